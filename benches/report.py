@@ -1,0 +1,207 @@
+"""The table of docs/performance.md, from the samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+from levels import LIBFAKETIME, LORENTZ_LEVEL, NATIVE, ROOT, TIME_NAMESPACE
+from suites import Samples
+
+REASONS = ROOT / "benches/reasons.json"
+COLUMNS = (NATIVE, TIME_NAMESPACE, LIBFAKETIME, LORENTZ_LEVEL)
+
+Compare = Callable[[float, float], float]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is wanted: a figure made of native's and Lorentz's, and its bound."""
+
+    words: str
+    figure: Compare
+    met: Callable[[float], bool]
+
+
+def _at_most(bound: float, words: str, figure: Compare) -> Goal:
+    return Goal(words, figure, lambda value: value <= bound)
+
+
+def _ratio(native: float, inside: float) -> float:
+    return inside / native
+
+
+def _more(native: float, inside: float) -> float:
+    return inside - native
+
+
+def _itself(_: float, inside: float) -> float:
+    return inside
+
+
+CLOCK = _at_most(1.2, "at most 1.2x", _ratio)
+PLAIN = _at_most(50, "at most 50 ns more", _more)
+TRAPPED = _at_most(3000, "at most 3 us", _itself)
+EXEC = _at_most(300_000, "at most 300 us more", _more)
+PER_WAIT = _at_most(20_000, "at most 20 us per wait", _itself)
+THROUGHPUT = Goal("at least 0.97x", _ratio, lambda value: value >= 0.97)
+LATENESS = _at_most(1.1, "at most 1.1x", _ratio)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    suite: str
+    case: str
+    goal: Goal | None = None
+    half_of_libfaketime: bool = False
+    unit: str = "ns"
+
+    @property
+    def key(self) -> str:
+        """Names the row in benches/reasons.json."""
+        return f"{self.suite}.{self.case}"
+
+
+ROWS = (
+    Row("clock_gettime(MONOTONIC), vDSO", "calls", "clock_monotonic", CLOCK, True),
+    Row("clock_gettime(REALTIME), vDSO", "calls", "clock_realtime", CLOCK, True),
+    Row("clock_gettime(MONOTONIC_COARSE), vDSO", "calls", "clock_coarse"),
+    Row("time(), vDSO", "calls", "clock_time"),
+    Row("MONOTONIC, vDSO, time at twice its speed", "clocks_at_rate_two", "clock_monotonic"),
+    Row("REALTIME, vDSO, time at twice its speed", "clocks_at_rate_two", "clock_realtime"),
+    Row("clock_gettime as a syscall", "calls", "clock_syscall"),
+    Row("getppid", "calls", "plain_getppid", PLAIN),
+    Row("read of 1 byte", "calls", "plain_read", PLAIN),
+    Row("epoll_wait(-1), an event ready", "calls", "endless_epoll", PLAIN),
+    Row("epoll_wait(0), no event", "calls", "endless_epoll_zero", PLAIN),
+    Row("poll(-1), ready", "calls", "endless_poll", PLAIN),
+    Row("futex wake, nobody waits", "calls", "endless_futex_wake", PLAIN),
+    Row("futex wait without timeout, EAGAIN", "calls", "endless_futex_wait", PLAIN),
+    Row("epoll_wait(1000), an event ready", "calls", "finite_epoll", TRAPPED),
+    Row("futex wait of 1 s, EAGAIN", "calls", "finite_futex", TRAPPED),
+    Row("nanosleep(0)", "calls", "finite_nanosleep"),
+    Row("exec of a static program", "execs", "static", EXEC, unit="us"),
+    Row("exec of a dynamic program", "execs", "dynamic", EXEC, unit="us"),
+    Row("leap, 1,000 waits, per wait", "waits", "leap", PER_WAIT, unit="us"),
+    Row("dilate, 1,000 waits, per wait", "waits", "dilate", PER_WAIT, unit="us"),
+    Row("freeze, 1,000 waits, per wait", "waits", "freeze", PER_WAIT, unit="us"),
+    Row("unfreeze, 1,000 waits, per wait", "waits", "unfreeze", PER_WAIT, unit="us"),
+    Row("the command `lorentz leap` itself", "waits", "leap_command", unit="us"),
+    Row("the command `lorentz dilate` itself", "waits", "dilate_command", unit="us"),
+    Row("redis-benchmark SET", "redis", "set", THROUGHPUT, unit="req/s"),
+    Row("redis-benchmark GET", "redis", "get", THROUGHPUT, unit="req/s"),
+    Row("Go HTTP server", "http", "rate", THROUGHPUT, unit="req/s"),
+    Row("clock_nanosleep(1 ms), lateness", "lateness", "median", LATENESS, unit="us"),
+    Row("the same, 99th percentile", "lateness", "p99", unit="us"),
+)
+
+
+def _show(value: float, unit: str) -> str:
+    if unit == "req/s":
+        return f"{value:,.0f} req/s"
+    scaled = value / 1000 if unit == "us" else value
+    digits = 1 if abs(scaled) < 100 else 0
+    return f"{scaled:,.{digits}f} {unit}"
+
+
+def _against_native(row: Row, native: list[float], inside: list[float]) -> str:
+    """Lorentz beside native: the middle of the rounds and, in brackets, their middle half."""
+    figure = row.goal.figure if row.goal else _ratio
+    if figure is _itself or not native:
+        return ""
+    values = [figure(a, b) for a, b in zip(native, inside, strict=False)]
+    quarter = quantiles(values, n=4) if len(values) > 1 else values * 3
+    if figure is _ratio:
+        return f"{median(values):.2f}x ({quarter[0]:.2f}-{quarter[2]:.2f})"
+    scale = 1000 if row.unit == "us" else 1
+    low, middle, high = (round(v / scale) for v in (quarter[0], median(values), quarter[2]))
+    return f"{middle:+,} {row.unit} ({low:,} to {high:,})"
+
+
+def verdicts(row: Row, samples: Samples) -> list[tuple[str, bool]]:
+    """Each goal of the row in words, and whether it is met."""
+    inside = samples.get(LORENTZ_LEVEL, {}).get(row.case, [])
+    native = samples.get(NATIVE, {}).get(row.case, [])
+    rival = samples.get(LIBFAKETIME, {}).get(row.case, [])
+    found = []
+    if row.goal and inside:
+        pairs = zip(native or inside, inside, strict=False)
+        value = median(row.goal.figure(a, b) for a, b in pairs)
+        found.append((row.goal.words, row.goal.met(value)))
+    if row.half_of_libfaketime and inside and rival:
+        found.append(("below half of libfaketime's", median(inside) < median(rival) / 2))
+    return found
+
+
+def _line(row: Row, samples: Samples) -> str:
+    cells = [row.what]
+    for level in COLUMNS:
+        values = samples.get(level, {}).get(row.case, [])
+        cells.append(_show(median(values), row.unit) if values else "-")
+    inside = samples.get(LORENTZ_LEVEL, {}).get(row.case, [])
+    native = samples.get(NATIVE, {}).get(row.case, [])
+    cells.append((_against_native(row, native, inside) if inside else "") or "-")
+    wanted = [row.goal.words] if row.goal else []
+    if row.half_of_libfaketime:
+        wanted.append("below half of libfaketime's")
+    cells.append("; ".join(wanted) or "-")
+    results = ["yes" if met else "**no**" for _, met in verdicts(row, samples)]
+    cells.append("; ".join(results) or ("not measured" if wanted else "-"))
+    return "| " + " | ".join(cells) + " |"
+
+
+def _misses(all_samples: dict[str, Samples]) -> list[str]:
+    reasons = json.loads(REASONS.read_text())
+    lines = []
+    for row in ROWS:
+        missed = [w for w, met in verdicts(row, all_samples.get(row.suite, {})) if not met]
+        if missed:
+            reason = reasons.get(row.key, "no reason is known yet")
+            lines.append(f"- **{row.what}** ({'; '.join(missed)}): {reason}.")
+    return lines
+
+
+def table(all_samples: dict[str, Samples]) -> list[str]:
+    """The lines of the table, for the suites that were run."""
+    head = ["what", *COLUMNS, "lorentz against native", "goal", "met"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + [_line(row, all_samples[row.suite]) for row in ROWS if row.suite in all_samples]
+
+
+PREFACE = """\
+# How fast
+
+Written by `make bench`; do not edit. Reasons for missed goals are kept in `benches/reasons.json`.
+
+- Every figure is the median over rounds. In each round the levels run one after the other, in
+  changing order, so that whatever else the machine does hits all of them alike.
+- Inside a container the stopwatch is the processor's time-stamp counter, held against the host's
+  clock before the run: a virtual clock cannot judge itself.
+- *lorentz against native* compares round by round; brackets hold the middle half of the rounds.
+- All levels run at rate 1 with an offset, where nothing else is said: `unshare -T` shifts the
+  monotonic clock, `faketime -f +1d` and `lorentz run --offset +1d` the date.
+- Throughput: the server runs at the level, the load generator natively beside it. libfaketime has
+  no figure for the Go server: it does nothing to a static program. What single figures mean is
+  told in `benches/suites.py` and `benches/servers.py`.
+"""
+
+
+def document(
+    machine: dict[str, str], left_out: dict[str, str], all_samples: dict[str, Samples]
+) -> str:
+    """The whole of docs/performance.md."""
+    lines = [PREFACE, "## The machine", ""]
+    lines += [f"- {name}: {value}" for name, value in machine.items()]
+    lines += ["", "## The figures", "", *table(all_samples), ""]
+    misses = _misses(all_samples)
+    if misses:
+        lines += ["## Where a goal is missed", "", *misses, ""]
+    if left_out:
+        lines += ["## Left out", ""]
+        lines += [f"- {name}: {reason}." for name, reason in left_out.items()] + [""]
+    return "\n".join(lines)

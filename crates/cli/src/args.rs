@@ -1,0 +1,362 @@
+//! The command line: each flag, what it means and what it accepts, in this one place.
+
+use std::ffi::OsString;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use lorentz_clock::{Rate, Span, WallTime};
+use lorentz_container::ClockOptions;
+
+const VALUES: &str = "\
+DUR   10ms, 1h30m, +3d, -1h30m; units ns us ms s m h d w y; a number alone is seconds
+TIME  2038-01-19T03:14:00Z, 2030-01-01, @1700000000; UTC where no zone is given
+R, N  2, 0.1, 1/10, 60x, +200ppm; above 0, from 1/1000000 to 1000000";
+
+const RUN_STATUS: &str = "\
+Exit status:
+  the program's own, or 128+N if signal N ended it
+  127  command not found
+  126  not executable, or cannot be brought into virtual time
+  125  lorentz itself failed
+  2    wrong input; nothing was started";
+
+/// Virtual time for Linux programs: another date, another speed, standing still, jumping; changed while they run.
+#[derive(Parser, Debug)]
+#[command(name = "lorentz", version, disable_help_subcommand = true, after_help = VALUES)]
+#[command(arg_required_else_help = false, subcommand_required = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What can be done.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Run a program in virtual time
+    ///
+    /// Any program, unmodified: its clocks, waits and timers follow the container's clock from its first
+    /// instruction on, and so do those of all it starts. Standard streams, the terminal, signals and the working
+    /// directory pass through.
+    Run(Run),
+    /// Bring a running process into virtual time
+    ///
+    /// With its waits and timers. It cannot be taken out again; a clock at rate 1 does no harm. Needs the rights
+    /// that a debugger needs.
+    Attach(Attach),
+    /// Run one more program in a container, on its clock
+    Exec(Exec),
+    /// List what runs in virtual time
+    Ps(Look),
+    /// Show a container's clocks beside the host's
+    ///
+    /// And its rate and TDF, whether time runs or is frozen, and by which mechanism its programs were brought into
+    /// virtual time.
+    Time(LookAt),
+    /// Set how fast time passes
+    ///
+    /// From this moment on; waits in progress and armed timers follow. On a frozen clock: once it is unfrozen.
+    Dilate(Dilate),
+    /// Let time stand still, and the programs with it
+    ///
+    /// Of all containers on the clock. Their tasks stop too where there is a cgroup v2 freezer ('lorentz doctor').
+    /// What is frozen already stays so.
+    Freeze(LookAt),
+    /// Let time go on
+    Unfreeze(LookAt),
+    /// Move all clocks forward
+    ///
+    /// As if the time had passed: sleeps that would have ended end. Time does not go backwards: for the wall clock
+    /// alone there is 'lorentz step'.
+    Leap(Leap),
+    /// Move the wall clock alone, forward or back
+    ///
+    /// As an operator or NTP would. Waits for a date follow; other clocks and all other waits do not move.
+    Step(Step),
+    /// Clear what a container left behind
+    ///
+    /// A container clears up after itself when its last program ends; this is for what a crash left. Programs
+    /// that still run after their monitor died are ended. Refused while a monitor lives.
+    Rm(Rm),
+    /// Tell what this host can do, and what is not virtual yet
+    ///
+    /// Each feature is tried. The exit status is 1 where something is missing without which nothing can run.
+    Doctor(Look),
+}
+
+/// `lorentz run`.
+#[derive(Args, Debug)]
+#[command(after_help = VALUES, after_long_help = format!("{VALUES}\n\n{RUN_STATUS}"))]
+pub struct Run {
+    /// Name of the container
+    ///
+    /// By it the other commands find it. Letters, digits, '.', '_' and '-', at most 63, the first a letter or
+    /// digit; not in use. Default: one is made up, such as quiet-lynx-4f2a.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// The clock.
+    #[command(flatten)]
+    pub clock: ClockArgs,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(help_heading = "Arguments")]
+    pub command: Vec<OsString>,
+}
+
+/// `lorentz attach`.
+#[derive(Args, Debug)]
+#[command(after_help = VALUES)]
+pub struct Attach {
+    /// Number of the process: a running program of your own (of anybody's, as root)
+    #[arg(value_name = "PID", value_parser = parse_pid)]
+    pub pid: u32,
+    /// Its descendants too
+    #[arg(long)]
+    pub tree: bool,
+    /// Name of the container, as for 'lorentz run'
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print the new container's clocks as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The clock.
+    #[command(flatten)]
+    pub clock: ClockArgs,
+}
+
+/// `lorentz exec`.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_STATUS)]
+pub struct Exec {
+    /// The container: its name, or the number of any of its processes
+    #[arg(value_name = "NAME|PID")]
+    pub container: String,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Everything there is to look at.
+#[derive(Args, Debug)]
+pub struct Look {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One container to look at.
+#[derive(Args, Debug)]
+pub struct LookAt {
+    /// The container: its name, or the number of any of its processes
+    #[arg(value_name = "NAME|PID")]
+    pub container: String,
+    /// Print its clocks as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `lorentz dilate`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("speed").required(true), after_help = VALUES)]
+pub struct Dilate {
+    /// The container.
+    #[command(flatten)]
+    pub at: LookAt,
+    /// Virtual seconds per real second: 2, 0.1, 1/10, 60x, +200ppm
+    ///
+    /// Above 0, from 1/1000000 to 1000000.
+    #[arg(long, value_name = "R", group = "speed", allow_hyphen_values = true)]
+    pub rate: Option<Rate>,
+    /// Time dilation factor, real seconds per virtual second: the inverse of a rate
+    #[arg(long, value_name = "N", group = "speed", allow_hyphen_values = true)]
+    #[arg(value_parser = Rate::parse_tdf)]
+    pub tdf: Option<Rate>,
+}
+
+/// `lorentz leap`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("target").required(true), after_help = VALUES)]
+pub struct Leap {
+    /// The container.
+    #[command(flatten)]
+    pub at: LookAt,
+    /// This far: a duration of 0 or more
+    #[arg(long, value_name = "DUR", group = "target", allow_hyphen_values = true)]
+    pub by: Option<Span>,
+    /// Until the wall clock shows this time, which must be in its future
+    #[arg(long, value_name = "TIME", group = "target", allow_hyphen_values = true)]
+    pub to: Option<WallTime>,
+    /// Until the wall clock shows what that of another container shows now
+    #[arg(long, value_name = "NAME|PID", group = "target")]
+    pub like: Option<String>,
+}
+
+/// `lorentz step`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("target").required(true), after_help = VALUES)]
+pub struct Step {
+    /// The container.
+    #[command(flatten)]
+    pub at: LookAt,
+    /// This far, forward or back
+    #[arg(long, value_name = "DUR", group = "target", allow_hyphen_values = true)]
+    pub by: Option<Span>,
+    /// To this time
+    #[arg(long, value_name = "TIME", group = "target", allow_hyphen_values = true)]
+    pub to: Option<WallTime>,
+}
+
+/// `lorentz rm`.
+#[derive(Args, Debug)]
+pub struct Rm {
+    /// The container's name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// End its programs even while a monitor looks after them
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Which clock.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Clock")]
+pub struct ClockArgs {
+    /// The wall clock starts at this time [default: the host's]
+    ///
+    /// Not before 1970. Excludes --offset.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub at: Option<WallTime>,
+    /// ... or this far from the host's: +10d, -1h30m
+    ///
+    /// Moves the wall clock alone, not before 1970. Excludes --at.
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
+    pub offset: Option<Span>,
+    /// Virtual seconds per real second: 2, 0.1, 1/10, 60x, +200ppm [default: 1]
+    ///
+    /// Above 0, from 1/1000000 to 1000000. Excludes --tdf.
+    #[arg(long, value_name = "R", allow_hyphen_values = true)]
+    pub rate: Option<Rate>,
+    /// Time dilation factor, real seconds per virtual second: the inverse of --rate
+    ///
+    /// Written as a rate is: 10, 0.5, 1/3. Excludes --rate.
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = Rate::parse_tdf)]
+    pub tdf: Option<Rate>,
+    /// CLOCK_MONOTONIC starts this far from the host's
+    ///
+    /// May not make it negative: the host's counts from its boot.
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
+    pub monotonic: Option<Span>,
+    /// CLOCK_BOOTTIME, and with it the uptime, starts this far from the host's
+    ///
+    /// May not make it negative: the host's counts from its boot.
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
+    pub boottime: Option<Span>,
+    /// Start with time standing still: the program starts when 'lorentz unfreeze' comes
+    #[arg(long)]
+    pub frozen: bool,
+    /// CPU clocks run at the clock's rate, or as the host's [default: virtual]
+    ///
+    /// Virtual: no program uses more CPU time than time passed.
+    #[arg(long, value_name = "virtual|real", hide_possible_values = true)]
+    pub cpu_clocks: Option<Whose>,
+    /// File times are told in virtual time, or in the host's [default: virtual]
+    ///
+    /// Virtual: ages are right inside; what changed an hour before the start is an hour old.
+    #[arg(long, value_name = "virtual|real", hide_possible_values = true)]
+    pub file_times: Option<Whose>,
+    /// The rdtsc instruction tells virtual time too, at about 2 us each
+    #[arg(long)]
+    pub trap_tsc: bool,
+    /// On the clock of this container instead of a new one: several programs, one time
+    ///
+    /// Without --name it becomes part of that container. Excludes all other options of a clock.
+    #[arg(long, value_name = "NAME")]
+    pub clock: Option<String>,
+}
+
+/// Whose time something is told in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Whose {
+    /// The container's
+    Virtual,
+    /// The host's
+    Real,
+}
+
+impl ClockArgs {
+    /// The same, free of any command line.
+    pub fn options(&self) -> ClockOptions {
+        let is_real = |whose: Whose| whose == Whose::Real;
+        ClockOptions {
+            at: self.at,
+            offset: self.offset,
+            rate: self.rate,
+            tdf: self.tdf,
+            monotonic: self.monotonic,
+            boottime: self.boottime,
+            frozen: self.frozen,
+            real_cpu_clocks: self.cpu_clocks.map(is_real),
+            real_file_times: self.file_times.map(is_real),
+            trap_tsc: self.trap_tsc,
+            clock: self.clock.clone(),
+        }
+    }
+}
+
+fn parse_pid(text: &str) -> Result<u32, &'static str> {
+    let pid = text.parse().ok().filter(|&pid: &u32| pid > 0);
+    pid.ok_or("expected the number of a running process")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    fn run(words: &str) -> Run {
+        match Cli::try_parse_from(words.split(' ')).unwrap().verb {
+            Verb::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_follows_the_command_is_the_commands() {
+        let run = run("lorentz run --rate 10 --name web date --rate 3 -u -- x");
+        assert_eq!(run.command, ["date", "--rate", "3", "-u", "--", "x"]);
+        assert_eq!((run.clock.rate, run.name.as_deref()), (Rate::new(10, 1), Some("web")));
+    }
+
+    #[test]
+    fn two_dashes_may_stand_before_the_command() {
+        let run = run("lorentz run --offset -1h30m -- -odd --name x");
+        assert_eq!(run.command, ["-odd", "--name", "x"]);
+        assert_eq!(run.clock.offset, Some(Span::from_secs(-5_400)));
+    }
+
+    #[test]
+    fn every_clock_option_arrives() {
+        let run = run(
+            "lorentz run --at @5 --offset 1 --rate 2 --tdf 4 --monotonic 3 --boottime -4 --frozen \
+             --cpu-clocks real --file-times virtual --trap-tsc --clock web true",
+        );
+        let expected = ClockOptions {
+            at: Some(WallTime { secs: 5, nanos: 0 }),
+            offset: Some(Span::from_secs(1)),
+            rate: Rate::new(2, 1),
+            tdf: Rate::new(1, 4),
+            monotonic: Some(Span::from_secs(3)),
+            boottime: Some(Span::from_secs(-4)),
+            frozen: true,
+            real_cpu_clocks: Some(true),
+            real_file_times: Some(false),
+            trap_tsc: true,
+            clock: Some("web".to_string()),
+        };
+        assert_eq!(run.clock.options(), expected);
+    }
+}

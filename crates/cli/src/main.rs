@@ -1,0 +1,61 @@
+//! The `lorentz` command: virtual time for Linux containers.
+//!
+//! It parses, asks [`lorentz_container`] and prints; it knows nothing else.
+//!
+//! ```text
+//! lorentz run --at 2038-01-19 --rate 60x --name web -- python3 server.py
+//! lorentz time web
+//! lorentz leap web --by 1d
+//! ```
+//!
+//! The story: [`args`] holds each flag with what it means, [`verbs`] what the commands do, [`view`] and
+//! [`mod@print`] what is shown, [`wrong`] what is said when something is not right, [`start`] how the process begins.
+
+#![cfg_attr(not(test), no_main)]
+
+mod args;
+mod print;
+mod start;
+mod verbs;
+mod view;
+mod wrong;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use args::{Cli, Verb};
+
+/// From the words of a command line to an exit status.
+fn story(words: Vec<OsString>) -> i32 {
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => return show_help(&error),
+        Err(error) => return complain(&wrong::command_line(&error), wrong::WRONG_INPUT),
+    };
+    match verbs::perform(&cli.verb) {
+        Ok(status) => status,
+        Err(error) => complain(&wrong::line(&error), wrong::status(&error, failed(&cli.verb))),
+    }
+}
+
+/// `--help` and `--version`.
+fn show_help(error: &clap::Error) -> i32 {
+    match error.print() {
+        Ok(()) => 0,
+        Err(_) => wrong::FAILED,
+    }
+}
+
+fn complain(line: &str, status: i32) -> i32 {
+    eprintln!("lorentz: {line}");
+    status
+}
+
+/// The status of a command that failed on the way.
+fn failed(verb: &Verb) -> i32 {
+    match verb {
+        Verb::Run(_) | Verb::Exec(_) => wrong::LAUNCH_FAILED,
+        _ => wrong::FAILED,
+    }
+}

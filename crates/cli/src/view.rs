@@ -1,0 +1,67 @@
+//! What is shown of a container, gathered once and printed in either form.
+
+use lorentz_clock::Span;
+use lorentz_container::processes::{self, Process};
+use lorentz_container::{Container, HostNow, Life, Reading, Record};
+
+/// A container as it stands.
+pub struct View {
+    /// What was written down about it.
+    pub record: Record,
+    /// Its clocks, or why they cannot be read.
+    pub reading: Result<Reading, String>,
+    /// Whether anything of it runs.
+    pub life: Life,
+    /// Its processes.
+    pub processes: Vec<Process>,
+    /// How long it has been there, in the host's time.
+    pub uptime: Span,
+}
+
+impl View {
+    /// Looks at `container`.
+    pub fn of(container: &Container) -> anyhow::Result<View> {
+        View::among(container, &processes::all()?)
+    }
+
+    /// Looks at `container`, where all processes are known already.
+    pub fn among(container: &Container, all: &[Process]) -> anyhow::Result<View> {
+        let record = container.record().clone();
+        let age = HostNow::read()?.boot.0.saturating_sub(record.created_boot_ns);
+        Ok(View {
+            reading: container.clock().map(|clock| clock.reading()).map_err(|e| e.to_string()),
+            life: container.life_among(all)?,
+            processes: container.processes(all)?,
+            uptime: Span(if record.is_of_this_boot() { age.max(0) } else { 0 }),
+            record,
+        })
+    }
+
+    /// Whether a monitor looks after it.
+    pub fn monitor_alive(&self) -> bool {
+        self.life == Life::Alive
+    }
+
+    /// `running` or `frozen`: its clock.
+    pub fn clock_state(&self) -> &'static str {
+        match &self.reading {
+            Ok(reading) if reading.frozen => "frozen",
+            Ok(_) => "running",
+            Err(_) => "unreadable",
+        }
+    }
+
+    /// The same, or what is worse: `monitor dead`, `ended`.
+    pub fn state(&self) -> &'static str {
+        match self.life {
+            Life::Alive => self.clock_state(),
+            Life::MonitorDead => "monitor dead",
+            Life::Ended => "ended",
+        }
+    }
+
+    /// The numbers of its processes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(|process| process.pid).collect()
+    }
+}

@@ -1,0 +1,213 @@
+//! Errors, each as one line, and the exit status that goes with it.
+
+use std::error::Error as _;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use lorentz_container::{AttachRefused, LaunchError, StateError, WrongOption};
+
+/// Something was asked that cannot be; nothing was started.
+pub const WRONG_INPUT: i32 = 2;
+/// Something failed on the way.
+pub const FAILED: i32 = 1;
+/// The same for `run` and `exec`, where 1 is as likely the program's own.
+pub const LAUNCH_FAILED: i32 = 125;
+
+/// Wrong input that only the command line can meet.
+#[derive(Debug)]
+pub struct WrongInput(pub String);
+
+impl std::fmt::Display for WrongInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongInput {}
+
+/// The exit status for `error`; `failed` where it is nothing that has one of its own.
+pub fn status(error: &anyhow::Error, failed: i32) -> i32 {
+    let state = error.downcast_ref::<StateError>();
+    if let Some(launch) = error.downcast_ref::<LaunchError>() {
+        launch.exit_status()
+    } else if error.is::<WrongInput>()
+        || error.is::<WrongOption>()
+        || error.is::<AttachRefused>()
+        || state.is_some_and(StateError::is_wrong_input)
+    {
+        WRONG_INPUT
+    } else {
+        failed
+    }
+}
+
+/// `error` and its causes as one line.
+pub fn line(error: &anyhow::Error) -> String {
+    one_line(&format!("{error:#}"))
+}
+
+/// What is wrong with a command line, as one line: what was given, and what is accepted.
+pub fn command_line(error: &clap::Error) -> String {
+    let given = Context(error);
+    let argument = given.text(ContextKind::InvalidArg);
+    let flag = flag(&argument);
+    let text = match error.kind() {
+        ErrorKind::ValueValidation => {
+            let why = error.source().map(ToString::to_string).unwrap_or_default();
+            format!("{flag} {}: {why}", given.text(ContextKind::InvalidValue))
+        }
+        ErrorKind::InvalidValue => {
+            let accepted = given.list(ContextKind::ValidValue).join(" or ");
+            match given.text(ContextKind::InvalidValue) {
+                missing if missing.is_empty() => {
+                    format!("{flag}: its value is missing; expected {argument}")
+                }
+                value => format!("{flag} {value}: expected {accepted}"),
+            }
+        }
+        ErrorKind::UnknownArgument => {
+            let instead = match given.text(ContextKind::SuggestedArg) {
+                none if none.is_empty() => String::new(),
+                near => format!("did you mean {near}? "),
+            };
+            format!("{argument}: not accepted here; {instead}'--help' lists what is")
+        }
+        ErrorKind::InvalidSubcommand => {
+            let command = given.text(ContextKind::InvalidSubcommand);
+            format!("{command}: no such command; expected one of {}", verbs())
+        }
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            format!("a command is missing; expected one of {}", verbs())
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing = given.list(ContextKind::InvalidArg);
+            let missing: Vec<String> = missing.iter().map(|argument| plain(argument)).collect();
+            format!("expected {}; '--help' tells more", missing.join(" and "))
+        }
+        ErrorKind::ArgumentConflict => conflict(flag, &given.list(ContextKind::PriorArg)),
+        ErrorKind::InvalidUtf8 => "an argument is not UTF-8; expected text".to_string(),
+        _ => {
+            let text = error.to_string();
+            text.trim_start_matches("error: ").lines().next().unwrap_or_default().to_string()
+        }
+    };
+    one_line(&text)
+}
+
+fn conflict(argument: &str, others: &[String]) -> String {
+    match others {
+        [other] if flag(other) != argument => {
+            format!("{argument} and {} exclude each other: give one of them", flag(other))
+        }
+        _ => format!("{argument}: given more than once; expected once"),
+    }
+}
+
+/// What clap knows of an error.
+struct Context<'a>(&'a clap::Error);
+
+impl Context<'_> {
+    fn list(&self, kind: ContextKind) -> Vec<String> {
+        match self.0.get(kind) {
+            Some(ContextValue::String(text)) => vec![text.clone()],
+            Some(ContextValue::Strings(texts)) => texts.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn text(&self, kind: ContextKind) -> String {
+        self.list(kind).join(", ")
+    }
+}
+
+/// The `--rate` of `--rate <R>`, the `PID` of `<PID>`.
+fn flag(argument: &str) -> &str {
+    let first = argument.split(' ').next().unwrap_or(argument);
+    first.trim_matches(|c| matches!(c, '<' | '>' | '.' | '[' | ']'))
+}
+
+/// `<--by <DUR>|--to <TIME>>` as `--by DUR, or --to TIME`.
+fn plain(argument: &str) -> String {
+    let bare = argument.replace(['<', '>'], "").replace("...", "");
+    bare.replace("|--", " or --")
+}
+
+fn verbs() -> String {
+    use clap::CommandFactory;
+    let command = crate::args::Cli::command();
+    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    names.join(", ")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+
+    /// Wrong command lines and what is said about them.
+    const REFUSALS: &[(&str, &str)] = &[
+        ("run --rate 0 true", "--rate 0: must be above 0; expected a rate from 1/1000000"),
+        ("run --rate -2 true", "--rate -2: must be above 0; expected a rate"),
+        ("run --rate 1000001 true", "--rate 1000001: must be at most 1000000; expected"),
+        ("run --rate fast true", "--rate fast: expected a rate"),
+        ("run --rate 1e3 true", "--rate 1e3: expected a rate"),
+        ("run --tdf 0 true", "--tdf 0: must be above 0; expected a TDF"),
+        (
+            "run --offset 10parsec true",
+            "--offset 10parsec: unknown unit; expected a duration such as",
+        ),
+        ("run --offset --rate true", "--offset --rate: expected a duration"),
+        ("run --at 2023-02-30 true", "--at 2023-02-30: no such day; expected a time such as"),
+        ("run --at tomorrow true", "--at tomorrow: expected a time such as"),
+        ("run --monotonic 1x true", "--monotonic 1x: unknown unit; expected a duration"),
+        ("run --cpu-clocks mine true", "--cpu-clocks mine: expected virtual or real"),
+        ("run --rate", "--rate: its value is missing; expected --rate <R>"),
+        ("run --rte 2 true", "--rte: not accepted here; did you mean --rate? '--help' lists"),
+        ("run -x true", "-x: not accepted here; '--help' lists what is"),
+        ("run", "expected COMMAND; '--help' tells more"),
+        ("run --rate 2 --rate 3 true", "--rate: given more than once; expected once"),
+        ("exec web", "expected COMMAND; '--help' tells more"),
+        ("attach x", "PID x: expected the number of a running process"),
+        ("attach 0", "PID 0: expected the number of a running process"),
+        ("attach -- -5", "PID -5: expected the number of a running process"),
+        ("attach", "expected PID; '--help' tells more"),
+        ("dilate web", "expected --rate R or --tdf N; '--help' tells more"),
+        ("dilate web --rate 1 --tdf 2", "--rate and --tdf exclude each other: give one of them"),
+        ("dilate", "expected --rate R or --tdf N and NAME|PID; '--help' tells more"),
+        ("leap web", "expected --by DUR or --to TIME or --like NAME|PID; '--help' tells more"),
+        ("leap web --by soon", "--by soon: expected a duration"),
+        ("step web --by 1s --to @5", "--by and --to exclude each other: give one of them"),
+        ("time", "expected NAME|PID; '--help' tells more"),
+        ("ps web", "web: not accepted here; '--help' lists what is"),
+        ("dance", "dance: no such command; expected one of run, attach, exec, ps, time, dilate"),
+        ("", "a command is missing; expected one of run, attach"),
+    ];
+
+    #[test]
+    fn each_wrong_command_line_is_one_line_that_names_it() {
+        for (words, expected) in REFUSALS {
+            let words = ["lorentz"].into_iter().chain(words.split_ascii_whitespace());
+            let error = Cli::try_parse_from(words.clone()).unwrap_err();
+            let line = command_line(&error);
+            let words: Vec<&str> = words.collect();
+            assert!(line.starts_with(expected), "{words:?}\n  {line}\n  {expected}");
+            assert!(!line.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn statuses_tell_kinds_apart() {
+        let wrong: anyhow::Error = StateError::Unknown("web".into()).into();
+        assert_eq!(status(&wrong, FAILED), WRONG_INPUT);
+        let launch: anyhow::Error = LaunchError::NotFound { command: "x".into() }.into();
+        assert_eq!(status(&launch.context("on the way"), LAUNCH_FAILED), 127);
+        assert_eq!(status(&anyhow::anyhow!("other"), LAUNCH_FAILED), LAUNCH_FAILED);
+        let file = std::io::Error::from_raw_os_error(libc::EIO);
+        let file = StateError::File { path: "/x".into(), error: file };
+        assert_eq!(status(&file.into(), FAILED), FAILED);
+    }
+}

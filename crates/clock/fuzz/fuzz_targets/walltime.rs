@@ -1,0 +1,12 @@
+//! Any text is a time or is refused; what is printed reads back the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use lorentz_clock::WallTime;
+
+fuzz_target!(|text: &str| {
+    if let Ok(time) = text.parse::<WallTime>() {
+        assert!(time.nanos < 1_000_000_000);
+        assert_eq!(time.to_string().parse(), Ok(time));
+    }
+});

@@ -1,0 +1,56 @@
+//! The virtual clock: a map from the host's time to a container's, in one page of shared memory.
+//!
+//! `V(R) = V0 + (R - R0) * rate`, never beyond `limit`. R is the host's CLOCK_MONOTONIC, so that a step of the
+//! host's wall clock moves no virtual clock. Wall time inside is `V + wall`, boot time `V + boot`.
+//!
+//! - [`Segment`]: the map between two changes, and its arithmetic;
+//! - [`ClockPage`]: the segment in force and those before it, behind a sequence lock;
+//! - [`Registry`]: who waits for which virtual instant, so that a change can reach them;
+//! - [`Span`], [`Rate`], [`WallTime`] and their text: time as people write it.
+//!
+//! No system call is made here, and nothing is allocated: the same code runs inside every program (the shim), in
+//! the commands that change clocks, and in the tests.
+//!
+//! ```
+//! use lorentz_clock::{Pace, Rate, RealInstant, Segment, Span, VirtualInstant, WallTime};
+//! let midnight: WallTime = "2038-01-19T00:00:00Z".parse().unwrap();
+//! let clock = Segment {
+//!     real: RealInstant(0), virt: VirtualInstant(0), pace: Pace::Running("60x".parse().unwrap()),
+//!     wall: midnight, boot: Span::ZERO,
+//! };
+//! let after_a_minute = clock.virtual_at(RealInstant(60_000_000_000));
+//! assert_eq!(clock.wall_at(after_a_minute).to_string(), "2038-01-19T01:00:00Z");
+//! ```
+
+#![no_std]
+
+#[cfg(any(test, loom))]
+extern crate std;
+
+mod instant;
+mod page;
+mod rate;
+mod registry;
+mod segment;
+mod sync;
+mod text;
+
+pub use instant::{saturate, RealInstant, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
+pub use page::{Change, ClockPage, Policy, Snapshot, HISTORY, MAGIC, SETTLE};
+pub use rate::Rate;
+pub use registry::{Armed, Deadline, Registry, Setting, Timer, TimerKind, Waiter, TIMERS, WAITERS};
+pub use segment::{Pace, Segment};
+pub use text::TextError;
+
+/// A clock's file: the page, then the registry. Both are mapped from it, with different rights.
+pub mod file {
+    use crate::{ClockPage, Registry};
+
+    /// Where the registry begins.
+    pub const REGISTRY_OFFSET: usize = 4096;
+    /// Length of the whole file.
+    pub const LEN: usize = REGISTRY_OFFSET + core::mem::size_of::<Registry>();
+
+    #[cfg(not(loom))]
+    const _: () = assert!(core::mem::size_of::<ClockPage>() <= REGISTRY_OFFSET);
+}

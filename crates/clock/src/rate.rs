@@ -1,0 +1,80 @@
+//! How fast a virtual clock runs.
+
+/// Virtual seconds per real second, as an exact ratio in lowest terms.
+///
+/// The field's *time dilation factor* (TimeKeeper, section 2.1) is the inverse: TDF = 1/rate.
+/// A clock that stands still is *frozen*; that is a state, not a rate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rate {
+    num: u64,
+    den: u64,
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+impl Rate {
+    /// Virtual time as fast as real time.
+    pub const ONE: Rate = Rate { num: 1, den: 1 };
+    /// The fastest rate accepted, and the inverse of the slowest.
+    pub const MAX: u64 = 1_000_000;
+    /// Neither term of the reduced ratio may reach this: products with any `i64` then fit 128 bits.
+    const TERM_LIMIT: u64 = 1 << 50;
+
+    /// The rate `num`/`den`, or `None` where it is zero, outside 1/1000000..=1000000, or not
+    /// representable with terms below 2^50.
+    pub const fn new(num: u64, den: u64) -> Option<Rate> {
+        if num == 0 || den == 0 {
+            return None;
+        }
+        let divisor = gcd(num, den);
+        let (num, den) = (num / divisor, den / divisor);
+        if num >= Self::TERM_LIMIT || den >= Self::TERM_LIMIT {
+            return None;
+        }
+        if num as u128 > den as u128 * Self::MAX as u128 || den as u128 > num as u128 * Self::MAX as u128 {
+            return None;
+        }
+        Some(Rate { num, den })
+    }
+
+    /// The rate of two terms known to be a rate's own, without reducing them again; `None` where either is
+    /// zero. For the reader's fast path: a page written by [`crate::ClockPage`] holds nothing else.
+    #[inline(always)]
+    pub(crate) const fn from_terms(num: u64, den: u64) -> Option<Rate> {
+        if num == 0 || den == 0 {
+            return None;
+        }
+        Some(Rate { num, den })
+    }
+
+    /// Virtual seconds ...
+    pub const fn num(self) -> u64 {
+        self.num
+    }
+
+    /// ... per this many real seconds.
+    pub const fn den(self) -> u64 {
+        self.den
+    }
+
+    /// The inverse: a rate read as a TDF, or the other way round.
+    pub const fn inverse(self) -> Rate {
+        Rate { num: self.den, den: self.num }
+    }
+
+    /// As a decimal fraction, for people to read; never for arithmetic.
+    pub fn as_f64(self) -> f64 {
+        self.num as f64 / self.den as f64
+    }
+}
+
+impl Default for Rate {
+    fn default() -> Rate {
+        Rate::ONE
+    }
+}

@@ -1,0 +1,351 @@
+//! What is waiting for what: the waits and armed timers of every process on a clock, in shared memory.
+//!
+//! Whoever changes the clock reads here which threads have to look at it again. The programs write it, so
+//! nothing in it is believed: a reader of the table checks that a thread belongs to the container before it
+//! sends it a signal, and a wrong deadline harms only the program that wrote it.
+//!
+//! A slot is claimed by storing its owner's key with a compare-and-swap and freed by storing 0. There is no
+//! other lock: a thread may die or jump out of a wait at any point, and whoever finds its slot later frees it.
+
+use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+/// Waits that can be registered at once on one clock.
+pub const WAITERS: usize = 16_384;
+/// Timers that can be registered at once on one clock.
+pub const TIMERS: usize = 8_192;
+/// How many places from its own one a key is looked for.
+const PROBES: usize = 32;
+
+/// When a wait or a timer is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deadline {
+    /// At an instant of the virtual monotonic clock.
+    Virtual(VirtualInstant),
+    /// When the wall clock shows a time; moves when the wall clock is stepped.
+    Wall(WallTime),
+    /// Not by itself.
+    Never,
+}
+
+/// A [`Deadline`] as it lies in shared memory.
+#[repr(C)]
+struct SharedDeadline {
+    /// 0 never, 1 virtual, 2 wall.
+    kind: AtomicU32,
+    nanos: AtomicU32,
+    /// Virtual nanoseconds, or seconds of wall time.
+    value: AtomicI64,
+}
+
+impl SharedDeadline {
+    fn store(&self, deadline: Deadline) {
+        let (kind, value, nanos) = match deadline {
+            Deadline::Never => (0, 0, 0),
+            Deadline::Virtual(instant) => (1, instant.0, 0),
+            Deadline::Wall(wall) => (2, wall.secs, wall.nanos),
+        };
+        self.value.store(value, Ordering::Relaxed);
+        self.nanos.store(nanos, Ordering::Relaxed);
+        self.kind.store(kind, Ordering::Relaxed);
+    }
+
+    fn load(&self) -> Deadline {
+        let value = self.value.load(Ordering::Relaxed);
+        match self.kind.load(Ordering::Relaxed) {
+            1 => Deadline::Virtual(VirtualInstant(value)),
+            2 => Deadline::Wall(WallTime { secs: value, nanos: self.nanos.load(Ordering::Relaxed) }),
+            _ => Deadline::Never,
+        }
+    }
+}
+
+/// One thread waiting in the kernel.
+#[repr(C, align(64))]
+pub struct Waiter {
+    /// Process id in the high half, thread id in the low half; 0 where the slot is free.
+    owner: AtomicU64,
+    deadline: SharedDeadline,
+    /// The state of the clock that the wait was computed from.
+    seen: AtomicU32,
+    /// Number of the system call, for people.
+    call: AtomicU32,
+}
+
+impl Waiter {
+    /// The waiting thread as (process, thread), as numbered in its own process id namespace.
+    pub fn owner(&self) -> Option<(u32, u32)> {
+        match self.owner.load(Ordering::Acquire) {
+            0 => None,
+            key => Some(((key >> 32) as u32, key as u32)),
+        }
+    }
+
+    /// When the wait ends.
+    pub fn deadline(&self) -> Deadline {
+        self.deadline.load()
+    }
+
+    /// The state of the clock that the wait was computed from.
+    pub fn seen(&self) -> u32 {
+        self.seen.load(Ordering::Acquire)
+    }
+
+    /// Number of the system call that waits.
+    pub fn call(&self) -> u32 {
+        self.call.load(Ordering::Relaxed)
+    }
+
+    /// States what is waited for, before the clock is looked at.
+    pub fn publish(&self, deadline: Deadline, call: u32, seen: u32) {
+        self.deadline.store(deadline);
+        self.call.store(call, Ordering::Relaxed);
+        // SeqCst: either the writer of the clock finds this entry, or the look at the clock that follows
+        // finds the writer's change.
+        self.seen.store(seen, Ordering::SeqCst);
+    }
+
+    /// Frees the slot.
+    pub fn release(&self) {
+        self.owner.store(0, Ordering::Release);
+    }
+
+    /// Frees the slot if it still belongs to `owner`.
+    pub fn release_if(&self, owner: (u32, u32)) {
+        let _ = self.owner.compare_exchange(key(owner.0, owner.1), 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// What kind of thing an armed timer is, and so how it is set again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum TimerKind {
+    /// timer_create; the id is the kernel's timer id.
+    Posix = 1,
+    /// setitimer(ITIMER_REAL) and alarm; the id is 0.
+    Interval = 2,
+    /// timerfd_create; the id is the file descriptor.
+    Fd = 3,
+}
+
+/// One timer: what its program asked for, in virtual time.
+#[repr(C, align(64))]
+pub struct Timer {
+    owner: AtomicU64,
+    deadline: SharedDeadline,
+    interval: AtomicI64,
+    seen: AtomicU32,
+    /// The clock id it was created on, plus [`Timer::CANCEL_ON_SET`] and [`Timer::CANCELLED`].
+    clock: AtomicU32,
+    /// Set while a thread sets the kernel's timer.
+    busy: AtomicU32,
+    unused: AtomicU32,
+    /// When the kernel's timer was set to go off; [`RealInstant::NEVER`] where it is held back.
+    armed: AtomicI64,
+    /// The interval the kernel's timer was given.
+    armed_interval: AtomicI64,
+    /// What the wall clock was ahead when it was set: tells a step.
+    wall_secs: AtomicI64,
+    wall_nanos: AtomicU64,
+}
+
+/// How the kernel's timer behind a [`Timer`] was last set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Armed {
+    /// When it was to go off, on the host's CLOCK_MONOTONIC; never where it is held back.
+    pub at: RealInstant,
+    /// Every so many real nanoseconds after that; zero: once.
+    pub interval: Span,
+    /// What the wall clock was ahead of the virtual monotonic clock then.
+    pub wall: WallTime,
+}
+
+/// What a timer is set to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// When it goes off next, as last set: the first of the series where it repeats.
+    pub deadline: Deadline,
+    /// Every so many virtual nanoseconds after that; zero: once.
+    pub interval: Span,
+}
+
+impl Timer {
+    /// In the clock word: a step of the wall clock cancels it (TFD_TIMER_CANCEL_ON_SET).
+    pub const CANCEL_ON_SET: u32 = 1 << 16;
+    /// In the clock word: it has been cancelled by a step, and its reader has not been told yet.
+    pub const CANCELLED: u32 = 1 << 17;
+
+    /// The process it belongs to, its kind and id.
+    pub fn owner(&self) -> Option<(u32, TimerKind, u32)> {
+        let key = self.owner.load(Ordering::Acquire);
+        let kind = match (key >> 28) & 0xf {
+            1 => TimerKind::Posix,
+            2 => TimerKind::Interval,
+            3 => TimerKind::Fd,
+            _ => return None,
+        };
+        Some(((key >> 32) as u32, kind, key as u32 & 0x0fff_ffff))
+    }
+
+    /// What it is set to.
+    pub fn setting(&self) -> Setting {
+        Setting { deadline: self.deadline.load(), interval: Span(self.interval.load(Ordering::Relaxed)) }
+    }
+
+    /// States what it is set to, computed from state `seen` of the clock.
+    pub fn set(&self, setting: Setting, seen: u32) {
+        self.deadline.store(setting.deadline);
+        self.interval.store(setting.interval.0, Ordering::Relaxed);
+        self.seen.store(seen, Ordering::SeqCst);
+    }
+
+    /// The state of the clock the kernel's timer was set by.
+    pub fn seen(&self) -> u32 {
+        self.seen.load(Ordering::Acquire)
+    }
+
+    /// States that the kernel's timer is set by state `seen` of the clock.
+    pub fn set_seen(&self, seen: u32) {
+        self.seen.store(seen, Ordering::SeqCst);
+    }
+
+    /// How the kernel's timer was last set.
+    pub fn armed(&self) -> Armed {
+        Armed {
+            at: RealInstant(self.armed.load(Ordering::Relaxed)),
+            interval: Span(self.armed_interval.load(Ordering::Relaxed)),
+            wall: WallTime {
+                secs: self.wall_secs.load(Ordering::Relaxed),
+                nanos: self.wall_nanos.load(Ordering::Relaxed) as u32,
+            },
+        }
+    }
+
+    /// States how the kernel's timer has been set.
+    pub fn set_armed(&self, armed: Armed) {
+        self.armed.store(armed.at.0, Ordering::Relaxed);
+        self.armed_interval.store(armed.interval.0, Ordering::Relaxed);
+        self.wall_secs.store(armed.wall.secs, Ordering::Relaxed);
+        self.wall_nanos.store(armed.wall.nanos as u64, Ordering::Relaxed);
+    }
+
+    /// Clock id and flags.
+    pub fn clock(&self) -> u32 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    /// Sets clock id and flags.
+    pub fn set_clock(&self, clock: u32) {
+        self.clock.store(clock, Ordering::Relaxed);
+    }
+
+    /// Takes the right to set the kernel's timer; false where another thread has it.
+    pub fn begin(&self) -> bool {
+        self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives that right back.
+    pub fn end(&self) {
+        self.busy.store(0, Ordering::Release);
+    }
+
+    /// Frees the slot.
+    pub fn release(&self) {
+        self.owner.store(0, Ordering::Release);
+    }
+}
+
+/// The tables. Lies behind the clock page in the clock's file; shared, writable by every program on the clock.
+#[repr(C, align(4096))]
+pub struct Registry {
+    /// A bit per [`GROUP`] slots that have ever been claimed: the others need not be looked at, and take no memory.
+    waiter_groups: Groups<{ WAITERS / GROUP / 64 }>,
+    timer_groups: Groups<{ TIMERS / GROUP / 64 }>,
+    waiters: [Waiter; WAITERS],
+    timers: [Timer; TIMERS],
+}
+
+/// Slots per bit of [`Groups`].
+const GROUP: usize = 64;
+
+#[repr(C, align(64))]
+struct Groups<const WORDS: usize>([AtomicU64; WORDS]);
+
+impl<const WORDS: usize> Groups<WORDS> {
+    fn note(&self, slot: usize) {
+        let (word, bit) = (&self.0[slot / GROUP / 64], 1 << (slot / GROUP % 64));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::SeqCst);
+        }
+    }
+
+    fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..WORDS * 64)
+            .filter(|group| self.0[group / 64].load(Ordering::SeqCst) & 1 << (group % 64) != 0)
+            .flat_map(|group| group * GROUP..(group + 1) * GROUP)
+    }
+}
+
+impl Registry {
+    /// Claims a slot for a wait of `thread` in `process`; none where the neighbourhood is full.
+    pub fn claim_waiter(&self, process: u32, thread: u32) -> Option<&Waiter> {
+        let key = key(process, thread);
+        let place = places(thread, WAITERS).find(|i| claim(&self.waiters[*i].owner, key))?;
+        self.waiter_groups.note(place);
+        Some(&self.waiters[place])
+    }
+
+    /// All waits, in no order.
+    pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
+        let slots = self.waiter_groups.slots().map(|i| &self.waiters[i]);
+        slots.filter(|slot| slot.owner.load(Ordering::Relaxed) != 0)
+    }
+
+    /// The slot of a timer, if it has one.
+    pub fn find_timer(&self, process: u32, kind: TimerKind, id: u32) -> Option<&Timer> {
+        let key = timer_key(process, kind, id);
+        timer_places(process, id)
+            .map(|i| &self.timers[i])
+            .find(|slot| slot.owner.load(Ordering::Acquire) == key)
+    }
+
+    /// The slot of a timer, claimed if it has none; none where the neighbourhood is full.
+    pub fn claim_timer(&self, process: u32, kind: TimerKind, id: u32) -> Option<&Timer> {
+        if let Some(slot) = self.find_timer(process, kind, id) {
+            return Some(slot);
+        }
+        let key = timer_key(process, kind, id);
+        let place = timer_places(process, id).find(|i| claim(&self.timers[*i].owner, key))?;
+        self.timer_groups.note(place);
+        Some(&self.timers[place])
+    }
+
+    /// All timers, in no order.
+    pub fn timers(&self) -> impl Iterator<Item = &Timer> {
+        let slots = self.timer_groups.slots().map(|i| &self.timers[i]);
+        slots.filter(|slot| slot.owner.load(Ordering::Relaxed) != 0)
+    }
+}
+
+fn claim(owner: &AtomicU64, key: u64) -> bool {
+    owner.load(Ordering::Relaxed) == 0
+        && owner.compare_exchange(0, key, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+fn timer_places(process: u32, id: u32) -> impl Iterator<Item = usize> {
+    places(process.wrapping_mul(31).wrapping_add(id), TIMERS)
+}
+
+fn key(process: u32, thread: u32) -> u64 {
+    (process as u64) << 32 | thread as u64
+}
+
+fn timer_key(process: u32, kind: TimerKind, id: u32) -> u64 {
+    (process as u64) << 32 | (kind as u64) << 28 | (id as u64 & 0x0fff_ffff)
+}
+
+/// The places of a table of `len` (a power of two) where what hashes from `seed` may stand, in order.
+fn places(seed: u32, len: usize) -> impl Iterator<Item = usize> {
+    let first = (seed.wrapping_mul(0x9e37_79b1) >> 8) as usize;
+    (0..PROBES).map(move |i| (first + i) & (len - 1))
+}

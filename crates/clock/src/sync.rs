@@ -1,0 +1,13 @@
+//! Atomics, swapped for loom's in the model tests of the page protocol.
+
+#[cfg(not(loom))]
+pub(crate) use core::{
+    hint::spin_loop,
+    sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering},
+};
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering},
+};

@@ -1,0 +1,180 @@
+//! Lengths of time, rates and dates as people write them.
+//!
+//! Whatever is read here is read exactly, in whole numbers, or refused with a [`TextError`] that
+//! says what would have been accepted. Whatever is printed here reads back as the same value.
+
+mod rate;
+mod span;
+mod wall;
+
+use core::fmt::{self, Write};
+
+/// Why a text is no duration, rate, TDF or date: a short phrase that says what is accepted and,
+/// where that helps, what is wrong.
+///
+/// The phrase names neither the flag nor the value: whoever read them puts them in front.
+///
+/// ```
+/// use lorentz_clock::{Rate, TextError};
+///
+/// let error: TextError = "0".parse::<Rate>().unwrap_err();
+/// assert_eq!(
+///     format!("--rate 0: {error}"),
+///     "--rate 0: must be above 0; expected a rate from 1/1000000 to 1000000 \
+///      such as 2, 0.1, 1/10, 60x, +200ppm",
+/// );
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TextError {
+    /// What is accepted.
+    expected: &'static str,
+    /// What is wrong, empty where `expected` says enough.
+    problem: Problem,
+}
+
+/// What is wrong with a text; empty where naming what is accepted says enough.
+type Problem = &'static str;
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.problem.is_empty() {
+            write!(f, "{}; ", self.problem)?;
+        }
+        write!(f, "expected {}", self.expected)
+    }
+}
+
+impl core::error::Error for TextError {}
+
+/// A decimal number as it was written. Exactly one of its parts may be without digits.
+#[derive(Clone, Copy)]
+struct Decimal<'a> {
+    /// The digits before the point.
+    whole: &'a str,
+    /// The digits after the point, without trailing zeros.
+    fraction: &'a str,
+}
+
+/// Why a decimal number cannot be kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Misfit {
+    /// Its whole part is too large.
+    Large,
+    /// Its fraction has places that would be lost.
+    Fine,
+}
+
+impl<'a> Decimal<'a> {
+    /// Splits `text` into the decimal number it begins with (`12`, `1.5`, `.5`) and what follows
+    /// it.
+    fn take(text: &'a str) -> Option<(Decimal<'a>, &'a str)> {
+        let (whole, rest) = take_digits(text);
+        let (fraction, rest) = match rest.strip_prefix('.') {
+            Some(after_point) => take_digits(after_point),
+            None if whole.is_empty() => return None,
+            None => return Some((Decimal { whole, fraction: "" }, rest)),
+        };
+        if fraction.is_empty() {
+            return None;
+        }
+        let fraction = fraction.trim_end_matches('0');
+        Some((Decimal { whole, fraction }, rest))
+    }
+
+    /// This number of `unit`s, each of which is `unit` small ones: how many small ones, exactly.
+    fn times(self, unit: u64) -> Result<u128, Misfit> {
+        let (numerator, denominator) = self.fraction_terms()?;
+        let small = u128::from(numerator) * u128::from(unit);
+        if small % u128::from(denominator) != 0 {
+            return Err(Misfit::Fine);
+        }
+        let whole = u128::from(number(self.whole).ok_or(Misfit::Large)?);
+        // Both products are below 2^128 / 2 for any unit of ours, the longest being 2^55 (a year in
+        // ns).
+        Ok(whole * u128::from(unit) + small / u128::from(denominator))
+    }
+
+    /// This number as a ratio.
+    fn ratio(self) -> Result<(u64, u64), Misfit> {
+        let whole = number(self.whole).ok_or(Misfit::Large)?;
+        let (numerator, denominator) = self.fraction_terms()?;
+        let scaled = whole.checked_mul(denominator).ok_or(Misfit::Fine)?;
+        let numerator = scaled.checked_add(numerator).ok_or(Misfit::Fine)?;
+        Ok((numerator, denominator))
+    }
+
+    /// The part after the point as a ratio.
+    fn fraction_terms(self) -> Result<(u64, u64), Misfit> {
+        let places = u32::try_from(self.fraction.len()).map_err(|_| Misfit::Fine)?;
+        let denominator = 10_u64.checked_pow(places).ok_or(Misfit::Fine)?;
+        let numerator = number(self.fraction).ok_or(Misfit::Fine)?;
+        Ok((numerator, denominator))
+    }
+}
+
+/// Splits `text` after the ASCII digits it begins with.
+fn take_digits(text: &str) -> (&str, &str) {
+    let end = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.split_at(end)
+}
+
+/// The number that a run of digits stands for, 0 where there are none.
+fn number(digits: &str) -> Option<u64> {
+    if digits.is_empty() {
+        return Some(0);
+    }
+    digits.parse().ok()
+}
+
+/// Whether there is a minus sign, and `text` without its sign.
+fn take_sign(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    }
+}
+
+/// A line being put together, so that width and alignment can be applied to the whole of it.
+struct Line {
+    bytes: [u8; Line::CAPACITY],
+    len: usize,
+}
+
+impl Line {
+    /// Longer than any value prints: two 16-digit terms, or a sign, 19 digits, a point and 9
+    /// digits.
+    const CAPACITY: usize = 48;
+
+    fn new() -> Line {
+        Line { bytes: [0; Line::CAPACITY], len: 0 }
+    }
+
+    /// Writes `numerator` / 10^`places`, which is below 1, as a point and digits without trailing
+    /// zeros. Nothing at all for zero.
+    fn write_fraction(&mut self, mut numerator: u64, mut places: usize) -> fmt::Result {
+        if numerator == 0 {
+            return Ok(());
+        }
+        while numerator % 10 == 0 {
+            numerator /= 10;
+            places -= 1;
+        }
+        write!(self, ".{numerator:0places$}")
+    }
+
+    /// Prints the line with the width, fill and alignment asked for.
+    fn pad(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = core::str::from_utf8(&self.bytes[..self.len]).map_err(|_| fmt::Error)?;
+        f.pad(text)
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len + text.len();
+        let room = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! Changing a clock: the mapped file, its lock, and the threads that have to follow.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use lorentz_clock::{
+    file, ClockPage, Pace, Policy, Rate, RealInstant, Registry, Segment, Snapshot, Span,
+    VirtualInstant, WallTime, SETTLE,
+};
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::followers::{Followers, Moved};
+use crate::options::clock_nanos;
+use crate::processes::FileId;
+use crate::{ClockSettings, HostNow};
+
+/// An open clock. Any number of processes may have it open; one at a time changes it.
+pub struct Clock {
+    path: PathBuf,
+    memory: NonNull<u8>,
+}
+
+/// A consistent look: host and virtual side by side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reading {
+    /// The host's CLOCK_MONOTONIC.
+    pub real: RealInstant,
+    /// The host's CLOCK_REALTIME.
+    pub host_wall: WallTime,
+    /// The host's CLOCK_BOOTTIME.
+    pub host_boot: Span,
+    /// The container's CLOCK_MONOTONIC.
+    pub virt: VirtualInstant,
+    /// The container's CLOCK_REALTIME.
+    pub wall: WallTime,
+    /// The container's CLOCK_BOOTTIME.
+    pub boot: VirtualInstant,
+    /// The rate in force, or to go on with while frozen.
+    pub rate: Rate,
+    /// Time stands still.
+    pub frozen: bool,
+    /// Virtual time shows nothing later.
+    pub limit: Option<VirtualInstant>,
+    /// The choices made when the clock was created.
+    pub policy: Policy,
+    /// Waits under way.
+    pub waits: usize,
+    /// Timers that exist.
+    pub timers: usize,
+}
+
+/// How much had to follow a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Followed {
+    /// Waits told.
+    pub waits: usize,
+    /// Timers set again.
+    pub timers: usize,
+}
+
+impl Clock {
+    /// Makes a clock.
+    ///
+    /// # Errors
+    ///
+    /// A file system that refuses.
+    pub fn create(path: &Path, settings: &ClockSettings) -> io::Result<Clock> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        file.set_len(file::LEN as u64)?;
+        let clock = Clock::map(path, &file)?;
+        let host = HostNow::read()?;
+        let start = settings.segment(&host);
+        clock.page().initialise(&start, settings.rate, settings.policy, host.wall_offset());
+        Ok(clock)
+    }
+
+    /// Opens one.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no file or it is no clock.
+    pub fn open(path: &Path) -> io::Result<Clock> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let no_clock = || io::Error::new(io::ErrorKind::InvalidData, "not a clock");
+        if file.metadata()?.len() != file::LEN as u64 {
+            return Err(no_clock());
+        }
+        let clock = Clock::map(path, &file)?;
+        clock.page().is_valid().then_some(clock).ok_or_else(no_clock)
+    }
+
+    fn map(path: &Path, file: &File) -> io::Result<Clock> {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let fd = file.as_raw_fd();
+        // SAFETY: a fresh shared mapping of an open file.
+        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), file::LEN, access, kind, fd, 0) };
+        match NonNull::new(mapped.cast()).filter(|_| mapped != libc::MAP_FAILED) {
+            Some(memory) => Ok(Clock { path: path.to_path_buf(), memory }),
+            None => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn page(&self) -> &ClockPage {
+        // SAFETY: mapped as long as `self` lives; all of it is atomics.
+        unsafe { self.memory.cast().as_ref() }
+    }
+
+    fn registry(&self) -> &Registry {
+        // SAFETY: as above; the file is as long as both.
+        unsafe { self.memory.add(file::REGISTRY_OFFSET).cast().as_ref() }
+    }
+
+    /// A consistent look.
+    pub fn reading(&self) -> Reading {
+        let host = HostNow::read().unwrap_or_default();
+        let look = self.look();
+        // The host's other clocks, at the very moment of the look.
+        let since = look.real.since(host.real);
+        let virt = look.now();
+        let limited = look.limit != VirtualInstant::NEVER;
+        Reading {
+            real: look.real,
+            host_wall: host.wall.plus(since),
+            host_boot: Span(host.boot.0 + since.0),
+            virt,
+            wall: look.segment.wall_at(virt),
+            boot: virt.plus(look.segment.boot),
+            rate: self.page().rate(),
+            frozen: look.segment.pace == Pace::Frozen,
+            limit: limited.then_some(look.limit),
+            policy: self.page().policy(),
+            waits: self.registry().waiters().count(),
+            timers: self.registry().timers().count(),
+        }
+    }
+
+    /// What was chosen when the clock was made.
+    pub fn policy(&self) -> Policy {
+        self.page().policy()
+    }
+
+    /// Whether time stands still.
+    pub fn is_frozen(&self) -> bool {
+        self.look().segment.pace == Pace::Frozen
+    }
+
+    fn look(&self) -> Snapshot {
+        self.page().snapshot(host_now, |tries| {
+            if tries > 64 {
+                std::thread::yield_now();
+            }
+        })
+    }
+
+    /// Sets the rate; for a frozen clock, the one to go on with.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is gone.
+    pub fn dilate(&self, rate: Rate) -> io::Result<Followed> {
+        self.change(Moved::All, |segment, next_rate| {
+            *next_rate = rate;
+            if segment.pace != Pace::Frozen {
+                segment.pace = Pace::Running(rate);
+            }
+        })
+    }
+
+    /// Stops time.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is gone.
+    pub fn freeze(&self) -> io::Result<Followed> {
+        self.change(Moved::All, |segment, _| segment.pace = Pace::Frozen)
+    }
+
+    /// Lets time go on.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is gone.
+    pub fn unfreeze(&self) -> io::Result<Followed> {
+        self.change(Moved::All, |segment, rate| segment.pace = Pace::Running(*rate))
+    }
+
+    /// Moves all clocks forward.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is gone.
+    pub fn leap(&self, by: Span) -> io::Result<Followed> {
+        self.change(Moved::All, |segment, _| segment.virt = segment.virt.plus(by))
+    }
+
+    /// Moves the wall clock alone.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is gone.
+    pub fn step(&self, by: Span) -> io::Result<Followed> {
+        self.change(Moved::Wall, |segment, _| segment.wall = segment.wall.plus(by))
+    }
+
+    /// Writes a new segment that begins now where the old one has come to, then tells who waits. `change` gets that
+    /// segment and the rate to go on with.
+    fn change(
+        &self,
+        moved: Moved,
+        change: impl FnOnce(&mut Segment, &mut Rate),
+    ) -> io::Result<Followed> {
+        let file = OpenOptions::new().write(true).open(&self.path)?;
+        let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
+        let page = self.page();
+        let under_way = page.change();
+        let settled = host_now().plus(SETTLE);
+        while host_now() < settled {
+            std::hint::spin_loop();
+        }
+        let mut segment = under_way.current();
+        let real = host_now();
+        segment.virt = segment.virtual_at(real).min(under_way.limit());
+        segment.real = real;
+        let mut rate = page.rate();
+        change(&mut segment, &mut rate);
+        under_way.set_rate(rate);
+        under_way.publish(&segment);
+        let clock = FileId::of(&self.path)?;
+        Ok(Followers { page, registry: self.registry(), clock }.tell(moved))
+    }
+
+    /// Waits until all that was told of the last change has followed it, at most a tenth of a second: a stopped
+    /// thread follows when it runs again.
+    pub fn settle(&self) {
+        if let Ok(clock) = FileId::of(&self.path) {
+            Followers { page: self.page(), registry: self.registry(), clock }.settle(Moved::All);
+        }
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and nothing borrowed from it outlives `self`.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), file::LEN) };
+    }
+}
+
+fn host_now() -> RealInstant {
+    RealInstant(clock_nanos(libc::CLOCK_MONOTONIC).unwrap_or(0))
+}

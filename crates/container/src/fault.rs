@@ -1,0 +1,249 @@
+//! What can be wrong, one line each: the flag or name, its value, and what is accepted.
+//!
+//! Faces tell two kinds apart: wrong input, refused before anything was started (the command line exits 2),
+//! and what failed on the way.
+
+use std::io;
+use std::path::PathBuf;
+
+use lorentz_clock::{Span, WallTime};
+use thiserror::Error;
+
+/// An option, or a combination of options, that makes no sense.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum WrongOption {
+    /// Two options of which only one can be followed.
+    #[error("{first} and {second} exclude each other: give one of them")]
+    Both {
+        /// One flag.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+    /// An offset that would make a clock negative.
+    #[error("{flag} {by}: would make the container's {clock} negative; expected {least} or more")]
+    Negative {
+        /// The flag.
+        flag: &'static str,
+        /// Its value.
+        by: Span,
+        /// The clock in question.
+        clock: &'static str,
+        /// The least that would do.
+        least: Span,
+    },
+    /// A date no wall clock of Linux can show.
+    #[error("{flag} {time}: a wall clock cannot show a time before 1970-01-01T00:00:00Z")]
+    BeforeEpoch {
+        /// The flag.
+        flag: &'static str,
+        /// Its value.
+        time: WallTime,
+    },
+    /// A change that leaves the range of the kernel's clocks.
+    #[error(
+        "{flag} {value}: would take the container's {clock} beyond 290 years, where the kernel's \
+         clocks end"
+    )]
+    TooLate {
+        /// The flag.
+        flag: &'static str,
+        /// Its value.
+        value: String,
+        /// The clock in question.
+        clock: &'static str,
+    },
+    /// A leap into the past.
+    #[error("{flag} {value}: leaps go forward; {hint}")]
+    Backwards {
+        /// The flag.
+        flag: &'static str,
+        /// Its value.
+        value: String,
+        /// What to do instead.
+        hint: String,
+    },
+}
+
+/// Why a container could not be found, made or changed.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// Not a name a container can have.
+    #[error(
+        "{flag} {name:?}: not a container's name; expected up to 63 letters, digits, '.', '_' and '-', \
+         the first a letter or digit"
+    )]
+    WrongName {
+        /// Where it was given.
+        flag: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The name belongs to a container that still runs.
+    #[error("--name {0}: in use by a running container; expected a name that 'lorentz ps' does not show")]
+    NameInUse(String),
+    /// There is no container of that name.
+    #[error("{0}: no such container; expected a NAME or PID that 'lorentz ps' shows")]
+    Unknown(String),
+    /// There is no process of that number.
+    #[error("{0}: no such process; expected a NAME or PID that 'lorentz ps' shows")]
+    NoProcess(u32),
+    /// The process is in no container of this user's.
+    #[error(
+        "{0}: this process is not in virtual time; expected a NAME or PID that 'lorentz ps' shows"
+    )]
+    NotInside(u32),
+    /// The container ended, and nothing can be started on its clock.
+    #[error("{0}: has ended; 'lorentz rm {0}' clears what is left of it")]
+    Ended(String),
+    /// The container still runs.
+    #[error(
+        "{name}: still running under its monitor, process {monitor}; end it first or use --force"
+    )]
+    StillRunning {
+        /// Its name.
+        name: String,
+        /// The process that looks after it.
+        monitor: u32,
+    },
+    /// The state directory cannot be trusted.
+    #[error("state directory {path}: {reason}; expected a directory of your own (LORENTZ_STATE_DIR names another)")]
+    Untrusted {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// A file in it could not be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
+}
+
+impl StateError {
+    /// Whether the caller asked for something that cannot be, rather than something failing on the way.
+    pub fn is_wrong_input(&self) -> bool {
+        !matches!(self, StateError::File { .. })
+    }
+}
+
+/// Why a command was not started. Nothing is run in real time instead.
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    /// There is no such command.
+    #[error("{command}: command not found")]
+    NotFound {
+        /// As it was given.
+        command: String,
+    },
+    /// The command is there and cannot be executed.
+    #[error("{command}: {error}")]
+    NotExecutable {
+        /// As it was given.
+        command: String,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The command cannot be brought into virtual time.
+    #[error("{command}: cannot be brought into virtual time: {reason}")]
+    Refused {
+        /// As it was given.
+        command: String,
+        /// Why not, and where there is one, the way out.
+        reason: String,
+    },
+}
+
+impl LaunchError {
+    /// The exit status by which shells, `env` and `timeout` tell the same.
+    pub fn exit_status(&self) -> i32 {
+        match self {
+            LaunchError::NotFound { .. } => 127,
+            LaunchError::NotExecutable { .. } | LaunchError::Refused { .. } => 126,
+        }
+    }
+}
+
+/// Why a running process may not be brought into virtual time.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum AttachRefused {
+    /// It has ended, or never was.
+    #[error("PID {0}: no such process; expected the number of a running one")]
+    Gone(u32),
+    /// It belongs to somebody else.
+    #[error("PID {pid}: belongs to {owner}; expected a process of your own, or run as root")]
+    NotYours {
+        /// The process.
+        pid: u32,
+        /// The user it belongs to.
+        owner: String,
+    },
+    /// It is in virtual time.
+    #[error("PID {pid}: already in virtual time, on the clock of {container}; 'lorentz dilate', 'leap' and 'step' change that")]
+    AlreadyInside {
+        /// The process.
+        pid: u32,
+        /// Whose clock, as far as can be told.
+        container: String,
+    },
+    /// It is the one that asks.
+    #[error("PID {0}: is this very command; expected another process")]
+    Ourselves(u32),
+    /// It is part of the kernel.
+    #[error("PID {0}: is a thread of the kernel; expected a program")]
+    KernelThread(u32),
+    /// It has ended, and its parent has not looked yet.
+    #[error("PID {0}: has ended (zombie); expected a running process")]
+    Zombie(u32),
+    /// It is one thread of a process.
+    #[error("PID {thread}: is a thread of process {process}; expected the process")]
+    Thread {
+        /// What was given.
+        thread: u32,
+        /// The process it is part of.
+        process: u32,
+    },
+    /// The kernel lets nobody trace it.
+    #[error("PID {pid}: {reason}")]
+    NotAllowed {
+        /// The process.
+        pid: u32,
+        /// What forbids it and how to change that.
+        reason: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_one_line() {
+        let faults = [
+            StateError::WrongName { flag: "--name", name: "a\nb".into() }.to_string(),
+            StateError::NameInUse("web".into()).to_string(),
+            StateError::Unknown("web".into()).to_string(),
+            LaunchError::NotFound { command: "nosuch".into() }.to_string(),
+            AttachRefused::Thread { thread: 8, process: 7 }.to_string(),
+        ];
+        for fault in faults {
+            assert!(!fault.contains('\n'), "{fault}");
+            assert!(!fault.contains("  "), "{fault}");
+        }
+    }
+
+    #[test]
+    fn launch_errors_exit_as_a_shell_would() {
+        let error = || io::Error::from_raw_os_error(libc::EACCES);
+        let command = || "x".to_string();
+        assert_eq!(LaunchError::NotFound { command: command() }.exit_status(), 127);
+        let refused = LaunchError::Refused { command: command(), reason: "32-bit".into() };
+        assert_eq!(refused.exit_status(), 126);
+        let denied = LaunchError::NotExecutable { command: command(), error: error() };
+        assert_eq!(denied.exit_status(), 126);
+    }
+}

@@ -1,0 +1,205 @@
+//! Who has to follow a change of the clock, and how they are told: by a signal to each thread that waits, and to one
+//! thread of each process that has a timer set.
+//!
+//! The registry is written by the programs, so a thread is signalled only when its process has this very clock mapped.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use lorentz_clock::{ClockPage, Deadline, Registry, Timer, Waiter};
+use lorentz_shim::kick::{sighting, KICK_MAGIC, NO_CALL};
+use lorentz_shim::sys::sig;
+
+use crate::control::Followed;
+use crate::processes::{self, FileId};
+
+/// How long a change waits for those it has told.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// After this long without an answer a thread is told again.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// Whose deadlines a change has moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved {
+    /// Everybody's.
+    All,
+    /// Those that are set by the wall clock.
+    Wall,
+}
+
+/// The waits and timers of one clock.
+pub struct Followers<'a> {
+    /// The clock as it is now.
+    pub page: &'a ClockPage,
+    /// Who waits.
+    pub registry: &'a Registry,
+    /// Its file.
+    pub clock: FileId,
+}
+
+impl Followers<'_> {
+    /// Tells all that have to follow.
+    pub fn tell(&self, moved: Moved) -> Followed {
+        let mut told = Told { clock: &self.clock, known: HashMap::new(), kicked: HashMap::new() };
+        let waits = self.waits(moved).filter(|waiter| told.wait(waiter)).count();
+        let timers = self.timers(moved).filter(|timer| told.timer(timer)).count();
+        Followed { waits, timers }
+    }
+
+    /// Waits until they have.
+    pub fn settle(&self, moved: Moved) {
+        let end = Instant::now() + PATIENCE;
+        let mut again = Instant::now() + AGAIN;
+        while self.waits(moved).next().is_some() || self.timers(moved).next().is_some() {
+            let now = Instant::now();
+            if now > end {
+                return;
+            }
+            if now > again {
+                self.tell(moved);
+                again = now + AGAIN;
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    fn waits(&self, moved: Moved) -> impl Iterator<Item = &Waiter> {
+        let sequence = self.page.sequence();
+        self.registry
+            .waiters()
+            .filter(move |waiter| waiter.seen() != sequence && concerns(moved, waiter.deadline()))
+    }
+
+    fn timers(&self, moved: Moved) -> impl Iterator<Item = &Timer> {
+        let sequence = self.page.sequence();
+        self.registry.timers().filter(move |timer| {
+            timer.seen() != sequence && concerns(moved, timer.setting().deadline)
+        })
+    }
+}
+
+fn concerns(moved: Moved, deadline: Deadline) -> bool {
+    match deadline {
+        Deadline::Never => false,
+        Deadline::Wall(_) => true,
+        Deadline::Virtual(_) => moved == Moved::All,
+    }
+}
+
+/// What has been found out and done in one round.
+struct Told<'a> {
+    clock: &'a FileId,
+    /// Whether a process is on this clock.
+    known: HashMap<u32, bool>,
+    /// Processes one of whose threads has been told.
+    kicked: HashMap<u32, ()>,
+}
+
+impl Told<'_> {
+    fn is_ours(&mut self, pid: u32) -> bool {
+        let clock = self.clock;
+        *self
+            .known
+            .entry(pid)
+            .or_insert_with(|| processes::clock_of(pid).is_some_and(|mapped| mapped.is_same(clock)))
+    }
+
+    fn wait(&mut self, waiter: &Waiter) -> bool {
+        let Some((pid, thread)) = waiter.owner() else { return false };
+        if !self.is_ours(pid) {
+            if !exists(pid) {
+                waiter.release_if((pid, thread));
+            }
+            return false;
+        }
+        match kick(pid, thread, NO_CALL) {
+            Ok(()) => {
+                self.kicked.insert(pid, ());
+                true
+            }
+            Err(_) => {
+                // The thread has ended in the middle of its wait.
+                waiter.release_if((pid, thread));
+                false
+            }
+        }
+    }
+
+    fn timer(&mut self, timer: &Timer) -> bool {
+        let Some((pid, ..)) = timer.owner() else { return false };
+        if !self.is_ours(pid) {
+            if !exists(pid) {
+                timer.release();
+            }
+            return false;
+        }
+        // Whichever thread is told sets all timers of its process.
+        if self.kicked.contains_key(&pid) {
+            return true;
+        }
+        let told = kick(pid, pid, seen_in_call(pid)).is_ok() || self.kick_another(pid);
+        if told {
+            self.kicked.insert(pid, ());
+        }
+        told
+    }
+
+    /// The first thread of a process may have ended before the others.
+    fn kick_another(&self, pid: u32) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+        threads
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+            .any(|thread| thread != pid && kick(pid, thread, NO_CALL).is_ok())
+    }
+}
+
+fn exists(pid: u32) -> bool {
+    fs::exists(format!("/proc/{pid}")).unwrap_or(true)
+}
+
+/// In which system call the first thread of a process is blocked, for the kick to have it made again.
+fn seen_in_call(pid: u32) -> u32 {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/syscall")) else { return NO_CALL };
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    // Number, six arguments, stack pointer, instruction pointer.
+    match words[..] {
+        [call, _, _, _, _, _, _, sp, ip] => match (call.parse(), hex(ip), hex(sp)) {
+            (Ok(call), Some(ip), Some(sp)) => sighting(call, ip, sp),
+            _ => NO_CALL,
+        },
+        _ => NO_CALL,
+    }
+}
+
+/// Sends the kick.
+fn kick(pid: u32, thread: u32, seen: u32) -> io::Result<()> {
+    #[repr(C)]
+    struct Info {
+        signo: i32,
+        errno: i32,
+        code: i32,
+        pad: i32,
+        pid: u32,
+        uid: u32,
+        value: u64,
+        rest: [u64; 12],
+    }
+    let info = Info {
+        signo: sig::KICK as i32,
+        errno: 0,
+        code: sig::SI_QUEUE,
+        pad: 0,
+        pid: std::process::id(),
+        uid: 0,
+        value: u64::from(KICK_MAGIC) << 32 | u64::from(seen),
+        rest: [0; 12],
+    };
+    // SAFETY: reads a whole siginfo.
+    match unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, sig::KICK, &info) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,59 @@
+//! Containers in virtual time: what may be asked of their clocks, where their state lies, their life.
+//!
+//! A container is a directory with a clock in it ([`StateDir`], [`Container`]), one or more monitors that look
+//! after programs ([`run`], [`exec`], [`attach`]), and where the kernel has one a control group ([`Cgroup`]).
+//! Any command of the same user finds it by its name or by the number of any of its processes, and changes its
+//! clock by writing to it ([`Clock`]). No daemon keeps any of this: who is on a clock is read from /proc.
+//!
+//! - [`ClockOptions`], [`Target`]: what is asked, checked before anything is done;
+//! - [`StateError`], [`WrongOption`], [`LaunchError`], [`AttachRefused`]: what may be wrong, one line each;
+//! - [`freeze`], [`unfreeze`], [`clear`]: changes that need more than the clock;
+//! - [`doctor`]: what this host can do, found out by trying.
+//!
+//! ```
+//! use lorentz_container::{ClockOptions, HostNow, MonitorKind, NewContainer, StateDir};
+//!
+//! let host = HostNow::read()?;
+//! let asked = ClockOptions { rate: Some("60x".parse()?), ..Default::default() };
+//!
+//! let place = tempfile::tempdir()?;
+//! let state = StateDir::at(place.path())?;
+//! let new = NewContainer { name: Some("web"), command: &["sleep".into()], kind: MonitorKind::Run };
+//! let container = state.create(&new, &asked.settings(&host)?)?;
+//!
+//! let reading = state.container("web")?.clock()?.reading();
+//! assert_eq!(reading.rate.to_string(), "60");
+//! container.leave()?;
+//! assert!(state.list()?.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod attachable;
+mod cgroup;
+mod change;
+mod clear;
+mod control;
+pub mod doctor;
+mod fault;
+mod followers;
+mod freeze;
+#[cfg(test)]
+mod inhabitant;
+mod life;
+mod options;
+pub mod processes;
+mod state;
+
+pub use attachable::check_attachable;
+pub use cgroup::Cgroup;
+pub use change::Target;
+pub use clear::clear;
+pub use control::{Clock, Followed, Reading};
+pub use fault::{AttachRefused, LaunchError, StateError, WrongOption};
+pub use freeze::{freeze, unfreeze};
+pub use life::{attach, exec, run, Attached};
+pub use options::{ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST};
+pub use state::{
+    Container, Life, Mechanism, Monitor, MonitorKind, NewContainer, Record, StateDir,
+    STATE_DIR_VARIABLE,
+};

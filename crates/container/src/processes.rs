@@ -1,0 +1,255 @@
+//! Processes as /proc shows them, and which of them live on a clock.
+//!
+//! A process is on a clock when it maps the clock's file at the shim's fixed address. That test needs no
+//! record and survives the death of everything of ours; it sees the processes the caller may look into.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where every process in virtual time has its clock mapped.
+pub const CLOCK_ADDRESS: u64 = 0x7008_0000;
+
+/// One process, or rather its entry in /proc at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its parent's number.
+    pub parent: u32,
+    /// When it started, in the kernel's ticks since boot. With the number it names a process for good.
+    pub start_ticks: u64,
+    /// `R` running, `S` sleeping, `T` stopped, `Z` ended and not waited for, and so on.
+    pub state: char,
+    /// The kernel's short name for it.
+    pub comm: String,
+}
+
+impl Process {
+    /// Looks at one process; none where there is no such process.
+    pub fn read(pid: u32) -> Option<Process> {
+        let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Process::parse(&String::from_utf8_lossy(&bytes))
+    }
+
+    /// Looks at the calling process.
+    ///
+    /// # Errors
+    ///
+    /// Where /proc is not mounted.
+    pub fn current() -> io::Result<Process> {
+        Process::read(std::process::id())
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "/proc/self/stat: not readable"))
+    }
+
+    /// Reads a line of /proc/PID/stat. The name in it may hold anything, parentheses and spaces too.
+    fn parse(stat: &str) -> Option<Process> {
+        let (pid, rest) = stat.split_once(" (")?;
+        let (comm, rest) = rest.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        Some(Process {
+            pid: pid.parse().ok()?,
+            parent: fields.get(1)?.parse().ok()?,
+            start_ticks: fields.get(19)?.parse().ok()?,
+            state: fields.first()?.chars().next()?,
+            comm: comm.to_string(),
+        })
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// The command line, its arguments separated by spaces; the short name in brackets where there is none.
+    pub fn command(&self) -> String {
+        let bytes = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let command = text.trim_end_matches('\0').replace('\0', " ");
+        if command.is_empty() {
+            format!("[{}]", self.comm)
+        } else {
+            command
+        }
+    }
+}
+
+/// Whether the process `pid` that started at `start_ticks` still runs: not ended, and no other process that
+/// got the same number later.
+pub fn is_running(pid: u32, start_ticks: u64) -> bool {
+    Process::read(pid)
+        .is_some_and(|process| process.start_ticks == start_ticks && !process.has_ended())
+}
+
+/// Every process there is, in the order of their numbers.
+///
+/// # Errors
+///
+/// Where /proc is not mounted.
+pub fn all() -> io::Result<Vec<Process>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        // One that ended in between is not there.
+        found.extend(Process::read(pid));
+    }
+    found.sort_by_key(|process| process.pid);
+    Ok(found)
+}
+
+/// A file, whatever its names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileId {
+    device: (u32, u32),
+    inode: u64,
+    /// For file systems that show another device in /proc/PID/maps than in stat.
+    path: PathBuf,
+}
+
+impl FileId {
+    /// The file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none.
+    pub fn of(path: &Path) -> io::Result<FileId> {
+        let metadata = fs::metadata(path)?;
+        let device = metadata.dev();
+        Ok(FileId {
+            device: (libc::major(device), libc::minor(device)),
+            inode: metadata.ino(),
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Whether both are the same file.
+    pub fn is_same(&self, other: &FileId) -> bool {
+        self.inode == other.inode && (self.device == other.device || self.path == other.path)
+    }
+}
+
+/// The file of the clock that process `pid` lives on; none where it is not in virtual time, has ended, or
+/// may not be looked into.
+pub fn clock_of(pid: u32) -> Option<FileId> {
+    let mut maps = fs::File::open(format!("/proc/{pid}/maps")).ok()?;
+    let mut text = Vec::new();
+    let mut chunk = [0_u8; 4096];
+    loop {
+        let length = maps.read(&mut chunk).ok()?;
+        if length == 0 {
+            return find_clock(&String::from_utf8_lossy(&text));
+        }
+        text.extend_from_slice(&chunk[..length]);
+        // Addresses ascend, so most of the file need not be read.
+        if is_past_clock(&text) {
+            return find_clock(&String::from_utf8_lossy(&text));
+        }
+    }
+}
+
+/// Whether the last complete line of `maps` lies above the clock's address.
+fn is_past_clock(maps: &[u8]) -> bool {
+    let Some(end) = maps.iter().rposition(|&byte| byte == b'\n') else { return false };
+    let start = maps[..end].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let line = String::from_utf8_lossy(&maps[start..end]);
+    line_address(&line).is_some_and(|address| address > CLOCK_ADDRESS)
+}
+
+fn line_address(line: &str) -> Option<u64> {
+    u64::from_str_radix(line.split_once('-')?.0, 16).ok()
+}
+
+/// The file mapped at the clock's address, by the text of /proc/PID/maps.
+fn find_clock(maps: &str) -> Option<FileId> {
+    let line = maps.lines().find(|line| line_address(line) == Some(CLOCK_ADDRESS))?;
+    let mut fields = line.split_ascii_whitespace().skip(3);
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let inode = fields.next()?.parse().ok().filter(|&inode| inode != 0)?;
+    let name = line.find('/').map_or("", |at| &line[at..]);
+    Some(FileId {
+        device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
+        inode,
+        path: PathBuf::from(name.strip_suffix(" (deleted)").unwrap_or(name)),
+    })
+}
+
+/// The processes among `all` that live on the clock in `file`.
+pub fn on_clock<'a>(all: &'a [Process], file: &FileId) -> Vec<&'a Process> {
+    all.iter().filter(|process| clock_of(process.pid).is_some_and(|id| id.is_same(file))).collect()
+}
+
+/// The ancestors of `pid` among `all`, itself first.
+pub fn lineage(all: &[Process], pid: u32) -> Vec<&Process> {
+    let mut line = Vec::new();
+    let mut next = pid;
+    while let Ok(at) = all.binary_search_by_key(&next, |process| process.pid) {
+        let process = &all[at];
+        line.push(process);
+        next = process.parent;
+        // The snapshot is not of one instant: numbers used again could make a ring.
+        if line.len() > all.len() {
+            break;
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_with_a_nasty_name() {
+        let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 987654 20";
+        let process = Process::parse(&format!("42 (a) (b c) S 7 {fields}")).unwrap();
+        assert_eq!((process.pid, process.parent, process.state), (42, 7, 'S'));
+        assert_eq!(process.comm, "a) (b c");
+        assert_eq!(process.start_ticks, 987_654);
+        assert_eq!(Process::parse("42 (cut"), None);
+    }
+
+    #[test]
+    fn the_caller_is_there_and_runs() {
+        let me = Process::current().unwrap();
+        assert_eq!(me.pid, std::process::id());
+        assert!(is_running(me.pid, me.start_ticks));
+        assert!(!is_running(me.pid, me.start_ticks + 1));
+        let all = all().unwrap();
+        let line = lineage(&all, me.pid);
+        assert_eq!(line.first().map(|process| process.pid), Some(me.pid));
+        assert!(line.len() > 1);
+    }
+
+    #[test]
+    fn the_clock_is_found_in_maps() {
+        let maps = "\
+00400000-00401000 r-xp 00000000 fe:01 99 /bin/static
+70000000-70010000 r-xp 00000000 00:01 5 /memfd:shim (deleted)
+70080000-70081000 r--s 00000000 00:1a 1234 /run/lorentz/my web/clock (deleted)
+70081000-70200000 rw-s 00001000 00:1a 1234 /run/lorentz/my web/clock (deleted)
+7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0 [stack]
+";
+        let clock = find_clock(maps).unwrap();
+        assert_eq!((clock.device, clock.inode), ((0, 0x1a), 1234));
+        assert_eq!(clock.path, Path::new("/run/lorentz/my web/clock"));
+        assert!(is_past_clock(maps.as_bytes()));
+        assert!(!is_past_clock(&maps.as_bytes()[..150]));
+        assert_eq!(find_clock("70080000-70081000 rw-p 00000000 00:00 0\n"), None);
+    }
+
+    #[test]
+    fn a_process_on_a_clock_is_recognised() {
+        let [clock, other] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+        clock.as_file().set_len(4096).unwrap();
+        let id = FileId::of(clock.path()).unwrap();
+        assert_eq!(clock_of(std::process::id()), None);
+        let inhabitant = crate::inhabitant::Inhabitant::of(clock.path());
+        assert!(clock_of(inhabitant.0).unwrap().is_same(&id));
+        assert!(!clock_of(inhabitant.0).unwrap().is_same(&FileId::of(other.path()).unwrap()));
+        let all = all().unwrap();
+        let found: Vec<u32> = on_clock(&all, &id).iter().map(|process| process.pid).collect();
+        assert_eq!(found, [inhabitant.0]);
+    }
+}

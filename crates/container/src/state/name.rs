@@ -1,0 +1,72 @@
+//! Names of containers.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
+use crate::StateError;
+
+const LONGEST: usize = 63;
+
+const MANNERS: [&str; 32] = [
+    "amber", "brisk", "calm", "clear", "deep", "eager", "early", "fair", "fleet", "gentle",
+    "golden", "grand", "green", "keen", "kind", "late", "light", "lively", "mellow", "merry",
+    "noble", "pale", "patient", "proud", "quick", "quiet", "rapid", "silver", "steady", "swift",
+    "warm", "wise",
+];
+
+const ANIMALS: [&str; 32] = [
+    "badger", "bear", "beaver", "bison", "crane", "deer", "dove", "eagle", "elk", "falcon",
+    "finch", "fox", "gecko", "hare", "hawk", "heron", "ibis", "koala", "lark", "lion", "lynx",
+    "marten", "moose", "newt", "otter", "owl", "panda", "raven", "robin", "seal", "swan", "wolf",
+];
+
+/// Checks a name given by `flag`: a letter or digit, then up to 62 letters, digits, `.`, `_` and `-`. So it is
+/// one component of a path, and never one that means something else.
+pub(super) fn check(flag: &'static str, name: &str) -> Result<(), StateError> {
+    let plain = |c: char| c.is_ascii_alphanumeric();
+    let good = name.len() <= LONGEST
+        && name.starts_with(plain)
+        && name.chars().all(|c| plain(c) || matches!(c, '.' | '_' | '-'));
+    if good {
+        Ok(())
+    } else {
+        Err(StateError::WrongName { flag, name: name.to_string() })
+    }
+}
+
+/// A name to tell containers apart by, such as `quiet-lynx-4f2a`. Very likely not in use.
+pub(super) fn invent() -> String {
+    let dice = RandomState::new().build_hasher().finish();
+    let manner = MANNERS[(dice >> 16) as usize % MANNERS.len()];
+    let animal = ANIMALS[(dice >> 32) as usize % ANIMALS.len()];
+    format!("{manner}-{animal}-{:04x}", dice as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_plain_path_component() {
+        let longest = "a".repeat(63);
+        for good in ["web", "A", "0", "a.b_c-d", &longest] {
+            assert!(check("--name", good).is_ok(), "{good}");
+        }
+        let long = "a".repeat(64);
+        for bad in ["", ".", "..", ".lock", "-x", "_x", "a/b", "a b", "ä", "a\n", "a\0", &long] {
+            let error = check("--name", bad).unwrap_err().to_string();
+            assert!(error.starts_with("--name \""), "{error}");
+            assert!(error.contains("expected"), "{error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn invented_names_are_names_and_differ() {
+        let names: std::collections::BTreeSet<String> = (0..50).map(|_| invent()).collect();
+        assert!(names.len() > 45);
+        for name in names {
+            check("--name", &name).unwrap();
+        }
+    }
+}

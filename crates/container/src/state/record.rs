@@ -1,0 +1,210 @@
+//! What is written down about a container: its `container.json`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::processes::{self, Process};
+
+/// The layout's version; a record of another is not read.
+const VERSION: u32 = 1;
+
+/// How programs were brought into virtual time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mechanism {
+    /// By the shim put into each process.
+    Shim,
+    /// By a time namespace of the kernel alone.
+    TimeNamespace,
+}
+
+impl Mechanism {
+    /// Its name, on every face.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Shim => "shim",
+            Mechanism::TimeNamespace => "time-namespace",
+        }
+    }
+}
+
+/// Which command a monitor belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MonitorKind {
+    /// `lorentz run`.
+    Run,
+    /// `lorentz exec`.
+    Exec,
+    /// `lorentz attach`.
+    Attach,
+}
+
+impl MonitorKind {
+    /// The command's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            MonitorKind::Run => "run",
+            MonitorKind::Exec => "exec",
+            MonitorKind::Attach => "attach",
+        }
+    }
+}
+
+/// A process of ours that looks after programs of a container.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Monitor {
+    /// Its number ...
+    pub pid: u32,
+    /// ... and when it started, without which the number means nothing later.
+    pub start_ticks: u64,
+    /// The command it belongs to.
+    pub kind: MonitorKind,
+    /// The first program it looks after, once there is one.
+    pub program: Option<u32>,
+}
+
+impl Monitor {
+    /// The calling process as a monitor.
+    pub(super) fn current(kind: MonitorKind) -> io::Result<Monitor> {
+        let me = Process::current()?;
+        Ok(Monitor { pid: me.pid, start_ticks: me.start_ticks, kind, program: None })
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&self) -> bool {
+        processes::is_running(self.pid, self.start_ticks)
+    }
+}
+
+/// What is known of a container besides its clock.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Record {
+    version: u32,
+    /// Its name.
+    pub name: String,
+    /// When it was made, by the host's wall clock.
+    pub created: String,
+    /// ... and by the host's CLOCK_BOOTTIME, in nanoseconds.
+    pub created_boot_ns: i64,
+    /// Which run of the host's kernel that was.
+    boot_id: String,
+    /// What runs in it, as given when it was made.
+    pub command: Vec<String>,
+    /// How its programs were brought into virtual time.
+    pub mechanism: Mechanism,
+    /// The container it got its clock from.
+    pub clock_of: Option<String>,
+    /// Its control group.
+    pub cgroup: Option<PathBuf>,
+    /// Who looks after it.
+    pub monitors: Vec<Monitor>,
+}
+
+impl Record {
+    /// A new record, with the calling process as its monitor.
+    pub(super) fn new(name: &str, command: Vec<String>, kind: MonitorKind) -> io::Result<Record> {
+        let host = crate::HostNow::read()?;
+        Ok(Record {
+            version: VERSION,
+            name: name.to_string(),
+            created: host.wall.to_string(),
+            created_boot_ns: host.boot.0,
+            boot_id: boot_id()?,
+            command,
+            mechanism: Mechanism::Shim,
+            clock_of: None,
+            cgroup: None,
+            monitors: vec![Monitor::current(kind)?],
+        })
+    }
+
+    /// The monitor that looks after it, where one is alive.
+    pub fn live_monitor(&self) -> Option<&Monitor> {
+        if !self.is_of_this_boot() {
+            return None;
+        }
+        self.monitors.iter().find(|monitor| monitor.is_alive())
+    }
+
+    /// Whether it was made since the host booted; all processes of an older one are gone.
+    pub fn is_of_this_boot(&self) -> bool {
+        boot_id().is_ok_and(|id| id == self.boot_id)
+    }
+
+    pub(super) fn load(path: &Path) -> io::Result<Record> {
+        let record: Record = serde_json::from_slice(&fs::read(path)?)?;
+        if record.version != VERSION {
+            let problem = format!("layout {}, expected {VERSION}", record.version);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        Ok(record)
+    }
+
+    /// Writes it whole or not at all: whoever reads at the same time sees the old one or the new one.
+    pub(super) fn store(&self, path: &Path) -> io::Result<()> {
+        let new = path.with_extension("json.new");
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        let mut file = options.open(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        file.write_all(b"\n")?;
+        fs::rename(&new, path)
+    }
+}
+
+/// What the kernel calls the time since it was last booted.
+fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record::new("web", vec!["sleep".into(), "1".into()], MonitorKind::Run).unwrap()
+    }
+
+    #[test]
+    fn it_reads_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("container.json");
+        let mut record = record();
+        record.store(&path).unwrap();
+        assert_eq!(Record::load(&path).unwrap(), record);
+        record.cgroup = Some("/sys/fs/cgroup/lorentz/web".into());
+        record.store(&path).unwrap();
+        assert_eq!(Record::load(&path).unwrap(), record);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_monitor_is_alive_only_as_itself_and_in_this_boot() {
+        let mut record = record();
+        assert_eq!(record.live_monitor().map(|monitor| monitor.pid), Some(std::process::id()));
+        record.monitors[0].start_ticks += 1;
+        assert_eq!(record.live_monitor(), None);
+        record.monitors[0].start_ticks -= 1;
+        record.boot_id = "another".into();
+        assert_eq!(record.live_monitor(), None);
+    }
+
+    #[test]
+    fn a_foreign_layout_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("container.json");
+        for text in ["", "{}", "[1]", "{\"version\":"] {
+            fs::write(&path, text).unwrap();
+            assert!(Record::load(&path).is_err(), "{text}");
+        }
+        let mut record = record();
+        record.version = 9;
+        record.store(&path).unwrap();
+        assert_eq!(Record::load(&path).unwrap_err().to_string(), "layout 9, expected 1");
+    }
+}

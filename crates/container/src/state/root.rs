@@ -1,0 +1,191 @@
+//! Where the state of a user's containers lies: a directory that is private to its owner.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{eaccess, AccessFlags};
+
+use crate::StateError;
+
+/// Names a state directory of one's own choice.
+pub const STATE_DIR_VARIABLE: &str = "LORENTZ_STATE_DIR";
+
+/// Only the owner may look into a state directory.
+const PRIVATE: u32 = 0o700;
+/// Permission bits by which others could write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// A state directory that may not be there yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Root {
+    /// Where.
+    pub path: PathBuf,
+    /// Named by the user: never removed, and links to it are theirs to make. Others go with the last container.
+    pub chosen: bool,
+}
+
+impl Root {
+    /// The caller's: what LORENTZ_STATE_DIR names; else the first that can be used of /run/lorentz (root),
+    /// $XDG_RUNTIME_DIR/lorentz and /tmp/lorentz-UID.
+    pub(super) fn find() -> Result<Root, StateError> {
+        let user = effective_user();
+        if let Some(chosen) = env::var_os(STATE_DIR_VARIABLE).filter(|value| !value.is_empty()) {
+            return Root::chosen(Path::new(&chosen));
+        }
+        let mut refusal = None;
+        for path in candidates(user, env::var_os("XDG_RUNTIME_DIR")) {
+            match usable(&path, user) {
+                Ok(()) => return Ok(Root { path, chosen: false }),
+                Err(error) => refusal = Some(error),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| untrusted(Path::new("/tmp"), "there is none")))
+    }
+
+    /// The one at `path`, as the caller wants it.
+    pub(super) fn chosen(path: &Path) -> Result<Root, StateError> {
+        let file = |error| StateError::File { path: path.to_path_buf(), error };
+        let path = match fs::canonicalize(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::path::absolute(path).map_err(file)?
+            }
+            found => {
+                let found = found.map_err(file)?;
+                check(&found, &fs::metadata(&found).map_err(file)?, effective_user())?;
+                found
+            }
+        };
+        Ok(Root { path, chosen: true })
+    }
+
+    /// Makes it where it is not there, private to the caller, and checks that it is theirs.
+    pub(super) fn make(&self) -> Result<(), StateError> {
+        let file = |error| StateError::File { path: self.path.clone(), error };
+        match DirBuilder::new().recursive(self.chosen).mode(PRIVATE).create(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(file(error)),
+            _ => {
+                let metadata = fs::symlink_metadata(&self.path).map_err(file)?;
+                check(&self.path, &metadata, effective_user())
+            }
+        }
+    }
+}
+
+fn candidates(user: u32, runtime: Option<OsString>) -> Vec<PathBuf> {
+    let mut candidates = Vec::new();
+    if user == 0 {
+        candidates.push(PathBuf::from("/run/lorentz"));
+    }
+    // A `su` leaves the variable pointing at somebody else's.
+    let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(path) = runtime.filter(|path| owner(path) == Some(user)) {
+        candidates.push(path.join("lorentz"));
+    }
+    candidates.push(PathBuf::from(format!("/tmp/lorentz-{user}")));
+    candidates
+}
+
+fn owner(path: &Path) -> Option<u32> {
+    fs::metadata(path).ok().map(|metadata| metadata.uid())
+}
+
+/// Checks that `path` is a directory of `user`'s that nobody else can write to, or could be made one. Others may
+/// be able to write to the directory above it, so no link is followed.
+fn usable(path: &Path, user: u32) -> Result<(), StateError> {
+    let file = |error| StateError::File { path: path.to_path_buf(), error };
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => check(path, &metadata, user),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = path.parent().unwrap_or(path);
+            let writable = AccessFlags::W_OK | AccessFlags::X_OK;
+            eaccess(above, writable).map_err(|errno| file(errno.into()))
+        }
+        Err(error) => Err(file(error)),
+    }
+}
+
+fn check(path: &Path, metadata: &Metadata, user: u32) -> Result<(), StateError> {
+    if !metadata.is_dir() {
+        return Err(untrusted(path, "not a directory"));
+    }
+    if metadata.uid() != user {
+        return Err(untrusted(path, &format!("belongs to user {}", metadata.uid())));
+    }
+    if metadata.mode() & OTHERS_WRITE != 0 {
+        return Err(untrusted(path, "others may write to it"));
+    }
+    Ok(())
+}
+
+fn untrusted(path: &Path, reason: &str) -> StateError {
+    StateError::Untrusted { path: path.to_path_buf(), reason: reason.to_string() }
+}
+
+pub(crate) fn effective_user() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn it_is_made_private_and_only_when_needed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        usable(&path, effective_user()).unwrap();
+        let root = Root { path: path.clone(), chosen: false };
+        assert!(!path.exists());
+        root.make().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        root.make().unwrap();
+        usable(&path, effective_user()).unwrap();
+        let deep = Root::chosen(&dir.path().join("a/b/c")).unwrap();
+        deep.make().unwrap();
+        assert!(deep.path.is_dir());
+    }
+
+    #[test]
+    fn what_others_could_have_laid_out_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let user = effective_user();
+        let own = dir.path().join("own");
+        fs::create_dir(&own).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        assert!(usable(&link, user).unwrap_err().to_string().contains("not a directory"));
+        assert!(Root { path: link.clone(), chosen: false }.make().is_err());
+        assert_eq!(Root::chosen(&link).unwrap().path, fs::canonicalize(&own).unwrap());
+        set_mode(&own, 0o777);
+        assert!(usable(&own, user).unwrap_err().to_string().contains("others may write"));
+        assert!(Root::chosen(&link).unwrap_err().is_wrong_input());
+        set_mode(&own, 0o755);
+        assert!(usable(&own, user).is_ok());
+        assert!(usable(&own, user + 1).unwrap_err().to_string().contains("belongs to user"));
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(usable(&file, user).is_err());
+        assert!(Root::chosen(&file).is_err());
+        assert!(usable(&dir.path().join("no/such"), user).is_err());
+    }
+
+    #[test]
+    fn candidates_follow_the_user() {
+        let (dir, user) = (tempfile::tempdir().unwrap(), effective_user());
+        let runtime = || Some(dir.path().as_os_str().to_os_string());
+        let tmp = |user: u32| PathBuf::from(format!("/tmp/lorentz-{user}"));
+        assert_eq!(candidates(0, None), [PathBuf::from("/run/lorentz"), tmp(0)]);
+        assert_eq!(candidates(user + 1, runtime()), [tmp(user + 1)]);
+        assert!(candidates(user, runtime()).contains(&dir.path().join("lorentz")));
+        assert_eq!(candidates(7, Some("relative".into())), [tmp(7)]);
+    }
+}

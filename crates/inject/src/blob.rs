@@ -1,0 +1,76 @@
+//! The few instructions that are written into a process: they map the image and jump to its boot code.
+
+use crate::host::Host;
+use crate::image::Image;
+use lorentz_shim::boot::BootArgs;
+use lorentz_shim::layout::IMAGE;
+use std::arch::global_asm;
+
+// Position independent, and without a system call that the filter traps. What follows the code is a BootArgs.
+global_asm!(
+    ".pushsection .rodata",
+    ".balign 16",
+    "lorentz_blob:",
+    "lea r12, [rip + 3f]",
+    "mov eax, 9",
+    "mov edi, {image}",
+    "mov rsi, [r12]",
+    "mov edx, 5",
+    "mov r10d, 0x100002",
+    "mov r8d, [r12 + 32]",
+    "xor r9d, r9d",
+    "syscall",
+    "cmp rax, {image}",
+    "jne 2f",
+    "jmp [r12 + 8]",
+    "2:",
+    "mov eax, 1",
+    "mov edi, 2",
+    "lea rsi, [rip + 4f]",
+    "mov edx, 60",
+    "syscall",
+    "mov eax, 231",
+    "mov edi, 126",
+    "syscall",
+    "4:",
+    ".ascii \"lorentz: cannot map the shim: address 0x70000000 is taken   \\n\"",
+    ".balign 8",
+    "3:",
+    "lorentz_blob_end:",
+    ".popsection",
+    image = const IMAGE,
+);
+
+extern "C" {
+    static lorentz_blob: u8;
+    static lorentz_blob_end: u8;
+}
+
+/// The bytes to write, for a process whose entry point is `entry`.
+pub fn blob(args: &BootArgs) -> Vec<u8> {
+    let code = &raw const lorentz_blob;
+    let len = &raw const lorentz_blob_end as usize - code as usize;
+    // SAFETY: the two labels of the assembly above.
+    let mut bytes = unsafe { std::slice::from_raw_parts(code, len) }.to_vec();
+    let args = args as *const BootArgs as *const u8;
+    // SAFETY: plain numbers without padding.
+    bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(args, size_of::<BootArgs>()) });
+    bytes
+}
+
+/// What the boot code is told, but for the process's own entry point and descriptors.
+pub fn args(image: &Image, host: &Host, tsc_hz: u64) -> BootArgs {
+    BootArgs {
+        image_len: image.len,
+        boot: image.boot,
+        vdso_len: host.vdso_len,
+        // A program whose rdtsc faults cannot use the kernel's vDSO, which reads it.
+        clock_gettime: if tsc_hz == 0 { host.clock_gettime } else { 0 },
+        clock_getres: host.clock_getres,
+        getcpu: host.getcpu,
+        getrandom: host.getrandom,
+        tai: host.tai,
+        tsc_hz,
+        ..BootArgs::default()
+    }
+}

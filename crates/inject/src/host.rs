@@ -1,0 +1,90 @@
+//! What the shim has to know about the host: where the kernel's vDSO has its functions, and how its clocks tick.
+
+use object::{Object, ObjectSymbol};
+use std::fs;
+
+/// The kernel's vDSO, the same in every 64-bit process of this boot. Offsets are from its start; 0 means there is none.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Host {
+    /// Bytes.
+    pub vdso_len: u64,
+    /// clock_gettime, where it works without a system call.
+    pub clock_gettime: u64,
+    /// clock_getres.
+    pub clock_getres: u64,
+    /// getcpu.
+    pub getcpu: u64,
+    /// getrandom.
+    pub getrandom: u64,
+    /// Seconds that TAI is ahead of UTC.
+    pub tai: u64,
+}
+
+impl Host {
+    /// Looks at this process's own vDSO.
+    pub fn look() -> Host {
+        let mut host = Host { tai: tai_offset(), ..Host::default() };
+        if let Some(vdso) = own_vdso() {
+            host.vdso_len = vdso.len() as u64;
+            if let Ok(file) = object::File::parse(vdso) {
+                for symbol in file.dynamic_symbols() {
+                    let place = match symbol.name() {
+                        Ok("__vdso_clock_gettime") if clock_needs_no_call() => &mut host.clock_gettime,
+                        Ok("__vdso_clock_getres") => &mut host.clock_getres,
+                        Ok("__vdso_getcpu") => &mut host.getcpu,
+                        Ok("__vdso_getrandom") => &mut host.getrandom,
+                        _ => continue,
+                    };
+                    *place = symbol.address();
+                }
+            }
+        }
+        host
+    }
+}
+
+/// The mapping named [vdso] in this process.
+fn own_vdso() -> Option<&'static [u8]> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
+    let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+    let start = usize::from_str_radix(start, 16).ok()?;
+    let end = usize::from_str_radix(end, 16).ok()?;
+    // SAFETY: mapped, readable and never unmapped.
+    Some(unsafe { std::slice::from_raw_parts(start as *const u8, end - start) })
+}
+
+/// Whether the kernel's vDSO can read the clock by itself, or would make a system call for it.
+fn clock_needs_no_call() -> bool {
+    let source = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    match source {
+        Ok(source) => matches!(
+            source.trim(),
+            "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "arch_sys_counter"
+        ),
+        Err(_) => false,
+    }
+}
+
+fn tai_offset() -> u64 {
+    // SAFETY: all zeroes is a valid timex that changes nothing; adjtimex fills it.
+    unsafe {
+        let mut timex: libc::timex = std::mem::zeroed();
+        if libc::adjtimex(&mut timex) < 0 {
+            0
+        } else {
+            timex.tai.max(0) as u64
+        }
+    }
+}
+
+/// TSC ticks per second, measured against CLOCK_MONOTONIC for 20 ms.
+pub fn tsc_hz() -> u64 {
+    use std::time::{Duration, Instant};
+    // SAFETY: every x86-64 has rdtsc.
+    let ticks = || unsafe { core::arch::x86_64::_rdtsc() };
+    let (begun, first) = (Instant::now(), ticks());
+    std::thread::sleep(Duration::from_millis(20));
+    let (elapsed, last) = (begun.elapsed(), ticks());
+    ((last - first) as u128 * 1_000_000_000 / elapsed.as_nanos().max(1)) as u64
+}

@@ -1,0 +1,183 @@
+//! Starting a program under the filter.
+//!
+//! The child installs the filter on itself, hands the listener to its parent, waits to be let go, and execs. That exec is
+//! the first one the monitor is told of; nothing about it is special.
+
+use crate::{filter, Error, Result};
+use lorentz_clock::Policy;
+use lorentz_shim::filter::EXEC_MAGIC;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::unistd::{fork, ForkResult, Pid};
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// With an exit status.
+    Exited(i32),
+    /// By a signal.
+    Killed(i32),
+}
+
+impl Ended {
+    /// As a shell tells it: the status, or 128 and the signal.
+    pub fn code(self) -> i32 {
+        match self {
+            Ended::Exited(status) => status,
+            Ended::Killed(signal) => 128 + signal,
+        }
+    }
+}
+
+/// A child that waits to be let go.
+pub struct Child {
+    pub pid: Pid,
+    pub listener: OwnedFd,
+    socket: UnixStream,
+}
+
+/// Finds a command as execvp would: along PATH unless it has a slash.
+pub fn find(command: &CStr) -> Result<CString> {
+    let name = OsStr::from_bytes(command.to_bytes());
+    if command.to_bytes().contains(&b'/') {
+        return if Path::new(name).exists() { Ok(command.to_owned()) } else { Err(Error::NotFound(command.to_owned())) };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let executable = |candidate: &PathBuf| {
+        let candidate = CString::new(candidate.as_os_str().as_bytes()).ok();
+        // SAFETY: a string of our own.
+        candidate.is_some_and(|c| unsafe { libc::access(c.as_ptr(), libc::X_OK) } == 0)
+    };
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|candidate| candidate.is_file() && executable(candidate))
+        .and_then(|found| CString::new(found.as_os_str().as_bytes()).ok())
+        .ok_or_else(|| Error::NotFound(command.to_owned()))
+}
+
+/// Forks a child that will exec `command`. The caller must be the only thread of its process.
+pub fn fork_child(command: &[CString], policy: Policy, mask: &SigSet) -> Result<Child> {
+    let program = match command.first() {
+        Some(name) => find(name)?,
+        None => return Err(Error::Refused("no command given".into())),
+    };
+    let (ours, theirs) = UnixStream::pair().map_err(|e| Error::System("socketpair", e))?;
+    // SAFETY: one thread; the child makes only the calls of `child`.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            drop(ours);
+            child(&program, command, policy, mask, theirs)
+        }
+        ForkResult::Parent { child: pid } => {
+            drop(theirs);
+            let listener = receive_listener(pid, &ours)?;
+            Ok(Child { pid, listener, socket: ours })
+        }
+    }
+}
+
+impl Child {
+    /// Lets it exec.
+    pub fn let_go(&mut self) -> Result<()> {
+        self.socket.write_all(&[1]).map_err(|e| Error::System("starting the program", e))
+    }
+
+    /// Where the child tells, as four bytes, the error with which its exec has failed.
+    pub fn exec_error(&mut self) -> Option<io::Error> {
+        let mut errno = [0; 4];
+        self.socket.set_nonblocking(true).ok()?;
+        self.socket.read_exact(&mut errno).ok()?;
+        Some(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+    }
+}
+
+/// The child's side. From the filter on it makes no call that is trapped: there is no handler yet.
+fn child(program: &CStr, command: &[CString], policy: Policy, mask: &SigSet, mut socket: UnixStream) -> ! {
+    let arguments: Vec<*const libc::c_char> =
+        command.iter().map(|c| c.as_ptr()).chain([std::ptr::null()]).collect();
+    let listener = match filter::install(policy) {
+        Ok(listener) => listener,
+        Err(error) => {
+            let message = error.to_string();
+            let _ = socket.write_all(&[0]).and_then(|()| socket.write_all(message.as_bytes()));
+            exit(126)
+        }
+    };
+    // The parent takes the listener itself, by its number: nothing has to be sent.
+    let number = listener.as_raw_fd().to_ne_bytes();
+    let mut go = [0];
+    if socket.write_all(&[1]).and_then(|()| socket.write_all(&number)).is_err() || socket.read_exact(&mut go).is_err() {
+        exit(126)
+    }
+    drop(listener);
+    unblock(mask);
+    // SAFETY: null-terminated arrays of strings that outlive the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execve,
+            program.as_ptr(),
+            arguments.as_ptr(),
+            environ,
+            0,
+            0,
+            EXEC_MAGIC as u64,
+        );
+        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        let _ = socket.write_all(&errno.to_ne_bytes());
+    }
+    exit(126)
+}
+
+extern "C" {
+    static environ: *const *const libc::c_char;
+}
+
+fn exit(status: i32) -> ! {
+    // SAFETY: ends the process without running the parent's exit handlers.
+    unsafe { libc::_exit(status) }
+}
+
+/// SIG_SETMASK would be trapped: whatever is blocked here and was not before is unblocked.
+fn unblock(mask: &SigSet) {
+    let mut to_unblock = SigSet::all();
+    for signal in mask.iter() {
+        to_unblock.remove(signal);
+    }
+    let _ = nix::sys::signal::sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&to_unblock), None);
+}
+
+fn receive_listener(pid: Pid, mut socket: &UnixStream) -> Result<OwnedFd> {
+    let gone = |e| Error::System("starting the program", e);
+    let mut good = [0];
+    socket.read_exact(&mut good).map_err(gone)?;
+    if good[0] == 0 {
+        let mut message = String::new();
+        let _ = socket.read_to_string(&mut message);
+        return Err(Error::Refused(message));
+    }
+    let mut number = [0; 4];
+    socket.read_exact(&mut number).map_err(gone)?;
+    take_fd(pid, i32::from_ne_bytes(number))
+}
+
+/// A copy of another process's descriptor.
+pub fn take_fd(pid: Pid, number: i32) -> Result<OwnedFd> {
+    // SAFETY: plain numbers in, new descriptors out.
+    unsafe {
+        let pidfd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);
+        if pidfd < 0 {
+            return Err(Error::last("pidfd_open"));
+        }
+        let pidfd = File::from_raw_fd(pidfd as i32);
+        match libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) {
+            fd if fd < 0 => Err(Error::last("pidfd_getfd (needs Linux 5.6 and the rights of ptrace)")),
+            fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Puts the shim into a process: at exec, or live. The only crate that knows ptrace and ELF.
+//!
+//! A [`Monitor`] starts a program under the seccomp filter and stays, to be told of each exec by seccomp user notification.
+//! It then puts the shim into the new image at the exec stop and lets go: between execs nothing is traced. With
+//! [`attach`] it brings in a process that is already running.
+//!
+//! ```no_run
+//! use lorentz_inject::{Monitor, Target};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = std::fs::File::options().read(true).write(true).open("/run/lorentz/demo/clock")?;
+//! let target = Target { clock: clock.into(), policy: Default::default() };
+//! let command = [c"/bin/date".to_owned()];
+//! let mut monitor = Monitor::launch(&command, target, |_pid| Ok(()))?;
+//! println!("status {}", monitor.serve()?.code());
+//! # Ok(())
+//! # }
+//! ```
+
+mod blob;
+mod error;
+mod filter;
+mod host;
+mod image;
+mod launch;
+mod monitor;
+mod notify;
+mod trace;
+
+pub use error::Error;
+pub use launch::Ended;
+pub use monitor::{Monitor, Target};
+
+/// The result of this crate's functions.
+pub type Result<T> = std::result::Result<T, Error>;

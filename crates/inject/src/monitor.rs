@@ -1,0 +1,346 @@
+//! The monitor: told of every exec, it puts the shim into the new image and lets go. Otherwise it sleeps.
+
+use crate::blob;
+use crate::host::{tsc_hz, Host};
+use crate::image::Image;
+use crate::launch::{self, Child, Ended};
+use crate::notify::{self, Notification};
+use crate::trace::Thread;
+use crate::{Error, Result};
+use lorentz_clock::Policy;
+use lorentz_shim::boot::BootArgs;
+use lorentz_shim::filter::ASK_MONITOR;
+use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The clock that programs are brought onto.
+pub struct Target {
+    /// The clock's file, open for reading and writing.
+    pub clock: OwnedFd,
+    /// The clock's policy: decides what the filter traps.
+    pub policy: Policy,
+}
+
+/// Descriptors put into a process that is about to exec.
+#[derive(Clone, Copy)]
+struct Handed {
+    image: u32,
+    clock: u32,
+}
+
+/// Watches over the programs on a clock that it or its programs have started.
+pub struct Monitor {
+    target: Target,
+    image: Image,
+    args: BootArgs,
+    listener: OwnedFd,
+    signals: SignalFd,
+    /// The program that was launched, until it has ended.
+    child: Option<Child>,
+    ended: Option<Ended>,
+    /// Its name, and why it could not be executed.
+    command: CString,
+    exec_error: Option<io::Error>,
+    /// Threads that have been let go to exec, by their number.
+    execs: HashMap<Thread, Handed>,
+}
+
+/// Signals that somebody sends to the launcher to reach the program.
+const FORWARDED: [Signal; 8] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGWINCH,
+];
+
+impl Monitor {
+    /// Starts `command` on the target's clock. `prepare` is called with its pid when it exists and before it runs anything
+    /// of the command. The caller must be the only thread of its process.
+    pub fn launch(
+        command: &[CString],
+        target: Target,
+        prepare: impl FnOnce(Pid) -> io::Result<()>,
+    ) -> Result<Monitor> {
+        become_subreaper();
+        let mask = SigSet::thread_get_mask()?;
+        let signals = listen_to_signals()?;
+        let child = launch::fork_child(command, target.policy, &mask)?;
+        let pid = child.pid;
+        let listener = child.listener.try_clone().map_err(|e| Error::System("dup", e))?;
+        let mut monitor = Monitor::new(target, listener, signals)?;
+        monitor.child = Some(child);
+        monitor.command = command[0].clone();
+        let started = prepare(pid).map_err(|e| Error::System("preparing the program", e));
+        let started = started.and_then(|()| match &mut monitor.child {
+            Some(child) => child.let_go(),
+            None => Ok(()),
+        });
+        if let Err(error) = started {
+            let _ = kill(pid, Signal::SIGKILL);
+            return Err(error);
+        }
+        Ok(monitor)
+    }
+
+    pub(crate) fn new(target: Target, listener: OwnedFd, signals: SignalFd) -> Result<Monitor> {
+        let image = Image::new()?;
+        let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
+        let args = blob::args(&image, &Host::look(), hz);
+        notify::prefer_sync_wake_up(listener.as_fd());
+        Ok(Monitor {
+            target,
+            image,
+            args,
+            listener,
+            signals,
+            child: None,
+            ended: None,
+            command: CString::default(),
+            exec_error: None,
+            execs: HashMap::new(),
+        })
+    }
+
+    /// The launched program's pid.
+    pub fn pid(&self) -> Option<Pid> {
+        self.child.as_ref().map(|child| child.pid)
+    }
+
+    /// Serves until the launched program has ended. Other programs of the clock may go on: see [`Monitor::serve_rest`].
+    pub fn serve(&mut self) -> Result<Ended> {
+        loop {
+            if let Some(error) = self.exec_error.take() {
+                return Err(Error::NotExecutable(self.command.clone(), error));
+            }
+            if let Some(ended) = self.ended {
+                return Ok(ended);
+            }
+            self.once()?;
+        }
+    }
+
+    /// Serves until no program is left.
+    pub fn serve_rest(&mut self) -> Result<()> {
+        while !self.is_abandoned() {
+            self.once()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the last process under the filter has ended: the kernel then hangs up the listener.
+    pub fn is_abandoned(&self) -> bool {
+        let mut fds = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        let _ = poll(&mut fds, PollTimeout::ZERO);
+        fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))
+    }
+
+    /// Waits for one event and deals with it.
+    fn once(&mut self) -> Result<()> {
+        let mut fds = [
+            PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Err(Errno::EINTR) => return Ok(()),
+            other => other?,
+        };
+        let ready = |fd: &PollFd| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
+        let (notified, signalled) = (ready(&fds[0]), ready(&fds[1]));
+        if signalled {
+            self.on_signal()?;
+        }
+        if notified {
+            if let Some(notification) = notify::receive(self.listener.as_fd()).map_err(listening)? {
+                self.on_notification(&notification);
+            }
+        }
+        Ok(())
+    }
+
+    /// An exec: the thread is seized, given what the new image needs, and let go on.
+    fn on_notification(&mut self, notification: &Notification) {
+        let (listener, id) = (self.listener.as_fd(), notification.id);
+        if notification.call == ASK_MONITOR as i32 {
+            let wanted = if notification.args[0] == 0 { &self.image.file } else { &self.target.clock };
+            let _ = notify::answer_with_fd(listener, id, wanted.as_fd());
+            return;
+        }
+        let thread = Thread(notification.thread as i32);
+        if let Err(error) = thread.seize() {
+            refuse(thread, &error);
+            let _ = notify::fail(listener, id, libc::EPERM);
+            return;
+        }
+        // If the exec fails, the thread stops on its way back, and is let go there.
+        let handed = thread.interrupt().and_then(|()| {
+            Ok(Handed {
+                image: notify::add_fd(listener, id, self.image.file.as_fd())?,
+                clock: notify::add_fd(listener, id, self.target.clock.as_fd())?,
+            })
+        });
+        match handed {
+            Ok(handed) => {
+                self.execs.insert(thread, handed);
+                let _ = notify::go_on(listener, id);
+            }
+            Err(_) => {
+                let _ = notify::fail(listener, id, libc::EMFILE);
+            }
+        }
+    }
+
+    fn on_signal(&mut self) -> Result<()> {
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            let number = signal.ssi_signo as i32;
+            if number == libc::SIGCHLD {
+                continue;
+            }
+            // From the terminal it has reached the program too.
+            const FROM_KERNEL: i32 = 0x80;
+            if let (Some(child), true) = (&self.child, signal.ssi_code != FROM_KERNEL) {
+                // SAFETY: our own child, not yet waited for.
+                unsafe { libc::kill(child.pid.as_raw(), number) };
+            }
+        }
+        self.reap()
+    }
+
+    /// Deals with every child and traced thread that has changed.
+    fn reap(&mut self) -> Result<()> {
+        loop {
+            let mut status = 0;
+            // SAFETY: writes to `status`.
+            let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::__WALL) };
+            if pid <= 0 {
+                return Ok(());
+            }
+            if libc::WIFSTOPPED(status) {
+                self.on_stop(Thread(pid), status);
+            } else {
+                self.execs.remove(&Thread(pid));
+                self.on_end(pid, status);
+            }
+        }
+    }
+
+    fn on_end(&mut self, pid: i32, status: i32) {
+        if let Some(mut child) = self.child.take_if(|child| child.pid.as_raw() == pid) {
+            self.exec_error = child.exec_error();
+            self.ended = Some(if libc::WIFSIGNALED(status) {
+                Ended::Killed(libc::WTERMSIG(status))
+            } else {
+                Ended::Exited(libc::WEXITSTATUS(status))
+            });
+        }
+    }
+
+    /// A traced thread has stopped: at its exec, on its way back from a failed one, or for a signal.
+    fn on_stop(&mut self, thread: Thread, status: i32) {
+        let event = status >> 16;
+        if event == libc::PTRACE_EVENT_EXEC {
+            let former = thread.former().unwrap_or(thread);
+            let handed = self.execs.remove(&former).or_else(|| self.execs.remove(&thread));
+            if let Err(why) = handed.ok_or_else(unexpected).and_then(|handed| self.put_in(thread, handed)) {
+                eprintln!("lorentz: {} is ended: it cannot be brought into virtual time: {why}", describe(thread));
+                let _ = kill(Pid::from_raw(thread.0), Signal::SIGKILL);
+            }
+            let _ = thread.detach();
+        } else if event == libc::PTRACE_EVENT_STOP {
+            if let Some(handed) = self.execs.remove(&thread) {
+                let _ = take_back(thread, handed);
+            }
+            let _ = thread.detach();
+        } else {
+            let _ = thread.go_on(libc::WSTOPSIG(status));
+        }
+    }
+
+    /// Writes the boot code over the page of the entry point, and points the thread at it.
+    fn put_in(&self, thread: Thread, handed: Handed) -> io::Result<()> {
+        const PAGE: u64 = 4096;
+        const COMPATIBILITY_SEGMENT: u64 = 0x23;
+        let mut regs = thread.registers()?;
+        if regs.cs == COMPATIBILITY_SEGMENT {
+            return Err(io::Error::other("it is a 32-bit program"));
+        }
+        let page = regs.rip & !(PAGE - 1);
+        let args =
+            BootArgs { entry: regs.rip, page, image_fd: handed.image, clock_fd: handed.clock, ..self.args };
+        thread.write(page, &blob::blob(&args))?;
+        regs.rip = page;
+        thread.set_registers(&regs)
+    }
+
+    /// What this monitor brings programs onto.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+}
+
+/// Tells the shim, in two registers it looks at, which descriptors to close after a failed exec. The launcher's own child,
+/// before its first exec, ends anyway.
+fn take_back(thread: Thread, handed: Handed) -> io::Result<()> {
+    let mut regs = thread.registers()?;
+    if (IMAGE as u64..(IMAGE + IMAGE_LEN) as u64).contains(&regs.rip) {
+        regs.r12 = handed.image as u64;
+        regs.r13 = handed.clock as u64;
+        thread.set_registers(&regs)?;
+    }
+    Ok(())
+}
+
+fn refuse(thread: Thread, error: &io::Error) {
+    if tracer_of(thread).is_some() {
+        eprintln!(
+            "lorentz: exec refused in {}: it is traced (strace or gdb inside). Attach from outside instead, with -p",
+            describe(thread)
+        );
+    } else {
+        eprintln!("lorentz: exec refused in {}: ptrace: {error}", describe(thread));
+    }
+}
+
+fn tracer_of(thread: Thread) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", thread.0)).ok()?;
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()?;
+    (tracer != 0).then_some(tracer)
+}
+
+fn describe(thread: Thread) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", thread.0)).unwrap_or_default();
+    format!("process {} ({})", thread.0, name.trim())
+}
+
+fn unexpected() -> io::Error {
+    io::Error::other("its exec was not announced")
+}
+
+fn listening(error: io::Error) -> Error {
+    Error::System("listening for execs", error)
+}
+
+/// Processes whose parents end stay descendants of the monitor, and so may be traced by it.
+fn become_subreaper() {
+    // SAFETY: concerns only this process.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+pub(crate) fn listen_to_signals() -> Result<SignalFd> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGCHLD);
+    FORWARDED.iter().for_each(|signal| set.add(*signal));
+    nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
+    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+}

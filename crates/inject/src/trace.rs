@@ -1,0 +1,69 @@
+//! ptrace, as far as it is needed.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// A thread seized by this one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Thread(pub i32);
+
+fn ptrace(request: libc::c_uint, thread: Thread, address: usize, data: usize) -> io::Result<i64> {
+    // SAFETY: the requests used here read and write only through pointers that their callers own.
+    match unsafe { libc::ptrace(request, thread.0, address, data) } {
+        -1 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    }
+}
+
+impl Thread {
+    /// Seizes it without stopping it; it will stop at an exec.
+    pub fn seize(self) -> io::Result<()> {
+        ptrace(libc::PTRACE_SEIZE, self, 0, libc::PTRACE_O_TRACEEXEC as usize).map(|_| ())
+    }
+
+    /// Has it stop the next time it would return to its program.
+    pub fn interrupt(self) -> io::Result<()> {
+        ptrace(libc::PTRACE_INTERRUPT, self, 0, 0).map(|_| ())
+    }
+
+    /// Lets it run on, delivering `signal` unless that is 0.
+    pub fn go_on(self, signal: i32) -> io::Result<()> {
+        ptrace(libc::PTRACE_CONT, self, 0, signal as usize).map(|_| ())
+    }
+
+    /// Lets it run and lets go of it.
+    pub fn detach(self) -> io::Result<()> {
+        ptrace(libc::PTRACE_DETACH, self, 0, 0).map(|_| ())
+    }
+
+    /// Its registers; it must have stopped.
+    pub fn registers(self) -> io::Result<libc::user_regs_struct> {
+        // SAFETY: plain numbers, filled by the kernel.
+        let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        ptrace(libc::PTRACE_GETREGS, self, 0, &raw mut regs as usize)?;
+        Ok(regs)
+    }
+
+    /// Replaces its registers.
+    pub fn set_registers(self, regs: &libc::user_regs_struct) -> io::Result<()> {
+        ptrace(libc::PTRACE_SETREGS, self, 0, regs as *const _ as usize).map(|_| ())
+    }
+
+    /// At an exec stop: the number the thread had before it became its process's only one.
+    pub fn former(self) -> Option<Thread> {
+        let mut number: libc::c_ulong = 0;
+        ptrace(libc::PTRACE_GETEVENTMSG, self, 0, &raw mut number as usize).ok()?;
+        Some(Thread(number as i32))
+    }
+
+    /// Its memory, writable also where it is not writable itself.
+    pub fn memory(self) -> io::Result<File> {
+        File::options().read(true).write(true).open(format!("/proc/{}/mem", self.0))
+    }
+
+    /// Writes `bytes` at `address`.
+    pub fn write(self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        self.memory()?.write_all_at(bytes, address)
+    }
+}

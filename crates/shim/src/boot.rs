@@ -1,0 +1,207 @@
+//! The first code of the image that runs in a process: maps what the shim needs and gets out of the way.
+//!
+//! `inject` has written a few instructions over the program's entry page. They map the image and jump to
+//! [`lorentz_boot`] with r12 pointing at [`BootArgs`]. From there everything happens in the process itself: no
+//! second stop is needed, because the entry page, a private mapping of a file, is put right by dropping the copy.
+
+use crate::layout::{data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
+use crate::sys::{self, nr, sig, sys, Sigaction};
+use crate::{gate, kick, trap, tsc};
+use core::arch::global_asm;
+use core::mem::size_of;
+use core::sync::atomic::Ordering::Relaxed;
+use lorentz_clock::{file, Registry};
+
+/// What `inject` tells the boot code. Offsets are from the start of the kernel's vDSO, 0 for what it lacks.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct BootArgs {
+    /// Length of the image.
+    pub image_len: u64,
+    /// Where the boot code lies.
+    pub boot: u64,
+    /// The program's entry point.
+    pub entry: u64,
+    /// The page that was written over, to be put right; 0 where `inject` does it.
+    pub page: u64,
+    /// Descriptor of the image's file.
+    pub image_fd: u32,
+    /// Descriptor of the clock's file.
+    pub clock_fd: u32,
+    /// The kernel's vDSO where it cannot be read off the stack (a running program); else 0.
+    pub vdso: u64,
+    /// Length of the kernel's vDSO.
+    pub vdso_len: u64,
+    /// Offset of clock_gettime; 0 also where it would make a system call.
+    pub clock_gettime: u64,
+    /// Offset of clock_getres.
+    pub clock_getres: u64,
+    /// Offset of getcpu.
+    pub getcpu: u64,
+    /// Offset of getrandom.
+    pub getrandom: u64,
+    /// Seconds that TAI is ahead of UTC.
+    pub tai: u64,
+    /// TSC ticks per second where rdtsc is to be virtual; else 0.
+    pub tsc_hz: u64,
+}
+
+global_asm!(
+    ".text",
+    ".global lorentz_boot",
+    ".type lorentz_boot, @function",
+    "lorentz_boot:",
+    ".cfi_startproc",
+    ".cfi_undefined rip",
+    "mov r13, rsp",
+    "mov r14, [r12 + 16]",
+    "mov r15, [r12 + 24]",
+    "mov rdi, r12",
+    "mov rsi, r13",
+    "and rsp, -16",
+    "call {main}",
+    "mov rsp, r13",
+    // A running program: whoever put us in is waiting, and restores everything.
+    "test r15, r15",
+    "jnz 2f",
+    "int3",
+    "2:",
+    // A new program: registers as the kernel leaves them at its first instruction.
+    "mov r11, r14",
+    "xor eax, eax",
+    "xor ebx, ebx",
+    "xor ecx, ecx",
+    "xor edx, edx",
+    "xor esi, esi",
+    "xor edi, edi",
+    "xor ebp, ebp",
+    "xor r8d, r8d",
+    "xor r9d, r9d",
+    "xor r10d, r10d",
+    "xor r12d, r12d",
+    "xor r13d, r13d",
+    "xor r14d, r14d",
+    "xor r15d, r15d",
+    "jmp r11",
+    ".cfi_endproc",
+    ".size lorentz_boot, . - lorentz_boot",
+    main = sym main,
+);
+
+/// # Safety
+/// Called once per image of a process, by the assembly above, with `stack` the program's initial stack.
+unsafe extern "C" fn main(args: *const BootArgs, stack: *mut u64) {
+    // SAFETY: `inject` wrote it; copied, because dropping the page below takes it away.
+    let args = unsafe { *args };
+    map(&args);
+    // SAFETY: the descriptors are ours; the page is a private mapping of a file that nobody has changed but `inject`.
+    unsafe {
+        sys!(nr::CLOSE, args.image_fd);
+        sys!(nr::CLOSE, args.clock_fd);
+        if args.page != 0 {
+            const MADV_DONTNEED: u64 = 4;
+            sys!(nr::MADVISE, args.page, 4096u64, MADV_DONTNEED);
+        }
+    }
+    let vdso = match args.vdso {
+        // SAFETY: the initial stack of a new program, as the kernel lays it out.
+        0 => unsafe { replace_vdso(stack) },
+        vdso => vdso as usize,
+    };
+    remember(&args, vdso);
+    install_handlers();
+    if args.tsc_hz != 0 {
+        tsc::trap();
+    }
+}
+
+fn map(args: &BootArgs) {
+    const READ: u64 = 1;
+    const READ_WRITE: u64 = 3;
+    const SHARED: u64 = 0x10_0001;
+    const PRIVATE_ANONYMOUS: u64 = 0x10_0022;
+    const MADV_WIPEONFORK: u64 = 18;
+    let page = 4096u64;
+    let fd = args.clock_fd as u64;
+    // SAFETY: MAP_FIXED_NOREPLACE (0x100000) maps over nothing.
+    unsafe {
+        must_be(sys!(nr::MMAP, DATA, DATA_LEN, READ_WRITE, PRIVATE_ANONYMOUS, -1i64, 0u64), DATA);
+        sys!(nr::MADVISE, FORK_DATA, page, MADV_WIPEONFORK);
+        must_be(sys!(nr::MMAP, CLOCK, page, READ, SHARED, fd, 0u64), CLOCK);
+        let len = size_of::<Registry>();
+        must_be(sys!(nr::MMAP, REGISTRY, len, READ_WRITE, SHARED, fd, file::REGISTRY_OFFSET), REGISTRY);
+    }
+}
+
+fn must_be(got: isize, wanted: usize) {
+    if got != wanted as isize {
+        sys::die("lorentz: cannot map the clock: the addresses from 0x70000000 on are taken\n", 126);
+    }
+}
+
+/// Points AT_SYSINFO_EHDR at the image; returns what it said before, 0 where there was none.
+///
+/// # Safety
+/// `stack` must be a new program's initial stack.
+unsafe fn replace_vdso(stack: *mut u64) -> usize {
+    const AT_SYSINFO_EHDR: u64 = 33;
+    const AT_NULL: u64 = 0;
+    // SAFETY: argc, argv, null, environment, null, then pairs up to AT_NULL.
+    unsafe {
+        let mut at = stack.add(1 + *stack as usize + 1);
+        while *at != 0 {
+            at = at.add(1);
+        }
+        at = at.add(1);
+        while *at != AT_NULL {
+            if *at == AT_SYSINFO_EHDR {
+                let vdso = *at.add(1);
+                *at.add(1) = IMAGE as u64;
+                return vdso as usize;
+            }
+            at = at.add(2);
+        }
+    }
+    0
+}
+
+fn remember(args: &BootArgs, vdso: usize) {
+    let data = data();
+    data.tai.store(args.tai, Relaxed);
+    data.tsc_hz.store(args.tsc_hz, Relaxed);
+    if vdso == 0 {
+        return;
+    }
+    data.vdso.store(vdso, Relaxed);
+    data.vdso_end.store(vdso + args.vdso_len as usize, Relaxed);
+    let function = |offset: u64| if offset == 0 { 0 } else { vdso + offset as usize };
+    data.clock_gettime.store(function(args.clock_gettime), Relaxed);
+    data.clock_getres.store(function(args.clock_getres), Relaxed);
+    data.getcpu.store(function(args.getcpu), Relaxed);
+    data.getrandom.store(function(args.getrandom), Relaxed);
+}
+
+fn install_handlers() {
+    const SA_RESTART: u64 = 0x1000_0000;
+    const SA_NODEFER: u64 = 0x4000_0000;
+    let own = |handler: usize, flags: u64, mask: u64| Sigaction {
+        handler,
+        flags: trap::HANDLER_FLAGS | flags,
+        restorer: gate::restorer(),
+        mask,
+    };
+    let mut before = Sigaction::default();
+    // Everything waits while a trapped call is carried out, except a trap in a trap.
+    let sigsys = own(trap::on_sigsys as *const () as usize, SA_NODEFER, !(1 << (sig::SIGSYS - 1)));
+    sys::sigaction(sig::SIGSYS, Some(&sigsys), Some(&mut before));
+    data().sigsys.store(&before);
+    // Calls that were not trapped go on after a kick.
+    let kick = own(kick::on_kick as *const () as usize, SA_RESTART, !0);
+    sys::sigaction(sig::KICK, Some(&kick), Some(&mut before));
+    data().kick.store(&before);
+    const SIG_UNBLOCK: u64 = 1;
+    // SAFETY: reads the mask.
+    unsafe { sys!(nr::RT_SIGPROCMASK, SIG_UNBLOCK, &sig::OURS as *const u64, 0u64, 8u64) };
+    // The registry's pages are shared: touch it once here, not first in a handler.
+    let _ = registry().waiters().next();
+}

@@ -1,0 +1,100 @@
+//! Futex waits. Every one becomes a wait until an absolute instant of the host's monotonic clock.
+
+use crate::clocks::{self, Timebase};
+use crate::sys::{clk, errno, nr, Timespec};
+use crate::trap::Call;
+use crate::user;
+use crate::wait::{self, Args, Masking};
+use lorentz_clock::Deadline;
+
+const COMMAND: u64 = 0x7f;
+const WAIT: u64 = 0;
+const LOCK_PI: u64 = 6;
+const WAIT_BITSET: u64 = 9;
+const LOCK_PI2: u64 = 13;
+const PRIVATE: u64 = 128;
+const CLOCK_REALTIME: u64 = 256;
+const ANY_BIT: u64 = 0xffff_ffff;
+
+/// futex(2), the operations that wait.
+pub fn futex(call: &Call) -> isize {
+    let [address, op, value, timeout, address2, value3] = call.args;
+    let ts = match user::read_timespec(timeout) {
+        Ok(ts) => ts,
+        Err(error) => return error,
+    };
+    let Some(span) = ts.to_span() else { return -errno::EINVAL };
+    let command = op & COMMAND;
+    let on_wall = command == LOCK_PI || op & CLOCK_REALTIME != 0;
+    let deadline = match command {
+        WAIT => Deadline::Virtual(clocks::snapshot().now().plus(span)),
+        _ if on_wall => absolute(ts, Timebase::Wall(0)),
+        _ => absolute(ts, Timebase::Virtual(lorentz_clock::Span::ZERO)),
+    };
+    let private = op & PRIVATE;
+    let (op, value3) = match command {
+        WAIT => (WAIT_BITSET | private, ANY_BIT),
+        LOCK_PI | LOCK_PI2 => (LOCK_PI2 | private, value3),
+        _ => (command | private, value3),
+    };
+    let masking =
+        if op & COMMAND == LOCK_PI2 { Masking::Restarts } else { Masking::Interrupts };
+    wait_until(call, deadline, masking, |until| {
+        [address, op, value, until, address2, value3, nr::FUTEX as u64]
+    })
+}
+
+/// futex_wait(2): address, value, mask, flags, timeout, clock.
+pub fn futex_wait(call: &Call) -> isize {
+    let [address, value, mask, flags, timeout, clock] = call.args;
+    match deadline_on(clock as i32, timeout) {
+        Err(error) => error,
+        Ok(deadline) => wait_until(call, deadline, Masking::Interrupts, |until| {
+            [address, value, mask, flags, until, clk::MONOTONIC as u64, nr::FUTEX_WAIT as u64]
+        }),
+    }
+}
+
+/// futex_waitv(2): waiters, count, flags, timeout, clock.
+pub fn futex_waitv(call: &Call) -> isize {
+    let [waiters, count, flags, timeout, clock, _] = call.args;
+    match deadline_on(clock as i32, timeout) {
+        Err(error) => error,
+        Ok(deadline) => wait_until(call, deadline, Masking::Interrupts, |until| {
+            [waiters, count, flags, until, clk::MONOTONIC as u64, 0, nr::FUTEX_WAITV as u64]
+        }),
+    }
+}
+
+fn deadline_on(clock: i32, timeout: u64) -> Result<Deadline, isize> {
+    let base = match clock {
+        clk::REALTIME => Timebase::Wall(0),
+        clk::MONOTONIC => Timebase::Virtual(lorentz_clock::Span::ZERO),
+        _ => return Err(-errno::EINVAL),
+    };
+    let ts = user::read_timespec(timeout)?;
+    if ts.to_span().is_none() {
+        return Err(-errno::EINVAL);
+    }
+    Ok(absolute(ts, base))
+}
+
+fn absolute(ts: Timespec, base: Timebase) -> Deadline {
+    super::sleep::absolute(ts, base).unwrap_or(Deadline::Never)
+}
+
+fn wait_until(call: &Call, deadline: Deadline, masking: Masking, args: impl Fn(u64) -> Args) -> isize {
+    let mut until = Timespec::default();
+    let until_at = &mut until as *mut Timespec;
+    wait::wait(
+        call,
+        deadline,
+        masking,
+        |real, _| {
+            // SAFETY: `until` outlives the wait.
+            unsafe { until_at.write(Timespec::from_real(real)) };
+            args(until_at as u64)
+        },
+        |result| result == -errno::ETIMEDOUT,
+    )
+}

@@ -1,0 +1,147 @@
+//! Signals, semaphores, message queues and asynchronous I/O waited for with a timeout.
+
+use crate::clocks::{self, Timebase};
+use crate::signals::waiting_mask;
+use crate::sys::{clk, errno, nr, sig, Timespec};
+use crate::trap::Call;
+use crate::user;
+use crate::wait::{self, Masking};
+use lorentz_clock::{Deadline, RealInstant, Snapshot, Span, NANOS_PER_SEC};
+
+/// A relative timeout at `at`; never where there is none.
+fn relative(at: u64) -> Result<Deadline, isize> {
+    if at == 0 {
+        return Ok(Deadline::Never);
+    }
+    match user::read_timespec(at)?.to_span() {
+        Some(span) => Ok(Deadline::Virtual(clocks::snapshot().now().plus(span))),
+        None => Err(-errno::EINVAL),
+    }
+}
+
+/// From the look at the clock to a real deadline; the longest the kernel takes for never.
+fn left(until: RealInstant, look: &Snapshot) -> Timespec {
+    Timespec::from_span(until.since(look.real))
+}
+
+/// rt_sigtimedwait(2). The signals of ours are not the program's to take.
+pub fn rt_sigtimedwait(call: &Call) -> isize {
+    let [set, info, timeout, size, ..] = call.args;
+    if size != 8 {
+        return -errno::EINVAL;
+    }
+    let (set, deadline) = match (user::read_sigset(set), relative(timeout)) {
+        (Ok(set), Ok(deadline)) => (set & !sig::OURS, deadline),
+        (Err(error), _) | (_, Err(error)) => return error,
+    };
+    let mut rest = Timespec::default();
+    let rest_at = &mut rest as *mut Timespec;
+    wait::wait(
+        call,
+        deadline,
+        Masking::Interrupts,
+        |until, look| {
+            // SAFETY: `rest` outlives the wait.
+            unsafe { rest_at.write(left(until, look)) };
+            let set_at = &set as *const u64 as u64;
+            [set_at, info, rest_at as u64, size, 0, 0, nr::RT_SIGTIMEDWAIT as u64]
+        },
+        |result| result == -errno::EAGAIN,
+    )
+}
+
+/// semtimedop(2).
+pub fn semtimedop(call: &Call) -> isize {
+    let [id, operations, count, timeout, ..] = call.args;
+    let deadline = match relative(timeout) {
+        Ok(deadline) => deadline,
+        Err(error) => return error,
+    };
+    let mut rest = Timespec::default();
+    let rest_at = &mut rest as *mut Timespec;
+    wait::wait(
+        call,
+        deadline,
+        Masking::Interrupts,
+        |until, look| {
+            // SAFETY: `rest` outlives the wait.
+            unsafe { rest_at.write(left(until, look)) };
+            [id, operations, count, rest_at as u64, 0, 0, nr::SEMTIMEDOP as u64]
+        },
+        // A refused IPC_NOWAIT operation says EAGAIN too.
+        |result| result == -errno::EAGAIN && !refuses_to_wait(operations, count),
+    )
+}
+
+/// Whether any of the semaphore operations carries IPC_NOWAIT. struct sembuf is three shorts, the flags last.
+fn refuses_to_wait(operations: u64, count: u64) -> bool {
+    const IPC_NOWAIT: i16 = 0o4000;
+    (0..count as usize).any(|i| {
+        // SAFETY: the kernel has just read these operations.
+        let flags = unsafe { ((operations as usize + 6 * i + 4) as *const i16).read_unaligned() };
+        flags & IPC_NOWAIT != 0
+    })
+}
+
+/// mq_timedsend(2) and mq_timedreceive(2): absolute wall time, which the kernel takes by its own wall clock.
+pub fn mq_timed(call: &Call) -> isize {
+    let [queue, message, len, priority, timeout, _] = call.args;
+    let ts = match user::read_timespec(timeout) {
+        Ok(ts) => ts,
+        Err(error) => return error,
+    };
+    let Some(deadline) = super::sleep::absolute(ts, Timebase::Wall(0)) else { return -errno::EINVAL };
+    let mut until = Timespec::default();
+    let until_at = &mut until as *mut Timespec;
+    wait::wait(
+        call,
+        deadline,
+        Masking::Restarts,
+        |real, look| {
+            // SAFETY: `until` outlives the wait.
+            unsafe { until_at.write(on_host_wall(real, look)) };
+            [queue, message, len, priority, until_at as u64, 0, call.nr as u64]
+        },
+        |result| result == -errno::ETIMEDOUT,
+    )
+}
+
+/// A real instant on the host's wall clock.
+fn on_host_wall(real: RealInstant, look: &Snapshot) -> Timespec {
+    let now = crate::sys::host_clock(clk::REALTIME);
+    let nanos = (now.secs * NANOS_PER_SEC + now.nanos).saturating_add(real.since(look.real).0);
+    Timespec::from_span(Span(nanos))
+}
+
+/// io_getevents(2) and io_pgetevents(2).
+pub fn io_getevents(call: &Call) -> isize {
+    let [context, min, max, events, timeout, mask_and_size] = call.args;
+    let deadline = match relative(timeout) {
+        Ok(deadline) => deadline,
+        Err(error) => return error,
+    };
+    let mask = match call.nr {
+        nr::IO_PGETEVENTS if mask_and_size != 0 => user::read_timespec(mask_and_size)
+            .and_then(|pair| waiting_mask(call, pair.secs as u64, pair.nanos as u64)),
+        _ => Ok(call.mask()),
+    };
+    let mask = match mask {
+        Ok(mask) => mask,
+        Err(error) => return error,
+    };
+    let mask_and_size = [&mask as *const u64 as u64, 8];
+    let mut rest = Timespec::default();
+    let rest_at = &mut rest as *mut Timespec;
+    wait::wait(
+        call,
+        deadline,
+        Masking::ByCall,
+        |until, look| {
+            // SAFETY: `rest` outlives the wait.
+            unsafe { rest_at.write(left(until, look)) };
+            let mask_at = mask_and_size.as_ptr() as u64;
+            [context, min, max, events, rest_at as u64, mask_at, nr::IO_PGETEVENTS as u64]
+        },
+        |result| result == 0,
+    )
+}

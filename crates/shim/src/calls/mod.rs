@@ -1,0 +1,12 @@
+//! One file per family of system calls.
+
+pub mod clock;
+pub mod exec;
+pub mod file;
+pub mod futex;
+pub mod ipc;
+pub mod poll;
+pub mod process;
+pub mod sleep;
+pub mod socket;
+pub mod timer;

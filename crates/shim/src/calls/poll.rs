@@ -1,0 +1,223 @@
+//! poll, select and epoll. All of them take a mask that the kernel puts in force for the time of the wait.
+
+use crate::clocks;
+use crate::signals::waiting_mask;
+use crate::sys::{errno, nr, sys, Timespec};
+use crate::trap::Call;
+use crate::user;
+use crate::wait::{self, Masking};
+use lorentz_clock::{Deadline, RealInstant, Snapshot, Span};
+
+/// A timeout for the kernel: from the look at the clock to a real deadline; null for never.
+struct Timeout(Timespec);
+
+impl Timeout {
+    fn set(&mut self, until: RealInstant, snapshot: &Snapshot) -> u64 {
+        if until == RealInstant::NEVER {
+            return 0;
+        }
+        self.0 = Timespec::from_span(until.since(snapshot.real));
+        &mut self.0 as *mut Timespec as u64
+    }
+}
+
+fn in_millis(timeout: u64) -> Deadline {
+    let millis = timeout as i32 as i64;
+    if millis < 0 {
+        return Deadline::Never;
+    }
+    after(Span(millis * 1_000_000))
+}
+
+fn after(span: Span) -> Deadline {
+    Deadline::Virtual(clocks::snapshot().now().plus(span))
+}
+
+/// poll(2).
+pub fn poll(call: &Call) -> isize {
+    let [fds, count, timeout, ..] = call.args;
+    ready_or_poll(call, fds, count, in_millis(timeout), call.mask())
+}
+
+/// ppoll(2).
+pub fn ppoll(call: &Call) -> isize {
+    let [fds, count, timeout, mask, size, _] = call.args;
+    let mask = match waiting_mask(call, mask, size) {
+        Ok(mask) => mask,
+        Err(error) => return error,
+    };
+    let deadline = match relative_timespec(timeout) {
+        Ok(deadline) => deadline,
+        Err(error) => return error,
+    };
+    let result = ready_or_poll(call, fds, count, deadline, mask);
+    write_left(timeout, deadline, 1);
+    result
+}
+
+fn ready_or_poll(call: &Call, fds: u64, count: u64, deadline: Deadline, mask: u64) -> isize {
+    let at_once = Timespec::default();
+    // SAFETY: the program's own arguments, without waiting.
+    let ready = unsafe { sys!(nr::PPOLL, fds, count, &at_once as *const Timespec, 0u64, 8u64) };
+    if ready != 0 || (deadline != Deadline::Never && wait::reached(deadline)) {
+        return ready;
+    }
+    let mut timeout = Timeout(at_once);
+    wait::wait(
+        call,
+        deadline,
+        Masking::ByCall,
+        |until, look| {
+            let timeout = timeout.set(until, look);
+            [fds, count, timeout, &mask as *const u64 as u64, 8, 0, nr::PPOLL as u64]
+        },
+        |result| result == 0,
+    )
+}
+
+fn relative_timespec(at: u64) -> Result<Deadline, isize> {
+    if at == 0 {
+        return Ok(Deadline::Never);
+    }
+    match user::read_timespec(at)?.to_span() {
+        Some(span) => Ok(after(span)),
+        None => Err(-errno::EINVAL),
+    }
+}
+
+/// What is left until `deadline`, written back in units of `unit` nanoseconds, as the kernel does; never an error.
+fn write_left(at: u64, deadline: Deadline, unit: i64) {
+    if at == 0 {
+        return;
+    }
+    if let Deadline::Virtual(end) = deadline {
+        let left = Timespec::from_span(end.since(clocks::snapshot().now()));
+        let _ = user::write_timespec(at, Timespec { secs: left.secs, nanos: left.nanos / unit });
+    }
+}
+
+/// select(2).
+pub fn select(call: &Call) -> isize {
+    const MICRO: i64 = 1000;
+    let [count, read, write, except, timeout, _] = call.args;
+    let deadline = match user::read_timespec(timeout) {
+        Err(error) => return error,
+        Ok(tv) if tv.secs < 0 || tv.nanos < 0 => return -errno::EINVAL,
+        // select accepts more than a second of microseconds.
+        Ok(tv) => after(Span(Span::from_secs(tv.secs).0.saturating_add(tv.nanos.saturating_mul(MICRO)))),
+    };
+    let result = select_sets(call, count, [read, write, except], deadline, call.mask());
+    write_left(timeout, deadline, MICRO);
+    result
+}
+
+/// pselect6(2).
+pub fn pselect6(call: &Call) -> isize {
+    let [count, read, write, except, timeout, mask_and_size] = call.args;
+    let mask = match pselect_mask(call, mask_and_size) {
+        Ok(mask) => mask,
+        Err(error) => return error,
+    };
+    let deadline = match relative_timespec(timeout) {
+        Ok(deadline) => deadline,
+        Err(error) => return error,
+    };
+    let result = select_sets(call, count, [read, write, except], deadline, mask);
+    write_left(timeout, deadline, 1);
+    result
+}
+
+fn pselect_mask(call: &Call, at: u64) -> Result<u64, isize> {
+    if at == 0 {
+        return Ok(call.mask());
+    }
+    // A pointer and a length: two words, as in a timespec.
+    let pair = user::read_timespec(at)?;
+    waiting_mask(call, pair.secs as u64, pair.nanos as u64)
+}
+
+/// Room for three sets of 1024 descriptors.
+const SETS: usize = 3 * 128;
+
+fn select_sets(call: &Call, count: u64, sets: [u64; 3], deadline: Deadline, mask: u64) -> isize {
+    // When the kernel's timeout runs out it clears the sets. If that turns out to have been too early, because the
+    // clock has changed meanwhile, they are wanted again.
+    let mut saved = [0u8; SETS];
+    let bytes = (count as usize).div_ceil(64) * 8;
+    let keep = bytes <= SETS / 3
+        && sets.iter().enumerate().all(|(i, at)| {
+            *at == 0 || bytes == 0 || user::read_bytes(*at, &mut saved[i * 128..i * 128 + bytes])
+        });
+    let mut timeout = Timeout(Timespec::default());
+    let mask_and_size = [&mask as *const u64 as u64, 8];
+    let mut first = true;
+    wait::wait(
+        call,
+        deadline,
+        Masking::ByCall,
+        |until, look| {
+            if !first && keep {
+                restore(&sets, &saved, bytes);
+            }
+            first = false;
+            let timeout = timeout.set(until, look);
+            let mask_at = mask_and_size.as_ptr() as u64;
+            [count, sets[0], sets[1], sets[2], timeout, mask_at, nr::PSELECT6 as u64]
+        },
+        |result| result == 0,
+    )
+}
+
+fn restore(sets: &[u64; 3], saved: &[u8; SETS], bytes: usize) {
+    for (i, at) in sets.iter().enumerate() {
+        if *at != 0 {
+            // SAFETY: the kernel has read and written these bytes in the call before.
+            unsafe { core::ptr::copy_nonoverlapping(saved[i * 128..].as_ptr(), *at as *mut u8, bytes) };
+        }
+    }
+}
+
+/// epoll_wait(2).
+pub fn epoll_wait(call: &Call) -> isize {
+    ready_or_epoll(call, in_millis(call.args[3]), call.mask())
+}
+
+/// epoll_pwait(2).
+pub fn epoll_pwait(call: &Call) -> isize {
+    match waiting_mask(call, call.args[4], call.args[5]) {
+        Ok(mask) => ready_or_epoll(call, in_millis(call.args[3]), mask),
+        Err(error) => error,
+    }
+}
+
+/// epoll_pwait2(2).
+pub fn epoll_pwait2(call: &Call) -> isize {
+    let mask = match waiting_mask(call, call.args[4], call.args[5]) {
+        Ok(mask) => mask,
+        Err(error) => return error,
+    };
+    match relative_timespec(call.args[3]) {
+        Ok(deadline) => ready_or_epoll(call, deadline, mask),
+        Err(error) => error,
+    }
+}
+
+fn ready_or_epoll(call: &Call, deadline: Deadline, mask: u64) -> isize {
+    let [epoll, events, max, ..] = call.args;
+    // SAFETY: the program's own arguments, without waiting.
+    let ready = unsafe { sys!(nr::EPOLL_WAIT, epoll, events, max, 0u64) };
+    if ready != 0 || (deadline != Deadline::Never && wait::reached(deadline)) {
+        return ready;
+    }
+    let mut timeout = Timeout(Timespec::default());
+    wait::wait(
+        call,
+        deadline,
+        Masking::ByCall,
+        |until, look| {
+            let timeout = timeout.set(until, look);
+            [epoll, events, max, timeout, &mask as *const u64 as u64, 8, nr::EPOLL_PWAIT2 as u64]
+        },
+        |result| result == 0,
+    )
+}

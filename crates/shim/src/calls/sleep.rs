@@ -1,0 +1,94 @@
+//! nanosleep and clock_nanosleep.
+
+use crate::clocks::{self, Timebase};
+use crate::sys::{clk, errno, nr, Timespec};
+use crate::trap::Call;
+use crate::user;
+use crate::wait::{self, Masking};
+use lorentz_clock::{Deadline, WallTime};
+
+const ABSTIME: u64 = 1;
+
+/// nanosleep(2).
+pub fn nanosleep(call: &Call) -> isize {
+    let [request, remaining, ..] = call.args;
+    relative(call, request, remaining)
+}
+
+/// clock_nanosleep(2).
+pub fn clock_nanosleep(call: &Call) -> isize {
+    let [clock, flags, request, remaining, ..] = call.args;
+    match clocks::timebase(clock as i32, &clocks::snapshot()) {
+        Err(_) | Ok(Timebase::Cpu) => on_cpu_clock(call, request),
+        Ok(_) if flags & ABSTIME == 0 => relative(call, request, remaining),
+        Ok(base) => match user::read_timespec(request).map(|ts| absolute(ts, base)) {
+            Err(error) => error,
+            Ok(None) => -errno::EINVAL,
+            Ok(Some(deadline)) => sleep(call, deadline),
+        },
+    }
+}
+
+/// What an absolute time on a time base is as a deadline; `None` where it is no valid time.
+pub fn absolute(ts: Timespec, base: Timebase) -> Option<Deadline> {
+    let span = ts.to_span()?;
+    Some(match base {
+        Timebase::Virtual(offset) => {
+            Deadline::Virtual(lorentz_clock::VirtualInstant(span.0.saturating_sub(offset.0)))
+        }
+        Timebase::Wall(ahead) => {
+            Deadline::Wall(WallTime { secs: ts.secs.saturating_sub(ahead), nanos: ts.nanos as u32 })
+        }
+        Timebase::Cpu => return None,
+    })
+}
+
+fn relative(call: &Call, request: u64, remaining: u64) -> isize {
+    let span = match user::read_timespec(request).map(Timespec::to_span) {
+        Err(error) => return error,
+        Ok(None) => return -errno::EINVAL,
+        Ok(Some(span)) => span,
+    };
+    let end = clocks::snapshot().now().plus(span);
+    let result = sleep(call, Deadline::Virtual(end));
+    if result == -errno::EINTR && remaining != 0 {
+        let left = end.since(clocks::snapshot().now());
+        if let Err(error) = user::write_timespec(remaining, Timespec::from_span(left)) {
+            return error;
+        }
+    }
+    result
+}
+
+fn sleep(call: &Call, deadline: Deadline) -> isize {
+    if wait::reached(deadline) {
+        return 0;
+    }
+    let mut until = Timespec::default();
+    let until_at = &mut until as *mut Timespec;
+    wait::wait(
+        call,
+        deadline,
+        Masking::Interrupts,
+        |real, _| {
+            // SAFETY: `until` outlives the wait.
+            unsafe { until_at.write(Timespec::from_real(real)) };
+            [clk::MONOTONIC as u64, ABSTIME, until_at as u64, 0, 0, 0, nr::CLOCK_NANOSLEEP as u64]
+        },
+        |result| result == 0,
+    )
+}
+
+/// A sleep counted in CPU time, or on a clock that cannot be slept on: the kernel's, with the length scaled.
+fn on_cpu_clock(call: &Call, request: u64) -> isize {
+    let scaled = match user::read_timespec(request).map(Timespec::to_span) {
+        Ok(Some(span)) if !crate::layout::clock().policy().real_cpu_clocks => {
+            Some(Timespec::from_span(clocks::real_span(span)))
+        }
+        _ => None,
+    };
+    let request = scaled.as_ref().map_or(request, |ts| ts as *const Timespec as u64);
+    let [clock, flags, _, remaining, ..] = call.args;
+    let args = [clock, flags, request, remaining, 0, 0, nr::CLOCK_NANOSLEEP as u64];
+    wait::wait_untimed(call, &args, Masking::Interrupts)
+}

@@ -1,0 +1,165 @@
+//! Reading the clocks: what every other part of the shim asks for the time.
+
+use crate::cpu;
+use crate::layout::{clock, data};
+use crate::sys::{self, clk, errno, nr, sys, Timespec};
+use core::sync::atomic::Ordering::Relaxed;
+use lorentz_clock::{Pace, Rate, RealInstant, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
+
+/// The host's CLOCK_MONOTONIC, through the kernel's vDSO where that works without a system call.
+#[inline(always)]
+pub fn host() -> RealInstant {
+    let ts = host_by(clk::MONOTONIC);
+    RealInstant(ts.secs * NANOS_PER_SEC + ts.nanos)
+}
+
+#[inline(always)]
+fn host_by(clock: i32) -> Timespec {
+    let function = data().clock_gettime.load(Relaxed);
+    if function == 0 {
+        return sys::host_clock(clock);
+    }
+    let mut ts = core::mem::MaybeUninit::<Timespec>::uninit();
+    // SAFETY: the boot code found this function in the kernel's vDSO; for the clocks asked here it always writes.
+    unsafe {
+        core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(clock, ts.as_mut_ptr());
+        ts.assume_init()
+    }
+}
+
+/// A consistent look at the clock, now.
+#[inline(always)]
+pub fn snapshot() -> Snapshot {
+    clock().snapshot(host, wait_for_writer)
+}
+
+/// A writer is done in about a microsecond. One that was put off the CPU takes longer; let it have this one.
+#[cold]
+fn wait_for_writer(tries: u32) {
+    if tries > 64 {
+        // SAFETY: no arguments.
+        unsafe { sys!(nr::SCHED_YIELD) };
+    }
+}
+
+/// The wall clock at `virt` as a timespec.
+#[inline(always)]
+pub fn wall_timespec(snapshot: &Snapshot, virt: VirtualInstant) -> Timespec {
+    let offset = snapshot.segment.wall;
+    let (secs, nanos) = if virt.0 >= 0 {
+        let virt = virt.0 as u64;
+        ((virt / NANOS_PER_SEC as u64) as i64, (virt % NANOS_PER_SEC as u64) as i64)
+    } else {
+        (virt.0.div_euclid(NANOS_PER_SEC), virt.0.rem_euclid(NANOS_PER_SEC))
+    };
+    let nanos = nanos + offset.nanos as i64;
+    let carry = (nanos >= NANOS_PER_SEC) as i64;
+    Timespec { secs: secs + offset.secs + carry, nanos: nanos - carry * NANOS_PER_SEC }
+}
+
+/// The same as a [`WallTime`].
+pub fn wall(snapshot: &Snapshot) -> WallTime {
+    snapshot.segment.wall_at(snapshot.now())
+}
+
+/// Whole seconds of the wall clock. At rate 1 by the coarse clock, as the kernel has it; at others its tick
+/// would be seconds long, so the fine one.
+pub fn seconds() -> i64 {
+    let snapshot = coarse_snapshot();
+    wall_timespec(&snapshot, snapshot.now()).secs
+}
+
+fn coarse_snapshot() -> Snapshot {
+    let coarse = || {
+        let ts = host_by(clk::MONOTONIC_COARSE);
+        RealInstant(ts.secs * NANOS_PER_SEC + ts.nanos)
+    };
+    let snapshot = clock().snapshot(coarse, wait_for_writer);
+    match snapshot.segment.pace {
+        Pace::Running(rate) if rate != Rate::ONE => self::snapshot(),
+        _ => snapshot,
+    }
+}
+
+/// Any clock, by its id; or the kernel's error, negative.
+pub fn read(clock: i32) -> Result<Timespec, isize> {
+    let snapshot = match clock {
+        clk::REALTIME_COARSE | clk::MONOTONIC_COARSE => coarse_snapshot(),
+        _ => self::snapshot(),
+    };
+    match clock {
+        clk::MONOTONIC | clk::MONOTONIC_RAW | clk::MONOTONIC_COARSE => Ok(from_virtual(snapshot.now())),
+        clk::REALTIME | clk::REALTIME_COARSE => Ok(wall_timespec(&snapshot, snapshot.now())),
+        clk::BOOTTIME => Ok(from_virtual(snapshot.now().plus(snapshot.segment.boot))),
+        clk::TAI => {
+            let wall = wall_timespec(&snapshot, snapshot.now());
+            Ok(Timespec { secs: wall.secs + data().tai.load(Relaxed) as i64, nanos: wall.nanos })
+        }
+        _ => read_by_kernel(clock, &snapshot),
+    }
+}
+
+/// The clocks that exist only where the kernel says so: alarm clocks, CPU clocks, devices.
+fn read_by_kernel(clock: i32, snapshot: &Snapshot) -> Result<Timespec, isize> {
+    let mut ts = Timespec::default();
+    // SAFETY: writes to `ts`.
+    let result = unsafe { sys!(nr::CLOCK_GETTIME, clock as i64, &mut ts as *mut Timespec) };
+    if result != 0 {
+        return Err(result);
+    }
+    match clock {
+        clk::REALTIME_ALARM => Ok(wall_timespec(snapshot, snapshot.now())),
+        clk::BOOTTIME_ALARM => Ok(from_virtual(snapshot.now().plus(snapshot.segment.boot))),
+        _ if is_cpu_clock(clock) => Ok(Timespec::from_span(cpu::told(clock, ts.to_span().unwrap_or(Span::ZERO)))),
+        // A clock of a device: its own time, nobody's virtual time.
+        _ => Ok(ts),
+    }
+}
+
+/// Whether `clock` counts CPU time: the two fixed ids, or that of another process or thread.
+pub fn is_cpu_clock(clock: i32) -> bool {
+    const FD_CLOCK: i32 = 3;
+    matches!(clock, clk::PROCESS_CPUTIME | clk::THREAD_CPUTIME) || (clock < 0 && clock & 7 != FD_CLOCK)
+}
+
+/// What `clock` is, as far as waits and timers are concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Timebase {
+    /// The virtual monotonic clock plus a constant.
+    Virtual(Span),
+    /// The wall clock plus a constant number of seconds.
+    Wall(i64),
+    /// CPU time.
+    Cpu,
+}
+
+/// The time base of a clock that can be waited on; EINVAL for the others.
+pub fn timebase(clock: i32, snapshot: &Snapshot) -> Result<Timebase, isize> {
+    match clock {
+        clk::MONOTONIC => Ok(Timebase::Virtual(Span::ZERO)),
+        clk::BOOTTIME | clk::BOOTTIME_ALARM => Ok(Timebase::Virtual(snapshot.segment.boot)),
+        clk::REALTIME | clk::REALTIME_ALARM => Ok(Timebase::Wall(0)),
+        clk::TAI => Ok(Timebase::Wall(data().tai.load(Relaxed) as i64)),
+        _ if is_cpu_clock(clock) => Ok(Timebase::Cpu),
+        _ => Err(-errno::EINVAL),
+    }
+}
+
+/// An instant from zero on as a timespec; times before zero are told as the kernel would have it, floored.
+pub fn from_virtual(virt: VirtualInstant) -> Timespec {
+    Timespec { secs: virt.0.div_euclid(NANOS_PER_SEC), nanos: virt.0.rem_euclid(NANOS_PER_SEC) }
+}
+
+/// `span` of virtual time as real time at the rate in force, rounded up; for what the kernel can only be told once.
+pub fn real_span(span: Span) -> Span {
+    let rate = clock().rate();
+    let nanos = (span.0.max(0) as u128 * rate.den() as u128).div_ceil(rate.num() as u128);
+    Span(nanos.min(i64::MAX as u128) as i64)
+}
+
+/// `span` of real time as virtual time at the rate in force, rounded down.
+pub fn virtual_span(span: Span) -> Span {
+    let rate = clock().rate();
+    let nanos = span.0.max(0) as u128 * rate.num() as u128 / rate.den() as u128;
+    Span(nanos.min(i64::MAX as u128) as i64)
+}

@@ -1,0 +1,413 @@
+//! Which system calls are trapped, and the seccomp filter that says so.
+//!
+//! A number that is not in the table is allowed by its number alone, so that the kernel's bitmap answers without
+//! running the filter. Where arguments decide, a call that carries no finite timeout is let through.
+
+use crate::layout::{IMAGE, IMAGE_LEN};
+use crate::sys::nr::*;
+use lorentz_clock::Policy;
+
+/// What the kernel hands to the trap handler beside the call: tells our traps from a program's own.
+pub const TRAP_DATA: u32 = 0x4c5a;
+/// In the last argument of an exec: go to the monitor, also from outside the image.
+pub const EXEC_MAGIC: u32 = 0x4c5a_4558;
+/// Number of a system call that does not exist: asks the monitor for the clock's files.
+pub const ASK_MONITOR: u32 = 0x4c5a;
+
+/// When a call is trapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Always.
+    Always,
+    /// When argument `.0` is not null.
+    Given(u8),
+    /// When either argument is not null.
+    EitherGiven(u8, u8),
+    /// When argument `.0`, an int of milliseconds, is above 0.
+    Positive(u8),
+    /// When argument `.0` is above 0 or argument `.1` is not null.
+    PositiveOrGiven(u8, u8),
+    /// A futex operation that waits, with a timeout.
+    FutexWait,
+    /// A change of the signal mask that may block signals.
+    MaySigBlock,
+    /// A SOL_SOCKET option that has to do with time; the second is for getsockopt, which only timeouts concern.
+    SocketOption,
+    /// As above.
+    SocketTimeout,
+    /// prctl(PR_SET_SECCOMP).
+    SetSeccomp,
+    /// From the image it goes to the monitor, from elsewhere to the handler.
+    Exec,
+    /// Always to the monitor.
+    Monitor,
+    /// Refused: ENOSYS.
+    Refused,
+}
+
+/// The table: what is trapped in every program. The most frequent first.
+pub const TRAPPED: &[(u32, When)] = &[
+    (FUTEX, When::FutexWait),
+    (EPOLL_WAIT, When::Positive(3)),
+    (EPOLL_PWAIT, When::PositiveOrGiven(3, 4)),
+    (POLL, When::Positive(2)),
+    (PPOLL, When::EitherGiven(2, 3)),
+    (SELECT, When::Given(4)),
+    (PSELECT6, When::EitherGiven(4, 5)),
+    (EPOLL_PWAIT2, When::EitherGiven(3, 4)),
+    (NANOSLEEP, When::Always),
+    (CLOCK_NANOSLEEP, When::Always),
+    (CLOCK_GETTIME, When::Always),
+    (GETTIMEOFDAY, When::Always),
+    (TIME, When::Always),
+    (RT_SIGPROCMASK, When::MaySigBlock),
+    (RT_SIGACTION, When::Given(1)),
+    (RT_SIGSUSPEND, When::Always),
+    (RT_SIGTIMEDWAIT, When::Always),
+    (FUTEX_WAIT, When::Given(4)),
+    (FUTEX_WAITV, When::Given(3)),
+    (SEMTIMEDOP, When::Given(3)),
+    (MQ_TIMEDSEND, When::Given(4)),
+    (MQ_TIMEDRECEIVE, When::Given(4)),
+    (RECVMMSG, When::Given(4)),
+    (IO_GETEVENTS, When::Given(4)),
+    (IO_PGETEVENTS, When::EitherGiven(4, 5)),
+    (ALARM, When::Always),
+    (SETITIMER, When::Always),
+    (GETITIMER, When::Always),
+    (TIMER_CREATE, When::Always),
+    (TIMER_SETTIME, When::Always),
+    (TIMER_GETTIME, When::Always),
+    (TIMER_DELETE, When::Always),
+    (TIMERFD_CREATE, When::Always),
+    (TIMERFD_SETTIME, When::Always),
+    (TIMERFD_GETTIME, When::Always),
+    (CLOCK_SETTIME, When::Always),
+    (SETTIMEOFDAY, When::Always),
+    (ADJTIMEX, When::Always),
+    (CLOCK_ADJTIME, When::Always),
+    (SETSOCKOPT, When::SocketOption),
+    (GETSOCKOPT, When::SocketTimeout),
+    (SYSINFO, When::Always),
+    (TIMES, When::Always),
+    (OPEN, When::Always),
+    (OPENAT, When::Always),
+    (EXECVE, When::Exec),
+    (EXECVEAT, When::Exec),
+    (SECCOMP, When::Always),
+    (PRCTL, When::SetSeccomp),
+    (ASK_MONITOR, When::Monitor),
+    // Its flags lie in memory, where a filter cannot see CLONE_CLEAR_SIGHAND; libc falls back to clone.
+    (CLONE3, When::Refused),
+    // Its timeouts lie in shared memory; libraries fall back to epoll.
+    (IO_URING_SETUP, When::Refused),
+];
+
+/// Trapped unless CPU clocks are real.
+pub const CPU_TIMES: &[(u32, When)] =
+    &[(GETRUSAGE, When::Always), (WAIT4, When::Given(3)), (WAITID, When::Given(4))];
+
+/// Trapped unless file times are real.
+pub const FILE_TIMES: &[(u32, When)] = &[
+    (STAT, When::Always),
+    (FSTAT, When::Always),
+    (LSTAT, When::Always),
+    (NEWFSTATAT, When::Always),
+    (STATX, When::Always),
+    (UTIME, When::Given(1)),
+    (UTIMES, When::Given(1)),
+    (FUTIMESAT, When::Given(2)),
+    (UTIMENSAT, When::Given(2)),
+];
+
+/// What a process has trapped only once it has asked for something that needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extra {
+    /// Messages, when a socket has time stamps.
+    Messages,
+    /// Blocking socket calls, when a socket has a timeout.
+    Sockets,
+    /// read, when a descriptor's content depends on the clock.
+    Reads,
+}
+
+impl Extra {
+    /// The calls it concerns.
+    pub fn calls(self) -> &'static [(u32, When)] {
+        match self {
+            Extra::Messages => &[(RECVMSG, When::Always), (RECVMMSG, When::Always)],
+            Extra::Sockets => &[
+                (RECVFROM, When::Always),
+                (RECVMSG, When::Always),
+                (READ, When::Always),
+                (READV, When::Always),
+                (ACCEPT, When::Always),
+                (ACCEPT4, When::Always),
+                (CONNECT, When::Always),
+                (SENDTO, When::Always),
+                (SENDMSG, When::Always),
+                (WRITE, When::Always),
+            ],
+            Extra::Reads => &[(READ, When::Always)],
+        }
+    }
+
+    /// Its bit in a set of extras.
+    pub fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// One instruction of a classic BPF program (struct sock_filter).
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    code: u16,
+    if_true: u8,
+    if_false: u8,
+    operand: u32,
+}
+
+/// Room for a program's filter.
+pub const PROGRAM_LEN: usize = 1024;
+/// Room for the filter of an [`Extra`], or what comes before a program's own: small, for it stands on a signal stack.
+pub const EXTRA_LEN: usize = 96;
+
+/// A filter of at most `N` instructions, ready for seccomp(2).
+pub struct Program<const N: usize> {
+    code: [Instruction; N],
+    len: usize,
+}
+
+const ALLOW: u32 = 0x7fff_0000;
+const TRAP: u32 = 0x0003_0000 | TRAP_DATA;
+const NOTIFY: u32 = 0x7fc0_0000;
+const ENOSYS: u32 = 0x0005_0000 | 38;
+
+const LOAD: u16 = 0x20;
+const AND: u16 = 0x54;
+const JUMP: u16 = 0x05;
+const JUMP_EQUAL: u16 = 0x15;
+const JUMP_GREATER: u16 = 0x25;
+const JUMP_NOT_BELOW: u16 = 0x35;
+const RETURN: u16 = 0x06;
+
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const IP_LOW: u32 = 8;
+const IP_HIGH: u32 = 12;
+const fn arg_low(arg: u8) -> u32 {
+    16 + 8 * arg as u32
+}
+const fn arg_high(arg: u8) -> u32 {
+    arg_low(arg) + 4
+}
+
+impl Program<PROGRAM_LEN> {
+    /// The filter of a program in virtual time.
+    pub fn of_program(policy: Policy) -> Self {
+        let mut program = Program::begin(ENOSYS);
+        program.table(TRAPPED);
+        if !policy.real_cpu_clocks {
+            program.table(CPU_TIMES);
+        }
+        if !policy.real_file_times {
+            program.table(FILE_TIMES);
+        }
+        program.end()
+    }
+}
+
+impl Program<EXTRA_LEN> {
+    /// The filter added for `extra`.
+    pub fn of_extra(extra: Extra) -> Self {
+        let mut program = Program::begin(ALLOW);
+        program.table(extra.calls());
+        program.end()
+    }
+}
+
+impl<const N: usize> Program<N> {
+    /// The instructions.
+    pub fn code(&self) -> &[Instruction] {
+        &self.code[..self.len]
+    }
+
+    /// The architecture, and numbers of the x32 ABI, come first.
+    fn begin(other_architecture: u32) -> Self {
+        const X86_64: u32 = 0xc000_003e;
+        const X32: u32 = 0x4000_0000;
+        let mut program = Program { code: [Instruction::default(); N], len: 0 };
+        program.load(ARCHITECTURE);
+        program.test(JUMP_EQUAL, X86_64, 1, 0);
+        program.ret(other_architecture);
+        program.load(NUMBER);
+        program.test(JUMP_NOT_BELOW, X32, 0, 1);
+        program.ret(other_architecture);
+        program
+    }
+
+    fn end(mut self) -> Self {
+        self.ret(ALLOW);
+        self
+    }
+
+    fn table(&mut self, table: &[(u32, When)]) {
+        for &(number, when) in table {
+            let test = self.len;
+            self.test(JUMP_EQUAL, number, 0, 0);
+            self.when(when);
+            // The block of a call ends in a return; other numbers skip it.
+            self.code[test].if_false = (self.len - test - 1) as u8;
+        }
+    }
+
+    /// The block of one call: allowed where the arguments say so, allowed from the image, else trapped.
+    fn when(&mut self, when: When) {
+        match when {
+            When::Refused => return self.ret(ENOSYS),
+            When::Monitor => return self.ret(NOTIFY),
+            When::Exec => return self.exec(),
+            When::Always => {}
+            When::Given(arg) => self.allow_unless_given(&[arg]),
+            When::EitherGiven(a, b) => self.allow_unless_given(&[a, b]),
+            When::Positive(arg) => self.allow_unless_positive(arg, &[]),
+            When::PositiveOrGiven(arg, b) => self.allow_unless_positive(arg, &[b]),
+            When::FutexWait => self.allow_unless_futex_wait(),
+            When::MaySigBlock => {
+                const UNBLOCK: u32 = 1;
+                self.load(arg_low(0));
+                self.test(JUMP_EQUAL, UNBLOCK, 0, 1);
+                self.ret(ALLOW);
+                self.allow_unless_given(&[1]);
+            }
+            // SO_RCVTIMEO, SO_SNDTIMEO old and new; SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING old and new.
+            When::SocketOption => self.allow_unless_option(&[20, 21, 66, 67, 29, 35, 37, 63, 64, 65]),
+            When::SocketTimeout => self.allow_unless_option(&[20, 21, 66, 67]),
+            When::SetSeccomp => {
+                const PR_SET_SECCOMP: u32 = 22;
+                self.load(arg_low(0));
+                self.test(JUMP_EQUAL, PR_SET_SECCOMP, 1, 0);
+                self.ret(ALLOW);
+            }
+        }
+        self.if_from_image(ALLOW);
+        self.ret(TRAP);
+    }
+
+    fn exec(&mut self) {
+        self.if_from_image(NOTIFY);
+        self.load(arg_low(5));
+        self.test(JUMP_EQUAL, EXEC_MAGIC, 0, 1);
+        self.ret(NOTIFY);
+        self.ret(TRAP);
+    }
+
+    fn if_from_image(&mut self, action: u32) {
+        self.load(IP_HIGH);
+        self.test(JUMP_EQUAL, 0, 0, 4);
+        self.load(IP_LOW);
+        self.test(JUMP_NOT_BELOW, IMAGE as u32, 0, 2);
+        self.test(JUMP_NOT_BELOW, (IMAGE + IMAGE_LEN) as u32, 1, 0);
+        self.ret(action);
+    }
+
+    /// Allows the call when all of `args` are null.
+    fn allow_unless_given(&mut self, args: &[u8]) {
+        for (i, &arg) in args.iter().enumerate() {
+            let behind = 4 * (args.len() - 1 - i) as u8 + 1;
+            self.load(arg_low(arg));
+            self.test(JUMP_EQUAL, 0, 0, behind + 2);
+            self.load(arg_high(arg));
+            self.test(JUMP_EQUAL, 0, 0, behind);
+        }
+        self.ret(ALLOW);
+    }
+
+    /// Allows the call when `arg` as an int is 0 or negative and `others` are null.
+    fn allow_unless_positive(&mut self, arg: u8, others: &[u8]) {
+        let behind = 4 * others.len() as u8 + 1;
+        self.load(arg_low(arg));
+        self.test(JUMP_EQUAL, 0, 1, 0);
+        self.test(JUMP_GREATER, i32::MAX as u32, 0, behind);
+        self.allow_unless_given(others);
+    }
+
+    fn allow_unless_futex_wait(&mut self) {
+        const COMMAND: u32 = 0x7f;
+        // WAIT, WAIT_BITSET, LOCK_PI, LOCK_PI2, WAIT_REQUEUE_PI.
+        const WAITS: [u32; 5] = [0, 9, 6, 13, 11];
+        self.load(arg_low(1));
+        self.push(AND, 0, 0, COMMAND);
+        for (i, wait) in WAITS.iter().enumerate() {
+            self.test(JUMP_EQUAL, *wait, (WAITS.len() - i) as u8, 0);
+        }
+        self.ret(ALLOW);
+        self.allow_unless_given(&[3]);
+    }
+
+    fn allow_unless_option(&mut self, options: &[u32]) {
+        const SOL_SOCKET: u32 = 1;
+        self.load(arg_low(1));
+        self.test(JUMP_EQUAL, SOL_SOCKET, 1, 0);
+        self.ret(ALLOW);
+        self.load(arg_low(2));
+        for (i, option) in options.iter().enumerate() {
+            self.test(JUMP_EQUAL, *option, (options.len() - i) as u8, 0);
+        }
+        self.ret(ALLOW);
+    }
+
+    fn load(&mut self, offset: u32) {
+        self.push(LOAD, 0, 0, offset);
+    }
+
+    fn test(&mut self, code: u16, operand: u32, if_true: u8, if_false: u8) {
+        self.push(code, if_true, if_false, operand);
+    }
+
+    fn ret(&mut self, action: u32) {
+        self.push(RETURN, 0, 0, action);
+    }
+
+    fn push(&mut self, code: u16, if_true: u8, if_false: u8, operand: u32) {
+        self.code[self.len] = Instruction { code, if_true, if_false, operand };
+        self.len += 1;
+    }
+}
+
+/// Instructions to put before a program's own filter, so that what the handler needs to do its work and to return is
+/// let through when the image asks for it: signal masks, waiting, looking at the clock. Nothing that opens or sends.
+pub fn allow_handler(into: &mut [Instruction]) -> usize {
+    const NEEDED: [u32; 14] = [
+        RT_SIGRETURN,
+        RT_SIGPROCMASK,
+        RT_SIGPENDING,
+        RT_SIGACTION,
+        CLOCK_GETTIME,
+        CLOCK_NANOSLEEP,
+        PPOLL,
+        PSELECT6,
+        EPOLL_PWAIT2,
+        FUTEX,
+        GETPID,
+        GETTID,
+        SCHED_YIELD,
+        TIMERFD_SETTIME,
+    ];
+    let mut program = Program::<EXTRA_LEN> { code: [Instruction::default(); EXTRA_LEN], len: 0 };
+    let to_theirs = (NEEDED.len() + 2) as u8;
+    program.load(IP_HIGH);
+    program.test(JUMP_EQUAL, 0, 0, to_theirs + 4);
+    program.load(IP_LOW);
+    program.test(JUMP_NOT_BELOW, IMAGE as u32, 0, to_theirs + 2);
+    program.test(JUMP_NOT_BELOW, (IMAGE + IMAGE_LEN) as u32, to_theirs + 1, 0);
+    program.load(NUMBER);
+    for (i, number) in NEEDED.iter().enumerate() {
+        program.test(JUMP_EQUAL, *number, (NEEDED.len() - i) as u8, 0);
+    }
+    program.push(JUMP, 0, 0, 1);
+    program.ret(ALLOW);
+    into[..program.len].copy_from_slice(program.code());
+    program.len
+}

@@ -1,0 +1,148 @@
+//! Where things lie in the address space of a program in virtual time.
+//!
+//! All addresses are fixed and below 2 GiB: code can name them in 32 bits, the seccomp filter can tell the
+//! image's own system calls by their address, and whoever inspects a process knows where to look.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use lorentz_clock::{file, ClockPage, Registry};
+
+/// The image: code and constants, read and execute.
+pub const IMAGE: usize = 0x7000_0000;
+/// Room for the image.
+pub const IMAGE_LEN: usize = 0x4_0000;
+/// What the shim keeps for its process: [`ProcessData`], then [`ForkData`].
+pub const DATA: usize = IMAGE + IMAGE_LEN;
+/// Length of both.
+pub const DATA_LEN: usize = 4 * 4096;
+/// The page that a fork's child finds empty.
+pub const FORK_DATA: usize = DATA + 3 * 4096;
+/// The clock page, read only.
+pub const CLOCK: usize = 0x7008_0000;
+/// The registry, read and write.
+pub const REGISTRY: usize = CLOCK + file::REGISTRY_OFFSET;
+/// Address of the clock's sequence number.
+pub const SEQUENCE: usize = CLOCK + ClockPage::SEQUENCE_OFFSET;
+
+/// File descriptors the shim remembers something about.
+pub const NOTED_FDS: usize = 256;
+
+/// What a signal of ours does in the program's eyes: its sigaction, virtual.
+#[repr(C)]
+pub struct Disposition {
+    /// SIG_DFL (0), SIG_IGN (1) or a handler.
+    pub handler: AtomicUsize,
+    /// sa_flags.
+    pub flags: AtomicU64,
+    /// sa_restorer.
+    pub restorer: AtomicUsize,
+    /// sa_mask.
+    pub mask: AtomicU64,
+}
+
+/// Something remembered about one file descriptor of the process.
+#[repr(C)]
+pub struct NotedFd {
+    /// The descriptor plus one; 0 where the entry is free.
+    pub key: AtomicU32,
+    /// What it is: bits of [`crate::noted`].
+    pub what: AtomicU32,
+    /// SO_RCVTIMEO in virtual nanoseconds.
+    pub receive_timeout: AtomicU64,
+    /// SO_SNDTIMEO in virtual nanoseconds.
+    pub send_timeout: AtomicU64,
+}
+
+/// What the shim keeps for its process; copied by fork, lost by exec.
+#[repr(C)]
+pub struct ProcessData {
+    /// The kernel's vDSO: where it lies, to its end.
+    pub vdso: AtomicUsize,
+    /// One past its last byte.
+    pub vdso_end: AtomicUsize,
+    /// The kernel's functions, 0 where it has none.
+    pub clock_gettime: AtomicUsize,
+    /// As above.
+    pub clock_getres: AtomicUsize,
+    /// As above.
+    pub getcpu: AtomicUsize,
+    /// As above.
+    pub getrandom: AtomicUsize,
+    /// What TAI is ahead of the wall clock, seconds.
+    pub tai: AtomicU64,
+    /// TSC ticks per second, where rdtsc is virtual; else 0.
+    pub tsc_hz: AtomicU64,
+    /// The program's own view of SIGSYS, ...
+    pub sigsys: Disposition,
+    /// ... of the signal used for kicks, ...
+    pub kick: Disposition,
+    /// ... and of SIGSEGV, where rdtsc is virtual.
+    pub sigsegv: Disposition,
+    /// Filters added since the start: bits of [`crate::filter::Extra`].
+    pub extra_filters: AtomicU32,
+    /// Not used.
+    pub unused: AtomicU32,
+    /// What is remembered about file descriptors.
+    pub fds: [NotedFd; NOTED_FDS],
+}
+
+/// CPU time of a process or a thread when the rate last changed.
+#[repr(C)]
+pub struct CpuAnchor {
+    /// Thread id; 0 is the process, as entry 0.
+    pub thread: AtomicU32,
+    /// Which state of the clock it was computed in.
+    pub seen: AtomicU32,
+    /// CPU time the host says, nanoseconds, then.
+    pub real: AtomicU64,
+    /// CPU time told to the program, nanoseconds, then.
+    pub told: AtomicU64,
+    /// The rate that has been in force since.
+    pub num: AtomicU64,
+    /// Its lower term.
+    pub den: AtomicU64,
+}
+
+/// CPU clocks kept apart.
+pub const CPU_ANCHORS: usize = 80;
+
+/// What the shim keeps for its process and a fork's child must not have.
+#[repr(C)]
+pub struct ForkData {
+    /// Held while the anchors are read or changed.
+    pub lock: AtomicU32,
+    /// The process whose memory this is, once known.
+    pub process: AtomicU32,
+    /// CPU times at the last change of rate.
+    pub anchors: [CpuAnchor; CPU_ANCHORS],
+}
+
+const _: () = assert!(core::mem::size_of::<ProcessData>() <= FORK_DATA - DATA);
+const _: () = assert!(core::mem::size_of::<ForkData>() <= 4096);
+
+/// The clock page of this process.
+#[inline(always)]
+pub fn clock() -> &'static ClockPage {
+    // SAFETY: code of the image runs only where the boot code has mapped it; the page is never unmapped.
+    unsafe { &*(CLOCK as *const ClockPage) }
+}
+
+/// The registry of this process's clock.
+#[inline(always)]
+pub fn registry() -> &'static Registry {
+    // SAFETY: as for the clock page; every field is an atomic.
+    unsafe { &*(REGISTRY as *const Registry) }
+}
+
+/// The shim's data of this process.
+#[inline(always)]
+pub fn data() -> &'static ProcessData {
+    // SAFETY: mapped by the boot code, zeroed by the kernel; every field is an atomic.
+    unsafe { &*(DATA as *const ProcessData) }
+}
+
+/// The shim's data that a fork's child finds empty.
+#[inline(always)]
+pub fn fork_data() -> &'static ForkData {
+    // SAFETY: as above.
+    unsafe { &*(FORK_DATA as *const ForkData) }
+}

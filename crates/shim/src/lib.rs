@@ -1,0 +1,45 @@
+//! What runs inside a program in virtual time: one small ELF image, at once replacement vDSO and trap handler.
+//!
+//! - Clock reads come to [`vdso`], found by libc and Go as the kernel's own vDSO would be: they read the kernel's clock
+//!   and apply the clock page. No system call.
+//! - Waits and whatever else tells the time are trapped by a seccomp filter ([`filter`]), arrive in [`trap`], and are carried
+//!   out in [`calls`], one file per family. All waits go through [`wait`].
+//! - When the clock changes, threads that wait are told by a signal: [`kick`].
+//!
+//! The image is built from this crate by `lorentz-inject`, without libc, allocation, thread-local storage or writable
+//! data, and linked at a fixed address: there is no relocation to be done when it is put into a process. As an ordinary
+//! library the crate gives `lorentz-inject` the filter and the layout:
+//!
+//! ```
+//! use lorentz_shim::filter::Program;
+//! let filter = Program::of_program(lorentz_clock::Policy::default());
+//! assert!(filter.code().len() < 1024);
+//! ```
+
+#![no_std]
+#![cfg_attr(image, no_main)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod boot;
+mod calls;
+mod clocks;
+mod cpu;
+#[cfg_attr(not(image), allow(dead_code))]
+mod elf;
+pub mod filter;
+mod gate;
+#[cfg(image)]
+mod image;
+pub mod kick;
+pub mod layout;
+mod noted;
+mod signals;
+mod stamps;
+pub mod sys;
+mod trap;
+mod tsc;
+mod user;
+mod vdso;
+mod wait;

@@ -1,0 +1,74 @@
+//! What the shim remembers about file descriptors, and the filters it adds when one of them needs it.
+
+use crate::filter::{Extra, Instruction, Program};
+use crate::layout::{data, NotedFd};
+use crate::sys::{nr, sys};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// A socket that stamps its messages.
+pub const STAMPS: u32 = 1;
+/// A socket with a receive timeout.
+pub const RECEIVE_TIMEOUT: u32 = 2;
+/// A socket with a send timeout.
+pub const SEND_TIMEOUT: u32 = 4;
+/// A timer descriptor that a step of the wall clock cancels.
+pub const CANCEL_ON_SET: u32 = 8;
+/// Stands for /proc/uptime.
+pub const UPTIME: u32 = 16;
+
+/// The entry of `fd`, if it has one.
+pub fn find(fd: u32) -> Option<&'static NotedFd> {
+    let fds = &data().fds;
+    probe(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
+}
+
+/// The entry of `fd`, with `what` noted; none where there is no room.
+pub fn note(fd: u32, what: u32) -> Option<&'static NotedFd> {
+    let entry = find(fd).or_else(|| {
+        let fds = &data().fds;
+        probe(fd).map(|i| &fds[i]).find(|entry| {
+            entry.key.compare_exchange(0, fd.wrapping_add(1), AcqRel, Relaxed).is_ok()
+        })
+    })?;
+    entry.what.fetch_or(what, AcqRel);
+    Some(entry)
+}
+
+/// Takes `what` back from `fd`.
+pub fn forget(fd: u32, what: u32) {
+    if let Some(entry) = find(fd) {
+        if entry.what.fetch_and(!what, AcqRel) & !what == 0 {
+            entry.key.store(0, Release);
+        }
+    }
+}
+
+/// Whether `what` is noted of `fd`.
+pub fn is(fd: u32, what: u32) -> bool {
+    find(fd).is_some_and(|entry| entry.what.load(Relaxed) & what != 0)
+}
+
+fn probe(fd: u32) -> impl Iterator<Item = usize> {
+    let len = data().fds.len();
+    (0..16).map(move |i| (fd as usize + i) % len)
+}
+
+/// Has the calls of `extra` trapped from now on, in all threads. Where the kernel refuses (the program has given up its
+/// privileges since it began), they stay as they are: `docs/limits.md` says what that means.
+pub fn also_trap(extra: Extra) {
+    #[repr(C)]
+    struct Filter {
+        len: u16,
+        code: *const Instruction,
+    }
+    const SET_MODE_FILTER: u64 = 1;
+    const TSYNC: u64 = 1;
+    let filters = &data().extra_filters;
+    if filters.fetch_or(extra.bit(), AcqRel) & extra.bit() != 0 {
+        return;
+    }
+    let program = Program::of_extra(extra);
+    let filter = Filter { len: program.code().len() as u16, code: program.code().as_ptr() };
+    // SAFETY: the kernel copies the filter.
+    unsafe { sys!(nr::SECCOMP, SET_MODE_FILTER, TSYNC, &filter as *const Filter) };
+}

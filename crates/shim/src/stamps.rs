@@ -1,0 +1,88 @@
+//! Times that the kernel has written down: on files, on messages. From the host's wall time to the container's and back.
+
+use crate::clocks;
+use crate::layout::clock;
+use crate::sys::{clk, Timespec};
+use lorentz_clock::{saturate, RealInstant, WallTime, NANOS_PER_SEC};
+
+/// The host's wall clock may be set while containers run; by less than this it is not believed to have been.
+const HOST_STEP: i128 = 10_000_000;
+
+/// What the host's wall clock is ahead of its monotonic clock. As it was when the clock was made, to the nanosecond, so
+/// that a time written and read back is the same, unless the host's wall clock has been set since.
+fn host_wall_ahead() -> i128 {
+    let known = clock().host_wall().as_nanos();
+    let wall = crate::sys::host_clock(clk::REALTIME);
+    let sampled = wall.secs as i128 * NANOS_PER_SEC as i128 + wall.nanos as i128 - clocks::host().0 as i128;
+    if (sampled - known).abs() < HOST_STEP {
+        known
+    } else {
+        sampled
+    }
+}
+
+/// A time by the host's wall clock, as the container's wall clock had it then.
+pub fn to_virtual(stamp: Timespec) -> Timespec {
+    let nanos = stamp.secs as i128 * NANOS_PER_SEC as i128 + stamp.nanos as i128;
+    let real = RealInstant(saturate(nanos - host_wall_ahead()));
+    let wall = clock().wall_of(real);
+    Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
+}
+
+/// The inverse.
+pub fn to_host(stamp: Timespec) -> Timespec {
+    let real = clock().real_of(WallTime { secs: stamp.secs, nanos: stamp.nanos as u32 });
+    let wall = WallTime::from_nanos(real.0 as i128 + host_wall_ahead());
+    Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
+}
+
+/// Translates the stamps among the control data of a message that the kernel has just received. `at` is its msghdr.
+pub fn translate_message(at: u64) {
+    const CONTROL: usize = 4;
+    const CONTROL_LEN: usize = 5;
+    const HEADER: usize = 16;
+    const SOL_SOCKET: i32 = 1;
+    // SAFETY: the kernel has just read the msghdr, and written its control data and their length.
+    let mut control = unsafe {
+        let words = at as *const u64;
+        let (data, len) = (*words.add(CONTROL) as *mut u8, *words.add(CONTROL_LEN) as usize);
+        if data.is_null() {
+            return;
+        }
+        core::slice::from_raw_parts_mut(data, len)
+    };
+    while control.len() >= HEADER {
+        let word = |at: usize| i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]]);
+        let (len, level, kind) = (word(0) as usize, word(8), word(12));
+        if len < HEADER || len > control.len() {
+            return;
+        }
+        if level == SOL_SOCKET {
+            translate_stamps(kind, &mut control[HEADER..len]);
+        }
+        let step = len.div_ceil(8) * 8;
+        if step >= control.len() {
+            return;
+        }
+        control = &mut control[step..];
+    }
+}
+
+/// SO_TIMESTAMP holds a timeval, SO_TIMESTAMPNS a timespec, SO_TIMESTAMPING three, of which the first is the system's.
+fn translate_stamps(kind: i32, data: &mut [u8]) {
+    let unit = match kind {
+        29 | 63 => 1000,
+        35 | 64 | 37 | 65 => 1,
+        _ => return,
+    };
+    let Some(stamp) = data.get_mut(..16) else { return };
+    let at = stamp.as_mut_ptr() as *mut Timespec;
+    // SAFETY: 16 bytes of the control data.
+    unsafe {
+        let value = at.read_unaligned();
+        if value != Timespec::default() {
+            let told = to_virtual(Timespec { secs: value.secs, nanos: value.nanos * unit });
+            at.write_unaligned(Timespec { secs: told.secs, nanos: told.nanos / unit });
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! System calls and the kernel's structures, without libc: x86-64 only.
+
+use core::arch::asm;
+use lorentz_clock::{RealInstant, Span, NANOS_PER_SEC};
+
+/// System call numbers.
+#[allow(missing_docs)]
+pub mod nr {
+    pub const READ: u32 = 0;
+    pub const WRITE: u32 = 1;
+    pub const OPEN: u32 = 2;
+    pub const CLOSE: u32 = 3;
+    pub const STAT: u32 = 4;
+    pub const FSTAT: u32 = 5;
+    pub const LSTAT: u32 = 6;
+    pub const POLL: u32 = 7;
+    pub const LSEEK: u32 = 8;
+    pub const MMAP: u32 = 9;
+    pub const MUNMAP: u32 = 11;
+    pub const RT_SIGACTION: u32 = 13;
+    pub const RT_SIGPROCMASK: u32 = 14;
+    pub const RT_SIGRETURN: u32 = 15;
+    pub const READV: u32 = 19;
+    pub const SELECT: u32 = 23;
+    pub const SCHED_YIELD: u32 = 24;
+    pub const MADVISE: u32 = 28;
+    pub const NANOSLEEP: u32 = 35;
+    pub const GETITIMER: u32 = 36;
+    pub const ALARM: u32 = 37;
+    pub const SETITIMER: u32 = 38;
+    pub const GETPID: u32 = 39;
+    pub const CONNECT: u32 = 42;
+    pub const ACCEPT: u32 = 43;
+    pub const SENDTO: u32 = 44;
+    pub const RECVFROM: u32 = 45;
+    pub const SENDMSG: u32 = 46;
+    pub const RECVMSG: u32 = 47;
+    pub const SETSOCKOPT: u32 = 54;
+    pub const GETSOCKOPT: u32 = 55;
+    pub const EXECVE: u32 = 59;
+    pub const WAIT4: u32 = 61;
+    pub const GETTIMEOFDAY: u32 = 96;
+    pub const GETRUSAGE: u32 = 98;
+    pub const SYSINFO: u32 = 99;
+    pub const TIMES: u32 = 100;
+    pub const RT_SIGPENDING: u32 = 127;
+    pub const RT_SIGTIMEDWAIT: u32 = 128;
+    pub const RT_SIGSUSPEND: u32 = 130;
+    pub const SIGALTSTACK: u32 = 131;
+    pub const UTIME: u32 = 132;
+    pub const PRCTL: u32 = 157;
+    pub const ADJTIMEX: u32 = 159;
+    pub const SETTIMEOFDAY: u32 = 164;
+    pub const GETTID: u32 = 186;
+    pub const TIME: u32 = 201;
+    pub const FUTEX: u32 = 202;
+    pub const IO_GETEVENTS: u32 = 208;
+    pub const SEMTIMEDOP: u32 = 220;
+    pub const TIMER_CREATE: u32 = 222;
+    pub const TIMER_SETTIME: u32 = 223;
+    pub const TIMER_GETTIME: u32 = 224;
+    pub const TIMER_DELETE: u32 = 226;
+    pub const CLOCK_SETTIME: u32 = 227;
+    pub const CLOCK_GETTIME: u32 = 228;
+    pub const CLOCK_GETRES: u32 = 229;
+    pub const CLOCK_NANOSLEEP: u32 = 230;
+    pub const EXIT_GROUP: u32 = 231;
+    pub const EPOLL_WAIT: u32 = 232;
+    pub const TGKILL: u32 = 234;
+    pub const UTIMES: u32 = 235;
+    pub const MQ_TIMEDSEND: u32 = 242;
+    pub const MQ_TIMEDRECEIVE: u32 = 243;
+    pub const WAITID: u32 = 247;
+    pub const OPENAT: u32 = 257;
+    pub const FUTIMESAT: u32 = 261;
+    pub const NEWFSTATAT: u32 = 262;
+    pub const PSELECT6: u32 = 270;
+    pub const PPOLL: u32 = 271;
+    pub const UTIMENSAT: u32 = 280;
+    pub const EPOLL_PWAIT: u32 = 281;
+    pub const TIMERFD_CREATE: u32 = 283;
+    pub const TIMERFD_SETTIME: u32 = 286;
+    pub const TIMERFD_GETTIME: u32 = 287;
+    pub const ACCEPT4: u32 = 288;
+    pub const RECVMMSG: u32 = 299;
+    pub const CLOCK_ADJTIME: u32 = 305;
+    pub const PROCESS_VM_READV: u32 = 310;
+    pub const SECCOMP: u32 = 317;
+    pub const MEMFD_CREATE: u32 = 319;
+    pub const EXECVEAT: u32 = 322;
+    pub const STATX: u32 = 332;
+    pub const IO_PGETEVENTS: u32 = 333;
+    pub const IO_URING_SETUP: u32 = 425;
+    pub const CLONE3: u32 = 435;
+    pub const FACCESSAT2: u32 = 439;
+    pub const EPOLL_PWAIT2: u32 = 441;
+    pub const FUTEX_WAITV: u32 = 449;
+    pub const FUTEX_WAIT: u32 = 455;
+}
+
+/// Error numbers, positive.
+#[allow(missing_docs)]
+pub mod errno {
+    pub const EPERM: isize = 1;
+    pub const ENOENT: isize = 2;
+    pub const EINTR: isize = 4;
+    pub const EBADF: isize = 9;
+    pub const EAGAIN: isize = 11;
+    pub const ENOMEM: isize = 12;
+    pub const EFAULT: isize = 14;
+    pub const EINVAL: isize = 22;
+    pub const ENOSYS: isize = 38;
+    pub const ETIMEDOUT: isize = 110;
+    pub const EINPROGRESS: isize = 115;
+    pub const ECANCELED: isize = 125;
+}
+
+/// Clock ids.
+#[allow(missing_docs)]
+pub mod clk {
+    pub const REALTIME: i32 = 0;
+    pub const MONOTONIC: i32 = 1;
+    pub const PROCESS_CPUTIME: i32 = 2;
+    pub const THREAD_CPUTIME: i32 = 3;
+    pub const MONOTONIC_RAW: i32 = 4;
+    pub const REALTIME_COARSE: i32 = 5;
+    pub const MONOTONIC_COARSE: i32 = 6;
+    pub const BOOTTIME: i32 = 7;
+    pub const REALTIME_ALARM: i32 = 8;
+    pub const BOOTTIME_ALARM: i32 = 9;
+    pub const TAI: i32 = 11;
+}
+
+/// Signal numbers.
+#[allow(missing_docs)]
+pub mod sig {
+    pub const SIGSEGV: u32 = 11;
+    pub const SIGCHLD: u32 = 17;
+    pub const SIGSYS: u32 = 31;
+    /// The signal that tells a thread to look at the clock again: the last real-time signal, delivered after all others.
+    pub const KICK: u32 = 64;
+    /// SIGSYS and KICK: what a program may never block.
+    pub const OURS: u64 = 1 << (SIGSYS - 1) | 1 << (KICK - 1);
+    pub const SI_QUEUE: i32 = -1;
+}
+
+/// struct timespec.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Timespec {
+    /// Seconds.
+    pub secs: i64,
+    /// Nanoseconds, 0..1e9 where valid.
+    pub nanos: i64,
+}
+
+impl Timespec {
+    /// As a span; `None` where the kernel would say EINVAL (negative, or nanoseconds out of range).
+    pub fn to_span(self) -> Option<Span> {
+        if self.secs < 0 || self.nanos < 0 || self.nanos >= NANOS_PER_SEC {
+            return None;
+        }
+        Some(Span(self.secs.saturating_mul(NANOS_PER_SEC).saturating_add(self.nanos)))
+    }
+
+    /// A span from zero on.
+    pub fn from_span(span: Span) -> Timespec {
+        let nanos = if span.0 < 0 { 0 } else { span.0 };
+        Timespec { secs: nanos / NANOS_PER_SEC, nanos: nanos % NANOS_PER_SEC }
+    }
+
+    /// An instant of the host's monotonic clock, from zero on.
+    pub fn from_real(real: RealInstant) -> Timespec {
+        Timespec::from_span(Span(real.0))
+    }
+}
+
+/// struct itimerspec; also struct itimerval, whose second halves are microseconds.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Itimerspec {
+    /// Period.
+    pub interval: Timespec,
+    /// First expiry; zero disarms.
+    pub value: Timespec,
+}
+
+/// struct siginfo as the shim needs it.
+#[repr(C)]
+pub struct Siginfo {
+    /// Signal number.
+    pub signo: i32,
+    /// For SIGSYS by seccomp: the filter's data.
+    pub errno: i32,
+    /// Why it was sent.
+    pub code: i32,
+    /// Alignment.
+    pub pad: i32,
+    /// SIGSYS: address of the call. Queued signals: sender's pid and uid.
+    pub first: u64,
+    /// SIGSYS: call number and architecture. Queued signals: the value.
+    pub second: u64,
+}
+
+/// Indices into the saved registers.
+#[allow(missing_docs)]
+pub mod reg {
+    pub const R8: usize = 0;
+    pub const R9: usize = 1;
+    pub const R10: usize = 2;
+    pub const RDI: usize = 8;
+    pub const RSI: usize = 9;
+    pub const RDX: usize = 12;
+    pub const RAX: usize = 13;
+    pub const RCX: usize = 14;
+    pub const RSP: usize = 15;
+    pub const RIP: usize = 16;
+}
+
+/// struct ucontext as the kernel pushes it.
+#[repr(C)]
+pub struct Ucontext {
+    /// Flags and link.
+    pub head: [u64; 2],
+    /// The alternate signal stack.
+    pub stack: [u64; 3],
+    /// Saved registers, indexed by [`reg`].
+    pub regs: [u64; 23],
+    /// Floating-point state and reserved words.
+    pub fp: [u64; 9],
+    /// The program's signal mask.
+    pub mask: u64,
+}
+
+/// The kernel's struct sigaction.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sigaction {
+    /// Handler, SIG_DFL or SIG_IGN.
+    pub handler: usize,
+    /// SA_ flags.
+    pub flags: u64,
+    /// Where the handler returns to.
+    pub restorer: usize,
+    /// Blocked while it runs.
+    pub mask: u64,
+}
+
+/// A system call from the image's own code, which the filter lets through.
+///
+/// # Safety
+/// The kernel reads and writes what the arguments point at.
+#[inline(always)]
+pub unsafe fn syscall(nr: u32, args: [u64; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the caller answers for the arguments; the kernel clobbers rcx and r11 only.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") nr as u64 => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// As [`syscall`], with the arguments that are there.
+macro_rules! sys {
+    ($nr:expr) => { $crate::sys::syscall($nr, [0; 6]) };
+    ($nr:expr, $a:expr) => { $crate::sys::syscall($nr, [$a as u64, 0, 0, 0, 0, 0]) };
+    ($nr:expr, $a:expr, $b:expr) => { $crate::sys::syscall($nr, [$a as u64, $b as u64, 0, 0, 0, 0]) };
+    ($nr:expr, $a:expr, $b:expr, $c:expr) => { $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, 0, 0, 0]) };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr) => {
+        $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, $d as u64, 0, 0])
+    };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr) => {
+        $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, $d as u64, $e as u64, 0])
+    };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
+        $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, $d as u64, $e as u64, $f as u64])
+    };
+}
+pub(crate) use sys;
+
+/// This process's id.
+pub fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { sys!(nr::GETPID) as u32 }
+}
+
+/// This thread's id.
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { sys!(nr::GETTID) as u32 }
+}
+
+/// Reads a clock of the host by system call.
+pub fn host_clock(clock: i32) -> Timespec {
+    let mut ts = Timespec::default();
+    // SAFETY: writes to `ts`.
+    unsafe { sys!(nr::CLOCK_GETTIME, clock as i64, &mut ts as *mut Timespec) };
+    ts
+}
+
+/// Replaces the thread's signal mask.
+pub fn set_mask(mask: u64) {
+    const SETMASK: u64 = 2;
+    // SAFETY: reads `mask`.
+    unsafe { sys!(nr::RT_SIGPROCMASK, SETMASK, &mask as *const u64, 0u64, 8u64) };
+}
+
+/// Reads (and with `new`, sets) what a signal does in the kernel's eyes.
+pub fn sigaction(signal: u32, new: Option<&Sigaction>, old: Option<&mut Sigaction>) -> isize {
+    let new = new.map_or(core::ptr::null(), |p| p as *const Sigaction);
+    let old = old.map_or(core::ptr::null_mut(), |p| p as *mut Sigaction);
+    // SAFETY: both are null or valid.
+    unsafe { sys!(nr::RT_SIGACTION, signal, new, old, 8u64) }
+}
+
+/// Says one line on standard error and ends the process.
+pub fn die(message: &str, status: i32) -> ! {
+    // SAFETY: reads the message; does not return.
+    unsafe {
+        sys!(nr::WRITE, 2u64, message.as_ptr(), message.len());
+        loop {
+            sys!(nr::EXIT_GROUP, status as i64);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Waiting for a virtual deadline: the loop that every timed system call goes through.
+//!
+//! A wait looks at the clock, states in the registry what it waits for, and blocks in the kernel until the real
+//! instant that the deadline has now. When the clock changes it is kicked out of the kernel, looks again, and
+//! blocks again. It ends when the call itself ends, when the virtual deadline is reached, or with EINTR where
+//! the kernel would have said EINTR.
+
+use crate::clocks;
+use crate::gate::{self, RETRY};
+use crate::layout::{clock, registry};
+use crate::sys::{self, errno, nr, sig, sys, Sigaction};
+use crate::trap::{Call, AGAIN};
+use lorentz_clock::{Deadline, RealInstant, Snapshot, Span, VirtualInstant, Waiter};
+
+/// How the program's signal mask gets into force during the call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Masking {
+    /// The call takes a mask and puts it in force atomically.
+    ByCall,
+    /// The mask is put in force just before the call. A signal that was waiting makes the call return EINTR.
+    Interrupts,
+    /// As above, but a signal that was waiting makes the program repeat the call, as the kernel would.
+    Restarts,
+}
+
+/// How often a wait that found no place in the registry looks at the clock.
+const UNREGISTERED: Span = Span(10_000_000);
+
+/// One try at the call: number and arguments, for a deadline at the real instant given.
+pub type Args = [u64; 7];
+
+/// When `deadline` is, in virtual time, as the clock stands.
+pub fn due(deadline: Deadline, snapshot: &Snapshot) -> VirtualInstant {
+    match deadline {
+        Deadline::Virtual(instant) => instant,
+        Deadline::Wall(wall) => snapshot.segment.virtual_at_wall(wall),
+        Deadline::Never => VirtualInstant::NEVER,
+    }
+}
+
+/// The real instant of `deadline`, and virtual time still to go.
+pub fn real_due(deadline: Deadline, snapshot: &Snapshot) -> RealInstant {
+    match due(deadline, snapshot) {
+        VirtualInstant::NEVER => RealInstant::NEVER,
+        instant => snapshot.real_at(instant),
+    }
+}
+
+/// Waits. `prepare` gives the call's arguments for a real deadline (and the look it was computed from);
+/// `timed_out` tells from a result that the kernel's timeout has run out.
+pub fn wait(
+    call: &Call,
+    deadline: Deadline,
+    masking: Masking,
+    mut prepare: impl FnMut(RealInstant, &Snapshot) -> Args,
+    timed_out: impl Fn(isize) -> bool,
+) -> isize {
+    let mut slot = Slot(None);
+    loop {
+        let snapshot = clocks::snapshot();
+        slot.state(call, deadline, snapshot.sequence);
+        if clock().sequence() != snapshot.sequence {
+            continue;
+        }
+        let mut until = real_due(deadline, &snapshot);
+        if slot.0.is_none() {
+            // The registry is full there: nobody can kick this thread, so it looks again by itself.
+            until = until.min(snapshot.real.plus(UNREGISTERED));
+        }
+        let args = prepare(until, &snapshot);
+        let result = block(call, &args, snapshot.sequence, masking);
+        if result == RETRY || (timed_out(result) && !reached(deadline)) {
+            continue;
+        }
+        return result;
+    }
+}
+
+/// Whether virtual time has come to `deadline`.
+pub fn reached(deadline: Deadline) -> bool {
+    let snapshot = clocks::snapshot();
+    snapshot.now() >= due(deadline, &snapshot)
+}
+
+/// Carries out a call that blocks without a deadline, so that signals reach the program meanwhile.
+pub fn wait_untimed(call: &Call, args: &Args, masking: Masking) -> isize {
+    loop {
+        let result = block(call, args, clock().sequence() & !1, masking);
+        if result != RETRY {
+            return result;
+        }
+    }
+}
+
+/// One blocking call with the program's mask in force.
+fn block(call: &Call, args: &Args, sequence: u32, masking: Masking) -> isize {
+    if masking == Masking::ByCall {
+        // SAFETY: the program's own call, as its part of the shim has prepared it.
+        return unsafe { gate::pass(args, sequence) };
+    }
+    if signal_waits(call.mask()) {
+        return if masking == Masking::Restarts { AGAIN } else { -errno::EINTR };
+    }
+    sys::set_mask(call.mask());
+    // SAFETY: as above.
+    let result = unsafe { gate::pass(args, sequence) };
+    sys::set_mask(!(1 << (sig::SIGSYS - 1)));
+    result
+}
+
+/// Whether a signal is pending that the program has not blocked and does not ignore: one that came after its call began.
+fn signal_waits(mask: u64) -> bool {
+    let mut pending = 0u64;
+    // SAFETY: writes to `pending`.
+    unsafe { sys!(nr::RT_SIGPENDING, &mut pending as *mut u64, 8u64) };
+    let mut left = pending & !mask & !sig::OURS;
+    while left != 0 {
+        let signal = left.trailing_zeros() + 1;
+        left &= left - 1;
+        let mut action = Sigaction::default();
+        sys::sigaction(signal, None, Some(&mut action));
+        if !is_ignored(signal, action.handler) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Ignored by choice, or by default: SIGCHLD, SIGCONT, SIGURG, SIGWINCH.
+fn is_ignored(signal: u32, handler: usize) -> bool {
+    handler == 1 || (handler == 0 && matches!(signal, 17 | 18 | 23 | 28))
+}
+
+/// A place in the registry, given back when the wait is over.
+struct Slot(Option<&'static Waiter>);
+
+impl Slot {
+    fn state(&mut self, call: &Call, deadline: Deadline, sequence: u32) {
+        if self.0.is_none() {
+            self.0 = registry().claim_waiter(sys::getpid(), sys::gettid());
+        }
+        if let Some(waiter) = self.0 {
+            waiter.publish(deadline, call.nr, sequence);
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(waiter) = self.0 {
+            waiter.release();
+        }
+    }
+}

@@ -1,0 +1,3 @@
+module date
+
+go 1.18

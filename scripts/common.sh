@@ -1,0 +1,15 @@
+# What the scripts share. Source it first: it moves to the top of the repository.
+# shellcheck shell=bash
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+# Where the usual installers put Rust and Go, for shells that were not told.
+PATH="$PATH:$HOME/.cargo/bin:/usr/local/go/bin"
+export PATH
+
+say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
+
+fail() {
+    say "$*"
+    exit 1
+}

@@ -1,0 +1,205 @@
+"""Reading the clocks: every id, by libc, by the vDSO found by hand, and as a raw syscall."""
+
+from __future__ import annotations
+
+import calendar
+import functools
+import time
+
+import pytest
+from framework import build, lorentz, oracle
+from framework.build import C_FLAVOURS
+from framework.oracle import HostNoise
+from framework.running import Inside, Native
+
+REALTIME, MONOTONIC, PROCESS_CPU, THREAD_CPU, RAW, REAL_COARSE, MONO_COARSE, BOOT = range(8)
+TAI = 11
+WALL = (REALTIME, REAL_COARSE, TAI)
+ELAPSED = (MONOTONIC, RAW, MONO_COARSE, BOOT)
+#: A tick of the coarse clocks, for any kernel's HZ.
+TICK = 0.0101
+
+Y2038 = "2038-01-19T03:14:00Z"
+AT_2038 = calendar.timegm((2038, 1, 19, 3, 14, 0))
+
+
+@functools.cache
+def clocks(flavour: str, rate: str | None, at: str | None = None) -> tuple[dict, dict, float]:
+    """What `clocks read` says: by id, of the wall clock by its other names; when it began."""
+    program = [build.c("clocks/clocks", flavour), "read"]
+    with Native(program) if rate is None else Inside(*program, rate=rate, at=at) as running:
+        running.succeed()
+        by_id = {line["id"]: line.data for line in running.lines(ev="clock")}
+        return by_id, running.line(ev="wall").data, running.started_at
+
+
+@pytest.mark.parametrize("rate", ["1", "10", "1/10", "1000"])
+@pytest.mark.parametrize("flavour", C_FLAVOURS)
+def test_every_way_to_read_a_clock_agrees(flavour, rate):
+    """raw <= libc <= vDSO <= raw again, for every clock that the kernel has; the same for
+    gettimeofday and time, which are coarser."""
+    by_id, wall, _ = clocks(flavour, rate)
+    native, _, _ = clocks(flavour, None)
+    for number, clock in by_id.items():
+        assert (clock["raw"] == -1) == (native[number]["raw"] == -1), number
+        assert clock["raw"] <= clock["libc"] <= clock["vdso"] <= clock["raw2"], number
+        assert clock["res"] == native[number]["res"], number
+    us, s = 1000, 1_000_000_000
+    coarse = round(TICK * oracle.ratio(rate) * s)
+    assert wall["raw"] - us <= wall["tod"] <= wall["tod_raw"] <= wall["raw2"]
+    for name in ("time", "time_raw"):
+        assert (wall["raw"] - coarse) // s <= wall[name] <= wall["raw2"] // s
+
+
+@pytest.mark.parametrize("rate", ["1", "10", "1/10"])
+def test_coarse_clocks_lag_by_a_tick_at_most(rate):
+    by_id, _, _ = clocks("dynamic", rate)
+    for coarse, fine in ((REAL_COARSE, REALTIME), (MONO_COARSE, MONOTONIC)):
+        # They are read one after the other; on a busy machine in different time slices.
+        lag = by_id[fine]["raw"] - by_id[coarse]["raw"]
+        assert abs(lag) / 1e9 <= (TICK + 0.2) * oracle.ratio(rate)
+
+
+@pytest.mark.parametrize("rate", ["10", "1/10"])
+@pytest.mark.parametrize("flavour", C_FLAVOURS)
+def test_every_clock_gains_what_the_rate_says(flavour, rate):
+    """During a sleep: the same on all clocks, and by the host's clock that divided by the rate."""
+    number = oracle.ratio(rate)
+    nominal = 0.5 * number
+    program = [build.c("clocks/clocks", flavour), "advance", str(round(nominal * 1e9))]
+    with HostNoise() as noise, Inside(*program, rate=rate) as inside:
+        inside.succeed()
+        took = inside.ended_at - inside.started_at
+    gains = {line["id"]: line["gain"] for line in inside.lines(ev="advance")}
+    slack = (TICK + noise.slack) * number
+    for clock in (*WALL, *ELAPSED):
+        assert gains[clock] == pytest.approx(nominal, rel=oracle.LATE, abs=slack), clock
+    for clock in (PROCESS_CPU, THREAD_CPU):
+        assert gains[clock] < 0.2 * nominal, clock
+    assert took >= 0.5
+
+
+@pytest.mark.parametrize("flavour", C_FLAVOURS)
+@pytest.mark.parametrize("at", [Y2038, "1985-10-26", "@4000000000"])
+def test_the_wall_clock_starts_where_it_is_told(flavour, at):
+    by_id, _, started = clocks(flavour, "1", at)
+    expect = {Y2038: AT_2038, "1985-10-26": 499132800, "@4000000000": 4_000_000_000}[at]
+    assert 0 <= by_id[REALTIME]["raw"] / 1e9 - expect < time.monotonic() - started
+    assert by_id[REAL_COARSE]["raw"] / 1e9 - expect < time.monotonic() - started
+
+
+@pytest.mark.parametrize("options", [["--offset", "+10d"], ["--offset=-1h30m"]])
+def test_the_wall_clock_starts_at_an_offset(options):
+    offset = {"+10d": 864000, "--offset=-1h30m": -5400}[options[-1]]
+    with Inside(build.c("clocks/clocks"), "now", options=options) as inside:
+        before = time.time()
+        line = inside.line(ev="now")
+        assert line["real"] / 1e9 - offset == pytest.approx(before, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("flag", "field", "clock"),
+    [
+        ("--monotonic", "mono", time.CLOCK_MONOTONIC),
+        ("--boottime", "boot", time.CLOCK_BOOTTIME),
+    ],
+)
+@pytest.mark.parametrize("rate", [None, "1", "10"])
+def test_monotonic_and_boottime_start_at_an_offset(flag, field, clock, rate):
+    """With a time namespace or without: what is asked for is what is read, raw and by vDSO."""
+    options = [flag, "3d"]
+    program = [build.c("clocks/clocks"), "now"]
+    with Inside(*program, options=options, rate=rate) as inside:
+        host = time.clock_gettime(clock)
+        line = inside.line(ev="now")
+        assert line[field] / 1e9 - 3 * 86400 == pytest.approx(host, abs=5)
+        assert line["real"] / 1e9 == pytest.approx(time.time(), abs=30)
+
+
+def test_clocks_are_continuous_at_the_start():
+    """Without --at and offsets, what is read at rate 1 is the host's time."""
+    with Inside(build.c("clocks/clocks"), "now", rate="1") as inside:
+        line = inside.line(ev="now")
+        inside.succeed()
+    assert line["real"] / 1e9 == pytest.approx(time.time(), abs=5)
+    assert line["mono"] / 1e9 == pytest.approx(time.monotonic(), abs=5)
+    assert line["boot"] / 1e9 == pytest.approx(time.clock_gettime(time.CLOCK_BOOTTIME), abs=5)
+
+
+def test_a_leap_moves_all_clocks_and_a_step_the_wall_clock_alone():
+    watch = [build.c("clocks/clocks"), "watch", str(10**15), str(10 * 10**6)]
+    with Inside(*watch, rate="1") as inside:
+        first = inside.line(ev="now")
+        inside.leap("1h")
+        leapt = first_after(inside, time.monotonic())
+        inside.step("-2h")
+        stepped = first_after(inside, time.monotonic())
+        real = stepped.at - first.at
+    hour = 3600 * 10**9
+    near = {"abs": (real + 1) * 1e9}
+    for field in ("real", "mono", "boot", "tai"):
+        assert leapt[field] - first[field] == pytest.approx(hour, **near), field
+    assert stepped["real"] - leapt["real"] == pytest.approx(-2 * hour, **near)
+    assert stepped["real_raw"] - leapt["real_raw"] == pytest.approx(-2 * hour, **near)
+    assert stepped["tai"] - leapt["tai"] == pytest.approx(-2 * hour, **near)
+    for field in ("mono", "boot"):
+        assert stepped[field] - leapt[field] == pytest.approx(0, **near), field
+
+
+def first_after(inside: Inside, moment: float):
+    """The first reading that was begun after `moment`."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        later = [line for line in inside.lines(ev="now") if line.at > moment]
+        if len(later) >= 2:
+            return later[1]  # the first may have been read before and printed after
+        time.sleep(0.01)
+    raise AssertionError("the watch has stopped")
+
+
+@pytest.mark.parametrize(
+    ("rate", "options"), [("2", []), ("0.5", []), ("60x", []), ("1/3", []), (None, ["--tdf", "4"])]
+)
+def test_rates_as_people_write_them(rate, options):
+    number = {"2": 2, "0.5": 0.5, "60x": 60, "1/3": 1 / 3, None: 0.25}[rate]
+    watch = [build.c("clocks/clocks"), "watch", str(10**15), str(round(number * 2 * 10**7))]
+    with HostNoise() as noise, Inside(*watch, rate=rate, options=options) as inside:
+        first = inside.line(ev="now")
+        time.sleep(1)
+        last = inside.lines(ev="now")[-1]
+    real = last.at - first.at
+    virtual = (last["mono"] - first["mono"]) / 1e9
+    assert virtual / number == pytest.approx(real, abs=0.02 + 2 * noise.slack)
+
+
+@pytest.mark.parametrize("flavour", C_FLAVOURS)
+def test_the_vdso_is_all_there(flavour):
+    """A program that looks for it by AT_SYSINFO_EHDR finds what it finds natively."""
+    program = [build.c("clocks/clocks", flavour), "vdso"]
+    with Native(program) as native:
+        expect = native.line(ev="vdso").data
+    with Inside(*program, rate="10") as inside:
+        assert inside.line(ev="vdso").data == expect
+
+
+@pytest.mark.parametrize("flavour", C_FLAVOURS)
+def test_a_bad_pointer_to_the_vdso_ends_as_natively(flavour):
+    program = [build.c("clocks/clocks", flavour), "badptr"]
+    with Native(program) as native:
+        expect = native.line(ev="badptr").data
+    with Inside(*program, rate="10") as inside:
+        assert inside.line(ev="badptr").data == expect
+
+
+def test_time_tells_what_the_program_reads():
+    """lorentz time NAME: the container's clocks, its rate and its state."""
+    watch = [build.c("clocks/clocks"), "watch", str(10**15), str(10**9)]
+    with Inside(*watch, rate="10", at=Y2038) as inside:
+        inside.line(ev="now")
+        told = inside.time()
+        last = inside.lines(ev="now")[-1]
+        text = lorentz.ok("time", inside.name)
+    assert told["name"] == inside.name
+    assert oracle.ratio(str(told["rate"])) == 10
+    assert "2038-01-19" in str(told) and "2038-01-19" in text
+    assert last["real"] / 1e9 - AT_2038 < 600

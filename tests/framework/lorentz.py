@@ -1,0 +1,120 @@
+"""The command line under test: where it is, how it is called, what it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from framework.build import REPO
+
+#: Nobody in particular: the user of unprivileged runs.
+NOBODY = 65534
+#: No call of the command line takes longer.
+TIMEOUT = 30
+
+
+class Session:
+    """What one test session shares: the binary, and a state directory for each user."""
+
+    def __init__(self) -> None:
+        given = os.environ.get("LORENTZ", str(REPO / "target" / "release" / "lorentz"))
+        self.binary = Path(given).resolve()
+        self.folder = Path(tempfile.mkdtemp(prefix="lorentz-tests-"))
+        self.folder.chmod(0o755)  # so that NOBODY reaches what is below
+        self._nobodys_binary: Path | None = None
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def state_dir(self, unprivileged: bool = False) -> Path:
+        folder = self.folder / ("state-nobody" if unprivileged else "state")
+        if not folder.exists():
+            folder.mkdir(mode=0o700)
+            if unprivileged and os.geteuid() == 0:
+                os.chown(folder, NOBODY, NOBODY)
+        return folder
+
+    def command(self, unprivileged: bool = False) -> list[str]:
+        """The beginning of a command line."""
+        if not self.binary.exists():
+            pytest.fail(f"no such binary: {self.binary} (env LORENTZ names another)")
+        if not unprivileged or os.geteuid() != 0:
+            return [str(self.binary)]
+        return [*as_nobody(), str(self.reachable())]
+
+    def reachable(self) -> Path:
+        """The binary where NOBODY can execute it: a checkout may lie in a private directory."""
+        if self._nobodys_binary is None:
+            probe = [*as_nobody(), "test", "-x", str(self.binary)]
+            if subprocess.run(probe, timeout=TIMEOUT, check=False).returncode == 0:
+                self._nobodys_binary = self.binary
+            else:
+                copy = self.folder / "lorentz"
+                shutil.copy2(self.binary, copy)
+                copy.chmod(0o755)
+                self._nobodys_binary = copy
+        return self._nobodys_binary
+
+    def environment(self, unprivileged: bool = False) -> dict[str, str]:
+        env = {**os.environ, "LORENTZ_STATE_DIR": str(self.state_dir(unprivileged))}
+        if unprivileged:
+            env["HOME"] = "/tmp"
+        return env
+
+
+session = Session()
+
+
+def as_nobody() -> list[str]:
+    """The beginning of a command line that is run without rights."""
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+
+
+def call(
+    *arguments: str, unprivileged: bool = False, timeout: float = TIMEOUT, **options: object
+) -> subprocess.CompletedProcess[str]:
+    """Calls the command line to its end and returns what came of it, good or bad."""
+    return subprocess.run(
+        [*session.command(unprivileged), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        **{"env": session.environment(unprivileged), **options},
+    )
+
+
+def ok(*arguments: str, unprivileged: bool = False, timeout: float = TIMEOUT) -> str:
+    """Calls the command line, which must succeed, and returns what it printed."""
+    done = call(*arguments, unprivileged=unprivileged, timeout=timeout)
+    assert done.returncode == 0, f"lorentz {' '.join(arguments)}: {done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+def json_of(*arguments: str, unprivileged: bool = False) -> object:
+    """What `lorentz ARGUMENTS --json` prints."""
+    text = ok(*arguments, "--json", unprivileged=unprivileged)
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise AssertionError(f"lorentz {' '.join(arguments)} --json: no JSON: {text!r}") from None
+
+
+def ps(unprivileged: bool = False) -> list[dict]:
+    """The containers that `lorentz ps` shows."""
+    shown = json_of("ps", unprivileged=unprivileged)
+    return shown["containers"] if isinstance(shown, dict) else shown
+
+
+def shown(name: str) -> dict | None:
+    """What `lorentz ps` says of one container."""
+    return next((entry for entry in ps() if entry["name"] == name), None)

@@ -1,0 +1,91 @@
+"""How long something may take, and whether two runs are alike.
+
+Nothing here knows an absolute real time. A wait of E virtual seconds at rate R is to take E by the
+program's own clock and E / R by the host's, never less; later by what a loaded machine adds, which
+is measured while the test runs (`HostNoise`), besides a fixed slack.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+
+#: A wait may be late by this part of its length ...
+LATE = 0.05
+#: ... or by this, where the kernel's timer wheel times it, ...
+LATE_COARSE = 0.16
+#: ... and by this much of real time, whatever its length: starting, waking, printing.
+SLACK = 0.03
+#: The start of a wait is seen through a line of output: real seconds it may seem too short.
+EARLY = 0.03
+#: Real seconds more, where a program is started, loaded or ended in the time that is measured.
+STARTING = 0.15
+
+
+class HostNoise:
+    """Measures how late this machine wakes a sleeping thread while the block runs."""
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+        self._stop = threading.Event()
+
+    def __enter__(self) -> HostNoise:
+        self._thread = threading.Thread(target=self._measure, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _measure(self) -> None:
+        step = 0.005
+        while not self._stop.is_set():
+            start = time.monotonic()
+            time.sleep(step)
+            self.worst = max(self.worst, time.monotonic() - start - step)
+
+    @property
+    def slack(self) -> float:
+        """The real seconds by which something may be late."""
+        return SLACK + 3 * self.worst
+
+
+@dataclass(frozen=True)
+class Span:
+    """Least and greatest that is right."""
+
+    least: float
+    most: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.least <= value <= self.most
+
+    def __str__(self) -> str:
+        return f"[{self.least:.4f}, {self.most:.4f}]"
+
+
+def ratio(rate: str | float) -> float:
+    """A rate as a number: "1/10" -> 0.1."""
+    return float(Fraction(rate))
+
+
+def own(expect: float, rate: float, slack: float, *, late: float = LATE, early: float = 0) -> Span:
+    """What a wait of `expect` may take by the program's own clock."""
+    return Span(expect * (1 - early) - 1e-6 - early * slack, expect * (1 + late) + slack * rate)
+
+
+def real(expect: float, rate: float, slack: float, *, late: float = LATE) -> Span:
+    """What a wait of `expect` virtual seconds may take by the host's clock."""
+    return Span(expect / rate * (1 - LATE) - EARLY, expect / rate * (1 + late) + slack)
+
+
+def same(result: dict) -> dict:
+    """What must be equal in every run of a case."""
+    return {
+        key: value
+        for key, value in result.items()
+        if key in ("ret", "err") or key.startswith("same_")
+    }

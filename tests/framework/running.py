@@ -1,0 +1,350 @@
+"""A program that runs, the lines it prints, and the verbs that change its time.
+
+    with Inside(program, "1000000000", "poll", rate="10") as inside:
+        start = inside.line(ev="ready")
+        inside.leap("100s")
+        end = inside.line(ev="done")
+        assert end.at - start.at < 1
+
+Every line is stamped with the host's time as it comes. Whatever happens in the block, when it is
+left nothing that was started in it is running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from framework import lorentz
+
+#: Marks every process a test started, through its environment.
+TAG = "LORENTZ_TEST_TAG"
+#: How long an expected line may take where a test does not say.
+PATIENCE = 20.0
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of output: the host's time of its arrival, and what it says."""
+
+    at: float
+    text: str
+    data: dict
+
+    def __getitem__(self, key: str) -> object:
+        return self.data[key]
+
+    def says(self, want: dict) -> bool:
+        return all(self.data.get(key) == value for key, value in want.items())
+
+
+class Running:
+    """A process with everything it starts."""
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        env: dict[str, str] | None = None,
+        cwd: Path | str | None = None,
+        stdin: bool = False,
+        label: str = "",
+    ) -> None:
+        self.command = [str(part) for part in command]
+        self.label = label or Path(self.command[0]).name
+        self._tag = uuid.uuid4().hex
+        self._env = {**(os.environ if env is None else env), TAG: self._tag}
+        self._cwd = cwd
+        self._stdin = subprocess.PIPE if stdin else subprocess.DEVNULL
+        self._lines: list[Line] = []
+        self._ended = False
+        self._arrived = threading.Condition()
+        self._errors: list[str] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ended_at = 0.0
+
+    def __enter__(self):
+        self.started_at = time.monotonic()
+        self.process = subprocess.Popen(
+            self.command,
+            stdin=self._stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._env,
+            cwd=self._cwd,
+            start_new_session=True,
+            restore_signals=True,
+        )
+        for target in (self._read_lines, self._read_errors):
+            threading.Thread(target=target, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ends every process of this run that is left."""
+        kill_tagged(self._tag)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=5)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream and (stream is self.process.stdin or self._ended):
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    # ---------------------------------------------------------------------------- what it says
+
+    def _read_lines(self) -> None:
+        for raw in self.process.stdout:
+            at = time.monotonic()
+            text = raw.decode(errors="replace").rstrip("\n")
+            try:
+                data = json.loads(text)
+            except ValueError:
+                data = None
+            with self._arrived:
+                self._lines.append(Line(at, text, data if isinstance(data, dict) else {}))
+                self._arrived.notify_all()
+        with self._arrived:
+            self._ended = True
+            self._arrived.notify_all()
+
+    def _read_errors(self) -> None:
+        for raw in self.process.stderr:
+            self._errors.append(raw.decode(errors="replace"))
+
+    @property
+    def stdout(self) -> str:
+        """All it has printed so far."""
+        with self._arrived:
+            return "".join(line.text + "\n" for line in self._lines)
+
+    @property
+    def stderr(self) -> str:
+        """All it has complained so far."""
+        return "".join(self._errors)
+
+    def lines(self, **want: object) -> list[Line]:
+        """The lines so far that say what is wanted: lines(ev="done", case="poll")."""
+        with self._arrived:
+            return [line for line in self._lines if line.says(want)]
+
+    def line(self, timeout: float = PATIENCE, **want: object) -> Line:
+        """The first line that says what is wanted; waits until it comes."""
+        return self.wait_for(1, timeout, **want)[0]
+
+    def wait_for(self, count: int, timeout: float = PATIENCE, **want: object) -> list[Line]:
+        """The lines that say what is wanted, once there are `count` of them."""
+        deadline = time.monotonic() + timeout
+        with self._arrived:
+            while True:
+                found = [line for line in self._lines if line.says(want)]
+                left = deadline - time.monotonic()
+                if len(found) >= count:
+                    return found
+                if left <= 0 or self._ended:
+                    break
+                self._arrived.wait(left)
+            tail = "\n".join(line.text for line in self._lines[-12:])
+        why = "it ended" if self._ended else f"not within {timeout} s"
+        raise AssertionError(
+            f"{self.label}: {count} x {want} did not come ({len(found)} did): {why}\n"
+            f"status {self.process.poll()}\nstdout:\n{tail}\nstderr:\n{self.stderr[-2000:]}"
+        )
+
+    def finish(self, timeout: float = PATIENCE) -> int:
+        """Waits for its end and returns its exit status, as a shell has it."""
+        try:
+            status = self.process.wait(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"{self.label}: still running after {timeout} s\n{self.stdout[-2000:]}\n"
+                f"stderr:\n{self.stderr[-2000:]}"
+            ) from None
+        self.ended_at = time.monotonic()
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._ended, timeout=5)
+        return status if status >= 0 else 128 - status
+
+    def succeed(self, timeout: float = PATIENCE) -> Running:
+        """Waits for its end, which must be a success."""
+        status = self.finish(timeout)
+        assert status == 0, f"{self.label}: status {status}\n{self.stdout[-2000:]}{self.stderr}"
+        return self
+
+    # ---------------------------------------------------------------------------- what it gets
+
+    def close_stdin(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    @property
+    def pid(self) -> int:
+        """The process that was started: inside, that is the launcher."""
+        return self.process.pid
+
+    def processes(self) -> list[int]:
+        """Every process of this run that is alive, as far as its environment tells."""
+        return tagged(self._tag)
+
+
+class Native(Running):
+    """A program in real time: the kernel as oracle."""
+
+
+class Inside(Running):
+    """A program in virtual time: `lorentz run OPTIONS -- COMMAND`."""
+
+    def __init__(
+        self,
+        *command: str | Path,
+        rate: str | None = None,
+        at: str | None = None,
+        name: str | None = None,
+        options: Sequence[str] = (),
+        unprivileged: bool = False,
+        env: dict[str, str] | None = None,
+        cwd: Path | str | None = None,
+        stdin: bool = False,
+    ) -> None:
+        self.name = name or f"t{os.getpid()}-{next(_numbers)}"
+        self.unprivileged = unprivileged
+        flags = ["--name", self.name, *options]
+        if rate is not None:
+            flags += ["--rate", rate]
+        if at is not None:
+            flags += ["--at", at]
+        super().__init__(
+            [*lorentz.session.command(unprivileged), "run", *flags, "--", *map(str, command)],
+            env={**lorentz.session.environment(unprivileged), **(env or {})},
+            cwd=cwd,
+            stdin=stdin,
+            label=f"inside {Path(str(command[0])).name}",
+        )
+
+    def end(self) -> None:
+        if self.process.poll() is None:  # a frozen task of cgroup v1 dies only when thawed
+            self.verb("unfreeze", check=False)
+        super().end()
+        if lorentz.session.state_dir(self.unprivileged).exists():
+            self.verb("rm", check=False)
+
+    def verb(self, word: str, *arguments: str, check: bool = True) -> str:
+        """Calls `lorentz WORD NAME ARGUMENTS`."""
+        if check:
+            return lorentz.ok(word, self.name, *arguments, unprivileged=self.unprivileged)
+        return lorentz.call(word, self.name, *arguments, unprivileged=self.unprivileged).stdout
+
+    def dilate(self, rate: str) -> None:
+        self.verb("dilate", "--rate", rate)
+
+    def freeze(self) -> None:
+        self.verb("freeze")
+
+    def unfreeze(self) -> None:
+        self.verb("unfreeze")
+
+    def leap(self, by: str) -> None:
+        self.verb("leap", "--by", by)
+
+    def step(self, by: str) -> None:
+        self.verb("step", f"--by={by}")
+
+    def time(self) -> dict:
+        """What `lorentz time NAME --json` says."""
+        return lorentz.json_of("time", self.name, unprivileged=self.unprivileged)
+
+    def monitor(self) -> int:
+        """The process that looks after this container."""
+        shown = json.dumps(next(e for e in lorentz.ps(self.unprivileged) if e["name"] == self.name))
+        found = re.search(r'"monitor[a-z_]*":\s*(?:\[\s*)?(?:\{[^}]*?"pid":\s*)?(\d+)', shown)
+        assert found, f"lorentz ps --json names no monitor: {shown}"
+        return int(found.group(1))
+
+
+# ------------------------------------------------------------------------------- processes by tag
+
+
+def tagged(tag: str) -> list[int]:
+    """The processes that have the tag in their environment."""
+    return [
+        int(folder.name)
+        for folder in Path("/proc").iterdir()
+        if folder.name.isdigit() and _has_tag(int(folder.name), tag)
+    ]
+
+
+def state(pid: int) -> str:
+    """The letter of /proc/PID/stat (R, S, T, Z ...), "" where there is no such process."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
+    return ""
+
+
+def kill_tagged(tag: str, timeout: float = 5) -> None:
+    """Ends every process that has the tag, and those it started that dropped it."""
+    deadline = time.monotonic() + timeout
+    victims: dict[int, int] = {}  # a pidfd each: a number that is used again is somebody else
+    try:
+        while time.monotonic() < deadline:
+            for pid in tagged(tag):
+                _hold(victims, pid, lambda pid: _has_tag(pid, tag))
+            for parent in list(victims):
+                for child in _children(parent):
+                    _hold(victims, child, lambda child, p=parent: child in _children(p))
+            alive = [pidfd for pidfd in victims.values() if not _has_ended(pidfd)]
+            if not alive:
+                return
+            for pidfd in alive:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            time.sleep(0.02)
+    finally:
+        for pidfd in victims.values():
+            os.close(pidfd)
+
+
+def _has_tag(pid: int, tag: str) -> bool:
+    with contextlib.suppress(OSError):
+        return f"{TAG}={tag}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
+
+
+def _hold(victims: dict[int, int], pid: int, still: Callable[[int], bool]) -> None:
+    """Takes a hold of `pid`, if it is `still` the process that was meant."""
+    if pid in victims:
+        return
+    with contextlib.suppress(OSError):
+        pidfd = os.pidfd_open(pid)
+        if still(pid):
+            victims[pid] = pidfd
+        else:
+            os.close(pidfd)
+
+
+def _has_ended(pidfd: int) -> bool:
+    return bool(select.select([pidfd], [], [], 0)[0])
+
+
+def _children(pid: int) -> set[int]:
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found |= {int(child) for child in (task / "children").read_text().split()}
+    return found

@@ -1,0 +1,151 @@
+"""Runs the wait programs, many cases at once, and keeps what each run gave."""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from framework import build, oracle
+from framework.catalogue import WAITS, Case
+from framework.oracle import HostNoise
+from framework.running import Inside, Line, Native, Running
+
+#: Nominal seconds by rate: long enough to tell a rate from another, short in real time.
+NOMINAL = {None: 0.3, "1": 0.3, "10": 1.0, "1/10": 0.1}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one case gave: its start and end as the host saw them, and what it said."""
+
+    started: Line
+    ended: Line
+
+    @property
+    def real(self) -> float:
+        return self.ended.at - self.started.at
+
+    @property
+    def data(self) -> dict:
+        return self.ended.data
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run gave, by the cases' names; a case that did not end is not in it."""
+
+    by_name: dict[str, Result]
+    slack: float
+    complaint: str
+
+    def of(self, case: Case) -> Result:
+        if case.name not in self.by_name:
+            raise AssertionError(f"{case.name} did not end\n{self.complaint}")
+        return self.by_name[case.name]
+
+
+def command(family: str, flavour: str, nominal: float, cases: list[Case], threads: bool) -> list:
+    """The command line that runs `cases` of a family at once."""
+    flags = ["-t"] if threads else []
+    names = [case.name for case in cases]
+    return [build.c(f"waits/{family}", flavour), *flags, str(round(nominal * 1e9)), *names]
+
+
+@functools.cache
+def run(
+    family: str,
+    cases: tuple[Case, ...],
+    *,
+    rate: str | None,
+    nominal: float,
+    flavour: str = "dynamic",
+    threads: bool = False,
+) -> Results:
+    """Runs cases of a family at once: natively where no rate is given. Kept for other tests."""
+    line = command(family, flavour, nominal, list(cases), threads)
+    program: Running = Native(line) if rate is None else Inside(*line, rate=rate)
+    with HostNoise() as noise, program:
+        gather(program, len(cases), patience=25)
+        results = collect(program)
+    return Results(results, noise.slack, f"{program.stdout[-1500:]}\n{program.stderr[-1500:]}")
+
+
+def gather(program: Running, count: int, patience: float) -> None:
+    """Waits until `count` cases have ended; gives up, without a word, after `patience`."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if len(program.lines(ev="done")) >= count or program.process.poll() is not None:
+            break
+        time.sleep(0.01)
+    time.sleep(0.05)
+
+
+def collect(program: Running) -> dict[str, Result]:
+    """The cases of a program that have ended."""
+    started = {line["case"]: line for line in program.lines(ev="ready")}
+    ended = {line["case"]: line for line in program.lines(ev="done")}
+    return {name: Result(started[name], ended[name]) for name in ended if name in started}
+
+
+def standard(case: Case, flavour: str, rate: str | None) -> tuple[Result, float]:
+    """A case's result, from a run of its whole family, and the slack of that run."""
+    family = [
+        other
+        for other in WAITS
+        if other.family == case.family
+        # A whole second at rate 1/10 is ten real ones: once is enough.
+        and not (other.whole_seconds and rate == "1/10" and flavour != "dynamic")
+    ]
+    if case not in family:
+        pytest.skip("ten real seconds; the dynamically linked program is tested")
+    results = run(case.family, tuple(family), rate=rate, nominal=NOMINAL[rate], flavour=flavour)
+    return results.of(case), results.slack
+
+
+def late(case: Case) -> float:
+    """The part of its length by which a case may be late."""
+    return oracle.LATE_COARSE if case.coarse else oracle.LATE
+
+
+def check_own_time(case: Case, result: Result, rate: float, slack: float) -> None:
+    """It took what it says it ought to, by the program's own clock."""
+    expect = result.data["expect"]
+    # Where another thread ends the wait half way, that one's start is not this one's.
+    early = 0 if case.live or expect == 0 else oracle.LATE
+    span = oracle.own(expect, rate, slack, late=late(case), early=early)
+    took = result.data["elapsed"]
+    assert took in span, f"{case}: by its own clock {took:.4f}, not in {span}"
+
+
+def check_real_time(case: Case, result: Result, rate: float, slack: float) -> None:
+    """It took what the rate makes of that, by the host's clock."""
+    span = oracle.real(result.data["expect"], rate, slack, late=late(case))
+    assert result.real in span, f"{case}: by the host's clock {result.real:.4f}, not in {span}"
+
+
+def check_results(case: Case, flavour: str, rate: str) -> None:
+    """A case inside against the same natively, and against the rate."""
+    native, _ = standard(case, flavour, None)
+    inside, slack = standard(case, flavour, rate)
+    assert oracle.same(inside.data) == oracle.same(native.data)
+    check_own_time(case, inside, oracle.ratio(rate), slack)
+    check_real_time(case, inside, oracle.ratio(rate), slack)
+
+
+def check_remaining(name: str, rate: str) -> None:
+    """Of a case that looks when half its time has passed: what remains is the other half."""
+    result, slack = standard(named(name), "dynamic", rate)
+    nominal = 2 * result.data["expect"]
+    left = nominal - result.data["elapsed"]
+    tolerance = oracle.LATE * nominal + slack * oracle.ratio(rate)
+    told = [result.data[field] for field in ("remaining", "old") if field in result.data]
+    assert told
+    for remaining in told:
+        assert remaining == pytest.approx(left, abs=tolerance)
+
+
+def named(name: str) -> Case:
+    return next(case for case in WAITS if case.name == name)

@@ -1,0 +1,255 @@
+"""The clock is changed while programs wait: every wait and armed timer follows, at once.
+
+Each scenario runs all cases of all families at the same time in one container, once as processes
+and once as threads, changes the clock in mid-wait and notes when each case ended. The tests then
+look at one case each.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass
+
+import pytest
+from framework import oracle, waits
+from framework.catalogue import WAITS, Case
+from framework.running import Inside
+
+LIVE = [case for case in WAITS if case.live]
+FAMILIES = ("sleep", "poll", "futex", "ipc", "timers")
+#: Real seconds by which everything is in its wait, after it said that it goes there.
+SETTLE = 0.3
+#: Real seconds within which "at once" is: a change, its wake-ups, the lines printed.
+AT_ONCE = 0.75
+#: Virtual seconds; nobody waits for that long in real time.
+LONG = 100.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a scenario saw: each case's result, when the marks of the scenario were, the slack."""
+
+    results: waits.Results
+    marks: dict[str, float]
+
+    @property
+    def slack(self) -> float:
+        return self.results.slack
+
+    def of(self, case: Case) -> waits.Result:
+        return self.results.of(case)
+
+
+class Scenario:
+    """All live cases in one container, and a note of what was done to it when."""
+
+    def __init__(self, nominal: float, rate: str, threads: bool) -> None:
+        lines = []
+        self.count = 0
+        for family in FAMILIES:
+            cases = [c for c in LIVE if c.family == family and (c.threads or not threads)]
+            self.count += len(cases)
+            command = waits.command(family, "dynamic", nominal, cases, threads)
+            lines.append(" ".join(map(str, command)) + " &")
+        self.inside = Inside("/bin/sh", "-c", "\n".join([*lines, "wait"]), rate=rate)
+        self.marks: dict[str, float] = {}
+
+    def __enter__(self) -> Scenario:
+        self.noise = oracle.HostNoise().__enter__()
+        self.inside.__enter__()
+        try:
+            self.inside.wait_for(self.count, ev="ready")
+        except BaseException:
+            self.__exit__()
+            raise
+        time.sleep(SETTLE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.noise.__exit__()
+        self.inside.__exit__()
+
+    def do(self, mark: str, verb: str, *arguments: str) -> None:
+        """Changes the clock; notes when that began and when it had been done."""
+        self.marks[mark] = time.monotonic()
+        self.inside.verb(verb, *arguments)
+        self.marks[f"{mark}-done"] = time.monotonic()
+
+    def mark(self, name: str) -> None:
+        self.marks[name] = time.monotonic()
+
+    def outcome(self, patience: float) -> Outcome:
+        waits.gather(self.inside, self.count, patience)
+        complaint = f"{self.inside.stdout[-800:]}\n{self.inside.stderr[-800:]}"
+        results = waits.Results(waits.collect(self.inside), self.noise.slack, complaint)
+        return Outcome(results, self.marks)
+
+
+def parametrized(cases: list[Case]) -> pytest.MarkDecorator:
+    """Each case as a process, and where it can, as a thread of one process with the others."""
+    both = [(c, t) for c in cases for t in (False, True) if c.threads or not t]
+    ids = [f"{case}-{'thread' if threads else 'process'}" for case, threads in both]
+    return pytest.mark.parametrize(("case", "threads"), both, ids=ids)
+
+
+def check_own(case: Case, outcome: Outcome, nominal: float, rate: float) -> None:
+    """By its own clock it lasted `nominal`, at the highest rate it lived through."""
+    span = oracle.own(nominal, rate, outcome.slack + 0.05, late=waits.late(case))
+    took = outcome.of(case).data["elapsed"]
+    assert took in span, f"by its own clock {took:.3f}, not in {span}"
+
+
+def check_ok(case: Case, outcome: Outcome) -> None:
+    """The result is the one of a wait that went to its end undisturbed."""
+    native, _ = waits.standard(case, "dynamic", None)
+    result = outcome.of(case).data
+    assert (result["ret"], result["err"]) == (native.data["ret"], native.data["err"])
+
+
+# ------------------------------------------------------------------------------------------ dilate
+
+
+@functools.cache
+def sped_up(threads: bool) -> Outcome:
+    """100 virtual seconds at rate 1, then rate 100."""
+    with Scenario(LONG, "1", threads) as scenario:
+        scenario.do("dilate", "dilate", "--rate", "100")
+        return scenario.outcome(patience=LONG / 100 + 5)
+
+
+@parametrized(LIVE)
+def test_a_wait_ends_sooner_when_time_is_sped_up(case, threads):
+    outcome = sped_up(threads)
+    result = outcome.of(case)
+    check_ok(case, outcome)
+    check_own(case, outcome, LONG, 100)
+    rest = result.ended.at - outcome.marks["dilate"]
+    assert rest in oracle.real(LONG, 100, outcome.slack + AT_ONCE, late=waits.late(case))
+
+
+@functools.cache
+def slowed_down(threads: bool) -> Outcome:
+    """20 virtual seconds at rate 20, then rate 10."""
+    with Scenario(20, "20", threads) as scenario:
+        scenario.do("dilate", "dilate", "--rate", "10")
+        return scenario.outcome(patience=7)
+
+
+@parametrized(LIVE)
+def test_a_wait_ends_later_when_time_is_slowed_down(case, threads):
+    outcome = slowed_down(threads)
+    result = outcome.of(case)
+    check_ok(case, outcome)
+    check_own(case, outcome, 20, 20)
+    before = outcome.marks["dilate"] - result.started.at
+    expect = before + (20 - 20 * before) / 10
+    change = outcome.marks["dilate-done"] - outcome.marks["dilate"]
+    assert expect - change - oracle.EARLY - 0.05 * expect <= result.real
+    assert result.real <= (1 + waits.late(case)) * expect + change + outcome.slack + 0.05
+
+
+# ------------------------------------------------------------------------------------------ freeze
+
+
+@functools.cache
+def frozen(threads: bool) -> Outcome:
+    """1 virtual second, with 1.2 real seconds of standstill in its midst."""
+    with Scenario(1, "1", threads) as scenario:
+        scenario.do("freeze", "freeze")
+        time.sleep(1.2)
+        scenario.do("unfreeze", "unfreeze")
+        return scenario.outcome(patience=6)
+
+
+@parametrized(LIVE)
+def test_no_wait_ends_while_time_stands_still(case, threads):
+    outcome = frozen(threads)
+    result = outcome.of(case)
+    check_ok(case, outcome)
+    check_own(case, outcome, 1, 1)
+    assert result.ended.at > outcome.marks["unfreeze"]
+    still = outcome.marks["unfreeze"] - outcome.marks["freeze-done"]
+    assert result.real >= 1 + still - oracle.EARLY
+    whole = outcome.marks["unfreeze-done"] - outcome.marks["freeze"]
+    assert result.real <= 1 + waits.late(case) + whole + outcome.slack + 0.05
+
+
+# -------------------------------------------------------------------------------------------- leap
+
+
+@functools.cache
+def leapt(threads: bool) -> Outcome:
+    """100 virtual seconds; a leap by 50, which is not enough, then one by 60, which is."""
+    with Scenario(LONG, "1", threads) as scenario:
+        scenario.do("short", "leap", "--by", "50s")
+        time.sleep(0.5)
+        scenario.do("leap", "leap", "--by", "60s")
+        return scenario.outcome(patience=5)
+
+
+@parametrized(LIVE)
+def test_a_wait_ends_at_once_when_time_leaps_over_its_end(case, threads):
+    outcome = leapt(threads)
+    result = outcome.of(case)
+    check_ok(case, outcome)
+    assert result.ended.at > outcome.marks["leap"], "ended by the leap that was not enough"
+    assert result.ended.at - outcome.marks["leap-done"] < AT_ONCE + outcome.slack
+    assert LONG <= result.data["elapsed"] < 110 + 3 + outcome.slack
+
+
+# -------------------------------------------------------------------------------------------- step
+
+
+@functools.cache
+def stepped(threads: bool) -> Outcome:
+    """100 virtual seconds; a step of the wall clock by 100; then a leap for those it left alone."""
+    with Scenario(LONG, "1", threads) as scenario:
+        scenario.do("step", "step", "--by", "100s")
+        time.sleep(0.8)
+        scenario.do("leap", "leap", "--by", "100s")
+        return scenario.outcome(patience=5)
+
+
+@parametrized([case for case in LIVE if case.step != "any"])
+def test_a_step_forward_reaches_absolute_waits_on_the_wall_clock_alone(case, threads):
+    outcome = stepped(threads)
+    result = outcome.of(case)
+    if case.step == "stays":
+        check_ok(case, outcome)
+        assert result.ended.at > outcome.marks["leap"], "ended by the step"
+        assert result.data["elapsed"] >= LONG
+        return
+    assert result.ended.at - outcome.marks["step-done"] < AT_ONCE + outcome.slack
+    assert result.data["elapsed"] < 10, "the step moved CLOCK_MONOTONIC"
+    if case.step == "cancels":
+        assert (result.data["ret"], result.data["err"]) == (-1, 125)  # ECANCELED
+    else:
+        check_ok(case, outcome)
+
+
+@functools.cache
+def stepped_back(threads: bool) -> Outcome:
+    """1 virtual second; a step back by an hour; then, when others have ended, one forward."""
+    with Scenario(1, "1", threads) as scenario:
+        scenario.do("back", "step", "--by=-1h")
+        time.sleep(1.5)
+        scenario.do("forth", "step", "--by", "1h")
+        return scenario.outcome(patience=5)
+
+
+@parametrized([case for case in LIVE if case.step != "any"])
+def test_a_step_back_delays_absolute_waits_on_the_wall_clock_alone(case, threads):
+    outcome = stepped_back(threads)
+    result = outcome.of(case)
+    if case.step == "cancels":
+        assert (result.data["ret"], result.data["err"]) == (-1, 125)  # ECANCELED
+        assert result.ended.at < outcome.marks["forth"]
+        return
+    check_ok(case, outcome)
+    if case.step == "follows":
+        assert result.ended.at > outcome.marks["forth"], "ended although the wall clock is behind"
+        assert result.ended.at - outcome.marks["forth-done"] < AT_ONCE + outcome.slack
+    else:
+        check_own(case, outcome, 1, 1)
+        assert result.ended.at < outcome.marks["forth"], "delayed by the step"

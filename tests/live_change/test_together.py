@@ -1,0 +1,136 @@
+"""Changes of a whole container: what knows no time is left alone, all that share a clock follow."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from framework import build, lorentz
+from framework.needs import feature
+from framework.oracle import HostNoise
+from framework.running import Inside
+
+IDLE = 15
+
+
+def test_waits_without_a_timeout_are_not_disturbed():
+    """pause, read, futex, sigwaitinfo and their like sleep on through a hundred changes, with an
+    armed timer beside them that is re-armed each time; after that signals still reach them."""
+    rng = random.Random(1)
+    with Inside(build.c("process/idle"), rate="1", stdin=True) as inside:
+        inside.wait_for(IDLE, ev="ready")
+        time.sleep(0.3)
+        for _ in range(25):
+            inside.dilate(str(rng.randint(1, 1000)))
+            inside.leap(f"{rng.randint(1, 500)}ms")
+            inside.step(f"{rng.randint(-3600, 3600)}s")
+        for _ in range(10):
+            inside.freeze()
+            inside.unfreeze()
+        assert inside.lines(ev="done") == []
+        inside.dilate("1")
+        inside.close_stdin()
+        inside.line(ev="release")
+        ended = inside.wait_for(IDLE, ev="done")
+        assert {(line["ret"], line["err"]) for line in ended} == {(-1, 4)}  # EINTR
+        inside.succeed()
+
+
+def test_a_frozen_container_runs_nothing():
+    """With the cgroup v2 freezer the tasks stop: a spinning program uses no CPU time."""
+    feature("cgroup-freeze")
+    with Inside(build.c("stress/hammer"), "2", stdin=True) as inside:
+        pid = inside.line(ev="ready")["pid"]
+        time.sleep(0.2)
+        inside.freeze()
+        first = cpu_ticks(pid)
+        time.sleep(0.5)
+        assert cpu_ticks(pid) == first
+        inside.unfreeze()
+        time.sleep(0.3)
+        assert cpu_ticks(pid) > first
+        inside.close_stdin()
+        inside.succeed()
+
+
+def cpu_ticks(pid: int) -> int:
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(") ")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_time_stands_still_where_it_was_frozen():
+    """What a program reads before and after a standstill is one time: no jump."""
+    with Inside(build.c("stress/hammer"), "2", stdin=True) as inside:
+        inside.line(ev="ready")
+        for _ in range(3):
+            inside.freeze()
+            time.sleep(0.4)
+            inside.unfreeze()
+            time.sleep(0.05)
+        inside.close_stdin()
+        inside.succeed()
+        seen = inside.line(ev="hammer")
+    assert seen["backwards"] == 0
+    assert seen["widest"] < 0.3, "time went on while it stood still"
+
+
+def test_a_container_that_starts_frozen_starts_when_unfrozen():
+    with Inside(build.c("process/probe"), "0", options=["--frozen"], at="2038-01-19") as inside:
+        time.sleep(0.7)
+        assert inside.lines(ev="probe") == []
+        inside.unfreeze()
+        real = inside.line(ev="probe")["real"]
+        inside.succeed()
+    assert 0 <= real - 2147472000 < 0.6, "time went on while it stood still"
+
+
+def test_one_more_command_lives_on_the_same_clock():
+    """exec NAME: the same rate, the same date, and a leap reaches it."""
+    nap = [build.c("clocks/clocks"), "watch", str(10**15), str(20 * 10**9)]
+    with Inside(*nap, rate="100", at="2030-01-01") as inside:
+        inside.line(ev="now")
+        probe = lorentz.call("exec", inside.name, str(build.c("process/probe")), str(10**9))
+        assert probe.returncode == 0, probe.stderr
+        assert '"ev":"probe"' in probe.stdout
+        before = inside.lines(ev="now")[-1]["mono"]
+        again = lorentz.call("exec", inside.name, str(build.c("clocks/clocks")), "now")
+        assert '"ev":"now"' in again.stdout
+        mono = int(again.stdout.split('"mono":')[1].split(",")[0])
+        assert 0 <= mono - before < 40 * 10**9
+
+
+def test_the_exit_status_of_exec_is_the_commands():
+    with Inside("sleep", "1000", rate="1") as inside:
+        assert wait_until_shown(inside.name)
+        assert lorentz.call("exec", inside.name, "sh", "-c", "exit 7").returncode == 7
+        assert lorentz.call("exec", inside.name, "sh", "-c", "kill -15 $$").returncode == 143
+
+
+def wait_until_shown(name: str) -> bool:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        if lorentz.shown(name):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("verb", ["leap", "dilate"])
+def test_several_programs_may_share_one_clock(verb):
+    """run --clock NAME: a change of NAME's clock ends the waits of both."""
+    sleep = [build.c("waits/sleep"), str(100 * 10**9), "nanosleep"]
+    with HostNoise() as noise, Inside(*sleep, rate="1") as first:
+        first.line(ev="ready")
+        with Inside(*sleep, options=["--clock", first.name]) as second:
+            second.line(ev="ready")
+            time.sleep(0.3)
+            start = time.monotonic()
+            if verb == "leap":
+                first.leap("100s")
+            else:
+                first.dilate("1000")
+            ends = [first.line(ev="done"), second.line(ev="done")]
+    assert max(end.at for end in ends) - start < 1 + noise.slack
+    assert min(end["elapsed"] for end in ends) >= 100
