@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -111,10 +112,17 @@ def json_of(*arguments: str, unprivileged: bool = False) -> object:
 
 def ps(unprivileged: bool = False) -> list[dict]:
     """The containers that `lorentz ps` shows."""
-    shown = json_of("ps", unprivileged=unprivileged)
-    return shown["containers"] if isinstance(shown, dict) else shown
+    return json_of("ps", unprivileged=unprivileged)
 
 
 def shown(name: str) -> dict | None:
     """What `lorentz ps` says of one container."""
     return next((entry for entry in ps() if entry["name"] == name), None)
+
+
+def wait_until_gone(name: str, timeout: float = 5) -> None:
+    """Waits until `lorentz ps` does not show a container any more."""
+    deadline = time.monotonic() + timeout
+    while shown(name):
+        assert time.monotonic() < deadline, f"still shown after {timeout} s: {shown(name)}"
+        time.sleep(0.05)

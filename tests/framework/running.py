@@ -16,7 +16,6 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import select
 import signal
 import subprocess
@@ -270,12 +269,18 @@ class Inside(Running):
         """What `lorentz time NAME --json` says."""
         return lorentz.json_of("time", self.name, unprivileged=self.unprivileged)
 
+    def shown(self) -> dict:
+        """What `lorentz ps --json` says of it."""
+        every = lorentz.ps(self.unprivileged)
+        found = [entry for entry in every if entry["name"] == self.name]
+        assert len(found) == 1, f"{self.name} is not shown: {every}"
+        return found[0]
+
     def monitor(self) -> int:
         """The process that looks after this container."""
-        shown = json.dumps(next(e for e in lorentz.ps(self.unprivileged) if e["name"] == self.name))
-        found = re.search(r'"monitor[a-z_]*":\s*(?:\[\s*)?(?:\{[^}]*?"pid":\s*)?(\d+)', shown)
-        assert found, f"lorentz ps --json names no monitor: {shown}"
-        return int(found.group(1))
+        monitors = [monitor for monitor in self.shown()["monitors"] if monitor["alive"]]
+        assert monitors, "no monitor is alive"
+        return monitors[0]["pid"]
 
 
 # ------------------------------------------------------------------------------- processes by tag

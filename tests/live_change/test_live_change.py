@@ -198,6 +198,14 @@ def test_a_wait_ends_at_once_when_time_leaps_over_its_end(case, threads):
     assert LONG <= result.data["elapsed"] < 110 + 3 + outcome.slack
 
 
+@pytest.mark.parametrize("name", ["timer-overrun", "timerfd-counts"])
+def test_a_periodic_timer_counts_the_periods_that_time_leapt_over(name):
+    """Every tenth of the nominal time one expiry, whether time passed or leapt."""
+    result = leapt(False).of(waits.named(name)).data
+    periods = int(result["elapsed"] / (LONG / 10))
+    assert periods - 1 <= result["fired"] <= periods
+
+
 # -------------------------------------------------------------------------------------------- step
 
 

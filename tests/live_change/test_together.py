@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import pytest
 from framework import build, lorentz
@@ -55,8 +56,7 @@ def test_a_frozen_container_runs_nothing():
 
 
 def cpu_ticks(pid: int) -> int:
-    with open(f"/proc/{pid}/stat") as stat:
-        fields = stat.read().rpartition(") ")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return int(fields[11]) + int(fields[12])
 
 

@@ -35,7 +35,10 @@ fn story(words: Vec<OsString>) -> i32 {
     };
     match verbs::perform(&cli.verb) {
         Ok(status) => status,
-        Err(error) => complain(&wrong::line(&error), wrong::status(&error, failed(&cli.verb))),
+        Err(error) => {
+            let launches = matches!(cli.verb, Verb::Run(_) | Verb::Exec(_));
+            complain(&wrong::line(&error), wrong::status(&error, launches))
+        }
     }
 }
 
@@ -50,12 +53,4 @@ fn show_help(error: &clap::Error) -> i32 {
 fn complain(line: &str, status: i32) -> i32 {
     eprintln!("lorentz: {line}");
     status
-}
-
-/// The status of a command that failed on the way.
-fn failed(verb: &Verb) -> i32 {
-    match verb {
-        Verb::Run(_) | Verb::Exec(_) => wrong::LAUNCH_FAILED,
-        _ => wrong::FAILED,
-    }
 }

@@ -3,14 +3,14 @@
 use std::error::Error as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use lorentz_container::{AttachRefused, LaunchError, StateError, WrongOption};
+use lorentz_container::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
 
 /// Something was asked that cannot be; nothing was started.
 pub const WRONG_INPUT: i32 = 2;
 /// Something failed on the way.
 pub const FAILED: i32 = 1;
 /// The same for `run` and `exec`, where 1 is as likely the program's own.
-pub const LAUNCH_FAILED: i32 = 125;
+const LAUNCH_FAILED: i32 = 125;
 
 /// Wrong input that only the command line can meet.
 #[derive(Debug)]
@@ -24,20 +24,20 @@ impl std::fmt::Display for WrongInput {
 
 impl std::error::Error for WrongInput {}
 
-/// The exit status for `error`; `failed` where it is nothing that has one of its own.
-pub fn status(error: &anyhow::Error, failed: i32) -> i32 {
+/// The exit status for `error`, met by a command that launches a program or by another.
+pub fn status(error: &anyhow::Error, launches: bool) -> i32 {
     let state = error.downcast_ref::<StateError>();
-    if let Some(launch) = error.downcast_ref::<LaunchError>() {
-        launch.exit_status()
-    } else if error.is::<WrongInput>()
+    if error.is::<WrongInput>()
         || error.is::<WrongOption>()
         || error.is::<AttachRefused>()
         || state.is_some_and(StateError::is_wrong_input)
     {
-        WRONG_INPUT
-    } else {
-        failed
+        return WRONG_INPUT;
     }
+    if !launches {
+        return FAILED;
+    }
+    error.downcast_ref::<LaunchError>().and_then(launch_status).unwrap_or(LAUNCH_FAILED)
 }
 
 /// `error` and its causes as one line.
@@ -202,12 +202,13 @@ mod tests {
     #[test]
     fn statuses_tell_kinds_apart() {
         let wrong: anyhow::Error = StateError::Unknown("web".into()).into();
-        assert_eq!(status(&wrong, FAILED), WRONG_INPUT);
-        let launch: anyhow::Error = LaunchError::NotFound { command: "x".into() }.into();
-        assert_eq!(status(&launch.context("on the way"), LAUNCH_FAILED), 127);
-        assert_eq!(status(&anyhow::anyhow!("other"), LAUNCH_FAILED), LAUNCH_FAILED);
+        assert_eq!(status(&wrong, false), WRONG_INPUT);
+        let launch: anyhow::Error = LaunchError::NotFound(c"x".into()).into();
+        assert_eq!(status(&launch, false), FAILED);
+        assert_eq!(status(&launch.context("on the way"), true), 127);
+        assert_eq!(status(&anyhow::anyhow!("other"), true), LAUNCH_FAILED);
         let file = std::io::Error::from_raw_os_error(libc::EIO);
         let file = StateError::File { path: "/x".into(), error: file };
-        assert_eq!(status(&file.into(), FAILED), FAILED);
+        assert_eq!(status(&file.into(), false), FAILED);
     }
 }

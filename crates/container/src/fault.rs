@@ -132,39 +132,15 @@ impl StateError {
 }
 
 /// Why a command was not started. Nothing is run in real time instead.
-#[derive(Debug, Error)]
-pub enum LaunchError {
-    /// There is no such command.
-    #[error("{command}: command not found")]
-    NotFound {
-        /// As it was given.
-        command: String,
-    },
-    /// The command is there and cannot be executed.
-    #[error("{command}: {error}")]
-    NotExecutable {
-        /// As it was given.
-        command: String,
-        /// What the kernel says.
-        error: io::Error,
-    },
-    /// The command cannot be brought into virtual time.
-    #[error("{command}: cannot be brought into virtual time: {reason}")]
-    Refused {
-        /// As it was given.
-        command: String,
-        /// Why not, and where there is one, the way out.
-        reason: String,
-    },
-}
+pub type LaunchError = lorentz_inject::Error;
 
-impl LaunchError {
-    /// The exit status by which shells, `env` and `timeout` tell the same.
-    pub fn exit_status(&self) -> i32 {
-        match self {
-            LaunchError::NotFound { .. } => 127,
-            LaunchError::NotExecutable { .. } | LaunchError::Refused { .. } => 126,
-        }
+/// The exit status by which shells, `env` and `timeout` tell why a command was not started; none where it is
+/// not the command's fault.
+pub fn launch_status(error: &LaunchError) -> Option<i32> {
+    match error {
+        LaunchError::NotFound(_) => Some(127),
+        LaunchError::NotExecutable(..) | LaunchError::Refused(_) => Some(126),
+        LaunchError::System(..) => None,
     }
 }
 
@@ -227,7 +203,7 @@ mod tests {
             StateError::WrongName { flag: "--name", name: "a\nb".into() }.to_string(),
             StateError::NameInUse("web".into()).to_string(),
             StateError::Unknown("web".into()).to_string(),
-            LaunchError::NotFound { command: "nosuch".into() }.to_string(),
+            LaunchError::NotFound(c"nosuch".into()).to_string(),
             AttachRefused::Thread { thread: 8, process: 7 }.to_string(),
         ];
         for fault in faults {
@@ -238,12 +214,10 @@ mod tests {
 
     #[test]
     fn launch_errors_exit_as_a_shell_would() {
-        let error = || io::Error::from_raw_os_error(libc::EACCES);
-        let command = || "x".to_string();
-        assert_eq!(LaunchError::NotFound { command: command() }.exit_status(), 127);
-        let refused = LaunchError::Refused { command: command(), reason: "32-bit".into() };
-        assert_eq!(refused.exit_status(), 126);
-        let denied = LaunchError::NotExecutable { command: command(), error: error() };
-        assert_eq!(denied.exit_status(), 126);
+        let denied = || io::Error::from_raw_os_error(libc::EACCES);
+        assert_eq!(launch_status(&LaunchError::NotFound(c"x".into())), Some(127));
+        assert_eq!(launch_status(&LaunchError::Refused("32-bit".into())), Some(126));
+        assert_eq!(launch_status(&LaunchError::NotExecutable(c"x".into(), denied())), Some(126));
+        assert_eq!(launch_status(&LaunchError::System("fork", denied())), None);
     }
 }

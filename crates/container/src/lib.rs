@@ -49,7 +49,7 @@ pub use cgroup::Cgroup;
 pub use change::Target;
 pub use clear::clear;
 pub use control::{Clock, Followed, Reading};
-pub use fault::{AttachRefused, LaunchError, StateError, WrongOption};
+pub use fault::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
 pub use freeze::{freeze, unfreeze};
 pub use life::{attach, exec, run, Attached};
 pub use options::{ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST};

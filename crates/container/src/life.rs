@@ -1,8 +1,8 @@
 //! The life of a container: its programs are started, looked after, and cleared up after.
 
 use std::ffi::{CString, OsString};
-use std::fs::OpenOptions;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use lorentz_inject::{Monitor, Target};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
+use crate::processes::{self, Process};
 use crate::{Cgroup, Clock, Container, MonitorKind};
 
 /// What an attach brought into virtual time.
@@ -175,12 +176,83 @@ fn close_standard_streams() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Brings a running process in.
+/// Brings the running process `pid` into virtual time, with its descendants if `tree`. A process in the background looks
+/// after it from then on.
 ///
 /// # Errors
 ///
-/// Always, for now.
+/// A process that may not be traced, or that cannot be brought in. Processes brought in before it stay so.
 pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Attached> {
-    let _ = (container, pid, tree);
-    anyhow::bail!("not built yet")
+    let (answer, tell) = pipe()?;
+    // SAFETY: one thread.
+    match unsafe { fork() }? {
+        ForkResult::Parent { .. } => {
+            drop(tell);
+            let mut text = String::new();
+            File::from(answer).read_to_string(&mut text)?;
+            match text.strip_prefix("ok ") {
+                Some(pids) => {
+                    Ok(Attached { pids: pids.split(' ').filter_map(|pid| pid.parse().ok()).collect() })
+                }
+                None if text.is_empty() => anyhow::bail!("attaching has ended without a word"),
+                None => anyhow::bail!(text),
+            }
+        }
+        ForkResult::Child => {
+            drop(answer);
+            let status = match attach_and_stay(pid, tree, &container, File::from(tell)) {
+                Ok(()) => 0,
+                Err(_) => 1,
+            };
+            // SAFETY: as above.
+            unsafe { libc::_exit(status) }
+        }
+    }
+}
+
+fn attach_and_stay(pid: u32, tree: bool, container: &Container, mut tell: File) -> anyhow::Result<()> {
+    let _ = setsid();
+    let container = container.enter(MonitorKind::Attach)?;
+    let result = bring_in(pid, tree, &container);
+    match result {
+        Ok((mut monitor, pids)) => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            tell.write_all(format!("ok {}", pids.join(" ")).as_bytes())?;
+            drop(tell);
+            close_standard_streams()?;
+            monitor.serve_rest()?;
+            container.leave()?;
+            Ok(())
+        }
+        Err(error) => {
+            container.leave()?;
+            tell.write_all(format!("{error:#}").as_bytes())?;
+            Err(error)
+        }
+    }
+}
+
+fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Monitor, Vec<u32>)> {
+    let clock = container.clock()?;
+    let mut monitor = Monitor::of_nobody(target(container, &clock)?)?;
+    monitor.attach(Pid::from_raw(pid as i32))?;
+    let mut done = vec![pid];
+    let mut tried = done.clone();
+    // Again until a look finds nobody new: a process that is not in yet may have started another.
+    while tree {
+        let all = processes::all()?;
+        let outside = |child: &&&Process| {
+            !tried.contains(&child.pid) && !child.has_ended() && processes::clock_of(child.pid).is_none()
+        };
+        let Some(child) = processes::descendants(&all, pid).iter().find(outside).map(|child| child.pid) else {
+            break;
+        };
+        tried.push(child);
+        match monitor.attach(Pid::from_raw(child as i32)) {
+            Ok(()) => done.push(child),
+            Err(_) if Process::read(child).is_none() => {}
+            Err(error) => eprintln!("lorentz: {error}: it stays in real time"),
+        }
+    }
+    Ok((monitor, done))
 }

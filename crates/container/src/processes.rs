@@ -180,6 +180,19 @@ pub fn on_clock<'a>(all: &'a [Process], file: &FileId) -> Vec<&'a Process> {
     all.iter().filter(|process| clock_of(process.pid).is_some_and(|id| id.is_same(file))).collect()
 }
 
+/// The descendants of process `pid` among `all`, parents before their children.
+pub fn descendants(all: &[Process], pid: u32) -> Vec<&Process> {
+    let mut found: Vec<&Process> = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        for child in all.iter().filter(|process| process.parent == parent && process.pid != parent) {
+            parents.push(child.pid);
+            found.push(child);
+        }
+    }
+    found
+}
+
 /// The ancestors of `pid` among `all`, itself first.
 pub fn lineage(all: &[Process], pid: u32) -> Vec<&Process> {
     let mut line = Vec::new();

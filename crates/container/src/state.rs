@@ -224,7 +224,7 @@ impl StateDir {
 
     /// Keeps other commands from changing anything until it is dropped. Makes the directory where it is not
     /// there.
-    fn lock(&self) -> Result<Flock<File>, StateError> {
+    fn lock(&self) -> Result<Lock<'_>, StateError> {
         let error = |error| file_error(&self.root.path, error);
         loop {
             self.root.make()?;
@@ -232,12 +232,27 @@ impl StateDir {
                 Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue,
                 dir => dir.map_err(error)?,
             };
-            let lock =
+            let held =
                 Flock::lock(dir, FlockArg::LockExclusive).map_err(|(_, e)| error(e.into()))?;
             // Whoever had the lock before may have removed the directory.
-            if lock.metadata().map_err(error)?.nlink() > 0 {
-                return Ok(lock);
+            if held.metadata().map_err(error)?.nlink() > 0 {
+                return Ok(Lock { root: &self.root, _held: held });
             }
+        }
+    }
+}
+
+/// The right to change what is in a state directory.
+struct Lock<'a> {
+    root: &'a Root,
+    _held: Flock<File>,
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        if !self.root.chosen {
+            // Fails while containers are in it.
+            let _ = fs::remove_dir(&self.root.path);
         }
     }
 }
@@ -403,12 +418,7 @@ impl Container {
                 renamed => renamed.and_then(|()| clear(&doomed)),
             }
         };
-        remove().map_err(|e| file_error(&self.dir(), e))?;
-        if !self.state.root.chosen {
-            // Not empty: other containers are in it.
-            let _ = fs::remove_dir(&self.state.root.path);
-        }
-        Ok(())
+        remove().map_err(|e| file_error(&self.dir(), e))
     }
 
     /// Whether its clock is the file `id`.

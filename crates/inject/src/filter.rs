@@ -12,12 +12,17 @@ struct FilterProgram {
     code: *const Instruction,
 }
 
-const SET_MODE_FILTER: libc::c_long = 1;
+pub(crate) const SET_MODE_FILTER: libc::c_long = 1;
 const FLAG_SPEC_ALLOW: libc::c_long = 1 << 2;
 const FLAG_NEW_LISTENER: libc::c_long = 1 << 3;
+/// For all threads, or for none with ESRCH: without this last, a thread's number would be the result.
+const FLAG_ALL_THREADS: libc::c_long = 1 | 1 << 4;
 /// Once the monitor has been told of a call, only a fatal signal takes it away again: Go's preemption would otherwise
 /// interrupt and repeat it for ever.
 const FLAG_WAIT_KILLABLE: libc::c_long = 1 << 5;
+const FLAGS: libc::c_long = FLAG_SPEC_ALLOW | FLAG_NEW_LISTENER | FLAG_WAIT_KILLABLE;
+/// The flags for a process that runs already.
+pub(crate) const FLAGS_LIVE: libc::c_long = FLAGS | FLAG_ALL_THREADS;
 
 /// Installs the filter on this process, for ever. Where the kernel wants it, the process gives up gaining privileges
 /// by exec (no_new_privs) first.
@@ -36,17 +41,16 @@ pub fn install(policy: Policy) -> Result<OwnedFd> {
 
 fn listen(code: &[Instruction]) -> io::Result<OwnedFd> {
     let program = FilterProgram { len: code.len() as u16, code: code.as_ptr() };
-    let flags = FLAG_SPEC_ALLOW | FLAG_NEW_LISTENER | FLAG_WAIT_KILLABLE;
     // SAFETY: the kernel copies the program and returns a new descriptor.
     unsafe {
-        match libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &program) {
+        match libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, FLAGS, &program) {
             fd if fd < 0 => Err(io::Error::last_os_error()),
             fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
         }
     }
 }
 
-fn explain(error: io::Error) -> Error {
+pub(crate) fn explain(error: io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::EBUSY) => Error::Refused(
             "a seccomp filter with a listener is already in force here: lorentz does not run inside lorentz, nor inside \

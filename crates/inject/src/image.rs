@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
+use object::{Object, ObjectSection};
 use nix::sys::memfd::{memfd_create, MFdFlags};
 use std::fs::File;
 use std::io::Write;
@@ -36,5 +37,53 @@ impl Image {
         // SAFETY: our own descriptor.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
         Ok(Image { file, len: BYTES.len() as u64, boot: entry })
+    }
+}
+
+/// The functions that the image has in place of the kernel's vDSO's: name and address. Read from its dynamic table, as libc
+/// reads it: the image has no sections.
+pub fn functions() -> Vec<(&'static str, u64)> {
+    const DT_HASH: u64 = 4;
+    const DT_STRTAB: u64 = 5;
+    const DT_SYMTAB: u64 = 6;
+    const SYMBOL_LEN: usize = 24;
+    let file = object::File::parse(BYTES);
+    let dynamic = file.ok().and_then(|file| Some(file.section_by_name(".dynamic")?.address()));
+    let Some(dynamic) = dynamic else { return Vec::new() };
+    let entry = |tag: u64| {
+        (0..).map(|i| offset(dynamic) + 16 * i).find(|at| word(*at) == tag).map_or(0, |at| offset(word(at + 8)))
+    };
+    let (hash, strings, symbols) = (entry(DT_HASH), entry(DT_STRTAB), entry(DT_SYMTAB));
+    let count = word(hash) >> 32;
+    (1..count as usize)
+        .map(|i| symbols + SYMBOL_LEN * i)
+        .map(|at| {
+            let name = &BYTES[strings + word(at) as u32 as usize..];
+            let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+            (std::str::from_utf8(&name[..end]).unwrap_or(""), word(at + 8))
+        })
+        .collect()
+}
+
+/// Addresses less the base are offsets in the file: the build checks it.
+fn offset(address: u64) -> usize {
+    (address - IMAGE as u64) as usize
+}
+
+fn word(at: usize) -> u64 {
+    BYTES[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_has_the_functions_of_a_vdso() {
+        let functions = functions();
+        for name in ["__vdso_clock_gettime", "__vdso_gettimeofday", "__vdso_time", "__vdso_getcpu"] {
+            let (_, address) = functions.iter().find(|(own, _)| *own == name).expect(name);
+            assert!((IMAGE as u64..(IMAGE + BYTES.len()) as u64).contains(address));
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Monitor`] starts a program under the seccomp filter and stays, to be told of each exec by seccomp user notification.
 //! It then puts the shim into the new image at the exec stop and lets go: between execs nothing is traced. With
-//! [`attach`] it brings in a process that is already running.
+//! [`Monitor::attach`] it brings in a process that is already running.
 //!
 //! ```no_run
 //! use lorentz_inject::{Monitor, Target};
@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod attach;
 mod blob;
 mod error;
 mod filter;
@@ -24,6 +25,7 @@ mod image;
 mod launch;
 mod monitor;
 mod notify;
+mod remote;
 mod trace;
 
 pub use error::Error;

@@ -41,7 +41,7 @@ pub struct Monitor {
     target: Target,
     image: Image,
     args: BootArgs,
-    listener: OwnedFd,
+    listeners: Vec<OwnedFd>,
     signals: SignalFd,
     /// The program that was launched, until it has ended.
     child: Option<Child>,
@@ -79,7 +79,8 @@ impl Monitor {
         let child = launch::fork_child(command, target.policy, &mask)?;
         let pid = child.pid;
         let listener = child.listener.try_clone().map_err(|e| Error::System("dup", e))?;
-        let mut monitor = Monitor::new(target, listener, signals)?;
+        let mut monitor = Monitor::new(target, signals)?;
+        monitor.listen(listener);
         monitor.child = Some(child);
         monitor.command = command[0].clone();
         let started = prepare(pid).map_err(|e| Error::System("preparing the program", e));
@@ -94,16 +95,15 @@ impl Monitor {
         Ok(monitor)
     }
 
-    pub(crate) fn new(target: Target, listener: OwnedFd, signals: SignalFd) -> Result<Monitor> {
+    pub(crate) fn new(target: Target, signals: SignalFd) -> Result<Monitor> {
         let image = Image::new()?;
         let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
         let args = blob::args(&image, &Host::look(), hz);
-        notify::prefer_sync_wake_up(listener.as_fd());
         Ok(Monitor {
             target,
             image,
             args,
-            listener,
+            listeners: Vec::new(),
             signals,
             child: None,
             ended: None,
@@ -111,6 +111,12 @@ impl Monitor {
             exec_error: None,
             execs: HashMap::new(),
         })
+    }
+
+    /// Listens to one more filter.
+    pub(crate) fn listen(&mut self, listener: OwnedFd) {
+        notify::prefer_sync_wake_up(listener.as_fd());
+        self.listeners.push(listener);
     }
 
     /// The launched program's pid.
@@ -139,42 +145,44 @@ impl Monitor {
         Ok(())
     }
 
-    /// Whether the last process under the filter has ended: the kernel then hangs up the listener.
-    pub fn is_abandoned(&self) -> bool {
-        let mut fds = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
-        let _ = poll(&mut fds, PollTimeout::ZERO);
-        fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))
+    /// Whether the last process under the filters has ended: the kernel then hangs up the listeners.
+    pub fn is_abandoned(&mut self) -> bool {
+        self.listeners.retain(|listener| {
+            let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut fds, PollTimeout::ZERO);
+            !fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))
+        });
+        self.listeners.is_empty()
     }
 
     /// Waits for one event and deals with it.
     fn once(&mut self) -> Result<()> {
-        let mut fds = [
-            PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-        ];
+        let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        fds.extend(self.listeners.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
         match poll(&mut fds, PollTimeout::NONE) {
             Err(Errno::EINTR) => return Ok(()),
             other => other?,
         };
         let ready = |fd: &PollFd| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
-        let (notified, signalled) = (ready(&fds[0]), ready(&fds[1]));
+        let signalled = ready(&fds[0]);
+        let notified: Vec<usize> = (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
         if signalled {
             self.on_signal()?;
         }
-        if notified {
-            if let Some(notification) = notify::receive(self.listener.as_fd()).map_err(listening)? {
-                self.on_notification(&notification);
+        for listener in notified {
+            let notification = notify::receive(self.listeners[listener].as_fd()).map_err(listening)?;
+            if let Some(notification) = notification {
+                self.on_notification(listener, &notification);
             }
         }
         Ok(())
     }
 
     /// An exec: the thread is seized, given what the new image needs, and let go on.
-    fn on_notification(&mut self, notification: &Notification) {
-        let (listener, id) = (self.listener.as_fd(), notification.id);
+    fn on_notification(&mut self, listener: usize, notification: &Notification) {
+        let (listener, id) = (self.listeners[listener].as_fd(), notification.id);
         if notification.call == ASK_MONITOR as i32 {
-            let wanted = if notification.args[0] == 0 { &self.image.file } else { &self.target.clock };
-            let _ = notify::answer_with_fd(listener, id, wanted.as_fd());
+            let _ = notify::fail(listener, id, libc::ENOSYS);
             return;
         }
         let thread = Thread(notification.thread as i32);
@@ -283,9 +291,14 @@ impl Monitor {
         thread.set_registers(&regs)
     }
 
-    /// What this monitor brings programs onto.
-    pub fn target(&self) -> &Target {
-        &self.target
+    /// What a process that is being brought in gets: the image and the clock's file, and what the boot code is told.
+    pub(crate) fn gifts(&self) -> (&OwnedFd, &OwnedFd, BootArgs) {
+        (&self.image.file, &self.target.clock, self.args)
+    }
+
+    /// What the filter is to trap.
+    pub(crate) fn policy(&self) -> Policy {
+        self.target.policy
     }
 }
 

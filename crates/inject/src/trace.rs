@@ -50,6 +50,42 @@ impl Thread {
         ptrace(libc::PTRACE_SETREGS, self, 0, regs as *const _ as usize).map(|_| ())
     }
 
+    /// Lets it execute one instruction.
+    pub fn step(self) -> io::Result<()> {
+        ptrace(libc::PTRACE_SINGLESTEP, self, 0, 0).map(|_| ())
+    }
+
+    /// Waits until it stops, and says what for: a signal number, with an event above it. It must have been told to, or
+    /// be about to.
+    pub fn wait(self) -> io::Result<i32> {
+        let mut status = 0;
+        // SAFETY: writes to `status`.
+        match unsafe { libc::waitpid(self.0, &mut status, libc::__WALL) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ if libc::WIFSTOPPED(status) => Ok(status >> 8),
+            _ => Err(io::Error::other("it has ended")),
+        }
+    }
+
+    /// Its signal mask; it must have stopped.
+    pub fn mask(self) -> io::Result<u64> {
+        const GETSIGMASK: libc::c_uint = 0x420a;
+        let mut mask = 0u64;
+        ptrace(GETSIGMASK, self, 8, &raw mut mask as usize)?;
+        Ok(mask)
+    }
+
+    /// Replaces its signal mask.
+    pub fn set_mask(self, mask: u64) -> io::Result<()> {
+        const SETSIGMASK: libc::c_uint = 0x420b;
+        ptrace(SETSIGMASK, self, 8, &raw const mask as usize).map(|_| ())
+    }
+
+    /// Reads memory at `address`.
+    pub fn read(self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        self.memory()?.read_exact_at(into, address)
+    }
+
     /// At an exec stop: the number the thread had before it became its process's only one.
     pub fn former(self) -> Option<Thread> {
         let mut number: libc::c_ulong = 0;

@@ -168,6 +168,17 @@ pub struct Instruction {
     operand: u32,
 }
 
+impl Instruction {
+    /// As the kernel reads it.
+    pub fn to_bytes(self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..2].copy_from_slice(&self.code.to_ne_bytes());
+        bytes[2..4].copy_from_slice(&[self.if_true, self.if_false]);
+        bytes[4..].copy_from_slice(&self.operand.to_ne_bytes());
+        bytes
+    }
+}
+
 /// Room for a program's filter.
 pub const PROGRAM_LEN: usize = 1024;
 /// Room for the filter of an [`Extra`], or what comes before a program's own: small, for it stands on a signal stack.

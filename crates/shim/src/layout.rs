@@ -26,6 +26,33 @@ pub const SEQUENCE: usize = CLOCK + ClockPage::SEQUENCE_OFFSET;
 /// File descriptors the shim remembers something about.
 pub const NOTED_FDS: usize = 256;
 
+/// How long a thread had been waiting when its process was brought in, for the call it makes again.
+#[repr(C)]
+pub struct Credit {
+    /// The thread; 0 where there is none.
+    pub thread: AtomicU64,
+    /// Nanoseconds.
+    pub elapsed: AtomicU64,
+}
+
+/// Threads that can be given credit.
+pub const CREDITS: usize = 128;
+
+impl Credit {
+    /// As it is written from outside.
+    pub fn bytes(thread: u32, elapsed: u64) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&u64::from(thread).to_ne_bytes());
+        bytes[8..].copy_from_slice(&elapsed.to_ne_bytes());
+        bytes
+    }
+}
+
+/// Where credit number `place` lies.
+pub fn credit_address(place: usize) -> usize {
+    DATA + core::mem::offset_of!(ProcessData, credits) + place * core::mem::size_of::<Credit>()
+}
+
 /// What a signal of ours does in the program's eyes: its sigaction, virtual.
 #[repr(C)]
 pub struct Disposition {
@@ -81,6 +108,8 @@ pub struct ProcessData {
     pub extra_filters: AtomicU32,
     /// Not used.
     pub unused: AtomicU32,
+    /// Credit of threads that were waiting when the process was brought in.
+    pub credits: [Credit; CREDITS],
     /// What is remembered about file descriptors.
     pub fds: [NotedFd; NOTED_FDS],
 }

@@ -4,11 +4,13 @@
 //! goes into the program's result register, and the program goes on behind the call as if the kernel had made it.
 
 use crate::calls::*;
+use crate::clocks;
 use crate::filter::TRAP_DATA;
 use crate::layout::data;
 use crate::signals;
 use crate::sys::{self, nr, reg, sig, Siginfo, Ucontext};
 use core::sync::atomic::Ordering::Relaxed;
+use lorentz_clock::{Deadline, Span, VirtualInstant};
 
 /// SA_SIGINFO, SA_ONSTACK (goroutine stacks are tiny) and SA_RESTORER.
 pub const HANDLER_FLAGS: u64 = 0x4 | 0x0800_0000 | 0x0400_0000;
@@ -32,11 +34,30 @@ impl Call<'_> {
         self.context.mask
     }
 
+    /// The virtual instant `span` after the call was made. A call that a thread makes again because its process has
+    /// been brought in was made earlier than now.
+    pub fn after(&self, span: Span) -> Deadline {
+        let begun = clocks::snapshot().now().0 - waited_before();
+        Deadline::Virtual(VirtualInstant(begun).plus(span))
+    }
+
     /// Makes the call itself, unchanged.
     pub fn by_kernel(&self) -> isize {
         // SAFETY: the program's own call.
         unsafe { sys::syscall(self.nr, self.args) }
     }
+}
+
+/// Nanoseconds that this thread had waited when its process was brought in; told once.
+fn waited_before() -> i64 {
+    let credits = &data().credits;
+    if credits[0].thread.load(Relaxed) == 0 {
+        return 0;
+    }
+    let thread = u64::from(sys::gettid());
+    // Entries are used up from any end, so the first stays as long as any may be left: it is only marked.
+    let own = credits.iter().find(|credit| credit.thread.load(Relaxed) == thread);
+    own.map_or(0, |credit| credit.elapsed.swap(0, Relaxed) as i64)
 }
 
 /// The SIGSYS handler.

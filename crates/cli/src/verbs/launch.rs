@@ -21,9 +21,9 @@ pub fn run(args: &Run) -> anyhow::Result<i32> {
 }
 
 pub fn exec(args: &Exec) -> anyhow::Result<i32> {
-    let entered = StateDir::open()?.find(&args.container)?.enter(MonitorKind::Exec)?;
-    let status = container::exec(&entered, &args.command);
-    leave(&entered, status)
+    let found = StateDir::open()?.find(&args.container)?;
+    let status = container::exec(&found, &args.command);
+    leave(&found, status)
 }
 
 pub fn attach(args: &Attach) -> anyhow::Result<i32> {

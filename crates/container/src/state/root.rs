@@ -65,11 +65,17 @@ impl Root {
     /// Makes it where it is not there, private to the caller, and checks that it is theirs.
     pub(super) fn make(&self) -> Result<(), StateError> {
         let file = |error| StateError::File { path: self.path.clone(), error };
-        match DirBuilder::new().recursive(self.chosen).mode(PRIVATE).create(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(file(error)),
-            _ => {
-                let metadata = fs::symlink_metadata(&self.path).map_err(file)?;
-                check(&self.path, &metadata, effective_user())
+        loop {
+            match DirBuilder::new().recursive(self.chosen).mode(PRIVATE).create(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(file(error))
+                }
+                _ => (),
+            }
+            match fs::symlink_metadata(&self.path) {
+                // It was there, and went with somebody's last container.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+                found => return check(&self.path, &found.map_err(file)?, effective_user()),
             }
         }
     }

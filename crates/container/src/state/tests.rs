@@ -261,10 +261,12 @@ fn a_default_directory_goes_with_its_last_container() {
                     let name = format!("c{thread}-{turn}");
                     let container = state.create(&new(Some(&name)), &settings()).unwrap();
                     container.leave().unwrap();
+                    container.leave().unwrap();
                 }
             });
         }
     });
+    assert!(state.join(&new(None), "web").is_err());
     assert!(!path.exists());
 }
 

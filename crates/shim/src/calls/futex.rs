@@ -1,6 +1,6 @@
 //! Futex waits. Every one becomes a wait until an absolute instant of the host's monotonic clock.
 
-use crate::clocks::{self, Timebase};
+use crate::clocks::Timebase;
 use crate::sys::{clk, errno, nr, Timespec};
 use crate::trap::Call;
 use crate::user;
@@ -27,7 +27,7 @@ pub fn futex(call: &Call) -> isize {
     let command = op & COMMAND;
     let on_wall = command == LOCK_PI || op & CLOCK_REALTIME != 0;
     let deadline = match command {
-        WAIT => Deadline::Virtual(clocks::snapshot().now().plus(span)),
+        WAIT => call.after(span),
         _ if on_wall => absolute(ts, Timebase::Wall(0)),
         _ => absolute(ts, Timebase::Virtual(lorentz_clock::Span::ZERO)),
     };

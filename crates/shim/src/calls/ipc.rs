@@ -1,6 +1,6 @@
 //! Signals, semaphores, message queues and asynchronous I/O waited for with a timeout.
 
-use crate::clocks::{self, Timebase};
+use crate::clocks::Timebase;
 use crate::signals::waiting_mask;
 use crate::sys::{clk, errno, nr, sig, Timespec};
 use crate::trap::Call;
@@ -9,12 +9,12 @@ use crate::wait::{self, Masking};
 use lorentz_clock::{Deadline, RealInstant, Snapshot, Span, NANOS_PER_SEC};
 
 /// A relative timeout at `at`; never where there is none.
-fn relative(at: u64) -> Result<Deadline, isize> {
+fn relative(call: &Call, at: u64) -> Result<Deadline, isize> {
     if at == 0 {
         return Ok(Deadline::Never);
     }
     match user::read_timespec(at)?.to_span() {
-        Some(span) => Ok(Deadline::Virtual(clocks::snapshot().now().plus(span))),
+        Some(span) => Ok(call.after(span)),
         None => Err(-errno::EINVAL),
     }
 }
@@ -30,7 +30,7 @@ pub fn rt_sigtimedwait(call: &Call) -> isize {
     if size != 8 {
         return -errno::EINVAL;
     }
-    let (set, deadline) = match (user::read_sigset(set), relative(timeout)) {
+    let (set, deadline) = match (user::read_sigset(set), relative(call, timeout)) {
         (Ok(set), Ok(deadline)) => (set & !sig::OURS, deadline),
         (Err(error), _) | (_, Err(error)) => return error,
     };
@@ -53,7 +53,7 @@ pub fn rt_sigtimedwait(call: &Call) -> isize {
 /// semtimedop(2).
 pub fn semtimedop(call: &Call) -> isize {
     let [id, operations, count, timeout, ..] = call.args;
-    let deadline = match relative(timeout) {
+    let deadline = match relative(call, timeout) {
         Ok(deadline) => deadline,
         Err(error) => return error,
     };
@@ -116,7 +116,7 @@ fn on_host_wall(real: RealInstant, look: &Snapshot) -> Timespec {
 /// io_getevents(2) and io_pgetevents(2).
 pub fn io_getevents(call: &Call) -> isize {
     let [context, min, max, events, timeout, mask_and_size] = call.args;
-    let deadline = match relative(timeout) {
+    let deadline = match relative(call, timeout) {
         Ok(deadline) => deadline,
         Err(error) => return error,
     };

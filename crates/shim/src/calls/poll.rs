@@ -21,22 +21,18 @@ impl Timeout {
     }
 }
 
-fn in_millis(timeout: u64) -> Deadline {
+fn in_millis(call: &Call, timeout: u64) -> Deadline {
     let millis = timeout as i32 as i64;
     if millis < 0 {
         return Deadline::Never;
     }
-    after(Span(millis * 1_000_000))
-}
-
-fn after(span: Span) -> Deadline {
-    Deadline::Virtual(clocks::snapshot().now().plus(span))
+    call.after(Span(millis * 1_000_000))
 }
 
 /// poll(2).
 pub fn poll(call: &Call) -> isize {
     let [fds, count, timeout, ..] = call.args;
-    ready_or_poll(call, fds, count, in_millis(timeout), call.mask())
+    ready_or_poll(call, fds, count, in_millis(call, timeout), call.mask())
 }
 
 /// ppoll(2).
@@ -46,7 +42,7 @@ pub fn ppoll(call: &Call) -> isize {
         Ok(mask) => mask,
         Err(error) => return error,
     };
-    let deadline = match relative_timespec(timeout) {
+    let deadline = match relative_timespec(call, timeout) {
         Ok(deadline) => deadline,
         Err(error) => return error,
     };
@@ -75,12 +71,12 @@ fn ready_or_poll(call: &Call, fds: u64, count: u64, deadline: Deadline, mask: u6
     )
 }
 
-fn relative_timespec(at: u64) -> Result<Deadline, isize> {
+fn relative_timespec(call: &Call, at: u64) -> Result<Deadline, isize> {
     if at == 0 {
         return Ok(Deadline::Never);
     }
     match user::read_timespec(at)?.to_span() {
-        Some(span) => Ok(after(span)),
+        Some(span) => Ok(call.after(span)),
         None => Err(-errno::EINVAL),
     }
 }
@@ -104,7 +100,7 @@ pub fn select(call: &Call) -> isize {
         Err(error) => return error,
         Ok(tv) if tv.secs < 0 || tv.nanos < 0 => return -errno::EINVAL,
         // select accepts more than a second of microseconds.
-        Ok(tv) => after(Span(Span::from_secs(tv.secs).0.saturating_add(tv.nanos.saturating_mul(MICRO)))),
+        Ok(tv) => call.after(Span(Span::from_secs(tv.secs).0.saturating_add(tv.nanos.saturating_mul(MICRO)))),
     };
     let result = select_sets(call, count, [read, write, except], deadline, call.mask());
     write_left(timeout, deadline, MICRO);
@@ -118,7 +114,7 @@ pub fn pselect6(call: &Call) -> isize {
         Ok(mask) => mask,
         Err(error) => return error,
     };
-    let deadline = match relative_timespec(timeout) {
+    let deadline = match relative_timespec(call, timeout) {
         Ok(deadline) => deadline,
         Err(error) => return error,
     };
@@ -179,13 +175,13 @@ fn restore(sets: &[u64; 3], saved: &[u8; SETS], bytes: usize) {
 
 /// epoll_wait(2).
 pub fn epoll_wait(call: &Call) -> isize {
-    ready_or_epoll(call, in_millis(call.args[3]), call.mask())
+    ready_or_epoll(call, in_millis(call, call.args[3]), call.mask())
 }
 
 /// epoll_pwait(2).
 pub fn epoll_pwait(call: &Call) -> isize {
     match waiting_mask(call, call.args[4], call.args[5]) {
-        Ok(mask) => ready_or_epoll(call, in_millis(call.args[3]), mask),
+        Ok(mask) => ready_or_epoll(call, in_millis(call, call.args[3]), mask),
         Err(error) => error,
     }
 }
@@ -196,7 +192,7 @@ pub fn epoll_pwait2(call: &Call) -> isize {
         Ok(mask) => mask,
         Err(error) => return error,
     };
-    match relative_timespec(call.args[3]) {
+    match relative_timespec(call, call.args[3]) {
         Ok(deadline) => ready_or_epoll(call, deadline, mask),
         Err(error) => error,
     }

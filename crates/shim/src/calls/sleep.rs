@@ -49,10 +49,11 @@ fn relative(call: &Call, request: u64, remaining: u64) -> isize {
         Ok(None) => return -errno::EINVAL,
         Ok(Some(span)) => span,
     };
-    let end = clocks::snapshot().now().plus(span);
-    let result = sleep(call, Deadline::Virtual(end));
+    let deadline = call.after(span);
+    let result = sleep(call, deadline);
     if result == -errno::EINTR && remaining != 0 {
-        let left = end.since(clocks::snapshot().now());
+        let look = clocks::snapshot();
+        let left = wait::due(deadline, &look).since(look.now());
         if let Err(error) = user::write_timespec(remaining, Timespec::from_span(left)) {
             return error;
         }

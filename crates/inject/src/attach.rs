@@ -1,0 +1,369 @@
+//! Bringing in a process that is already running.
+//!
+//! All its threads are stopped. Its first thread is borrowed to install the filter for all of them, to run the boot code,
+//! and to move the kernel's vDSO: a copy whose functions jump to the shim takes its place, and the original, at its new
+//! address, goes on serving the shim. A thread that was waiting makes its call again, which is trapped now, and waits for
+//! what was left of its time.
+
+use crate::blob;
+use crate::launch::take_fd;
+use crate::monitor::{listen_to_signals, Monitor, Target};
+use crate::remote::Borrowed;
+use crate::trace::Thread;
+use crate::{filter, Error, Result};
+use lorentz_shim::boot::BootArgs;
+use lorentz_shim::filter::{Program, ASK_MONITOR};
+use lorentz_shim::layout::{self, Credit, CLOCK, CREDITS, IMAGE};
+use lorentz_shim::sys::sig;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use object::{Object, ObjectSymbol};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// Scratch memory in the process: the filter at its start, the boot code's stack at its end.
+const SCRATCH: u64 = 128 * 1024;
+
+impl Monitor {
+    /// A monitor that has launched nothing.
+    pub fn of_nobody(target: Target) -> Result<Monitor> {
+        Monitor::new(target, listen_to_signals()?)
+    }
+
+    /// Brings process `pid` in, with all its threads. Its exit is not this monitor's to wait for.
+    pub fn attach(&mut self, pid: Pid) -> Result<()> {
+        let refused = |error: io::Error| Error::Refused(format!("process {pid}: {error}"));
+        check_room(pid).map_err(refused)?;
+        let stopped = Stopped::stop(pid).map_err(refused)?;
+        let listener = stopped.bring_in(self)?;
+        self.listen(listener);
+        Ok(())
+    }
+}
+
+/// What has to be free, and what the kernel must offer, before anything is touched.
+fn check_room(pid: Pid) -> io::Result<()> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    for line in maps.lines() {
+        if let Some((start, end, _)) = mapping(line) {
+            let end_of_ours = (CLOCK + lorentz_clock::file::LEN) as u64;
+            if start < end_of_ours && end > IMAGE as u64 {
+                return Err(io::Error::other("the addresses from 0x70000000 on are taken"));
+            }
+        }
+    }
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let strict = status.lines().any(|line| line.starts_with("Seccomp:") && line.ends_with('1'));
+    if strict {
+        return Err(io::Error::other("it is under strict seccomp"));
+    }
+    Ok(())
+}
+
+/// Start, end and the rest of a line of /proc/PID/maps.
+fn mapping(line: &str) -> Option<(u64, u64, &str)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, rest))
+}
+
+/// A process with all its threads stopped. They go on when this is dropped.
+struct Stopped {
+    pid: Pid,
+    threads: Vec<Thread>,
+}
+
+impl Stopped {
+    /// Stops every thread, those too that are started meanwhile.
+    fn stop(pid: Pid) -> io::Result<Stopped> {
+        let mut stopped = Stopped { pid, threads: Vec::new() };
+        loop {
+            let known = stopped.threads.len();
+            for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+                let number = entry?.file_name().to_str().and_then(|n| n.parse().ok());
+                let Some(thread) = number.map(Thread).filter(|t| !stopped.threads.contains(t)) else {
+                    continue;
+                };
+                match thread.seize().and_then(|()| thread.interrupt()) {
+                    Ok(()) => {}
+                    // One that ended in between.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
+                    Err(error) => return Err(error),
+                }
+                if thread.wait().is_ok() {
+                    stopped.threads.push(thread);
+                }
+            }
+            if stopped.threads.len() == known {
+                break;
+            }
+        }
+        if stopped.threads.is_empty() {
+            return Err(io::Error::other("it has ended"));
+        }
+        Ok(stopped)
+    }
+
+    fn bring_in(&self, monitor: &Monitor) -> Result<OwnedFd> {
+        let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.pid));
+        let first = self.threads[0];
+        const COMPATIBILITY_SEGMENT: u64 = 0x23;
+        if first.registers().map_err(refused)?.cs == COMPATIBILITY_SEGMENT {
+            return Err(refused(io::Error::other("it is a 32-bit program")));
+        }
+        let vdso = Vdso::of(self.pid).map_err(refused)?;
+        self.leave_vdso(&vdso).map_err(refused)?;
+        let waits = self.waits();
+        let listener = {
+            let borrowed = Borrowed::new(first).map_err(refused)?;
+            let scratch = map_scratch(&borrowed).map_err(refused)?;
+            let listener = self.install_filter(&borrowed, scratch, monitor)?;
+            // From here on there is no way back: without the shim the filter would end the program.
+            let put_in = put_in(&borrowed, scratch, monitor, &listener, &vdso);
+            if let Err(error) = put_in.and_then(|()| give_credit(first, &waits)) {
+                let _ = kill(self.pid, Signal::SIGKILL);
+                return Err(refused(io::Error::other(format!("{error}; it could not go on and is ended"))));
+            }
+            let _ = borrowed.call(libc::SYS_munmap, [scratch, SCRATCH, 0, 0, 0, 0]);
+            listener
+        };
+        self.open_masks().map_err(refused)?;
+        waits.iter().for_each(Wait::make_again);
+        Ok(listener)
+    }
+
+    /// Installs the filter in all threads, giving up gaining privileges where the kernel wants that.
+    fn install_filter(&self, borrowed: &Borrowed, scratch: u64, monitor: &Monitor) -> Result<OwnedFd> {
+        let program = Program::of_program(monitor.policy());
+        let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.pid));
+        // struct sock_fprog, then the instructions.
+        const HEADER: u64 = 16;
+        let mut bytes = (program.code().len() as u64).to_ne_bytes().to_vec();
+        bytes.extend((scratch + HEADER).to_ne_bytes());
+        for instruction in program.code() {
+            bytes.extend(instruction.to_bytes());
+        }
+        self.threads[0].write(scratch, &bytes).map_err(refused)?;
+        let install = || {
+            let (mode, flags) = (filter::SET_MODE_FILTER as u64, filter::FLAGS_LIVE as u64);
+            borrowed.call(libc::SYS_seccomp, [mode, flags, scratch, 0, 0, 0])
+        };
+        let mut result = install().map_err(refused)?;
+        if result == -i64::from(libc::EACCES) {
+            let no_new_privs = [libc::PR_SET_NO_NEW_PRIVS as u64, 1, 0, 0, 0, 0];
+            borrowed.must(libc::SYS_prctl, no_new_privs).map_err(refused)?;
+            result = install().map_err(refused)?;
+        }
+        if result < 0 {
+            return Err(filter::explain(io::Error::from_raw_os_error(-result as i32)));
+        }
+        let listener = take_fd(self.pid, result as i32)?;
+        let _ = borrowed.call(libc::SYS_close, [result as u64, 0, 0, 0, 0, 0]);
+        Ok(listener)
+    }
+
+    /// Has threads that are inside the kernel's vDSO step out of it, before it moves.
+    fn leave_vdso(&self, vdso: &Vdso) -> io::Result<()> {
+        const STEPS: u32 = 100_000;
+        for thread in &self.threads {
+            for _ in 0..STEPS {
+                if !vdso.code.contains(&thread.registers()?.rip) {
+                    break;
+                }
+                thread.step()?;
+                thread.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The signals of ours must get through from now on.
+    fn open_masks(&self) -> io::Result<()> {
+        for thread in &self.threads {
+            let mask = thread.mask()?;
+            if mask & sig::OURS != 0 {
+                thread.set_mask(mask & !sig::OURS)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Threads that wait with a timeout, and for how long they have.
+    fn waits(&self) -> Vec<Wait> {
+        let now = scheduler_now();
+        let elapsed = |thread: &Thread| {
+            let began = last_ran(&format!("/proc/{}/task/{}/sched", self.pid, thread.0))?;
+            now?.checked_sub(began)
+        };
+        let waiting = self.threads.iter().filter_map(|thread| Wait::of(*thread));
+        waiting.map(|wait| Wait { elapsed: elapsed(&wait.thread).unwrap_or_default(), ..wait }).collect()
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            let _ = thread.detach();
+        }
+    }
+}
+
+/// A thread that was stopped in a wait of a length that it has given.
+#[derive(Clone, Copy)]
+struct Wait {
+    thread: Thread,
+    registers: libc::user_regs_struct,
+    elapsed: Duration,
+}
+
+impl Wait {
+    fn of(thread: Thread) -> Option<Wait> {
+        const TIMED: [i64; 8] = [
+            libc::SYS_nanosleep,
+            libc::SYS_clock_nanosleep,
+            libc::SYS_poll,
+            libc::SYS_futex,
+            libc::SYS_epoll_wait,
+            libc::SYS_epoll_pwait,
+            libc::SYS_semtimedop,
+            libc::SYS_rt_sigtimedwait,
+        ];
+        // What a broken-off call leaves behind: to be gone on with, or an interruption that was only ours.
+        const ERESTART_RESTARTBLOCK: i64 = -516;
+        const EINTR: i64 = -4;
+        let registers = thread.registers().ok()?;
+        let (call, result) = (registers.orig_rax as i64, registers.rax as i64);
+        let broken_off = result == ERESTART_RESTARTBLOCK || result == EINTR;
+        (TIMED.contains(&call) && broken_off)
+            .then_some(Wait { thread, registers, elapsed: Duration::ZERO })
+    }
+
+    /// Has the thread make its call again when it goes on.
+    fn make_again(&self) {
+        let mut regs = self.registers;
+        regs.rax = regs.orig_rax;
+        regs.rip -= 2;
+        regs.orig_rax = u64::MAX;
+        let _ = self.thread.set_registers(&regs);
+    }
+}
+
+/// Tells the shim how long the threads have waited already.
+fn give_credit(first: Thread, waits: &[Wait]) -> io::Result<()> {
+    for (wait, place) in waits.iter().zip(0..CREDITS) {
+        let credit = Credit::bytes(wait.thread.0 as u32, wait.elapsed.as_nanos() as u64);
+        first.write(layout::credit_address(place) as u64, &credit)?;
+    }
+    Ok(())
+}
+
+/// When a thread last began to run or stopped running, by the scheduler's clock.
+fn last_ran(path: &str) -> Option<Duration> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with("se.exec_start"))?;
+    let millis: f64 = line.rsplit(':').next()?.trim().parse().ok()?;
+    Some(Duration::from_nanos((millis * 1e6) as u64))
+}
+
+/// The scheduler's clock now: when this thread, after a short sleep, last began to run.
+fn scheduler_now() -> Option<Duration> {
+    std::thread::sleep(Duration::from_micros(10));
+    last_ran("/proc/thread-self/sched")
+}
+
+fn map_scratch(borrowed: &Borrowed) -> io::Result<u64> {
+    let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let kind = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    borrowed.must(libc::SYS_mmap, [0, SCRATCH, access, kind, u64::MAX, 0])
+}
+
+/// Runs the boot code, then puts a copy of the vDSO that jumps to the shim in its place.
+fn put_in(
+    borrowed: &Borrowed,
+    scratch: u64,
+    monitor: &Monitor,
+    listener: &OwnedFd,
+    vdso: &Vdso,
+) -> io::Result<()> {
+    let (image, clock, args) = monitor.gifts();
+    let image_fd = borrowed.accept(ASK_MONITOR, listener.as_fd(), image.as_fd())?;
+    let clock_fd = borrowed.accept(ASK_MONITOR, listener.as_fd(), clock.as_fd())?;
+    let moved = vdso.make_way(borrowed)?;
+    let args = BootArgs { image_fd, clock_fd, vdso: moved, vdso_len: vdso.len(), page: 0, ..args };
+    borrowed.run(&blob::blob(&args), scratch + SCRATCH - 64)
+}
+
+/// The kernel's vDSO in a process: its data pages and, last, its code.
+struct Vdso {
+    thread: Thread,
+    mappings: Vec<(u64, u64)>,
+    code: std::ops::Range<u64>,
+}
+
+impl Vdso {
+    fn of(pid: Pid) -> io::Result<Vdso> {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let ours = |line: &&str| line.ends_with("[vdso]") || line.contains("[vvar");
+        let mappings: Vec<(u64, u64)> =
+            maps.lines().filter(ours).filter_map(mapping).map(|(start, end, _)| (start, end)).collect();
+        let code = maps.lines().find(|line| line.ends_with("[vdso]")).and_then(mapping);
+        let code = code.map(|(start, end, _)| start..end).ok_or_else(|| io::Error::other("it has no vDSO"))?;
+        Ok(Vdso { thread: Thread(pid.as_raw()), mappings, code })
+    }
+
+    fn len(&self) -> u64 {
+        self.code.end - self.code.start
+    }
+
+    /// Moves it elsewhere, each mapping by the same distance, and gives the code's new address. In its old place comes a
+    /// copy whose functions jump to the shim's.
+    fn make_way(&self, borrowed: &Borrowed) -> io::Result<u64> {
+        let original = self.copy()?;
+        let start = self.mappings.iter().map(|m| m.0).min().unwrap_or(self.code.start);
+        let end = self.mappings.iter().map(|m| m.1).max().unwrap_or(self.code.end);
+        let kind = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+        let room = borrowed.must(libc::SYS_mmap, [0, end - start, 0, kind, u64::MAX, 0])?;
+        let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+        for (from, to) in &self.mappings {
+            let len = to - from;
+            borrowed.must(libc::SYS_mremap, [*from, len, len, flags, room + from - start, 0])?;
+        }
+        let access = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let fixed = kind | libc::MAP_FIXED_NOREPLACE as u64;
+        borrowed.must(libc::SYS_mmap, [self.code.start, self.len(), access, fixed, u64::MAX, 0])?;
+        self.thread.write(self.code.start, &with_jumps(original)?)?;
+        Ok(room + self.code.start - start)
+    }
+
+    fn copy(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.len() as usize];
+        self.thread.read(self.code.start, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// The vDSO `bytes` with every function that the shim has too replaced by a jump to it.
+fn with_jumps(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    let ours = crate::image::functions();
+    let kernels = exported(&object::File::parse(&*bytes).map_err(io::Error::other)?);
+    for (name, at) in kernels {
+        if let Some((_, target)) = ours.iter().find(|(own, _)| *own == name) {
+            // mov $target, %eax; jmp *%rax: the image lies below 4 GiB.
+            let mut jump = vec![0xb8];
+            jump.extend((*target as u32).to_le_bytes());
+            jump.extend([0xff, 0xe0]);
+            let at = at as usize;
+            bytes[at..at + jump.len()].copy_from_slice(&jump);
+        }
+    }
+    Ok(bytes)
+}
+
+fn exported(file: &object::File) -> Vec<(String, u64)> {
+    file.dynamic_symbols()
+        .filter_map(|symbol| Some((symbol.name().ok()?.to_string(), symbol.address())))
+        .filter(|(_, address)| *address != 0)
+        .collect()
+}

@@ -1,0 +1,133 @@
+//! Having a stopped process make system calls: its first thread is borrowed, all others stand still.
+
+use crate::notify;
+use crate::trace::Thread;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// A borrowed thread. It is given back as it was when this is dropped.
+pub struct Borrowed {
+    thread: Thread,
+    registers: libc::user_regs_struct,
+    mask: u64,
+    /// Where the instructions lie that it executes, and what was there before.
+    place: u64,
+    before: Vec<u8>,
+}
+
+/// Room for the instructions.
+const ROOM: usize = 512;
+const STOPPED: &str = "a borrowed thread did not come back";
+
+impl Borrowed {
+    /// Borrows a stopped thread of a process all of whose threads have stopped.
+    pub fn new(thread: Thread) -> io::Result<Borrowed> {
+        let registers = thread.registers()?;
+        let mask = thread.mask()?;
+        let place = code_of(thread)?;
+        let mut before = vec![0; ROOM];
+        thread.read(place, &mut before)?;
+        // No handler of the program runs on borrowed time.
+        thread.set_mask(!0)?;
+        Ok(Borrowed { thread, registers, mask, place, before })
+    }
+
+    /// Makes a system call; the result is the kernel's, errors negative.
+    pub fn call(&self, number: i64, args: [u64; 6]) -> io::Result<i64> {
+        self.begin(number, args)?;
+        self.finish()
+    }
+
+    /// The same for a call that succeeds.
+    pub fn must(&self, number: i64, args: [u64; 6]) -> io::Result<u64> {
+        match self.call(number, args)? {
+            error if error < 0 => Err(io::Error::from_raw_os_error(-error as i32)),
+            result => Ok(result as u64),
+        }
+    }
+
+    /// Makes a call that is announced on `listener`, and answers it with a copy of `gift`; gives its number there.
+    pub fn accept(&self, number: u32, listener: BorrowedFd, gift: BorrowedFd) -> io::Result<u32> {
+        const LIMIT_MS: u16 = 2000;
+        self.begin(i64::from(number), [0; 6])?;
+        let mut fds = [PollFd::new(listener, PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::from(LIMIT_MS))?;
+        let notification = notify::receive(listener)?.ok_or_else(|| io::Error::other(STOPPED))?;
+        notify::answer_with_fd(listener, notification.id, gift)?;
+        match self.finish()? {
+            error if error < 0 => Err(io::Error::from_raw_os_error(-error as i32)),
+            fd => Ok(fd as u32),
+        }
+    }
+
+    /// Runs `code`, which ends in a breakpoint, with its stack at `stack`.
+    pub fn run(&self, code: &[u8], stack: u64) -> io::Result<()> {
+        assert!(code.len() <= ROOM, "the boot code has outgrown its room");
+        self.thread.write(self.place, code)?;
+        let mut regs = self.borrowed_registers();
+        regs.rsp = stack;
+        self.thread.set_registers(&regs)?;
+        self.thread.go_on(0)?;
+        self.finish().map(|_| ())
+    }
+
+    fn borrowed_registers(&self) -> libc::user_regs_struct {
+        let mut regs = self.registers;
+        regs.rip = self.place;
+        // Not in a system call, as far as the kernel's restarting of calls is concerned.
+        regs.orig_rax = u64::MAX;
+        regs
+    }
+
+    fn begin(&self, number: i64, args: [u64; 6]) -> io::Result<()> {
+        const SYSCALL_AND_BREAKPOINT: [u8; 3] = [0x0f, 0x05, 0xcc];
+        self.thread.write(self.place, &SYSCALL_AND_BREAKPOINT)?;
+        let mut regs = self.borrowed_registers();
+        regs.rax = number as u64;
+        [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
+        self.thread.set_registers(&regs)?;
+        self.thread.go_on(0)
+    }
+
+    /// Waits for the breakpoint; the result register there.
+    fn finish(&self) -> io::Result<i64> {
+        const TRIES: u32 = 100;
+        for _ in 0..TRIES {
+            let stop = self.thread.wait()?;
+            if stop == libc::SIGTRAP {
+                return Ok(self.thread.registers()?.rax as i64);
+            }
+            if stop >> 8 == 0 {
+                let regs = self.thread.registers()?;
+                let what = format!("{STOPPED}: signal {stop} at {:#x}", regs.rip);
+                return Err(io::Error::other(what));
+            }
+            self.thread.go_on(0)?;
+        }
+        Err(io::Error::other(STOPPED))
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        // A process that has ended meanwhile needs nothing back.
+        let _ = self.thread.write(self.place, &self.before);
+        let _ = self.thread.set_registers(&self.registers);
+        let _ = self.thread.set_mask(self.mask);
+    }
+}
+
+/// The start of a code mapping: nobody else executes there while all threads stand still.
+fn code_of(thread: Thread) -> io::Result<u64> {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", thread.0))?;
+    let code = |line: &&str| {
+        let mut words = line.split_ascii_whitespace();
+        let access = words.nth(1).unwrap_or("");
+        access.starts_with("r-x") && !line.contains("[vsyscall]")
+    };
+    let line = maps.lines().find(code).ok_or_else(|| io::Error::other("it has no code"))?;
+    let start = line.split('-').next().unwrap_or("");
+    u64::from_str_radix(start, 16).map_err(io::Error::other)
+}

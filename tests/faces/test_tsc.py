@@ -1,0 +1,37 @@
+"""--trap-tsc: rdtsc and rdtscp tell virtual time; without it they tell the machine's."""
+
+from __future__ import annotations
+
+import pytest
+from framework import build, oracle
+from framework.needs import feature
+from framework.running import Inside, Native
+
+
+def counter(rate: str | None, options: tuple[str, ...] = ()) -> dict:
+    """What 0.3 real seconds of sleep are to the time stamp counter."""
+    nominal = 0.3 * oracle.ratio(rate or "1")
+    program = [build.c("faces/tsc"), str(round(nominal * 1e9))]
+    running = Native(program) if rate is None else Inside(*program, rate=rate, options=options)
+    with running:
+        running.succeed()
+        return running.line(ev="tsc").data
+
+
+@pytest.mark.parametrize("rate", ["1", "10", "1/10"])
+def test_the_time_stamp_counter_keeps_virtual_time(rate):
+    """Cycles per second of the program's own clock are the machine's, whatever the rate."""
+    feature("tsc-trap")
+    native = counter(None)
+    hertz = native["cycles"] / native["elapsed"]
+    told = counter(rate, ("--trap-tsc",))
+    assert told["ordered"]
+    for field in ("cycles", "cycles_p"):
+        assert told[field] / told["elapsed"] == pytest.approx(hertz, rel=0.02), field
+
+
+def test_the_time_stamp_counter_is_the_machines_by_default():
+    native = counter(None)
+    hertz = native["cycles"] / native["elapsed"]
+    told = counter("10")
+    assert told["cycles"] / told["elapsed"] == pytest.approx(hertz / 10, rel=0.1)

@@ -1,0 +1,51 @@
+"""The uptime and the time of boot: /proc/uptime, sysinfo and btime agree with the clocks."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from framework import build, oracle
+from framework.running import Inside
+
+YEAR = 365 * 86400
+
+
+@pytest.mark.parametrize(
+    ("rate", "options"),
+    [
+        ("1", []),
+        ("10", []),
+        ("1/10", []),
+        ("10", ["--at", "2038-01-19"]),
+        (None, ["--boottime", "365d"]),
+        ("10", ["--boottime", "365d"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_all_faces_of_the_uptime_agree(rate, options):
+    number = oracle.ratio(rate or "1")
+    nap = round(0.3 * number * 1e9)
+    with Inside(build.c("faces/uptime"), str(nap), rate=rate, options=options) as inside:
+        inside.succeed()
+        told = inside.line(ev="uptime")
+    slack = 0.05 * number + 0.02
+    for face in ("open", "openat", "stdio"):
+        assert told[face] == pytest.approx(told["boot"], abs=slack), face
+    # sysinfo rounds up to whole seconds, /proc/stat's btime to either side.
+    assert told["boot"] - slack <= told["sysinfo"] <= told["boot"] + 1 + slack
+    assert told["btime"] == pytest.approx(told["real"] - told["boot"], abs=1.5 + slack)
+    assert told["start"] <= told["boot"] + slack
+    if "--boottime" in options:
+        assert told["boot"] - YEAR == pytest.approx(
+            time.clock_gettime(time.CLOCK_BOOTTIME), abs=10 * number
+        )
+
+
+def test_the_uptime_passes_at_the_rate():
+    command = "cat /proc/uptime; sleep 50; cat /proc/uptime"
+    with Inside("/bin/sh", "-c", command, rate="100") as inside:
+        inside.succeed()
+        first, last = (float(line.split()[0]) for line in inside.stdout.splitlines())
+        assert inside.ended_at - inside.started_at < 5
+    assert 50 <= last - first < 100
