@@ -122,11 +122,14 @@ pub struct ClockPage {
     host_wall_nanos: AtomicU64,
     unused: [AtomicU64; 2],
     // What a reader needs begins a cache line of its own.
-    current: SharedSegment,
-    limit: AtomicI64,
     sequence: AtomicU32,
-    unused_too: AtomicU32,
-    unused_three: [AtomicU64; 6],
+    /// 1 while the clock runs at rate one without a limit: then `ahead` says all there is to say.
+    even_pace: AtomicU32,
+    limit: AtomicI64,
+    /// Seconds and nanoseconds to add to the host's monotonic clock, for the monotonic and the wall clock.
+    ahead: [[AtomicI64; 2]; 2],
+    unused_too: [AtomicU64; 2],
+    current: SharedSegment,
     history: [SharedSegment; HISTORY],
 }
 
@@ -168,8 +171,7 @@ impl ClockPage {
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
         self.rate_num.store(rate.num(), Ordering::Relaxed);
         self.rate_den.store(rate.den(), Ordering::Relaxed);
-        self.limit.store(VirtualInstant::NEVER.0, Ordering::Relaxed);
-        self.current.store(segment);
+        self.set(segment, VirtualInstant::NEVER);
         self.history[0].store(segment);
         self.history_len.store(1, Ordering::Relaxed);
         self.sequence.store(2, Ordering::Relaxed);
@@ -198,6 +200,40 @@ impl ClockPage {
     #[inline(always)]
     pub fn sequence(&self) -> u32 {
         self.sequence.load(Ordering::Acquire)
+    }
+
+    /// The short way for a clock that runs at rate one without a limit: seconds and nanoseconds (0..1e9) to add to the
+    /// host's monotonic clock, for the wall clock or the monotonic one, and the sequence they hold for. A reader takes
+    /// the host's time after this and then looks whether the sequence is still the same. `None` where the clock is not so.
+    #[inline(always)]
+    pub fn ahead(&self, wall: bool) -> Option<(u32, i64, i64)> {
+        let sequence = self.sequence.load(Ordering::Acquire);
+        if sequence & 1 != 0 || self.even_pace.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let [secs, nanos] = &self.ahead[wall as usize];
+        Some((sequence, secs.load(Ordering::Relaxed), nanos.load(Ordering::Relaxed)))
+    }
+
+    /// Whether the clock still is in state `sequence`, asked after the host's time was taken.
+    #[inline(always)]
+    pub fn is_still(&self, sequence: u32) -> bool {
+        fence(Ordering::Acquire);
+        self.sequence.load(Ordering::Relaxed) == sequence
+    }
+
+    /// Puts a segment and a limit in force.
+    fn set(&self, segment: &Segment, limit: VirtualInstant) {
+        self.current.store(segment);
+        self.limit.store(limit.0, Ordering::Relaxed);
+        let even = segment.pace == Pace::Running(Rate::ONE) && limit == VirtualInstant::NEVER;
+        self.even_pace.store(even as u32, Ordering::Relaxed);
+        let monotonic = WallTime::from_nanos(segment.virt.0 as i128 - segment.real.0 as i128);
+        let wall = WallTime::from_nanos(monotonic.as_nanos() + segment.wall.as_nanos());
+        for (place, ahead) in self.ahead.iter().zip([monotonic, wall]) {
+            place[0].store(ahead.secs, Ordering::Relaxed);
+            place[1].store(ahead.nanos as i64, Ordering::Relaxed);
+        }
     }
 
     /// Where the sequence lies, for code that compares it in assembly.
@@ -236,7 +272,7 @@ impl ClockPage {
         if sequence & 1 == 1 {
             // The last writer died in the middle: go back to the segment that was in force.
             let last = self.history_len.load(Ordering::Relaxed).clamp(1, HISTORY as u32) as usize - 1;
-            self.current.store(&self.history[last].load());
+            self.set(&self.history[last].load(), VirtualInstant(self.limit.load(Ordering::Relaxed)));
         }
         let odd = sequence | 1;
         self.sequence.store(odd, Ordering::Relaxed);
@@ -306,7 +342,7 @@ impl Change<'_> {
 
     /// Sets how far virtual time may go. Takes effect when the change ends.
     pub fn set_limit(&self, limit: VirtualInstant) {
-        self.page.limit.store(limit.0, Ordering::Relaxed);
+        self.page.set(&self.current(), limit);
     }
 
     /// Sets the rate to go on with after a freeze.
@@ -319,7 +355,7 @@ impl Change<'_> {
     pub fn publish(self, segment: &Segment) {
         let page = self.page;
         let len = page.history_len.load(Ordering::Relaxed).clamp(1, HISTORY as u32) as usize;
-        page.current.store(segment);
+        page.set(segment, self.limit());
         if len < HISTORY {
             page.history[len].store(segment);
             page.history_len.store(len as u32 + 1, Ordering::Release);

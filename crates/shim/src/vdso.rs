@@ -1,41 +1,70 @@
 //! The functions that programs call in place of the kernel's vDSO: clock reads without a system call.
 
-use crate::clocks::{self, wall_timespec};
-use crate::layout::data;
+use crate::clocks;
+use crate::layout::{clock, data};
 use crate::sys::{clk, errno, nr, sys, Timespec};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::NANOS_PER_SEC;
 
-/// clock_gettime(2). The common clocks are computed here, the others by [`clocks::read`].
+/// clock_gettime(2). A clock that runs at rate one is read here, the rest by [`clocks::read`].
 ///
 /// # Safety
 /// `out` must be writable, as for the kernel's.
 pub unsafe extern "C" fn clock_gettime(clock: i32, out: *mut Timespec) -> i32 {
-    let value = match clock {
-        clk::MONOTONIC | clk::MONOTONIC_RAW => {
-            let virt = clocks::snapshot().now().0;
-            if virt < 0 {
-                Timespec { secs: virt.div_euclid(NANOS_PER_SEC), nanos: virt.rem_euclid(NANOS_PER_SEC) }
-            } else {
-                let virt = virt as u64;
-                Timespec {
-                    secs: (virt / NANOS_PER_SEC as u64) as i64,
-                    nanos: (virt % NANOS_PER_SEC as u64) as i64,
-                }
-            }
-        }
-        clk::REALTIME => {
-            let snapshot = clocks::snapshot();
-            wall_timespec(&snapshot, snapshot.now())
-        }
-        _ => match clocks::read(clock) {
-            Ok(value) => value,
-            Err(error) => return error as i32,
-        },
+    let (host, wall) = match clock {
+        clk::REALTIME => (clk::MONOTONIC, true),
+        clk::MONOTONIC | clk::MONOTONIC_RAW => (clk::MONOTONIC, false),
+        clk::REALTIME_COARSE => (clk::MONOTONIC_COARSE, true),
+        clk::MONOTONIC_COARSE => (clk::MONOTONIC_COARSE, false),
+        // SAFETY: the caller's promise.
+        _ => return unsafe { read(clock, out) },
     };
     // SAFETY: the caller's promise.
-    unsafe { *out = value };
-    0
+    unsafe { read_even(host, wall, out).unwrap_or_else(|| read(clock, out)) }
+}
+
+/// Reads a clock that runs at rate one: the host's monotonic clock, and what has to be added. `None` where it does not,
+/// or where the kernel's vDSO cannot be used.
+///
+/// # Safety
+/// `out` must be writable.
+#[inline(always)]
+unsafe fn read_even(host: i32, wall: bool, out: *mut Timespec) -> Option<i32> {
+    let function = data().clock_gettime.load(Relaxed);
+    if function == 0 {
+        return None;
+    }
+    loop {
+        let (sequence, secs, nanos) = clock().ahead(wall)?;
+        // SAFETY: the boot code found this function in the kernel's vDSO; for these clocks it always writes.
+        let now = unsafe {
+            core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(host, out);
+            &mut *out
+        };
+        if clock().is_still(sequence) {
+            let nanos = now.nanos + nanos;
+            let carry = (nanos >= NANOS_PER_SEC) as i64;
+            *now = Timespec { secs: now.secs + secs + carry, nanos: nanos - carry * NANOS_PER_SEC };
+            return Some(0);
+        }
+    }
+}
+
+/// Reads any clock.
+///
+/// # Safety
+/// `out` must be writable.
+#[cold]
+#[inline(never)]
+unsafe fn read(clock: i32, out: *mut Timespec) -> i32 {
+    match clocks::read(clock) {
+        Ok(value) => {
+            // SAFETY: the caller's promise.
+            unsafe { *out = value };
+            0
+        }
+        Err(error) => error as i32,
+    }
 }
 
 /// gettimeofday(2).
@@ -52,10 +81,11 @@ pub unsafe extern "C" fn gettimeofday(out: *mut Timespec, zone: *mut [i32; 2]) -
         }
     }
     if !out.is_null() {
-        let snapshot = clocks::snapshot();
-        let wall = wall_timespec(&snapshot, snapshot.now());
-        // SAFETY: the caller's promise.
-        unsafe { *out = Timespec { secs: wall.secs, nanos: wall.nanos / 1000 } };
+        // SAFETY: the caller's promise; a timeval is as large as a timespec.
+        unsafe {
+            clock_gettime(clk::REALTIME, out);
+            (*out).nanos /= 1000;
+        }
     }
     0
 }
@@ -65,7 +95,12 @@ pub unsafe extern "C" fn gettimeofday(out: *mut Timespec, zone: *mut [i32; 2]) -
 /// # Safety
 /// `out` must be null or writable, as for the kernel's.
 pub unsafe extern "C" fn time(out: *mut i64) -> i64 {
-    let secs = clocks::seconds();
+    let mut now = Timespec::default();
+    // SAFETY: `now` is ours.
+    let secs = match unsafe { read_even(clk::MONOTONIC_COARSE, true, &mut now) } {
+        Some(_) => now.secs,
+        None => clocks::seconds(),
+    };
     if !out.is_null() {
         // SAFETY: the caller's promise.
         unsafe { *out = secs };
