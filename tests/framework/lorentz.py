@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from framework import processes
 from framework.build import REPO
 
 #: Nobody in particular: the user of unprivileged runs.
@@ -81,17 +82,23 @@ def as_nobody() -> list[str]:
 
 def call(
     *arguments: str, unprivileged: bool = False, timeout: float = TIMEOUT, **options: object
-) -> subprocess.CompletedProcess[str]:
-    """Calls the command line to its end and returns what came of it, good or bad."""
-    return subprocess.run(
-        [*session.command(unprivileged), *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        **{"env": session.environment(unprivileged), **options},
-    )
+) -> subprocess.CompletedProcess:
+    """Calls the command line to its end and returns what came of it, good or bad. What has not
+    ended in time is ended, with all it started."""
+    tag = processes.new_tag()
+    env = {**session.environment(unprivileged), processes.TAG: tag}
+    try:
+        return subprocess.run(
+            [*session.command(unprivileged), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+            **{"env": env, "text": True, **options},
+        )
+    except subprocess.TimeoutExpired:
+        processes.kill_tagged(tag)
+        raise AssertionError(f"lorentz {' '.join(arguments)}: no end in {timeout} s") from None
 
 
 def ok(*arguments: str, unprivileged: bool = False, timeout: float = TIMEOUT) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from fractions import Fraction
 
 #: A wait may be late by this part of its length ...
@@ -89,3 +90,8 @@ def same(result: dict) -> dict:
         for key, value in result.items()
         if key in ("ret", "err") or key.startswith("same_")
     }
+
+
+def epoch(date: str) -> int:
+    """Midnight UTC of a date such as 2038-01-19, in seconds since 1970."""
+    return int(datetime.fromisoformat(date).replace(tzinfo=timezone.utc).timestamp())

@@ -16,20 +16,15 @@ import contextlib
 import itertools
 import json
 import os
-import select
-import signal
 import subprocess
 import threading
 import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from framework import lorentz
+from framework import lorentz, processes
 
-#: Marks every process a test started, through its environment.
-TAG = "LORENTZ_TEST_TAG"
 #: How long an expected line may take where a test does not say.
 PATIENCE = 20.0
 _numbers = itertools.count(1)
@@ -64,8 +59,8 @@ class Running:
     ) -> None:
         self.command = [str(part) for part in command]
         self.label = label or Path(self.command[0]).name
-        self._tag = uuid.uuid4().hex
-        self._env = {**(os.environ if env is None else env), TAG: self._tag}
+        self._tag = processes.new_tag()
+        self._env = {**(os.environ if env is None else env), processes.TAG: self._tag}
         self._cwd = cwd
         self._stdin = subprocess.PIPE if stdin else subprocess.DEVNULL
         self._lines: list[Line] = []
@@ -96,7 +91,7 @@ class Running:
 
     def end(self) -> None:
         """Ends every process of this run that is left."""
-        kill_tagged(self._tag)
+        processes.kill_tagged(self._tag)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=5)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
@@ -200,7 +195,7 @@ class Running:
 
     def processes(self) -> list[int]:
         """Every process of this run that is alive, as far as its environment tells."""
-        return tagged(self._tag)
+        return processes.tagged(self._tag)
 
 
 class Native(Running):
@@ -281,75 +276,3 @@ class Inside(Running):
         monitors = [monitor for monitor in self.shown()["monitors"] if monitor["alive"]]
         assert monitors, "no monitor is alive"
         return monitors[0]["pid"]
-
-
-# ------------------------------------------------------------------------------- processes by tag
-
-
-def tagged(tag: str) -> list[int]:
-    """The processes that have the tag in their environment."""
-    return [
-        int(folder.name)
-        for folder in Path("/proc").iterdir()
-        if folder.name.isdigit() and _has_tag(int(folder.name), tag)
-    ]
-
-
-def state(pid: int) -> str:
-    """The letter of /proc/PID/stat (R, S, T, Z ...), "" where there is no such process."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
-    return ""
-
-
-def kill_tagged(tag: str, timeout: float = 5) -> None:
-    """Ends every process that has the tag, and those it started that dropped it."""
-    deadline = time.monotonic() + timeout
-    victims: dict[int, int] = {}  # a pidfd each: a number that is used again is somebody else
-    try:
-        while time.monotonic() < deadline:
-            for pid in tagged(tag):
-                _hold(victims, pid, lambda pid: _has_tag(pid, tag))
-            for parent in list(victims):
-                for child in _children(parent):
-                    _hold(victims, child, lambda child, p=parent: child in _children(p))
-            alive = [pidfd for pidfd in victims.values() if not _has_ended(pidfd)]
-            if not alive:
-                return
-            for pidfd in alive:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            time.sleep(0.02)
-    finally:
-        for pidfd in victims.values():
-            os.close(pidfd)
-
-
-def _has_tag(pid: int, tag: str) -> bool:
-    with contextlib.suppress(OSError):
-        return f"{TAG}={tag}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return False
-
-
-def _hold(victims: dict[int, int], pid: int, still: Callable[[int], bool]) -> None:
-    """Takes a hold of `pid`, if it is `still` the process that was meant."""
-    if pid in victims:
-        return
-    with contextlib.suppress(OSError):
-        pidfd = os.pidfd_open(pid)
-        if still(pid):
-            victims[pid] = pidfd
-        else:
-            os.close(pidfd)
-
-
-def _has_ended(pidfd: int) -> bool:
-    return bool(select.select([pidfd], [], [], 0)[0])
-
-
-def _children(pid: int) -> set[int]:
-    found: set[int] = set()
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found |= {int(child) for child in (task / "children").read_text().split()}
-    return found

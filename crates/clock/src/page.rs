@@ -215,6 +215,12 @@ impl ClockPage {
         Some((sequence, secs.load(Ordering::Relaxed), nanos.load(Ordering::Relaxed)))
     }
 
+    /// When the segment in force began: a clock of the host's that lags behind may still show an earlier time.
+    #[inline(always)]
+    pub fn began(&self) -> RealInstant {
+        RealInstant(self.current.real.load(Ordering::Relaxed))
+    }
+
     /// Whether the clock still is in state `sequence`, asked after the host's time was taken.
     #[inline(always)]
     pub fn is_still(&self, sequence: u32) -> bool {

@@ -41,7 +41,12 @@ unsafe fn read_even(host: i32, wall: bool, out: *mut Timespec) -> Option<i32> {
             core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(host, out);
             &mut *out
         };
+        let lags = host == clk::MONOTONIC_COARSE
+            && now.secs * NANOS_PER_SEC + now.nanos < clock().began().0;
         if clock().is_still(sequence) {
+            if lags {
+                return None;
+            }
             let nanos = now.nanos + nanos;
             let carry = (nanos >= NANOS_PER_SEC) as i64;
             *now = Timespec { secs: now.secs + secs + carry, nanos: nanos - carry * NANOS_PER_SEC };

@@ -1,0 +1,92 @@
+"""The processes a test started, found again by a mark in their environment, and ended.
+
+Nothing else is ever signalled: a process is held by a pidfd from the moment it was recognised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+#: Marks every process a test started, through its environment.
+TAG = "LORENTZ_TEST_TAG"
+
+
+def new_tag() -> str:
+    """A mark for one run."""
+    return uuid.uuid4().hex
+
+
+def tagged(tag: str) -> list[int]:
+    """The processes that have the tag in their environment."""
+    return [
+        int(folder.name)
+        for folder in Path("/proc").iterdir()
+        if folder.name.isdigit() and _has_tag(int(folder.name), tag)
+    ]
+
+
+def state(pid: int) -> str:
+    """The letter of /proc/PID/stat (R, S, T, Z ...), "" where there is no such process."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
+    return ""
+
+
+def kill_tagged(tag: str, timeout: float = 5) -> None:
+    """Ends every process that has the tag, and those it started that dropped it."""
+    deadline = time.monotonic() + timeout
+    victims: dict[int, int] = {}  # a pidfd each: a number that is used again is somebody else
+    try:
+        while time.monotonic() < deadline:
+            for pid in tagged(tag):
+                _hold(victims, pid, lambda pid: _has_tag(pid, tag))
+            for parent in list(victims):
+                for child in _children(parent):
+                    _hold(victims, child, lambda child, p=parent: child in _children(p))
+            alive = [pidfd for pidfd in victims.values() if not _has_ended(pidfd)]
+            if not alive:
+                return
+            for pidfd in alive:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            time.sleep(0.02)
+    finally:
+        for pidfd in victims.values():
+            os.close(pidfd)
+
+
+def _has_tag(pid: int, tag: str) -> bool:
+    with contextlib.suppress(OSError):
+        return f"{TAG}={tag}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
+
+
+def _hold(victims: dict[int, int], pid: int, still: Callable[[int], bool]) -> None:
+    """Takes a hold of `pid`, if it is `still` the process that was meant."""
+    if pid in victims:
+        return
+    with contextlib.suppress(OSError):
+        pidfd = os.pidfd_open(pid)
+        if still(pid):
+            victims[pid] = pidfd
+        else:
+            os.close(pidfd)
+
+
+def _has_ended(pidfd: int) -> bool:
+    return bool(select.select([pidfd], [], [], 0)[0])
+
+
+def _children(pid: int) -> set[int]:
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found |= {int(child) for child in (task / "children").read_text().split()}
+    return found
