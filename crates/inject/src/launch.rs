@@ -6,7 +6,7 @@
 use crate::{filter, Error, Result};
 use lorentz_clock::Policy;
 use lorentz_shim::filter::EXEC_MAGIC;
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::SigSet;
 use nix::unistd::{fork, ForkResult, Pid};
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
@@ -101,6 +101,8 @@ impl Child {
 fn child(program: &CStr, command: &[CString], policy: Policy, mask: &SigSet, mut socket: UnixStream) -> ! {
     let arguments: Vec<*const libc::c_char> =
         command.iter().map(|c| c.as_ptr()).chain([std::ptr::null()]).collect();
+    // Before the filter: afterwards a change of the mask would be trapped.
+    let _ = mask.thread_set_mask();
     let listener = match filter::install(policy) {
         Ok(listener) => listener,
         Err(error) => {
@@ -116,7 +118,6 @@ fn child(program: &CStr, command: &[CString], policy: Policy, mask: &SigSet, mut
         exit(126)
     }
     drop(listener);
-    unblock(mask);
     // SAFETY: null-terminated arrays of strings that outlive the call.
     unsafe {
         libc::syscall(
@@ -141,15 +142,6 @@ extern "C" {
 fn exit(status: i32) -> ! {
     // SAFETY: ends the process without running the parent's exit handlers.
     unsafe { libc::_exit(status) }
-}
-
-/// SIG_SETMASK would be trapped: whatever is blocked here and was not before is unblocked.
-fn unblock(mask: &SigSet) {
-    let mut to_unblock = SigSet::all();
-    for signal in mask.iter() {
-        to_unblock.remove(signal);
-    }
-    let _ = nix::sys::signal::sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&to_unblock), None);
 }
 
 fn receive_listener(pid: Pid, mut socket: &UnixStream) -> Result<OwnedFd> {

@@ -5,6 +5,7 @@
 
 use crate::layout::{IMAGE, IMAGE_LEN};
 use crate::sys::nr::*;
+use crate::sys::sig::{KICK, SIGSEGV, SIGSYS};
 use lorentz_clock::Policy;
 
 /// What the kernel hands to the trap handler beside the call: tells our traps from a program's own.
@@ -29,8 +30,8 @@ pub enum When {
     PositiveOrGiven(u8, u8),
     /// A futex operation that waits, with a timeout.
     FutexWait,
-    /// A change of the signal mask that may block signals.
-    MaySigBlock,
+    /// A signal's action is set, or asked for where the shim has a handler of its own.
+    SignalAction,
     /// A SOL_SOCKET option that has to do with time; the second is for getsockopt, which only timeouts concern.
     SocketOption,
     /// As above.
@@ -60,10 +61,11 @@ pub const TRAPPED: &[(u32, When)] = &[
     (CLOCK_GETTIME, When::Always),
     (GETTIMEOFDAY, When::Always),
     (TIME, When::Always),
-    (RT_SIGPROCMASK, When::MaySigBlock),
-    (RT_SIGACTION, When::Given(1)),
+    (RT_SIGPROCMASK, When::Always),
+    (RT_SIGACTION, When::SignalAction),
     (RT_SIGSUSPEND, When::Always),
     (RT_SIGTIMEDWAIT, When::Always),
+    (SIGALTSTACK, When::Always),
     (FUTEX_WAIT, When::Given(4)),
     (FUTEX_WAITV, When::Given(3)),
     (SEMTIMEDOP, When::Given(3)),
@@ -285,11 +287,13 @@ impl<const N: usize> Program<N> {
             When::Positive(arg) => self.allow_unless_positive(arg, &[]),
             When::PositiveOrGiven(arg, b) => self.allow_unless_positive(arg, &[b]),
             When::FutexWait => self.allow_unless_futex_wait(),
-            When::MaySigBlock => {
-                const UNBLOCK: u32 = 1;
+            When::SignalAction => {
+                const OURS: [u32; 3] = [SIGSYS, KICK, SIGSEGV];
                 self.load(arg_low(0));
-                self.test(JUMP_EQUAL, UNBLOCK, 0, 1);
-                self.ret(ALLOW);
+                for (i, signal) in OURS.iter().enumerate() {
+                    let behind_given = 5;
+                    self.test(JUMP_EQUAL, *signal, (OURS.len() - 1 - i) as u8 + behind_given, 0);
+                }
                 self.allow_unless_given(&[1]);
             }
             // SO_RCVTIMEO, SO_SNDTIMEO old and new; SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING old and new.

@@ -26,6 +26,20 @@ pub const SEQUENCE: usize = CLOCK + ClockPage::SEQUENCE_OFFSET;
 /// File descriptors the shim remembers something about.
 pub const NOTED_FDS: usize = 256;
 
+/// Which of the signals that a program may not block a thread has blocked, in its own eyes.
+#[repr(C)]
+pub struct BlockedSignals {
+    /// The thread; 0 where the entry is free.
+    pub thread: AtomicU32,
+    /// Not used.
+    pub unused: AtomicU32,
+    /// A signal set.
+    pub signals: AtomicU64,
+}
+
+/// Threads whose beliefs are remembered.
+pub const BLOCKED: usize = 64;
+
 /// How long a thread had been waiting when its process was brought in, for the call it makes again.
 #[repr(C)]
 pub struct Credit {
@@ -108,6 +122,8 @@ pub struct ProcessData {
     pub extra_filters: AtomicU32,
     /// Not used.
     pub unused: AtomicU32,
+    /// Which of our signals threads believe to have blocked.
+    pub blocked: [BlockedSignals; BLOCKED],
     /// Credit of threads that were waiting when the process was brought in.
     pub credits: [Credit; CREDITS],
     /// What is remembered about file descriptors.

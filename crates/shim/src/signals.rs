@@ -5,7 +5,7 @@
 //! the two themselves is remembered, told back, and followed when somebody else sends them.
 
 use crate::layout::{data, fork_data, Disposition};
-use crate::sys::{self, errno, nr, sig, sys, Itimerspec, Sigaction, Siginfo, Ucontext};
+use crate::sys::{self, errno, nr, reg, sig, sys, Itimerspec, Sigaction, Siginfo, Ucontext};
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
@@ -44,25 +44,33 @@ fn virtual_disposition(signal: u64) -> Option<&'static Disposition> {
     }
 }
 
-/// rt_sigprocmask(2), as far as it blocks signals: changes the mask that comes into force at the return.
+/// rt_sigprocmask(2): changes the mask that comes into force at the return. Ours stay open; that the program has blocked
+/// them is remembered and told back.
 pub fn rt_sigprocmask(call: &mut Call) -> isize {
     const BLOCK: i32 = 0;
+    const UNBLOCK: i32 = 1;
     const SETMASK: i32 = 2;
+    const NEVER_BLOCKED: u64 = 1 << (9 - 1) | 1 << (19 - 1);
     let [how, new, old, size, ..] = call.args;
     if size != SIGSET_LEN {
         return -errno::EINVAL;
     }
-    let set = match user::read_sigset(new) {
-        Ok(set) => set,
-        Err(error) => return error,
-    };
-    let before = call.context.mask;
-    let after = match how as i32 {
-        BLOCK => before | set,
-        SETMASK => set,
-        _ => return -errno::EINVAL,
-    };
-    call.context.mask = after & !sig::OURS;
+    let thread = sys::gettid();
+    let before = call.context.mask | masks::blocked(thread);
+    if new != 0 {
+        let set = match user::read_sigset(new) {
+            Ok(set) => set & !NEVER_BLOCKED,
+            Err(error) => return error,
+        };
+        let after = match how as i32 {
+            BLOCK => before | set,
+            UNBLOCK => before & !set,
+            SETMASK => set,
+            _ => return -errno::EINVAL,
+        };
+        call.context.mask = after & !sig::OURS;
+        masks::set_blocked(thread, after & sig::OURS);
+    }
     if old != 0 {
         if let Err(error) = user::write_u64(old, before) {
             return error;
@@ -71,35 +79,70 @@ pub fn rt_sigprocmask(call: &mut Call) -> isize {
     0
 }
 
-/// rt_sigaction(2) with a new action: ours are remembered, the others' masks cleaned of ours.
+/// Which of our signals a thread believes to have blocked.
+mod masks {
+    use crate::layout::{data, BlockedSignals};
+    use core::sync::atomic::Ordering::Relaxed;
+
+    fn places(thread: u32) -> impl Iterator<Item = &'static BlockedSignals> {
+        let table = &data().blocked;
+        (0..8).map(move |i| &table[(thread as usize + i) % table.len()])
+    }
+
+    pub fn blocked(thread: u32) -> u64 {
+        let own = places(thread).find(|place| place.thread.load(Relaxed) == thread);
+        own.map_or(0, |place| place.signals.load(Relaxed))
+    }
+
+    /// Where there is no room left, another thread's belief is forgotten: it has ended, most likely.
+    pub fn set_blocked(thread: u32, signals: u64) {
+        let own = places(thread).find(|place| place.thread.load(Relaxed) == thread);
+        if signals == 0 {
+            if let Some(place) = own {
+                place.thread.store(0, Relaxed);
+            }
+            return;
+        }
+        let free = || places(thread).find(|place| place.thread.load(Relaxed) == 0);
+        if let Some(place) = own.or_else(free).or_else(|| places(thread).next()) {
+            place.signals.store(signals, Relaxed);
+            place.thread.store(thread, Relaxed);
+        }
+    }
+}
+
+/// rt_sigaction(2): what concerns ours is remembered and told back, the others' masks are cleaned of ours.
 pub fn rt_sigaction(call: &mut Call) -> isize {
     let [signal, new, old, size, ..] = call.args;
     if size != SIGSET_LEN {
         return -errno::EINVAL;
     }
-    let mut action = match user::read_itimer(new) {
-        // SAFETY: both are four words.
-        Ok(words) => unsafe { core::mem::transmute::<Itimerspec, Sigaction>(words) },
-        Err(error) => return error,
+    let disposition = virtual_disposition(signal);
+    let action = match new {
+        0 => None,
+        _ => match user::read_itimer(new) {
+            // SAFETY: both are four words.
+            Ok(words) => Some(unsafe { core::mem::transmute::<Itimerspec, Sigaction>(words) }),
+            Err(error) => return error,
+        },
     };
-    action.mask &= !sig::OURS;
-    let Some(disposition) = virtual_disposition(signal) else {
+    let Some(disposition) = disposition else {
+        let action = action.map(|action| Sigaction { mask: action.mask & !sig::OURS, ..action });
+        let new = action.as_ref().map_or(core::ptr::null(), |action| action as *const Sigaction);
         // SAFETY: our copy of the new action; the old one goes where the program said.
-        return unsafe { sys!(nr::RT_SIGACTION, signal, &action as *const Sigaction, old, size) };
+        return unsafe { sys!(nr::RT_SIGACTION, signal, new, old, size) };
     };
     let before = disposition.load();
-    if old != 0 {
-        // SAFETY: both are four words.
-        let words = unsafe { core::mem::transmute::<Sigaction, Itimerspec>(before) };
-        if let Err(error) = user::write_itimer(old, words) {
-            return error;
-        }
-    }
     // A child made by vfork shares this memory and clears every signal before it execs: not its parent's.
-    if owns_memory() {
+    if let Some(action) = action.filter(|_| owns_memory()) {
         disposition.store(&action);
     }
-    0
+    if old == 0 {
+        return 0;
+    }
+    // SAFETY: both are four words.
+    let words = unsafe { core::mem::transmute::<Sigaction, Itimerspec>(before) };
+    user::write_itimer(old, words).err().unwrap_or(0)
 }
 
 /// Whether this process is the one whose memory this is, not a child of its vfork.
@@ -139,6 +182,118 @@ pub fn waiting_mask(call: &Call, at: u64, size: u64) -> Result<u64, isize> {
         return Err(-errno::EINVAL);
     }
     Ok(user::read_sigset(at)? & !sig::OURS)
+}
+
+/// What lies below an alternate stack of ours: the one that the program asked for.
+#[repr(C)]
+struct StackHeader {
+    magic: u64,
+    asked: [u64; 3],
+}
+
+const STACK_MAGIC: u64 = 0x4c5a_7374_6163_6b21;
+/// A stack that the program gives is used if it has at least this size: a frame of a signal takes up to 4 KiB with
+/// wide registers, and three may lie on top of each other.
+const STACK_ENOUGH: u64 = 16 * 1024;
+const STACK_OURS: u64 = 64 * 1024;
+
+/// sigaltstack(2). A small alternate stack is replaced by a larger one. Carried out at the return, because the handler
+/// itself may stand on the stack that is replaced.
+pub fn sigaltstack(call: &mut Call) -> isize {
+    const SS_ONSTACK: u64 = 1;
+    const SS_DISABLE: u64 = 2;
+    const SS_AUTODISARM: u64 = 1 << 31;
+    const SMALLEST: u64 = 2048;
+    let [new, old, ..] = call.args;
+    let before = call.context.stack;
+    let on_it = on_stack(before, call.context.regs[reg::RSP]);
+    let mut after = before;
+    if new != 0 {
+        // struct stack_t is 24 bytes: two words, then one that a timespec has room for.
+        let (first, last) = match (user::read_timespec(new), user::read_sigset(new + 16)) {
+            (Ok(first), Ok(last)) => (first, last),
+            (Err(error), _) | (_, Err(error)) => return error,
+        };
+        let wanted = [first.secs as u64, first.nanos as u64 & 0xffff_ffff, last];
+        let mode = wanted[1] & !SS_AUTODISARM;
+        if on_it {
+            return -errno::EPERM;
+        }
+        if ![0, SS_ONSTACK, SS_DISABLE].contains(&mode) {
+            return -errno::EINVAL;
+        }
+        if mode != SS_DISABLE && wanted[2] < SMALLEST {
+            return -errno::ENOMEM;
+        }
+        after = match mode {
+            SS_DISABLE => [0, SS_DISABLE, 0],
+            _ if wanted[2] < STACK_ENOUGH => larger_stack(wanted),
+            _ => wanted,
+        };
+    }
+    if old != 0 {
+        let [sp, flags, size] = asked_for(before);
+        let flags = match size {
+            0 => SS_DISABLE,
+            _ => flags & SS_AUTODISARM | on_it as u64,
+        };
+        // The padding behind the flags is the program's own.
+        let written = user::write_u64(old, sp)
+            .and_then(|()| user::write_u64(old + 16, size))
+            .map(|()| unsafe { ((old + 8) as *mut u32).write_unaligned(flags as u32) });
+        if let Err(error) = written {
+            return error;
+        }
+    }
+    if after != before {
+        give_back(before);
+        call.context.stack = after;
+    }
+    0
+}
+
+fn on_stack(stack: [u64; 3], sp: u64) -> bool {
+    stack[2] != 0 && sp > stack[0] && sp - stack[0] <= stack[2]
+}
+
+/// A larger stack in place of `asked`; that itself where there is no memory.
+fn larger_stack(asked: [u64; 3]) -> [u64; 3] {
+    const READ_WRITE: u64 = 3;
+    const PRIVATE_ANONYMOUS_STACK: u64 = 0x2_0022;
+    const HEADER: u64 = size_of::<StackHeader>() as u64;
+    // SAFETY: new memory, written within its bounds.
+    unsafe {
+        let kind = PRIVATE_ANONYMOUS_STACK;
+        let memory = sys!(nr::MMAP, 0u64, STACK_OURS, READ_WRITE, kind, -1i64, 0u64);
+        if memory < 0 {
+            return asked;
+        }
+        (memory as *mut StackHeader).write(StackHeader { magic: STACK_MAGIC, asked });
+        [memory as u64 + HEADER, asked[1], STACK_OURS - HEADER]
+    }
+}
+
+fn header_of(stack: [u64; 3]) -> Option<*const StackHeader> {
+    const HEADER: u64 = size_of::<StackHeader>() as u64;
+    if stack[2] != STACK_OURS - HEADER {
+        return None;
+    }
+    let header = (stack[0] - HEADER) as *const StackHeader;
+    // SAFETY: a stack of this odd size is ours; the magic word makes sure.
+    unsafe { ((*header).magic == STACK_MAGIC).then_some(header) }
+}
+
+/// What the program asked for when it got `stack`.
+fn asked_for(stack: [u64; 3]) -> [u64; 3] {
+    // SAFETY: a header that `larger_stack` wrote.
+    header_of(stack).map_or(stack, |header| unsafe { (*header).asked })
+}
+
+fn give_back(stack: [u64; 3]) {
+    if let Some(header) = header_of(stack) {
+        // SAFETY: mapped by `larger_stack`; nobody stands on it, or the kernel would refuse to change it.
+        unsafe { sys!(nr::MUNMAP, header, STACK_OURS) };
+    }
 }
 
 /// Somebody else sent a signal that has a handler of ours: do with it what the program wants done.

@@ -144,6 +144,7 @@ fn carry_out(call: &mut Call) -> isize {
         nr::RT_SIGPROCMASK => signals::rt_sigprocmask(call),
         nr::RT_SIGACTION => signals::rt_sigaction(call),
         nr::RT_SIGSUSPEND => signals::rt_sigsuspend(call),
+        nr::SIGALTSTACK => signals::sigaltstack(call),
         nr::EXECVE | nr::EXECVEAT => exec::exec(call),
         nr::SECCOMP | nr::PRCTL => exec::sandbox(call),
         _ => call.by_kernel(),

@@ -9,8 +9,18 @@ use crate::sys::{clk, errno, nr, sys, Itimerspec, Timespec};
 /// EFAULT, as a system call returns it.
 pub const FAULT: isize = -errno::EFAULT;
 
+/// The calls below take a null pointer for an argument that is not given, and copy nothing.
+fn given(at: u64) -> Result<u64, isize> {
+    if at == 0 {
+        Err(FAULT)
+    } else {
+        Ok(at)
+    }
+}
+
 /// Copies a timespec or timeval from the program.
 pub fn read_timespec(at: u64) -> Result<Timespec, isize> {
+    let at = given(at)?;
     const FUTEX_WAIT: u64 = 0;
     const MISALIGNED: u64 = 1;
     // SAFETY: FUTEX_WAIT copies the timeout, then refuses the misaligned address.
@@ -35,6 +45,7 @@ pub fn write_timespec(at: u64, value: Timespec) -> Result<(), isize> {
 
 /// Copies an itimerspec or itimerval from the program.
 pub fn read_itimer(at: u64) -> Result<Itimerspec, isize> {
+    let at = given(at)?;
     const NO_FD: i64 = -1;
     // SAFETY: timerfd_settime copies the setting, then refuses the descriptor.
     if unsafe { sys!(nr::TIMERFD_SETTIME, NO_FD, 0u64, at, 0u64) } == FAULT {
@@ -58,6 +69,7 @@ pub fn write_itimer(at: u64, value: Itimerspec) -> Result<(), isize> {
 
 /// Copies a signal set from the program.
 pub fn read_sigset(at: u64) -> Result<u64, isize> {
+    let at = given(at)?;
     const NO_SUCH_HOW: u64 = 99;
     // SAFETY: rt_sigprocmask copies the set, then refuses `how`.
     if unsafe { sys!(nr::RT_SIGPROCMASK, NO_SUCH_HOW, at, 0u64, 8u64) } == FAULT {
@@ -69,6 +81,7 @@ pub fn read_sigset(at: u64) -> Result<u64, isize> {
 
 /// Writes eight bytes (a signal set, a count of seconds) to the program.
 pub fn write_u64(at: u64, value: u64) -> Result<(), isize> {
+    let at = given(at)?;
     const SIG_BLOCK: u64 = 0;
     // SAFETY: rt_sigprocmask without a new set writes the old one, 8 bytes, or says EFAULT.
     if unsafe { sys!(nr::RT_SIGPROCMASK, SIG_BLOCK, 0u64, at, 8u64) } == FAULT {

@@ -76,6 +76,17 @@ pub fn wait(
     }
 }
 
+/// Virtual time left until `deadline` when a call was broken off that had `left` of the real time until `until` to go.
+/// The kernel tells `left` for the moment of the interruption, before the program's handler has run.
+pub fn left_at_interruption(deadline: Deadline, until: RealInstant, left: Span) -> Span {
+    let look = clocks::snapshot();
+    let then = match until {
+        RealInstant::NEVER => look.now(),
+        _ => look.segment.virtual_at(RealInstant(until.0 - left.0)),
+    };
+    Span(due(deadline, &look).since(then).0.max(0))
+}
+
 /// Whether virtual time has come to `deadline`.
 pub fn reached(deadline: Deadline) -> bool {
     let snapshot = clocks::snapshot();

@@ -1,6 +1,5 @@
 //! poll, select and epoll. All of them take a mask that the kernel puts in force for the time of the wait.
 
-use crate::clocks;
 use crate::signals::waiting_mask;
 use crate::sys::{errno, nr, sys, Timespec};
 use crate::trap::Call;
@@ -8,16 +7,25 @@ use crate::user;
 use crate::wait::{self, Masking};
 use lorentz_clock::{Deadline, RealInstant, Snapshot, Span};
 
-/// A timeout for the kernel: from the look at the clock to a real deadline; null for never.
-struct Timeout(Timespec);
+/// A timeout for the kernel, which counts it down: from the look at the clock to a real deadline.
+struct Timeout {
+    until: RealInstant,
+    left: Timespec,
+}
 
 impl Timeout {
+    fn never() -> Timeout {
+        Timeout { until: RealInstant::NEVER, left: Timespec::default() }
+    }
+
+    /// Where the kernel finds it; null for never.
     fn set(&mut self, until: RealInstant, snapshot: &Snapshot) -> u64 {
+        self.until = until;
         if until == RealInstant::NEVER {
             return 0;
         }
-        self.0 = Timespec::from_span(until.since(snapshot.real));
-        &mut self.0 as *mut Timespec as u64
+        self.left = Timespec::from_span(until.since(snapshot.real));
+        &mut self.left as *mut Timespec as u64
     }
 }
 
@@ -32,7 +40,8 @@ fn in_millis(call: &Call, timeout: u64) -> Deadline {
 /// poll(2).
 pub fn poll(call: &Call) -> isize {
     let [fds, count, timeout, ..] = call.args;
-    ready_or_poll(call, fds, count, in_millis(call, timeout), call.mask())
+    let deadline = in_millis(call, timeout);
+    ready_or_poll(call, fds, count, deadline, call.mask(), &mut Timeout::never())
 }
 
 /// ppoll(2).
@@ -46,25 +55,32 @@ pub fn ppoll(call: &Call) -> isize {
         Ok(deadline) => deadline,
         Err(error) => return error,
     };
-    let result = ready_or_poll(call, fds, count, deadline, mask);
-    write_left(timeout, deadline, 1);
+    let mut counted = Timeout::never();
+    let result = ready_or_poll(call, fds, count, deadline, mask, &mut counted);
+    write_left(timeout, deadline, &counted, 1);
     result
 }
 
-fn ready_or_poll(call: &Call, fds: u64, count: u64, deadline: Deadline, mask: u64) -> isize {
+fn ready_or_poll(
+    call: &Call,
+    fds: u64,
+    count: u64,
+    deadline: Deadline,
+    mask: u64,
+    counted: &mut Timeout,
+) -> isize {
     let at_once = Timespec::default();
     // SAFETY: the program's own arguments, without waiting.
     let ready = unsafe { sys!(nr::PPOLL, fds, count, &at_once as *const Timespec, 0u64, 8u64) };
     if ready != 0 || (deadline != Deadline::Never && wait::reached(deadline)) {
         return ready;
     }
-    let mut timeout = Timeout(at_once);
     wait::wait(
         call,
         deadline,
         Masking::ByCall,
         |until, look| {
-            let timeout = timeout.set(until, look);
+            let timeout = counted.set(until, look);
             [fds, count, timeout, &mask as *const u64 as u64, 8, 0, nr::PPOLL as u64]
         },
         |result| result == 0,
@@ -82,12 +98,10 @@ fn relative_timespec(call: &Call, at: u64) -> Result<Deadline, isize> {
 }
 
 /// What is left until `deadline`, written back in units of `unit` nanoseconds, as the kernel does; never an error.
-fn write_left(at: u64, deadline: Deadline, unit: i64) {
-    if at == 0 {
-        return;
-    }
-    if let Deadline::Virtual(end) = deadline {
-        let left = Timespec::from_span(end.since(clocks::snapshot().now()));
+fn write_left(at: u64, deadline: Deadline, counted: &Timeout, unit: i64) {
+    if at != 0 && deadline != Deadline::Never {
+        let left = counted.left.to_span().unwrap_or(Span::ZERO);
+        let left = Timespec::from_span(wait::left_at_interruption(deadline, counted.until, left));
         let _ = user::write_timespec(at, Timespec { secs: left.secs, nanos: left.nanos / unit });
     }
 }
@@ -102,8 +116,10 @@ pub fn select(call: &Call) -> isize {
         // select accepts more than a second of microseconds.
         Ok(tv) => call.after(Span(Span::from_secs(tv.secs).0.saturating_add(tv.nanos.saturating_mul(MICRO)))),
     };
-    let result = select_sets(call, count, [read, write, except], deadline, call.mask());
-    write_left(timeout, deadline, MICRO);
+    let mut counted = Timeout::never();
+    let sets = [read, write, except];
+    let result = select_sets(call, count, sets, deadline, call.mask(), &mut counted);
+    write_left(timeout, deadline, &counted, MICRO);
     result
 }
 
@@ -118,8 +134,9 @@ pub fn pselect6(call: &Call) -> isize {
         Ok(deadline) => deadline,
         Err(error) => return error,
     };
-    let result = select_sets(call, count, [read, write, except], deadline, mask);
-    write_left(timeout, deadline, 1);
+    let mut counted = Timeout::never();
+    let result = select_sets(call, count, [read, write, except], deadline, mask, &mut counted);
+    write_left(timeout, deadline, &counted, 1);
     result
 }
 
@@ -135,7 +152,14 @@ fn pselect_mask(call: &Call, at: u64) -> Result<u64, isize> {
 /// Room for three sets of 1024 descriptors.
 const SETS: usize = 3 * 128;
 
-fn select_sets(call: &Call, count: u64, sets: [u64; 3], deadline: Deadline, mask: u64) -> isize {
+fn select_sets(
+    call: &Call,
+    count: u64,
+    sets: [u64; 3],
+    deadline: Deadline,
+    mask: u64,
+    counted: &mut Timeout,
+) -> isize {
     // When the kernel's timeout runs out it clears the sets. If that turns out to have been too early, because the
     // clock has changed meanwhile, they are wanted again.
     let mut saved = [0u8; SETS];
@@ -144,7 +168,6 @@ fn select_sets(call: &Call, count: u64, sets: [u64; 3], deadline: Deadline, mask
         && sets.iter().enumerate().all(|(i, at)| {
             *at == 0 || bytes == 0 || user::read_bytes(*at, &mut saved[i * 128..i * 128 + bytes])
         });
-    let mut timeout = Timeout(Timespec::default());
     let mask_and_size = [&mask as *const u64 as u64, 8];
     let mut first = true;
     wait::wait(
@@ -156,7 +179,7 @@ fn select_sets(call: &Call, count: u64, sets: [u64; 3], deadline: Deadline, mask
                 restore(&sets, &saved, bytes);
             }
             first = false;
-            let timeout = timeout.set(until, look);
+            let timeout = counted.set(until, look);
             let mask_at = mask_and_size.as_ptr() as u64;
             [count, sets[0], sets[1], sets[2], timeout, mask_at, nr::PSELECT6 as u64]
         },
@@ -205,7 +228,7 @@ fn ready_or_epoll(call: &Call, deadline: Deadline, mask: u64) -> isize {
     if ready != 0 || (deadline != Deadline::Never && wait::reached(deadline)) {
         return ready;
     }
-    let mut timeout = Timeout(Timespec::default());
+    let mut timeout = Timeout::never();
     wait::wait(
         call,
         deadline,

@@ -5,7 +5,7 @@ use crate::sys::{clk, errno, nr, Timespec};
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
-use lorentz_clock::{Deadline, WallTime};
+use lorentz_clock::{Deadline, RealInstant, Span, WallTime};
 
 const ABSTIME: u64 = 1;
 
@@ -24,7 +24,7 @@ pub fn clock_nanosleep(call: &Call) -> isize {
         Ok(base) => match user::read_timespec(request).map(|ts| absolute(ts, base)) {
             Err(error) => error,
             Ok(None) => -errno::EINVAL,
-            Ok(Some(deadline)) => sleep(call, deadline),
+            Ok(Some(deadline)) => sleep(call, deadline).0,
         },
     }
 }
@@ -50,10 +50,8 @@ fn relative(call: &Call, request: u64, remaining: u64) -> isize {
         Ok(Some(span)) => span,
     };
     let deadline = call.after(span);
-    let result = sleep(call, deadline);
+    let (result, left) = sleep(call, deadline);
     if result == -errno::EINTR && remaining != 0 {
-        let look = clocks::snapshot();
-        let left = wait::due(deadline, &look).since(look.now());
         if let Err(error) = user::write_timespec(remaining, Timespec::from_span(left)) {
             return error;
         }
@@ -61,23 +59,33 @@ fn relative(call: &Call, request: u64, remaining: u64) -> isize {
     result
 }
 
-fn sleep(call: &Call, deadline: Deadline) -> isize {
+/// Sleeps; the result, and what was left when a signal broke it off.
+fn sleep(call: &Call, deadline: Deadline) -> (isize, Span) {
     if wait::reached(deadline) {
-        return 0;
+        return (0, Span::ZERO);
     }
-    let mut until = Timespec::default();
-    let until_at = &mut until as *mut Timespec;
-    wait::wait(
+    let (mut request, mut left) = (Timespec::default(), Timespec::default());
+    let mut last_until = RealInstant::NEVER;
+    let (request_at, left_at) = (&mut request as *mut Timespec, &mut left as *mut Timespec);
+    let result = wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        |real, _| {
-            // SAFETY: `until` outlives the wait.
-            unsafe { until_at.write(Timespec::from_real(real)) };
-            [clk::MONOTONIC as u64, ABSTIME, until_at as u64, 0, 0, 0, nr::CLOCK_NANOSLEEP as u64]
+        |until, look| {
+            last_until = until;
+            // SAFETY: both outlive the wait.
+            unsafe {
+                request_at.write(Timespec::from_span(until.since(look.real)));
+                left_at.write(*request_at);
+            }
+            let (request_at, left_at) = (request_at as u64, left_at as u64);
+            [clk::MONOTONIC as u64, 0, request_at, left_at, 0, 0, nr::CLOCK_NANOSLEEP as u64]
         },
         |result| result == 0,
-    )
+    );
+    // SAFETY: the kernel has written it, or it is the whole request.
+    let left = unsafe { left_at.read() }.to_span().unwrap_or(Span::ZERO);
+    (result, wait::left_at_interruption(deadline, last_until, left))
 }
 
 /// A sleep counted in CPU time, or on a clock that cannot be slept on: the kernel's, with the length scaled.

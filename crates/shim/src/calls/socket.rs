@@ -9,12 +9,11 @@ use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::{Deadline, RealInstant, Span};
+use lorentz_clock::{RealInstant, Span};
 
 const SO_RCVTIMEO: [u64; 2] = [20, 66];
 const SO_SNDTIMEO: [u64; 2] = [21, 67];
 const MICRO: i64 = 1000;
-const MSG_DONTWAIT: u64 = 0x40;
 
 /// setsockopt(2) of an option that has to do with time.
 pub fn setsockopt(call: &Call) -> isize {
@@ -102,7 +101,6 @@ fn timeout(fd: u32, receive: bool) -> Option<Span> {
 
 /// A call that takes something from a descriptor: read, recvfrom, recvmsg, accept, ...
 pub fn receive(call: &Call) -> isize {
-    const POLLIN: u32 = 1;
     let fd = call.args[0] as u32;
     if call.nr == nr::READ && noted::is(fd, noted::CANCEL_ON_SET) {
         if let Some(result) = super::timer::read_cancelled(fd) {
@@ -112,17 +110,12 @@ pub fn receive(call: &Call) -> isize {
     if call.nr == nr::READ && noted::is(fd, noted::UPTIME) {
         super::file::refresh_uptime(fd);
     }
-    let flags = match call.nr {
-        nr::RECVFROM => call.args[3],
-        nr::RECVMSG => call.args[2],
-        _ => 0,
+    // connect(2) is bounded by the send timeout.
+    let receives = call.nr != nr::CONNECT;
+    let result = match timeout(fd, receives) {
+        Some(span) => within(call, receives, span),
+        None => blocking(call),
     };
-    if let Some(span) = timeout(fd, true).filter(|_| call.nr != nr::CONNECT) {
-        if let Err(error) = await_ready(call, POLLIN, flags, span) {
-            return error;
-        }
-    }
-    let result = blocking(call);
     if call.nr == nr::RECVMSG && result >= 0 && noted::is(fd, noted::STAMPS) {
         stamps::translate_message(call.args[1]);
     }
@@ -131,63 +124,64 @@ pub fn receive(call: &Call) -> isize {
 
 /// A call that gives something to a descriptor: write, sendto, sendmsg.
 pub fn send(call: &Call) -> isize {
-    const POLLOUT: u32 = 4;
-    let fd = call.args[0] as u32;
-    let flags = match call.nr {
-        nr::SENDTO => call.args[3],
-        nr::SENDMSG => call.args[2],
-        _ => 0,
-    };
-    if let Some(span) = timeout(fd, false) {
-        if let Err(error) = await_ready(call, POLLOUT, flags, span) {
-            return error;
-        }
+    match timeout(call.args[0] as u32, false) {
+        Some(span) => within(call, false, span),
+        None => blocking(call),
     }
-    blocking(call)
 }
 
-/// Waits in virtual time until the socket is ready; EAGAIN when its timeout runs out, EINTR for a signal.
-fn await_ready(call: &Call, events: u32, flags: u64, timeout: Span) -> Result<(), isize> {
-    #[repr(C)]
-    struct PollFd {
-        fd: u32,
-        events: u32,
-    }
-    if flags & MSG_DONTWAIT != 0 || is_nonblocking(call.args[0]) {
-        return Ok(());
-    }
-    let mut poll = PollFd { fd: call.args[0] as u32, events };
-    let poll_at = &mut poll as *mut PollFd as u64;
-    let deadline = Deadline::Virtual(clocks::snapshot().now().plus(timeout));
-    let mut rest = Timespec::default();
-    let rest_at = &mut rest as *mut Timespec;
-    let mask = call.mask();
-    let ready = wait::wait(
+/// The program's own call on a socket with a timeout: the kernel is given what is left of it in real time, for the length
+/// of the call, and tells the end as it always does.
+fn within(call: &Call, receives: bool, timeout: Span) -> isize {
+    let deadline = call.after(timeout);
+    let socket = call.args[0];
+    let [a, b, c, d, e, f] = call.args;
+    let result = wait::wait(
         call,
         deadline,
-        Masking::ByCall,
+        Masking::Interrupts,
         |until, look| {
-            // SAFETY: `rest` outlives the wait.
-            unsafe { rest_at.write(Timespec::from_span(until.since(look.real))) };
-            let timeout = if until == RealInstant::NEVER { 0 } else { rest_at as u64 };
-            [poll_at, 1, timeout, &mask as *const u64 as u64, 8, 0, nr::PPOLL as u64]
+            let left = match until {
+                RealInstant::NEVER => Span::ZERO,
+                _ => Span(until.since(look.real).0.max(1)),
+            };
+            set_kernel_timeout(socket, receives, left);
+            [a, b, c, d, e, f, call.nr as u64]
         },
-        |result| result == 0,
+        // A socket that does not block says so at once, long before its time.
+        |result| timed_out(call, result) && !is_nonblocking(call),
     );
-    match ready {
-        0 => Err(-errno::EAGAIN),
-        error if error < 0 => Err(error),
-        _ => Ok(()),
-    }
+    set_kernel_timeout(socket, receives, clocks::real_span(timeout));
+    result
 }
 
-fn is_nonblocking(fd: u64) -> bool {
+fn timed_out(call: &Call, result: isize) -> bool {
+    result == -errno::EAGAIN || (call.nr == nr::CONNECT && result == -errno::EINPROGRESS)
+}
+
+fn set_kernel_timeout(socket: u64, receives: bool, left: Span) {
+    const SOL_SOCKET: u64 = 1;
+    const LEN: u64 = 16;
+    let micros = (left.0 + MICRO - 1) / MICRO;
+    let tv = Timespec { secs: micros / 1_000_000, nanos: micros % 1_000_000 };
+    let option = if receives { SO_RCVTIMEO[0] } else { SO_SNDTIMEO[0] };
+    // SAFETY: reads `tv`.
+    unsafe { sys!(nr::SETSOCKOPT, socket, SOL_SOCKET, option, &tv as *const Timespec, LEN) };
+}
+
+fn is_nonblocking(call: &Call) -> bool {
     const FCNTL: u32 = 72;
     const F_GETFL: u64 = 3;
     const O_NONBLOCK: isize = 0o4000;
+    const MSG_DONTWAIT: u64 = 0x40;
+    let flags = match call.nr {
+        nr::RECVFROM | nr::SENDTO => call.args[3],
+        nr::RECVMSG | nr::SENDMSG => call.args[2],
+        _ => 0,
+    };
     // SAFETY: reads the descriptor's flags.
-    let flags = unsafe { sys!(FCNTL, fd, F_GETFL) };
-    flags >= 0 && flags & O_NONBLOCK != 0
+    let status = unsafe { sys!(FCNTL, call.args[0], F_GETFL) };
+    flags & MSG_DONTWAIT != 0 || (status >= 0 && status & O_NONBLOCK != 0)
 }
 
 /// The program's own call, which may block.

@@ -1,0 +1,240 @@
+"""A process that is running already is brought into virtual time, and notices no jump."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from framework import build, lorentz, real, waits
+from framework.build import C_FLAVOURS
+from framework.catalogue import WAITS
+from framework.needs import feature, tool
+from framework.oracle import HostNoise
+from framework.running import Native, Running
+
+
+@pytest.fixture(autouse=True)
+def _may_attach():
+    feature("attach")
+
+
+@contextlib.contextmanager
+def attached(running: Running, pid: int, *options: str):
+    """`lorentz attach PID`; what was attached to is ended, and its container gone, at the end."""
+    told = lorentz.json_of("attach", str(pid), *options)
+    try:
+        yield told["name"]
+    finally:
+        running.end()
+        deadline = time.monotonic() + 5
+        while lorentz.shown(told["name"]) and time.monotonic() < deadline:
+            lorentz.call("rm", told["name"])
+            time.sleep(0.05)
+
+
+WATCH = ["watch", str(10**15), str(20 * 10**6)]
+
+
+@pytest.mark.parametrize("flavour", C_FLAVOURS)
+def test_a_running_program_goes_on_at_another_rate(flavour):
+    """No jump at the attach; from then on ten times as fast, by the vDSO and raw."""
+    with Native([build.c("clocks/clocks", flavour), *WATCH]) as native:
+        pid = native.wait_for(3, ev="now")[0]["pid"]
+        with HostNoise() as noise, attached(native, pid, "--rate", "10"):
+            before = time.monotonic()
+            time.sleep(1)
+            lines = native.lines(ev="now")
+    inside = [line for line in lines if line.at > before + 0.1]
+    first, last = inside[0], inside[-1]
+    gained = (last["mono"] - first["mono"]) / 1e9
+    assert gained == pytest.approx(10 * (last.at - first.at), rel=0.05, abs=10 * noise.slack)
+    for earlier, later in zip(lines, lines[1:], strict=False):
+        gap = (later["mono"] - earlier["mono"]) / 1e9
+        assert 0 <= gap <= 10 * (later.at - earlier.at + 2 * noise.slack), "a jump"
+        assert abs(later["real"] - later["real_raw"]) < 10 * noise.slack * 1e9
+
+
+def test_threads_that_read_the_clock_see_no_jump():
+    """Eight threads spinning in clock reads, half of them raw, while the attach happens."""
+    with Native([build.c("stress/hammer"), "8"], stdin=True) as native:
+        pid = native.line(ev="ready")["pid"]
+        with attached(native, pid, "--rate", "2"):
+            time.sleep(0.5)
+            native.close_stdin()
+            told = native.line(ev="hammer")
+            native.succeed()
+    assert told["backwards"] == 0
+    assert told["reads"] > 10000
+
+
+PROGRAMS = {
+    "python": [real.python(), "-c"]
+    + [
+        "import threading, time\n"
+        "def work():\n"
+        "    while True: time.sleep(0.01)\n"
+        "for _ in range(4): threading.Thread(target=work, daemon=True).start()\n"
+        "while True:\n"
+        "    start = time.monotonic(); time.sleep(1)\n"
+        '    print(\'{"ev":"lap","took":%f}\' % (time.monotonic() - start), flush=True)\n'
+    ],
+    "bash": ["bash", "-c", 'while :; do sleep 1; echo "{\\"ev\\":\\"lap\\",\\"took\\":1}"; done'],
+    "node": ["node", "-e"] + ['setInterval(() => console.log(\'{"ev":"lap","took":1}\'), 1000)'],
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_running_runtime_goes_on_at_another_rate(program):
+    """One lap a second natively; attached at rate 20, twenty laps a second, of a second each."""
+    command = PROGRAMS[program]
+    tool(command[0])
+    with Native(command) as native:
+        native.line(ev="lap")
+        with HostNoise() as noise, attached(native, native.pid, "--rate", "20", "--tree"):
+            time.sleep(0.3)
+            count = len(native.lines(ev="lap"))
+            start = time.monotonic()
+            laps = native.wait_for(count + 15, timeout=10, ev="lap")
+            took = time.monotonic() - start
+    assert took < 15 / 20 + 15 * 0.02 + 1.2 + noise.slack
+    assert max(lap["took"] for lap in laps[count:]) < 1 + 20 * (0.1 + noise.slack)
+
+
+@pytest.mark.parametrize("family", ["sleep", "poll", "futex", "ipc"])
+def test_waits_in_progress_follow_from_the_attach_on(family):
+    """100 s of waits in 40 processes: attached at rate 100 they end in a second."""
+    cases = [c for c in WAITS if c.live and c.family == family and c.threads]
+    with Native(waits.command(family, "dynamic", 100.0, cases, False)) as native:
+        native.wait_for(len(cases), ev="ready")
+        time.sleep(0.3)
+        start = time.monotonic()
+        with HostNoise() as noise, attached(native, native.pid, "--rate", "100", "--tree"):
+            waits.gather(native, len(cases), patience=4)
+            done = {line["case"]: line for line in native.lines(ev="done")}
+    late = {c.name: waits.late(c) for c in cases}
+    missing = set(late) - set(done)
+    assert not missing, "these did not end in time"
+    for case in cases:
+        line, name = done[case.name], case.name
+        native_result = waits.standard(case, "dynamic", None)[0].data
+        assert (line["ret"], line["err"]) == (native_result["ret"], native_result["err"]), name
+        assert line["elapsed"] >= 100, name
+        assert line.at - start < 1 * (1 + late[name]) + 1.5 + noise.slack, name
+
+
+def test_timers_armed_before_the_attach_follow():
+    names = ["setitimer", "timer-monotonic-rel", "timerfd-monotonic-rel", "timerfd-periodic"]
+    cases = [waits.named(name) for name in names]
+    with Native(waits.command("timers", "dynamic", 100.0, cases, False)) as native:
+        native.wait_for(len(cases), ev="ready")
+        time.sleep(0.3)
+        with attached(native, native.pid, "--rate", "100", "--tree"):
+            done = native.wait_for(len(cases), timeout=6, ev="done")
+    assert min(line["elapsed"] for line in done) >= 100
+
+
+def test_what_it_starts_afterwards_is_inside(tmp_path):
+    script = 'while :; do date \'+{"ev":"year","year":%Y}\'; sleep 0.2; done'
+    with Native(["/bin/sh", "-c", script]) as native:
+        native.line(ev="year")
+        with attached(native, native.pid, "--at", "2040-06-01"):
+            native.line(ev="year", year=2040)
+            count = len(native.lines(ev="year"))
+            lines = native.wait_for(count + 5, ev="year")
+    assert {line["year"] for line in lines[count:]} == {2040}
+
+
+def test_a_container_made_by_attach_is_changed_like_any():
+    """By its pid: dilate, freeze, leap, step, time."""
+    with Native([build.c("clocks/clocks"), *WATCH]) as native:
+        pid = native.line(ev="now")["pid"]
+        with attached(native, pid, "--rate", "1") as name:
+            assert lorentz.json_of("time", str(pid))["name"] == name
+            before = native.lines(ev="now")[-1]
+            lorentz.ok("leap", str(pid), "--by", "1h")
+            time.sleep(0.3)
+            after = native.lines(ev="now")[-1]
+            leapt = (after["mono"] - before["mono"]) / 1e9
+            lorentz.ok("freeze", str(pid))
+            time.sleep(0.2)
+            count = len(native.lines(ev="now"))
+            time.sleep(0.4)
+            still = len(native.lines(ev="now")) - count
+            lorentz.ok("unfreeze", str(pid))
+            native.wait_for(count + 2, ev="now")
+    assert 3600 <= leapt <= 3610
+    assert still == 0
+
+
+def test_a_tree_is_attached_as_one():
+    """--tree: three generations, on one clock."""
+    script = '(sh -c \'sleep 200; echo "{\\"ev\\":\\"deep\\"}"\' ; true) & sleep 201; wait'
+    with Native(["/bin/sh", "-c", script]) as native:
+        time.sleep(0.3)
+        with attached(native, native.pid, "--rate", "100", "--tree") as name:
+            pids = lorentz.json_of("time", name)["pids"]
+            native.line(ev="deep", timeout=8)
+    assert len(pids) >= 3
+
+
+def test_without_tree_the_children_stay_outside():
+    script = f"{build.c('clocks/clocks')} watch {10**15} {50 * 10**6} & wait"
+    with Native(["/bin/sh", "-c", script]) as native:
+        native.wait_for(2, ev="now")
+        with attached(native, native.pid, "--at", "2040-01-01"):
+            time.sleep(0.3)
+            last = native.lines(ev="now")[-1]
+    assert last["real"] / 1e9 == pytest.approx(time.time(), abs=60)
+
+
+def test_a_process_that_is_attached_to_is_not_left_stopped():
+    """An attach that is killed in its midst, again and again: the process runs on."""
+    with Native([build.c("stress/hammer"), "4"], stdin=True) as native:
+        pid = native.line(ev="ready")["pid"]
+        for delay in (0.001, 0.002, 0.004, 0.008):
+            attach = subprocess.Popen(
+                [*lorentz.session.command(), "attach", str(pid), "--rate", "2"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+                env=lorentz.session.environment(),
+            )
+            time.sleep(delay)
+            attach.kill()
+            attach.wait(timeout=5)
+        time.sleep(0.3)
+        ticks = cpu_ticks(pid)
+        time.sleep(0.3)
+        assert cpu_ticks(pid) > ticks, f"stopped: {Path(f'/proc/{pid}/status').read_text()}"
+        native.close_stdin()
+        native.finish()
+    for entry in lorentz.ps():
+        lorentz.call("rm", entry["name"], "--force")
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_one_owner_attaches_without_root():
+    """As nobody to a process of nobody's, where the kernel lets it."""
+    scope = Path("/proc/sys/kernel/yama/ptrace_scope")
+    if scope.exists() and scope.read_text().strip() != "0":
+        pytest.skip("yama's ptrace_scope keeps users from attaching")
+    program = lorentz.session.folder / "clocks"
+    program.write_bytes(build.c("clocks/clocks", "static").read_bytes())
+    program.chmod(0o755)
+    with Native([*lorentz.as_nobody(), program, *WATCH]) as native:
+        pid = native.wait_for(2, ev="now")[0]["pid"]
+        done = lorentz.call("attach", str(pid), "--rate", "10", "--json", unprivileged=True)
+        assert done.returncode == 0, done.stderr
+        time.sleep(0.2)
+        start = native.lines(ev="now")[-1]
+        time.sleep(0.5)
+        end = native.lines(ev="now")[-1]
+    real_time = end.at - start.at
+    assert (end["mono"] - start["mono"]) / 1e9 > 5 * real_time

@@ -1,0 +1,181 @@
+"""The monitor is killed: programs keep their clock; no exec leads out of virtual time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from framework import build, lorentz
+from framework.oracle import HostNoise, epoch
+from framework.processes import state
+from framework.running import Inside
+
+AT = "2038-01-19"
+
+
+def kill_monitor(inside: Inside) -> None:
+    pid = inside.monitor()
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while state(pid) not in ("", "Z"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_programs_run_on_and_keep_their_clock():
+    """Reads and waits as before, by vDSO and raw, no jump."""
+    watch = [build.c("clocks/clocks"), "watch", str(10**15), str(10**8)]
+    with HostNoise() as noise, Inside(*watch, rate="10", at=AT) as inside:
+        inside.wait_for(3, ev="now")
+        kill_monitor(inside)
+        count = len(inside.lines(ev="now"))
+        lines = inside.wait_for(count + 50, ev="now")
+    for earlier, later in zip(lines, lines[1:], strict=False):
+        gap = (later["mono"] - earlier["mono"]) / 1e9
+        assert 0.1 <= gap <= 10 * (later.at - earlier.at + 2 * noise.slack)
+        assert abs(later["real"] - later["real_raw"]) <= 10 * noise.slack * 1e9
+    assert 0 <= lines[-1]["real"] / 1e9 - epoch(AT) < 1000
+
+
+def test_time_can_still_be_changed():
+    """dilate, freeze, leap need no monitor: a wait in progress follows."""
+    sleep = [build.c("waits/sleep"), str(100 * 10**9), "nanosleep", "clock_nanosleep-realtime-abs"]
+    with Inside(*sleep, rate="1") as inside:
+        inside.wait_for(2, ev="ready")
+        kill_monitor(inside)
+        time.sleep(0.2)
+        inside.leap("50s")
+        inside.dilate("100")
+        done = inside.wait_for(2, timeout=3, ev="done")
+    assert min(line["elapsed"] for line in done) >= 100
+
+
+def test_the_next_exec_fails_closed():
+    """With a word on stderr, and never in real time."""
+    script = (
+        'echo "{\\"ev\\":\\"up\\"}"; read -r _; '
+        f'{build.c("process/probe")} 0; echo "{{\\"ev\\":\\"status\\",\\"is\\":$?}}"'
+    )
+    with Inside("/bin/bash", "-c", script, rate="10", at=AT, stdin=True) as inside:
+        inside.line(ev="up")
+        kill_monitor(inside)
+        inside.close_stdin()
+        status = inside.line(ev="status", timeout=10)["is"]
+        assert status != 0
+        assert inside.lines(ev="probe") == []
+        assert inside.stderr.strip(), "not a word on stderr"
+
+
+def test_an_exec_that_waits_for_the_monitor_does_not_hang():
+    """Execs without end in two processes while the monitor is killed: all come to an end."""
+    loop = "for i in $(seq 100000); do /bin/true || exit 3; done"
+    script = (
+        f'echo "{{\\"ev\\":\\"up\\"}}"; ({loop}) & ({loop}) & wait; echo "{{\\"ev\\":\\"end\\"}}"'
+    )
+    with Inside("/bin/bash", "-c", script, rate="1") as inside:
+        inside.line(ev="up")
+        time.sleep(0.3)
+        kill_monitor(inside)
+        inside.line(ev="end", timeout=15)
+
+
+def test_ps_tells_and_rm_clears():
+    """ps says that the monitor is dead; rm ends what runs and leaves nothing."""
+    with Inside(build.c("stress/hammer"), "2", stdin=True, rate="1") as inside:
+        pid = inside.line(ev="ready")["pid"]
+        assert inside.shown()["monitor_alive"] is True
+        kill_monitor(inside)
+        told = inside.shown()
+        assert told["monitor_alive"] is False
+        assert "monitor" in told["state"]
+        assert "monitor" in lorentz.ok("ps")
+        assert pid in told["pids"]
+        inside.verb("rm")
+        assert lorentz.shown(inside.name) is None
+        deadline = time.monotonic() + 3
+        while state(pid) not in ("", "Z"):
+            assert time.monotonic() < deadline, "the program still runs"
+            time.sleep(0.02)
+        assert list(lorentz.session.state_dir().rglob(f"*{inside.name}*")) == []
+
+
+def test_the_name_can_be_used_again():
+    with Inside("sleep", "1000") as inside:
+        wait_until_up(inside)
+        kill_monitor(inside)
+        inside.verb("rm")
+        done = lorentz.call("run", "--name", inside.name, "--", "true")
+        assert done.returncode == 0, done.stderr
+
+
+def wait_until_up(inside: Inside) -> None:
+    deadline = time.monotonic() + 5
+    while not (lorentz.shown(inside.name) or {}).get("pids"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05])
+def test_a_program_whose_launcher_is_killed_is_not_left_stopped(delay):
+    """At whatever moment of the start: afterwards there is no program, or one that runs on in
+    virtual time. None that is stopped, none in real time."""
+    watch = [build.c("clocks/clocks"), "watch", str(10**15), str(2 * 10**8)]
+    with Inside(*watch, rate="10", at=AT) as inside:
+        time.sleep(delay)
+        os.kill(inside.pid, signal.SIGKILL)
+        inside.process.wait(timeout=5)
+        time.sleep(0.3)
+        stopped = [pid for pid in inside.processes() if state(pid) in ("t", "T")]
+        assert stopped == []
+        for line in inside.lines(ev="now"):
+            assert 0 <= line["real"] / 1e9 - epoch(AT) < 1000, "real time"
+        alive = inside.processes()
+        if alive and inside.lines(ev="now"):
+            count = len(inside.lines(ev="now"))
+            inside.wait_for(count + 3, timeout=5, ev="now")
+
+
+def test_a_frozen_container_whose_launcher_is_killed_can_be_cleared():
+    with Inside(build.c("stress/hammer"), "2", stdin=True) as inside:
+        pid = inside.line(ev="ready")["pid"]
+        inside.freeze()
+        kill_monitor(inside)
+        inside.verb("rm")
+        deadline = time.monotonic() + 3
+        while state(pid) not in ("", "Z"):
+            assert time.monotonic() < deadline, "still there, frozen"
+            time.sleep(0.02)
+
+
+def clock_files(inside: Inside, pid: int) -> list[Path]:
+    """The files behind the clock page of a process: in the state directory, or only in /proc."""
+    found = [p for p in lorentz.session.state_dir().rglob("*") if inside.name in str(p)]
+    found = [p for p in found if p.is_file() and "clock" in p.name]
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/map_files").iterdir():
+            if "clock" in str(link.readlink()):
+                found.append(link)
+    return found
+
+
+def test_a_clock_that_is_cut_off_gives_a_defined_end():
+    """Root truncates the clock's file: the program ends by a signal or with a failure, soon; it
+    never reads garbage or real time."""
+    watch = [build.c("clocks/clocks"), "watch", str(10**15), str(10**8)]
+    with Inside(*watch, rate="10", at=AT) as inside:
+        pid = inside.wait_for(3, ev="now")[0]["pid"]
+        files = clock_files(inside, pid)
+        assert files, "no file of the clock to be found"
+        with files[0].open("r+b") as clock:
+            clock.truncate(0)
+        status = inside.finish(timeout=10)
+        assert status != 0
+        for earlier, later in zip(inside.lines(ev="now"), inside.lines(ev="now")[1:], strict=False):
+            assert later["mono"] >= earlier["mono"]
+            assert 0 <= later["real"] / 1e9 - epoch(AT) < 1000
+    done = lorentz.call("time", inside.name)
+    assert done.returncode != 0 or "clock" in done.stdout
