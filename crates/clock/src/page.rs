@@ -9,13 +9,16 @@
 //! - *Never backwards.* A reader takes the host's time between its two looks at the sequence, and a
 //!   writer takes the host's time of the change after the sequence has been odd for [`SETTLE`]. So whoever
 //!   still read by the old segment did it before the change, and whoever reads by the new one does it after.
-//! - *A writer may die anywhere.* The last entry of the history is the segment in force; the length of the
-//!   history is stored after everything else. The next writer finds the sequence odd and restores from there.
+//! - *A writer may die anywhere.* The last entry of the history is what is in force; how many changes there were is
+//!   stored after everything else, and nothing that counts is ever written over. The next writer finds the sequence odd
+//!   and restores from there.
 
-use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
+use crate::instant::{saturate, RealInstant, Span, VirtualInstant, WallTime};
 use crate::rate::Rate;
 use crate::segment::{Pace, Segment};
-use crate::sync::{fence, spin_loop, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{along, fence, spin_loop, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use core::cell::Cell;
+use core::iter::once;
 
 /// First word of every clock page: "LORENTZ" and the layout's version.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x01");
@@ -24,12 +27,13 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x01");
 /// host's time later than that has seen the odd sequence: the processor's reordering window is far shorter.
 pub const SETTLE: Span = Span(1_000);
 
-/// Segments remembered, for the times of files written under earlier ones.
+/// Room for the segments remembered, for the times of files written under earlier ones: the first, the latest ones,
+/// and one that is being written.
 #[cfg(not(loom))]
 pub const HISTORY: usize = 60;
 /// Short, so that the model stays small.
 #[cfg(loom)]
-pub const HISTORY: usize = 2;
+pub const HISTORY: usize = 3;
 
 /// Choices made once, when the clock is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,93 +48,123 @@ pub struct Policy {
 
 impl Policy {
     fn to_bits(self) -> u32 {
-        self.real_cpu_clocks as u32 | (self.real_file_times as u32) << 1 | (self.trap_tsc as u32) << 2
+        self.real_cpu_clocks as u32
+            | (self.real_file_times as u32) << 1
+            | (self.trap_tsc as u32) << 2
     }
 
     fn from_bits(bits: u32) -> Policy {
-        Policy { real_cpu_clocks: bits & 1 != 0, real_file_times: bits & 2 != 0, trap_tsc: bits & 4 != 0 }
+        Policy {
+            real_cpu_clocks: bits & 1 != 0,
+            real_file_times: bits & 2 != 0,
+            trap_tsc: bits & 4 != 0,
+        }
     }
 }
 
-/// A segment as it lies in shared memory.
-#[repr(C)]
-struct SharedSegment {
-    real: AtomicI64,
-    virt: AtomicI64,
-    /// 0 while frozen.
-    num: AtomicU64,
-    den: AtomicU64,
-    wall_secs: AtomicI64,
-    wall_nanos: AtomicU64,
-    boot: AtomicI64,
-    /// Keeps a history entry at one cache line.
-    unused: AtomicU64,
+/// What is in force from one change to the next.
+#[derive(Clone, Copy)]
+struct Terms {
+    segment: Segment,
+    limit: VirtualInstant,
+    /// The rate of the segment, or the one to go on with after a freeze.
+    rate: Rate,
 }
 
-impl SharedSegment {
-    #[inline(always)]
-    fn load(&self) -> Segment {
-        let num = self.num.load(Ordering::Relaxed);
-        let den = self.den.load(Ordering::Relaxed);
-        let pace = if num == den {
-            Pace::Running(Rate::ONE)
-        } else {
-            // A torn pair is thrown away by the sequence check; it must only do no harm until then.
-            match Rate::from_terms(num, den) {
-                Some(rate) => Pace::Running(rate),
-                None => Pace::Frozen,
-            }
+impl Terms {
+    /// `paused` is the rate to go on with if the segment stands still.
+    fn new(segment: &Segment, limit: VirtualInstant, paused: Rate) -> Terms {
+        let rate = match segment.pace {
+            Pace::Running(rate) => rate,
+            Pace::Frozen => paused,
         };
-        Segment {
+        Terms { segment: *segment, limit, rate }
+    }
+}
+
+/// [`Terms`] as they lie in shared memory: one cache line.
+#[repr(C)]
+#[cfg_attr(loom, derive(Default))]
+struct SharedTerms {
+    real: AtomicI64,
+    virt: AtomicI64,
+    num: along::AtomicU64,
+    /// With [`FROZEN`] while time stands still.
+    den: along::AtomicU64,
+    wall_secs: along::AtomicI64,
+    wall_nanos: along::AtomicU64,
+    boot: along::AtomicI64,
+    limit: along::AtomicI64,
+}
+
+/// A bit that no term of a rate has.
+const FROZEN: u64 = 1 << 63;
+
+impl SharedTerms {
+    #[inline(always)]
+    fn load(&self) -> Terms {
+        let den = self.den.load(Ordering::Relaxed);
+        // A torn pair is thrown away by the sequence check; it must only do no harm until then.
+        let rate =
+            Rate::from_terms(self.num.load(Ordering::Relaxed), den & !FROZEN).unwrap_or(Rate::ONE);
+        let segment = Segment {
             real: RealInstant(self.real.load(Ordering::Relaxed)),
             virt: VirtualInstant(self.virt.load(Ordering::Relaxed)),
-            pace,
+            pace: if den & FROZEN == 0 { Pace::Running(rate) } else { Pace::Frozen },
             wall: WallTime {
                 secs: self.wall_secs.load(Ordering::Relaxed),
                 nanos: self.wall_nanos.load(Ordering::Relaxed) as u32,
             },
             boot: Span(self.boot.load(Ordering::Relaxed)),
-        }
+        };
+        Terms { segment, limit: VirtualInstant(self.limit.load(Ordering::Relaxed)), rate }
     }
 
-    fn store(&self, segment: &Segment) {
-        let (num, den) = match segment.pace {
-            Pace::Running(rate) => (rate.num(), rate.den()),
-            Pace::Frozen => (0, 1),
-        };
+    fn store(&self, terms: &Terms) {
+        let Terms { segment, limit, rate } = terms;
+        let frozen = if segment.pace == Pace::Frozen { FROZEN } else { 0 };
         self.real.store(segment.real.0, Ordering::Relaxed);
         self.virt.store(segment.virt.0, Ordering::Relaxed);
-        self.num.store(num, Ordering::Relaxed);
-        self.den.store(den, Ordering::Relaxed);
+        self.num.store(rate.num(), Ordering::Relaxed);
+        self.den.store(rate.den() | frozen, Ordering::Relaxed);
         self.wall_secs.store(segment.wall.secs, Ordering::Relaxed);
         self.wall_nanos.store(segment.wall.nanos as u64, Ordering::Relaxed);
         self.boot.store(segment.boot.0, Ordering::Relaxed);
+        self.limit.store(limit.0, Ordering::Relaxed);
     }
 }
 
 /// The shared page. Lies at the start of a clock's file; mapped read-only into every program.
 #[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
 pub struct ClockPage {
     magic: AtomicU64,
     policy: AtomicU32,
-    history_len: AtomicU32,
-    /// The rate to go on with when a frozen clock is unfrozen.
-    rate_num: AtomicU64,
-    rate_den: AtomicU64,
+    unused: AtomicU32,
+    /// How many changes there have been: which entry of the history is in force.
+    changes: AtomicU64,
     /// What the host's wall clock was ahead of its monotonic clock when this clock was made.
     host_wall_secs: AtomicI64,
     host_wall_nanos: AtomicU64,
-    unused: [AtomicU64; 2],
+    unused_too: [AtomicU64; 3],
     // What a reader needs begins a cache line of its own.
     sequence: AtomicU32,
     /// 1 while the clock runs at rate one without a limit: then `ahead` says all there is to say.
     even_pace: AtomicU32,
-    limit: AtomicI64,
     /// Seconds and nanoseconds to add to the host's monotonic clock, for the monotonic and the wall clock.
     ahead: [[AtomicI64; 2]; 2],
-    unused_too: [AtomicU64; 2],
-    current: SharedSegment,
-    history: [SharedSegment; HISTORY],
+    unused_either: [AtomicU64; 3],
+    current: SharedTerms,
+    /// The start, then a ring.
+    history: [SharedTerms; HISTORY],
+}
+
+/// Where change number `change` stands in the history.
+fn place(change: u64) -> usize {
+    match change {
+        0 => 0,
+        later => 1 + ((later - 1) % (HISTORY as u64 - 1)) as usize,
+    }
 }
 
 /// What a reader sees in one consistent look.
@@ -169,11 +203,10 @@ impl ClockPage {
         self.host_wall_secs.store(host_wall.secs, Ordering::Relaxed);
         self.host_wall_nanos.store(host_wall.nanos as u64, Ordering::Relaxed);
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
-        self.rate_num.store(rate.num(), Ordering::Relaxed);
-        self.rate_den.store(rate.den(), Ordering::Relaxed);
-        self.set(segment, VirtualInstant::NEVER);
-        self.history[0].store(segment);
-        self.history_len.store(1, Ordering::Relaxed);
+        let terms = Terms::new(segment, VirtualInstant::NEVER, rate);
+        self.history[0].store(&terms);
+        self.changes.store(0, Ordering::Relaxed);
+        self.set(&terms);
         self.sequence.store(2, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
     }
@@ -228,11 +261,11 @@ impl ClockPage {
         self.sequence.load(Ordering::Relaxed) == sequence
     }
 
-    /// Puts a segment and a limit in force.
-    fn set(&self, segment: &Segment, limit: VirtualInstant) {
-        self.current.store(segment);
-        self.limit.store(limit.0, Ordering::Relaxed);
-        let even = segment.pace == Pace::Running(Rate::ONE) && limit == VirtualInstant::NEVER;
+    /// Puts `terms` in force.
+    fn set(&self, terms: &Terms) {
+        let Terms { segment, limit, .. } = terms;
+        self.current.store(terms);
+        let even = segment.pace == Pace::Running(Rate::ONE) && *limit == VirtualInstant::NEVER;
         self.even_pace.store(even as u32, Ordering::Relaxed);
         let monotonic = WallTime::from_nanos(segment.virt.0 as i128 - segment.real.0 as i128);
         let wall = WallTime::from_nanos(monotonic.as_nanos() + segment.wall.as_nanos());
@@ -253,8 +286,7 @@ impl ClockPage {
         loop {
             let sequence = self.sequence.load(Ordering::Acquire);
             if sequence & 1 == 0 {
-                let segment = self.current.load();
-                let limit = VirtualInstant(self.limit.load(Ordering::Relaxed));
+                let Terms { segment, limit, .. } = self.current.load();
                 let real = host();
                 fence(Ordering::Acquire);
                 if self.sequence.load(Ordering::Relaxed) == sequence {
@@ -269,109 +301,135 @@ impl ClockPage {
 
     /// The rate in force, or to go on with while frozen.
     pub fn rate(&self) -> Rate {
-        Rate::new(self.rate_num.load(Ordering::Relaxed), self.rate_den.load(Ordering::Relaxed)).unwrap_or(Rate::ONE)
+        self.look_back(|last| self.entry(last).load().rate)
     }
 
     /// Begins a change. The caller holds the clock's lock: there is no other writer.
     pub fn change(&self) -> Change<'_> {
         let sequence = self.sequence.load(Ordering::Relaxed);
-        if sequence & 1 == 1 {
-            // The last writer died in the middle: go back to the segment that was in force.
-            let last = self.history_len.load(Ordering::Relaxed).clamp(1, HISTORY as u32) as usize - 1;
-            self.set(&self.history[last].load(), VirtualInstant(self.limit.load(Ordering::Relaxed)));
-        }
         let odd = sequence | 1;
         self.sequence.store(odd, Ordering::Relaxed);
         // Full, not release: the odd sequence must be visible before the host's time is taken.
         fence(Ordering::SeqCst);
-        Change { page: self, odd }
+        let before = self.entry(self.changes.load(Ordering::Relaxed)).load();
+        if sequence == odd {
+            // The last writer died in the middle: go back to what was in force.
+            self.set(&before);
+        }
+        let Terms { limit, rate, .. } = before;
+        Change { page: self, odd, before, limit: Cell::new(limit), rate: Cell::new(rate) }
+    }
+
+    fn entry(&self, change: u64) -> &SharedTerms {
+        &self.history[place(change)]
+    }
+
+    /// The entries remembered when `last` was the last change, oldest first.
+    fn entries(&self, last: u64) -> impl DoubleEndedIterator<Item = &SharedTerms> {
+        // One place of the ring is never looked at: the next change is being written there.
+        let oldest = last.saturating_sub(HISTORY as u64 - 3).max(1);
+        once(0).chain(oldest..last + 1).map(|change| self.entry(change))
+    }
+
+    /// What `look` finds in the history, which no change has touched meanwhile. It gets the number of the last change.
+    fn look_back<T>(&self, look: impl Fn(u64) -> T) -> T {
+        loop {
+            let last = self.changes.load(Ordering::Acquire);
+            let found = look(last);
+            fence(Ordering::Acquire);
+            if self.changes.load(Ordering::Relaxed) == last {
+                return found;
+            }
+            spin_loop();
+        }
     }
 
     /// The segments so far, oldest first. Consistent while `sequence()` stays the same.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = Segment> + '_ {
-        let len = self.history_len.load(Ordering::Acquire).clamp(1, HISTORY as u32) as usize;
-        self.history[..len].iter().map(SharedSegment::load)
+        self.entries(self.changes.load(Ordering::Acquire)).map(|entry| entry.load().segment)
     }
 
     /// Wall time inside when the host's monotonic clock showed `real`. Before the clock was made, time
     /// ran as fast as the host's: what is an hour older than the start is an hour old.
     pub fn wall_of(&self, real: RealInstant) -> WallTime {
-        let mut found = None;
-        for segment in self.history().rev() {
-            let first = *found.insert(segment);
-            if real >= first.real {
-                return first.wall_at(first.virtual_at(real));
+        self.look_back(|last| {
+            let mut segments = self.entries(last).rev().map(|entry| entry.load().segment);
+            match segments.find(|segment| real >= segment.real) {
+                Some(segment) => segment.wall_at(segment.virtual_at(real)),
+                None => {
+                    let first = self.entry(0).load().segment;
+                    first.wall_at(first.virt).plus(real.since(first.real))
+                }
             }
-        }
-        match found {
-            Some(first) => first.wall_at(first.virt).plus(real.since(first.real)),
-            None => WallTime::default(),
-        }
+        })
     }
 
     /// The inverse of [`ClockPage::wall_of`]: when the host's monotonic clock shows wall time `wall` inside. A time
-    /// that was leapt over is told as the moment of the leap; one that comes twice, as its last coming.
+    /// that comes twice is told as its last coming; one that was leapt over and never came, as the moment of the leap.
     pub fn real_of(&self, wall: WallTime) -> RealInstant {
-        let mut end = RealInstant::NEVER;
-        let mut oldest = None;
-        for segment in self.history().rev() {
-            let virt = segment.virtual_at_wall(wall);
-            if virt >= segment.virt {
-                return segment.real_at(virt).min(end);
+        self.look_back(|last| {
+            let mut end = RealInstant::NEVER;
+            let mut leapt_over = None;
+            for entry in self.entries(last).rev() {
+                let segment = entry.load().segment;
+                let virt = segment.virtual_at_wall(wall);
+                if virt >= segment.virt {
+                    let real = segment.real_at(virt);
+                    if real < end {
+                        return real;
+                    }
+                    leapt_over = leapt_over.or(Some(end));
+                }
+                end = segment.real;
             }
-            end = segment.real;
-            oldest = Some(segment);
-        }
-        match oldest {
-            Some(first) => first.real.plus(first.virtual_at_wall(wall).since(first.virt)),
-            None => RealInstant::default(),
-        }
+            let first = self.entry(0).load().segment;
+            let after_start = wall.as_nanos() - first.wall_at(first.virt).as_nanos();
+            match leapt_over {
+                Some(leap) if after_start >= 0 => leap,
+                _ => first.real.plus(Span(saturate(after_start))),
+            }
+        })
     }
 }
 
-/// A change under way: readers wait until it is published or dropped.
+/// A change under way: readers wait until it is published or dropped. Dropped, it changes nothing.
 pub struct Change<'a> {
     page: &'a ClockPage,
     odd: u32,
+    before: Terms,
+    limit: Cell<VirtualInstant>,
+    rate: Cell<Rate>,
 }
 
 impl Change<'_> {
     /// The segment in force until now.
     pub fn current(&self) -> Segment {
-        self.page.current.load()
+        self.before.segment
     }
 
     /// The limit in force until now.
     pub fn limit(&self) -> VirtualInstant {
-        VirtualInstant(self.page.limit.load(Ordering::Relaxed))
+        self.before.limit
     }
 
-    /// Sets how far virtual time may go. Takes effect when the change ends.
+    /// Sets how far virtual time may go from now on.
     pub fn set_limit(&self, limit: VirtualInstant) {
-        self.page.set(&self.current(), limit);
+        self.limit.set(limit);
     }
 
     /// Sets the rate to go on with after a freeze.
     pub fn set_rate(&self, rate: Rate) {
-        self.page.rate_num.store(rate.num(), Ordering::Relaxed);
-        self.page.rate_den.store(rate.den(), Ordering::Relaxed);
+        self.rate.set(rate);
     }
 
-    /// Puts `segment` in force.
+    /// Puts `segment` in force, and what has been set.
     pub fn publish(self, segment: &Segment) {
         let page = self.page;
-        let len = page.history_len.load(Ordering::Relaxed).clamp(1, HISTORY as u32) as usize;
-        page.set(segment, self.limit());
-        if len < HISTORY {
-            page.history[len].store(segment);
-            page.history_len.store(len as u32 + 1, Ordering::Release);
-        } else {
-            // Full: the first stays (what came before the start is counted from it), the second goes.
-            for i in 1..HISTORY - 1 {
-                page.history[i].store(&page.history[i + 1].load());
-            }
-            page.history[HISTORY - 1].store(segment);
-        }
+        let terms = Terms::new(segment, self.limit.get(), self.rate.get());
+        let next = page.changes.load(Ordering::Relaxed) + 1;
+        page.entry(next).store(&terms);
+        page.set(&terms);
+        page.changes.store(next, Ordering::Release);
     }
 }
 

@@ -36,7 +36,9 @@ impl Rate {
         if num >= Self::TERM_LIMIT || den >= Self::TERM_LIMIT {
             return None;
         }
-        if num as u128 > den as u128 * Self::MAX as u128 || den as u128 > num as u128 * Self::MAX as u128 {
+        if num as u128 > den as u128 * Self::MAX as u128
+            || den as u128 > num as u128 * Self::MAX as u128
+        {
             return None;
         }
         Some(Rate { num, den })

@@ -8,14 +8,31 @@
 //! other lock: a thread may die or jump out of a wait at any point, and whoever finds its slot later frees it.
 
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use size::{GROUP, PROBES};
+pub use size::{TIMERS, WAITERS};
 
-/// Waits that can be registered at once on one clock.
-pub const WAITERS: usize = 16_384;
-/// Timers that can be registered at once on one clock.
-pub const TIMERS: usize = 8_192;
-/// How many places from its own one a key is looked for.
-const PROBES: usize = 32;
+#[cfg(not(loom))]
+mod size {
+    /// Waits that can be registered at once on one clock.
+    pub const WAITERS: usize = 16_384;
+    /// Timers that can be registered at once on one clock.
+    pub const TIMERS: usize = 8_192;
+    /// How many places from its own one a key is looked for.
+    pub const PROBES: usize = 32;
+    /// Slots per bit of [`super::Groups`].
+    pub const GROUP: usize = 64;
+}
+
+/// Small, so that the model stays small.
+#[cfg(loom)]
+#[allow(missing_docs)]
+mod size {
+    pub const WAITERS: usize = 2;
+    pub const TIMERS: usize = 2;
+    pub const PROBES: usize = 2;
+    pub const GROUP: usize = 1;
+}
 
 /// When a wait or a timer is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +47,7 @@ pub enum Deadline {
 
 /// A [`Deadline`] as it lies in shared memory.
 #[repr(C)]
+#[cfg_attr(loom, derive(Default))]
 struct SharedDeadline {
     /// 0 never, 1 virtual, 2 wall.
     kind: AtomicU32,
@@ -54,7 +72,9 @@ impl SharedDeadline {
         let value = self.value.load(Ordering::Relaxed);
         match self.kind.load(Ordering::Relaxed) {
             1 => Deadline::Virtual(VirtualInstant(value)),
-            2 => Deadline::Wall(WallTime { secs: value, nanos: self.nanos.load(Ordering::Relaxed) }),
+            2 => {
+                Deadline::Wall(WallTime { secs: value, nanos: self.nanos.load(Ordering::Relaxed) })
+            }
             _ => Deadline::Never,
         }
     }
@@ -62,6 +82,7 @@ impl SharedDeadline {
 
 /// One thread waiting in the kernel.
 #[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
 pub struct Waiter {
     /// Process id in the high half, thread id in the low half; 0 where the slot is free.
     owner: AtomicU64,
@@ -100,9 +121,7 @@ impl Waiter {
     pub fn publish(&self, deadline: Deadline, call: u32, seen: u32) {
         self.deadline.store(deadline);
         self.call.store(call, Ordering::Relaxed);
-        // SeqCst: either the writer of the clock finds this entry, or the look at the clock that follows
-        // finds the writer's change.
-        self.seen.store(seen, Ordering::SeqCst);
+        state_seen(&self.seen, seen);
     }
 
     /// Frees the slot.
@@ -112,7 +131,12 @@ impl Waiter {
 
     /// Frees the slot if it still belongs to `owner`.
     pub fn release_if(&self, owner: (u32, u32)) {
-        let _ = self.owner.compare_exchange(key(owner.0, owner.1), 0, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.owner.compare_exchange(
+            key(owner.0, owner.1),
+            0,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -130,6 +154,7 @@ pub enum TimerKind {
 
 /// One timer: what its program asked for, in virtual time.
 #[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
 pub struct Timer {
     owner: AtomicU64,
     deadline: SharedDeadline,
@@ -139,7 +164,8 @@ pub struct Timer {
     clock: AtomicU32,
     /// Set while a thread sets the kernel's timer.
     busy: AtomicU32,
-    unused: AtomicU32,
+    /// The signal it sends, where it sends one.
+    signal: AtomicU32,
     /// When the kernel's timer was set to go off; [`RealInstant::NEVER`] where it is held back.
     armed: AtomicI64,
     /// The interval the kernel's timer was given.
@@ -189,14 +215,17 @@ impl Timer {
 
     /// What it is set to.
     pub fn setting(&self) -> Setting {
-        Setting { deadline: self.deadline.load(), interval: Span(self.interval.load(Ordering::Relaxed)) }
+        Setting {
+            deadline: self.deadline.load(),
+            interval: Span(self.interval.load(Ordering::Relaxed)),
+        }
     }
 
     /// States what it is set to, computed from state `seen` of the clock.
     pub fn set(&self, setting: Setting, seen: u32) {
         self.deadline.store(setting.deadline);
         self.interval.store(setting.interval.0, Ordering::Relaxed);
-        self.seen.store(seen, Ordering::SeqCst);
+        state_seen(&self.seen, seen);
     }
 
     /// The state of the clock the kernel's timer was set by.
@@ -206,7 +235,7 @@ impl Timer {
 
     /// States that the kernel's timer is set by state `seen` of the clock.
     pub fn set_seen(&self, seen: u32) {
-        self.seen.store(seen, Ordering::SeqCst);
+        state_seen(&self.seen, seen);
     }
 
     /// How the kernel's timer was last set.
@@ -239,6 +268,16 @@ impl Timer {
         self.clock.store(clock, Ordering::Relaxed);
     }
 
+    /// The signal it sends; 0 where it sends none.
+    pub fn signal(&self) -> u32 {
+        self.signal.load(Ordering::Relaxed)
+    }
+
+    /// Sets the signal it sends.
+    pub fn set_signal(&self, signal: u32) {
+        self.signal.store(signal, Ordering::Relaxed);
+    }
+
     /// Takes the right to set the kernel's timer; false where another thread has it.
     pub fn begin(&self) -> bool {
         self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -257,19 +296,24 @@ impl Timer {
 
 /// The tables. Lies behind the clock page in the clock's file; shared, writable by every program on the clock.
 #[repr(C, align(4096))]
+#[cfg_attr(loom, derive(Default))]
 pub struct Registry {
     /// A bit per [`GROUP`] slots that have ever been claimed: the others need not be looked at, and take no memory.
-    waiter_groups: Groups<{ WAITERS / GROUP / 64 }>,
-    timer_groups: Groups<{ TIMERS / GROUP / 64 }>,
+    waiter_groups: Groups<{ WAITERS.div_ceil(GROUP * 64) }>,
+    timer_groups: Groups<{ TIMERS.div_ceil(GROUP * 64) }>,
     waiters: [Waiter; WAITERS],
     timers: [Timer; TIMERS],
 }
 
-/// Slots per bit of [`Groups`].
-const GROUP: usize = 64;
-
 #[repr(C, align(64))]
 struct Groups<const WORDS: usize>([AtomicU64; WORDS]);
+
+#[cfg(loom)]
+impl<const WORDS: usize> Default for Groups<WORDS> {
+    fn default() -> Self {
+        Groups(core::array::from_fn(|_| AtomicU64::default()))
+    }
+}
 
 impl<const WORDS: usize> Groups<WORDS> {
     fn note(&self, slot: usize) {
@@ -280,9 +324,11 @@ impl<const WORDS: usize> Groups<WORDS> {
     }
 
     fn slots(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..WORDS * 64)
-            .filter(|group| self.0[group / 64].load(Ordering::SeqCst) & 1 << (group % 64) != 0)
-            .flat_map(|group| group * GROUP..(group + 1) * GROUP)
+        let words = self.0.iter().map(|word| word.load(Ordering::SeqCst));
+        let groups = words.enumerate().flat_map(|(i, word)| {
+            (0..64).filter(move |bit| word & 1 << bit != 0).map(move |bit| i * 64 + bit)
+        });
+        groups.flat_map(|group| group * GROUP..(group + 1) * GROUP)
     }
 }
 
@@ -325,6 +371,13 @@ impl Registry {
         let slots = self.timer_groups.slots().map(|i| &self.timers[i]);
         slots.filter(|slot| slot.owner.load(Ordering::Relaxed) != 0)
     }
+}
+
+/// States which state of the clock has been seen, and with it all that was stated before. A full fence: either the writer
+/// of the clock finds it, or the look at the clock that follows finds the writer's change.
+fn state_seen(seen: &AtomicU32, state: u32) {
+    seen.store(state, Ordering::Release);
+    fence(Ordering::SeqCst);
 }
 
 fn claim(owner: &AtomicU64, key: u64) -> bool {

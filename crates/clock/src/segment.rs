@@ -51,7 +51,9 @@ impl Segment {
         }
         match self.pace {
             Pace::Frozen => self.virt,
-            Pace::Running(rate) => self.virt.plus(Span(scale(elapsed as u64, rate.num(), rate.den()))),
+            Pace::Running(rate) => {
+                self.virt.plus(Span(scale(elapsed as u64, rate.num(), rate.den())))
+            }
         }
     }
 

@@ -11,3 +11,8 @@ pub(crate) use loom::{
     hint::spin_loop,
     sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering},
 };
+
+/// Words that only come along with others: no part of the models, which would have too many states.
+pub(crate) mod along {
+    pub(crate) use core::sync::atomic::{AtomicI64, AtomicU64};
+}

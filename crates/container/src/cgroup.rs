@@ -129,11 +129,8 @@ impl Cgroup {
         let removed = wait_until(REMOVE_LIMIT, || match fs::remove_dir(&self.path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-            // Tasks that have ended are counted for a moment. Others will not go away by waiting.
-            Err(_) => match self.pids()?.is_empty() {
-                true => Ok(false),
-                false => Err(io::Error::other("in use")),
-            },
+            // Tasks that are ending, or have ended, are counted for a moment.
+            Err(_) => Ok(false),
         });
         let parent = self.path.parent().filter(|parent| parent.ends_with(PARENT));
         if let Some(parent) = parent {

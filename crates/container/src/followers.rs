@@ -139,7 +139,7 @@ impl Told<'_> {
         if self.kicked.contains_key(&pid) {
             return true;
         }
-        let told = kick(pid, pid, seen_in_call(pid)).is_ok() || self.kick_another(pid);
+        let told = kick(pid, pid, seen_in_call(pid, pid)).is_ok() || self.kick_another(pid);
         if told {
             self.kicked.insert(pid, ());
         }
@@ -148,20 +148,57 @@ impl Told<'_> {
 
     /// The first thread of a process may have ended before the others.
     fn kick_another(&self, pid: u32) -> bool {
-        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-        threads
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
-            .any(|thread| thread != pid && kick(pid, thread, NO_CALL).is_ok())
+        threads_of(pid).any(|thread| thread != pid && kick(pid, thread, NO_CALL).is_ok())
     }
+}
+
+/// Threads that are blocked in calls which a freeze of their tasks would break off with EINTR, though no signal comes.
+/// To be taken before the freeze, and told after it.
+pub struct BrokenOff(Vec<(u32, u32, u32)>);
+
+impl BrokenOff {
+    /// Looks at all threads of `pids`.
+    pub fn look(pids: &[u32]) -> BrokenOff {
+        const NOT_REPEATED_BY_THE_KERNEL: [u32; 8] = [
+            libc::SYS_epoll_wait as u32,
+            libc::SYS_epoll_pwait as u32,
+            libc::SYS_epoll_pwait2 as u32,
+            libc::SYS_semop as u32,
+            libc::SYS_semtimedop as u32,
+            libc::SYS_rt_sigtimedwait as u32,
+            libc::SYS_io_getevents as u32,
+            lorentz_shim::sys::nr::IO_PGETEVENTS,
+        ];
+        let threads = pids.iter().flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)));
+        let seen = threads.filter_map(|(pid, thread)| {
+            let seen = seen_in_call(pid, thread);
+            (seen != NO_CALL && NOT_REPEATED_BY_THE_KERNEL.contains(&(seen >> 22)))
+                .then_some((pid, thread, seen))
+        });
+        BrokenOff(seen.collect())
+    }
+
+    /// Has them make their calls again when they run.
+    pub fn tell(&self) {
+        for (pid, thread, seen) in &self.0 {
+            // One that has ended needs nothing.
+            let _ = kick(*pid, *thread, *seen);
+        }
+    }
+}
+
+fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 fn exists(pid: u32) -> bool {
     fs::exists(format!("/proc/{pid}")).unwrap_or(true)
 }
 
-/// In which system call the first thread of a process is blocked, for the kick to have it made again.
-fn seen_in_call(pid: u32) -> u32 {
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/syscall")) else { return NO_CALL };
+/// In which system call a thread is blocked, for the kick to have it made again.
+fn seen_in_call(pid: u32, thread: u32) -> u32 {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else { return NO_CALL };
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
     // Number, six arguments, stack pointer, instruction pointer.

@@ -3,6 +3,7 @@
 //! The clock is first in both directions. A task that runs on for a moment then sees time that stands still,
 //! never a stop it could measure; a task that is let go finds time running.
 
+use crate::followers::BrokenOff;
 use crate::{Container, Followed, StateError};
 
 /// Freezes `container` and every other on its clock. Twice does no harm.
@@ -17,9 +18,11 @@ pub fn freeze(container: &Container) -> Result<Followed, StateError> {
     clock.settle();
     for one in container.sharing_its_clock()? {
         if let Some(cgroup) = one.cgroup() {
+            let broken_off = BrokenOff::look(&cgroup.pids().unwrap_or_default());
             // One that has just ended has no group to freeze, and a task held by the kernel stops as soon as
             // it returns from there: time stands still for it already.
             let _ = cgroup.freeze();
+            broken_off.tell();
         }
     }
     Ok(followed)

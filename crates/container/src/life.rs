@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use anyhow::Context;
-use lorentz_inject::{Monitor, Target};
+use lorentz_clock::{saturate, Span};
+use lorentz_inject::{Monitor, SetWall, Target};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
@@ -96,7 +97,18 @@ fn launch(
         }
         Ok(())
     };
-    Ok(Monitor::launch(&words, target, prepare)?)
+    let mut monitor = Monitor::launch(&words, target, prepare)?;
+    monitor.when_wall_is_set(set_wall(container)?);
+    Ok(monitor)
+}
+
+/// What a program does that sets its wall clock: the same as an operator who steps it.
+fn set_wall(container: &Container) -> anyhow::Result<SetWall> {
+    let clock = container.clock()?;
+    Ok(Box::new(move |wall| {
+        let by = wall.as_nanos() - clock.reading().wall.as_nanos();
+        clock.step(Span(saturate(by))).map(drop)
+    }))
 }
 
 fn target(container: &Container, clock: &Clock) -> anyhow::Result<Target> {
@@ -235,6 +247,7 @@ fn attach_and_stay(pid: u32, tree: bool, container: &Container, mut tell: File) 
 fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Monitor, Vec<u32>)> {
     let clock = container.clock()?;
     let mut monitor = Monitor::of_nobody(target(container, &clock)?)?;
+    monitor.when_wall_is_set(set_wall(container)?);
     monitor.attach(Pid::from_raw(pid as i32))?;
     let mut done = vec![pid];
     let mut tried = done.clone();

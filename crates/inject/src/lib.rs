@@ -30,7 +30,7 @@ mod trace;
 
 pub use error::Error;
 pub use launch::Ended;
-pub use monitor::{Monitor, Target};
+pub use monitor::{Monitor, SetWall, Target};
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -7,9 +7,9 @@ use crate::launch::{self, Child, Ended};
 use crate::notify::{self, Notification};
 use crate::trace::Thread;
 use crate::{Error, Result};
-use lorentz_clock::Policy;
+use lorentz_clock::{Policy, WallTime};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::ASK_MONITOR;
+use lorentz_shim::filter::{ASK_MONITOR, ASK_SET_WALL};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The clock that programs are brought onto.
 pub struct Target {
@@ -36,6 +36,9 @@ struct Handed {
     clock: u32,
 }
 
+/// Steps the container's wall clock to a time.
+pub type SetWall = Box<dyn FnMut(WallTime) -> io::Result<()>>;
+
 /// Watches over the programs on a clock that it or its programs have started.
 pub struct Monitor {
     target: Target,
@@ -49,6 +52,7 @@ pub struct Monitor {
     /// Its name, and why it could not be executed.
     command: CString,
     exec_error: Option<io::Error>,
+    set_wall: Option<SetWall>,
     /// Threads that have been let go to exec, by their number.
     execs: HashMap<Thread, Handed>,
 }
@@ -109,8 +113,14 @@ impl Monitor {
             ended: None,
             command: CString::default(),
             exec_error: None,
+            set_wall: None,
             execs: HashMap::new(),
         })
+    }
+
+    /// What to do when a program that may set clocks sets its wall clock. Without it, it is told ENOSYS.
+    pub fn when_wall_is_set(&mut self, set: SetWall) {
+        self.set_wall = Some(set);
     }
 
     /// Listens to one more filter.
@@ -182,7 +192,10 @@ impl Monitor {
     fn on_notification(&mut self, listener: usize, notification: &Notification) {
         let (listener, id) = (self.listeners[listener].as_fd(), notification.id);
         if notification.call == ASK_MONITOR as i32 {
-            let _ = notify::fail(listener, id, libc::ENOSYS);
+            let _ = match (notification.args[0] == ASK_SET_WALL, &mut self.set_wall) {
+                (true, Some(set)) => answer_set_wall(set, listener, notification),
+                _ => notify::fail(listener, id, libc::ENOSYS),
+            };
             return;
         }
         let thread = Thread(notification.thread as i32);
@@ -302,6 +315,21 @@ impl Monitor {
     }
 }
 
+/// A program wants to set its wall clock: done if it may set clocks.
+fn answer_set_wall(set: &mut SetWall, listener: BorrowedFd, notification: &Notification) -> io::Result<()> {
+    const CAP_SYS_TIME: u64 = 1 << 25;
+    let [_, secs, nanos, ..] = notification.args;
+    let may = status_of(Thread(notification.thread as i32), "CapEff:")
+        .and_then(|caps| u64::from_str_radix(&caps, 16).ok())
+        .is_some_and(|caps| caps & CAP_SYS_TIME != 0);
+    let wall = WallTime { secs: secs as i64, nanos: nanos.min(999_999_999) as u32 };
+    match may.then(|| set(wall)) {
+        None => notify::fail(listener, notification.id, libc::EPERM),
+        Some(Err(_)) => notify::fail(listener, notification.id, libc::EINVAL),
+        Some(Ok(())) => notify::succeed(listener, notification.id),
+    }
+}
+
 /// Tells the shim, in two registers it looks at, which descriptors to close after a failed exec. The launcher's own child,
 /// before its first exec, ends anyway.
 fn take_back(thread: Thread, handed: Handed) -> io::Result<()> {
@@ -326,9 +354,13 @@ fn refuse(thread: Thread, error: &io::Error) {
 }
 
 fn tracer_of(thread: Thread) -> Option<i32> {
+    status_of(thread, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// A field of /proc/PID/status.
+fn status_of(thread: Thread, field: &str) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", thread.0)).ok()?;
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()?;
-    (tracer != 0).then_some(tracer)
+    status.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_string())
 }
 
 fn describe(thread: Thread) -> String {

@@ -83,6 +83,11 @@ pub fn fail(listener: BorrowedFd, id: u64, errno: i32) -> io::Result<()> {
     ioctl(listener, SEND, &mut Response { id, value: 0, error: -errno, flags: 0 }).map(|_| ())
 }
 
+/// Makes the call succeed with 0, without the kernel's doing anything.
+pub fn succeed(listener: BorrowedFd, id: u64) -> io::Result<()> {
+    ioctl(listener, SEND, &mut Response { id, value: 0, error: 0, flags: 0 }).map(|_| ())
+}
+
 /// Puts `source` into the caller's descriptor table, to survive an exec; gives its number there.
 pub fn add_fd(listener: BorrowedFd, id: u64, source: BorrowedFd) -> io::Result<u32> {
     let source = source.as_raw_fd() as u32;

@@ -4,9 +4,9 @@
 //! [`lorentz_boot`] with r12 pointing at [`BootArgs`]. From there everything happens in the process itself: no
 //! second stop is needed, because the entry page, a private mapping of a file, is put right by dropping the copy.
 
-use crate::layout::{data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
+use crate::layout::{data, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
 use crate::sys::{self, nr, sig, sys, Sigaction};
-use crate::{gate, kick, trap, tsc};
+use crate::{gate, kick, signals, trap, tsc};
 use core::arch::global_asm;
 use core::mem::size_of;
 use core::sync::atomic::Ordering::Relaxed;
@@ -182,6 +182,21 @@ fn remember(args: &BootArgs, vdso: usize) {
 }
 
 fn install_handlers() {
+    let (sigsys, kick) = set_actions();
+    data().sigsys.store(&sigsys);
+    data().kick.store(&kick);
+    const SIG_UNBLOCK: u64 = 1;
+    let mut before = 0u64;
+    // SAFETY: reads and writes a mask.
+    unsafe {
+        let (ours, before) = (&sig::OURS as *const u64, &mut before as *mut u64);
+        sys!(nr::RT_SIGPROCMASK, SIG_UNBLOCK, ours, before, 8u64);
+    }
+    signals::believe_blocked(before);
+}
+
+/// Gives SIGSYS and the kick signal our handlers; what they were before.
+pub fn set_actions() -> (Sigaction, Sigaction) {
     const SA_RESTART: u64 = 0x1000_0000;
     const SA_NODEFER: u64 = 0x4000_0000;
     let own = |handler: usize, flags: u64, mask: u64| Sigaction {
@@ -190,18 +205,13 @@ fn install_handlers() {
         restorer: gate::restorer(),
         mask,
     };
-    let mut before = Sigaction::default();
+    let (mut sigsys, mut kick) = (Sigaction::default(), Sigaction::default());
     // Everything waits while a trapped call is carried out, except a trap in a trap.
-    let sigsys = own(trap::on_sigsys as *const () as usize, SA_NODEFER, !(1 << (sig::SIGSYS - 1)));
-    sys::sigaction(sig::SIGSYS, Some(&sigsys), Some(&mut before));
-    data().sigsys.store(&before);
+    let on_trap = trap::on_sigsys as *const () as usize;
+    let own_sigsys = own(on_trap, SA_NODEFER, !(1 << (sig::SIGSYS - 1)));
+    sys::sigaction(sig::SIGSYS, Some(&own_sigsys), Some(&mut sigsys));
     // Calls that were not trapped go on after a kick.
-    let kick = own(kick::on_kick as *const () as usize, SA_RESTART, !0);
-    sys::sigaction(sig::KICK, Some(&kick), Some(&mut before));
-    data().kick.store(&before);
-    const SIG_UNBLOCK: u64 = 1;
-    // SAFETY: reads the mask.
-    unsafe { sys!(nr::RT_SIGPROCMASK, SIG_UNBLOCK, &sig::OURS as *const u64, 0u64, 8u64) };
-    // The registry's pages are shared: touch it once here, not first in a handler.
-    let _ = registry().waiters().next();
+    let own_kick = own(kick::on_kick as *const () as usize, SA_RESTART, !0);
+    sys::sigaction(sig::KICK, Some(&own_kick), Some(&mut kick));
+    (sigsys, kick)
 }

@@ -12,8 +12,12 @@ use lorentz_clock::Policy;
 pub const TRAP_DATA: u32 = 0x4c5a;
 /// In the last argument of an exec: go to the monitor, also from outside the image.
 pub const EXEC_MAGIC: u32 = 0x4c5a_4558;
-/// Number of a system call that does not exist: asks the monitor for the clock's files.
+/// Number of a system call that does not exist: asks the monitor for something.
 pub const ASK_MONITOR: u32 = 0x4c5a;
+/// Its first argument: a descriptor, while a running process is brought in.
+pub const ASK_FOR_FILE: u64 = 0;
+/// Its first argument: the wall clock is to be set, to the seconds and nanoseconds that follow.
+pub const ASK_SET_WALL: u64 = 1;
 
 /// When a call is trapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +42,8 @@ pub enum When {
     SocketTimeout,
     /// prctl(PR_SET_SECCOMP).
     SetSeccomp,
+    /// ptrace that makes somebody a tracer: PTRACE_TRACEME, PTRACE_ATTACH, PTRACE_SEIZE.
+    BecomesTracer,
     /// From the image it goes to the monitor, from elsewhere to the handler.
     Exec,
     /// Always to the monitor.
@@ -98,6 +104,7 @@ pub const TRAPPED: &[(u32, When)] = &[
     (EXECVEAT, When::Exec),
     (SECCOMP, When::Always),
     (PRCTL, When::SetSeccomp),
+    (PTRACE, When::BecomesTracer),
     (ASK_MONITOR, When::Monitor),
     // Its flags lie in memory, where a filter cannot see CLONE_CLEAR_SIGHAND; libc falls back to clone.
     (CLONE3, When::Refused),
@@ -152,11 +159,6 @@ impl Extra {
             ],
             Extra::Reads => &[(READ, When::Always)],
         }
-    }
-
-    /// Its bit in a set of extras.
-    pub fn bit(self) -> u32 {
-        1 << self as u32
     }
 }
 
@@ -299,6 +301,14 @@ impl<const N: usize> Program<N> {
             // SO_RCVTIMEO, SO_SNDTIMEO old and new; SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING old and new.
             When::SocketOption => self.allow_unless_option(&[20, 21, 66, 67, 29, 35, 37, 63, 64, 65]),
             When::SocketTimeout => self.allow_unless_option(&[20, 21, 66, 67]),
+            When::BecomesTracer => {
+                const REQUESTS: [u32; 3] = [0, 16, 0x4206];
+                self.load(arg_low(0));
+                for (i, request) in REQUESTS.iter().enumerate() {
+                    self.test(JUMP_EQUAL, *request, (REQUESTS.len() - i) as u8, 0);
+                }
+                self.ret(ALLOW);
+            }
             When::SetSeccomp => {
                 const PR_SET_SECCOMP: u32 = 22;
                 self.load(arg_low(0));

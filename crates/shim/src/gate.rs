@@ -32,8 +32,6 @@ global_asm!(
     "lorentz_gate_look:",
     "cmp dword ptr ds:[{sequence}], ebx",
     "jne lorentz_gate_leave",
-    ".global lorentz_gate_call",
-    "lorentz_gate_call:",
     "syscall",
     ".global lorentz_gate_done",
     "lorentz_gate_done:",
@@ -41,7 +39,6 @@ global_asm!(
     ".cfi_def_cfa_offset 8",
     "ret",
     ".cfi_def_cfa_offset 16",
-    ".global lorentz_gate_leave",
     "lorentz_gate_leave:",
     "mov rax, {retry}",
     "pop rbx",
@@ -69,9 +66,7 @@ extern "C" {
     fn lorentz_gate(args: *const [u64; 7], sequence: u32) -> isize;
     fn lorentz_restorer();
     static lorentz_gate_look: u8;
-    static lorentz_gate_call: u8;
     static lorentz_gate_done: u8;
-    static lorentz_gate_leave: u8;
 }
 
 /// Makes the call `args[6]` with `args[..6]`, unless the clock has left state `sequence`.
@@ -88,18 +83,17 @@ pub fn restorer() -> usize {
     lorentz_restorer as *const () as usize
 }
 
-/// Where a thread interrupted at `ip`, with `result` in its result register, goes on when the clock has changed:
-/// the new address and result, or `None` where it is not at the gate.
-pub fn turn_back(ip: usize, result: isize) -> Option<(usize, isize)> {
-    let look = &raw const lorentz_gate_look as usize;
-    let call = &raw const lorentz_gate_call as usize;
+/// Whether `ip` lies in the gate: before the call, at it, or just behind it.
+pub fn is_at(ip: usize) -> bool {
+    (&raw const lorentz_gate_look as usize..=&raw const lorentz_gate_done as usize).contains(&ip)
+}
+
+/// Where a thread interrupted at the gate, at `ip` and with `before` in its result register, goes on when the clock has
+/// changed: the address, and `result`. `None` where its call has ended by itself.
+pub fn turn_back(ip: usize, before: isize, result: isize) -> Option<(usize, isize)> {
     let done = &raw const lorentz_gate_done as usize;
-    let leave = &raw const lorentz_gate_leave as usize;
-    if ip >= look && ip <= call {
-        Some((leave, RETRY))
-    } else if ip == done && result == -crate::sys::errno::EINTR {
-        Some((done, RETRY))
-    } else {
-        None
+    if ip == done && before != -crate::sys::errno::EINTR {
+        return None;
     }
+    Some((done, result))
 }

@@ -4,6 +4,7 @@ use crate::calls::timer;
 use crate::gate;
 use crate::signals;
 use crate::sys::{errno, reg, sig, Siginfo, Ucontext};
+use crate::wait;
 
 /// High half of the value that comes with a kick; the low half is a [`sighting`], or [`NO_CALL`].
 pub const KICK_MAGIC: u32 = 0x4c7a_6b21;
@@ -28,15 +29,24 @@ pub unsafe extern "C" fn on_kick(_signal: i32, info: *mut Siginfo, context: *mut
         unsafe { signals::forward(sig::KICK, info, context) };
         return;
     }
+    let due = timer::rearm_all();
+    let broken_off = context_ref.regs[reg::RAX] as isize == -errno::EINTR;
+    let at_gate = gate::is_at(context_ref.regs[reg::RIP] as usize);
+    if !at_gate && !broken_off {
+        return;
+    }
+    // A signal that is waiting, such as that of a timer that this change has made due, breaks off the call by itself.
+    let by_signal = wait::signal_comes(context_ref.mask, due);
     let regs = &mut context_ref.regs;
-    let result = regs[reg::RAX] as isize;
-    if let Some((ip, result)) = gate::turn_back(regs[reg::RIP] as usize, result) {
-        regs[reg::RIP] = ip as u64;
-        regs[reg::RAX] = result as u64;
-    } else if result == -errno::EINTR {
+    if at_gate {
+        let result = if by_signal { -errno::EINTR } else { gate::RETRY };
+        if let Some((ip, result)) = gate::turn_back(regs[reg::RIP] as usize, regs[reg::RAX] as isize, result) {
+            regs[reg::RIP] = ip as u64;
+            regs[reg::RAX] = result as u64;
+        }
+    } else if !by_signal {
         repeat_untrapped(regs, info_ref.second as u32);
     }
-    timer::rearm_all();
 }
 
 /// A thread that was blocked in a call without a timeout, such as epoll_wait(-1) or pause, got EINTR from the

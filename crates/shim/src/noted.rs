@@ -63,12 +63,21 @@ pub fn also_trap(extra: Extra) {
     }
     const SET_MODE_FILTER: u64 = 1;
     const TSYNC: u64 = 1;
+    const ASKED: u32 = 1;
+    const THERE: u32 = 1 << 16;
     let filters = &data().extra_filters;
-    if filters.fetch_or(extra.bit(), AcqRel) & extra.bit() != 0 {
+    let (asked, there) = (ASKED << extra as u32, THERE << extra as u32);
+    if filters.fetch_or(asked, AcqRel) & asked != 0 {
+        // Another thread is at it: what follows must be trapped in this thread too.
+        while filters.load(Acquire) & there == 0 {
+            // SAFETY: no arguments.
+            unsafe { sys!(nr::SCHED_YIELD) };
+        }
         return;
     }
     let program = Program::of_extra(extra);
     let filter = Filter { len: program.code().len() as u16, code: program.code().as_ptr() };
     // SAFETY: the kernel copies the filter.
     unsafe { sys!(nr::SECCOMP, SET_MODE_FILTER, TSYNC, &filter as *const Filter) };
+    filters.fetch_or(there, AcqRel);
 }

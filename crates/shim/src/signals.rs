@@ -79,6 +79,22 @@ pub fn rt_sigprocmask(call: &mut Call) -> isize {
     0
 }
 
+/// Which of our signals this thread believes to have blocked.
+pub fn believed_blocked() -> u64 {
+    masks::blocked(sys::gettid())
+}
+
+/// Remembers that this thread, before the shim came, had these of our signals blocked.
+pub fn believe_blocked(signals: u64) {
+    masks::set_blocked(sys::gettid(), signals & sig::OURS);
+}
+
+/// Whether the program ignores a signal that has a handler of ours.
+pub fn ignores(signal: u32) -> bool {
+    const IGNORE: usize = 1;
+    virtual_disposition(signal as u64).is_some_and(|own| own.handler.load(Relaxed) == IGNORE)
+}
+
 /// Which of our signals a thread believes to have blocked.
 mod masks {
     use crate::layout::{data, BlockedSignals};

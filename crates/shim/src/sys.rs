@@ -43,6 +43,7 @@ pub mod nr {
     pub const GETRUSAGE: u32 = 98;
     pub const SYSINFO: u32 = 99;
     pub const TIMES: u32 = 100;
+    pub const PTRACE: u32 = 101;
     pub const RT_SIGPENDING: u32 = 127;
     pub const RT_SIGTIMEDWAIT: u32 = 128;
     pub const RT_SIGSUSPEND: u32 = 130;

@@ -147,6 +147,7 @@ fn carry_out(call: &mut Call) -> isize {
         nr::SIGALTSTACK => signals::sigaltstack(call),
         nr::EXECVE | nr::EXECVEAT => exec::exec(call),
         nr::SECCOMP | nr::PRCTL => exec::sandbox(call),
+        nr::PTRACE => exec::trace(),
         _ => call.by_kernel(),
     }
 }

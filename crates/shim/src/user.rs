@@ -79,6 +79,11 @@ pub fn read_sigset(at: u64) -> Result<u64, isize> {
     Ok(unsafe { (at as *const u64).read_unaligned() })
 }
 
+/// Copies eight bytes from the program.
+pub fn read_u64(at: u64) -> Result<u64, isize> {
+    read_sigset(at)
+}
+
 /// Writes eight bytes (a signal set, a count of seconds) to the program.
 pub fn write_u64(at: u64, value: u64) -> Result<(), isize> {
     let at = given(at)?;

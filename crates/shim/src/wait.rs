@@ -119,6 +119,21 @@ fn block(call: &Call, args: &Args, sequence: u32, masking: Masking) -> isize {
     result
 }
 
+/// Whether a signal waits for the program, with `mask` in force; where one is `due` this very moment, after a moment.
+pub fn signal_comes(mask: u64, due: bool) -> bool {
+    const MOMENT: Span = Span(200_000);
+    let end = clocks::host().plus(MOMENT);
+    loop {
+        if signal_waits(mask) {
+            return true;
+        }
+        if !due || clocks::host() > end {
+            return false;
+        }
+        core::hint::spin_loop();
+    }
+}
+
 /// Whether a signal is pending that the program has not blocked and does not ignore: one that came after its call began.
 fn signal_waits(mask: u64) -> bool {
     let mut pending = 0u64;

@@ -4,7 +4,8 @@
  *     waits      ppoll, futex and epoll_pwait2 fail with EPERM: what a shim might use behind the
  *                program's back
  *     strict     all fails with EPERM but what nanosleep, printing and leaving need
- * then a nanosleep of NS.
+ *     strict     all fails with EPERM but what nanosleep, printing and leaving need
+ * then a nanosleep of NS; or, with further arguments, exec of these.
  */
 #include "../lt.h"
 #include <stddef.h>
@@ -34,7 +35,7 @@ int main(int argc, char **argv)
 	struct timespec t;
 	lt_ns t0, t1;
 	int r, e;
-	if (argc != 3)
+	if (argc < 3)
 		return 96;
 	if (!strcmp(argv[1], "getppid"))
 		p = (struct prog){ 4, getppid_filter };
@@ -53,6 +54,10 @@ int main(int argc, char **argv)
 	if (r) {
 		lt_emit("seccomp", ",\"installed\":0,\"err\":%d", e);
 		return 0;
+	}
+	if (argc > 3) {
+		execvp(argv[3], argv + 3);
+		lt_die("execvp");
 	}
 	t0 = lt_now(CLOCK_MONOTONIC);
 	r = nanosleep(&t, NULL);

@@ -346,8 +346,10 @@ static void nested(struct lt *lt, size_t stack)
 	child = kill_half_way(lt, SIGUSR1, 0);
 	LT_CALL(lt, nanosleep(&t, &rem));
 	waitpid(child, NULL, 0);
-	lt_done(lt, ",\"remaining\":%.9f,\"same_handled\":%d,\"same_altstack\":%d,\"same_on_alt\":%d,"
-		"\"same_size\":%d", lt_ts_sec(rem), handled, ok, on_alt, ok && back.ss_size == stack);
+	/* Below 16 KiB the stack is replaced by a larger one (docs/limits.md): the handler is elsewhere. */
+	lt_done(lt, ",\"remaining\":%.9f,\"same_handled\":%d,\"same_altstack\":%d,\"%s_on_alt\":%d,"
+		"\"same_size\":%d", lt_ts_sec(rem), handled, ok, stack < 16384 ? "replaced" : "same", on_alt,
+		ok && back.ss_size == stack);
 }
 
 static void do_nested(struct lt *lt) { nested(lt, 0); }

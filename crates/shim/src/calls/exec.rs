@@ -1,7 +1,9 @@
 //! Becoming another program, and a program's own sandbox.
 
 use crate::filter::{self, Instruction, EXEC_MAGIC, EXTRA_LEN};
-use crate::sys::{self, errno, nr, sig, sys};
+use crate::boot;
+use crate::signals;
+use crate::sys::{self, errno, nr, sig, sys, Sigaction};
 use crate::trap::Call;
 use crate::user;
 use core::arch::asm;
@@ -13,13 +15,14 @@ pub fn exec(call: &Call) -> isize {
     if refused < 0 {
         return refused;
     }
-    // The new program inherits the mask that is in force now.
-    sys::set_mask(call.mask());
+    // The new program inherits what is blocked and ignored now, in the program's eyes.
+    let pass_on = Inheritance::of(call);
+    pass_on.begin();
     let [a, b, c, d, e, _] = call.args;
     let args = [a, b, c, d, e, EXEC_MAGIC as u64];
     // SAFETY: the program's own call. It comes back only when it has failed.
     let (result, left_open) = unsafe { exec_by_monitor(call.nr, args) };
-    sys::set_mask(!(1 << (sig::SIGSYS - 1)));
+    pass_on.take_back();
     for fd in left_open {
         // SAFETY: descriptors the monitor put there for the new image, which has not come to be.
         unsafe { sys!(nr::CLOSE, fd) };
@@ -31,6 +34,46 @@ pub fn exec(call: &Call) -> isize {
         unsafe { sys!(nr::WRITE, 2u64, WORD.as_ptr(), WORD.len()) };
     }
     result
+}
+
+/// What a new program inherits of its signals: the mask, and that SIGSYS or the kick signal is ignored.
+struct Inheritance {
+    mask: u64,
+    ignored: [(u32, bool); 2],
+}
+
+impl Inheritance {
+    fn of(call: &Call) -> Inheritance {
+        let ignored = |signal: u32| (signal, signals::ignores(signal));
+        Inheritance {
+            mask: call.mask() | signals::believed_blocked(),
+            ignored: [ignored(sig::SIGSYS), ignored(sig::KICK)],
+        }
+    }
+
+    fn begin(&self) {
+        const SIG_IGN: usize = 1;
+        for (signal, _) in self.ignored.iter().filter(|(_, ignored)| *ignored) {
+            sys::sigaction(*signal, Some(&Sigaction { handler: SIG_IGN, ..Default::default() }), None);
+        }
+        sys::set_mask(self.mask);
+    }
+
+    fn take_back(&self) {
+        sys::set_mask(!(1 << (sig::SIGSYS - 1)));
+        if self.ignored.iter().any(|(_, ignored)| *ignored) {
+            boot::set_actions();
+        }
+    }
+}
+
+/// ptrace that makes somebody a tracer: refused. Every trapped call would look like a signal to a debugger inside, and
+/// the monitor could not bring in what it starts.
+pub fn trace() -> isize {
+    const WORD: &[u8] = b"lorentz: ptrace refused: debuggers work from outside (gdb -p, strace -p), not inside\n";
+    // SAFETY: reads the message.
+    unsafe { sys!(nr::WRITE, 2u64, WORD.as_ptr(), WORD.len()) };
+    -errno::EPERM
 }
 
 /// The kernel's error where the file is plainly not there or not executable, as a search along PATH meets it: the

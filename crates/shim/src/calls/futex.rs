@@ -25,6 +25,9 @@ pub fn futex(call: &Call) -> isize {
     };
     let Some(span) = ts.to_span() else { return -errno::EINVAL };
     let command = op & COMMAND;
+    if op & CLOCK_REALTIME != 0 && matches!(command, WAIT | LOCK_PI) {
+        return -errno::ENOSYS;
+    }
     let on_wall = command == LOCK_PI || op & CLOCK_REALTIME != 0;
     let deadline = match command {
         WAIT => call.after(span),

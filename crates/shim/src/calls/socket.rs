@@ -9,7 +9,7 @@ use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::{RealInstant, Span};
+use lorentz_clock::{Deadline, RealInstant, Span};
 
 const SO_RCVTIMEO: [u64; 2] = [20, 66];
 const SO_SNDTIMEO: [u64; 2] = [21, 67];
@@ -103,9 +103,7 @@ fn timeout(fd: u32, receive: bool) -> Option<Span> {
 pub fn receive(call: &Call) -> isize {
     let fd = call.args[0] as u32;
     if call.nr == nr::READ && noted::is(fd, noted::CANCEL_ON_SET) {
-        if let Some(result) = super::timer::read_cancelled(fd) {
-            return result;
-        }
+        return super::timer::read_cancellable(call);
     }
     if call.nr == nr::READ && noted::is(fd, noted::UPTIME) {
         super::file::refresh_uptime(fd);
@@ -190,29 +188,43 @@ pub fn blocking(call: &Call) -> isize {
     wait::wait_untimed(call, &[a, b, c, d, e, f, call.nr as u64], Masking::Restarts)
 }
 
-/// recvmmsg(2): its timeout is looked at only between messages, so it is told in real time once; stamps are translated.
+/// recvmmsg(2): its timeout is looked at only after each message, so the messages are fetched one by one.
 pub fn recvmmsg(call: &Call) -> isize {
     const MESSAGE_LEN: u64 = 64;
-    let [fd, messages, _, _, timeout, _] = call.args;
-    let mut args = call.args;
-    let mut scaled = Timespec::default();
-    if timeout != 0 {
-        match user::read_timespec(timeout).map(Timespec::to_span) {
+    const MSG_DONTWAIT: u64 = 0x40;
+    const MSG_WAITFORONE: u64 = 0x1_0000;
+    const MOST: u64 = 1024;
+    let [socket, messages, count, flags, timeout, _] = call.args;
+    let deadline = match timeout {
+        0 => Deadline::Never,
+        at => match user::read_timespec(at).map(Timespec::to_span) {
             Err(error) => return error,
             Ok(None) => return -errno::EINVAL,
-            Ok(Some(span)) => scaled = Timespec::from_span(clocks::real_span(span)),
+            Ok(Some(span)) => call.after(span),
+        },
+    };
+    let mut fetched = 0;
+    while fetched < (count as u32 as u64).min(MOST) {
+        let at = messages + fetched * MESSAGE_LEN;
+        let only_one = flags & MSG_WAITFORONE != 0 && fetched > 0;
+        let flags = flags & !MSG_WAITFORONE | if only_one { MSG_DONTWAIT } else { 0 };
+        let args = [socket, at, 1, flags, 0, 0, nr::RECVMMSG as u64];
+        let result = wait::wait_untimed(call, &args, Masking::Restarts);
+        if result < 1 {
+            return if fetched > 0 { fetched as isize } else { result };
         }
-        args[4] = &mut scaled as *mut Timespec as u64;
+        if noted::is(socket as u32, noted::STAMPS) {
+            stamps::translate_message(at);
+        }
+        fetched += 1;
+        if deadline != Deadline::Never && wait::reached(deadline) {
+            break;
+        }
     }
-    let [a, b, c, d, e, f] = args;
-    let result =
-        wait::wait_untimed(call, &[a, b, c, d, e, f, nr::RECVMMSG as u64], Masking::Restarts);
-    if timeout != 0 && result >= 0 {
-        let left = clocks::virtual_span(scaled.to_span().unwrap_or(Span::ZERO));
+    if timeout != 0 {
+        let look = clocks::snapshot();
+        let left = wait::due(deadline, &look).since(look.now());
         let _ = user::write_timespec(timeout, Timespec::from_span(left));
     }
-    if result > 0 && noted::is(fd as u32, noted::STAMPS) {
-        (0..result as u64).for_each(|i| stamps::translate_message(messages + i * MESSAGE_LEN));
-    }
-    result
+    fetched as isize
 }

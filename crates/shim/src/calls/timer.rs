@@ -83,11 +83,12 @@ fn in_micros(span: Span) -> Timespec {
     Timespec { secs: micros / 1_000_000, nanos: micros % 1_000_000 }
 }
 
-/// Sets the kernel's timer for `setting`, by the clock as it stands.
-fn arm(timer: &Timer, kernel: Kernel, setting: Setting) {
+/// Sets the kernel's timer for `setting`, by the clock as it stands. Setting it makes the kernel forget the expiries
+/// that the program has not been told of yet: `untold` of them are told again.
+fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
     loop {
         let look = clocks::snapshot();
-        let armed = armed_for(setting, &look);
+        let armed = armed_for(setting, &look, untold);
         kernel.set(&armed);
         timer.set_armed(armed);
         timer.set(setting, look.sequence);
@@ -99,7 +100,7 @@ fn arm(timer: &Timer, kernel: Kernel, setting: Setting) {
 
 /// When the kernel's timer has to go off. A series that is behind (it was set in the past, or time has leapt over some
 /// of it) is begun so far back that the kernel counts what was missed and goes on in step.
-fn armed_for(setting: Setting, look: &Snapshot) -> Armed {
+fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
     let wall = look.segment.wall;
     let first = due(setting.deadline, look);
     let now = look.now();
@@ -116,7 +117,8 @@ fn armed_for(setting: Setting, look: &Snapshot) -> Armed {
     if next == RealInstant::NEVER {
         return Armed { at: next, interval, wall };
     }
-    let at = RealInstant(next.0.saturating_sub(missed.saturating_mul(interval.0)).max(AT_ONCE.0));
+    let behind = (missed + untold).saturating_mul(interval.0);
+    let at = RealInstant(next.0.saturating_sub(behind).max(AT_ONCE.0));
     Armed { at, interval, wall }
 }
 
@@ -148,9 +150,11 @@ fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
     Ok(Some(Setting { deadline, interval: setting.interval }))
 }
 
-/// Sets every timer of this process anew that was set by an earlier state of the clock.
-pub fn rearm_all() {
+/// Sets every timer of this process anew that was set by an earlier state of the clock; true where one of them goes off
+/// at once.
+pub fn rearm_all() -> bool {
     let mut pid = None;
+    let mut at_once = false;
     for timer in registry().timers() {
         let Some((process, kind, id)) = timer.owner() else { continue };
         if process != *pid.get_or_insert_with(sys::getpid) || timer.seen() == clock().sequence() {
@@ -159,8 +163,10 @@ pub fn rearm_all() {
         if timer.begin() {
             rearm(timer, Kernel { kind, id });
             timer.end();
+            at_once |= timer.armed().at <= clocks::host();
         }
     }
+    at_once
 }
 
 fn rearm(timer: &Timer, kernel: Kernel) {
@@ -175,10 +181,50 @@ fn rearm(timer: &Timer, kernel: Kernel) {
                 kernel.set(&Armed { at: AT_ONCE, interval: Span::ZERO, wall: WallTime::default() });
                 timer.set(setting, clock().sequence());
             } else {
-                arm(timer, kernel, setting);
+                arm(timer, kernel, setting, untold(timer, kernel, &setting));
             }
         }
     }
+}
+
+/// Expiries of a periodic timer that the program has not been told of.
+fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting) -> i64 {
+    if upcoming.interval.0 == 0 {
+        return 0;
+    }
+    match kernel.kind {
+        TimerKind::Fd => unread(kernel.id),
+        // A signal that is still waiting stands for all since the timer was set.
+        TimerKind::Posix if signal_waits(timer.signal()) => {
+            let look = clocks::snapshot();
+            let gone = due(upcoming.deadline, &look).since(due(timer.setting().deadline, &look));
+            gone.0 / upcoming.interval.0
+        }
+        _ => 0,
+    }
+}
+
+/// What a read of a timer descriptor would tell, taken from it.
+fn unread(fd: u32) -> i64 {
+    const POLLIN: u64 = 1;
+    let poll = fd as u64 | POLLIN << 32;
+    let mut count = 0u64;
+    let at_once = Timespec::default();
+    // SAFETY: asks whether it can be read without waiting, and reads eight bytes.
+    unsafe {
+        let poll_at = &poll as *const u64;
+        if sys!(nr::PPOLL, poll_at, 1u64, &at_once as *const Timespec, 0u64, 8u64) == 1 {
+            sys!(nr::READ, fd, &mut count as *mut u64, 8u64);
+        }
+    }
+    count as i64
+}
+
+fn signal_waits(signal: u32) -> bool {
+    let mut pending = 0u64;
+    // SAFETY: writes to `pending`.
+    unsafe { sys!(nr::RT_SIGPENDING, &mut pending as *mut u64, 8u64) };
+    (1..=64).contains(&signal) && pending & 1 << (signal - 1) != 0
 }
 
 /// Runs `work` while no other thread sets this timer.
@@ -223,7 +269,10 @@ pub fn create(call: &Call) -> isize {
     // SAFETY: the kernel has just written it.
     let id = unsafe { (id_at as *const u32).read_unaligned() };
     match registry().claim_timer(sys::getpid(), TimerKind::Posix, id) {
-        Some(timer) => begin_disarmed(timer, clock as u32),
+        Some(timer) => {
+            begin_disarmed(timer, clock as u32);
+            timer.set_signal(signal_of(event));
+        }
         None => {
             // SAFETY: the timer made above.
             unsafe { sys!(nr::TIMER_DELETE, id) };
@@ -231,6 +280,16 @@ pub fn create(call: &Call) -> isize {
         }
     }
     0
+}
+
+/// The signal of a sigevent that the kernel has accepted: SIGALRM where there is none. A value, then the signal.
+fn signal_of(event: u64) -> u32 {
+    const SIGALRM: u32 = 14;
+    match event {
+        0 => SIGALRM,
+        // SAFETY: the kernel has just read it.
+        at => unsafe { ((at + 8) as *const u32).read_unaligned() },
+    }
 }
 
 fn begin_disarmed(timer: &Timer, clock_id: u32) {
@@ -302,6 +361,9 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
 pub fn settime(call: &Call) -> isize {
     let [_, flags, new, old, ..] = call.args;
     let Some((timer, kernel)) = entry(call) else { return set_cpu_timer(call) };
+    if new == 0 && kernel.kind == TimerKind::Posix {
+        return -errno::EINVAL;
+    }
     let new = match user::read_itimer(new) {
         Ok(new) => new,
         Err(error) => return error,
@@ -318,7 +380,7 @@ pub fn settime(call: &Call) -> isize {
         let before = told(timer, kernel);
         if before.is_ok() {
             note_cancel(timer, kernel, flags, base);
-            arm(timer, kernel, setting);
+            arm(timer, kernel, setting, 0);
         }
         before
     });
@@ -400,8 +462,17 @@ pub fn gettime(call: &Call) -> isize {
     }
 }
 
-/// A read of a timer descriptor that a step has cancelled: ECANCELED, once; `None` where it was not cancelled.
-pub fn read_cancelled(fd: u32) -> Option<isize> {
+/// A read of a timer descriptor that a step of the wall clock cancels: then it is ECANCELED, once.
+pub fn read_cancellable(call: &Call) -> isize {
+    let fd = call.args[0] as u32;
+    // Before it blocks, and after it was woken by the cancelling.
+    take_cancellation(fd).unwrap_or_else(|| {
+        let result = super::socket::blocking(call);
+        take_cancellation(fd).unwrap_or(result)
+    })
+}
+
+fn take_cancellation(fd: u32) -> Option<isize> {
     let timer = registry().find_timer(sys::getpid(), TimerKind::Fd, fd)?;
     if timer.clock() & Timer::CANCELLED == 0 {
         return None;
@@ -410,7 +481,7 @@ pub fn read_cancelled(fd: u32) -> Option<isize> {
         let setting = timer.setting();
         timer.set_clock(timer.clock() & !Timer::CANCELLED);
         // Setting it clears what made it readable.
-        arm(timer, Kernel { kind: TimerKind::Fd, id: fd }, setting);
+        arm(timer, Kernel { kind: TimerKind::Fd, id: fd }, setting, 0);
     });
     Some(-errno::ECANCELED)
 }
@@ -468,7 +539,7 @@ fn set_real_timer(new: &Itimerspec) -> Result<Itimerspec, isize> {
         setting_of(new, false, Timebase::Virtual(Span::ZERO)).ok_or(-errno::EINVAL)?;
     alone(timer, || {
         let before = told(timer, kernel)?;
-        arm(timer, kernel, setting);
+        arm(timer, kernel, setting, 0);
         Ok(before)
     })
 }

@@ -1,5 +1,5 @@
 // Go's own ways to spend time, in a static binary. Argument: nominal duration in nanoseconds.
-// Lines as lt.h describes them.
+// Lines as lt.h describes them. With the argument "storm": execs beside busy goroutines.
 package main
 
 import (
@@ -77,7 +77,44 @@ func goroutines() {
 	wg.Wait()
 }
 
+// storm runs goroutines that are preempted all the time (by SIGURG) beside others that exec.
+func storm() {
+	stop := make(chan struct{})
+	for i := 0; i < 4; i++ {
+		go func() {
+			for n := 0; ; n++ {
+				if n%1000000 == 0 {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			}
+		}()
+	}
+	var wg sync.WaitGroup
+	for i := 0; i < 4; i++ {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for n := 0; n < 20; n++ {
+				out, err := exec.Command("date", "+%Y").CombinedOutput()
+				check(err == nil, "exec")
+				check(len(out) == 5, "output of date")
+			}
+		}()
+	}
+	wg.Wait()
+	close(stop)
+	fmt.Println("{\"ev\":\"storm\",\"execs\":80}")
+}
+
 func main() {
+	if os.Args[1] == "storm" {
+		storm()
+		return
+	}
 	ns, err := strconv.ParseInt(os.Args[1], 10, 64)
 	check(err == nil, "argument")
 	nominal = time.Duration(ns)
