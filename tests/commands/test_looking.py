@@ -35,8 +35,12 @@ def test_ps_shows_each_container_and_its_processes(container):
     assert "NAME" in table[0]
 
 
-def test_ps_of_nothing_is_an_empty_list():
-    assert lorentz.ps() == []
+def test_ps_of_nothing_is_an_empty_list(tmp_path):
+    env = {**lorentz.session.environment(), "LORENTZ_STATE_DIR": str(tmp_path / "empty")}
+    assert json.loads(lorentz.call("ps", "--json", env=env).stdout) == []
+    table = lorentz.call("ps", env=env)
+    assert table.returncode == 0
+    assert len(table.stdout.splitlines()) == 1
 
 
 def test_time_shows_the_clocks_beside_the_hosts(container):

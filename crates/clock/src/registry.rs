@@ -31,7 +31,7 @@ mod size {
     pub const WAITERS: usize = 2;
     pub const TIMERS: usize = 2;
     pub const PROBES: usize = 2;
-    pub const GROUP: usize = 1;
+    pub const GROUP: usize = 2;
 }
 
 /// When a wait or a timer is due.
@@ -198,6 +198,8 @@ pub struct Setting {
 impl Timer {
     /// In the clock word: a step of the wall clock cancels it (TFD_TIMER_CANCEL_ON_SET).
     pub const CANCEL_ON_SET: u32 = 1 << 16;
+    /// In the clock word: the kernel's timer is not on the monotonic clock, and is set by lengths of time.
+    pub const RELATIVE: u32 = 1 << 18;
     /// In the clock word: it has been cancelled by a step, and its reader has not been told yet.
     pub const CANCELLED: u32 = 1 << 17;
 

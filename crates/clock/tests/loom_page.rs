@@ -1,9 +1,13 @@
 //! The protocols of the clock page and the registry, in every order that the memory model allows.
 //!
-//! What the models leave out: loom knows sequentially consistent fences but takes such loads and stores for acquire
-//! and release ones, which is weaker, so what holds here holds there. Rate, wall and boot offset of a segment only come
-//! along with its other words and are read as the last thread wrote them. A model explores every order with at most
-//! [`PREEMPTIONS`] threads put off the processor against their will.
+//! What the models leave out:
+//!
+//! - Loom takes sequentially consistent loads and stores for acquire and release ones; only such fences are more. That is
+//!   weaker than the language, so what holds here holds there.
+//! - Of a segment only its real and its virtual start are atomics of the model. The other words come along with them and
+//!   are read as they were last written, or there would be more states than can be looked at.
+//! - Explored are the orders in which at most so many times a thread is put off the processor against its will: three
+//!   times; twice where there are two readers and two changes. LOOM_MAX_PREEMPTIONS says another number.
 //!
 //! The host's clock is a counter that orders whoever reads it: a reader that takes the host's time after the writer
 //! took it has seen what the writer wrote before. On real machines that is what waiting for `SETTLE` is for.
@@ -11,27 +15,26 @@
 #![cfg(loom)]
 
 use loom::sync::atomic::{AtomicI64, Ordering};
-use loom::sync::{Arc, Mutex};
-use loom::thread;
+use loom::sync::Mutex;
+use loom::thread::{self, JoinHandle};
 use lorentz_clock::{
-    ClockPage, Deadline, Pace, Policy, Rate, RealInstant, Registry, Segment, Snapshot, Span,
-    VirtualInstant, WallTime,
+    ClockPage, Deadline, Pace, Policy, Rate, RealInstant, Registry, Segment, Span, VirtualInstant,
+    WallTime,
 };
-use std::sync::Mutex as Note;
+use std::sync::{Arc, Mutex as Note};
 
-const PREEMPTIONS: usize = 3;
-
-fn model(what: impl Fn() + Send + Sync + 'static) {
+fn model(preemptions: usize, what: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(what);
 }
 
 /// A clock, the host it runs on, and what is known of both beside them.
 struct World {
     page: ClockPage,
+    registry: Registry,
     host: AtomicI64,
-    /// Held by whoever changes the clock. Readers that have to wait do so here: they would spin for ever in the model.
+    /// Held by whoever changes the clock. Readers that find it being changed wait here: in a model nobody may spin.
     lock: Mutex<()>,
     /// Every state that was ever published, by its number.
     published: Note<Vec<(Segment, VirtualInstant)>>,
@@ -46,6 +49,7 @@ impl World {
         page.initialise(&first, Rate::ONE, Policy::default(), WallTime::default());
         Arc::new(World {
             page,
+            registry: Registry::default(),
             host: AtomicI64::new(0),
             lock: Mutex::new(()),
             published: Note::new(vec![(first, limit)]),
@@ -53,15 +57,19 @@ impl World {
         })
     }
 
-    fn now(&self) -> RealInstant {
+    fn host(&self) -> RealInstant {
         RealInstant(self.host.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// The clock goes on `leap` later at `rate`.
+    fn wait_for_writer(&self) {
+        drop(self.lock.lock());
+    }
+
+    /// The clock goes on `leap` later, at `rate`.
     fn change(&self, rate: Rate, leap: Span) {
         let _lock = self.lock.lock().unwrap();
         let change = self.page.change();
-        let real = self.now();
+        let real = self.host();
         let virt = change.current().virtual_at(real).min(change.limit()).plus(leap);
         let number = self.published.lock().unwrap().len();
         let (segment, limit) = state(number, real, virt, rate);
@@ -70,15 +78,36 @@ impl World {
         change.publish(&segment);
     }
 
-    fn look(&self) -> Snapshot {
+    fn state(&self, number: usize) -> (Segment, VirtualInstant) {
+        self.published.lock().unwrap()[number]
+    }
+
+    /// A look at the clock the long way: nothing torn, nothing early, and never back. Gives the sequence.
+    fn look(&self) -> u32 {
         let before = *self.seen.lock().unwrap();
-        let look = self.page.snapshot(|| self.now(), |_| drop(self.lock.lock()));
+        let look = self.page.snapshot(|| self.host(), |_| self.wait_for_writer());
         let number = look.segment.boot.0 as usize;
-        assert_eq!(self.published.lock().unwrap()[number], (look.segment, look.limit), "torn");
-        assert_eq!(look.sequence as usize, 2 + 2 * number);
+        assert_eq!(self.state(number), (look.segment, look.limit), "torn");
+        assert_eq!(look.sequence, sequence(number));
         assert!(look.real >= look.segment.real, "read before it began");
         self.has_seen(before, look.now());
-        look
+        look.sequence
+    }
+
+    /// A look the short way, where there is one.
+    fn look_ahead(&self) {
+        let before = *self.seen.lock().unwrap();
+        while let Some((sequence, secs, nanos)) = self.page.ahead(false) {
+            let real = self.host();
+            if self.page.is_still(sequence) {
+                let (segment, _) = self.state((sequence as usize - 2) / 2);
+                let now = VirtualInstant(real.0 + secs * 1_000_000_000 + nanos);
+                assert_eq!(now, segment.virtual_at(real), "torn");
+                return self.has_seen(before, now);
+            }
+            self.wait_for_writer();
+        }
+        self.look();
     }
 
     fn has_seen(&self, before: VirtualInstant, now: VirtualInstant) {
@@ -96,32 +125,201 @@ fn state(
     rate: Rate,
 ) -> (Segment, VirtualInstant) {
     let tag = number as i64;
-    let wall = WallTime { secs: tag, nanos: number as u32 };
-    let limit = if rate == Rate::ONE { i64::MAX } else { 1_000_000 + tag };
-    let segment = Segment { real, virt, pace: Pace::Running(rate), wall, boot: Span(tag) };
-    (segment, VirtualInstant(limit))
+    let wall = WallTime { secs: tag * 1_000, nanos: number as u32 };
+    let limit = if rate == Rate::ONE { VirtualInstant::NEVER } else { VirtualInstant(FAR + tag) };
+    (Segment { real, virt, pace: Pace::Running(rate), wall, boot: Span(tag) }, limit)
+}
+
+/// Later than any model comes.
+const FAR: i64 = 1 << 40;
+
+fn sequence(number: usize) -> u32 {
+    2 + 2 * number as u32
 }
 
 fn rate(num: u64) -> Rate {
     Rate::new(num, 1).unwrap()
 }
 
-/// Two changes under two readers: no torn look, and no time that goes back, on either of them or from one to the other.
+fn spawn<T: 'static>(
+    world: &Arc<World>,
+    what: impl FnOnce(&World) -> T + 'static,
+) -> JoinHandle<T> {
+    let world = world.clone();
+    thread::spawn(move || what(&world))
+}
+
+fn all<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
 #[test]
-fn readers_see_whole_states_and_never_go_back() {
-    model(|| {
+fn a_reader_sees_whole_states_through_two_changes() {
+    model(3, || {
+        let world = World::new();
+        let reader = spawn(&world, |world| {
+            world.look();
+        });
+        world.change(rate(3), Span(0));
+        world.change(rate(2), Span(5));
+        all([reader]);
+        assert_eq!(world.look(), sequence(2));
+    });
+}
+
+#[test]
+fn time_does_not_go_back_between_two_readers() {
+    model(3, || {
         let world = World::new();
         let readers = [(); 2].map(|()| {
-            let world = world.clone();
-            thread::spawn(move || {
+            spawn(&world, |world| {
+                world.look();
+            })
+        });
+        world.change(rate(3), Span(5));
+        all(readers);
+    });
+}
+
+#[test]
+fn time_does_not_go_back_between_two_readers_through_two_changes() {
+    model(2, || {
+        let world = World::new();
+        let readers = [(); 2].map(|()| {
+            spawn(&world, |world| {
                 world.look();
             })
         });
         world.change(rate(3), Span(0));
         world.change(rate(2), Span(5));
-        for reader in readers {
-            reader.join().unwrap();
+        all(readers);
+    });
+}
+
+#[test]
+fn the_short_way_shows_no_more_than_the_long_one() {
+    model(3, || {
+        let world = World::new();
+        let reader = spawn(&world, |world| world.look_ahead());
+        world.change(Rate::ONE, Span(1_500_000_000));
+        world.change(rate(3), Span(0));
+        all([reader]);
+    });
+}
+
+#[test]
+fn both_ways_agree_between_two_readers() {
+    model(2, || {
+        let world = World::new();
+        let short = spawn(&world, |world| world.look_ahead());
+        let long = spawn(&world, |world| {
+            world.look();
+        });
+        world.change(Rate::ONE, Span(1_500_000_000));
+        all([short]);
+        all([long]);
+    });
+}
+
+/// The next writer finds the sequence odd and goes on from there, under a reader that has begun before either.
+#[test]
+fn a_writer_that_dies_leaves_nothing_torn() {
+    model(3, || {
+        let world = World::new();
+        let reader = spawn(&world, |world| {
+            world.look();
+        });
+        let lock = world.lock.lock();
+        let dying = world.page.change();
+        dying.set_limit(VirtualInstant(1));
+        core::mem::forget(dying);
+        drop(lock);
+        world.change(rate(3), Span(5));
+        all([reader]);
+        assert_eq!(world.look(), sequence(1));
+    });
+}
+
+/// The third change is written over the first one's place in the history.
+#[test]
+fn the_history_is_read_whole_while_it_is_written_over() {
+    model(3, || {
+        let world = World::new();
+        let late = RealInstant(1_000);
+        let reader = spawn(&world, move |world| world.page.wall_of(late));
+        for num in 2..5 {
+            world.change(rate(num), Span(num as i64 * 10));
         }
-        assert_eq!(world.look().sequence, 6);
+        let told = all([reader])[0];
+        let published = world.published.lock().unwrap();
+        let mut states = published.iter().map(|(segment, _)| segment);
+        assert!(states.any(|state| state.wall_at(state.virtual_at(late)) == told), "{told:?} {published:?}");
+    });
+}
+
+/// As a wait does it: states what it waits for by the clock it saw, looks again, and blocks if nothing has changed.
+/// Gives the state in which it blocked.
+fn wait(world: &World, thread: u32) -> u32 {
+    let waiter = world.registry.claim_waiter(1, thread).expect("there is room");
+    loop {
+        let seen = world.page.snapshot(|| RealInstant(0), |_| world.wait_for_writer()).sequence;
+        waiter.publish(Deadline::Virtual(VirtualInstant(FAR)), 0, seen);
+        if world.page.sequence() == seen {
+            assert_eq!(waiter.owner(), Some((1, thread)));
+            return seen;
+        }
+        world.wait_for_writer();
+    }
+}
+
+/// As whoever changes the clock does it: the threads that wait by an earlier state.
+fn to_be_told(world: &World) -> Vec<u32> {
+    let now = world.page.sequence();
+    let waiters = world.registry.waiters().filter(|waiter| waiter.seen() != now);
+    waiters.filter_map(|waiter| Some(waiter.owner()?.1)).collect()
+}
+
+#[test]
+fn a_wait_follows_every_change_or_is_told_of_it() {
+    model(3, || {
+        let world = World::new();
+        let waiter = spawn(&world, |world| wait(world, 7));
+        world.change(rate(2), Span(0));
+        let first = to_be_told(&world);
+        world.change(rate(3), Span(0));
+        let second = to_be_told(&world);
+        let blocked = all([waiter])[0];
+        assert!(blocked >= sequence(1) || first == [7], "the first change was missed");
+        assert!(blocked >= sequence(2) || second == [7], "the second change was missed");
+    });
+}
+
+#[test]
+fn two_waits_that_share_a_group_are_both_found() {
+    model(2, || {
+        let world = World::new();
+        let waiters = [7, 8].map(|thread| spawn(&world, move |world| wait(world, thread)));
+        world.change(rate(2), Span(0));
+        let told = to_be_told(&world);
+        for (blocked, thread) in all(waiters).into_iter().zip([7, 8]) {
+            assert!(blocked == sequence(1) || told.contains(&thread), "{thread} was missed");
+        }
+    });
+}
+
+#[test]
+fn one_timer_slot_goes_to_one_thread() {
+    use lorentz_clock::TimerKind::Fd;
+    model(3, || {
+        let world = World::new();
+        let claims = [3, 4].map(|id| {
+            spawn(&world, move |world| {
+                let timer = world.registry.claim_timer(1, Fd, id).expect("there is room");
+                assert_eq!(timer.owner(), Some((1, Fd, id)));
+            })
+        });
+        all(claims);
+        assert_eq!(world.registry.timers().count(), 2);
+        assert!(world.registry.claim_timer(1, Fd, 5).is_none(), "there is no third");
     });
 }

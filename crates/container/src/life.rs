@@ -267,5 +267,7 @@ fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Moni
             Err(error) => eprintln!("lorentz: {error}: it stays in real time"),
         }
     }
+    // Timers that were set before are set anew by the clock.
+    clock.settle();
     Ok((monitor, done))
 }

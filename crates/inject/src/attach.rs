@@ -10,11 +10,11 @@ use crate::launch::take_fd;
 use crate::monitor::{listen_to_signals, Monitor, Target};
 use crate::remote::Borrowed;
 use crate::trace::Thread;
-use crate::{filter, Error, Result};
+use crate::{filter, timers, Error, Result};
 use lorentz_shim::boot::BootArgs;
 use lorentz_shim::filter::{Program, ASK_MONITOR};
 use lorentz_shim::layout::{self, Credit, CLOCK, CREDITS, IMAGE};
-use lorentz_shim::sys::sig;
+use lorentz_shim::sys::{nr, sig};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use object::{Object, ObjectSymbol};
@@ -119,10 +119,13 @@ impl Stopped {
         let listener = {
             let borrowed = Borrowed::new(first).map_err(refused)?;
             let scratch = map_scratch(&borrowed).map_err(refused)?;
+            let timers = timers::find(self.pid, &borrowed, scratch).map_err(refused)?;
             let listener = self.install_filter(&borrowed, scratch, monitor)?;
             // From here on there is no way back: without the shim the filter would end the program.
             let put_in = put_in(&borrowed, scratch, monitor, &listener, &vdso);
-            if let Err(error) = put_in.and_then(|()| give_credit(first, &waits)) {
+            let told = put_in.and_then(|()| give_credit(first, &waits));
+            let told = told.and_then(|()| timers::adopt(self.pid, &timers, monitor.gifts().1));
+            if let Err(error) = told {
                 let _ = kill(self.pid, Signal::SIGKILL);
                 return Err(refused(io::Error::other(format!("{error}; it could not go on and is ended"))));
             }
@@ -220,7 +223,7 @@ struct Wait {
 
 impl Wait {
     fn of(thread: Thread) -> Option<Wait> {
-        const TIMED: [i64; 8] = [
+        const TIMED: [i64; 18] = [
             libc::SYS_nanosleep,
             libc::SYS_clock_nanosleep,
             libc::SYS_poll,
@@ -229,6 +232,16 @@ impl Wait {
             libc::SYS_epoll_pwait,
             libc::SYS_semtimedop,
             libc::SYS_rt_sigtimedwait,
+            libc::SYS_epoll_pwait2,
+            libc::SYS_io_getevents,
+            nr::IO_PGETEVENTS as i64,
+            libc::SYS_semop,
+            libc::SYS_recvfrom,
+            libc::SYS_recvmsg,
+            libc::SYS_accept,
+            libc::SYS_accept4,
+            libc::SYS_sendto,
+            libc::SYS_sendmsg,
         ];
         // What a broken-off call leaves behind: to be gone on with, or an interruption that was only ours.
         const ERESTART_RESTARTBLOCK: i64 = -516;

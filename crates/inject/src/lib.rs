@@ -26,6 +26,7 @@ mod launch;
 mod monitor;
 mod notify;
 mod remote;
+mod timers;
 mod trace;
 
 pub use error::Error;

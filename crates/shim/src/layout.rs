@@ -120,8 +120,10 @@ pub struct ProcessData {
     pub sigsegv: Disposition,
     /// Filters added since the start: bits of [`crate::filter::Extra`].
     pub extra_filters: AtomicU32,
-    /// Not used.
-    pub unused: AtomicU32,
+    /// How many alternate stacks of ours have been given back.
+    pub stacks_given_back: AtomicU32,
+    /// The last of them.
+    pub retired_stacks: [AtomicUsize; 16],
     /// Which of our signals threads believe to have blocked.
     pub blocked: [BlockedSignals; BLOCKED],
     /// Credit of threads that were waiting when the process was brought in.

@@ -305,10 +305,16 @@ fn asked_for(stack: [u64; 3]) -> [u64; 3] {
     header_of(stack).map_or(stack, |header| unsafe { (*header).asked })
 }
 
+/// Not at once: the handler that carries this out may stand on it until it returns. By the time that as many others have
+/// been given back as there is room for, it has long returned.
 fn give_back(stack: [u64; 3]) {
-    if let Some(header) = header_of(stack) {
-        // SAFETY: mapped by `larger_stack`; nobody stands on it, or the kernel would refuse to change it.
-        unsafe { sys!(nr::MUNMAP, header, STACK_OURS) };
+    let Some(header) = header_of(stack) else { return };
+    let retired = &data().retired_stacks;
+    let place = data().stacks_given_back.fetch_add(1, Relaxed) as usize % retired.len();
+    let oldest = retired[place].swap(header as usize, Relaxed);
+    if oldest != 0 {
+        // SAFETY: mapped by `larger_stack`, and out of use.
+        unsafe { sys!(nr::MUNMAP, oldest, STACK_OURS) };
     }
 }
 

@@ -64,7 +64,10 @@ static void polling(void)
 	T("select negative n", syscall(SYS_select, -1, NULL, NULL, NULL, TV(0, 1)));
 	T("select negative sec", syscall(SYS_select, 0, NULL, NULL, NULL, TV(-1, 0)));
 	T("select negative usec", syscall(SYS_select, 0, NULL, NULL, NULL, TV(0, -1)));
-	T("select large usec", syscall(SYS_select, 0, NULL, NULL, NULL, TV(0, 1000001)));
+	FD_ZERO(&s);
+	FD_SET(p[0], &s);
+	LT_CHECK(write(p[1], "x", 1) == 1);
+	T("select large usec, data", syscall(SYS_select, p[0] + 1, &s, NULL, NULL, TV(0, 1000001)));
 	T("select bad pointer", syscall(SYS_select, 0, NULL, NULL, NULL, BAD));
 	FD_ZERO(&s);
 	FD_SET(1000, &s);

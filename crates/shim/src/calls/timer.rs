@@ -29,9 +29,15 @@ const AT_ONCE: RealInstant = RealInstant(1);
 struct Kernel {
     kind: TimerKind,
     id: u32,
+    /// It is on a clock that the program chose before the shim came, and is set by lengths, which mean the same on all.
+    relative: bool,
 }
 
 impl Kernel {
+    fn of(timer: &Timer, kind: TimerKind, id: u32) -> Kernel {
+        Kernel { kind, id, relative: timer.clock() & Timer::RELATIVE != 0 }
+    }
+
     /// Real time until it goes off (zero: not armed); or the kernel's error.
     fn left(self) -> Result<Span, isize> {
         let mut value = Itimerspec::default();
@@ -60,17 +66,22 @@ impl Kernel {
                 interval: in_micros(armed.interval),
                 value: in_micros(Span(armed.at.since(clocks::host()).0.max(1))),
             },
+            _ if self.relative => Itimerspec {
+                interval: Timespec::from_span(armed.interval),
+                value: Timespec::from_span(Span(armed.at.since(clocks::host()).0.max(1))),
+            },
             _ => Itimerspec {
                 interval: Timespec::from_span(armed.interval),
                 value: Timespec::from_real(armed.at),
             },
         };
+        let mode = if self.relative { 0 } else { ABSTIME };
         let at = &value as *const Itimerspec;
         // SAFETY: reads `value`.
         unsafe {
             match self.kind {
-                TimerKind::Posix => sys!(nr::TIMER_SETTIME, self.id, ABSTIME, at, 0u64),
-                TimerKind::Fd => sys!(nr::TIMERFD_SETTIME, self.id, ABSTIME, at, 0u64),
+                TimerKind::Posix => sys!(nr::TIMER_SETTIME, self.id, mode, at, 0u64),
+                TimerKind::Fd => sys!(nr::TIMERFD_SETTIME, self.id, mode, at, 0u64),
                 TimerKind::Interval => sys!(nr::SETITIMER, ITIMER_REAL, at, 0u64),
             };
         }
@@ -161,7 +172,7 @@ pub fn rearm_all() -> bool {
             continue;
         }
         if timer.begin() {
-            rearm(timer, Kernel { kind, id });
+            rearm(timer, Kernel::of(timer, kind, id));
             timer.end();
             at_once |= timer.armed().at <= clocks::host();
         }
@@ -342,7 +353,7 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
     };
     let pid = sys::getpid();
     if let Some(timer) = registry().find_timer(pid, kind, id) {
-        return Some((timer, Kernel { kind, id }));
+        return Some((timer, Kernel::of(timer, kind, id)));
     }
     if kind != TimerKind::Fd {
         return None;
@@ -352,9 +363,11 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
     let parent = unsafe { sys!(GETPPID) } as u32;
     let clock_id =
         registry().find_timer(parent, kind, id).map_or(clk::MONOTONIC as u32, |timer| timer.clock());
+    let relative = clock_id & Timer::RELATIVE;
     let timer = registry().claim_timer(pid, kind, id)?;
     begin_disarmed(timer, clock_id);
-    Some((timer, Kernel { kind, id }))
+    timer.set_clock(timer.clock() | relative);
+    Some((timer, Kernel::of(timer, kind, id)))
 }
 
 /// timer_settime(2) and timerfd_settime(2).
@@ -397,7 +410,7 @@ pub fn settime(call: &Call) -> isize {
 /// A timer descriptor that a step of the wall clock cancels: its reads are looked at from now on.
 fn note_cancel(timer: &Timer, kernel: Kernel, flags: u64, base: Timebase) {
     const BOTH: u64 = ABSTIME | CANCEL_ON_SET;
-    timer.set_clock(timer.clock() & 0xffff);
+    timer.set_clock(timer.clock() & (0xffff | Timer::RELATIVE));
     if kernel.kind == TimerKind::Fd && flags & BOTH == BOTH && matches!(base, Timebase::Wall(_)) {
         timer.set_clock(timer.clock() | Timer::CANCEL_ON_SET);
         noted::note(kernel.id, noted::CANCEL_ON_SET);
@@ -481,7 +494,7 @@ fn take_cancellation(fd: u32) -> Option<isize> {
         let setting = timer.setting();
         timer.set_clock(timer.clock() & !Timer::CANCELLED);
         // Setting it clears what made it readable.
-        arm(timer, Kernel { kind: TimerKind::Fd, id: fd }, setting, 0);
+        arm(timer, Kernel::of(timer, TimerKind::Fd, fd), setting, 0);
     });
     Some(-errno::ECANCELED)
 }
@@ -531,10 +544,10 @@ fn to_micros(value: Itimerspec) -> Itimerspec {
 
 /// Sets ITIMER_REAL; gives what it was.
 fn set_real_timer(new: &Itimerspec) -> Result<Itimerspec, isize> {
-    let kernel = Kernel { kind: TimerKind::Interval, id: 0 };
     let Some(timer) = registry().claim_timer(sys::getpid(), TimerKind::Interval, 0) else {
         return Err(-errno::ENOMEM);
     };
+    let kernel = Kernel::of(timer, TimerKind::Interval, 0);
     let setting =
         setting_of(new, false, Timebase::Virtual(Span::ZERO)).ok_or(-errno::EINVAL)?;
     alone(timer, || {
@@ -579,7 +592,7 @@ pub fn getitimer(call: &Call) -> isize {
         match registry().find_timer(sys::getpid(), TimerKind::Interval, 0) {
             None => Ok(Itimerspec::default()),
             Some(timer) => {
-                alone(timer, || told(timer, Kernel { kind: TimerKind::Interval, id: 0 }))
+                alone(timer, || told(timer, Kernel::of(timer, TimerKind::Interval, 0)))
             }
         }
     } else {

@@ -1,0 +1,151 @@
+//! Timers that a process armed before it was brought in: they are entered in the registry, so that they follow the clock.
+//!
+//! What a timer had left is what it has left: as much virtual time.
+
+use crate::remote::Borrowed;
+use crate::trace::Thread;
+use lorentz_clock::{
+    file, Armed, ClockPage, Deadline, RealInstant, Registry, Setting, Span, Timer, TimerKind,
+    NANOS_PER_SEC,
+};
+use nix::unistd::Pid;
+use std::fs;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+
+use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
+
+/// A timer as the kernel tells it.
+pub struct Found {
+    kind: TimerKind,
+    id: u32,
+    clock: u32,
+    signal: u32,
+    left: Span,
+    interval: Span,
+}
+
+/// Enters the timers of `pid` into the registry of `clock`. They are to be set anew at the next kick.
+pub fn adopt(pid: Pid, found: &[Found], clock: &impl AsFd) -> io::Result<()> {
+    if found.is_empty() {
+        return Ok(());
+    }
+    let len = NonZeroUsize::new(file::LEN).ok_or_else(|| io::Error::other("no registry"))?;
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping of the clock's file, which is as long as that.
+    let memory = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, clock, 0) }?;
+    // SAFETY: both lie in the mapping, all of them atomics.
+    let (page, registry): (&ClockPage, &Registry) = unsafe {
+        (memory.cast().as_ref(), memory.byte_add(file::REGISTRY_OFFSET).cast().as_ref())
+    };
+    for timer in found {
+        enter(pid, timer, page, registry);
+    }
+    // SAFETY: mapped above; the references are used no more.
+    unsafe { munmap(memory, file::LEN) }?;
+    Ok(())
+}
+
+fn enter(pid: Pid, found: &Found, page: &ClockPage, registry: &Registry) {
+    let look = page.snapshot(host_now, |_| std::thread::yield_now());
+    let Some(timer) = registry.claim_timer(pid.as_raw() as u32, found.kind, found.id) else { return };
+    timer.set_clock(found.clock | Timer::RELATIVE);
+    timer.set_signal(found.signal);
+    let armed = found.left.0 > 0;
+    let deadline = if armed { Deadline::Virtual(look.now().plus(found.left)) } else { Deadline::Never };
+    timer.set_armed(Armed {
+        at: look.real.plus(found.left),
+        interval: found.interval,
+        wall: look.segment.wall,
+    });
+    // By no state of the clock yet.
+    timer.set(Setting { deadline, interval: found.interval }, 0);
+}
+
+fn host_now() -> RealInstant {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    now.map_or(RealInstant(0), |ts| RealInstant(ts.tv_sec() * NANOS_PER_SEC + ts.tv_nsec()))
+}
+
+/// All timers of `pid`. To be asked before the filter is installed: the questions would be trapped.
+pub fn find(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found>> {
+    let mut found = posix_timers(pid, borrowed, scratch)?;
+    found.extend(interval_timer(pid, borrowed, scratch)?);
+    found.extend(timer_descriptors(pid)?);
+    Ok(found)
+}
+
+/// What the kernel has written to the scratch memory: interval and value, in seconds and `unit` nanoseconds.
+fn read_setting(pid: Pid, scratch: u64, unit: i64) -> io::Result<(Span, Span)> {
+    let mut bytes = [0; 32];
+    Thread(pid.as_raw()).read(scratch, &mut bytes)?;
+    let word = |i: usize| bytes[8 * i..8 * i + 8].try_into().map(i64::from_ne_bytes).unwrap_or(0);
+    let span = |secs: i64, rest: i64| Span(secs * NANOS_PER_SEC + rest * unit);
+    Ok((span(word(0), word(1)), span(word(2), word(3))))
+}
+
+/// Those of timer_create, as /proc/PID/timers lists them.
+fn posix_timers(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/timers")).unwrap_or_default();
+    let mut found: Vec<Found> = Vec::new();
+    for line in text.lines() {
+        let Some((field, value)) = line.split_once(':') else { continue };
+        let number = value.trim().split('/').next().and_then(|n| n.parse::<i64>().ok());
+        match (field, number, found.last_mut()) {
+            ("ID", Some(id), _) => found.push(Found {
+                kind: TimerKind::Posix,
+                id: id as u32,
+                clock: 0,
+                signal: 0,
+                left: Span::ZERO,
+                interval: Span::ZERO,
+            }),
+            ("signal", Some(signal), Some(last)) => last.signal = signal as u32,
+            ("ClockID", Some(clock), Some(last)) => last.clock = clock as u32,
+            _ => {}
+        }
+    }
+    // CPU time stays as it is.
+    found.retain(|timer| !matches!(timer.clock, 2 | 3) && timer.clock < 16);
+    for timer in &mut found {
+        borrowed.must(libc::SYS_timer_gettime, [u64::from(timer.id), scratch, 0, 0, 0, 0])?;
+        (timer.interval, timer.left) = read_setting(pid, scratch, 1)?;
+    }
+    Ok(found)
+}
+
+/// The one of setitimer and alarm.
+fn interval_timer(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Option<Found>> {
+    const ITIMER_REAL: u64 = 0;
+    const GETITIMER: i64 = 36;
+    borrowed.must(GETITIMER, [ITIMER_REAL, scratch, 0, 0, 0, 0])?;
+    let (interval, left) = read_setting(pid, scratch, 1000)?;
+    let timer = Found { kind: TimerKind::Interval, id: 0, clock: 1, signal: 14, left, interval };
+    Ok((left.0 > 0).then_some(timer))
+}
+
+/// Those of timerfd_create, as /proc/PID/fdinfo tells them.
+fn timer_descriptors(pid: Pid) -> io::Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        let entry = entry?;
+        let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let (Some(id), Ok(text)) = (id, fs::read_to_string(entry.path())) else { continue };
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let (Some(clock), Some(left), Some(interval)) =
+            (field("clockid:"), field("it_value:").and_then(pair), field("it_interval:").and_then(pair))
+        else {
+            continue;
+        };
+        let clock = clock.parse().unwrap_or(1);
+        found.push(Found { kind: TimerKind::Fd, id, clock, signal: 0, left, interval });
+    }
+    Ok(found)
+}
+
+/// `(seconds, nanoseconds)`.
+fn pair(text: &str) -> Option<Span> {
+    let (secs, nanos) = text.trim_start_matches('(').trim_end_matches(')').split_once(", ")?;
+    Some(Span(secs.parse::<i64>().ok()? * NANOS_PER_SEC + nanos.parse::<i64>().ok()?))
+}
