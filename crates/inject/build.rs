@@ -30,7 +30,13 @@ fn main() {
     rustc("lorentz_clock", "rlib", &crates.join("clock/src/lib.rs"), &clock, &[]);
     let with_clock = format!("--extern=lorentz_clock={}", clock.display());
     let source = crates.join("shim/src/lib.rs");
-    rustc("lorentz_shim", "staticlib", &source, &archive, &["--cfg=image", "-Clto=fat", &with_clock]);
+    rustc(
+        "lorentz_shim",
+        "staticlib",
+        &source,
+        &archive,
+        &["--cfg=image", "-Clto=fat", &with_clock],
+    );
     link(&crates.join("shim/image.ld"), &archive, &image);
     check(&image);
 }
@@ -49,7 +55,14 @@ fn rustc(name: &str, kind: &str, source: &Path, out: &Path, more: &[&str]) {
 /// By the system's linker, named here, so that the layout does not depend on the one rustc prefers.
 fn link(script: &Path, archive: &Path, out: &Path) {
     run(Command::new("ld")
-        .args(["-nostdlib", "-static", "-no-pie", "--eh-frame-hdr", "--build-id=none", "--gc-sections"])
+        .args([
+            "-nostdlib",
+            "-static",
+            "-no-pie",
+            "--eh-frame-hdr",
+            "--build-id=none",
+            "--gc-sections",
+        ])
         .args(["-z", "noexecstack", "-z", "max-page-size=4096", "--strip-all", "-T"])
         .arg(script)
         .arg("-o")

@@ -51,6 +51,5 @@ pub mod file {
     /// Length of the whole file.
     pub const LEN: usize = REGISTRY_OFFSET + core::mem::size_of::<Registry>();
 
-    #[cfg(not(loom))]
     const _: () = assert!(core::mem::size_of::<ClockPage>() <= REGISTRY_OFFSET);
 }

@@ -163,7 +163,7 @@ impl Clock {
     ///
     /// Where the file is gone.
     pub fn dilate(&self, rate: Rate) -> io::Result<Followed> {
-        self.change(Moved::All, |segment, next_rate| {
+        self.change_and_settle(Moved::All, |segment, next_rate| {
             *next_rate = rate;
             if segment.pace != Pace::Frozen {
                 segment.pace = Pace::Running(rate);
@@ -171,7 +171,7 @@ impl Clock {
         })
     }
 
-    /// Stops time.
+    /// Stops time. The tasks go on; [`crate::freeze()`] stops them too.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl Clock {
         self.change(Moved::All, |segment, _| segment.pace = Pace::Frozen)
     }
 
-    /// Lets time go on.
+    /// Lets time go on. The tasks may still be stopped; [`crate::unfreeze()`] lets them go on too.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl Clock {
     ///
     /// Where the file is gone.
     pub fn leap(&self, by: Span) -> io::Result<Followed> {
-        self.change(Moved::All, |segment, _| segment.virt = segment.virt.plus(by))
+        self.change_and_settle(Moved::All, |segment, _| segment.virt = segment.virt.plus(by))
     }
 
     /// Moves the wall clock alone.
@@ -204,7 +204,21 @@ impl Clock {
     ///
     /// Where the file is gone.
     pub fn step(&self, by: Span) -> io::Result<Followed> {
-        self.change(Moved::Wall, |segment, _| segment.wall = segment.wall.plus(by))
+        self.change_and_settle(Moved::Wall, |segment, _| segment.wall = segment.wall.plus(by))
+    }
+
+    /// A change that has reached everybody when it returns; but for the tasks of a frozen container, which follow when
+    /// they run again.
+    fn change_and_settle(
+        &self,
+        moved: Moved,
+        change: impl FnOnce(&mut Segment, &mut Rate),
+    ) -> io::Result<Followed> {
+        let followed = self.change(moved, change)?;
+        if !self.is_frozen() {
+            self.settle_after(moved);
+        }
+        Ok(followed)
     }
 
     /// Writes a new segment that begins now where the old one has come to, then tells who waits. `change` gets that
@@ -237,8 +251,12 @@ impl Clock {
     /// Waits until all that was told of the last change has followed it, at most a tenth of a second: a stopped
     /// thread follows when it runs again.
     pub fn settle(&self) {
+        self.settle_after(Moved::All);
+    }
+
+    fn settle_after(&self, moved: Moved) {
         if let Ok(clock) = FileId::of(&self.path) {
-            Followers { page: self.page(), registry: self.registry(), clock }.settle(Moved::All);
+            Followers { page: self.page(), registry: self.registry(), clock }.settle(moved);
         }
     }
 }

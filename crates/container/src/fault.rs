@@ -106,6 +106,12 @@ pub enum StateError {
         /// The process that looks after it.
         monitor: u32,
     },
+    /// Its clock is the kernel's, with offsets that are set for good.
+    #[error(
+        "{0}: runs in a time namespace, because only --monotonic and --boottime were given; its clocks cannot be \
+         changed. Start it with --rate too"
+    )]
+    OffsetsOnly(String),
     /// The state directory cannot be trusted.
     #[error("state directory {path}: {reason}; expected a directory of your own (LORENTZ_STATE_DIR names another)")]
     Untrusted {

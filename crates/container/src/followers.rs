@@ -169,7 +169,8 @@ impl BrokenOff {
             libc::SYS_io_getevents as u32,
             lorentz_shim::sys::nr::IO_PGETEVENTS,
         ];
-        let threads = pids.iter().flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)));
+        let threads =
+            pids.iter().flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)));
         let seen = threads.filter_map(|(pid, thread)| {
             let seen = seen_in_call(pid, thread);
             (seen != NO_CALL && NOT_REPEATED_BY_THE_KERNEL.contains(&(seen >> 22)))
@@ -198,7 +199,9 @@ fn exists(pid: u32) -> bool {
 
 /// In which system call a thread is blocked, for the kick to have it made again.
 fn seen_in_call(pid: u32, thread: u32) -> u32 {
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else { return NO_CALL };
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
+        return NO_CALL;
+    };
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
     // Number, six arguments, stack pointer, instruction pointer.

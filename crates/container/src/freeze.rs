@@ -12,7 +12,7 @@ use crate::{Container, Followed, StateError};
 ///
 /// Where the clock cannot be written or its containers cannot be listed.
 pub fn freeze(container: &Container) -> Result<Followed, StateError> {
-    let clock = container.clock()?;
+    let clock = container.clock_to_change()?;
     let followed = clock.freeze().map_err(|error| clock_error(container, error))?;
     // A timer that is still set when its process is stopped would go off when it is let go.
     clock.settle();
@@ -34,7 +34,7 @@ pub fn freeze(container: &Container) -> Result<Followed, StateError> {
 ///
 /// As [`freeze`].
 pub fn unfreeze(container: &Container) -> Result<Followed, StateError> {
-    let clock = container.clock()?;
+    let clock = container.clock_to_change()?;
     let followed = clock.unfreeze().map_err(|error| clock_error(container, error))?;
     for one in container.sharing_its_clock()? {
         if let Some(cgroup) = one.cgroup() {

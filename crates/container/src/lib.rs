@@ -43,6 +43,7 @@ mod life;
 mod options;
 pub mod processes;
 mod state;
+mod time_namespace;
 
 pub use attachable::check_attachable;
 pub use cgroup::Cgroup;

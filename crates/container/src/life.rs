@@ -13,7 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
 use crate::processes::{self, Process};
-use crate::{Cgroup, Clock, Container, MonitorKind};
+use crate::{time_namespace, Cgroup, Clock, Container, Mechanism, MonitorKind};
 
 /// What an attach brought into virtual time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,6 +85,11 @@ fn launch(
             container.set_cgroup(Some(&cgroup))?;
         }
     }
+    if container.record().mechanism == Mechanism::TimeNamespace
+        && !time_namespace::enter(container, clock)?
+    {
+        container.set_mechanism(Mechanism::Shim)?;
+    }
     let target = target(container, clock)?;
     let prepare = |pid: Pid| {
         let number = pid.as_raw() as u32;
@@ -113,7 +118,8 @@ fn set_wall(container: &Container) -> anyhow::Result<SetWall> {
 
 fn target(container: &Container, clock: &Clock) -> anyhow::Result<Target> {
     let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
-    Ok(Target { clock: file.into(), policy: clock.policy() })
+    let shim = container.record().mechanism == Mechanism::Shim;
+    Ok(Target { clock: file.into(), policy: clock.policy(), shim })
 }
 
 /// A container that was started frozen begins with its first instruction when it is unfrozen.
@@ -203,9 +209,9 @@ pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Atta
             let mut text = String::new();
             File::from(answer).read_to_string(&mut text)?;
             match text.strip_prefix("ok ") {
-                Some(pids) => {
-                    Ok(Attached { pids: pids.split(' ').filter_map(|pid| pid.parse().ok()).collect() })
-                }
+                Some(pids) => Ok(Attached {
+                    pids: pids.split(' ').filter_map(|pid| pid.parse().ok()).collect(),
+                }),
                 None if text.is_empty() => anyhow::bail!("attaching has ended without a word"),
                 None => anyhow::bail!(text),
             }
@@ -222,7 +228,12 @@ pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Atta
     }
 }
 
-fn attach_and_stay(pid: u32, tree: bool, container: &Container, mut tell: File) -> anyhow::Result<()> {
+fn attach_and_stay(
+    pid: u32,
+    tree: bool,
+    container: &Container,
+    mut tell: File,
+) -> anyhow::Result<()> {
     let _ = setsid();
     let container = container.enter(MonitorKind::Attach)?;
     let result = bring_in(pid, tree, &container);
@@ -250,24 +261,30 @@ fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Moni
     monitor.when_wall_is_set(set_wall(container)?);
     monitor.attach(Pid::from_raw(pid as i32))?;
     let mut done = vec![pid];
-    let mut tried = done.clone();
-    // Again until a look finds nobody new: a process that is not in yet may have started another.
-    while tree {
-        let all = processes::all()?;
-        let outside = |child: &&&Process| {
-            !tried.contains(&child.pid) && !child.has_ended() && processes::clock_of(child.pid).is_none()
-        };
-        let Some(child) = processes::descendants(&all, pid).iter().find(outside).map(|child| child.pid) else {
-            break;
-        };
-        tried.push(child);
-        match monitor.attach(Pid::from_raw(child as i32)) {
-            Ok(()) => done.push(child),
-            Err(_) if Process::read(child).is_none() => {}
-            Err(error) => eprintln!("lorentz: {error}: it stays in real time"),
+    let mut tried = vec![pid];
+    if tree {
+        // Again until a look finds nobody new: a process that is not in yet may have started another.
+        while let Some(child) = next_outside(pid, &tried)? {
+            tried.push(child);
+            match monitor.attach(Pid::from_raw(child as i32)) {
+                Ok(()) => done.push(child),
+                Err(_) if Process::read(child).is_none() => {}
+                Err(error) => eprintln!("lorentz: {error}: it stays in real time"),
+            }
         }
     }
     // Timers that were set before are set anew by the clock.
     clock.settle();
     Ok((monitor, done))
+}
+
+/// A descendant of `pid` that is not in virtual time and has not been tried yet.
+fn next_outside(pid: u32, tried: &[u32]) -> io::Result<Option<u32>> {
+    let all = processes::all()?;
+    let outside = |child: &&&Process| {
+        !tried.contains(&child.pid)
+            && !child.has_ended()
+            && processes::clock_of(child.pid).is_none()
+    };
+    Ok(processes::descendants(&all, pid).iter().find(outside).map(|child| child.pid))
 }

@@ -169,9 +169,18 @@ impl ClockOptions {
                 trap_tsc: self.trap_tsc,
             },
             frozen: self.frozen,
+            offsets_only: self.is_offsets_only(),
         };
         settings.check(host)?;
         Ok(settings)
+    }
+
+    fn is_offsets_only(&self) -> bool {
+        !self.of_a_new_clock().is_empty()
+            && self
+                .of_a_new_clock()
+                .iter()
+                .all(|flag| matches!(*flag, "--monotonic" | "--boottime"))
     }
 
     /// The flags given that only a new clock can follow.
@@ -216,6 +225,9 @@ pub struct ClockSettings {
     pub policy: Policy,
     /// Time stands still at the start.
     pub frozen: bool,
+    /// Nothing but offsets of CLOCK_MONOTONIC and CLOCK_BOOTTIME was asked for, which the kernel's time namespaces do
+    /// alone: no shim, and no change later.
+    pub offsets_only: bool,
 }
 
 impl ClockSettings {
@@ -230,16 +242,6 @@ impl ClockSettings {
             wall: WallTime::from_nanos(start.as_nanos() - i128::from(virt.0)),
             boot: Span((host.boot.0.saturating_add(self.boottime.0)).saturating_sub(virt.0)),
         }
-    }
-
-    /// Whether nothing but offsets of CLOCK_MONOTONIC and CLOCK_BOOTTIME is asked for, which the kernel's time
-    /// namespaces do alone.
-    pub fn is_offsets_only(&self) -> bool {
-        self.wall == WallStart::Offset(Span::ZERO)
-            && self.rate == Rate::ONE
-            && !self.frozen
-            && !self.policy.trap_tsc
-            && (self.monotonic != Span::ZERO || self.boottime != Span::ZERO)
     }
 
     fn wall_start(&self, host: &HostNow) -> WallTime {
@@ -433,7 +435,7 @@ mod tests {
     #[test]
     fn offsets_alone_need_no_shim() {
         let only =
-            |fill: fn(&mut ClockOptions)| options(fill).settings(&HOST).unwrap().is_offsets_only();
+            |fill: fn(&mut ClockOptions)| options(fill).settings(&HOST).unwrap().offsets_only;
         assert!(only(|o| o.monotonic = Some(Span::from_secs(1))));
         assert!(!only(|_| ()));
         assert!(!only(|o| (o.boottime, o.frozen) = (Some(Span::from_secs(1)), true)));

@@ -185,7 +185,8 @@ pub fn descendants(all: &[Process], pid: u32) -> Vec<&Process> {
     let mut found: Vec<&Process> = Vec::new();
     let mut parents = vec![pid];
     while let Some(parent) = parents.pop() {
-        for child in all.iter().filter(|process| process.parent == parent && process.pid != parent) {
+        for child in all.iter().filter(|process| process.parent == parent && process.pid != parent)
+        {
             parents.push(child.pid);
             found.push(child);
         }

@@ -93,7 +93,12 @@ impl StateDir {
         settings: &ClockSettings,
     ) -> Result<Container, StateError> {
         let _lock = self.lock()?;
-        self.build(new, None, |clock| Clock::create(clock, settings).map(drop))
+        let mut made = self.build(new, None, |clock| Clock::create(clock, settings).map(drop))?;
+        if settings.offsets_only && new.kind == MonitorKind::Run {
+            made.record.mechanism = Mechanism::TimeNamespace;
+            made.store()?;
+        }
+        Ok(made)
     }
 
     /// Makes the calling process a monitor on the clock of `owner`: in a container of its own where a name is
@@ -286,6 +291,19 @@ impl Container {
     pub fn clock(&self) -> Result<Clock, StateError> {
         let path = self.clock_path();
         Clock::open(&path).map_err(|e| file_error(&path, e))
+    }
+
+    /// Its clock, to be changed: refused where the kernel has it and not we.
+    ///
+    /// # Errors
+    ///
+    /// As [`Container::clock`]; where a container on this clock runs in a time namespace alone.
+    pub fn clock_to_change(&self) -> Result<Clock, StateError> {
+        let fixed = |one: &&Container| one.record.mechanism == Mechanism::TimeNamespace;
+        match self.sharing_its_clock()?.iter().find(fixed) {
+            Some(one) => Err(StateError::OffsetsOnly(one.name().to_string())),
+            None => self.clock(),
+        }
     }
 
     /// Its control group, where it has one.

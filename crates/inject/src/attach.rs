@@ -83,7 +83,8 @@ impl Stopped {
             let known = stopped.threads.len();
             for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
                 let number = entry?.file_name().to_str().and_then(|n| n.parse().ok());
-                let Some(thread) = number.map(Thread).filter(|t| !stopped.threads.contains(t)) else {
+                let Some(thread) = number.map(Thread).filter(|t| !stopped.threads.contains(t))
+                else {
                     continue;
                 };
                 match thread.seize().and_then(|()| thread.interrupt()) {
@@ -127,7 +128,9 @@ impl Stopped {
             let told = told.and_then(|()| timers::adopt(self.pid, &timers, monitor.gifts().1));
             if let Err(error) = told {
                 let _ = kill(self.pid, Signal::SIGKILL);
-                return Err(refused(io::Error::other(format!("{error}; it could not go on and is ended"))));
+                return Err(refused(io::Error::other(format!(
+                    "{error}; it could not go on and is ended"
+                ))));
             }
             let _ = borrowed.call(libc::SYS_munmap, [scratch, SCRATCH, 0, 0, 0, 0]);
             listener
@@ -138,7 +141,12 @@ impl Stopped {
     }
 
     /// Installs the filter in all threads, giving up gaining privileges where the kernel wants that.
-    fn install_filter(&self, borrowed: &Borrowed, scratch: u64, monitor: &Monitor) -> Result<OwnedFd> {
+    fn install_filter(
+        &self,
+        borrowed: &Borrowed,
+        scratch: u64,
+        monitor: &Monitor,
+    ) -> Result<OwnedFd> {
         let program = Program::of_program(monitor.policy());
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.pid));
         // struct sock_fprog, then the instructions.
@@ -201,7 +209,9 @@ impl Stopped {
             now?.checked_sub(began)
         };
         let waiting = self.threads.iter().filter_map(|thread| Wait::of(*thread));
-        waiting.map(|wait| Wait { elapsed: elapsed(&wait.thread).unwrap_or_default(), ..wait }).collect()
+        waiting
+            .map(|wait| Wait { elapsed: elapsed(&wait.thread).unwrap_or_default(), ..wait })
+            .collect()
     }
 }
 
@@ -249,8 +259,11 @@ impl Wait {
         let registers = thread.registers().ok()?;
         let (call, result) = (registers.orig_rax as i64, registers.rax as i64);
         let broken_off = result == ERESTART_RESTARTBLOCK || result == EINTR;
-        (TIMED.contains(&call) && broken_off)
-            .then_some(Wait { thread, registers, elapsed: Duration::ZERO })
+        (TIMED.contains(&call) && broken_off).then_some(Wait {
+            thread,
+            registers,
+            elapsed: Duration::ZERO,
+        })
     }
 
     /// Has the thread make its call again when it goes on.
@@ -319,10 +332,16 @@ impl Vdso {
     fn of(pid: Pid) -> io::Result<Vdso> {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
         let ours = |line: &&str| line.ends_with("[vdso]") || line.contains("[vvar");
-        let mappings: Vec<(u64, u64)> =
-            maps.lines().filter(ours).filter_map(mapping).map(|(start, end, _)| (start, end)).collect();
+        let mappings: Vec<(u64, u64)> = maps
+            .lines()
+            .filter(ours)
+            .filter_map(mapping)
+            .map(|(start, end, _)| (start, end))
+            .collect();
         let code = maps.lines().find(|line| line.ends_with("[vdso]")).and_then(mapping);
-        let code = code.map(|(start, end, _)| start..end).ok_or_else(|| io::Error::other("it has no vDSO"))?;
+        let code = code
+            .map(|(start, end, _)| start..end)
+            .ok_or_else(|| io::Error::other("it has no vDSO"))?;
         Ok(Vdso { thread: Thread(pid.as_raw()), mappings, code })
     }
 

@@ -29,7 +29,9 @@ impl Host {
             if let Ok(file) = object::File::parse(vdso) {
                 for symbol in file.dynamic_symbols() {
                     let place = match symbol.name() {
-                        Ok("__vdso_clock_gettime") if clock_needs_no_call() => &mut host.clock_gettime,
+                        Ok("__vdso_clock_gettime") if clock_needs_no_call() => {
+                            &mut host.clock_gettime
+                        }
                         Ok("__vdso_clock_getres") => &mut host.clock_getres,
                         Ok("__vdso_getcpu") => &mut host.getcpu,
                         Ok("__vdso_getrandom") => &mut host.getrandom,
@@ -56,7 +58,8 @@ fn own_vdso() -> Option<&'static [u8]> {
 
 /// Whether the kernel's vDSO can read the clock by itself, or would make a system call for it.
 fn clock_needs_no_call() -> bool {
-    let source = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let source =
+        fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     match source {
         Ok(source) => matches!(
             source.trim(),

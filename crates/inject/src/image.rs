@@ -2,8 +2,8 @@
 
 use crate::{Error, Result};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
-use object::{Object, ObjectSection};
 use nix::sys::memfd::{memfd_create, MFdFlags};
+use object::{Object, ObjectSection};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -31,7 +31,8 @@ impl Image {
             .map_err(|e| Error::System("memfd_create for the shim", e.into()))?
             .into();
         file.write_all(BYTES).map_err(|e| Error::System("writing the shim", e))?;
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
+        let seals =
+            libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
         let file: OwnedFd = file.into();
         use std::os::fd::AsRawFd;
         // SAFETY: our own descriptor.
@@ -51,7 +52,10 @@ pub fn functions() -> Vec<(&'static str, u64)> {
     let dynamic = file.ok().and_then(|file| Some(file.section_by_name(".dynamic")?.address()));
     let Some(dynamic) = dynamic else { return Vec::new() };
     let entry = |tag: u64| {
-        (0..).map(|i| offset(dynamic) + 16 * i).find(|at| word(*at) == tag).map_or(0, |at| offset(word(at + 8)))
+        (0..)
+            .map(|i| offset(dynamic) + 16 * i)
+            .find(|at| word(*at) == tag)
+            .map_or(0, |at| offset(word(at + 8)))
     };
     let (hash, strings, symbols) = (entry(DT_HASH), entry(DT_STRTAB), entry(DT_SYMTAB));
     let count = word(hash) >> 32;
@@ -81,7 +85,8 @@ mod tests {
     #[test]
     fn the_image_has_the_functions_of_a_vdso() {
         let functions = functions();
-        for name in ["__vdso_clock_gettime", "__vdso_gettimeofday", "__vdso_time", "__vdso_getcpu"] {
+        for name in ["__vdso_clock_gettime", "__vdso_gettimeofday", "__vdso_time", "__vdso_getcpu"]
+        {
             let (_, address) = functions.iter().find(|(own, _)| *own == name).expect(name);
             assert!((IMAGE as u64..(IMAGE + BYTES.len()) as u64).contains(address));
         }

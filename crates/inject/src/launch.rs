@@ -38,7 +38,8 @@ impl Ended {
 /// A child that waits to be let go.
 pub struct Child {
     pub pid: Pid,
-    pub listener: OwnedFd,
+    /// Where its filter announces what the monitor is to be told of; none where it has no filter.
+    pub listener: Option<OwnedFd>,
     socket: UnixStream,
 }
 
@@ -46,7 +47,11 @@ pub struct Child {
 pub fn find(command: &CStr) -> Result<CString> {
     let name = OsStr::from_bytes(command.to_bytes());
     if command.to_bytes().contains(&b'/') {
-        return if Path::new(name).exists() { Ok(command.to_owned()) } else { Err(Error::NotFound(command.to_owned())) };
+        return if Path::new(name).exists() {
+            Ok(command.to_owned())
+        } else {
+            Err(Error::NotFound(command.to_owned()))
+        };
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     let executable = |candidate: &PathBuf| {
@@ -61,8 +66,9 @@ pub fn find(command: &CStr) -> Result<CString> {
         .ok_or_else(|| Error::NotFound(command.to_owned()))
 }
 
-/// Forks a child that will exec `command`. The caller must be the only thread of its process.
-pub fn fork_child(command: &[CString], policy: Policy, mask: &SigSet) -> Result<Child> {
+/// Forks a child that will exec `command`, under the filter of `policy` if there is one. The caller must be the only thread
+/// of its process.
+pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) -> Result<Child> {
     let program = match command.first() {
         Some(name) => find(name)?,
         None => return Err(Error::Refused("no command given".into())),
@@ -76,7 +82,7 @@ pub fn fork_child(command: &[CString], policy: Policy, mask: &SigSet) -> Result<
         }
         ForkResult::Parent { child: pid } => {
             drop(theirs);
-            let listener = receive_listener(pid, &ours)?;
+            let listener = receive_listener(pid, &ours, policy.is_some())?;
             Ok(Child { pid, listener, socket: ours })
         }
     }
@@ -98,12 +104,18 @@ impl Child {
 }
 
 /// The child's side. From the filter on it makes no call that is trapped: there is no handler yet.
-fn child(program: &CStr, command: &[CString], policy: Policy, mask: &SigSet, mut socket: UnixStream) -> ! {
+fn child(
+    program: &CStr,
+    command: &[CString],
+    policy: Option<Policy>,
+    mask: &SigSet,
+    mut socket: UnixStream,
+) -> ! {
     let arguments: Vec<*const libc::c_char> =
         command.iter().map(|c| c.as_ptr()).chain([std::ptr::null()]).collect();
     // Before the filter: afterwards a change of the mask would be trapped.
     let _ = mask.thread_set_mask();
-    let listener = match filter::install(policy) {
+    let listener = match policy.map(filter::install).transpose() {
         Ok(listener) => listener,
         Err(error) => {
             let message = error.to_string();
@@ -112,9 +124,11 @@ fn child(program: &CStr, command: &[CString], policy: Policy, mask: &SigSet, mut
         }
     };
     // The parent takes the listener itself, by its number: nothing has to be sent.
-    let number = listener.as_raw_fd().to_ne_bytes();
+    let number = listener.as_ref().map_or(-1, AsRawFd::as_raw_fd).to_ne_bytes();
     let mut go = [0];
-    if socket.write_all(&[1]).and_then(|()| socket.write_all(&number)).is_err() || socket.read_exact(&mut go).is_err() {
+    if socket.write_all(&[1]).and_then(|()| socket.write_all(&number)).is_err()
+        || socket.read_exact(&mut go).is_err()
+    {
         exit(126)
     }
     drop(listener);
@@ -144,7 +158,7 @@ fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-fn receive_listener(pid: Pid, mut socket: &UnixStream) -> Result<OwnedFd> {
+fn receive_listener(pid: Pid, mut socket: &UnixStream, filtered: bool) -> Result<Option<OwnedFd>> {
     let gone = |e| Error::System("starting the program", e);
     let mut good = [0];
     socket.read_exact(&mut good).map_err(gone)?;
@@ -155,7 +169,7 @@ fn receive_listener(pid: Pid, mut socket: &UnixStream) -> Result<OwnedFd> {
     }
     let mut number = [0; 4];
     socket.read_exact(&mut number).map_err(gone)?;
-    take_fd(pid, i32::from_ne_bytes(number))
+    filtered.then(|| take_fd(pid, i32::from_ne_bytes(number))).transpose()
 }
 
 /// A copy of another process's descriptor.
@@ -168,7 +182,9 @@ pub fn take_fd(pid: Pid, number: i32) -> Result<OwnedFd> {
         }
         let pidfd = File::from_raw_fd(pidfd as i32);
         match libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) {
-            fd if fd < 0 => Err(Error::last("pidfd_getfd (needs Linux 5.6 and the rights of ptrace)")),
+            fd if fd < 0 => {
+                Err(Error::last("pidfd_getfd (needs Linux 5.6 and the rights of ptrace)"))
+            }
             fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
         }
     }

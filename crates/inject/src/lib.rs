@@ -8,7 +8,7 @@
 //! use lorentz_inject::{Monitor, Target};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let clock = std::fs::File::options().read(true).write(true).open("/run/lorentz/demo/clock")?;
-//! let target = Target { clock: clock.into(), policy: Default::default() };
+//! let target = Target { clock: clock.into(), policy: Default::default(), shim: true };
 //! let command = [c"/bin/date".to_owned()];
 //! let mut monitor = Monitor::launch(&command, target, |_pid| Ok(()))?;
 //! println!("status {}", monitor.serve()?.code());

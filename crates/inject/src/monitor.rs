@@ -27,6 +27,9 @@ pub struct Target {
     pub clock: OwnedFd,
     /// The clock's policy: decides what the filter traps.
     pub policy: Policy,
+    /// Whether programs get the filter and the shim at all. Without them they are only started and waited for: their
+    /// clocks are those of the time namespace they are in.
+    pub shim: bool,
 }
 
 /// Descriptors put into a process that is about to exec.
@@ -80,11 +83,11 @@ impl Monitor {
         become_subreaper();
         let mask = SigSet::thread_get_mask()?;
         let signals = listen_to_signals()?;
-        let child = launch::fork_child(command, target.policy, &mask)?;
-        let pid = child.pid;
-        let listener = child.listener.try_clone().map_err(|e| Error::System("dup", e))?;
+        let policy = target.shim.then_some(target.policy);
+        let mut child = launch::fork_child(command, policy, &mask)?;
+        let (pid, listener) = (child.pid, child.listener.take());
         let mut monitor = Monitor::new(target, signals)?;
-        monitor.listen(listener);
+        listener.into_iter().for_each(|listener| monitor.listen(listener));
         monitor.child = Some(child);
         monitor.command = command[0].clone();
         let started = prepare(pid).map_err(|e| Error::System("preparing the program", e));
@@ -173,14 +176,17 @@ impl Monitor {
             Err(Errno::EINTR) => return Ok(()),
             other => other?,
         };
-        let ready = |fd: &PollFd| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
+        let ready =
+            |fd: &PollFd| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
         let signalled = ready(&fds[0]);
-        let notified: Vec<usize> = (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
+        let notified: Vec<usize> =
+            (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
         if signalled {
             self.on_signal()?;
         }
         for listener in notified {
-            let notification = notify::receive(self.listeners[listener].as_fd()).map_err(listening)?;
+            let notification =
+                notify::receive(self.listeners[listener].as_fd()).map_err(listening)?;
             if let Some(notification) = notification {
                 self.on_notification(listener, &notification);
             }
@@ -273,8 +279,13 @@ impl Monitor {
         if event == libc::PTRACE_EVENT_EXEC {
             let former = thread.former().unwrap_or(thread);
             let handed = self.execs.remove(&former).or_else(|| self.execs.remove(&thread));
-            if let Err(why) = handed.ok_or_else(unexpected).and_then(|handed| self.put_in(thread, handed)) {
-                eprintln!("lorentz: {} is ended: it cannot be brought into virtual time: {why}", describe(thread));
+            if let Err(why) =
+                handed.ok_or_else(unexpected).and_then(|handed| self.put_in(thread, handed))
+            {
+                eprintln!(
+                    "lorentz: {} is ended: it cannot be brought into virtual time: {why}",
+                    describe(thread)
+                );
                 let _ = kill(Pid::from_raw(thread.0), Signal::SIGKILL);
             }
             let _ = thread.detach();
@@ -297,8 +308,13 @@ impl Monitor {
             return Err(io::Error::other("it is a 32-bit program"));
         }
         let page = regs.rip & !(PAGE - 1);
-        let args =
-            BootArgs { entry: regs.rip, page, image_fd: handed.image, clock_fd: handed.clock, ..self.args };
+        let args = BootArgs {
+            entry: regs.rip,
+            page,
+            image_fd: handed.image,
+            clock_fd: handed.clock,
+            ..self.args
+        };
         thread.write(page, &blob::blob(&args))?;
         regs.rip = page;
         thread.set_registers(&regs)
@@ -316,7 +332,11 @@ impl Monitor {
 }
 
 /// A program wants to set its wall clock: done if it may set clocks.
-fn answer_set_wall(set: &mut SetWall, listener: BorrowedFd, notification: &Notification) -> io::Result<()> {
+fn answer_set_wall(
+    set: &mut SetWall,
+    listener: BorrowedFd,
+    notification: &Notification,
+) -> io::Result<()> {
     const CAP_SYS_TIME: u64 = 1 << 25;
     let [_, secs, nanos, ..] = notification.args;
     let may = status_of(Thread(notification.thread as i32), "CapEff:")

@@ -67,7 +67,9 @@ pub fn receive(listener: BorrowedFd) -> io::Result<Option<Notification>> {
     let mut notification = Notification::default();
     match ioctl(listener, RECEIVE, &mut notification) {
         Ok(_) => Ok(Some(notification)),
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR | libc::EAGAIN)) => Ok(None),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR | libc::EAGAIN)) => {
+            Ok(None)
+        }
         Err(e) => Err(e),
     }
 }

@@ -36,9 +36,8 @@ pub fn adopt(pid: Pid, found: &[Found], clock: &impl AsFd) -> io::Result<()> {
     // SAFETY: a new mapping of the clock's file, which is as long as that.
     let memory = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, clock, 0) }?;
     // SAFETY: both lie in the mapping, all of them atomics.
-    let (page, registry): (&ClockPage, &Registry) = unsafe {
-        (memory.cast().as_ref(), memory.byte_add(file::REGISTRY_OFFSET).cast().as_ref())
-    };
+    let (page, registry): (&ClockPage, &Registry) =
+        unsafe { (memory.cast().as_ref(), memory.byte_add(file::REGISTRY_OFFSET).cast().as_ref()) };
     for timer in found {
         enter(pid, timer, page, registry);
     }
@@ -49,11 +48,14 @@ pub fn adopt(pid: Pid, found: &[Found], clock: &impl AsFd) -> io::Result<()> {
 
 fn enter(pid: Pid, found: &Found, page: &ClockPage, registry: &Registry) {
     let look = page.snapshot(host_now, |_| std::thread::yield_now());
-    let Some(timer) = registry.claim_timer(pid.as_raw() as u32, found.kind, found.id) else { return };
+    let Some(timer) = registry.claim_timer(pid.as_raw() as u32, found.kind, found.id) else {
+        return;
+    };
     timer.set_clock(found.clock | Timer::RELATIVE);
     timer.set_signal(found.signal);
     let armed = found.left.0 > 0;
-    let deadline = if armed { Deadline::Virtual(look.now().plus(found.left)) } else { Deadline::Never };
+    let deadline =
+        if armed { Deadline::Virtual(look.now().plus(found.left)) } else { Deadline::Never };
     timer.set_armed(Armed {
         at: look.real.plus(found.left),
         interval: found.interval,
@@ -132,10 +134,13 @@ fn timer_descriptors(pid: Pid) -> io::Result<Vec<Found>> {
         let entry = entry?;
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
         let (Some(id), Ok(text)) = (id, fs::read_to_string(entry.path())) else { continue };
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let (Some(clock), Some(left), Some(interval)) =
-            (field("clockid:"), field("it_value:").and_then(pair), field("it_interval:").and_then(pair))
-        else {
+        let field =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let (Some(clock), Some(left), Some(interval)) = (
+            field("clockid:"),
+            field("it_value:").and_then(pair),
+            field("it_interval:").and_then(pair),
+        ) else {
             continue;
         };
         let clock = clock.parse().unwrap_or(1);

@@ -129,13 +129,19 @@ fn map(args: &BootArgs) {
         sys!(nr::MADVISE, FORK_DATA, page, MADV_WIPEONFORK);
         must_be(sys!(nr::MMAP, CLOCK, page, READ, SHARED, fd, 0u64), CLOCK);
         let len = size_of::<Registry>();
-        must_be(sys!(nr::MMAP, REGISTRY, len, READ_WRITE, SHARED, fd, file::REGISTRY_OFFSET), REGISTRY);
+        must_be(
+            sys!(nr::MMAP, REGISTRY, len, READ_WRITE, SHARED, fd, file::REGISTRY_OFFSET),
+            REGISTRY,
+        );
     }
 }
 
 fn must_be(got: isize, wanted: usize) {
     if got != wanted as isize {
-        sys::die("lorentz: cannot map the clock: the addresses from 0x70000000 on are taken\n", 126);
+        sys::die(
+            "lorentz: cannot map the clock: the addresses from 0x70000000 on are taken\n",
+            126,
+        );
     }
 }
 

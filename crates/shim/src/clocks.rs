@@ -4,7 +4,9 @@ use crate::cpu;
 use crate::layout::{clock, data};
 use crate::sys::{self, clk, errno, nr, sys, Timespec};
 use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::{Pace, Rate, RealInstant, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
+use lorentz_clock::{
+    Pace, Rate, RealInstant, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
+};
 
 /// The host's CLOCK_MONOTONIC, through the kernel's vDSO where that works without a system call.
 #[inline(always)]
@@ -22,7 +24,10 @@ fn host_by(clock: i32) -> Timespec {
     let mut ts = core::mem::MaybeUninit::<Timespec>::uninit();
     // SAFETY: the boot code found this function in the kernel's vDSO; for the clocks asked here it always writes.
     unsafe {
-        core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(clock, ts.as_mut_ptr());
+        core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(
+            clock,
+            ts.as_mut_ptr(),
+        );
         ts.assume_init()
     }
 }
@@ -88,7 +93,9 @@ pub fn read(clock: i32) -> Result<Timespec, isize> {
         _ => self::snapshot(),
     };
     match clock {
-        clk::MONOTONIC | clk::MONOTONIC_RAW | clk::MONOTONIC_COARSE => Ok(from_virtual(snapshot.now())),
+        clk::MONOTONIC | clk::MONOTONIC_RAW | clk::MONOTONIC_COARSE => {
+            Ok(from_virtual(snapshot.now()))
+        }
         clk::REALTIME | clk::REALTIME_COARSE => Ok(wall_timespec(&snapshot, snapshot.now())),
         clk::BOOTTIME => Ok(from_virtual(snapshot.now().plus(snapshot.segment.boot))),
         clk::TAI => {
@@ -110,7 +117,9 @@ fn read_by_kernel(clock: i32, snapshot: &Snapshot) -> Result<Timespec, isize> {
     match clock {
         clk::REALTIME_ALARM => Ok(wall_timespec(snapshot, snapshot.now())),
         clk::BOOTTIME_ALARM => Ok(from_virtual(snapshot.now().plus(snapshot.segment.boot))),
-        _ if is_cpu_clock(clock) => Ok(Timespec::from_span(cpu::told(clock, ts.to_span().unwrap_or(Span::ZERO)))),
+        _ if is_cpu_clock(clock) => {
+            Ok(Timespec::from_span(cpu::told(clock, ts.to_span().unwrap_or(Span::ZERO))))
+        }
         // A clock of a device: its own time, nobody's virtual time.
         _ => Ok(ts),
     }
@@ -119,7 +128,8 @@ fn read_by_kernel(clock: i32, snapshot: &Snapshot) -> Result<Timespec, isize> {
 /// Whether `clock` counts CPU time: the two fixed ids, or that of another process or thread.
 pub fn is_cpu_clock(clock: i32) -> bool {
     const FD_CLOCK: i32 = 3;
-    matches!(clock, clk::PROCESS_CPUTIME | clk::THREAD_CPUTIME) || (clock < 0 && clock & 7 != FD_CLOCK)
+    matches!(clock, clk::PROCESS_CPUTIME | clk::THREAD_CPUTIME)
+        || (clock < 0 && clock & 7 != FD_CLOCK)
 }
 
 /// What `clock` is, as far as waits and timers are concerned.

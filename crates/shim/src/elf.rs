@@ -79,12 +79,20 @@ struct Symbol {
 // SAFETY: constants.
 unsafe impl Sync for Symbol {}
 
-const NULL: Symbol = Symbol { name: 0, info: 0, other: 0, section: 0, value: core::ptr::null(), size: 0 };
+const NULL: Symbol =
+    Symbol { name: 0, info: 0, other: 0, section: 0, value: core::ptr::null(), size: 0 };
 
 const fn function(i: usize, value: *const ()) -> Symbol {
     const GLOBAL_FUNCTION: u8 = 0x12;
     const ANY_SECTION: u16 = 1;
-    Symbol { name: name_at(i), info: GLOBAL_FUNCTION, other: 0, section: ANY_SECTION, value, size: 64 }
+    Symbol {
+        name: name_at(i),
+        info: GLOBAL_FUNCTION,
+        other: 0,
+        section: ANY_SECTION,
+        value,
+        size: 64,
+    }
 }
 
 static SYMTAB: [Symbol; SYMBOLS] = [
@@ -216,7 +224,7 @@ struct Dynamic {
 unsafe impl Sync for Dynamic {}
 
 const fn number(tag: u64, value: usize) -> Dynamic {
-    Dynamic { tag, value: core::ptr::without_provenance(value) }
+    Dynamic { tag, value: value as *const () }
 }
 
 const fn address<T>(tag: u64, value: *const T) -> Dynamic {
@@ -225,15 +233,15 @@ const fn address<T>(tag: u64, value: *const T) -> Dynamic {
 
 #[cfg_attr(image, link_section = ".lorentz.dynamic", used)]
 static DYNAMIC: [Dynamic; 11] = [
-    number(14, SONAME_AT as usize),                // DT_SONAME
-    address(4, &raw const HASH),                   // DT_HASH
-    address(0x6fff_fef5, &raw const GNU_HASH),     // DT_GNU_HASH
-    address(5, &raw const STRINGS),                // DT_STRTAB
-    number(10, STRINGS_LEN),                       // DT_STRSZ
-    address(6, &raw const SYMTAB),                 // DT_SYMTAB
-    number(11, core::mem::size_of::<Symbol>()),    // DT_SYMENT
-    address(0x6fff_fff0, &raw const VERSYM),       // DT_VERSYM
-    address(0x6fff_fffc, &raw const VERDEF),       // DT_VERDEF
-    number(0x6fff_fffd, 2),                        // DT_VERDEFNUM
-    number(0, 0),                                  // DT_NULL
+    number(14, SONAME_AT as usize),             // DT_SONAME
+    address(4, &raw const HASH),                // DT_HASH
+    address(0x6fff_fef5, &raw const GNU_HASH),  // DT_GNU_HASH
+    address(5, &raw const STRINGS),             // DT_STRTAB
+    number(10, STRINGS_LEN),                    // DT_STRSZ
+    address(6, &raw const SYMTAB),              // DT_SYMTAB
+    number(11, core::mem::size_of::<Symbol>()), // DT_SYMENT
+    address(0x6fff_fff0, &raw const VERSYM),    // DT_VERSYM
+    address(0x6fff_fffc, &raw const VERDEF),    // DT_VERDEF
+    number(0x6fff_fffd, 2),                     // DT_VERDEFNUM
+    number(0, 0),                               // DT_NULL
 ];

@@ -299,7 +299,9 @@ impl<const N: usize> Program<N> {
                 self.allow_unless_given(&[1]);
             }
             // SO_RCVTIMEO, SO_SNDTIMEO old and new; SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING old and new.
-            When::SocketOption => self.allow_unless_option(&[20, 21, 66, 67, 29, 35, 37, 63, 64, 65]),
+            When::SocketOption => {
+                self.allow_unless_option(&[20, 21, 66, 67, 29, 35, 37, 63, 64, 65])
+            }
             When::SocketTimeout => self.allow_unless_option(&[20, 21, 66, 67]),
             When::BecomesTracer => {
                 const REQUESTS: [u32; 3] = [0, 16, 0x4206];

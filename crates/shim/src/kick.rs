@@ -40,7 +40,9 @@ pub unsafe extern "C" fn on_kick(_signal: i32, info: *mut Siginfo, context: *mut
     let regs = &mut context_ref.regs;
     if at_gate {
         let result = if by_signal { -errno::EINTR } else { gate::RETRY };
-        if let Some((ip, result)) = gate::turn_back(regs[reg::RIP] as usize, regs[reg::RAX] as isize, result) {
+        if let Some((ip, result)) =
+            gate::turn_back(regs[reg::RIP] as usize, regs[reg::RAX] as isize, result)
+        {
             regs[reg::RIP] = ip as u64;
             regs[reg::RAX] = result as u64;
         }

@@ -338,11 +338,9 @@ pub unsafe fn forward(signal: u32, info: *mut Siginfo, context: *mut Ucontext) {
             // SAFETY: the program's own handler, called as the kernel would have called it.
             unsafe {
                 sys::set_mask(((*context).mask | action.mask | 1 << (signal - 1)) & !sig::OURS);
-                core::mem::transmute::<usize, extern "C" fn(i32, *mut Siginfo, *mut Ucontext)>(handler)(
-                    signal as i32,
-                    info,
-                    context,
-                );
+                core::mem::transmute::<usize, extern "C" fn(i32, *mut Siginfo, *mut Ucontext)>(
+                    handler,
+                )(signal as i32, info, context);
                 sys::set_mask(!(1 << (sig::SIGSYS - 1)));
             }
         }

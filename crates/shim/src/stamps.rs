@@ -13,7 +13,8 @@ const HOST_STEP: i128 = 10_000_000;
 fn host_wall_ahead() -> i128 {
     let known = clock().host_wall().as_nanos();
     let wall = crate::sys::host_clock(clk::REALTIME);
-    let sampled = wall.secs as i128 * NANOS_PER_SEC as i128 + wall.nanos as i128 - clocks::host().0 as i128;
+    let sampled =
+        wall.secs as i128 * NANOS_PER_SEC as i128 + wall.nanos as i128 - clocks::host().0 as i128;
     if (sampled - known).abs() < HOST_STEP {
         known
     } else {
@@ -52,7 +53,9 @@ pub fn translate_message(at: u64) {
         core::slice::from_raw_parts_mut(data, len)
     };
     while control.len() >= HEADER {
-        let word = |at: usize| i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]]);
+        let word = |at: usize| {
+            i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
+        };
         let (len, level, kind) = (word(0) as usize, word(8), word(12));
         if len < HEADER || len > control.len() {
             return;

@@ -270,10 +270,18 @@ pub unsafe fn syscall(nr: u32, args: [u64; 6]) -> isize {
 
 /// As [`syscall`], with the arguments that are there.
 macro_rules! sys {
-    ($nr:expr) => { $crate::sys::syscall($nr, [0; 6]) };
-    ($nr:expr, $a:expr) => { $crate::sys::syscall($nr, [$a as u64, 0, 0, 0, 0, 0]) };
-    ($nr:expr, $a:expr, $b:expr) => { $crate::sys::syscall($nr, [$a as u64, $b as u64, 0, 0, 0, 0]) };
-    ($nr:expr, $a:expr, $b:expr, $c:expr) => { $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, 0, 0, 0]) };
+    ($nr:expr) => {
+        $crate::sys::syscall($nr, [0; 6])
+    };
+    ($nr:expr, $a:expr) => {
+        $crate::sys::syscall($nr, [$a as u64, 0, 0, 0, 0, 0])
+    };
+    ($nr:expr, $a:expr, $b:expr) => {
+        $crate::sys::syscall($nr, [$a as u64, $b as u64, 0, 0, 0, 0])
+    };
+    ($nr:expr, $a:expr, $b:expr, $c:expr) => {
+        $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, 0, 0, 0])
+    };
     ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr) => {
         $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, $d as u64, 0, 0])
     };
@@ -281,7 +289,10 @@ macro_rules! sys {
         $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, $d as u64, $e as u64, 0])
     };
     ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
-        $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, $d as u64, $e as u64, $f as u64])
+        $crate::sys::syscall(
+            $nr,
+            [$a as u64, $b as u64, $c as u64, $d as u64, $e as u64, $f as u64],
+        )
     };
 }
 pub(crate) use sys;

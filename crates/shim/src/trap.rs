@@ -76,10 +76,21 @@ pub unsafe extern "C" fn on_sigsys(_signal: i32, info: *mut Siginfo, context: *m
     let regs = &context_ref.regs;
     let mut call = Call {
         nr: info_ref.second as u32,
-        args: [regs[reg::RDI], regs[reg::RSI], regs[reg::RDX], regs[reg::R10], regs[reg::R8], regs[reg::R9]],
+        args: [
+            regs[reg::RDI],
+            regs[reg::RSI],
+            regs[reg::RDX],
+            regs[reg::R10],
+            regs[reg::R8],
+            regs[reg::R9],
+        ],
         context: context_ref,
     };
-    let result = if from_vdso(call.context.regs[reg::RIP]) { call.by_kernel() } else { carry_out(&mut call) };
+    let result = if from_vdso(call.context.regs[reg::RIP]) {
+        call.by_kernel()
+    } else {
+        carry_out(&mut call)
+    };
     if result == AGAIN {
         let regs = &mut call.context.regs;
         regs[reg::RAX] = call.nr as u64;
@@ -130,9 +141,13 @@ fn carry_out(call: &mut Call) -> isize {
         nr::TIMERFD_GETTIME => timer::gettime(call),
         nr::SETSOCKOPT => socket::setsockopt(call),
         nr::GETSOCKOPT => socket::getsockopt(call),
-        nr::RECVMSG | nr::RECVFROM | nr::READ | nr::READV | nr::ACCEPT | nr::ACCEPT4 | nr::CONNECT => {
-            socket::receive(call)
-        }
+        nr::RECVMSG
+        | nr::RECVFROM
+        | nr::READ
+        | nr::READV
+        | nr::ACCEPT
+        | nr::ACCEPT4
+        | nr::CONNECT => socket::receive(call),
         nr::SENDTO | nr::SENDMSG | nr::WRITE => socket::send(call),
         nr::SYSINFO => process::sysinfo(call),
         nr::TIMES => process::times(call),

@@ -106,7 +106,15 @@ pub fn read_bytes(at: u64, into: &mut [u8]) -> bool {
     let pid = crate::sys::getpid();
     // SAFETY: writes to `into`; reads from this process's own memory or says EFAULT.
     let got = unsafe {
-        sys!(nr::PROCESS_VM_READV, pid, &local as *const Iovec, 1u64, &remote as *const Iovec, 1u64, 0u64)
+        sys!(
+            nr::PROCESS_VM_READV,
+            pid,
+            &local as *const Iovec,
+            1u64,
+            &remote as *const Iovec,
+            1u64,
+            0u64
+        )
     };
     got == into.len() as isize
 }

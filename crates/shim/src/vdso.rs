@@ -38,7 +38,9 @@ unsafe fn read_even(host: i32, wall: bool, out: *mut Timespec) -> Option<i32> {
         let (sequence, secs, nanos) = clock().ahead(wall)?;
         // SAFETY: the boot code found this function in the kernel's vDSO; for these clocks it always writes.
         let now = unsafe {
-            core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(host, out);
+            core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(
+                host, out,
+            );
             &mut *out
         };
         let lags = host == clk::MONOTONIC_COARSE
@@ -123,7 +125,9 @@ pub unsafe extern "C" fn clock_getres(clock: i32, out: *mut Timespec) -> i32 {
         0 => unsafe { sys!(nr::CLOCK_GETRES, clock as i64, out) as i32 },
         // SAFETY: the boot code found this function in the kernel's vDSO.
         function => unsafe {
-            core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(clock, out)
+            core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(
+                clock, out,
+            )
         },
     }
 }
@@ -139,9 +143,9 @@ pub unsafe extern "C" fn getcpu(cpu: *mut u32, node: *mut u32, unused: *mut u8) 
         0 => unsafe { sys!(GETCPU, cpu, node, unused) as i32 },
         // SAFETY: as above.
         function => unsafe {
-            core::mem::transmute::<usize, extern "C" fn(*mut u32, *mut u32, *mut u8) -> i32>(function)(
-                cpu, node, unused,
-            )
+            core::mem::transmute::<usize, extern "C" fn(*mut u32, *mut u32, *mut u8) -> i32>(
+                function,
+            )(cpu, node, unused)
         },
     }
 }
@@ -152,7 +156,13 @@ type Getrandom = extern "C" fn(*mut u8, usize, u32, *mut u8, usize) -> isize;
 ///
 /// # Safety
 /// As the kernel's.
-pub unsafe extern "C" fn getrandom(buf: *mut u8, len: usize, flags: u32, state: *mut u8, state_len: usize) -> isize {
+pub unsafe extern "C" fn getrandom(
+    buf: *mut u8,
+    len: usize,
+    flags: u32,
+    state: *mut u8,
+    state_len: usize,
+) -> isize {
     match data().getrandom.load(Relaxed) {
         0 => -errno::ENOSYS,
         // SAFETY: as above.

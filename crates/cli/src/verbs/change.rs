@@ -11,7 +11,7 @@ use crate::wrong::WrongInput;
 pub fn dilate(args: &Dilate) -> anyhow::Result<i32> {
     let rate = args.rate.or(args.tdf).ok_or_else(|| missing("--rate R or --tdf N"))?;
     let container = find(&args.at)?;
-    let followed = container.clock()?.dilate(rate).context("lorentz dilate")?;
+    let followed = container.clock_to_change()?.dilate(rate).context("lorentz dilate")?;
     report(&args.at, &container, followed)
 }
 
@@ -35,7 +35,7 @@ pub fn leap(args: &Leap) -> anyhow::Result<i32> {
         (.., Some(other)) => Target::Like(wall_clock_of(other)?),
         _ => return Err(missing("--by DUR, --to TIME or --like NAME|PID")),
     };
-    let clock = container.clock()?;
+    let clock = container.clock_to_change()?;
     let by = target.leap(&clock.reading())?;
     let followed = clock.leap(by).context("lorentz leap")?;
     report(&args.at, &container, followed)
@@ -48,7 +48,7 @@ pub fn step(args: &Step) -> anyhow::Result<i32> {
         (_, Some(to)) => Target::To(to),
         _ => return Err(missing("--by DUR or --to TIME")),
     };
-    let clock = container.clock()?;
+    let clock = container.clock_to_change()?;
     let by = target.step(&clock.reading())?;
     let followed = clock.step(by).context("lorentz step")?;
     report(&args.at, &container, followed)

@@ -107,7 +107,8 @@ fn adjust(call: &Call, clock: i32, at: u64) -> isize {
     if result >= 0 && clock == clk::REALTIME {
         let wall = clocks::read(clk::REALTIME).unwrap_or_default();
         let nano = user::read_u64(at + STATUS_AT).unwrap_or(0) & STA_NANO != 0;
-        let value = Timespec { secs: wall.secs, nanos: if nano { wall.nanos } else { wall.nanos / 1000 } };
+        let value =
+            Timespec { secs: wall.secs, nanos: if nano { wall.nanos } else { wall.nanos / 1000 } };
         if let Err(error) = user::write_timespec(at + TIME_AT, value) {
             return error;
         }

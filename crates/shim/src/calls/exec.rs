@@ -1,7 +1,7 @@
 //! Becoming another program, and a program's own sandbox.
 
-use crate::filter::{self, Instruction, EXEC_MAGIC, EXTRA_LEN};
 use crate::boot;
+use crate::filter::{self, Instruction, EXEC_MAGIC, EXTRA_LEN};
 use crate::signals;
 use crate::sys::{self, errno, nr, sig, sys, Sigaction};
 use crate::trap::Call;
@@ -54,7 +54,11 @@ impl Inheritance {
     fn begin(&self) {
         const SIG_IGN: usize = 1;
         for (signal, _) in self.ignored.iter().filter(|(_, ignored)| *ignored) {
-            sys::sigaction(*signal, Some(&Sigaction { handler: SIG_IGN, ..Default::default() }), None);
+            sys::sigaction(
+                *signal,
+                Some(&Sigaction { handler: SIG_IGN, ..Default::default() }),
+                None,
+            );
         }
         sys::set_mask(self.mask);
     }
@@ -70,7 +74,8 @@ impl Inheritance {
 /// ptrace that makes somebody a tracer: refused. Every trapped call would look like a signal to a debugger inside, and
 /// the monitor could not bring in what it starts.
 pub fn trace() -> isize {
-    const WORD: &[u8] = b"lorentz: ptrace refused: debuggers work from outside (gdb -p, strace -p), not inside\n";
+    const WORD: &[u8] =
+        b"lorentz: ptrace refused: debuggers work from outside (gdb -p, strace -p), not inside\n";
     // SAFETY: reads the message.
     unsafe { sys!(nr::WRITE, 2u64, WORD.as_ptr(), WORD.len()) };
     -errno::EPERM
@@ -144,9 +149,8 @@ pub fn sandbox(call: &Call) -> isize {
     }
     with_memory(size_of::<Instruction>() * (len + EXTRA_LEN), |memory| {
         // SAFETY: `memory` has room for both, and any bytes are instructions.
-        let all = unsafe {
-            core::slice::from_raw_parts_mut(memory as *mut Instruction, len + EXTRA_LEN)
-        };
+        let all =
+            unsafe { core::slice::from_raw_parts_mut(memory as *mut Instruction, len + EXTRA_LEN) };
         let ours = filter::allow_handler(all);
         // SAFETY: as above.
         let theirs = unsafe {

@@ -126,7 +126,7 @@ fn stand_in(fd: u32) -> bool {
     // SAFETY: descriptors of our own, and the one just opened.
     unsafe {
         let flags = sys!(FCNTL, fd, F_GETFD);
-        let file = sys!(nr::MEMFD_CREATE, b"lorentz-proc\0".as_ptr(), 0u64);
+        let file = sys!(nr::MEMFD_CREATE, c"lorentz-proc".as_ptr(), 0u64);
         if file < 0 {
             return false;
         }
@@ -171,7 +171,8 @@ fn boot_time_in_stat(fd: u32) {
             }
             // Whole lines only, so that the key is never cut.
             let got = got as usize;
-            let whole = buffer[..got].iter().rposition(|byte| *byte == b'\n').map_or(got, |at| at + 1);
+            let whole =
+                buffer[..got].iter().rposition(|byte| *byte == b'\n').map_or(got, |at| at + 1);
             let key = if from == 0 { 0 } else { 1 };
             to += copy_with_boot_time(fd, &buffer[..whole], &KEY[key..], to);
             from += whole as u64;

@@ -40,8 +40,7 @@ pub fn futex(call: &Call) -> isize {
         LOCK_PI | LOCK_PI2 => (LOCK_PI2 | private, value3),
         _ => (command | private, value3),
     };
-    let masking =
-        if op & COMMAND == LOCK_PI2 { Masking::Restarts } else { Masking::Interrupts };
+    let masking = if op & COMMAND == LOCK_PI2 { Masking::Restarts } else { Masking::Interrupts };
     wait_until(call, deadline, masking, |until| {
         [address, op, value, until, address2, value3, nr::FUTEX as u64]
     })
@@ -86,7 +85,12 @@ fn absolute(ts: Timespec, base: Timebase) -> Deadline {
     super::sleep::absolute(ts, base).unwrap_or(Deadline::Never)
 }
 
-fn wait_until(call: &Call, deadline: Deadline, masking: Masking, args: impl Fn(u64) -> Args) -> isize {
+fn wait_until(
+    call: &Call,
+    deadline: Deadline,
+    masking: Masking,
+    args: impl Fn(u64) -> Args,
+) -> isize {
     let mut until = Timespec::default();
     let until_at = &mut until as *mut Timespec;
     wait::wait(

@@ -90,7 +90,9 @@ pub fn mq_timed(call: &Call) -> isize {
         Ok(ts) => ts,
         Err(error) => return error,
     };
-    let Some(deadline) = super::sleep::absolute(ts, Timebase::Wall(0)) else { return -errno::EINVAL };
+    let Some(deadline) = super::sleep::absolute(ts, Timebase::Wall(0)) else {
+        return -errno::EINVAL;
+    };
     let mut until = Timespec::default();
     let until_at = &mut until as *mut Timespec;
     wait::wait(

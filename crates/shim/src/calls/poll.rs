@@ -114,7 +114,8 @@ pub fn select(call: &Call) -> isize {
         Err(error) => return error,
         Ok(tv) if tv.secs < 0 || tv.nanos < 0 => return -errno::EINVAL,
         // select accepts more than a second of microseconds.
-        Ok(tv) => call.after(Span(Span::from_secs(tv.secs).0.saturating_add(tv.nanos.saturating_mul(MICRO)))),
+        Ok(tv) => call
+            .after(Span(Span::from_secs(tv.secs).0.saturating_add(tv.nanos.saturating_mul(MICRO)))),
     };
     let mut counted = Timeout::never();
     let sets = [read, write, except];
@@ -191,7 +192,9 @@ fn restore(sets: &[u64; 3], saved: &[u8; SETS], bytes: usize) {
     for (i, at) in sets.iter().enumerate() {
         if *at != 0 {
             // SAFETY: the kernel has read and written these bytes in the call before.
-            unsafe { core::ptr::copy_nonoverlapping(saved[i * 128..].as_ptr(), *at as *mut u8, bytes) };
+            unsafe {
+                core::ptr::copy_nonoverlapping(saved[i * 128..].as_ptr(), *at as *mut u8, bytes)
+            };
         }
     }
 }

@@ -83,7 +83,10 @@ fn translate_rusage(at: u64, clock: Option<i32>) {
         None => cpu::told_of_others(both),
     };
     let (user, system) = shared(told, user, system);
-    let timeval = |span: Span| Timespec { secs: span.0 / NANOS_PER_SEC, nanos: span.0 % NANOS_PER_SEC / MICRO };
+    let timeval = |span: Span| Timespec {
+        secs: span.0 / NANOS_PER_SEC,
+        nanos: span.0 % NANOS_PER_SEC / MICRO,
+    };
     times[0] = timeval(user);
     times[1] = timeval(system);
 }

@@ -14,7 +14,8 @@ use crate::user;
 use crate::wait::due;
 use core::hint::spin_loop;
 use lorentz_clock::{
-    Armed, Deadline, RealInstant, Setting, Snapshot, Span, Timer, TimerKind, VirtualInstant, WallTime,
+    Armed, Deadline, RealInstant, Setting, Snapshot, Span, Timer, TimerKind, VirtualInstant,
+    WallTime,
 };
 
 const ABSTIME: u64 = 1;
@@ -312,7 +313,9 @@ fn begin_disarmed(timer: &Timer, clock_id: u32) {
 pub fn delete(call: &Call) -> isize {
     let result = call.by_kernel();
     if result == 0 {
-        if let Some(timer) = registry().find_timer(sys::getpid(), TimerKind::Posix, call.args[0] as u32) {
+        if let Some(timer) =
+            registry().find_timer(sys::getpid(), TimerKind::Posix, call.args[0] as u32)
+        {
             timer.release();
         }
     }
@@ -361,8 +364,9 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
     const GETPPID: u32 = 110;
     // SAFETY: no arguments.
     let parent = unsafe { sys!(GETPPID) } as u32;
-    let clock_id =
-        registry().find_timer(parent, kind, id).map_or(clk::MONOTONIC as u32, |timer| timer.clock());
+    let clock_id = registry()
+        .find_timer(parent, kind, id)
+        .map_or(clk::MONOTONIC as u32, |timer| timer.clock());
     let relative = clock_id & Timer::RELATIVE;
     let timer = registry().claim_timer(pid, kind, id)?;
     begin_disarmed(timer, clock_id);
@@ -514,11 +518,8 @@ pub fn setitimer(call: &Call) -> isize {
         return -errno::EINVAL;
     }
     let new = from_micros(new);
-    let result = if which == ITIMER_REAL {
-        set_real_timer(&new)
-    } else {
-        set_cpu_interval(which, &new)
-    };
+    let result =
+        if which == ITIMER_REAL { set_real_timer(&new) } else { set_cpu_interval(which, &new) };
     match result {
         Err(error) => error,
         Ok(before) if old != 0 => user::write_itimer(old, to_micros(before)).err().unwrap_or(0),
@@ -548,8 +549,7 @@ fn set_real_timer(new: &Itimerspec) -> Result<Itimerspec, isize> {
         return Err(-errno::ENOMEM);
     };
     let kernel = Kernel::of(timer, TimerKind::Interval, 0);
-    let setting =
-        setting_of(new, false, Timebase::Virtual(Span::ZERO)).ok_or(-errno::EINVAL)?;
+    let setting = setting_of(new, false, Timebase::Virtual(Span::ZERO)).ok_or(-errno::EINVAL)?;
     alone(timer, || {
         let before = told(timer, kernel)?;
         arm(timer, kernel, setting, 0);
@@ -580,8 +580,9 @@ fn told_of_cpu(value: Itimerspec) -> Itimerspec {
     if clock().policy().real_cpu_clocks {
         return value;
     }
-    let scale =
-        |ts: Timespec| Timespec::from_span(clocks::virtual_span(ts.to_span().unwrap_or(Span::ZERO)));
+    let scale = |ts: Timespec| {
+        Timespec::from_span(clocks::virtual_span(ts.to_span().unwrap_or(Span::ZERO)))
+    };
     Itimerspec { interval: scale(value.interval), value: scale(value.value) }
 }
 
@@ -591,9 +592,7 @@ pub fn getitimer(call: &Call) -> isize {
     let value = if which == ITIMER_REAL {
         match registry().find_timer(sys::getpid(), TimerKind::Interval, 0) {
             None => Ok(Itimerspec::default()),
-            Some(timer) => {
-                alone(timer, || told(timer, Kernel::of(timer, TimerKind::Interval, 0)))
-            }
+            Some(timer) => alone(timer, || told(timer, Kernel::of(timer, TimerKind::Interval, 0))),
         }
     } else {
         let mut value = Itimerspec::default();
