@@ -143,8 +143,8 @@ def waits(bench: Bench) -> Samples:
     """A change of the clock with THREADS waits in flight, until the last has followed.
 
     Times are per wait, from before the command starts. `leap`: the deadline of all of
-    them is passed at once. `dilate`: to a rate at which it passes in 2 ms, which are
-    subtracted. `freeze`, `unfreeze`: until the command says that it is done.
+    them is passed at once; until the last has woken. `dilate`, `freeze`, `unfreeze`:
+    until the command ends, which is when all have followed.
     """
     level = levels.at_rate_one()[-1]
     if level.missing:
@@ -158,19 +158,15 @@ def waits(bench: Bench) -> Samples:
 
 
 def _waits_once(bench: Bench, name: str) -> dict[str, float]:
-    leap = ("leap", ["--by", f"{SECONDS}s"], 0.0)
-    dilate = ("dilate", ["--rate", "1000000"], SECONDS * 1e9 / 1e6)
     result: dict[str, float] = {}
-    for verb, options, expected in (leap, dilate):
-        with Sleepers(bench, name) as sleepers:
-            if verb == "leap":
-                for still in ("freeze", "unfreeze"):
-                    start, end = sleepers.control(still)
-                    result[still] = bench.nanoseconds(end - start) / THREADS
+    with Sleepers(bench, name) as sleepers:
+        for verb, options in (("dilate", ["--rate", "2"]), ("freeze", []), ("unfreeze", [])):
             start, end = sleepers.control(verb, *options)
-            followed = sleepers.woken()["last"] - start
-            result[verb] = (bench.nanoseconds(followed) - expected) / THREADS
+            result[verb] = bench.nanoseconds(end - start) / THREADS
             result[f"{verb}_command"] = bench.nanoseconds(end - start)
+        start, end = sleepers.control("leap", "--by", f"{SECONDS}s")
+        result["leap"] = bench.nanoseconds(sleepers.woken()["last"] - start) / THREADS
+        result["leap_command"] = bench.nanoseconds(end - start)
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -27,12 +28,18 @@ class Session:
     def __init__(self) -> None:
         given = os.environ.get("LORENTZ", str(REPO / "target" / "release" / "lorentz"))
         self.binary = Path(given).resolve()
-        self.folder = Path(tempfile.mkdtemp(prefix="lorentz-tests-"))
-        self.folder.chmod(0o755)  # so that NOBODY reaches what is below
         self._nobodys_binary: Path | None = None
 
+    @functools.cached_property
+    def folder(self) -> Path:
+        """A directory of this session's, in which NOBODY reaches what is meant for it."""
+        folder = Path(tempfile.mkdtemp(prefix="lorentz-tests-"))
+        folder.chmod(0o755)
+        return folder
+
     def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if "folder" in vars(self):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def state_dir(self, unprivileged: bool = False) -> Path:
         folder = self.folder / ("state-nobody" if unprivileged else "state")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from framework import build, oracle
 from framework.needs import tool
@@ -37,7 +40,7 @@ class Program:
         if self.name == "java":
             return [*build.java("real/Waits"), ms]
         if self.name == "node":
-            return [tool("node"), str(source / "waits.js"), ms]
+            return [node(), str(source / "waits.js"), ms]
         if self.name == "tokio":
             return [str(build.cargo("real/tokio", "tokio-waits")), ns]
         return [str(build.cpp("real/waits")), ns]
@@ -61,6 +64,15 @@ def python() -> str:
     """A Python that is a program, not a script that looks for one."""
     system = shutil.which("python3", path="/usr/bin:/bin")
     return system or str(Path(sys.executable).resolve())
+
+
+def node() -> str:
+    """A Node that knows AbortSignal.timeout."""
+    path = tool("node")
+    version = subprocess.check_output([path, "--version"], text=True, timeout=20)
+    if int(version.lstrip("v").split(".")[0]) < 18:
+        pytest.skip(f"needs Node 18, not {version.strip()}")
+    return path
 
 
 def check_at_rate(program: Program, nominal: float, rate: str, at: str | None = None) -> None:

@@ -113,9 +113,7 @@ def late(case: Case) -> float:
 def check_own_time(case: Case, result: Result, rate: float, slack: float) -> None:
     """It took what it says it ought to, by the program's own clock."""
     expect = result.data["expect"]
-    # Where another thread ends the wait half way, that one's start is not this one's.
-    early = 0 if case.live or expect == 0 else oracle.LATE
-    span = oracle.own(expect, rate, slack, late=late(case), early=early)
+    span = oracle.own(expect, rate, slack, late=late(case))
     took = result.data["elapsed"]
     assert took in span, f"{case}: by its own clock {took:.4f}, not in {span}"
 

@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -69,6 +70,7 @@ struct lt {
 	lt_ns t0, t1;
 	long ret;
 	int err;
+	volatile int started; /* t0 has been taken */
 };
 
 struct lt_case {
@@ -171,6 +173,14 @@ __attribute__((unused)) static void lt_ready(struct lt *lt)
 	lt_emit("ready", ",\"case\":\"%s\",\"pid\":%d,\"tid\":%ld", lt->name, getpid(),
 		syscall(SYS_gettid));
 	lt->t0 = lt_now(CLOCK_MONOTONIC);
+	lt->started = 1;
+}
+
+/* For a helper thread whose own wait must not begin before the one that is measured. */
+__attribute__((unused)) static void lt_await_start(const struct lt *lt)
+{
+	while (!lt->started)
+		sched_yield();
 }
 
 __attribute__((unused)) static void lt_took(struct lt *lt, long ret, int err)

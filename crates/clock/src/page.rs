@@ -309,7 +309,8 @@ impl ClockPage {
         let sequence = self.sequence.load(Ordering::Relaxed);
         let odd = sequence | 1;
         self.sequence.store(odd, Ordering::Relaxed);
-        // Full, not release: the odd sequence must be visible before the host's time is taken.
+        // Full, not release: the odd sequence must be visible before the host's time is taken, and before whoever
+        // changes the clock looks at the waiters. A wait that it does not find there sees the odd sequence.
         fence(Ordering::SeqCst);
         let before = self.entry(self.changes.load(Ordering::Relaxed)).load();
         if sequence == odd {
@@ -436,7 +437,5 @@ impl Change<'_> {
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         self.page.sequence.store(self.odd.wrapping_add(1), Ordering::Release);
-        // Full, so that whoever looks at the waiters next sees every wait begun under the old state.
-        fence(Ordering::SeqCst);
     }
 }

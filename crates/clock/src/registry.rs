@@ -388,7 +388,7 @@ fn claim(owner: &AtomicU64, key: u64) -> bool {
 }
 
 fn timer_places(process: u32, id: u32) -> impl Iterator<Item = usize> {
-    places(process.wrapping_mul(31).wrapping_add(id), TIMERS)
+    places(process.wrapping_mul(32).wrapping_add(id), TIMERS)
 }
 
 fn key(process: u32, thread: u32) -> u64 {
@@ -399,8 +399,8 @@ fn timer_key(process: u32, kind: TimerKind, id: u32) -> u64 {
     (process as u64) << 32 | (kind as u64) << 28 | (id as u64 & 0x0fff_ffff)
 }
 
-/// The places of a table of `len` (a power of two) where what hashes from `seed` may stand, in order.
+/// The places of a table of `len` (a power of two) where what belongs to `seed` may stand, in order. Neighbours stand side
+/// by side: threads are numbered in a row, and whoever looks through the table then touches little memory.
 fn places(seed: u32, len: usize) -> impl Iterator<Item = usize> {
-    let first = (seed.wrapping_mul(0x9e37_79b1) >> 8) as usize;
-    (0..PROBES).map(move |i| (first + i) & (len - 1))
+    (0..PROBES).map(move |i| (seed as usize + i) & (len - 1))
 }

@@ -240,27 +240,65 @@ fn a_writer_that_dies_leaves_nothing_torn() {
     });
 }
 
-/// The third change is written over the first one's place in the history. What only comes along is the same in all of
-/// them: a reader would see the latest of it beside the earliest of the rest.
+/// Publishes segments with these starts, the rest as it is.
+fn publish(world: &World, starts: &[(i64, i64)]) {
+    for (real, virt) in starts {
+        let change = world.page.change();
+        let (real, virt) = (RealInstant(*real), VirtualInstant(*virt));
+        let segment = Segment { real, virt, ..change.current() };
+        change.publish(&segment);
+    }
+}
+
+/// Without the host's clock, which orders readers and writer by itself.
 #[test]
-fn the_history_is_read_whole_while_it_is_written_over() {
-    const LATE: RealInstant = RealInstant(1_000);
-    let starts = [(0, 0), (10, 100), (20, 300), (30, 700)];
+fn the_sequence_alone_keeps_a_look_whole() {
+    let starts = [(0, 0), (10, 100), (20, 300)];
     model(3, move || {
         let world = World::new();
-        let reader = spawn(&world, |world| world.page.wall_of(LATE));
-        for (real, virt) in &starts[1..] {
-            let change = world.page.change();
-            let segment = change.current();
-            change.publish(&Segment {
-                real: RealInstant(*real),
-                virt: VirtualInstant(*virt),
-                ..segment
-            });
-        }
-        let told = all([reader])[0].as_nanos() as i64;
-        assert!(starts.iter().any(|(real, virt)| virt + LATE.0 - real == told), "torn: {told}");
+        let reader = spawn(&world, |world| {
+            world.page.snapshot(RealInstant::default, |_| world.wait_for_writer())
+        });
+        publish(&world, &starts[1..]);
+        let look = &all([reader])[0];
+        let start = starts[(look.sequence as usize - 2) / 2];
+        assert_eq!((look.segment.real.0, look.segment.virt.0), start);
     });
+}
+
+#[test]
+fn the_sequence_alone_keeps_a_short_look_whole() {
+    const SECOND: i64 = 1_000_000_000;
+    let starts = [(0, 0), (10, SECOND + 100), (20, 2 * SECOND + 300)];
+    model(3, move || {
+        let world = World::new();
+        let reader = spawn(&world, |world| {
+            world.page.ahead(false).filter(|(sequence, ..)| world.page.is_still(*sequence))
+        });
+        publish(&world, &starts[1..]);
+        if let Some((sequence, secs, nanos)) = all([reader])[0] {
+            let (real, virt) = starts[(sequence as usize - 2) / 2];
+            assert_eq!(secs * SECOND + nanos, virt - real);
+        }
+    });
+}
+
+/// The third change is written over the first one's place in the history.
+#[test]
+fn the_history_is_read_whole_while_it_is_written_over() {
+    let starts = [(0, 0), (10, 100), (20, 300), (30, 700)];
+    // In the last segment, and in one that is forgotten in the end.
+    for real in [1_000, 15] {
+        model(3, move || {
+            let world = World::new();
+            let reader = spawn(&world, move |world| world.page.wall_of(RealInstant(real)));
+            publish(&world, &starts[1..]);
+            let told = all([reader])[0].as_nanos() as i64;
+            let so_far = starts.iter().filter(|start| start.0 <= real);
+            let mut right = so_far.map(|start| start.1 + real - start.0);
+            assert!(right.any(|right| right == told), "torn: {told}");
+        });
+    }
 }
 
 /// As a wait does it: states what it waits for by the clock it saw, looks again, and blocks if nothing has changed.

@@ -45,12 +45,52 @@ pub struct Limit {
 /// What is not virtual yet, in one line each; docs/limits.md has the whole of it.
 pub const NOT_VIRTUAL_YET: &[Limit] = &[
     Limit {
-        what: "TCP's own timers (retransmission, delayed ACK, keepalive)",
+        what: "TCP's own timers (retransmission, delayed ACK, keepalive, linger)",
         instead: "run in real time, in the kernel",
     },
-    Limit { what: "dynamic PTP clocks (/dev/ptpN)", instead: "show the hardware's time" },
+    Limit {
+        what: "/proc/PID/stat start and CPU times, timer_list, utmp, /dev/rtc",
+        instead: "show the host's time",
+    },
+    Limit {
+        what: "/proc/uptime by other names (openat2, a directory's descriptor)",
+        instead: "shows the host's uptime",
+    },
+    Limit {
+        what: "clocks of devices (/dev/ptpN), SIOCGSTAMP, PACKET_MMAP, SysV IPC times",
+        instead: "show the host's or the hardware's time",
+    },
+    Limit { what: "rdtsc", instead: "reads the machine's counter, unless --trap-tsc is given" },
+    Limit {
+        what: "socket timeouts set before an attach or an exec, or on a dup of the socket",
+        instead: "stay the real time that they were",
+    },
+    Limit {
+        what: "timer descriptors used by another number or process than made them",
+        instead: "read as disarmed; changes may not reach them",
+    },
+    Limit {
+        what: "process id namespaces made inside (unshare --pid)",
+        instead: "live in virtual time, but changes do not reach their waits and timers",
+    },
+    Limit {
+        what: "SIGRTMAX and SIGSYS",
+        instead: "belong to Lorentz: delivered to a program even while it blocks them",
+    },
     Limit { what: "32-bit programs", instead: "refused" },
+    Limit {
+        what: "ptrace inside (gdb, strace)",
+        instead: "refused with EPERM; trace from outside, with -p",
+    },
+    Limit {
+        what: "seccomp listeners inside, and Lorentz in Lorentz",
+        instead: "refused with EBUSY",
+    },
     Limit { what: "io_uring", instead: "refused with ENOSYS; programs fall back to epoll" },
+    Limit {
+        what: "attached processes, and hosts without a cgroup v2 freezer",
+        instead: "freeze stops time and waits, not the tasks",
+    },
 ];
 
 /// What a probe found: that it works, or why not, with the details in either case.

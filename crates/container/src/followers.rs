@@ -18,7 +18,10 @@ use crate::processes::{self, FileId};
 /// How long a change waits for those it has told.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// After this long without an answer a thread is told again.
-const AGAIN: Duration = Duration::from_millis(10);
+const AGAIN: Duration = Duration::from_millis(40);
+
+/// How often it looks whether they have: the CPU is theirs meanwhile.
+const LOOK: Duration = Duration::from_micros(200);
 
 /// Whose deadlines a change has moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +64,7 @@ impl Followers<'_> {
                 self.tell(moved);
                 again = now + AGAIN;
             }
-            std::thread::sleep(Duration::from_micros(20));
+            std::thread::sleep(LOOK);
         }
     }
 

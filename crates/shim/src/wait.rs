@@ -62,14 +62,14 @@ pub fn wait(
         if clock().sequence() != snapshot.sequence {
             continue;
         }
-        let mut until = real_due(deadline, &snapshot);
+        let mut until = ahead_of(real_due(deadline, &snapshot), snapshot.real);
         if slot.0.is_none() {
             // The registry is full there: nobody can kick this thread, so it looks again by itself.
             until = until.min(snapshot.real.plus(UNREGISTERED));
         }
         let args = prepare(until, &snapshot);
         let result = block(call, &args, snapshot.sequence, masking);
-        if result == RETRY || (timed_out(result) && !reached(deadline)) {
+        if result == RETRY || (timed_out(result) && !reached_soon(deadline)) {
             continue;
         }
         return result;
@@ -85,6 +85,31 @@ pub fn left_at_interruption(deadline: Deadline, until: RealInstant, left: Span) 
         _ => look.segment.virtual_at(RealInstant(until.0 - left.0)),
     };
     Span(due(deadline, &look).since(then).0.max(0))
+}
+
+/// The kernel is asked to wake the thread this much early, for the way back to the program takes as long. It wakes it
+/// later than asked anyway, by the timer slack; where it does not, the rest is spent looking at the clock.
+const WAY_BACK: Span = Span(2_500);
+
+fn ahead_of(until: RealInstant, now: RealInstant) -> RealInstant {
+    if until == RealInstant::NEVER || until.since(now).0 < 4 * WAY_BACK.0 {
+        return until;
+    }
+    RealInstant(until.0 - WAY_BACK.0)
+}
+
+/// Whether virtual time has come to `deadline`, or comes to it in the next moment: then it has, at the return.
+fn reached_soon(deadline: Deadline) -> bool {
+    loop {
+        let look = clocks::snapshot();
+        if look.now() >= due(deadline, &look) {
+            return true;
+        }
+        if real_due(deadline, &look).since(look.real) > WAY_BACK {
+            return false;
+        }
+        core::hint::spin_loop();
+    }
 }
 
 /// Whether virtual time has come to `deadline`.

@@ -96,8 +96,9 @@ def process():
 
 def future():
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        slow = pool.submit(time.sleep, NOMINAL * 1.02)
-        raises(concurrent.futures.TimeoutError, slow.result, NOMINAL)
+        done = threading.Event()
+        raises(concurrent.futures.TimeoutError, pool.submit(done.wait).result, NOMINAL)
+        done.set()
 
 
 async def wait_for():

@@ -1,5 +1,5 @@
 /*
- * eintr N: N times a signal from another process, at a random moment, while this one waits. Counts
+ * eintr N NS: N times a signal from another process, at a random moment, while this one waits. Counts
  * the waits that went on to their end although the handler had run in the midst of them (lost),
  * and those that ended with EINTR though no handler ran (spurious). sigsuspend must never hang.
  */
@@ -19,13 +19,13 @@ static void pin(int cpu)
 static volatile sig_atomic_t handled;
 static void on_signal(int sig) { (void)sig; handled++; }
 
-static void one(const char *name, int n, int kind, int ask, int answer)
+static void one(const char *name, int n, lt_ns ns, int kind, int ask, int answer)
 {
 	int lost = 0, spurious = 0;
 	sigset_t none, old;
 	sigemptyset(&none);
 	for (int i = 0; i < n; i++) {
-		struct timespec t = { 0, 20000000 };
+		struct timespec t = lt_ts(ns);
 		char c = (char)(rand() % 100);
 		int r, e;
 		handled = 0;
@@ -36,7 +36,7 @@ static void one(const char *name, int n, int kind, int ask, int answer)
 		if (kind == 0)
 			r = nanosleep(&t, NULL);
 		else if (kind == 1)
-			r = poll(NULL, 0, 20);
+			r = poll(NULL, 0, (int)(ns / 1000000));
 		else
 			r = sigsuspend(&old);
 		e = errno;
@@ -56,6 +56,7 @@ static void one(const char *name, int n, int kind, int ask, int answer)
 int main(int argc, char **argv)
 {
 	int to[2], back[2], n = argc > 1 ? atoi(argv[1]) : 500;
+	lt_ns ns = argc > 2 ? atoll(argv[2]) : 20000000;
 	pid_t me = getpid(), child;
 	LT_CHECK(pipe(to) == 0 && pipe(back) == 0);
 	lt_handle(SIGUSR1, on_signal, 0);
@@ -72,9 +73,9 @@ int main(int argc, char **argv)
 		_exit(0);
 	}
 	pin(0);
-	one("nanosleep", n, 0, to[1], back[0]);
-	one("poll", n, 1, to[1], back[0]);
-	one("sigsuspend", n, 2, to[1], back[0]);
+	one("nanosleep", n, ns, 0, to[1], back[0]);
+	one("poll", n, ns, 1, to[1], back[0]);
+	one("sigsuspend", n, ns, 2, to[1], back[0]);
 	close(to[1]);
 	waitpid(child, NULL, 0);
 	lt_emit("end", NULL);

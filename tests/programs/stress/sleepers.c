@@ -11,7 +11,7 @@
 #include <sys/timerfd.h>
 
 static lt_ns ns;
-static _Atomic long calls[12], early[12], wrong[12];
+static _Atomic long calls[12], early[12], early_ns[12], wrong[12];
 static _Atomic int stop;
 static const char *names[12] = { "nanosleep", "clock_nanosleep-abs", "poll", "ppoll", "select",
 	"epoll_wait", "futex", "futex-bitset", "cond", "sem", "timerfd", "sigtimedwait" };
@@ -68,8 +68,13 @@ static void *run(void *p)
 		lt_ns t0 = lt_now(CLOCK_MONOTONIC);
 		if (!wait_once(kind))
 			wrong[kind]++;
-		else if (lt_now(CLOCK_MONOTONIC) - t0 < ns)
-			early[kind]++;
+		else {
+			lt_ns short_by = ns - (lt_now(CLOCK_MONOTONIC) - t0);
+			if (short_by > 0) {
+				early[kind]++;
+				early_ns[kind] = short_by;
+			}
+		}
 		calls[kind]++;
 	}
 	return NULL;
@@ -92,8 +97,8 @@ int main(int argc, char **argv)
 	for (long i = 0; i < n; i++)
 		pthread_join(t[i], NULL);
 	for (int k = 0; k < 12; k++)
-		lt_emit("sleeper", ",\"case\":\"%s\",\"calls\":%ld,\"early\":%ld,\"wrong\":%ld", names[k],
-			calls[k], early[k], wrong[k]);
+		lt_emit("sleeper", ",\"case\":\"%s\",\"calls\":%ld,\"early\":%ld,\"early_ns\":%ld,"
+			"\"wrong\":%ld", names[k], calls[k], early[k], early_ns[k], wrong[k]);
 	lt_emit("end", NULL);
 	return 0;
 }

@@ -28,24 +28,26 @@ static void do_wait(struct lt *lt)
 	lt_done(lt, NULL);
 }
 
-static void *wake_half_way(void *w)
+struct wake { const struct lt *lt; uint32_t *word; };
+
+static void *wake_half_way(void *arg)
 {
-	lt_ns t = *(lt_ns *)w;
-	uint32_t *u = *(uint32_t **)((lt_ns *)w + 1);
-	lt_sleep(t);
-	futex(u, WAKE, 1, NULL, NULL, 0);
+	struct wake *w = arg;
+	lt_await_start(w->lt);
+	lt_sleep(w->lt->expect);
+	futex(w->word, WAKE, 1, NULL, NULL, 0);
 	return NULL;
 }
 
 static void do_wait_woken(struct lt *lt)
 {
-	struct { lt_ns after; uint32_t *u; } *h = malloc(sizeof *h);
+	struct wake *w = malloc(sizeof *w);
 	struct timespec t = lt_ts(lt->nominal);
-	h->after = lt->expect = lt->nominal / 2;
-	h->u = word(1);
-	lt_thread(wake_half_way, h);
+	lt->expect = lt->nominal / 2;
+	*w = (struct wake){ lt, word(1) };
+	lt_thread(wake_half_way, w);
 	LT_READY(lt);
-	LT_CALL(lt, futex(h->u, WAIT, 1, &t, NULL, 0));
+	LT_CALL(lt, futex(w->word, WAIT, 1, &t, NULL, 0));
 	lt_done(lt, NULL);
 }
 

@@ -32,12 +32,12 @@ static void do_sigtimedwait_signal(struct lt *lt)
 	sigaddset(&s, SIGUSR1);
 	pthread_sigmask(SIG_BLOCK, &s, NULL);
 	lt->expect = lt->nominal / 2;
+	LT_READY(lt);
 	if ((child = fork()) == 0) {
 		lt_sleep(lt->expect);
 		sigqueue(me, SIGUSR1, (union sigval){ .sival_int = 42 });
 		_exit(0);
 	}
-	LT_READY(lt);
 	LT_CALL(lt, sigtimedwait(&s, &si, &t));
 	waitpid(child, NULL, 0);
 	lt_done(lt, ",\"same_value\":%d,\"same_code\":%d,\"same_sender\":%d", si.si_value.sival_int,

@@ -7,19 +7,20 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
-struct pipe { int r, w; lt_ns after; };
+struct pipe { int r, w; const struct lt *lt; };
 
 static struct pipe silent(void)
 {
 	int p[2];
 	LT_CHECK(pipe(p) == 0);
-	return (struct pipe){ p[0], p[1], 0 };
+	return (struct pipe){ p[0], p[1], NULL };
 }
 
 static void *write_later(void *arg)
 {
 	struct pipe *p = arg;
-	lt_sleep(p->after);
+	lt_await_start(p->lt);
+	lt_sleep(p->lt->expect);
 	LT_CHECK(write(p->w, "x", 1) == 1);
 	return NULL;
 }
@@ -29,7 +30,8 @@ static struct pipe half_way(struct lt *lt)
 {
 	struct pipe *p = malloc(sizeof *p);
 	*p = silent();
-	p->after = lt->expect = lt->nominal / 2;
+	p->lt = lt;
+	lt->expect = lt->nominal / 2;
 	lt_thread(write_later, p);
 	return *p;
 }

@@ -1,3 +1,3 @@
 module lorentz.test/waits
 
-go 1.21
+go 1.19
