@@ -1,5 +1,6 @@
 //! Changing a clock: the mapped file, its lock, and the threads that have to follow.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -142,6 +143,11 @@ impl Clock {
     /// What was chosen when the clock was made.
     pub fn policy(&self) -> Policy {
         self.page().policy()
+    }
+
+    /// The threads that wait, each as (process, thread).
+    pub fn waiting(&self) -> HashSet<(u32, u32)> {
+        self.registry().waiters().filter_map(|waiter| waiter.owner()).collect()
     }
 
     /// Whether time stands still.

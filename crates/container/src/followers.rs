@@ -3,7 +3,7 @@
 //!
 //! The registry is written by the programs, so a thread is signalled only when its process has this very clock mapped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
@@ -160,8 +160,8 @@ impl Told<'_> {
 pub struct BrokenOff(Vec<(u32, u32, u32)>);
 
 impl BrokenOff {
-    /// Looks at all threads of `pids`.
-    pub fn look(pids: &[u32]) -> BrokenOff {
+    /// Looks at all threads of `pids` but those in `waiting`, which are told by the unfreezing.
+    pub fn look(pids: &[u32], waiting: &HashSet<(u32, u32)>) -> BrokenOff {
         const NOT_REPEATED_BY_THE_KERNEL: [u32; 8] = [
             libc::SYS_epoll_wait as u32,
             libc::SYS_epoll_pwait as u32,
@@ -172,8 +172,10 @@ impl BrokenOff {
             libc::SYS_io_getevents as u32,
             lorentz_shim::sys::nr::IO_PGETEVENTS,
         ];
-        let threads =
-            pids.iter().flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)));
+        let threads = pids
+            .iter()
+            .flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)))
+            .filter(|thread| !waiting.contains(thread));
         let seen = threads.filter_map(|(pid, thread)| {
             let seen = seen_in_call(pid, thread);
             (seen != NO_CALL && NOT_REPEATED_BY_THE_KERNEL.contains(&(seen >> 22)))

@@ -16,9 +16,10 @@ pub fn freeze(container: &Container) -> Result<Followed, StateError> {
     let followed = clock.freeze().map_err(|error| clock_error(container, error))?;
     // A timer that is still set when its process is stopped would go off when it is let go.
     clock.settle();
+    let waiting = clock.waiting();
     for one in container.sharing_its_clock()? {
         if let Some(cgroup) = one.cgroup() {
-            let broken_off = BrokenOff::look(&cgroup.pids().unwrap_or_default());
+            let broken_off = BrokenOff::look(&cgroup.pids().unwrap_or_default(), &waiting);
             // One that has just ended has no group to freeze, and a task held by the kernel stops as soon as
             // it returns from there: time stands still for it already.
             let _ = cgroup.freeze();
