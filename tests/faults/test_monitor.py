@@ -66,6 +66,7 @@ def test_the_next_exec_fails_closed():
         inside.close_stdin()
         status = inside.line(ev="status", timeout=10)["is"]
         assert status != 0
+        inside.finish()
         assert inside.lines(ev="probe") == []
         assert inside.stderr.strip(), "not a word on stderr"
 

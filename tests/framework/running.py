@@ -82,8 +82,12 @@ class Running:
             start_new_session=True,
             restore_signals=True,
         )
-        for target in (self._read_lines, self._read_errors):
-            threading.Thread(target=target, daemon=True).start()
+        self._readers = [
+            threading.Thread(target=target, daemon=True)
+            for target in (self._read_lines, self._read_errors)
+        ]
+        for reader in self._readers:
+            reader.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,10 +98,19 @@ class Running:
         processes.kill_tagged(self._tag)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=5)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream and (stream is self.process.stdin or self._ended):
-                with contextlib.suppress(OSError):
-                    stream.close()
+        if self.process.stdin:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        self._join_readers()
+        streams = (self.process.stdout, self.process.stderr)
+        for reader, stream in zip(self._readers, streams, strict=True):
+            if not reader.is_alive():
+                stream.close()
+
+    def _join_readers(self) -> None:
+        """All that was written has been read, unless somebody keeps the pipe open."""
+        for reader in self._readers:
+            reader.join(timeout=3)
 
     # ---------------------------------------------------------------------------- what it says
 
@@ -169,8 +182,7 @@ class Running:
                 f"stderr:\n{self.stderr[-2000:]}"
             ) from None
         self.ended_at = time.monotonic()
-        with self._arrived:
-            self._arrived.wait_for(lambda: self._ended, timeout=5)
+        self._join_readers()
         return status if status >= 0 else 128 - status
 
     def succeed(self, timeout: float = PATIENCE) -> Running:

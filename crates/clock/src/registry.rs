@@ -91,6 +91,8 @@ pub struct Waiter {
     seen: AtomicU32,
     /// Number of the system call, for people.
     call: AtomicU32,
+    /// Where on its stack the thread waits: lower is deeper.
+    depth: AtomicU64,
 }
 
 impl Waiter {
@@ -335,10 +337,19 @@ impl<const WORDS: usize> Groups<WORDS> {
 }
 
 impl Registry {
-    /// Claims a slot for a wait of `thread` in `process`; none where the neighbourhood is full.
-    pub fn claim_waiter(&self, process: u32, thread: u32) -> Option<&Waiter> {
+    /// Claims a slot for a wait of `thread` in `process` at `depth`, the address of something on its stack; none where
+    /// the neighbourhood is full. A slot that the thread still has from deeper in its stack is of a wait that it has
+    /// jumped out of, and is taken.
+    pub fn claim_waiter(&self, process: u32, thread: u32, depth: u64) -> Option<&Waiter> {
         let key = key(process, thread);
-        let place = places(thread, WAITERS).find(|i| claim(&self.waiters[*i].owner, key))?;
+        let left_behind = |slot: &Waiter| {
+            slot.owner.load(Ordering::Relaxed) == key && slot.depth.load(Ordering::Relaxed) <= depth
+        };
+        let place = places(thread, WAITERS).find(|i| {
+            let slot = &self.waiters[*i];
+            left_behind(slot) || claim(&slot.owner, key)
+        })?;
+        self.waiters[place].depth.store(depth, Ordering::Relaxed);
         self.waiter_groups.note(place);
         Some(&self.waiters[place])
     }

@@ -304,7 +304,7 @@ fn the_history_is_read_whole_while_it_is_written_over() {
 /// As a wait does it: states what it waits for by the clock it saw, looks again, and blocks if nothing has changed.
 /// Gives the state in which it blocked.
 fn wait(world: &World, thread: u32) -> u32 {
-    let waiter = world.registry.claim_waiter(1, thread).expect("there is room");
+    let waiter = world.registry.claim_waiter(1, thread, 0).expect("there is room");
     loop {
         let seen = world.page.snapshot(|| RealInstant(0), |_| world.wait_for_writer()).sequence;
         waiter.publish(Deadline::Virtual(VirtualInstant(FAR)), 0, seen);

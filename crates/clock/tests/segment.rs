@@ -85,7 +85,7 @@ fn exact_virtual(virt: i64, elapsed: i64, rate: Rate) -> i64 {
 /// The real instant at which a segment from `real` on has come `ahead` virtual nanoseconds far, by the definition.
 fn exact_real(real: i64, ahead: i64, rate: Rate) -> i64 {
     let product = ahead as u128 * rate.den() as u128;
-    let passed = (product + rate.num() as u128 - 1) / rate.num() as u128;
+    let passed = product.div_ceil(rate.num() as u128);
     let end = real as u128 + passed;
     end.min(i64::MAX as u128) as i64
 }

@@ -78,16 +78,17 @@ impl Followers<'_> {
     fn timers(&self, moved: Moved) -> impl Iterator<Item = &Timer> {
         let sequence = self.page.sequence();
         self.registry.timers().filter(move |timer| {
-            timer.seen() != sequence && concerns(moved, timer.setting().deadline)
+            let deadline = timer.setting().deadline;
+            timer.seen() != sequence && deadline != Deadline::Never && concerns(moved, deadline)
         })
     }
 }
 
 fn concerns(moved: Moved, deadline: Deadline) -> bool {
     match deadline {
-        Deadline::Never => false,
         Deadline::Wall(_) => true,
-        Deadline::Virtual(_) => moved == Moved::All,
+        // A wait without an end too: a freeze breaks it off, and it is told to go on.
+        Deadline::Virtual(_) | Deadline::Never => moved == Moved::All,
     }
 }
 

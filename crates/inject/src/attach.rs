@@ -125,7 +125,7 @@ impl Stopped {
             // From here on there is no way back: without the shim the filter would end the program.
             let put_in = put_in(&borrowed, scratch, monitor, &listener, &vdso);
             let told = put_in.and_then(|()| give_credit(first, &waits));
-            let told = told.and_then(|()| timers::adopt(self.pid, &timers, monitor.gifts().1));
+            let told = told.and_then(|()| timers::adopt(self.pid, &timers, monitor.gifts().0[2]));
             if let Err(error) = told {
                 let _ = kill(self.pid, Signal::SIGKILL);
                 return Err(refused(io::Error::other(format!(
@@ -313,11 +313,20 @@ fn put_in(
     listener: &OwnedFd,
     vdso: &Vdso,
 ) -> io::Result<()> {
-    let (image, clock, args) = monitor.gifts();
-    let image_fd = borrowed.accept(ASK_MONITOR, listener.as_fd(), image.as_fd())?;
-    let clock_fd = borrowed.accept(ASK_MONITOR, listener.as_fd(), clock.as_fd())?;
+    let (files, args) = monitor.gifts();
+    let accept = |file: &OwnedFd| borrowed.accept(ASK_MONITOR, listener.as_fd(), file.as_fd());
+    let [image_fd, page_fd, registry_fd] =
+        [accept(files[0])?, accept(files[1])?, accept(files[2])?];
     let moved = vdso.make_way(borrowed)?;
-    let args = BootArgs { image_fd, clock_fd, vdso: moved, vdso_len: vdso.len(), page: 0, ..args };
+    let args = BootArgs {
+        image_fd,
+        page_fd,
+        registry_fd,
+        vdso: moved,
+        vdso_len: vdso.len(),
+        page: 0,
+        ..args
+    };
     borrowed.run(&blob::blob(&args), scratch + SCRATCH - 64)
 }
 

@@ -3,7 +3,6 @@
 use crate::{Error, Result};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::sys::memfd::{memfd_create, MFdFlags};
-use object::{Object, ObjectSection};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -48,14 +47,15 @@ pub fn functions() -> Vec<(&'static str, u64)> {
     const DT_STRTAB: u64 = 5;
     const DT_SYMTAB: u64 = 6;
     const SYMBOL_LEN: usize = 24;
-    let file = object::File::parse(BYTES);
-    let dynamic = file.ok().and_then(|file| Some(file.section_by_name(".dynamic")?.address()));
-    let Some(dynamic) = dynamic else { return Vec::new() };
+    const PT_DYNAMIC: u64 = 2;
+    const PROGRAM_HEADERS: usize = 64;
+    const PROGRAM_HEADER: usize = 56;
+    let mut headers = (0..).map(|i| PROGRAM_HEADERS + PROGRAM_HEADER * i);
+    let dynamic = headers.find(|at| word(*at) as u32 as u64 == PT_DYNAMIC).unwrap_or(0);
+    let dynamic = word(dynamic + 8) as usize;
     let entry = |tag: u64| {
-        (0..)
-            .map(|i| offset(dynamic) + 16 * i)
-            .find(|at| word(*at) == tag)
-            .map_or(0, |at| offset(word(at + 8)))
+        let place = (0..).map(|i| dynamic + 16 * i).find(|at| word(*at) == tag);
+        place.map_or(0, |at| word(at + 8) as usize)
     };
     let (hash, strings, symbols) = (entry(DT_HASH), entry(DT_STRTAB), entry(DT_SYMTAB));
     let count = word(hash) >> 32;
@@ -64,14 +64,9 @@ pub fn functions() -> Vec<(&'static str, u64)> {
         .map(|at| {
             let name = &BYTES[strings + word(at) as u32 as usize..];
             let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
-            (std::str::from_utf8(&name[..end]).unwrap_or(""), word(at + 8))
+            (std::str::from_utf8(&name[..end]).unwrap_or(""), IMAGE as u64 + word(at + 8))
         })
         .collect()
-}
-
-/// Addresses less the base are offsets in the file: the build checks it.
-fn offset(address: u64) -> usize {
-    (address - IMAGE as u64) as usize
 }
 
 fn word(at: usize) -> u64 {

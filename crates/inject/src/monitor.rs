@@ -36,7 +36,8 @@ pub struct Target {
 #[derive(Clone, Copy)]
 struct Handed {
     image: u32,
-    clock: u32,
+    page: u32,
+    registry: u32,
 }
 
 /// Steps the container's wall clock to a time.
@@ -46,6 +47,8 @@ pub type SetWall = Box<dyn FnMut(WallTime) -> io::Result<()>>;
 pub struct Monitor {
     target: Target,
     image: Image,
+    /// The clock's file, for reading alone.
+    page: OwnedFd,
     args: BootArgs,
     listeners: Vec<OwnedFd>,
     signals: SignalFd,
@@ -56,6 +59,8 @@ pub struct Monitor {
     command: CString,
     exec_error: Option<io::Error>,
     set_wall: Option<SetWall>,
+    /// The launched program was ended because it could not be brought in.
+    refused: bool,
     /// Threads that have been let go to exec, by their number.
     execs: HashMap<Thread, Handed>,
 }
@@ -104,11 +109,13 @@ impl Monitor {
 
     pub(crate) fn new(target: Target, signals: SignalFd) -> Result<Monitor> {
         let image = Image::new()?;
+        let page = read_only(&target.clock)?;
         let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
         let args = blob::args(&image, &Host::look(), hz);
         Ok(Monitor {
             target,
             image,
+            page,
             args,
             listeners: Vec::new(),
             signals,
@@ -117,6 +124,7 @@ impl Monitor {
             command: CString::default(),
             exec_error: None,
             set_wall: None,
+            refused: false,
             execs: HashMap::new(),
         })
     }
@@ -214,7 +222,8 @@ impl Monitor {
         let handed = thread.interrupt().and_then(|()| {
             Ok(Handed {
                 image: notify::add_fd(listener, id, self.image.file.as_fd())?,
-                clock: notify::add_fd(listener, id, self.target.clock.as_fd())?,
+                page: notify::add_fd(listener, id, self.page.as_fd())?,
+                registry: notify::add_fd(listener, id, self.target.clock.as_fd())?,
             })
         });
         match handed {
@@ -265,7 +274,10 @@ impl Monitor {
     fn on_end(&mut self, pid: i32, status: i32) {
         if let Some(mut child) = self.child.take_if(|child| child.pid.as_raw() == pid) {
             self.exec_error = child.exec_error();
-            self.ended = Some(if libc::WIFSIGNALED(status) {
+            const CANNOT_BE_EXECUTED: i32 = 126;
+            self.ended = Some(if self.refused {
+                Ended::Exited(CANNOT_BE_EXECUTED)
+            } else if libc::WIFSIGNALED(status) {
                 Ended::Killed(libc::WTERMSIG(status))
             } else {
                 Ended::Exited(libc::WEXITSTATUS(status))
@@ -287,6 +299,7 @@ impl Monitor {
                     describe(thread)
                 );
                 let _ = kill(Pid::from_raw(thread.0), Signal::SIGKILL);
+                self.refused = self.pid().is_some_and(|pid| pid.as_raw() == thread.0);
             }
             let _ = thread.detach();
         } else if event == libc::PTRACE_EVENT_STOP {
@@ -312,7 +325,8 @@ impl Monitor {
             entry: regs.rip,
             page,
             image_fd: handed.image,
-            clock_fd: handed.clock,
+            page_fd: handed.page,
+            registry_fd: handed.registry,
             ..self.args
         };
         thread.write(page, &blob::blob(&args))?;
@@ -320,9 +334,10 @@ impl Monitor {
         thread.set_registers(&regs)
     }
 
-    /// What a process that is being brought in gets: the image and the clock's file, and what the boot code is told.
-    pub(crate) fn gifts(&self) -> (&OwnedFd, &OwnedFd, BootArgs) {
-        (&self.image.file, &self.target.clock, self.args)
+    /// What a process that is being brought in gets: the image, the clock's file for reading and for
+    /// writing, and what the boot code is told.
+    pub(crate) fn gifts(&self) -> ([&OwnedFd; 3], BootArgs) {
+        ([&self.image.file, &self.page, &self.target.clock], self.args)
     }
 
     /// What the filter is to trap.
@@ -350,13 +365,14 @@ fn answer_set_wall(
     }
 }
 
-/// Tells the shim, in two registers it looks at, which descriptors to close after a failed exec. The launcher's own child,
+/// Tells the shim, in three registers it looks at, which descriptors to close after a failed exec. The launcher's own child,
 /// before its first exec, ends anyway.
 fn take_back(thread: Thread, handed: Handed) -> io::Result<()> {
     let mut regs = thread.registers()?;
     if (IMAGE as u64..(IMAGE + IMAGE_LEN) as u64).contains(&regs.rip) {
         regs.r12 = handed.image as u64;
-        regs.r13 = handed.clock as u64;
+        regs.r13 = handed.page as u64;
+        regs.r14 = handed.registry as u64;
         thread.set_registers(&regs)?;
     }
     Ok(())
@@ -394,6 +410,13 @@ fn unexpected() -> io::Error {
 
 fn listening(error: io::Error) -> Error {
     Error::System("listening for execs", error)
+}
+
+/// The same file, opened anew for reading.
+fn read_only(file: &OwnedFd) -> Result<OwnedFd> {
+    use std::os::fd::AsRawFd;
+    let again = std::fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    again.map(OwnedFd::from).map_err(|e| Error::System("opening the clock for reading", e))
 }
 
 /// Processes whose parents end stay descendants of the monitor, and so may be traced by it.

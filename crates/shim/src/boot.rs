@@ -4,7 +4,7 @@
 //! [`lorentz_boot`] with r12 pointing at [`BootArgs`]. From there everything happens in the process itself: no
 //! second stop is needed, because the entry page, a private mapping of a file, is put right by dropping the copy.
 
-use crate::layout::{data, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
+use crate::layout::{data, fork_data, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
 use crate::sys::{self, nr, sig, sys, Sigaction};
 use crate::{gate, kick, signals, trap, tsc};
 use core::arch::global_asm;
@@ -26,8 +26,12 @@ pub struct BootArgs {
     pub page: u64,
     /// Descriptor of the image's file.
     pub image_fd: u32,
-    /// Descriptor of the clock's file.
-    pub clock_fd: u32,
+    /// Descriptor of the clock's file, open for reading alone: the page cannot be made writable later.
+    pub page_fd: u32,
+    /// Descriptor of the clock's file, open for writing: for the registry.
+    pub registry_fd: u32,
+    /// Not used.
+    pub unused: u32,
     /// The kernel's vDSO where it cannot be read off the stack (a running program); else 0.
     pub vdso: u64,
     /// Length of the kernel's vDSO.
@@ -97,7 +101,8 @@ unsafe extern "C" fn main(args: *const BootArgs, stack: *mut u64) {
     // SAFETY: the descriptors are ours; the page is a private mapping of a file that nobody has changed but `inject`.
     unsafe {
         sys!(nr::CLOSE, args.image_fd);
-        sys!(nr::CLOSE, args.clock_fd);
+        sys!(nr::CLOSE, args.page_fd);
+        sys!(nr::CLOSE, args.registry_fd);
         if args.page != 0 {
             const MADV_DONTNEED: u64 = 4;
             sys!(nr::MADVISE, args.page, 4096u64, MADV_DONTNEED);
@@ -122,15 +127,15 @@ fn map(args: &BootArgs) {
     const PRIVATE_ANONYMOUS: u64 = 0x10_0022;
     const MADV_WIPEONFORK: u64 = 18;
     let page = 4096u64;
-    let fd = args.clock_fd as u64;
+    let (page_fd, registry_fd) = (args.page_fd as u64, args.registry_fd as u64);
     // SAFETY: MAP_FIXED_NOREPLACE (0x100000) maps over nothing.
     unsafe {
         must_be(sys!(nr::MMAP, DATA, DATA_LEN, READ_WRITE, PRIVATE_ANONYMOUS, -1i64, 0u64), DATA);
         sys!(nr::MADVISE, FORK_DATA, page, MADV_WIPEONFORK);
-        must_be(sys!(nr::MMAP, CLOCK, page, READ, SHARED, fd, 0u64), CLOCK);
+        must_be(sys!(nr::MMAP, CLOCK, page, READ, SHARED, page_fd, 0u64), CLOCK);
         let len = size_of::<Registry>();
         must_be(
-            sys!(nr::MMAP, REGISTRY, len, READ_WRITE, SHARED, fd, file::REGISTRY_OFFSET),
+            sys!(nr::MMAP, REGISTRY, len, READ_WRITE, SHARED, registry_fd, file::REGISTRY_OFFSET),
             REGISTRY,
         );
     }
@@ -199,6 +204,7 @@ fn install_handlers() {
         sys!(nr::RT_SIGPROCMASK, SIG_UNBLOCK, ours, before, 8u64);
     }
     signals::believe_blocked(before);
+    fork_data().process.store(sys::getpid(), Relaxed);
 }
 
 /// Gives SIGSYS and the kick signal our handlers; what they were before.

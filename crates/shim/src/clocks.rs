@@ -79,10 +79,18 @@ fn coarse_snapshot() -> Snapshot {
         let ts = host_by(clk::MONOTONIC_COARSE);
         RealInstant(ts.secs * NANOS_PER_SEC + ts.nanos)
     };
-    let snapshot = clock().snapshot(coarse, wait_for_writer);
-    match snapshot.segment.pace {
-        Pace::Running(rate) if rate != Rate::ONE => self::snapshot(),
-        _ => snapshot,
+    loop {
+        let snapshot = clock().snapshot(coarse, wait_for_writer);
+        match snapshot.segment.pace {
+            Pace::Running(rate) if rate != Rate::ONE => {
+                // Of the same state of the clock: after a change the coarse clock may be in order, and lag behind.
+                let fine = self::snapshot();
+                if fine.sequence == snapshot.sequence {
+                    return fine;
+                }
+            }
+            _ => return snapshot,
+        }
     }
 }
 

@@ -21,7 +21,13 @@ pub fn told(id: i32, real: Span) -> Span {
         _ => return scaled(real, page.rate()),
     };
     let memory = fork_data();
-    if memory.lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+    // Held for some instructions only; but a handler may have interrupted its holder, on this very thread.
+    const TRIES: u32 = 10_000;
+    let taken = (0..TRIES).any(|_| {
+        core::hint::spin_loop();
+        memory.lock.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    });
+    if !taken {
         return scaled(real, page.rate());
     }
     let result = match anchor(thread) {

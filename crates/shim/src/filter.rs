@@ -72,6 +72,8 @@ pub const TRAPPED: &[(u32, When)] = &[
     (RT_SIGSUSPEND, When::Always),
     (RT_SIGTIMEDWAIT, When::Always),
     (SIGALTSTACK, When::Always),
+    (SIGNALFD, When::Always),
+    (SIGNALFD4, When::Always),
     (FUTEX_WAIT, When::Given(4)),
     (FUTEX_WAITV, When::Given(3)),
     (SEMTIMEDOP, When::Given(3)),
@@ -406,7 +408,7 @@ impl<const N: usize> Program<N> {
 /// Instructions to put before a program's own filter, so that what the handler needs to do its work and to return is
 /// let through when the image asks for it: signal masks, waiting, looking at the clock. Nothing that opens or sends.
 pub fn allow_handler(into: &mut [Instruction]) -> usize {
-    const NEEDED: [u32; 14] = [
+    const NEEDED: [u32; 25] = [
         RT_SIGRETURN,
         RT_SIGPROCMASK,
         RT_SIGPENDING,
@@ -415,12 +417,23 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
         CLOCK_NANOSLEEP,
         PPOLL,
         PSELECT6,
+        EPOLL_WAIT,
         EPOLL_PWAIT2,
+        IO_PGETEVENTS,
         FUTEX,
         GETPID,
         GETTID,
         SCHED_YIELD,
+        GETITIMER,
+        SETITIMER,
+        TIMER_GETTIME,
+        TIMER_SETTIME,
+        TIMERFD_GETTIME,
         TIMERFD_SETTIME,
+        PROCESS_VM_READV,
+        FACCESSAT2,
+        FSTAT,
+        MUNMAP,
     ];
     let mut program = Program::<EXTRA_LEN> { code: [Instruction::default(); EXTRA_LEN], len: 0 };
     let to_theirs = (NEEDED.len() + 2) as u8;

@@ -87,6 +87,8 @@ pub struct NotedFd {
     pub key: AtomicU32,
     /// What it is: bits of [`crate::noted`].
     pub what: AtomicU32,
+    /// Which file it stands for: the number may come to stand for another.
+    pub file: AtomicU64,
     /// SO_RCVTIMEO in virtual nanoseconds.
     pub receive_timeout: AtomicU64,
     /// SO_SNDTIMEO in virtual nanoseconds.

@@ -16,20 +16,45 @@ pub const CANCEL_ON_SET: u32 = 8;
 /// Stands for /proc/uptime.
 pub const UPTIME: u32 = 16;
 
-/// The entry of `fd`, if it has one.
+/// The entry of `fd`, if it has one and still stands for the same file.
 pub fn find(fd: u32) -> Option<&'static NotedFd> {
+    let entry = entry_of(fd)?;
+    if entry.file.load(Relaxed) == file_of(fd) {
+        return Some(entry);
+    }
+    // It was closed, and the number given to another.
+    entry.what.store(0, Relaxed);
+    entry.key.store(0, Release);
+    None
+}
+
+fn entry_of(fd: u32) -> Option<&'static NotedFd> {
     let fds = &data().fds;
     probe(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
+}
+
+/// What tells one file from another: its device and inode, mixed.
+fn file_of(fd: u32) -> u64 {
+    let mut stat = [0u64; 18];
+    // SAFETY: struct stat is 144 bytes: the device, then the inode.
+    let result = unsafe { sys!(nr::FSTAT, fd, stat.as_mut_ptr()) };
+    if result == 0 {
+        stat[1] ^ stat[0].rotate_left(40)
+    } else {
+        0
+    }
 }
 
 /// The entry of `fd`, with `what` noted; none where there is no room.
 pub fn note(fd: u32, what: u32) -> Option<&'static NotedFd> {
     let entry = find(fd).or_else(|| {
         let fds = &data().fds;
-        probe(fd).map(|i| &fds[i]).find(|entry| {
+        let free = |entry: &&NotedFd| {
             entry.key.compare_exchange(0, fd.wrapping_add(1), AcqRel, Relaxed).is_ok()
-        })
+        };
+        probe(fd).map(|i| &fds[i]).find(free)
     })?;
+    entry.file.store(file_of(fd), Relaxed);
     entry.what.fetch_or(what, AcqRel);
     Some(entry)
 }

@@ -188,6 +188,20 @@ pub fn rt_sigsuspend(call: &mut Call) -> isize {
     wait::wait_untimed(call, &args, Masking::ByCall)
 }
 
+/// signalfd(2): ours are not the program's to read.
+pub fn signalfd(call: &Call) -> isize {
+    let mut args = call.args;
+    match user::read_sigset(args[1]) {
+        Ok(set) if args[2] == SIGSET_LEN => {
+            let set = set & !sig::OURS;
+            args[1] = &set as *const u64 as u64;
+            // SAFETY: the program's own call, with our copy of the set.
+            unsafe { sys::syscall(call.nr, args) }
+        }
+        _ => call.by_kernel(),
+    }
+}
+
 /// A mask that a waiting call puts in force, read from the program and cleaned of ours; the program's own
 /// where it gives none.
 pub fn waiting_mask(call: &Call, at: u64, size: u64) -> Result<u64, isize> {

@@ -79,10 +79,12 @@ pub mod nr {
     pub const PPOLL: u32 = 271;
     pub const UTIMENSAT: u32 = 280;
     pub const EPOLL_PWAIT: u32 = 281;
+    pub const SIGNALFD: u32 = 282;
     pub const TIMERFD_CREATE: u32 = 283;
     pub const TIMERFD_SETTIME: u32 = 286;
     pub const TIMERFD_GETTIME: u32 = 287;
     pub const ACCEPT4: u32 = 288;
+    pub const SIGNALFD4: u32 = 289;
     pub const RECVMMSG: u32 = 299;
     pub const CLOCK_ADJTIME: u32 = 305;
     pub const PROCESS_VM_READV: u32 = 310;

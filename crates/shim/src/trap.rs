@@ -160,6 +160,7 @@ fn carry_out(call: &mut Call) -> isize {
         nr::RT_SIGACTION => signals::rt_sigaction(call),
         nr::RT_SIGSUSPEND => signals::rt_sigsuspend(call),
         nr::SIGALTSTACK => signals::sigaltstack(call),
+        nr::SIGNALFD | nr::SIGNALFD4 => signals::signalfd(call),
         nr::EXECVE | nr::EXECVEAT => exec::exec(call),
         nr::SECCOMP | nr::PRCTL => exec::sandbox(call),
         nr::PTRACE => exec::trace(),

@@ -188,7 +188,8 @@ struct Slot(Option<&'static Waiter>);
 impl Slot {
     fn state(&mut self, call: &Call, deadline: Deadline, sequence: u32) {
         if self.0.is_none() {
-            self.0 = registry().claim_waiter(sys::getpid(), sys::gettid());
+            let depth = self as *const Slot as u64;
+            self.0 = registry().claim_waiter(sys::getpid(), sys::gettid(), depth);
         }
         if let Some(waiter) = self.0 {
             waiter.publish(deadline, call.nr, sequence);

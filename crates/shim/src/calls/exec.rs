@@ -102,27 +102,27 @@ fn cannot_execute(call: &Call) -> isize {
     }
 }
 
-/// The call, and the descriptors that the monitor had put into this process, told in r12 and r13 when it fails.
+/// The call, and the descriptors that the monitor had put into this process, told in r12 to r14 when it fails.
 ///
 /// # Safety
 /// As for any exec.
-unsafe fn exec_by_monitor(nr: u32, args: [u64; 6]) -> (isize, [u64; 2]) {
+unsafe fn exec_by_monitor(nr: u32, args: [u64; 6]) -> (isize, [u64; 3]) {
     const NONE: u64 = u64::MAX;
     let result: isize;
-    let (mut r12, mut r13) = (NONE, NONE);
-    // SAFETY: the caller's promise. r12 and r13 are the kernel's to keep and the monitor's to change.
+    let (mut r12, mut r13, mut r14) = (NONE, NONE, NONE);
+    // SAFETY: the caller's promise. These three are the kernel's to keep and the monitor's to change.
     unsafe {
         asm!(
             "syscall",
             inlateout("rax") nr as u64 => result,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
             in("r10") args[3], in("r8") args[4], in("r9") args[5],
-            inlateout("r12") r12, inlateout("r13") r13,
+            inlateout("r12") r12, inlateout("r13") r13, inlateout("r14") r14,
             lateout("rcx") _, lateout("r11") _,
             options(nostack)
         );
     }
-    (result, [r12, r13])
+    (result, [r12, r13, r14])
 }
 
 /// seccomp and prctl(PR_SET_SECCOMP): a program's own filter gets a few instructions in front, so that the trap handler

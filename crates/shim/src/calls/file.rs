@@ -94,10 +94,6 @@ pub fn open(call: &Call) -> isize {
         return result;
     }
     let fd = result as u32;
-    if noted::find(fd).is_some() {
-        // The number was remembered for a descriptor that has been closed since.
-        noted::forget(fd, !0);
-    }
     // SAFETY: the kernel has just read this path.
     if unsafe { is(path, b"/proc/uptime\0") } {
         if stand_in(fd) && refresh_uptime(fd) {

@@ -339,9 +339,15 @@ pub fn fd_create(call: &Call) -> isize {
         // SAFETY: makes a descriptor.
         _ => unsafe { sys!(nr::TIMERFD_CREATE, clk::MONOTONIC as u64, flags) },
     };
-    if fd >= 0 {
-        if let Some(timer) = registry().claim_timer(sys::getpid(), TimerKind::Fd, fd as u32) {
-            begin_disarmed(timer, clock as u32);
+    if fd < 0 {
+        return fd;
+    }
+    match registry().claim_timer(sys::getpid(), TimerKind::Fd, fd as u32) {
+        Some(timer) => begin_disarmed(timer, clock as u32),
+        None => {
+            // SAFETY: the descriptor just made.
+            unsafe { sys!(nr::CLOSE, fd) };
+            return -errno::ENOMEM;
         }
     }
     fd
@@ -361,17 +367,36 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
     if kind != TimerKind::Fd {
         return None;
     }
+    // Another number of a descriptor that has an entry, here or in the parent.
+    if let Some(same) = same_file(pid, pid, id) {
+        return Some((same, Kernel::of(same, kind, id)));
+    }
     const GETPPID: u32 = 110;
     // SAFETY: no arguments.
     let parent = unsafe { sys!(GETPPID) } as u32;
-    let clock_id = registry()
-        .find_timer(parent, kind, id)
-        .map_or(clk::MONOTONIC as u32, |timer| timer.clock());
-    let relative = clock_id & Timer::RELATIVE;
+    let parents = same_file(parent, pid, id);
     let timer = registry().claim_timer(pid, kind, id)?;
-    begin_disarmed(timer, clock_id);
-    timer.set_clock(timer.clock() | relative);
+    if let Some(parents) = parents {
+        timer.set_clock(parents.clock());
+        timer.set_armed(parents.armed());
+        timer.set(parents.setting(), parents.seen());
+        return Some((timer, Kernel::of(timer, kind, id)));
+    }
+    begin_disarmed(timer, clk::MONOTONIC as u32);
     Some((timer, Kernel::of(timer, kind, id)))
+}
+
+/// The timer of process `owner` whose descriptor is the same file as `fd` of this process, `own`.
+fn same_file(owner: u32, own: u32, fd: u32) -> Option<&'static Timer> {
+    const KCMP: u32 = 312;
+    const KCMP_FILE: u64 = 0;
+    registry().timers().find(|timer| match timer.owner() {
+        Some((process, TimerKind::Fd, id)) if process == owner => {
+            // SAFETY: numbers only.
+            unsafe { sys!(KCMP, owner, own, KCMP_FILE, id, fd) == 0 }
+        }
+        _ => false,
+    })
 }
 
 /// timer_settime(2) and timerfd_settime(2).
