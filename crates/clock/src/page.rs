@@ -353,19 +353,19 @@ impl ClockPage {
     /// Wall time inside when the host's monotonic clock showed `real`. Before the clock was made, time
     /// ran as fast as the host's: what is an hour older than the start is an hour old.
     pub fn wall_of(&self, real: RealInstant) -> WallTime {
-        let mut later: Option<Segment> = None;
-        for segment in self.history().rev() {
-            if real >= segment.real {
-                // Where a segment in between has been forgotten, time did not run beyond the next one's start.
-                let end = later.map_or(VirtualInstant::NEVER, |next| next.virt);
-                return segment.wall_at(segment.virtual_at(real).min(end));
+        self.look_back(|last| {
+            // Where pieces in between have been forgotten, time did not run beyond the start of the next one.
+            let mut end = VirtualInstant::NEVER;
+            for entry in self.entries(last).rev() {
+                let segment = entry.load().segment;
+                if real >= segment.real {
+                    return segment.wall_at(segment.virtual_at(real).min(end));
+                }
+                end = segment.virt;
             }
-            later = Some(segment);
-        }
-        match later {
-            Some(first) => first.wall_at(first.virt).plus(real.since(first.real)),
-            None => WallTime::default(),
-        }
+            let first = self.entry(0).load().segment;
+            first.wall_at(first.virt).plus(real.since(first.real))
+        })
     }
 
     /// The inverse of [`ClockPage::wall_of`]: when the host's monotonic clock shows wall time `wall` inside. A time

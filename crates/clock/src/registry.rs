@@ -18,7 +18,7 @@ mod size {
     pub const WAITERS: usize = 16_384;
     /// Timers that can be registered at once on one clock.
     pub const TIMERS: usize = 8_192;
-    /// How many places from its own one a key is looked for.
+    /// In how many places a key is looked for.
     pub const PROBES: usize = 32;
     /// Slots per bit of [`super::Groups`].
     pub const GROUP: usize = 64;
@@ -30,7 +30,7 @@ mod size {
 mod size {
     pub const WAITERS: usize = 2;
     pub const TIMERS: usize = 2;
-    pub const PROBES: usize = 2;
+    pub const PROBES: usize = 4;
     pub const GROUP: usize = 2;
 }
 
@@ -411,7 +411,10 @@ fn timer_key(process: u32, kind: TimerKind, id: u32) -> u64 {
 }
 
 /// The places of a table of `len` (a power of two) where what belongs to `seed` may stand, in order. Neighbours stand side
-/// by side: threads are numbered in a row, and whoever looks through the table then touches little memory.
+/// by side: threads are numbered in a row, and whoever looks through the table then touches little memory. But where
+/// others fill the neighbourhood there are as many places elsewhere.
 fn places(seed: u32, len: usize) -> impl Iterator<Item = usize> {
-    (0..PROBES).map(move |i| (seed as usize + i) & (len - 1))
+    let elsewhere = seed.wrapping_mul(0x9e37_79b1) >> 8;
+    let starts = [seed, elsewhere].into_iter();
+    starts.flat_map(move |start| (0..PROBES / 2).map(move |i| (start as usize + i) & (len - 1)))
 }

@@ -1,9 +1,9 @@
 //! The signal that tells a thread: the clock has changed, look again.
 
-use crate::calls::timer;
 use crate::gate;
 use crate::signals;
 use crate::sys::{errno, reg, sig, Siginfo, Ucontext};
+use crate::timers;
 use crate::wait;
 
 /// High half of the value that comes with a kick; the low half is a [`sighting`], or [`NO_CALL`].
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn on_kick(_signal: i32, info: *mut Siginfo, context: *mut
         unsafe { signals::forward(sig::KICK, info, context) };
         return;
     }
-    let due = timer::rearm_all();
+    let due = timers::rearm_all();
     let broken_off = context_ref.regs[reg::RAX] as isize == -errno::EINTR;
     let at_gate = gate::is_at(context_ref.regs[reg::RIP] as usize);
     if !at_gate && !broken_off {

@@ -38,6 +38,7 @@ mod noted;
 mod signals;
 mod stamps;
 pub mod sys;
+mod timers;
 mod trap;
 mod tsc;
 mod user;

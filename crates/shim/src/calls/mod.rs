@@ -5,6 +5,7 @@ pub mod exec;
 pub mod file;
 pub mod futex;
 pub mod ipc;
+pub mod itimer;
 pub mod poll;
 pub mod process;
 pub mod sleep;

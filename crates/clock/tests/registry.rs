@@ -1,0 +1,317 @@
+//! The registry: slots are claimed once, found by everybody, and freed by their owner or by whoever finds them stale.
+
+#![cfg(not(loom))]
+
+mod zeroed;
+
+use lorentz_clock::{
+    Armed, Deadline, RealInstant, Registry, Setting, Span, Timer, TimerKind, VirtualInstant,
+    Waiter, WallTime, TIMERS, WAITERS,
+};
+use proptest::prelude::*;
+use std::collections::HashSet;
+use std::thread;
+
+/// Where on its stack a thread waits.
+const HERE: u64 = 0x7000_0000;
+
+const KINDS: [TimerKind; 3] = [TimerKind::Posix, TimerKind::Interval, TimerKind::Fd];
+
+fn registry() -> Box<Registry> {
+    // SAFETY: a registry is nothing but atomics.
+    unsafe { zeroed::zeroed() }
+}
+
+fn owners(registry: &Registry) -> HashSet<(u32, u32)> {
+    let owners: Vec<_> = registry.waiters().filter_map(Waiter::owner).collect();
+    let distinct: HashSet<_> = owners.iter().copied().collect();
+    assert_eq!(distinct.len(), owners.len());
+    distinct
+}
+
+fn same<T>(a: &T, b: &T) -> bool {
+    std::ptr::eq(a, b)
+}
+
+#[test]
+fn an_empty_registry_has_nobody() {
+    let registry = registry();
+    assert_eq!(registry.waiters().count(), 0);
+    assert_eq!(registry.timers().count(), 0);
+    assert!(registry.find_timer(1, TimerKind::Fd, 3).is_none());
+}
+
+#[test]
+fn a_wait_says_what_it_waits_for() {
+    let registry = registry();
+    let waiter = registry.claim_waiter(7, 8, HERE).unwrap();
+    assert_eq!(waiter.owner(), Some((7, 8)));
+    for deadline in [
+        Deadline::Never,
+        Deadline::Virtual(VirtualInstant(-5)),
+        Deadline::Wall(WallTime { secs: -20_000_000_000, nanos: 999_999_999 }),
+        Deadline::Virtual(VirtualInstant(i64::MAX)),
+        Deadline::Wall(WallTime { secs: i64::MAX, nanos: 0 }),
+        Deadline::Never,
+    ] {
+        waiter.publish(deadline, 232, 44);
+        assert_eq!((waiter.deadline(), waiter.call(), waiter.seen()), (deadline, 232, 44));
+        let found = registry.waiters().next().unwrap();
+        assert!(same(found, waiter));
+    }
+    waiter.release();
+    assert_eq!(waiter.owner(), None);
+    assert_eq!(registry.waiters().count(), 0);
+}
+
+/// In a signal handler, which stands below what it has broken off.
+#[test]
+fn a_thread_may_wait_twice() {
+    let registry = registry();
+    let outer = registry.claim_waiter(7, 8, HERE).unwrap();
+    let in_handler = registry.claim_waiter(7, 8, HERE - 1_000).unwrap();
+    assert!(!same(outer, in_handler));
+    in_handler.release();
+    assert_eq!(outer.owner(), Some((7, 8)));
+}
+
+/// It has jumped out of the first, so that it waits again no deeper in its stack.
+#[test]
+fn a_wait_that_was_jumped_out_of_leaves_no_slot() {
+    let registry = registry();
+    let left = registry.claim_waiter(7, 8, HERE).unwrap();
+    for depth in [HERE, HERE + 1_000] {
+        assert!(same(registry.claim_waiter(7, 8, depth).unwrap(), left));
+    }
+    // Others' slots are theirs, wherever they wait.
+    assert!(!same(registry.claim_waiter(6, 8, u64::MAX).unwrap(), left));
+    assert_eq!(registry.waiters().count(), 2);
+}
+
+/// The thread that had the slot is gone; another has it by now.
+#[test]
+fn only_the_owners_slot_is_taken_away() {
+    let registry = registry();
+    let waiter = registry.claim_waiter(7, 8, HERE).unwrap();
+    for other in [(7, 9), (8, 8), (8, 7), (0, 8), (7, 0), (0, 0)] {
+        waiter.release_if(other);
+        assert_eq!(waiter.owner(), Some((7, 8)));
+    }
+    waiter.release_if((7, 8));
+    assert_eq!(waiter.owner(), None);
+    let next = registry.claim_waiter(9, 8, HERE).unwrap();
+    assert!(same(next, waiter));
+    waiter.release_if((7, 8));
+    assert_eq!(next.owner(), Some((9, 8)));
+}
+
+#[test]
+fn one_thread_cannot_fill_the_table() {
+    let registry = registry();
+    let mut slots = Vec::new();
+    while let Some(slot) = registry.claim_waiter(1, 100, HERE - slots.len() as u64) {
+        slots.push(slot);
+        assert!(slots.len() < 1_000, "where does it end?");
+    }
+    assert_eq!(registry.waiters().count(), slots.len());
+    assert!(slots.len() >= 16, "{} places are few", slots.len());
+    for thread in 1..WAITERS as u32 / 2 {
+        let found = registry.claim_waiter(1, thread, 0).is_some();
+        assert_eq!(found, thread != 100, "thread {thread}");
+    }
+    let freed = slots[slots.len() / 2];
+    freed.release();
+    assert!(same(registry.claim_waiter(2, 100, HERE).unwrap(), freed));
+    assert!(registry.claim_waiter(2, 100, HERE - 1).is_none());
+}
+
+/// A server with a timer per connection, and the processes that it starts.
+#[test]
+fn a_process_with_many_timers_leaves_room_for_the_others() {
+    let registry = registry();
+    for fd in 3..1_000 {
+        assert!(registry.claim_timer(4_000, TimerKind::Fd, fd).is_some(), "descriptor {fd}");
+    }
+    for child in 3_000..5_000 {
+        assert!(registry.claim_timer(child, TimerKind::Interval, 0).is_some(), "process {child}");
+    }
+}
+
+#[test]
+fn a_full_table_has_no_place_but_finds_what_it_has() {
+    let registry = registry();
+    let (mut claimed, mut refused) = (Vec::new(), 0);
+    for id in 0..2 * TIMERS as u32 {
+        match registry.claim_timer(1, TimerKind::Posix, id) {
+            Some(_) => claimed.push(id),
+            None => refused += 1,
+        }
+    }
+    assert_eq!(registry.timers().count(), claimed.len());
+    assert!(claimed.len() > TIMERS * 9 / 10 && claimed.len() <= TIMERS && refused > 0);
+    for id in claimed {
+        let owner = registry.find_timer(1, TimerKind::Posix, id).unwrap().owner();
+        assert_eq!(owner, Some((1, TimerKind::Posix, id)));
+    }
+}
+
+#[test]
+fn many_threads_of_many_processes_find_places() {
+    let registry = registry();
+    let half = WAITERS as u32 / 2;
+    for thread in 1..=half {
+        assert!(registry.claim_waiter(1 + thread / 50, 300 + thread, HERE).is_some(), "{thread}");
+    }
+    assert_eq!(owners(&registry).len(), half as usize);
+}
+
+#[test]
+fn a_timer_is_found_by_what_it_is() {
+    let registry = registry();
+    let timers: Vec<_> = [1, 2, 70_000]
+        .iter()
+        .flat_map(|process| KINDS.map(|kind| (*process, kind)))
+        .flat_map(|(process, kind)| [0, 1, 0x0fff_ffff].map(|id| (process, kind, id)))
+        .collect();
+    for &(process, kind, id) in &timers {
+        assert!(registry.find_timer(process, kind, id).is_none());
+        let claimed = registry.claim_timer(process, kind, id).unwrap();
+        assert_eq!(claimed.owner(), Some((process, kind, id)));
+        assert!(same(registry.find_timer(process, kind, id).unwrap(), claimed));
+        assert!(same(registry.claim_timer(process, kind, id).unwrap(), claimed));
+    }
+    assert_eq!(registry.timers().count(), timers.len());
+    for &(process, kind, id) in &timers {
+        registry.find_timer(process, kind, id).unwrap().release();
+        assert!(registry.find_timer(process, kind, id).is_none());
+    }
+    assert_eq!(registry.timers().count(), 0);
+}
+
+/// The slot before its own in the neighbourhood has been freed: it must not get a second one.
+#[test]
+fn a_timer_that_stands_behind_a_gap_is_still_found() {
+    let registry = registry();
+    let ids = 0..TIMERS as u32;
+    let timers: Vec<_> = ids.filter_map(|id| registry.claim_timer(1, TimerKind::Fd, id)).collect();
+    let owners: Vec<_> = timers.iter().map(|timer| timer.owner().unwrap()).collect();
+    timers.iter().step_by(2).for_each(|timer| timer.release());
+    for (timer, (process, kind, id)) in timers.iter().zip(owners).skip(1).step_by(2) {
+        assert!(same(registry.claim_timer(process, kind, id).unwrap(), timer));
+    }
+}
+
+#[test]
+fn a_timer_keeps_what_it_is_told() {
+    let registry = registry();
+    let timer: &Timer = registry.claim_timer(1, TimerKind::Fd, 3).unwrap();
+    let setting =
+        Setting { deadline: Deadline::Wall(WallTime { secs: 5, nanos: 6 }), interval: Span(7) };
+    timer.set(setting, 8);
+    assert_eq!((timer.setting(), timer.seen()), (setting, 8));
+    timer.set_seen(10);
+    assert_eq!((timer.setting(), timer.seen()), (setting, 10));
+    let armed = Armed {
+        at: RealInstant::NEVER,
+        interval: Span(9),
+        wall: WallTime { secs: -1, nanos: 999_999_999 },
+    };
+    timer.set_armed(armed);
+    assert_eq!(timer.armed(), armed);
+    timer.set_clock(11 | Timer::CANCEL_ON_SET | Timer::CANCELLED);
+    assert_eq!(timer.clock(), 11 | Timer::CANCEL_ON_SET | Timer::CANCELLED);
+    assert!(timer.begin());
+    assert!(!timer.begin(), "two at once");
+    timer.end();
+    assert!(timer.begin());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50))]
+
+    /// Whatever has been claimed and freed in whatever order: who goes through the table meets just those that are there.
+    #[test]
+    fn everybody_is_found(moves in prop::collection::vec((any::<bool>(), 1..40_u32, 1..2_000_u32), 1..500)) {
+        let registry = registry();
+        let mut waits = HashSet::new();
+        let mut timers = Vec::new();
+        for (comes, process, id) in moves {
+            let kind = KINDS[id as usize % 3];
+            if comes {
+                if waits.insert((process, id)) {
+                    prop_assert!(registry.claim_waiter(process, id, HERE).is_some());
+                }
+                if !timers.contains(&(process, kind, id)) {
+                    timers.push((process, kind, id));
+                }
+                prop_assert!(registry.claim_timer(process, kind, id).is_some());
+            } else {
+                // Some that are there: these random ones hardly ever are.
+                if let Some(gone) = waits.iter().next().copied() {
+                    waits.remove(&gone);
+                    registry.waiters().for_each(|waiter| waiter.release_if(gone));
+                }
+                if let Some((process, kind, id)) = timers.pop() {
+                    registry.find_timer(process, kind, id).expect("it was claimed").release();
+                }
+            }
+        }
+        prop_assert_eq!(owners(&registry), waits);
+        let found: Vec<_> = registry.timers().filter_map(Timer::owner).collect();
+        prop_assert_eq!(found.len(), timers.len());
+        prop_assert!(found.iter().all(|owner| timers.contains(owner)));
+    }
+}
+
+const THREADS: u32 = 8;
+
+/// All of them in the same neighbourhood, over and over: a slot is never two threads' at once.
+#[test]
+fn threads_never_share_a_slot() {
+    let registry = registry();
+    thread::scope(|scope| {
+        for process in 1..=THREADS {
+            let registry = &registry;
+            scope.spawn(move || {
+                for round in 0..5_000 {
+                    let own =
+                        registry.claim_waiter(process, 100, HERE).expect("there is room for all");
+                    own.publish(Deadline::Virtual(VirtualInstant(round)), process, round as u32);
+                    assert_eq!(own.owner(), Some((process, 100)));
+                    assert_eq!((own.call(), own.seen()), (process, round as u32));
+                    assert_eq!(own.deadline(), Deadline::Virtual(VirtualInstant(round)));
+                    own.release();
+                }
+            });
+        }
+    });
+    assert_eq!(registry.waiters().count(), 0);
+}
+
+/// Claims that stay are all there in the end, each in its own slot.
+#[test]
+fn threads_that_claim_at_once_all_get_places() {
+    const EACH: u32 = 500;
+    let registry = registry();
+    thread::scope(|scope| {
+        for process in 1..=THREADS {
+            let registry = &registry;
+            scope.spawn(move || {
+                for id in 0..EACH {
+                    registry.claim_waiter(process, id, HERE).expect("there is room for all");
+                    registry
+                        .claim_timer(process, TimerKind::Fd, id)
+                        .expect("there is room for all");
+                    // Meanwhile others see no slot twice.
+                    if id % 100 == 0 {
+                        owners(registry);
+                    }
+                }
+            });
+        }
+    });
+    let expected: HashSet<_> =
+        (1..=THREADS).flat_map(|process| (0..EACH).map(move |id| (process, id))).collect();
+    assert_eq!(owners(&registry), expected);
+    assert_eq!(registry.timers().count(), expected.len());
+}

@@ -1,0 +1,265 @@
+//! Timers that are armed and go off later: POSIX timers, interval timers, timer descriptors.
+//!
+//! Each is a timer of the kernel's on the monotonic clock, set to the real instant that its virtual deadline has
+//! now. What the program asked for stands in the registry; when the clock changes, a thread of the process sets the
+//! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
+
+use crate::clocks;
+use crate::layout::{clock, registry};
+use crate::sys::{self, nr, sys, Itimerspec, Timespec};
+use crate::wait::due;
+use core::hint::spin_loop;
+use lorentz_clock::{
+    Armed, Deadline, RealInstant, Setting, Snapshot, Span, Timer, TimerKind, VirtualInstant,
+    WallTime,
+};
+
+const ABSTIME: u64 = 1;
+const ITIMER_REAL: u64 = 0;
+const MICRO: i64 = 1000;
+/// At once: zero would disarm.
+const AT_ONCE: RealInstant = RealInstant(1);
+
+/// The kernel's timer behind a [`Timer`].
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    /// What it is set through.
+    pub kind: TimerKind,
+    /// Its number.
+    pub id: u32,
+    /// It is on a clock that the program chose before the shim came, and is set by lengths, which mean the same on all.
+    relative: bool,
+}
+
+impl Kernel {
+    /// That of `timer`.
+    pub fn of(timer: &Timer, kind: TimerKind, id: u32) -> Kernel {
+        Kernel { kind, id, relative: timer.clock() & Timer::RELATIVE != 0 }
+    }
+
+    /// Real time until it goes off (zero: not armed); or the kernel's error.
+    fn left(self) -> Result<Span, isize> {
+        let mut value = Itimerspec::default();
+        let at = &mut value as *mut Itimerspec;
+        // SAFETY: writes to `value`.
+        let result = unsafe {
+            match self.kind {
+                TimerKind::Posix => sys!(nr::TIMER_GETTIME, self.id, at),
+                TimerKind::Fd => sys!(nr::TIMERFD_GETTIME, self.id, at),
+                TimerKind::Interval => sys!(nr::GETITIMER, ITIMER_REAL, at),
+            }
+        };
+        if result < 0 {
+            return Err(result);
+        }
+        let unit = if self.kind == TimerKind::Interval { MICRO } else { 1 };
+        Ok(Span(Span::from_secs(value.value.secs).0.saturating_add(value.value.nanos * unit)))
+    }
+
+    /// Sets it to go off at `armed.at` and every `armed.interval` after that; never disarms it.
+    fn set(self, armed: &Armed) {
+        let held = armed.at == RealInstant::NEVER;
+        let value = match self.kind {
+            _ if held => Itimerspec::default(),
+            TimerKind::Interval => Itimerspec {
+                interval: in_micros(armed.interval),
+                value: in_micros(Span(armed.at.since(clocks::host()).0.max(1))),
+            },
+            _ if self.relative => Itimerspec {
+                interval: Timespec::from_span(armed.interval),
+                value: Timespec::from_span(Span(armed.at.since(clocks::host()).0.max(1))),
+            },
+            _ => Itimerspec {
+                interval: Timespec::from_span(armed.interval),
+                value: Timespec::from_real(armed.at),
+            },
+        };
+        let mode = if self.relative { 0 } else { ABSTIME };
+        let at = &value as *const Itimerspec;
+        // SAFETY: reads `value`.
+        unsafe {
+            match self.kind {
+                TimerKind::Posix => sys!(nr::TIMER_SETTIME, self.id, mode, at, 0u64),
+                TimerKind::Fd => sys!(nr::TIMERFD_SETTIME, self.id, mode, at, 0u64),
+                TimerKind::Interval => sys!(nr::SETITIMER, ITIMER_REAL, at, 0u64),
+            };
+        }
+    }
+}
+
+/// In seconds and microseconds, rounded up.
+pub fn in_micros(span: Span) -> Timespec {
+    let micros = span.0.max(0) / MICRO + (span.0 % MICRO > 0) as i64;
+    Timespec { secs: micros / 1_000_000, nanos: micros % 1_000_000 }
+}
+
+/// Sets the kernel's timer for `setting`, by the clock as it stands. Setting it makes the kernel forget the expiries
+/// that the program has not been told of yet: `untold` of them are told again.
+pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
+    loop {
+        let look = clocks::snapshot();
+        let armed = armed_for(setting, &look, untold);
+        kernel.set(&armed);
+        timer.set_armed(armed);
+        timer.set(setting, look.sequence);
+        if clock().sequence() == look.sequence {
+            return;
+        }
+    }
+}
+
+/// When the kernel's timer has to go off. A series that is behind (it was set in the past, or time has leapt over some
+/// of it) is begun so far back that the kernel counts what was missed and goes on in step.
+fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
+    let wall = look.segment.wall;
+    let first = due(setting.deadline, look);
+    let now = look.now();
+    if first == VirtualInstant::NEVER {
+        return Armed { at: RealInstant::NEVER, interval: Span::ZERO, wall };
+    }
+    if setting.interval.0 == 0 {
+        let at = if first <= now { AT_ONCE } else { look.real_at(first) };
+        return Armed { at, interval: Span::ZERO, wall };
+    }
+    let missed = if first > now { 0 } else { now.since(first).0 / setting.interval.0 + 1 };
+    let next = look.real_at(first.plus(Span(missed.saturating_mul(setting.interval.0))));
+    let interval = Span(clocks::real_span(setting.interval).0.max(1));
+    if next == RealInstant::NEVER {
+        return Armed { at: next, interval, wall };
+    }
+    let behind = (missed + untold).saturating_mul(interval.0);
+    let at = RealInstant(next.0.saturating_sub(behind).max(AT_ONCE.0));
+    Armed { at, interval, wall }
+}
+
+/// What `timer` is set to from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
+/// it is not armed any more.
+fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
+    let setting = timer.setting();
+    let armed = timer.armed();
+    let left = kernel.left()?;
+    if setting.deadline == Deadline::Never {
+        return Ok(None);
+    }
+    if armed.at == RealInstant::NEVER || timer.clock() & Timer::CANCELLED != 0 {
+        return Ok(Some(setting));
+    }
+    if left.0 == 0 {
+        return Ok(None);
+    }
+    if setting.interval.0 == 0 || armed.interval.0 == 0 {
+        return Ok(Some(setting));
+    }
+    let behind = clocks::host().plus(left).since(armed.at).0 + armed.interval.0 / 2;
+    let gone_off = Span((behind.max(0) / armed.interval.0).saturating_mul(setting.interval.0));
+    let deadline = match setting.deadline {
+        Deadline::Virtual(instant) => Deadline::Virtual(instant.plus(gone_off)),
+        Deadline::Wall(wall) => Deadline::Wall(wall.plus(gone_off)),
+        Deadline::Never => Deadline::Never,
+    };
+    Ok(Some(Setting { deadline, interval: setting.interval }))
+}
+
+/// Sets every timer of this process anew that was set by an earlier state of the clock; true where one of them goes off
+/// at once.
+pub fn rearm_all() -> bool {
+    let mut pid = None;
+    let mut at_once = false;
+    for timer in registry().timers() {
+        let Some((process, kind, id)) = timer.owner() else { continue };
+        if process != *pid.get_or_insert_with(sys::getpid) || timer.seen() == clock().sequence() {
+            continue;
+        }
+        if timer.begin() {
+            rearm(timer, Kernel::of(timer, kind, id));
+            timer.end();
+            at_once |= timer.armed().at <= clocks::host();
+        }
+    }
+    at_once
+}
+
+fn rearm(timer: &Timer, kernel: Kernel) {
+    match upcoming(timer, kernel) {
+        // The timer is gone: closed, or deleted by an exec.
+        Err(_) => timer.release(),
+        Ok(None) => timer.set_seen(clock().sequence()),
+        Ok(Some(setting)) => {
+            let stepped = clocks::snapshot().segment.wall != timer.armed().wall;
+            if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
+                timer.set_clock(timer.clock() | Timer::CANCELLED);
+                kernel.set(&Armed { at: AT_ONCE, interval: Span::ZERO, wall: WallTime::default() });
+                timer.set(setting, clock().sequence());
+            } else {
+                arm(timer, kernel, setting, untold(timer, kernel, &setting));
+            }
+        }
+    }
+}
+
+/// Expiries of a periodic timer that the program has not been told of.
+fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting) -> i64 {
+    if upcoming.interval.0 == 0 {
+        return 0;
+    }
+    match kernel.kind {
+        TimerKind::Fd => unread(kernel.id),
+        // A signal that is still waiting stands for all since the timer was set.
+        TimerKind::Posix if signal_waits(timer.signal()) => {
+            let look = clocks::snapshot();
+            let gone = due(upcoming.deadline, &look).since(due(timer.setting().deadline, &look));
+            gone.0 / upcoming.interval.0
+        }
+        _ => 0,
+    }
+}
+
+/// What a read of a timer descriptor would tell, taken from it.
+fn unread(fd: u32) -> i64 {
+    const POLLIN: u64 = 1;
+    let poll = fd as u64 | POLLIN << 32;
+    let mut count = 0u64;
+    let at_once = Timespec::default();
+    // SAFETY: asks whether it can be read without waiting, and reads eight bytes.
+    unsafe {
+        let poll_at = &poll as *const u64;
+        if sys!(nr::PPOLL, poll_at, 1u64, &at_once as *const Timespec, 0u64, 8u64) == 1 {
+            sys!(nr::READ, fd, &mut count as *mut u64, 8u64);
+        }
+    }
+    count as i64
+}
+
+fn signal_waits(signal: u32) -> bool {
+    let mut pending = 0u64;
+    // SAFETY: writes to `pending`.
+    unsafe { sys!(nr::RT_SIGPENDING, &mut pending as *mut u64, 8u64) };
+    (1..=64).contains(&signal) && pending & 1 << (signal - 1) != 0
+}
+
+/// Runs `work` while no other thread sets this timer.
+pub fn alone<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
+    while !timer.begin() {
+        spin_loop();
+    }
+    let result = work();
+    timer.end();
+    result
+}
+
+/// Virtual time left and the interval, as timer_gettime tells them.
+pub fn told(timer: &Timer, kernel: Kernel) -> Result<Itimerspec, isize> {
+    let interval = Timespec::from_span(timer.setting().interval);
+    let left = match upcoming(timer, kernel)? {
+        None => Span::ZERO,
+        Some(setting) => {
+            let look = clocks::snapshot();
+            Span(due(setting.deadline, &look).since(look.now()).0.max(1))
+        }
+    };
+    let disarmed = timer.setting().deadline == Deadline::Never;
+    Ok(Itimerspec {
+        interval: if disarmed { Timespec::default() } else { interval },
+        value: Timespec::from_span(left),
+    })
+}
