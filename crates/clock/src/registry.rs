@@ -214,7 +214,7 @@ impl Timer {
             3 => TimerKind::Fd,
             _ => return None,
         };
-        Some(((key >> 32) as u32, kind, key as u32 & 0x0fff_ffff))
+        Some(((key >> 32) as u32, kind, key as u32 & TIMER_ID))
     }
 
     /// What it is set to.
@@ -338,14 +338,14 @@ impl<const WORDS: usize> Groups<WORDS> {
 
 impl Registry {
     /// Claims a slot for a wait of `thread` in `process` at `depth`, the address of something on its stack; none where
-    /// the neighbourhood is full. A slot that the thread still has from deeper in its stack is of a wait that it has
+    /// all its places are taken. A slot that the thread still has from deeper in its stack is of a wait that it has
     /// jumped out of, and is taken.
     pub fn claim_waiter(&self, process: u32, thread: u32, depth: u64) -> Option<&Waiter> {
         let key = key(process, thread);
         let left_behind = |slot: &Waiter| {
             slot.owner.load(Ordering::Relaxed) == key && slot.depth.load(Ordering::Relaxed) <= depth
         };
-        let place = places(thread, WAITERS).find(|i| {
+        let place = places(thread, key, WAITERS).find(|i| {
             let slot = &self.waiters[*i];
             left_behind(slot) || claim(&slot.owner, key)
         })?;
@@ -363,18 +363,18 @@ impl Registry {
     /// The slot of a timer, if it has one.
     pub fn find_timer(&self, process: u32, kind: TimerKind, id: u32) -> Option<&Timer> {
         let key = timer_key(process, kind, id);
-        timer_places(process, id)
+        timer_places(key)
             .map(|i| &self.timers[i])
             .find(|slot| slot.owner.load(Ordering::Acquire) == key)
     }
 
-    /// The slot of a timer, claimed if it has none; none where the neighbourhood is full.
+    /// The slot of a timer, claimed if it has none; none where all its places are taken.
     pub fn claim_timer(&self, process: u32, kind: TimerKind, id: u32) -> Option<&Timer> {
         if let Some(slot) = self.find_timer(process, kind, id) {
             return Some(slot);
         }
         let key = timer_key(process, kind, id);
-        let place = timer_places(process, id).find(|i| claim(&self.timers[*i].owner, key))?;
+        let place = timer_places(key).find(|i| claim(&self.timers[*i].owner, key))?;
         self.timer_groups.note(place);
         Some(&self.timers[place])
     }
@@ -398,23 +398,31 @@ fn claim(owner: &AtomicU64, key: u64) -> bool {
         && owner.compare_exchange(0, key, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-fn timer_places(process: u32, id: u32) -> impl Iterator<Item = usize> {
-    places(process.wrapping_mul(32).wrapping_add(id), TIMERS)
+fn timer_places(key: u64) -> impl Iterator<Item = usize> {
+    let (process, id) = ((key >> 32) as u32, key as u32 & TIMER_ID);
+    places(process.wrapping_mul(32).wrapping_add(id), key, TIMERS)
 }
 
 fn key(process: u32, thread: u32) -> u64 {
     (process as u64) << 32 | thread as u64
 }
 
+/// The part of a timer's key that is its id.
+const TIMER_ID: u32 = 0x0fff_ffff;
+
 fn timer_key(process: u32, kind: TimerKind, id: u32) -> u64 {
-    (process as u64) << 32 | (kind as u64) << 28 | (id as u64 & 0x0fff_ffff)
+    (process as u64) << 32 | (kind as u64) << 28 | (id & TIMER_ID) as u64
 }
 
-/// The places of a table of `len` (a power of two) where what belongs to `seed` may stand, in order. Neighbours stand side
-/// by side: threads are numbered in a row, and whoever looks through the table then touches little memory. But where
-/// others fill the neighbourhood there are as many places elsewhere.
-fn places(seed: u32, len: usize) -> impl Iterator<Item = usize> {
-    let elsewhere = seed.wrapping_mul(0x9e37_79b1) >> 8;
-    let starts = [seed, elsewhere].into_iter();
-    starts.flat_map(move |start| (0..PROBES / 2).map(move |i| (start as usize + i) & (len - 1)))
+/// The places of a table of `len` (a power of two) where `key` may stand, in order. First those from `near` on: threads
+/// are numbered in a row, and so whoever looks through the table touches little memory. Where others have filled the
+/// neighbourhood, as many places all over the table.
+fn places(near: u32, key: u64, len: usize) -> impl Iterator<Item = usize> {
+    /// Odd, and its multiples lie evenly in any table.
+    const ALL_OVER: usize = 10_125;
+    let far = (key.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as usize;
+    let rows = [(near as usize, 1), (far, ALL_OVER)].into_iter();
+    rows.flat_map(move |(start, step)| {
+        (0..PROBES / 2).map(move |i| start.wrapping_add(i * step) & (len - 1))
+    })
 }

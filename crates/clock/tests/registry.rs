@@ -121,8 +121,8 @@ fn one_thread_cannot_fill_the_table() {
     }
     let freed = slots[slots.len() / 2];
     freed.release();
-    assert!(same(registry.claim_waiter(2, 100, HERE).unwrap(), freed));
-    assert!(registry.claim_waiter(2, 100, HERE - 1).is_none());
+    assert!(same(registry.claim_waiter(1, 100, 1).unwrap(), freed));
+    assert!(registry.claim_waiter(1, 100, 0).is_none());
 }
 
 /// A server with a timer per connection, and the processes that it starts.

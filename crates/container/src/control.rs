@@ -237,7 +237,12 @@ impl Clock {
         let file = OpenOptions::new().write(true).open(&self.path)?;
         let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
         let page = self.page();
+        let clock = FileId::of(&self.path)?;
         let under_way = page.change();
+        let followers = Followers { page, registry: self.registry(), clock };
+        if under_way.current().pace != Pace::Frozen {
+            followers.hold_timers();
+        }
         let settled = host_now().plus(SETTLE);
         while host_now() < settled {
             std::hint::spin_loop();
@@ -250,8 +255,7 @@ impl Clock {
         change(&mut segment, &mut rate);
         under_way.set_rate(rate);
         under_way.publish(&segment);
-        let clock = FileId::of(&self.path)?;
-        Ok(Followers { page, registry: self.registry(), clock }.tell(moved))
+        Ok(followers.tell(moved))
     }
 
     /// Waits until all that was told of the last change has followed it, at most a tenth of a second: a stopped

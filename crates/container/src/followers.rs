@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use lorentz_clock::{ClockPage, Deadline, Registry, Timer, Waiter};
+use lorentz_clock::{ClockPage, Deadline, RealInstant, Registry, Timer, Waiter};
 use lorentz_shim::kick::{sighting, KICK_MAGIC, NO_CALL};
 use lorentz_shim::sys::sig;
 
@@ -49,6 +49,24 @@ impl Followers<'_> {
         let waits = self.waits(moved).filter(|waiter| told.wait(waiter)).count();
         let timers = self.timers(moved).filter(|timer| told.timer(timer)).count();
         Followed { waits, timers }
+    }
+
+    /// While a change is under way: has the timers that are set held back, so that none goes off by the old rate under the
+    /// new one. Waits a millisecond at most; a stopped process holds its timers when it runs.
+    pub fn hold_timers(&self) {
+        const LIMIT: Duration = Duration::from_millis(1);
+        let set = || self.timers(Moved::All).filter(|timer| timer.armed().at != RealInstant::NEVER);
+        if set().next().is_none() {
+            return;
+        }
+        let mut told = Told { clock: &self.clock, known: HashMap::new(), kicked: HashMap::new() };
+        set().for_each(|timer| {
+            told.timer(timer);
+        });
+        let end = Instant::now() + LIMIT;
+        while set().next().is_some() && Instant::now() < end {
+            std::thread::yield_now();
+        }
     }
 
     /// Waits until they have.

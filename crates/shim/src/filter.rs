@@ -451,3 +451,6 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
     into[..program.len].copy_from_slice(program.code());
     program.len
 }
+
+#[cfg(test)]
+mod tests;

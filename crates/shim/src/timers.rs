@@ -185,15 +185,30 @@ fn rearm(timer: &Timer, kernel: Kernel) {
         Err(_) => timer.release(),
         Ok(None) => timer.set_seen(clock().sequence()),
         Ok(Some(setting)) => {
-            let stepped = clocks::snapshot().segment.wall != timer.armed().wall;
+            let untold = untold(timer, kernel, &setting);
+            let wall = timer.armed().wall;
+            hold(timer, kernel, setting);
+            let stepped = clocks::snapshot().segment.wall != wall;
             if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
                 timer.set_clock(timer.clock() | Timer::CANCELLED);
                 kernel.set(&Armed { at: AT_ONCE, interval: Span::ZERO, wall: WallTime::default() });
                 timer.set(setting, clock().sequence());
             } else {
-                arm(timer, kernel, setting, untold(timer, kernel, &setting));
+                arm(timer, kernel, setting, untold);
             }
         }
+    }
+}
+
+/// While a change is under way: the kernel's timer is held back, and whoever changes the clock is told so. Set by the old
+/// rate it could go off under the new one, before its time.
+fn hold(timer: &Timer, kernel: Kernel, setting: Setting) {
+    let sequence = clock().sequence();
+    if sequence & 1 == 1 {
+        let held = Armed { at: RealInstant::NEVER, ..timer.armed() };
+        kernel.set(&held);
+        timer.set_armed(held);
+        timer.set(setting, sequence);
     }
 }
 

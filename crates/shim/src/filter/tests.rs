@@ -1,0 +1,543 @@
+//! The filters, run as the kernel runs them.
+
+use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+const X86_64: u32 = 0xc000_003e;
+const I386: u32 = 0x4000_0003;
+/// Where a program's own code may lie.
+const OUTSIDE: u64 = 0x7f12_3456_7890;
+const INSIDE: u64 = IMAGE as u64 + 0x1234;
+/// Some pointers; the low half of the last two is null.
+const POINTERS: [u64; 4] = [1, 0x7ffc_0000_0010, 1 << 32, 0x7ffc_0000_0000];
+/// The rest of a call that has nothing to do with time.
+const JUNK: [u64; 6] = [u64::MAX, 0x0123_4567_89ab_cdef, 1, 1 << 32, 77, 0xffff_ffff];
+
+const EXTRAS: [Extra; 3] = [Extra::Messages, Extra::Sockets, Extra::Reads];
+
+fn policies() -> impl Iterator<Item = Policy> {
+    (0..8).map(|bits| Policy {
+        real_cpu_clocks: bits & 1 != 0,
+        real_file_times: bits & 2 != 0,
+        trap_tsc: bits & 4 != 0,
+    })
+}
+
+/// What a filter is shown of a call: struct seccomp_data.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    number: u32,
+    architecture: u32,
+    ip: u64,
+    args: [u64; 6],
+}
+
+impl Call {
+    fn new(number: u32, args: [u64; 6]) -> Call {
+        Call { number, architecture: X86_64, ip: OUTSIDE, args }
+    }
+
+    fn from(self, ip: u64) -> Call {
+        Call { ip, ..self }
+    }
+
+    fn word(&self, offset: u32) -> u32 {
+        assert_eq!(offset % 4, 0, "a filter loads aligned words");
+        let half = |value: u64| if offset % 8 == 0 { value as u32 } else { (value >> 32) as u32 };
+        match offset {
+            0 => self.number,
+            4 => self.architecture,
+            8 | 12 => half(self.ip),
+            16..64 => half(self.args[(offset as usize - 16) / 8]),
+            _ => panic!("there is nothing at {offset}"),
+        }
+    }
+}
+
+/// What became of a call.
+#[derive(PartialEq, Eq, Debug)]
+struct Verdict {
+    /// `None`: the instructions ended without a word.
+    action: Option<u32>,
+    /// Whether more was looked at than number and architecture.
+    by_more_than_number: bool,
+}
+
+fn run(code: &[Instruction], call: Call) -> Verdict {
+    let mut verdict = Verdict { action: None, by_more_than_number: false };
+    let (mut word, mut at) = (0, 0);
+    while let Some(instruction) = code.get(at) {
+        let Instruction { code, if_true, if_false, operand } = *instruction;
+        at += 1;
+        let mut jump_if = |truth: bool| at += usize::from(if truth { if_true } else { if_false });
+        match code {
+            0x20 => {
+                word = call.word(operand);
+                verdict.by_more_than_number |= operand >= 8;
+            }
+            0x54 => word &= operand,
+            0x05 => at += operand as usize,
+            0x15 => jump_if(word == operand),
+            0x25 => jump_if(word > operand),
+            0x35 => jump_if(word >= operand),
+            0x06 => return Verdict { action: Some(operand), ..verdict },
+            _ => panic!("no instruction of ours: {instruction:?}"),
+        }
+    }
+    verdict
+}
+
+fn program() -> Program<PROGRAM_LEN> {
+    Program::of_program(Policy::default())
+}
+
+fn ask(call: Call) -> u32 {
+    run(program().code(), call).action.expect("a filter ends with a word")
+}
+
+/// The tables that are in a program's filter.
+fn rows(policy: Policy) -> Vec<(u32, When)> {
+    let mut rows = TRAPPED.to_vec();
+    if !policy.real_cpu_clocks {
+        rows.extend(CPU_TIMES);
+    }
+    if !policy.real_file_times {
+        rows.extend(FILE_TIMES);
+    }
+    rows
+}
+
+/// `JUNK` with these arguments in it.
+fn with(args: &[(u8, u64)]) -> [u64; 6] {
+    let mut all = JUNK;
+    args.iter().for_each(|(arg, value)| all[*arg as usize] = *value);
+    all
+}
+
+#[test]
+fn the_kernel_accepts_the_filters() {
+    let check = |code: &[Instruction], room: usize| {
+        assert!(code.len() < room, "{} instructions", code.len());
+        assert_eq!(code.last().map(|last| last.code), Some(RETURN));
+        for (at, instruction) in code.iter().enumerate() {
+            let jumps = match instruction.code {
+                LOAD => {
+                    assert!(instruction.operand < 64 && instruction.operand % 4 == 0);
+                    continue;
+                }
+                AND | RETURN => continue,
+                JUMP => [instruction.operand as usize, 0],
+                JUMP_EQUAL | JUMP_GREATER | JUMP_NOT_BELOW => {
+                    [instruction.if_true.into(), instruction.if_false.into()]
+                }
+                _ => panic!("{instruction:?}"),
+            };
+            assert!(jumps.iter().all(|jump| at + 1 + jump < code.len()), "{at}: {instruction:?}");
+        }
+    };
+    policies().for_each(|policy| check(Program::of_program(policy).code(), PROGRAM_LEN));
+    EXTRAS.into_iter().for_each(|extra| check(Program::of_extra(extra).code(), EXTRA_LEN));
+}
+
+#[test]
+fn instructions_are_as_the_kernel_reads_them() {
+    let jump = Instruction { code: JUMP_NOT_BELOW, if_true: 1, if_false: 2, operand: 0x0403_0201 };
+    assert_eq!(jump.to_bytes(), [0x35, 0, 1, 2, 1, 2, 3, 4]);
+}
+
+#[test]
+fn no_number_stands_in_a_filter_twice() {
+    let distinct = |rows: &[(u32, When)]| rows.iter().map(|row| row.0).collect::<BTreeSet<_>>();
+    let all = rows(Policy::default());
+    assert_eq!(distinct(&all).len(), all.len());
+    for extra in EXTRAS {
+        assert_eq!(distinct(extra.calls()).len(), extra.calls().len());
+    }
+}
+
+/// Then the kernel knows it by the number, and does not run the filter at all.
+#[test]
+fn what_has_nothing_to_do_with_time_is_allowed_by_its_number() {
+    let numbers = || (0..2_000).chain((0..30).map(|bit| 1 << bit)).chain([0x3fff_ffff]);
+    let allowed = Verdict { action: Some(ALLOW), by_more_than_number: false };
+    let check = |code: &[Instruction], rows: &[(u32, When)]| {
+        let ours: BTreeSet<u32> = rows.iter().map(|row| row.0).collect();
+        for number in numbers().filter(|number| !ours.contains(number)) {
+            for (args, ip) in [([0; 6], OUTSIDE), (JUNK, INSIDE)] {
+                assert_eq!(run(code, Call::new(number, args).from(ip)), allowed, "{number}");
+            }
+        }
+    };
+    policies().for_each(|policy| check(Program::of_program(policy).code(), &rows(policy)));
+    EXTRAS.into_iter().for_each(|extra| check(Program::of_extra(extra).code(), extra.calls()));
+}
+
+#[test]
+fn other_architectures_are_refused() {
+    let foreign = |number, architecture| Call { architecture, ..Call::new(number, JUNK) };
+    let refused = Verdict { action: Some(ENOSYS), by_more_than_number: false };
+    let left_to_the_first = Verdict { action: Some(ALLOW), by_more_than_number: false };
+    for number in (0..600).chain([ASK_MONITOR]) {
+        for ip in [OUTSIDE, INSIDE] {
+            for call in [
+                foreign(number, I386),
+                foreign(number, 0xc000_00b7),
+                foreign(number, 0),
+                foreign(0x4000_0000 | number, X86_64),
+                foreign(0x8000_0000 | number, X86_64),
+                foreign(u32::MAX - number, X86_64),
+            ] {
+                let call = call.from(ip);
+                policies().for_each(|policy| {
+                    assert_eq!(run(Program::of_program(policy).code(), call), refused, "{call:?}");
+                });
+                EXTRAS.into_iter().for_each(|extra| {
+                    let verdict = run(Program::of_extra(extra).code(), call);
+                    assert_eq!(verdict, left_to_the_first, "{call:?}");
+                });
+            }
+        }
+    }
+}
+
+/// Argument values of one row that are trapped, and those that are not.
+fn sides(when: When) -> (Vec<[u64; 6]>, Vec<[u64; 6]>) {
+    let pointers = |arg: u8, rest: &[(u8, u64)]| {
+        let rest = rest.to_vec();
+        POINTERS.map(|pointer| {
+            let mut args = with(&rest);
+            args[arg as usize] = pointer;
+            args
+        })
+    };
+    // Only the low half of an int counts.
+    const NOT_POSITIVE: [u64; 6] =
+        [0, u64::MAX, 0xffff_ffff, 0x8000_0000, 1 << 32, 0x7fff_ffff_0000_0000];
+    const POSITIVE: [u64; 5] = [1, 5, 0x7fff_ffff, 1 << 32 | 1, 0xffff_ffff_0000_0005];
+    match when {
+        When::Always => ([[0; 6], JUNK].into(), [].into()),
+        When::Given(arg) => (pointers(arg, &[]).into(), [with(&[(arg, 0)])].into()),
+        When::EitherGiven(a, b) => {
+            let mut trapped = pointers(a, &[(b, 0)]).to_vec();
+            trapped.extend(pointers(b, &[(a, 0)]));
+            trapped.extend(pointers(b, &[(a, 1 << 32)]));
+            (trapped, [with(&[(a, 0), (b, 0)])].into())
+        }
+        When::Positive(arg) => (
+            POSITIVE.map(|value| with(&[(arg, value)])).into(),
+            NOT_POSITIVE.map(|value| with(&[(arg, value)])).into(),
+        ),
+        When::PositiveOrGiven(arg, b) => {
+            let mut trapped = POSITIVE.map(|value| with(&[(arg, value), (b, 0)])).to_vec();
+            trapped.extend(pointers(b, &[(arg, 0)]));
+            trapped.extend(pointers(b, &[(arg, u64::MAX)]));
+            (trapped, NOT_POSITIVE.map(|value| with(&[(arg, value), (b, 0)])).into())
+        }
+        _ => ([].into(), [].into()),
+    }
+}
+
+#[test]
+fn each_row_looks_at_its_arguments() {
+    for (number, when) in rows(Policy::default()) {
+        let (trapped, allowed) = sides(when);
+        for (args, action) in
+            trapped.iter().map(|args| (args, TRAP)).chain(allowed.iter().map(|args| (args, ALLOW)))
+        {
+            assert_eq!(ask(Call::new(number, *args)), action, "{number} {when:?} {args:x?}");
+            // The image's own calls are the host's.
+            assert_eq!(ask(Call::new(number, *args).from(INSIDE)), ALLOW, "{number} {when:?}");
+        }
+    }
+}
+
+/// The same by name, as a program would call them.
+#[test]
+fn calls_without_a_finite_timeout_run_untouched() {
+    const MINUS_ONE: u64 = -1_i32 as u32 as u64;
+    const TIMEOUT: u64 = 0x7ffc_dead_0000;
+    let cases = [
+        (POLL, with(&[(2, MINUS_ONE)]), ALLOW),
+        (POLL, with(&[(2, -1_i64 as u64)]), ALLOW),
+        (POLL, with(&[(2, 0)]), ALLOW),
+        (POLL, with(&[(2, 1)]), TRAP),
+        (EPOLL_WAIT, with(&[(3, MINUS_ONE)]), ALLOW),
+        (EPOLL_WAIT, with(&[(3, 0)]), ALLOW),
+        (EPOLL_WAIT, with(&[(3, 5)]), TRAP),
+        (EPOLL_PWAIT, with(&[(3, MINUS_ONE), (4, 0)]), ALLOW),
+        (EPOLL_PWAIT, with(&[(3, MINUS_ONE), (4, TIMEOUT)]), TRAP),
+        (EPOLL_PWAIT, with(&[(3, 5), (4, 0)]), TRAP),
+        (EPOLL_PWAIT2, with(&[(3, 0), (4, 0)]), ALLOW),
+        (EPOLL_PWAIT2, with(&[(3, TIMEOUT), (4, 0)]), TRAP),
+        (PPOLL, with(&[(2, 0), (3, 0)]), ALLOW),
+        (PPOLL, with(&[(2, TIMEOUT), (3, 0)]), TRAP),
+        (SELECT, with(&[(4, 0)]), ALLOW),
+        (SELECT, with(&[(4, TIMEOUT)]), TRAP),
+        (PSELECT6, with(&[(4, 0), (5, 0)]), ALLOW),
+        (PSELECT6, with(&[(4, 0), (5, TIMEOUT)]), TRAP),
+        (SEMTIMEDOP, with(&[(3, 0)]), ALLOW),
+        (RECVMMSG, with(&[(4, 0)]), ALLOW),
+        (RECVMMSG, with(&[(4, TIMEOUT)]), TRAP),
+        (FUTEX_WAITV, with(&[(3, 0)]), ALLOW),
+        (FUTEX_WAITV, with(&[(3, TIMEOUT)]), TRAP),
+        (NANOSLEEP, [0; 6], TRAP),
+        (CLOCK_GETTIME, [0; 6], TRAP),
+        (UTIMENSAT, with(&[(2, 0)]), ALLOW),
+        (WAIT4, with(&[(3, 0)]), ALLOW),
+        (WAIT4, with(&[(3, TIMEOUT)]), TRAP),
+    ];
+    for (number, args, action) in cases {
+        assert_eq!(ask(Call::new(number, args)), action, "{number} {args:x?}");
+    }
+}
+
+#[test]
+fn futexes_are_trapped_where_they_wait_with_a_timeout() {
+    const PRIVATE: u64 = 128;
+    const CLOCK_REALTIME: u64 = 256;
+    const WAIT: u64 = 0;
+    const LOCK_PI: u64 = 6;
+    const WAIT_BITSET: u64 = 9;
+    const WAIT_REQUEUE_PI: u64 = 11;
+    const LOCK_PI2: u64 = 13;
+    let waits = [WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2];
+    for command in 0..32 {
+        for flags in [0, PRIVATE, CLOCK_REALTIME, PRIVATE | CLOCK_REALTIME] {
+            // The kernel takes the operation for an int: what is in its high half does not count.
+            for garbage in [0, 0xffff_ffff_0000_0000] {
+                let operation = garbage | flags | command;
+                let verdict =
+                    |timeout| ask(Call::new(FUTEX, with(&[(1, operation), (3, timeout)])));
+                assert_eq!(verdict(0), ALLOW, "{operation:x}");
+                for timeout in POINTERS {
+                    // Of other operations this argument is a number.
+                    let expected = if waits.contains(&command) { TRAP } else { ALLOW };
+                    assert_eq!(verdict(timeout), expected, "{operation:x} {timeout:x}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn signal_actions_are_trapped_where_they_are_set_or_ours() {
+    for signal in 0..70 {
+        let ours = [SIGSYS, KICK, SIGSEGV].contains(&(signal as u32));
+        let verdict = |action| ask(Call::new(RT_SIGACTION, with(&[(0, signal), (1, action)])));
+        assert_eq!(verdict(0), if ours { TRAP } else { ALLOW }, "{signal}");
+        assert!(POINTERS.iter().all(|action| verdict(*action) == TRAP), "{signal}");
+    }
+}
+
+#[test]
+fn socket_options_are_trapped_where_they_have_to_do_with_time() {
+    const SOCKET_LEVEL: u64 = 1;
+    const TIMEOUTS: [u64; 4] = [20, 21, 66, 67];
+    const STAMPS: [u64; 6] = [29, 63, 35, 64, 37, 65];
+    for option in 0..100 {
+        for level in [0, 1, 6, 17, 41, 270] {
+            let args = with(&[(1, level), (2, option)]);
+            let (timeout, stamp) = (TIMEOUTS.contains(&option), STAMPS.contains(&option));
+            for (number, concerned) in [(SETSOCKOPT, timeout || stamp), (GETSOCKOPT, timeout)] {
+                let trapped = concerned && level == SOCKET_LEVEL;
+                let expected = if trapped { TRAP } else { ALLOW };
+                assert_eq!(ask(Call::new(number, args)), expected, "{number} {level} {option}");
+            }
+        }
+    }
+}
+
+#[test]
+fn prctl_and_ptrace_are_trapped_for_a_few_requests() {
+    for request in (0..100).chain(0x4200..0x4220).chain([0x5961_6d61]) {
+        for (number, trapped) in
+            [(PRCTL, request == 22), (PTRACE, [0, 16, 0x4206].contains(&request))]
+        {
+            let expected = if trapped { TRAP } else { ALLOW };
+            assert_eq!(
+                ask(Call::new(number, with(&[(0, request)]))),
+                expected,
+                "{number} {request}"
+            );
+        }
+    }
+}
+
+#[test]
+fn policies_choose_their_tables() {
+    for policy in policies() {
+        let program = Program::of_program(policy);
+        for (table, real) in
+            [(CPU_TIMES, policy.real_cpu_clocks), (FILE_TIMES, policy.real_file_times)]
+        {
+            for (number, _) in table {
+                let verdict = run(program.code(), Call::new(*number, JUNK));
+                assert_eq!(verdict.action, Some(if real { ALLOW } else { TRAP }), "{number}");
+            }
+        }
+    }
+}
+
+/// The image ends where its data begin, and is known by all 64 bits of the address.
+#[test]
+fn the_image_is_known_by_its_addresses() {
+    let (first, end) = (IMAGE as u64, (IMAGE + IMAGE_LEN) as u64);
+    let call = Call::new(NANOSLEEP, JUNK);
+    for ip in [first, first + 1, (first + end) / 2, end - 1] {
+        assert_eq!(ask(call.from(ip)), ALLOW, "{ip:x}");
+    }
+    for ip in [0, first - 1, end, end + 1, 1 << 32 | first, 0xffff_ffff_0000_0000 | first, u64::MAX]
+    {
+        assert_eq!(ask(call.from(ip)), TRAP, "{ip:x}");
+    }
+}
+
+#[test]
+fn execs_go_to_the_monitor_through_the_image() {
+    let plain = with(&[(5, 0)]);
+    let magic = with(&[(5, EXEC_MAGIC.into())]);
+    for number in [EXECVE, EXECVEAT] {
+        assert_eq!(ask(Call::new(number, plain)), TRAP);
+        assert_eq!(ask(Call::new(number, JUNK)), TRAP);
+        assert_eq!(ask(Call::new(number, plain).from(INSIDE)), NOTIFY);
+        assert_eq!(ask(Call::new(number, magic)), NOTIFY);
+        assert_eq!(ask(Call::new(number, magic).from(INSIDE)), NOTIFY);
+    }
+}
+
+#[test]
+fn some_calls_are_decided_by_their_number_alone() {
+    for (number, action) in [(ASK_MONITOR, NOTIFY), (CLONE3, ENOSYS), (IO_URING_SETUP, ENOSYS)] {
+        for ip in [OUTSIDE, INSIDE] {
+            let verdict = run(program().code(), Call::new(number, JUNK).from(ip));
+            assert_eq!(verdict, Verdict { action: Some(action), by_more_than_number: false });
+        }
+    }
+}
+
+#[test]
+fn extra_filters_trap_what_they_are_for() {
+    for (extra, some) in [
+        (Extra::Messages, &[RECVMSG, RECVMMSG][..]),
+        (Extra::Sockets, &[READ, WRITE, RECVFROM, SENDTO, ACCEPT4, CONNECT]),
+        (Extra::Reads, &[READ]),
+    ] {
+        let program = Program::of_extra(extra);
+        let action = |number, ip| run(program.code(), Call::new(number, JUNK).from(ip)).action;
+        let calls: BTreeSet<u32> = extra.calls().iter().map(|row| row.0).collect();
+        assert!(some.iter().all(|number| calls.contains(number)), "{extra:?}");
+        for number in calls {
+            assert_eq!(action(number, OUTSIDE), Some(TRAP), "{extra:?} {number}");
+            assert_eq!(action(number, INSIDE), Some(ALLOW), "{extra:?} {number}");
+        }
+    }
+}
+
+/// What stands before a program's own filter lets through some calls of the image, and is silent about all others.
+#[test]
+fn a_programs_own_filter_decides_but_for_what_the_handler_needs() {
+    const THEIRS: u32 = 0x0005_0000 | 77;
+    let unused = Instruction { operand: 12_345, ..Instruction::default() };
+    let mut code = [unused; EXTRA_LEN];
+    let len = allow_handler(&mut code);
+    assert!(code[len..].iter().all(|left| *left == unused), "more was written than was told");
+    // Behind it, one that refuses all, and would allow all if entered too late.
+    code[len] = Instruction { code: RETURN, operand: THEIRS, ..Instruction::default() };
+    code[len + 1] = Instruction { code: RETURN, operand: ALLOW, ..Instruction::default() };
+    let code = &code[..len + 2];
+    let verdict = |number, ip| run(code, Call::new(number, JUNK).from(ip)).action.unwrap();
+    let let_through: BTreeSet<u32> =
+        (0..1_000).filter(|number| verdict(*number, INSIDE) == ALLOW).collect();
+    for needed in [
+        RT_SIGRETURN,
+        RT_SIGPROCMASK,
+        RT_SIGPENDING,
+        RT_SIGACTION,
+        CLOCK_GETTIME,
+        CLOCK_NANOSLEEP,
+        PPOLL,
+        PSELECT6,
+        EPOLL_PWAIT2,
+        FUTEX,
+        GETPID,
+        GETTID,
+        SCHED_YIELD,
+        TIMERFD_SETTIME,
+    ] {
+        assert!(let_through.contains(&needed), "{needed}");
+    }
+    for harmful in [
+        READ,
+        WRITE,
+        OPEN,
+        OPENAT,
+        CLOSE,
+        CONNECT,
+        SENDTO,
+        SENDMSG,
+        EXECVE,
+        EXECVEAT,
+        MMAP,
+        PTRACE,
+        TGKILL,
+        MEMFD_CREATE,
+        CLONE3,
+        SECCOMP,
+        PRCTL,
+        CLOCK_SETTIME,
+        SETTIMEOFDAY,
+        UTIMENSAT,
+    ] {
+        assert!(!let_through.contains(&harmful), "{harmful}");
+    }
+    for number in (0..1_000).chain([0x4000_0000, u32::MAX]) {
+        let expected = if let_through.contains(&number) { ALLOW } else { THEIRS };
+        for ip in [IMAGE as u64, (IMAGE + IMAGE_LEN) as u64 - 1] {
+            assert_eq!(verdict(number, ip), expected, "{number}");
+        }
+        for ip in [OUTSIDE, IMAGE as u64 - 1, (IMAGE + IMAGE_LEN) as u64, 1 << 32 | INSIDE] {
+            assert_eq!(verdict(number, ip), THEIRS, "{number} {ip:x}");
+        }
+    }
+}
+
+/// What follows `start` in `text`, up to `end`.
+fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+    let (_, rest) = text.split_once(start).expect(start);
+    rest.split_once(end).expect(end).0
+}
+
+/// The source is asked, because to ask the handler would be to make the calls.
+#[test]
+fn every_trapped_call_is_carried_out_by_somebody() {
+    let numbers = between(include_str!("../sys.rs"), "pub mod nr {", "\n}");
+    let numbers: BTreeMap<&str, u32> = numbers
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("pub const ")?.split_once(": u32 = "))
+        .map(|(name, number)| (name, number.trim_end_matches(';').parse().expect(name)))
+        .collect();
+    let handler = between(include_str!("../trap.rs"), "fn carry_out(", "_ => call.by_kernel()");
+    let dispatched: BTreeSet<u32> = handler
+        .split("nr::")
+        .skip(1)
+        .map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap())
+        .map(|name| numbers[name])
+        .collect();
+    let extras = EXTRAS.into_iter().flat_map(Extra::calls);
+    let all: Vec<_> = rows(Policy::default()).into_iter().chain(extras.copied()).collect();
+    let at_the_handler = all
+        .iter()
+        .filter(|(_, when)| !matches!(when, When::Monitor | When::Refused))
+        .map(|(number, _)| *number)
+        .collect::<BTreeSet<u32>>();
+    let name = |number: &u32| numbers.iter().find(|known| known.1 == number).map(|known| *known.0);
+    let names = |set: BTreeSet<u32>| set.iter().filter_map(name).collect::<Vec<_>>().join(" ");
+    assert_eq!(names(&at_the_handler - &dispatched), "", "are trapped, but nobody's");
+    assert_eq!(names(&dispatched - &at_the_handler), "", "are waited for, but never trapped");
+    let distinct: BTreeSet<u32> = numbers.values().copied().collect();
+    assert_eq!(distinct.len(), numbers.len(), "two names for one number");
+    let _: String = format!("{:?}", program().code()[0]);
+}
