@@ -472,6 +472,19 @@ fn a_long_history_keeps_its_first_entry_and_its_latest() {
     }
 }
 
+/// Time stood still in a stretch that is forgotten: the first one is not taken to have run on through it.
+#[test]
+fn a_forgotten_past_does_not_go_back() {
+    let page = clock(&start());
+    for number in 1..2 * HISTORY as i64 {
+        change(&page, number * NANOS_PER_SEC, |segment, _| {
+            segment.pace = if number < 5 { Pace::Frozen } else { Pace::Running(Rate::ONE) };
+        });
+    }
+    let walls = (0..4 * HISTORY as i64).map(|half| page.wall_of(RealInstant(half * DAY / 172_800)));
+    assert!(walls.is_sorted());
+}
+
 /// The writer dies before it has published: whoever changes the clock next begins where it was.
 #[test]
 fn a_dead_writer_has_changed_nothing() {

@@ -57,7 +57,7 @@ pub fn ppoll(call: &Call) -> isize {
     };
     let mut counted = Timeout::never();
     let result = ready_or_poll(call, fds, count, deadline, mask, &mut counted);
-    write_left(timeout, deadline, &counted, 1);
+    write_left(timeout, deadline, &counted, result, 1);
     result
 }
 
@@ -98,10 +98,17 @@ fn relative_timespec(call: &Call, at: u64) -> Result<Deadline, isize> {
 }
 
 /// What is left until `deadline`, written back in units of `unit` nanoseconds, as the kernel does; never an error.
-fn write_left(at: u64, deadline: Deadline, counted: &Timeout, unit: i64) {
+fn write_left(at: u64, deadline: Deadline, counted: &Timeout, result: isize, unit: i64) {
     if at != 0 && deadline != Deadline::Never {
-        let left = counted.left.to_span().unwrap_or(Span::ZERO);
-        let left = Timespec::from_span(wait::left_at_interruption(deadline, counted.until, left));
+        let left = match result {
+            // Nothing came: the time is up.
+            0 => Span::ZERO,
+            _ => {
+                let left = counted.left.to_span().unwrap_or(Span::ZERO);
+                wait::left_at_interruption(deadline, counted.until, left)
+            }
+        };
+        let left = Timespec::from_span(left);
         let _ = user::write_timespec(at, Timespec { secs: left.secs, nanos: left.nanos / unit });
     }
 }
@@ -120,7 +127,7 @@ pub fn select(call: &Call) -> isize {
     let mut counted = Timeout::never();
     let sets = [read, write, except];
     let result = select_sets(call, count, sets, deadline, call.mask(), &mut counted);
-    write_left(timeout, deadline, &counted, MICRO);
+    write_left(timeout, deadline, &counted, result, MICRO);
     result
 }
 
@@ -137,7 +144,7 @@ pub fn pselect6(call: &Call) -> isize {
     };
     let mut counted = Timeout::never();
     let result = select_sets(call, count, [read, write, except], deadline, mask, &mut counted);
-    write_left(timeout, deadline, &counted, 1);
+    write_left(timeout, deadline, &counted, result, 1);
     result
 }
 

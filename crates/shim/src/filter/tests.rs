@@ -2,8 +2,6 @@
 
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::format;
-use std::string::String;
 use std::vec::Vec;
 
 const X86_64: u32 = 0xc000_003e;
@@ -539,5 +537,4 @@ fn every_trapped_call_is_carried_out_by_somebody() {
     assert_eq!(names(&dispatched - &at_the_handler), "", "are waited for, but never trapped");
     let distinct: BTreeSet<u32> = numbers.values().copied().collect();
     assert_eq!(distinct.len(), numbers.len(), "two names for one number");
-    let _: String = format!("{:?}", program().code()[0]);
 }
