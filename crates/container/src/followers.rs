@@ -47,7 +47,10 @@ impl Followers<'_> {
     pub fn tell(&self, moved: Moved) -> Followed {
         let mut told = Told { clock: &self.clock, known: HashMap::new(), kicked: HashMap::new() };
         let waits = self.waits(moved).filter(|waiter| told.wait(waiter)).count();
-        let timers = self.timers(moved).filter(|timer| told.timer(timer)).count();
+        // A process that holds its timers for this change sets them by itself when the change is made.
+        let held = self.page.sequence().wrapping_sub(1);
+        let timers =
+            self.timers(moved).filter(|timer| timer.seen() == held || told.timer(timer)).count();
         Followed { waits, timers }
     }
 
