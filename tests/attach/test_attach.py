@@ -103,12 +103,13 @@ def test_a_running_runtime_goes_on_at_another_rate(program):
     assert max(lap["took"] for lap in laps[count:]) < 1 + 20 * (0.1 + noise.slack)
 
 
-@pytest.mark.parametrize("family", ["sleep", "poll", "futex", "ipc", "ipc-sockets"])
+@pytest.mark.parametrize("family", ["sleep", "poll", "futex", "ipc"])
 def test_waits_in_progress_follow_from_the_attach_on(family):
-    """100 s of waits in many processes: attached at rate 100 they end in a second."""
-    family, _, sockets = family.partition("-")
+    """100 s of waits in many processes: attached at rate 100 they end in a second. Not those that a
+    socket's own timeout bounds: one that was set before stays real (docs/limits.md)."""
+    bounded = ("rcvtimeo", "sndtimeo")
     cases = [c for c in WAITS if c.live and c.family == family and c.threads]
-    cases = [c for c in cases if c.coarse == bool(sockets)]
+    cases = [c for c in cases if not c.name.startswith(bounded)]
     with Native(waits.command(family, "dynamic", 100.0, cases, False)) as native:
         native.wait_for(len(cases), ev="ready")
         time.sleep(0.3)
