@@ -103,13 +103,19 @@ def test_a_running_runtime_goes_on_at_another_rate(program):
     assert max(lap["took"] for lap in laps[count:]) < 1 + 20 * (0.1 + noise.slack)
 
 
-@pytest.mark.parametrize("family", ["sleep", "poll", "futex", "ipc"])
+#: Not done: timeouts that a socket was given before the attach stay real (docs/limits.md).
+SOCKETS = pytest.param(
+    "ipc-sockets",
+    marks=pytest.mark.xfail(strict=True, reason="a socket's timeout set before an attach stays real"),
+)
+
+
+@pytest.mark.parametrize("family", ["sleep", "poll", "futex", "ipc", SOCKETS])
 def test_waits_in_progress_follow_from_the_attach_on(family):
-    """100 s of waits in many processes: attached at rate 100 they end in a second. Not those that a
-    socket's own timeout bounds: one that was set before stays real (docs/limits.md)."""
-    bounded = ("rcvtimeo", "sndtimeo")
+    """100 s of waits in many processes: attached at rate 100 they end in a second."""
+    family, _, sockets = family.partition("-")
     cases = [c for c in WAITS if c.live and c.family == family and c.threads]
-    cases = [c for c in cases if not c.name.startswith(bounded)]
+    cases = [c for c in cases if c.coarse == bool(sockets)]
     with Native(waits.command(family, "dynamic", 100.0, cases, False)) as native:
         native.wait_for(len(cases), ev="ready")
         time.sleep(0.3)
