@@ -106,7 +106,9 @@ def test_a_running_runtime_goes_on_at_another_rate(program):
 #: Not done: timeouts that a socket was given before the attach stay real (docs/limits.md).
 SOCKETS = pytest.param(
     "ipc-sockets",
-    marks=pytest.mark.xfail(strict=True, reason="a socket's timeout set before an attach stays real"),
+    marks=pytest.mark.xfail(
+        strict=True, reason="a socket's timeout set before an attach stays real"
+    ),
 )
 
 
