@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from framework import lorentz
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _session():
+    # What is started in the background is told to ignore these, and would tell the programs under test so.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
     yield
     lorentz.session.close()

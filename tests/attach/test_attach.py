@@ -103,16 +103,7 @@ def test_a_running_runtime_goes_on_at_another_rate(program):
     assert max(lap["took"] for lap in laps[count:]) < 1 + 20 * (0.1 + noise.slack)
 
 
-#: Not done: timeouts that a socket was given before the attach stay real (docs/limits.md).
-SOCKETS = pytest.param(
-    "ipc-sockets",
-    marks=pytest.mark.xfail(
-        strict=True, reason="a socket's timeout set before an attach stays real"
-    ),
-)
-
-
-@pytest.mark.parametrize("family", ["sleep", "poll", "futex", "ipc", SOCKETS])
+@pytest.mark.parametrize("family", ["sleep", "poll", "futex", "ipc", "ipc-sockets"])
 def test_waits_in_progress_follow_from_the_attach_on(family):
     """100 s of waits in many processes: attached at rate 100 they end in a second."""
     family, _, sockets = family.partition("-")
@@ -134,6 +125,41 @@ def test_waits_in_progress_follow_from_the_attach_on(family):
         assert (line["ret"], line["err"]) == (native_result["ret"], native_result["err"]), name
         assert line["elapsed"] >= 100, name
         assert line.at - start < 1 * (1 + late[name]) + 1.5 + noise.slack, name
+
+
+def test_what_sockets_were_told_before_the_attach_is_virtual():
+    """A receive timeout and stamps: told and kept in virtual time, by the thread that set them and by others."""
+    program = [real.python(), "-c"] + [
+        "import json, socket, struct, sys, threading, time\n"
+        "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        "u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(('127.0.0.1', 0))\n"
+        "a.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('qq', 50, 0))\n"
+        "SO_TIMESTAMPNS = 35\n"
+        "u.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)\n"
+        "def say(**told): print(json.dumps(told), flush=True)\n"
+        "say(ev='ready')\n"
+        "sys.stdin.readline()\n"
+        "def work():\n"
+        "    option = a.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)\n"
+        "    start = time.monotonic()\n"
+        "    try: a.recv(1)\n"
+        "    except BlockingIOError: took = time.monotonic() - start\n"
+        "    u.sendto(b'x', u.getsockname())\n"
+        "    data = u.recvmsg(1, 100)[1][0][2]\n"
+        "    stamp = struct.unpack('qq', data)\n"
+        "    ahead = time.time() - stamp[0] - stamp[1] / 1e9\n"
+        "    say(ev='told', option=struct.unpack('qq', option), took=took, ahead=ahead)\n"
+        "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+    ]
+    with Native(program, stdin=True) as native:
+        native.line(ev="ready")
+        with HostNoise() as noise, attached(native, native.pid, "--rate", "100", "--offset", "1d"):
+            native.close_stdin()
+            told = native.line(ev="told", timeout=5)
+            native.succeed()
+    assert told["option"] == [50, 0]
+    assert 50 <= told["took"] < 60 + 100 * noise.slack
+    assert -0.001 <= told["ahead"] < 10 + 100 * noise.slack
 
 
 def test_timers_armed_before_the_attach_follow():

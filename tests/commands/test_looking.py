@@ -95,7 +95,7 @@ def test_doctor_lists_what_is_there_and_what_is_not():
 
 
 def test_every_limit_of_doctor_is_written_down():
-    """DESIGN: where a face is not virtual yet, docs/limits.md says so and doctor prints it."""
+    """Where a face is not virtual yet, docs/limits.md says so and doctor prints it."""
     page = (REPO / "docs" / "limits.md").read_text().lower()
     told = json.loads(lorentz.call("doctor", "--json").stdout)["not_virtual_yet"]
     assert told

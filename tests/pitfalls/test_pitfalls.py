@@ -1,10 +1,4 @@
-"""The pitfalls of research/clocks.md section 4 that concern us and have no test elsewhere.
-
-Elsewhere: 1, 16, 17, 21, 22, 51 in clock_reads; 2, 5, 7, 8, 10, 13, 14, 15 in process_tree; 12, 56
-in faults and process_tree/test_undo; 20 in attach; 25, 33 in waits/test_signals; 27, 28 in
-stress/test_monotony; 29 in live_change/test_together; 36, 37, 41 in waits, timers and live_change;
-40 in live_change (timerfd-fork); 42 to 44 and 52 in faces.
-"""
+"""What others that change a program's time have stumbled over, where no other test has it."""
 
 from __future__ import annotations
 

@@ -119,6 +119,11 @@ impl Waiter {
         self.call.load(Ordering::Relaxed)
     }
 
+    /// Whether the slot is that of a wait of `owner` at `depth`.
+    pub fn is_of(&self, owner: (u32, u32), depth: u64) -> bool {
+        self.owner() == Some(owner) && self.depth.load(Ordering::Relaxed) == depth
+    }
+
     /// States what is waited for, before the clock is looked at.
     pub fn publish(&self, deadline: Deadline, call: u32, seen: u32) {
         self.deadline.store(deadline);
@@ -339,7 +344,7 @@ impl<const WORDS: usize> Groups<WORDS> {
 impl Registry {
     /// Claims a slot for a wait of `thread` in `process` at `depth`, the address of something on its stack; none where
     /// all its places are taken. A slot that the thread still has from deeper in its stack is of a wait that it has
-    /// jumped out of, and is taken.
+    /// jumped out of, and is taken. (Or of one that a handler on another stack has interrupted: it claims another.)
     pub fn claim_waiter(&self, process: u32, thread: u32, depth: u64) -> Option<&Waiter> {
         let key = key(process, thread);
         let left_behind = |slot: &Waiter| {

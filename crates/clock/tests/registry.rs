@@ -75,6 +75,18 @@ fn a_thread_may_wait_twice() {
     assert_eq!(outer.owner(), Some((7, 8)));
 }
 
+/// A handler on a stack above takes the slot of the wait it has broken off, which then knows it for another's.
+#[test]
+fn a_wait_tells_its_slot_from_anothers() {
+    let registry = registry();
+    let outer = registry.claim_waiter(7, 8, HERE).unwrap();
+    assert!(outer.is_of((7, 8), HERE));
+    let in_handler = registry.claim_waiter(7, 8, HERE + 1_000).unwrap();
+    assert!(same(outer, in_handler) && !outer.is_of((7, 8), HERE));
+    in_handler.release();
+    assert!(!outer.is_of((7, 8), HERE + 1_000));
+}
+
 /// It has jumped out of the first, so that it waits again no deeper in its stack.
 #[test]
 fn a_wait_that_was_jumped_out_of_leaves_no_slot() {

@@ -13,6 +13,7 @@ use lorentz_clock::{
     VirtualInstant, WallTime, SETTLE,
 };
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::followers::{Followers, Moved};
 use crate::options::clock_nanos;
@@ -92,7 +93,9 @@ impl Clock {
             return Err(no_clock());
         }
         let clock = Clock::map(path, &file)?;
-        clock.page().is_valid().then_some(clock).ok_or_else(no_clock)
+        let clock = clock.page().is_valid().then_some(clock).ok_or_else(no_clock)?;
+        clock.end_broken_change()?;
+        Ok(clock)
     }
 
     fn map(path: &Path, file: &File) -> io::Result<Clock> {
@@ -234,8 +237,34 @@ impl Clock {
         moved: Moved,
         change: impl FnOnce(&mut Segment, &mut Rate),
     ) -> io::Result<Followed> {
+        let _lock = self.lock()?;
+        self.change_locked(moved, change)
+    }
+
+    /// Where a writer died in the middle of a change, readers wait for its end. It has changed nothing yet.
+    fn end_broken_change(&self) -> io::Result<()> {
+        let under_way = || self.page().sequence() & 1 != 0;
+        if under_way() {
+            let _lock = self.lock()?;
+            if under_way() {
+                self.change_locked(Moved::All, |_, _| ())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The right to change the clock; until it is dropped no signal but SIGKILL ends this process.
+    fn lock(&self) -> io::Result<(Flock<File>, SignalsBlocked)> {
         let file = OpenOptions::new().write(true).open(&self.path)?;
-        let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
+        let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
+        Ok((lock, SignalsBlocked::new()?))
+    }
+
+    fn change_locked(
+        &self,
+        moved: Moved,
+        change: impl FnOnce(&mut Segment, &mut Rate),
+    ) -> io::Result<Followed> {
         let page = self.page();
         let clock = FileId::of(&self.path)?;
         let under_way = page.change();
@@ -271,6 +300,21 @@ impl Clock {
     }
 }
 
+/// All signals are blocked in this thread as long as this lives.
+struct SignalsBlocked(SigSet);
+
+impl SignalsBlocked {
+    fn new() -> io::Result<SignalsBlocked> {
+        Ok(SignalsBlocked(SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?))
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        let _ = self.0.thread_set_mask();
+    }
+}
+
 impl Drop for Clock {
     fn drop(&mut self) {
         // SAFETY: mapped by `map`, and nothing borrowed from it outlives `self`.
@@ -280,4 +324,25 @@ impl Drop for Clock {
 
 fn host_now() -> RealInstant {
     RealInstant(clock_nanos(libc::CLOCK_MONOTONIC).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClockOptions;
+
+    /// Forgotten, a change is one whose writer was killed.
+    #[test]
+    fn whoever_opens_a_clock_ends_the_change_of_a_writer_that_died() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clock");
+        let host = HostNow::read().unwrap();
+        let clock =
+            Clock::create(&path, &ClockOptions::default().settings(&host).unwrap()).unwrap();
+        clock.dilate("5".parse().unwrap()).unwrap();
+        std::mem::forget(clock.page().change());
+        assert_eq!(clock.page().sequence() & 1, 1);
+        let reading = Clock::open(&path).unwrap().reading();
+        assert_eq!((reading.rate, reading.frozen), ("5".parse().unwrap(), false));
+    }
 }

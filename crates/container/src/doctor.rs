@@ -137,7 +137,7 @@ const PROBES: &[Probe] = &[
     Probe {
         name: "seccomp-wait-killable",
         purpose: "signals do not disturb an exec that waits for the monitor",
-        needed: false,
+        needed: true,
         how_to_get: "Linux 5.19 or later",
         look: || tried(probes::seccomp_listener(probes::WAIT_KILLABLE), "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"),
     },

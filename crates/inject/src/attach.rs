@@ -10,9 +10,9 @@ use crate::launch::take_fd;
 use crate::monitor::{listen_to_signals, Monitor, Target};
 use crate::remote::Borrowed;
 use crate::trace::Thread;
-use crate::{filter, timers, Error, Result};
+use crate::{filter, sockets, timers, Error, Result};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{Program, ASK_MONITOR};
+use lorentz_shim::filter::{Instruction, Program, ASK_MONITOR};
 use lorentz_shim::layout::{self, Credit, CLOCK, CREDITS, IMAGE};
 use lorentz_shim::sys::{nr, sig};
 use nix::sys::signal::{kill, Signal};
@@ -121,10 +121,13 @@ impl Stopped {
             let borrowed = Borrowed::new(first).map_err(refused)?;
             let scratch = map_scratch(&borrowed).map_err(refused)?;
             let timers = timers::find(self.pid, &borrowed, scratch).map_err(refused)?;
-            let listener = self.install_filter(&borrowed, scratch, monitor)?;
+            let sockets = sockets::find(first, &borrowed, scratch).map_err(refused)?;
+            let program = Program::of_running(monitor.policy(), &sockets::extras(&sockets));
+            let listener = self.install_filter(&borrowed, scratch, program.code())?;
             // From here on there is no way back: without the shim the filter would end the program.
             let put_in = put_in(&borrowed, scratch, monitor, &listener, &vdso);
             let told = put_in.and_then(|()| give_credit(first, &waits));
+            let told = told.and_then(|()| sockets::adopt(first, &sockets));
             let told = told.and_then(|()| timers::adopt(self.pid, &timers, monitor.gifts().0[2]));
             if let Err(error) = told {
                 let _ = kill(self.pid, Signal::SIGKILL);
@@ -145,15 +148,14 @@ impl Stopped {
         &self,
         borrowed: &Borrowed,
         scratch: u64,
-        monitor: &Monitor,
+        code: &[Instruction],
     ) -> Result<OwnedFd> {
-        let program = Program::of_program(monitor.policy());
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.pid));
         // struct sock_fprog, then the instructions.
         const HEADER: u64 = 16;
-        let mut bytes = (program.code().len() as u64).to_ne_bytes().to_vec();
+        let mut bytes = (code.len() as u64).to_ne_bytes().to_vec();
         bytes.extend((scratch + HEADER).to_ne_bytes());
-        for instruction in program.code() {
+        for instruction in code {
             bytes.extend(instruction.to_bytes());
         }
         self.threads[0].write(scratch, &bytes).map_err(refused)?;
@@ -233,7 +235,7 @@ struct Wait {
 
 impl Wait {
     fn of(thread: Thread) -> Option<Wait> {
-        const TIMED: [i64; 18] = [
+        const TIMED: [i64; 23] = [
             libc::SYS_nanosleep,
             libc::SYS_clock_nanosleep,
             libc::SYS_poll,
@@ -252,6 +254,11 @@ impl Wait {
             libc::SYS_accept4,
             libc::SYS_sendto,
             libc::SYS_sendmsg,
+            libc::SYS_read,
+            libc::SYS_readv,
+            libc::SYS_write,
+            libc::SYS_writev,
+            libc::SYS_connect,
         ];
         // What a broken-off call leaves behind: to be gone on with, or an interruption that was only ours.
         const ERESTART_RESTARTBLOCK: i64 = -516;

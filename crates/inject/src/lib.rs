@@ -26,6 +26,7 @@ mod launch;
 mod monitor;
 mod notify;
 mod remote;
+mod sockets;
 mod timers;
 mod trace;
 

@@ -3,6 +3,7 @@
 //! What a process has used so far was used under the rates of those moments. At the first look after a change the
 //! time used since the last look is told at the rate that was in force at that look; the figure never goes back.
 
+use crate::clocks;
 use crate::layout::{clock, fork_data, CpuAnchor, CPU_ANCHORS};
 use crate::sys::{clk, gettid};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -30,12 +31,24 @@ pub fn told(id: i32, real: Span) -> Span {
     if !taken {
         return scaled(real, page.rate());
     }
+    let (rate, sequence) = state();
     let result = match anchor(thread) {
-        Some(anchor) => advance(anchor, thread, real, page.rate(), page.sequence()),
-        None => scaled(real, page.rate()),
+        Some(anchor) => advance(anchor, thread, real, rate, sequence),
+        None => scaled(real, rate),
     };
     memory.lock.store(0, Release);
     result
+}
+
+/// The rate in force, and in which state of the clock.
+fn state() -> (Rate, u32) {
+    loop {
+        let sequence = clocks::snapshot().sequence;
+        let rate = clock().rate();
+        if clock().is_still(sequence) {
+            return (rate, sequence);
+        }
+    }
 }
 
 /// CPU time used by nobody in particular (children, other processes), at the rate in force.

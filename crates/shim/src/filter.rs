@@ -143,6 +143,16 @@ pub enum Extra {
 }
 
 impl Extra {
+    /// The bits of [`crate::layout::ProcessData::extra_filters`]: that it was asked for, ...
+    pub fn asked(self) -> u32 {
+        1 << self as u32
+    }
+
+    /// ... and that the filter is there.
+    pub fn there(self) -> u32 {
+        1 << (16 + self as u32)
+    }
+
     /// The calls it concerns.
     pub fn calls(self) -> &'static [(u32, When)] {
         match self {
@@ -158,6 +168,7 @@ impl Extra {
                 (SENDTO, When::Always),
                 (SENDMSG, When::Always),
                 (WRITE, When::Always),
+                (WRITEV, When::Always),
             ],
             Extra::Reads => &[(READ, When::Always)],
         }
@@ -223,7 +234,14 @@ const fn arg_high(arg: u8) -> u32 {
 impl Program<PROGRAM_LEN> {
     /// The filter of a program in virtual time.
     pub fn of_program(policy: Policy) -> Self {
+        Self::of_running(policy, &[])
+    }
+
+    /// The filter of a program that ran before, and needs `extras` from the start.
+    pub fn of_running(policy: Policy, extras: &[Extra]) -> Self {
         let mut program = Program::begin(ENOSYS);
+        // Before the table: what they trap always, it traps at times.
+        extras.iter().for_each(|extra| program.table(extra.calls()));
         program.table(TRAPPED);
         if !policy.real_cpu_clocks {
             program.table(CPU_TIMES);

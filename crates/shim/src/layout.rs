@@ -95,6 +95,29 @@ pub struct NotedFd {
     pub send_timeout: AtomicU64,
 }
 
+impl NotedFd {
+    /// As it is written from outside.
+    pub fn bytes(fd: u32, what: u32, file: u64, timeouts: [u64; 2]) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&fd.wrapping_add(1).to_ne_bytes());
+        bytes[4..8].copy_from_slice(&what.to_ne_bytes());
+        for (i, word) in [file, timeouts[0], timeouts[1]].into_iter().enumerate() {
+            bytes[8 * (i + 1)..8 * (i + 2)].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+/// Where entry number `place` of the noted descriptors lies.
+pub fn noted_address(place: usize) -> usize {
+    DATA + core::mem::offset_of!(ProcessData, fds) + place * core::mem::size_of::<NotedFd>()
+}
+
+/// Where it is said which filters were added.
+pub fn extra_filters_address() -> usize {
+    DATA + core::mem::offset_of!(ProcessData, extra_filters)
+}
+
 /// What the shim keeps for its process; copied by fork, lost by exec.
 #[repr(C)]
 pub struct ProcessData {

@@ -34,7 +34,7 @@ mod gate;
 mod image;
 pub mod kick;
 pub mod layout;
-mod noted;
+pub mod noted;
 mod signals;
 mod stamps;
 pub mod sys;

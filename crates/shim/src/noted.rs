@@ -1,7 +1,7 @@
 //! What the shim remembers about file descriptors, and the filters it adds when one of them needs it.
 
 use crate::filter::{Extra, Instruction, Program};
-use crate::layout::{data, NotedFd};
+use crate::layout::{data, NotedFd, NOTED_FDS};
 use crate::sys::{nr, sys};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -30,18 +30,20 @@ pub fn find(fd: u32) -> Option<&'static NotedFd> {
 
 fn entry_of(fd: u32) -> Option<&'static NotedFd> {
     let fds = &data().fds;
-    probe(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
+    places(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
 }
 
-/// What tells one file from another: its device and inode, mixed.
+/// What tells one file from another.
+pub fn identity(device: u64, inode: u64) -> u64 {
+    inode ^ device.rotate_left(40)
+}
+
 fn file_of(fd: u32) -> u64 {
     let mut stat = [0u64; 18];
     // SAFETY: struct stat is 144 bytes: the device, then the inode.
-    let result = unsafe { sys!(nr::FSTAT, fd, stat.as_mut_ptr()) };
-    if result == 0 {
-        stat[1] ^ stat[0].rotate_left(40)
-    } else {
-        0
+    match unsafe { sys!(nr::FSTAT, fd, stat.as_mut_ptr()) } {
+        0 => identity(stat[0], stat[1]),
+        _ => 0,
     }
 }
 
@@ -52,7 +54,7 @@ pub fn note(fd: u32, what: u32) -> Option<&'static NotedFd> {
         let free = |entry: &&NotedFd| {
             entry.key.compare_exchange(0, fd.wrapping_add(1), AcqRel, Relaxed).is_ok()
         };
-        probe(fd).map(|i| &fds[i]).find(free)
+        places(fd).map(|i| &fds[i]).find(free)
     })?;
     entry.file.store(file_of(fd), Relaxed);
     entry.what.fetch_or(what, AcqRel);
@@ -73,9 +75,9 @@ pub fn is(fd: u32, what: u32) -> bool {
     find(fd).is_some_and(|entry| entry.what.load(Relaxed) & what != 0)
 }
 
-fn probe(fd: u32) -> impl Iterator<Item = usize> {
-    let len = data().fds.len();
-    (0..16).map(move |i| (fd as usize + i) % len)
+/// Where the entry of `fd` may lie.
+pub fn places(fd: u32) -> impl Iterator<Item = usize> {
+    (0..16).map(move |i| (fd as usize + i) % NOTED_FDS)
 }
 
 /// Has the calls of `extra` trapped from now on, in all threads. Where the kernel refuses (the program has given up its
@@ -88,10 +90,8 @@ pub fn also_trap(extra: Extra) {
     }
     const SET_MODE_FILTER: u64 = 1;
     const TSYNC: u64 = 1;
-    const ASKED: u32 = 1;
-    const THERE: u32 = 1 << 16;
     let filters = &data().extra_filters;
-    let (asked, there) = (ASKED << extra as u32, THERE << extra as u32);
+    let (asked, there) = (extra.asked(), extra.there());
     if filters.fetch_or(asked, AcqRel) & asked != 0 {
         // Another thread is at it: what follows must be trapped in this thread too.
         while filters.load(Acquire) & there == 0 {

@@ -21,6 +21,7 @@ pub mod nr {
     pub const RT_SIGPROCMASK: u32 = 14;
     pub const RT_SIGRETURN: u32 = 15;
     pub const READV: u32 = 19;
+    pub const WRITEV: u32 = 20;
     pub const SELECT: u32 = 23;
     pub const SCHED_YIELD: u32 = 24;
     pub const MADVISE: u32 = 28;

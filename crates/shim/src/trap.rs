@@ -148,7 +148,7 @@ fn carry_out(call: &mut Call) -> isize {
         | nr::ACCEPT
         | nr::ACCEPT4
         | nr::CONNECT => socket::receive(call),
-        nr::SENDTO | nr::SENDMSG | nr::WRITE => socket::send(call),
+        nr::SENDTO | nr::SENDMSG | nr::WRITE | nr::WRITEV => socket::send(call),
         nr::SYSINFO => process::sysinfo(call),
         nr::TIMES => process::times(call),
         nr::GETRUSAGE => process::getrusage(call),

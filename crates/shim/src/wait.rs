@@ -55,7 +55,7 @@ pub fn wait(
     mut prepare: impl FnMut(RealInstant, &Snapshot) -> Args,
     timed_out: impl Fn(isize) -> bool,
 ) -> isize {
-    let mut slot = Slot(None);
+    let mut slot = Slot::default();
     loop {
         let snapshot = clocks::snapshot();
         slot.state(call, deadline, snapshot.sequence);
@@ -63,7 +63,7 @@ pub fn wait(
             continue;
         }
         let mut until = ahead_of(real_due(deadline, &snapshot), snapshot.real);
-        if slot.0.is_none() {
+        if slot.waiter.is_none() {
             // The registry is full there: nobody can kick this thread, so it looks again by itself.
             until = until.min(snapshot.real.plus(UNREGISTERED));
         }
@@ -183,23 +183,37 @@ fn is_ignored(signal: u32, handler: usize) -> bool {
 }
 
 /// A place in the registry, given back when the wait is over.
-struct Slot(Option<&'static Waiter>);
+#[derive(Default)]
+struct Slot {
+    waiter: Option<&'static Waiter>,
+    owner: (u32, u32),
+}
 
 impl Slot {
     fn state(&mut self, call: &Call, deadline: Deadline, sequence: u32) {
-        if self.0.is_none() {
-            let depth = self as *const Slot as u64;
-            self.0 = registry().claim_waiter(sys::getpid(), sys::gettid(), depth);
+        if self.own().is_none() {
+            self.owner = (sys::getpid(), sys::gettid());
+            let (process, thread) = self.owner;
+            self.waiter = registry().claim_waiter(process, thread, self.depth());
         }
-        if let Some(waiter) = self.0 {
+        if let Some(waiter) = self.waiter {
             waiter.publish(deadline, call.nr, sequence);
         }
+    }
+
+    /// The place, unless the wait of a handler on another stack has taken it.
+    fn own(&self) -> Option<&'static Waiter> {
+        self.waiter.filter(|waiter| waiter.is_of(self.owner, self.depth()))
+    }
+
+    fn depth(&self) -> u64 {
+        self as *const Slot as u64
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(waiter) = self.0 {
+        if let Some(waiter) = self.own() {
             waiter.release();
         }
     }

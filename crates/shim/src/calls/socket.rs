@@ -120,7 +120,7 @@ pub fn receive(call: &Call) -> isize {
     result
 }
 
-/// A call that gives something to a descriptor: write, sendto, sendmsg.
+/// A call that gives something to a descriptor: write, writev, sendto, sendmsg.
 pub fn send(call: &Call) -> isize {
     match timeout(call.args[0] as u32, false) {
         Some(span) => within(call, false, span),
