@@ -128,7 +128,7 @@ def test_waits_in_progress_follow_from_the_attach_on(family):
 
 
 def test_what_sockets_were_told_before_the_attach_is_virtual():
-    """A receive timeout and stamps: told and kept in virtual time, by the thread that set them and by others."""
+    """A receive timeout and stamps: in virtual time, also for threads that did not set them."""
     program = [real.python(), "-c"] + [
         "import json, socket, struct, sys, threading, time\n"
         "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
