@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use lorentz_clock::{Rate, Span, WallTime};
+use lorentz_clock::{Rate, SkipMode, Span, WallTime};
 use lorentz_container::ClockOptions;
 
 const VALUES: &str = "\
@@ -72,6 +72,10 @@ pub enum Verb {
     ///
     /// As an operator or NTP would. Waits for a date follow; other clocks and all other waits do not move.
     Step(Step),
+    /// Have time leap over what everybody only waits for, or not
+    ///
+    /// When all of a container sleeps and nothing is to come from outside, its time leaps to the next deadline.
+    Skip(Skip),
     /// Clear what a container left behind
     ///
     /// A container clears up after itself when its last program ends; this is for what a crash left. Programs
@@ -205,6 +209,36 @@ pub struct Step {
     pub to: Option<WallTime>,
 }
 
+/// `lorentz skip`.
+#[derive(Args, Debug)]
+pub struct Skip {
+    /// The container: its name, or the number of any of its processes
+    #[arg(value_name = "NAME|PID")]
+    pub container: String,
+    /// on; off; force: whatever the outside may bring
+    #[arg(value_name = "on|off|force", hide_possible_values = true)]
+    pub mode: Switch,
+    /// What reading a clock costs in virtual time, so that a program that spins on it comes to an end
+    ///
+    /// 0 or more, up to 1s.
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_parser = parse_read_cost)]
+    pub read_cost: Option<Span>,
+    /// Print its clocks as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whether idle time is skipped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Switch {
+    /// Skipped
+    On,
+    /// Not skipped
+    Off,
+    /// Skipped, whatever the outside may bring
+    Force,
+}
+
 /// `lorentz rm`.
 #[derive(Args, Debug)]
 pub struct Rm {
@@ -253,6 +287,20 @@ pub struct ClockArgs {
     /// Start with time standing still: the program starts when 'lorentz unfreeze' comes
     #[arg(long)]
     pub frozen: bool,
+    /// Time leaps over what everybody only waits for
+    ///
+    /// When all of the container sleeps, its clocks leap to the next deadline. While somebody waits for something that
+    /// can come from outside (a connection, a terminal, a pipe), time keeps to its rate: 'lorentz ps' says for whom.
+    /// =force: leaps whatever the outside may bring.
+    #[arg(long, value_name = "on|force", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "on", hide_possible_values = true)]
+    pub skip_idle: Option<Switch>,
+    /// With --skip-idle: what reading a clock costs in virtual time
+    ///
+    /// A program that spins on the clock is never idle; so it comes to an end. 0 or more, up to 1s.
+    #[arg(long, value_name = "DUR", requires = "skip_idle", allow_hyphen_values = true)]
+    #[arg(value_parser = parse_read_cost)]
+    pub read_cost: Option<Span>,
     /// CPU clocks run at the clock's rate, or as the host's [default: virtual]
     ///
     /// Virtual: no program uses more CPU time than time passed.
@@ -282,6 +330,17 @@ pub enum Whose {
     Real,
 }
 
+impl Switch {
+    /// The same, free of any command line.
+    pub fn mode(self) -> SkipMode {
+        match self {
+            Switch::On => SkipMode::On,
+            Switch::Off => SkipMode::Off,
+            Switch::Force => SkipMode::Force,
+        }
+    }
+}
+
 impl ClockArgs {
     /// The same, free of any command line.
     pub fn options(&self) -> ClockOptions {
@@ -294,12 +353,21 @@ impl ClockArgs {
             monotonic: self.monotonic,
             boottime: self.boottime,
             frozen: self.frozen,
+            skip_idle: self.skip_idle.map(Switch::mode),
+            read_cost: self.read_cost,
             real_cpu_clocks: self.cpu_clocks.map(is_real),
             real_file_times: self.file_times.map(is_real),
             trap_tsc: self.trap_tsc,
             clock: self.clock.clone(),
         }
     }
+}
+
+fn parse_read_cost(text: &str) -> Result<Span, String> {
+    const MOST: Span = Span(lorentz_clock::NANOS_PER_SEC);
+    let span: Span = text.parse().map_err(|error: lorentz_clock::TextError| error.to_string())?;
+    let fits = (Span::ZERO..=MOST).contains(&span);
+    fits.then_some(span).ok_or_else(|| "expected a duration from 0 to 1s".to_string())
 }
 
 fn parse_pid(text: &str) -> Result<u32, &'static str> {
@@ -342,7 +410,7 @@ mod tests {
     fn every_clock_option_arrives() {
         let run = run(
             "lorentz run --at @5 --offset 1 --rate 2 --tdf 4 --monotonic 3 --boottime -4 --frozen \
-             --cpu-clocks real --file-times virtual --trap-tsc --clock web true",
+             --skip-idle=force --read-cost 1us --cpu-clocks real --file-times virtual --trap-tsc --clock web true",
         );
         let expected = ClockOptions {
             at: Some(WallTime { secs: 5, nanos: 0 }),
@@ -352,6 +420,8 @@ mod tests {
             monotonic: Some(Span::from_secs(3)),
             boottime: Some(Span::from_secs(-4)),
             frozen: true,
+            skip_idle: Some(SkipMode::Force),
+            read_cost: Some(Span(1_000)),
             real_cpu_clocks: Some(true),
             real_file_times: Some(false),
             trap_tsc: true,

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use lorentz_clock::{saturate, Span, WallTime};
+use lorentz_clock::{saturate, SkipMode, Span, WallTime};
 use lorentz_container::doctor::{Feature, Limit};
+use lorentz_container::skip::SkipReport;
 use lorentz_container::{Followed, Life, Monitor, Reading};
 use serde_json::{json, Value};
 
@@ -45,7 +46,39 @@ pub fn clocks_json(view: &View, state: &str) -> Value {
         Ok(reading) => add(&mut object, reading_json(reading)),
         Err(error) => add(&mut object, json!({ "error": error })),
     }
+    add(&mut object, json!({ "skip": view.skip.as_ref().map(skip_json) }));
     object
+}
+
+fn skip_json(skip: &SkipReport) -> Value {
+    let held_by = skip.held_by.as_ref();
+    json!({
+        "mode": mode_name(skip.mode),
+        "skipper": skip.skipper,
+        "leaps": skip.leaps,
+        "skipped_ns": skip.skipped.0,
+        "held_by": held_by.map(|cause| json!({ "pid": cause.pid, "what": cause.what })),
+    })
+}
+
+fn mode_name(mode: SkipMode) -> &'static str {
+    match mode {
+        SkipMode::Off => "off",
+        SkipMode::On => "on",
+        SkipMode::Force => "force",
+    }
+}
+
+/// What has become of idle time, or why it is not skipped at this moment.
+fn skip_in_words(skip: &SkipReport) -> String {
+    if skip.skipper.is_none() {
+        return "not skipping: the process that skips is dead; 'lorentz skip NAME on' starts it".into();
+    }
+    let done = format!("{} in {} leaps", elapsed(skip.skipped.0), skip.leaps);
+    match &skip.held_by {
+        None => format!("skipping, {done}"),
+        Some(cause) => format!("held: process {} {}; {done}", cause.pid, cause.what),
+    }
 }
 
 /// The same after a change, with how much had to follow it.
@@ -109,6 +142,9 @@ pub fn clocks(view: &View) -> String {
         }
     };
     let tdf = reading.rate.inverse();
+    if let Some(skip) = &view.skip {
+        rows.push(row(["idle time", &skip_in_words(skip)]));
+    }
     rows.push(row(["rate", &format!("{} (TDF {tdf})", reading.rate)]));
     rows.push(row(["waiting", &format!("{} waits, {} timers", reading.waits, reading.timers)]));
     if let Some(limit) = reading.limit {
@@ -151,7 +187,16 @@ pub fn containers(views: &[View]) -> String {
         let command = cut(&view.record.command.join(" "), COMMAND_SHOWN);
         row([&view.record.name, view.state(), &rate, &inside, &uptime, &pids(view), &command])
     });
-    table(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+    let mut text = table(&std::iter::once(head).chain(rows).collect::<Vec<_>>());
+    let skips = views.iter().filter_map(|view| Some((view, view.skip.as_ref()?)));
+    let lines: Vec<_> = skips
+        .map(|(view, skip)| row([&view.record.name, &skip_in_words(skip)]))
+        .collect();
+    if !lines.is_empty() {
+        text += "\nidle time:\n";
+        text += &table(&lines);
+    }
+    text
 }
 
 fn pids(view: &View) -> String {

@@ -20,6 +20,7 @@ pub fn perform(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Unfreeze(args) => change::unfreeze(args),
         Verb::Leap(args) => change::leap(args),
         Verb::Step(args) => change::step(args),
+        Verb::Skip(args) => change::skip(args),
         Verb::Rm(args) => change::rm(args),
     }
 }

@@ -1,8 +1,9 @@
 //! What is shown of a container, gathered once and printed in either form.
 
-use lorentz_clock::Span;
+use lorentz_clock::{SkipMode, Span};
 use lorentz_container::processes::{self, Process};
-use lorentz_container::{Container, HostNow, Life, Reading, Record};
+use lorentz_container::skip::{self, SkipReport};
+use lorentz_container::{Clock, Container, HostNow, Life, Reading, Record};
 
 /// A container as it stands.
 pub struct View {
@@ -14,6 +15,8 @@ pub struct View {
     pub life: Life,
     /// Its processes.
     pub processes: Vec<Process>,
+    /// How it skips idle time, where it does.
+    pub skip: Option<SkipReport>,
     /// How long it has been there, in the host's time.
     pub uptime: Span,
 }
@@ -28,7 +31,10 @@ impl View {
     pub fn among(container: &Container, all: &[Process]) -> anyhow::Result<View> {
         let record = container.record().clone();
         let age = HostNow::read()?.boot.0.saturating_sub(record.created_boot_ns);
+        let skips = |clock: &Clock| clock.reading().skipping.mode != SkipMode::Off;
+        let skips = container.clock().is_ok_and(|clock| skips(&clock));
         Ok(View {
+            skip: if skips { Some(skip::report(container)?) } else { None },
             reading: container.clock().map(|clock| clock.reading()).map_err(|e| e.to_string()),
             life: container.life_among(all)?,
             processes: container.processes(all)?,

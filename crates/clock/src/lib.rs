@@ -6,6 +6,7 @@
 //! - [`Segment`]: the map between two changes, and its arithmetic;
 //! - [`ClockPage`]: the segment in force and those before it, behind a sequence lock;
 //! - [`Registry`]: who waits for which virtual instant, so that a change can reach them;
+//! - [`Leaps`]: how much idle time has been skipped;
 //! - [`Span`], [`Rate`], [`WallTime`] and their text: time as people write it.
 //!
 //! No system call is made here, and nothing is allocated: the same code runs inside every program (the shim), in
@@ -28,6 +29,7 @@
 extern crate std;
 
 mod instant;
+mod leaps;
 mod page;
 mod rate;
 mod registry;
@@ -36,7 +38,8 @@ mod sync;
 mod text;
 
 pub use instant::{saturate, RealInstant, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
-pub use page::{Change, ClockPage, Policy, Snapshot, HISTORY, MAGIC, SETTLE};
+pub use leaps::{Leaps, LEAPS};
+pub use page::{Change, ClockPage, Policy, SkipMode, Skipping, Snapshot, HISTORY, MAGIC, SETTLE};
 pub use rate::Rate;
 pub use registry::{Armed, Deadline, Registry, Setting, Timer, TimerKind, Waiter, TIMERS, WAITERS};
 pub use segment::{Pace, Segment};

@@ -14,6 +14,7 @@
 //!   and restores from there.
 
 use crate::instant::{saturate, RealInstant, Span, VirtualInstant, WallTime};
+use crate::leaps::Leaps;
 use crate::rate::Rate;
 use crate::segment::{Pace, Segment};
 use crate::sync::{along, fence, spin_loop, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -58,6 +59,49 @@ impl Policy {
             real_cpu_clocks: bits & 1 != 0,
             real_file_times: bits & 2 != 0,
             trap_tsc: bits & 4 != 0,
+        }
+    }
+}
+
+/// Whether time leaps over what everybody only waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SkipMode {
+    /// It does not.
+    #[default]
+    Off,
+    /// It does, unless somebody waits for something that the outside can bring.
+    On,
+    /// It does, whatever the outside may bring.
+    Force,
+}
+
+/// How a clock goes about idle time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Skipping {
+    /// What it does now.
+    pub mode: SkipMode,
+    /// Whether it has ever skipped: then [`crate::Leaps`] are part of its time, for good.
+    pub believed: bool,
+    /// Virtual time that each read of a clock costs the program that reads; zero: none.
+    pub read_cost: Span,
+}
+
+impl SkipMode {
+    const BELIEVED: u32 = 1;
+
+    fn to_bits(self) -> u32 {
+        match self {
+            SkipMode::Off => 0,
+            SkipMode::On => 2,
+            SkipMode::Force => 4,
+        }
+    }
+
+    fn from_bits(bits: u32) -> SkipMode {
+        match bits & 6 {
+            2 => SkipMode::On,
+            4 => SkipMode::Force,
+            _ => SkipMode::Off,
         }
     }
 }
@@ -140,20 +184,23 @@ impl SharedTerms {
 pub struct ClockPage {
     magic: AtomicU64,
     policy: AtomicU32,
-    unused: AtomicU32,
+    /// A [`SkipMode`], and whether leaps are believed.
+    skip: AtomicU32,
     /// How many changes there have been: which entry of the history is in force.
     changes: AtomicU64,
     /// What the host's wall clock was ahead of its monotonic clock when this clock was made.
     host_wall_secs: AtomicI64,
     host_wall_nanos: AtomicU64,
-    unused_too: [AtomicU64; 3],
+    /// What reading a clock costs, virtual nanoseconds.
+    read_cost: AtomicI64,
+    unused: [AtomicU64; 2],
     // What a reader needs begins a cache line of its own.
     sequence: AtomicU32,
     /// 1 while the clock runs at rate one without a limit: then `ahead` says all there is to say.
     even_pace: AtomicU32,
     /// Seconds and nanoseconds to add to the host's monotonic clock, for the monotonic and the wall clock.
     ahead: [[AtomicI64; 2]; 2],
-    unused_either: [AtomicU64; 3],
+    unused_too: [AtomicU64; 3],
     current: SharedTerms,
     /// The start, then a ring.
     history: [SharedTerms; HISTORY],
@@ -181,6 +228,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The same look at a clock that has leapt by `sum`.
+    #[inline(always)]
+    pub fn after(mut self, sum: Span) -> Snapshot {
+        self.segment.virt = self.segment.virt.plus(sum);
+        self
+    }
+
     /// Virtual time at this look.
     #[inline(always)]
     pub fn now(&self) -> VirtualInstant {
@@ -219,6 +273,38 @@ impl ClockPage {
     /// The choices made when the clock was created.
     pub fn policy(&self) -> Policy {
         Policy::from_bits(self.policy.load(Ordering::Relaxed))
+    }
+
+    /// How it goes about idle time.
+    pub fn skipping(&self) -> Skipping {
+        let bits = self.skip.load(Ordering::Relaxed);
+        Skipping {
+            mode: SkipMode::from_bits(bits),
+            believed: bits & SkipMode::BELIEVED != 0,
+            read_cost: Span(self.read_cost.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Whether [`crate::Leaps`] are part of its time.
+    #[inline(always)]
+    pub fn leaps(&self) -> bool {
+        self.skip.load(Ordering::Relaxed) & SkipMode::BELIEVED != 0
+    }
+
+    /// A consistent look, as [`ClockPage::snapshot`], with what has been leapt over.
+    #[inline(always)]
+    pub fn look(
+        &self,
+        leaps: &Leaps,
+        host: impl Fn() -> RealInstant,
+        wait: impl Fn(u32),
+    ) -> Snapshot {
+        let snapshot = self.snapshot(host, wait);
+        if self.leaps() {
+            snapshot.after(leaps.sum())
+        } else {
+            snapshot
+        }
     }
 
     /// What the host's wall clock was ahead of its monotonic clock when this clock was made.
@@ -265,7 +351,9 @@ impl ClockPage {
     fn set(&self, terms: &Terms) {
         let Terms { segment, limit, .. } = terms;
         self.current.store(terms);
-        let even = segment.pace == Pace::Running(Rate::ONE) && *limit == VirtualInstant::NEVER;
+        let even = segment.pace == Pace::Running(Rate::ONE)
+            && *limit == VirtualInstant::NEVER
+            && !self.leaps();
         self.even_pace.store(even as u32, Ordering::Relaxed);
         let monotonic = WallTime::from_nanos(segment.virt.0 as i128 - segment.real.0 as i128);
         let wall = WallTime::from_nanos(monotonic.as_nanos() + segment.wall.as_nanos());
@@ -424,6 +512,13 @@ impl Change<'_> {
     /// Sets the rate to go on with after a freeze.
     pub fn set_rate(&self, rate: Rate) {
         self.rate.set(rate);
+    }
+
+    /// Sets how the clock goes about idle time from now on. What has been leapt over stays leapt over.
+    pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) {
+        let believed = self.page.leaps() || mode != SkipMode::Off;
+        self.page.skip.store(mode.to_bits() | believed as u32, Ordering::Relaxed);
+        self.page.read_cost.store(read_cost.0, Ordering::Relaxed);
     }
 
     /// Puts `segment` in force, and what has been set.

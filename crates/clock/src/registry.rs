@@ -8,6 +8,7 @@
 //! other lock: a thread may die or jump out of a wait at any point, and whoever finds its slot later frees it.
 
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
+use crate::leaps::Leaps;
 use crate::sync::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use size::{GROUP, PROBES};
 pub use size::{TIMERS, WAITERS};
@@ -93,6 +94,8 @@ pub struct Waiter {
     call: AtomicU32,
     /// Where on its stack the thread waits: lower is deeper.
     depth: AtomicU64,
+    /// What had been leapt over when the wait was computed.
+    leapt: AtomicI64,
 }
 
 impl Waiter {
@@ -124,9 +127,15 @@ impl Waiter {
         self.owner() == Some(owner) && self.depth.load(Ordering::Relaxed) == depth
     }
 
+    /// What had been leapt over when the wait was computed: by more than that its timeout is too late now.
+    pub fn leapt(&self) -> Span {
+        Span(self.leapt.load(Ordering::Relaxed))
+    }
+
     /// States what is waited for, before the clock is looked at.
-    pub fn publish(&self, deadline: Deadline, call: u32, seen: u32) {
+    pub fn publish(&self, deadline: Deadline, call: u32, seen: u32, leapt: Span) {
         self.deadline.store(deadline);
+        self.leapt.store(leapt.0, Ordering::Relaxed);
         self.call.store(call, Ordering::Relaxed);
         state_seen(&self.seen, seen);
     }
@@ -180,6 +189,8 @@ pub struct Timer {
     /// What the wall clock was ahead when it was set: tells a step.
     wall_secs: AtomicI64,
     wall_nanos: AtomicU64,
+    /// What had been leapt over when it was set.
+    leapt: AtomicI64,
 }
 
 /// How the kernel's timer behind a [`Timer`] was last set.
@@ -191,6 +202,15 @@ pub struct Armed {
     pub interval: Span,
     /// What the wall clock was ahead of the virtual monotonic clock then.
     pub wall: WallTime,
+    /// What had been leapt over then.
+    pub leapt: Span,
+}
+
+impl Armed {
+    /// Not set to go off, while the wall clock is `wall` ahead.
+    pub fn by(wall: WallTime) -> Armed {
+        Armed { at: RealInstant::NEVER, interval: Span::ZERO, wall, leapt: Span::ZERO }
+    }
 }
 
 /// What a timer is set to.
@@ -242,6 +262,13 @@ impl Timer {
         self.seen.load(Ordering::Acquire)
     }
 
+    /// Whether the kernel's timer is right for state `sequence` of the clock, which has leapt by `leapt`.
+    pub fn is_set_by(&self, sequence: u32, leapt: Span) -> bool {
+        self.seen() == sequence
+            && (self.leapt.load(Ordering::Relaxed) == leapt.0
+                || self.deadline.load() == Deadline::Never)
+    }
+
     /// States that the kernel's timer is set by state `seen` of the clock.
     pub fn set_seen(&self, seen: u32) {
         state_seen(&self.seen, seen);
@@ -256,6 +283,7 @@ impl Timer {
                 secs: self.wall_secs.load(Ordering::Relaxed),
                 nanos: self.wall_nanos.load(Ordering::Relaxed) as u32,
             },
+            leapt: Span(self.leapt.load(Ordering::Relaxed)),
         }
     }
 
@@ -265,6 +293,7 @@ impl Timer {
         self.armed_interval.store(armed.interval.0, Ordering::Relaxed);
         self.wall_secs.store(armed.wall.secs, Ordering::Relaxed);
         self.wall_nanos.store(armed.wall.nanos as u64, Ordering::Relaxed);
+        self.leapt.store(armed.leapt.0, Ordering::Relaxed);
     }
 
     /// Clock id and flags.
@@ -307,6 +336,10 @@ impl Timer {
 #[repr(C, align(4096))]
 #[cfg_attr(loom, derive(Default))]
 pub struct Registry {
+    /// What has been leapt over.
+    pub leaps: Leaps,
+    /// How many programs have been brought onto the clock so far.
+    pub entries: AtomicU32,
     /// A bit per [`GROUP`] slots that have ever been claimed: the others need not be looked at, and take no memory.
     waiter_groups: Groups<{ WAITERS.div_ceil(GROUP * 64) }>,
     timer_groups: Groups<{ TIMERS.div_ceil(GROUP * 64) }>,

@@ -7,10 +7,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lorentz_clock::{
-    file, ClockPage, Pace, Policy, Rate, RealInstant, Registry, Segment, Snapshot, Span,
-    VirtualInstant, WallTime, SETTLE,
+    file, Change, ClockPage, Pace, Policy, Rate, RealInstant, Registry, Segment, SkipMode,
+    Skipping, Snapshot, Span, VirtualInstant, WallTime, SETTLE,
 };
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -23,6 +25,7 @@ use crate::{ClockSettings, HostNow};
 /// An open clock. Any number of processes may have it open; one at a time changes it.
 pub struct Clock {
     path: PathBuf,
+    file: FileId,
     memory: NonNull<u8>,
 }
 
@@ -49,6 +52,12 @@ pub struct Reading {
     pub limit: Option<VirtualInstant>,
     /// The choices made when the clock was created.
     pub policy: Policy,
+    /// How it goes about idle time.
+    pub skipping: Skipping,
+    /// How often it has leapt over idle time.
+    pub leaps: i64,
+    /// How much it has leapt over.
+    pub leapt: Span,
     /// Waits under way.
     pub waits: usize,
     /// Timers that exist.
@@ -78,6 +87,9 @@ impl Clock {
         let host = HostNow::read()?;
         let start = settings.segment(&host);
         clock.page().initialise(&start, settings.rate, settings.policy, host.wall_offset());
+        if settings.skip != SkipMode::Off {
+            clock.set_skipping(settings.skip, settings.read_cost)?;
+        }
         Ok(clock)
     }
 
@@ -104,7 +116,7 @@ impl Clock {
         // SAFETY: a fresh shared mapping of an open file.
         let mapped = unsafe { libc::mmap(std::ptr::null_mut(), file::LEN, access, kind, fd, 0) };
         match NonNull::new(mapped.cast()).filter(|_| mapped != libc::MAP_FAILED) {
-            Some(memory) => Ok(Clock { path: path.to_path_buf(), memory }),
+            Some(memory) => Ok(Clock { path: path.to_path_buf(), file: FileId::of(path)?, memory }),
             None => Err(io::Error::last_os_error()),
         }
     }
@@ -138,6 +150,9 @@ impl Clock {
             frozen: look.segment.pace == Pace::Frozen,
             limit: limited.then_some(look.limit),
             policy: self.page().policy(),
+            skipping: self.page().skipping(),
+            leaps: self.registry().leaps.count(),
+            leapt: self.registry().leaps.sum(),
             waits: self.registry().waiters().count(),
             timers: self.registry().timers().count(),
         }
@@ -159,7 +174,7 @@ impl Clock {
     }
 
     fn look(&self) -> Snapshot {
-        self.page().snapshot(host_now, |tries| {
+        self.page().look(&self.registry().leaps, host_now, |tries| {
             if tries > 64 {
                 std::thread::yield_now();
             }
@@ -216,6 +231,18 @@ impl Clock {
         self.change_and_settle(Moved::Wall, |segment, _| segment.wall = segment.wall.plus(by))
     }
 
+    /// Sets how the clock goes about idle time.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is gone.
+    pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) -> io::Result<()> {
+        let lock = self.lock()?;
+        self.change_locked(Moved::All, |_, _, change| change.set_skipping(mode, read_cost));
+        drop(lock);
+        Ok(())
+    }
+
     /// A change that has reached everybody when it returns; but for the tasks of a frozen container, which follow when
     /// they run again.
     fn change_and_settle(
@@ -238,7 +265,7 @@ impl Clock {
         change: impl FnOnce(&mut Segment, &mut Rate),
     ) -> io::Result<Followed> {
         let _lock = self.lock()?;
-        self.change_locked(moved, change)
+        Ok(self.change_locked(moved, |segment, rate, _| change(segment, rate)))
     }
 
     /// Where a writer died in the middle of a change, readers wait for its end. It has changed nothing yet.
@@ -247,7 +274,7 @@ impl Clock {
         if under_way() {
             let _lock = self.lock()?;
             if under_way() {
-                self.change_locked(Moved::All, |_, _| ())?;
+                self.change_locked(Moved::All, |_, _, _| ());
             }
         }
         Ok(())
@@ -263,12 +290,11 @@ impl Clock {
     fn change_locked(
         &self,
         moved: Moved,
-        change: impl FnOnce(&mut Segment, &mut Rate),
-    ) -> io::Result<Followed> {
+        change: impl FnOnce(&mut Segment, &mut Rate, &Change),
+    ) -> Followed {
         let page = self.page();
-        let clock = FileId::of(&self.path)?;
         let under_way = page.change();
-        let followers = Followers { page, registry: self.registry(), clock };
+        let followers = self.followers();
         if under_way.current().pace != Pace::Frozen {
             followers.hold_timers();
         }
@@ -281,10 +307,10 @@ impl Clock {
         segment.virt = segment.virtual_at(real).min(under_way.limit());
         segment.real = real;
         let mut rate = page.rate();
-        change(&mut segment, &mut rate);
+        change(&mut segment, &mut rate, &under_way);
         under_way.set_rate(rate);
         under_way.publish(&segment);
-        Ok(followers.tell(moved))
+        followers.tell(moved)
     }
 
     /// Waits until all that was told of the last change has followed it, at most a tenth of a second: a stopped
@@ -294,9 +320,68 @@ impl Clock {
     }
 
     fn settle_after(&self, moved: Moved) {
-        if let Ok(clock) = FileId::of(&self.path) {
-            Followers { page: self.page(), registry: self.registry(), clock }.settle(moved);
+        self.followers().settle(moved);
+    }
+
+    fn followers(&self) -> Followers<'_> {
+        Followers { page: self.page(), registry: self.registry(), clock: &self.file }
+    }
+
+    /// Whether time runs, and so can leap.
+    pub fn can_leap(&self) -> bool {
+        self.look().segment.pace != Pace::Frozen
+    }
+
+    /// How it goes about idle time.
+    pub fn skipping(&self) -> Skipping {
+        self.page().skipping()
+    }
+
+    /// How many programs have been brought onto the clock so far.
+    pub fn entries(&self) -> u32 {
+        self.registry().entries.load(Ordering::Acquire)
+    }
+
+    /// Whether anybody waits for a moment to come.
+    pub fn has_deadlines(&self) -> bool {
+        self.followers().earliest(&self.look()).is_some()
+    }
+
+    /// Leaps to the earliest deadline and wakes whose it is, if that is far enough to be worth it and `still` holds, asked
+    /// as late as possible. The caller knows that all who could look at the clock sleep. `since` is as for
+    /// [`Clock::tell_late`].
+    pub fn leap_to_next(&self, since: VirtualInstant, still: impl FnOnce() -> bool) -> bool {
+        /// Nearer ones come by themselves sooner than anything could be done about them.
+        const WORTH_IT: Span = Span(50_000);
+        let leaps = &self.registry().leaps;
+        let (sum, look) = (leaps.sum(), self.look());
+        let followers = self.followers();
+        let Some(earliest) = followers.earliest(&look) else { return false };
+        let target = earliest.min(look.limit);
+        let ahead = look.real_at(target).since(look.real);
+        if look.segment.pace == Pace::Frozen || ahead.0 < WORTH_IT.0 || !still() {
+            return false;
         }
+        // Time has gone on by a little meanwhile.
+        let now = self.look();
+        let by = target.since(now.now());
+        if by.0 <= 0 || now.sequence != look.sequence || !leaps.leap(sum, by, now.real) {
+            return false;
+        }
+        followers.tell_late(since, target, leaps.sum(), &now.after(by));
+        true
+    }
+
+    /// Wakes those whose deadlines have come nearer by a leap than the kernel knows, and that come within `soon` of real
+    /// time. `since` is the virtual instant that the last call returned; this one returns the next.
+    pub fn tell_late(&self, since: VirtualInstant, soon: Duration) -> VirtualInstant {
+        let sum = self.registry().leaps.sum();
+        let look = self.look();
+        if look.segment.pace != Pace::Frozen && sum > Span::ZERO {
+            let soon = RealInstant(look.real.0.saturating_add(soon.as_nanos() as i64));
+            self.followers().tell_late(since, look.segment.virtual_at(soon), sum, &look);
+        }
+        look.now()
     }
 }
 

@@ -8,7 +8,9 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use lorentz_clock::{ClockPage, Deadline, RealInstant, Registry, Timer, Waiter};
+use lorentz_clock::{
+    ClockPage, Deadline, RealInstant, Registry, Snapshot, Span, Timer, VirtualInstant, Waiter,
+};
 use lorentz_shim::kick::{sighting, KICK_MAGIC, NO_CALL};
 use lorentz_shim::sys::sig;
 
@@ -39,13 +41,13 @@ pub struct Followers<'a> {
     /// Who waits.
     pub registry: &'a Registry,
     /// Its file.
-    pub clock: FileId,
+    pub clock: &'a FileId,
 }
 
 impl Followers<'_> {
     /// Tells all that have to follow.
     pub fn tell(&self, moved: Moved) -> Followed {
-        let mut told = Told { clock: &self.clock, known: HashMap::new(), kicked: HashMap::new() };
+        let mut told = self.told();
         let waits = self.waits(moved).filter(|waiter| told.wait(waiter)).count();
         // A process that holds its timers for this change sets them by itself when the change is made.
         let held = self.page.sequence().wrapping_sub(1);
@@ -62,13 +64,56 @@ impl Followers<'_> {
         if set().next().is_none() {
             return;
         }
-        let mut told = Told { clock: &self.clock, known: HashMap::new(), kicked: HashMap::new() };
+        let mut told = self.told();
         set().for_each(|timer| {
             told.timer(timer);
         });
         let end = Instant::now() + LIMIT;
         while set().next().is_some() && Instant::now() < end {
             std::thread::yield_now();
+        }
+    }
+
+    fn told(&self) -> Told<'_> {
+        Told { clock: self.clock, known: HashMap::new(), kicked: HashMap::new() }
+    }
+
+    /// The earliest virtual instant that a wait or a timer is set for and that has not come yet; now, where one is due and
+    /// will be served any moment.
+    pub fn earliest(&self, look: &Snapshot) -> Option<VirtualInstant> {
+        let now = look.now();
+        // Whose wait is over for so long has left it by a jump, or has ended in it.
+        const ABANDONED: Span = Span(10_000_000);
+        let served = look.segment.virtual_at(RealInstant(look.real.0 - ABANDONED.0));
+        let waits = self.registry.waiters().filter_map(|waiter| {
+            let due = instant_of(waiter.deadline(), look)?;
+            (due > served).then_some(due.max(now))
+        });
+        let timers = self.registry.timers().filter_map(|timer| next_expiry(timer, now, look));
+        waits.chain(timers).min()
+    }
+
+    /// Tells those whose waits and timers fall due after `since` and until `until`, and were computed before time leapt to
+    /// `leapt`.
+    pub fn tell_late(
+        &self,
+        since: VirtualInstant,
+        until: VirtualInstant,
+        leapt: Span,
+        look: &Snapshot,
+    ) {
+        let mut told = self.told();
+        for waiter in self.registry.waiters().filter(|waiter| waiter.leapt() != leapt) {
+            let due = instant_of(waiter.deadline(), look);
+            // Those that were due before have been told, or have left their waits by a jump.
+            if due.is_some_and(|due| due > since && due <= until) {
+                told.wait(waiter);
+            }
+        }
+        for timer in self.registry.timers().filter(|timer| timer.armed().leapt != leapt) {
+            if next_expiry(timer, since, look).is_some_and(|due| due <= until) {
+                told.timer(timer);
+            }
         }
     }
 
@@ -102,6 +147,29 @@ impl Followers<'_> {
             let deadline = timer.setting().deadline;
             timer.seen() != sequence && deadline != Deadline::Never && concerns(moved, deadline)
         })
+    }
+}
+
+/// When a deadline is, as the clock stands.
+fn instant_of(deadline: Deadline, look: &Snapshot) -> Option<VirtualInstant> {
+    match deadline {
+        Deadline::Virtual(VirtualInstant::NEVER) | Deadline::Never => None,
+        Deadline::Virtual(instant) => Some(instant),
+        Deadline::Wall(wall) => Some(look.segment.virtual_at_wall(wall)),
+    }
+}
+
+/// When a timer goes off next after `after`, if it does.
+fn next_expiry(timer: &Timer, after: VirtualInstant, look: &Snapshot) -> Option<VirtualInstant> {
+    let setting = timer.setting();
+    let first = instant_of(setting.deadline, look)?;
+    match setting.interval.0 {
+        _ if first > after => Some(first),
+        0 => None,
+        interval => {
+            let gone = after.since(first).0 / interval + 1;
+            Some(first.plus(Span(gone.saturating_mul(interval))))
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! - [`ClockOptions`], [`Target`]: what is asked, checked before anything is done;
 //! - [`StateError`], [`WrongOption`], [`LaunchError`], [`AttachRefused`]: what may be wrong, one line each;
+//! - [`skip`]: leaping over idle time;
 //! - [`freeze`], [`unfreeze`], [`clear`]: changes that need more than the clock;
 //! - [`doctor`]: what this host can do, found out by trying.
 //!
@@ -42,6 +43,7 @@ mod inhabitant;
 mod life;
 mod options;
 pub mod processes;
+pub mod skip;
 mod state;
 mod time_namespace;
 

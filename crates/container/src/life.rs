@@ -13,7 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
 use crate::processes::{self, Process};
-use crate::{time_namespace, Cgroup, Clock, Container, Mechanism, MonitorKind};
+use crate::{skip, time_namespace, Cgroup, Clock, Container, Mechanism, MonitorKind};
 
 /// What an attach brought into virtual time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,6 +90,7 @@ fn launch(
     {
         container.set_mechanism(Mechanism::Shim)?;
     }
+    skip::start_where_asked(container)?;
     let target = target(container, clock)?;
     let prepare = |pid: Pid| {
         let number = pid.as_raw() as u32;
@@ -236,6 +237,7 @@ fn attach_and_stay(
 ) -> anyhow::Result<()> {
     let _ = setsid();
     let container = container.enter(MonitorKind::Attach)?;
+    skip::start_where_asked(&container)?;
     let result = bring_in(pid, tree, &container);
     match result {
         Ok((mut monitor, pids)) => {

@@ -5,7 +5,9 @@
 
 use std::io;
 
-use lorentz_clock::{Pace, Policy, Rate, RealInstant, Segment, Span, VirtualInstant, WallTime};
+use lorentz_clock::{
+    Pace, Policy, Rate, RealInstant, Segment, SkipMode, Span, VirtualInstant, WallTime,
+};
 
 use crate::WrongOption;
 
@@ -103,6 +105,10 @@ pub struct ClockOptions {
     pub boottime: Option<Span>,
     /// `--frozen`: time stands still at the start.
     pub frozen: bool,
+    /// `--skip-idle`: time leaps over what everybody only waits for.
+    pub skip_idle: Option<SkipMode>,
+    /// `--read-cost`: what reading a clock costs, with `--skip-idle`.
+    pub read_cost: Option<Span>,
     /// `--cpu-clocks`: true where CPU clocks are the host's.
     pub real_cpu_clocks: Option<bool>,
     /// `--file-times`: true where file times are the host's.
@@ -169,6 +175,8 @@ impl ClockOptions {
                 trap_tsc: self.trap_tsc,
             },
             frozen: self.frozen,
+            skip: self.skip_idle.unwrap_or_default(),
+            read_cost: self.read_cost.unwrap_or_default(),
             offsets_only: self.is_offsets_only(),
         };
         settings.check(host)?;
@@ -193,6 +201,7 @@ impl ClockOptions {
             ("--monotonic", self.monotonic.is_some()),
             ("--boottime", self.boottime.is_some()),
             ("--frozen", self.frozen),
+            ("--skip-idle", self.skip_idle.is_some()),
             ("--cpu-clocks", self.real_cpu_clocks.is_some()),
             ("--file-times", self.real_file_times.is_some()),
             ("--trap-tsc", self.trap_tsc),
@@ -225,6 +234,10 @@ pub struct ClockSettings {
     pub policy: Policy,
     /// Time stands still at the start.
     pub frozen: bool,
+    /// How it goes about idle time.
+    pub skip: SkipMode,
+    /// What reading a clock costs.
+    pub read_cost: Span,
     /// Nothing but offsets of CLOCK_MONOTONIC and CLOCK_BOOTTIME was asked for, which the kernel's time namespaces do
     /// alone: no shim, and no change later.
     pub offsets_only: bool,

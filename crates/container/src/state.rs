@@ -423,6 +423,7 @@ impl Container {
     }
 
     fn remove_locked(&self) -> Result<(), StateError> {
+        crate::skip::end_unused(&self.clock_path());
         if let Some(cgroup) = self.cgroup() {
             // A frozen group could never empty. What cannot be removed now has programs in it.
             cgroup.thaw();

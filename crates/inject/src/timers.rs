@@ -47,7 +47,7 @@ pub fn adopt(pid: Pid, found: &[Found], clock: &impl AsFd) -> io::Result<()> {
 }
 
 fn enter(pid: Pid, found: &Found, page: &ClockPage, registry: &Registry) {
-    let look = page.snapshot(host_now, |_| std::thread::yield_now());
+    let look = page.look(&registry.leaps, host_now, |_| std::thread::yield_now());
     let Some(timer) = registry.claim_timer(pid.as_raw() as u32, found.kind, found.id) else {
         return;
     };
@@ -59,7 +59,7 @@ fn enter(pid: Pid, found: &Found, page: &ClockPage, registry: &Registry) {
     timer.set_armed(Armed {
         at: look.real.plus(found.left),
         interval: found.interval,
-        wall: look.segment.wall,
+        ..Armed::by(look.segment.wall)
     });
     // By no state of the clock yet.
     timer.set(Setting { deadline, interval: found.interval }, 0);

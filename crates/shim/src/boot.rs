@@ -4,12 +4,12 @@
 //! [`lorentz_boot`] with r12 pointing at [`BootArgs`]. From there everything happens in the process itself: no
 //! second stop is needed, because the entry page, a private mapping of a file, is put right by dropping the copy.
 
-use crate::layout::{data, fork_data, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
+use crate::layout::{data, fork_data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
 use crate::sys::{self, nr, sig, sys, Sigaction};
 use crate::{gate, kick, signals, trap, tsc};
 use core::arch::global_asm;
 use core::mem::size_of;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use lorentz_clock::{file, Registry};
 
 /// What `inject` tells the boot code. Offsets are from the start of the kernel's vDSO, 0 for what it lacks.
@@ -205,6 +205,7 @@ fn install_handlers() {
     }
     signals::believe_blocked(before);
     fork_data().process.store(sys::getpid(), Relaxed);
+    registry().entries.fetch_add(1, Release);
 }
 
 /// Gives SIGSYS and the kick signal our handlers; what they were before.

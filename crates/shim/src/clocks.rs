@@ -1,11 +1,11 @@
 //! Reading the clocks: what every other part of the shim asks for the time.
 
 use crate::cpu;
-use crate::layout::{clock, data};
+use crate::layout::{clock, data, registry};
 use crate::sys::{self, clk, errno, nr, sys, Timespec};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{
-    Pace, Rate, RealInstant, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
+    Pace, Rate, RealInstant, SkipMode, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
 };
 
 /// The host's CLOCK_MONOTONIC, through the kernel's vDSO where that works without a system call.
@@ -35,7 +35,7 @@ fn host_by(clock: i32) -> Timespec {
 /// A consistent look at the clock, now.
 #[inline(always)]
 pub fn snapshot() -> Snapshot {
-    clock().snapshot(host, wait_for_writer)
+    clock().look(&registry().leaps, host, wait_for_writer)
 }
 
 /// A writer is done in about a microsecond. One that was put off the CPU takes longer; let it have this one.
@@ -70,8 +70,19 @@ pub fn wall(snapshot: &Snapshot) -> WallTime {
 /// Whole seconds of the wall clock. At rate 1 by the coarse clock, as the kernel has it; at others its tick
 /// would be seconds long, so the fine one.
 pub fn seconds() -> i64 {
+    pay();
     let snapshot = coarse_snapshot();
     wall_timespec(&snapshot, snapshot.now()).secs
+}
+
+/// Where reading a clock costs virtual time, so that a program which spins on it comes to an end: pays.
+fn pay() {
+    if clock().leaps() {
+        let skipping = clock().skipping();
+        if skipping.mode != SkipMode::Off && skipping.read_cost > Span::ZERO {
+            registry().leaps.pay(skipping.read_cost);
+        }
+    }
 }
 
 fn coarse_snapshot() -> Snapshot {
@@ -80,7 +91,7 @@ fn coarse_snapshot() -> Snapshot {
         RealInstant(ts.secs * NANOS_PER_SEC + ts.nanos)
     };
     loop {
-        let snapshot = clock().snapshot(coarse, wait_for_writer);
+        let snapshot = clock().look(&registry().leaps, coarse, wait_for_writer);
         match snapshot.segment.pace {
             Pace::Running(rate) if rate != Rate::ONE => {
                 // Of the same state of the clock: after a change the coarse clock may be in order, and lag behind.
@@ -96,6 +107,7 @@ fn coarse_snapshot() -> Snapshot {
 
 /// Any clock, by its id; or the kernel's error, negative.
 pub fn read(clock: i32) -> Result<Timespec, isize> {
+    pay();
     let snapshot = match clock {
         clk::REALTIME_COARSE | clk::MONOTONIC_COARSE => coarse_snapshot(),
         _ => self::snapshot(),

@@ -1,9 +1,9 @@
 //! Times that the kernel has written down: on files, on messages. From the host's wall time to the container's and back.
 
 use crate::clocks;
-use crate::layout::clock;
+use crate::layout::{clock, registry};
 use crate::sys::{clk, Timespec};
-use lorentz_clock::{saturate, RealInstant, WallTime, NANOS_PER_SEC};
+use lorentz_clock::{saturate, RealInstant, Span, WallTime, NANOS_PER_SEC};
 
 /// The host's wall clock may be set while containers run; by less than this it is not believed to have been.
 const HOST_STEP: i128 = 10_000_000;
@@ -26,13 +26,22 @@ fn host_wall_ahead() -> i128 {
 pub fn to_virtual(stamp: Timespec) -> Timespec {
     let nanos = stamp.secs as i128 * NANOS_PER_SEC as i128 + stamp.nanos as i128;
     let real = RealInstant(saturate(nanos - host_wall_ahead()));
-    let wall = clock().wall_of(real);
+    let wall = if clock().leaps() {
+        clock().wall_of(real).plus(registry().leaps.at(real))
+    } else {
+        clock().wall_of(real)
+    };
     Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
 }
 
 /// The inverse.
 pub fn to_host(stamp: Timespec) -> Timespec {
-    let real = clock().real_of(WallTime { secs: stamp.secs, nanos: stamp.nanos as u32 });
+    let inside = WallTime { secs: stamp.secs, nanos: stamp.nanos as u32 };
+    let real = if clock().leaps() {
+        registry().leaps.real_of(|sum| clock().real_of(inside.plus(Span(-sum.0))))
+    } else {
+        clock().real_of(inside)
+    };
     let wall = WallTime::from_nanos(real.0 as i128 + host_wall_ahead());
     Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
 }

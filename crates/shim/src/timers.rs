@@ -97,8 +97,9 @@ pub fn in_micros(span: Span) -> Timespec {
 /// that the program has not been told of yet: `untold` of them are told again.
 pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
     loop {
+        let leapt = registry().leaps.sum();
         let look = clocks::snapshot();
-        let armed = armed_for(setting, &look, untold);
+        let armed = Armed { leapt, ..armed_for(setting, &look, untold) };
         kernel.set(&armed);
         timer.set_armed(armed);
         timer.set(setting, look.sequence);
@@ -115,21 +116,21 @@ fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
     let first = due(setting.deadline, look);
     let now = look.now();
     if first == VirtualInstant::NEVER {
-        return Armed { at: RealInstant::NEVER, interval: Span::ZERO, wall };
+        return Armed { at: RealInstant::NEVER, interval: Span::ZERO, ..Armed::by(wall) };
     }
     if setting.interval.0 == 0 {
         let at = if first <= now { AT_ONCE } else { look.real_at(first) };
-        return Armed { at, interval: Span::ZERO, wall };
+        return Armed { at, interval: Span::ZERO, ..Armed::by(wall) };
     }
     let missed = if first > now { 0 } else { now.since(first).0 / setting.interval.0 + 1 };
     let next = look.real_at(first.plus(Span(missed.saturating_mul(setting.interval.0))));
     let interval = Span(clocks::real_span(setting.interval).0.max(1));
     if next == RealInstant::NEVER {
-        return Armed { at: next, interval, wall };
+        return Armed { at: next, interval, ..Armed::by(wall) };
     }
     let behind = (missed + untold).saturating_mul(interval.0);
     let at = RealInstant(next.0.saturating_sub(behind).max(AT_ONCE.0));
-    Armed { at, interval, wall }
+    Armed { at, interval, ..Armed::by(wall) }
 }
 
 /// What `timer` is set to from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
@@ -167,23 +168,33 @@ pub fn rearm_all() -> bool {
     let mut at_once = false;
     for timer in registry().timers() {
         let Some((process, kind, id)) = timer.owner() else { continue };
-        if process != *pid.get_or_insert_with(sys::getpid) || timer.seen() == clock().sequence() {
+        let is_ours = process == *pid.get_or_insert_with(sys::getpid);
+        if !is_ours || timer.is_set_by(clock().sequence(), registry().leaps.sum()) {
             continue;
         }
         if timer.begin() {
-            rearm(timer, Kernel::of(timer, kind, id));
+            let armed = rearm(timer, Kernel::of(timer, kind, id));
             timer.end();
-            at_once |= timer.armed().at <= clocks::host();
+            at_once |= armed && timer.armed().at <= clocks::host();
         }
     }
     at_once
 }
 
-fn rearm(timer: &Timer, kernel: Kernel) {
+/// False where there is nothing to set.
+fn rearm(timer: &Timer, kernel: Kernel) -> bool {
+    let leapt = registry().leaps.sum();
     match upcoming(timer, kernel) {
         // The timer is gone: closed, or deleted by an exec.
-        Err(_) => timer.release(),
-        Ok(None) => timer.set_seen(clock().sequence()),
+        Err(_) => {
+            timer.release();
+            false
+        }
+        Ok(None) => {
+            timer.set_armed(Armed { leapt, ..timer.armed() });
+            timer.set_seen(clock().sequence());
+            false
+        }
         Ok(Some(setting)) => {
             let untold = untold(timer, kernel, &setting);
             let wall = timer.armed().wall;
@@ -191,11 +202,12 @@ fn rearm(timer: &Timer, kernel: Kernel) {
             let stepped = clocks::snapshot().segment.wall != wall;
             if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
                 timer.set_clock(timer.clock() | Timer::CANCELLED);
-                kernel.set(&Armed { at: AT_ONCE, interval: Span::ZERO, wall: WallTime::default() });
+                kernel.set(&Armed { at: AT_ONCE, ..Armed::by(WallTime::default()) });
                 timer.set(setting, clock().sequence());
             } else {
                 arm(timer, kernel, setting, untold);
             }
+            true
         }
     }
 }

@@ -57,8 +57,9 @@ pub fn wait(
 ) -> isize {
     let mut slot = Slot::default();
     loop {
+        let leapt = registry().leaps.sum();
         let snapshot = clocks::snapshot();
-        slot.state(call, deadline, snapshot.sequence);
+        slot.state(call, deadline, snapshot.sequence, leapt);
         if clock().sequence() != snapshot.sequence {
             continue;
         }
@@ -190,14 +191,14 @@ struct Slot {
 }
 
 impl Slot {
-    fn state(&mut self, call: &Call, deadline: Deadline, sequence: u32) {
+    fn state(&mut self, call: &Call, deadline: Deadline, sequence: u32, leapt: Span) {
         if self.own().is_none() {
             self.owner = (sys::getpid(), sys::gettid());
             let (process, thread) = self.owner;
             self.waiter = registry().claim_waiter(process, thread, self.depth());
         }
         if let Some(waiter) = self.waiter {
-            waiter.publish(deadline, call.nr, sequence);
+            waiter.publish(deadline, call.nr, sequence, leapt);
         }
     }
 

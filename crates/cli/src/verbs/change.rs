@@ -1,9 +1,9 @@
-//! `dilate`, `freeze`, `unfreeze`, `leap`, `step`, `rm`: changes to what there is.
+//! `dilate`, `freeze`, `unfreeze`, `leap`, `step`, `skip`, `rm`: changes to what there is.
 
 use anyhow::Context;
 use lorentz_container::{self as container, Container, Followed, StateDir, Target};
 
-use crate::args::{Dilate, Leap, LookAt, Rm, Step};
+use crate::args::{Dilate, Leap, LookAt, Rm, Skip, Step};
 use crate::print;
 use crate::view::View;
 use crate::wrong::WrongInput;
@@ -52,6 +52,16 @@ pub fn step(args: &Step) -> anyhow::Result<i32> {
     let by = target.step(&clock.reading())?;
     let followed = clock.step(by).context("lorentz step")?;
     report(&args.at, &container, followed)
+}
+
+pub fn skip(args: &Skip) -> anyhow::Result<i32> {
+    let container = StateDir::open()?.find(&args.container)?;
+    container::skip::set(&container, args.mode.mode(), args.read_cost)?;
+    if args.json {
+        let view = View::of(&container)?;
+        print::out_json(&print::clocks_json(&view, view.clock_state()))?;
+    }
+    Ok(0)
 }
 
 pub fn rm(args: &Rm) -> anyhow::Result<i32> {

@@ -1,0 +1,265 @@
+//! Skipping idle time: when everything on a clock only waits, its time leaps to the next deadline.
+//!
+//! A process of its own, the skipper, watches over one clock. It leaps when, and only when, every task of every process on
+//! the clock sleeps, none of them waits for something that the outside can bring, and a second look, taken after all that
+//! was found out, shows that nothing has run in between. It leaps to the earliest deadline there is and wakes whose
+//! deadline that is; nobody else. What they do then is done before the next leap, for until it is done they run.
+
+mod counted;
+mod kernel;
+mod outside;
+mod sockets;
+mod tasks;
+
+use std::ffi::c_int;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use lorentz_clock::{SkipMode, Span, VirtualInstant};
+use nix::fcntl::{fcntl, FcntlArg};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::{fork, setsid, ForkResult, Pid};
+
+use crate::processes::FileId;
+use crate::{Clock, Container};
+use counted::Counted;
+use outside::Outside;
+pub use tasks::Cause;
+use tasks::{asleep, members, Asleep};
+
+/// How a clock goes about idle time, and what has come of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SkipReport {
+    /// What was asked for.
+    pub mode: SkipMode,
+    /// Whether the process that skips is there.
+    pub skipper: Option<u32>,
+    /// How many leaps there were.
+    pub leaps: i64,
+    /// Virtual time leapt over.
+    pub skipped: Span,
+    /// What keeps time from leaping at this moment; none where it leaps, or has nowhere to leap to.
+    pub held_by: Option<Cause>,
+}
+
+/// Looks at how `container` skips.
+///
+/// # Errors
+///
+/// Where its clock cannot be read.
+pub fn report(container: &Container) -> anyhow::Result<SkipReport> {
+    let clock = container.clock()?;
+    let reading = clock.reading();
+    let mode = reading.skipping.mode;
+    let held_by = match mode {
+        SkipMode::Off => None,
+        _ => Watch::new(container)?.held_by(mode == SkipMode::Force).err(),
+    };
+    let path = container.clock_path();
+    Ok(SkipReport {
+        mode,
+        skipper: skipper_of(&path)?,
+        leaps: reading.leaps,
+        skipped: reading.leapt,
+        held_by,
+    })
+}
+
+/// Sets whether `container` skips, and sees to it that a process does.
+///
+/// # Errors
+///
+/// Where its clock cannot be changed.
+pub fn set(container: &Container, mode: SkipMode, read_cost: Option<Span>) -> anyhow::Result<()> {
+    let clock = container.clock_to_change()?;
+    let cost = read_cost.unwrap_or(clock.reading().skipping.read_cost);
+    clock.set_skipping(mode, cost)?;
+    match (mode, skipper_of(&container.clock_path())?) {
+        (SkipMode::Off, Some(skipper)) => end(skipper),
+        (SkipMode::On | SkipMode::Force, None) => start(container)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Starts the skipper of `container`'s clock, where it is to skip and has none.
+///
+/// # Errors
+///
+/// Where no process can be started.
+pub fn start_where_asked(container: &Container) -> anyhow::Result<()> {
+    let asked = container.clock()?.reading().skipping.mode != SkipMode::Off;
+    if asked && skipper_of(&container.clock_path())?.is_none() {
+        start(container)?;
+    }
+    Ok(())
+}
+
+/// Ends the skipper of a clock that nobody uses any more.
+pub fn end_unused(clock: &std::path::Path) {
+    let last = std::fs::metadata(clock).is_ok_and(|file| file.nlink() == 1);
+    if let (true, Ok(Some(skipper))) = (last, skipper_of(clock)) {
+        end(skipper);
+    }
+}
+
+fn end(skipper: u32) {
+    let _ = kill(Pid::from_raw(skipper as i32), Signal::SIGKILL);
+}
+
+/// In a process of its own; it is there when this returns.
+fn start(container: &Container) -> anyhow::Result<()> {
+    let (ready, tell) = nix::unistd::pipe()?;
+    // SAFETY: one thread.
+    match unsafe { fork() }? {
+        ForkResult::Parent { .. } => {
+            drop(tell);
+            let _ = nix::unistd::read(&ready, &mut [0]);
+            Ok(())
+        }
+        ForkResult::Child => {
+            let status = match skip(container, tell.as_raw_fd()) {
+                Ok(()) => 0,
+                Err(_) => 1,
+            };
+            // SAFETY: ends this process; nothing of the parent's is to be run again.
+            unsafe { libc::_exit(status) }
+        }
+    }
+}
+
+fn skip(container: &Container, tell: c_int) -> anyhow::Result<()> {
+    let _ = setsid();
+    let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
+    let mut watch = Watch::new(container)?;
+    if !claim(&file) {
+        return Ok(());
+    }
+    forget_descriptors(&[file.as_raw_fd(), tell]);
+    // SAFETY: ours, and used no more.
+    unsafe { libc::close(tell) };
+    watch.counted = Counted::new().ok();
+    while file.metadata()?.nlink() > 0 && watch.once() {}
+    Ok(())
+}
+
+/// The right to skip on a clock: a lock on a byte of its file that tells who holds it, by whichever name one looks.
+fn lock_of(kind: c_int) -> libc::flock {
+    // SAFETY: plain numbers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_len = 1;
+    lock
+}
+
+fn claim(file: &File) -> bool {
+    fcntl(file, FcntlArg::F_SETLK(&lock_of(libc::F_WRLCK))).is_ok()
+}
+
+fn skipper_of(clock: &std::path::Path) -> io::Result<Option<u32>> {
+    let file = OpenOptions::new().read(true).write(true).open(clock)?;
+    let mut lock = lock_of(libc::F_WRLCK);
+    fcntl(&file, FcntlArg::F_GETLK(&mut lock))?;
+    let taken = c_int::from(lock.l_type) != libc::F_UNLCK;
+    Ok(taken.then_some(lock.l_pid as u32))
+}
+
+/// Descriptors that came with the fork belong to others: a pipe must not stay open for the skipper's sake.
+fn forget_descriptors(keep: &[c_int]) {
+    if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        for stream in 0..3 {
+            // SAFETY: plain numbers.
+            unsafe { libc::dup2(null.as_raw_fd(), stream) };
+        }
+    }
+    let mut from = 3;
+    let mut keep = keep.to_vec();
+    keep.sort_unstable();
+    for kept in keep.into_iter().chain([c_int::MAX]) {
+        if from < kept {
+            // SAFETY: closes descriptors that nothing here uses.
+            unsafe { libc::syscall(libc::SYS_close_range, from, kept - 1, 0) };
+        }
+        from = kept.saturating_add(1);
+    }
+}
+
+/// Watches over one clock.
+struct Watch {
+    clock: Clock,
+    file: FileId,
+    /// The kernel's count, where it can be had.
+    counted: Option<Counted>,
+    /// How long nothing could be done: the longer, the rarer the looks.
+    rest: Duration,
+    /// Until when those have been told whose waits a leap has made late.
+    told: VirtualInstant,
+}
+
+/// After something has happened.
+const SHORTEST_REST: Duration = Duration::from_micros(100);
+/// A leap is at most this late, and a wait that a leap has made late.
+const LONGEST_REST: Duration = Duration::from_millis(5);
+/// Where there is nothing to leap to.
+const IDLE_REST: Duration = Duration::from_millis(20);
+
+impl Watch {
+    fn new(container: &Container) -> anyhow::Result<Watch> {
+        let file = FileId::of(&container.clock_path())?;
+        let clock = container.clock()?;
+        let told = clock.reading().virt;
+        Ok(Watch { clock, file, counted: None, rest: SHORTEST_REST, told })
+    }
+
+    /// Watches until the clock is not to skip any more; false where it may have to be watched again.
+    fn once(&mut self) -> bool {
+        let mode = self.clock.skipping().mode;
+        if mode == SkipMode::Off {
+            return false;
+        }
+        let whatever_comes = mode == SkipMode::Force;
+        if self.clock.can_leap() && self.leap(whatever_comes) {
+            self.rest = SHORTEST_REST;
+        } else {
+            self.told = self.clock.tell_late(self.told, LONGEST_REST);
+            let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
+            self.rest = (self.rest * 2).min(longest);
+        }
+        match &self.counted {
+            // Told when all goes idle, it need not look in between; but for those that a leap has made late.
+            Some(counted) => counted.wait(LONGEST_REST),
+            None => std::thread::sleep(self.rest),
+        }
+        true
+    }
+
+    /// Leaps, if all is idle and stays so until it has been made sure.
+    fn leap(&mut self, whatever_comes: bool) -> bool {
+        let (clock, file) = (&self.clock, &self.file);
+        match &mut self.counted {
+            Some(counted) => {
+                let Ok(count) = counted.idle(clock, file, whatever_comes) else { return false };
+                clock.leap_to_next(self.told, || counted.is_still(clock, count))
+            }
+            None => {
+                let Ok(tasks) = self.held_by(whatever_comes) else { return false };
+                let still = || asleep(&members(file)).is_ok_and(|now| now == tasks);
+                clock.leap_to_next(self.told, still)
+            }
+        }
+    }
+
+    /// The tasks, all asleep, where nothing keeps time from leaping; else what does.
+    fn held_by(&self, whatever_comes: bool) -> Result<Vec<Asleep>, Cause> {
+        let members = members(&self.file);
+        let tasks = asleep(&members)?;
+        match whatever_comes {
+            true => Ok(tasks),
+            false => Outside::of(&members).holds(&tasks).map_or(Ok(tasks), Err),
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Whether somebody waits for something that the outside can bring: then time keeps to its rate.
+//!
+//! For each sleeping task: in which system call it is (/proc/PID/task/TID/syscall), on which descriptors that call waits,
+//! and who is at the other end of them. What is not known for sure counts as outside.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::IoSliceMut;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use nix::sys::uio::{process_vm_readv, RemoteIoVec};
+use nix::unistd::Pid;
+
+use super::sockets::{Reach, Tables};
+use super::tasks::{name_of, Asleep, Cause};
+use crate::processes;
+
+/// What has been found out in one look.
+pub struct Outside<'a> {
+    members: &'a [u32],
+    /// The sockets that members have, once somebody asked.
+    inside: Option<HashSet<u64>>,
+    tables: Option<Tables>,
+    /// Who outside has an end of a pipe, by the pipe and whether that end is for writing.
+    pipes: Option<HashMap<(u64, bool), u32>>,
+    /// Whether the last answer may change without the task running: it has to do with sockets.
+    may_change: bool,
+}
+
+/// On which descriptors a call waits, and for what.
+enum Waits {
+    /// On none that the outside could do anything about.
+    Nothing,
+    /// To read (false) or to write (true).
+    On(Vec<(u32, bool)>),
+    /// On something unknown.
+    Unknown(String),
+}
+
+impl Outside<'_> {
+    /// A look on behalf of `members`, the processes on the clock.
+    pub fn of(members: &[u32]) -> Outside<'_> {
+        Outside { members, inside: None, tables: None, pipes: None, may_change: false }
+    }
+
+    /// The first of `tasks` that waits for the outside.
+    pub fn holds(&mut self, tasks: &[Asleep]) -> Option<Cause> {
+        tasks.iter().find_map(|task| self.holds_one(task).err())
+    }
+
+    /// Whether the outside may wake `task`; if not, whether that stays so until the task has run.
+    pub fn holds_one(&mut self, task: &Asleep) -> Result<bool, Cause> {
+        self.may_change = false;
+        let what = match waits_of(task) {
+            Waits::Nothing => None,
+            Waits::Unknown(what) => Some(what),
+            Waits::On(descriptors) => descriptors
+                .into_iter()
+                .find_map(|(fd, writes)| self.reach(task.pid, fd, writes, 0)),
+        };
+        match what {
+            None => Ok(!self.may_change),
+            Some(what) => Err(Cause { pid: task.pid, what: format!("waits for {what}") }),
+        }
+    }
+
+    /// What the outside may bring to descriptor `fd` of a process.
+    fn reach(&mut self, pid: u32, fd: u32, writes: bool, depth: u32) -> Option<String> {
+        const DEEPEST: u32 = 5;
+        let path = format!("/proc/{pid}/fd/{fd}");
+        // Closed since, or never open: nothing comes.
+        let target = fs::read_link(&path).ok()?;
+        let name = target.to_string_lossy();
+        if let Some(inode) = number_in(&name, "socket:") {
+            return self.reach_of_socket(inode);
+        }
+        match name.as_ref() {
+            "anon_inode:[eventpoll]" if depth < DEEPEST => epoll_of(pid, fd)
+                .into_iter()
+                .find_map(|(fd, writes)| self.reach(pid, fd, writes, depth + 1)),
+            "anon_inode:[pidfd]" => self.reach_of_pidfd(pid, fd),
+            "anon_inode:[eventfd]"
+            | "anon_inode:[timerfd]"
+            | "anon_inode:[signalfd]"
+            | "anon_inode:inotify"
+            | "anon_inode:[fanotify]" => None,
+            other if other.starts_with("anon_inode:") => Some(other.to_string()),
+            _ => self.reach_of_file(&path, &name, writes),
+        }
+    }
+
+    fn reach_of_file(&mut self, path: &str, name: &str, writes: bool) -> Option<String> {
+        let file = match fs::metadata(path) {
+            Ok(file) => file,
+            Err(error) => return Some(format!("{name}: {error}")),
+        };
+        let kind = file.file_type();
+        if kind.is_fifo() {
+            let holder = self.pipes().get(&(file.ino(), !writes)).copied()?;
+            return Some(format!("a pipe of {}", name_of(holder)));
+        }
+        const QUIET: [&str; 5] =
+            ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"];
+        let is_device = kind.is_char_device() && !QUIET.contains(&name);
+        is_device.then(|| match name.starts_with("/dev/pts/") || name.starts_with("/dev/tty") {
+            true => format!("a terminal, {name}"),
+            false => format!("the device {name}"),
+        })
+    }
+
+    fn reach_of_socket(&mut self, inode: u64) -> Option<String> {
+        self.may_change = true;
+        let members = self.members;
+        let inside = self.inside.get_or_insert_with(|| sockets_of(members));
+        if self.tables.is_none() {
+            match Tables::read() {
+                Ok(tables) => self.tables = Some(tables),
+                Err(error) => return Some(format!("a socket ({error})")),
+            }
+        }
+        match self.tables.as_ref()?.reach(inode, inside) {
+            Reach::Inside | Reach::Anybody => None,
+            Reach::Outside(who) | Reach::InFlight(who) => Some(who),
+        }
+    }
+
+    fn reach_of_pidfd(&self, pid: u32, fd: u32) -> Option<String> {
+        let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+        let of = text.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
+        (!self.members.contains(&of)).then(|| format!("the end of {}", name_of(of)))
+    }
+
+    /// The ends of pipes that processes outside hold. The caller's own are not looked at: it has closed them.
+    fn pipes(&mut self) -> &HashMap<(u64, bool), u32> {
+        let members = self.members;
+        self.pipes.get_or_insert_with(|| {
+            let mut found = HashMap::new();
+            for process in processes::all().unwrap_or_default() {
+                if members.contains(&process.pid) || process.pid == std::process::id() {
+                    continue;
+                }
+                for (fd, inode) in descriptors_of(process.pid, "pipe:") {
+                    for writes in ends_of(process.pid, fd) {
+                        found.insert((inode, writes), process.pid);
+                    }
+                }
+            }
+            found
+        })
+    }
+}
+
+/// Whether a descriptor can read (false), write (true) or both.
+fn ends_of(pid: u32, fd: u32) -> Vec<bool> {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    match flags.map(|flags| flags as i32 & libc::O_ACCMODE) {
+        Some(libc::O_RDONLY) => vec![false],
+        Some(libc::O_WRONLY) => vec![true],
+        _ => vec![false, true],
+    }
+}
+
+fn sockets_of(members: &[u32]) -> HashSet<u64> {
+    let all = members.iter().flat_map(|pid| descriptors_of(*pid, "socket:"));
+    all.map(|(_, inode)| inode).collect()
+}
+
+/// The descriptors of a process whose names begin with `kind`, and the numbers in them.
+fn descriptors_of(pid: u32, kind: &str) -> Vec<(u32, u64)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let found = entries.filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        let inode = number_in(&target.to_string_lossy(), kind)?;
+        Some((entry.file_name().to_str()?.parse().ok()?, inode))
+    });
+    found.collect()
+}
+
+/// The number in `kind[number]`.
+fn number_in(name: &str, kind: &str) -> Option<u64> {
+    name.strip_prefix(kind)?.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// What an epoll descriptor watches.
+fn epoll_of(pid: u32, fd: u32) -> Vec<(u32, bool)> {
+    const EPOLLOUT: u32 = 4;
+    const EPOLLIN: u32 = 1;
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let watched = text.lines().filter_map(|line| {
+        let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
+        let fd = words.next()?.parse().ok()?;
+        let events = u32::from_str_radix(words.nth(1)?, 16).ok()?;
+        Some((fd, events))
+    });
+    watched
+        .flat_map(|(fd, events)| directions(fd, events & EPOLLIN != 0, events & EPOLLOUT != 0))
+        .collect()
+}
+
+fn directions(fd: u32, reads: bool, writes: bool) -> impl Iterator<Item = (u32, bool)> {
+    [(fd, false, reads), (fd, true, writes)]
+        .into_iter()
+        .filter(|(_, _, wanted)| *wanted)
+        .map(|(fd, writes, _)| (fd, writes))
+}
+
+/// What the call waits for in which `task` sleeps.
+fn waits_of(task: &Asleep) -> Waits {
+    let path = format!("/proc/{}/task/{}/syscall", task.pid, task.thread);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Waits::Nothing,
+        Err(error) => return Waits::Unknown(format!("something that may not be seen ({error})")),
+    };
+    let mut words = text.split_ascii_whitespace();
+    let Some(call) = words.next().and_then(|word| word.parse::<i64>().ok()) else {
+        // It ran when it was looked at.
+        return Waits::Unknown("a processor".into());
+    };
+    let args: Vec<u64> = words
+        .filter_map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok())
+        .collect();
+    let arg = |place: usize| args.get(place).copied().unwrap_or(0);
+    let fd = arg(0) as u32;
+    match call {
+        libc::SYS_read
+        | libc::SYS_readv
+        | libc::SYS_pread64
+        | libc::SYS_preadv
+        | libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_recvmmsg
+        | libc::SYS_splice => Waits::On(vec![(fd, false)]),
+        libc::SYS_accept | libc::SYS_accept4 => Waits::Nothing,
+        libc::SYS_write
+        | libc::SYS_writev
+        | libc::SYS_pwrite64
+        | libc::SYS_sendto
+        | libc::SYS_sendmsg
+        | libc::SYS_sendmmsg
+        | libc::SYS_connect => Waits::On(vec![(fd, true)]),
+        libc::SYS_poll | libc::SYS_ppoll => polled(task.pid, arg(0), arg(1)),
+        libc::SYS_select | libc::SYS_pselect6 => selected(task.pid, arg(0), arg(1), arg(2)),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => {
+            Waits::On(vec![(fd, false)])
+        }
+        libc::SYS_futex
+        | libc::SYS_futex_waitv
+        | libc::SYS_nanosleep
+        | libc::SYS_clock_nanosleep
+        | libc::SYS_wait4
+        | libc::SYS_waitid
+        | libc::SYS_pause
+        | libc::SYS_rt_sigsuspend
+        | libc::SYS_rt_sigtimedwait
+        | libc::SYS_semop
+        | libc::SYS_semtimedop
+        | libc::SYS_msgrcv
+        | libc::SYS_msgsnd
+        | libc::SYS_mq_timedreceive
+        | libc::SYS_mq_timedsend
+        | libc::SYS_restart_syscall
+        | libc::SYS_flock
+        | FUTEX_WAIT => Waits::Nothing,
+        libc::SYS_fcntl => Waits::Nothing,
+        libc::SYS_io_getevents | IO_PGETEVENTS => Waits::Unknown("input or output".into()),
+        other => Waits::Unknown(format!("system call {other}")),
+    }
+}
+
+const FUTEX_WAIT: i64 = 455;
+const IO_PGETEVENTS: i64 = 333;
+
+fn polled(pid: u32, at: u64, count: u64) -> Waits {
+    const MOST: u64 = 65_536;
+    const ENTRY: usize = 8;
+    if count == 0 || at == 0 {
+        return Waits::Nothing;
+    }
+    let Some(bytes) = memory(pid, at, count.min(MOST) as usize * ENTRY) else {
+        return Waits::Unknown("something that cannot be read".into());
+    };
+    let entries = bytes.chunks_exact(ENTRY).filter_map(|entry| {
+        let fd = i32::from_ne_bytes(entry[..4].try_into().ok()?);
+        let events = i16::from_ne_bytes(entry[4..6].try_into().ok()?);
+        Some((u32::try_from(fd).ok()?, events))
+    });
+    let wanted = |(fd, events): (u32, i16)| {
+        directions(fd, events & !libc::POLLOUT != 0, events & libc::POLLOUT != 0)
+    };
+    Waits::On(entries.flat_map(wanted).collect())
+}
+
+fn selected(pid: u32, count: u64, reads: u64, writes: u64) -> Waits {
+    const MOST: u64 = 65_536;
+    let len = (count.min(MOST) as usize).div_ceil(64) * 8;
+    let mut found = Vec::new();
+    for (at, direction) in [(reads, false), (writes, true)] {
+        if at == 0 || len == 0 {
+            continue;
+        }
+        let Some(bytes) = memory(pid, at, len) else {
+            return Waits::Unknown("something that cannot be read".into());
+        };
+        let set = (0..count.min(MOST) as usize).filter(|fd| bytes[fd / 8] & 1 << (fd % 8) != 0);
+        found.extend(set.map(|fd| (fd as u32, direction)));
+    }
+    match found.is_empty() {
+        true => Waits::Nothing,
+        false => Waits::On(found),
+    }
+}
+
+fn memory(pid: u32, base: u64, len: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let remote = [RemoteIoVec { base: base as usize, len }];
+    let read =
+        process_vm_readv(Pid::from_raw(pid as i32), &mut [IoSliceMut::new(&mut bytes)], &remote);
+    (read == Ok(len)).then_some(bytes)
+}

@@ -1,0 +1,88 @@
+//! Whether anything on a clock runs, by what /proc shows of its tasks.
+
+use std::fs;
+
+use crate::processes::{self, FileId, Process};
+
+/// A task that sleeps, and how often it has run: a second look tells whether it did in between.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asleep {
+    /// Its process.
+    pub pid: u32,
+    /// Its own number.
+    pub thread: u32,
+    runs: u64,
+}
+
+/// Something that keeps time from skipping.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cause {
+    /// The process.
+    pub pid: u32,
+    /// What it does, for people.
+    pub what: String,
+}
+
+/// The processes on the clock in `file`.
+pub fn members(file: &FileId) -> Vec<u32> {
+    let Ok(all) = processes::all() else { return Vec::new() };
+    let on_clock = processes::on_clock(&all, file);
+    on_clock.iter().filter(|process| !process.has_ended()).map(|process| process.pid).collect()
+}
+
+/// All tasks of `members`, if all of them sleep; else one that does not.
+pub fn asleep(members: &[u32]) -> Result<Vec<Asleep>, Cause> {
+    let mut tasks = Vec::new();
+    for &pid in members {
+        for thread in threads_of(pid) {
+            match state_of(pid, thread) {
+                // It has ended since.
+                None | Some('Z' | 'X') => {}
+                Some('S') => tasks.push(Asleep { pid, thread, runs: runs_of(pid, thread) }),
+                Some(state) => return Err(Cause { pid, what: words_for(state).to_string() }),
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+/// All tasks of `members`, without a look at what they do.
+pub fn all_of(members: &[u32]) -> Vec<Asleep> {
+    let of = |pid: u32| threads_of(pid).map(move |thread| Asleep { pid, thread, runs: 0 });
+    members.iter().flat_map(|pid| of(*pid)).collect()
+}
+
+fn words_for(state: char) -> &'static str {
+    match state {
+        'R' => "runs",
+        'D' => "waits for the disk or the kernel",
+        'T' => "is stopped",
+        't' => "is traced",
+        _ => "does something",
+    }
+}
+
+/// The tasks of a process.
+pub fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn state_of(pid: u32, thread: u32) -> Option<char> {
+    let stat = fs::read(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(name_ends + 2).map(|state| char::from(*state))
+}
+
+/// How often a task was given a processor; 0 where the kernel does not count it.
+fn runs_of(pid: u32, thread: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat"));
+    let runs = text.ok().and_then(|text| text.split_ascii_whitespace().nth(2)?.parse().ok());
+    runs.unwrap_or(0)
+}
+
+/// A process's name, for people.
+pub fn name_of(pid: u32) -> String {
+    Process::read(pid)
+        .map_or_else(|| pid.to_string(), |process| format!("{pid} ({})", process.comm))
+}
