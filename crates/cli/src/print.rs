@@ -72,7 +72,8 @@ fn mode_name(mode: SkipMode) -> &'static str {
 /// What has become of idle time, or why it is not skipped at this moment.
 fn skip_in_words(skip: &SkipReport) -> String {
     if skip.skipper.is_none() {
-        return "not skipping: the process that skips is dead; 'lorentz skip NAME on' starts it".into();
+        return "not skipping: the process that skips is dead; 'lorentz skip NAME on' starts it"
+            .into();
     }
     let done = format!("{} in {} leaps", elapsed(skip.skipped.0), skip.leaps);
     match &skip.held_by {
@@ -189,9 +190,8 @@ pub fn containers(views: &[View]) -> String {
     });
     let mut text = table(&std::iter::once(head).chain(rows).collect::<Vec<_>>());
     let skips = views.iter().filter_map(|view| Some((view, view.skip.as_ref()?)));
-    let lines: Vec<_> = skips
-        .map(|(view, skip)| row([&view.record.name, &skip_in_words(skip)]))
-        .collect();
+    let lines: Vec<_> =
+        skips.map(|(view, skip)| row([&view.record.name, &skip_in_words(skip)])).collect();
     if !lines.is_empty() {
         text += "\nidle time:\n";
         text += &table(&lines);

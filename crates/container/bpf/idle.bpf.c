@@ -1,37 +1,53 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //
-// Counts how many tasks of one clock run or are about to: so that whoever skips idle time knows that all is idle, and is
-// told at once.
+// Which tasks of a clock sleep, for whoever skips idle time: told when none seems to run any more (`idle`), and looked
+// through on demand (`look`).
 //
-// A task belongs to the clock if it stands in `tasks`; its children do from their first moment on. It is counted while it
-// runs, waits for a processor, or sleeps in a way that is not idleness (for the disk, stopped, traced). Between the
-// decision to wake a task and its being runnable it is counted in `waking`: the processor that decides may itself go idle
-// in between. Idle is where both counts are zero.
+// A task belongs to the clock if it stands in `tasks`; its children do from their first moment on. The tracepoints only
+// say when a look is worth it: a count kept by them may be off, where an event of one of them is lost. The look itself asks
+// each task.
 
 #include <linux/bpf.h>
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
 #define INTERRUPTIBLE 0x01
 #define DEAD 0x80
-#define REMEMBERED 256
 
-struct task_struct {
-	int pid;
+struct sched_entity {
+	unsigned char sched_delayed;
 } __attribute__((preserve_access_index));
 
-enum state { UNKNOWN, RUNS, SLEEPS };
+struct task_struct {
+	unsigned int __state;
+	int on_rq;
+	int exit_state;
+	int pid;
+	int tgid;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	struct sched_entity se;
+} __attribute__((preserve_access_index));
 
-struct task {
-	__u32 state;
-	__u32 waking;
-};
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} __attribute__((preserve_access_index));
+
+enum { RUNS = 1, SLEEPS = 2 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 32768);
 	__type(key, __u32);
-	__type(value, struct task);
+	__type(value, __u32);
 } tasks SEC(".maps");
 
 struct {
@@ -39,76 +55,55 @@ struct {
 	__uint(max_entries, 4096);
 } idle SEC(".maps");
 
-// Read by the skipper, and by the last task to go idle.
+// How many tasks run, as far as the events tell.
 __s64 running;
-__s64 waking;
-// How often a task of the clock was given a processor, and which the last ones were.
-__u64 runs;
-__u32 ran[REMEMBERED];
-// How many tasks there have been.
-__u64 births;
 
-static struct task *of(struct task_struct *p)
+// What a look tells of one task. `runs` says whether it has run between two looks.
+struct seen {
+	__u32 pid;
+	__u32 thread;
+	__u64 runs;
+	__u64 asleep;
+};
+
+static __u32 *state_of(struct task_struct *p)
 {
-	__u32 tid = p->pid;
+	__u32 thread = p->pid;
 
-	return bpf_map_lookup_elem(&tasks, &tid);
+	return bpf_map_lookup_elem(&tasks, &thread);
 }
 
-static void begins(struct task *task)
+static void begins(__u32 *state)
 {
-	if (task->state != RUNS) {
-		task->state = RUNS;
+	if (*state != RUNS) {
+		*state = RUNS;
 		__sync_fetch_and_add(&running, 1);
 	}
-}
-
-static void ends(struct task *task)
-{
-	__u64 now = 0;
-	__u32 before = task->state;
-
-	task->state = SLEEPS;
-	if (before != RUNS)
-		return;
-	if (__sync_fetch_and_add(&running, -1) == 1 && waking == 0)
-		bpf_ringbuf_output(&idle, &now, sizeof(now), BPF_RB_FORCE_WAKEUP);
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, _Bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
 {
-	struct task *task = of(next);
-	__u64 place;
-	__u32 tid;
+	__u32 *state = state_of(next), thread;
+	__u64 now = 0;
 
-	if (task) {
-		begins(task);
-		place = __sync_fetch_and_add(&runs, 1);
-		ran[place % REMEMBERED] = next->pid;
-	}
-	if (preempt || !(prev_state & (INTERRUPTIBLE | DEAD)))
+	if (state)
+		begins(state);
+	// A task that was about to sleep and has a signal goes on; kernels differ in what they tell of it.
+	if (preempt || !(prev_state & (INTERRUPTIBLE | DEAD)) || !prev->__state)
 		return 0;
-	task = of(prev);
-	if (!task)
+	state = state_of(prev);
+	if (!state)
 		return 0;
-	ends(task);
+	if (*state == RUNS)
+		__sync_fetch_and_add(&running, -1);
+	*state = SLEEPS;
+	if (running <= 0)
+		bpf_ringbuf_output(&idle, &now, sizeof(now), BPF_RB_FORCE_WAKEUP);
 	if (prev_state & DEAD) {
-		tid = prev->pid;
-		bpf_map_delete_elem(&tasks, &tid);
-	}
-	return 0;
-}
-
-SEC("tp_btf/sched_waking")
-int BPF_PROG(on_waking, struct task_struct *p)
-{
-	struct task *task = of(p);
-
-	if (task) {
-		__sync_fetch_and_add(&task->waking, 1);
-		__sync_fetch_and_add(&waking, 1);
+		thread = prev->pid;
+		bpf_map_delete_elem(&tasks, &thread);
 	}
 	return 0;
 }
@@ -116,30 +111,21 @@ int BPF_PROG(on_waking, struct task_struct *p)
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct *p)
 {
-	struct task *task = of(p);
+	__u32 *state = state_of(p);
 
-	if (task) {
-		begins(task);
-		if (task->waking) {
-			__sync_fetch_and_add(&task->waking, -1);
-			__sync_fetch_and_add(&waking, -1);
-		}
-	}
+	if (state)
+		begins(state);
 	return 0;
 }
 
 SEC("tp_btf/task_newtask")
 int BPF_PROG(on_birth, struct task_struct *child)
 {
-	struct task born = { .state = RUNS };
-	__u32 parent = (__u32)bpf_get_current_pid_tgid(), tid = child->pid;
+	__u32 parent = (__u32)bpf_get_current_pid_tgid(), thread = child->pid, born = RUNS;
 
-	if (!bpf_map_lookup_elem(&tasks, &parent))
-		return 0;
-	__sync_fetch_and_add(&births, 1);
-	__sync_fetch_and_add(&running, 1);
-	if (bpf_map_update_elem(&tasks, &tid, &born, BPF_ANY))
-		__sync_fetch_and_add(&running, -1);
+	if (bpf_map_lookup_elem(&tasks, &parent) &&
+	    !bpf_map_update_elem(&tasks, &thread, &born, BPF_ANY))
+		__sync_fetch_and_add(&running, 1);
 	return 0;
 }
 
@@ -147,14 +133,34 @@ int BPF_PROG(on_birth, struct task_struct *child)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *p, int before)
 {
-	struct task *task = bpf_map_lookup_elem(&tasks, &before), now;
-	__u32 tid = p->pid;
+	__u32 *state = bpf_map_lookup_elem(&tasks, &before), thread = p->pid, now;
 
-	if (!task || (__u32)before == tid)
+	if (!state || (__u32)before == thread)
 		return 0;
-	now = *task;
+	now = *state;
 	bpf_map_delete_elem(&tasks, &before);
-	bpf_map_update_elem(&tasks, &tid, &now, BPF_ANY);
+	bpf_map_update_elem(&tasks, &thread, &now, BPF_ANY);
+	return 0;
+}
+
+SEC("iter/task")
+int look(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct seen seen = {};
+	_Bool queued;
+
+	if (!task || !state_of(task) || task->exit_state)
+		return 0;
+	// A task that sleeps may be left in the queue for a while.
+	queued = task->on_rq;
+	if (bpf_core_field_exists(task->se.sched_delayed) && task->se.sched_delayed)
+		queued = 0;
+	seen.pid = task->tgid;
+	seen.thread = task->pid;
+	seen.runs = task->nvcsw + task->nivcsw;
+	seen.asleep = (task->__state & INTERRUPTIBLE) && !queued;
+	bpf_seq_write(ctx->meta->seq, &seen, sizeof(seen));
 	return 0;
 }
 

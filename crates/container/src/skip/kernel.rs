@@ -1,108 +1,86 @@
-//! Idleness as the scheduler counts it: a BPF program on its tracepoints (`bpf/idle.bpf.c`). Needs root, or CAP_BPF and
-//! CAP_PERFMON; where they are not to be had, /proc is looked through instead.
+//! Idleness as the kernel tells it: BPF programs (`bpf/idle.bpf.c`) on the scheduler's tracepoints, and one that looks
+//! through the tasks. They need root, or CAP_BPF and CAP_PERFMON; where these are not to be had, /proc is looked through.
 
-use std::cell::Cell;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
-use std::ptr::read_volatile;
-use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Iter, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
-use super::tasks::threads_of;
+use super::tasks::{threads_of, Asleep, Cause};
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code)]
     include!(concat!(env!("OUT_DIR"), "/idle.skel.rs"));
 }
-use program::{types::bss, IdleSkel, IdleSkelBuilder};
+use program::{IdleSkel, IdleSkelBuilder};
 
-/// The kernel's count of one clock's tasks.
-pub struct Counter {
+/// The programs, loaded for one clock.
+pub struct Scheduler {
     skel: IdleSkel<'static>,
     events: RingBuffer<'static>,
-    told: Rc<Cell<bool>>,
 }
 
-/// What it shows at one moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Count {
-    /// Tasks that run or are about to.
-    pub busy: i64,
-    /// How often one was given a processor, in all: the same number twice means that none has run in between.
-    pub runs: u64,
-    /// How many there have been.
-    pub births: u64,
-}
-
-impl Counter {
-    /// Begins to count, nobody yet.
+impl Scheduler {
+    /// Loads them. They watch nobody yet.
     ///
     /// # Errors
     ///
     /// Where the kernel does not let it.
-    pub fn new() -> libbpf_rs::Result<Counter> {
+    pub fn new() -> libbpf_rs::Result<Scheduler> {
         libbpf_rs::set_print(None);
+        // As long as the process lives, which does nothing else.
         let object = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut skel = IdleSkelBuilder::default().open(object)?.load()?;
         skel.attach()?;
-        let told = Rc::new(Cell::new(false));
         let mut builder = RingBufferBuilder::new();
-        let tell = told.clone();
-        builder.add(&skel.maps.idle, move |_| {
-            tell.set(true);
-            0
-        })?;
+        builder.add(&skel.maps.idle, |_| 0)?;
         let events = builder.build()?;
-        Ok(Counter { skel, events, told })
+        Ok(Scheduler { skel, events })
     }
 
-    /// Counts the tasks of process `pid` from now on. Whether they run at this moment is not known: see [`Counter::count`].
+    /// Watches the tasks of process `pid` from now on, and those they will start.
     pub fn add(&self, pid: u32) {
-        let unknown = [0_u8; 8];
+        const UNKNOWN: [u8; 4] = [0; 4];
         for thread in threads_of(pid) {
-            // One that is counted already stays as it is.
-            let _ = self.skel.maps.tasks.update(&thread.to_ne_bytes(), &unknown, MapFlags::NO_EXIST);
+            // One that is watched already stays as it is.
+            let _ =
+                self.skel.maps.tasks.update(&thread.to_ne_bytes(), &UNKNOWN, MapFlags::NO_EXIST);
         }
     }
 
-    /// The count. Exact for all tasks that have slept once since they were added, or were born since.
-    pub fn count(&self) -> Count {
-        let Some(data) = self.data() else { return Count { busy: 1, runs: 0, births: 0 } };
-        // SAFETY: mapped as long as the program is loaded; the kernel writes it at any time.
-        unsafe {
-            let running = read_volatile(&raw const (*data).running);
-            let waking = read_volatile(&raw const (*data).waking);
-            Count {
-                busy: running + waking,
-                runs: read_volatile(&raw const (*data).runs),
-                births: read_volatile(&raw const (*data).births),
+    /// All tasks, if all of them sleep; else one that does not.
+    pub fn asleep(&self) -> Result<Vec<Asleep>, Cause> {
+        let failed = |error: &dyn std::fmt::Display| Cause { pid: 0, what: error.to_string() };
+        let bytes = self.look().map_err(|error| failed(&error))?;
+        let record = |bytes: &[u8]| -> Option<(Asleep, bool)> {
+            let word =
+                |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+            let (ids, runs, asleep) = (word(0)?, word(8)?, word(16)?);
+            Some((Asleep { pid: ids as u32, thread: (ids >> 32) as u32, runs }, asleep != 0))
+        };
+        let mut tasks = Vec::new();
+        for (task, asleep) in bytes.chunks_exact(24).filter_map(record) {
+            match asleep {
+                true => tasks.push(task),
+                false => return Err(Cause { pid: task.pid, what: "runs".into() }),
             }
         }
+        Ok(tasks)
     }
 
-    /// The tasks that ran after the count of `since` and until `until`; none where they are too many to be remembered.
-    pub fn ran(&self, since: u64, until: u64) -> Option<Vec<u32>> {
-        let data = self.data()?;
-        // SAFETY: as above.
-        let remembered = unsafe { &raw const (*data).ran };
-        const LEN: u64 = 256;
-        (until - since <= LEN / 2).then(|| {
-            let place = |i: u64| (i % LEN) as usize;
-            // SAFETY: as above, and within the array.
-            (since..until).map(|i| unsafe { read_volatile(&raw const (*remembered)[place(i)]) }).collect()
-        })
+    fn look(&self) -> io::Result<Vec<u8>> {
+        let link = self.skel.links.look.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let mut iterator = Iter::new(link).map_err(io::Error::other)?;
+        let mut bytes = Vec::with_capacity(64 * 24);
+        iterator.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
-    /// Waits until all has gone idle, at most so long.
+    /// Waits until none seems to run any more, at most so long.
     pub fn wait(&self, limit: Duration) {
-        self.told.set(false);
         // An interruption is a wake-up like any other.
         let _ = self.events.poll(limit);
-    }
-
-    fn data(&self) -> Option<*const bss> {
-        self.skel.maps.bss_data.as_deref().map(std::ptr::from_ref)
     }
 }

@@ -5,12 +5,12 @@
 //! was found out, shows that nothing has run in between. It leaps to the earliest deadline there is and wakes whose
 //! deadline that is; nobody else. What they do then is done before the next leap, for until it is done they run.
 
-mod counted;
 mod kernel;
 mod outside;
 mod sockets;
 mod tasks;
 
+use std::collections::HashSet;
 use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,7 +25,7 @@ use nix::unistd::{fork, setsid, ForkResult, Pid};
 
 use crate::processes::FileId;
 use crate::{Clock, Container};
-use counted::Counted;
+use kernel::Scheduler;
 use outside::Outside;
 pub use tasks::Cause;
 use tasks::{asleep, members, Asleep};
@@ -141,7 +141,7 @@ fn skip(container: &Container, tell: c_int) -> anyhow::Result<()> {
     forget_descriptors(&[file.as_raw_fd(), tell]);
     // SAFETY: ours, and used no more.
     unsafe { libc::close(tell) };
-    watch.counted = Counted::new().ok();
+    watch.scheduler = Scheduler::new().ok();
     while file.metadata()?.nlink() > 0 && watch.once() {}
     Ok(())
 }
@@ -192,8 +192,12 @@ fn forget_descriptors(keep: &[c_int]) {
 struct Watch {
     clock: Clock,
     file: FileId,
-    /// The kernel's count, where it can be had.
-    counted: Option<Counted>,
+    /// What the kernel tells of its tasks, where it does.
+    scheduler: Option<Scheduler>,
+    /// How many programs had been brought onto the clock when the kernel was last told whom to watch.
+    entries: u32,
+    /// Tasks that were found to wait for nothing outside, and have not run since.
+    quiet: HashSet<Asleep>,
     /// How long nothing could be done: the longer, the rarer the looks.
     rest: Duration,
     /// Until when those have been told whose waits a leap has made late.
@@ -212,54 +216,85 @@ impl Watch {
         let file = FileId::of(&container.clock_path())?;
         let clock = container.clock()?;
         let told = clock.reading().virt;
-        Ok(Watch { clock, file, counted: None, rest: SHORTEST_REST, told })
+        Ok(Watch {
+            clock,
+            file,
+            scheduler: None,
+            entries: 0,
+            quiet: HashSet::new(),
+            rest: SHORTEST_REST,
+            told,
+        })
     }
 
-    /// Watches until the clock is not to skip any more; false where it may have to be watched again.
+    /// One look, a leap where it allows one, and a rest; false where the clock is not to skip any more.
     fn once(&mut self) -> bool {
         let mode = self.clock.skipping().mode;
         if mode == SkipMode::Off {
             return false;
         }
-        let whatever_comes = mode == SkipMode::Force;
-        if self.clock.can_leap() && self.leap(whatever_comes) {
+        if self.clock.can_leap() && self.leap(mode == SkipMode::Force) {
             self.rest = SHORTEST_REST;
         } else {
             self.told = self.clock.tell_late(self.told, LONGEST_REST);
             let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
             self.rest = (self.rest * 2).min(longest);
         }
-        match &self.counted {
+        match &self.scheduler {
             // Told when all goes idle, it need not look in between; but for those that a leap has made late.
-            Some(counted) => counted.wait(LONGEST_REST),
+            Some(scheduler) => scheduler.wait(LONGEST_REST),
             None => std::thread::sleep(self.rest),
         }
         true
     }
 
-    /// Leaps, if all is idle and stays so until it has been made sure.
+    /// Leaps, if all is idle and stays so until that has been made sure.
     fn leap(&mut self, whatever_comes: bool) -> bool {
-        let (clock, file) = (&self.clock, &self.file);
-        match &mut self.counted {
-            Some(counted) => {
-                let Ok(count) = counted.idle(clock, file, whatever_comes) else { return false };
-                clock.leap_to_next(self.told, || counted.is_still(clock, count))
-            }
-            None => {
-                let Ok(tasks) = self.held_by(whatever_comes) else { return false };
-                let still = || asleep(&members(file)).is_ok_and(|now| now == tasks);
-                clock.leap_to_next(self.told, still)
-            }
-        }
+        self.watch_who_came();
+        let Ok(tasks) = self.held_by(whatever_comes) else { return false };
+        let entries = self.entries;
+        let still =
+            || self.clock.entries() == entries && self.asleep().is_ok_and(|now| now == tasks);
+        self.clock.leap_to_next(self.told, still)
     }
 
     /// The tasks, all asleep, where nothing keeps time from leaping; else what does.
-    fn held_by(&self, whatever_comes: bool) -> Result<Vec<Asleep>, Cause> {
-        let members = members(&self.file);
-        let tasks = asleep(&members)?;
-        match whatever_comes {
-            true => Ok(tasks),
-            false => Outside::of(&members).holds(&tasks).map_or(Ok(tasks), Err),
+    fn held_by(&mut self, whatever_comes: bool) -> Result<Vec<Asleep>, Cause> {
+        let tasks = self.asleep()?;
+        if !whatever_comes {
+            let now: HashSet<&Asleep> = tasks.iter().collect();
+            self.quiet.retain(|task| now.contains(task));
+            let members: Vec<u32> = processes_of(&tasks);
+            let mut outside = Outside::of(&members);
+            for task in &tasks {
+                if !self.quiet.contains(task) && outside.holds(task)? {
+                    self.quiet.insert(task.clone());
+                }
+            }
+        }
+        Ok(tasks)
+    }
+
+    fn asleep(&self) -> Result<Vec<Asleep>, Cause> {
+        match &self.scheduler {
+            Some(scheduler) => scheduler.asleep(),
+            None => asleep(&members(&self.file)),
         }
     }
+
+    /// Tells the kernel whom to watch, where programs have come to the clock since.
+    fn watch_who_came(&mut self) {
+        let entries = self.clock.entries();
+        if entries != self.entries {
+            if let Some(scheduler) = &self.scheduler {
+                members(&self.file).iter().for_each(|pid| scheduler.add(*pid));
+            }
+            self.entries = entries;
+        }
+    }
+}
+
+fn processes_of(tasks: &[Asleep]) -> Vec<u32> {
+    let processes: HashSet<u32> = tasks.iter().map(|task| task.pid).collect();
+    processes.into_iter().collect()
 }

@@ -43,20 +43,15 @@ impl Outside<'_> {
         Outside { members, inside: None, tables: None, pipes: None, may_change: false }
     }
 
-    /// The first of `tasks` that waits for the outside.
-    pub fn holds(&mut self, tasks: &[Asleep]) -> Option<Cause> {
-        tasks.iter().find_map(|task| self.holds_one(task).err())
-    }
-
     /// Whether the outside may wake `task`; if not, whether that stays so until the task has run.
-    pub fn holds_one(&mut self, task: &Asleep) -> Result<bool, Cause> {
+    pub fn holds(&mut self, task: &Asleep) -> Result<bool, Cause> {
         self.may_change = false;
         let what = match waits_of(task) {
             Waits::Nothing => None,
             Waits::Unknown(what) => Some(what),
-            Waits::On(descriptors) => descriptors
-                .into_iter()
-                .find_map(|(fd, writes)| self.reach(task.pid, fd, writes, 0)),
+            Waits::On(descriptors) => {
+                descriptors.into_iter().find_map(|(fd, writes)| self.reach(task.pid, fd, writes, 0))
+            }
         };
         match what {
             None => Ok(!self.may_change),

@@ -5,13 +5,14 @@ use std::fs;
 use crate::processes::{self, FileId, Process};
 
 /// A task that sleeps, and how often it has run: a second look tells whether it did in between.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Asleep {
     /// Its process.
     pub pid: u32,
     /// Its own number.
     pub thread: u32,
-    runs: u64,
+    /// How often it was given a processor, or gave one back.
+    pub runs: u64,
 }
 
 /// Something that keeps time from skipping.
@@ -44,12 +45,6 @@ pub fn asleep(members: &[u32]) -> Result<Vec<Asleep>, Cause> {
         }
     }
     Ok(tasks)
-}
-
-/// All tasks of `members`, without a look at what they do.
-pub fn all_of(members: &[u32]) -> Vec<Asleep> {
-    let of = |pid: u32| threads_of(pid).map(move |thread| Asleep { pid, thread, runs: 0 });
-    members.iter().flat_map(|pid| of(*pid)).collect()
 }
 
 fn words_for(state: char) -> &'static str {

@@ -1,0 +1,38 @@
+"""Run inside: a redis-server whose keys expire a month apart; says in which order they went."""
+
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+with tempfile.TemporaryDirectory() as folder:
+    socket = str(Path(folder) / "s")
+    server = subprocess.Popen(
+        ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--hz", "1"],
+        stdout=subprocess.DEVNULL,
+        cwd=folder,
+    )
+
+    def redis(*words: str) -> str:
+        return subprocess.run(
+            ["redis-cli", "-s", socket, *words], capture_output=True, text=True, check=False
+        ).stdout.strip()
+
+    try:
+        while redis("ping") != "PONG":
+            time.sleep(0.1)
+        month = 30 * 86_400
+        for i in range(12, 0, -1):
+            redis("set", f"key{i}", "x", "ex", str(i * month))
+        there = [f"key{i}" for i in range(1, 13)]
+        order = []
+        while there:
+            time.sleep(86_400 * 5)
+            gone = [key for key in there if redis("exists", key) == "0"]
+            order += [int(key.removeprefix("key")) for key in gone]
+            there = [key for key in there if key not in gone]
+        print(json.dumps({"ev": "expired", "order": order}), flush=True)
+    finally:
+        server.terminate()
+        server.wait()
