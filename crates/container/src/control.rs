@@ -324,7 +324,11 @@ impl Clock {
     }
 
     fn followers(&self) -> Followers<'_> {
-        Followers { page: self.page(), registry: self.registry(), clock: &self.file }
+        self.followers_with(&[])
+    }
+
+    fn followers_with<'a>(&'a self, known: &'a [u32]) -> Followers<'a> {
+        Followers { page: self.page(), registry: self.registry(), clock: &self.file, known }
     }
 
     /// Whether time runs, and so can leap.
@@ -349,13 +353,18 @@ impl Clock {
 
     /// Leaps to the earliest deadline and wakes whose it is, if that is far enough to be worth it and `still` holds, asked
     /// as late as possible. The caller knows that all who could look at the clock sleep. `since` is as for
-    /// [`Clock::tell_late`].
-    pub fn leap_to_next(&self, since: VirtualInstant, still: impl FnOnce() -> bool) -> bool {
+    /// [`Clock::tell_late`]; `known` are processes known to be on the clock.
+    pub fn leap_to_next(
+        &self,
+        since: VirtualInstant,
+        known: &[u32],
+        still: impl FnOnce() -> bool,
+    ) -> bool {
         /// Nearer ones come by themselves sooner than anything could be done about them.
         const WORTH_IT: Span = Span(50_000);
         let leaps = &self.registry().leaps;
         let (sum, look) = (leaps.sum(), self.look());
-        let followers = self.followers();
+        let followers = self.followers_with(known);
         let Some(earliest) = followers.earliest(&look) else { return false };
         let target = earliest.min(look.limit);
         let ahead = look.real_at(target).since(look.real);
@@ -373,13 +382,20 @@ impl Clock {
     }
 
     /// Wakes those whose deadlines have come nearer by a leap than the kernel knows, and that come within `soon` of real
-    /// time. `since` is the virtual instant that the last call returned; this one returns the next.
-    pub fn tell_late(&self, since: VirtualInstant, soon: Duration) -> VirtualInstant {
+    /// time. `since` is the virtual instant that the last call returned; this one returns the next. `known` are processes
+    /// known to be on the clock.
+    pub fn tell_late(
+        &self,
+        since: VirtualInstant,
+        known: &[u32],
+        soon: Duration,
+    ) -> VirtualInstant {
         let sum = self.registry().leaps.sum();
         let look = self.look();
         if look.segment.pace != Pace::Frozen && sum > Span::ZERO {
             let soon = RealInstant(look.real.0.saturating_add(soon.as_nanos() as i64));
-            self.followers().tell_late(since, look.segment.virtual_at(soon), sum, &look);
+            let until = look.segment.virtual_at(soon);
+            self.followers_with(known).tell_late(since, until, sum, &look);
         }
         look.now()
     }

@@ -42,6 +42,8 @@ pub struct Followers<'a> {
     pub registry: &'a Registry,
     /// Its file.
     pub clock: &'a FileId,
+    /// Processes of which it is known that they are on the clock.
+    pub known: &'a [u32],
 }
 
 impl Followers<'_> {
@@ -75,7 +77,8 @@ impl Followers<'_> {
     }
 
     fn told(&self) -> Told<'_> {
-        Told { clock: self.clock, known: HashMap::new(), kicked: HashMap::new() }
+        let known = self.known.iter().map(|pid| (*pid, true)).collect();
+        Told { clock: self.clock, known, kicked: HashMap::new() }
     }
 
     /// The earliest virtual instant that a wait or a timer is set for and that has not come yet; now, where one is due and

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
@@ -15,6 +15,9 @@ mod program {
     include!(concat!(env!("OUT_DIR"), "/idle.skel.rs"));
 }
 use program::{IdleSkel, IdleSkelBuilder};
+
+/// Bytes that a look takes at a time.
+const ROOM: usize = 16 * 1024;
 
 /// The programs, loaded for one clock.
 pub struct Scheduler {
@@ -73,9 +76,32 @@ impl Scheduler {
     fn look(&self) -> io::Result<Vec<u8>> {
         let link = self.skel.links.look.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let mut iterator = Iter::new(link).map_err(io::Error::other)?;
-        let mut bytes = Vec::with_capacity(64 * 24);
-        iterator.read_to_end(&mut bytes)?;
+        let mut bytes = vec![0; ROOM];
+        let mut len = 0;
+        loop {
+            match iterator.read(&mut bytes[len..])? {
+                0 => break,
+                more => len += more,
+            }
+            if bytes.len() - len < ROOM {
+                bytes.resize(bytes.len() + ROOM, 0);
+            }
+        }
+        bytes.truncate(len);
         Ok(bytes)
+    }
+
+    /// Whether none seems to run any more within a moment. To be told takes longer than most programs need between two
+    /// waits.
+    pub fn idle_soon(&self) -> bool {
+        const SOON: Duration = Duration::from_micros(200);
+        let begun = Instant::now();
+        while begun.elapsed() < SOON {
+            if self.asleep().is_ok() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Waits until none seems to run any more, at most so long.

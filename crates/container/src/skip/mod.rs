@@ -142,8 +142,13 @@ fn skip(container: &Container, tell: c_int) -> anyhow::Result<()> {
     // SAFETY: ours, and used no more.
     unsafe { libc::close(tell) };
     watch.scheduler = Scheduler::new().ok();
-    while file.metadata()?.nlink() > 0 && watch.once() {}
-    Ok(())
+    loop {
+        match watch.once() {
+            Next::Again => {}
+            Next::Rest if file.metadata()?.nlink() > 0 => watch.rest(),
+            Next::Rest | Next::End => return Ok(()),
+        }
+    }
 }
 
 /// The right to skip on a clock: a lock on a byte of its file that tells who holds it, by whichever name one looks.
@@ -188,6 +193,16 @@ fn forget_descriptors(keep: &[c_int]) {
     }
 }
 
+/// What comes after a look.
+enum Next {
+    /// Another: all is idle again.
+    Again,
+    /// A rest, then another.
+    Rest,
+    /// The clock is not to skip any more.
+    End,
+}
+
 /// Watches over one clock.
 struct Watch {
     clock: Clock,
@@ -198,6 +213,8 @@ struct Watch {
     entries: u32,
     /// Tasks that were found to wait for nothing outside, and have not run since.
     quiet: HashSet<Asleep>,
+    /// The processes on the clock at the last look.
+    known: Vec<u32>,
     /// How long nothing could be done: the longer, the rarer the looks.
     rest: Duration,
     /// Until when those have been told whose waits a leap has made late.
@@ -222,30 +239,35 @@ impl Watch {
             scheduler: None,
             entries: 0,
             quiet: HashSet::new(),
+            known: Vec::new(),
             rest: SHORTEST_REST,
             told,
         })
     }
 
-    /// One look, a leap where it allows one, and a rest; false where the clock is not to skip any more.
-    fn once(&mut self) -> bool {
+    /// One look, and a leap where it allows one.
+    fn once(&mut self) -> Next {
         let mode = self.clock.skipping().mode;
         if mode == SkipMode::Off {
-            return false;
+            return Next::End;
         }
         if self.clock.can_leap() && self.leap(mode == SkipMode::Force) {
             self.rest = SHORTEST_REST;
-        } else {
-            self.told = self.clock.tell_late(self.told, LONGEST_REST);
-            let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
-            self.rest = (self.rest * 2).min(longest);
+            let soon = self.scheduler.as_ref().is_some_and(Scheduler::idle_soon);
+            return if soon { Next::Again } else { Next::Rest };
         }
+        self.told = self.clock.tell_late(self.told, &self.known, LONGEST_REST);
+        let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
+        self.rest = (self.rest * 2).min(longest);
+        Next::Rest
+    }
+
+    fn rest(&self) {
         match &self.scheduler {
             // Told when all goes idle, it need not look in between; but for those that a leap has made late.
             Some(scheduler) => scheduler.wait(LONGEST_REST),
             None => std::thread::sleep(self.rest),
         }
-        true
     }
 
     /// Leaps, if all is idle and stays so until that has been made sure.
@@ -253,9 +275,10 @@ impl Watch {
         self.watch_who_came();
         let Ok(tasks) = self.held_by(whatever_comes) else { return false };
         let entries = self.entries;
+        self.known = processes_of(&tasks);
         let still =
             || self.clock.entries() == entries && self.asleep().is_ok_and(|now| now == tasks);
-        self.clock.leap_to_next(self.told, still)
+        self.clock.leap_to_next(self.told, &self.known, still)
     }
 
     /// The tasks, all asleep, where nothing keeps time from leaping; else what does.
