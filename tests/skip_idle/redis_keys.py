@@ -1,4 +1,7 @@
-"""Run inside: a redis-server whose keys expire as many seconds apart as the argument says; says in which order they went."""
+"""Run inside: a redis-server whose keys expire as many seconds apart as the argument says.
+
+Says in which order they went.
+"""
 
 import json
 import subprocess

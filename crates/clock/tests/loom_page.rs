@@ -307,7 +307,7 @@ fn wait(world: &World, thread: u32) -> u32 {
     let waiter = world.registry.claim_waiter(1, thread, 0).expect("there is room");
     loop {
         let seen = world.page.snapshot(|| RealInstant(0), |_| world.wait_for_writer()).sequence;
-        waiter.publish(Deadline::Virtual(VirtualInstant(FAR)), 0, seen);
+        waiter.publish(Deadline::Virtual(VirtualInstant(FAR)), 0, seen, Span::ZERO);
         if world.page.sequence() == seen {
             assert_eq!(waiter.owner(), Some((1, thread)));
             return seen;

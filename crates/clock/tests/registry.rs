@@ -54,7 +54,7 @@ fn a_wait_says_what_it_waits_for() {
         Deadline::Wall(WallTime { secs: i64::MAX, nanos: 0 }),
         Deadline::Never,
     ] {
-        waiter.publish(deadline, 232, 44);
+        waiter.publish(deadline, 232, 44, Span(9));
         assert_eq!((waiter.deadline(), waiter.call(), waiter.seen()), (deadline, 232, 44));
         let found = registry.waiters().next().unwrap();
         assert!(same(found, waiter));
@@ -227,6 +227,7 @@ fn a_timer_keeps_what_it_is_told() {
         at: RealInstant::NEVER,
         interval: Span(9),
         wall: WallTime { secs: -1, nanos: 999_999_999 },
+        leapt: Span(12),
     };
     timer.set_armed(armed);
     assert_eq!(timer.armed(), armed);
@@ -288,7 +289,12 @@ fn threads_never_share_a_slot() {
                 for round in 0..5_000 {
                     let own =
                         registry.claim_waiter(process, 100, HERE).expect("there is room for all");
-                    own.publish(Deadline::Virtual(VirtualInstant(round)), process, round as u32);
+                    own.publish(
+                        Deadline::Virtual(VirtualInstant(round)),
+                        process,
+                        round as u32,
+                        Span::ZERO,
+                    );
                     assert_eq!(own.owner(), Some((process, 100)));
                     assert_eq!((own.call(), own.seen()), (process, round as u32));
                     assert_eq!(own.deadline(), Deadline::Virtual(VirtualInstant(round)));

@@ -117,6 +117,9 @@ mod tests {
             frozen: false,
             limit: None,
             policy: Policy::default(),
+            skipping: Default::default(),
+            leaps: 0,
+            leapt: Span::ZERO,
             waits: 0,
             timers: 0,
         }

@@ -14,6 +14,7 @@ use std::fs;
 
 use nix::errno::Errno;
 
+use crate::skip;
 use crate::state::effective_user;
 
 /// One thing a host has or lacks.
@@ -62,7 +63,7 @@ pub const NOT_VIRTUAL_YET: &[Limit] = &[
     },
     Limit { what: "rdtsc", instead: "reads the machine's counter, unless --trap-tsc is given" },
     Limit {
-        what: "socket timeouts set before an attach or an exec, or on a dup of the socket",
+        what: "socket timeouts set before an exec, or on a dup of the socket",
         instead: "stay the real time that they were",
     },
     Limit {
@@ -203,6 +204,13 @@ const PROBES: &[Probe] = &[
         needed: false,
         how_to_get: "root, or a delegated control group (systemd-run --user --scope -p Delegate=yes), on a cgroup v2 mount",
         look: || probes::cgroup_freeze().map_err(str::to_string),
+    },
+    Probe {
+        name: "idle-count",
+        purpose: "--skip-idle is told by the scheduler when all sleep; else it looks again and again",
+        needed: false,
+        how_to_get: "root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF (/sys/kernel/btf/vmlinux)",
+        look: || skip::can_be_told().map(|()| "BPF programs on the scheduler's events can be loaded".into()),
     },
     Probe {
         name: "epoll-pwait2",

@@ -42,7 +42,7 @@ impl HostNow {
             let wall = clock_nanos(libc::CLOCK_REALTIME)?;
             let boot = clock_nanos(libc::CLOCK_BOOTTIME)?;
             let width = clock_nanos(libc::CLOCK_MONOTONIC)? - before;
-            if best.as_ref().map_or(true, |(narrowest, _)| width < *narrowest) {
+            if best.as_ref().is_none_or(|(narrowest, _)| width < *narrowest) {
                 let now = HostNow {
                     real: RealInstant(before + width / 2),
                     wall: WallTime::from_nanos(wall.into()),

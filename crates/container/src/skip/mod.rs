@@ -45,6 +45,15 @@ pub struct SkipReport {
     pub held_by: Option<Cause>,
 }
 
+/// Whether the kernel tells when all sleep.
+///
+/// # Errors
+///
+/// Why it does not.
+pub fn can_be_told() -> Result<(), String> {
+    Scheduler::new().map(drop).map_err(|error| error.to_string())
+}
+
 /// Looks at how `container` skips.
 ///
 /// # Errors

@@ -233,17 +233,17 @@ fn freezing_stops_time_and_tasks_of_all_on_the_clock() {
     for _ in 0..2 {
         crate::freeze(&first).unwrap();
         assert!(second.clock().unwrap().reading().frozen);
-        assert!(group.as_ref().map_or(true, |group| group.is_frozen().unwrap()));
+        assert!(group.as_ref().is_none_or(|group| group.is_frozen().unwrap()));
     }
     for _ in 0..2 {
         crate::unfreeze(&first).unwrap();
         assert!(!second.clock().unwrap().reading().frozen);
-        assert!(group.as_ref().map_or(true, |group| !group.is_frozen().unwrap()));
+        assert!(group.as_ref().is_none_or(|group| !group.is_frozen().unwrap()));
     }
     crate::freeze(&first).unwrap();
     assert_eq!(crate::clear(&bury(&second), false).unwrap(), 1);
     program.wait();
-    assert!(group.map_or(true, |group| !group.path().exists()));
+    assert!(group.is_none_or(|group| !group.path().exists()));
 }
 
 #[test]
