@@ -47,6 +47,9 @@ TRAPPED = _at_most(3000, "at most 3 us", _itself)
 EXEC = _at_most(300_000, "at most 300 us more", _more)
 PER_WAIT = _at_most(20_000, "at most 20 us per wait", _itself)
 THROUGHPUT = Goal("at least 0.97x", _ratio, lambda value: value >= 0.97)
+DAY = _at_most(20_000_000, "at most 20 ms", _itself)
+LEAPS = Goal("at least 20,000", _itself, lambda value: value >= 20_000)
+WATCHING = _at_most(1.02, "at most 1.02x", _ratio)
 LATENESS = _at_most(1.1, "at most 1.1x", _ratio)
 
 
@@ -98,12 +101,19 @@ ROWS = (
     Row("Go HTTP server", "http", "rate", THROUGHPUT, unit="req/s"),
     Row("clock_nanosleep(1 ms), lateness", "lateness", "median", LATENESS, unit="us"),
     Row("the same, 99th percentile", "lateness", "p99", unit="us"),
+    Row("--skip-idle: sleep 86400, more than sleep 0", "skip", "day", DAY, unit="us"),
+    Row("--skip-idle: sleeps of 1 s, one thread", "skip", "leaps", LEAPS, unit="leaps/s"),
+    Row("--skip-idle: 1,000 timers in 1,000 s, asyncio", "skip", "asyncio", unit="us"),
+    Row("the same, Node", "skip", "node", unit="us"),
+    Row("the same, Go", "skip", "go", unit="us"),
+    Row("the same, Java", "skip", "java", unit="us"),
+    Row("perf bench sched pipe, beside --skip-idle", "watching", "pipe", WATCHING, unit="us"),
 )
 
 
 def _show(value: float, unit: str) -> str:
-    if unit == "req/s":
-        return f"{value:,.0f} req/s"
+    if unit.endswith("/s"):
+        return f"{value:,.0f} {unit}"
     scaled = value / 1000 if unit == "us" else value
     digits = 1 if abs(scaled) < 100 else 0
     return f"{scaled:,.{digits}f} {unit}"

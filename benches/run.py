@@ -19,6 +19,7 @@ from pathlib import Path
 import machine
 import report
 import servers
+import skip
 import suites
 from levels import ROOT
 from suites import Bench, announce
@@ -31,6 +32,8 @@ SUITES = {
     "lateness": suites.lateness,
     "redis": servers.redis,
     "http": servers.http,
+    "skip": skip.skip,
+    "watching": skip.watching,
 }
 
 SOURCES = ROOT / "benches/c"
@@ -41,7 +44,7 @@ def build_programs(folder: Path) -> None:
     """Compile the benchmark programs."""
     folder.mkdir(parents=True, exist_ok=True)
     common = [os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-pthread"]
-    for name in ("tsc", "micro", "exec", "lateness", "waiters", "stamp"):
+    for name in ("tsc", "micro", "exec", "lateness", "waiters", "stamp", "sleeper"):
         subprocess.run([*common, "-o", folder / name, SOURCES / f"{name}.c"], check=True)
     for kind, flags in (("static", ["-static"]), ("dynamic", [])):
         program = folder / f"true-{kind}"

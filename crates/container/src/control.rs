@@ -346,6 +346,11 @@ impl Clock {
         self.registry().entries.load(Ordering::Acquire)
     }
 
+    /// Whether somebody on the clock waits who is not among the threads `known`.
+    pub fn has_strangers(&self, known: &HashSet<u32>) -> bool {
+        self.followers().has_strangers(known)
+    }
+
     /// Whether anybody waits for a moment to come.
     pub fn has_deadlines(&self) -> bool {
         self.followers().earliest(&self.look()).is_some()

@@ -96,6 +96,20 @@ impl Followers<'_> {
         waits.chain(timers).min()
     }
 
+    /// Whether somebody waits who is not among the threads `known`. Places that ended threads have left are freed.
+    pub fn has_strangers(&self, known: &HashSet<u32>) -> bool {
+        self.registry.waiters().any(|waiter| match waiter.owner() {
+            Some((pid, thread)) if !known.contains(&thread) => {
+                let lives = fs::exists(format!("/proc/{pid}/task/{thread}")).unwrap_or(true);
+                if !lives {
+                    waiter.release_if((pid, thread));
+                }
+                lives
+            }
+            _ => false,
+        })
+    }
+
     /// Tells those whose waits and timers fall due after `since` and until `until`, and were computed before time leapt to
     /// `leapt`.
     pub fn tell_late(

@@ -30,6 +30,7 @@
 //! ```
 
 mod attachable;
+mod background;
 mod cgroup;
 mod change;
 mod clear;

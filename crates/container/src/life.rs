@@ -12,6 +12,7 @@ use lorentz_inject::{Monitor, SetWall, Target};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
+use crate::background::{self, close_standard_streams};
 use crate::processes::{self, Process};
 use crate::{skip, time_namespace, Cgroup, Clock, Container, Mechanism, MonitorKind};
 
@@ -150,49 +151,14 @@ fn hand_over(
     container: &Container,
     kind: MonitorKind,
 ) -> anyhow::Result<()> {
-    let (ready, tell) = pipe()?;
-    // SAFETY: one thread.
-    match unsafe { fork() }? {
-        ForkResult::Parent { .. } => {
-            drop(tell);
-            // Ends when the other has entered the container, or is gone.
-            let _ = nix::unistd::read(&ready, &mut [0]);
-            Ok(())
-        }
-        ForkResult::Child => {
-            drop(ready);
-            let status = match background(monitor, container, kind, tell) {
-                Ok(()) => 0,
-                Err(_) => 1,
-            };
-            // SAFETY: ends this process; nothing of the parent's is to be run again.
-            unsafe { libc::_exit(status) }
-        }
-    }
-}
-
-fn background(
-    monitor: &mut Monitor,
-    container: &Container,
-    kind: MonitorKind,
-    tell: std::os::fd::OwnedFd,
-) -> anyhow::Result<()> {
-    let _ = setsid();
-    let container = container.enter(kind)?;
-    close_standard_streams()?;
-    drop(tell);
-    monitor.serve_rest()?;
-    container.leave()?;
-    Ok(())
-}
-
-/// A pipe that the caller reads to its end must not be kept open by who only looks after others.
-fn close_standard_streams() -> anyhow::Result<()> {
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    nix::unistd::dup2_stdin(&null)?;
-    nix::unistd::dup2_stdout(&null)?;
-    nix::unistd::dup2_stderr(&null)?;
-    Ok(())
+    background::start(|ready| {
+        let container = container.enter(kind)?;
+        close_standard_streams()?;
+        drop(ready);
+        monitor.serve_rest()?;
+        container.leave()?;
+        Ok(())
+    })
 }
 
 /// Brings the running process `pid` into virtual time, with its descendants if `tree`. A process in the background looks

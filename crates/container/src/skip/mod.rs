@@ -21,8 +21,9 @@ use std::time::Duration;
 use lorentz_clock::{SkipMode, Span, VirtualInstant};
 use nix::fcntl::{fcntl, FcntlArg};
 use nix::sys::signal::{kill, Signal};
-use nix::unistd::{fork, setsid, ForkResult, Pid};
+use nix::unistd::Pid;
 
+use crate::background::{self, close_standard_streams};
 use crate::processes::FileId;
 use crate::{Clock, Container};
 use kernel::Scheduler;
@@ -121,43 +122,25 @@ fn end(skipper: u32) {
 
 /// In a process of its own; it is there when this returns.
 fn start(container: &Container) -> anyhow::Result<()> {
-    let (ready, tell) = nix::unistd::pipe()?;
-    // SAFETY: one thread.
-    match unsafe { fork() }? {
-        ForkResult::Parent { .. } => {
-            drop(tell);
-            let _ = nix::unistd::read(&ready, &mut [0]);
-            Ok(())
+    background::start(|ready| {
+        let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
+        let mut watch = Watch::new(container)?;
+        close_standard_streams()?;
+        close_others(&[file.as_raw_fd(), ready.as_raw_fd()]);
+        // From here on no other descriptor of the file may be closed: the lock would go with it.
+        if !claim(&file) {
+            return Ok(());
         }
-        ForkResult::Child => {
-            let status = match skip(container, tell.as_raw_fd()) {
-                Ok(()) => 0,
-                Err(_) => 1,
-            };
-            // SAFETY: ends this process; nothing of the parent's is to be run again.
-            unsafe { libc::_exit(status) }
+        drop(ready);
+        watch.scheduler = Scheduler::new().ok();
+        loop {
+            match watch.once() {
+                Next::Again => {}
+                Next::Rest if file.metadata()?.nlink() > 0 => watch.rest(),
+                Next::Rest | Next::End => return Ok(()),
+            }
         }
-    }
-}
-
-fn skip(container: &Container, tell: c_int) -> anyhow::Result<()> {
-    let _ = setsid();
-    let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
-    let mut watch = Watch::new(container)?;
-    if !claim(&file) {
-        return Ok(());
-    }
-    forget_descriptors(&[file.as_raw_fd(), tell]);
-    // SAFETY: ours, and used no more.
-    unsafe { libc::close(tell) };
-    watch.scheduler = Scheduler::new().ok();
-    loop {
-        match watch.once() {
-            Next::Again => {}
-            Next::Rest if file.metadata()?.nlink() > 0 => watch.rest(),
-            Next::Rest | Next::End => return Ok(()),
-        }
-    }
+    })
 }
 
 /// The right to skip on a clock: a lock on a byte of its file that tells who holds it, by whichever name one looks.
@@ -183,13 +166,7 @@ fn skipper_of(clock: &std::path::Path) -> io::Result<Option<u32>> {
 }
 
 /// Descriptors that came with the fork belong to others: a pipe must not stay open for the skipper's sake.
-fn forget_descriptors(keep: &[c_int]) {
-    if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
-        for stream in 0..3 {
-            // SAFETY: plain numbers.
-            unsafe { libc::dup2(null.as_raw_fd(), stream) };
-        }
-    }
+fn close_others(keep: &[c_int]) {
     let mut from = 3;
     let mut keep = keep.to_vec();
     keep.sort_unstable();
@@ -283,6 +260,11 @@ impl Watch {
     fn leap(&mut self, whatever_comes: bool) -> bool {
         self.watch_who_came();
         let Ok(tasks) = self.held_by(whatever_comes) else { return false };
+        if tasks.is_empty() || self.clock.has_strangers(&tasks.iter().map(|t| t.thread).collect()) {
+            // Somebody is not watched yet.
+            self.entries = self.entries.wrapping_sub(1);
+            return false;
+        }
         let entries = self.entries;
         self.known = processes_of(&tasks);
         let still =

@@ -1,0 +1,111 @@
+"""How fast idle time is skipped, and what watching for idleness costs those who skip nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+
+from levels import LORENTZ, LORENTZ_LEVEL, NATIVE, ROOT, Level
+from suites import TIMEOUT, Bench, Samples, in_turns, output_of
+
+SKIPPING = (LORENTZ, "run", "--skip-idle", "--")
+SLEEPS = 5_000
+TIMERS = 1_000
+
+ASYNCIO = (
+    "import asyncio\n"
+    "async def main(): await asyncio.gather(*[asyncio.sleep(i) for i in range({timers})])\n"
+    "asyncio.run(main())"
+)
+NODE = "for (let i = 1; i <= {timers}; i++) setTimeout(() => {{}}, 1000 * i)"
+
+
+def skip(bench: Bench) -> Samples:
+    """A day of sleep, leaps per second, and timers of runtimes; real nanoseconds, leaps a second.
+
+    `day`: what `sleep 86400` takes more than `sleep 0`, both inside, the second without skipping.
+    `leaps`: one thread that sleeps a second at a time. The others: a program that has TIMERS timers
+    a second apart, less the same program with one.
+    """
+    runtimes = _runtimes(bench)
+
+    def once(level: Level) -> dict[str, float]:
+        day = _took([*SKIPPING, "sleep", "86400"])
+        found = {"day": day - _took([LORENTZ, "run", "--", "sleep", "0"])}
+        ticks = output_of([*SKIPPING, str(bench.programs / "sleeper"), str(SLEEPS)])["ticks"]
+        found["leaps"] = SLEEPS / (bench.nanoseconds(ticks) / 1e9)
+        for name, command in runtimes.items():
+            found[name] = _took([*SKIPPING, *command(TIMERS)])
+            found[name] -= _took([*SKIPPING, *command(1)])
+        return found
+
+    return in_turns(bench, 7, [Level(LORENTZ_LEVEL, SKIPPING)], once)
+
+
+def _runtimes(bench: Bench) -> dict[str, Callable[[int], list[str]]]:
+    """How each runtime that is there is started with so many timers a second apart."""
+    found: dict[str, Callable[[int], list[str]]] = {}
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if python:
+        found["asyncio"] = lambda timers: [python, "-c", ASYNCIO.format(timers=timers)]
+    if shutil.which("node"):
+        found["node"] = lambda timers: ["node", "-e", NODE.format(timers=timers)]
+    sources = ROOT / "benches/timers"
+    go = bench.programs / "timers"
+    if shutil.which("go"):
+        environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+        subprocess.run(["go", "build", "-o", go, "."], cwd=sources, env=environment, check=True)
+        found["go"] = lambda timers: [str(go), str(timers)]
+    if shutil.which("javac"):
+        subprocess.run(["javac", "-d", bench.programs, sources / "Timers.java"], check=True)
+        java = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(bench.programs), "Timers"]
+        found["java"] = lambda timers: [*java, str(timers)]
+    return found
+
+
+def _took(command: list[str]) -> float:
+    """Real nanoseconds that `command` takes."""
+    start = time.monotonic_ns()
+    subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        timeout=TIMEOUT,
+        check=True,
+    )
+    return float(time.monotonic_ns() - start)
+
+
+def watching(bench: Bench) -> Samples:
+    """`perf bench sched pipe`: alone, and beside a container that skips and has nothing to do."""
+    if shutil.which("perf") is None:
+        bench.left_out["perf bench sched pipe"] = "perf is not there"
+        return {}
+
+    def once(level: Level) -> dict[str, float]:
+        if level.name == NATIVE:
+            return {"pipe": _pipe()}
+        # It waits for the outside: a pipe that stays open and silent.
+        command = [*SKIPPING, "cat"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as idle:
+            time.sleep(0.3)
+            found = _pipe()
+            assert idle.stdin is not None
+            idle.stdin.close()
+        return {"pipe": found}
+
+    return in_turns(bench, 15, [Level(NATIVE, ()), Level(LORENTZ_LEVEL, SKIPPING)], once)
+
+
+def _pipe() -> float:
+    """Nanoseconds that two processes need to hand a byte to and fro."""
+    command = ["perf", "bench", "sched", "pipe", "-l", "100000"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    found = re.search(r"([\d.]+) usecs/op", run.stdout)
+    if found is None:
+        raise RuntimeError(f"perf bench: {run.stdout.strip()}")
+    return float(found[1]) * 1000

@@ -1,0 +1,3 @@
+module lorentz.bench/timers
+
+go 1.19
