@@ -22,6 +22,7 @@ struct sched_entity {
 struct task_struct {
 	unsigned int __state;
 	int on_rq;
+	int on_cpu;
 	int exit_state;
 	int pid;
 	int tgid;
@@ -152,14 +153,17 @@ int look(struct bpf_iter__task *ctx)
 
 	if (!task || !state_of(task) || task->exit_state)
 		return 0;
-	// A task that sleeps may be left in the queue for a while.
+	// A task that sleeps may be left in the queue for a while. One that is still on its processor goes to sleep, but has
+	// not been counted yet.
 	queued = task->on_rq;
 	if (bpf_core_field_exists(task->se.sched_delayed) && task->se.sched_delayed)
 		queued = 0;
 	seen.pid = task->tgid;
 	seen.thread = task->pid;
+	seen.asleep = (task->__state & INTERRUPTIBLE) && !queued && !task->on_cpu;
+	// After that: who has left its processor has been counted.
+	barrier();
 	seen.runs = task->nvcsw + task->nivcsw;
-	seen.asleep = (task->__state & INTERRUPTIBLE) && !queued;
 	bpf_seq_write(ctx->meta->seq, &seen, sizeof(seen));
 	return 0;
 }
