@@ -59,9 +59,9 @@ impl Followers<'_> {
     }
 
     /// While a change is under way: has the timers that are set held back, so that none goes off by the old rate under the
-    /// new one. Waits a millisecond at most; a stopped process holds its timers when it runs.
+    /// new one. Waits five milliseconds at most; a stopped process holds its timers when it runs.
     pub fn hold_timers(&self) {
-        const LIMIT: Duration = Duration::from_millis(1);
+        const LIMIT: Duration = Duration::from_millis(5);
         let set = || self.timers(Moved::All).filter(|timer| timer.armed().at != RealInstant::NEVER);
         if set().next().is_none() {
             return;

@@ -4,10 +4,11 @@ use std::future::Future;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time;
 
-async fn item<F: Future>(name: &str, nominal: Duration, call: F) {
+/// `call` makes the future: its deadline is not to be set before `start`.
+async fn item<F: Future>(name: &str, nominal: Duration, call: impl FnOnce() -> F) {
     println!(r#"{{"ev":"ready","case":"{name}"}}"#);
     let start = Instant::now();
-    call.await;
+    call().await;
     let took = start.elapsed().as_secs_f64();
     let expect = nominal.as_secs_f64();
     println!(r#"{{"ev":"done","case":"{name}","elapsed":{took:.9},"expect":{expect:.9}}}"#);
@@ -53,14 +54,14 @@ async fn many(nominal: Duration) {
 async fn main() {
     let ns = std::env::args().nth(1).and_then(|a| a.parse().ok());
     let nominal = Duration::from_nanos(ns.expect("argument: nanoseconds"));
-    item("sleep", nominal, time::sleep(nominal)).await;
-    item("sleep_until", nominal, time::sleep_until(time::Instant::now() + nominal)).await;
-    item("interval", nominal, interval(nominal)).await;
-    item("timeout", nominal, timeout(nominal)).await;
-    item("udp", nominal, socket(nominal)).await;
-    item("process", nominal, process(nominal)).await;
-    item("tasks", nominal, many(nominal)).await;
-    item("std-sleep", nominal, async { std::thread::sleep(nominal) }).await;
+    item("sleep", nominal, || time::sleep(nominal)).await;
+    item("sleep_until", nominal, || time::sleep_until(time::Instant::now() + nominal)).await;
+    item("interval", nominal, || interval(nominal)).await;
+    item("timeout", nominal, || timeout(nominal)).await;
+    item("udp", nominal, || socket(nominal)).await;
+    item("process", nominal, || process(nominal)).await;
+    item("tasks", nominal, || many(nominal)).await;
+    item("std-sleep", nominal, || async { std::thread::sleep(nominal) }).await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let year = 1970 + now.as_secs() / 31_556_952;
     println!(r#"{{"ev":"year","year":{year}}}"#);
