@@ -1,8 +1,8 @@
 //! Leaps over idle time: how much virtual time has been skipped on a clock, and when.
 //!
 //! `V(R) = segment(R) + leapt`. The sum stands beside the segments, so that a leap is one addition: no writer's lock, no
-//! new state of the clock. It only grows, and it grows only while nothing runs that could see it happen. It lies among
-//! what programs can write; a clock believes it only from the moment its page says so ([`crate::Skipping::believed`]).
+//! new state of the clock. It only grows: while nothing runs that could see it happen, or as the price of a read. It lies among
+//! what programs can write; a clock believes it only from the moment its page says so ([`Skipping::believed`]).
 //!
 //! For the times of files it is remembered when which sum came to be. When the log is full every second entry goes: what
 //! was leapt over in the gap is then told as leapt at its end.
@@ -16,6 +16,50 @@ pub const LEAPS: usize = 2_048;
 /// Few, so that the model stays small.
 #[cfg(loom)]
 pub const LEAPS: usize = 2;
+
+/// Whether time leaps over what everybody only waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SkipMode {
+    /// It does not.
+    #[default]
+    Off,
+    /// It does, unless somebody waits for something that the outside can bring.
+    On,
+    /// It does, whatever the outside may bring.
+    Force,
+}
+
+/// How a clock goes about idle time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Skipping {
+    /// What it does now.
+    pub mode: SkipMode,
+    /// Whether it has ever skipped: then [`Leaps`] are part of its time, for good.
+    pub believed: bool,
+    /// Virtual time that each read of a clock costs the program that reads; zero: none.
+    pub read_cost: Span,
+}
+
+impl SkipMode {
+    /// In the same word: leaps are believed.
+    pub(crate) const BELIEVED: u32 = 1;
+
+    pub(crate) fn to_bits(self) -> u32 {
+        match self {
+            SkipMode::Off => 0,
+            SkipMode::On => 2,
+            SkipMode::Force => 4,
+        }
+    }
+
+    pub(crate) fn from_bits(bits: u32) -> SkipMode {
+        match bits & 6 {
+            2 => SkipMode::On,
+            4 => SkipMode::Force,
+            _ => SkipMode::Off,
+        }
+    }
+}
 
 #[repr(C)]
 #[cfg_attr(loom, derive(Default))]

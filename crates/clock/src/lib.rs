@@ -38,8 +38,8 @@ mod sync;
 mod text;
 
 pub use instant::{saturate, RealInstant, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
-pub use leaps::{Leaps, LEAPS};
-pub use page::{Change, ClockPage, Policy, SkipMode, Skipping, Snapshot, HISTORY, MAGIC, SETTLE};
+pub use leaps::{Leaps, SkipMode, Skipping, LEAPS};
+pub use page::{Change, ClockPage, Policy, Snapshot, HISTORY, MAGIC, SETTLE};
 pub use rate::Rate;
 pub use registry::{Armed, Deadline, Registry, Setting, Timer, TimerKind, Waiter, TIMERS, WAITERS};
 pub use segment::{Pace, Segment};

@@ -14,7 +14,7 @@
 //!   and restores from there.
 
 use crate::instant::{saturate, RealInstant, Span, VirtualInstant, WallTime};
-use crate::leaps::Leaps;
+use crate::leaps::{Leaps, SkipMode, Skipping};
 use crate::rate::Rate;
 use crate::segment::{Pace, Segment};
 use crate::sync::{along, fence, spin_loop, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -59,49 +59,6 @@ impl Policy {
             real_cpu_clocks: bits & 1 != 0,
             real_file_times: bits & 2 != 0,
             trap_tsc: bits & 4 != 0,
-        }
-    }
-}
-
-/// Whether time leaps over what everybody only waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum SkipMode {
-    /// It does not.
-    #[default]
-    Off,
-    /// It does, unless somebody waits for something that the outside can bring.
-    On,
-    /// It does, whatever the outside may bring.
-    Force,
-}
-
-/// How a clock goes about idle time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Skipping {
-    /// What it does now.
-    pub mode: SkipMode,
-    /// Whether it has ever skipped: then [`crate::Leaps`] are part of its time, for good.
-    pub believed: bool,
-    /// Virtual time that each read of a clock costs the program that reads; zero: none.
-    pub read_cost: Span,
-}
-
-impl SkipMode {
-    const BELIEVED: u32 = 1;
-
-    fn to_bits(self) -> u32 {
-        match self {
-            SkipMode::Off => 0,
-            SkipMode::On => 2,
-            SkipMode::Force => 4,
-        }
-    }
-
-    fn from_bits(bits: u32) -> SkipMode {
-        match bits & 6 {
-            2 => SkipMode::On,
-            4 => SkipMode::Force,
-            _ => SkipMode::Off,
         }
     }
 }
