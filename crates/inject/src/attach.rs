@@ -15,6 +15,7 @@ use lorentz_shim::boot::BootArgs;
 use lorentz_shim::filter::{Instruction, Program, ASK_MONITOR};
 use lorentz_shim::layout::{self, Credit, CLOCK, CREDITS, IMAGE};
 use lorentz_shim::sys::{nr, sig};
+use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use object::{Object, ObjectSymbol};
@@ -205,10 +206,10 @@ impl Stopped {
 
     /// Threads that wait with a timeout, and for how long they have.
     fn waits(&self) -> Vec<Wait> {
-        let now = scheduler_now();
         let elapsed = |thread: &Thread| {
-            let began = last_ran(&format!("/proc/{}/task/{}/sched", self.pid, thread.0))?;
-            now?.checked_sub(began)
+            let task = format!("/proc/{}/task/{}", self.pid, thread.0);
+            let began = last_ran(&format!("{task}/sched"))?;
+            scheduler_now(processor_of(&task)?)?.checked_sub(began)
         };
         let waiting = self.threads.iter().filter_map(|thread| Wait::of(*thread));
         waiting
@@ -300,10 +301,26 @@ fn last_ran(path: &str) -> Option<Duration> {
     Some(Duration::from_nanos((millis * 1e6) as u64))
 }
 
-/// The scheduler's clock now: when this thread, after a short sleep, last began to run.
-fn scheduler_now() -> Option<Duration> {
+/// The processor on which a thread last ran.
+fn processor_of(task: &str) -> Option<usize> {
+    const AFTER_THE_NAME: usize = 36;
+    let stat = fs::read_to_string(format!("{task}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split_ascii_whitespace().nth(AFTER_THE_NAME)?.parse().ok()
+}
+
+/// The scheduler's clock of a processor now: when this thread, after a short sleep, last began to run there. Each processor
+/// has its own, which leaves out what the hypervisor took from it: over hours they come to differ by seconds.
+fn scheduler_now(processor: usize) -> Option<Duration> {
+    let this_thread = Pid::from_raw(0);
+    let before = sched_getaffinity(this_thread).ok()?;
+    let mut there = CpuSet::new();
+    there.set(processor).ok()?;
+    sched_setaffinity(this_thread, &there).ok()?;
     std::thread::sleep(Duration::from_micros(10));
-    last_ran("/proc/thread-self/sched")
+    let now = last_ran("/proc/thread-self/sched");
+    let _ = sched_setaffinity(this_thread, &before);
+    now
 }
 
 fn map_scratch(borrowed: &Borrowed) -> io::Result<u64> {
