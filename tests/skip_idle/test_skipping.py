@@ -343,8 +343,10 @@ def test_skipping_is_switched_on_and_off():
     program = (
         'import time, json\nwhile True: time.sleep(60); print(\'{"ev": "minute"}\', flush=True)'
     )
-    with Inside(*python(program)) as inside:
-        time.sleep(0.5)
+    ready = 'print(\'{"ev": "ready"}\', flush=True)\n'
+    with Inside(*python(ready + program)) as inside:
+        inside.line(ev="ready")
+        time.sleep(0.3)
         assert not inside.lines(ev="minute")
         inside.verb("skip", "on")
         inside.wait_for(10, ev="minute", timeout=BLINK)
@@ -368,16 +370,17 @@ def test_attach_skips():
 
 def test_ps_says_for_whom_time_waits():
     """One that waits for a connection, one that works: by its number and in words."""
-    program = python("import time; time.sleep(0.2)\n" + CLIENT)
-    with slow_server(60) as port, skipping(*program, str(port)) as inside:
+    ready = 'print(\'{"ev": "ready"}\', flush=True)\n'
+    with slow_server(60) as port, skipping(*python(ready + CLIENT), str(port)) as inside:
+        inside.line(ev="ready")
         deadline = time.monotonic() + BLINK
         while not (cause := inside.shown()["skip"]["held_by"]) or str(port) not in cause["what"]:
             assert time.monotonic() < deadline, cause
             time.sleep(0.05)
         assert cause["pid"] in inside.shown()["pids"]
         assert str(port) in lorentz.ok("ps")
-    with skipping(*python("while True: pass")) as inside:
-        inside.wait_for(0)
+    with skipping(*python(ready + "while True: pass")) as inside:
+        inside.line(ev="ready")
         deadline = time.monotonic() + BLINK
         while (inside.shown()["skip"]["held_by"] or {}).get("what") != "runs":
             assert time.monotonic() < deadline
