@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
-use lorentz_container::ClockOptions;
+use lorentz_container::{parse_read_cost, ClockOptions};
 
 const VALUES: &str = "\
 DUR   10ms, 1h30m, +3d, -1h30m; units ns us ms s m h d w y; a number alone is seconds
@@ -93,7 +93,7 @@ pub enum Verb {
 pub struct Run {
     /// Name of the container
     ///
-    /// By it the other commands find it. Letters, digits, '.', '_' and '-', at most 63, the first a letter or
+    /// By it the other commands find it. Letters, digits, '.', '_' and '-', at most 128, the first a letter or
     /// digit; not in use. Default: one is made up, such as quiet-lynx-4f2a.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -361,13 +361,6 @@ impl ClockArgs {
             clock: self.clock.clone(),
         }
     }
-}
-
-fn parse_read_cost(text: &str) -> Result<Span, String> {
-    const MOST: Span = Span(lorentz_clock::NANOS_PER_SEC);
-    let span: Span = text.parse().map_err(|error: lorentz_clock::TextError| error.to_string())?;
-    let fits = (Span::ZERO..=MOST).contains(&span);
-    fits.then_some(span).ok_or_else(|| "expected a duration from 0 to 1s".to_string())
 }
 
 fn parse_pid(text: &str) -> Result<u32, &'static str> {

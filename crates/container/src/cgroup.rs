@@ -32,6 +32,16 @@ impl Cgroup {
         Cgroup::create_below(&below_own, name).or_else(|| Cgroup::create_below(&mount, name))
     }
 
+    /// The same at the top of the hierarchy, where no group that somebody else may want to remove is above it.
+    pub fn create_at_top(name: &str) -> Option<Cgroup> {
+        Cgroup::create_below(&mount_point()?, name)
+    }
+
+    /// The group that process `pid` is in.
+    pub fn of(pid: u32) -> Option<Cgroup> {
+        of_process(pid).map(Cgroup::at)
+    }
+
     /// Makes `parent`/lorentz/`name`. Another state directory may have a container of this name: then a number
     /// follows.
     fn create_below(parent: &Path, name: &str) -> Option<Cgroup> {

@@ -70,7 +70,7 @@ pub enum WrongOption {
 pub enum StateError {
     /// Not a name a container can have.
     #[error(
-        "{flag} {name:?}: not a container's name; expected up to 63 letters, digits, '.', '_' and '-', \
+        "{flag} {name:?}: not a container's name; expected up to 128 letters, digits, '.', '_' and '-', \
          the first a letter or digit"
     )]
     WrongName {

@@ -29,8 +29,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod annotations;
 mod attachable;
 mod background;
+mod care;
 mod cgroup;
 mod change;
 mod clear;
@@ -48,7 +50,9 @@ pub mod skip;
 mod state;
 mod time_namespace;
 
+pub use annotations::{merge_offset, Asked, WrongAnnotation};
 pub use attachable::check_attachable;
+pub use care::{look_after, way_into, Way};
 pub use cgroup::Cgroup;
 pub use change::Target;
 pub use clear::clear;
@@ -56,8 +60,10 @@ pub use control::{Clock, Followed, Reading};
 pub use fault::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
 pub use freeze::{freeze, unfreeze};
 pub use life::{attach, exec, run, Attached};
-pub use options::{ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST};
+pub use options::{
+    parse_read_cost, ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST,
+};
 pub use state::{
-    Container, Life, Mechanism, Monitor, MonitorKind, NewContainer, Record, StateDir,
+    Bundle, Container, Life, Mechanism, Monitor, MonitorKind, NewContainer, Record, StateDir,
     STATE_DIR_VARIABLE,
 };

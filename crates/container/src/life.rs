@@ -110,7 +110,7 @@ fn launch(
 }
 
 /// What a program does that sets its wall clock: the same as an operator who steps it.
-fn set_wall(container: &Container) -> anyhow::Result<SetWall> {
+pub(crate) fn set_wall(container: &Container) -> anyhow::Result<SetWall> {
     let clock = container.clock()?;
     Ok(Box::new(move |wall| {
         let by = wall.as_nanos() - clock.reading().wall.as_nanos();
@@ -118,7 +118,7 @@ fn set_wall(container: &Container) -> anyhow::Result<SetWall> {
     }))
 }
 
-fn target(container: &Container, clock: &Clock) -> anyhow::Result<Target> {
+pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<Target> {
     let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
     let shim = container.record().mechanism == Mechanism::Shim;
     Ok(Target { clock: file.into(), policy: clock.policy(), shim })

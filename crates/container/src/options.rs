@@ -210,6 +210,18 @@ impl ClockOptions {
     }
 }
 
+/// What reading a clock costs, as people write it: 0 or more, up to a second.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn parse_read_cost(text: &str) -> Result<Span, String> {
+    const MOST: Span = Span(lorentz_clock::NANOS_PER_SEC);
+    let span: Span = text.parse().map_err(|error: lorentz_clock::TextError| error.to_string())?;
+    let fits = (Span::ZERO..=MOST).contains(&span);
+    fits.then_some(span).ok_or_else(|| "expected a duration from 0 to 1s".to_string())
+}
+
 /// Where a wall clock starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WallStart {

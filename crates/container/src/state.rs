@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 
 pub use members::Life;
-pub use record::{Mechanism, Monitor, MonitorKind, Record};
+pub use record::{Bundle, Mechanism, Monitor, MonitorKind, Record};
 pub(crate) use root::effective_user;
 use root::Root;
 pub use root::STATE_DIR_VARIABLE;
@@ -94,7 +94,7 @@ impl StateDir {
     ) -> Result<Container, StateError> {
         let _lock = self.lock()?;
         let mut made = self.build(new, None, |clock| Clock::create(clock, settings).map(drop))?;
-        if settings.offsets_only && new.kind == MonitorKind::Run {
+        if settings.offsets_only && new.kind != MonitorKind::Attach {
             made.record.mechanism = Mechanism::TimeNamespace;
             made.store()?;
         }
@@ -335,6 +335,29 @@ impl Container {
             let mine = record.monitors.iter_mut().filter(|monitor| monitor.pid == me);
             mine.for_each(|monitor| monitor.program = Some(pid));
         })
+    }
+
+    /// Writes down the first program of a container that the monitor in the background looks after, and not the calling
+    /// process.
+    ///
+    /// # Errors
+    ///
+    /// Where the container is gone.
+    pub fn set_program_of_others(&mut self, pid: u32) -> Result<(), StateError> {
+        self.update(|record| {
+            let me = std::process::id();
+            let others = record.monitors.iter_mut().filter(|monitor| monitor.pid != me);
+            others.for_each(|monitor| monitor.program = Some(pid));
+        })
+    }
+
+    /// Writes down what an OCI runtime knows it by.
+    ///
+    /// # Errors
+    ///
+    /// Where the container is gone.
+    pub fn set_bundle(&mut self, bundle: Bundle) -> Result<(), StateError> {
+        self.update(|record| record.bundle = Some(bundle))
     }
 
     /// Writes down its control group.

@@ -111,8 +111,7 @@ fn child(
     mask: &SigSet,
     mut socket: UnixStream,
 ) -> ! {
-    let arguments: Vec<*const libc::c_char> =
-        command.iter().map(|c| c.as_ptr()).chain([std::ptr::null()]).collect();
+    let arguments = pointers(command);
     // Before the filter: afterwards a change of the mask would be trapped.
     let _ = mask.thread_set_mask();
     let listener = match policy.map(filter::install).transpose() {
@@ -133,20 +132,36 @@ fn child(
     }
     drop(listener);
     // SAFETY: null-terminated arrays of strings that outlive the call.
-    unsafe {
-        libc::syscall(
-            libc::SYS_execve,
-            program.as_ptr(),
-            arguments.as_ptr(),
-            environ,
-            0,
-            0,
-            EXEC_MAGIC as u64,
-        );
-        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-        let _ = socket.write_all(&errno.to_ne_bytes());
-    }
+    unsafe { first_exec(program, arguments.as_ptr(), environ) };
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    let _ = socket.write_all(&errno.to_ne_bytes());
     exit(126)
+}
+
+/// Becomes `program`, from under the filter. Comes back only where that has failed.
+pub(crate) fn execute(program: &CStr, words: &[CString], variables: &[CString]) {
+    let (words, variables) = (pointers(words), pointers(variables));
+    // SAFETY: null-terminated arrays of strings that outlive the call.
+    unsafe { first_exec(program, words.as_ptr(), variables.as_ptr()) };
+}
+
+/// The first exec under the filter: there is no handler yet, and the last argument sends it to the monitor.
+///
+/// # Safety
+///
+/// As for execve.
+unsafe fn first_exec(
+    program: &CStr,
+    words: *const *const libc::c_char,
+    variables: *const *const libc::c_char,
+) {
+    let program = program.as_ptr();
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_execve, program, words, variables, 0, 0, EXEC_MAGIC as u64) };
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|one| one.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
 extern "C" {

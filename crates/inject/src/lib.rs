@@ -2,7 +2,8 @@
 //!
 //! A [`Monitor`] starts a program under the seccomp filter and stays, to be told of each exec by seccomp user notification.
 //! It then puts the shim into the new image at the exec stop and lets go: between execs nothing is traced. With
-//! [`Monitor::attach`] it brings in a process that is already running.
+//! [`Monitor::attach`] it brings in a process that is already running, and at its [`Door`] processes that somebody else has
+//! made come in by themselves ([`Entrance`]).
 //!
 //! ```no_run
 //! use lorentz_inject::{Monitor, Target};
@@ -18,6 +19,8 @@
 
 mod attach;
 mod blob;
+mod door;
+mod enter;
 mod error;
 mod filter;
 mod host;
@@ -30,6 +33,8 @@ mod sockets;
 mod timers;
 mod trace;
 
+pub use door::{hand_in_process, Door};
+pub use enter::{Entered, Entrance};
 pub use error::Error;
 pub use launch::Ended;
 pub use monitor::{Monitor, SetWall, Target};

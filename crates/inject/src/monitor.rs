@@ -1,6 +1,7 @@
 //! The monitor: told of every exec, it puts the shim into the new image and lets go. Otherwise it sleeps.
 
 use crate::blob;
+use crate::door::{Door, Handed as HandedIn};
 use crate::host::{tsc_hz, Host};
 use crate::image::Image;
 use crate::launch::{self, Child, Ended};
@@ -51,6 +52,9 @@ pub struct Monitor {
     page: OwnedFd,
     args: BootArgs,
     listeners: Vec<OwnedFd>,
+    /// Where processes come in that it has not started, and those of them that have no filter.
+    door: Door,
+    processes: Vec<OwnedFd>,
     signals: SignalFd,
     /// The program that was launched, until it has ended.
     child: Option<Child>,
@@ -118,6 +122,8 @@ impl Monitor {
             page,
             args,
             listeners: Vec::new(),
+            door: Door::default(),
+            processes: Vec::new(),
             signals,
             child: None,
             ended: None,
@@ -132,6 +138,11 @@ impl Monitor {
     /// What to do when a program that may set clocks sets its wall clock. Without it, it is told ENOSYS.
     pub fn when_wall_is_set(&mut self, set: SetWall) {
         self.set_wall = Some(set);
+    }
+
+    /// Lets processes in at `door`.
+    pub fn open(&mut self, door: Door) {
+        self.door = door;
     }
 
     /// Listens to one more filter.
@@ -166,20 +177,20 @@ impl Monitor {
         Ok(())
     }
 
-    /// Whether the last process under the filters has ended: the kernel then hangs up the listeners.
+    /// Whether the last process under the filters has ended: the kernel then hangs up the listeners. Nor may anybody stand
+    /// in the door.
     pub fn is_abandoned(&mut self) -> bool {
-        self.listeners.retain(|listener| {
-            let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-            let _ = poll(&mut fds, PollTimeout::ZERO);
-            !fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))
-        });
-        self.listeners.is_empty()
+        self.listeners.retain(|listener| !has_event(listener.as_fd(), PollFlags::POLLHUP));
+        self.processes.retain(|process| !has_event(process.as_fd(), PollFlags::POLLIN));
+        self.listeners.is_empty() && self.processes.is_empty() && self.door.is_empty()
     }
 
     /// Waits for one event and deals with it.
     fn once(&mut self) -> Result<()> {
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         fds.extend(self.listeners.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
+        let others = self.processes.iter().map(|fd| fd.as_fd()).chain(self.door.fds());
+        fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         match poll(&mut fds, PollTimeout::NONE) {
             Err(Errno::EINTR) => return Ok(()),
             other => other?,
@@ -189,6 +200,7 @@ impl Monitor {
         let signalled = ready(&fds[0]);
         let notified: Vec<usize> =
             (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
+        let at_door = fds[1 + self.listeners.len()..].iter().any(has_happened);
         if signalled {
             self.on_signal()?;
         }
@@ -199,7 +211,19 @@ impl Monitor {
                 self.on_notification(listener, &notification);
             }
         }
+        if at_door {
+            self.on_callers();
+        }
         Ok(())
+    }
+
+    fn on_callers(&mut self) {
+        for handed in self.door.serve() {
+            match handed {
+                HandedIn::Listener(listener) => self.listen(listener),
+                HandedIn::Process(process) => self.processes.push(process),
+            }
+        }
     }
 
     /// An exec: the thread is seized, given what the new image needs, and let go on.
@@ -344,6 +368,17 @@ impl Monitor {
     pub(crate) fn policy(&self) -> Policy {
         self.target.policy
     }
+}
+
+fn has_happened(fd: &PollFd) -> bool {
+    fd.revents().is_some_and(|events| !events.is_empty())
+}
+
+/// Whether `event` has happened to `fd`.
+fn has_event(fd: BorrowedFd, event: PollFlags) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+    let _ = poll(&mut fds, PollTimeout::ZERO);
+    fds[0].revents().is_some_and(|events| events.contains(event))
 }
 
 /// A program wants to set its wall clock: done if it may set clocks.

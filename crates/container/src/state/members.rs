@@ -19,19 +19,38 @@ pub enum Life {
 
 impl StateDir {
     /// The container called `text`, or the one that the process of that number belongs to: a program, or the
-    /// `lorentz` command that looks after it.
+    /// `lorentz` command that looks after it. A container of an OCI runtime is also found by its id, or by as much of
+    /// its beginning as no other has.
     ///
     /// # Errors
     ///
     /// Where there is no such container or process, or the process is in none.
     pub fn find(&self, text: &str) -> Result<Container, StateError> {
         match self.container(text) {
-            Err(StateError::Unknown(what)) => match text.parse() {
-                Ok(pid) => self.of_process(pid),
-                Err(_) => Err(StateError::Unknown(what)),
-            },
+            Err(StateError::Unknown(what)) => {
+                let by_number = text.parse().ok().map(|pid| self.of_process(pid));
+                match by_number {
+                    Some(Ok(found)) => Ok(found),
+                    other => match self.by_id(text)? {
+                        Some(found) => Ok(found),
+                        None => other.unwrap_or(Err(StateError::Unknown(what))),
+                    },
+                }
+            }
             found => found,
         }
+    }
+
+    /// The container that an OCI runtime knows by an id that is `text` or, as no other, begins with it.
+    fn by_id(&self, text: &str) -> Result<Option<Container>, StateError> {
+        const SHORTEST: usize = 3;
+        let id = |container: &Container| Some(container.record().bundle.as_ref()?.id.clone());
+        let mut found = self.list()?;
+        found.retain(|container| id(container).is_some_and(|id| id.starts_with(text)));
+        if let Some(exact) = found.iter().find(|one| id(one).as_deref() == Some(text)) {
+            return Ok(Some(exact.clone()));
+        }
+        Ok(found.pop().filter(|_| found.is_empty() && text.len() >= SHORTEST))
     }
 
     /// The container that process `pid` belongs to.

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, Hasher};
 
 use crate::StateError;
 
-const LONGEST: usize = 63;
+/// Engines give their containers ids of 64 digits.
+const LONGEST: usize = 128;
 
 const MANNERS: [&str; 32] = [
     "amber", "brisk", "calm", "clear", "deep", "eager", "early", "fair", "fleet", "gentle",
@@ -20,7 +21,7 @@ const ANIMALS: [&str; 32] = [
     "marten", "moose", "newt", "otter", "owl", "panda", "raven", "robin", "seal", "swan", "wolf",
 ];
 
-/// Checks a name given by `flag`: a letter or digit, then up to 62 letters, digits, `.`, `_` and `-`. So it is
+/// Checks a name given by `flag`: a letter or digit, then up to 127 letters, digits, `.`, `_` and `-`. So it is
 /// one component of a path, and never one that means something else.
 pub(super) fn check(flag: &'static str, name: &str) -> Result<(), StateError> {
     let plain = |c: char| c.is_ascii_alphanumeric();
@@ -48,11 +49,11 @@ mod tests {
 
     #[test]
     fn names_are_one_plain_path_component() {
-        let longest = "a".repeat(63);
+        let longest = "a".repeat(LONGEST);
         for good in ["web", "A", "0", "a.b_c-d", &longest] {
             assert!(check("--name", good).is_ok(), "{good}");
         }
-        let long = "a".repeat(64);
+        let long = "a".repeat(LONGEST + 1);
         for bad in ["", ".", "..", ".lock", "-x", "_x", "a/b", "a b", "ä", "a\n", "a\0", &long] {
             let error = check("--name", bad).unwrap_err().to_string();
             assert!(error.starts_with("--name \""), "{error}");

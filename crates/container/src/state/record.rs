@@ -42,6 +42,8 @@ pub enum MonitorKind {
     Exec,
     /// `lorentz attach`.
     Attach,
+    /// `lorentz-runtime`.
+    Runtime,
 }
 
 impl MonitorKind {
@@ -51,6 +53,7 @@ impl MonitorKind {
             MonitorKind::Run => "run",
             MonitorKind::Exec => "exec",
             MonitorKind::Attach => "attach",
+            MonitorKind::Runtime => "runtime",
         }
     }
 }
@@ -81,6 +84,21 @@ impl Monitor {
     }
 }
 
+/// What an OCI runtime knows a container by.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Bundle {
+    /// Its id.
+    pub id: String,
+    /// The directory with the runtime's own state.
+    pub root: PathBuf,
+    /// The pod it is part of.
+    pub pod: Option<String>,
+    /// What clock was asked for, to compare within a pod.
+    pub asked: String,
+    /// Its tasks are paused, and its clock was stopped for that.
+    pub paused_clock: bool,
+}
+
 /// What is known of a container besides its clock.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
@@ -103,6 +121,9 @@ pub struct Record {
     pub cgroup: Option<PathBuf>,
     /// Who looks after it.
     pub monitors: Vec<Monitor>,
+    /// What the OCI runtime that made it knows it by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<Bundle>,
 }
 
 impl Record {
@@ -120,6 +141,7 @@ impl Record {
             clock_of: None,
             cgroup: None,
             monitors: vec![Monitor::current(kind)?],
+            bundle: None,
         })
     }
 

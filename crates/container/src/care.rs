@@ -1,0 +1,129 @@
+//! Monitors of containers that somebody else starts: an OCI runtime makes the processes, the monitor looks after them
+//! in the background.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use lorentz_inject::{hand_in_process, Door, Entrance, Monitor};
+
+use crate::background::{self, close_standard_streams};
+use crate::life::{set_wall, target};
+use crate::{skip, Container, MonitorKind};
+
+/// The socket at which a monitor lets processes in, in the container's directory.
+const DOOR: &str = "door";
+
+/// The way into a container for a process that is about to execute its program. While it is open, the container's
+/// monitor does not leave.
+pub struct Way {
+    door: UnixStream,
+    container: Container,
+}
+
+/// Starts a monitor for `container` in the background. It looks after whoever comes in, and leaves with the last. The
+/// caller must have one thread only.
+///
+/// # Errors
+///
+/// Where no process or socket can be made.
+pub fn look_after(container: &Container) -> anyhow::Result<Way> {
+    let (ours, first) = UnixStream::pair()?;
+    let socket = bind(container).context("making the monitor's door")?;
+    background::start(|ready| {
+        let socket = OwnedFd::from(socket);
+        let first = OwnedFd::from(first);
+        keep_only(&[ready.as_fd(), socket.as_fd(), first.as_fd()]);
+        let container = container.enter(MonitorKind::Runtime)?;
+        skip::start_where_asked(&container)?;
+        let clock = container.clock()?;
+        let mut monitor = Monitor::of_nobody(target(&container, &clock)?)?;
+        monitor.when_wall_is_set(set_wall(&container)?);
+        monitor.open(Door::new(socket.into(), first.into())?);
+        close_standard_streams()?;
+        std::env::set_current_dir("/")?;
+        drop(ready);
+        monitor.serve_rest()?;
+        container.leave()?;
+        Ok(())
+    })?;
+    Ok(Way { door: ours, container: container.clone() })
+}
+
+/// The way into a container whose monitor runs.
+///
+/// # Errors
+///
+/// Where it has none: nothing can be started on its clock.
+pub fn way_into(container: &Container) -> anyhow::Result<Way> {
+    let address = address(container)?;
+    let door = UnixStream::connect(address.path()).with_context(|| {
+        format!("{}: nobody looks after this container any more", container.name())
+    })?;
+    Ok(Way { door, container: container.clone() })
+}
+
+impl Way {
+    /// For a process that gets the filter and the shim.
+    ///
+    /// # Errors
+    ///
+    /// Where the container's clock cannot be read.
+    pub fn entrance(&self) -> anyhow::Result<Entrance> {
+        let policy = self.container.clock()?.policy();
+        Ok(Entrance::new(self.door.try_clone()?, policy))
+    }
+
+    /// For process `pid`, whose clocks are the kernel's: the monitor only waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// Where it has ended, or the monitor is gone.
+    pub fn process(&self, pid: u32) -> anyhow::Result<()> {
+        // SAFETY: plain numbers in, a new descriptor out.
+        let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error()).context("pidfd_open");
+        }
+        // SAFETY: just opened, and nobody else's.
+        let process = unsafe { OwnedFd::from_raw_fd(raw as i32) };
+        Ok(hand_in_process(&self.door, process.as_fd())?)
+    }
+}
+
+/// The path of a container's directory may be longer than a socket's address; that of its descriptor is not.
+struct Address {
+    directory: File,
+}
+
+impl Address {
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{DOOR}", self.directory.as_raw_fd()))
+    }
+}
+
+fn address(container: &Container) -> io::Result<Address> {
+    Ok(Address { directory: File::open(container.dir())? })
+}
+
+fn bind(container: &Container) -> io::Result<UnixListener> {
+    UnixListener::bind(address(container)?.path())
+}
+
+/// Closes what this process has inherited, all but the standard streams and `kept`: somebody may wait for the end of a
+/// pipe whose other end is among them.
+fn keep_only(kept: &[BorrowedFd]) {
+    let mut numbers: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
+    numbers.sort_unstable();
+    let mut from = 3;
+    for number in numbers.into_iter().chain([u32::MAX]) {
+        if number > from {
+            // SAFETY: nothing of this process but `kept` is used from here on.
+            unsafe { libc::syscall(libc::SYS_close_range, from, number - 1, 0) };
+        }
+        from = number.saturating_add(1);
+    }
+}

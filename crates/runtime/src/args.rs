@@ -1,0 +1,77 @@
+//! The command line: what engines expect of an OCI runtime.
+
+use clap::{Args, Parser, Subcommand};
+use liboci_cli::{
+    Create, Delete, Exec, Features, GlobalOpts, Kill, List, Pause, Ps, Resume, Spec, Start, State,
+    Update,
+};
+
+/// An OCI runtime whose containers have clocks of their own
+#[derive(Parser, Debug)]
+#[command(name = "lorentz-runtime", version, subcommand_required = true)]
+pub struct Cli {
+    /// Options of every verb.
+    #[command(flatten)]
+    pub global: GlobalOpts,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What can be done.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Make a container; its program waits for 'start'
+    Create(Create),
+    /// Let a container's program begin
+    Start(Start),
+    /// Print a container's state as JSON
+    State(State),
+    /// Send a signal to a container
+    Kill(Kill),
+    /// Remove a container that has stopped
+    Delete(Delete),
+    /// Run one more program in a container, on its clock
+    Exec(Exec),
+    /// Make a container and let its program begin
+    Run(Run),
+    /// Stop a container's tasks, and its time with them
+    Pause(Pause),
+    /// Let them go on
+    Resume(Resume),
+    /// List the containers
+    List(List),
+    /// List a container's processes
+    Ps(Ps),
+    /// Change a container's resource limits
+    Update(Update),
+    /// Print what this runtime can do, as JSON
+    Features(Features),
+    /// Write a config.json to begin with
+    Spec(Spec),
+}
+
+/// `run`, with what `lorentz run --bundle` adds.
+#[derive(Args, Debug)]
+pub struct Run {
+    /// As every runtime has it.
+    #[command(flatten)]
+    pub run: liboci_cli::Run,
+    /// Adds an annotation to those of the bundle, in place of one of the same key
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub annotation: Vec<String>,
+    /// Program and arguments in place of the bundle's
+    #[arg(last = true)]
+    pub command: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,271 @@
+//! Making containers: `create` and `run`.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{bail, Context};
+use libcgroups::common::{get_cgroup_setup, CgroupSetup};
+use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::container::Container as Tasks;
+use libcontainer::syscall::syscall::SyscallType;
+use lorentz_container::{
+    look_after, Bundle, Cgroup, Container, HostNow, Life, Mechanism, MonitorKind, NewContainer,
+    StateDir, Way, WhichClock,
+};
+use serde_json::Value;
+
+use crate::args::Run;
+use crate::config::{Config, Time, Wanted};
+use crate::life;
+use crate::place::Place;
+use crate::workload::Workload;
+
+/// What the command line says of a container to be made.
+struct Order<'a> {
+    id: &'a str,
+    console_socket: Option<&'a Path>,
+    pid_file: Option<&'a Path>,
+    no_pivot: bool,
+    preserve_fds: i32,
+    detached: bool,
+}
+
+/// `create`.
+pub fn create(place: &Place, args: &liboci_cli::Create) -> anyhow::Result<i32> {
+    let order = Order {
+        id: &args.container_id,
+        console_socket: args.console_socket.as_deref(),
+        pid_file: args.pid_file.as_deref(),
+        no_pivot: args.no_pivot,
+        preserve_fds: args.preserve_fds,
+        detached: true,
+    };
+    make(place, &order, Config::load(&args.bundle)?)?;
+    Ok(0)
+}
+
+/// `run`.
+pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
+    let Run { run, annotation, command } = args;
+    let order = Order {
+        id: &run.container_id,
+        console_socket: run.console_socket.as_deref(),
+        pid_file: run.pid_file.as_deref(),
+        no_pivot: run.no_pivot,
+        preserve_fds: run.preserve_fds,
+        detached: run.detach,
+    };
+    let mut config = Config::load(&run.bundle)?;
+    config.change(annotation, command)?;
+    let tasks = make(place, &order, config)?;
+    let started = life::start(place, order.id);
+    if run.detach {
+        if started.is_err() {
+            let _ = life::delete(place, order.id, true);
+        }
+        return started;
+    }
+    let status = started.and_then(|_| {
+        let pid = tasks.pid().context("the container has no process")?;
+        life::wait_for(pid.as_raw())
+    });
+    if !run.keep {
+        life::delete(place, order.id, true)?;
+    }
+    status
+}
+
+fn make(place: &Place, order: &Order, config: Config) -> anyhow::Result<Tasks> {
+    let dir = place.dir(order.id)?;
+    if dir.exists() {
+        bail!("container with id {} already exists", order.id);
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&place.root)
+        .with_context(|| format!("--root {}", place.root.display()))?;
+    let wanted = config.wanted(&HostNow::read()?)?;
+    let made = match &wanted.time {
+        Time::Namespace => build(place, order, config, &wanted.time, Workload::default()),
+        Time::Clock(which) => {
+            let mut container = clocked(place, order.id, &config, &wanted, which)?;
+            let made = build_on_clock(place, order, config, &wanted.time, &mut container);
+            // The monitor in the background stays, where there is something to look after.
+            container.leave()?;
+            made
+        }
+    };
+    if made.is_err() {
+        // What libcontainer leaves where it gives up early.
+        let _ = fs::remove_dir_all(&dir);
+        place.leave();
+    }
+    made
+}
+
+/// The Lorentz container of an OCI container: a new clock, or another's.
+fn clocked(
+    place: &Place,
+    id: &str,
+    config: &Config,
+    wanted: &Wanted,
+    which: &WhichClock,
+) -> anyhow::Result<Container> {
+    let state = StateDir::open()?;
+    let name = wanted.name.as_deref().unwrap_or(id);
+    let command = config.command();
+    let new = NewContainer { name: Some(name), command: &command, kind: MonitorKind::Runtime };
+    let mut container = match (which, of_pod(&state, wanted)?) {
+        (WhichClock::Of(owner), _) => {
+            let owner = state.find(owner).context("lorentz.clock")?;
+            state.join(&new, owner.name())?
+        }
+        (WhichClock::New(_), Some(owner)) => state.join(&new, &owner)?,
+        (WhichClock::New(settings), None) => state.create(&new, settings)?,
+    };
+    container.set_bundle(Bundle {
+        id: id.to_string(),
+        root: place.root.clone(),
+        pod: wanted.pod.clone(),
+        asked: wanted.text.clone(),
+        paused_clock: false,
+    })?;
+    Ok(container)
+}
+
+/// The container of the same pod that has asked for the same clock: containers of a pod share it.
+fn of_pod(state: &StateDir, wanted: &Wanted) -> anyhow::Result<Option<String>> {
+    if wanted.pod.is_none() {
+        return Ok(None);
+    }
+    for other in state.list()? {
+        let bundle = other.record().bundle.as_ref();
+        let same =
+            bundle.is_some_and(|other| other.pod == wanted.pod && other.asked == wanted.text);
+        if same && other.life()? == Life::Alive {
+            return Ok(Some(other.name().to_string()));
+        }
+    }
+    Ok(None)
+}
+
+fn build_on_clock(
+    place: &Place,
+    order: &Order,
+    config: Config,
+    time: &Time,
+    container: &mut Container,
+) -> anyhow::Result<Tasks> {
+    let way = look_after(container)?;
+    let by_shim = container.record().mechanism == Mechanism::Shim;
+    let entrance = if by_shim { Some(Rc::new(way.entrance()?)) } else { None };
+    let workload = Workload { entrance, ..Default::default() };
+    let stay = Group::join(container)?;
+    let tasks = build(place, order, config, time, workload);
+    stay.leave();
+    let tasks = tasks?;
+    let watched = watch(container, &tasks, &way, by_shim);
+    if let Err(error) = watched {
+        let _ = life::delete(place, order.id, true);
+        return Err(error);
+    }
+    Ok(tasks)
+}
+
+/// Writes down the container's first process and its control group.
+fn watch(container: &mut Container, tasks: &Tasks, way: &Way, by_shim: bool) -> anyhow::Result<()> {
+    let pid = tasks.pid().context("the container has no process")?.as_raw() as u32;
+    container.set_program_of_others(pid)?;
+    if container.cgroup().is_none() {
+        container.set_cgroup(Cgroup::of(pid).as_ref())?;
+    }
+    if !by_shim {
+        way.process(pid)?;
+    }
+    Ok(())
+}
+
+/// This process's stay in a container's control group, so that all that is born there is in it.
+pub struct Group {
+    back: Option<Cgroup>,
+}
+
+impl Group {
+    /// Where version 2 is not what the engine's limits are in, a container gets a group of ours there, for the sake of
+    /// its freezer. Else the one that the engine has chosen serves.
+    fn join(container: &mut Container) -> anyhow::Result<Group> {
+        if !matches!(get_cgroup_setup(), Ok(CgroupSetup::Unified)) {
+            if let Some(group) = Cgroup::create_at_top(container.name()) {
+                container.set_cgroup(Some(&group))?;
+            }
+        }
+        Ok(Group::enter(container))
+    }
+
+    /// Into the group that `container` has, if it is one of ours.
+    pub fn enter(container: &Container) -> Group {
+        let ours = !matches!(get_cgroup_setup(), Ok(CgroupSetup::Unified));
+        let Some(group) = container.cgroup().filter(|_| ours) else { return Group { back: None } };
+        let back = Cgroup::of(std::process::id());
+        let entered = back.is_some() && group.add(std::process::id()).is_ok();
+        Group { back: back.filter(|_| entered) }
+    }
+
+    /// Back to where it was.
+    pub fn leave(self) {
+        if let Some(back) = self.back {
+            let _ = back.add(std::process::id());
+        }
+    }
+}
+
+fn build(
+    place: &Place,
+    order: &Order,
+    config: Config,
+    time: &Time,
+    mut workload: Workload,
+) -> anyhow::Result<Tasks> {
+    let bundle = config.bundle().to_path_buf();
+    let (value, rights) = config.adapt(time)?;
+    workload.rights = rights;
+    let adapted = Adapted::write(place, order.id, &value)?;
+    let builder = ContainerBuilder::new(order.id.to_string(), SyscallType::default())
+        .with_root_path(&place.root)?
+        .with_pid_file(order.pid_file)?
+        .with_console_socket(order.console_socket)
+        .with_preserved_fds(order.preserve_fds)
+        .with_executor(workload)
+        .as_init(&adapted.dir)
+        .with_systemd(place.systemd)
+        .with_detach(order.detached)
+        .with_no_pivot(order.no_pivot);
+    let mut tasks = builder.build().with_context(|| format!("creating container {}", order.id))?;
+    tasks.state.bundle = bundle;
+    tasks.save()?;
+    Ok(tasks)
+}
+
+/// A bundle as `libcontainer` is to see it; it goes when the container has been made.
+struct Adapted {
+    dir: PathBuf,
+}
+
+impl Adapted {
+    fn write(place: &Place, id: &str, value: &Value) -> anyhow::Result<Adapted> {
+        let dir = place.root.join(format!(".{id}.{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&dir)?;
+        let adapted = Adapted { dir };
+        fs::write(adapted.dir.join("config.json"), value.to_string())?;
+        Ok(adapted)
+    }
+}
+
+impl Drop for Adapted {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}

@@ -1,0 +1,48 @@
+//! What this runtime can do (`features`), and a config.json to begin with (`spec`).
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{bail, Context};
+use libcontainer::oci_spec::runtime::{Spec, VERSION};
+use serde_json::json;
+
+/// `features`.
+pub fn features() -> anyhow::Result<i32> {
+    let capabilities: Vec<String> = caps::all().iter().map(ToString::to_string).collect();
+    let features = json!({
+        "ociVersionMin": "1.0.0",
+        "ociVersionMax": VERSION,
+        "hooks": [
+            "prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop",
+        ],
+        "linux": {
+            "namespaces": ["cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"],
+            "capabilities": capabilities,
+            "cgroup": { "v1": true, "v2": true, "systemd": true },
+            "apparmor": { "enabled": true },
+        },
+        "annotations": {
+            "io.lorentz.version": env!("CARGO_PKG_VERSION"),
+            "io.lorentz.annotations": "lorentz.",
+        },
+    });
+    println!("{}", serde_json::to_string_pretty(&features)?);
+    Ok(0)
+}
+
+/// `spec`.
+pub fn spec(args: &liboci_cli::Spec) -> anyhow::Result<i32> {
+    let path = args.bundle.clone().unwrap_or_else(|| PathBuf::from(".")).join("config.json");
+    if path.exists() {
+        bail!("{}: is there already; expected a directory without one", path.display());
+    }
+    let spec = if args.rootless {
+        Spec::rootless(nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw())
+    } else {
+        Spec::default()
+    };
+    let text = serde_json::to_string_pretty(&spec)?;
+    fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
+    Ok(0)
+}

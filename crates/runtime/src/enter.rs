@@ -1,0 +1,141 @@
+//! One more program in a container: `exec`.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{bail, Context};
+use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::container::ContainerStatus;
+use libcontainer::syscall::syscall::SyscallType;
+use liboci_cli::Exec;
+use lorentz_container::{way_into, HostNow, Mechanism};
+use serde_json::{json, Value};
+
+use crate::config::{Config, Time};
+use crate::create::Group;
+use crate::life;
+use crate::place::Place;
+use crate::rights::Rights;
+use crate::workload::Workload;
+
+/// `exec`.
+pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
+    let id = &args.container_id;
+    let tasks = place.tasks(id)?;
+    match tasks.status() {
+        ContainerStatus::Running => {}
+        ContainerStatus::Paused if args.ignore_paused => {}
+        status => bail!("cannot exec in container {id}: it is {}", life::word(status)),
+    }
+    let config = Config::load(tasks.bundle())?;
+    let mut process = match &args.process {
+        Some(path) => read(path)?,
+        None => ordered(&config, args)?,
+    };
+    let mut workload = Workload::default();
+    let mut group = None;
+    match place.timed(id)? {
+        Some(container) => {
+            if container.record().mechanism == Mechanism::Shim {
+                workload.entrance = Some(Rc::new(way_into(&container)?.entrance()?));
+                workload.rights = Rights::widen(&mut process)?;
+            }
+            group = Some(Group::enter(&container));
+        }
+        None if matches!(config.wanted(&HostNow::read()?)?.time, Time::Namespace) => {}
+        None => bail!("container {id}: its clock is gone; nothing can be started on it"),
+    }
+    let file = ProcessFile::write(place, id, &process)?;
+    let mut builder = ContainerBuilder::new(id.clone(), SyscallType::default())
+        .with_root_path(&place.root)?
+        .with_console_socket(args.console_socket.as_ref())
+        .with_pid_file(args.pid_file.as_ref())?
+        .with_preserved_fds(args.preserve_fds)
+        .with_executor(workload)
+        .as_tenant()
+        .with_detach(args.console_socket.is_some())
+        .with_ignore_paused(args.ignore_paused)
+        .with_sub_cgroup(args.cgroup.clone());
+    builder = builder.with_process(Some(&file.path));
+    let pid = builder.build();
+    if let Some(group) = group {
+        group.leave();
+    }
+    drop(file);
+    let pid = pid.with_context(|| format!("exec in container {id}"))?;
+    if args.detach {
+        return Ok(0);
+    }
+    life::wait_for(pid.as_raw())
+}
+
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let shown = path.display();
+    let text = fs::read(path).with_context(|| format!("--process {shown}"))?;
+    serde_json::from_slice(&text).with_context(|| format!("--process {shown}"))
+}
+
+/// The bundle's own process, with what the command line says instead.
+fn ordered(config: &Config, args: &Exec) -> anyhow::Result<Value> {
+    if args.command.is_empty() {
+        bail!("exec: expected a command, or --process FILE");
+    }
+    let mut process = config.process().clone();
+    process["args"] = args.command.clone().into();
+    process["terminal"] = args.tty.into();
+    if let Some(cwd) = &args.cwd {
+        process["cwd"] = cwd.to_str().context("--cwd: expected UTF-8")?.into();
+    }
+    if let Some((uid, gid)) = args.user {
+        process["user"] = json!({ "uid": uid, "gid": gid.unwrap_or(0) });
+    }
+    if !args.additional_gids.is_empty() {
+        process["user"]["additionalGids"] = args.additional_gids.clone().into();
+    }
+    if args.no_new_privs {
+        process["noNewPrivileges"] = true.into();
+    }
+    if let Some(profile) = &args.apparmor {
+        process["apparmorProfile"] = profile.clone().into();
+    }
+    let mut variables: Vec<Value> = process["env"].as_array().cloned().unwrap_or_default();
+    for (key, value) in &args.env {
+        let begin = format!("{key}=");
+        variables.retain(|entry| !entry.as_str().is_some_and(|entry| entry.starts_with(&begin)));
+        variables.push(format!("{begin}{value}").into());
+    }
+    process["env"] = variables.into();
+    for set in ["bounding", "effective", "permitted"] {
+        for capability in &args.cap {
+            let sets = &mut process["capabilities"];
+            let mut names = sets[set].as_array().cloned().unwrap_or_default();
+            names.push(capability.clone().into());
+            sets[set] = names.into();
+        }
+    }
+    Ok(process)
+}
+
+/// The process as `libcontainer` is to make it.
+struct ProcessFile {
+    path: PathBuf,
+}
+
+impl ProcessFile {
+    fn write(place: &Place, id: &str, process: &Value) -> anyhow::Result<ProcessFile> {
+        let path = place.root.join(format!(".{id}.exec.{}", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let written = ProcessFile { path };
+        file.write_all(process.to_string().as_bytes())?;
+        Ok(written)
+    }
+}
+
+impl Drop for ProcessFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

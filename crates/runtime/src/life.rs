@@ -1,0 +1,290 @@
+//! A container's life between its making and its end.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context};
+use libcontainer::container::{Container as Tasks, ContainerStatus};
+use libcontainer::signal::Signal;
+use liboci_cli::{Kill, List, Ps};
+use lorentz_container::{Container, Life, Mechanism};
+use nix::sys::signal::{SigSet, SigmaskHow};
+use serde_json::{json, Value};
+
+use crate::place::Place;
+
+/// A status, as the specification writes it.
+pub fn word(status: ContainerStatus) -> &'static str {
+    match status {
+        ContainerStatus::Creating => "creating",
+        ContainerStatus::Created => "created",
+        ContainerStatus::Running => "running",
+        ContainerStatus::Stopped => "stopped",
+        ContainerStatus::Paused => "paused",
+    }
+}
+
+/// `start`.
+pub fn start(place: &Place, id: &str) -> anyhow::Result<i32> {
+    let mut tasks = place.tasks(id)?;
+    if tasks.status() != ContainerStatus::Created {
+        bail!("cannot start container {id}: it is {}", word(tasks.status()));
+    }
+    if let Some(container) = place.timed(id)? {
+        // Its program begins when time does.
+        if container.clock()?.is_frozen() {
+            if let Some(cgroup) = container.cgroup() {
+                cgroup.freeze()?;
+            }
+        }
+    }
+    tasks.start().with_context(|| format!("starting container {id}"))?;
+    Ok(0)
+}
+
+/// `state`.
+pub fn state(place: &Place, id: &str) -> anyhow::Result<i32> {
+    let tasks = place.tasks(id)?;
+    print_json(&describe(&tasks))?;
+    Ok(0)
+}
+
+fn describe(tasks: &Tasks) -> Value {
+    let stopped = tasks.status() == ContainerStatus::Stopped;
+    json!({
+        "ociVersion": tasks.state.oci_version,
+        "id": tasks.id(),
+        "status": word(tasks.status()),
+        "pid": if stopped { 0 } else { tasks.pid().map_or(0, |pid| pid.as_raw()) },
+        "bundle": tasks.bundle(),
+        "annotations": tasks.state.annotations.clone().unwrap_or_default(),
+        "created": tasks.created().map(|time| time.to_rfc3339()),
+        "owner": tasks.creator().unwrap_or_default().to_string_lossy(),
+    })
+}
+
+/// `kill`.
+pub fn kill(place: &Place, args: &Kill) -> anyhow::Result<i32> {
+    let id = &args.container_id;
+    let signal = Signal::try_from(args.signal.as_str()).map_err(|_| {
+        anyhow::anyhow!("signal {:?}: expected a number or a name such as TERM", args.signal)
+    })?;
+    let mut tasks = place.tasks(id)?;
+    let before = tasks.status();
+    if !matches!(
+        before,
+        ContainerStatus::Created | ContainerStatus::Running | ContainerStatus::Paused
+    ) && !args.all
+    {
+        bail!("cannot kill container {id}: it is {} and not running", word(before));
+    }
+    tasks.kill(signal, args.all).with_context(|| format!("killing container {id}"))?;
+    if matches!(before, ContainerStatus::Created | ContainerStatus::Paused) {
+        // libcontainer takes every signal for the last one.
+        tasks.set_status(before).save()?;
+    }
+    Ok(0)
+}
+
+/// `delete`.
+pub fn delete(place: &Place, id: &str, force: bool) -> anyhow::Result<i32> {
+    let dir = place.dir(id)?;
+    if !dir.exists() && force {
+        return Ok(0);
+    }
+    let mut tasks = place.tasks(id)?;
+    if !force && !matches!(tasks.status(), ContainerStatus::Stopped | ContainerStatus::Created) {
+        bail!("cannot delete container {id}: it is {} and not stopped", word(tasks.status()));
+    }
+    tasks.delete(force).with_context(|| format!("deleting container {id}"))?;
+    if let Some(container) = place.timed(id)? {
+        forget(place, id, container)?;
+    }
+    place.leave();
+    Ok(0)
+}
+
+/// The monitor leaves by itself when the last task is gone; who makes a container of this id next must not meet it.
+fn forget(place: &Place, id: &str, container: Container) -> anyhow::Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let end = Instant::now() + PATIENCE;
+    let mut left = Some(container);
+    while let Some(container) = left.take() {
+        if container.life()? == Life::Ended {
+            container.remove()?;
+            return Ok(());
+        }
+        if Instant::now() > end {
+            lorentz_container::clear(&container, true)?;
+            return Ok(());
+        }
+        sleep(Duration::from_micros(500));
+        left = place.timed(id)?;
+    }
+    Ok(())
+}
+
+/// `pause`.
+pub fn pause(place: &Place, id: &str) -> anyhow::Result<i32> {
+    let mut tasks = place.tasks(id)?;
+    if tasks.status() != ContainerStatus::Running {
+        bail!("cannot pause container {id}: it is {} and not running", word(tasks.status()));
+    }
+    let Some(container) = place.timed(id)? else {
+        tasks.pause()?;
+        return Ok(0);
+    };
+    let frozen = container.clock()?.is_frozen();
+    if container.record().mechanism == Mechanism::Shim && !frozen && !others_run(place, &container)?
+    {
+        lorentz_container::freeze(&container)?;
+        set_paused_clock(container.clone(), true)?;
+    }
+    match container.cgroup() {
+        Some(cgroup) => {
+            cgroup.freeze()?;
+            tasks.set_status(ContainerStatus::Paused).save()?;
+        }
+        None => tasks.pause()?,
+    }
+    Ok(0)
+}
+
+/// Whether another container on the same clock runs and is not paused: its time must go on.
+fn others_run(place: &Place, container: &Container) -> anyhow::Result<bool> {
+    let others = container.sharing_its_clock()?;
+    let mut others = others.iter().filter(|other| other.name() != container.name());
+    Ok(others.any(|other| {
+        let Some(bundle) = &other.record().bundle else { return true };
+        let tasks = Tasks::load(bundle.root.join(&bundle.id));
+        let here = bundle.root == place.root;
+        !here || tasks.is_ok_and(|tasks| tasks.status() != ContainerStatus::Paused)
+    }))
+}
+
+fn set_paused_clock(mut container: Container, paused: bool) -> anyhow::Result<()> {
+    if let Some(mut bundle) = container.record().bundle.clone() {
+        bundle.paused_clock = paused;
+        container.set_bundle(bundle)?;
+    }
+    Ok(())
+}
+
+/// `resume`.
+pub fn resume(place: &Place, id: &str) -> anyhow::Result<i32> {
+    let mut tasks = place.tasks(id)?;
+    if tasks.status() != ContainerStatus::Paused {
+        bail!("cannot resume container {id}: it is {} and not paused", word(tasks.status()));
+    }
+    let Some(container) = place.timed(id)? else {
+        tasks.resume()?;
+        return Ok(0);
+    };
+    let clock = container.clock()?;
+    for one in container.sharing_its_clock()? {
+        if one.record().bundle.as_ref().is_some_and(|bundle| bundle.paused_clock) {
+            clock.unfreeze()?;
+            set_paused_clock(one, false)?;
+        }
+    }
+    match container.cgroup() {
+        // Frozen by somebody's hand beside: then its tasks wait for that hand.
+        Some(cgroup) if !clock.is_frozen() => cgroup.thaw(),
+        Some(_) => {}
+        None => tasks.resume()?,
+    }
+    clock.settle();
+    tasks.set_status(ContainerStatus::Running).save()?;
+    Ok(0)
+}
+
+/// `list`.
+pub fn list(place: &Place, args: &List) -> anyhow::Result<i32> {
+    let ids = place.ids()?;
+    if args.quiet {
+        ids.iter().for_each(|id| println!("{id}"));
+        return Ok(0);
+    }
+    let known: Vec<Value> =
+        ids.iter().filter_map(|id| place.tasks(id).ok()).map(|tasks| describe(&tasks)).collect();
+    match args.format.as_str() {
+        "json" => print_json(&Value::from(known))?,
+        "table" => {
+            println!("{:<24}  {:>8}  {:<8}  {:<26}  BUNDLE", "ID", "PID", "STATUS", "CREATED");
+            for one in &known {
+                let text = |field: &str| one[field].as_str().unwrap_or_default().to_string();
+                let created = text("created").chars().take(26).collect::<String>();
+                println!(
+                    "{:<24}  {:>8}  {:<8}  {:<26}  {}",
+                    text("id"),
+                    one["pid"],
+                    text("status"),
+                    created,
+                    text("bundle")
+                );
+            }
+        }
+        other => bail!("--format {other}: expected table or json"),
+    }
+    Ok(0)
+}
+
+/// `ps`.
+pub fn ps(place: &Place, args: &Ps) -> anyhow::Result<i32> {
+    let tasks = place.tasks(&args.container_id)?;
+    let pids = crate::resources::pids(&tasks)?;
+    match args.format.as_str() {
+        "json" => print_json(&json!(pids))?,
+        "table" => {
+            let options: &[String] =
+                if args.ps_options.is_empty() { &["-ef".to_string()] } else { &args.ps_options };
+            let output = std::process::Command::new("ps").args(options).output().context("ps")?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let mut lines = text.lines();
+            let head = lines.next().unwrap_or_default();
+            let column = head
+                .split_whitespace()
+                .position(|word| word == "PID")
+                .context("ps: no PID column")?;
+            println!("{head}");
+            let of_ours = |line: &&str| {
+                let pid = line.split_whitespace().nth(column).and_then(|word| word.parse().ok());
+                pid.is_some_and(|pid: i32| pids.contains(&pid))
+            };
+            lines.filter(of_ours).for_each(|line| println!("{line}"));
+        }
+        other => bail!("--format {other}: expected table or json"),
+    }
+    Ok(0)
+}
+
+/// Waits for a child of this process, passes on the signals that come meanwhile, and gives its status as a shell
+/// would.
+pub fn wait_for(pid: i32) -> anyhow::Result<i32> {
+    let all = SigSet::all();
+    nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&all), None)?;
+    loop {
+        let mut status = 0;
+        // SAFETY: writes to `status`.
+        let ended = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
+        if ended == pid {
+            return Ok(match libc::WIFSIGNALED(status) {
+                true => 128 + libc::WTERMSIG(status),
+                false => libc::WEXITSTATUS(status),
+            });
+        }
+        if ended < 0 {
+            return Err(std::io::Error::last_os_error()).context("waiting for the program");
+        }
+        let signal = all.wait()? as i32;
+        if !matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH) {
+            // SAFETY: our own child, not yet waited for.
+            unsafe { libc::kill(pid, signal) };
+        }
+    }
+}
+
+fn print_json(value: &Value) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! `lorentz-runtime`: an OCI runtime whose containers have clocks of their own.
+//!
+//! Containers are made by `libcontainer`, the library of the runtime youki. What is added is time: annotations
+//! (`lorentz.rate=10`) or variables of the environment (`LORENTZ_RATE=10`) say which clock a container gets, a monitor
+//! in the background looks after it, and every process, those that enter later too, comes onto the clock before its
+//! first instruction.
+//!
+//! ```text
+//! podman run --runtime lorentz-runtime --annotation lorentz.at=2038-01-19 IMAGE date
+//! ```
+//!
+//! The story: [`args`] holds the command line, [`config`] what a bundle asks for, [`create`] and [`enter`] make
+//! processes, [`workload`] is what those do last, [`life`] the other verbs, [`report`] how errors are told.
+
+#![cfg_attr(not(test), no_main)]
+
+mod args;
+mod config;
+mod create;
+mod describe;
+mod enter;
+mod life;
+mod place;
+mod report;
+mod resources;
+mod rights;
+mod workload;
+
+use clap::Parser;
+
+use args::{Cli, Verb};
+use place::Place;
+
+/// Called by the C library, without Rust's own preparations: they ignore SIGPIPE, and programs would inherit that.
+#[cfg(not(test))]
+#[no_mangle]
+extern "C" fn main() -> libc::c_int {
+    const PANICKED: i32 = 101;
+    std::panic::catch_unwind(story).unwrap_or(PANICKED)
+}
+
+#[cfg_attr(test, allow(dead_code))]
+fn story() -> i32 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { report::FAILED } else { 0 };
+        }
+    };
+    let done = report::Log::of(&cli.global).and_then(|log| {
+        perform(&cli).map_err(|error| {
+            log.error(&error);
+            error
+        })
+    });
+    match done {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("lorentz-runtime: {}", report::line(&error));
+            report::FAILED
+        }
+    }
+}
+
+fn perform(cli: &Cli) -> anyhow::Result<i32> {
+    let place = Place::of(&cli.global)?;
+    match &cli.verb {
+        Verb::Create(args) => create::create(&place, args),
+        Verb::Run(args) => create::run(&place, args),
+        Verb::Exec(args) => enter::exec(&place, args),
+        Verb::Start(args) => life::start(&place, &args.container_id),
+        Verb::State(args) => life::state(&place, &args.container_id),
+        Verb::Kill(args) => life::kill(&place, args),
+        Verb::Delete(args) => life::delete(&place, &args.container_id, args.force),
+        Verb::Pause(args) => life::pause(&place, &args.container_id),
+        Verb::Resume(args) => life::resume(&place, &args.container_id),
+        Verb::List(args) => life::list(&place, args),
+        Verb::Ps(args) => life::ps(&place, args),
+        Verb::Update(args) => resources::update(&place, args),
+        Verb::Features(_) => describe::features(),
+        Verb::Spec(args) => describe::spec(args),
+    }
+}

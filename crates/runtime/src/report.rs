@@ -1,0 +1,78 @@
+//! How errors are told: on standard error, and in the log that the engine reads.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{bail, Context};
+use liboci_cli::GlobalOpts;
+use lorentz_container::HostNow;
+
+/// The exit status when something was wrong or has failed.
+pub const FAILED: i32 = 1;
+
+/// The log file that was asked for, if one was.
+pub struct Log {
+    file: Option<File>,
+    json: bool,
+}
+
+impl Log {
+    /// Opens it.
+    pub fn of(global: &GlobalOpts) -> anyhow::Result<Log> {
+        let json = match global.log_format.as_deref() {
+            Some("json") => true,
+            None | Some("text" | "") => false,
+            Some(other) => bail!("--log-format {other}: expected text or json"),
+        };
+        let file = match &global.log {
+            Some(path) => Some(open(path).with_context(|| format!("--log {}", path.display()))?),
+            None => None,
+        };
+        Ok(Log { file, json })
+    }
+
+    /// Writes an error into it. There is nobody left to tell where that fails.
+    pub fn error(&self, error: &anyhow::Error) {
+        let Some(mut file) = self.file.as_ref() else { return };
+        let message = line(error);
+        let time = HostNow::read().map(|now| now.wall.to_string()).unwrap_or_default();
+        let entry = if self.json {
+            serde_json::json!({ "level": "error", "msg": message, "time": time }).to_string()
+        } else {
+            let quoted = serde_json::Value::from(message);
+            format!("time=\"{time}\" level=error msg={quoted}")
+        };
+        let _ = writeln!(file, "{entry}");
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// `error` and its causes as one line, without what a cause repeats.
+pub fn line(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        match parts.last_mut() {
+            Some(last) if last.ends_with(&text) => {}
+            Some(last) if text.starts_with(last.as_str()) => *last = text,
+            _ => parts.push(text),
+        }
+    }
+    parts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told_once_in_one_line() {
+        let error =
+            anyhow::anyhow!("no such\nfile").context("opening: no such file").context("create");
+        assert_eq!(line(&error), "create: opening: no such file");
+    }
+}

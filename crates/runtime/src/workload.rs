@@ -1,0 +1,125 @@
+//! What a container's process does last: it comes onto the clock and becomes its program. `libcontainer` calls this in
+//! the process itself, when all namespaces and mounts are there.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use libcontainer::oci_spec::runtime::{Process, Spec};
+use libcontainer::workload::{
+    Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError,
+};
+use lorentz_inject::Entrance;
+use nix::unistd::{access, AccessFlags};
+
+use crate::rights::Rights;
+
+/// Where programs are looked for when the bundle does not say.
+const USUAL_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The last part of a process's preparation.
+#[derive(Clone, Default)]
+pub struct Workload {
+    /// The way onto the clock; none where the clock is the kernel's.
+    pub entrance: Option<Rc<Entrance>>,
+    /// What it has too many capabilities.
+    pub rights: Option<Rights>,
+}
+
+impl Executor for Workload {
+    fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            ExecutorError::Other(format!("{what}: {error}"))
+        };
+        let process = process(spec).ok_or(ExecutorError::InvalidArg)?;
+        let program = find(process).map_err(ExecutorError::Other)?;
+        let program = c_string(program.as_os_str())?;
+        let words = process.args().iter().flatten().map(|word| c_string(OsStr::new(word)));
+        let words = words.collect::<Result<Vec<_>, _>>()?;
+        let variables = variables(process)?;
+        if let Some(rights) = &self.rights {
+            rights.bound().map_err(|e| failed("giving up capabilities", &e))?;
+        }
+        let entered = match &self.entrance {
+            Some(entrance) => {
+                Some(entrance.enter().map_err(|e| ExecutorError::Other(e.to_string()))?)
+            }
+            None => None,
+        };
+        if let Some(rights) = &self.rights {
+            rights.settle().map_err(|e| failed("giving up capabilities", &e))?;
+        }
+        let error = match entered {
+            Some(entered) => {
+                entered.execute(&program, &words, &variables).err().map(|e| e.to_string())
+            }
+            None => nix::unistd::execve(&program, &words, &variables).err().map(|e| e.to_string()),
+        };
+        Err(ExecutorError::Other(format!("exec {:?}: {}", program, error.unwrap_or_default())))
+    }
+
+    fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
+        let wrong = |why: String| ExecutorValidationError::ArgValidationError(why);
+        let process =
+            process(spec).ok_or_else(|| wrong("process.args: nothing to execute".into()))?;
+        find(process).map(drop).map_err(wrong)
+    }
+
+    fn setup_envs(&self, envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
+        for (key, _) in std::env::vars_os() {
+            std::env::remove_var(key);
+        }
+        for (key, value) in envs.iter().filter(|(key, _)| !key.is_empty() && !key.contains('=')) {
+            std::env::set_var(key, value);
+        }
+        Ok(())
+    }
+}
+
+fn process(spec: &Spec) -> Option<&Process> {
+    spec.process()
+        .as_ref()
+        .filter(|process| process.args().as_ref().is_some_and(|args| !args.is_empty()))
+}
+
+/// The program's variables in the bundle's order, then those that were added on the way (HOME, LISTEN_FDS).
+fn variables(process: &Process) -> Result<Vec<CString>, ExecutorError> {
+    let given: Vec<&String> = process.env().iter().flatten().collect();
+    let is_given = |key: &OsStr| {
+        given.iter().any(|entry| entry.split('=').next().map(OsStr::new) == Some(key))
+    };
+    let added = std::env::vars_os().filter(|(key, _)| !is_given(key)).map(|(mut key, value)| {
+        key.push("=");
+        key.push(value);
+        key
+    });
+    let all = given.iter().map(|entry| entry.into()).chain(added);
+    all.map(|entry: std::ffi::OsString| c_string(&entry)).collect()
+}
+
+/// The program as a path: along PATH unless it has a slash.
+fn find(process: &Process) -> Result<PathBuf, String> {
+    let name = process.args().iter().flatten().next().map(String::as_str).unwrap_or_default();
+    let refused = |why: &str| format!("exec: {name:?}: {why}");
+    let executable = |path: &Path| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    if name.contains('/') {
+        let path = PathBuf::from(name);
+        return match () {
+            () if executable(&path) => Ok(path),
+            () if path.is_dir() => Err(refused("is a directory: permission denied")),
+            () if path.exists() => Err(refused("permission denied")),
+            () => Err(refused("stat: no such file or directory")),
+        };
+    }
+    let variables = process.env().as_deref().unwrap_or_default();
+    let path = variables.iter().rev().find(|entry| entry.starts_with("PATH="));
+    let path = path.map_or(USUAL_PATH, String::as_str).trim_start_matches("PATH=");
+    let found = std::env::split_paths(path).map(|dir| dir.join(name)).find(|path| executable(path));
+    found.filter(|_| !name.is_empty()).ok_or_else(|| refused("executable file not found in $PATH"))
+}
+
+fn c_string(text: &OsStr) -> Result<CString, ExecutorError> {
+    CString::new(text.as_bytes()).map_err(|_| ExecutorError::Other("a NUL byte in a word".into()))
+}
