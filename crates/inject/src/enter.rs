@@ -1,7 +1,7 @@
 //! How a process that somebody else has made becomes a program on a clock: by itself, under the care of a monitor that
 //! runs already.
 
-use crate::{door, filter, launch, Error, Result};
+use crate::{door, filter, launch, Error, Profile, Result};
 use lorentz_clock::Policy;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
@@ -38,6 +38,17 @@ impl Entrance {
 }
 
 impl Entered {
+    /// Puts the sandbox on that was chosen for the program.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel refuses it.
+    pub fn confine(&self, profile: &Profile) -> Result<()> {
+        profile
+            .install_inside()
+            .map_err(|error| Error::System("installing the seccomp profile", error))
+    }
+
     /// Becomes `program`.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ mod image;
 mod launch;
 mod monitor;
 mod notify;
+mod profile;
 mod remote;
 mod sockets;
 mod timers;
@@ -38,6 +39,7 @@ pub use enter::{Entered, Entrance};
 pub use error::Error;
 pub use launch::Ended;
 pub use monitor::{Monitor, SetWall, Target};
+pub use profile::Profile;
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context};
 use lorentz_clock::{Span, NANOS_PER_SEC};
 use lorentz_container::{merge_offset, Asked, ClockSettings, HostNow, WhichClock};
+use lorentz_inject::Profile;
 use serde_json::{json, Value};
 
 use crate::rights::Rights;
+use crate::sandbox;
 
 /// Where engines write that a container is one of a pod's: annotations that hold the pod's id.
 const POD_ANNOTATIONS: [&str; 2] =
@@ -186,18 +188,21 @@ impl Config {
         let path = root.as_str().context("root.path is missing; expected the root file system")?;
         let absolute = self.bundle.join(path);
         *root = absolute.to_str().context("root.path: expected UTF-8")?.into();
-        let Time::Clock(which) = time else { return Ok((self.value, None)) };
-        match which.as_ref() {
-            WhichClock::New(settings) if settings.offsets_only => {
-                self.set_time_namespace(Some(settings));
-                Ok((self.value, None))
-            }
-            _ => {
-                self.set_time_namespace(None);
-                let rights = Rights::widen(&mut self.value["process"])?;
-                Ok((self.value, rights))
+        if let Time::Clock(which) = time {
+            match which.as_ref() {
+                WhichClock::New(settings) if settings.offsets_only => {
+                    self.set_time_namespace(Some(settings));
+                }
+                _ => self.set_time_namespace(None),
             }
         }
+        let rights = Rights::widen(&mut self.value["process"])?;
+        Ok((self.value, rights))
+    }
+
+    /// The sandbox of all the container's programs.
+    pub fn profile(&self) -> anyhow::Result<Option<Profile>> {
+        sandbox::profile(&self.value["linux"]["seccomp"])
     }
 
     fn set_time_namespace(&mut self, settings: Option<&ClockSettings>) {
@@ -267,7 +272,7 @@ mod tests {
         let wanted = config.wanted(&HOST).unwrap();
         assert!(settings(&wanted).offsets_only);
         let (value, rights) = config.adapt(&wanted.time).unwrap();
-        assert!(rights.is_none());
+        assert!(rights.is_some());
         assert_eq!(value["linux"]["namespaces"], json!([{"type": "pid"}, {"type": "time"}]));
         assert_eq!(value["linux"]["timeOffsets"]["monotonic"], json!({"secs": 5, "nanosecs": 7}));
         assert_eq!(value["root"]["path"], "/b/rootfs");

@@ -230,6 +230,7 @@ fn build(
     mut workload: Workload,
 ) -> anyhow::Result<Tasks> {
     let bundle = config.bundle().to_path_buf();
+    workload.profile = config.profile()?;
     let (value, rights) = config.adapt(time)?;
     workload.rights = rights;
     let adapted = Adapted::write(place, order.id, &value)?;

@@ -41,13 +41,14 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
         Some(container) => {
             if container.record().mechanism == Mechanism::Shim {
                 workload.entrance = Some(Rc::new(way_into(&container)?.entrance()?));
-                workload.rights = Rights::widen(&mut process)?;
             }
             group = Some(Group::enter(&container));
         }
         None if matches!(config.wanted(&HostNow::read()?)?.time, Time::Namespace) => {}
         None => bail!("container {id}: its clock is gone; nothing can be started on it"),
     }
+    workload.profile = config.profile()?;
+    workload.rights = Rights::widen(&mut process)?;
     let file = ProcessFile::write(place, id, &process)?;
     let mut builder = ContainerBuilder::new(id.clone(), SyscallType::default())
         .with_root_path(&place.root)?

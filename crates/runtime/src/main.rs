@@ -24,6 +24,7 @@ mod place;
 mod report;
 mod resources;
 mod rights;
+mod sandbox;
 mod workload;
 
 use clap::Parser;

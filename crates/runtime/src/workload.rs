@@ -7,11 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use anyhow::Context;
 use libcontainer::oci_spec::runtime::{Process, Spec};
 use libcontainer::workload::{
     Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError,
 };
-use lorentz_inject::Entrance;
+use lorentz_inject::{Entered, Entrance, Profile};
 use nix::unistd::{access, AccessFlags};
 
 use crate::rights::Rights;
@@ -24,33 +25,42 @@ const USUAL_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 pub struct Workload {
     /// The way onto the clock; none where the clock is the kernel's.
     pub entrance: Option<Rc<Entrance>>,
-    /// What it has too many capabilities.
+    /// What it is to keep of its capabilities, where it has more.
     pub rights: Option<Rights>,
+    /// Its sandbox.
+    pub profile: Option<Profile>,
+}
+
+impl Workload {
+    /// Onto the clock, into the sandbox, and down to the rights the program is to have. From the first of these on only
+    /// calls may be made that are not trapped.
+    fn prepare(&self) -> anyhow::Result<Option<Entered>> {
+        const RIGHTS: &str = "giving up capabilities";
+        if let Some(rights) = &self.rights {
+            rights.bound().context(RIGHTS)?;
+        }
+        let entered = self.entrance.as_ref().map(|entrance| entrance.enter()).transpose()?;
+        match (&self.profile, &entered) {
+            (Some(profile), Some(entered)) => entered.confine(profile)?,
+            (Some(profile), None) => profile.install().context("installing the seccomp profile")?,
+            (None, _) => {}
+        }
+        if let Some(rights) = &self.rights {
+            rights.settle().context(RIGHTS)?;
+        }
+        Ok(entered)
+    }
 }
 
 impl Executor for Workload {
     fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
-        let failed = |what: &str, error: &dyn std::fmt::Display| {
-            ExecutorError::Other(format!("{what}: {error}"))
-        };
         let process = process(spec).ok_or(ExecutorError::InvalidArg)?;
         let program = find(process).map_err(ExecutorError::Other)?;
         let program = c_string(program.as_os_str())?;
         let words = process.args().iter().flatten().map(|word| c_string(OsStr::new(word)));
         let words = words.collect::<Result<Vec<_>, _>>()?;
         let variables = variables(process)?;
-        if let Some(rights) = &self.rights {
-            rights.bound().map_err(|e| failed("giving up capabilities", &e))?;
-        }
-        let entered = match &self.entrance {
-            Some(entrance) => {
-                Some(entrance.enter().map_err(|e| ExecutorError::Other(e.to_string()))?)
-            }
-            None => None,
-        };
-        if let Some(rights) = &self.rights {
-            rights.settle().map_err(|e| failed("giving up capabilities", &e))?;
-        }
+        let entered = self.prepare().map_err(|error| ExecutorError::Other(format!("{error:#}")))?;
         let error = match entered {
             Some(entered) => {
                 entered.execute(&program, &words, &variables).err().map(|e| e.to_string())

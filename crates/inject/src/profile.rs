@@ -1,0 +1,122 @@
+//! A sandbox that somebody else has chosen for a program: it is put on last, and may not hinder the shim in its work.
+
+use crate::filter::SET_MODE_FILTER;
+use lorentz_shim::filter::{allow_handler, Instruction, EXTRA_LEN};
+use lorentz_shim::layout::IMAGE;
+use std::arch::asm;
+use std::io;
+
+/// A seccomp filter: instructions as the kernel reads them, and flags of seccomp(2).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Profile {
+    code: Vec<[u8; 8]>,
+    flags: u64,
+}
+
+#[repr(C)]
+struct FilterProgram {
+    len: u16,
+    code: *const [u8; 8],
+}
+
+impl Profile {
+    /// Of a program in the kernel's form.
+    ///
+    /// # Errors
+    ///
+    /// Where these are no whole instructions, or more than the kernel takes.
+    pub fn new(code: &[u8], flags: u64) -> io::Result<Profile> {
+        const MOST: usize = 4096 - EXTRA_LEN;
+        let whole: Vec<[u8; 8]> =
+            code.chunks_exact(8).filter_map(|one| one.try_into().ok()).collect();
+        if code.len() % 8 != 0 || whole.is_empty() || whole.len() > MOST {
+            let problem = format!("{} bytes; expected up to {MOST} instructions", code.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        Ok(Profile { code: whole, flags })
+    }
+
+    /// Installs it on this process, which has no filter of ours.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel refuses.
+    pub fn install(&self) -> io::Result<()> {
+        let program = FilterProgram { len: self.code.len() as u16, code: self.code.as_ptr() };
+        // SAFETY: the kernel copies the program.
+        let result =
+            unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, self.flags, &program) };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Installs it on this process, which has our filter and no handler yet. Calls that the shim needs are let through
+    /// when they come from its addresses, as with a filter that a program installs by itself.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel refuses.
+    pub(crate) fn install_inside(&self) -> io::Result<()> {
+        let mut front = [Instruction::default(); EXTRA_LEN];
+        let len = allow_handler(&mut front);
+        let front = front[..len].iter().map(|one| one.to_bytes());
+        let code: Vec<[u8; 8]> = front.chain(self.code.iter().copied()).collect();
+        let program = FilterProgram { len: code.len() as u16, code: code.as_ptr() };
+        let words = [SET_MODE_FILTER as u64, self.flags, &raw const program as u64];
+        match from_image(libc::SYS_seccomp as u64, words)? {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(-error as i32)),
+        }
+    }
+}
+
+/// Makes a system call from where the image will be: our filter lets calls from there through.
+fn from_image(number: u64, words: [u64; 3]) -> io::Result<i64> {
+    const SYSCALL_AND_RETURN: [u8; 3] = [0x0f, 0x05, 0xc3];
+    const PAGE: usize = 4096;
+    const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let place = IMAGE as *mut libc::c_void;
+    let result;
+    // SAFETY: a page of our own at a free address, which holds three bytes of code when they are run and is given back.
+    unsafe {
+        let page = libc::mmap(place, PAGE, libc::PROT_READ | libc::PROT_WRITE, ANONYMOUS, -1, 0);
+        if page != place {
+            return Err(io::Error::last_os_error());
+        }
+        page.cast::<[u8; 3]>().write(SYSCALL_AND_RETURN);
+        if libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        asm!(
+            "call {code}",
+            code = in(reg) page,
+            inlateout("rax") number => result,
+            in("rdi") words[0], in("rsi") words[1], in("rdx") words[2],
+            lateout("rcx") _, lateout("r11") _,
+        );
+        libc::munmap(page, PAGE);
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_instructions_are_a_profile() {
+        assert!(Profile::new(&[6, 0, 0, 0, 0, 0, 0xff, 0x7f], 0).is_ok());
+        for wrong in [&[][..], &[6, 0, 0][..], &[0; 8 * 4096][..]] {
+            assert!(Profile::new(wrong, 0).is_err());
+        }
+    }
+
+    #[test]
+    fn calls_can_be_made_from_the_image() {
+        let pid = from_image(libc::SYS_getpid as u64, [0; 3]).unwrap();
+        assert_eq!(pid, i64::from(std::process::id()));
+    }
+}

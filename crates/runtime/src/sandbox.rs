@@ -1,0 +1,182 @@
+//! The bundle's seccomp profile as a program for the kernel. It is made before the container is, so that what is wrong
+//! with it can be told.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::str::FromStr;
+
+use anyhow::{bail, Context};
+use libseccomp::{
+    ScmpAction, ScmpArch, ScmpArgCompare, ScmpCompareOp, ScmpFilterContext, ScmpSyscall,
+};
+use lorentz_inject::Profile;
+use nix::sys::memfd::{memfd_create, MFdFlags};
+use serde_json::Value;
+
+/// The profile `linux.seccomp` of a config.json; none where there is none.
+pub fn profile(seccomp: &Value) -> anyhow::Result<Option<Profile>> {
+    if seccomp.is_null() {
+        return Ok(None);
+    }
+    let context = translate(seccomp).context("linux.seccomp")?;
+    let mut file = File::from(memfd_create(c"profile", MFdFlags::MFD_CLOEXEC)?);
+    context.export_bpf(&file).context("linux.seccomp")?;
+    file.rewind()?;
+    let mut code = Vec::new();
+    file.read_to_end(&mut code)?;
+    Ok(Some(Profile::new(&code, flags(seccomp)?).context("linux.seccomp")?))
+}
+
+fn translate(seccomp: &Value) -> anyhow::Result<ScmpFilterContext> {
+    let default = action(&seccomp["defaultAction"], &seccomp["defaultErrnoRet"])?;
+    let mut context = ScmpFilterContext::new(default)?;
+    for name in strings(&seccomp["architectures"]) {
+        let known = ScmpArch::from_str(name);
+        context.add_arch(known.with_context(|| format!("architecture {name:?}"))?)?;
+    }
+    for rule in seccomp["syscalls"].as_array().into_iter().flatten() {
+        let action = action(&rule["action"], &rule["errnoRet"])?;
+        // What happens anyway needs no rule, and libseccomp takes none.
+        if action == default {
+            continue;
+        }
+        let conditions = rule["args"].as_array().into_iter().flatten();
+        let conditions = conditions.map(condition).collect::<anyhow::Result<Vec<_>>>()?;
+        for name in strings(&rule["names"]) {
+            // A call that is not known here cannot be made either.
+            if let Ok(call) = ScmpSyscall::from_name(name) {
+                add(&mut context, action, call, &conditions).with_context(|| name.to_string())?;
+            }
+        }
+    }
+    Ok(context)
+}
+
+/// A rule may look at each argument once; conditions that look at one twice are rules of their own, any of which will do.
+fn add(
+    context: &mut ScmpFilterContext,
+    action: ScmpAction,
+    call: ScmpSyscall,
+    conditions: &[(u64, ScmpArgCompare)],
+) -> anyhow::Result<()> {
+    let mut indices: Vec<u64> = conditions.iter().map(|(index, _)| *index).collect();
+    indices.sort_unstable();
+    indices.dedup();
+    let all: Vec<ScmpArgCompare> = conditions.iter().map(|(_, compare)| *compare).collect();
+    match all.as_slice() {
+        [] => {
+            context.add_rule(action, call)?;
+        }
+        all if indices.len() == all.len() => {
+            context.add_rule_conditional(action, call, all)?;
+        }
+        all => {
+            for one in all {
+                context.add_rule_conditional(action, call, &[*one])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn condition(arg: &Value) -> anyhow::Result<(u64, ScmpArgCompare)> {
+    let number = |field: &str| arg[field].as_u64();
+    let index = number("index").filter(|index| *index < 6).context("args: index from 0 to 5")?;
+    let value = number("value").unwrap_or(0);
+    let (compare, datum) = match arg["op"].as_str().unwrap_or_default() {
+        "SCMP_CMP_NE" => (ScmpCompareOp::NotEqual, value),
+        "SCMP_CMP_LT" => (ScmpCompareOp::Less, value),
+        "SCMP_CMP_LE" => (ScmpCompareOp::LessOrEqual, value),
+        "SCMP_CMP_EQ" => (ScmpCompareOp::Equal, value),
+        "SCMP_CMP_GE" => (ScmpCompareOp::GreaterEqual, value),
+        "SCMP_CMP_GT" => (ScmpCompareOp::Greater, value),
+        "SCMP_CMP_MASKED_EQ" => {
+            (ScmpCompareOp::MaskedEqual(value), number("valueTwo").unwrap_or(0))
+        }
+        other => bail!("args: op {other:?}: expected SCMP_CMP_EQ or another comparison"),
+    };
+    Ok((index, ScmpArgCompare::new(index as u32, compare, datum)))
+}
+
+fn action(name: &Value, errno: &Value) -> anyhow::Result<ScmpAction> {
+    let errno = errno.as_i64().map_or(libc::EPERM, |errno| errno as i32);
+    Ok(match name.as_str().unwrap_or_default() {
+        "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => ScmpAction::KillThread,
+        "SCMP_ACT_KILL_PROCESS" => ScmpAction::KillProcess,
+        "SCMP_ACT_TRAP" => ScmpAction::Trap,
+        "SCMP_ACT_ERRNO" => ScmpAction::Errno(errno),
+        "SCMP_ACT_TRACE" => ScmpAction::Trace(errno as u16),
+        "SCMP_ACT_ALLOW" => ScmpAction::Allow,
+        "SCMP_ACT_LOG" => ScmpAction::Log,
+        "SCMP_ACT_NOTIFY" => bail!(
+            "SCMP_ACT_NOTIFY: a process can have one listener, and the monitor of its clock needs it"
+        ),
+        other => bail!("action {other:?}: expected SCMP_ACT_ALLOW or another of seccomp's"),
+    })
+}
+
+fn flags(seccomp: &Value) -> anyhow::Result<u64> {
+    const LOG: u64 = 1 << 1;
+    const SPEC_ALLOW: u64 = 1 << 2;
+    let mut flags = 0;
+    for flag in strings(&seccomp["flags"]) {
+        flags |= match flag {
+            "SECCOMP_FILTER_FLAG_LOG" => LOG,
+            "SECCOMP_FILTER_FLAG_SPEC_ALLOW" => SPEC_ALLOW,
+            // The process has one thread, and no listener.
+            "SECCOMP_FILTER_FLAG_TSYNC" | "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV" => 0,
+            other => bail!("linux.seccomp: flag {other:?} is not known"),
+        };
+    }
+    Ok(flags)
+}
+
+fn strings(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refusal(seccomp: &Value) -> String {
+        format!("{:#}", profile(seccomp).unwrap_err())
+    }
+
+    #[test]
+    fn a_profile_becomes_a_program() {
+        assert!(profile(&Value::Null).unwrap().is_none());
+        let engine = json!({
+            "defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 38,
+            "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
+            "flags": ["SECCOMP_FILTER_FLAG_LOG"],
+            "syscalls": [
+                {"names": ["read", "no_such_call"], "action": "SCMP_ACT_ALLOW"},
+                {"names": ["mkdir"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38},
+                {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [
+                    {"index": 0, "value": 8, "op": "SCMP_CMP_EQ"},
+                    {"index": 0, "value": 0, "op": "SCMP_CMP_EQ"},
+                ]},
+                {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [
+                    {"index": 0, "value": 2114060288, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"},
+                ]},
+            ],
+        });
+        assert!(profile(&engine).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let with = |part: Value| {
+            let mut all = json!({"defaultAction": "SCMP_ACT_ALLOW"});
+            all.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+            refusal(&all)
+        };
+        assert!(with(json!({"defaultAction": "NO"})).contains("action \"NO\""));
+        assert!(with(json!({"architectures": ["VAX"]})).contains("architecture \"VAX\""));
+        assert!(with(json!({"flags": ["X"]})).contains("flag \"X\""));
+        let notify = json!({"syscalls": [{"names": ["mkdir"], "action": "SCMP_ACT_NOTIFY"}]});
+        assert!(with(notify).contains("one listener"));
+    }
+}
