@@ -6,6 +6,8 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
 use lorentz_container::{parse_read_cost, ClockOptions};
 
+use crate::root_args::RootArgs;
+
 const VALUES: &str = "\
 DUR   10ms, 1h30m, +3d, -1h30m; units ns us ms s m h d w y; a number alone is seconds
 TIME  2038-01-19T03:14:00Z, 2030-01-01, @1700000000; UTC where no zone is given
@@ -100,8 +102,11 @@ pub struct Run {
     /// The clock.
     #[command(flatten)]
     pub clock: ClockArgs,
+    /// A root file system of its own.
+    #[command(flatten)]
+    pub root: RootArgs,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(required_unless_present = "bundle", trailing_var_arg = true, value_name = "COMMAND")]
     #[arg(help_heading = "Arguments")]
     pub command: Vec<OsString>,
 }

@@ -15,6 +15,7 @@
 
 mod args;
 mod print;
+mod root_args;
 mod start;
 mod verbs;
 mod view;

@@ -32,6 +32,7 @@
 mod annotations;
 mod attachable;
 mod background;
+mod bundle;
 mod care;
 mod cgroup;
 mod change;
@@ -52,6 +53,9 @@ mod time_namespace;
 
 pub use annotations::{merge_offset, Asked, WrongAnnotation};
 pub use attachable::check_attachable;
+pub use bundle::{
+    is_bundle_of_ours, make_bundle, remove_bundle, runtime, runtime_root, Bind, RootOptions,
+};
 pub use care::{look_after, way_into, Way};
 pub use cgroup::Cgroup;
 pub use change::Target;

@@ -144,6 +144,32 @@ impl ClockOptions {
         }
     }
 
+    /// The same as annotations, for an OCI runtime.
+    pub fn annotations(&self) -> Vec<String> {
+        let real = |is_real: bool| if is_real { "real" } else { "virtual" }.to_string();
+        let skip = |mode: SkipMode| match mode {
+            SkipMode::Off => "off".to_string(),
+            SkipMode::On => "on".to_string(),
+            SkipMode::Force => "force".to_string(),
+        };
+        let given = [
+            ("at", self.at.map(|at| at.to_string())),
+            ("offset", self.offset.map(|span| span.to_string())),
+            ("rate", self.rate.or(self.tdf).map(|rate| rate.to_string())),
+            ("monotonic", self.monotonic.map(|span| span.to_string())),
+            ("boottime", self.boottime.map(|span| span.to_string())),
+            ("frozen", self.frozen.then(|| "true".to_string())),
+            ("skip-idle", self.skip_idle.map(skip)),
+            ("read-cost", self.read_cost.map(|span| span.to_string())),
+            ("cpu-clocks", self.real_cpu_clocks.map(real)),
+            ("file-times", self.real_file_times.map(real)),
+            ("trap-tsc", self.trap_tsc.then(|| "true".to_string())),
+            ("clock", self.clock.clone()),
+        ];
+        let text = |(key, value): (&str, Option<String>)| Some(format!("lorentz.{key}={}", value?));
+        given.into_iter().filter_map(text).collect()
+    }
+
     /// How a new clock is to start.
     ///
     /// # Errors

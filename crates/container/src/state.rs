@@ -214,7 +214,8 @@ impl StateDir {
         Ok(name.to_string())
     }
 
-    fn unused_name(&self) -> String {
+    /// A name that no container has.
+    pub fn unused_name(&self) -> String {
         loop {
             let name = name::invent();
             if !self.root.path.join(&name).exists() {

@@ -32,7 +32,7 @@ pub enum Verb {
     /// Remove a container that has stopped
     Delete(Delete),
     /// Run one more program in a container, on its clock
-    Exec(Exec),
+    Exec(ExecArgs),
     /// Make a container and let its program begin
     Run(Run),
     /// Stop a container's tasks, and its time with them
@@ -51,6 +51,17 @@ pub enum Verb {
     Spec(Spec),
 }
 
+/// `exec`, with what `lorentz exec` adds.
+#[derive(Args, Debug)]
+pub struct ExecArgs {
+    /// As every runtime has it.
+    #[command(flatten)]
+    pub exec: Exec,
+    /// Tell errors as 'lorentz exec' does, and by its exit statuses
+    #[arg(long, hide = true)]
+    pub as_lorentz: bool,
+}
+
 /// `run`, with what `lorentz run --bundle` adds.
 #[derive(Args, Debug)]
 pub struct Run {
@@ -60,6 +71,9 @@ pub struct Run {
     /// Adds an annotation to those of the bundle, in place of one of the same key
     #[arg(long, value_name = "KEY=VALUE")]
     pub annotation: Vec<String>,
+    /// Tell errors as 'lorentz run' does, and by its exit statuses
+    #[arg(long, hide = true)]
+    pub as_lorentz: bool,
     /// Program and arguments in place of the bundle's
     #[arg(last = true)]
     pub command: Vec<String>,

@@ -97,6 +97,12 @@ impl Config {
 
     /// Puts another program in place of the bundle's, and adds annotations.
     pub fn change(&mut self, annotations: &[String], command: &[String]) -> anyhow::Result<()> {
+        // A clock that is asked for here is not that of the bundle with some changes.
+        if let (false, Some(all)) =
+            (annotations.is_empty(), self.value["annotations"].as_object_mut())
+        {
+            all.retain(|key, _| !key.starts_with("lorentz."));
+        }
         for annotation in annotations {
             let (key, value) = annotation
                 .split_once('=')

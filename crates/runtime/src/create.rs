@@ -8,16 +8,17 @@ use std::rc::Rc;
 use anyhow::{bail, Context};
 use libcgroups::common::{get_cgroup_setup, CgroupSetup};
 use libcontainer::container::builder::ContainerBuilder;
-use libcontainer::container::Container as Tasks;
+use libcontainer::container::{Container as Tasks, ContainerStatus};
 use libcontainer::syscall::syscall::SyscallType;
 use lorentz_container::{
-    look_after, Bundle, Cgroup, Container, HostNow, Life, Mechanism, MonitorKind, NewContainer,
-    StateDir, Way, WhichClock,
+    is_bundle_of_ours, look_after, remove_bundle, Bundle, Cgroup, Container, HostNow, Life,
+    Mechanism, MonitorKind, NewContainer, StateDir, Way, WhichClock,
 };
 use serde_json::Value;
 
 use crate::args::Run;
 use crate::config::{Config, Time, Wanted};
+use crate::copyup;
 use crate::life;
 use crate::place::Place;
 use crate::workload::Workload;
@@ -48,7 +49,7 @@ pub fn create(place: &Place, args: &liboci_cli::Create) -> anyhow::Result<i32> {
 
 /// `run`.
 pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
-    let Run { run, annotation, command } = args;
+    let Run { run, annotation, command, .. } = args;
     let order = Order {
         id: &run.container_id,
         console_socket: run.console_socket.as_deref(),
@@ -57,9 +58,18 @@ pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
         preserve_fds: run.preserve_fds,
         detached: run.detach,
     };
-    let mut config = Config::load(&run.bundle)?;
-    config.change(annotation, command)?;
-    let tasks = make(place, &order, config)?;
+    let made = Config::load(&run.bundle).and_then(|mut config| {
+        config.change(annotation, command)?;
+        make(place, &order, config)
+    });
+    let tasks = match made {
+        Ok(tasks) => tasks,
+        Err(error) => {
+            remove_bundle(&run.bundle);
+            place.leave();
+            return Err(error);
+        }
+    };
     let started = life::start(place, order.id);
     if run.detach {
         if started.is_err() {
@@ -79,7 +89,7 @@ pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
 
 fn make(place: &Place, order: &Order, config: Config) -> anyhow::Result<Tasks> {
     let dir = place.dir(order.id)?;
-    if dir.exists() {
+    if dir.exists() && !clear_ended(place, order.id, config.bundle()) {
         bail!("container with id {} already exists", order.id);
     }
     DirBuilder::new()
@@ -104,6 +114,15 @@ fn make(place: &Place, order: &Order, config: Config) -> anyhow::Result<Tasks> {
         place.leave();
     }
     made
+}
+
+/// Clears what is left of a container that was made from a bundle of `lorentz run`'s, when nobody is left who would.
+fn clear_ended(place: &Place, id: &str, bundle: &Path) -> bool {
+    let ended = place.tasks(id).is_ok_and(|tasks| {
+        tasks.status() == ContainerStatus::Stopped && tasks.bundle().as_path() == bundle
+    });
+    let ours = is_bundle_of_ours(bundle);
+    ended && ours && place.tasks(id).is_ok_and(|mut tasks| tasks.delete(true).is_ok())
 }
 
 /// The Lorentz container of an OCI container: a new clock, or another's.
@@ -231,8 +250,9 @@ fn build(
 ) -> anyhow::Result<Tasks> {
     let bundle = config.bundle().to_path_buf();
     workload.profile = config.profile()?;
-    let (value, rights) = config.adapt(time)?;
+    let (mut value, rights) = config.adapt(time)?;
     workload.rights = rights;
+    let copied_up = copyup::take(&mut value);
     let adapted = Adapted::write(place, order.id, &value)?;
     let builder = ContainerBuilder::new(order.id.to_string(), SyscallType::default())
         .with_root_path(&place.root)?
@@ -246,7 +266,14 @@ fn build(
         .with_no_pivot(order.no_pivot);
     let mut tasks = builder.build().with_context(|| format!("creating container {}", order.id))?;
     tasks.state.bundle = bundle;
-    tasks.save()?;
+    let saved = tasks.save().map_err(anyhow::Error::from).and_then(|()| {
+        let root = Path::new(value["root"]["path"].as_str().unwrap_or_default());
+        copyup::fill(&copied_up, root, tasks.pid().map_or(0, |pid| pid.as_raw()))
+    });
+    if let Err(error) = saved {
+        let _ = tasks.delete(true);
+        return Err(error);
+    }
     Ok(tasks)
 }
 

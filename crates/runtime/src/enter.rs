@@ -1,6 +1,6 @@
 //! One more program in a container: `exec`.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use libcontainer::container::ContainerStatus;
 use libcontainer::syscall::syscall::SyscallType;
 use liboci_cli::Exec;
 use lorentz_container::{way_into, HostNow, Mechanism};
+use nix::sched::CloneFlags;
 use serde_json::{json, Value};
 
 use crate::config::{Config, Time};
@@ -61,6 +62,8 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
         .with_ignore_paused(args.ignore_paused)
         .with_sub_cgroup(args.cgroup.clone());
     builder = builder.with_process(Some(&file.path));
+    join_user_namespace(tasks.pid().map_or(0, |pid| pid.as_raw()))
+        .with_context(|| format!("exec in container {id}: its user namespace"))?;
     let pid = builder.build();
     if let Some(group) = group {
         group.leave();
@@ -71,6 +74,15 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
         return Ok(0);
     }
     life::wait_for(pid.as_raw())
+}
+
+/// libcontainer joins all namespaces but this one. It comes first, for the others belong to it.
+fn join_user_namespace(pid: i32) -> anyhow::Result<()> {
+    let (ours, theirs) = ("/proc/self/ns/user".to_string(), format!("/proc/{pid}/ns/user"));
+    if fs::read_link(&ours)? != fs::read_link(&theirs)? {
+        nix::sched::setns(File::open(&theirs)?, CloneFlags::CLONE_NEWUSER)?;
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> anyhow::Result<Value> {

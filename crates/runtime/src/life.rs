@@ -7,7 +7,7 @@ use anyhow::{bail, Context};
 use libcontainer::container::{Container as Tasks, ContainerStatus};
 use libcontainer::signal::Signal;
 use liboci_cli::{Kill, List, Ps};
-use lorentz_container::{Container, Life, Mechanism};
+use lorentz_container::{remove_bundle, Container, Life, Mechanism};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use serde_json::{json, Value};
 
@@ -97,6 +97,7 @@ pub fn delete(place: &Place, id: &str, force: bool) -> anyhow::Result<i32> {
         bail!("cannot delete container {id}: it is {} and not stopped", word(tasks.status()));
     }
     tasks.delete(force).with_context(|| format!("deleting container {id}"))?;
+    remove_bundle(tasks.bundle());
     if let Some(container) = place.timed(id)? {
         forget(place, id, container)?;
     }

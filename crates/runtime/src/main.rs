@@ -16,6 +16,7 @@
 
 mod args;
 mod config;
+mod copyup;
 mod create;
 mod describe;
 mod enter;
@@ -58,8 +59,18 @@ fn story() -> i32 {
     match done {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("lorentz-runtime: {}", report::line(&error));
-            report::FAILED
+            let as_lorentz = match &cli.verb {
+                Verb::Run(run) => run.as_lorentz,
+                Verb::Exec(exec) => exec.as_lorentz,
+                _ => false,
+            };
+            let line = report::line(&error);
+            eprintln!("{}: {line}", if as_lorentz { "lorentz" } else { "lorentz-runtime" });
+            if as_lorentz {
+                report::launch_status(&line)
+            } else {
+                report::FAILED
+            }
         }
     }
 }
@@ -69,7 +80,7 @@ fn perform(cli: &Cli) -> anyhow::Result<i32> {
     match &cli.verb {
         Verb::Create(args) => create::create(&place, args),
         Verb::Run(args) => create::run(&place, args),
-        Verb::Exec(args) => enter::exec(&place, args),
+        Verb::Exec(args) => enter::exec(&place, &args.exec),
         Verb::Start(args) => life::start(&place, &args.container_id),
         Verb::State(args) => life::state(&place, &args.container_id),
         Verb::Kill(args) => life::kill(&place, args),

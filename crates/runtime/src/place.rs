@@ -1,17 +1,12 @@
 //! Where the runtime keeps what it knows of containers, beside what `lorentz` keeps of their clocks.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{bail, Context};
 use libcontainer::container::Container as Tasks;
 use liboci_cli::GlobalOpts;
-use lorentz_container::{Container, StateDir, STATE_DIR_VARIABLE};
-
-/// Where containers are, unless `--root` says otherwise.
-const ROOT: &str = "/run/lorentz-runtime";
-/// The same below a state directory of the user's choice.
-const BELOW_STATE: &str = ".runtime";
+use lorentz_container::{runtime_root, Container, StateDir};
 
 /// The runtime's directory, and how it goes about control groups.
 pub struct Place {
@@ -24,7 +19,7 @@ pub struct Place {
 impl Place {
     /// As the command line has it.
     pub fn of(global: &GlobalOpts) -> anyhow::Result<Place> {
-        let root = global.root.clone().unwrap_or_else(default_root);
+        let root = global.root.clone().unwrap_or_else(runtime_root);
         let root =
             std::path::absolute(&root).with_context(|| format!("--root {}", root.display()))?;
         Ok(Place { root, systemd: global.systemd_cgroup })
@@ -69,12 +64,5 @@ impl Place {
     /// Removes the directory of all containers, where the last one has gone.
     pub fn leave(&self) {
         let _ = fs::remove_dir(&self.root);
-    }
-}
-
-fn default_root() -> PathBuf {
-    match std::env::var_os(STATE_DIR_VARIABLE).filter(|value| !value.is_empty()) {
-        Some(state) => Path::new(&state).join(BELOW_STATE),
-        None => PathBuf::from(ROOT),
     }
 }

@@ -62,7 +62,27 @@ pub fn line(error: &anyhow::Error) -> String {
             _ => parts.push(text),
         }
     }
-    parts.join(": ")
+    WORDY.iter().fold(parts.join(": "), |text, wordy| text.replace(wordy, ""))
+}
+
+/// What libcontainer says around an error of a process that it has made.
+const WORDY: [&str; 3] = [
+    "failed to create container: ",
+    "exec process failed with error error in executing process : ",
+    "exec process failed with error ",
+];
+
+/// The exit status of `lorentz run` where a container could not be started for the reason in `line`.
+pub fn launch_status(line: &str) -> i32 {
+    const REASONS: [(&str, i32); 6] = [
+        ("in use by a running", 2),
+        ("already exists", 2),
+        ("executable file not found", 127),
+        ("stat: no such file", 127),
+        ("permission denied", 126),
+        ("exec \"", 126),
+    ];
+    REASONS.iter().find(|(reason, _)| line.contains(reason)).map_or(125, |(_, status)| *status)
 }
 
 #[cfg(test)]

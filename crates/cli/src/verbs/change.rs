@@ -71,6 +71,12 @@ pub fn rm(args: &Rm) -> anyhow::Result<i32> {
         1 => print::out(&format!("{}: 1 program ended\n", args.name))?,
         many => print::out(&format!("{}: {many} programs ended\n", args.name))?,
     }
+    if let (Some(mut runtime), Some(bundle)) =
+        (container.runtime("delete"), &container.record().bundle)
+    {
+        // What the OCI runtime has of it goes too, where it is still there.
+        runtime.args(["--force", &bundle.id]).status().context("lorentz-runtime")?;
+    }
     Ok(0)
 }
 

@@ -1,0 +1,363 @@
+//! A container with a root file system of its own, for `lorentz run --rootfs`: the bundle that the OCI runtime makes it
+//! from, and how that runtime is found.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{bail, Context};
+use nix::mount::{mount, umount2, MntFlags, MsFlags};
+use nix::sched::{unshare, CloneFlags};
+use serde_json::{json, Value};
+
+use crate::state::{effective_user, STATE_DIR_VARIABLE};
+use crate::Container;
+
+/// The program that makes containers.
+const RUNTIME: &str = "lorentz-runtime";
+/// Where it keeps its containers.
+const ROOT: &str = "/run/lorentz-runtime";
+/// The same below a state directory of the user's choice.
+const BELOW_STATE: &str = ".runtime";
+/// Where bundles are made, in its directory.
+const BUNDLES: &str = ".bundles";
+/// What programs may do that run as root in a container, unless the bundle says otherwise: what engines allow.
+const CAPABILITIES: [&str; 11] = [
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_SETFCAP",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_CHROOT",
+];
+
+/// Where the OCI runtime keeps its containers, unless it is told otherwise.
+pub fn runtime_root() -> PathBuf {
+    match env::var_os(STATE_DIR_VARIABLE).filter(|value| !value.is_empty()) {
+        Some(state) => Path::new(&state).join(BELOW_STATE),
+        None => PathBuf::from(ROOT),
+    }
+}
+
+/// The OCI runtime, with its directory: beside this program, or along PATH.
+pub fn runtime(root: &Path) -> Command {
+    let beside = env::current_exe().ok().map(|own| own.with_file_name(RUNTIME));
+    let program = beside.filter(|path| path.exists()).unwrap_or_else(|| RUNTIME.into());
+    let mut command = Command::new(program);
+    command.arg("--root").arg(root);
+    command
+}
+
+impl Container {
+    /// The OCI runtime with `verb`, for the container that it has made; none where it has not.
+    pub fn runtime(&self, verb: &str) -> Option<Command> {
+        let bundle = self.record().bundle.as_ref()?;
+        let mut command = runtime(&bundle.root);
+        command.arg(verb);
+        Some(command)
+    }
+}
+
+/// A host's directory or file inside a container.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bind {
+    /// There.
+    pub source: PathBuf,
+    /// And here.
+    pub target: PathBuf,
+    /// Nothing may be written.
+    pub read_only: bool,
+}
+
+impl std::str::FromStr for Bind {
+    type Err = &'static str;
+
+    /// `SOURCE:TARGET`, and `:ro`.
+    fn from_str(text: &str) -> Result<Bind, &'static str> {
+        const EXPECTED: &str = "expected SOURCE:TARGET or SOURCE:TARGET:ro, the target absolute";
+        let (text, read_only) = match text.strip_suffix(":ro") {
+            Some(text) => (text, true),
+            None => (text.strip_suffix(":rw").unwrap_or(text), false),
+        };
+        let (source, target) = text.split_once(':').ok_or(EXPECTED)?;
+        if source.is_empty() || !target.starts_with('/') || target.contains(':') {
+            return Err(EXPECTED);
+        }
+        Ok(Bind { source: source.into(), target: target.into(), read_only })
+    }
+}
+
+/// What a container is to be like.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct RootOptions {
+    /// Its root file system.
+    pub root: PathBuf,
+    /// What it writes goes there, and not into a layer of its own.
+    pub read_write: bool,
+    /// Its name in its own eyes.
+    pub hostname: Option<String>,
+    /// Variables beside the usual ones, `KEY=VALUE`.
+    pub variables: Vec<String>,
+    /// Where its program begins.
+    pub directory: Option<PathBuf>,
+    /// Whose program it is: user and group.
+    pub user: (u32, u32),
+    /// Root inside is nobody outside.
+    pub user_namespace: bool,
+    /// The host's network, and not one of its own.
+    pub host_network: bool,
+    /// What of the host it sees.
+    pub binds: Vec<Bind>,
+    /// At most so many bytes of memory.
+    pub memory: Option<u64>,
+    /// At most so many processors, in thousandths.
+    pub millicpus: Option<u64>,
+    /// At most so many processes.
+    pub processes: Option<u32>,
+}
+
+/// Makes a bundle for a container `name` that runs `command`. This process gets mounts of its own, in which the
+/// container's file system is put together; they go with it and the container.
+///
+/// # Errors
+///
+/// Where there is no such directory, or this user may not mount.
+pub fn make_bundle(
+    name: &str,
+    options: &RootOptions,
+    command: &[OsString],
+) -> anyhow::Result<PathBuf> {
+    let shown = options.root.display();
+    let root = fs::canonicalize(&options.root).with_context(|| format!("--rootfs {shown}"))?;
+    if !root.is_dir() {
+        bail!("--rootfs {shown}: expected a directory with a root file system");
+    }
+    if effective_user() != 0 {
+        bail!("--rootfs {shown}: containers are made by root only");
+    }
+    let words = command.iter().map(|word| word.to_str().context("a command in UTF-8"));
+    let words = words.collect::<anyhow::Result<Vec<_>>>()?;
+    // Who is nobody outside must be able to reach it: nothing in it is secret but its config.
+    let base = if options.user_namespace { PathBuf::from(ROOT) } else { runtime_root() };
+    let dir = base.join(BUNDLES).join(name);
+    remove_bundle(&dir);
+    DirBuilder::new().recursive(true).mode(0o711).create(&dir)?;
+    let seen = if options.read_write { root } else { overlay(&dir, &root).context("overlay")? };
+    let config = config(name, options, &seen, &words)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(dir.join("config.json"))?;
+    file.write_all(&serde_json::to_vec_pretty(&config)?)?;
+    Ok(dir)
+}
+
+/// The root file system below a layer in memory, which takes what is written.
+fn overlay(dir: &Path, root: &Path) -> anyhow::Result<PathBuf> {
+    let none = None::<&str>;
+    unshare(CloneFlags::CLONE_NEWNS).context("mounts of its own")?;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)?;
+    let (layer, seen) = (dir.join("layer"), dir.join("root"));
+    fs::create_dir(&layer)?;
+    fs::create_dir(&seen)?;
+    mount(Some("tmpfs"), &layer, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))?;
+    let (upper, work) = (layer.join("upper"), layer.join("work"));
+    fs::create_dir(&upper)?;
+    fs::create_dir(&work)?;
+    fs::set_permissions(&upper, fs::metadata(root)?.permissions())?;
+    // The kernel takes ':' for the end of a directory's name, and ',' for that of an option.
+    let escaped = |path: &Path| {
+        let text = path.to_str().map(|text| text.replace('\\', "\\\\"));
+        text.map(|text| text.replace(':', "\\:").replace(',', "\\,")).context("a path in UTF-8")
+    };
+    let data = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        escaped(root)?,
+        escaped(&upper)?,
+        escaped(&work)?
+    );
+    mount(Some("overlay"), &seen, Some("overlay"), MsFlags::empty(), Some(data.as_str()))?;
+    Ok(seen)
+}
+
+/// Whether a bundle was made by [`make_bundle`].
+pub fn is_bundle_of_ours(dir: &Path) -> bool {
+    dir.parent().is_some_and(|parent| parent.ends_with(BUNDLES))
+}
+
+/// Removes a bundle made here, and no other.
+pub fn remove_bundle(dir: &Path) {
+    let Some(parent) = dir.parent().filter(|_| is_bundle_of_ours(dir)) else { return };
+    for place in ["root", "layer"] {
+        // Mounted only in the namespace that it was made in.
+        let _ = umount2(&dir.join(place), MntFlags::MNT_DETACH);
+        let _ = fs::remove_dir(dir.join(place));
+    }
+    let _ = fs::remove_file(dir.join("config.json"));
+    let _ = fs::remove_dir(dir);
+    let _ = fs::remove_dir(parent);
+    // The one above is gone or in use, or was never ours to begin with.
+    let _ = parent.parent().map(fs::remove_dir);
+}
+
+fn config(name: &str, options: &RootOptions, root: &Path, words: &[&str]) -> anyhow::Result<Value> {
+    let text = |path: &Path| path.to_str().map(str::to_string).context("a path in UTF-8");
+    let mut variables = vec![
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_string(),
+        format!("TERM={}", env::var("TERM").unwrap_or_else(|_| "xterm".into())),
+    ];
+    for variable in &options.variables {
+        let key = variable.split('=').next().unwrap_or_default();
+        variables.retain(|other| other.split('=').next() != Some(key));
+        variables.push(variable.clone());
+    }
+    let (uid, gid) = options.user;
+    let directory = options.directory.as_deref().unwrap_or(Path::new("/"));
+    Ok(json!({
+        "ociVersion": "1.0.2",
+        "hostname": options.hostname.as_deref().unwrap_or(name),
+        "root": { "path": text(root)?, "readonly": false },
+        "process": {
+            "terminal": false,
+            "user": { "uid": uid, "gid": gid },
+            "args": words,
+            "env": variables,
+            "cwd": text(directory)?,
+            "capabilities": {
+                "bounding": CAPABILITIES,
+                "effective": if uid == 0 { &CAPABILITIES[..] } else { &[] },
+                "permitted": if uid == 0 { &CAPABILITIES[..] } else { &[] },
+            },
+        },
+        "mounts": mounts(options)?,
+        "linux": linux(options),
+    }))
+}
+
+fn mounts(options: &RootOptions) -> anyhow::Result<Vec<Value>> {
+    let usual = |target: &str, kind: &str, flags: &str| {
+        let flags: Vec<&str> = flags.split(',').collect();
+        json!({ "destination": target, "type": kind, "source": kind, "options": flags })
+    };
+    let mut mounts = vec![
+        usual("/proc", "proc", "nosuid,noexec,nodev"),
+        usual("/dev", "tmpfs", "nosuid,noexec,strictatime,mode=755,size=65536k"),
+        usual("/dev/pts", "devpts", "nosuid,noexec,newinstance,ptmxmode=0666,mode=0620"),
+        usual("/dev/shm", "tmpfs", "nosuid,noexec,nodev,mode=1777,size=65536k"),
+        usual("/dev/mqueue", "mqueue", "nosuid,noexec,nodev"),
+        usual("/sys", "sysfs", "nosuid,noexec,nodev,ro"),
+        usual("/sys/fs/cgroup", "cgroup", "nosuid,noexec,nodev,relatime,ro"),
+    ];
+    for bind in &options.binds {
+        let shown = bind.source.display();
+        let source = fs::canonicalize(&bind.source).with_context(|| format!("--mount {shown}"))?;
+        let access = if bind.read_only { "ro" } else { "rw" };
+        mounts.push(json!({
+            "destination": bind.target, "type": "bind", "source": source,
+            "options": ["rbind", "rprivate", access],
+        }));
+    }
+    Ok(mounts)
+}
+
+fn linux(options: &RootOptions) -> Value {
+    let mut namespaces = vec!["pid", "ipc", "uts", "mount", "cgroup"];
+    if !options.host_network {
+        namespaces.push("network");
+    }
+    if options.user_namespace {
+        namespaces.push("user");
+    }
+    let namespaces: Vec<Value> = namespaces.iter().map(|kind| json!({ "type": kind })).collect();
+    let mut linux = json!({
+        "namespaces": namespaces,
+        "resources": { "devices": [{ "allow": false, "access": "rwm" }] },
+        "maskedPaths": [
+            "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+            "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+        ],
+        "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
+    });
+    if options.user_namespace {
+        // The same numbers that engines give to a first container.
+        let all = json!([{ "containerID": 0, "hostID": 100_000, "size": 65_536 }]);
+        linux["uidMappings"] = all.clone();
+        linux["gidMappings"] = all;
+    }
+    const PERIOD: u64 = 100_000;
+    let resources = &mut linux["resources"];
+    if let Some(bytes) = options.memory {
+        resources["memory"]["limit"] = bytes.into();
+    }
+    if let Some(thousandths) = options.millicpus {
+        resources["cpu"] = json!({ "period": PERIOD, "quota": thousandths * PERIOD / 1000 });
+    }
+    if let Some(most) = options.processes {
+        resources["pids"]["limit"] = most.into();
+    }
+    linux
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binds_are_read_as_engines_write_them() {
+        let bind = |read_only| Bind { source: "/a".into(), target: "/b".into(), read_only };
+        assert_eq!("/a:/b".parse(), Ok(bind(false)));
+        assert_eq!("/a:/b:rw".parse(), Ok(bind(false)));
+        assert_eq!("/a:/b:ro".parse(), Ok(bind(true)));
+        for wrong in ["", "/a", "/a:b", ":/b", "/a:/b:/c", "/a:/b:xx"] {
+            assert!(wrong.parse::<Bind>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_config_says_what_was_asked() {
+        let options = RootOptions {
+            variables: vec!["A=1".into(), "PATH=/x".into()],
+            user: (7, 8),
+            user_namespace: true,
+            memory: Some(1 << 20),
+            millicpus: Some(1500),
+            processes: Some(9),
+            ..Default::default()
+        };
+        let config = config("web", &options, Path::new("/r"), &["sh"]).unwrap();
+        assert_eq!(config["hostname"], "web");
+        assert_eq!(config["process"]["user"], json!({"uid": 7, "gid": 8}));
+        assert_eq!(config["process"]["env"].as_array().unwrap()[1..], ["A=1", "PATH=/x"]);
+        assert_eq!(config["linux"]["resources"]["memory"]["limit"], 1 << 20);
+        assert_eq!(config["linux"]["resources"]["cpu"]["quota"], 150_000);
+        assert_eq!(config["linux"]["resources"]["pids"]["limit"], 9);
+        let namespaces = config["linux"]["namespaces"].as_array().unwrap();
+        assert!(namespaces.contains(&json!({"type": "user"})));
+        assert!(namespaces.contains(&json!({"type": "network"})));
+    }
+
+    #[test]
+    fn only_bundles_made_here_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let other = place.path().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("config.json"), "{}").unwrap();
+        remove_bundle(&other);
+        assert!(other.join("config.json").exists());
+        let ours = place.path().join(BUNDLES).join("web");
+        fs::create_dir_all(ours.join("root")).unwrap();
+        fs::write(ours.join("config.json"), "{}").unwrap();
+        remove_bundle(&ours);
+        assert!(!place.path().join(BUNDLES).exists());
+    }
+}
