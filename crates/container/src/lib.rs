@@ -42,6 +42,7 @@ mod freeze;
 #[cfg(test)]
 mod inhabitant;
 mod life;
+mod numbers;
 mod options;
 pub mod processes;
 pub mod skip;
