@@ -142,7 +142,7 @@ def test_a_process_in_real_time_is_no_container(verb):
 
 @pytest.fixture
 def running():
-    with Inside("/bin/sh", "-c", 'echo \'{"ev":"up"}\'; exec sleep 100000') as inside:
+    with Inside("/bin/sh", "-c", 'echo \'{"ev":"up"}\'; sleep 100000; exit') as inside:
         inside.line(ev="up")
         yield inside
 

@@ -9,6 +9,7 @@
 
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
 use crate::leaps::Leaps;
+use crate::process::{ProcessId, Spaces};
 use crate::sync::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use size::{GROUP, PROBES};
 pub use size::{TIMERS, WAITERS};
@@ -85,7 +86,7 @@ impl SharedDeadline {
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 pub struct Waiter {
-    /// Process id in the high half, thread id in the low half; 0 where the slot is free.
+    /// The process in the high half, thread id in the low half; 0 where the slot is free.
     owner: AtomicU64,
     deadline: SharedDeadline,
     /// The state of the clock that the wait was computed from.
@@ -100,10 +101,10 @@ pub struct Waiter {
 
 impl Waiter {
     /// The waiting thread as (process, thread), as numbered in its own process id namespace.
-    pub fn owner(&self) -> Option<(u32, u32)> {
+    pub fn owner(&self) -> Option<(ProcessId, u32)> {
         match self.owner.load(Ordering::Acquire) {
             0 => None,
-            key => Some(((key >> 32) as u32, key as u32)),
+            key => Some((process_in(key), key as u32)),
         }
     }
 
@@ -123,7 +124,7 @@ impl Waiter {
     }
 
     /// Whether the slot is that of a wait of `owner` at `depth`.
-    pub fn is_of(&self, owner: (u32, u32), depth: u64) -> bool {
+    pub fn is_of(&self, owner: (ProcessId, u32), depth: u64) -> bool {
         self.owner() == Some(owner) && self.depth.load(Ordering::Relaxed) == depth
     }
 
@@ -146,7 +147,7 @@ impl Waiter {
     }
 
     /// Frees the slot if it still belongs to `owner`.
-    pub fn release_if(&self, owner: (u32, u32)) {
+    pub fn release_if(&self, owner: (ProcessId, u32)) {
         let _ = self.owner.compare_exchange(
             key(owner.0, owner.1),
             0,
@@ -231,7 +232,7 @@ impl Timer {
     pub const CANCELLED: u32 = 1 << 17;
 
     /// The process it belongs to, its kind and id.
-    pub fn owner(&self) -> Option<(u32, TimerKind, u32)> {
+    pub fn owner(&self) -> Option<(ProcessId, TimerKind, u32)> {
         let key = self.owner.load(Ordering::Acquire);
         let kind = match (key >> 28) & 0xf {
             1 => TimerKind::Posix,
@@ -239,7 +240,7 @@ impl Timer {
             3 => TimerKind::Fd,
             _ => return None,
         };
-        Some(((key >> 32) as u32, kind, key as u32 & TIMER_ID))
+        Some((process_in(key), kind, key as u32 & TIMER_ID))
     }
 
     /// What it is set to.
@@ -340,6 +341,8 @@ pub struct Registry {
     pub leaps: Leaps,
     /// How many programs have been brought onto the clock so far.
     pub entries: AtomicU32,
+    /// The process id namespaces of the programs.
+    pub spaces: Spaces,
     /// A bit per [`GROUP`] slots that have ever been claimed: the others need not be looked at, and take no memory.
     waiter_groups: Groups<{ WAITERS.div_ceil(GROUP * 64) }>,
     timer_groups: Groups<{ TIMERS.div_ceil(GROUP * 64) }>,
@@ -378,7 +381,7 @@ impl Registry {
     /// Claims a slot for a wait of `thread` in `process` at `depth`, the address of something on its stack; none where
     /// all its places are taken. A slot that the thread still has from deeper in its stack is of a wait that it has
     /// jumped out of, and is taken. (Or of one that a handler on another stack has interrupted: it claims another.)
-    pub fn claim_waiter(&self, process: u32, thread: u32, depth: u64) -> Option<&Waiter> {
+    pub fn claim_waiter(&self, process: ProcessId, thread: u32, depth: u64) -> Option<&Waiter> {
         let key = key(process, thread);
         let left_behind = |slot: &Waiter| {
             slot.owner.load(Ordering::Relaxed) == key && slot.depth.load(Ordering::Relaxed) <= depth
@@ -399,7 +402,7 @@ impl Registry {
     }
 
     /// The slot of a timer, if it has one.
-    pub fn find_timer(&self, process: u32, kind: TimerKind, id: u32) -> Option<&Timer> {
+    pub fn find_timer(&self, process: ProcessId, kind: TimerKind, id: u32) -> Option<&Timer> {
         let key = timer_key(process, kind, id);
         timer_places(key)
             .map(|i| &self.timers[i])
@@ -407,7 +410,7 @@ impl Registry {
     }
 
     /// The slot of a timer, claimed if it has none; none where all its places are taken.
-    pub fn claim_timer(&self, process: u32, kind: TimerKind, id: u32) -> Option<&Timer> {
+    pub fn claim_timer(&self, process: ProcessId, kind: TimerKind, id: u32) -> Option<&Timer> {
         if let Some(slot) = self.find_timer(process, kind, id) {
             return Some(slot);
         }
@@ -441,15 +444,19 @@ fn timer_places(key: u64) -> impl Iterator<Item = usize> {
     places(process.wrapping_mul(32).wrapping_add(id), key, TIMERS)
 }
 
-fn key(process: u32, thread: u32) -> u64 {
-    (process as u64) << 32 | thread as u64
+fn key(process: ProcessId, thread: u32) -> u64 {
+    (process.bits() as u64) << 32 | thread as u64
+}
+
+fn process_in(key: u64) -> ProcessId {
+    ProcessId::from_bits((key >> 32) as u32)
 }
 
 /// The part of a timer's key that is its id.
 const TIMER_ID: u32 = 0x0fff_ffff;
 
-fn timer_key(process: u32, kind: TimerKind, id: u32) -> u64 {
-    (process as u64) << 32 | (kind as u64) << 28 | (id & TIMER_ID) as u64
+fn timer_key(process: ProcessId, kind: TimerKind, id: u32) -> u64 {
+    (process.bits() as u64) << 32 | (kind as u64) << 28 | (id & TIMER_ID) as u64
 }
 
 /// The places of a table of `len` (a power of two) where `key` may stand, in order. First those from `near` on: threads

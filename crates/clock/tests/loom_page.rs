@@ -18,8 +18,8 @@ use loom::sync::atomic::{AtomicI64, Ordering};
 use loom::sync::Mutex;
 use loom::thread::{self, JoinHandle};
 use lorentz_clock::{
-    ClockPage, Deadline, Pace, Policy, Rate, RealInstant, Registry, Segment, Span, VirtualInstant,
-    WallTime,
+    ClockPage, Deadline, Pace, Policy, ProcessId, Rate, RealInstant, Registry, Segment, Space,
+    Span, VirtualInstant, WallTime,
 };
 use std::sync::{Arc, Mutex as Note};
 
@@ -301,15 +301,18 @@ fn the_history_is_read_whole_while_it_is_written_over() {
     }
 }
 
+/// The process that waits.
+const ONE: ProcessId = ProcessId::new(Space::MONITORS, 1);
+
 /// As a wait does it: states what it waits for by the clock it saw, looks again, and blocks if nothing has changed.
 /// Gives the state in which it blocked.
 fn wait(world: &World, thread: u32) -> u32 {
-    let waiter = world.registry.claim_waiter(1, thread, 0).expect("there is room");
+    let waiter = world.registry.claim_waiter(ONE, thread, 0).expect("there is room");
     loop {
         let seen = world.page.snapshot(|| RealInstant(0), |_| world.wait_for_writer()).sequence;
         waiter.publish(Deadline::Virtual(VirtualInstant(FAR)), 0, seen, Span::ZERO);
         if world.page.sequence() == seen {
-            assert_eq!(waiter.owner(), Some((1, thread)));
+            assert_eq!(waiter.owner(), Some((ONE, thread)));
             return seen;
         }
         world.wait_for_writer();
@@ -358,12 +361,12 @@ fn one_timer_slot_goes_to_one_thread() {
         let world = World::new();
         let claims = [3, 4].map(|id| {
             spawn(&world, move |world| {
-                let timer = world.registry.claim_timer(1, Fd, id).expect("there is room");
-                assert_eq!(timer.owner(), Some((1, Fd, id)));
+                let timer = world.registry.claim_timer(ONE, Fd, id).expect("there is room");
+                assert_eq!(timer.owner(), Some((ONE, Fd, id)));
             })
         });
         all(claims);
         assert_eq!(world.registry.timers().count(), 2);
-        assert!(world.registry.claim_timer(1, Fd, 5).is_none(), "there is no third");
+        assert!(world.registry.claim_timer(ONE, Fd, 5).is_none(), "there is no third");
     });
 }

@@ -5,8 +5,8 @@
 mod zeroed;
 
 use lorentz_clock::{
-    Armed, Deadline, RealInstant, Registry, Setting, Span, Timer, TimerKind, VirtualInstant,
-    Waiter, WallTime, TIMERS, WAITERS,
+    Armed, Deadline, ProcessId, RealInstant, Registry, Setting, Space, Span, Timer, TimerKind,
+    VirtualInstant, Waiter, WallTime, SPACES, TIMERS, WAITERS,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -22,11 +22,16 @@ fn registry() -> Box<Registry> {
     unsafe { zeroed::zeroed() }
 }
 
-fn owners(registry: &Registry) -> HashSet<(u32, u32)> {
+fn owners(registry: &Registry) -> HashSet<(ProcessId, u32)> {
     let owners: Vec<_> = registry.waiters().filter_map(Waiter::owner).collect();
     let distinct: HashSet<_> = owners.iter().copied().collect();
     assert_eq!(distinct.len(), owners.len());
     distinct
+}
+
+/// One in the namespace of the monitors.
+fn process(number: u32) -> ProcessId {
+    ProcessId::new(Space::MONITORS, number)
 }
 
 fn same<T>(a: &T, b: &T) -> bool {
@@ -38,14 +43,14 @@ fn an_empty_registry_has_nobody() {
     let registry = registry();
     assert_eq!(registry.waiters().count(), 0);
     assert_eq!(registry.timers().count(), 0);
-    assert!(registry.find_timer(1, TimerKind::Fd, 3).is_none());
+    assert!(registry.find_timer(process(1), TimerKind::Fd, 3).is_none());
 }
 
 #[test]
 fn a_wait_says_what_it_waits_for() {
     let registry = registry();
-    let waiter = registry.claim_waiter(7, 8, HERE).unwrap();
-    assert_eq!(waiter.owner(), Some((7, 8)));
+    let waiter = registry.claim_waiter(process(7), 8, HERE).unwrap();
+    assert_eq!(waiter.owner(), Some((process(7), 8)));
     for deadline in [
         Deadline::Never,
         Deadline::Virtual(VirtualInstant(-5)),
@@ -68,35 +73,35 @@ fn a_wait_says_what_it_waits_for() {
 #[test]
 fn a_thread_may_wait_twice() {
     let registry = registry();
-    let outer = registry.claim_waiter(7, 8, HERE).unwrap();
-    let in_handler = registry.claim_waiter(7, 8, HERE - 1_000).unwrap();
+    let outer = registry.claim_waiter(process(7), 8, HERE).unwrap();
+    let in_handler = registry.claim_waiter(process(7), 8, HERE - 1_000).unwrap();
     assert!(!same(outer, in_handler));
     in_handler.release();
-    assert_eq!(outer.owner(), Some((7, 8)));
+    assert_eq!(outer.owner(), Some((process(7), 8)));
 }
 
 /// A handler on a stack above takes the slot of the wait it has broken off, which then knows it for another's.
 #[test]
 fn a_wait_tells_its_slot_from_anothers() {
     let registry = registry();
-    let outer = registry.claim_waiter(7, 8, HERE).unwrap();
-    assert!(outer.is_of((7, 8), HERE));
-    let in_handler = registry.claim_waiter(7, 8, HERE + 1_000).unwrap();
-    assert!(same(outer, in_handler) && !outer.is_of((7, 8), HERE));
+    let outer = registry.claim_waiter(process(7), 8, HERE).unwrap();
+    assert!(outer.is_of((process(7), 8), HERE));
+    let in_handler = registry.claim_waiter(process(7), 8, HERE + 1_000).unwrap();
+    assert!(same(outer, in_handler) && !outer.is_of((process(7), 8), HERE));
     in_handler.release();
-    assert!(!outer.is_of((7, 8), HERE + 1_000));
+    assert!(!outer.is_of((process(7), 8), HERE + 1_000));
 }
 
 /// It has jumped out of the first, so that it waits again no deeper in its stack.
 #[test]
 fn a_wait_that_was_jumped_out_of_leaves_no_slot() {
     let registry = registry();
-    let left = registry.claim_waiter(7, 8, HERE).unwrap();
+    let left = registry.claim_waiter(process(7), 8, HERE).unwrap();
     for depth in [HERE, HERE + 1_000] {
-        assert!(same(registry.claim_waiter(7, 8, depth).unwrap(), left));
+        assert!(same(registry.claim_waiter(process(7), 8, depth).unwrap(), left));
     }
     // Others' slots are theirs, wherever they wait.
-    assert!(!same(registry.claim_waiter(6, 8, u64::MAX).unwrap(), left));
+    assert!(!same(registry.claim_waiter(process(6), 8, u64::MAX).unwrap(), left));
     assert_eq!(registry.waiters().count(), 2);
 }
 
@@ -104,37 +109,37 @@ fn a_wait_that_was_jumped_out_of_leaves_no_slot() {
 #[test]
 fn only_the_owners_slot_is_taken_away() {
     let registry = registry();
-    let waiter = registry.claim_waiter(7, 8, HERE).unwrap();
-    for other in [(7, 9), (8, 8), (8, 7), (0, 8), (7, 0), (0, 0)] {
-        waiter.release_if(other);
-        assert_eq!(waiter.owner(), Some((7, 8)));
+    let waiter = registry.claim_waiter(process(7), 8, HERE).unwrap();
+    for (other, thread) in [(7, 9), (8, 8), (8, 7), (0, 8), (7, 0), (0, 0)] {
+        waiter.release_if((process(other), thread));
+        assert_eq!(waiter.owner(), Some((process(7), 8)));
     }
-    waiter.release_if((7, 8));
+    waiter.release_if((process(7), 8));
     assert_eq!(waiter.owner(), None);
-    let next = registry.claim_waiter(9, 8, HERE).unwrap();
+    let next = registry.claim_waiter(process(9), 8, HERE).unwrap();
     assert!(same(next, waiter));
-    waiter.release_if((7, 8));
-    assert_eq!(next.owner(), Some((9, 8)));
+    waiter.release_if((process(7), 8));
+    assert_eq!(next.owner(), Some((process(9), 8)));
 }
 
 #[test]
 fn one_thread_cannot_fill_the_table() {
     let registry = registry();
     let mut slots = Vec::new();
-    while let Some(slot) = registry.claim_waiter(1, 100, HERE - slots.len() as u64) {
+    while let Some(slot) = registry.claim_waiter(process(1), 100, HERE - slots.len() as u64) {
         slots.push(slot);
         assert!(slots.len() < 1_000, "where does it end?");
     }
     assert_eq!(registry.waiters().count(), slots.len());
     assert!(slots.len() >= 16, "{} places are few", slots.len());
     for thread in 1..WAITERS as u32 / 2 {
-        let found = registry.claim_waiter(1, thread, 0).is_some();
+        let found = registry.claim_waiter(process(1), thread, 0).is_some();
         assert_eq!(found, thread != 100, "thread {thread}");
     }
     let freed = slots[slots.len() / 2];
     freed.release();
-    assert!(same(registry.claim_waiter(1, 100, 1).unwrap(), freed));
-    assert!(registry.claim_waiter(1, 100, 0).is_none());
+    assert!(same(registry.claim_waiter(process(1), 100, 1).unwrap(), freed));
+    assert!(registry.claim_waiter(process(1), 100, 0).is_none());
 }
 
 /// A server with a timer per connection, and the processes that it starts.
@@ -142,10 +147,16 @@ fn one_thread_cannot_fill_the_table() {
 fn a_process_with_many_timers_leaves_room_for_the_others() {
     let registry = registry();
     for fd in 3..1_000 {
-        assert!(registry.claim_timer(4_000, TimerKind::Fd, fd).is_some(), "descriptor {fd}");
+        assert!(
+            registry.claim_timer(process(4_000), TimerKind::Fd, fd).is_some(),
+            "descriptor {fd}"
+        );
     }
     for child in 3_000..5_000 {
-        assert!(registry.claim_timer(child, TimerKind::Interval, 0).is_some(), "process {child}");
+        assert!(
+            registry.claim_timer(process(child), TimerKind::Interval, 0).is_some(),
+            "process {child}"
+        );
     }
 }
 
@@ -154,7 +165,7 @@ fn a_full_table_has_no_place_but_finds_what_it_has() {
     let registry = registry();
     let (mut claimed, mut refused) = (Vec::new(), 0);
     for id in 0..2 * TIMERS as u32 {
-        match registry.claim_timer(1, TimerKind::Posix, id) {
+        match registry.claim_timer(process(1), TimerKind::Posix, id) {
             Some(_) => claimed.push(id),
             None => refused += 1,
         }
@@ -162,8 +173,8 @@ fn a_full_table_has_no_place_but_finds_what_it_has() {
     assert_eq!(registry.timers().count(), claimed.len());
     assert!(claimed.len() > TIMERS * 9 / 10 && claimed.len() <= TIMERS && refused > 0);
     for id in claimed {
-        let owner = registry.find_timer(1, TimerKind::Posix, id).unwrap().owner();
-        assert_eq!(owner, Some((1, TimerKind::Posix, id)));
+        let owner = registry.find_timer(process(1), TimerKind::Posix, id).unwrap().owner();
+        assert_eq!(owner, Some((process(1), TimerKind::Posix, id)));
     }
 }
 
@@ -172,7 +183,10 @@ fn many_threads_of_many_processes_find_places() {
     let registry = registry();
     let half = WAITERS as u32 / 2;
     for thread in 1..=half {
-        assert!(registry.claim_waiter(1 + thread / 50, 300 + thread, HERE).is_some(), "{thread}");
+        assert!(
+            registry.claim_waiter(process(1 + thread / 50), 300 + thread, HERE).is_some(),
+            "{thread}"
+        );
     }
     assert_eq!(owners(&registry).len(), half as usize);
 }
@@ -182,7 +196,7 @@ fn a_timer_is_found_by_what_it_is() {
     let registry = registry();
     let timers: Vec<_> = [1, 2, 70_000]
         .iter()
-        .flat_map(|process| KINDS.map(|kind| (*process, kind)))
+        .flat_map(|number| KINDS.map(|kind| (process(*number), kind)))
         .flat_map(|(process, kind)| [0, 1, 0x0fff_ffff].map(|id| (process, kind, id)))
         .collect();
     for &(process, kind, id) in &timers {
@@ -205,7 +219,8 @@ fn a_timer_is_found_by_what_it_is() {
 fn a_timer_that_stands_behind_a_gap_is_still_found() {
     let registry = registry();
     let ids = 0..TIMERS as u32;
-    let timers: Vec<_> = ids.filter_map(|id| registry.claim_timer(1, TimerKind::Fd, id)).collect();
+    let timers: Vec<_> =
+        ids.filter_map(|id| registry.claim_timer(process(1), TimerKind::Fd, id)).collect();
     let owners: Vec<_> = timers.iter().map(|timer| timer.owner().unwrap()).collect();
     timers.iter().step_by(2).for_each(|timer| timer.release());
     for (timer, (process, kind, id)) in timers.iter().zip(owners).skip(1).step_by(2) {
@@ -216,7 +231,7 @@ fn a_timer_that_stands_behind_a_gap_is_still_found() {
 #[test]
 fn a_timer_keeps_what_it_is_told() {
     let registry = registry();
-    let timer: &Timer = registry.claim_timer(1, TimerKind::Fd, 3).unwrap();
+    let timer: &Timer = registry.claim_timer(process(1), TimerKind::Fd, 3).unwrap();
     let setting =
         Setting { deadline: Deadline::Wall(WallTime { secs: 5, nanos: 6 }), interval: Span(7) };
     timer.set(setting, 8);
@@ -248,7 +263,8 @@ proptest! {
         let registry = registry();
         let mut waits = HashSet::new();
         let mut timers = Vec::new();
-        for (comes, process, id) in moves {
+        for (comes, number, id) in moves {
+            let process = process(number);
             let kind = KINDS[id as usize % 3];
             if comes {
                 if waits.insert((process, id)) {
@@ -276,6 +292,38 @@ proptest! {
     }
 }
 
+/// The first process of every process id namespace has the number one.
+#[test]
+fn processes_of_one_number_in_two_namespaces_are_two() {
+    let registry = registry();
+    let spaces = [4_026_531_836, 4_026_532_290].map(|inode| registry.spaces.of(inode).unwrap());
+    let inits = spaces.map(|space| ProcessId::new(space, 1));
+    let waits = inits.map(|init| registry.claim_waiter(init, 1, HERE).unwrap());
+    let timers = inits.map(|init| registry.claim_timer(init, TimerKind::Interval, 0).unwrap());
+    assert!(!same(waits[0], waits[1]) && !same(timers[0], timers[1]));
+    for (place, init) in inits.into_iter().enumerate() {
+        assert_eq!((init.space(), init.number()), (spaces[place], 1));
+        assert_eq!(waits[place].owner(), Some((init, 1)));
+        assert_eq!(timers[place].owner(), Some((init, TimerKind::Interval, 0)));
+    }
+}
+
+#[test]
+fn a_namespace_keeps_its_space() {
+    let registry = registry();
+    assert_eq!(registry.spaces.inode(Space::MONITORS), None);
+    let inodes = 1..=SPACES as u32;
+    let spaces: Vec<_> = inodes.clone().map(|inode| registry.spaces.of(inode).unwrap()).collect();
+    for (inode, space) in inodes.zip(&spaces) {
+        assert_eq!(registry.spaces.of(inode), Some(*space));
+        assert_eq!(registry.spaces.inode(*space), Some(inode));
+        assert_eq!(Space::from_bits(space.bits()), *space);
+        let last = ProcessId::new(*space, (1 << 22) - 1);
+        assert_eq!((last.space(), last.number()), (*space, (1 << 22) - 1));
+    }
+    assert_eq!(registry.spaces.of(SPACES as u32 + 1), None, "there is no place left");
+}
+
 const THREADS: u32 = 8;
 
 /// All of them in the same neighbourhood, over and over: a slot is never two threads' at once.
@@ -283,20 +331,20 @@ const THREADS: u32 = 8;
 fn threads_never_share_a_slot() {
     let registry = registry();
     thread::scope(|scope| {
-        for process in 1..=THREADS {
-            let registry = &registry;
+        for number in 1..=THREADS {
+            let (registry, process) = (&registry, process(number));
             scope.spawn(move || {
                 for round in 0..5_000 {
                     let own =
                         registry.claim_waiter(process, 100, HERE).expect("there is room for all");
                     own.publish(
                         Deadline::Virtual(VirtualInstant(round)),
-                        process,
+                        number,
                         round as u32,
                         Span::ZERO,
                     );
                     assert_eq!(own.owner(), Some((process, 100)));
-                    assert_eq!((own.call(), own.seen()), (process, round as u32));
+                    assert_eq!((own.call(), own.seen()), (number, round as u32));
                     assert_eq!(own.deadline(), Deadline::Virtual(VirtualInstant(round)));
                     own.release();
                 }
@@ -312,8 +360,8 @@ fn threads_that_claim_at_once_all_get_places() {
     const EACH: u32 = 500;
     let registry = registry();
     thread::scope(|scope| {
-        for process in 1..=THREADS {
-            let registry = &registry;
+        for number in 1..=THREADS {
+            let (registry, process) = (&registry, process(number));
             scope.spawn(move || {
                 for id in 0..EACH {
                     registry.claim_waiter(process, id, HERE).expect("there is room for all");
@@ -329,7 +377,7 @@ fn threads_that_claim_at_once_all_get_places() {
         }
     });
     let expected: HashSet<_> =
-        (1..=THREADS).flat_map(|process| (0..EACH).map(move |id| (process, id))).collect();
+        (1..=THREADS).flat_map(|number| (0..EACH).map(move |id| (process(number), id))).collect();
     assert_eq!(owners(&registry), expected);
     assert_eq!(registry.timers().count(), expected.len());
 }

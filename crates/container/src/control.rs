@@ -1,5 +1,6 @@
 //! Changing a clock: the mapped file, its lock, and the threads that have to follow.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,6 +19,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::followers::{Followers, Moved};
+use crate::numbers::Numbers;
 use crate::options::clock_nanos;
 use crate::processes::FileId;
 use crate::{ClockSettings, HostNow};
@@ -27,6 +29,7 @@ pub struct Clock {
     path: PathBuf,
     file: FileId,
     memory: NonNull<u8>,
+    numbers: RefCell<Numbers>,
 }
 
 /// A consistent look: host and virtual side by side.
@@ -116,7 +119,12 @@ impl Clock {
         // SAFETY: a fresh shared mapping of an open file.
         let mapped = unsafe { libc::mmap(std::ptr::null_mut(), file::LEN, access, kind, fd, 0) };
         match NonNull::new(mapped.cast()).filter(|_| mapped != libc::MAP_FAILED) {
-            Some(memory) => Ok(Clock { path: path.to_path_buf(), file: FileId::of(path)?, memory }),
+            Some(memory) => Ok(Clock {
+                path: path.to_path_buf(),
+                file: FileId::of(path)?,
+                memory,
+                numbers: RefCell::default(),
+            }),
             None => Err(io::Error::last_os_error()),
         }
     }
@@ -163,9 +171,9 @@ impl Clock {
         self.page().policy()
     }
 
-    /// The threads that wait, each as (process, thread).
+    /// The threads that wait, each as (process, thread), by their numbers here.
     pub fn waiting(&self) -> HashSet<(u32, u32)> {
-        self.registry().waiters().filter_map(|waiter| waiter.owner()).collect()
+        self.followers().waiting()
     }
 
     /// Whether time stands still.
@@ -328,7 +336,13 @@ impl Clock {
     }
 
     fn followers_with<'a>(&'a self, known: &'a [u32]) -> Followers<'a> {
-        Followers { page: self.page(), registry: self.registry(), clock: &self.file, known }
+        Followers {
+            page: self.page(),
+            registry: self.registry(),
+            clock: &self.file,
+            known,
+            numbers: &self.numbers,
+        }
     }
 
     /// Whether time runs, and so can leap.

@@ -3,19 +3,22 @@
 //!
 //! The registry is written by the programs, so a thread is signalled only when its process has this very clock mapped.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
 use lorentz_clock::{
-    ClockPage, Deadline, RealInstant, Registry, Snapshot, Span, Timer, VirtualInstant, Waiter,
+    ClockPage, Deadline, ProcessId, RealInstant, Registry, Snapshot, Span, Timer, VirtualInstant,
+    Waiter,
 };
 use lorentz_shim::kick::{sighting, KICK_MAGIC, NO_CALL};
 use lorentz_shim::sys::sig;
 
 use crate::control::Followed;
-use crate::processes::{self, FileId};
+use crate::numbers::Numbers;
+use crate::processes::{self, threads_of, FileId, Process};
 
 /// How long a change waits for those it has told.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -44,6 +47,8 @@ pub struct Followers<'a> {
     pub clock: &'a FileId,
     /// Processes of which it is known that they are on the clock.
     pub known: &'a [u32],
+    /// What numbers they have here.
+    pub numbers: &'a RefCell<Numbers>,
 }
 
 impl Followers<'_> {
@@ -59,9 +64,11 @@ impl Followers<'_> {
     }
 
     /// While a change is under way: has the timers that are set held back, so that none goes off by the old rate under the
-    /// new one. Waits five milliseconds at most; a stopped process holds its timers when it runs.
+    /// new one. Waits a moment for each process that is not stopped; one that is holds its timers when it runs.
     pub fn hold_timers(&self) {
-        const LIMIT: Duration = Duration::from_millis(5);
+        const LIMIT: Duration = Duration::from_millis(50);
+        /// What answers at all has mostly done so by then.
+        const SOON: Duration = Duration::from_millis(2);
         let set = || self.timers(Moved::All).filter(|timer| timer.armed().at != RealInstant::NEVER);
         if set().next().is_none() {
             return;
@@ -70,15 +77,26 @@ impl Followers<'_> {
         set().for_each(|timer| {
             told.timer(timer);
         });
-        let end = Instant::now() + LIMIT;
-        while set().next().is_some() && Instant::now() < end {
+        let begun = Instant::now();
+        while begun.elapsed() < LIMIT {
+            let late = begun.elapsed() > SOON;
+            if !set().any(|timer| !late || self.is_to_answer(timer)) {
+                return;
+            }
             std::thread::yield_now();
         }
     }
 
+    /// Whether the process of a timer is there and not stopped.
+    fn is_to_answer(&self, timer: &Timer) -> bool {
+        let owner = timer.owner().and_then(|(owner, ..)| self.thread_here(owner, owner.number()));
+        let process = owner.and_then(|(pid, _)| Process::read(pid));
+        process.is_some_and(|process| !matches!(process.state, 'T' | 't') && !process.has_ended())
+    }
+
     fn told(&self) -> Told<'_> {
         let known = self.known.iter().map(|pid| (*pid, true)).collect();
-        Told { clock: self.clock, known, kicked: HashMap::new() }
+        Told { followers: self, known, kicked: HashSet::new() }
     }
 
     /// The earliest virtual instant that a wait or a timer is set for and that has not come yet; now, where one is due and
@@ -99,15 +117,34 @@ impl Followers<'_> {
     /// Whether somebody waits who is not among the threads `known`. Places that ended threads have left are freed.
     pub fn has_strangers(&self, known: &HashSet<u32>) -> bool {
         self.registry.waiters().any(|waiter| match waiter.owner() {
-            Some((pid, thread)) if !known.contains(&thread) => {
-                let lives = fs::exists(format!("/proc/{pid}/task/{thread}")).unwrap_or(true);
-                if !lives {
-                    waiter.release_if((pid, thread));
+            Some((process, thread)) => {
+                let found = self.numbers.borrow().thread_found(process, thread);
+                if found.is_some_and(|thread| known.contains(&thread)) {
+                    return false;
                 }
-                lives
+                let here = self.thread_here(process, thread).filter(|(pid, thread)| {
+                    fs::exists(format!("/proc/{pid}/task/{thread}")).unwrap_or(true)
+                });
+                if here.is_none() {
+                    waiter.release_if((process, thread));
+                }
+                here.is_some_and(|(_, thread)| !known.contains(&thread))
             }
-            _ => false,
+            None => false,
         })
+    }
+
+    /// The threads that wait, each as (process, thread), by their numbers here.
+    pub fn waiting(&self) -> HashSet<(u32, u32)> {
+        let owners = self.registry.waiters().filter_map(Waiter::owner);
+        owners.filter_map(|(process, thread)| self.thread_here(process, thread)).collect()
+    }
+
+    /// The numbers here of a thread and its process; none where it has ended, if that is seen without looking.
+    fn thread_here(&self, process: ProcessId, thread: u32) -> Option<(u32, u32)> {
+        let mut numbers = self.numbers.borrow_mut();
+        let pid = numbers.process(process, self.registry)?;
+        Some((pid, numbers.thread(process, pid, thread)?))
     }
 
     /// Tells those whose waits and timers fall due after `since` and until `until`, and were computed before time leapt to
@@ -200,16 +237,16 @@ fn concerns(moved: Moved, deadline: Deadline) -> bool {
 
 /// What has been found out and done in one round.
 struct Told<'a> {
-    clock: &'a FileId,
+    followers: &'a Followers<'a>,
     /// Whether a process is on this clock.
     known: HashMap<u32, bool>,
     /// Processes one of whose threads has been told.
-    kicked: HashMap<u32, ()>,
+    kicked: HashSet<ProcessId>,
 }
 
 impl Told<'_> {
     fn is_ours(&mut self, pid: u32) -> bool {
-        let clock = self.clock;
+        let clock = self.followers.clock;
         *self
             .known
             .entry(pid)
@@ -217,41 +254,37 @@ impl Told<'_> {
     }
 
     fn wait(&mut self, waiter: &Waiter) -> bool {
-        let Some((pid, thread)) = waiter.owner() else { return false };
-        if !self.is_ours(pid) {
-            if !exists(pid) {
-                waiter.release_if((pid, thread));
+        let Some((process, thread)) = waiter.owner() else { return false };
+        let here = self.followers.thread_here(process, thread);
+        if let Some((pid, thread)) = here.filter(|(pid, _)| self.is_ours(*pid)) {
+            if kick(pid, thread, NO_CALL).is_ok() {
+                self.kicked.insert(process);
+                return true;
             }
+        } else if here.is_some_and(|(pid, _)| exists(pid)) {
             return false;
         }
-        match kick(pid, thread, NO_CALL) {
-            Ok(()) => {
-                self.kicked.insert(pid, ());
-                true
-            }
-            Err(_) => {
-                // The thread has ended in the middle of its wait.
-                waiter.release_if((pid, thread));
-                false
-            }
-        }
+        // It has ended in the middle of its wait.
+        waiter.release_if((process, thread));
+        false
     }
 
     fn timer(&mut self, timer: &Timer) -> bool {
-        let Some((pid, ..)) = timer.owner() else { return false };
-        if !self.is_ours(pid) {
-            if !exists(pid) {
+        let Some((process, ..)) = timer.owner() else { return false };
+        // Whichever thread is told sets all timers of its process.
+        if self.kicked.contains(&process) {
+            return true;
+        }
+        let here = self.followers.thread_here(process, process.number());
+        let Some((pid, _)) = here.filter(|(pid, _)| self.is_ours(*pid)) else {
+            if !here.is_some_and(|(pid, _)| exists(pid)) {
                 timer.release();
             }
             return false;
-        }
-        // Whichever thread is told sets all timers of its process.
-        if self.kicked.contains_key(&pid) {
-            return true;
-        }
+        };
         let told = kick(pid, pid, seen_in_call(pid, pid)).is_ok() || self.kick_another(pid);
         if told {
-            self.kicked.insert(pid, ());
+            self.kicked.insert(process);
         }
         told
     }
@@ -298,11 +331,6 @@ impl BrokenOff {
             let _ = kick(*pid, *thread, *seen);
         }
     }
-}
-
-fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 fn exists(pid: u32) -> bool {

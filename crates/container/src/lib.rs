@@ -45,6 +45,7 @@ mod freeze;
 #[cfg(test)]
 mod inhabitant;
 mod life;
+mod numbers;
 mod options;
 pub mod processes;
 pub mod skip;

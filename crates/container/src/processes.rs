@@ -99,6 +99,12 @@ pub fn all() -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
+/// The threads of process `pid`, by number.
+pub fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
 /// A file, whatever its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileId {

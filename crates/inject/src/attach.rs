@@ -10,7 +10,8 @@ use crate::launch::take_fd;
 use crate::monitor::{listen_to_signals, Monitor, Target};
 use crate::remote::Borrowed;
 use crate::trace::Thread;
-use crate::{filter, sockets, timers, Error, Result};
+use crate::{filter, namespace, sockets, timers, Error, Result};
+use lorentz_clock::ProcessId;
 use lorentz_shim::boot::BootArgs;
 use lorentz_shim::filter::{Instruction, Program, ASK_MONITOR};
 use lorentz_shim::layout::{self, Credit, CLOCK, CREDITS, IMAGE};
@@ -129,7 +130,12 @@ impl Stopped {
             let put_in = put_in(&borrowed, scratch, monitor, &listener, &vdso);
             let told = put_in.and_then(|()| give_credit(first, &waits));
             let told = told.and_then(|()| sockets::adopt(first, &sockets));
-            let told = told.and_then(|()| timers::adopt(self.pid, &timers, monitor.gifts().0[2]));
+            let told = told.and_then(|()| {
+                let number = namespace::number_inside(self.pid.as_raw() as u32)?;
+                let owner = ProcessId::new(monitor.space_of(first)?, number);
+                timers::adopt(owner, &timers, monitor.clock());
+                Ok(())
+            });
             if let Err(error) = told {
                 let _ = kill(self.pid, Signal::SIGKILL);
                 return Err(refused(io::Error::other(format!(
@@ -287,7 +293,8 @@ impl Wait {
 /// Tells the shim how long the threads have waited already.
 fn give_credit(first: Thread, waits: &[Wait]) -> io::Result<()> {
     for (wait, place) in waits.iter().zip(0..CREDITS) {
-        let credit = Credit::bytes(wait.thread.0 as u32, wait.elapsed.as_nanos() as u64);
+        let number = namespace::number_inside(wait.thread.0 as u32)?;
+        let credit = Credit::bytes(number, wait.elapsed.as_nanos() as u64);
         first.write(layout::credit_address(place) as u64, &credit)?;
     }
     Ok(())
@@ -349,6 +356,7 @@ fn put_in(
         vdso: moved,
         vdso_len: vdso.len(),
         page: 0,
+        space: monitor.space_of(vdso.thread)?.bits(),
         ..args
     };
     borrowed.run(&blob::blob(&args), scratch + SCRATCH - 64)

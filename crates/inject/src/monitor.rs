@@ -5,10 +5,12 @@ use crate::door::{Door, Handed as HandedIn};
 use crate::host::{tsc_hz, Host};
 use crate::image::Image;
 use crate::launch::{self, Child, Ended};
+use crate::namespace;
 use crate::notify::{self, Notification};
+use crate::shared::SharedClock;
 use crate::trace::Thread;
 use crate::{Error, Result};
-use lorentz_clock::{Policy, WallTime};
+use lorentz_clock::{Policy, Space, WallTime};
 use lorentz_shim::boot::BootArgs;
 use lorentz_shim::filter::{ASK_MONITOR, ASK_SET_WALL};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
@@ -50,6 +52,10 @@ pub struct Monitor {
     image: Image,
     /// The clock's file, for reading alone.
     page: OwnedFd,
+    /// The same, mapped.
+    clock: SharedClock,
+    /// The process id namespace that this process is in.
+    namespace: u32,
     args: BootArgs,
     listeners: Vec<OwnedFd>,
     /// Where processes come in that it has not started, and those of them that have no filter.
@@ -114,12 +120,18 @@ impl Monitor {
     pub(crate) fn new(target: Target, signals: SignalFd) -> Result<Monitor> {
         let image = Image::new()?;
         let page = read_only(&target.clock)?;
+        let clock = SharedClock::map(&target.clock);
+        let clock = clock.map_err(|e| Error::System("mapping the clock", e))?;
+        let namespace = namespace::of("self");
+        let namespace = namespace.map_err(|e| Error::System("reading /proc/self/ns/pid", e))?;
         let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
         let args = blob::args(&image, &Host::look(), hz);
         Ok(Monitor {
             target,
             image,
             page,
+            clock,
+            namespace,
             args,
             listeners: Vec::new(),
             door: Door::default(),
@@ -351,6 +363,7 @@ impl Monitor {
             image_fd: handed.image,
             page_fd: handed.page,
             registry_fd: handed.registry,
+            space: self.space_of(thread)?.bits(),
             ..self.args
         };
         thread.write(page, &blob::blob(&args))?;
@@ -362,6 +375,16 @@ impl Monitor {
     /// writing, and what the boot code is told.
     pub(crate) fn gifts(&self) -> ([&OwnedFd; 3], BootArgs) {
         ([&self.image.file, &self.page, &self.target.clock], self.args)
+    }
+
+    /// The clock's file, mapped.
+    pub(crate) fn clock(&self) -> &SharedClock {
+        &self.clock
+    }
+
+    /// How the programs on the clock name the process id namespace that a process is in.
+    pub(crate) fn space_of(&self, process: Thread) -> io::Result<Space> {
+        namespace::space_of(process.0, self.namespace, self.clock.registry())
     }
 
     /// What the filter is to trap.

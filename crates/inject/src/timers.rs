@@ -3,18 +3,14 @@
 //! What a timer had left is what it has left: as much virtual time.
 
 use crate::remote::Borrowed;
+use crate::shared::SharedClock;
 use crate::trace::Thread;
 use lorentz_clock::{
-    file, Armed, ClockPage, Deadline, RealInstant, Registry, Setting, Span, Timer, TimerKind,
-    NANOS_PER_SEC,
+    Armed, Deadline, ProcessId, RealInstant, Setting, Span, Timer, TimerKind, NANOS_PER_SEC,
 };
 use nix::unistd::Pid;
 use std::fs;
 use std::io;
-use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
-
-use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 
 /// A timer as the kernel tells it.
 pub struct Found {
@@ -26,32 +22,18 @@ pub struct Found {
     interval: Span,
 }
 
-/// Enters the timers of `pid` into the registry of `clock`. They are to be set anew at the next kick.
-pub fn adopt(pid: Pid, found: &[Found], clock: &impl AsFd) -> io::Result<()> {
-    if found.is_empty() {
-        return Ok(());
-    }
-    let len = NonZeroUsize::new(file::LEN).ok_or_else(|| io::Error::other("no registry"))?;
-    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a new mapping of the clock's file, which is as long as that.
-    let memory = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, clock, 0) }?;
-    // SAFETY: both lie in the mapping, all of them atomics.
-    let (page, registry): (&ClockPage, &Registry) =
-        unsafe { (memory.cast().as_ref(), memory.byte_add(file::REGISTRY_OFFSET).cast().as_ref()) };
-    for timer in found {
-        enter(pid, timer, page, registry);
-    }
-    // SAFETY: mapped above; the references are used no more.
-    unsafe { munmap(memory, file::LEN) }?;
-    Ok(())
+/// Enters the timers of `owner` into the registry of `clock`. They are to be set anew at the next kick.
+pub fn adopt(owner: ProcessId, found: &[Found], clock: &SharedClock) {
+    found.iter().for_each(|timer| enter(owner, timer, clock));
 }
 
-fn enter(pid: Pid, found: &Found, page: &ClockPage, registry: &Registry) {
-    let look = page.look(&registry.leaps, host_now, |_| std::thread::yield_now());
-    let Some(timer) = registry.claim_timer(pid.as_raw() as u32, found.kind, found.id) else {
-        return;
-    };
-    timer.set_clock(found.clock | Timer::RELATIVE);
+fn enter(owner: ProcessId, found: &Found, clock: &SharedClock) {
+    let registry = clock.registry();
+    let look = clock.page().look(&registry.leaps, host_now, |_| std::thread::yield_now());
+    let Some(timer) = registry.claim_timer(owner, found.kind, found.id) else { return };
+    // Those on other clocks cannot be set by an instant of this one.
+    let on_monotonic = found.clock == libc::CLOCK_MONOTONIC as u32;
+    timer.set_clock(if on_monotonic { found.clock } else { found.clock | Timer::RELATIVE });
     timer.set_signal(found.signal);
     let armed = found.left.0 > 0;
     let deadline =

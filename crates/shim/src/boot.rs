@@ -30,8 +30,8 @@ pub struct BootArgs {
     pub page_fd: u32,
     /// Descriptor of the clock's file, open for writing: for the registry.
     pub registry_fd: u32,
-    /// Not used.
-    pub unused: u32,
+    /// The process id namespace that it is in: a [`lorentz_clock::Space`].
+    pub space: u32,
     /// The kernel's vDSO where it cannot be read off the stack (a running program); else 0.
     pub vdso: u64,
     /// Length of the kernel's vDSO.
@@ -180,6 +180,7 @@ fn remember(args: &BootArgs, vdso: usize) {
     let data = data();
     data.tai.store(args.tai, Relaxed);
     data.tsc_hz.store(args.tsc_hz, Relaxed);
+    data.space.store(args.space, Relaxed);
     if vdso == 0 {
         return;
     }

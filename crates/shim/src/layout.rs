@@ -143,6 +143,10 @@ pub struct ProcessData {
     pub kick: Disposition,
     /// ... and of SIGSEGV, where rdtsc is virtual.
     pub sigsegv: Disposition,
+    /// The process id namespace: a [`lorentz_clock::Space`].
+    pub space: AtomicU32,
+    /// Not used.
+    pub unused: AtomicU32,
     /// Filters added since the start: bits of [`crate::filter::Extra`].
     pub extra_filters: AtomicU32,
     /// How many alternate stacks of ours have been given back.

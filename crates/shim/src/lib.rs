@@ -35,6 +35,7 @@ mod image;
 pub mod kick;
 pub mod layout;
 pub mod noted;
+mod process;
 mod signals;
 mod stamps;
 pub mod sys;

@@ -6,7 +6,8 @@
 
 use crate::clocks;
 use crate::layout::{clock, registry};
-use crate::sys::{self, nr, sys, Itimerspec, Timespec};
+use crate::process;
+use crate::sys::{nr, sys, Itimerspec, Timespec};
 use crate::wait::due;
 use core::hint::spin_loop;
 use lorentz_clock::{
@@ -164,11 +165,11 @@ fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
 /// Sets every timer of this process anew that was set by an earlier state of the clock; true where one of them goes off
 /// at once.
 pub fn rearm_all() -> bool {
-    let mut pid = None;
+    let mut own = None;
     let mut at_once = false;
     for timer in registry().timers() {
-        let Some((process, kind, id)) = timer.owner() else { continue };
-        let is_ours = process == *pid.get_or_insert_with(sys::getpid);
+        let Some((owner, kind, id)) = timer.owner() else { continue };
+        let is_ours = owner == *own.get_or_insert_with(process::own);
         if !is_ours || timer.is_set_by(clock().sequence(), registry().leaps.sum()) {
             continue;
         }

@@ -8,9 +8,10 @@
 use crate::clocks;
 use crate::gate::{self, RETRY};
 use crate::layout::{clock, registry};
+use crate::process;
 use crate::sys::{self, errno, nr, sig, sys, Sigaction};
 use crate::trap::{Call, AGAIN};
-use lorentz_clock::{Deadline, RealInstant, Snapshot, Span, VirtualInstant, Waiter};
+use lorentz_clock::{Deadline, ProcessId, RealInstant, Snapshot, Span, VirtualInstant, Waiter};
 
 /// How the program's signal mask gets into force during the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -187,13 +188,13 @@ fn is_ignored(signal: u32, handler: usize) -> bool {
 #[derive(Default)]
 struct Slot {
     waiter: Option<&'static Waiter>,
-    owner: (u32, u32),
+    owner: (ProcessId, u32),
 }
 
 impl Slot {
     fn state(&mut self, call: &Call, deadline: Deadline, sequence: u32, leapt: Span) {
         if self.own().is_none() {
-            self.owner = (sys::getpid(), sys::gettid());
+            self.owner = (process::own(), sys::gettid());
             let (process, thread) = self.owner;
             self.waiter = registry().claim_waiter(process, thread, self.depth());
         }

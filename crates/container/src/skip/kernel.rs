@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
-use super::tasks::{threads_of, Asleep, Cause};
+use super::tasks::{Asleep, Cause};
+use crate::processes::threads_of;
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code)]

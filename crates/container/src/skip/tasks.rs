@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::processes::{self, FileId, Process};
+use crate::processes::{self, threads_of, FileId, Process};
 
 /// A task that sleeps, and how often it has run: a second look tells whether it did in between.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -55,12 +55,6 @@ fn words_for(state: char) -> &'static str {
         't' => "is traced",
         _ => "does something",
     }
-}
-
-/// The tasks of a process.
-pub fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 fn state_of(pid: u32, thread: u32) -> Option<char> {

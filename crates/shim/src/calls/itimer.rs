@@ -3,7 +3,8 @@
 use super::timer::setting_of;
 use crate::clocks::{self, Timebase};
 use crate::layout::{clock, registry};
-use crate::sys::{self, errno, nr, sys, Itimerspec, Timespec};
+use crate::process;
+use crate::sys::{errno, nr, sys, Itimerspec, Timespec};
 use crate::timers::{alone, arm, in_micros, told, Kernel};
 use crate::trap::Call;
 use crate::user;
@@ -54,7 +55,7 @@ fn to_micros(value: Itimerspec) -> Itimerspec {
 
 /// Sets ITIMER_REAL; gives what it was.
 fn set_real_timer(new: &Itimerspec) -> Result<Itimerspec, isize> {
-    let Some(timer) = registry().claim_timer(sys::getpid(), TimerKind::Interval, 0) else {
+    let Some(timer) = registry().claim_timer(process::own(), TimerKind::Interval, 0) else {
         return Err(-errno::ENOMEM);
     };
     let kernel = Kernel::of(timer, TimerKind::Interval, 0);
@@ -99,7 +100,7 @@ fn told_of_cpu(value: Itimerspec) -> Itimerspec {
 pub fn getitimer(call: &Call) -> isize {
     let [which, at, ..] = call.args;
     let value = if which == ITIMER_REAL {
-        match registry().find_timer(sys::getpid(), TimerKind::Interval, 0) {
+        match registry().find_timer(process::own(), TimerKind::Interval, 0) {
             None => Ok(Itimerspec::default()),
             Some(timer) => alone(timer, || told(timer, Kernel::of(timer, TimerKind::Interval, 0))),
         }

@@ -4,11 +4,12 @@ use crate::clocks::{self, Timebase};
 use crate::filter::Extra;
 use crate::layout::{clock, registry};
 use crate::noted;
+use crate::process;
 use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
 use crate::timers::{alone, arm, told, Kernel};
 use crate::trap::Call;
 use crate::user;
-use lorentz_clock::{Deadline, Setting, Span, Timer, TimerKind};
+use lorentz_clock::{Deadline, ProcessId, Setting, Span, Timer, TimerKind};
 
 const ABSTIME: u64 = 1;
 const CANCEL_ON_SET: u64 = 2;
@@ -27,7 +28,7 @@ pub fn create(call: &Call) -> isize {
     }
     // SAFETY: the kernel has just written it.
     let id = unsafe { (id_at as *const u32).read_unaligned() };
-    match registry().claim_timer(sys::getpid(), TimerKind::Posix, id) {
+    match registry().claim_timer(process::own(), TimerKind::Posix, id) {
         Some(timer) => {
             begin_disarmed(timer, clock as u32);
             timer.set_signal(signal_of(event));
@@ -61,7 +62,7 @@ pub fn delete(call: &Call) -> isize {
     let result = call.by_kernel();
     if result == 0 {
         if let Some(timer) =
-            registry().find_timer(sys::getpid(), TimerKind::Posix, call.args[0] as u32)
+            registry().find_timer(process::own(), TimerKind::Posix, call.args[0] as u32)
         {
             timer.release();
         }
@@ -89,7 +90,7 @@ pub fn fd_create(call: &Call) -> isize {
     if fd < 0 {
         return fd;
     }
-    match registry().claim_timer(sys::getpid(), TimerKind::Fd, fd as u32) {
+    match registry().claim_timer(process::own(), TimerKind::Fd, fd as u32) {
         Some(timer) => begin_disarmed(timer, clock as u32),
         None => {
             // SAFETY: the descriptor just made.
@@ -107,22 +108,22 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
         nr::TIMER_SETTIME | nr::TIMER_GETTIME => TimerKind::Posix,
         _ => TimerKind::Fd,
     };
-    let pid = sys::getpid();
-    if let Some(timer) = registry().find_timer(pid, kind, id) {
+    let own = process::own();
+    if let Some(timer) = registry().find_timer(own, kind, id) {
         return Some((timer, Kernel::of(timer, kind, id)));
     }
     if kind != TimerKind::Fd {
         return None;
     }
     // Another number of a descriptor that has an entry, here or in the parent.
-    if let Some(same) = same_file(pid, pid, id) {
+    if let Some(same) = same_file(own, own, id) {
         return Some((same, Kernel::of(same, kind, id)));
     }
     const GETPPID: u32 = 110;
     // SAFETY: no arguments.
     let parent = unsafe { sys!(GETPPID) } as u32;
-    let parents = same_file(parent, pid, id);
-    let timer = registry().claim_timer(pid, kind, id)?;
+    let parents = same_file(process::numbered(parent), own, id);
+    let timer = registry().claim_timer(own, kind, id)?;
     if let Some(parents) = parents {
         timer.set_clock(parents.clock());
         timer.set_armed(parents.armed());
@@ -134,13 +135,13 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
 }
 
 /// The timer of process `owner` whose descriptor is the same file as `fd` of this process, `own`.
-fn same_file(owner: u32, own: u32, fd: u32) -> Option<&'static Timer> {
+fn same_file(owner: ProcessId, own: ProcessId, fd: u32) -> Option<&'static Timer> {
     const KCMP: u32 = 312;
     const KCMP_FILE: u64 = 0;
     registry().timers().find(|timer| match timer.owner() {
         Some((process, TimerKind::Fd, id)) if process == owner => {
             // SAFETY: numbers only.
-            unsafe { sys!(KCMP, owner, own, KCMP_FILE, id, fd) == 0 }
+            unsafe { sys!(KCMP, owner.number(), own.number(), KCMP_FILE, id, fd) == 0 }
         }
         _ => false,
     })
@@ -262,7 +263,7 @@ pub fn read_cancellable(call: &Call) -> isize {
 }
 
 fn take_cancellation(fd: u32) -> Option<isize> {
-    let timer = registry().find_timer(sys::getpid(), TimerKind::Fd, fd)?;
+    let timer = registry().find_timer(process::own(), TimerKind::Fd, fd)?;
     if timer.clock() & Timer::CANCELLED == 0 {
         return None;
     }

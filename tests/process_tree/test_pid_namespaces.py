@@ -1,0 +1,152 @@
+"""Programs in process id namespaces of their own, where several have the same number: changes of the
+clock reach each of them."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from framework import build, lorentz, oracle, waits
+from framework.catalogue import WAITS, Case
+from framework.needs import feature, root
+from framework.running import Inside, Native
+
+LIVE = [case for case in WAITS if case.live]
+#: In each of the two namespaces of a run, whose processes have the same numbers.
+HALVES = (("sleep", "timers"), ("poll", "futex", "ipc"))
+UNSHARE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+#: Virtual seconds; nobody waits for that long in real time.
+LONG = 100.0
+AT_ONCE = 0.75
+SETTLE = 0.3
+
+
+@pytest.fixture(autouse=True)
+def _may_make_namespaces():
+    root()
+
+
+def in_a_namespace(lines: list[str]) -> str:
+    script = "\n".join([*(f"{line} &" for line in lines), "wait"])
+    return f"{shlex.join([*UNSHARE, 'sh', '-c', script])} &"
+
+
+@functools.cache
+def leapt_over(threads: bool) -> tuple[waits.Results, float]:
+    """All live cases in two namespaces on one clock, through a freeze and a leap."""
+    halves, count = [], 0
+    for families in HALVES:
+        lines = []
+        for family in families:
+            cases = [c for c in LIVE if c.family == family and (c.threads or not threads)]
+            count += len(cases)
+            command = waits.command(family, "dynamic", LONG, cases, threads)
+            lines.append(shlex.join(map(str, command)))
+        halves.append(in_a_namespace(lines))
+    script = "\n".join([*halves, "wait"])
+    with oracle.HostNoise() as noise, Inside("sh", "-c", script, rate="1") as inside:
+        inside.wait_for(count, ev="ready")
+        time.sleep(SETTLE)
+        inside.freeze()
+        time.sleep(SETTLE)
+        inside.unfreeze()
+        assert inside.lines(ev="done") == []
+        leapt_at = time.monotonic()
+        inside.leap(f"{LONG}s")
+        waits.gather(inside, count, patience=5)
+        complaint = f"{inside.stdout[-800:]}\n{inside.stderr[-800:]}"
+        return waits.Results(waits.collect(inside), noise.slack, complaint), leapt_at
+
+
+BOTH = [(case, threads) for case in LIVE for threads in (False, True) if case.threads or not threads]
+
+
+@pytest.mark.parametrize(
+    ("case", "threads"),
+    BOTH,
+    ids=[f"{case}-{'thread' if threads else 'process'}" for case, threads in BOTH],
+)
+def test_a_leap_ends_waits_in_other_namespaces(case: Case, threads: bool):
+    results, leapt_at = leapt_over(threads)
+    result = results.of(case)
+    native, _ = waits.standard(case, "dynamic", None)
+    same = ("ret", "err")
+    assert [result.data[key] for key in same] == [native.data[key] for key in same]
+    assert result.ended.at - leapt_at < AT_ONCE + results.slack
+    # From the start to the leap it lasted by the clock; the leap was as long as the wait.
+    assert LONG <= result.data["elapsed"] < LONG + (result.ended.at - result.started.at)
+
+
+def test_a_day_in_two_namespaces_is_skipped():
+    """The first process of each has the number one, and each sleeps by itself."""
+    program = "import time\nfor _ in range(20): time.sleep(4320)"
+    one = shlex.join([*UNSHARE, "python3", "-c", program])
+    with Inside("sh", "-c", f"{one} & {one} & wait", options=["--skip-idle"]) as inside:
+        inside.succeed(timeout=20)
+
+
+def test_a_daemon_in_a_namespace_made_from_it_is_brought_in_by_exec():
+    """`lorentz exec NAME nsenter`: one more process in the namespace, on the clock."""
+    nap = shlex.join([*UNSHARE, str(build.c("waits/sleep")), str(int(LONG * 1e9)), "nanosleep"])
+    with Inside("sh", "-c", f"{nap} & echo '{{\"ev\": \"started\"}}'; wait", rate="1") as inside:
+        inside.line(ev="ready")
+        first = next(
+            pid for pid in inside.processes() if numbers_of(pid)[-1] == 1 and len(numbers_of(pid)) > 1
+        )
+        enter = ["nsenter", f"--pid=/proc/{first}/ns/pid", str(build.c("waits/sleep"))]
+        with Native(
+            [*lorentz.session.command(), "exec", inside.name, "--", *enter, str(int(LONG * 1e9)), "nanosleep"],
+            env=lorentz.session.environment(),
+        ) as entered:
+            entered.line(ev="ready")
+            time.sleep(SETTLE)
+            inside.leap(f"{LONG}s")
+            inside.line(ev="done", timeout=5)
+            entered.line(ev="done", timeout=5)
+
+
+def numbers_of(pid: int) -> list[int]:
+    """A process's numbers, from this namespace to its own."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("NSpid:"))
+    return [int(number) for number in line.split()[1:]]
+
+
+def test_a_process_in_a_namespace_is_attached_with_its_timers():
+    feature("attach")
+    cases = [c.name for c in LIVE if c.family == "timers"]
+    command = [*UNSHARE, str(build.c("waits/timers")), str(int(LONG * 1e9)), *cases]
+    with Native(command) as native:
+        ready = native.wait_for(len(cases), ev="ready")
+        time.sleep(SETTLE)
+        assert len(ready) == len(cases)
+        first = next(pid for pid in native.processes() if len(numbers_of(pid)) > 1)
+        name = lorentz.json_of("attach", str(first), "--tree")["name"]
+        try:
+            lorentz.ok("leap", name, "--by", f"{LONG}s")
+            ended = native.wait_for(len(cases), timeout=5, ev="done")
+            assert len(ended) == len(cases)
+        finally:
+            native.end()
+            deadline = time.monotonic() + 5
+            while lorentz.shown(name) and time.monotonic() < deadline:
+                lorentz.call("rm", name)
+                time.sleep(0.05)
+
+
+def test_a_thread_that_is_killed_with_its_namespace_leaves_nothing(tmp_path):
+    """Its places in the registry are freed by the next change."""
+    sleeper = shlex.join([*UNSHARE, "python3", "-c", "import time; print('{}', flush=True); time.sleep(1e6)"])
+    with Inside("sh", "-c", f"{sleeper} & sleep 1000", rate="1") as inside:
+        inside.wait_for(1)
+        time.sleep(SETTLE)
+        waiting = inside.time()["waits"]
+        first = next(pid for pid in inside.processes() if len(numbers_of(pid)) > 1)
+        subprocess.run(["kill", "-KILL", str(first)], check=True)
+        time.sleep(SETTLE)
+        inside.leap("1s")
+        assert inside.time()["waits"] < waiting
