@@ -42,7 +42,7 @@ OPTIONS += [("--cpu-clocks", value) for value in ("", "yes", "VIRTUALLY")]
 OPTIONS += [("--file-times", value) for value in ("", "no", "host")]
 OPTIONS += [
     ("--name", value)
-    for value in ("", "a b", "a/b", "../a", ".hidden", "-dash", "n" * 64, "a\nb", "ä", "..", ".")
+    for value in ("", "a b", "a/b", "../a", ".hidden", "-dash", "n" * 129, "a\nb", "ä", "..", ".")
 ]
 OPTIONS += [("--clock", value) for value in ("", "no-such-container", "../x")]
 

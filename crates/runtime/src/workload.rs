@@ -105,7 +105,10 @@ fn variables(process: &Process) -> Result<Vec<CString>, ExecutorError> {
         key.push(value);
         key
     });
-    let all = given.iter().map(|entry| entry.into()).chain(added);
+    // Who has no home by /etc/passwd has this one under other runtimes, too.
+    let homeless = !is_given(OsStr::new("HOME")) && std::env::var_os("HOME").is_none();
+    let home = homeless.then(|| "HOME=/".into());
+    let all = given.iter().map(|entry| entry.into()).chain(added).chain(home);
     all.map(|entry: std::ffi::OsString| c_string(&entry)).collect()
 }
 

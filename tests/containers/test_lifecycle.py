@@ -1,0 +1,159 @@
+"""The life of a container as the OCI runtime specification has it, and the clock beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from framework import lorentz
+from framework.containers import Bundle, runtime, wait
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def traces(bundle: Bundle) -> list[str]:
+    """What is left of a container: state, control groups, mounts, sockets."""
+    state = [str(path) for path in lorentz.session.state_dir().rglob(f"*{bundle.id}*")]
+    groups = [str(path) for path in CGROUPS.glob(f"**/{bundle.id}")]
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if bundle.id in line]
+    return state + groups + mounts
+
+
+def test_a_container_is_created_started_killed_and_deleted():
+    """created, running, stopped; the program begins with start and not before."""
+    with Bundle(["sh", "-c", "echo begun; sleep 1000000"], rate="1000") as bundle:
+        bundle.ok("create", "--pid-file", "pid", bundle.id)
+        time.sleep(0.2)
+        assert (bundle.folder / "stdout").read_text() == ""
+        assert bundle.status() == "created"
+        assert int((bundle.folder / "pid").read_text()) == bundle.pid()
+        bundle.ok("start", bundle.id)
+        assert bundle.status() == "running"
+        assert bundle.time()["rate"] == "1000"
+        bundle.ok("kill", bundle.id, "KILL")
+        bundle.wait_until("stopped")
+        bundle.ok("delete", bundle.id)
+        wait(lambda: not traces(bundle), f"left: {traces(bundle)}")
+        assert "does not exist" in bundle.refused("state", bundle.id)
+
+
+def test_the_state_is_that_of_the_specification():
+    with Bundle(["sleep", "100"], rate="2") as bundle:
+        bundle.start()
+        state = json.loads(bundle.ok("state", bundle.id))
+        assert state["id"] == bundle.id
+        assert Path(state["bundle"]) == bundle.folder
+        assert state["annotations"] == {"lorentz.rate": "2"}
+        assert Path(f"/proc/{state['pid']}").exists()
+        listed = json.loads(bundle.ok("list", "--format", "json"))
+        assert [one["id"] for one in listed] == [bundle.id]
+        assert bundle.ok("list", "--quiet") == f"{bundle.id}\n"
+        assert json.loads(bundle.ok("ps", "--format", "json", bundle.id)) == [state["pid"]]
+        assert str(state["pid"]) in bundle.ok("ps", bundle.id)
+
+
+def test_verbs_in_the_wrong_state_are_refused():
+    """One line each, status 1, and nothing has changed."""
+    with Bundle(["sleep", "100"]) as bundle:
+        assert "does not exist" in bundle.refused("start", bundle.id)
+        bundle.ok("create", bundle.id)
+        assert "it is created" in bundle.refused("exec", bundle.id, "true")
+        assert "it is created" in bundle.refused("pause", bundle.id)
+        assert "it is created" in bundle.refused("resume", bundle.id)
+        assert "already exists" in bundle.refused("create", bundle.id)
+        bundle.ok("start", bundle.id)
+        assert "it is running" in bundle.refused("start", bundle.id)
+        assert "it is running" in bundle.refused("resume", bundle.id)
+        assert "it is running and not stopped" in bundle.refused("delete", bundle.id)
+        assert "expected a number or a name" in bundle.refused("kill", bundle.id, "NOSUCH")
+        bundle.ok("kill", bundle.id, "9")
+        bundle.wait_until("stopped")
+        for verb in (["start"], ["pause"], ["resume"]):
+            assert "it is stopped" in bundle.refused(*verb, bundle.id)
+        assert "it is stopped" in bundle.refused("exec", bundle.id, "true")
+        assert "it is stopped and not running" in bundle.refused("kill", bundle.id, "TERM")
+        bundle.ok("delete", bundle.id)
+        bundle.ok("delete", "--force", bundle.id)
+        assert "does not exist" in bundle.refused("delete", bundle.id)
+
+
+@pytest.mark.parametrize("words, status", [(["true"], 0), (["sh", "-c", "exit 7"], 7)])
+def test_run_ends_with_the_programs_status(words, status):
+    with Bundle(words, rate="3") as bundle:
+        assert bundle.call("run", bundle.id).returncode == status
+        assert not traces(bundle)
+
+
+def test_signals_for_run_reach_the_program():
+    script = "trap 'exit 5' TERM; echo up; while :; do usleep 10000; done"
+    with Bundle(["sh", "-c", script]) as bundle:
+        with subprocess.Popen(
+            [runtime(), "run", bundle.id],
+            cwd=bundle.folder,
+            env=lorentz.session.environment(),
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout.readline() == b"up\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=20) == 5
+
+
+def test_a_container_that_is_killed_from_outside_leaves_nothing_but_its_state():
+    with Bundle(["sleep", "100"], rate="5") as bundle:
+        bundle.start()
+        os.kill(bundle.pid(), signal.SIGKILL)
+        bundle.wait_until("stopped")
+        lorentz.wait_until_gone(bundle.id)
+        bundle.ok("delete", bundle.id)
+        assert not traces(bundle)
+
+
+def test_an_id_can_be_used_again_at_once():
+    with Bundle(["date", "+%Y"], at="2038-01-19") as bundle:
+        for _ in range(5):
+            bundle.start()
+            bundle.wait_until("stopped")
+            assert bundle.printed() == "2038\n"
+            bundle.ok("delete", bundle.id)
+
+
+def test_limits_are_updated():
+    with Bundle(["sleep", "100"]) as bundle:
+        bundle.start()
+        bundle.ok("update", "--memory", str(64 << 20), bundle.id)
+        group = Path(f"/proc/{bundle.pid()}/cgroup").read_text()
+        memory = [line.split(":", 2)[2] for line in group.splitlines() if ":memory:" in line]
+        limits = (
+            [CGROUPS / "memory" / memory[0].lstrip("/") / "memory.limit_in_bytes"]
+            if memory
+            else list(CGROUPS.glob(f"**/{bundle.id}/memory.max"))
+        )
+        assert [int(limit.read_text()) for limit in limits] == [64 << 20]
+
+
+def test_what_it_can_do_is_told(tmp_path):
+    with Bundle(["true"]) as bundle:
+        features = json.loads(bundle.ok("features"))
+        assert "time" in features["linux"]["namespaces"]
+        assert features["annotations"]["io.lorentz.annotations"] == "lorentz."
+        assert bundle.ok("--version").startswith("lorentz-runtime ")
+        bundle.ok("spec", "--bundle", str(tmp_path))
+        assert json.loads((tmp_path / "config.json").read_text())["process"]["args"] == ["sh"]
+        assert "is there already" in bundle.refused("spec", "--bundle", str(tmp_path))
+
+
+def test_two_hundred_containers_leave_nothing_behind():
+    """Started, entered, removed; the monitors end, and no control group, file or mount stays."""
+    with Bundle(["sleep", "100000"], rate="60") as bundle:
+        for number in range(200):
+            bundle.start()
+            if number % 20 == 0:
+                bundle.exec("true")
+            bundle.ok("delete", "--force", bundle.id)
+        assert not traces(bundle)
+        assert not list(lorentz.session.state_dir().glob(f"{bundle.id}*"))
