@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -51,8 +52,6 @@ def test_the_root_file_system_stays_as_it_is():
 
 
 def test_it_is_written_through_where_that_is_asked(tmp_path):
-    import shutil
-
     root = tmp_path / "root"
     shutil.copytree(rootfs(), root, symlinks=True)
     run("sh", "-c", "echo x > /new", options=("--read-write",), root=root)
@@ -61,6 +60,7 @@ def test_it_is_written_through_where_that_is_asked(tmp_path):
 
 
 def test_options_arrive(tmp_path):
+    tmp_path.chmod(0o755)
     (tmp_path / "file").write_text("from outside\n")
     options = (
         *("--hostname", "other", "--env", "A=1 2", "--env", "PATH=/bin", "--workdir", "/tmp"),

@@ -151,15 +151,30 @@ pub fn make_bundle(
     let dir = base.join(BUNDLES).join(name);
     remove_bundle(&dir);
     DirBuilder::new().recursive(true).mode(0o711).create(&dir)?;
-    let seen = if options.read_write { root } else { overlay(&dir, &root).context("overlay")? };
-    let config = config(name, options, &seen, &words)?;
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(dir.join("config.json"))?;
+    let made = fill_bundle(&dir, name, options, &root, &words);
+    if made.is_err() {
+        remove_bundle(&dir);
+    }
+    made.map(|()| dir)
+}
+
+fn fill_bundle(
+    dir: &Path,
+    name: &str,
+    options: &RootOptions,
+    root: &Path,
+    words: &[&str],
+) -> anyhow::Result<()> {
+    let seen = match options.read_write {
+        true => root.to_path_buf(),
+        false => overlay(dir, root).context("overlay")?,
+    };
+    let config = config(name, options, &seen, words)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = options.open(dir.join("config.json"))?;
     file.write_all(&serde_json::to_vec_pretty(&config)?)?;
-    Ok(dir)
+    Ok(())
 }
 
 /// The root file system below a layer in memory, which takes what is written.

@@ -127,6 +127,8 @@ fn forget(place: &Place, id: &str, container: Container) -> anyhow::Result<()> {
 
 /// `pause`.
 pub fn pause(place: &Place, id: &str) -> anyhow::Result<i32> {
+    place.tasks(id)?;
+    let _lock = place.lock()?;
     let mut tasks = place.tasks(id)?;
     if tasks.status() != ContainerStatus::Running {
         bail!("cannot pause container {id}: it is {} and not running", word(tasks.status()));
@@ -173,6 +175,8 @@ fn set_paused_clock(mut container: Container, paused: bool) -> anyhow::Result<()
 
 /// `resume`.
 pub fn resume(place: &Place, id: &str) -> anyhow::Result<i32> {
+    place.tasks(id)?;
+    let _lock = place.lock()?;
     let mut tasks = place.tasks(id)?;
     if tasks.status() != ContainerStatus::Paused {
         bail!("cannot resume container {id}: it is {} and not paused", word(tasks.status()));

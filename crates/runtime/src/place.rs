@@ -1,12 +1,13 @@
 //! Where the runtime keeps what it knows of containers, beside what `lorentz` keeps of their clocks.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
 use anyhow::{bail, Context};
 use libcontainer::container::Container as Tasks;
 use liboci_cli::GlobalOpts;
 use lorentz_container::{runtime_root, Container, StateDir};
+use nix::fcntl::{Flock, FlockArg};
 
 /// The runtime's directory, and how it goes about control groups.
 pub struct Place {
@@ -59,6 +60,16 @@ impl Place {
             bundle.is_some_and(|bundle| bundle.id == id && bundle.root == self.root)
         };
         Ok(StateDir::open()?.list()?.into_iter().find(known))
+    }
+
+    /// Keeps other calls of the runtime from changing who is paused until it is dropped: engines pause a pod's containers
+    /// at once.
+    pub fn lock(&self) -> anyhow::Result<Flock<File>> {
+        let dir =
+            File::open(&self.root).with_context(|| format!("--root {}", self.root.display()))?;
+        Flock::lock(dir, FlockArg::LockExclusive)
+            .map_err(|(_, error)| error)
+            .with_context(|| format!("--root {}", self.root.display()))
     }
 
     /// Removes the directory of all containers, where the last one has gone.
