@@ -50,6 +50,8 @@ THROUGHPUT = Goal("at least 0.97x", _ratio, lambda value: value >= 0.97)
 DAY = _at_most(20_000_000, "at most 20 ms", _itself)
 LEAPS = Goal("at least 20,000", _itself, lambda value: value >= 20_000)
 WATCHING = _at_most(1.02, "at most 1.02x", _ratio)
+CONTAINER = _at_most(10_000_000, "at most 10 ms more", _more)
+MEMORY = _at_most(1.5 * (1 << 20), "at most 1.5 MiB", _itself)
 LATENESS = _at_most(1.1, "at most 1.1x", _ratio)
 
 
@@ -108,13 +110,17 @@ ROWS = (
     Row("the same, Go", "skip", "go", unit="us"),
     Row("the same, Java", "skip", "java", unit="us"),
     Row("perf bench sched pipe, beside --skip-idle", "watching", "pipe", WATCHING, unit="us"),
+    Row("container: create to first instruction", "containers", "start", CONTAINER, unit="us"),
+    Row("container: exec of a program", "containers", "exec", CONTAINER, unit="us"),
+    Row("container: end and removal", "containers", "stop", CONTAINER, unit="us"),
+    Row("container, idle: memory beside its program", "containers", "memory", MEMORY, unit="KiB"),
 )
 
 
 def _show(value: float, unit: str) -> str:
     if unit.endswith("/s"):
         return f"{value:,.0f} {unit}"
-    scaled = value / 1000 if unit == "us" else value
+    scaled = value / {"us": 1000, "KiB": 1024}.get(unit, 1)
     digits = 1 if abs(scaled) < 100 else 0
     return f"{scaled:,.{digits}f} {unit}"
 
@@ -198,6 +204,7 @@ Written by `make bench`; do not edit. Reasons for missed goals are kept in `benc
 - Throughput: the server runs at the level, the load generator natively beside it. libfaketime has
   no figure for the Go server: it does nothing to a static program. What single figures mean is
   told in `benches/suites.py` and `benches/servers.py`.
+- Containers: *native* is the quickest of the other OCI runtimes that are installed.
 """
 
 

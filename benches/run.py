@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import containers
 import machine
 import report
 import servers
@@ -34,6 +35,7 @@ SUITES = {
     "http": servers.http,
     "skip": skip.skip,
     "watching": skip.watching,
+    "containers": containers.containers,
 }
 
 SOURCES = ROOT / "benches/c"
