@@ -1,7 +1,7 @@
 """Containers: what engines wait for, by lorentz-runtime and by the runtimes that are there.
 
-*native* is the quickest of the others in each figure, called as podman calls them. Memory is what an
-idle container takes beside its own program: the proportional share (PSS) of the monitor and of
+*native* is the quickest of the others in each figure, called as podman calls them. Memory is what
+an idle container takes beside its own program: the proportional share (PSS) of the monitor and of
 what the shim has in the program, and the clock's file, over CONTAINERS containers at once.
 """
 
@@ -76,7 +76,7 @@ class Place:
 
     def call(self, runtime: tuple[str, ...], *words: str, stdout: int = subprocess.DEVNULL) -> None:
         """A verb to its end; what the container's program keeps open is not waited for."""
-        with open(self.bundle / "stderr", "w+") as errors:
+        with (self.bundle / "stderr").open("w+") as errors:
             done = subprocess.run(
                 [*runtime, *words],
                 cwd=self.bundle,

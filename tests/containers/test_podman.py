@@ -62,7 +62,9 @@ def test_a_container_in_the_background(podman):
 def test_a_restart_policy_is_followed(podman):
     """Each time the program ends it is started again, on a clock that begins anew."""
     options = ("--restart", "on-failure:2")
-    with podman.background("sh", "-c", "date +%Y; exit 3", options=options, at="2038-01-19") as name:
+    with podman.background(
+        "sh", "-c", "date +%Y; exit 3", options=options, at="2038-01-19"
+    ) as name:
         wait(lambda: podman.call("logs", name).stdout == "2038\n" * 3, "not restarted", 30)
 
 
@@ -89,7 +91,9 @@ def test_options_of_podman(podman, options):
     if "--init" in options:
         needs.tool("catatonit")
     with podman.background(*SLEEPER, options=options, at="2038-01-19", rate="20") as name:
-        first, last = podman.call("exec", name, "sh", "-c", "date +%s; sleep 20; date +%s").stdout.split()
+        first, last = podman.call(
+            "exec", name, "sh", "-c", "date +%s; sleep 20; date +%s"
+        ).stdout.split()
         assert int(first) > 2147471999 - 1
         assert 20 <= int(last) - int(first) < 40
 
@@ -101,7 +105,14 @@ def test_a_namespace_of_another_container(podman):
 
 
 def test_a_pod_has_one_clock(podman):
-    pod = ("--network", "none", "--infra-image", podman.image, "--infra-command", "/bin/sleep 1000000")
+    pod = (
+        "--network",
+        "none",
+        "--infra-image",
+        podman.image,
+        "--infra-command",
+        "/bin/sleep 1000000",
+    )
     podman.call("pod", "create", "--name", "pod", *pod)
     try:
         options = ("--pod", "pod")

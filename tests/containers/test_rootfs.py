@@ -30,12 +30,13 @@ def test_a_program_runs_in_its_own_root_on_its_own_clock():
     start = time.monotonic()
     text = run("sh", "-c", script, options=("--at", "2038-01-19", "--rate", "50", "--name", "web"))
     assert time.monotonic() - start < 15
-    assert text.split() == [*("2038", "web", "0"), *"bin dev etc proc sys tmp".split(), "1"]
+    names = ["bin", "dev", "etc", "proc", "sys", "tmp"]
+    assert text.split() == ["2038", "web", "0", *names, "1"]
     assert_nothing_left()
 
 
 def test_all_namespaces_are_its_own():
-    kinds = "cgroup ipc mnt net pid uts".split()
+    kinds = ["cgroup", "ipc", "mnt", "net", "pid", "uts"]
     links = " ".join(f"/proc/self/ns/{kind}" for kind in kinds)
     inside = run("sh", "-c", f"for l in {links}; do ls -l $l; done").splitlines()
     assert len(inside) == len(kinds)
@@ -74,7 +75,9 @@ def test_options_arrive(tmp_path):
 def test_limits_are_set():
     options = ("--memory", "64M", "--pids", "17", "--cpus", "0.5")
     with Inside(
-        "sh", "-c", 'echo \'{"ev":"up"}\'; sleep 1000',
+        "sh",
+        "-c",
+        'echo \'{"ev":"up"}\'; sleep 1000',
         options=("--rootfs", str(rootfs()), *options),
     ) as inside:
         inside.line(ev="up")
@@ -106,8 +109,12 @@ def test_offsets_alone_take_a_time_namespace():
 
 def test_verbs_and_exec_work_on_it():
     with Inside(
-        "sh", "-c", 'echo \'{"ev":"up"}\'; sleep 100000; echo \'{"ev":"over"}\'',
-        rate="2", at="2038-01-19", options=("--rootfs", str(rootfs())),
+        "sh",
+        "-c",
+        'echo \'{"ev":"up"}\'; sleep 100000; echo \'{"ev":"over"}\'',
+        rate="2",
+        at="2038-01-19",
+        options=("--rootfs", str(rootfs())),
     ) as inside:
         inside.line(ev="up")
         assert lorentz.ok("exec", inside.name, "date", "+%Y") == "2038\n"
@@ -122,13 +129,17 @@ def test_verbs_and_exec_work_on_it():
 
 def test_containers_on_one_clock():
     options = ("--rootfs", str(rootfs()))
-    with Inside("sh", "-c", 'echo \'{"ev":"up"}\'; sleep 1000', at="2038-01-19", options=options) as a:
+    with Inside(
+        "sh", "-c", 'echo \'{"ev":"up"}\'; sleep 1000', at="2038-01-19", options=options
+    ) as a:
         a.line(ev="up")
         assert run("date", "+%Y", options=("--clock", a.name)) == "2038\n"
 
 
 def test_rm_clears_what_a_killed_command_left():
-    with Inside("sh", "-c", 'echo \'{"ev":"up"}\'; sleep 1000', options=("--rootfs", str(rootfs()))) as a:
+    with Inside(
+        "sh", "-c", 'echo \'{"ev":"up"}\'; sleep 1000', options=("--rootfs", str(rootfs()))
+    ) as a:
         a.line(ev="up")
         a.process.kill()
         a.process.wait()

@@ -112,7 +112,7 @@ def test_ids_and_names_that_are_in_use_or_none():
 def test_an_offset_that_makes_a_clock_negative():
     with Bundle(["true"]) as bundle:
         bundle.config["linux"]["namespaces"].append({"type": "time"})
-        bundle.config["linux"]["timeOffsets"] = {"monotonic": {"secs": -10**9}}
+        bundle.config["linux"]["timeOffsets"] = {"monotonic": {"secs": -(10**9)}}
         bundle.write()
         refused(bundle, "negative")
 

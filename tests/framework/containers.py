@@ -77,13 +77,13 @@ class Bundle:
                 "env": ["PATH=/bin", *(env or [])],
                 "cwd": "/",
                 "user": {"uid": 0, "gid": 0},
-                "capabilities": {
-                    name: CAPABILITIES for name in ("bounding", "effective", "permitted")
-                },
+                "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), CAPABILITIES),
             },
             "mounts": MOUNTS,
             "linux": {"namespaces": [{"type": name} for name in namespaces]},
-            "annotations": {f"lorentz.{key}".replace("_", "-"): v for key, v in annotations.items()},
+            "annotations": {
+                f"lorentz.{key}".replace("_", "-"): v for key, v in annotations.items()
+            },
         }
         self.tag = processes.new_tag()
 
@@ -105,8 +105,8 @@ class Bundle:
         """Calls the runtime, good or bad. What it prints goes to files: a container keeps open
         what its runtime was given."""
         with (
-            open(self.folder / "stdout", "w+") as out,
-            open(self.folder / "stderr", "w+") as err,
+            (self.folder / "stdout").open("w+") as out,
+            (self.folder / "stderr").open("w+") as err,
         ):
             done = subprocess.run(
                 [str(program or runtime()), *words],

@@ -39,7 +39,7 @@ pub enum Verb {
     /// Any program, unmodified: its clocks, waits and timers follow the container's clock from its first
     /// instruction on, and so do those of all it starts. Standard streams, the terminal, signals and the working
     /// directory pass through.
-    Run(Run),
+    Run(Box<Run>),
     /// Bring a running process into virtual time
     ///
     /// With its waits and timers. It cannot be taken out again; a clock at rate 1 does no harm. Needs the rights
@@ -385,7 +385,7 @@ mod tests {
 
     fn run(words: &str) -> Run {
         match Cli::try_parse_from(words.split(' ')).unwrap().verb {
-            Verb::Run(run) => run,
+            Verb::Run(run) => *run,
             other => panic!("{other:?}"),
         }
     }

@@ -29,7 +29,7 @@ impl Profile {
         const MOST: usize = 4096 - EXTRA_LEN;
         let whole: Vec<[u8; 8]> =
             code.chunks_exact(8).filter_map(|one| one.try_into().ok()).collect();
-        if code.len() % 8 != 0 || whole.is_empty() || whole.len() > MOST {
+        if whole.len() * 8 != code.len() || whole.is_empty() || whole.len() > MOST {
             let problem = format!("{} bytes; expected up to {MOST} instructions", code.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }

@@ -50,12 +50,8 @@ fn story() -> i32 {
             return if error.use_stderr() { report::FAILED } else { 0 };
         }
     };
-    let done = report::Log::of(&cli.global).and_then(|log| {
-        perform(&cli).map_err(|error| {
-            log.error(&error);
-            error
-        })
-    });
+    let done = report::Log::of(&cli.global)
+        .and_then(|log| perform(&cli).inspect_err(|error| log.error(error)));
     match done {
         Ok(status) => status,
         Err(error) => {
