@@ -306,6 +306,36 @@ def test_a_child_that_has_just_been_forked_is_not_overlooked():
     assert 50 * 3600 <= seconds_inside(text) < 50 * 3600 + BLINK
 
 
+WAYS = ["fork", "clone", "vfork", "posix_spawn", "orphan", "thread", "clone_vm"]
+
+
+@pytest.mark.parametrize("flavour", ["dynamic", "static", "musl"])
+def test_a_thread_that_leaps_by_itself_knows_what_it_has_begun(flavour):
+    """Alone it leaps without being told. Whatever it begins reads the clock, and time does not leap
+    meanwhile."""
+    with skipping(build.c("skip/births", flavour)) as inside:
+        spun = inside.wait_for(3 * len(WAYS), ev="spun", timeout=60)
+        inside.line(ev="done")
+        inside.succeed(timeout=BLINK)
+    assert sorted(line["way"] for line in spun) == sorted(3 * WAYS)
+    assert max(line["widest_ns"] for line in spun) < 0.5e9, "time has leapt"
+
+
+def test_a_thread_that_leaps_by_itself_knows_who_comes():
+    """A command that enters its clock: time does not leap while that works."""
+    births = str(build.c("skip/births"))
+    nap = "import time\nprint('{\"ev\": \"up\"}', flush=True)\nwhile True: time.sleep(1)"
+    with skipping(*python(nap)) as inside:
+        inside.line(ev="up")
+        time.sleep(0.3)
+        assert inside.time()["skip"]["leaps"] > 1_000, "it does not leap by itself"
+        for way in ("one", "two"):
+            entered = lorentz.ok("exec", inside.name, "--", births, "spin", way)
+            widest = int(entered.split('"widest_ns":')[1].split("}")[0])
+            assert widest < 0.5e9, "time has leapt"
+            time.sleep(0.1)
+
+
 def test_at_offset_and_rate_go_with_it():
     with skipping("bash", "-c", "date -u +%F; sleep 86400; date -u +%F", at="2500-01-01") as inside:
         inside.succeed(timeout=BLINK)
