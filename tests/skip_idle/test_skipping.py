@@ -295,6 +295,28 @@ def test_messages_between_two_processes_that_sleep_in_turn():
     assert 2 * rounds <= seconds_inside(text) < 2 * rounds + BLINK
 
 
+def orders_of_rounds(runs: int, rounds: int) -> set[str]:
+    """The orders of wake-ups in so many runs of two processes that sleep and exchange messages."""
+    orders = set()
+    for _ in range(runs):
+        with skipping(build.c("skip/rounds"), str(rounds)) as inside:
+            told = inside.line(ev="rounds", timeout=80)
+            inside.succeed(timeout=BLINK)
+        assert (told["steps"], told["wrong"]) == (2 * rounds, 0)
+        orders.add(told["order"])
+    return orders
+
+
+def test_two_processes_wake_in_the_same_order_in_every_run():
+    assert len(orders_of_rounds(5, 500)) == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_two_processes_wake_in_the_same_order_in_a_hundred_long_runs():
+    assert len(orders_of_rounds(100, 10_000)) == 1
+
+
 def test_a_child_that_has_just_been_forked_is_not_overlooked():
     """Each child's hour begins where it was forked, however soon its parent sleeps."""
     text = (
