@@ -38,7 +38,8 @@ def test_a_wait_without_a_place_follows_by_itself():
     """Every ten milliseconds; so a leap, a dilate and a freeze reach it."""
     with Inside("sleep", "1000000", rate="1") as inside:
         first = sleeping(inside)
-        fill(inside, first << 32 | first, first % WAITERS, (WAITERS, WAITER), SOMEBODY << 32 | SOMEBODY)
+        key, taken = first << 32 | first, SOMEBODY << 32 | SOMEBODY
+        fill(inside, key, first % WAITERS, (WAITERS, WAITER), taken)
         nap = [str(build.c("waits/sleep")), str(LONG), "nanosleep"]
         command = [*lorentz.session.command(), "exec", inside.name, "--", *nap]
         with HostNoise() as noise, Native(command, env=lorentz.session.environment()) as more:
@@ -76,7 +77,7 @@ def test_a_timer_without_a_place_is_refused(call, refused):
     with Inside("python3", "-c", program, rate="1", stdin=True) as inside:
         made = inside.line(ev="made")
         assert made["made"] >= 0
-        [pid] = [pid for pid in inside.shown()["pids"]]
+        [pid] = inside.shown()["pids"]
         kind, number = (3, made["made"]) if call == "fd" else (1, made["number"])
         place = (pid * 32 + number) % TIMERS
         key, taken = pid << 32 | kind << 28 | number, SOMEBODY << 32 | 2 << 28

@@ -52,8 +52,10 @@ class SlowServer:
             number = question[:2]
             header = number + struct.pack(">HHHHH", 0x8180, 1, 1, 0, 0)
             answer = b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 60, 4) + bytes([192, 0, 2, 1])
+            # Without what the resolver says of itself at the end.
+            name = question[12:].partition(b"\0\0\x29")[0]
             with contextlib.suppress(OSError):
-                self._socket.sendto(header + question[12:].partition(b"\0\0\x29")[0] + answer, sender)
+                self._socket.sendto(header + name + answer, sender)
 
 
 @pytest.mark.parametrize("flavour", ["dynamic", "musl"])

@@ -346,7 +346,7 @@ def test_a_thread_that_leaps_by_itself_knows_what_it_has_begun(flavour):
 def test_a_thread_that_leaps_by_itself_knows_who_comes():
     """A command that enters its clock: time does not leap while that works."""
     births = str(build.c("skip/births"))
-    nap = "import time\nprint('{\"ev\": \"up\"}', flush=True)\nwhile True: time.sleep(1)"
+    nap = 'import time\nprint(\'{"ev": "up"}\', flush=True)\nwhile True: time.sleep(1)'
     with skipping(*python(nap)) as inside:
         inside.line(ev="up")
         time.sleep(0.3)
