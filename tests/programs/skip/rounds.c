@@ -16,9 +16,11 @@ struct log {
 static void work(struct log *log, int who, unsigned rounds, int to_other, int from_other)
 {
 	for (unsigned i = 0; i < rounds; i++) {
-		/* Ten milliseconds apart at the least, now the one first and now the other. */
-		long millis = who ? 1010 + 20 * (i * 7 % 40) : 1000 + 20 * (i % 40);
-		struct timespec nap = { millis / 1000, millis % 1000 * 1000000 };
+		/*
+		 * A second apart at the least, now the one first and now the other: who has been woken works in real
+		 * time, and a machine with much to do lets it wait.
+		 */
+		struct timespec nap = { who ? 2 + 2 * (i * 7 % 40) : 1 + 2 * (i % 40), 0 };
 		unsigned got = ~0u;
 
 		nanosleep(&nap, NULL);
