@@ -75,6 +75,6 @@ def test_random_programs_behave_as_a_simulation_says(seed):
 
 
 @pytest.mark.soak
-def test_a_thousand_random_programs_behave_as_a_simulation_says():
-    for seed in range(1_000, 2_000):
-        check(seed)
+@pytest.mark.parametrize("seed", range(1_000, 2_000))
+def test_a_thousand_random_programs_behave_as_a_simulation_says(seed):
+    check(seed)

@@ -295,6 +295,28 @@ def test_messages_between_two_processes_that_sleep_in_turn():
     assert 2 * rounds <= seconds_inside(text) < 2 * rounds + BLINK
 
 
+def orders_of_rounds(runs: int, rounds: int) -> set[str]:
+    """The orders of wake-ups in so many runs of two processes that sleep and exchange messages."""
+    orders = set()
+    for _ in range(runs):
+        with skipping(build.c("skip/rounds"), str(rounds)) as inside:
+            told = inside.line(ev="rounds", timeout=80)
+            inside.succeed(timeout=BLINK)
+        assert (told["steps"], told["wrong"]) == (2 * rounds, 0)
+        orders.add(told["order"])
+    return orders
+
+
+def test_two_processes_wake_in_the_same_order_in_every_run():
+    assert len(orders_of_rounds(5, 500)) == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_two_processes_wake_in_the_same_order_in_a_hundred_long_runs():
+    assert len(orders_of_rounds(100, 10_000)) == 1
+
+
 def test_a_child_that_has_just_been_forked_is_not_overlooked():
     """Each child's hour begins where it was forked, however soon its parent sleeps."""
     text = (
@@ -304,6 +326,36 @@ def test_a_child_that_has_just_been_forked_is_not_overlooked():
         "    os.wait()\n"
     )
     assert 50 * 3600 <= seconds_inside(text) < 50 * 3600 + BLINK
+
+
+WAYS = ["fork", "clone", "vfork", "posix_spawn", "orphan", "thread", "clone_vm"]
+
+
+@pytest.mark.parametrize("flavour", ["dynamic", "static", "musl"])
+def test_a_thread_that_leaps_by_itself_knows_what_it_has_begun(flavour):
+    """Alone it leaps without being told. Whatever it begins reads the clock, and time does not leap
+    meanwhile."""
+    with skipping(build.c("skip/births", flavour)) as inside:
+        spun = inside.wait_for(3 * len(WAYS), ev="spun", timeout=60)
+        inside.line(ev="done")
+        inside.succeed(timeout=BLINK)
+    assert sorted(line["way"] for line in spun) == sorted(3 * WAYS)
+    assert max(line["widest_ns"] for line in spun) < 0.5e9, "time has leapt"
+
+
+def test_a_thread_that_leaps_by_itself_knows_who_comes():
+    """A command that enters its clock: time does not leap while that works."""
+    births = str(build.c("skip/births"))
+    nap = 'import time\nprint(\'{"ev": "up"}\', flush=True)\nwhile True: time.sleep(1)'
+    with skipping(*python(nap)) as inside:
+        inside.line(ev="up")
+        time.sleep(0.3)
+        assert inside.time()["skip"]["leaps"] > 1_000, "it does not leap by itself"
+        for way in ("one", "two"):
+            entered = lorentz.ok("exec", inside.name, "--", births, "spin", way)
+            widest = int(entered.split('"widest_ns":')[1].split("}")[0])
+            assert widest < 0.5e9, "time has leapt"
+            time.sleep(0.1)
 
 
 def test_at_offset_and_rate_go_with_it():

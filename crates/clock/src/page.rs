@@ -45,6 +45,8 @@ pub struct Policy {
     pub real_file_times: bool,
     /// `rdtsc` traps and reads virtual time.
     pub trap_tsc: bool,
+    /// Births are counted ([`crate::Population`]): a clock that skips from the start.
+    pub counts_births: bool,
 }
 
 impl Policy {
@@ -52,6 +54,7 @@ impl Policy {
         self.real_cpu_clocks as u32
             | (self.real_file_times as u32) << 1
             | (self.trap_tsc as u32) << 2
+            | (self.counts_births as u32) << 3
     }
 
     fn from_bits(bits: u32) -> Policy {
@@ -59,6 +62,7 @@ impl Policy {
             real_cpu_clocks: bits & 1 != 0,
             real_file_times: bits & 2 != 0,
             trap_tsc: bits & 4 != 0,
+            counts_births: bits & 8 != 0,
         }
     }
 }

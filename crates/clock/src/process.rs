@@ -57,6 +57,11 @@ impl ProcessId {
         self.0
     }
 
+    /// One of its threads, as it lies in shared memory; never 0.
+    pub(crate) const fn key(self, thread: u32) -> u64 {
+        (self.0 as u64) << 32 | thread as u64
+    }
+
     pub(crate) const fn from_bits(bits: u32) -> ProcessId {
         ProcessId(bits)
     }

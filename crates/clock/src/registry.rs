@@ -9,6 +9,7 @@
 
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
 use crate::leaps::Leaps;
+use crate::population::Population;
 use crate::process::{ProcessId, Spaces};
 use crate::sync::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use size::{GROUP, PROBES};
@@ -149,7 +150,7 @@ impl Waiter {
     /// Frees the slot if it still belongs to `owner`.
     pub fn release_if(&self, owner: (ProcessId, u32)) {
         let _ = self.owner.compare_exchange(
-            key(owner.0, owner.1),
+            owner.0.key(owner.1),
             0,
             Ordering::AcqRel,
             Ordering::Relaxed,
@@ -339,8 +340,8 @@ impl Timer {
 pub struct Registry {
     /// What has been leapt over.
     pub leaps: Leaps,
-    /// How many programs have been brought onto the clock so far.
-    pub entries: AtomicU32,
+    /// Who has come.
+    pub population: Population,
     /// The process id namespaces of the programs.
     pub spaces: Spaces,
     /// A bit per [`GROUP`] slots that have ever been claimed: the others need not be looked at, and take no memory.
@@ -382,7 +383,7 @@ impl Registry {
     /// all its places are taken. A slot that the thread still has from deeper in its stack is of a wait that it has
     /// jumped out of, and is taken. (Or of one that a handler on another stack has interrupted: it claims another.)
     pub fn claim_waiter(&self, process: ProcessId, thread: u32, depth: u64) -> Option<&Waiter> {
-        let key = key(process, thread);
+        let key = process.key(thread);
         let left_behind = |slot: &Waiter| {
             slot.owner.load(Ordering::Relaxed) == key && slot.depth.load(Ordering::Relaxed) <= depth
         };
@@ -442,10 +443,6 @@ fn claim(owner: &AtomicU64, key: u64) -> bool {
 fn timer_places(key: u64) -> impl Iterator<Item = usize> {
     let (process, id) = ((key >> 32) as u32, key as u32 & TIMER_ID);
     places(process.wrapping_mul(32).wrapping_add(id), key, TIMERS)
-}
-
-fn key(process: ProcessId, thread: u32) -> u64 {
-    (process.bits() as u64) << 32 | thread as u64
 }
 
 fn process_in(key: u64) -> ProcessId {

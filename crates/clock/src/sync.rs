@@ -14,5 +14,5 @@ pub(crate) use loom::{
 
 /// Words that only come along with others: no part of the models, which would have too many states.
 pub(crate) mod along {
-    pub(crate) use core::sync::atomic::{AtomicI64, AtomicU64};
+    pub(crate) use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 }

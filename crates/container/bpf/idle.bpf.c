@@ -3,9 +3,9 @@
 // Which tasks of a clock sleep, for whoever skips idle time: told when none seems to run any more (`idle`), and looked
 // through on demand (`look`).
 //
-// A task belongs to the clock if it stands in `tasks`; its children do from their first moment on. The tracepoints only
-// say when a look is worth it: a count kept by them may be off, where an event of one of them is lost. The look itself asks
-// each task.
+// A task belongs to the clock if it stands in `tasks`; its children do from their first moment on. What happens at switches
+// only says when a look is worth it: a count kept there may be off, where an event is lost. The look itself asks each task.
+// Every task of the machine pays for the program on switches, so it is attached only while time leaps again and again.
 
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
@@ -42,13 +42,20 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } __attribute__((preserve_access_index));
 
+// What the events know of a task; nothing (0) at first.
 enum { RUNS = 1, SLEEPS = 2 };
+
+// A task of the clock. Numbers are used again: `task` is the address of the one that is meant, 0 before the first look.
+struct member {
+	__u64 task;
+	__u64 state;
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 32768);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct member);
 } tasks SEC(".maps");
 
 struct {
@@ -67,66 +74,57 @@ struct seen {
 	__u64 asleep;
 };
 
-static __u32 *state_of(struct task_struct *p)
+static struct member *member_of(struct task_struct *p)
 {
 	__u32 thread = p->pid;
 
 	return bpf_map_lookup_elem(&tasks, &thread);
 }
 
-static void begins(__u32 *state)
-{
-	if (*state != RUNS) {
-		*state = RUNS;
-		__sync_fetch_and_add(&running, 1);
-	}
-}
-
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, _Bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
 {
-	__u32 *state = state_of(next), thread;
+	struct member *member = member_of(next);
 	__u64 now = 0;
 
-	if (state)
-		begins(state);
+	if (member && member->state != RUNS) {
+		member->state = RUNS;
+		__sync_fetch_and_add(&running, 1);
+	}
 	// A task that was about to sleep and has a signal goes on; kernels differ in what they tell of it.
 	if (preempt || !(prev_state & (INTERRUPTIBLE | DEAD)) || !prev->__state)
 		return 0;
-	state = state_of(prev);
-	if (!state)
+	member = member_of(prev);
+	if (!member)
 		return 0;
-	if (*state == RUNS)
+	if (member->state == RUNS)
 		__sync_fetch_and_add(&running, -1);
-	*state = SLEEPS;
+	member->state = SLEEPS;
 	if (running <= 0)
 		bpf_ringbuf_output(&idle, &now, sizeof(now), BPF_RB_FORCE_WAKEUP);
-	if (prev_state & DEAD) {
-		thread = prev->pid;
-		bpf_map_delete_elem(&tasks, &thread);
-	}
-	return 0;
-}
-
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(on_wakeup, struct task_struct *p)
-{
-	__u32 *state = state_of(p);
-
-	if (state)
-		begins(state);
 	return 0;
 }
 
 SEC("tp_btf/task_newtask")
 int BPF_PROG(on_birth, struct task_struct *child)
 {
-	__u32 parent = (__u32)bpf_get_current_pid_tgid(), thread = child->pid, born = RUNS;
+	__u32 parent = (__u32)bpf_get_current_pid_tgid(), thread = child->pid;
+	struct member born = { .task = (__u64)child };
 
-	if (bpf_map_lookup_elem(&tasks, &parent) &&
-	    !bpf_map_update_elem(&tasks, &thread, &born, BPF_ANY))
-		__sync_fetch_and_add(&running, 1);
+	if (bpf_map_lookup_elem(&tasks, &parent))
+		bpf_map_update_elem(&tasks, &thread, &born, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(on_end, struct task_struct *p)
+{
+	struct member *member = member_of(p);
+	__u32 thread = p->pid;
+
+	if (member && (member->task == (__u64)p || !member->task))
+		bpf_map_delete_elem(&tasks, &thread);
 	return 0;
 }
 
@@ -134,11 +132,12 @@ int BPF_PROG(on_birth, struct task_struct *child)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *p, int before)
 {
-	__u32 *state = bpf_map_lookup_elem(&tasks, &before), thread = p->pid, now;
+	struct member *member = bpf_map_lookup_elem(&tasks, &before), now = { .task = (__u64)p };
+	__u32 thread = p->pid;
 
-	if (!state || (__u32)before == thread)
+	if (!member || (__u32)before == thread)
 		return 0;
-	now = *state;
+	now.state = member->state;
 	bpf_map_delete_elem(&tasks, &before);
 	bpf_map_update_elem(&tasks, &thread, &now, BPF_ANY);
 	return 0;
@@ -148,11 +147,18 @@ SEC("iter/task")
 int look(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
+	struct member *member;
 	struct seen seen = {};
 	_Bool queued;
 
-	if (!task || !state_of(task) || task->exit_state)
+	// One that ends still has somebody to tell, until it has left its processor.
+	if (!task || (task->exit_state && !task->on_cpu))
 		return 0;
+	member = member_of(task);
+	// Where the end of a task was missed, another may have got its number.
+	if (!member || (member->task && member->task != (__u64)task))
+		return 0;
+	member->task = (__u64)task;
 	// A task that sleeps may be left in the queue for a while. One that is still on its processor goes to sleep, but has
 	// not been counted yet.
 	queued = task->on_rq;

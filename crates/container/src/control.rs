@@ -8,12 +8,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lorentz_clock::{
-    file, Change, ClockPage, Pace, Policy, Rate, RealInstant, Registry, Segment, SkipMode,
-    Skipping, Snapshot, Span, VirtualInstant, WallTime, SETTLE,
+    file, Change, ClockPage, Head, Pace, Policy, Rate, RealInstant, Registry, Segment, SkipMode,
+    Skipping, Snapshot, Span, VirtualInstant, Waiter, WallTime, SETTLE,
 };
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -357,7 +356,23 @@ impl Clock {
 
     /// How many programs have been brought onto the clock so far.
     pub fn entries(&self) -> u32 {
-        self.registry().entries.load(Ordering::Acquire)
+        self.registry().population.entries()
+    }
+
+    /// Who has come so far.
+    pub fn population(&self) -> Head {
+        self.registry().population.head()
+    }
+
+    /// Vouches for the only thread on the clock, found alone after [`Clock::population`] was `head`: until somebody comes it
+    /// leaps by itself.
+    pub fn vouch_alone(&self, head: Head) {
+        let mut waiting = self.registry().waiters().filter_map(Waiter::owner);
+        if let (true, Some(alone), None) =
+            (self.policy().counts_births, waiting.next(), waiting.next())
+        {
+            self.registry().population.vouch(alone, head);
+        }
     }
 
     /// Whether somebody on the clock waits who is not among the threads `known`.

@@ -80,18 +80,11 @@ impl Followers<'_> {
         let begun = Instant::now();
         while begun.elapsed() < LIMIT {
             let late = begun.elapsed() > SOON;
-            if !set().any(|timer| !late || self.is_to_answer(timer)) {
+            if !set().any(|timer| !late || told.is_to_answer(timer)) {
                 return;
             }
             std::thread::yield_now();
         }
-    }
-
-    /// Whether the process of a timer is there and not stopped.
-    fn is_to_answer(&self, timer: &Timer) -> bool {
-        let owner = timer.owner().and_then(|(owner, ..)| self.thread_here(owner, owner.number()));
-        let process = owner.and_then(|(pid, _)| Process::read(pid));
-        process.is_some_and(|process| !matches!(process.state, 'T' | 't') && !process.has_ended())
     }
 
     fn told(&self) -> Told<'_> {
@@ -287,6 +280,14 @@ impl Told<'_> {
             self.kicked.insert(process);
         }
         told
+    }
+
+    /// Whether the process of a timer is on the clock and runs.
+    fn is_to_answer(&mut self, timer: &Timer) -> bool {
+        let owner = timer.owner().map(|(owner, ..)| owner);
+        let here = owner.and_then(|owner| self.followers.thread_here(owner, owner.number()));
+        let Some((pid, _)) = here.filter(|(pid, _)| self.is_ours(*pid)) else { return false };
+        Process::read(pid).is_some_and(|process| !matches!(process.state, 'T' | 't' | 'Z'))
     }
 
     /// The first thread of a process may have ended before the others.

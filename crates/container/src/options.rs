@@ -199,6 +199,7 @@ impl ClockOptions {
                 real_cpu_clocks: self.real_cpu_clocks.unwrap_or(false),
                 real_file_times: self.real_file_times.unwrap_or(false),
                 trap_tsc: self.trap_tsc,
+                counts_births: self.skip_idle.is_some_and(|mode| mode != SkipMode::Off),
             },
             frozen: self.frozen,
             skip: self.skip_idle.unwrap_or_default(),
@@ -421,8 +422,14 @@ mod tests {
             o.real_cpu_clocks = Some(true);
             o.real_file_times = Some(true);
             o.trap_tsc = true;
+            o.skip_idle = Some(SkipMode::On);
         });
-        let all = Policy { real_cpu_clocks: true, real_file_times: true, trap_tsc: true };
+        let all = Policy {
+            real_cpu_clocks: true,
+            real_file_times: true,
+            trap_tsc: true,
+            counts_births: true,
+        };
         assert_eq!(asked.settings(&HOST).unwrap().policy, all);
     }
 

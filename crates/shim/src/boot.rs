@@ -9,7 +9,7 @@ use crate::sys::{self, nr, sig, sys, Sigaction};
 use crate::{gate, kick, signals, trap, tsc};
 use core::arch::global_asm;
 use core::mem::size_of;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{file, Registry};
 
 /// What `inject` tells the boot code. Offsets are from the start of the kernel's vDSO, 0 for what it lacks.
@@ -206,7 +206,7 @@ fn install_handlers() {
     }
     signals::believe_blocked(before);
     fork_data().process.store(sys::getpid(), Relaxed);
-    registry().entries.fetch_add(1, Release);
+    registry().population.enter();
 }
 
 /// Gives SIGSYS and the kick signal our handlers; what they were before.

@@ -131,6 +131,10 @@ pub const FILE_TIMES: &[(u32, When)] = &[
     (UTIMENSAT, When::Given(2)),
 ];
 
+/// Trapped where births are counted.
+pub const BIRTHS: &[(u32, When)] =
+    &[(CLONE, When::Always), (FORK, When::Always), (VFORK, When::Always)];
+
 /// What a process has trapped only once it has asked for something that needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extra {
@@ -248,6 +252,9 @@ impl Program<PROGRAM_LEN> {
         }
         if !policy.real_file_times {
             program.table(FILE_TIMES);
+        }
+        if policy.counts_births {
+            program.table(BIRTHS);
         }
         program.end()
     }

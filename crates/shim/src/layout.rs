@@ -37,6 +37,9 @@ pub struct BlockedSignals {
     pub signals: AtomicU64,
 }
 
+/// Places in a process's code that begin tasks.
+pub const BIRTHPLACES: usize = 32;
+
 /// Threads whose beliefs are remembered.
 pub const BLOCKED: usize = 64;
 
@@ -155,6 +158,8 @@ pub struct ProcessData {
     pub retired_stacks: [AtomicUsize; 16],
     /// Which of our signals threads believe to have blocked.
     pub blocked: [BlockedSignals; BLOCKED],
+    /// Where the program goes on after it has begun a task: see [`crate::births`].
+    pub birthplaces: [AtomicUsize; BIRTHPLACES],
     /// Credit of threads that were waiting when the process was brought in.
     pub credits: [Credit; CREDITS],
     /// What is remembered about file descriptors.

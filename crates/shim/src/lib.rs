@@ -22,6 +22,8 @@
 #[cfg(test)]
 extern crate std;
 
+mod alone;
+mod births;
 pub mod boot;
 mod calls;
 mod clocks;

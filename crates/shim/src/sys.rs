@@ -95,6 +95,9 @@ pub mod nr {
     pub const STATX: u32 = 332;
     pub const IO_PGETEVENTS: u32 = 333;
     pub const IO_URING_SETUP: u32 = 425;
+    pub const CLONE: u32 = 56;
+    pub const FORK: u32 = 57;
+    pub const VFORK: u32 = 58;
     pub const CLONE3: u32 = 435;
     pub const FACCESSAT2: u32 = 439;
     pub const EPOLL_PWAIT2: u32 = 441;

@@ -3,6 +3,7 @@
 //! The kernel delivers SIGSYS at the call; all other signals wait until the handler returns. The handler's result
 //! goes into the program's result register, and the program goes on behind the call as if the kernel had made it.
 
+use crate::births;
 use crate::calls::*;
 use crate::clocks;
 use crate::filter::TRAP_DATA;
@@ -164,6 +165,7 @@ fn carry_out(call: &mut Call) -> isize {
         nr::EXECVE | nr::EXECVEAT => exec::exec(call),
         nr::SECCOMP | nr::PRCTL => exec::sandbox(call),
         nr::PTRACE => exec::trace(),
+        nr::CLONE | nr::FORK | nr::VFORK => births::count(call),
         _ => call.by_kernel(),
     }
 }

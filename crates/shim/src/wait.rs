@@ -162,7 +162,7 @@ pub fn signal_comes(mask: u64, due: bool) -> bool {
 }
 
 /// Whether a signal is pending that the program has not blocked and does not ignore: one that came after its call began.
-fn signal_waits(mask: u64) -> bool {
+pub fn signal_waits(mask: u64) -> bool {
     let mut pending = 0u64;
     // SAFETY: writes to `pending`.
     unsafe { sys!(nr::RT_SIGPENDING, &mut pending as *mut u64, 8u64) };

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
 use super::tasks::{Asleep, Cause};
 use crate::processes::threads_of;
@@ -23,6 +23,12 @@ const ROOM: usize = 16 * 1024;
 /// The programs, loaded for one clock.
 pub struct Scheduler {
     skel: IdleSkel<'static>,
+    /// Looks through the tasks.
+    look: Link,
+    /// Keep the tasks of the clock known.
+    _membership: [Link; 3],
+    /// Tells when none seems to run any more; every task of the machine pays for it.
+    switches: Option<Link>,
     events: RingBuffer<'static>,
 }
 
@@ -36,17 +42,33 @@ impl Scheduler {
         libbpf_rs::set_print(None);
         // As long as the process lives, which does nothing else.
         let object = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut skel = IdleSkelBuilder::default().open(object)?.load()?;
-        skel.attach()?;
+        let skel = IdleSkelBuilder::default().open(object)?.load()?;
+        let progs = &skel.progs;
+        let (births, execs) = (progs.on_birth.attach()?, progs.on_exec.attach()?);
+        let membership = [births, execs, progs.on_end.attach()?];
+        let look = progs.look.attach()?;
         let mut builder = RingBufferBuilder::new();
         builder.add(&skel.maps.idle, |_| 0)?;
         let events = builder.build()?;
-        Ok(Scheduler { skel, events })
+        Ok(Scheduler { skel, look, _membership: membership, switches: None, events })
+    }
+
+    /// Whether it is told when none seems to run any more.
+    pub fn is_told(&self) -> bool {
+        self.switches.is_some()
+    }
+
+    /// Has it told from now on, or not any more. Where that cannot be, it looks now and then.
+    pub fn be_told(&mut self, told: bool) {
+        if told != self.is_told() {
+            let attach = || self.skel.progs.on_switch.attach().ok();
+            self.switches = told.then(attach).flatten();
+        }
     }
 
     /// Watches the tasks of process `pid` from now on, and those they will start.
     pub fn add(&self, pid: u32) {
-        const UNKNOWN: [u8; 4] = [0; 4];
+        const UNKNOWN: [u8; 16] = [0; 16];
         let map = &self.skel.maps.tasks;
         // One that is watched already stays as it is.
         let add = |thread: u32| map.update(&thread.to_ne_bytes(), &UNKNOWN, MapFlags::NO_EXIST);
@@ -75,8 +97,7 @@ impl Scheduler {
     }
 
     fn look(&self) -> io::Result<Vec<u8>> {
-        let link = self.skel.links.look.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let mut iterator = Iter::new(link).map_err(io::Error::other)?;
+        let mut iterator = Iter::new(&self.look).map_err(io::Error::other)?;
         let mut bytes = vec![0; ROOM];
         let mut len = 0;
         loop {

@@ -16,7 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lorentz_clock::{SkipMode, Span, VirtualInstant};
 use nix::fcntl::{fcntl, FcntlArg};
@@ -27,7 +27,7 @@ use crate::background::{self, close_standard_streams};
 use crate::processes::FileId;
 use crate::{Clock, Container};
 use kernel::Scheduler;
-use outside::Outside;
+use outside::{Outside, PrivatePipes};
 pub use tasks::Cause;
 use tasks::{asleep, members, Asleep};
 
@@ -199,12 +199,17 @@ struct Watch {
     entries: u32,
     /// Tasks that were found to wait for nothing outside, and have not run since.
     quiet: HashSet<Asleep>,
+    /// Pipes that have been found to be their own.
+    private: PrivatePipes,
     /// The processes on the clock at the last look.
     known: Vec<u32>,
     /// How long nothing could be done: the longer, the rarer the looks.
     rest: Duration,
     /// Until when those have been told whose waits a leap has made late.
     told: VirtualInstant,
+    /// Leaps that came soon after one another, and when the last one was.
+    in_a_row: u32,
+    leapt_at: Instant,
 }
 
 /// After something has happened.
@@ -225,9 +230,12 @@ impl Watch {
             scheduler: None,
             entries: 0,
             quiet: HashSet::new(),
+            private: PrivatePipes::new(),
             known: Vec::new(),
             rest: SHORTEST_REST,
             told,
+            in_a_row: 0,
+            leapt_at: Instant::now(),
         })
     }
 
@@ -239,6 +247,8 @@ impl Watch {
         }
         if self.clock.can_leap() && self.leap(mode == SkipMode::Force) {
             self.rest = SHORTEST_REST;
+            self.in_a_row += 1;
+            self.leapt_at = Instant::now();
             let soon = self.scheduler.as_ref().is_some_and(Scheduler::idle_soon);
             return if soon { Next::Again } else { Next::Rest };
         }
@@ -248,10 +258,23 @@ impl Watch {
         Next::Rest
     }
 
-    fn rest(&self) {
-        match &self.scheduler {
-            // Told when all goes idle, it need not look in between; but for those that a leap has made late.
-            Some(scheduler) => scheduler.wait(LONGEST_REST),
+    fn rest(&mut self) {
+        /// So many leaps in a row, and more are to come.
+        const A_ROW: u32 = 4;
+        /// So long without one, and the row is over.
+        const OVER: Duration = Duration::from_millis(100);
+        if self.leapt_at.elapsed() > OVER {
+            self.in_a_row = 0;
+        }
+        match &mut self.scheduler {
+            Some(scheduler) => {
+                scheduler.be_told(self.in_a_row >= A_ROW);
+                match scheduler.is_told() {
+                    // It need not look in between; but for those that a leap has made late.
+                    true => scheduler.wait(LONGEST_REST),
+                    false => std::thread::sleep(self.rest),
+                }
+            }
             None => std::thread::sleep(self.rest),
         }
     }
@@ -259,6 +282,7 @@ impl Watch {
     /// Leaps, if all is idle and stays so until that has been made sure.
     fn leap(&mut self, whatever_comes: bool) -> bool {
         self.watch_who_came();
+        let head = self.clock.population();
         let Ok(tasks) = self.held_by(whatever_comes) else { return false };
         if tasks.is_empty() || self.clock.has_strangers(&tasks.iter().map(|t| t.thread).collect()) {
             // Somebody is not watched yet.
@@ -269,7 +293,12 @@ impl Watch {
         self.known = processes_of(&tasks);
         let still =
             || self.clock.entries() == entries && self.asleep().is_ok_and(|now| now == tasks);
-        self.clock.leap_to_next(self.told, &self.known, still)
+        let alone = tasks.len() == 1;
+        let leapt = self.clock.leap_to_next(self.told, &self.known, still);
+        if leapt && alone {
+            self.clock.vouch_alone(head);
+        }
+        leapt
     }
 
     /// The tasks, all asleep, where nothing keeps time from leaping; else what does.
@@ -279,7 +308,7 @@ impl Watch {
             let now: HashSet<&Asleep> = tasks.iter().collect();
             self.quiet.retain(|task| now.contains(task));
             let members: Vec<u32> = processes_of(&tasks);
-            let mut outside = Outside::of(&members);
+            let mut outside = Outside::of(&members, &mut self.private);
             for task in &tasks {
                 if !self.quiet.contains(task) && outside.holds(task)? {
                     self.quiet.insert(task.clone());

@@ -20,12 +20,18 @@ pub struct Outside<'a> {
     members: &'a [u32],
     /// The sockets that members have, once somebody asked.
     inside: Option<HashSet<u64>>,
-    tables: Option<Tables>,
+    tables: Tables,
     /// Who outside has an end of a pipe, by the pipe and whether that end is for writing.
     pipes: Option<HashMap<(u64, bool), u32>>,
     /// Whether the last answer may change without the task running: it has to do with sockets.
     may_change: bool,
+    /// What was found out before.
+    private: &'a mut PrivatePipes,
 }
+
+/// Ends of pipes that nobody outside holds: by the pipe, and whether the end is for writing. A pipe without a name stays
+/// so, for nobody outside can come by an end of it but by being handed it.
+pub type PrivatePipes = HashSet<(u64, bool)>;
 
 /// On which descriptors a call waits, and for what.
 enum Waits {
@@ -37,10 +43,17 @@ enum Waits {
     Unknown(String),
 }
 
-impl Outside<'_> {
+impl<'a> Outside<'a> {
     /// A look on behalf of `members`, the processes on the clock.
-    pub fn of(members: &[u32]) -> Outside<'_> {
-        Outside { members, inside: None, tables: None, pipes: None, may_change: false }
+    pub fn of(members: &'a [u32], private: &'a mut PrivatePipes) -> Outside<'a> {
+        Outside {
+            members,
+            inside: None,
+            tables: Tables::default(),
+            pipes: None,
+            may_change: false,
+            private,
+        }
     }
 
     /// Whether the outside may wake `task`; if not, whether that stays so until the task has run.
@@ -91,8 +104,15 @@ impl Outside<'_> {
         };
         let kind = file.file_type();
         if kind.is_fifo() {
-            let holder = self.pipes().get(&(file.ino(), !writes)).copied()?;
-            return Some(format!("a pipe of {}", name_of(holder)));
+            let other_end = (file.ino(), !writes);
+            if self.private.contains(&other_end) {
+                return None;
+            }
+            let holder = self.pipes().get(&other_end).copied();
+            if holder.is_none() && name.starts_with("pipe:") {
+                self.private.insert(other_end);
+            }
+            return holder.map(|holder| format!("a pipe of {}", name_of(holder)));
         }
         const QUIET: [&str; 5] =
             ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"];
@@ -107,15 +127,10 @@ impl Outside<'_> {
         self.may_change = true;
         let members = self.members;
         let inside = self.inside.get_or_insert_with(|| sockets_of(members));
-        if self.tables.is_none() {
-            match Tables::read() {
-                Ok(tables) => self.tables = Some(tables),
-                Err(error) => return Some(format!("a socket ({error})")),
-            }
-        }
-        match self.tables.as_ref()?.reach(inode, inside) {
-            Reach::Inside | Reach::Anybody => None,
-            Reach::Outside(who) | Reach::InFlight(who) => Some(who),
+        match self.tables.reach(inode, inside) {
+            Ok(Reach::Inside | Reach::Anybody) => None,
+            Ok(Reach::Outside(who) | Reach::InFlight(who)) => Some(who),
+            Err(error) => Some(format!("a socket ({error})")),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Who is at the other end of a socket, by what the kernel's socket tables say (sock_diag(7)).
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +21,6 @@ use netlink_sys::Socket;
 /// A socket of the internet families.
 struct Inet {
     inode: u64,
-    tcp: bool,
     state: u8,
     here: SocketAddr,
     there: SocketAddr,
@@ -30,11 +30,12 @@ struct Inet {
     waiting: u64,
 }
 
-/// The tables of one moment.
+/// The tables of one moment, each read when it is first needed.
+#[derive(Default)]
 pub struct Tables {
-    unix: HashMap<u64, Unix>,
-    inet: HashMap<u64, usize>,
-    all_inet: Vec<Inet>,
+    unix: OnceCell<HashMap<u64, Unix>>,
+    tcp: OnceCell<Vec<Inet>>,
+    udp: OnceCell<Vec<Inet>>,
 }
 
 struct Unix {
@@ -60,91 +61,94 @@ const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 
 impl Tables {
-    /// Asks the kernel.
-    pub fn read() -> io::Result<Tables> {
-        let mut all_inet = Vec::new();
-        for family in [AF_INET, AF_INET6] {
-            for protocol in [IPPROTO_TCP, IPPROTO_UDP] {
-                all_inet.extend(dump_inet(family, protocol)?);
-            }
-        }
-        let inet = all_inet.iter().enumerate().filter(|(_, socket)| socket.inode != 0);
-        Ok(Tables { unix: dump_unix()?, inet: inet.map(|(i, s)| (s.inode, i)).collect(), all_inet })
-    }
-
     /// What may come to the socket `inode`, where `inside` are the sockets of processes on the clock.
-    pub fn reach(&self, inode: u64, inside: &HashSet<u64>) -> Reach {
-        if let Some(socket) = self.unix.get(&inode) {
-            return match socket.peer {
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel does not tell.
+    pub fn reach(&self, inode: u64, inside: &HashSet<u64>) -> io::Result<Reach> {
+        let unix = read_once(&self.unix, dump_unix)?;
+        if let Some(socket) = unix.get(&inode) {
+            return Ok(match socket.peer {
                 Some(peer) if inside.contains(&peer) => Reach::Inside,
                 Some(_) => Reach::Outside("a socket of a process outside".into()),
                 None if socket.listens => Reach::Anybody,
                 // Datagrams without a peer, or one that is gone.
                 None => Reach::Anybody,
-            };
+            });
         }
-        match self.inet.get(&inode).map(|place| &self.all_inet[*place]) {
-            Some(socket) if socket.tcp => self.reach_of_tcp(socket, inside),
-            Some(socket) => self.reach_of_udp(socket, inside),
+        let tcp = read_once(&self.tcp, || dump_inet(IPPROTO_TCP))?;
+        if let Some(socket) = tcp.iter().find(|socket| socket.inode == inode) {
+            return Ok(reach_of_tcp(socket, tcp, inside));
+        }
+        let udp = read_once(&self.udp, || dump_inet(IPPROTO_UDP))?;
+        Ok(match udp.iter().find(|socket| socket.inode == inode) {
+            Some(socket) => reach_of_udp(socket, udp, inside),
             // Raw, packet, netlink, vsock, ..., or of another network namespace.
             None => Reach::Outside("a socket that may be reached from outside".into()),
+        })
+    }
+}
+
+fn read_once<T>(table: &OnceCell<T>, read: impl FnOnce() -> io::Result<T>) -> io::Result<&T> {
+    match table.get() {
+        Some(table) => Ok(table),
+        None => {
+            let found = read()?;
+            Ok(table.get_or_init(|| found))
         }
     }
+}
 
-    fn reach_of_tcp(&self, socket: &Inet, inside: &HashSet<u64>) -> Reach {
-        let other = self
-            .all_inet
-            .iter()
-            .find(|other| other.tcp && other.here == socket.there && other.there == socket.here);
-        let listener = |at: SocketAddr| {
-            self.all_inet.iter().find(move |other| {
-                other.tcp
-                    && other.state == LISTEN
-                    && other.here.port() == at.port()
-                    && (other.here.ip().is_unspecified() || other.here.ip() == at.ip())
-            })
-        };
-        match (socket.state, other) {
-            (LISTEN, _) => Reach::Anybody,
-            (_, Some(other)) => {
-                // One that nobody has accepted yet belongs to who listens there.
-                let owner = if other.inode != 0 { Some(other) } else { listener(socket.there) };
-                if !owner.is_some_and(|owner| inside.contains(&owner.inode)) {
-                    return Reach::Outside(format!("{}", socket.there));
-                }
-                // The end of a stream is counted as a byte that arrived.
-                let ends = u64::from(socket.state != ESTABLISHED || other.state != ESTABLISHED);
-                let flight = socket.sent.abs_diff(other.received) > ends
-                    || other.sent.abs_diff(socket.received) > ends
-                    || socket.waiting + other.waiting > 0;
-                match flight {
-                    true => Reach::InFlight(format!("data on the way to {}", socket.there)),
-                    false => Reach::Inside,
-                }
+fn reach_of_tcp(socket: &Inet, all: &[Inet], inside: &HashSet<u64>) -> Reach {
+    let other = all.iter().find(|other| other.here == socket.there && other.there == socket.here);
+    let listener = |at: SocketAddr| {
+        all.iter().find(move |other| {
+            other.state == LISTEN
+                && other.here.port() == at.port()
+                && (other.here.ip().is_unspecified() || other.here.ip() == at.ip())
+        })
+    };
+    match (socket.state, other) {
+        (LISTEN, _) => Reach::Anybody,
+        (_, Some(other)) => {
+            // One that nobody has accepted yet belongs to who listens there.
+            let owner = if other.inode != 0 { Some(other) } else { listener(socket.there) };
+            if !owner.is_some_and(|owner| inside.contains(&owner.inode)) {
+                return Reach::Outside(format!("{}", socket.there));
             }
-            (ESTABLISHED | SYN_SENT, None) => Reach::Outside(format!("{}", socket.there)),
-            // The other end is gone: nothing comes any more.
-            (_, None) => Reach::Inside,
+            // The end of a stream is counted as a byte that arrived.
+            let ends = u64::from(socket.state != ESTABLISHED || other.state != ESTABLISHED);
+            let flight = socket.sent.abs_diff(other.received) > ends
+                || other.sent.abs_diff(socket.received) > ends
+                || socket.waiting + other.waiting > 0;
+            match flight {
+                true => Reach::InFlight(format!("data on the way to {}", socket.there)),
+                false => Reach::Inside,
+            }
         }
+        (ESTABLISHED | SYN_SENT, None) => Reach::Outside(format!("{}", socket.there)),
+        // The other end is gone: nothing comes any more.
+        (_, None) => Reach::Inside,
     }
+}
 
-    fn reach_of_udp(&self, socket: &Inet, inside: &HashSet<u64>) -> Reach {
-        if socket.there.port() == 0 {
-            return match is_ephemeral(socket.here.port()) {
-                // A client that names its peer each time, as resolvers do.
-                true => Reach::Outside("an answer to a datagram".into()),
-                false => Reach::Anybody,
-            };
-        }
-        let other = self.all_inet.iter().find(|other| {
-            let there = socket.there;
-            let at = other.here.ip() == there.ip() || other.here.ip().is_unspecified();
-            !other.tcp && other.here.port() == there.port() && at
-        });
-        match other {
-            Some(other) if inside.contains(&other.inode) => Reach::Inside,
-            _ => Reach::Outside(format!("{}", socket.there)),
-        }
+fn reach_of_udp(socket: &Inet, all: &[Inet], inside: &HashSet<u64>) -> Reach {
+    if socket.there.port() == 0 {
+        return match is_ephemeral(socket.here.port()) {
+            // A client that names its peer each time, as resolvers do.
+            true => Reach::Outside("an answer to a datagram".into()),
+            false => Reach::Anybody,
+        };
+    }
+    let other = all.iter().find(|other| {
+        let there = socket.there;
+        let at = other.here.ip() == there.ip() || other.here.ip().is_unspecified();
+        other.here.port() == there.port() && at
+    });
+    match other {
+        Some(other) if inside.contains(&other.inode) => Reach::Inside,
+        _ => Reach::Outside(format!("{}", socket.there)),
     }
 }
 
@@ -176,20 +180,23 @@ fn dump_unix() -> io::Result<HashMap<u64, Unix>> {
     Ok(found)
 }
 
-fn dump_inet(family: u8, protocol: u8) -> io::Result<Vec<Inet>> {
-    let request = SockDiagMessage::InetRequest(InetRequest {
-        family,
-        protocol,
-        extensions: ExtensionFlags::INFO,
-        states: StateFlags::all(),
-        socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
-    });
+/// Of both families: one of either may speak to one of the other.
+fn dump_inet(protocol: u8) -> io::Result<Vec<Inet>> {
     let mut found = Vec::new();
-    dump(request, |answer| {
-        if let SockDiagMessage::InetResponse(socket) = answer {
-            found.push(inet_of(&socket, protocol == IPPROTO_TCP));
-        }
-    })?;
+    for (family, socket_id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
+        let request = SockDiagMessage::InetRequest(InetRequest {
+            family,
+            protocol,
+            extensions: ExtensionFlags::INFO,
+            states: StateFlags::all(),
+            socket_id,
+        });
+        dump(request, |answer| {
+            if let SockDiagMessage::InetResponse(socket) = answer {
+                found.push(inet_of(&socket, protocol == IPPROTO_TCP));
+            }
+        })?;
+    }
     Ok(found)
 }
 
@@ -205,7 +212,6 @@ fn inet_of(socket: &InetResponse, tcp: bool) -> Inet {
     let carries = tcp && socket.header.state != LISTEN;
     Inet {
         inode: u64::from(socket.header.inode),
-        tcp,
         state: socket.header.state,
         here: at(id.source_address, id.source_port),
         there: at(id.destination_address, id.destination_port),

@@ -1,5 +1,6 @@
 //! poll, select and epoll. All of them take a mask that the kernel puts in force for the time of the wait.
 
+use crate::alone;
 use crate::signals::waiting_mask;
 use crate::sys::{errno, nr, sys, Timespec};
 use crate::trap::Call;
@@ -72,7 +73,8 @@ fn ready_or_poll(
     let at_once = Timespec::default();
     // SAFETY: the program's own arguments, without waiting.
     let ready = unsafe { sys!(nr::PPOLL, fds, count, &at_once as *const Timespec, 0u64, 8u64) };
-    if ready != 0 || (deadline != Deadline::Never && wait::reached(deadline)) {
+    let over = || wait::reached(deadline) || (count == 0 && alone::leap_to(deadline, mask));
+    if ready != 0 || (deadline != Deadline::Never && over()) {
         return ready;
     }
     wait::wait(
@@ -168,6 +170,9 @@ fn select_sets(
     mask: u64,
     counted: &mut Timeout,
 ) -> isize {
+    if count == 0 && alone::leap_to(deadline, mask) {
+        return 0;
+    }
     // When the kernel's timeout runs out it clears the sets. If that turns out to have been too early, because the
     // clock has changed meanwhile, they are wanted again.
     let mut saved = [0u8; SETS];

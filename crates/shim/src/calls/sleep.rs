@@ -1,5 +1,6 @@
 //! nanosleep and clock_nanosleep.
 
+use crate::alone;
 use crate::clocks::{self, Timebase};
 use crate::sys::{clk, errno, nr, Timespec};
 use crate::trap::Call;
@@ -61,7 +62,7 @@ fn relative(call: &Call, request: u64, remaining: u64) -> isize {
 
 /// Sleeps; the result, and what was left when a signal broke it off.
 fn sleep(call: &Call, deadline: Deadline) -> (isize, Span) {
-    if wait::reached(deadline) {
+    if wait::reached(deadline) || alone::leap_to(deadline, call.mask()) {
         return (0, Span::ZERO);
     }
     let (mut request, mut left) = (Timespec::default(), Timespec::default());

@@ -1,0 +1,36 @@
+//! A thread that is alone on a clock that skips idle time leaps over its own sleep, and wakes nobody for it.
+
+use crate::clocks;
+use crate::layout::{clock, registry};
+use crate::wait::{due, reached, signal_waits};
+use crate::{process, sys};
+use lorentz_clock::{Deadline, Pace, SkipMode, Span, VirtualInstant};
+
+/// Leaps to `deadline` if this thread is alone and nothing but the deadline, or a signal that `mask` lets through, can end
+/// its wait. True where the deadline has been reached by that.
+pub fn leap_to(deadline: Deadline, mask: u64) -> bool {
+    /// As for who skips from outside: nearer ones come by themselves.
+    const WORTH_IT: Span = Span(50_000);
+    if clock().skipping().mode == SkipMode::Off || !is_alone() || signal_waits(mask) {
+        return false;
+    }
+    let leaps = &registry().leaps;
+    let (sum, look) = (leaps.sum(), clocks::snapshot());
+    let target = due(deadline, &look);
+    let ahead = look.real_at(target).since(look.real);
+    if look.limit != VirtualInstant::NEVER || look.segment.pace == Pace::Frozen || ahead < WORTH_IT
+    {
+        return false;
+    }
+    let by = target.since(look.now());
+    by > Span::ZERO && is_alone() && leaps.leap(sum, by, look.real) && reached(deadline)
+}
+
+/// Nobody else is on the clock, nobody is coming, and no timer of the past goes off.
+fn is_alone() -> bool {
+    let registry = registry();
+    let timers = || registry.timers().any(|timer| timer.setting().deadline != Deadline::Never);
+    registry.population.is_alone((process::own(), sys::gettid()))
+        && registry.waiters().next().is_none()
+        && !timers()
+}
