@@ -21,6 +21,7 @@ use crate::config::{Config, Time, Wanted};
 use crate::copyup;
 use crate::life;
 use crate::place::Place;
+use crate::witness::watched;
 use crate::workload::Workload;
 
 /// What the command line says of a container to be made.
@@ -264,7 +265,8 @@ fn build(
         .with_systemd(place.systemd)
         .with_detach(order.detached)
         .with_no_pivot(order.no_pivot);
-    let mut tasks = builder.build().with_context(|| format!("creating container {}", order.id))?;
+    let mut tasks =
+        watched(|| builder.build()).with_context(|| format!("creating container {}", order.id))?;
     tasks.state.bundle = bundle;
     let saved = tasks.save().map_err(anyhow::Error::from).and_then(|()| {
         let root = Path::new(value["root"]["path"].as_str().unwrap_or_default());

@@ -20,6 +20,7 @@ use crate::create::Group;
 use crate::life;
 use crate::place::Place;
 use crate::rights::Rights;
+use crate::witness::watched;
 use crate::workload::Workload;
 
 /// `exec`.
@@ -64,7 +65,7 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     builder = builder.with_process(Some(&file.path));
     join_user_namespace(tasks.pid().map_or(0, |pid| pid.as_raw()))
         .with_context(|| format!("exec in container {id}: its user namespace"))?;
-    let pid = builder.build();
+    let pid = watched(|| builder.build());
     if let Some(group) = group {
         group.leave();
     }

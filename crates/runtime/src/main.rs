@@ -26,6 +26,7 @@ mod report;
 mod resources;
 mod rights;
 mod sandbox;
+mod witness;
 mod workload;
 
 use clap::Parser;

@@ -1,0 +1,108 @@
+//! What goes wrong in the processes that `libcontainer` makes: it tells their parent what has failed, and its log why.
+//! The log's errors are kept in memory that all these processes share, to be told as well.
+
+use std::fmt::{Debug, Write as _};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+
+use nix::sys::memfd::{memfd_create, MFdFlags};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::report;
+
+/// Does `work` of libcontainer's. An error is told with the first that was logged meanwhile, if that says more.
+pub fn watched<T, E: Into<anyhow::Error>>(
+    work: impl FnOnce() -> Result<T, E>,
+) -> anyhow::Result<T> {
+    let witness = Witness::call();
+    work().map_err(|error| {
+        let error = error.into();
+        let line = report::line(&error);
+        let cause = witness.and_then(Witness::first).filter(|cause| !cause.contains(&line));
+        cause.map_or(error, |cause| anyhow::anyhow!("{line}: {cause}"))
+    })
+}
+
+/// Keeps the errors that are logged from now on, by this process and those made by it.
+struct Witness {
+    file: File,
+}
+
+struct Keeper {
+    file: File,
+}
+
+impl Witness {
+    /// The only one of this process; none where there is another.
+    fn call() -> Option<Witness> {
+        let file = File::from(memfd_create(c"errors", MFdFlags::MFD_CLOEXEC).ok()?);
+        let keeper = Keeper { file: file.try_clone().ok()? };
+        tracing::subscriber::set_global_default(keeper).ok()?;
+        Some(Witness { file })
+    }
+
+    /// The first error that was logged: the one nearest to the cause.
+    fn first(mut self) -> Option<String> {
+        let mut text = String::new();
+        self.file.rewind().ok()?;
+        self.file.read_to_string(&mut text).ok()?;
+        text.lines().next().map(str::to_string)
+    }
+}
+
+impl Subscriber for Keeper {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::ERROR && metadata.is_event()
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let text = format!("{} ({})\n", line.message, line.fields.join(", "));
+        let _ = (&self.file).write_all(text.replace(" ()", "").as_bytes());
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: Vec<String>,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let mut text = String::new();
+        let _ = write!(text, "{value:?}");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match field.name() {
+            "message" => self.message = text,
+            name => self.fields.push(format!("{name}: {text}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_is_kept() {
+        let witness = Witness::call().unwrap();
+        assert!(Witness::call().is_none());
+        tracing::warn!("no error");
+        tracing::error!(path = "/x", "cannot\nmount");
+        tracing::error!("so nothing works");
+        assert_eq!(witness.first().as_deref(), Some("cannot mount (path: \"/x\")"));
+    }
+}
