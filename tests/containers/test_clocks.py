@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import pytest
@@ -66,6 +68,15 @@ def test_time_offsets_of_the_bundle_are_the_kernels_work():
         bundle.ok("kill", bundle.id, "KILL")
         bundle.wait_until("stopped")
         lorentz.wait_until_gone(bundle.id)
+
+
+def test_offsets_that_annotations_ask_for_hold_for_who_enters_later():
+    with Bundle(SLEEPER, monotonic="100000s", boottime="200000s") as bundle:
+        bundle.start()
+        assert bundle.time()["mechanism"] == "time-namespace"
+        host = time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert abs(uptime(bundle.exec("cat", "/proc/uptime")) - host - 200000) < 30
+        assert abs(uptime(lorentz.ok("exec", bundle.id, "cat", "/proc/uptime")) - host) > 199000
 
 
 def test_time_offsets_and_a_rate_are_one_clock():
@@ -170,6 +181,28 @@ def test_a_frozen_container_begins_when_time_does():
         assert bundle.printed() == ""
         lorentz.ok("unfreeze", bundle.id)
         wait(lambda: bundle.printed() == "begun\n", "has not begun")
+
+
+def test_idle_time_is_skipped():
+    """Ten days of sleep, in a process namespace of its own, are over at once."""
+    with Bundle(["sh", "-c", "date +%s; sleep 864000; date +%s"], skip_idle="on") as bundle:
+        start = time.monotonic()
+        first, last = map(int, bundle.run().split())
+        assert time.monotonic() - start < 20
+    assert 864000 <= last - first < 864100
+
+
+def test_without_its_monitor_nothing_enters_a_container():
+    """It runs on, its clock can be changed, and it can be removed."""
+    with Bundle(SLEEPER, rate="2") as bundle:
+        bundle.start()
+        os.kill(lorentz.shown(bundle.id)["monitors"][0]["pid"], signal.SIGKILL)
+        wait(lambda: not lorentz.shown(bundle.id)["monitor_alive"], "the monitor lives")
+        assert "nobody looks after" in bundle.refused("exec", bundle.id, "true")
+        lorentz.ok("dilate", bundle.id, "--rate", "3")
+        assert bundle.status() == "running"
+        bundle.ok("delete", "--force", bundle.id)
+        assert not lorentz.shown(bundle.id)
 
 
 def test_containers_share_a_clock():

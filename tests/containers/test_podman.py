@@ -59,6 +59,13 @@ def test_a_container_in_the_background(podman):
         lorentz.wait_until_gone(full)
 
 
+def test_a_health_check_is_on_the_clock(podman):
+    """It is healthy in 2038 only."""
+    options = ("--health-cmd", "test $(date +%Y) = 2038", "--health-interval", "disable")
+    with podman.background(*SLEEPER, options=options, at="2038-01-19") as name:
+        podman.call("healthcheck", "run", name)
+
+
 def test_a_restart_policy_is_followed(podman):
     """Each time the program ends it is started again, on a clock that begins anew."""
     options = ("--restart", "on-failure:2")

@@ -23,7 +23,7 @@ from framework import lorentz, needs, processes
 #: No verb of a runtime takes longer, nor does one of podman's.
 TIMEOUT = 60
 _numbers = itertools.count(1)
-TOOLS = "sh cat cp date echo env false grep hostname id kill ls mount sleep touch true uname usleep"
+TOOLS = "sh cat date echo env grep hostname id kill ls mount sleep test touch true uname usleep"
 MOUNTS = [
     {"destination": "/proc", "type": "proc", "source": "proc"},
     {

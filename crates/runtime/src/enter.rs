@@ -12,7 +12,7 @@ use libcontainer::container::ContainerStatus;
 use libcontainer::syscall::syscall::SyscallType;
 use liboci_cli::Exec;
 use lorentz_container::{way_into, HostNow, Mechanism};
-use nix::sched::CloneFlags;
+use nix::sched::{setns, CloneFlags};
 use serde_json::{json, Value};
 
 use crate::config::{Config, Time};
@@ -63,8 +63,8 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
         .with_ignore_paused(args.ignore_paused)
         .with_sub_cgroup(args.cgroup.clone());
     builder = builder.with_process(Some(&file.path));
-    join_user_namespace(tasks.pid().map_or(0, |pid| pid.as_raw()))
-        .with_context(|| format!("exec in container {id}: its user namespace"))?;
+    let first = tasks.pid().map_or(0, |pid| pid.as_raw());
+    join("time", first).and_then(|()| join("user", first))?;
     let pid = watched(|| builder.build());
     if let Some(group) = group {
         group.leave();
@@ -77,11 +77,14 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     life::wait_for(pid.as_raw())
 }
 
-/// libcontainer joins all namespaces but this one. It comes first, for the others belong to it.
-fn join_user_namespace(pid: i32) -> anyhow::Result<()> {
-    let (ours, theirs) = ("/proc/self/ns/user".to_string(), format!("/proc/{pid}/ns/user"));
+/// Joins a namespace of process `pid`, if this one is in another. libcontainer joins those that the bundle names, but never
+/// the user namespace, to which the others belong; and a time namespace may be there without the bundle's naming it.
+fn join(kind: &str, pid: i32) -> anyhow::Result<()> {
+    let (ours, theirs) = (format!("/proc/self/ns/{kind}"), format!("/proc/{pid}/ns/{kind}"));
     if fs::read_link(&ours)? != fs::read_link(&theirs)? {
-        nix::sched::setns(File::open(&theirs)?, CloneFlags::CLONE_NEWUSER)?;
+        // Of whatever kind it is.
+        let joined = setns(File::open(&theirs)?, CloneFlags::empty());
+        joined.with_context(|| format!("the container's {kind} namespace"))?;
     }
     Ok(())
 }
