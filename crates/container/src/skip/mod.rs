@@ -24,7 +24,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::background::{self, close_standard_streams};
-use crate::processes::FileId;
+use crate::processes::{threads_of, FileId};
 use crate::{Clock, Container};
 use kernel::Scheduler;
 use outside::{Outside, PrivatePipes};
@@ -293,12 +293,16 @@ impl Watch {
         self.known = processes_of(&tasks);
         let still =
             || self.clock.entries() == entries && self.asleep().is_ok_and(|now| now == tasks);
-        let alone = tasks.len() == 1;
         let leapt = self.clock.leap_to_next(self.told, &self.known, still);
-        if leapt && alone {
+        if leapt && tasks.len() == 1 && self.clock.may_vouch(head) && self.is_alone(&tasks[0]) {
             self.clock.vouch_alone(head);
         }
         leapt
+    }
+
+    /// Whether there is no task on the clock but this one, by another way than that which found it.
+    fn is_alone(&self, task: &Asleep) -> bool {
+        members(&self.file) == [task.pid] && threads_of(task.pid).eq([task.thread])
     }
 
     /// The tasks, all asleep, where nothing keeps time from leaping; else what does.
@@ -330,7 +334,8 @@ impl Watch {
         let entries = self.clock.entries();
         if entries != self.entries {
             if let Some(scheduler) = &self.scheduler {
-                members(&self.file).iter().for_each(|pid| scheduler.add(*pid));
+                // Until a look finds nobody new: one that is not watched yet may have started another.
+                while members(&self.file).iter().filter(|pid| scheduler.add(**pid)).count() > 0 {}
             }
             self.entries = entries;
         }
