@@ -77,7 +77,8 @@ impl Scheduler {
 
     /// All tasks, if all of them sleep; else one that does not.
     pub fn asleep(&self) -> Result<Vec<Asleep>, Cause> {
-        let failed = |error: &dyn std::fmt::Display| Cause { pid: 0, what: error.to_string() };
+        let failed =
+            |error: &dyn std::fmt::Display| Cause { pid: 0, what: error.to_string(), passes: true };
         let bytes = self.look().map_err(|error| failed(&error))?;
         let record = |bytes: &[u8]| -> Option<(Asleep, bool)> {
             let word =
@@ -89,7 +90,7 @@ impl Scheduler {
         for (task, asleep) in bytes.chunks_exact(24).filter_map(record) {
             match asleep {
                 true => tasks.push(task),
-                false => return Err(Cause { pid: task.pid, what: "runs".into() }),
+                false => return Err(Cause { pid: task.pid, what: "runs".into(), passes: true }),
             }
         }
         Ok(tasks)

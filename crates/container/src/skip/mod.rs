@@ -199,6 +199,8 @@ struct Watch {
     entries: u32,
     /// Tasks that were found to wait for nothing outside, and have not run since.
     quiet: HashSet<Asleep>,
+    /// What holds time.
+    held: Option<Held>,
     /// Pipes that have been found to be their own.
     private: PrivatePipes,
     /// The processes on the clock at the last look.
@@ -210,12 +212,33 @@ struct Watch {
     /// Leaps that came soon after one another, and when the last one was.
     in_a_row: u32,
     leapt_at: Instant,
+    /// When to look next.
+    look_at: Instant,
+}
+
+/// What held time at a look, and until when that is taken for true as long as no task runs. To find it out takes
+/// milliseconds, and what the outside brings makes a task run.
+struct Held {
+    tasks: Vec<Asleep>,
+    cause: Cause,
+    again: Instant,
+}
+
+impl Held {
+    fn at(now: Instant, tasks: Vec<Asleep>, cause: &Cause) -> Held {
+        /// Somebody outside may let go without a word.
+        const TRUE_FOR: Duration = Duration::from_millis(500);
+        let again = if cause.passes { now } else { now + TRUE_FOR };
+        Held { tasks, cause: cause.clone(), again }
+    }
 }
 
 /// After something has happened.
 const SHORTEST_REST: Duration = Duration::from_micros(100);
 /// A leap is at most this late, and a wait that a leap has made late.
 const LONGEST_REST: Duration = Duration::from_millis(5);
+/// How seldom /proc is looked through, at last.
+const SELDOM: Duration = Duration::from_millis(50);
 /// Where there is nothing to leap to.
 const IDLE_REST: Duration = Duration::from_millis(20);
 
@@ -230,12 +253,14 @@ impl Watch {
             scheduler: None,
             entries: 0,
             quiet: HashSet::new(),
+            held: None,
             private: PrivatePipes::new(),
             known: Vec::new(),
             rest: SHORTEST_REST,
             told,
             in_a_row: 0,
             leapt_at: Instant::now(),
+            look_at: Instant::now(),
         })
     }
 
@@ -245,7 +270,10 @@ impl Watch {
         if mode == SkipMode::Off {
             return Next::End;
         }
-        if self.clock.can_leap() && self.leap(mode == SkipMode::Force) {
+        if Instant::now() >= self.look_at
+            && self.clock.can_leap()
+            && self.leap(mode == SkipMode::Force)
+        {
             self.rest = SHORTEST_REST;
             self.in_a_row += 1;
             self.leapt_at = Instant::now();
@@ -255,6 +283,11 @@ impl Watch {
         self.told = self.clock.tell_late(self.told, &self.known, LONGEST_REST);
         let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
         self.rest = (self.rest * 2).min(longest);
+        if self.scheduler.is_none() {
+            // A look through /proc takes milliseconds: the longer it was in vain, the later the next.
+            let in_vain = self.leapt_at.elapsed();
+            self.look_at = Instant::now() + (in_vain / 8).min(SELDOM);
+        }
         Next::Rest
     }
 
@@ -308,18 +341,42 @@ impl Watch {
     /// The tasks, all asleep, where nothing keeps time from leaping; else what does.
     fn held_by(&mut self, whatever_comes: bool) -> Result<Vec<Asleep>, Cause> {
         let tasks = self.asleep()?;
-        if !whatever_comes {
-            let now: HashSet<&Asleep> = tasks.iter().collect();
-            self.quiet.retain(|task| now.contains(task));
-            let members: Vec<u32> = processes_of(&tasks);
-            let mut outside = Outside::of(&members, &mut self.private);
-            for task in &tasks {
-                if !self.quiet.contains(task) && outside.holds(task)? {
-                    self.quiet.insert(task.clone());
-                }
+        if whatever_comes {
+            return Ok(tasks);
+        }
+        let held = self.held.take_if(|held| held.tasks == tasks);
+        if let Some(held) = held.filter(|held| Instant::now() < held.again) {
+            let cause = held.cause.clone();
+            self.held = Some(held);
+            return Err(cause);
+        }
+        match self.held_from_outside(&tasks) {
+            None => Ok(tasks),
+            Some(cause) => {
+                self.held = Some(Held::at(Instant::now(), tasks, &cause));
+                Err(cause)
             }
         }
-        Ok(tasks)
+    }
+
+    fn held_from_outside(&mut self, tasks: &[Asleep]) -> Option<Cause> {
+        let now: HashSet<&Asleep> = tasks.iter().collect();
+        self.quiet.retain(|task| now.contains(task));
+        let members: Vec<u32> = processes_of(tasks);
+        let mut outside = Outside::of(&members, &mut self.private);
+        for task in tasks {
+            if self.quiet.contains(task) {
+                continue;
+            }
+            match outside.holds(task) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.quiet.insert(task.clone());
+                }
+                Err(cause) => return Some(cause),
+            }
+        }
+        None
     }
 
     fn asleep(&self) -> Result<Vec<Asleep>, Cause> {
