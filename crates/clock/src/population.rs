@@ -55,6 +55,11 @@ impl Population {
         self.alone.store(process.key(thread), Ordering::SeqCst);
     }
 
+    /// Whether somebody has vouched for a thread that was alone when the counts were `head`.
+    pub fn is_vouched_for(&self, head: Head) -> bool {
+        self.alone.load(Ordering::SeqCst) != 0 && self.vouched.load(Ordering::SeqCst) == head.0
+    }
+
     /// Whether somebody has vouched for a thread, and nobody has come since.
     pub fn is_alone(&self, (process, thread): (ProcessId, u32)) -> bool {
         self.alone.load(Ordering::SeqCst) == process.key(thread)

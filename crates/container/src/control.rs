@@ -364,13 +364,16 @@ impl Clock {
         self.registry().population.head()
     }
 
+    /// Whether [`Clock::vouch_alone`] would say something new.
+    pub fn may_vouch(&self, head: Head) -> bool {
+        self.policy().counts_births && !self.registry().population.is_vouched_for(head)
+    }
+
     /// Vouches for the only thread on the clock, found alone after [`Clock::population`] was `head`: until somebody comes it
     /// leaps by itself.
     pub fn vouch_alone(&self, head: Head) {
         let mut waiting = self.registry().waiters().filter_map(Waiter::owner);
-        if let (true, Some(alone), None) =
-            (self.policy().counts_births, waiting.next(), waiting.next())
-        {
+        if let (Some(alone), None) = (waiting.next(), waiting.next()) {
             self.registry().population.vouch(alone, head);
         }
     }

@@ -66,19 +66,19 @@ impl Scheduler {
         }
     }
 
-    /// Watches the tasks of process `pid` from now on, and those they will start.
-    pub fn add(&self, pid: u32) {
+    /// Watches the tasks of process `pid` from now on, and those they will start; true where one was not watched before.
+    pub fn add(&self, pid: u32) -> bool {
         const UNKNOWN: [u8; 16] = [0; 16];
         let map = &self.skel.maps.tasks;
         // One that is watched already stays as it is.
         let add = |thread: u32| map.update(&thread.to_ne_bytes(), &UNKNOWN, MapFlags::NO_EXIST);
-        // Until a look finds nobody new: one that is not watched yet may have started another.
-        while threads_of(pid).filter(|thread| add(*thread).is_ok()).count() > 0 {}
+        threads_of(pid).filter(|thread| add(*thread).is_ok()).count() > 0
     }
 
     /// All tasks, if all of them sleep; else one that does not.
     pub fn asleep(&self) -> Result<Vec<Asleep>, Cause> {
-        let failed = |error: &dyn std::fmt::Display| Cause { pid: 0, what: error.to_string() };
+        let failed =
+            |error: &dyn std::fmt::Display| Cause { pid: 0, what: error.to_string(), passes: true };
         let bytes = self.look().map_err(|error| failed(&error))?;
         let record = |bytes: &[u8]| -> Option<(Asleep, bool)> {
             let word =
@@ -90,7 +90,7 @@ impl Scheduler {
         for (task, asleep) in bytes.chunks_exact(24).filter_map(record) {
             match asleep {
                 true => tasks.push(task),
-                false => return Err(Cause { pid: task.pid, what: "runs".into() }),
+                false => return Err(Cause { pid: task.pid, what: "runs".into(), passes: true }),
             }
         }
         Ok(tasks)

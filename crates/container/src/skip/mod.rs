@@ -24,7 +24,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::background::{self, close_standard_streams};
-use crate::processes::FileId;
+use crate::processes::{threads_of, FileId};
 use crate::{Clock, Container};
 use kernel::Scheduler;
 use outside::{Outside, PrivatePipes};
@@ -199,6 +199,8 @@ struct Watch {
     entries: u32,
     /// Tasks that were found to wait for nothing outside, and have not run since.
     quiet: HashSet<Asleep>,
+    /// What holds time.
+    held: Option<Held>,
     /// Pipes that have been found to be their own.
     private: PrivatePipes,
     /// The processes on the clock at the last look.
@@ -210,12 +212,33 @@ struct Watch {
     /// Leaps that came soon after one another, and when the last one was.
     in_a_row: u32,
     leapt_at: Instant,
+    /// When to look next.
+    look_at: Instant,
+}
+
+/// What held time at a look, and until when that is taken for true as long as no task runs. To find it out takes
+/// milliseconds, and what the outside brings makes a task run.
+struct Held {
+    tasks: Vec<Asleep>,
+    cause: Cause,
+    again: Instant,
+}
+
+impl Held {
+    fn at(now: Instant, tasks: Vec<Asleep>, cause: &Cause) -> Held {
+        /// Somebody outside may let go without a word.
+        const TRUE_FOR: Duration = Duration::from_millis(500);
+        let again = if cause.passes { now } else { now + TRUE_FOR };
+        Held { tasks, cause: cause.clone(), again }
+    }
 }
 
 /// After something has happened.
 const SHORTEST_REST: Duration = Duration::from_micros(100);
 /// A leap is at most this late, and a wait that a leap has made late.
 const LONGEST_REST: Duration = Duration::from_millis(5);
+/// How seldom /proc is looked through, at last.
+const SELDOM: Duration = Duration::from_millis(50);
 /// Where there is nothing to leap to.
 const IDLE_REST: Duration = Duration::from_millis(20);
 
@@ -230,12 +253,14 @@ impl Watch {
             scheduler: None,
             entries: 0,
             quiet: HashSet::new(),
+            held: None,
             private: PrivatePipes::new(),
             known: Vec::new(),
             rest: SHORTEST_REST,
             told,
             in_a_row: 0,
             leapt_at: Instant::now(),
+            look_at: Instant::now(),
         })
     }
 
@@ -245,7 +270,10 @@ impl Watch {
         if mode == SkipMode::Off {
             return Next::End;
         }
-        if self.clock.can_leap() && self.leap(mode == SkipMode::Force) {
+        if Instant::now() >= self.look_at
+            && self.clock.can_leap()
+            && self.leap(mode == SkipMode::Force)
+        {
             self.rest = SHORTEST_REST;
             self.in_a_row += 1;
             self.leapt_at = Instant::now();
@@ -255,6 +283,11 @@ impl Watch {
         self.told = self.clock.tell_late(self.told, &self.known, LONGEST_REST);
         let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
         self.rest = (self.rest * 2).min(longest);
+        if self.scheduler.is_none() {
+            // A look through /proc takes milliseconds: the longer it was in vain, the later the next.
+            let in_vain = self.leapt_at.elapsed();
+            self.look_at = Instant::now() + (in_vain / 8).min(SELDOM);
+        }
         Next::Rest
     }
 
@@ -293,29 +326,57 @@ impl Watch {
         self.known = processes_of(&tasks);
         let still =
             || self.clock.entries() == entries && self.asleep().is_ok_and(|now| now == tasks);
-        let alone = tasks.len() == 1;
         let leapt = self.clock.leap_to_next(self.told, &self.known, still);
-        if leapt && alone {
+        if leapt && tasks.len() == 1 && self.clock.may_vouch(head) && self.is_alone(&tasks[0]) {
             self.clock.vouch_alone(head);
         }
         leapt
     }
 
+    /// Whether there is no task on the clock but this one, by another way than that which found it.
+    fn is_alone(&self, task: &Asleep) -> bool {
+        members(&self.file) == [task.pid] && threads_of(task.pid).eq([task.thread])
+    }
+
     /// The tasks, all asleep, where nothing keeps time from leaping; else what does.
     fn held_by(&mut self, whatever_comes: bool) -> Result<Vec<Asleep>, Cause> {
         let tasks = self.asleep()?;
-        if !whatever_comes {
-            let now: HashSet<&Asleep> = tasks.iter().collect();
-            self.quiet.retain(|task| now.contains(task));
-            let members: Vec<u32> = processes_of(&tasks);
-            let mut outside = Outside::of(&members, &mut self.private);
-            for task in &tasks {
-                if !self.quiet.contains(task) && outside.holds(task)? {
-                    self.quiet.insert(task.clone());
-                }
+        if whatever_comes {
+            return Ok(tasks);
+        }
+        let held = self.held.take_if(|held| held.tasks == tasks);
+        if let Some(held) = held.filter(|held| Instant::now() < held.again) {
+            let cause = held.cause.clone();
+            self.held = Some(held);
+            return Err(cause);
+        }
+        match self.held_from_outside(&tasks) {
+            None => Ok(tasks),
+            Some(cause) => {
+                self.held = Some(Held::at(Instant::now(), tasks, &cause));
+                Err(cause)
             }
         }
-        Ok(tasks)
+    }
+
+    fn held_from_outside(&mut self, tasks: &[Asleep]) -> Option<Cause> {
+        let now: HashSet<&Asleep> = tasks.iter().collect();
+        self.quiet.retain(|task| now.contains(task));
+        let members: Vec<u32> = processes_of(tasks);
+        let mut outside = Outside::of(&members, &mut self.private);
+        for task in tasks {
+            if self.quiet.contains(task) {
+                continue;
+            }
+            match outside.holds(task) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.quiet.insert(task.clone());
+                }
+                Err(cause) => return Some(cause),
+            }
+        }
+        None
     }
 
     fn asleep(&self) -> Result<Vec<Asleep>, Cause> {
@@ -330,7 +391,8 @@ impl Watch {
         let entries = self.clock.entries();
         if entries != self.entries {
             if let Some(scheduler) = &self.scheduler {
-                members(&self.file).iter().for_each(|pid| scheduler.add(*pid));
+                // Until a look finds nobody new: one that is not watched yet may have started another.
+                while members(&self.file).iter().filter(|pid| scheduler.add(**pid)).count() > 0 {}
             }
             self.entries = entries;
         }

@@ -25,6 +25,8 @@ pub struct Outside<'a> {
     pipes: Option<HashMap<(u64, bool), u32>>,
     /// Whether the last answer may change without the task running: it has to do with sockets.
     may_change: bool,
+    /// Whether something was on its way.
+    in_flight: bool,
     /// What was found out before.
     private: &'a mut PrivatePipes,
 }
@@ -52,6 +54,7 @@ impl<'a> Outside<'a> {
             tables: Tables::default(),
             pipes: None,
             may_change: false,
+            in_flight: false,
             private,
         }
     }
@@ -68,7 +71,11 @@ impl<'a> Outside<'a> {
         };
         match what {
             None => Ok(!self.may_change),
-            Some(what) => Err(Cause { pid: task.pid, what: format!("waits for {what}") }),
+            Some(what) => Err(Cause {
+                pid: task.pid,
+                what: format!("waits for {what}"),
+                passes: self.in_flight,
+            }),
         }
     }
 
@@ -129,7 +136,11 @@ impl<'a> Outside<'a> {
         let inside = self.inside.get_or_insert_with(|| sockets_of(members));
         match self.tables.reach(inode, inside) {
             Ok(Reach::Inside | Reach::Anybody) => None,
-            Ok(Reach::Outside(who) | Reach::InFlight(who)) => Some(who),
+            Ok(Reach::Outside(who)) => Some(who),
+            Ok(Reach::InFlight(who)) => {
+                self.in_flight = true;
+                Some(who)
+            }
             Err(error) => Some(format!("a socket ({error})")),
         }
     }

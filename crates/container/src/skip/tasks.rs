@@ -22,6 +22,8 @@ pub struct Cause {
     pub pid: u32,
     /// What it does, for people.
     pub what: String,
+    /// It may be over without any task having run.
+    pub passes: bool,
 }
 
 /// The processes on the clock in `file`.
@@ -40,7 +42,9 @@ pub fn asleep(members: &[u32]) -> Result<Vec<Asleep>, Cause> {
                 // It has ended since.
                 None | Some('Z' | 'X') => {}
                 Some('S') => tasks.push(Asleep { pid, thread, runs: runs_of(pid, thread) }),
-                Some(state) => return Err(Cause { pid, what: words_for(state).to_string() }),
+                Some(state) => {
+                    return Err(Cause { pid, what: words_for(state).to_string(), passes: true })
+                }
             }
         }
     }
