@@ -8,7 +8,9 @@
 //! - [`ClockOptions`], [`Target`]: what is asked, checked before anything is done;
 //! - [`StateError`], [`WrongOption`], [`LaunchError`], [`AttachRefused`]: what may be wrong, one line each;
 //! - [`skip`]: leaping over idle time;
-//! - [`freeze`], [`unfreeze`], [`clear`]: changes that need more than the clock;
+//! - [`freeze()`], [`unfreeze`], [`clear()`]: changes that need more than the clock;
+//! - [`Asked`], [`look_after`], [`Way`]: containers that an OCI runtime makes, on a clock that annotations ask for;
+//! - [`make_bundle`], [`RootOptions`]: what such a runtime is given for `lorentz run --rootfs`;
 //! - [`doctor`]: what this host can do, found out by trying.
 //!
 //! ```

@@ -45,7 +45,7 @@ impl Host {
     }
 }
 
-/// The mapping named [vdso] in this process.
+/// The mapping named `[vdso]` in this process.
 fn own_vdso() -> Option<&'static [u8]> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
