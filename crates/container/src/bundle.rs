@@ -255,7 +255,7 @@ fn config(name: &str, options: &RootOptions, root: &Path, words: &[&str]) -> any
             },
         },
         "mounts": mounts(options)?,
-        "linux": linux(options),
+        "linux": linux(name, options),
     }))
 }
 
@@ -285,7 +285,7 @@ fn mounts(options: &RootOptions) -> anyhow::Result<Vec<Value>> {
     Ok(mounts)
 }
 
-fn linux(options: &RootOptions) -> Value {
+fn linux(name: &str, options: &RootOptions) -> Value {
     let mut namespaces = vec!["pid", "ipc", "uts", "mount", "cgroup"];
     if !options.host_network {
         namespaces.push("network");
@@ -296,6 +296,7 @@ fn linux(options: &RootOptions) -> Value {
     let namespaces: Vec<Value> = namespaces.iter().map(|kind| json!({ "type": kind })).collect();
     let mut linux = json!({
         "namespaces": namespaces,
+        "cgroupsPath": format!("/lorentz-{name}"),
         "resources": { "devices": [{ "allow": false, "access": "rwm" }] },
         "maskedPaths": [
             "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
