@@ -105,6 +105,9 @@ ROWS = (
     Row("the same, 99th percentile", "lateness", "p99", unit="us"),
     Row("--skip-idle: sleep 86400, more than sleep 0", "skip", "day", DAY, unit="us"),
     Row("--skip-idle: sleeps of 1 s, one thread", "skip", "leaps", LEAPS, unit="leaps/s"),
+    Row(
+        "--skip-idle: two processes, a sleep and a message each", "skip", "rounds", unit="rounds/s"
+    ),
     Row("--skip-idle: 1,000 timers in 1,000 s, asyncio", "skip", "asyncio", unit="us"),
     Row("the same, Node", "skip", "node", unit="us"),
     Row("the same, Go", "skip", "go", unit="us"),

@@ -48,6 +48,8 @@ def build_programs(folder: Path) -> None:
     common = [os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-pthread"]
     for name in ("tsc", "micro", "exec", "lateness", "waiters", "stamp", "sleeper"):
         subprocess.run([*common, "-o", folder / name, SOURCES / f"{name}.c"], check=True)
+    rounds = ROOT / "tests/programs/skip/rounds.c"
+    subprocess.run([*common, "-o", folder / "rounds", rounds], check=True)
     for kind, flags in (("static", ["-static"]), ("dynamic", [])):
         program = folder / f"true-{kind}"
         subprocess.run([*common, *flags, "-o", program, SOURCES / "true.c"], check=True)

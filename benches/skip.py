@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,8 @@ from levels import LORENTZ, LORENTZ_LEVEL, NATIVE, ROOT, Level
 from suites import TIMEOUT, Bench, Samples, in_turns, output_of
 
 SKIPPING = (LORENTZ, "run", "--skip-idle", "--")
-SLEEPS = 5_000
+SLEEPS = 200_000
+ROUNDS = 10_000
 TIMERS = 1_000
 
 ASYNCIO = (
@@ -28,16 +30,20 @@ def skip(bench: Bench) -> Samples:
     """A day of sleep, leaps per second, and timers of runtimes; real nanoseconds, leaps a second.
 
     `day`: what `sleep 86400` takes more than `sleep 0`, both inside, the second without skipping.
-    `leaps`: one thread that sleeps a second at a time. The others: a program that has TIMERS timers
+    `leaps`: one thread that sleeps a second at a time. `rounds`: two processes that, ROUNDS times,
+    sleep and send each other a message; none may be lost, and the order be the same each time.
+    The others: a program that has TIMERS timers
     a second apart, less the same program with one.
     """
     runtimes = _runtimes(bench)
+    orders: set[str] = set()
 
     def once(level: Level) -> dict[str, float]:
         day = _took([*SKIPPING, "sleep", "86400"])
         found = {"day": day - _took([LORENTZ, "run", "--", "sleep", "0"])}
         ticks = output_of([*SKIPPING, str(bench.programs / "sleeper"), str(SLEEPS)])["ticks"]
         found["leaps"] = SLEEPS / (bench.nanoseconds(ticks) / 1e9)
+        found["rounds"] = _rounds_per_second(bench, orders)
         for name, command in runtimes.items():
             found[name] = _took([*SKIPPING, *command(TIMERS)])
             found[name] -= _took([*SKIPPING, *command(1)])
@@ -65,6 +71,19 @@ def _runtimes(bench: Bench) -> dict[str, Callable[[int], list[str]]]:
         java = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(bench.programs), "Timers"]
         found["java"] = lambda timers: [*java, str(timers)]
     return found
+
+
+def _rounds_per_second(bench: Bench, orders: set[str]) -> float:
+    """Of two processes that exchange messages; the order of their wake-ups goes into `orders`."""
+    begun = time.monotonic()
+    command = [*SKIPPING, str(bench.programs / "rounds"), str(ROUNDS)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    took = time.monotonic() - begun
+    told = json.loads(run.stdout)
+    orders.add(told["order"])
+    if told["wrong"] or told["steps"] != 2 * ROUNDS or len(orders) > 1:
+        raise RuntimeError(f"messages lost or out of order: {told}, {len(orders)} orders")
+    return ROUNDS / took
 
 
 def _took(command: list[str]) -> float:

@@ -22,7 +22,7 @@ use core::cell::Cell;
 use core::iter::once;
 
 /// First word of every clock page: "LORENTZ" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x02");
 
 /// How long a writer keeps the sequence odd before it takes the host's time. A reader that took the
 /// host's time later than that has seen the odd sequence: the processor's reordering window is far shorter.
