@@ -1,7 +1,7 @@
 //! The first code of the image that runs in a process: maps what the shim needs and gets out of the way.
 //!
 //! `inject` has written a few instructions over the program's entry page. They map the image and jump to
-//! [`lorentz_boot`] with r12 pointing at [`BootArgs`]. From there everything happens in the process itself: no
+//! `lorentz_boot` with r12 pointing at [`BootArgs`]. From there everything happens in the process itself: no
 //! second stop is needed, because the entry page, a private mapping of a file, is put right by dropping the copy.
 
 use crate::layout::{data, fork_data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
