@@ -91,12 +91,15 @@ def test_run_ends_with_the_programs_status(words, status):
 
 def test_signals_for_run_reach_the_program():
     script = "trap 'exit 5' TERM; echo up; while :; do usleep 10000; done"
-    with Bundle(["sh", "-c", script]) as bundle, subprocess.Popen(
-        [runtime(), "run", bundle.id],
-        cwd=bundle.folder,
-        env=lorentz.session.environment(),
-        stdout=subprocess.PIPE,
-    ) as process:
+    with (
+        Bundle(["sh", "-c", script]) as bundle,
+        subprocess.Popen(
+            [runtime(), "run", bundle.id],
+            cwd=bundle.folder,
+            env=lorentz.session.environment(),
+            stdout=subprocess.PIPE,
+        ) as process,
+    ):
         assert process.stdout.readline() == b"up\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 5

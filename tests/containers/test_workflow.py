@@ -26,9 +26,7 @@ def debian() -> Path:
         shutil.rmtree(TREE, ignore_errors=True)
         TREE.parent.mkdir(parents=True, exist_ok=True)
         command = [needs.tool("debootstrap"), "--variant=minbase", "bookworm", str(TREE)]
-        made = subprocess.run(
-            command, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
+        made = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         if made.returncode != 0:
             shutil.rmtree(TREE, ignore_errors=True)
             pytest.skip(f"debootstrap: {made.stdout.splitlines()[-1:]}")
