@@ -257,3 +257,8 @@ class Podman:
         self.call("system", "reset", "--force", check=False)
         storage = self.folder / "storage" / "overlay"
         subprocess.run(["umount", "-q", str(storage)], check=False, timeout=TIMEOUT)
+        # podman leaves the groups above its containers' groups; others' containers keep them.
+        for group in ("libpod_parent/conmon", "libpod_parent"):
+            for left in Path("/sys/fs/cgroup").glob(f"*/{group}"):
+                with contextlib.suppress(OSError):
+                    left.rmdir()
