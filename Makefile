@@ -1,14 +1,21 @@
 # Lorentz. `make help` lists the targets; the work is done in scripts/.
 
-.PHONY: help build demo test bench soak lint docs clean
+.PHONY: help build install wheel demo test bench study soak lint docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-build: ## build the lorentz command: target/release/lorentz
+build: ## build the commands, the C libraries and the Python package, in target/release
 	@scripts/setup
 	@scripts/build
+
+install: build ## install them in PREFIX (/usr/local); DESTDIR before it
+	@scripts/install
+
+wheel: ## build the Python package as a wheel, in target/wheels
+	@scripts/setup
+	@scripts/wheel
 
 demo: build ## run real programs in virtual time and print what happened
 	@scripts/demo
@@ -18,10 +25,19 @@ test: ## run every test; the counts stand at the end
 	@scripts/build
 	@scripts/test
 
-bench: ## measure the costs; writes docs/performance.md (make bench ARGS=--quick only prints)
+bench: ## measure the costs; writes docs/performance.md, docs/experiments.md, docs/latency.md, docs/networks.md (ARGS=--quick only prints)
 	@scripts/setup bench
 	@scripts/build
 	@benches/run.py $(ARGS)
+	@[ -n "$(ARGS)" ] || benches/latency.py
+	@[ -n "$(ARGS)" ] || benches/networks.py
+	@[ -n "$(ARGS)" ] || benches/ospf.py
+	@[ -n "$(ARGS)" ] || benches/ns3.py
+
+study: ## measure what virtual time costs, beside others; writes docs/study.md (ARGS=--full as published, ARGS=--quick only a report)
+	@scripts/setup test
+	@scripts/build
+	@benches/study.py $(ARGS)
 
 soak: ## run the tests that take hours
 	@scripts/setup test

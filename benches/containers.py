@@ -19,11 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from levels import LORENTZ, LORENTZ_LEVEL, NATIVE
+from levels import LORENTZ, LORENTZ_LEVEL, NATIVE, ROOT
 from suites import TIMEOUT, Bench, Samples, announce
 
 CONTAINERS = 20
 RUNTIME = str(Path(LORENTZ).with_name("lorentz-runtime"))
+#: Where scripts/setup puts what Debian has no package of.
+YOUKI = ROOT / "build/bench/youki/bin"
 #: The shim and the clock in a program's memory.
 OURS = range(0x70000000, 0x7028B000)
 #: crun refuses hybrid hierarchies unless it cannot see the second one.
@@ -34,7 +36,7 @@ def runtimes() -> dict[str, tuple[str, ...]]:
     """The runtimes to be had here, each as a command line."""
     found: dict[str, tuple[str, ...]] = {LORENTZ_LEVEL: (RUNTIME,)}
     for name in ("youki", "runc", "crun"):
-        path = shutil.which(name)
+        path = shutil.which(name, path=f"{YOUKI}:{os.environ['PATH']}")
         if path:
             hidden = name == "crun" and Path("/sys/fs/cgroup/unified").exists()
             found[name] = (*(HIDE_UNIFIED if hidden else ()), path)

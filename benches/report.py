@@ -11,6 +11,7 @@ from levels import LIBFAKETIME, LORENTZ_LEVEL, NATIVE, ROOT, TIME_NAMESPACE
 from suites import Samples
 
 REASONS = ROOT / "benches/reasons.json"
+RUNTIMES = {LORENTZ_LEVEL: "lorentz-runtime"}
 COLUMNS = (NATIVE, TIME_NAMESPACE, LIBFAKETIME, LORENTZ_LEVEL)
 
 Compare = Callable[[float, float], float]
@@ -192,6 +193,23 @@ def table(all_samples: dict[str, Samples]) -> list[str]:
     return lines + [_line(row, all_samples[row.suite]) for row in ROWS if row.suite in all_samples]
 
 
+def runtimes(all_samples: dict[str, Samples]) -> list[str]:
+    """A table of the OCI runtimes one by one; nothing where only one was measured."""
+    samples = all_samples.get("containers", {})
+    names = [name for name in samples if name not in COLUMNS]
+    if not names:
+        return []
+    names.insert(0, LORENTZ_LEVEL)
+    head = ["what", *(RUNTIMES.get(name, name) for name in names)]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in ROWS:
+        if row.suite == "containers" and samples[names[1]].get(row.case):
+            figures = [samples[name].get(row.case, []) for name in names]
+            cells = [_show(median(values), row.unit) if values else "-" for values in figures]
+            lines.append("| " + " | ".join([row.what, *cells]) + " |")
+    return lines
+
+
 PREFACE = """\
 # How fast
 
@@ -218,6 +236,9 @@ def document(
     lines = [PREFACE, "## The machine", ""]
     lines += [f"- {name}: {value}" for name, value in machine.items()]
     lines += ["", "## The figures", "", *table(all_samples), ""]
+    by_runtime = runtimes(all_samples)
+    if by_runtime:
+        lines += ["Containers, by the runtime that makes them:", "", *by_runtime, ""]
     misses = _misses(all_samples)
     if misses:
         lines += ["## Where a goal is missed", "", *misses, ""]

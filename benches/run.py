@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Measure what Lorentz costs, beside native, time namespaces and libfaketime.
 
-Writes the samples as JSON to build/bench/ and the table to docs/performance.md.
-With --quick, or when single suites are named, only the JSON is written and the table
-is printed. LORENTZ=PATH measures another build than target/release/lorentz.
+Writes the samples as JSON to build/bench/, the table to docs/performance.md and the
+figures of experiments to docs/experiments.md. With --quick only the JSON is written and
+the table is printed; docs/performance.md stays as it is unless all of its suites were run.
+`experiments-45000` takes long, raises limits of the kernel meanwhile, and is only
+measured where it is named; `timers` and `bandwidth` likewise, which rewrite docs/timers.md
+and docs/bandwidth.md. LORENTZ=PATH measures another build than target/release/lorentz.
 """
 
 from __future__ import annotations
@@ -12,16 +15,20 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import bandwidth
 import containers
+import experiments
 import machine
 import report
 import servers
 import skip
 import suites
+import timers
 from levels import ROOT
 from suites import Bench, announce
 
@@ -38,6 +45,15 @@ SUITES = {
     "containers": containers.containers,
 }
 
+#: Their figures are pages of their own.
+EXPERIMENTS = {
+    "experiments": experiments.experiments,
+    "experiments-45000": experiments.experiments_45000,
+}
+#: Measured only when named; each rewrites a page of its own.
+PAGES = {"timers": timers.run, "bandwidth": bandwidth.run}
+ALL = {**SUITES, **EXPERIMENTS, **PAGES}
+
 SOURCES = ROOT / "benches/c"
 BUILD = ROOT / "build/bench"
 
@@ -53,6 +69,8 @@ def build_programs(folder: Path) -> None:
     for kind, flags in (("static", ["-static"]), ("dynamic", [])):
         program = folder / f"true-{kind}"
         subprocess.run([*common, *flags, "-o", program, SOURCES / "true.c"], check=True)
+    for name in ("factorials", "resting"):
+        subprocess.run([*common, "-static", "-o", folder / name, SOURCES / f"{name}.c"], check=True)
     if shutil.which("go"):
         subprocess.run(
             ["go", "build", "-o", folder / "httpd", "."],
@@ -67,36 +85,60 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a fifth of the rounds")
     parser.add_argument(
-        "suite", nargs="*", choices=[*SUITES, []], metavar="SUITE", help=", ".join(SUITES)
+        "suite", nargs="*", choices=[*ALL, []], metavar="SUITE", help=", ".join(ALL)
     )
     return parser.parse_args()
+
+
+def show_experiments(quick: bool) -> None:
+    """docs/experiments.md, from what has been measured now and before; its goals, when quick."""
+    python = ROOT / ".venv-bench/bin/python"
+    command = [python if python.exists() else sys.executable, ROOT / "benches/experiments_page.py"]
+    subprocess.run([*command, "--goals"] if quick else command, check=True)
+    if not quick:
+        announce("bench: the figures of experiments are in docs/experiments.md")
 
 
 def main() -> int:
     """Run the suites asked for; 1 if one of them failed."""
     wanted = arguments()
+    # Whoever ends it politely finds everything put back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     build_programs(BUILD / "programs")
     tsc_hertz = suites.output_of([str(BUILD / "programs/tsc")])["hertz"]
+    for name in [name for name in wanted.suite if name in PAGES]:
+        announce(f"bench: {name}")
+        PAGES[name](wanted.quick, tsc_hertz)
+        wanted.suite.remove(name)
+        if not wanted.suite:
+            return 0
     bench = Bench(BUILD / "programs", tsc_hertz, wanted.quick)
     about = machine.describe(tsc_hertz)
     samples: dict[str, suites.Samples] = {}
-    for name in wanted.suite or SUITES:
+    names = wanted.suite or [*SUITES, "experiments"]
+    for name in names:
         announce(f"bench: {name}")
         try:
-            samples[name] = SUITES[name](bench)
+            samples[name] = ALL[name](bench)
         except (RuntimeError, OSError, subprocess.SubprocessError) as error:
             announce(f"bench: {name} failed: {error}")
             bench.left_out[f"suite {name}"] = f"it failed: {str(error).splitlines()[0]}"
             bench.failed = True
             continue
-        record = {"machine": about, "quick": wanted.quick, "samples": samples[name]}
+        record = {
+            "machine": about,
+            "quick": wanted.quick,
+            "left_out": bench.left_out,
+            "samples": samples[name],
+        }
         (BUILD / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-    if wanted.quick or wanted.suite:
-        print("\n".join(report.table(samples)))
-    else:
+    if samples.keys() & SUITES.keys():
+        print("\n".join([*report.table(samples), *report.runtimes(samples)]))
+    if not wanted.quick and samples.keys() >= SUITES.keys():
         (ROOT / "docs/performance.md").write_text(report.document(about, bench.left_out, samples))
-        print("\n".join(report.table(samples)))
         announce("bench: the table is in docs/performance.md")
+    if samples.keys() & EXPERIMENTS.keys() and (BUILD / "experiments.json").exists():
+        show_experiments(wanted.quick)
     for what, reason in bench.left_out.items():
         announce(f"bench: left out: {what}: {reason}")
     return 1 if bench.failed else 0

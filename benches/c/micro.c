@@ -1,9 +1,10 @@
 // What single calls cost: clock reads, plain syscalls, waits that return at once.
 //
-//     micro [NAME-PREFIX]
+//     micro [NAME-PREFIX [PARTS]]
 //
 // Prints one line per call, `name ticks`: the median over BATCHES batches of the
-// time-stamp counter's ticks per call. The program is linked dynamically and
+// time-stamp counter's ticks per call. With PARTS the batches are that much shorter and
+// that many more: for a program that is stopped every now and then. The program is linked dynamically and
 // calls through libc, as programs do, so that every competitor gets its chance;
 // where libc has no function the call is a raw syscall.
 #define _GNU_SOURCE
@@ -16,12 +17,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
 
-enum { BATCHES = 25 };
+enum { BATCHES = 25, MOST_PARTS = 1000 };
 
 static int zero_fd;	 // /dev/zero
 static int ready_fd;	 // an eventfd that is always readable
@@ -43,6 +45,11 @@ static int clock_monotonic(void) { return clock_gettime(CLOCK_MONOTONIC, &ts) ==
 static int clock_realtime(void) { return clock_gettime(CLOCK_REALTIME, &ts) == 0; }
 static int clock_coarse(void) { return clock_gettime(CLOCK_MONOTONIC_COARSE, &ts) == 0; }
 static int clock_time(void) { return time(NULL) != (time_t)-1; }
+static int clock_gettimeofday(void)
+{
+	struct timeval tv;
+	return gettimeofday(&tv, NULL) == 0;
+}
 static int clock_syscall(void) { return syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &ts) == 0; }
 static int plain_getppid(void) { return syscall(SYS_getppid) >= 0; }
 static int plain_read(void) { return read(zero_fd, &byte, 1) == 1; }
@@ -79,6 +86,7 @@ static const struct {
 	{"clock_realtime", clock_realtime, 20000},
 	{"clock_coarse", clock_coarse, 20000},
 	{"clock_time", clock_time, 20000},
+	{"clock_gettimeofday", clock_gettimeofday, 20000},
 	{"clock_syscall", clock_syscall, 2000},
 	{"plain_getppid", plain_getppid, 5000},
 	{"plain_read", plain_read, 5000},
@@ -120,10 +128,12 @@ static void stay_on_one_processor(void)
 		die("sched_setaffinity");
 }
 
-static double ticks_per_call(const char *name, int (*call)(void), int calls)
+static double ticks_per_call(const char *name, int (*call)(void), int calls, int parts)
 {
-	double batches[BATCHES];
-	for (int batch = -1; batch < BATCHES; batch++) { // batch -1 warms up
+	static double batches[BATCHES * MOST_PARTS];
+	int count = BATCHES * parts;
+	calls = calls > parts ? calls / parts : 1;
+	for (int batch = -1; batch < count; batch++) { // batch -1 warms up
 		int good = 0;
 		uint64_t start = ticks();
 		for (int i = 0; i < calls; i++)
@@ -136,17 +146,22 @@ static double ticks_per_call(const char *name, int (*call)(void), int calls)
 		if (batch >= 0)
 			batches[batch] = (double)(end - start) / calls;
 	}
-	return quantile(batches, BATCHES, 0.5);
+	return quantile(batches, (size_t)count, 0.5);
 }
 
 int main(int argc, char **argv)
 {
 	const char *prefix = argc > 1 ? argv[1] : "";
+	int parts = argc > 2 ? atoi(argv[2]) : 1;
+	if (parts < 1 || parts > MOST_PARTS) {
+		fprintf(stderr, "usage: micro [NAME-PREFIX [PARTS]], PARTS from 1 to %d\n", MOST_PARTS);
+		return 2;
+	}
 	prepare();
 	stay_on_one_processor();
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		if (strncmp(cases[i].name, prefix, strlen(prefix)) == 0)
 			printf("%s %.2f\n", cases[i].name,
-			       ticks_per_call(cases[i].name, cases[i].call, cases[i].calls));
+			       ticks_per_call(cases[i].name, cases[i].call, cases[i].calls, parts));
 	return 0;
 }

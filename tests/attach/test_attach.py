@@ -57,6 +57,16 @@ def test_a_running_program_goes_on_at_another_rate(flavour):
         assert abs(later["real"] - later["real_raw"]) < 10 * noise.slack * 1e9
 
 
+def test_vector_registers_are_what_they_were():
+    """A program that computes has its numbers there, wherever it is stopped."""
+    looks = str(300_000_000)
+    with Native([build.c("process/vectors"), looks]) as native:
+        native.wait_for(1, ev="begins")
+        with attached(native, native.process.pid):
+            (kept,) = native.wait_for(1, ev="kept")
+    assert kept["whole"]
+
+
 def test_threads_that_read_the_clock_see_no_jump():
     """Eight threads spinning in clock reads, half of them raw, while the attach happens."""
     with Native([build.c("stress/hammer"), "8"], stdin=True) as native:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
+from statistics import median
 
 import pytest
-from framework import lorentz
+from framework import lorentz, processes
 from framework.containers import Bundle, runtime, wait
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -149,13 +151,89 @@ def test_what_it_can_do_is_told(tmp_path):
         assert "is there already" in bundle.refused("spec", "--bundle", str(tmp_path))
 
 
+@pytest.mark.parametrize("verb", ["events", "checkpoint", "restore"])
+def test_a_verb_that_is_not_there_is_refused_as_runtimes_do(verb):
+    """Engines read the refusal in the log; what they give with the verb does not matter."""
+    with Bundle(["sleep", "1000"]) as bundle:
+        bundle.start()
+        words = ("--log", "log", "--log-format", "json", verb, "--image-path", "/tmp", bundle.id)
+        told = bundle.refused(*words)
+        assert told.startswith(f"{verb} is not supported: ")
+        entry = json.loads((bundle.folder / "log").read_text())
+        assert (entry["level"], entry["msg"]) == ("error", told)
+        assert bundle.status() == "running"
+
+
+def kernels_figures() -> dict[str, float]:
+    """What a container that the kernel does not let go of would add to: control groups (those
+    that are gone but not freed count too), namespaces, mounts, and memory in KiB."""
+    found = {}
+    for line in Path("/proc/cgroups").read_text().splitlines()[1:]:
+        name, _, count, _ = line.split()
+        if name in ("memory", "pids"):
+            found[f"control groups, {name}"] = float(count)
+    for line in Path("/proc/slabinfo").read_text().splitlines()[2:]:
+        name, count, *_ = line.split()
+        if name in ("net_namespace", "mnt_cache"):
+            found[name] = float(count)
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, size = line.split()[0].rstrip(":"), line.split()[1]
+        if name in ("SUnreclaim", "KernelStack", "Percpu"):
+            found["memory"] = found.get("memory", 0) + float(size)
+    return found
+
+
+def growth(figures: list[dict[str, float]], part: int) -> dict[str, float]:
+    """By how much a figure is larger in the last `part` samples than in the first, per sample
+    between them: by the medians, for the kernel frees some things later."""
+    between = len(figures) - part
+    return {
+        name: (
+            median(one[name] for one in figures[-part:])
+            - median(one[name] for one in figures[:part])
+        )
+        / between
+        for name in figures[0]
+    }
+
+
+#: An eighth of what a namespace or two control groups take.
+KEPT_KIB = 32
+
+
 def test_two_hundred_containers_leave_nothing_behind():
-    """Started, entered, removed; the monitors end, and no control group, file or mount stays."""
+    """Started, entered, removed; the monitors end, no control group, file or mount stays, and
+    the kernel keeps nothing of them."""
+    figures = []
     with Bundle(["sleep", "100000"], rate="60") as bundle:
         for number in range(200):
             bundle.start()
             if number % 20 == 0:
                 bundle.exec("true")
             bundle.ok("delete", "--force", bundle.id)
+            figures.append(kernels_figures())
         assert not traces(bundle)
         assert not list(lorentz.session.state_dir().glob(f"{bundle.id}*"))
+        assert not processes.tagged(bundle.tag)
+    grown = growth(figures, 50)
+    assert grown.pop("memory") < KEPT_KIB
+    # Each that stays adds one at least.
+    assert all(count < 0.75 for count in grown.values()), grown
+
+
+def test_a_monitor_does_not_grow_with_those_who_enter():
+    """What of ours lives as long as a container: its memory after 200 execs is that of the
+    first ones."""
+    with Bundle(["sleep", "100000"], rate="60") as bundle:
+        bundle.start()
+        monitor = bundle.time()["monitors"][0]["pid"]
+        sizes = []
+        for _ in range(200):
+            bundle.exec("true")
+            text = Path(f"/proc/{monitor}/smaps_rollup").read_text()
+            private = re.search(r"Private_Dirty: +(\d+)", text)
+            files = len(list(Path(f"/proc/{monitor}/fd").iterdir()))
+            sizes.append({"private KiB": float(private[1]), "descriptors": float(files)})
+    grown = growth(sizes, 50)
+    assert grown["private KiB"] < 0.5
+    assert grown["descriptors"] == 0

@@ -104,6 +104,15 @@ def test_ps_tells_and_rm_clears():
         assert list(lorentz.session.state_dir().rglob(f"*{inside.name}*")) == []
 
 
+def test_rm_clears_several_at_once():
+    with Inside("sleep", "1000") as one, Inside("sleep", "1000") as other:
+        for inside in (one, other):
+            wait_until_up(inside)
+            kill_monitor(inside)
+        lorentz.ok("rm", one.name, other.name)
+        assert lorentz.shown(one.name) is None and lorentz.shown(other.name) is None
+
+
 def test_the_name_can_be_used_again():
     with Inside("sleep", "1000") as inside:
         wait_until_up(inside)

@@ -152,3 +152,21 @@ def _built(
         finally:
             shutil.rmtree(half, ignore_errors=True)
     return result
+
+
+def linked(name: str, library: str) -> Path:
+    """The C program programs/NAME.c, linked to liblorentz ("lorentz") or libtimekeeper as it was
+    built."""
+    tool("gcc")
+    crate = REPO / "crates" / {"lorentz": "ffi", "timekeeper": "timekeeper"}[library]
+    libraries = REPO / "target" / "release"
+    source = PROGRAMS / f"{name}.c"
+    header = crate / "include" / f"{library}.h"
+    command = ["gcc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", str(source)]
+    command += [f"-I{header.parent}", f"-L{libraries}", f"-l{library}", f"-Wl,-rpath,{libraries}"]
+    return _built(
+        f"{Path(name).name}-linked",
+        [source, header],
+        command,
+        lambda out: _run([*command, "-o", str(out)]),
+    )

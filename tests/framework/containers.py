@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -189,8 +190,7 @@ class Podman:
         needs.root()
         self.program = needs.tool("podman")
         needs.tool("conmon")
-        self.folder = lorentz.session.folder / "podman"
-        self.folder.mkdir()
+        self.folder = Path(tempfile.mkdtemp(prefix="podman-", dir=lorentz.session.folder))
         # conmon passes on no environment, and the session's state is to be its own.
         wrapper = self.folder / "runtime"
         state = lorentz.session.state_dir()

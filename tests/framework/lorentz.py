@@ -115,6 +115,16 @@ def ok(*arguments: str, unprivileged: bool = False, timeout: float = TIMEOUT) ->
     return done.stdout
 
 
+def refusal(done: subprocess.CompletedProcess[str], names: str) -> str:
+    """The one line of a refused call, which names the cause; its status was 2."""
+    assert done.returncode == 2, f"status {done.returncode}: {done.stdout}{done.stderr}"
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert names in lines[0], f"does not name {names}: {lines[0]}"
+    return lines[0]
+
+
 def json_of(*arguments: str, unprivileged: bool = False) -> object:
     """What `lorentz ARGUMENTS --json` prints."""
     text = ok(*arguments, "--json", unprivileged=unprivileged)

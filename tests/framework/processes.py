@@ -9,9 +9,10 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 #: Marks every process a test started, through its environment.
@@ -37,6 +38,16 @@ def state(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
     return ""
+
+
+def end(started: Iterable[subprocess.Popen], timeout: float) -> None:
+    """Ends processes that the test has started itself, and closes what they wrote to."""
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait(timeout)
+        if process.stdout:
+            process.stdout.close()
 
 
 def kill_tagged(tag: str, timeout: float = 5) -> None:

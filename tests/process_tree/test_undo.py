@@ -50,7 +50,7 @@ def test_nothing_is_left_of_a_container_that_ended(how):
 
 def test_programs_left_in_the_background_are_looked_after():
     """The command ends, what it started goes on in virtual time, and may exec; then all is gone."""
-    script = '(sleep 6; echo \'{"ev":"later"}\'; date \'+{"ev":"date","year":%Y}\') & exit 4'
+    script = '(sleep 30; echo \'{"ev":"later"}\'; date \'+{"ev":"date","year":%Y}\') & exit 4'
     with Inside("/bin/sh", "-c", script, rate="10", at="2038-01-19") as inside:
         assert inside.process.wait(timeout=10) == 4
         assert lorentz.shown(inside.name)

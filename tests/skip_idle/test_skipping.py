@@ -6,9 +6,11 @@ import contextlib
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -517,6 +519,17 @@ def test_redis_keys_expire_in_order():
 def test_redis_keys_expire_in_order_through_a_year():
     """A month apart: thirty million ticks."""
     assert order_of_expiry(365 * DAY // 12, patience=4 * 3600) == list(range(1, 13))
+
+
+def test_what_ended_unseen_does_not_slow_the_leaps_after_it():
+    """The kernel tells of switches only while time leaps again and again. Who ran when it told of
+    them last, and has ended since, does not count as running."""
+    with skipping(real.python(), Path(__file__).parent / "rows.py") as inside:
+        inside.succeed(timeout=60)
+        before, after = ([row.at for row in inside.lines(ev=name)] for name in ("before", "after"))
+    lengths = [[later - at for at, later in pairwise(rows)] for rows in (before, after)]
+    usual, since = map(statistics.median, lengths)
+    assert since < 3 * usual
 
 
 RUNTIMES = {

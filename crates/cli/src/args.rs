@@ -6,7 +6,12 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
 use lorentz_container::{parse_read_cost, ClockOptions};
 
+use crate::bandwidth_args::Bandwidth;
+use crate::experiment_args::Experiment;
+use crate::latency_args::Latency;
+use crate::network_args::{Capture, Down, Graph, Import, Inspect, LinkVerb, Up};
 use crate::root_args::RootArgs;
+use crate::study_args::{Report, StudyVerb};
 
 const VALUES: &str = "\
 DUR   10ms, 1h30m, +3d, -1h30m; units ns us ms s m h d w y; a number alone is seconds
@@ -78,11 +83,47 @@ pub enum Verb {
     ///
     /// When all of a container sleeps and nothing is to come from outside, its time leaps to the next deadline.
     Skip(Skip),
+    /// Move many containers through one virtual time, in rounds
+    ///
+    /// Their clocks advance together although they share too few processors, each with its own TDF.
+    Experiment(Experiment),
+    /// Make a network from a topology file: nodes on one clock, joined by links that keep its time
+    Up(Up),
+    /// Write another emulator's scenario as a topology file
+    ///
+    /// Of CORE, IMUNES, containerlab or Kathara. What is not understood, or cannot be had, is listed on standard error.
+    Import(Import),
+    /// Take a network down, with all that runs in it
+    Down(Down),
+    /// Show networks: their clock, nodes and links
+    Inspect(Inspect),
+    /// Show what links do to frames, and change it
+    #[command(subcommand)]
+    Link(LinkVerb),
+    /// Record what an interface sends and gets, as pcapng with virtual time stamps
+    Capture(Capture),
+    /// Draw a network, as SVG
+    Graph(Graph),
+    /// Measure what the network stack of containers adds to each packet
+    #[command(subcommand)]
+    Latency(Latency),
     /// Clear what a container left behind
     ///
     /// A container clears up after itself when its last program ends; this is for what a crash left. Programs
     /// that still run after their monitor died are ended. Refused while a monitor lives.
     Rm(Rm),
+    /// Measure the available bandwidth to another host, or serve those who do
+    ///
+    /// Streams of UDP probes are sent to 'lorentz bandwidth serve' there; from which rate on their delays grow is what
+    /// is looked for. It loads the path for some seconds.
+    Bandwidth(Box<Bandwidth>),
+    /// Measure what virtual time costs on this machine, beside containers of others and libfaketime
+    #[command(subcommand)]
+    Study(StudyVerb),
+    /// Judge what was measured: statistics, plots and a summary in words, as one page
+    ///
+    /// Needs the Python package, installed as `lorentz[report]`; LORENTZ_PYTHON names the Python that has it.
+    Report(Report),
     /// Tell what this host can do, and what is not virtual yet
     ///
     /// Each feature is tried. The exit status is 1 where something is missing without which nothing can run.
@@ -99,6 +140,13 @@ pub struct Run {
     /// digit; not in use. Default: one is made up, such as quiet-lynx-4f2a.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// As part of this experiment, from its first instruction on; --tdf or --rate say how much of a processor it gets
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["rootfs", "bundle", "clock", "frozen", "skip_idle"])]
+    pub experiment: Option<String>,
+    /// With --experiment: the timeline it follows, where a simulator moves it
+    #[arg(long, value_name = "N", requires = "experiment", allow_hyphen_values = true)]
+    #[arg(value_parser = crate::experiment_args::timeline)]
+    pub timeline: Option<u32>,
     /// The clock.
     #[command(flatten)]
     pub clock: ClockArgs,
@@ -121,6 +169,9 @@ pub struct Attach {
     /// Its descendants too
     #[arg(long)]
     pub tree: bool,
+    /// It is to be part of an experiment: what it sends there is seen in turn
+    #[arg(long, conflicts_with = "clock")]
+    pub for_experiment: bool,
     /// Name of the container, as for 'lorentz run'
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -247,10 +298,10 @@ pub enum Switch {
 /// `lorentz rm`.
 #[derive(Args, Debug)]
 pub struct Rm {
-    /// The container's name
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    /// End its programs even while a monitor looks after them
+    /// The containers' names
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// End their programs even while a monitor looks after them
     #[arg(long)]
     pub force: bool,
 }
@@ -364,6 +415,7 @@ impl ClockArgs {
             real_file_times: self.file_times.map(is_real),
             trap_tsc: self.trap_tsc,
             clock: self.clock.clone(),
+            in_experiment: false,
         }
     }
 }
@@ -424,6 +476,7 @@ mod tests {
             real_file_times: Some(false),
             trap_tsc: true,
             clock: Some("web".to_string()),
+            in_experiment: false,
         };
         assert_eq!(run.clock.options(), expected);
     }

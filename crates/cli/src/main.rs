@@ -1,6 +1,7 @@
 //! The `lorentz` command: virtual time for Linux containers.
 //!
-//! It parses, asks [`lorentz_container`] and prints; it knows nothing else.
+//! It parses, asks [`lorentz_container`], [`lorentz_network`], [`lorentz_experiment`], [`lorentz_bandwidth`],
+//! [`lorentz_packets`] and [`lorentz_study`], and prints; it knows nothing else.
 //!
 //! ```text
 //! lorentz run --at 2038-01-19 --rate 60x --name web -- python3 server.py
@@ -14,9 +15,17 @@
 #![cfg_attr(not(test), no_main)]
 
 mod args;
+mod bandwidth_args;
+mod experiment_args;
+mod latency_args;
+mod network_args;
 mod print;
+mod print_experiment;
+mod print_latency;
+mod print_network;
 mod root_args;
 mod start;
+mod study_args;
 mod verbs;
 mod view;
 mod wrong;

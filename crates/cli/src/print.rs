@@ -28,6 +28,11 @@ pub fn out_json(value: &Value) -> io::Result<()> {
     out(&format!("{value:#}\n"))
 }
 
+/// The same in one line, for streams of them.
+pub fn out_json_line(value: &Value) -> io::Result<()> {
+    out(&format!("{value}\n"))
+}
+
 /// A container's clocks as JSON. `state` is the clock's own or that of the whole, as the command has it.
 pub fn clocks_json(view: &View, state: &str) -> Value {
     let mut object = json!({
@@ -38,6 +43,7 @@ pub fn clocks_json(view: &View, state: &str) -> Value {
         "created": view.record.created,
         "uptime_ns": view.uptime.0,
         "clock_of": view.record.clock_of,
+        "experiment": view.record.experiment,
         "monitor_alive": view.monitor_alive(),
         "monitors": view.record.monitors.iter().map(monitor_json).collect::<Vec<_>>(),
         "pids": view.pids(),
@@ -143,6 +149,9 @@ pub fn clocks(view: &View) -> String {
         }
     };
     let tdf = reading.rate.inverse();
+    if let Some(experiment) = &view.record.experiment {
+        rows.push(row(["experiment", experiment]));
+    }
     if let Some(skip) = &view.skip {
         rows.push(row(["idle time", &skip_in_words(skip)]));
     }
@@ -260,7 +269,7 @@ pub fn features_json(features: &[Feature], limits: &[Limit]) -> Value {
     json!({ "features": features, "not_virtual_yet": limits })
 }
 
-fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(printable).to_vec()
 }
 
@@ -270,7 +279,7 @@ fn printable(text: &str) -> String {
 }
 
 /// Lines with their cells below one another, the last of each as long as it likes.
-fn table(rows: &[Vec<String>]) -> String {
+pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells =

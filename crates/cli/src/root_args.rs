@@ -1,5 +1,6 @@
 //! The flags of `lorentz run` for containers with a root file system of their own.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -67,6 +68,7 @@ impl RootArgs {
         Some(RootOptions {
             root: self.rootfs.clone()?,
             read_write: self.read_write,
+            terminal: is_interactive(),
             hostname: self.hostname.clone(),
             variables: self.env.clone(),
             directory: self.workdir.clone(),
@@ -79,6 +81,12 @@ impl RootArgs {
             processes: self.pids,
         })
     }
+}
+
+/// Whether somebody sits at a terminal: then a program gets one of its own. Where one of the streams goes elsewhere, they must
+/// stay apart and as they are.
+pub fn is_interactive() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
 fn parse_variable(text: &str) -> Result<String, &'static str> {

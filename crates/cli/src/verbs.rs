@@ -1,8 +1,14 @@
 //! What the commands do: find the container, ask for the change, print.
 
+mod bandwidth;
 mod change;
+mod experiment;
+mod guard;
+mod latency;
 mod launch;
 mod look;
+mod network;
+mod study;
 
 use crate::args::Verb;
 
@@ -14,6 +20,7 @@ pub fn perform(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Exec(args) => launch::exec(args),
         Verb::Ps(args) => look::ps(args),
         Verb::Time(args) => look::time(args),
+        Verb::Bandwidth(args) => bandwidth::bandwidth(args),
         Verb::Doctor(args) => look::doctor(args),
         Verb::Dilate(args) => change::dilate(args),
         Verb::Freeze(args) => change::freeze(args),
@@ -21,6 +28,17 @@ pub fn perform(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Leap(args) => change::leap(args),
         Verb::Step(args) => change::step(args),
         Verb::Skip(args) => change::skip(args),
+        Verb::Latency(verb) => latency::latency(verb),
+        Verb::Up(args) => network::up(args),
+        Verb::Import(args) => network::import(args),
+        Verb::Down(args) => network::down(args),
+        Verb::Inspect(args) => network::inspect(args),
+        Verb::Link(verb) => network::link(verb),
+        Verb::Capture(args) => network::capture(args),
+        Verb::Graph(args) => network::graph(args),
         Verb::Rm(args) => change::rm(args),
+        Verb::Study(verb) => study::study(verb),
+        Verb::Report(args) => study::report(args),
+        Verb::Experiment(args) => experiment::perform(&args.verb),
     }
 }

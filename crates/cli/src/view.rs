@@ -48,26 +48,41 @@ impl View {
         self.life == Life::Alive
     }
 
-    /// `running` or `frozen`: its clock.
+    /// `running` or `frozen`: its clock; `in experiment` where that is neither.
     pub fn clock_state(&self) -> &'static str {
-        match &self.reading {
-            Ok(reading) if reading.frozen => "frozen",
-            Ok(_) => "running",
-            Err(_) => "unreadable",
-        }
+        clock_state(&self.record, &self.reading)
     }
 
     /// The same, or what is worse: `monitor dead`, `ended`.
     pub fn state(&self) -> &'static str {
-        match self.life {
-            Life::Alive => self.clock_state(),
-            Life::MonitorDead => "monitor dead",
-            Life::Ended => "ended",
-        }
+        state(self.life, &self.record, &self.reading)
     }
 
     /// The numbers of its processes.
     pub fn pids(&self) -> Vec<u32> {
         self.processes.iter().map(|process| process.pid).collect()
+    }
+}
+
+/// [`View::state`] alone, without its processes: to find those takes long where many containers share a clock.
+pub fn state_of(container: &Container) -> anyhow::Result<&'static str> {
+    let reading = container.clock().map(|clock| clock.reading()).map_err(|e| e.to_string());
+    Ok(state(container.life()?, container.record(), &reading))
+}
+
+fn state(life: Life, record: &Record, reading: &Result<Reading, String>) -> &'static str {
+    match life {
+        Life::Alive => clock_state(record, reading),
+        Life::MonitorDead => "monitor dead",
+        Life::Ended => "ended",
+    }
+}
+
+fn clock_state(record: &Record, reading: &Result<Reading, String>) -> &'static str {
+    match reading {
+        Ok(_) if record.experiment.is_some() => "in experiment",
+        Ok(reading) if reading.frozen => "frozen",
+        Ok(_) => "running",
+        Err(_) => "unreadable",
     }
 }

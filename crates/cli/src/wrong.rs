@@ -4,6 +4,9 @@ use std::error::Error as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lorentz_container::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
+use lorentz_experiment::{Refusal, Refused};
+use lorentz_packets::PacketsError;
+use lorentz_study::StudyError;
 
 /// Something was asked that cannot be; nothing was started.
 pub const WRONG_INPUT: i32 = 2;
@@ -27,10 +30,18 @@ impl std::error::Error for WrongInput {}
 /// The exit status for `error`, met by a command that launches a program or by another.
 pub fn status(error: &anyhow::Error, launches: bool) -> i32 {
     let state = error.downcast_ref::<StateError>();
+    let packets = error.downcast_ref::<PacketsError>();
+    let study = error.downcast_ref::<StudyError>();
     if error.is::<WrongInput>()
         || error.is::<WrongOption>()
         || error.is::<AttachRefused>()
+        || error.is::<Refusal>()
+        || error.is::<lorentz_network::Refusal>()
+        || error.is::<lorentz_network::topology::WrongTopology>()
+        || error.downcast_ref::<Refused>().is_some_and(|refused| refused.wrong_input)
         || state.is_some_and(StateError::is_wrong_input)
+        || packets.is_some_and(PacketsError::is_wrong_input)
+        || study.is_some_and(StudyError::is_wrong_input)
     {
         return WRONG_INPUT;
     }
@@ -73,10 +84,10 @@ pub fn command_line(error: &clap::Error) -> String {
         }
         ErrorKind::InvalidSubcommand => {
             let command = given.text(ContextKind::InvalidSubcommand);
-            format!("{command}: no such command; expected one of {}", verbs())
+            format!("{command}: no such command; expected one of {}", verbs(&given))
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            format!("a command is missing; expected one of {}", verbs())
+            format!("a command is missing; expected one of {}", verbs(&given))
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = given.list(ContextKind::InvalidArg);
@@ -119,9 +130,9 @@ impl Context<'_> {
     }
 }
 
-/// The `--rate` of `--rate <R>`, the `PID` of `<PID>`.
+/// The `--rate` of `--rate <R>`, the `--skip-idle` of `--skip-idle[=<on|off>]`, the `PID` of `<PID>`.
 fn flag(argument: &str) -> &str {
-    let first = argument.split(' ').next().unwrap_or(argument);
+    let first = argument.split([' ', '=']).next().unwrap_or(argument);
     first.trim_matches(|c| matches!(c, '<' | '>' | '.' | '[' | ']'))
 }
 
@@ -131,9 +142,15 @@ fn plain(argument: &str) -> String {
     bare.replace("|--", " or --")
 }
 
-fn verbs() -> String {
+/// The commands there are, or those of `experiment` or `study` where one of them is missing.
+fn verbs(given: &Context) -> String {
     use clap::CommandFactory;
-    let command = crate::args::Cli::command();
+    let commands = crate::args::Cli::command();
+    // The usage is told apart, or in the help that is shown instead.
+    let usage = given.0.to_string();
+    let is_meant = |name: &&str| usage.contains(&format!("lorentz {name}"));
+    let meant = ["experiment", "study"].into_iter().find(is_meant);
+    let command = meant.and_then(|name| commands.find_subcommand(name)).unwrap_or(&commands);
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     names.join(", ")
 }
@@ -185,6 +202,15 @@ mod tests {
         ("ps web", "web: not accepted here; '--help' lists what is"),
         ("dance", "dance: no such command; expected one of run, attach, exec, ps, time, dilate"),
         ("", "a command is missing; expected one of run, attach"),
+        ("experiment dance", "dance: no such command; expected one of create, add, populate"),
+        ("experiment", "a command is missing; expected one of create, add"),
+        ("experiment create x --most many", "--most many: expected a number from 1 to 1000000"),
+        ("experiment progress x -1", "TIMELINE -1: expected a number from 0 to 4294967295"),
+        ("study dance", "dance: no such command; expected one of clocks, hot, cold, timers"),
+        ("study", "a command is missing; expected one of clocks, hot, cold, timers"),
+        ("study hot -o x --records 0", "--records 0: 0 is not in 1..=100000"),
+        ("study hot -o x --levels x", "--levels x: no such level; expected one of before, base"),
+        ("run --experiment x --skip-idle -- true", "--experiment and --skip-idle exclude each"),
     ];
 
     #[test]

@@ -53,6 +53,8 @@ pub use text::TextError;
 pub mod file {
     use crate::{ClockPage, Registry};
 
+    /// Where the page lies in every program that is on the clock.
+    pub const PAGE_ADDRESS: usize = 0x7008_0000;
     /// Where the registry begins.
     pub const REGISTRY_OFFSET: usize = 4096;
     /// Length of the whole file.

@@ -21,8 +21,12 @@ use crate::sync::{along, fence, spin_loop, AtomicI64, AtomicU32, AtomicU64, Orde
 use core::cell::Cell;
 use core::iter::once;
 
+mod short;
+
+use short::{Short, Way};
+
 /// First word of every clock page: "LORENTZ" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x02");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x04");
 
 /// How long a writer keeps the sequence odd before it takes the host's time. A reader that took the
 /// host's time later than that has seen the odd sequence: the processor's reordering window is far shorter.
@@ -47,6 +51,8 @@ pub struct Policy {
     pub trap_tsc: bool,
     /// Births are counted ([`crate::Population`]): a clock that skips from the start.
     pub counts_births: bool,
+    /// What a program sends waits until it is its clock's turn ([`ClockPage::turn`]): one of several in an experiment.
+    pub sends_in_turn: bool,
 }
 
 impl Policy {
@@ -55,6 +61,7 @@ impl Policy {
             | (self.real_file_times as u32) << 1
             | (self.trap_tsc as u32) << 2
             | (self.counts_births as u32) << 3
+            | (self.sends_in_turn as u32) << 4
     }
 
     fn from_bits(bits: u32) -> Policy {
@@ -63,6 +70,7 @@ impl Policy {
             real_file_times: bits & 2 != 0,
             trap_tsc: bits & 4 != 0,
             counts_births: bits & 8 != 0,
+            sends_in_turn: bits & 16 != 0,
         }
     }
 }
@@ -154,14 +162,16 @@ pub struct ClockPage {
     host_wall_nanos: AtomicU64,
     /// What reading a clock costs, virtual nanoseconds.
     read_cost: AtomicI64,
-    unused: [AtomicU64; 2],
+    /// All other clocks of its experiment have come at least this far.
+    others: AtomicI64,
+    /// Counts the changes of that, for who waits for them.
+    turn: AtomicU32,
+    unused: AtomicU32,
     // What a reader needs begins a cache line of its own.
     sequence: AtomicU32,
-    /// 1 while the clock runs at rate one without a limit: then `ahead` says all there is to say.
-    even_pace: AtomicU32,
-    /// Seconds and nanoseconds to add to the host's monotonic clock, for the monotonic and the wall clock.
-    ahead: [[AtomicI64; 2]; 2],
-    unused_too: [AtomicU64; 3],
+    /// A [`Way`].
+    way: AtomicU32,
+    short: Short,
     current: SharedTerms,
     /// The start, then a ring.
     history: [SharedTerms; HISTORY],
@@ -221,6 +231,7 @@ impl ClockPage {
         let terms = Terms::new(segment, VirtualInstant::NEVER, rate);
         self.history[0].store(&terms);
         self.changes.store(0, Ordering::Relaxed);
+        self.others.store(VirtualInstant::NEVER.0, Ordering::Relaxed);
         self.set(&terms);
         self.sequence.store(2, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
@@ -268,6 +279,24 @@ impl ClockPage {
         }
     }
 
+    /// How far all other clocks of its experiment have come at least, and the number of this turn. What a program does at a
+    /// later time others must not see yet: it waits for another turn.
+    pub fn turn(&self) -> (VirtualInstant, u32) {
+        let turn = self.turn.load(Ordering::Acquire);
+        (VirtualInstant(self.others.load(Ordering::Acquire)), turn)
+    }
+
+    /// The number of the turn alone, for a futex.
+    pub fn turn_word(&self) -> &AtomicU32 {
+        &self.turn
+    }
+
+    /// Begins a turn: all others have come as far as `others`. Who waits for it has still to be woken.
+    pub fn set_turn(&self, others: VirtualInstant) {
+        self.others.store(others.0, Ordering::Release);
+        self.turn.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// What the host's wall clock was ahead of its monotonic clock when this clock was made.
     pub fn host_wall(&self) -> WallTime {
         WallTime {
@@ -288,11 +317,34 @@ impl ClockPage {
     #[inline(always)]
     pub fn ahead(&self, wall: bool) -> Option<(u32, i64, i64)> {
         let sequence = self.sequence.load(Ordering::Acquire);
-        if sequence & 1 != 0 || self.even_pace.load(Ordering::Relaxed) == 0 {
+        if sequence & 1 != 0 || self.way.load(Ordering::Relaxed) != Way::Ahead as u32 {
             return None;
         }
-        let [secs, nanos] = &self.ahead[wall as usize];
-        Some((sequence, secs.load(Ordering::Relaxed), nanos.load(Ordering::Relaxed)))
+        let (secs, nanos) = self.short.load(wall);
+        Some((sequence, secs, nanos))
+    }
+
+    /// The short way for a clock at another rate, with a limit, or that stands: seconds and nanoseconds (0..1e9) that the wall
+    /// clock or the monotonic one shows, with the host's time taken by `host`. `None` where the clock is not so, has come to
+    /// its limit, or is being changed; with `dilated` also where it runs at rate one or stands.
+    #[inline(always)]
+    pub fn in_piece(
+        &self,
+        wall: bool,
+        dilated: bool,
+        host: impl Fn() -> RealInstant,
+    ) -> Option<(i64, i64)> {
+        let least = if dilated { Way::Dilated } else { Way::Piece };
+        loop {
+            let sequence = self.sequence.load(Ordering::Acquire);
+            if sequence & 1 != 0 || self.way.load(Ordering::Relaxed) < least as u32 {
+                return None;
+            }
+            let shown = self.short.piece_at(host(), wall);
+            if self.is_still(sequence) {
+                return shown;
+            }
+        }
     }
 
     /// When the segment in force began: a clock of the host's that lags behind may still show an earlier time.
@@ -310,18 +362,12 @@ impl ClockPage {
 
     /// Puts `terms` in force.
     fn set(&self, terms: &Terms) {
-        let Terms { segment, limit, .. } = terms;
         self.current.store(terms);
-        let even = segment.pace == Pace::Running(Rate::ONE)
-            && *limit == VirtualInstant::NEVER
-            && !self.leaps();
-        self.even_pace.store(even as u32, Ordering::Relaxed);
-        let monotonic = WallTime::from_nanos(segment.virt.0 as i128 - segment.real.0 as i128);
-        let wall = WallTime::from_nanos(monotonic.as_nanos() + segment.wall.as_nanos());
-        for (place, ahead) in self.ahead.iter().zip([monotonic, wall]) {
-            place[0].store(ahead.secs, Ordering::Relaxed);
-            place[1].store(ahead.nanos as i64, Ordering::Relaxed);
-        }
+        let way = match self.leaps() {
+            true => Way::Long,
+            false => self.short.store(terms),
+        };
+        self.way.store(way as u32, Ordering::Relaxed);
     }
 
     /// Where the sequence lies, for code that compares it in assembly.
@@ -381,6 +427,24 @@ impl ClockPage {
         once(0).chain(oldest..last + 1).map(|change| self.entry(change))
     }
 
+    /// The same as segments, each with the latest virtual time it was to show. Of the stretch between the first and the next
+    /// one that is remembered only the ends are known: time is taken to have run evenly through it.
+    fn stretches(
+        &self,
+        last: u64,
+    ) -> impl DoubleEndedIterator<Item = (Segment, VirtualInstant)> + '_ {
+        let load = |change: u64| {
+            let Terms { segment, limit, .. } = self.entry(change).load();
+            (segment, limit)
+        };
+        let second = last.saturating_sub(HISTORY as u64 - 3).max(1);
+        let (mut first, limit) = load(0);
+        if second > 1 {
+            first = first.evenly_until(&load(second).0);
+        }
+        once((first, limit)).chain((second..last + 1).map(load))
+    }
+
     /// What `look` finds in the history, which no change has touched meanwhile. It gets the number of the last change.
     fn look_back<T>(&self, look: impl Fn(u64) -> T) -> T {
         loop {
@@ -402,19 +466,30 @@ impl ClockPage {
     /// Wall time inside when the host's monotonic clock showed `real`. Before the clock was made, time
     /// ran as fast as the host's: what is an hour older than the start is an hour old.
     pub fn wall_of(&self, real: RealInstant) -> WallTime {
-        self.look_back(|last| {
-            // Where pieces in between have been forgotten, time did not run beyond the start of the next one.
-            let mut end = VirtualInstant::NEVER;
-            for entry in self.entries(last).rev() {
-                let segment = entry.load().segment;
-                if real >= segment.real {
-                    return segment.wall_at(segment.virtual_at(real).min(end));
-                }
-                end = segment.virt;
+        self.look_back(|last| match self.piece_of(real, last) {
+            Some((segment, virt)) => segment.wall_at(virt),
+            None => {
+                let first = self.entry(0).load().segment;
+                first.wall_at(first.virt).plus(real.since(first.real))
             }
-            let first = self.entry(0).load().segment;
-            first.wall_at(first.virt).plus(real.since(first.real))
         })
+    }
+
+    /// What the clock showed when the host's monotonic clock showed `real`; nothing where it was made later.
+    pub fn virtual_of(&self, real: RealInstant) -> Option<VirtualInstant> {
+        self.look_back(|last| self.piece_of(real, last).map(|(_, virt)| virt))
+    }
+
+    /// The segment that was in force at `real`, among those up to change `last`, and the virtual time then.
+    fn piece_of(&self, real: RealInstant, last: u64) -> Option<(Segment, VirtualInstant)> {
+        let mut end = VirtualInstant::NEVER;
+        for (segment, limit) in self.stretches(last).rev() {
+            if real >= segment.real {
+                return Some((segment, segment.virtual_at(real).min(end).min(limit)));
+            }
+            end = segment.virt;
+        }
+        None
     }
 
     /// The inverse of [`ClockPage::wall_of`]: when the host's monotonic clock shows wall time `wall` inside. A time
@@ -423,8 +498,7 @@ impl ClockPage {
         self.look_back(|last| {
             let mut end = RealInstant::NEVER;
             let mut leapt_over = None;
-            for entry in self.entries(last).rev() {
-                let segment = entry.load().segment;
+            for (segment, _) in self.stretches(last).rev() {
                 let virt = segment.virtual_at_wall(wall);
                 if virt >= segment.virt {
                     let real = segment.real_at(virt);

@@ -344,6 +344,8 @@ pub struct Registry {
     pub population: Population,
     /// The process id namespaces of the programs.
     pub spaces: Spaces,
+    /// Threads that wait for their turn to send ([`crate::ClockPage::turn`]). Too many where one was killed in its wait.
+    pub in_line: AtomicU32,
     /// A bit per [`GROUP`] slots that have ever been claimed: the others need not be looked at, and take no memory.
     waiter_groups: Groups<{ WAITERS.div_ceil(GROUP * 64) }>,
     timer_groups: Groups<{ TIMERS.div_ceil(GROUP * 64) }>,

@@ -73,6 +73,16 @@ impl Segment {
         }
     }
 
+    /// A segment that begins as this one does and comes to where `next` begins at an even pace.
+    pub(crate) fn evenly_until(self, next: &Segment) -> Segment {
+        let virt = next.virt.since(self.virt).0.max(0) as u64;
+        let real = next.real.since(self.real).0.max(1) as u64;
+        // As exact as the terms of a rate can be.
+        let surplus = (u64::BITS - virt.max(real).leading_zeros()).saturating_sub(50);
+        let pace = Rate::new(virt >> surplus, real >> surplus);
+        Segment { pace: pace.map_or(Pace::Frozen, Pace::Running), ..self }
+    }
+
     /// Wall time at the virtual instant `virt`.
     pub fn wall_at(&self, virt: VirtualInstant) -> WallTime {
         self.wall.plus(Span(virt.0))

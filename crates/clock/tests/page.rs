@@ -63,12 +63,13 @@ fn a_page_of_zeroes_is_no_clock() {
 #[test]
 fn a_clock_starts_with_what_it_is_given() {
     let host_wall = WallTime { secs: 1_700_000_000, nanos: 123 };
-    for bits in 0..16 {
+    for bits in 0..32 {
         let policy = Policy {
             real_cpu_clocks: bits & 1 != 0,
             real_file_times: bits & 2 != 0,
             trap_tsc: bits & 4 != 0,
             counts_births: bits & 8 != 0,
+            sends_in_turn: bits & 16 != 0,
         };
         let page = blank();
         page.initialise(&start(), rate(1, 1), policy, host_wall);
@@ -257,6 +258,43 @@ proptest! {
                 prop_assert!((0..NANOS_PER_SEC).contains(&nanos));
                 let told = i128::from(secs) * 1_000_000_000 + i128::from(nanos) + i128::from(real);
                 prop_assert_eq!(told, exact);
+            }
+        }
+    }
+
+    /// The same of the short way for all other clocks: it is there until the limit, for minutes at the least where the terms of
+    /// the rate are not long.
+    #[test]
+    fn in_a_piece_the_short_way_says_the_same(
+        segment in any_segment(),
+        limit in any_limit(),
+        elapsed in prop_oneof![-NANOS_PER_SEC..NANOS_PER_SEC, 0..10 * YEAR],
+    ) {
+        let page = clock(&start());
+        let publishing = page.change();
+        publishing.set_limit(limit);
+        publishing.publish(&segment);
+        let real = RealInstant(segment.real.0 + elapsed);
+        let seen = look(&page, real.0);
+        let even = segment.pace == Pace::Running(Rate::ONE) && limit == VirtualInstant::NEVER;
+        let stands = segment.pace == Pace::Frozen || limit <= segment.virt;
+        let short_terms = match segment.pace {
+            Pace::Running(rate) => rate.den() < 1 << 20 && rate.num() < 1 << 20,
+            Pace::Frozen => true,
+        };
+        let expected = !even && elapsed >= 0 && short_terms && elapsed < 100 * NANOS_PER_SEC && (stands || seen.now() < limit);
+        for (wall, exact) in [
+            (false, i128::from(seen.now().0)),
+            (true, segment.wall_at(seen.now()).as_nanos()),
+        ] {
+            let shown = page.in_piece(wall, false, || real);
+            let dilated = matches!(segment.pace, Pace::Running(rate) if rate != Rate::ONE);
+            prop_assert_eq!(page.in_piece(wall, true, || real), shown.filter(|_| dilated));
+            prop_assert!(shown.is_some() || !expected);
+            prop_assert!(shown.is_none() || !even);
+            if let Some((secs, nanos)) = shown {
+                prop_assert!((0..NANOS_PER_SEC).contains(&nanos));
+                prop_assert_eq!(i128::from(secs) * 1_000_000_000 + i128::from(nanos), exact);
             }
         }
     }
@@ -466,10 +504,12 @@ fn a_long_history_keeps_its_first_entry_and_its_latest() {
     let expected = start().wall_at(start().virt).plus(Span::from_secs(-3_600));
     assert_eq!(page.wall_of(hour_before), expected);
     assert_eq!(page.real_of(expected), hour_before);
+    assert_eq!(page.virtual_of(hour_before), None);
     for segment in &published[published.len() - (HISTORY - 2)..] {
         let real = segment.real.plus(Span(5));
         let wall = segment.wall_at(segment.virt).plus(Span(5));
         assert_eq!((page.wall_of(real), page.real_of(wall)), (wall, real));
+        assert_eq!(page.virtual_of(real), Some(segment.virt.plus(Span(5))));
     }
 }
 
@@ -484,6 +524,28 @@ fn a_forgotten_past_does_not_go_back() {
     }
     let walls = (0..4 * HISTORY as i64).map(|half| page.wall_of(RealInstant(half * DAY / 172_800)));
     assert!(walls.is_sorted());
+}
+
+/// Rounds: the clock runs for a third of the time and stands otherwise. What is forgotten of that is told as it was on average.
+#[test]
+fn a_forgotten_past_went_by_evenly() {
+    const ROUND: i64 = 3_000_000;
+    let page = clock(&start());
+    let rounds = 20 * HISTORY as i64;
+    for round in 1..=rounds {
+        change(&page, 3 * round * ROUND, |segment, change| {
+            segment.virt = VirtualInstant(round * ROUND).max(segment.virt);
+            change.set_limit(segment.virt.plus(Span(ROUND)));
+        });
+    }
+    let at = |round: i64| page.wall_of(RealInstant(3 * round * ROUND));
+    let walls: Vec<_> = (0..rounds).map(at).collect();
+    assert!(walls.is_sorted());
+    let (early, late) = (at(rounds / 4), at(rounds / 2));
+    let apart = late.as_nanos() - early.as_nanos();
+    let expected = i128::from(rounds / 4 * ROUND);
+    assert!((apart - expected).abs() < expected / 2, "{apart} {expected}");
+    assert!(at(rounds + 1_000) <= at(rounds).plus(Span(ROUND)), "beyond the limit");
 }
 
 /// The writer dies before it has published: whoever changes the clock next begins where it was.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //
 // Which tasks of a clock sleep, for whoever skips idle time: told when none seems to run any more (`idle`), and looked
-// through on demand (`look`).
+// through on demand (`look` finds them among all of the machine's, `look_at_listed` looks at those it is given).
 //
-// A task belongs to the clock if it stands in `tasks`; its children do from their first moment on. What happens at switches
-// only says when a look is worth it: a count kept there may be off, where an event is lost. The look itself asks each task.
+// A task belongs to the clock if it stands in `tasks`; its children do from their first moment on. An experiment watches many
+// clocks with one set of programs: each is a group of tasks. What happens at switches only says when a look is worth it: a
+// count kept there may be off, where an event is lost. The look itself asks each task.
 // Every task of the machine pays for the program on switches, so it is attached only while time leaps again and again.
 
 #include <linux/bpf.h>
@@ -16,7 +17,12 @@
 #define DEAD 0x80
 
 struct sched_entity {
+	__u64 sum_exec_runtime;
 	unsigned char sched_delayed;
+} __attribute__((preserve_access_index));
+
+struct sched_info {
+	unsigned long long run_delay;
 } __attribute__((preserve_access_index));
 
 struct task_struct {
@@ -29,6 +35,7 @@ struct task_struct {
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	struct sched_entity se;
+	struct sched_info sched_info;
 } __attribute__((preserve_access_index));
 
 struct seq_file;
@@ -42,13 +49,19 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } __attribute__((preserve_access_index));
 
-// What the events know of a task; nothing (0) at first.
-enum { RUNS = 1, SLEEPS = 2 };
+// What the events know of a task; nothing (0) at first. What they knew before `on_switch` was attached last is nothing too: they
+// have missed what happened since.
+enum { RUNS = 1, SLEEPS = 2, STATES = 4 };
+#define SINCE_ATTACHED(state) (attached * STATES + (state))
+
+// How often `on_switch` has been attached.
+__u32 attached;
 
 // A task of the clock. Numbers are used again: `task` is the address of the one that is meant, 0 before the first look.
 struct member {
 	__u64 task;
-	__u64 state;
+	__u32 state;
+	__u32 group;
 };
 
 struct {
@@ -63,16 +76,38 @@ struct {
 	__uint(max_entries, 4096);
 } idle SEC(".maps");
 
-// How many tasks run, as far as the events tell.
-__s64 running;
+// How many tasks of each group run, as far as the events tell.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __s64);
+} running SEC(".maps");
 
-// What a look tells of one task. `runs` says whether it has run between two looks.
+// How often a task has come, gone, or changed its number.
+__u64 changes;
+
+// What a look tells of one task. `runs` says whether it has run between two looks. `ran` and `waited` are nanoseconds on a
+// processor, and in the queue for one, up to its last switch; `slept` is how often it has left its processor by itself.
 struct seen {
 	__u32 pid;
 	__u32 thread;
 	__u64 runs;
-	__u64 asleep;
+	__u64 ran;
+	__u64 waited;
+	__u64 slept;
+	__u32 asleep;
+	__u32 group;
 };
+
+// Tasks that `look_at_listed` is to look at: it is given the first `length` threads, and fills in the rest.
+#define LISTED 512
+struct seen listed[LISTED];
+__u32 length;
+
+// Weak: where the kernel has none, the rest is of use still.
+extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
 static struct member *member_of(struct task_struct *p)
 {
@@ -87,10 +122,13 @@ int BPF_PROG(on_switch, _Bool preempt, struct task_struct *prev, struct task_str
 {
 	struct member *member = member_of(next);
 	__u64 now = 0;
+	__s64 *count;
 
-	if (member && member->state != RUNS) {
-		member->state = RUNS;
-		__sync_fetch_and_add(&running, 1);
+	if (member && member->state != SINCE_ATTACHED(RUNS)) {
+		member->state = SINCE_ATTACHED(RUNS);
+		count = bpf_map_lookup_elem(&running, &member->group);
+		if (count)
+			__sync_fetch_and_add(count, 1);
 	}
 	// A task that was about to sleep and has a signal goes on; kernels differ in what they tell of it.
 	if (preempt || !(prev_state & (INTERRUPTIBLE | DEAD)) || !prev->__state)
@@ -98,10 +136,13 @@ int BPF_PROG(on_switch, _Bool preempt, struct task_struct *prev, struct task_str
 	member = member_of(prev);
 	if (!member)
 		return 0;
-	if (member->state == RUNS)
-		__sync_fetch_and_add(&running, -1);
-	member->state = SLEEPS;
-	if (running <= 0)
+	count = bpf_map_lookup_elem(&running, &member->group);
+	if (!count)
+		return 0;
+	if (member->state == SINCE_ATTACHED(RUNS))
+		__sync_fetch_and_add(count, -1);
+	member->state = SINCE_ATTACHED(SLEEPS);
+	if (*count <= 0)
 		bpf_ringbuf_output(&idle, &now, sizeof(now), BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
@@ -110,10 +151,13 @@ SEC("tp_btf/task_newtask")
 int BPF_PROG(on_birth, struct task_struct *child)
 {
 	__u32 parent = (__u32)bpf_get_current_pid_tgid(), thread = child->pid;
-	struct member born = { .task = (__u64)child };
+	struct member born = { .task = (__u64)child }, *member = bpf_map_lookup_elem(&tasks, &parent);
 
-	if (bpf_map_lookup_elem(&tasks, &parent))
-		bpf_map_update_elem(&tasks, &thread, &born, BPF_ANY);
+	if (!member)
+		return 0;
+	born.group = member->group;
+	bpf_map_update_elem(&tasks, &thread, &born, BPF_ANY);
+	__sync_fetch_and_add(&changes, 1);
 	return 0;
 }
 
@@ -123,8 +167,10 @@ int BPF_PROG(on_end, struct task_struct *p)
 	struct member *member = member_of(p);
 	__u32 thread = p->pid;
 
-	if (member && (member->task == (__u64)p || !member->task))
-		bpf_map_delete_elem(&tasks, &thread);
+	if (!member || (member->task && member->task != (__u64)p))
+		return 0;
+	bpf_map_delete_elem(&tasks, &thread);
+	__sync_fetch_and_add(&changes, 1);
 	return 0;
 }
 
@@ -138,9 +184,32 @@ int BPF_PROG(on_exec, struct task_struct *p, int before)
 	if (!member || (__u32)before == thread)
 		return 0;
 	now.state = member->state;
+	now.group = member->group;
 	bpf_map_delete_elem(&tasks, &before);
 	bpf_map_update_elem(&tasks, &thread, &now, BPF_ANY);
+	__sync_fetch_and_add(&changes, 1);
 	return 0;
+}
+
+static __always_inline void tell(struct task_struct *task, struct seen *seen)
+{
+	// A task that sleeps may be left in the queue for a while. One that is still on its processor goes to sleep, but has
+	// not been counted yet.
+	_Bool queued = task->on_rq;
+
+	if (bpf_core_field_exists(task->se.sched_delayed) && task->se.sched_delayed)
+		queued = 0;
+	seen->pid = task->tgid;
+	seen->thread = task->pid;
+	seen->asleep = (task->__state & INTERRUPTIBLE) && !queued && !task->on_cpu;
+	// After that: who has left its processor has been counted.
+	barrier();
+	seen->runs = task->nvcsw + task->nivcsw;
+	seen->ran = task->se.sum_exec_runtime;
+	seen->slept = task->nvcsw;
+	seen->waited = 0;
+	if (bpf_core_field_exists(task->sched_info.run_delay))
+		seen->waited = task->sched_info.run_delay;
 }
 
 SEC("iter/task")
@@ -149,7 +218,6 @@ int look(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct member *member;
 	struct seen seen = {};
-	_Bool queued;
 
 	// One that ends still has somebody to tell, until it has left its processor.
 	if (!task || (task->exit_state && !task->on_cpu))
@@ -159,19 +227,41 @@ int look(struct bpf_iter__task *ctx)
 	if (!member || (member->task && member->task != (__u64)task))
 		return 0;
 	member->task = (__u64)task;
-	// A task that sleeps may be left in the queue for a while. One that is still on its processor goes to sleep, but has
-	// not been counted yet.
-	queued = task->on_rq;
-	if (bpf_core_field_exists(task->se.sched_delayed) && task->se.sched_delayed)
-		queued = 0;
-	seen.pid = task->tgid;
-	seen.thread = task->pid;
-	seen.asleep = (task->__state & INTERRUPTIBLE) && !queued && !task->on_cpu;
-	// After that: who has left its processor has been counted.
-	barrier();
-	seen.runs = task->nvcsw + task->nivcsw;
+	seen.group = member->group;
+	tell(task, &seen);
 	bpf_seq_write(ctx->meta->seq, &seen, sizeof(seen));
 	return 0;
+}
+
+static long look_at(__u32 place, _Bool *gone)
+{
+	struct task_struct *task;
+	struct member *member;
+
+	if (place >= LISTED)
+		return 1;
+	task = bpf_task_from_pid(listed[place].thread);
+	if (!task) {
+		*gone = 1;
+		return 1;
+	}
+	member = member_of(task);
+	if (member && member->task == (__u64)task && !task->exit_state)
+		tell(task, &listed[place]);
+	else
+		*gone = 1;
+	bpf_task_release(task);
+	return 0;
+}
+
+// 1 where one of the listed is not there any more. Whether others have come `changes` tells.
+SEC("syscall")
+int look_at_listed(void *ctx)
+{
+	_Bool gone = 0;
+
+	bpf_loop(length, look_at, &gone, 0);
+	return gone;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -258,6 +258,7 @@ mod tests {
             real_file_times: Some(false),
             trap_tsc: true,
             clock: None,
+            in_experiment: false,
         };
         assert_eq!(asked.clock, expected);
         assert!(read(&[], &["HOME=/"]).unwrap().is_empty());

@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{bail, Context};
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 use nix::sched::{unshare, CloneFlags};
+use nix::unistd::{eaccess, AccessFlags};
 use serde_json::{json, Value};
 
 use crate::state::{effective_user, STATE_DIR_VARIABLE};
@@ -21,6 +22,8 @@ use crate::Container;
 const RUNTIME: &str = "lorentz-runtime";
 /// Where it keeps its containers.
 const ROOT: &str = "/run/lorentz-runtime";
+/// Names a user's own directory below which it keeps them where that cannot be, as for root in a user namespace.
+const USERS: &str = "XDG_RUNTIME_DIR";
 /// The same below a state directory of the user's choice.
 const BELOW_STATE: &str = ".runtime";
 /// Where bundles are made, in its directory.
@@ -42,9 +45,15 @@ const CAPABILITIES: [&str; 11] = [
 
 /// Where the OCI runtime keeps its containers, unless it is told otherwise.
 pub fn runtime_root() -> PathBuf {
-    match env::var_os(STATE_DIR_VARIABLE).filter(|value| !value.is_empty()) {
-        Some(state) => Path::new(&state).join(BELOW_STATE),
-        None => PathBuf::from(ROOT),
+    let named = |variable| env::var_os(variable).filter(|value| !value.is_empty());
+    let root = Path::new(ROOT);
+    let may_write = |path: &Path| eaccess(path, AccessFlags::W_OK).is_ok();
+    match (named(STATE_DIR_VARIABLE), named(USERS)) {
+        (Some(state), _) => Path::new(&state).join(BELOW_STATE),
+        (None, Some(users)) if !may_write(root) && !root.parent().is_some_and(may_write) => {
+            Path::new(&users).join(RUNTIME)
+        }
+        _ => root.to_path_buf(),
     }
 }
 
@@ -103,6 +112,8 @@ pub struct RootOptions {
     pub root: PathBuf,
     /// What it writes goes there, and not into a layer of its own.
     pub read_write: bool,
+    /// Its program gets a terminal of its own.
+    pub terminal: bool,
     /// Its name in its own eyes.
     pub hostname: Option<String>,
     /// Variables beside the usual ones, `KEY=VALUE`.
@@ -167,7 +178,10 @@ fn fill_bundle(
 ) -> anyhow::Result<()> {
     let seen = match options.read_write {
         true => root.to_path_buf(),
-        false => overlay(dir, root).context("overlay")?,
+        false => {
+            own_mounts()?;
+            overlay(dir, root).context("overlay")?
+        }
     };
     let config = config(name, options, &seen, words)?;
     let mut options = OpenOptions::new();
@@ -177,11 +191,24 @@ fn fill_bundle(
     Ok(())
 }
 
-/// The root file system below a layer in memory, which takes what is written.
-fn overlay(dir: &Path, root: &Path) -> anyhow::Result<PathBuf> {
+/// Gives this process mounts of its own, which the host does not see.
+///
+/// # Errors
+///
+/// Where this user may not mount.
+pub fn own_mounts() -> anyhow::Result<()> {
     let none = None::<&str>;
     unshare(CloneFlags::CLONE_NEWNS).context("mounts of its own")?;
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)?;
+    Ok(mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)?)
+}
+
+/// Mounts the root file system `root` below a layer in memory, which takes what is written, in the directory `dir`. Returns where:
+/// `root` in it. The process must have [`own_mounts`].
+///
+/// # Errors
+///
+/// Where this user may not mount.
+pub fn overlay(dir: &Path, root: &Path) -> anyhow::Result<PathBuf> {
     let (layer, seen) = (dir.join("layer"), dir.join("root"));
     fs::create_dir(&layer)?;
     fs::create_dir(&seen)?;
@@ -243,7 +270,7 @@ fn config(name: &str, options: &RootOptions, root: &Path, words: &[&str]) -> any
         "hostname": options.hostname.as_deref().unwrap_or(name),
         "root": { "path": text(root)?, "readonly": false },
         "process": {
-            "terminal": false,
+            "terminal": options.terminal,
             "user": { "uid": uid, "gid": gid },
             "args": words,
             "env": variables,

@@ -3,14 +3,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
 use anyhow::Context;
 use lorentz_inject::{hand_in_process, Door, Entrance, Monitor};
 
-use crate::background::{self, close_standard_streams};
+use crate::background::{self, close_standard_streams, keep_only};
 use crate::life::{set_wall, target};
 use crate::{skip, Container, MonitorKind};
 
@@ -41,7 +41,7 @@ pub fn look_after(container: &Container) -> anyhow::Result<Way> {
         skip::start_where_asked(&container)?;
         let clock = container.clock()?;
         let mut monitor = Monitor::of_nobody(target(&container, &clock)?)?;
-        monitor.when_wall_is_set(set_wall(&container)?);
+        monitor.when_wall_is_set(set_wall(&container));
         monitor.open(Door::new(socket.into(), first.into())?);
         close_standard_streams()?;
         std::env::set_current_dir("/")?;
@@ -111,19 +111,4 @@ fn address(container: &Container) -> io::Result<Address> {
 
 fn bind(container: &Container) -> io::Result<UnixListener> {
     UnixListener::bind(address(container)?.path())
-}
-
-/// Closes what this process has inherited, all but the standard streams and `kept`: somebody may wait for the end of a
-/// pipe whose other end is among them.
-fn keep_only(kept: &[BorrowedFd]) {
-    let mut numbers: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
-    numbers.sort_unstable();
-    let mut from = 3;
-    for number in numbers.into_iter().chain([u32::MAX]) {
-        if number > from {
-            // SAFETY: nothing of this process but `kept` is used from here on.
-            unsafe { libc::syscall(libc::SYS_close_range, from, number - 1, 0) };
-        }
-        from = number.saturating_add(1);
-    }
 }

@@ -105,8 +105,28 @@ impl Cgroup {
     ///
     /// Where the group is gone.
     pub fn freeze(&self) -> io::Result<bool> {
-        fs::write(self.file("cgroup.freeze"), "1")?;
+        self.begin_freeze()?;
         wait_until(FREEZE_LIMIT, || self.is_frozen())
+    }
+
+    /// The same, without waiting for them.
+    ///
+    /// # Errors
+    ///
+    /// Where the group is gone.
+    pub fn begin_freeze(&self) -> io::Result<()> {
+        fs::write(self.file("cgroup.freeze"), "1")
+    }
+
+    /// CPU time its tasks have used so far, of ended ones too.
+    ///
+    /// # Errors
+    ///
+    /// Where the group is gone.
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        let text = fs::read_to_string(self.file("cpu.stat"))?;
+        let micros = text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok());
+        micros.map(Duration::from_micros).ok_or_else(|| io::Error::other("cpu.stat: no usage_usec"))
     }
 
     /// Lets them run again.

@@ -61,7 +61,11 @@ fn end_programs(container: &Container) -> Result<usize, StateError> {
 
 fn programs(container: &Container) -> Result<Vec<Process>, StateError> {
     let all = processes::all().map_err(|error| StateError::File { path: "/proc".into(), error })?;
-    let mut programs = container.processes(&all)?;
+    let mut programs = match container.processes(&all) {
+        // Its monitor has seen them end, and has removed it meanwhile.
+        Err(_) if !container.dir().exists() => return Ok(Vec::new()),
+        programs => programs?,
+    };
     // One that is held before its first instruction has no clock yet.
     let held = container.record().monitors.iter().filter_map(|monitor| {
         let program = all.iter().find(|process| Some(process.pid) == monitor.program)?;

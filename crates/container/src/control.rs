@@ -31,6 +31,9 @@ pub struct Clock {
     numbers: RefCell<Numbers>,
 }
 
+// SAFETY: the mapping belongs to the process, not to a thread; what lies in it is atomics.
+unsafe impl Send for Clock {}
+
 /// A consistent look: host and virtual side by side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reading {
@@ -112,7 +115,7 @@ impl Clock {
         Ok(clock)
     }
 
-    fn map(path: &Path, file: &File) -> io::Result<Clock> {
+    pub(crate) fn map(path: &Path, file: &File) -> io::Result<Clock> {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         let fd = file.as_raw_fd();
         // SAFETY: a fresh shared mapping of an open file.
@@ -128,12 +131,16 @@ impl Clock {
         }
     }
 
-    fn page(&self) -> &ClockPage {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn page(&self) -> &ClockPage {
         // SAFETY: mapped as long as `self` lives; all of it is atomics.
         unsafe { self.memory.cast().as_ref() }
     }
 
-    fn registry(&self) -> &Registry {
+    pub(crate) fn registry(&self) -> &Registry {
         // SAFETY: as above; the file is as long as both.
         unsafe { self.memory.add(file::REGISTRY_OFFSET).cast().as_ref() }
     }
@@ -180,12 +187,19 @@ impl Clock {
         self.look().segment.pace == Pace::Frozen
     }
 
-    fn look(&self) -> Snapshot {
+    /// The map in force, and the host's time at this look: all that is needed to say when the clock will show something.
+    pub fn look(&self) -> Snapshot {
         self.page().look(&self.registry().leaps, host_now, |tries| {
             if tries > 64 {
                 std::thread::yield_now();
             }
         })
+    }
+
+    /// What it showed when the host's monotonic clock showed `real`, exactly for its last changes; nothing where it was made
+    /// later.
+    pub fn virtual_of(&self, real: RealInstant) -> Option<VirtualInstant> {
+        self.page().virtual_of(real)
     }
 
     /// Sets the rate; for a frozen clock, the one to go on with.
@@ -277,14 +291,27 @@ impl Clock {
 
     /// Where a writer died in the middle of a change, readers wait for its end. It has changed nothing yet.
     fn end_broken_change(&self) -> io::Result<()> {
+        const OFTEN: Duration = Duration::from_micros(100);
         let under_way = || self.page().sequence() & 1 != 0;
-        if under_way() {
-            let _lock = self.lock()?;
-            if under_way() {
-                self.change_locked(Moved::All, |_, _, _| ());
+        while under_way() {
+            // Whoever has the lock may be at it, and may keep it: an experiment does.
+            if let Some(_lock) = self.try_lock()? {
+                if under_way() {
+                    self.change_locked(Moved::All, |_, _, _| ());
+                }
             }
+            std::thread::sleep(OFTEN);
         }
         Ok(())
+    }
+
+    fn try_lock(&self) -> io::Result<Option<(Flock<File>, SignalsBlocked)>> {
+        let file = OpenOptions::new().write(true).open(&self.path)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Some((lock, SignalsBlocked::new()?))),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, error)) => Err(error.into()),
+        }
     }
 
     /// The right to change the clock; until it is dropped no signal but SIGKILL ends this process.
@@ -330,11 +357,11 @@ impl Clock {
         self.followers().settle(moved);
     }
 
-    fn followers(&self) -> Followers<'_> {
+    pub(crate) fn followers(&self) -> Followers<'_> {
         self.followers_with(&[])
     }
 
-    fn followers_with<'a>(&'a self, known: &'a [u32]) -> Followers<'a> {
+    pub(crate) fn followers_with<'a>(&'a self, known: &'a [u32]) -> Followers<'a> {
         Followers {
             page: self.page(),
             registry: self.registry(),
@@ -460,7 +487,7 @@ impl Drop for Clock {
     }
 }
 
-fn host_now() -> RealInstant {
+pub(crate) fn host_now() -> RealInstant {
     RealInstant(clock_nanos(libc::CLOCK_MONOTONIC).unwrap_or(0))
 }
 

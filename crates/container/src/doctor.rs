@@ -122,6 +122,13 @@ const PROBES: &[Probe] = &[
         look: kernel,
     },
     Probe {
+        name: "taps",
+        purpose: "networks in virtual time: 'lorentz up'",
+        needed: false,
+        how_to_get: "root, a kernel with CONFIG_TUN, and /dev/net/tun",
+        look: || tried(probes::taps(), "TAP devices in network namespaces of their own"),
+    },
+    Probe {
         name: "seccomp-filter",
         purpose: "calls that wait are caught",
         needed: true,

@@ -112,6 +112,20 @@ pub enum StateError {
          changed. Start it with --rate too"
     )]
     OffsetsOnly(String),
+    /// Its clock is moved by an experiment.
+    #[error("{name}: part of the experiment {experiment}, which moves its clock; 'lorentz experiment remove {experiment} {name}' takes it out")]
+    InExperiment {
+        /// Its name.
+        name: String,
+        /// The experiment's.
+        experiment: String,
+    },
+    /// Its clock is another container's too.
+    #[error("{0}: shares its clock with another container; only one with a clock of its own can be in an experiment")]
+    SharedClock(String),
+    /// Its clock skips idle time by itself.
+    #[error("{0}: skips idle time, or has done so; give --as-fast-as-possible to the experiment instead")]
+    Skips(String),
     /// The state directory cannot be trusted.
     #[error("state directory {path}: {reason}; expected a directory of your own (LORENTZ_STATE_DIR names another)")]
     Untrusted {

@@ -96,8 +96,9 @@ impl Followers<'_> {
     /// will be served any moment.
     pub fn earliest(&self, look: &Snapshot) -> Option<VirtualInstant> {
         let now = look.now();
-        // Whose wait is over for so long has left it by a jump, or has ended in it.
-        const ABANDONED: Span = Span(10_000_000);
+        // Whose wait is over for so long has left it by a jump, or has ended in it. One that was told sleeps once more for
+        // an instant, as long as its timer takes to go off: a machine that stands still makes that long.
+        const ABANDONED: Span = Span(250_000_000);
         let served = look.segment.virtual_at(RealInstant(look.real.0 - ABANDONED.0));
         let waits = self.registry.waiters().filter_map(|waiter| {
             let due = instant_of(waiter.deadline(), look)?;
@@ -105,6 +106,66 @@ impl Followers<'_> {
         });
         let timers = self.registry.timers().filter_map(|timer| next_expiry(timer, now, look));
         waits.chain(timers).min()
+    }
+
+    /// The next virtual instant after `now` that a wait or a timer is set for.
+    pub fn next_after(&self, now: VirtualInstant, look: &Snapshot) -> Option<VirtualInstant> {
+        let waits = self.registry.waiters().filter_map(|wait| instant_of(wait.deadline(), look));
+        let timers = self.registry.timers().filter_map(|timer| next_expiry(timer, now, look));
+        waits.filter(|due| *due > now).chain(timers).min()
+    }
+
+    /// Whether a wait that ended after `since` and until `until` has not been left yet.
+    pub fn is_overdue(
+        &self,
+        since: VirtualInstant,
+        until: VirtualInstant,
+        look: &Snapshot,
+    ) -> bool {
+        let mut waits =
+            self.registry.waiters().filter_map(|wait| instant_of(wait.deadline(), look));
+        waits.any(|due| due > since && due <= until)
+    }
+
+    /// Tells those whose waits and timers fall due until `until` and were computed from another state of the clock.
+    pub fn tell_due(&self, until: VirtualInstant, look: &Snapshot) {
+        let mut told = self.told();
+        for waiter in self.waits(Moved::All) {
+            if instant_of(waiter.deadline(), look).is_some_and(|due| due <= until) {
+                told.wait(waiter);
+            }
+        }
+        // Time may have gone on since the piece began, to past what it began with.
+        let before = look.segment.virt.plus(Span(-1));
+        for timer in self.timers(Moved::All) {
+            if next_expiry(timer, before, look).is_some_and(|due| due <= until) {
+                told.timer(timer);
+            }
+        }
+    }
+
+    /// Tells those whose waits and timers fall due after `since` and until `until`, whatever they were computed from; false
+    /// where there are none. A timeout of the kernel's ends some time after the moment it was set for.
+    pub fn tell_between(
+        &self,
+        since: VirtualInstant,
+        until: VirtualInstant,
+        look: &Snapshot,
+    ) -> bool {
+        let mut told = self.told();
+        let mut any = false;
+        for waiter in self.registry.waiters() {
+            let due = instant_of(waiter.deadline(), look);
+            if due.is_some_and(|due| due > since && due <= until) {
+                any |= told.wait(waiter);
+            }
+        }
+        for timer in self.registry.timers() {
+            if next_expiry(timer, since, look).is_some_and(|due| due <= until) {
+                any |= told.timer(timer);
+            }
+        }
+        any
     }
 
     /// Whether somebody waits who is not among the threads `known`. Places that ended threads have left are freed.

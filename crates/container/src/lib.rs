@@ -48,16 +48,21 @@ mod freeze;
 mod inhabitant;
 mod life;
 mod numbers;
+mod nursery;
 mod options;
+mod place;
 pub mod processes;
+mod rounds;
 pub mod skip;
 mod state;
 mod time_namespace;
 
 pub use annotations::{merge_offset, Asked, WrongAnnotation};
 pub use attachable::check_attachable;
+pub use background::{start_in_background, Ready};
 pub use bundle::{
-    is_bundle_of_ours, make_bundle, remove_bundle, runtime, runtime_root, Bind, RootOptions,
+    is_bundle_of_ours, make_bundle, overlay, own_mounts, remove_bundle, runtime, runtime_root,
+    Bind, RootOptions,
 };
 pub use care::{look_after, way_into, Way};
 pub use cgroup::Cgroup;
@@ -67,10 +72,13 @@ pub use control::{Clock, Followed, Reading};
 pub use fault::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
 pub use freeze::{freeze, unfreeze};
 pub use life::{attach, exec, run, Attached};
+pub use nursery::{raise, Brood, BROOD};
 pub use options::{
     parse_read_cost, ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST,
 };
+pub use place::Place;
+pub use rounds::HeldClock;
 pub use state::{
-    Bundle, Container, Life, Mechanism, Monitor, MonitorKind, NewContainer, Record, StateDir,
-    STATE_DIR_VARIABLE,
+    is_name, Bundle, Container, Life, Mechanism, Monitor, MonitorKind, NewContainer, Record,
+    StateDir, STATE_DIR_VARIABLE,
 };

@@ -25,7 +25,7 @@ pub struct Attached {
 
 /// Runs `command` in a new container and returns its exit status, as a shell tells it. The calling process is the monitor
 /// meanwhile; it must have one thread only. Where programs are left when the command ends, a process in the background
-/// goes on looking after them.
+/// goes on looking after them. `joins` is called when the program's process is there and before it runs anything of it.
 ///
 /// # Errors
 ///
@@ -34,8 +34,16 @@ pub fn run(
     container: Container,
     command: &[OsString],
     wait_while_frozen: bool,
+    joins: impl FnOnce(&Container) -> anyhow::Result<()>,
 ) -> anyhow::Result<i32> {
-    look_after(container, command, MonitorKind::Run, wait_while_frozen)
+    let before = |container: &Container, clock: &Clock| {
+        joins(container).map_err(io::Error::other)?;
+        if wait_while_frozen {
+            wait_until_unfrozen(clock)?;
+        }
+        Ok(())
+    };
+    look_after(container, command, MonitorKind::Run, before)
 }
 
 /// Runs one more command on the clock of `container`.
@@ -45,17 +53,17 @@ pub fn run(
 /// As [`run`].
 pub fn exec(container: &Container, command: &[OsString]) -> anyhow::Result<i32> {
     let container = container.enter(MonitorKind::Exec)?;
-    look_after(container, command, MonitorKind::Exec, false)
+    look_after(container, command, MonitorKind::Exec, |_, _| Ok(()))
 }
 
 fn look_after(
     mut container: Container,
     command: &[OsString],
     kind: MonitorKind,
-    wait_while_frozen: bool,
+    before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
 ) -> anyhow::Result<i32> {
     let clock = container.clock()?;
-    let launched = launch(&mut container, &clock, command, wait_while_frozen);
+    let launched = launch(&mut container, &clock, command, before);
     let (mut monitor, ended) = match launched.and_then(|mut monitor| {
         let ended = monitor.serve()?;
         Ok((monitor, ended))
@@ -77,7 +85,7 @@ fn launch(
     container: &mut Container,
     clock: &Clock,
     command: &[OsString],
-    wait_while_frozen: bool,
+    before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
 ) -> anyhow::Result<Monitor> {
     let words = command.iter().map(|word| CString::new(word.as_bytes()));
     let words = words.collect::<Result<Vec<_>, _>>().context("a command without NUL bytes")?;
@@ -99,23 +107,22 @@ fn launch(
         if let Some(cgroup) = container.cgroup() {
             cgroup.add(number)?;
         }
-        if wait_while_frozen {
-            wait_until_unfrozen(clock)?;
-        }
-        Ok(())
+        before(container, clock)
     };
     let mut monitor = Monitor::launch(&words, target, prepare)?;
-    monitor.when_wall_is_set(set_wall(container)?);
+    monitor.when_wall_is_set(set_wall(container));
     Ok(monitor)
 }
 
 /// What a program does that sets its wall clock: the same as an operator who steps it.
-pub(crate) fn set_wall(container: &Container) -> anyhow::Result<SetWall> {
-    let clock = container.clock()?;
-    Ok(Box::new(move |wall| {
+pub(crate) fn set_wall(container: &Container) -> SetWall {
+    let container = container.clone();
+    Box::new(move |wall| {
+        // Where an experiment moves it, nobody else does.
+        let clock = container.clock_to_change().map_err(io::Error::other)?;
         let by = wall.as_nanos() - clock.reading().wall.as_nanos();
         clock.step(Span(saturate(by))).map(drop)
-    }))
+    })
 }
 
 pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<Target> {
@@ -226,7 +233,7 @@ fn attach_and_stay(
 fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Monitor, Vec<u32>)> {
     let clock = container.clock()?;
     let mut monitor = Monitor::of_nobody(target(container, &clock)?)?;
-    monitor.when_wall_is_set(set_wall(container)?);
+    monitor.when_wall_is_set(set_wall(container));
     monitor.attach(Pid::from_raw(pid as i32))?;
     let mut done = vec![pid];
     let mut tried = vec![pid];

@@ -117,6 +117,8 @@ pub struct ClockOptions {
     pub trap_tsc: bool,
     /// `--clock`: the clock of that container instead of a new one.
     pub clock: Option<String>,
+    /// `--experiment`: what it sends waits until the experiment's other clocks have come as far.
+    pub in_experiment: bool,
 }
 
 /// Which clock a command is to run on.
@@ -200,6 +202,7 @@ impl ClockOptions {
                 real_file_times: self.real_file_times.unwrap_or(false),
                 trap_tsc: self.trap_tsc,
                 counts_births: self.skip_idle.is_some_and(|mode| mode != SkipMode::Off),
+                sends_in_turn: self.in_experiment,
             },
             frozen: self.frozen,
             skip: self.skip_idle.unwrap_or_default(),
@@ -423,12 +426,14 @@ mod tests {
             o.real_file_times = Some(true);
             o.trap_tsc = true;
             o.skip_idle = Some(SkipMode::On);
+            o.in_experiment = true;
         });
         let all = Policy {
             real_cpu_clocks: true,
             real_file_times: true,
             trap_tsc: true,
             counts_births: true,
+            sends_in_turn: true,
         };
         assert_eq!(asked.settings(&HOST).unwrap().policy, all);
     }

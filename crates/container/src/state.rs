@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 
 pub use members::Life;
+pub use name::is_name;
 pub use record::{Bundle, Mechanism, Monitor, MonitorKind, Record};
 pub(crate) use root::effective_user;
 use root::Root;
@@ -81,6 +82,11 @@ impl StateDir {
         Ok(StateDir { root: Root::chosen(path)? })
     }
 
+    /// Where it is. It need not be there yet.
+    pub fn path(&self) -> &Path {
+        &self.root.path
+    }
+
     /// Makes a container with a clock of its own. The calling process is its monitor from now on, and calls
     /// [`Container::leave`] when all it looks after has ended.
     ///
@@ -106,16 +112,22 @@ impl StateDir {
     ///
     /// # Errors
     ///
-    /// As [`StateDir::create`]; where there is no container `owner`, or it has ended.
+    /// As [`StateDir::create`]; where there is no container `owner`, or it has ended; a container of its own on the clock of
+    /// one that is in an experiment.
     pub fn join(&self, new: &NewContainer, owner: &str) -> Result<Container, StateError> {
         let _lock = self.lock()?;
         let owner = self.open_by("--clock", owner)?;
         if owner.life()? == Life::Ended {
             return Err(StateError::Ended(owner.name().to_string()));
         }
-        match new.name {
-            None => owner.enter_locked(new.kind),
-            Some(_) => self
+        match (new.name, &owner.record.experiment) {
+            (None, _) => owner.enter_locked(new.kind),
+            // Its tasks would run while the experiment has the clock stand.
+            (Some(_), Some(experiment)) => Err(StateError::InExperiment {
+                name: owner.name().to_string(),
+                experiment: experiment.clone(),
+            }),
+            (Some(_), None) => self
                 .build(new, Some(owner.name()), |clock| fs::hard_link(owner.clock_path(), clock)),
         }
     }
@@ -214,6 +226,21 @@ impl StateDir {
         Ok(name.to_string())
     }
 
+    /// Whether a container could be called `name`.
+    ///
+    /// # Errors
+    ///
+    /// Not a name; that of a container that still runs.
+    pub fn check_new_name(&self, name: &str) -> Result<(), StateError> {
+        name::check("--name", name)?;
+        match self.container(name) {
+            Ok(container) if container.life()? != Life::Ended => {
+                Err(StateError::NameInUse(name.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A name that no container has.
     pub fn unused_name(&self) -> String {
         loop {
@@ -298,13 +325,50 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// As [`Container::clock`]; where a container on this clock runs in a time namespace alone.
+    /// As [`Container::clock`]; where an experiment moves it, or a container on this clock runs in a time namespace alone.
     pub fn clock_to_change(&self) -> Result<Clock, StateError> {
+        let experiment = self.state.container(self.name())?.record.experiment;
+        if let Some(experiment) = experiment {
+            return Err(StateError::InExperiment { name: self.name().to_string(), experiment });
+        }
         let fixed = |one: &&Container| one.record.mechanism == Mechanism::TimeNamespace;
         match self.sharing_its_clock()?.iter().find(fixed) {
             Some(one) => Err(StateError::OffsetsOnly(one.name().to_string())),
             None => self.clock(),
         }
+    }
+
+    /// Its clock, for an experiment to hold.
+    ///
+    /// # Errors
+    ///
+    /// Where the clock is another container's too, is the kernel's alone, leaps over idle time by itself, or is in an
+    /// experiment.
+    pub fn clock_to_hold(&self) -> Result<Clock, StateError> {
+        let name = || self.name().to_string();
+        let links =
+            fs::metadata(self.clock_path()).map_err(|e| file_error(&self.clock_path(), e))?;
+        let clock = self.clock()?;
+        match &self.record {
+            Record { experiment: Some(experiment), .. } => {
+                Err(StateError::InExperiment { name: name(), experiment: experiment.clone() })
+            }
+            Record { mechanism: Mechanism::TimeNamespace, .. } => {
+                Err(StateError::OffsetsOnly(name()))
+            }
+            _ if links.nlink() > 1 => Err(StateError::SharedClock(name())),
+            _ if clock.skipping().believed => Err(StateError::Skips(name())),
+            _ => Ok(clock),
+        }
+    }
+
+    /// Writes down which experiment moves its clock.
+    ///
+    /// # Errors
+    ///
+    /// Where the container is gone.
+    pub fn set_experiment(&mut self, experiment: Option<&str>) -> Result<(), StateError> {
+        self.update(|record| record.experiment = experiment.map(str::to_string))
     }
 
     /// Its control group, where it has one.
@@ -418,7 +482,7 @@ impl Container {
     }
 
     /// Whether both are the same container, not just of the same name.
-    fn is_same(&self, other: &Container) -> bool {
+    pub fn is_same(&self, other: &Container) -> bool {
         self.record.name == other.record.name
             && self.record.created_boot_ns == other.record.created_boot_ns
     }

@@ -133,7 +133,7 @@ impl Stopped {
             let told = told.and_then(|()| {
                 let number = namespace::number_inside(self.pid.as_raw() as u32)?;
                 let owner = ProcessId::new(monitor.space_of(first)?, number);
-                timers::adopt(owner, &timers, monitor.clock());
+                timers::adopt(owner, &timers, &monitor.clock()?);
                 Ok(())
             });
             if let Err(error) = told {

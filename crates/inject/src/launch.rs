@@ -125,7 +125,7 @@ fn child(
     // The parent takes the listener itself, by its number: nothing has to be sent.
     let number = listener.as_ref().map_or(-1, AsRawFd::as_raw_fd).to_ne_bytes();
     let mut go = [0];
-    if socket.write_all(&[1]).and_then(|()| socket.write_all(&number)).is_err()
+    if tell(&socket, &[1]).and_then(|()| tell(&socket, &number)).is_err()
         || socket.read_exact(&mut go).is_err()
     {
         exit(126)
@@ -134,8 +134,20 @@ fn child(
     // SAFETY: null-terminated arrays of strings that outlive the call.
     unsafe { first_exec(program, arguments.as_ptr(), environ) };
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-    let _ = socket.write_all(&errno.to_ne_bytes());
+    let _ = tell(&socket, &errno.to_ne_bytes());
     exit(126)
+}
+
+/// Writes a few bytes from under the filter, which may trap write(2).
+fn tell(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
+    const NOWHERE_IN_PARTICULAR: i64 = -1;
+    let part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    // SAFETY: reads `bytes`.
+    let written = unsafe { libc::pwritev2(socket.as_raw_fd(), &part, 1, NOWHERE_IN_PARTICULAR, 0) };
+    match usize::try_from(written) {
+        Ok(written) if written == bytes.len() => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Becomes `program`, from under the filter. Comes back only where that has failed.

@@ -39,7 +39,7 @@ mod trace;
 pub use door::{hand_in_process, Door};
 pub use enter::{Entered, Entrance};
 pub use error::Error;
-pub use launch::Ended;
+pub use launch::{find as find_command, Ended};
 pub use monitor::{Monitor, SetWall, Target};
 pub use profile::Profile;
 

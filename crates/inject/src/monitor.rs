@@ -46,18 +46,38 @@ struct Handed {
 /// Steps the container's wall clock to a time.
 pub type SetWall = Box<dyn FnMut(WallTime) -> io::Result<()>>;
 
-/// Watches over the programs on a clock that it or its programs have started.
-pub struct Monitor {
+/// A clock, and what programs that are brought onto it get.
+struct Ward {
     target: Target,
-    image: Image,
     /// The clock's file, for reading alone.
     page: OwnedFd,
-    /// The same, mapped.
-    clock: SharedClock,
+    args: BootArgs,
+    set_wall: Option<SetWall>,
+}
+
+impl Ward {
+    fn new(target: Target, image: &Image) -> Result<Ward> {
+        let page = read_only(&target.clock)?;
+        let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
+        let args = blob::args(image, &Host::look(), hz);
+        Ok(Ward { target, page, args, set_wall: None })
+    }
+
+    /// The clock's file, mapped.
+    fn clock(&self) -> io::Result<SharedClock> {
+        SharedClock::map(&self.target.clock)
+    }
+}
+
+/// Watches over programs that it or they have started: on one clock, or on several, each of which is a ward of its.
+pub struct Monitor {
+    /// By the order in which they came.
+    wards: Vec<Ward>,
+    image: Image,
     /// The process id namespace that this process is in.
     namespace: u32,
-    args: BootArgs,
-    listeners: Vec<OwnedFd>,
+    /// Each with the number of its ward.
+    listeners: Vec<(OwnedFd, usize)>,
     /// Where processes come in that it has not started, and those of them that have no filter.
     door: Door,
     processes: Vec<OwnedFd>,
@@ -68,11 +88,10 @@ pub struct Monitor {
     /// Its name, and why it could not be executed.
     command: CString,
     exec_error: Option<io::Error>,
-    set_wall: Option<SetWall>,
     /// The launched program was ended because it could not be brought in.
     refused: bool,
-    /// Threads that have been let go to exec, by their number.
-    execs: HashMap<Thread, Handed>,
+    /// Threads that have been let go to exec, by their number, with their ward's.
+    execs: HashMap<Thread, (Handed, usize)>,
 }
 
 /// Signals that somebody sends to the launcher to reach the program.
@@ -98,41 +117,65 @@ impl Monitor {
         become_subreaper();
         let mask = SigSet::thread_get_mask()?;
         let signals = listen_to_signals()?;
-        let policy = target.shim.then_some(target.policy);
-        let mut child = launch::fork_child(command, policy, &mask)?;
-        let (pid, listener) = (child.pid, child.listener.take());
         let mut monitor = Monitor::new(target, signals)?;
-        listener.into_iter().for_each(|listener| monitor.listen(listener));
+        let child = monitor.begin(0, command, &mask, prepare)?;
         monitor.child = Some(child);
         monitor.command = command[0].clone();
-        let started = prepare(pid).map_err(|e| Error::System("preparing the program", e));
-        let started = started.and_then(|()| match &mut monitor.child {
-            Some(child) => child.let_go(),
-            None => Ok(()),
-        });
-        if let Err(error) = started {
-            let _ = kill(pid, Signal::SIGKILL);
-            return Err(error);
-        }
         Ok(monitor)
     }
 
+    /// Starts `command` on one more clock, which is a ward of its own; its number is returned. `prepare` is as for
+    /// [`Monitor::launch`]; `mask` are the signals the program begins with blocked.
+    pub fn launch_beside(
+        &mut self,
+        command: &[CString],
+        target: Target,
+        mask: &SigSet,
+        prepare: impl FnOnce(Pid) -> io::Result<()>,
+    ) -> Result<usize> {
+        let ward = self.wards.len();
+        self.wards.push(Ward::new(target, &self.image)?);
+        self.begin(ward, command, mask, prepare)?;
+        Ok(ward)
+    }
+
+    /// Starts `command` on the clock of a ward.
+    fn begin(
+        &mut self,
+        ward: usize,
+        command: &[CString],
+        mask: &SigSet,
+        prepare: impl FnOnce(Pid) -> io::Result<()>,
+    ) -> Result<Child> {
+        let target = &self.wards[ward].target;
+        let policy = target.shim.then_some(target.policy);
+        let mut child = launch::fork_child(command, policy, mask)?;
+        let (pid, listener) = (child.pid, child.listener.take());
+        if let Some(listener) = listener {
+            self.listen_for(ward, listener);
+        }
+        let started = prepare(pid).map_err(|e| Error::System("preparing the program", e));
+        if let Err(error) = started.and_then(|()| child.let_go()) {
+            let _ = kill(pid, Signal::SIGKILL);
+            return Err(error);
+        }
+        Ok(child)
+    }
+
     pub(crate) fn new(target: Target, signals: SignalFd) -> Result<Monitor> {
-        let image = Image::new()?;
-        let page = read_only(&target.clock)?;
-        let clock = SharedClock::map(&target.clock);
-        let clock = clock.map_err(|e| Error::System("mapping the clock", e))?;
+        let mut monitor = Monitor::of_none(signals)?;
+        monitor.wards.push(Ward::new(target, &monitor.image)?);
+        Ok(monitor)
+    }
+
+    /// A monitor without a ward.
+    fn of_none(signals: SignalFd) -> Result<Monitor> {
         let namespace = namespace::of("self");
         let namespace = namespace.map_err(|e| Error::System("reading /proc/self/ns/pid", e))?;
-        let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
-        let args = blob::args(&image, &Host::look(), hz);
         Ok(Monitor {
-            target,
-            image,
-            page,
-            clock,
+            wards: Vec::new(),
+            image: Image::new()?,
             namespace,
-            args,
             listeners: Vec::new(),
             door: Door::default(),
             processes: Vec::new(),
@@ -141,15 +184,25 @@ impl Monitor {
             ended: None,
             command: CString::default(),
             exec_error: None,
-            set_wall: None,
             refused: false,
             execs: HashMap::new(),
         })
     }
 
+    /// A monitor for programs that are all launched beside one another, by [`Monitor::launch_beside`].
+    pub fn of_many() -> Result<Monitor> {
+        become_subreaper();
+        Monitor::of_none(listen_to_signals()?)
+    }
+
     /// What to do when a program that may set clocks sets its wall clock. Without it, it is told ENOSYS.
     pub fn when_wall_is_set(&mut self, set: SetWall) {
-        self.set_wall = Some(set);
+        self.when_wall_of_is_set(0, set);
+    }
+
+    /// The same for one ward of several.
+    pub fn when_wall_of_is_set(&mut self, ward: usize, set: SetWall) {
+        self.wards[ward].set_wall = Some(set);
     }
 
     /// Lets processes in at `door`.
@@ -159,8 +212,17 @@ impl Monitor {
 
     /// Listens to one more filter.
     pub(crate) fn listen(&mut self, listener: OwnedFd) {
+        self.listen_for(0, listener);
+    }
+
+    fn listen_for(&mut self, ward: usize, listener: OwnedFd) {
         notify::prefer_sync_wake_up(listener.as_fd());
-        self.listeners.push(listener);
+        self.listeners.push((listener, ward));
+    }
+
+    /// Whether the last program of a ward has ended.
+    pub fn is_ward_abandoned(&self, ward: usize) -> bool {
+        self.listeners.iter().all(|(_, of)| *of != ward)
     }
 
     /// The launched program's pid.
@@ -189,21 +251,30 @@ impl Monitor {
         Ok(())
     }
 
+    /// Deals with what has happened, and waits for something to happen where `wait`.
+    pub fn serve_once(&mut self, wait: bool) -> Result<()> {
+        self.deal(if wait { PollTimeout::NONE } else { PollTimeout::ZERO })
+    }
+
     /// Whether the last process under the filters has ended: the kernel then hangs up the listeners. Nor may anybody stand
     /// in the door.
     pub fn is_abandoned(&mut self) -> bool {
-        self.listeners.retain(|listener| !has_event(listener.as_fd(), PollFlags::POLLHUP));
+        self.listeners.retain(|(listener, _)| !has_event(listener.as_fd(), PollFlags::POLLHUP));
         self.processes.retain(|process| !has_event(process.as_fd(), PollFlags::POLLIN));
         self.listeners.is_empty() && self.processes.is_empty() && self.door.is_empty()
     }
 
     /// Waits for one event and deals with it.
     fn once(&mut self) -> Result<()> {
+        self.deal(PollTimeout::NONE)
+    }
+
+    fn deal(&mut self, limit: PollTimeout) -> Result<()> {
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-        fds.extend(self.listeners.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
+        fds.extend(self.listeners.iter().map(|(fd, _)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
         let others = self.processes.iter().map(|fd| fd.as_fd()).chain(self.door.fds());
         fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-        match poll(&mut fds, PollTimeout::NONE) {
+        match poll(&mut fds, limit) {
             Err(Errno::EINTR) => return Ok(()),
             other => other?,
         };
@@ -218,7 +289,7 @@ impl Monitor {
         }
         for listener in notified {
             let notification =
-                notify::receive(self.listeners[listener].as_fd()).map_err(listening)?;
+                notify::receive(self.listeners[listener].0.as_fd()).map_err(listening)?;
             if let Some(notification) = notification {
                 self.on_notification(listener, &notification);
             }
@@ -240,9 +311,11 @@ impl Monitor {
 
     /// An exec: the thread is seized, given what the new image needs, and let go on.
     fn on_notification(&mut self, listener: usize, notification: &Notification) {
-        let (listener, id) = (self.listeners[listener].as_fd(), notification.id);
+        let ((listener, ward), id) = (&self.listeners[listener], notification.id);
+        let (listener, number) = (listener.as_fd(), *ward);
+        let ward = &mut self.wards[number];
         if notification.call == ASK_MONITOR as i32 {
-            let _ = match (notification.args[0] == ASK_SET_WALL, &mut self.set_wall) {
+            let _ = match (notification.args[0] == ASK_SET_WALL, &mut ward.set_wall) {
                 (true, Some(set)) => answer_set_wall(set, listener, notification),
                 _ => notify::fail(listener, id, libc::ENOSYS),
             };
@@ -258,13 +331,13 @@ impl Monitor {
         let handed = thread.interrupt().and_then(|()| {
             Ok(Handed {
                 image: notify::add_fd(listener, id, self.image.file.as_fd())?,
-                page: notify::add_fd(listener, id, self.page.as_fd())?,
-                registry: notify::add_fd(listener, id, self.target.clock.as_fd())?,
+                page: notify::add_fd(listener, id, ward.page.as_fd())?,
+                registry: notify::add_fd(listener, id, ward.target.clock.as_fd())?,
             })
         });
         match handed {
             Ok(handed) => {
-                self.execs.insert(thread, handed);
+                self.execs.insert(thread, (handed, number));
                 let _ = notify::go_on(listener, id);
             }
             Err(_) => {
@@ -327,8 +400,9 @@ impl Monitor {
         if event == libc::PTRACE_EVENT_EXEC {
             let former = thread.former().unwrap_or(thread);
             let handed = self.execs.remove(&former).or_else(|| self.execs.remove(&thread));
-            if let Err(why) =
-                handed.ok_or_else(unexpected).and_then(|handed| self.put_in(thread, handed))
+            if let Err(why) = handed
+                .ok_or_else(unexpected)
+                .and_then(|(handed, ward)| self.put_in(thread, handed, ward))
             {
                 eprintln!(
                     "lorentz: {} is ended: it cannot be brought into virtual time: {why}",
@@ -339,7 +413,7 @@ impl Monitor {
             }
             let _ = thread.detach();
         } else if event == libc::PTRACE_EVENT_STOP {
-            if let Some(handed) = self.execs.remove(&thread) {
+            if let Some((handed, _)) = self.execs.remove(&thread) {
                 let _ = take_back(thread, handed);
             }
             let _ = thread.detach();
@@ -349,7 +423,7 @@ impl Monitor {
     }
 
     /// Writes the boot code over the page of the entry point, and points the thread at it.
-    fn put_in(&self, thread: Thread, handed: Handed) -> io::Result<()> {
+    fn put_in(&self, thread: Thread, handed: Handed, ward: usize) -> io::Result<()> {
         const PAGE: u64 = 4096;
         const COMPATIBILITY_SEGMENT: u64 = 0x23;
         let mut regs = thread.registers()?;
@@ -363,8 +437,8 @@ impl Monitor {
             image_fd: handed.image,
             page_fd: handed.page,
             registry_fd: handed.registry,
-            space: self.space_of(thread)?.bits(),
-            ..self.args
+            space: self.space_in(ward, thread)?.bits(),
+            ..self.wards[ward].args
         };
         thread.write(page, &blob::blob(&args))?;
         regs.rip = page;
@@ -374,22 +448,28 @@ impl Monitor {
     /// What a process that is being brought in gets: the image, the clock's file for reading and for
     /// writing, and what the boot code is told.
     pub(crate) fn gifts(&self) -> ([&OwnedFd; 3], BootArgs) {
-        ([&self.image.file, &self.page, &self.target.clock], self.args)
+        let ward = &self.wards[0];
+        ([&self.image.file, &ward.page, &ward.target.clock], ward.args)
     }
 
     /// The clock's file, mapped.
-    pub(crate) fn clock(&self) -> &SharedClock {
-        &self.clock
+    pub(crate) fn clock(&self) -> io::Result<SharedClock> {
+        self.wards[0].clock()
     }
 
     /// How the programs on the clock name the process id namespace that a process is in.
     pub(crate) fn space_of(&self, process: Thread) -> io::Result<Space> {
-        namespace::space_of(process.0, self.namespace, self.clock.registry())
+        self.space_in(0, process)
+    }
+
+    fn space_in(&self, ward: usize, process: Thread) -> io::Result<Space> {
+        let registry = || self.wards[ward].clock();
+        namespace::space_of(process.0, self.namespace, registry)
     }
 
     /// What the filter is to trap.
     pub(crate) fn policy(&self) -> Policy {
-        self.target.policy
+        self.wards[0].target.policy
     }
 }
 

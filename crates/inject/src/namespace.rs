@@ -1,6 +1,7 @@
 //! Process id namespaces: which one a process is in, and the number that it has there.
 
-use lorentz_clock::{Registry, Space};
+use crate::shared::SharedClock;
+use lorentz_clock::Space;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -30,10 +31,14 @@ pub fn number_inside(pid: u32) -> io::Result<u32> {
 
 /// How the programs on a clock name the namespace that `pid` is in, where the monitors are in `own`. One that the clock has
 /// no room for is taken for that of the monitors.
-pub(crate) fn space_of(pid: i32, own: u32, registry: &Registry) -> io::Result<Space> {
+pub(crate) fn space_of(
+    pid: i32,
+    own: u32,
+    clock: impl FnOnce() -> io::Result<SharedClock>,
+) -> io::Result<Space> {
     let namespace = of(pid)?;
     if namespace == own {
         return Ok(Space::MONITORS);
     }
-    Ok(registry.spaces.of(namespace).unwrap_or(Space::MONITORS))
+    Ok(clock()?.registry().spaces.of(namespace).unwrap_or(Space::MONITORS))
 }

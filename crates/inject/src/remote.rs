@@ -11,6 +11,8 @@ use std::os::fd::BorrowedFd;
 pub struct Borrowed {
     thread: Thread,
     registers: libc::user_regs_struct,
+    /// The code that it runs may use them for copying.
+    vector_registers: Vec<u8>,
     mask: u64,
     /// Where the instructions lie that it executes, and what was there before.
     place: u64,
@@ -25,13 +27,14 @@ impl Borrowed {
     /// Borrows a stopped thread of a process all of whose threads have stopped.
     pub fn new(thread: Thread) -> io::Result<Borrowed> {
         let registers = thread.registers()?;
+        let vector_registers = thread.vector_registers()?;
         let mask = thread.mask()?;
         let place = code_of(thread)?;
         let mut before = vec![0; ROOM];
         thread.read(place, &mut before)?;
         // No handler of the program runs on borrowed time.
         thread.set_mask(!0)?;
-        Ok(Borrowed { thread, registers, mask, place, before })
+        Ok(Borrowed { thread, registers, vector_registers, mask, place, before })
     }
 
     /// Makes a system call; the result is the kernel's, errors negative.
@@ -115,6 +118,7 @@ impl Drop for Borrowed {
         // A process that has ended meanwhile needs nothing back.
         let _ = self.thread.write(self.place, &self.before);
         let _ = self.thread.set_registers(&self.registers);
+        let _ = self.thread.set_vector_registers(&mut self.vector_registers);
         let _ = self.thread.set_mask(self.mask);
     }
 }

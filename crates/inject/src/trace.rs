@@ -50,6 +50,28 @@ impl Thread {
         ptrace(libc::PTRACE_SETREGS, self, 0, regs as *const _ as usize).map(|_| ())
     }
 
+    /// Its floating-point and vector registers, in the processor's own format; it must have stopped.
+    pub fn vector_registers(self) -> io::Result<Vec<u8>> {
+        /// No processor has more.
+        const MOST: usize = 64 * 1024;
+        let mut state = vec![0; MOST];
+        let length = self.regset(libc::PTRACE_GETREGSET, &mut state)?;
+        state.truncate(length);
+        Ok(state)
+    }
+
+    /// Replaces them by what they were.
+    pub fn set_vector_registers(self, state: &mut [u8]) -> io::Result<()> {
+        self.regset(libc::PTRACE_SETREGSET, state).map(|_| ())
+    }
+
+    fn regset(self, request: libc::c_uint, state: &mut [u8]) -> io::Result<usize> {
+        const NT_X86_XSTATE: usize = 0x202;
+        let mut place = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+        ptrace(request, self, NT_X86_XSTATE, &raw mut place as usize)?;
+        Ok(place.iov_len)
+    }
+
     /// Lets it execute one instruction.
     pub fn step(self) -> io::Result<()> {
         ptrace(libc::PTRACE_SINGLESTEP, self, 0, 0).map(|_| ())

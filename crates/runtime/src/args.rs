@@ -49,6 +49,23 @@ pub enum Verb {
     Features(Features),
     /// Write a config.json to begin with
     Spec(Spec),
+    /// Not supported
+    #[command(hide = true)]
+    Events(Absent),
+    /// Not supported
+    #[command(hide = true)]
+    Checkpoint(Absent),
+    /// Not supported
+    #[command(hide = true)]
+    Restore(Absent),
+}
+
+/// What other runtimes take with a verb that this one does not have.
+#[derive(Args, Debug)]
+pub struct Absent {
+    /// All of it.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
 }
 
 /// `exec`, with what `lorentz exec` adds.

@@ -95,6 +95,11 @@ impl Config {
         &self.value["process"]
     }
 
+    /// Whether the program is to have a terminal.
+    pub fn wants_terminal(&self) -> bool {
+        self.process()["terminal"] == true
+    }
+
     /// Puts another program in place of the bundle's, and adds annotations.
     pub fn change(&mut self, annotations: &[String], command: &[String]) -> anyhow::Result<()> {
         // A clock that is asked for here is not that of the bundle with some changes.

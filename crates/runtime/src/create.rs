@@ -21,6 +21,7 @@ use crate::config::{Config, Time, Wanted};
 use crate::copyup;
 use crate::life;
 use crate::place::Place;
+use crate::terminal::{self, Console};
 use crate::witness::watched;
 use crate::workload::Workload;
 
@@ -51,39 +52,55 @@ pub fn create(place: &Place, args: &liboci_cli::Create) -> anyhow::Result<i32> {
 /// `run`.
 pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
     let Run { run, annotation, command, .. } = args;
-    let order = Order {
-        id: &run.container_id,
-        console_socket: run.console_socket.as_deref(),
-        pid_file: run.pid_file.as_deref(),
-        no_pivot: run.no_pivot,
-        preserve_fds: run.preserve_fds,
-        detached: run.detach,
-    };
+    let id = run.container_id.as_str();
+    let offered = run.console_socket.as_deref();
     let made = Config::load(&run.bundle).and_then(|mut config| {
         config.change(annotation, command)?;
-        make(place, &order, config)
+        let wants = config.wants_terminal();
+        let console = terminal::where_wanted(place, id, wants, run.detach, offered)?;
+        let own = console.as_ref().map(Console::path);
+        let order = Order {
+            id,
+            console_socket: offered.or(own.as_deref()),
+            pid_file: run.pid_file.as_deref(),
+            no_pivot: run.no_pivot,
+            preserve_fds: run.preserve_fds,
+            detached: run.detach || own.is_some(),
+        };
+        let tasks = make(place, &order, config)?;
+        Ok((tasks, console.map(Console::accept).transpose()))
     });
-    let tasks = match made {
-        Ok(tasks) => tasks,
+    let (tasks, terminal) = match made {
+        Ok(made) => made,
         Err(error) => {
             remove_bundle(&run.bundle);
             place.leave();
             return Err(error);
         }
     };
-    let started = life::start(place, order.id);
+    let started = terminal.and_then(|terminal| {
+        if !run.detach {
+            // From here on they are the program's, which begins before it is waited for.
+            life::hold_signals()?;
+        }
+        life::start(place, id)?;
+        Ok(terminal)
+    });
     if run.detach {
         if started.is_err() {
-            let _ = life::delete(place, order.id, true);
+            let _ = life::delete(place, id, true);
         }
-        return started;
+        return started.map(|_| 0);
     }
-    let status = started.and_then(|_| {
-        let pid = tasks.pid().context("the container has no process")?;
-        life::wait_for(pid.as_raw())
+    let status = started.and_then(|terminal| {
+        let pid = tasks.pid().context("the container has no process")?.as_raw();
+        match terminal {
+            Some(terminal) => terminal.serve(pid),
+            None => life::wait_for(pid),
+        }
     });
     if !run.keep {
-        life::delete(place, order.id, true)?;
+        life::delete(place, id, true)?;
     }
     status
 }
@@ -200,7 +217,10 @@ fn watch(container: &mut Container, tasks: &Tasks, way: &Way, by_shim: bool) -> 
     let pid = tasks.pid().context("the container has no process")?.as_raw() as u32;
     container.set_program_of_others(pid)?;
     if container.cgroup().is_none() {
-        container.set_cgroup(Cgroup::of(pid).as_ref())?;
+        // Where it was given none, it is in this process's, and so may be others: an engine, a whole session.
+        let ours = Cgroup::of(std::process::id());
+        let group = Cgroup::of(pid).filter(|group| Some(group) != ours.as_ref());
+        container.set_cgroup(group.as_ref())?;
     }
     if !by_shim {
         way.process(pid)?;

@@ -20,6 +20,7 @@ use crate::create::Group;
 use crate::life;
 use crate::place::Place;
 use crate::rights::Rights;
+use crate::terminal::{self, Console};
 use crate::witness::watched;
 use crate::workload::Workload;
 
@@ -52,14 +53,18 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     workload.profile = config.profile()?;
     workload.rights = Rights::widen(&mut process)?;
     let file = ProcessFile::write(place, id, &process)?;
+    let wants = process["terminal"] == true;
+    let offered = args.console_socket.as_deref();
+    let console = terminal::where_wanted(place, id, wants, args.detach, offered)?;
+    let socket = offered.map(Path::to_path_buf).or(console.as_ref().map(Console::path));
     let mut builder = ContainerBuilder::new(id.clone(), SyscallType::default())
         .with_root_path(&place.root)?
-        .with_console_socket(args.console_socket.as_ref())
+        .with_console_socket(socket.as_ref())
         .with_pid_file(args.pid_file.as_ref())?
         .with_preserved_fds(args.preserve_fds)
         .with_executor(workload)
         .as_tenant()
-        .with_detach(args.console_socket.is_some())
+        .with_detach(socket.is_some())
         .with_ignore_paused(args.ignore_paused)
         .with_sub_cgroup(args.cgroup.clone());
     builder = builder.with_process(Some(&file.path));
@@ -74,7 +79,10 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     if args.detach {
         return Ok(0);
     }
-    life::wait_for(pid.as_raw())
+    match console {
+        Some(console) => console.accept()?.serve(pid.as_raw()),
+        None => life::wait_for(pid.as_raw()),
+    }
 }
 
 /// Joins a namespace of process `pid`, if this one is in another. libcontainer joins those that the bundle names, but never

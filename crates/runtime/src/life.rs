@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context};
 use libcontainer::container::{Container as Tasks, ContainerStatus};
+use libcontainer::error::LibcontainerError;
 use libcontainer::signal::Signal;
 use liboci_cli::{Kill, List, Ps};
 use lorentz_container::{remove_bundle, Container, Life, Mechanism};
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::{sigprocmask, SigSet, SigmaskHow};
 use serde_json::{json, Value};
 
 use crate::place::Place;
@@ -96,13 +97,26 @@ pub fn delete(place: &Place, id: &str, force: bool) -> anyhow::Result<i32> {
     if !force && !matches!(tasks.status(), ContainerStatus::Stopped | ContainerStatus::Created) {
         bail!("cannot delete container {id}: it is {} and not stopped", word(tasks.status()));
     }
-    tasks.delete(force).with_context(|| format!("deleting container {id}"))?;
+    delete_tasks(&mut tasks, force).with_context(|| format!("deleting container {id}"))?;
     remove_bundle(tasks.bundle());
     if let Some(container) = place.timed(id)? {
         forget(place, id, container)?;
     }
     place.leave();
     Ok(0)
+}
+
+/// libcontainer gives processes that were killed a tenth of a second to leave their control groups: not enough on a busy
+/// machine.
+fn delete_tasks(tasks: &mut Tasks, force: bool) -> Result<(), LibcontainerError> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match tasks.delete(force) {
+            Err(LibcontainerError::CgroupManager(_)) if Instant::now() < end => {}
+            done => return done,
+        }
+    }
 }
 
 /// The monitor leaves by itself when the last task is gone; who makes a container of this id next must not meet it.
@@ -138,8 +152,9 @@ pub fn pause(place: &Place, id: &str) -> anyhow::Result<i32> {
         return Ok(0);
     };
     let frozen = container.clock()?.is_frozen();
-    if container.record().mechanism == Mechanism::Shim && !frozen && !others_run(place, &container)?
-    {
+    let by_shim = container.record().mechanism == Mechanism::Shim;
+    let freezes = by_shim && !frozen && !others_run(place, &container)?;
+    if freezes {
         lorentz_container::freeze(&container)?;
         set_paused_clock(container.clone(), true)?;
     }
@@ -148,7 +163,16 @@ pub fn pause(place: &Place, id: &str) -> anyhow::Result<i32> {
             cgroup.freeze()?;
             tasks.set_status(ContainerStatus::Paused).save()?;
         }
-        None => tasks.pause()?,
+        None => {
+            if let Err(error) = tasks.pause() {
+                if freezes {
+                    container.clock()?.unfreeze()?;
+                    set_paused_clock(container, false)?;
+                }
+                let none = "no control group of its own that could stop its tasks";
+                return Err(error).with_context(|| format!("container {id} has {none}"));
+            }
+        }
     }
     Ok(0)
 }
@@ -266,27 +290,43 @@ pub fn ps(place: &Place, args: &Ps) -> anyhow::Result<i32> {
 /// Waits for a child of this process, passes on the signals that come meanwhile, and gives its status as a shell
 /// would.
 pub fn wait_for(pid: i32) -> anyhow::Result<i32> {
-    let all = SigSet::all();
-    nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&all), None)?;
+    let all = hold_signals()?;
     loop {
-        let mut status = 0;
-        // SAFETY: writes to `status`.
-        let ended = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
-        if ended == pid {
-            return Ok(match libc::WIFSIGNALED(status) {
-                true => 128 + libc::WTERMSIG(status),
-                false => libc::WEXITSTATUS(status),
-            });
-        }
-        if ended < 0 {
-            return Err(std::io::Error::last_os_error()).context("waiting for the program");
+        if let Some(status) = ended(pid)? {
+            return Ok(status);
         }
         let signal = all.wait()? as i32;
         if !matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH) {
-            // SAFETY: our own child, not yet waited for.
-            unsafe { libc::kill(pid, signal) };
+            pass_on(signal, pid);
         }
     }
+}
+
+/// Has signals wait until they are asked for.
+pub fn hold_signals() -> nix::Result<SigSet> {
+    let all = SigSet::all();
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&all), None)?;
+    Ok(all)
+}
+
+/// The status of a child of this process, as a shell would give it; none while it has not ended.
+pub fn ended(pid: i32) -> anyhow::Result<Option<i32>> {
+    let mut status = 0;
+    // SAFETY: writes to `status`.
+    let ended = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
+    if ended < 0 {
+        return Err(std::io::Error::last_os_error()).context("waiting for the program");
+    }
+    Ok((ended == pid).then(|| match libc::WIFSIGNALED(status) {
+        true => 128 + libc::WTERMSIG(status),
+        false => libc::WEXITSTATUS(status),
+    }))
+}
+
+/// Sends `signal` to a child of this process that has not been waited for.
+pub fn pass_on(signal: i32, pid: i32) {
+    // SAFETY: our own child, not yet waited for.
+    unsafe { libc::kill(pid, signal) };
 }
 
 fn print_json(value: &Value) -> anyhow::Result<()> {

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The story: [`args`] holds the command line, [`config`] what a bundle asks for, [`create`] and [`enter`] make
-//! processes, [`workload`] is what those do last, [`life`] the other verbs, [`report`] how errors are told.
+//! processes, [`workload`] is what those do last, [`life`] the other verbs, [`terminal`] serves
+//! a program in the foreground, [`report`] how errors are told.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -26,6 +27,7 @@ mod report;
 mod resources;
 mod rights;
 mod sandbox;
+mod terminal;
 mod witness;
 mod workload;
 
@@ -89,5 +91,14 @@ fn perform(cli: &Cli) -> anyhow::Result<i32> {
         Verb::Update(args) => resources::update(&place, args),
         Verb::Features(_) => describe::features(),
         Verb::Spec(args) => describe::spec(args),
+        Verb::Events(_) => {
+            anyhow::bail!("events is not supported: engines read the control groups themselves")
+        }
+        Verb::Checkpoint(_) => anyhow::bail!(
+            "checkpoint is not supported: a container's clock cannot be saved with it"
+        ),
+        Verb::Restore(_) => {
+            anyhow::bail!("restore is not supported: a container's clock cannot be saved with it")
+        }
     }
 }

@@ -135,6 +135,17 @@ pub const FILE_TIMES: &[(u32, When)] = &[
 pub const BIRTHS: &[(u32, When)] =
     &[(CLONE, When::Always), (FORK, When::Always), (VFORK, When::Always)];
 
+/// Trapped where what is sent waits for its turn.
+pub const SENDS: &[(u32, When)] = &[
+    (WRITE, When::Always),
+    (WRITEV, When::Always),
+    (SENDTO, When::Always),
+    (SENDMSG, When::Always),
+    (SENDMMSG, When::Always),
+    (SENDFILE, When::Always),
+    (SPLICE, When::Always),
+];
+
 /// What a process has trapped only once it has asked for something that needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extra {
@@ -255,6 +266,9 @@ impl Program<PROGRAM_LEN> {
         }
         if policy.counts_births {
             program.table(BIRTHS);
+        }
+        if policy.sends_in_turn {
+            program.table(SENDS);
         }
         program.end()
     }

@@ -17,7 +17,7 @@ pub const DATA_LEN: usize = 4 * 4096;
 /// The page that a fork's child finds empty.
 pub const FORK_DATA: usize = DATA + 3 * 4096;
 /// The clock page, read only.
-pub const CLOCK: usize = 0x7008_0000;
+pub const CLOCK: usize = file::PAGE_ADDRESS;
 /// The registry, read and write.
 pub const REGISTRY: usize = CLOCK + file::REGISTRY_OFFSET;
 /// Address of the clock's sequence number.

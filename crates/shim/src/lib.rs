@@ -44,6 +44,7 @@ pub mod sys;
 mod timers;
 mod trap;
 mod tsc;
+mod turn;
 mod user;
 mod vdso;
 mod wait;

@@ -35,6 +35,9 @@ pub mod nr {
     pub const SENDTO: u32 = 44;
     pub const RECVFROM: u32 = 45;
     pub const SENDMSG: u32 = 46;
+    pub const SENDFILE: u32 = 40;
+    pub const SPLICE: u32 = 275;
+    pub const SENDMMSG: u32 = 307;
     pub const RECVMSG: u32 = 47;
     pub const SETSOCKOPT: u32 = 54;
     pub const GETSOCKOPT: u32 = 55;

@@ -100,7 +100,11 @@ pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
     loop {
         let leapt = registry().leaps.sum();
         let look = clocks::snapshot();
-        let armed = Armed { leapt, ..armed_for(setting, &look, untold) };
+        let (setting, armed) = match once_for(setting, &look, untold) {
+            Some(once) => once,
+            None => (setting, armed_for(setting, &look, untold)),
+        };
+        let armed = Armed { leapt, ..armed };
         kernel.set(&armed);
         timer.set_armed(armed);
         timer.set(setting, look.sequence);
@@ -134,6 +138,31 @@ fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
     Armed { at, interval, ..Armed::by(wall) }
 }
 
+/// A series on a clock that goes no further than its limit is set for one expiry at a time: the kernel's would go on while the
+/// clock stands. Given is the expiry that it is set for, the last one where some have been missed. `None` where the clock
+/// has no limit, or there are several to come before it.
+fn once_for(setting: Setting, look: &Snapshot, untold: i64) -> Option<(Setting, Armed)> {
+    let first = due(setting.deadline, look);
+    let interval = setting.interval;
+    if look.limit == VirtualInstant::NEVER
+        || interval == Span::ZERO
+        || first == VirtualInstant::NEVER
+    {
+        return None;
+    }
+    let now = look.now();
+    let missed = if first > now { 0 } else { now.since(first).0 / interval.0 + 1 };
+    let is_behind = missed + untold > 0;
+    let number = if is_behind { missed - 1 } else { missed };
+    let at = first.plus(Span(number.saturating_mul(interval.0)));
+    if !is_behind && at.plus(interval) <= look.limit {
+        return None;
+    }
+    let real = if is_behind { AT_ONCE } else { look.real_at(at) };
+    let armed = Armed { at: real, interval: Span::ZERO, ..Armed::by(look.segment.wall) };
+    Some((later(setting, at.since(first)), armed))
+}
+
 /// What `timer` is set to from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
 /// it is not armed any more.
 fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
@@ -146,6 +175,10 @@ fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
     if armed.at == RealInstant::NEVER || timer.clock() & Timer::CANCELLED != 0 {
         return Ok(Some(setting));
     }
+    if left.0 == 0 && setting.interval.0 != 0 && armed.interval.0 == 0 {
+        // It was set for one expiry of a series, and that has come.
+        return Ok(Some(later(setting, setting.interval)));
+    }
     if left.0 == 0 {
         return Ok(None);
     }
@@ -154,12 +187,17 @@ fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
     }
     let behind = clocks::host().plus(left).since(armed.at).0 + armed.interval.0 / 2;
     let gone_off = Span((behind.max(0) / armed.interval.0).saturating_mul(setting.interval.0));
+    Ok(Some(later(setting, gone_off)))
+}
+
+/// The same series, from a later expiry on.
+fn later(setting: Setting, by: Span) -> Setting {
     let deadline = match setting.deadline {
-        Deadline::Virtual(instant) => Deadline::Virtual(instant.plus(gone_off)),
-        Deadline::Wall(wall) => Deadline::Wall(wall.plus(gone_off)),
+        Deadline::Virtual(instant) => Deadline::Virtual(instant.plus(by)),
+        Deadline::Wall(wall) => Deadline::Wall(wall.plus(by)),
         Deadline::Never => Deadline::Never,
     };
-    Ok(Some(Setting { deadline, interval: setting.interval }))
+    Setting { deadline, ..setting }
 }
 
 /// Sets every timer of this process anew that was set by an earlier state of the clock; true where one of them goes off

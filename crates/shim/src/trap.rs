@@ -10,6 +10,7 @@ use crate::filter::TRAP_DATA;
 use crate::layout::data;
 use crate::signals;
 use crate::sys::{self, nr, reg, sig, Siginfo, Ucontext};
+use crate::turn;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Deadline, Span, VirtualInstant};
 
@@ -149,7 +150,18 @@ fn carry_out(call: &mut Call) -> isize {
         | nr::ACCEPT
         | nr::ACCEPT4
         | nr::CONNECT => socket::receive(call),
-        nr::SENDTO | nr::SENDMSG | nr::WRITE | nr::WRITEV => socket::send(call),
+        nr::SENDTO | nr::SENDMSG | nr::WRITE | nr::WRITEV => {
+            turn::come(call.args[0]);
+            socket::send(call)
+        }
+        nr::SENDMMSG | nr::SENDFILE => {
+            turn::come(call.args[0]);
+            socket::blocking(call)
+        }
+        nr::SPLICE => {
+            turn::come(call.args[2]);
+            socket::blocking(call)
+        }
         nr::SYSINFO => process::sysinfo(call),
         nr::TIMES => process::times(call),
         nr::GETRUSAGE => process::getrusage(call),

@@ -6,7 +6,7 @@ use crate::sys::{clk, errno, nr, sys, Timespec};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::NANOS_PER_SEC;
 
-/// clock_gettime(2). A clock that runs at rate one is read here, the rest by [`clocks::read`].
+/// clock_gettime(2). Where the clock's page has a short way it is read here, the rest by [`clocks::read`].
 ///
 /// # Safety
 /// `out` must be writable, as for the kernel's.
@@ -20,7 +20,24 @@ pub unsafe extern "C" fn clock_gettime(clock: i32, out: *mut Timespec) -> i32 {
         _ => return unsafe { read(clock, out) },
     };
     // SAFETY: the caller's promise.
-    unsafe { read_even(host, wall, out).unwrap_or_else(|| read(clock, out)) }
+    unsafe {
+        read_even(host, wall, out)
+            .or_else(|| read_piece(host, wall, out))
+            .unwrap_or_else(|| read(clock, out))
+    }
+}
+
+/// Reads a clock at another rate, or one with a limit. `None` where it is neither. At another rate the tick of the coarse clock
+/// would be longer or shorter: there it is as fine as the others.
+///
+/// # Safety
+/// `out` must be writable.
+#[inline(always)]
+unsafe fn read_piece(host: i32, wall: bool, out: *mut Timespec) -> Option<i32> {
+    let (secs, nanos) = clock().in_piece(wall, host == clk::MONOTONIC_COARSE, clocks::host)?;
+    // SAFETY: the caller's promise.
+    unsafe { *out = Timespec { secs, nanos } };
+    Some(0)
 }
 
 /// Reads a clock that runs at rate one: the host's monotonic clock, and what has to be added. `None` where it does not,
@@ -103,8 +120,11 @@ pub unsafe extern "C" fn gettimeofday(out: *mut Timespec, zone: *mut [i32; 2]) -
 /// `out` must be null or writable, as for the kernel's.
 pub unsafe extern "C" fn time(out: *mut i64) -> i64 {
     let mut now = Timespec::default();
+    let coarse = clk::MONOTONIC_COARSE;
     // SAFETY: `now` is ours.
-    let secs = match unsafe { read_even(clk::MONOTONIC_COARSE, true, &mut now) } {
+    let read =
+        unsafe { read_even(coarse, true, &mut now).or_else(|| read_piece(coarse, true, &mut now)) };
+    let secs = match read {
         Some(_) => now.secs,
         None => clocks::seconds(),
     };

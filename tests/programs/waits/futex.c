@@ -42,7 +42,8 @@ static void *wake_half_way(void *arg)
 static void do_wait_woken(struct lt *lt)
 {
 	struct wake *w = malloc(sizeof *w);
-	struct timespec t = lt_ts(lt->nominal);
+	/* Far enough that a stalled machine's waker still comes first. */
+	struct timespec t = lt_ts(10 * lt->nominal);
 	lt->expect = lt->nominal / 2;
 	*w = (struct wake){ lt, word(1) };
 	lt_thread(wake_half_way, w);

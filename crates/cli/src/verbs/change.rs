@@ -65,11 +65,21 @@ pub fn skip(args: &Skip) -> anyhow::Result<i32> {
 }
 
 pub fn rm(args: &Rm) -> anyhow::Result<i32> {
-    let container = StateDir::open()?.container(&args.name)?;
-    match container::clear(&container, args.force)? {
+    let state = StateDir::open()?;
+    // All of them are there before the first goes.
+    let found: Result<Vec<_>, _> = args.names.iter().map(|name| state.container(name)).collect();
+    for container in found? {
+        remove(&container, args.force)?;
+    }
+    Ok(0)
+}
+
+fn remove(container: &Container, force: bool) -> anyhow::Result<()> {
+    let name = container.name();
+    match container::clear(container, force)? {
         0 => (),
-        1 => print::out(&format!("{}: 1 program ended\n", args.name))?,
-        many => print::out(&format!("{}: {many} programs ended\n", args.name))?,
+        1 => print::out(&format!("{name}: 1 program ended\n"))?,
+        many => print::out(&format!("{name}: {many} programs ended\n"))?,
     }
     if let (Some(mut runtime), Some(bundle)) =
         (container.runtime("delete"), &container.record().bundle)
@@ -77,7 +87,7 @@ pub fn rm(args: &Rm) -> anyhow::Result<i32> {
         // What the OCI runtime has of it goes too, where it is still there.
         runtime.args(["--force", &bundle.id]).status().context("lorentz-runtime")?;
     }
-    Ok(0)
+    Ok(())
 }
 
 fn find(at: &LookAt) -> anyhow::Result<Container> {

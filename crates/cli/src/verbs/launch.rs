@@ -5,13 +5,16 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use lorentz_clock::Rate;
 use lorentz_container::{
     self as container, check_attachable, ClockOptions, Container, HostNow, Life, MonitorKind,
     NewContainer, StateDir, StateError, WhichClock,
 };
+use lorentz_experiment::Experiment;
 
 use crate::args::{Attach, Exec, Run};
 use crate::print;
+use crate::root_args::is_interactive;
 use crate::view::View;
 use crate::wrong::WrongInput;
 
@@ -20,11 +23,23 @@ pub fn run(args: &Run) -> anyhow::Result<i32> {
         return run_as_container(args);
     }
     let state = StateDir::open()?;
+    let experiment = args.experiment.as_ref().map(|name| Experiment::open(&state, name));
+    let mut experiment = experiment.transpose()?;
     let new =
         NewContainer { name: args.name.as_deref(), command: &args.command, kind: MonitorKind::Run };
-    let made = make(&state, &new, &args.clock.options())?;
-    let status = container::run(made.clone(), &args.command, args.clock.frozen);
-    leave(&made, status)
+    let options = ClockOptions { in_experiment: args.experiment.is_some(), ..args.clock.options() };
+    let made = make(&state, &new, &options)?;
+    let rate = args.clock.rate.or(args.clock.tdf).unwrap_or(Rate::ONE);
+    let mut refused = None;
+    let joins = |container: &Container| match &mut experiment {
+        Some(experiment) => {
+            let added = experiment.add(container.name(), rate, args.timeline);
+            added.map_err(|error| refused.insert(error).to_string()).map_err(anyhow::Error::msg)
+        }
+        None => Ok(()),
+    };
+    let status = container::run(made.clone(), &args.command, args.clock.frozen, joins);
+    leave(&made, refused.map_or(status, Err))
 }
 
 /// With a root file system of its own: the OCI runtime does it, and takes this process's place.
@@ -59,13 +74,18 @@ fn run_as_container(args: &Run) -> anyhow::Result<i32> {
 }
 
 pub fn exec(args: &Exec) -> anyhow::Result<i32> {
-    let found = StateDir::open()?.find(&args.container)?;
+    let state = StateDir::open()?;
+    let found = state.find(&args.container)?;
     if let (Some(mut command), Some(bundle)) = (found.runtime("exec"), &found.record().bundle) {
-        let error =
-            command.arg("--as-lorentz").arg(&bundle.id).arg("--").args(&args.command).exec();
+        command.arg("--as-lorentz");
+        if is_interactive() {
+            command.arg("--tty");
+        }
+        let error = command.arg(&bundle.id).arg("--").args(&args.command).exec();
         return Err(error).context("lorentz-runtime, which enters containers");
     }
-    let status = container::exec(&found, &args.command);
+    let command = lorentz_network::enter_node(&state, &found, &args.command)?;
+    let status = container::exec(&found, &command);
     leave(&found, status)
 }
 
@@ -75,7 +95,8 @@ pub fn attach(args: &Attach) -> anyhow::Result<i32> {
     let command: Vec<OsString> = vec![process.command().into()];
     let new =
         NewContainer { name: args.name.as_deref(), command: &command, kind: MonitorKind::Attach };
-    let made = make(&state, &new, &args.clock.options())?;
+    let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options() };
+    let made = make(&state, &new, &options)?;
     // The monitor it leaves behind has entered the container by now; this process looks after nothing.
     let attached = leave(&made, container::attach(args.pid, args.tree, made.clone()))?;
     if args.json {

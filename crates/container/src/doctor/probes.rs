@@ -41,6 +41,20 @@ pub(super) fn seccomp_listener(flags: c_ulong) -> nix::Result<()> {
     in_child(move || set_filter(NEW_LISTENER | flags).map(drop))
 }
 
+/// A TAP device can be made in a network namespace of its own.
+pub(super) fn taps() -> nix::Result<()> {
+    in_child(|| {
+        // SAFETY: zeroes are good for plain data; the child ends with all that is made here.
+        unsafe {
+            outcome(libc::unshare(libc::CLONE_NEWNET).into())?;
+            let tun = outcome(libc::open(c"/dev/net/tun".as_ptr(), libc::O_RDWR).into())?;
+            let mut request: libc::ifreq = std::mem::zeroed();
+            request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as i16;
+            outcome(libc::ioctl(tun as c_int, libc::TUNSETIFF as _, &mut request).into()).map(drop)
+        }
+    })
+}
+
 /// A listener can hand over the processor with its answer.
 pub(super) fn seccomp_sync_wake_up() -> nix::Result<()> {
     in_child(|| {

@@ -6,7 +6,9 @@
 //! deadline that is; nobody else. What they do then is done before the next leap, for until it is done they run.
 
 mod kernel;
+mod netlink;
 mod outside;
+mod proc_files;
 mod sockets;
 mod tasks;
 
@@ -14,7 +16,7 @@ use std::collections::HashSet;
 use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -23,13 +25,14 @@ use nix::fcntl::{fcntl, FcntlArg};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::background::{self, close_standard_streams};
+use crate::background::{self, close_standard_streams, keep_only};
 use crate::processes::{threads_of, FileId};
 use crate::{Clock, Container};
-use kernel::Scheduler;
-use outside::{Outside, PrivatePipes};
+pub use kernel::{Scheduler, Seen};
+use outside::{Known, Outside};
 pub use tasks::Cause;
-use tasks::{asleep, members, Asleep};
+use tasks::{asleep, members};
+pub use tasks::{look_through, Asleep};
 
 /// How a clock goes about idle time, and what has come of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,7 +69,7 @@ pub fn report(container: &Container) -> anyhow::Result<SkipReport> {
     let mode = reading.skipping.mode;
     let held_by = match mode {
         SkipMode::Off => None,
-        _ => Watch::new(container)?.held_by(mode == SkipMode::Force).err(),
+        _ => Watch::new(container)?.held_by(mode == SkipMode::Force),
     };
     let path = container.clock_path();
     Ok(SkipReport {
@@ -126,16 +129,17 @@ fn start(container: &Container) -> anyhow::Result<()> {
         let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
         let mut watch = Watch::new(container)?;
         close_standard_streams()?;
-        close_others(&[file.as_raw_fd(), ready.as_raw_fd()]);
+        keep_only(&[file.as_fd(), ready.as_fd()]);
         // From here on no other descriptor of the file may be closed: the lock would go with it.
         if !claim(&file) {
             return Ok(());
         }
         drop(ready);
         watch.scheduler = Scheduler::new().ok();
+        let mut seen = None;
         loop {
-            match watch.once() {
-                Next::Again => {}
+            match watch.once(seen.take()) {
+                Next::Again(tasks) => seen = Some(tasks),
                 Next::Rest if file.metadata()?.nlink() > 0 => watch.rest(),
                 Next::Rest | Next::End => return Ok(()),
             }
@@ -165,24 +169,10 @@ fn skipper_of(clock: &std::path::Path) -> io::Result<Option<u32>> {
     Ok(taken.then_some(lock.l_pid as u32))
 }
 
-/// Descriptors that came with the fork belong to others: a pipe must not stay open for the skipper's sake.
-fn close_others(keep: &[c_int]) {
-    let mut from = 3;
-    let mut keep = keep.to_vec();
-    keep.sort_unstable();
-    for kept in keep.into_iter().chain([c_int::MAX]) {
-        if from < kept {
-            // SAFETY: closes descriptors that nothing here uses.
-            unsafe { libc::syscall(libc::SYS_close_range, from, kept - 1, 0) };
-        }
-        from = kept.saturating_add(1);
-    }
-}
-
 /// What comes after a look.
 enum Next {
-    /// Another: all is idle again.
-    Again,
+    /// Another: all is idle again. These are the tasks, for its first look at them.
+    Again(Vec<Asleep>),
     /// A rest, then another.
     Rest,
     /// The clock is not to skip any more.
@@ -201,8 +191,8 @@ struct Watch {
     quiet: HashSet<Asleep>,
     /// What holds time.
     held: Option<Held>,
-    /// Pipes that have been found to be their own.
-    private: PrivatePipes,
+    /// What has been found out about who can reach them.
+    reach: Known,
     /// The processes on the clock at the last look.
     known: Vec<u32>,
     /// How long nothing could be done: the longer, the rarer the looks.
@@ -254,7 +244,7 @@ impl Watch {
             entries: 0,
             quiet: HashSet::new(),
             held: None,
-            private: PrivatePipes::new(),
+            reach: Known::default(),
             known: Vec::new(),
             rest: SHORTEST_REST,
             told,
@@ -264,21 +254,21 @@ impl Watch {
         })
     }
 
-    /// One look, and a leap where it allows one.
-    fn once(&mut self) -> Next {
+    /// One look, and a leap where it allows one. `seen` are the tasks, where all were asleep a moment ago.
+    fn once(&mut self, seen: Option<Vec<Asleep>>) -> Next {
         let mode = self.clock.skipping().mode;
         if mode == SkipMode::Off {
             return Next::End;
         }
         if Instant::now() >= self.look_at
             && self.clock.can_leap()
-            && self.leap(mode == SkipMode::Force)
+            && self.leap(seen, mode == SkipMode::Force)
         {
             self.rest = SHORTEST_REST;
             self.in_a_row += 1;
             self.leapt_at = Instant::now();
-            let soon = self.scheduler.as_ref().is_some_and(Scheduler::idle_soon);
-            return if soon { Next::Again } else { Next::Rest };
+            let soon = self.scheduler.as_mut().and_then(Scheduler::idle_soon);
+            return soon.map_or(Next::Rest, Next::Again);
         }
         self.told = self.clock.tell_late(self.told, &self.known, LONGEST_REST);
         let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
@@ -313,19 +303,24 @@ impl Watch {
     }
 
     /// Leaps, if all is idle and stays so until that has been made sure.
-    fn leap(&mut self, whatever_comes: bool) -> bool {
+    fn leap(&mut self, seen: Option<Vec<Asleep>>, whatever_comes: bool) -> bool {
         self.watch_who_came();
         let head = self.clock.population();
-        let Ok(tasks) = self.held_by(whatever_comes) else { return false };
+        let seen = seen.map_or_else(|| self.asleep(), Ok);
+        let Ok(tasks) = seen.and_then(|tasks| self.not_held(tasks, whatever_comes)) else {
+            return false;
+        };
         if tasks.is_empty() || self.clock.has_strangers(&tasks.iter().map(|t| t.thread).collect()) {
             // Somebody is not watched yet.
             self.entries = self.entries.wrapping_sub(1);
             return false;
         }
-        let entries = self.entries;
         self.known = processes_of(&tasks);
-        let still =
-            || self.clock.entries() == entries && self.asleep().is_ok_and(|now| now == tasks);
+        let (clock, entries) = (&self.clock, self.entries);
+        let still = || {
+            let now = asleep_by(&mut self.scheduler, &self.file);
+            clock.entries() == entries && now.is_ok_and(|now| now == tasks)
+        };
         let leapt = self.clock.leap_to_next(self.told, &self.known, still);
         if leapt && tasks.len() == 1 && self.clock.may_vouch(head) && self.is_alone(&tasks[0]) {
             self.clock.vouch_alone(head);
@@ -338,9 +333,13 @@ impl Watch {
         members(&self.file) == [task.pid] && threads_of(task.pid).eq([task.thread])
     }
 
+    /// What keeps time from leaping at this moment.
+    fn held_by(&mut self, whatever_comes: bool) -> Option<Cause> {
+        self.asleep().and_then(|tasks| self.not_held(tasks, whatever_comes)).err()
+    }
+
     /// The tasks, all asleep, where nothing keeps time from leaping; else what does.
-    fn held_by(&mut self, whatever_comes: bool) -> Result<Vec<Asleep>, Cause> {
-        let tasks = self.asleep()?;
+    fn not_held(&mut self, tasks: Vec<Asleep>, whatever_comes: bool) -> Result<Vec<Asleep>, Cause> {
         if whatever_comes {
             return Ok(tasks);
         }
@@ -363,7 +362,7 @@ impl Watch {
         let now: HashSet<&Asleep> = tasks.iter().collect();
         self.quiet.retain(|task| now.contains(task));
         let members: Vec<u32> = processes_of(tasks);
-        let mut outside = Outside::of(&members, &mut self.private);
+        let mut outside = Outside::of(&members, &mut self.reach);
         for task in tasks {
             if self.quiet.contains(task) {
                 continue;
@@ -379,23 +378,28 @@ impl Watch {
         None
     }
 
-    fn asleep(&self) -> Result<Vec<Asleep>, Cause> {
-        match &self.scheduler {
-            Some(scheduler) => scheduler.asleep(),
-            None => asleep(&members(&self.file)),
-        }
+    fn asleep(&mut self) -> Result<Vec<Asleep>, Cause> {
+        asleep_by(&mut self.scheduler, &self.file)
     }
 
     /// Tells the kernel whom to watch, where programs have come to the clock since.
     fn watch_who_came(&mut self) {
         let entries = self.clock.entries();
         if entries != self.entries {
-            if let Some(scheduler) = &self.scheduler {
+            if let Some(scheduler) = &mut self.scheduler {
                 // Until a look finds nobody new: one that is not watched yet may have started another.
                 while members(&self.file).iter().filter(|pid| scheduler.add(**pid)).count() > 0 {}
             }
             self.entries = entries;
         }
+    }
+}
+
+/// All tasks on the clock in `file`, if all of them sleep; else one that does not.
+fn asleep_by(scheduler: &mut Option<Scheduler>, file: &FileId) -> Result<Vec<Asleep>, Cause> {
+    match scheduler {
+        Some(scheduler) => scheduler.asleep(),
+        None => asleep(&members(file)),
     }
 }
 

@@ -2,38 +2,82 @@
 //!
 //! For each sleeping task: in which system call it is (/proc/PID/task/TID/syscall), on which descriptors that call waits,
 //! and who is at the other end of them. What is not known for sure counts as outside.
+//!
+//! What is kept from look to look ([`Known`]) is where to look, not what was seen there; but for pipes without a name, of which
+//! nobody outside can get an end that has none.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::io::IoSliceMut;
+use std::fs::{self, File};
+use std::io::{self, IoSliceMut};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixDatagram;
 
 use nix::sys::uio::{process_vm_readv, RemoteIoVec};
 use nix::unistd::Pid;
 
-use super::sockets::{Reach, Tables};
+use super::proc_files::{About, ProcFiles};
+use super::sockets::{Reach, Sockets, Tables};
 use super::tasks::{name_of, Asleep, Cause};
 use crate::processes;
+
+/// What stays from look to look.
+#[derive(Default)]
+pub struct Known {
+    files: ProcFiles,
+    sockets: Sockets,
+    private: PrivatePipes,
+    /// Descriptors of members, by the inodes of the sockets they were.
+    descriptors: HashMap<u64, (u32, u32)>,
+    kinds: Option<Kinds>,
+}
+
+impl Known {
+    /// What an epoll descriptor watches; nothing where it is closed.
+    fn watched(&mut self, pid: u32, fd: u32) -> io::Result<Vec<Watched>> {
+        match self.files.read(pid, About::Descriptor(fd)) {
+            Ok(text) => Ok(watched_by(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Ends of pipes that nobody outside holds: by the pipe, and whether the end is for writing. A pipe without a name stays
+/// so, for nobody outside can come by an end of it but by being handed it.
+type PrivatePipes = HashSet<(u64, bool)>;
+
+/// The devices that sockets and pipes without a name are on, as far as the kernel calls them so.
+#[derive(Clone, Copy)]
+struct Kinds {
+    sockets: Option<u64>,
+    pipes: Option<u64>,
+}
+
+impl Kinds {
+    fn find() -> Kinds {
+        let device = |file: OwnedFd| File::from(file).metadata().ok().map(|file| file.dev());
+        Kinds {
+            sockets: UnixDatagram::unbound().ok().and_then(|socket| device(socket.into())),
+            pipes: nix::unistd::pipe().ok().and_then(|(end, _)| device(end)),
+        }
+    }
+}
 
 /// What has been found out in one look.
 pub struct Outside<'a> {
     members: &'a [u32],
-    /// The sockets that members have, once somebody asked.
-    inside: Option<HashSet<u64>>,
+    known: &'a mut Known,
     tables: Tables,
+    /// Whether all descriptors of members have been looked at.
+    descriptors_read: bool,
     /// Who outside has an end of a pipe, by the pipe and whether that end is for writing.
     pipes: Option<HashMap<(u64, bool), u32>>,
     /// Whether the last answer may change without the task running: it has to do with sockets.
     may_change: bool,
     /// Whether something was on its way.
     in_flight: bool,
-    /// What was found out before.
-    private: &'a mut PrivatePipes,
 }
-
-/// Ends of pipes that nobody outside holds: by the pipe, and whether the end is for writing. A pipe without a name stays
-/// so, for nobody outside can come by an end of it but by being handed it.
-pub type PrivatePipes = HashSet<(u64, bool)>;
 
 /// On which descriptors a call waits, and for what.
 enum Waits {
@@ -41,30 +85,45 @@ enum Waits {
     Nothing,
     /// To read (false) or to write (true).
     On(Vec<(u32, bool)>),
+    /// On an epoll descriptor.
+    OnSet(u32),
     /// On something unknown.
     Unknown(String),
 }
 
+/// What an epoll descriptor watches: a file. The number it was given by may be another's by now.
+struct Watched {
+    fd: u32,
+    /// For being written to, and not read from.
+    writes: bool,
+    device: u64,
+    inode: u64,
+}
+
+/// How deep epoll descriptors may lie in each other.
+const DEEPEST: u32 = 5;
+
 impl<'a> Outside<'a> {
     /// A look on behalf of `members`, the processes on the clock.
-    pub fn of(members: &'a [u32], private: &'a mut PrivatePipes) -> Outside<'a> {
+    pub fn of(members: &'a [u32], known: &'a mut Known) -> Outside<'a> {
         Outside {
             members,
-            inside: None,
+            known,
             tables: Tables::default(),
+            descriptors_read: false,
             pipes: None,
             may_change: false,
             in_flight: false,
-            private,
         }
     }
 
     /// Whether the outside may wake `task`; if not, whether that stays so until the task has run.
     pub fn holds(&mut self, task: &Asleep) -> Result<bool, Cause> {
         self.may_change = false;
-        let what = match waits_of(task) {
+        let what = match waits_of(task, &mut self.known.files) {
             Waits::Nothing => None,
             Waits::Unknown(what) => Some(what),
+            Waits::OnSet(fd) => self.reach_of_epoll(task.pid, fd),
             Waits::On(descriptors) => {
                 descriptors.into_iter().find_map(|(fd, writes)| self.reach(task.pid, fd, writes, 0))
             }
@@ -81,7 +140,6 @@ impl<'a> Outside<'a> {
 
     /// What the outside may bring to descriptor `fd` of a process.
     fn reach(&mut self, pid: u32, fd: u32, writes: bool, depth: u32) -> Option<String> {
-        const DEEPEST: u32 = 5;
         let path = format!("/proc/{pid}/fd/{fd}");
         // Closed since, or never open: nothing comes.
         let target = fs::read_link(&path).ok()?;
@@ -90,9 +148,13 @@ impl<'a> Outside<'a> {
             return self.reach_of_socket(inode);
         }
         match name.as_ref() {
-            "anon_inode:[eventpoll]" if depth < DEEPEST => epoll_of(pid, fd)
-                .into_iter()
-                .find_map(|(fd, writes)| self.reach(pid, fd, writes, depth + 1)),
+            "anon_inode:[eventpoll]" if depth < DEEPEST => {
+                let watched = match self.known.watched(pid, fd) {
+                    Ok(watched) => watched,
+                    Err(error) => return Some(format!("an epoll descriptor ({error})")),
+                };
+                self.reach_of_watched(pid, &watched, depth)
+            }
             "anon_inode:[pidfd]" => self.reach_of_pidfd(pid, fd),
             "anon_inode:[eventfd]"
             | "anon_inode:[timerfd]"
@@ -111,15 +173,7 @@ impl<'a> Outside<'a> {
         };
         let kind = file.file_type();
         if kind.is_fifo() {
-            let other_end = (file.ino(), !writes);
-            if self.private.contains(&other_end) {
-                return None;
-            }
-            let holder = self.pipes().get(&other_end).copied();
-            if holder.is_none() && name.starts_with("pipe:") {
-                self.private.insert(other_end);
-            }
-            return holder.map(|holder| format!("a pipe of {}", name_of(holder)));
+            return self.reach_of_pipe(file.ino(), writes, name.starts_with("pipe:"));
         }
         const QUIET: [&str; 5] =
             ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"];
@@ -130,11 +184,44 @@ impl<'a> Outside<'a> {
         })
     }
 
+    /// What may come to an epoll descriptor in whose wait a task is.
+    fn reach_of_epoll(&mut self, pid: u32, fd: u32) -> Option<String> {
+        match self.known.watched(pid, fd) {
+            // What watches anything is an epoll descriptor still.
+            Ok(watched) if !watched.is_empty() => self.reach_of_watched(pid, &watched, 0),
+            _ => self.reach(pid, fd, false, 0),
+        }
+    }
+
+    fn reach_of_watched(&mut self, pid: u32, watched: &[Watched], depth: u32) -> Option<String> {
+        let kinds = *self.known.kinds.get_or_insert_with(Kinds::find);
+        watched.iter().find_map(|watched| match Some(watched.device) {
+            device if device == kinds.sockets => self.reach_of_socket(watched.inode),
+            device if device == kinds.pipes => {
+                self.reach_of_pipe(watched.inode, watched.writes, true)
+            }
+            _ => self.reach(pid, watched.fd, watched.writes, depth + 1),
+        })
+    }
+
+    fn reach_of_pipe(&mut self, inode: u64, writes: bool, nameless: bool) -> Option<String> {
+        let other_end = (inode, !writes);
+        if self.known.private.contains(&other_end) {
+            return None;
+        }
+        let holder = self.pipes().get(&other_end).copied();
+        if holder.is_none() && nameless {
+            self.known.private.insert(other_end);
+        }
+        holder.map(|holder| format!("a pipe of {}", name_of(holder)))
+    }
+
     fn reach_of_socket(&mut self, inode: u64) -> Option<String> {
         self.may_change = true;
-        let members = self.members;
-        let inside = self.inside.get_or_insert_with(|| sockets_of(members));
-        match self.tables.reach(inode, inside) {
+        let (members, descriptors) = (self.members, &mut self.known.descriptors);
+        let read = &mut self.descriptors_read;
+        let mut inside = |inode| is_inside(inode, members, descriptors, read);
+        match self.known.sockets.reach(inode, &mut self.tables, &mut inside) {
             Ok(Reach::Inside | Reach::Anybody) => None,
             Ok(Reach::Outside(who)) => Some(who),
             Ok(Reach::InFlight(who)) => {
@@ -183,9 +270,28 @@ fn ends_of(pid: u32, fd: u32) -> Vec<bool> {
     }
 }
 
-fn sockets_of(members: &[u32]) -> HashSet<u64> {
-    let all = members.iter().flat_map(|pid| descriptors_of(*pid, "socket:"));
-    all.map(|(_, inode)| inode).collect()
+/// Whether a member has the socket `inode`. `known` tells where it was found, which is looked at anew; all descriptors
+/// are looked at once in a look, as `all_read` tells.
+fn is_inside(
+    inode: u64,
+    members: &[u32],
+    known: &mut HashMap<u64, (u32, u32)>,
+    all_read: &mut bool,
+) -> bool {
+    let is_it = |&(pid, fd): &(u32, u32)| {
+        let name = fs::read_link(format!("/proc/{pid}/fd/{fd}"));
+        members.contains(&pid)
+            && name.is_ok_and(|name| number_in(&name.to_string_lossy(), "socket:") == Some(inode))
+    };
+    if *all_read || known.get(&inode).is_some_and(is_it) {
+        return known.contains_key(&inode);
+    }
+    *all_read = true;
+    let sockets = |&pid: &u32| {
+        descriptors_of(pid, "socket:").into_iter().map(move |(fd, inode)| (inode, (pid, fd)))
+    };
+    *known = members.iter().flat_map(sockets).collect();
+    known.contains_key(&inode)
 }
 
 /// The descriptors of a process whose names begin with `kind`, and the numbers in them.
@@ -204,20 +310,25 @@ fn number_in(name: &str, kind: &str) -> Option<u64> {
     name.strip_prefix(kind)?.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
-/// What an epoll descriptor watches.
-fn epoll_of(pid: u32, fd: u32) -> Vec<(u32, bool)> {
+/// What an epoll descriptor watches, by what /proc tells of it.
+fn watched_by(text: &str) -> Vec<Watched> {
     const EPOLLOUT: u32 = 4;
     const EPOLLIN: u32 = 1;
-    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
-    let watched = text.lines().filter_map(|line| {
+    let entry = |line: &str| {
         let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
         let fd = words.next()?.parse().ok()?;
         let events = u32::from_str_radix(words.nth(1)?, 16).ok()?;
-        Some((fd, events))
-    });
-    watched
-        .flat_map(|(fd, events)| directions(fd, events & EPOLLIN != 0, events & EPOLLOUT != 0))
-        .collect()
+        let mut hex = |name: &str| {
+            let word = words.find_map(|word| word.strip_prefix(name))?;
+            u64::from_str_radix(word, 16).ok()
+        };
+        let (inode, device) = (hex("ino:").unwrap_or(0), hex("sdev:").unwrap_or(0));
+        // The kernel's own way to write a device number.
+        let device = libc::makedev((device >> 20) as u32, device as u32 & 0xf_ffff);
+        let watched = move |(fd, writes)| Watched { fd, writes, device, inode };
+        Some(directions(fd, events & EPOLLIN != 0, events & EPOLLOUT != 0).map(watched))
+    };
+    text.lines().filter_map(entry).flatten().collect()
 }
 
 fn directions(fd: u32, reads: bool, writes: bool) -> impl Iterator<Item = (u32, bool)> {
@@ -228,11 +339,10 @@ fn directions(fd: u32, reads: bool, writes: bool) -> impl Iterator<Item = (u32, 
 }
 
 /// What the call waits for in which `task` sleeps.
-fn waits_of(task: &Asleep) -> Waits {
-    let path = format!("/proc/{}/task/{}/syscall", task.pid, task.thread);
-    let text = match fs::read_to_string(&path) {
+fn waits_of(task: &Asleep, files: &mut ProcFiles) -> Waits {
+    let text = match files.read(task.pid, About::Call(task.thread)) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Waits::Nothing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Waits::Nothing,
         Err(error) => return Waits::Unknown(format!("something that may not be seen ({error})")),
     };
     let mut words = text.split_ascii_whitespace();
@@ -264,9 +374,7 @@ fn waits_of(task: &Asleep) -> Waits {
         | libc::SYS_connect => Waits::On(vec![(fd, true)]),
         libc::SYS_poll | libc::SYS_ppoll => polled(task.pid, arg(0), arg(1)),
         libc::SYS_select | libc::SYS_pselect6 => selected(task.pid, arg(0), arg(1), arg(2)),
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => {
-            Waits::On(vec![(fd, false)])
-        }
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Waits::OnSet(fd),
         libc::SYS_futex
         | libc::SYS_futex_waitv
         | libc::SYS_nanosleep

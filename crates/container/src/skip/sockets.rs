@@ -1,22 +1,21 @@
 //! Who is at the other end of a socket, by what the kernel's socket tables say (sock_diag(7)).
+//!
+//! A table is as long as there are sockets on the machine. A socket that was found in one is asked for by itself the next
+//! time, with the cookie that no other socket ever has; that is possible where the answer does not need the other end.
 
-use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use netlink_packet_core::{
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_DUMP, NLM_F_REQUEST,
-};
 use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP};
 use netlink_packet_sock_diag::inet::nlas::{Nla, TcpInfo};
 use netlink_packet_sock_diag::inet::{
     ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
 };
-use netlink_packet_sock_diag::unix::{self, ShowFlags, UnixRequest};
+use netlink_packet_sock_diag::unix::{self, ShowFlags, UnixRequest, UnixResponse};
 use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_sys::protocols::NETLINK_SOCK_DIAG;
-use netlink_sys::Socket;
+
+use super::netlink::Netlink;
 
 /// A socket of the internet families.
 struct Inet {
@@ -28,19 +27,35 @@ struct Inet {
     sent: u64,
     received: u64,
     waiting: u64,
+    /// What the kernel finds it by.
+    id: (u8, SocketId),
 }
 
 /// The tables of one moment, each read when it is first needed.
 #[derive(Default)]
 pub struct Tables {
-    unix: OnceCell<HashMap<u64, Unix>>,
-    tcp: OnceCell<Vec<Inet>>,
-    udp: OnceCell<Vec<Inet>>,
+    unix: Option<HashMap<u64, Unix>>,
+    tcp: Option<Vec<Inet>>,
+    udp: Option<Vec<Inet>>,
 }
 
 struct Unix {
-    listens: bool,
     peer: Option<u64>,
+    cookie: [u8; 8],
+}
+
+/// How the kernel finds a socket again.
+enum Handle {
+    Unix([u8; 8]),
+    Listener(InetRequest),
+    Tcp,
+}
+
+/// What stays from look to look: the way to ask, and how to ask for whom.
+#[derive(Default)]
+pub struct Sockets {
+    netlink: Netlink,
+    handles: HashMap<u64, Handle>,
 }
 
 /// What may come to a socket, and whence.
@@ -60,28 +75,81 @@ const LISTEN: u8 = 10;
 const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 
-impl Tables {
-    /// What may come to the socket `inode`, where `inside` are the sockets of processes on the clock.
+impl Sockets {
+    /// What may come to the socket `inode`; `inside` tells whether a process on the clock has a socket.
     ///
     /// # Errors
     ///
     /// Where the kernel does not tell.
-    pub fn reach(&self, inode: u64, inside: &HashSet<u64>) -> io::Result<Reach> {
-        let unix = read_once(&self.unix, dump_unix)?;
-        if let Some(socket) = unix.get(&inode) {
-            return Ok(match socket.peer {
-                Some(peer) if inside.contains(&peer) => Reach::Inside,
-                Some(_) => Reach::Outside("a socket of a process outside".into()),
-                None if socket.listens => Reach::Anybody,
-                // Datagrams without a peer, or one that is gone.
-                None => Reach::Anybody,
-            });
+    pub fn reach(
+        &mut self,
+        inode: u64,
+        tables: &mut Tables,
+        inside: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<Reach> {
+        let reach = match self.handles.remove(&inode) {
+            Some(handle) => self.reach_by(inode, handle, tables, inside)?,
+            None => None,
+        };
+        match reach {
+            Some(reach) => Ok(reach),
+            None => self.reach_by_tables(inode, tables, inside),
         }
-        let tcp = read_once(&self.tcp, || dump_inet(IPPROTO_TCP))?;
+    }
+
+    /// None where the socket is not to be found that way any more.
+    fn reach_by(
+        &mut self,
+        inode: u64,
+        handle: Handle,
+        tables: &mut Tables,
+        inside: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<Option<Reach>> {
+        let reach = match &handle {
+            Handle::Unix(cookie) => {
+                let socket = one_unix(&mut self.netlink, inode, *cookie);
+                socket.map(|socket| reach_of_unix(&socket, inside))
+            }
+            Handle::Listener(request) => match one_inet(&mut self.netlink, request) {
+                Some(socket) if socket.inode == inode && socket.state == LISTEN => {
+                    Some(Reach::Anybody)
+                }
+                _ => None,
+            },
+            Handle::Tcp => {
+                let tcp = read_once(&mut tables.tcp, || dump_inet(&mut self.netlink, IPPROTO_TCP))?;
+                let socket = tcp.iter().find(|socket| socket.inode == inode);
+                socket.map(|socket| reach_of_tcp(socket, tcp, inside))
+            }
+        };
+        if reach.is_some() {
+            self.handles.insert(inode, handle);
+        }
+        Ok(reach)
+    }
+
+    fn reach_by_tables(
+        &mut self,
+        inode: u64,
+        tables: &mut Tables,
+        inside: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<Reach> {
+        /// Before they are all forgotten: sockets come and go.
+        const MOST: usize = 4096;
+        if self.handles.len() >= MOST {
+            self.handles.clear();
+        }
+        let unix = read_once(&mut tables.unix, || dump_unix(&mut self.netlink))?;
+        if let Some(socket) = unix.get(&inode) {
+            self.handles.insert(inode, Handle::Unix(socket.cookie));
+            return Ok(reach_of_unix(socket, inside));
+        }
+        let tcp = read_once(&mut tables.tcp, || dump_inet(&mut self.netlink, IPPROTO_TCP))?;
         if let Some(socket) = tcp.iter().find(|socket| socket.inode == inode) {
+            self.handles.insert(inode, socket.handle());
             return Ok(reach_of_tcp(socket, tcp, inside));
         }
-        let udp = read_once(&self.udp, || dump_inet(IPPROTO_UDP))?;
+        let udp = read_once(&mut tables.udp, || dump_inet(&mut self.netlink, IPPROTO_UDP))?;
         Ok(match udp.iter().find(|socket| socket.inode == inode) {
             Some(socket) => reach_of_udp(socket, udp, inside),
             // Raw, packet, netlink, vsock, ..., or of another network namespace.
@@ -90,17 +158,34 @@ impl Tables {
     }
 }
 
-fn read_once<T>(table: &OnceCell<T>, read: impl FnOnce() -> io::Result<T>) -> io::Result<&T> {
-    match table.get() {
+fn read_once<T>(table: &mut Option<T>, read: impl FnOnce() -> io::Result<T>) -> io::Result<&mut T> {
+    match table {
         Some(table) => Ok(table),
-        None => {
-            let found = read()?;
-            Ok(table.get_or_init(|| found))
+        None => Ok(table.insert(read()?)),
+    }
+}
+
+impl Inet {
+    /// How the kernel finds this TCP socket again.
+    fn handle(&self) -> Handle {
+        let (family, socket_id) = self.id.clone();
+        match self.state {
+            LISTEN => Handle::Listener(inet_request(IPPROTO_TCP, family, socket_id)),
+            _ => Handle::Tcp,
         }
     }
 }
 
-fn reach_of_tcp(socket: &Inet, all: &[Inet], inside: &HashSet<u64>) -> Reach {
+fn reach_of_unix(socket: &Unix, inside: &mut dyn FnMut(u64) -> bool) -> Reach {
+    match socket.peer {
+        Some(peer) if inside(peer) => Reach::Inside,
+        Some(_) => Reach::Outside("a socket of a process outside".into()),
+        // It listens, or takes datagrams without a peer, or its peer is gone.
+        None => Reach::Anybody,
+    }
+}
+
+fn reach_of_tcp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool) -> Reach {
     let other = all.iter().find(|other| other.here == socket.there && other.there == socket.here);
     let listener = |at: SocketAddr| {
         all.iter().find(move |other| {
@@ -114,7 +199,7 @@ fn reach_of_tcp(socket: &Inet, all: &[Inet], inside: &HashSet<u64>) -> Reach {
         (_, Some(other)) => {
             // One that nobody has accepted yet belongs to who listens there.
             let owner = if other.inode != 0 { Some(other) } else { listener(socket.there) };
-            if !owner.is_some_and(|owner| inside.contains(&owner.inode)) {
+            if !owner.is_some_and(|owner| inside(owner.inode)) {
                 return Reach::Outside(format!("{}", socket.there));
             }
             // The end of a stream is counted as a byte that arrived.
@@ -133,7 +218,7 @@ fn reach_of_tcp(socket: &Inet, all: &[Inet], inside: &HashSet<u64>) -> Reach {
     }
 }
 
-fn reach_of_udp(socket: &Inet, all: &[Inet], inside: &HashSet<u64>) -> Reach {
+fn reach_of_udp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool) -> Reach {
     if socket.there.port() == 0 {
         return match is_ephemeral(socket.here.port()) {
             // A client that names its peer each time, as resolvers do.
@@ -147,7 +232,7 @@ fn reach_of_udp(socket: &Inet, all: &[Inet], inside: &HashSet<u64>) -> Reach {
         other.here.port() == there.port() && at
     });
     match other {
-        Some(other) if inside.contains(&other.inode) => Reach::Inside,
+        Some(other) if inside(other.inode) => Reach::Inside,
         _ => Reach::Outside(format!("{}", socket.there)),
     }
 }
@@ -162,36 +247,60 @@ fn is_ephemeral(port: u16) -> bool {
     range.is_none_or(|range| range.contains(&port))
 }
 
-fn dump_unix() -> io::Result<HashMap<u64, Unix>> {
-    let request = SockDiagMessage::UnixRequest(UnixRequest {
+fn unix_request(inode: u32, cookie: [u8; 8]) -> SockDiagMessage {
+    SockDiagMessage::UnixRequest(UnixRequest {
         state_flags: unix::StateFlags::all(),
-        inode: 0,
+        inode,
         show_flags: ShowFlags::PEER,
-        cookie: [0xff; 8],
-    });
+        cookie,
+    })
+}
+
+fn unix_of(socket: &UnixResponse) -> (u64, Unix) {
+    let unix = Unix { peer: socket.peer().map(u64::from), cookie: socket.header.cookie };
+    (u64::from(socket.header.inode), unix)
+}
+
+fn one_unix(netlink: &mut Netlink, inode: u64, cookie: [u8; 8]) -> Option<Unix> {
+    match netlink.one(unix_request(u32::try_from(inode).ok()?, cookie))? {
+        SockDiagMessage::UnixResponse(socket) => {
+            let (found, unix) = unix_of(&socket);
+            (found == inode).then_some(unix)
+        }
+        _ => None,
+    }
+}
+
+fn dump_unix(netlink: &mut Netlink) -> io::Result<HashMap<u64, Unix>> {
     let mut found = HashMap::new();
-    dump(request, |answer| {
+    netlink.dump(unix_request(0, [0xff; 8]), |answer| {
         if let SockDiagMessage::UnixResponse(socket) = answer {
-            let listens = socket.header.state == LISTEN;
-            let unix = Unix { listens, peer: socket.peer().map(u64::from) };
-            found.insert(u64::from(socket.header.inode), unix);
+            found.extend([unix_of(&socket)]);
         }
     })?;
     Ok(found)
 }
 
+fn inet_request(protocol: u8, family: u8, socket_id: SocketId) -> InetRequest {
+    let (extensions, states) = (ExtensionFlags::INFO, StateFlags::all());
+    InetRequest { family, protocol, extensions, states, socket_id }
+}
+
+fn one_inet(netlink: &mut Netlink, request: &InetRequest) -> Option<Inet> {
+    match netlink.one(SockDiagMessage::InetRequest(request.clone()))? {
+        SockDiagMessage::InetResponse(socket) => {
+            Some(inet_of(&socket, request.protocol == IPPROTO_TCP))
+        }
+        _ => None,
+    }
+}
+
 /// Of both families: one of either may speak to one of the other.
-fn dump_inet(protocol: u8) -> io::Result<Vec<Inet>> {
+fn dump_inet(netlink: &mut Netlink, protocol: u8) -> io::Result<Vec<Inet>> {
     let mut found = Vec::new();
-    for (family, socket_id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
-        let request = SockDiagMessage::InetRequest(InetRequest {
-            family,
-            protocol,
-            extensions: ExtensionFlags::INFO,
-            states: StateFlags::all(),
-            socket_id,
-        });
-        dump(request, |answer| {
+    for (family, id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
+        let request = SockDiagMessage::InetRequest(inet_request(protocol, family, id));
+        netlink.dump(request, |answer| {
             if let SockDiagMessage::InetResponse(socket) = answer {
                 found.push(inet_of(&socket, protocol == IPPROTO_TCP));
             }
@@ -217,38 +326,7 @@ fn inet_of(socket: &InetResponse, tcp: bool) -> Inet {
         there: at(id.destination_address, id.destination_port),
         sent: if carries { of(|info| info.bytes_sent - info.bytes_retrans) } else { 0 },
         received: if carries { of(|info| info.bytes_received) } else { 0 },
+        id: (socket.header.family, id.clone()),
         waiting: if carries { of(|info| u64::from(info.notsent_bytes)) } else { 0 },
-    }
-}
-
-/// Sends a dump request and hands over each answer.
-fn dump(request: SockDiagMessage, mut each: impl FnMut(SockDiagMessage)) -> io::Result<()> {
-    const ROOM: usize = 64 * 1024;
-    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-    socket.bind_auto()?;
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut answer = Vec::with_capacity(ROOM);
-    loop {
-        answer.clear();
-        socket.recv(&mut answer, 0)?;
-        let mut rest = &answer[..];
-        while !rest.is_empty() {
-            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
-                .map_err(|error| io::Error::other(error.to_string()))?;
-            let length = (message.header.length as usize).next_multiple_of(4);
-            match message.payload {
-                NetlinkPayload::InnerMessage(inner) => each(inner),
-                NetlinkPayload::Done(_) => return Ok(()),
-                NetlinkPayload::Error(error) => return Err(error.to_io()),
-                _ => {}
-            }
-            rest = rest.get(length..).unwrap_or_default();
-        }
     }
 }

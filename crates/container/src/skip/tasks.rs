@@ -1,7 +1,9 @@
 //! Whether anything on a clock runs, by what /proc shows of its tasks.
 
 use std::fs;
+use std::time::Duration;
 
+use super::kernel::Seen;
 use crate::processes::{self, threads_of, FileId, Process};
 
 /// A task that sleeps, and how often it has run: a second look tells whether it did in between.
@@ -41,7 +43,7 @@ pub fn asleep(members: &[u32]) -> Result<Vec<Asleep>, Cause> {
             match state_of(pid, thread) {
                 // It has ended since.
                 None | Some('Z' | 'X') => {}
-                Some('S') => tasks.push(Asleep { pid, thread, runs: runs_of(pid, thread) }),
+                Some('S') => tasks.push(Asleep { pid, thread, runs: schedule_of(pid, thread).2 }),
                 Some(state) => {
                     return Err(Cause { pid, what: words_for(state).to_string(), passes: true })
                 }
@@ -49,6 +51,21 @@ pub fn asleep(members: &[u32]) -> Result<Vec<Asleep>, Cause> {
         }
     }
     Ok(tasks)
+}
+
+/// The same for all tasks of `members`, whatever they do; `group` is what to call these.
+pub fn look_through(members: &[u32], group: u32) -> Vec<Seen> {
+    let threads = members.iter().flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)));
+    let seen = threads.filter_map(|(pid, thread)| match state_of(pid, thread) {
+        None | Some('Z' | 'X') => None,
+        Some(state) => {
+            let (ran, waited, runs) = schedule_of(pid, thread);
+            let (ran, waited) = (Duration::from_nanos(ran), Duration::from_nanos(waited));
+            let task = Asleep { pid, thread, runs };
+            Some(Seen { task, asleep: state == 'S', group, ran, waited, slept: None })
+        }
+    });
+    seen.collect()
 }
 
 fn words_for(state: char) -> &'static str {
@@ -67,11 +84,14 @@ fn state_of(pid: u32, thread: u32) -> Option<char> {
     stat.get(name_ends + 2).map(|state| char::from(*state))
 }
 
-/// How often a task was given a processor; 0 where the kernel does not count it.
-fn runs_of(pid: u32, thread: u32) -> u64 {
+/// For how many nanoseconds a task has run, and waited for a processor, and how often it was given one; 0 where the kernel
+/// does not count it.
+fn schedule_of(pid: u32, thread: u32) -> (u64, u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat"));
-    let runs = text.ok().and_then(|text| text.split_ascii_whitespace().nth(2)?.parse().ok());
-    runs.unwrap_or(0)
+    let text = text.unwrap_or_default();
+    let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next(), next())
 }
 
 /// A process's name, for people.

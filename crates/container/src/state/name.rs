@@ -21,17 +21,20 @@ const ANIMALS: [&str; 32] = [
     "marten", "moose", "newt", "otter", "owl", "panda", "raven", "robin", "seal", "swan", "wolf",
 ];
 
-/// Checks a name given by `flag`: a letter or digit, then up to 127 letters, digits, `.`, `_` and `-`. So it is
-/// one component of a path, and never one that means something else.
-pub(super) fn check(flag: &'static str, name: &str) -> Result<(), StateError> {
+/// Whether something can be called so: a letter or digit, then up to 127 letters, digits, `.`, `_` and `-`. So it is one
+/// component of a path, and never one that means something else.
+pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric();
-    let good = name.len() <= LONGEST
+    name.len() <= LONGEST
         && name.starts_with(plain)
-        && name.chars().all(|c| plain(c) || matches!(c, '.' | '_' | '-'));
-    if good {
-        Ok(())
-    } else {
-        Err(StateError::WrongName { flag, name: name.to_string() })
+        && name.chars().all(|c| plain(c) || matches!(c, '.' | '_' | '-'))
+}
+
+/// Checks a name given by `flag`.
+pub(super) fn check(flag: &'static str, name: &str) -> Result<(), StateError> {
+    match is_name(name) {
+        true => Ok(()),
+        false => Err(StateError::WrongName { flag, name: name.to_string() }),
     }
 }
 

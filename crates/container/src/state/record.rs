@@ -119,6 +119,9 @@ pub struct Record {
     pub clock_of: Option<String>,
     /// Its control group.
     pub cgroup: Option<PathBuf>,
+    /// The experiment that moves its clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
     /// Who looks after it.
     pub monitors: Vec<Monitor>,
     /// What the OCI runtime that made it knows it by.
@@ -140,6 +143,7 @@ impl Record {
             mechanism: Mechanism::Shim,
             clock_of: None,
             cgroup: None,
+            experiment: None,
             monitors: vec![Monitor::current(kind)?],
             bundle: None,
         })

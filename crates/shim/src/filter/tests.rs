@@ -17,11 +17,12 @@ const JUNK: [u64; 6] = [u64::MAX, 0x0123_4567_89ab_cdef, 1, 1 << 32, 77, 0xffff_
 const EXTRAS: [Extra; 3] = [Extra::Messages, Extra::Sockets, Extra::Reads];
 
 fn policies() -> impl Iterator<Item = Policy> {
-    (0..16).map(|bits| Policy {
+    (0..32).map(|bits| Policy {
         real_cpu_clocks: bits & 1 != 0,
         real_file_times: bits & 2 != 0,
         trap_tsc: bits & 4 != 0,
         counts_births: bits & 8 != 0,
+        sends_in_turn: bits & 16 != 0,
     })
 }
 
@@ -108,6 +109,9 @@ fn rows(policy: Policy) -> Vec<(u32, When)> {
     }
     if policy.counts_births {
         rows.extend(BIRTHS);
+    }
+    if policy.sends_in_turn {
+        rows.extend(SENDS);
     }
     rows
 }
@@ -529,7 +533,7 @@ fn every_trapped_call_is_carried_out_by_somebody() {
         .map(|name| numbers[name])
         .collect();
     let extras = EXTRAS.into_iter().flat_map(Extra::calls);
-    let policy = Policy { counts_births: true, ..Policy::default() };
+    let policy = Policy { counts_births: true, sends_in_turn: true, ..Policy::default() };
     let all: Vec<_> = rows(policy).into_iter().chain(extras.copied()).collect();
     let at_the_handler = all
         .iter()

@@ -1,0 +1,32 @@
+// The gate of an experiment's programs: a FIFO that the benchmark has open for writing.
+//
+// With a byte in it, which nobody takes out, it is open. When the benchmark closes it, however that comes, they end: nothing
+// is left running. Asking takes no wait in virtual time.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+static inline int gate_of(int argc, char **argv)
+{
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s GATE\n", argv[0]);
+		exit(2);
+	}
+	int gate = open(argv[1], O_RDONLY | O_NONBLOCK);
+	// Its name is removed before it is closed: one that is closed already will not be heard to be.
+	if (gate < 0 || access(argv[1], F_OK) != 0)
+		exit(0);
+	return gate;
+}
+
+// Waits so many ms (-1: for ever) for one of `events`; ends where the gate has been closed.
+static inline void at_gate(int gate, short events, int timeout)
+{
+	struct pollfd watched = {gate, events, 0};
+	if (poll(&watched, 1, timeout) > 0 && (watched.revents & POLLHUP))
+		exit(0);
+}

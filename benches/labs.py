@@ -1,0 +1,39 @@
+"""What the benchmarks of networks share: commands run to their end, and figures in their page."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "networks.md"
+LORENTZ = os.environ.get("LORENTZ", str(ROOT / "target/release/lorentz"))
+#: Seconds that a command may take.
+TIMEOUT = 300
+
+
+def run(*words: object, timeout: float = TIMEOUT, **options: object) -> str:
+    """Runs a command to its end; what it printed. Where it fails, so does the benchmark."""
+    command = [str(word) for word in words]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, check=False, **options
+    )
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def rewrite(section: str, text: str) -> None:
+    """Puts `text` between the comments in the page that name the section."""
+    begin, end = f"<!-- {section} -->", f"<!-- /{section} -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+
+
+def put_back_when_ended() -> None:
+    """Whoever ends the benchmark politely finds no network left."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

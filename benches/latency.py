@@ -1,0 +1,213 @@
+#!/usr/bin/python3
+"""Measure what `lorentz latency` finds and what it costs, beside ftrace; plots as in the paper.
+
+    benches/latency.py [--quick]
+
+Writes the samples to build/bench/latency.json and, unless in a hurry, docs/latency.md with its
+plots, figures 2 to 5 of the MACE paper. Needs root. A network of namespaces is made for it: a
+container behind veth, bridge and masquerade, its host, a remote machine, and further containers
+that ping as fast as they get replies. The ways of measuring follow one another in a changing order
+within every round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benches")]
+
+import latency_report  # noqa: E402
+from framework.latency import Network, Watch, check_times, number  # noqa: E402
+
+COUNT = 2000
+SENDERS = (0, 1, 2, 4, 8, 16)
+SIZES = (16, 56, 512, 1024, 1472)
+#: The events that are ftrace's part of the comparison: those that Lorentz uses.
+EVENTS = (
+    *("net/net_dev_queue", "net/net_dev_start_xmit", "net/netif_receive_skb"),
+    *("skb/skb_copy_datagram_iovec", "syscalls/sys_enter_sendto", "syscalls/sys_exit_recvfrom"),
+)
+#: What is run: where, and what looks on.
+WAYS = {
+    "native": ("host", ""),
+    "container": ("inside", ""),
+    "native, traced": ("host", "traced"),
+    "container, traced": ("inside", "traced"),
+    "container, in-band": ("inside", "in-band"),
+    "container, ftrace": ("inside", "ftrace"),
+}
+
+
+@contextlib.contextmanager
+def ftrace(folder: Path) -> Iterator[None]:
+    """The kernel's own tracing of the same events, in an instance of its own, read all the time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tracefs", "tracefs", folder], check=True)
+    instance = folder / "instances" / f"lorentz-bench-{os.getpid()}"
+    reader = None
+    try:
+        instance.mkdir()
+        for event in EVENTS:
+            (instance / "events" / event / "enable").write_text("1")
+        reader = subprocess.Popen(["cat", instance / "trace_pipe"], stdout=subprocess.DEVNULL)
+        yield
+    finally:
+        if reader:
+            reader.kill()
+            reader.wait()
+        for event in EVENTS:
+            with contextlib.suppress(OSError):
+                (instance / "events" / event / "enable").write_text("0")
+        with contextlib.suppress(OSError):
+            instance.rmdir()
+        subprocess.run(["umount", folder], check=False)
+
+
+def run(network: Network, way: str, size: int, folder: Path) -> dict:
+    """One run of one way: the times of its packets, and what was told of them."""
+    where, look = WAYS[way]
+    name = getattr(network, where)
+
+    def probe() -> list[dict]:
+        return network.probe("raw", name=name, count=COUNT, size=size)
+
+    if look == "ftrace":
+        with ftrace(folder):
+            return {"told": probe(), "packets": []}
+    if not look:
+        return {"told": probe(), "packets": []}
+    words = ["--json", *(["--in-band"] if look == "in-band" else [])]
+    with Watch(network, *words, targets=[f"/run/netns/{name}"]) as watch:
+        told = probe()
+        return {"told": told, "packets": watch.stop()}
+
+
+def judge(one: dict, way: str) -> dict:
+    """The times of a run in us; how many packets were matched, and how many of these wrongly."""
+    ways = {"egress": {}, "ingress": {}}
+    for packet in one["packets"]:
+        if packet["outcome"] == "matched":
+            ways[packet["direction"]][number(packet)] = packet
+    result = {"rtt": [], "corrected": [], "as_host": [], "matched": 0, "wrong": 0}
+    for exchange in one["told"]:
+        rtt = exchange["read_after"] - exchange["sent_before"]
+        result["rtt"].append(rtt / 1000)
+        out, back = (ways[name].get(exchange["number"]) for name in ("egress", "ingress"))
+        if not (out and back):
+            continue
+        result["matched"] += 1
+        if "traced" in way:
+            try:
+                check_times(out, back, exchange)
+            except AssertionError:
+                result["wrong"] += 1
+        result["corrected"].append((rtt - out["latency_ns"] - back["latency_ns"]) / 1000)
+        result["as_host"].append((rtt - out["device_ns"] - back["device_ns"]) / 1000)
+    return result
+
+
+def pool(into: dict, more: dict) -> None:
+    """Adds the results of a run to those of its like."""
+    for key, value in more.items():
+        into[key] = into.get(key, type(value)()) + value
+
+
+def rounds(network: Network, size: int, number_of: int, folder: Path, ways: list[str]) -> dict:
+    """All ways, turn by turn."""
+    results: dict[str, dict] = {way: {} for way in ways}
+    for _ in range(number_of):
+        for way in random.sample(ways, len(ways)):
+            pool(results[way], judge(run(network, way, size, folder), way))
+    return results
+
+
+def syscall_costs(network: Network) -> dict[str, float]:
+    """A system call of another process, in ns: alone, and while a container is watched."""
+    script = (
+        "import os, time\n"
+        "best = []\n"
+        "for _ in range(9):\n"
+        "    t = time.perf_counter_ns()\n"
+        "    for _ in range(100000): os.getppid()\n"
+        "    best.append((time.perf_counter_ns() - t) / 100000)\n"
+        "print(sorted(best)[4])\n"
+    )
+
+    def cost() -> float:
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        return float(done.stdout)
+
+    costs: dict[str, list[float]] = {"alone": [], "traced": [], "in-band": []}
+    for _ in range(3):
+        costs["alone"].append(cost())
+        for way, words in (("traced", []), ("in-band", ["--in-band"])):
+            with Watch(network, "--json", *words):
+                costs[way].append(cost())
+    return {way: statistics.median(values) for way, values in costs.items()}
+
+
+def volume(network: Network) -> float:
+    """Bytes that a packet takes up: a ring that nobody empties holds so many records."""
+    size = 65536
+    with Watch(network, "--json", "--ring", str(size)) as watch:
+        watch.process.send_signal(signal.SIGSTOP)
+        network.probe("raw", count=COUNT)
+        watch.process.send_signal(signal.SIGCONT)
+        return size / sum(packet["outcome"] == "matched" for packet in watch.stop())
+
+
+def measure(quick: bool, folder: Path) -> dict:
+    """Everything."""
+    turns = 2 if quick else 6
+    found: dict = {"count": COUNT, "turns": turns, "senders": {}, "sizes": {}}
+    with Network() as network:
+        found["syscalls"] = syscall_costs(network)
+        found["volume"] = volume(network)
+        for size in SIZES:
+            print(f"bench: latency: {size} bytes", file=sys.stderr)
+            ways = ["native", "container", "container, traced"]
+            found["sizes"][size] = rounds(network, size, max(2, turns // 2), folder, ways)
+    for senders in SENDERS[:: 2 if quick else 1]:
+        print(f"bench: latency: {senders} senders", file=sys.stderr)
+        with Network() as network:
+            network.flood(senders, seconds=60)
+            time.sleep(0.5)
+            found["senders"][senders] = rounds(network, 56, turns, folder, list(WAYS))
+    return found
+
+
+def main() -> int:
+    """Measures, and writes what was found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and print only")
+    quick = parser.parse_args().quick
+    if os.geteuid() != 0:
+        print("bench: latency: left out, needs root", file=sys.stderr)
+        return 0
+    build = ROOT / "build/bench"
+    build.mkdir(parents=True, exist_ok=True)
+    found = measure(quick, build / "tracefs")
+    (build / "latency.json").write_text(json.dumps(found))
+    text = latency_report.text(found)
+    if quick:
+        print(text)
+        return 0
+    latency_report.plots(found, ROOT / "docs/latency")
+    (ROOT / "docs/latency.md").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""What benches/latency.py has found, as a page and as plots."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import machine
+
+TRACED, IN_BAND, FTRACE = "container, traced", "container, in-band", "container, ftrace"
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value that `share` of all do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def median(values: list[float]) -> float:
+    return quantile(values, 0.5)
+
+
+def levels(found: dict) -> list[tuple[int, dict]]:
+    """By number of senders; keys of JSON are text."""
+    return sorted((int(senders), ways) for senders, ways in found["senders"].items())
+
+
+def accuracy(ways: dict, share: float) -> tuple[float, float]:
+    """How far the container's RTT is from native: corrected by all of the stack, and as host."""
+    whole = quantile(ways[TRACED]["corrected"], share) - quantile(
+        ways["native, traced"]["corrected"], share
+    )
+    as_host = quantile(ways[TRACED]["as_host"], share) - quantile(ways["native"]["rtt"], share)
+    return whole, as_host
+
+
+def coverage(ways: dict, way: str) -> float:
+    """Share of packets whose latencies are known both ways, in per cent."""
+    return 100 * ways[way]["matched"] / len(ways[way]["rtt"])
+
+
+def perturbation(ways: dict, way: str, share: float = 0.5) -> float:
+    """What it adds to the container's RTT, in us."""
+    return quantile(ways[way]["rtt"], share) - quantile(ways["container"]["rtt"], share)
+
+
+def mean_perturbation(ways: dict, way: str) -> float:
+    """The same, of the means."""
+    return statistics.fmean(ways[way]["rtt"]) - statistics.fmean(ways["container"]["rtt"])
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A table as Markdown has it."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def us(value: float) -> str:
+    return f"{value:+.2f}"
+
+
+def verdict(met: bool) -> str:
+    return "met" if met else "**missed**"
+
+
+def goals(found: dict) -> str:
+    """The table of goals, beside the paper."""
+    all_levels = levels(found)
+    idle = dict(all_levels)[0]
+    loaded = [ways for senders, ways in all_levels if 1 <= senders <= 8]
+    at_rest = [accuracy(idle, share) for share in (0.5, 0.99)]
+    worst = max((accuracy(ways, 0.5)[0] for ways in loaded), key=abs)
+    covered = min(coverage(ways, TRACED) for _, ways in all_levels)
+    wrong = sum(ways[way]["wrong"] for _, ways in all_levels for way in ways)
+    traced = max(perturbation(ways, TRACED) for _, ways in all_levels)
+    in_band = max(perturbation(ways, IN_BAND) for _, ways in all_levels)
+    ftrace = max(perturbation(ways, FTRACE) for _, ways in all_levels)
+    costs = found["syscalls"]
+    rows = [
+        ["corrected container RTT against native, idle: median", "within 20 us, mean", "1 us",
+         us(at_rest[0][0]), verdict(abs(at_rest[0][0]) <= 1)],
+        ["the same, p99", "", "5 us", us(at_rest[1][0]), verdict(abs(at_rest[1][0]) <= 5)],
+        ["the same with 1 to 8 senders: worst median", "", "2 us", us(worst),
+         verdict(abs(worst) <= 2)],
+        ["coverage, worst of all levels", "declines, collapses after 17 senders", "100 %",
+         f"{covered:.2f} %", verdict(covered == 100)],
+        ["wrong matches", "", "0", str(wrong), verdict(wrong == 0)],
+        ["perturbation, traced: worst median", "below 20 - 25 us", "3 us", us(traced),
+         verdict(traced <= 3)],
+        ["perturbation, in-band: worst median", "", "2 us", us(in_band), verdict(in_band <= 2)],
+        ["perturbation, ftrace, same events: worst median", "about 90 us under load", "",
+         us(ftrace), ""],
+        ["data volume", "3.9 MB for 2,000 packets", "64 bytes a packet",
+         f"{found['volume']:.0f} bytes", verdict(round(found["volume"]) <= 64)],
+        ["another process's getppid, traced", "not given", "reported",
+         f"{costs['traced'] - costs['alone']:+.0f} ns", ""],
+        ["the same, in-band", "", "nothing attached",
+         f"{costs['in-band'] - costs['alone']:+.0f} ns", ""],
+    ]  # fmt: skip
+    return table(["what", "MACE", "goal", "here", ""], rows)
+
+
+def details(found: dict) -> str:
+    """Level by level."""
+    head = ["senders", "native", "container", "corrected C - N", "p99", "as host - N", "p99"]
+    head += ["coverage", "traced", "in-band", "ftrace", "mean: traced", "in-band", "ftrace"]
+    rows = []
+    for senders, ways in levels(found):
+        (half, half_host), (tail, tail_host) = accuracy(ways, 0.5), accuracy(ways, 0.99)
+        added = [us(perturbation(ways, way)) for way in (TRACED, IN_BAND, FTRACE)]
+        added += [us(mean_perturbation(ways, way)) for way in (TRACED, IN_BAND, FTRACE)]
+        plain = [f"{median(ways[way]['rtt']):.2f}" for way in ("native", "container")]
+        near = [us(value) for value in (half, tail, half_host, tail_host)]
+        covered = f"{coverage(ways, TRACED):.2f} %"
+        rows.append([str(senders), *plain, *near, covered, *added])
+    return table(head, rows)
+
+
+def text(found: dict) -> str:
+    """The page."""
+    shown = ("Date", "Kernel", "Processor", "System", "Measured", "Load average at the start")
+    lines = machine.describe(1).items()
+    about = "".join(f"- {name}: {what}\n" for name, what in lines if name in shown)
+    count = found["count"] * found["turns"]
+    return f"""# What is added to packets, and how well that is known
+
+Written by `benches/latency.py`, which measures all of it anew. What the figures mean is in
+[design.md](design.md#latencies), what is not covered in [limits.md](limits.md#latencies). MACE's
+figures are those of Misa, Kannan and Durairajan, *Can We Containerize Internet Measurements?*
+(ANRW 2019), on other machines and with network cards.
+
+{about}
+The network is made of namespaces: a container behind veth, bridge and masquerade, its host, a
+remote machine behind the host's veth; {count} ICMP echoes of 56 bytes for each cell, in
+{found["turns"]} runs that take turns with those of the other ways; further containers that ping as
+fast as they get replies. All devices are virtual and work in the sender's own time: load shows as
+rare long waits, in the means, and hardly in the medians. Times are us.
+
+## Goals
+
+*Corrected* takes off all of the stack, on either side: container and native RTT, both traced, are
+compared. *As host* takes off what lies between the container's device and the outer one: it is
+compared with the native RTT while nothing looks on, so it holds the perturbation too.
+
+{goals(found)}
+Medians and tails are compared as differences of pooled statistics. A goal that is missed by one
+run's chance is missed. What tracing adds: an echo and its reply pass some 20 tracepoints on the
+devices of their path, each of which costs before anything is decided; the rest is six table
+look-ups, five reads of headers and two records.
+
+## By senders
+
+{details(found)}
+Columns *traced*, *in-band*, *ftrace*: what each adds to the median, then to the mean, of the
+container's RTT.
+
+## Figures
+
+As 2 to 5 of the paper.
+
+![Difference of container and native RTT by packet size](latency/figure2.svg)
+
+![Error of the corrected RTT by senders](latency/figure3.svg)
+
+![Coverage by senders](latency/figure4.svg)
+
+![Perturbation by senders, beside ftrace](latency/figure5.svg)
+"""
+
+
+def plots(found: dict, folder: Path) -> None:
+    """The four figures."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "lorentz"
+    folder.mkdir(parents=True, exist_ok=True)
+    by_size = sorted((int(size), ways) for size, ways in found["sizes"].items())
+    sizes = [size for size, _ in by_size]
+
+    def apart(ways: dict, way: str, what: str) -> float:
+        return statistics.fmean(ways[way][what]) - statistics.fmean(ways["native"]["rtt"])
+
+    draw(
+        folder / "figure2.svg",
+        ("payload, bytes", "container - native RTT, mean, us"),
+        sizes,
+        {
+            "container": [apart(ways, "container", "rtt") for _, ways in by_size],
+            "as host": [apart(ways, TRACED, "as_host") for _, ways in by_size],
+        },
+    )
+    senders = [number for number, _ in levels(found)]
+    ways_of = [ways for _, ways in levels(found)]
+    raw = [median(w["container"]["rtt"]) - median(w["native"]["rtt"]) for w in ways_of]
+    draw(
+        folder / "figure3.svg",
+        ("senders", "error against native, median, us"),
+        senders,
+        {
+            "container, not corrected": raw,
+            "corrected": [accuracy(ways, 0.5)[0] for ways in ways_of],
+            "as host": [accuracy(ways, 0.5)[1] for ways in ways_of],
+        },
+    )
+    draw(
+        folder / "figure4.svg",
+        ("senders", "coverage, %"),
+        senders,
+        {way: [coverage(w, way) for w in ways_of] for way in (TRACED, "native, traced", IN_BAND)},
+    )
+    draw(
+        folder / "figure5.svg",
+        ("senders", "perturbation, median, us"),
+        senders,
+        {way: [perturbation(w, way) for w in ways_of] for way in (TRACED, IN_BAND, FTRACE)},
+    )
+
+
+def draw(path: Path, labels: tuple[str, str], at: list[int], lines: dict[str, list[float]]) -> None:
+    """One plot."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.5))
+    for name, values in lines.items():
+        axes.plot(at, values, marker="o", label=name)
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    axes.set_ylim(bottom=min(0, *axes.get_ylim()))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Write docs/study.md and its plots from studies that have been made.
+
+    .venv/bin/python benches/study_page.py FOLDER
+
+FOLDER has clocks.parquet, hot.parquet, cold.parquet and timers.parquet, as benches/study.py leaves
+them in build/study/usual. The prose is in benches/study.md.in; where it has a line
+`<!-- figures: NAME -->`, figures take its place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+import polars as pl  # noqa: E402
+import study_claims  # noqa: E402
+from lorentz.report import curves, factors, judge, plots, power, runs, words  # noqa: E402
+from study_claims import Judged, table  # noqa: E402
+
+TEMPLATE = ROOT / "benches/study.md.in"
+PAGE = ROOT / "docs/study.md"
+PLOTS = ROOT / "docs/study"
+KINDS = ("clocks", "hot", "cold", "timers")
+MARK = """\
+<!-- Written by `make study`, or by `benches/study_page.py` from studies that are there. Do not
+     edit: the prose is in benches/study.md.in. -->
+
+"""
+#: What stands in the page of a study's figures: a part of the caption, and the file.
+SHOWN = {
+    "clocks": (("beside the baseline", "clocks"), ("how often a shift", "power")),
+    "cold": (("cold_monotonic", "cold"),),
+    "timers": (("over level and load", "timers"),),
+}
+
+
+def judged(run: runs.Run) -> Judged:
+    """All that the tests say of a study."""
+    nothing = (pl.DataFrame(), pl.DataFrame())
+    effects, cells = factors.analysed(run) if run.study == "timers" else nothing
+    return Judged(run, judge.judge(run), power.told(run), effects, cells)
+
+
+def draw(one: Judged) -> None:
+    """The plots that the page shows, black on white: an image takes no colours from a page."""
+    pictures = plots.pictures(one.run, one.found)
+    pictures += curves.pictures(one.run, one.power, one.cells)
+    for part, name in SHOWN.get(one.run.study, ()):
+        picture = next(picture for picture in pictures if part in picture.caption)
+        white = '<svg style="background:#ffffff;color:#000000" '
+        (PLOTS / f"{name}.svg").write_text(picture.svg.replace("<svg ", white, 1))
+
+
+def machine(found: dict[str, Judged]) -> str:
+    """Where and when it was measured, and how much."""
+    run = found["clocks"].run
+    facts = run.environment["facts"]
+    begin = min(one.run.samples["at_unix_s"].min() for one in found.values())
+    day = datetime.fromtimestamp(begin, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    records = ", ".join(
+        f"{kind} {one.run.records['round'].n_unique()}" for kind, one in found.items()
+    )
+    lines = [f"- Date: {day}", f"- Records of each metric and level: {records}"]
+    lines += [
+        f"- Calls in a record of `clocks`: {run.settings['calls']:,}; "
+        f"sleeps {run.settings['sleeps']}"
+    ]
+    lines += [f"- {name[0].upper()}{name[1:]}: {value}" for name, value in facts.items()]
+    stolen = sum(one.run.environment["steal_s"] for one in found.values())
+    lines.append(f"- Stolen by the hypervisor meanwhile: {stolen:.1f} s")
+    left_out = {
+        f"`{level}`: {why}" for one in found.values() for level, why in one.run.left_out.items()
+    }
+    lines += [f"- Left out: {'; '.join(sorted(left_out)) or 'no level'}"]
+    return "\n".join(lines)
+
+
+def nanoseconds(value: float) -> str:
+    """A median for a table."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def medians(found: dict[str, Judged], kinds: tuple[str, ...]) -> str:
+    """A line for each metric and load, a column for each level."""
+    there = {level for kind in kinds for level in found[kind].run.levels}
+    levels = [level for level in plots.LOOKS if level in there]
+    rows = []
+    for run in (found[kind].run for kind in kinds):
+        for load in run.loads:
+            for metric in run.metrics:
+                values = run.values(metric, load)
+                cells = [
+                    nanoseconds(statistics.median(values[level])) if level in values else "-"
+                    for level in levels
+                ]
+                title = f"`{metric}`" + (f", {load}" if run.study == "timers" else "")
+                rows.append([title, *cells])
+    return table(["metric", *levels], rows)
+
+
+def summary(found: dict[str, Judged]) -> str:
+    """What the reports say in words."""
+    lines = [
+        line
+        for one in found.values()
+        for line in words.summary(one.run, one.found, one.power, one.effects)
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def figures(found: dict[str, Judged]) -> dict[str, str]:
+    """All that the template asks for, by name."""
+    return {
+        "machine": machine(found),
+        "medians": medians(found, ("clocks", "hot", "cold")),
+        "timers": medians(found, ("timers",)),
+        "summary": summary(found),
+        "claims": study_claims.claims(found),
+        "own": study_claims.own_levels(found["clocks"]),
+    }
+
+
+def main() -> int:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", metavar="FOLDER", type=Path)
+    folder = parser.parse_args().folder
+    try:
+        read = runs.read([str(folder / f"{kind}.parquet") for kind in KINDS])
+    except runs.WrongRunError as error:
+        print(f"study_page.py: {error}", file=sys.stderr)
+        return 2
+    found = {run.study: judged(run) for run in read}
+    made = figures(found)
+    prose = TEMPLATE.read_text()
+    page = re.sub(r"<!-- figures: (\w+) -->", lambda mark: made[mark[1]], prose)
+    PLOTS.mkdir(exist_ok=True)
+    for one in found.values():
+        draw(one)
+    PAGE.write_text(MARK + page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

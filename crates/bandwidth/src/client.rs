@@ -1,0 +1,314 @@
+//! The sending end: a [`Path`] over sockets.
+
+use crate::path::{Limits, Path, PathError, Plan, Probe, Stream};
+use crate::rate::BitRate;
+use crate::wire::{
+    Control, Header, ToClient, ToServer, Token, MOST_BYTES, MOST_TO_CLIENT, VERSION,
+};
+use lorentz_timers::{sleep, sleep_until, use_fifo_scheduling, Interval, Moment};
+use serde::Serialize;
+use std::io;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// What streams are paced and stamped by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Timers {
+    /// The system's gettimeofday and usleep, as most programs have it.
+    System,
+    /// [`lorentz_timers`].
+    Precise,
+}
+
+/// What to measure with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The secret, where the server asks for one.
+    pub token: Option<Token>,
+    /// The highest rate to be probed.
+    pub rate_max: BitRate,
+    /// The clock and the sleep.
+    pub timers: Timers,
+    /// Whether the sending thread is put under SCHED_FIFO, which only those who may can do.
+    pub fifo: bool,
+    /// The longest IP packet; `None` for what the first link takes.
+    pub most_bytes: Option<u32>,
+}
+
+/// To connect, and for each answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer ones are not sent unless they are asked for: jumbo frames.
+const USUAL_MOST_BYTES: u32 = 9_000;
+
+/// A session with a server.
+#[derive(Debug)]
+pub struct Client {
+    control: Control,
+    socket: UdpSocket,
+    session: u64,
+    /// IP and UDP headers.
+    headers: u32,
+    limits: Limits,
+    timers: Timers,
+    next: u32,
+    payload: Vec<u8>,
+}
+
+fn peer(why: impl Into<String>) -> PathError {
+    PathError::Peer(why.into())
+}
+
+impl Client {
+    /// Begins a session with the server at `address`.
+    pub fn connect(address: SocketAddr, options: &Options) -> Result<Client, PathError> {
+        let mut control = Control::new(TcpStream::connect_timeout(&address, PATIENCE)?)?;
+        answer(&mut control, options.token.as_ref())?;
+        let (port, session, most_packets) = match control.receive(MOST_TO_CLIENT, PATIENCE)? {
+            ToClient::Ready { port, session, most_packets } => (port, session, most_packets),
+            ToClient::Refused { why } => return Err(peer(why)),
+            _ => return Err(peer("it does not speak this protocol")),
+        };
+        if options.fifo {
+            const PRIORITY: i32 = 10;
+            use_fifo_scheduling(PRIORITY)?;
+        }
+        let local = control.stream().local_addr()?.ip();
+        let socket = UdpSocket::bind((local, 0))?;
+        socket.connect((address.ip(), port))?;
+        never_fragment(&socket, address.is_ipv6())?;
+        let link = mtu(&socket, address.is_ipv6()).unwrap_or(1500);
+        let most_bytes = options.most_bytes.unwrap_or(link.min(USUAL_MOST_BYTES)).min(MOST_BYTES);
+        let headers = if address.is_ipv6() { 48 } else { 28 };
+        Ok(Client {
+            control,
+            socket,
+            session,
+            headers,
+            limits: Limits { most_bytes, rate_max: options.rate_max, most_packets },
+            timers: options.timers,
+            next: 0,
+            payload: vec![0; most_bytes as usize],
+        })
+    }
+
+    /// Sends the stream; when each probe was sent, `None` for those that the system did not take.
+    fn send(&mut self, plan: &Plan, number: u32) -> Result<Vec<Option<i64>>, PathError> {
+        let length = plan.bytes.saturating_sub(self.headers).max(Header::LEN as u32) as usize;
+        self.payload.resize(length.max(self.payload.len()), 0);
+        let mut pacer = Pacer::new(self.timers, plan.interval)?;
+        let mut times = Vec::with_capacity(plan.packets as usize);
+        for probe in 0..plan.packets {
+            let header = Header { session: self.session, stream: number, number: probe };
+            self.payload[..Header::LEN].copy_from_slice(&header.bytes());
+            let at = pacer.wait();
+            let sent = self.socket.send(&self.payload[..length]);
+            times.push(match sent {
+                Ok(_) => Some(at),
+                Err(error) if is_loss(&error) => None,
+                Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
+                    let why = format!("packets of {} bytes do not fit the link", plan.bytes);
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
+                }
+                Err(error) => return Err(error.into()),
+            });
+        }
+        Ok(times)
+    }
+
+    fn ask(&mut self, message: &ToServer) -> Result<ToClient, PathError> {
+        self.control.send(message)?;
+        match self.control.receive(MOST_TO_CLIENT, PATIENCE)? {
+            ToClient::Refused { why } => Err(peer(why)),
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// Full queues, and ICMP's word that nobody listens: the probe is lost, no more.
+fn is_loss(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOBUFS | libc::EAGAIN | libc::ECONNREFUSED | libc::EPERM)
+    )
+}
+
+fn answer(control: &mut Control, token: Option<&Token>) -> Result<(), PathError> {
+    let (version, nonce, asked) = match control.receive(MOST_TO_CLIENT, PATIENCE)? {
+        ToClient::Challenge { version, nonce, token } => (version, nonce, token),
+        ToClient::Refused { why } => return Err(peer(why)),
+        _ => return Err(peer("it does not speak this protocol")),
+    };
+    if version != VERSION {
+        return Err(peer(format!(
+            "it speaks version {version} of the protocol, this is {VERSION}"
+        )));
+    }
+    let mac = match (asked, token) {
+        (true, None) => return Err(peer("it asks for a token, and none was given")),
+        (_, Some(token)) => token.answer(&nonce),
+        (false, None) => String::new(),
+    };
+    Ok(control.send(&ToServer::Proof { mac })?)
+}
+
+impl Path for Client {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError> {
+        if let Ok(rest) = Interval::from_nanos(plan.rest.try_into().unwrap_or(i64::MAX)) {
+            sleep(rest);
+        }
+        self.next += 1;
+        let number = self.next;
+        match self.ask(&ToServer::Stream { number, packets: plan.packets })? {
+            ToClient::Armed { number: armed } if armed == number => {}
+            _ => return Err(peer("it did not get ready for a stream")),
+        }
+        let times = self.send(plan, number)?;
+        match self.ask(&ToServer::End { number })? {
+            ToClient::Arrivals { number: of, probes, .. } if of == number => {
+                Ok(join(plan, &times, &probes))
+            }
+            _ => Err(peer("it did not report a stream")),
+        }
+    }
+}
+
+/// What was sent, and what arrived of it. What the other end says of probes that were not sent is left out.
+fn join(plan: &Plan, times: &[Option<i64>], arrived: &[(u32, i64)]) -> Stream {
+    let mut received = vec![None; times.len()];
+    let (mut reordered, mut highest) = (0, None);
+    for (number, at) in arrived {
+        reordered += u32::from(highest > Some(*number));
+        highest = highest.max(Some(*number));
+        if let Some(place) = received.get_mut(*number as usize) {
+            *place = Some(*at);
+        }
+    }
+    let mut before = 0;
+    let probes = times.iter().zip(received).map(|(sent, received)| {
+        // One that was not sent is lost where it would have been.
+        before = sent.unwrap_or(before + plan.interval as i64);
+        Probe { sent: before, received }
+    });
+    Stream { plan: *plan, probes: probes.collect(), reordered }
+}
+
+/// When the probes of a stream are sent. One that is late by more than an interval moves all that follow: they keep
+/// their distances, and do not catch up in a burst.
+enum Pacer {
+    Precise { start: Moment, target: Moment, interval: Interval },
+    System { target: i64, interval: i64 },
+}
+
+impl Pacer {
+    fn new(timers: Timers, interval: u64) -> Result<Pacer, PathError> {
+        let nanos = i64::try_from(interval).map_err(|_| peer("an interval without end"))?;
+        Ok(match timers {
+            Timers::Precise => {
+                let interval = Interval::from_nanos(nanos).map_err(io::Error::other)?;
+                let start = Moment::now();
+                Pacer::Precise { start, target: start, interval }
+            }
+            Timers::System => Pacer::System { target: time_of_day(), interval: nanos },
+        })
+    }
+
+    /// Waits for the next one's time; what the clock shows then, nanoseconds.
+    fn wait(&mut self) -> i64 {
+        match self {
+            Pacer::Precise { start, target, interval } => {
+                sleep_until(*target);
+                let now = Moment::now();
+                let late = now.since(*target);
+                *target = target.saturating_add(*interval);
+                if late > *interval {
+                    *target = now.saturating_add(*interval);
+                }
+                i64::try_from(now.since(*start).nanos()).unwrap_or(i64::MAX)
+            }
+            Pacer::System { target, interval } => {
+                let left = *target - time_of_day();
+                if left > 0 {
+                    // SAFETY: any number is a length.
+                    unsafe { libc::usleep((left / 1_000) as libc::c_uint) };
+                }
+                let now = time_of_day();
+                *target = if now - *target > *interval { now } else { *target } + *interval;
+                now
+            }
+        }
+    }
+}
+
+/// gettimeofday: whole microseconds, as nanoseconds.
+fn time_of_day() -> i64 {
+    let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    // SAFETY: `now` is ours, and no time zone is asked for.
+    unsafe { libc::gettimeofday(&mut now, std::ptr::null_mut()) };
+    now.tv_sec * 1_000_000_000 + now.tv_usec * 1_000
+}
+
+/// A packet that does not fit is an error, not two packets.
+fn never_fragment(socket: &UdpSocket, six: bool) -> io::Result<()> {
+    let (level, option, value) = if six {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
+    };
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel reads an int.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), length)
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The longest packet that the way to the peer is known to take.
+fn mtu(socket: &UdpSocket, six: bool) -> Option<u32> {
+    let (level, option) =
+        if six { (libc::IPPROTO_IPV6, libc::IPV6_MTU) } else { (libc::IPPROTO_IP, libc::IP_MTU) };
+    let mut value: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes an int, and its length.
+    let result = unsafe {
+        let out = (&raw mut value).cast();
+        libc::getsockopt(socket.as_raw_fd(), level, option, out, &mut length)
+    };
+    (result == 0).then(|| u32::try_from(value).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_are_joined_to_what_was_sent() {
+        let plan = Plan { packets: 4, bytes: 1000, interval: 10, rest: 0 };
+        let times = [Some(0), None, Some(20), Some(30)];
+        let arrived = [(0, 0), (3, 33), (2, 34), (9, 40), (u32::MAX, 41)];
+        let stream = join(&plan, &times, &arrived);
+        let received: Vec<_> = stream.probes.iter().map(|probe| probe.received).collect();
+        assert_eq!(received, [Some(0), None, Some(34), Some(33)]);
+        assert_eq!(stream.probes[1].sent, 10);
+        assert_eq!((stream.reordered, stream.lost()), (1, 1));
+    }
+
+    #[test]
+    fn both_pacers_keep_their_intervals() {
+        for timers in [Timers::Precise, Timers::System] {
+            let mut pacer = Pacer::new(timers, 300_000).unwrap();
+            let times: Vec<i64> = (0..20).map(|_| pacer.wait()).collect();
+            assert!(times[19] - times[0] >= 18 * 300_000, "{timers:?} {times:?}");
+            assert!(times.windows(2).all(|pair| pair[1] > pair[0]), "{timers:?} {times:?}");
+        }
+    }
+}

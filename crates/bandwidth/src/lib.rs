@@ -1,0 +1,40 @@
+//! Available bandwidth of a network path: what a new flow could have without taking from those that are there.
+//!
+//! A sender sends streams of UDP probes at a known rate; the receiver stamps each on arrival. As long as the rate is
+//! below what is available, the probes arrive as far apart as they were sent; above it they queue before the
+//! bottleneck, and their delays grow. [`Method`] names three ways to find the rate where that begins.
+//!
+//! - [`Path`] is all that an estimator sees: a stream goes in, times come back. [`simulation`] is a path without a
+//!   network.
+//! - [`Estimator`]s are state machines: [`slops`] (pathload's), [`trains`] (our own), [`yaz`].
+//! - [`Client`] is a path over sockets, [`Server`] its other end; [`wire`] is what they say.
+//! - [`measure`] runs one over a path; an [`Estimate`] has a confidence interval and its [`Caution`]s.
+//!
+//! ```
+//! use lorentz_bandwidth::simulation::{Model, Simulation};
+//! use lorentz_bandwidth::{measure, BitRate, Method};
+//! let model = Model::new(BitRate(300_000_000), BitRate(100_000_000));
+//! let estimate = measure(&mut Simulation::new(model), Method::Trains, &mut |_| {})?;
+//! let off = estimate.finding.available.as_f64() / model.available() - 1.0;
+//! assert!(off.abs() < 0.1, "{}", estimate.finding.available);
+//! # Ok::<(), lorentz_bandwidth::PathError>(())
+//! ```
+
+mod client;
+mod estimate;
+mod path;
+mod rate;
+mod server;
+pub mod simulation;
+pub mod slops;
+pub mod statistics;
+pub mod trains;
+pub mod trend;
+pub mod wire;
+pub mod yaz;
+
+pub use client::{Client, Options, Timers};
+pub use estimate::{measure, Bound, Caution, Estimate, Estimator, Finding, Method, Progress, Step};
+pub use path::{Limits, Path, PathError, Plan, Probe, Stream, Stretch};
+pub use rate::{BitRate, RateError};
+pub use server::{Server, IDLE, LONGEST_SESSION, MOST_CONNECTIONS, MOST_SESSIONS};

@@ -1,0 +1,319 @@
+//! The receiving end: stamps probes and reports them. It sends nothing but answers over TCP.
+//!
+//! What a stranger can make it do is bounded: [`MOST_CONNECTIONS`] connections, each with a few seconds to show that it
+//! may begin a session; [`MOST_SESSIONS`] sessions; messages of a few kilobytes, streams of [`MOST_PACKETS`] probes;
+//! sessions without a word for [`IDLE`] end, and all do after [`LONGEST_SESSION`]. Probes count where they come from the
+//! session's client and carry its number.
+
+use crate::wire::{
+    hex, Control, Header, ToClient, ToServer, Token, MOST_PACKETS, MOST_TO_SERVER, VERSION,
+};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::socket::{
+    recvmsg, setsockopt, sockopt, ControlMessageOwned, MsgFlags, SockaddrStorage,
+};
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Connections at a time, sessions or not yet.
+pub const MOST_CONNECTIONS: usize = 32;
+/// Sessions at a time.
+pub const MOST_SESSIONS: usize = 8;
+/// A session in which nothing is said for so long ends.
+pub const IDLE: Duration = Duration::from_secs(60);
+/// No session lasts longer.
+pub const LONGEST_SESSION: Duration = Duration::from_secs(3600);
+/// To answer the challenge.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Probes may still come after the word that all were sent: until so long none has.
+const QUIET: Duration = Duration::from_millis(200);
+/// A stream that is not ended by then is.
+const LONGEST_STREAM: Duration = Duration::from_secs(30);
+/// For bursts of probes while this program has not its turn.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    token: Option<Token>,
+    connections: Arc<AtomicUsize>,
+    sessions: Arc<AtomicUsize>,
+    idle: Duration,
+}
+
+/// One of a limited number, given back when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Place> {
+        let add = |n: usize| (n < most).then_some(n + 1);
+        count.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok()?;
+        Some(Place(count.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Server {
+    /// Listens at `address`. With a token, only those who know it may measure.
+    pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        let (connections, sessions) = Default::default();
+        Ok(Server { listener, token, connections, sessions, idle: IDLE })
+    }
+
+    /// Ends sessions in which nothing is said for `idle`, instead of [`IDLE`].
+    pub fn idle_after(mut self, idle: Duration) -> Server {
+        self.idle = idle;
+        self
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves whoever comes; `tell` is told how each session ended.
+    pub fn serve(
+        &self,
+        tell: impl Fn(SocketAddr, &str) + Send + Clone + 'static,
+    ) -> io::Result<()> {
+        loop {
+            let (stream, peer) = match self.listener.accept() {
+                Ok(found) => found,
+                // The connection is gone already, or there are too many: the next one may fare better.
+                Err(error) if is_passing(&error) => {
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(place) = Place::take(&self.connections, MOST_CONNECTIONS) else { continue };
+            let (token, sessions, idle) = (self.token.clone(), self.sessions.clone(), self.idle);
+            let tell = tell.clone();
+            // Without a thread there is no session: the connection closes.
+            let _ = std::thread::Builder::new().name("session".into()).spawn(move || {
+                let ended = session(stream, peer, token.as_ref(), &sessions, idle);
+                let words = ended.map_or_else(|error| error.to_string(), |()| "ended".to_string());
+                tell(peer, &words);
+                drop(place);
+            });
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EMFILE
+                | libc::ENFILE
+                | libc::EPROTO
+                | libc::ENOBUFS
+        )
+    )
+}
+
+fn refuse(control: &mut Control, why: &str) -> io::Error {
+    // Whether it arrives does not matter: the connection ends.
+    let _ = control.send(&ToClient::Refused { why: why.to_string() });
+    io::Error::new(io::ErrorKind::PermissionDenied, why.to_string())
+}
+
+fn session(
+    stream: TcpStream,
+    peer: SocketAddr,
+    token: Option<&Token>,
+    sessions: &Arc<AtomicUsize>,
+    idle: Duration,
+) -> io::Result<()> {
+    let local = stream.local_addr()?.ip();
+    let mut control = Control::new(stream)?;
+    authenticate(&mut control, token)?;
+    let Some(_place) = Place::take(sessions, MOST_SESSIONS) else {
+        return Err(refuse(&mut control, "too many measurements at a time"));
+    };
+    let mut receiver = Receiver::new(local, peer.ip())?;
+    let (port, session) = (receiver.socket.local_addr()?.port(), receiver.session);
+    control.send(&ToClient::Ready { port, session, most_packets: MOST_PACKETS })?;
+    let until = Instant::now() + LONGEST_SESSION;
+    while Instant::now() < until {
+        let (number, packets) = match control.receive(MOST_TO_SERVER, idle) {
+            Ok(ToServer::Stream { number, packets }) => (number, packets),
+            Ok(ToServer::End { .. } | ToServer::Proof { .. }) => {
+                return Err(refuse(&mut control, "that was not asked for"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(refuse(&mut control, &error.to_string())),
+        };
+        if !(2..=MOST_PACKETS).contains(&packets) {
+            return Err(refuse(&mut control, "a stream has 2 to 20000 packets"));
+        }
+        receiver.arm(number, packets)?;
+        control.send(&ToClient::Armed { number })?;
+        receiver.receive_until_told(&mut control)?;
+        control.send(&receiver.arrivals())?;
+    }
+    Err(refuse(&mut control, "the session has lasted too long"))
+}
+
+fn authenticate(control: &mut Control, token: Option<&Token>) -> io::Result<()> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let nonce = hex(&random);
+    let challenge =
+        ToClient::Challenge { version: VERSION, nonce: nonce.clone(), token: token.is_some() };
+    control.send(&challenge)?;
+    let ToServer::Proof { mac } = control.receive(MOST_TO_SERVER, HANDSHAKE)? else {
+        return Err(refuse(control, "the challenge was not answered"));
+    };
+    match token {
+        Some(token) if !token.accepts(&nonce, &mac) => Err(refuse(control, "wrong token")),
+        _ => Ok(()),
+    }
+}
+
+/// The probes of a session.
+struct Receiver {
+    socket: UdpSocket,
+    from: IpAddr,
+    session: u64,
+    stream: u32,
+    /// Which probes have come.
+    seen: Vec<bool>,
+    arrived: Vec<(u32, i64)>,
+    control_buffer: Vec<u8>,
+}
+
+impl Receiver {
+    fn new(local: IpAddr, from: IpAddr) -> io::Result<Receiver> {
+        let socket = UdpSocket::bind((local, 0))?;
+        socket.set_nonblocking(true)?;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
+        // Beyond the system's limit where we may, else up to it.
+        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
+        }
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        // JSON of other languages knows no numbers beyond 2^53.
+        let session = u64::from_ne_bytes(random) >> 11;
+        let control_buffer = nix::cmsg_space!(nix::sys::time::TimeSpec);
+        let (seen, arrived) = Default::default();
+        Ok(Receiver { socket, from, session, stream: 0, seen, arrived, control_buffer })
+    }
+
+    /// Forgets what came late of the stream before, and waits for this one.
+    fn arm(&mut self, number: u32, packets: u32) -> io::Result<()> {
+        self.drain()?;
+        self.stream = number;
+        self.seen = vec![false; packets as usize];
+        self.arrived.clear();
+        Ok(())
+    }
+
+    /// Takes probes until the client says that all were sent, and a little longer.
+    fn receive_until_told(&mut self, control: &mut Control) -> io::Result<()> {
+        let until = Instant::now() + LONGEST_STREAM;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(refuse(control, "a stream has lasted too long"));
+            }
+            let told = self.wait(Some(control.stream()), left)?;
+            self.drain()?;
+            if told {
+                break;
+            }
+        }
+        match control.receive(MOST_TO_SERVER, HANDSHAKE)? {
+            ToServer::End { number } if number == self.stream => {}
+            _ => return Err(refuse(control, "the end of the stream was expected")),
+        }
+        let mut quiet_until = Instant::now() + QUIET;
+        while self.arrived.len() < self.seen.len() && Instant::now() < quiet_until.min(until) {
+            let before = self.arrived.len();
+            self.wait(None, quiet_until.saturating_duration_since(Instant::now()))?;
+            self.drain()?;
+            if self.arrived.len() > before {
+                quiet_until = Instant::now() + QUIET;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a probe, or a word from the client; whether it was (also) that.
+    fn wait(&self, control: Option<&TcpStream>, patience: Duration) -> io::Result<bool> {
+        let mut fds = vec![PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        fds.extend(control.map(|stream| PollFd::new(stream.as_fd(), PollFlags::POLLIN)));
+        let millis = patience.as_millis().clamp(1, 60_000) as u16;
+        match poll(&mut fds, PollTimeout::from(millis)) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(fds.get(1).and_then(PollFd::any).unwrap_or(false))
+    }
+
+    /// Takes all that has come.
+    fn drain(&mut self) -> io::Result<()> {
+        // A flood of strangers' packets must not keep us here.
+        for _ in 0..2 * MOST_PACKETS {
+            let mut bytes = [0; Header::LEN];
+            let mut slices = [IoSliceMut::new(&mut bytes)];
+            let (fd, buffer) = (self.socket.as_raw_fd(), Some(self.control_buffer.as_mut_slice()));
+            let message =
+                recvmsg::<SockaddrStorage>(fd, &mut slices, buffer, MsgFlags::MSG_DONTWAIT);
+            let message = match message {
+                Ok(message) => message,
+                Err(nix::Error::EAGAIN) => return Ok(()),
+                Err(nix::Error::EINTR | nix::Error::ECONNREFUSED) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let stamp = message.cmsgs()?.find_map(|told| match told {
+                ControlMessageOwned::ScmTimestampns(time) => {
+                    Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+                }
+                _ => None,
+            });
+            let from = message.address.as_ref().and_then(ip_of);
+            if from == Some(self.from) {
+                self.take(&bytes, stamp);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: &[u8], stamp: Option<i64>) {
+        let (Some(header), Some(stamp)) = (Header::parse(bytes), stamp) else { return };
+        if header.session != self.session || header.stream != self.stream {
+            return;
+        }
+        // Each counts once, and only those that were announced.
+        let Some(seen) = self.seen.get_mut(header.number as usize) else { return };
+        if !std::mem::replace(seen, true) {
+            self.arrived.push((header.number, stamp));
+        }
+    }
+
+    fn arrivals(&self) -> ToClient {
+        let first = self.arrived.first().map_or(0, |probe| probe.1);
+        let probes = self.arrived.iter().map(|(number, at)| (*number, at.saturating_sub(first)));
+        ToClient::Arrivals { number: self.stream, first, probes: probes.collect() }
+    }
+}
+
+fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
+    let four = address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
+    four.or_else(|| address.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip())))
+}

@@ -1,0 +1,156 @@
+//! A path without a network: one bottleneck that serves packets in order, and cross traffic before it.
+
+use crate::path::{Limits, Path, PathError, Plan, Probe, Stream};
+use crate::rate::BitRate;
+
+/// What the path is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    /// What the bottleneck serves.
+    pub capacity: BitRate,
+    /// Cross traffic: packets of 1500 bytes at random times (Poisson).
+    pub cross: BitRate,
+    /// Bytes that wait before the bottleneck at most; what comes then is lost.
+    pub queue: u64,
+    /// Nanoseconds by which the receiver stamps packets late, on average (exponentially distributed).
+    pub jitter: f64,
+    /// The receiver's clock counts in steps of so many nanoseconds.
+    pub grain: i64,
+    /// The sender needs so many nanoseconds for a packet.
+    pub least_interval: u64,
+    /// Probes lost at random.
+    pub loss: f64,
+    /// The highest rate that is probed.
+    pub rate_max: BitRate,
+    /// The longest packet.
+    pub most_bytes: u32,
+    /// Beginning of the random numbers.
+    pub seed: u64,
+}
+
+impl Model {
+    /// A path of these rates, quiet but for its cross traffic.
+    pub fn new(capacity: BitRate, cross: BitRate) -> Model {
+        Model {
+            capacity,
+            cross,
+            queue: (capacity.0 / 8 / 10).max(64_000),
+            jitter: 500.0,
+            grain: 1,
+            least_interval: 0,
+            loss: 0.0,
+            rate_max: BitRate(capacity.0 * 2),
+            most_bytes: 1500,
+            seed: 1,
+        }
+    }
+
+    /// What is left.
+    pub fn available(&self) -> f64 {
+        self.capacity.as_f64() - self.cross.as_f64()
+    }
+}
+
+/// The path, with its own time.
+#[derive(Debug)]
+pub struct Simulation {
+    model: Model,
+    now: f64,
+    /// When the bottleneck has served what waits.
+    free: f64,
+    next_cross: f64,
+    random: u64,
+}
+
+const CROSS_BYTES: f64 = 1500.0;
+/// Of the receiver's clock against the sender's, nanoseconds.
+const OFFSET: f64 = 123_456_789_000.0;
+
+impl Simulation {
+    /// A path at rest.
+    pub fn new(model: Model) -> Simulation {
+        let random = model.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Simulation { model, now: 1e9, free: 0.0, next_cross: 0.0, random }
+    }
+
+    /// Between 0 and 1 (splitmix64).
+    fn uniform(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.uniform()).ln()
+    }
+
+    fn service(&self, bytes: f64) -> f64 {
+        bytes * 8e9 / self.model.capacity.as_f64()
+    }
+
+    fn waiting_bytes(&self, at: f64) -> f64 {
+        (self.free - at).max(0.0) * self.model.capacity.as_f64() / 8e9
+    }
+
+    /// A packet at the bottleneck; when it leaves, unless there is no room.
+    fn serve(&mut self, at: f64, bytes: f64) -> Option<f64> {
+        if self.waiting_bytes(at) + bytes > self.model.queue as f64 {
+            return None;
+        }
+        self.free = self.free.max(at) + self.service(bytes);
+        Some(self.free)
+    }
+
+    fn cross_until(&mut self, at: f64) {
+        let cross = self.model.cross.as_f64();
+        if cross == 0.0 {
+            return;
+        }
+        let mean = CROSS_BYTES * 8e9 / cross;
+        // What came long before cannot be waiting any more.
+        self.next_cross = self.next_cross.max(self.now - 1e9);
+        while self.next_cross <= at {
+            self.serve(self.next_cross, CROSS_BYTES);
+            self.next_cross += self.exponential(mean);
+        }
+    }
+
+    fn send(&mut self, at: f64, bytes: u32) -> Probe {
+        self.cross_until(at);
+        let served = self.serve(at, f64::from(bytes));
+        let lost = self.uniform() < self.model.loss;
+        let late = self.exponential(self.model.jitter.max(1e-9));
+        let stamp = served.filter(|_| !lost).map(|leaves| {
+            let grain = self.model.grain.max(1);
+            (leaves + OFFSET + late) as i64 / grain * grain
+        });
+        Probe { sent: at as i64, received: stamp }
+    }
+}
+
+impl Path for Simulation {
+    fn limits(&self) -> Limits {
+        let Model { most_bytes, rate_max, .. } = self.model;
+        Limits { most_bytes, rate_max, most_packets: 8_000 }
+    }
+
+    fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError> {
+        let start = self.now + plan.rest as f64 + 1e6;
+        let interval = plan.interval.max(self.model.least_interval) as f64;
+        let times = (0..plan.packets).map(|number| start + interval * f64::from(number));
+        let mut probes: Vec<Probe> = Vec::new();
+        for at in times {
+            probes.push(self.send(at, plan.bytes));
+        }
+        self.now = start + interval * f64::from(plan.packets);
+        // One queue, in order, and stamps in order.
+        let mut latest = i64::MIN;
+        for received in probes.iter_mut().filter_map(|probe| probe.received.as_mut()) {
+            latest = latest.max(*received);
+            *received = latest;
+        }
+        Ok(Stream { plan: *plan, probes, reordered: 0 })
+    }
+}

@@ -1,0 +1,98 @@
+//! The few numbers that estimates are made of.
+
+/// The middle of `values`; 0 of none.
+pub fn median(values: &[f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value that a share of `values` is not above, between neighbours by interpolation; 0 of none.
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = share.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    sorted[below] + (sorted[above] - sorted[below]) * place.fract()
+}
+
+/// The median absolute deviation from the median, scaled to the standard deviation of a normal distribution.
+pub fn deviation(values: &[f64]) -> f64 {
+    let middle = median(values);
+    let off: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    1.4826 * median(&off)
+}
+
+/// Half the width of the 95 % confidence interval of the median of `values`: the standard error of a median is 1.2533
+/// times that of a mean, and few values are given Student's t.
+pub fn confidence(values: &[f64]) -> f64 {
+    let count = values.len();
+    if count < 2 {
+        return f64::INFINITY;
+    }
+    const STUDENT: [f64; 11] = [0.0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+    let student = STUDENT.get(count - 1).copied().unwrap_or(2.0);
+    let mean = values.iter().sum::<f64>() / count as f64;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    // Of few values the deviation from the median may be 0 by chance; of many it is the one that outliers spare.
+    let spread = if count < 9 { (variance / (count - 1) as f64).sqrt() } else { deviation(values) };
+    1.2533 * student * spread / (count as f64).sqrt()
+}
+
+/// How fast delays grow over a stretch (seconds per second), and the standard error of that.
+///
+/// The median delay of the last third less that of the first, by the time between their middles: a few late packets
+/// move neither.
+pub fn growth(sent: &[f64], delays: &[f64]) -> Option<(f64, f64)> {
+    let third = delays.len() / 3;
+    if third < 3 {
+        return None;
+    }
+    let (first, last) = (0..third, delays.len() - third..delays.len());
+    let between = median(&sent[last.clone()]) - median(&sent[first.clone()]);
+    if between <= 0.0 {
+        return None;
+    }
+    let (early, late) = (&delays[first.clone()], &delays[last.clone()]);
+    let slope = (median(late) - median(early)) / between;
+    let flat = |range: std::ops::Range<usize>| -> Vec<f64> {
+        range.map(|i| delays[i] - slope * sent[i]).collect()
+    };
+    let noise = (deviation(&flat(first)).powi(2) + deviation(&flat(last)).powi(2)).sqrt();
+    Some((slope, 1.2533 * noise / (third as f64).sqrt() / between))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn middles_and_quantiles() {
+        assert_eq!(median(&[]), 0.0);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.25), 2.0);
+        assert!((deviation(&[1.0, 2.0, 3.0, 4.0, 100.0]) - 1.4826).abs() < 1e-12);
+    }
+
+    #[test]
+    fn confidence_narrows_with_more_values() {
+        assert_eq!(confidence(&[5.0]), f64::INFINITY);
+        let few = [9.0, 10.0, 11.0];
+        let many: Vec<f64> = few.into_iter().cycle().take(30).collect();
+        assert!(confidence(&many) < confidence(&few) / 4.0);
+    }
+
+    #[test]
+    fn growth_is_that_of_the_line_whatever_single_packets_do() {
+        let sent: Vec<f64> = (0..90).map(|i| f64::from(i) * 1e-3).collect();
+        let mut delays: Vec<f64> = sent.iter().map(|t| 0.25 * t).collect();
+        for late in [5, 40, 85] {
+            delays[late] += 1.0;
+        }
+        let (slope, error) = growth(&sent, &delays).unwrap();
+        assert!((slope - 0.25).abs() < 0.02 && error < 0.05, "{slope} {error}");
+        assert_eq!(growth(&sent[..8], &delays[..8]), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! The estimators on simulated paths: hundreds of random capacities and loads.
+
+use lorentz_bandwidth::simulation::{Model, Simulation};
+use lorentz_bandwidth::{measure, BitRate, Bound, Caution, Estimate, Method};
+
+fn estimate(model: Model, method: Method) -> Estimate {
+    measure(&mut Simulation::new(model), method, &mut |_| {}).expect("a simulated path")
+}
+
+/// A path of 10 Mbit/s to 10 Gbit/s with 0 to 80 % of cross traffic, the same for the same number.
+fn random_path(number: u64) -> Model {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
+    let mut uniform = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let capacity = 10f64.powf(7.0 + 3.0 * uniform());
+    let cross = capacity * 0.8 * uniform();
+    let mut model = Model::new(BitRate::from_f64(capacity), BitRate::from_f64(cross));
+    model.seed = number;
+    model.rate_max = BitRate(20_000_000_000);
+    if capacity > 2e9 {
+        model.most_bytes = 9000;
+    }
+    model
+}
+
+/// Relative errors on so many paths, sorted by size, and how often the truth is inside the interval.
+fn errors(method: Method, paths: u64) -> (Vec<f64>, usize) {
+    let mut inside = 0;
+    let mut errors: Vec<f64> = (0..paths)
+        .map(|number| {
+            let model = random_path(number);
+            let found = estimate(model, method).finding;
+            assert_eq!(found.bound, Bound::Value, "{method} {model:?}");
+            let truth = model.available();
+            inside += usize::from((found.low.as_f64()..=found.high.as_f64()).contains(&truth));
+            found.available.as_f64() / truth - 1.0
+        })
+        .collect();
+    errors.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+    (errors, inside)
+}
+
+fn converges(method: Method, paths: u64, half: f64, most: f64) {
+    let (errors, inside) = errors(method, paths);
+    let at = |share: f64| errors[(share * (errors.len() - 1) as f64) as usize];
+    println!(
+        "{method}: {} paths, error in half of them below {:.2} %, 9 in 10 {:.2} %, worst {:.2} %; inside {inside}",
+        errors.len(),
+        at(0.5).abs() * 100.0,
+        at(0.9).abs() * 100.0,
+        at(1.0) * 100.0
+    );
+    assert!(at(0.5).abs() < half && at(0.9).abs() < most, "{method}");
+}
+
+#[test]
+fn trains_converge() {
+    converges(Method::Trains, 300, 0.015, 0.06);
+}
+
+#[test]
+fn slops_converges() {
+    converges(Method::Slops, 200, 0.05, 0.3);
+}
+
+#[test]
+fn yaz_converges() {
+    converges(Method::Yaz, 200, 0.03, 0.12);
+}
+
+/// 300 Mbit/s of which two thirds are available.
+fn usual() -> Model {
+    Model::new(BitRate(300_000_000), BitRate(100_000_000))
+}
+
+#[test]
+fn a_rate_that_cannot_be_sent_is_a_lower_bound() {
+    for method in Method::ALL {
+        // 12 us for a packet of 1500 bytes, 1 Gbit/s, over a path of 10 Gbit/s.
+        let model = Model {
+            least_interval: 12_000,
+            rate_max: BitRate(10_000_000_000),
+            ..Model::new(BitRate(10_000_000_000), BitRate(0))
+        };
+        let found = estimate(model, method);
+        assert_eq!(found.finding.bound, Bound::AtLeast, "{method} {found:?}");
+        let told = found.finding.available.as_f64();
+        assert!((0.9e9..1.05e9).contains(&told), "{method} {told}");
+    }
+}
+
+#[test]
+fn no_rate_beyond_the_highest_is_promised() {
+    for method in Method::ALL {
+        let model = Model { rate_max: BitRate(150_000_000), ..usual() };
+        let found = estimate(model, method);
+        assert_eq!(found.finding.bound, Bound::AtLeast, "{method} {found:?}");
+        assert!(found.finding.available.0 <= 151_000_000, "{method} {found:?}");
+    }
+}
+
+#[test]
+fn random_loss_is_said_and_does_no_great_harm() {
+    for method in Method::ALL {
+        let model = Model { loss: 0.002, ..usual() };
+        let found = estimate(model, method);
+        assert!(found.cautions.contains(&Caution::Loss), "{method} {found:?}");
+        let off = found.finding.available.as_f64() / model.available() - 1.0;
+        assert!(off.abs() < 0.15, "{method}: {off}");
+    }
+}
+
+#[test]
+fn a_path_that_loses_most_gives_no_confident_number() {
+    for method in Method::ALL {
+        let found = estimate(Model { loss: 0.7, ..usual() }, method);
+        assert!(found.cautions.contains(&Caution::Loss), "{method}");
+        assert_ne!(found.finding.bound, Bound::Value, "{method} {found:?}");
+    }
+}
+
+#[test]
+fn a_clock_of_a_millisecond_is_said_to_be_coarse() {
+    for method in Method::ALL {
+        let found = estimate(Model { grain: 1_000_000, ..usual() }, method);
+        assert!(found.cautions.contains(&Caution::ClockTooCoarse), "{method} {found:?}");
+    }
+}

@@ -1,0 +1,109 @@
+//! The flags of `lorentz study` and `lorentz report`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use lorentz_study::{Effort, Level, Metric, Settings, Study};
+
+const LEVELS_HELP: &str = "\
+LEVELS   before, baseline, control, namespace, container, lorentz, lorentz-container, podman, runc, libfaketime
+METRICS  those of the study; docs/study.md lists them
+
+Raw data goes to one Parquet file, a row for each sample; 'lorentz report' judges it. A study that was interrupted goes
+on where it stopped when the same command is given again. A level that cannot be had is left out, and told.";
+
+/// `lorentz study`.
+#[derive(Subcommand, Debug)]
+pub enum StudyVerb {
+    /// The 15 metrics of 'The Cost of Time Virtualization in Linux Containers': clock reads, sleeps, timers
+    Clocks(StudyArgs),
+    /// How many clock reads fit into 3 s, with hot caches
+    Hot(StudyArgs),
+    /// What a clock read takes whose pages were flushed from all caches
+    Cold(StudyArgs),
+    /// Timer cost and sleep miss time: idle, under 100 computing threads, under network and disk load
+    Timers(StudyArgs),
+}
+
+/// What every study takes.
+#[derive(Args, Debug)]
+#[command(after_help = LEVELS_HELP)]
+pub struct StudyArgs {
+    /// The file to write; it must not be there yet
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Minutes: few and short records
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// As published: hours
+    #[arg(long)]
+    pub full: bool,
+    /// Where to measure [default: all but control]
+    #[arg(long, value_name = "LEVELS", value_delimiter = ',')]
+    pub levels: Vec<Level>,
+    /// What to measure [default: all of the study]
+    #[arg(long, value_name = "METRICS", value_delimiter = ',')]
+    pub metrics: Vec<Metric>,
+    /// Records of each metric at each level: 1 to 100000
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub records: Option<u32>,
+    /// Calls whose mean is a record: 1 to 1000000000
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    pub calls: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl StudyVerb {
+    /// Which study, and how.
+    pub fn parts(&self) -> (Study, &StudyArgs) {
+        match self {
+            StudyVerb::Clocks(args) => (Study::Clocks, args),
+            StudyVerb::Hot(args) => (Study::Hot, args),
+            StudyVerb::Cold(args) => (Study::Cold, args),
+            StudyVerb::Timers(args) => (Study::Timers, args),
+        }
+    }
+}
+
+impl StudyArgs {
+    /// What `study` is with these flags.
+    pub fn settings(&self, study: Study) -> Settings {
+        let effort = match (self.quick, self.full) {
+            (true, _) => Effort::Quick,
+            (_, true) => Effort::Full,
+            _ => Effort::Usual,
+        };
+        let mut settings = Settings::new(study, effort);
+        if !self.levels.is_empty() {
+            settings.levels.clone_from(&self.levels);
+        }
+        if !self.metrics.is_empty() {
+            settings.metrics.clone_from(&self.metrics);
+        }
+        settings.records = self.records.unwrap_or(settings.records);
+        settings.calls = self.calls.unwrap_or(settings.calls);
+        settings
+    }
+}
+
+/// `lorentz report`.
+#[derive(Args, Debug)]
+pub struct Report {
+    /// Studies: files that 'lorentz study' has written
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<OsString>,
+    /// The folder to write to: index.html, and each table as CSV
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// An older study of the same kind: what has changed since, beyond noise
+    #[arg(long, value_name = "OLD")]
+    pub against: Vec<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,182 @@
+//! `lorentz-cni`: a plugin for the end of a CNI chain (the specification's versions 0.3.1 to 1.0.0).
+//!
+//! The plugins before it make the container's network; this one changes nothing about it and starts `lorentz latency serve` for
+//! the container's network namespace, with the socket at `FOLDER/CONTAINERID/latency` of the host, to be mounted into the
+//! container. Whoever connects must be of the namespace. The server ends with the namespace.
+//!
+//! ```json
+//! { "type": "lorentz-cni", "outer": "eth0", "inBand": false, "folder": "/run/lorentz-latency" }
+//! ```
+
+use std::env;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use lorentz_packets::{command, Namespace, Order};
+use serde::Deserialize;
+use serde_json::{json, Value};
+
+const VERSIONS: [&str; 4] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+const FOLDER: &str = "/run/lorentz-latency";
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Error codes of the specification: of the environment, of the configuration, and ours.
+const WRONG_ENVIRONMENT: u32 = 4;
+const WRONG_CONFIGURATION: u32 = 7;
+const NOT_SERVED: u32 = 100;
+
+/// The network's configuration, as far as it is for this plugin.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Configuration {
+    cni_version: String,
+    prev_result: Option<Value>,
+    outer: Option<String>,
+    #[serde(default)]
+    in_band: bool,
+    folder: Option<PathBuf>,
+}
+
+/// What went wrong, as the specification numbers it.
+struct Fault {
+    code: u32,
+    message: String,
+}
+
+fn fault<T>(code: u32, message: impl std::fmt::Display) -> Result<T, Fault> {
+    Err(Fault { code, message: message.to_string() })
+}
+
+fn main() -> ExitCode {
+    let mut text = String::new();
+    let read = io::stdin().read_to_string(&mut text);
+    match read.map_err(|error| Fault { code: WRONG_CONFIGURATION, message: error.to_string() }) {
+        Ok(_) => finish(perform(&text)),
+        Err(fault) => finish(Err(fault)),
+    }
+}
+
+fn finish(result: Result<Option<Value>, Fault>) -> ExitCode {
+    match result {
+        Ok(told) => {
+            told.iter().for_each(|value| println!("{value}"));
+            ExitCode::SUCCESS
+        }
+        Err(Fault { code, message }) => {
+            println!("{}", json!({ "cniVersion": VERSIONS[2], "code": code, "msg": message }));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does what CNI_COMMAND says; what is to be printed.
+fn perform(text: &str) -> Result<Option<Value>, Fault> {
+    let verb = variable("CNI_COMMAND")?;
+    if verb == "VERSION" {
+        let told = json!({ "cniVersion": VERSIONS[2], "supportedVersions": VERSIONS });
+        return Ok(Some(told));
+    }
+    let configuration: Configuration = match serde_json::from_str(text) {
+        Ok(configuration) => configuration,
+        Err(error) => return fault(WRONG_CONFIGURATION, error),
+    };
+    if !VERSIONS.contains(&configuration.cni_version.as_str()) {
+        let expected = VERSIONS.join(", ");
+        let given = &configuration.cni_version;
+        return fault(1, format!("cniVersion {given}: expected one of {expected}"));
+    }
+    match verb.as_str() {
+        "ADD" => add(configuration).map(Some),
+        "CHECK" => check().map(|()| None),
+        // The server ends with the namespace.
+        "DEL" => Ok(None),
+        other => fault(
+            WRONG_ENVIRONMENT,
+            format!("CNI_COMMAND {other}: expected ADD, CHECK, DEL or VERSION"),
+        ),
+    }
+}
+
+fn variable(name: &str) -> Result<String, Fault> {
+    match env::var(name) {
+        Ok(value) if !value.is_empty() => Ok(value),
+        _ => fault(WRONG_ENVIRONMENT, format!("{name} is not set")),
+    }
+}
+
+/// Starts the server and passes on what the plugins before have made.
+fn add(configuration: Configuration) -> Result<Value, Fault> {
+    let Some(result) = configuration.prev_result.clone() else {
+        return fault(
+            WRONG_CONFIGURATION,
+            "prevResult is missing: expected to stand at the end of a chain",
+        );
+    };
+    let (path, container) = (variable("CNI_NETNS")?, variable("CNI_CONTAINERID")?);
+    // As the specification has it; it becomes part of a path.
+    let ordinary = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    if !container.starts_with(|c: char| c.is_ascii_alphanumeric())
+        || !container.chars().all(ordinary)
+    {
+        return fault(
+            WRONG_ENVIRONMENT,
+            format!("CNI_CONTAINERID {container}: expected letters, digits, '_', '.', '-'"),
+        );
+    }
+    let namespace = namespace(&path)?;
+    let folder = configuration.folder.clone().unwrap_or_else(|| FOLDER.into());
+    let socket = folder.join(container).join("latency");
+    let mut server = Command::new(lorentz());
+    server.args(["latency", "serve", &path, "--at"]).arg(socket);
+    if let Some(outer) = &configuration.outer {
+        server.args(["--outer", outer]);
+    }
+    if configuration.in_band {
+        server.arg("--in-band");
+    }
+    // Of its own session and on nobody's streams: it outlives this.
+    server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    match server.spawn() {
+        Ok(child) => wait_for(child, &namespace).map(|()| result),
+        Err(error) => fault(NOT_SERVED, format!("{}: {error}", lorentz().display())),
+    }
+}
+
+fn namespace(path: &str) -> Result<Namespace, Fault> {
+    Namespace::find(path).or_else(|error| fault(WRONG_ENVIRONMENT, format!("CNI_NETNS {error}")))
+}
+
+/// The command beside this plugin, or the one to be found.
+fn lorentz() -> PathBuf {
+    let beside = env::current_exe().ok().map(|own| own.with_file_name("lorentz"));
+    beside.filter(|path| path.exists()).unwrap_or_else(|| "lorentz".into())
+}
+
+/// Waits until the server answers.
+fn wait_for(mut server: Child, namespace: &Namespace) -> Result<(), Fault> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if command(Order::Show, namespace).is_ok() {
+            return Ok(());
+        }
+        if server.try_wait().ok().flatten().is_some() {
+            let mut words = String::new();
+            let _ = server.stderr.take().map(|mut stderr| stderr.read_to_string(&mut words));
+            return fault(NOT_SERVED, words.trim());
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let _ = server.kill();
+    fault(NOT_SERVED, "lorentz latency serve does not answer")
+}
+
+fn check() -> Result<(), Fault> {
+    let namespace = namespace(&variable("CNI_NETNS")?)?;
+    match command(Order::Show, &namespace) {
+        Ok(_) => Ok(()),
+        Err(error) => fault(NOT_SERVED, error),
+    }
+}

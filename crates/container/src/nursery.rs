@@ -1,0 +1,160 @@
+//! Many containers under one monitor: as many as an experiment has would each need a process of ours otherwise.
+
+use std::ffi::{CString, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::Context;
+use lorentz_inject::{find_command, Monitor};
+use nix::sys::signal::SigSet;
+
+use crate::background::start_in_background;
+use crate::life::{set_wall, target};
+use crate::{Cgroup, ClockSettings, Container, MonitorKind, NewContainer, StateDir};
+
+/// Containers that one process looks after. It looks at all of them whenever one executes a program or ends.
+pub const BROOD: usize = 256;
+
+/// What is run in each container of a brood.
+#[derive(Clone, Copy, Debug)]
+pub struct Brood<'a> {
+    /// What they are called, at most [`BROOD`] of them.
+    pub names: &'a [String],
+    /// The program and its arguments.
+    pub command: &'a [OsString],
+    /// Where what they write goes, to a file for each; nowhere without.
+    pub output: Option<&'a Path>,
+    /// Their clocks.
+    pub settings: &'a ClockSettings,
+}
+
+/// Starts a container for each name, all with the same command, and a process in the background that looks after them.
+/// `meet` is called in that process, and what it returns for each container before its program begins. The caller must have
+/// one thread only.
+///
+/// # Errors
+///
+/// A command that cannot be found, a name in use; a kernel that refuses. Containers started before that go on.
+pub fn raise<J>(
+    state: &StateDir,
+    brood: &Brood,
+    meet: impl FnOnce() -> anyhow::Result<J>,
+) -> anyhow::Result<()>
+where
+    J: FnMut(&Container) -> anyhow::Result<()>,
+{
+    let words = brood.command.iter().map(|word| CString::new(word.as_bytes()));
+    let words = words.collect::<Result<Vec<_>, _>>().context("a command without NUL bytes")?;
+    find_command(&words[0])?;
+    if let Some(output) = brood.output {
+        fs::create_dir_all(output).with_context(|| output.display().to_string())?;
+    }
+    start_in_background(&[], |ready| {
+        let mut nursery = Nursery::new()?;
+        let raised = meet().and_then(|mut joins| {
+            brood.names.iter().try_for_each(|name| {
+                nursery.add(state, name, brood, &words, &mut joins).with_context(|| name.clone())
+            })
+        });
+        if let Err(error) = &raised {
+            ready.failed(error);
+        }
+        ready.done();
+        nursery.serve()
+    })
+}
+
+/// The process in the background.
+struct Nursery {
+    monitor: Monitor,
+    mask: SigSet,
+    /// Each with its ward's number.
+    containers: Vec<(usize, Container)>,
+}
+
+impl Nursery {
+    fn new() -> anyhow::Result<Nursery> {
+        let mask = SigSet::thread_get_mask()?;
+        Ok(Nursery { monitor: Monitor::of_many()?, mask, containers: Vec::new() })
+    }
+
+    fn add(
+        &mut self,
+        state: &StateDir,
+        name: &str,
+        brood: &Brood,
+        words: &[CString],
+        joins: &mut impl FnMut(&Container) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let new = NewContainer { name: Some(name), command: brood.command, kind: MonitorKind::Run };
+        let mut container = state.create(&new, brood.settings)?;
+        let begun = self.begin(&mut container, brood, words, joins);
+        match begun {
+            Ok(ward) => self.containers.push((ward, container)),
+            Err(_) => container.leave()?,
+        }
+        begun.map(drop)
+    }
+
+    fn begin(
+        &mut self,
+        container: &mut Container,
+        brood: &Brood,
+        words: &[CString],
+        joins: &mut impl FnMut(&Container) -> anyhow::Result<()>,
+    ) -> anyhow::Result<usize> {
+        let cgroup = Cgroup::create(container.name());
+        container.set_cgroup(cgroup.as_ref())?;
+        let target = target(container, &container.clock()?)?;
+        self.streams(brood, container.name())?;
+        let place = &mut *container;
+        let prepare = |pid: nix::unistd::Pid| {
+            let number = pid.as_raw() as u32;
+            place.set_program(number).map_err(io::Error::other)?;
+            if let Some(cgroup) = &cgroup {
+                cgroup.add(number)?;
+            }
+            joins(place).map_err(io::Error::other)
+        };
+        let ward = self.monitor.launch_beside(words, target, &self.mask, prepare)?;
+        self.monitor.when_wall_of_is_set(ward, set_wall(container));
+        // Its exec is waiting.
+        self.monitor.serve_once(false)?;
+        Ok(ward)
+    }
+
+    /// What the next program writes goes where it is to go.
+    fn streams(&self, brood: &Brood, name: &str) -> anyhow::Result<()> {
+        if let Some(output) = brood.output {
+            let file = File::create(output.join(format!("{name}.out")))?;
+            nix::unistd::dup2_stdout(&file)?;
+            nix::unistd::dup2_stderr(&file)?;
+        }
+        Ok(())
+    }
+
+    /// Looks after them until the last has ended.
+    fn serve(mut self) -> anyhow::Result<()> {
+        crate::background::close_standard_streams()?;
+        while !self.monitor.is_abandoned() {
+            self.monitor.serve_once(true)?;
+            self.leave_the_ended();
+        }
+        self.leave_the_ended();
+        Ok(())
+    }
+
+    fn leave_the_ended(&mut self) {
+        let monitor = &self.monitor;
+        self.containers.retain(|(ward, container)| {
+            let ended = monitor.is_ward_abandoned(*ward);
+            if ended {
+                // What cannot be removed 'lorentz rm' clears.
+                let _ = container.leave();
+            }
+            !ended
+        });
+    }
+}

@@ -1,0 +1,162 @@
+//! The `lorentz` command, for what needs a process with one thread: it forks.
+
+use std::env;
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
+
+use crate::fault::{Fault, Kind, Result};
+
+/// Names the command, where it is neither beside the library nor in PATH.
+pub const COMMAND_VARIABLE: &str = "LORENTZ_COMMAND";
+
+/// A call of the `lorentz` command.
+pub struct Command(process::Command);
+
+impl Command {
+    /// `lorentz VERB`, as the variable [`COMMAND_VARIABLE`] names it, else beside the library (or in `../bin`), else from
+    /// PATH.
+    ///
+    /// # Errors
+    ///
+    /// Where it is nowhere.
+    pub fn new(verb: &str) -> Result<Command> {
+        let mut command = process::Command::new(command_path()?);
+        command.arg(verb).stdin(Stdio::null());
+        Ok(Command(command))
+    }
+
+    /// One more word.
+    pub fn arg(mut self, word: impl AsRef<OsStr>) -> Command {
+        self.0.arg(word);
+        self
+    }
+
+    /// Two more, where there is a value.
+    pub fn flag(self, flag: &str, value: Option<impl ToString>) -> Command {
+        match value {
+            Some(value) => self.arg(flag).arg(value.to_string()),
+            None => self,
+        }
+    }
+
+    /// One more, where it is wanted.
+    pub fn switch(self, flag: &str, wanted: bool) -> Command {
+        match wanted {
+            true => self.arg(flag),
+            false => self,
+        }
+    }
+
+    /// Standard input, which is /dev/null otherwise.
+    pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Command {
+        self.0.stdin(stdin);
+        self
+    }
+
+    /// Calls it to its end, and returns what it has printed.
+    ///
+    /// # Errors
+    ///
+    /// Its own line. [`Kind::WrongInput`] where it exits with status 2, else [`Kind::Failed`].
+    pub fn call(mut self) -> Result<String> {
+        self.0.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let program = self.0.get_program().to_string_lossy().into_owned();
+        let failed = |error: io::Error| Fault::failed(format!("running {program}: {error}"));
+        let mut child = self.0.spawn().map_err(failed)?;
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        // Both are short: neither pipe fills while the other is read.
+        if let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) {
+            io::Read::read_to_end(&mut stdout, &mut out).map_err(failed)?;
+            io::Read::read_to_end(&mut stderr, &mut err).map_err(failed)?;
+        }
+        let said = String::from_utf8_lossy(&err);
+        let line = said.trim().trim_start_matches("lorentz: ");
+        let status = match child.wait() {
+            Ok(status) => status.code(),
+            // The program has waited for whatever child of its, or ignores SIGCHLD. What was said tells.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                Some(i32::from(!line.is_empty()))
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        match status {
+            Some(0) => Ok(String::from_utf8_lossy(&out).into_owned()),
+            Some(2) => Err(Fault::new(Kind::WrongInput, line)),
+            _ if line.is_empty() => Err(Fault::failed(format!("{program} failed without a word"))),
+            _ => Err(Fault::failed(line)),
+        }
+    }
+}
+
+/// Where the `lorentz` command is.
+///
+/// # Errors
+///
+/// As [`Command::new`].
+pub fn command_path() -> Result<PathBuf> {
+    if let Some(chosen) = env::var_os(COMMAND_VARIABLE).filter(|path| !path.is_empty()) {
+        return Ok(chosen.into());
+    }
+    let beside = library().into_iter().flat_map(|library| {
+        let folder = library.parent().unwrap_or(Path::new("/")).to_path_buf();
+        [folder.join("lorentz"), folder.join("../bin/lorentz")]
+    });
+    let path = env::var_os("PATH").unwrap_or_default();
+    let in_path = env::split_paths(&path).map(|folder| folder.join("lorentz"));
+    let found = beside.chain(in_path).find(|path| is_program(path));
+    found.ok_or_else(|| {
+        Fault::failed(format!(
+            "the lorentz command: not found; expected beside the library, in PATH, or named by {COMMAND_VARIABLE}"
+        ))
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
+}
+
+/// The file that this code was loaded from.
+fn library() -> Option<PathBuf> {
+    let here: fn() -> Option<PathBuf> = library;
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: any address may be asked for; `info` is written where the result is not 0, and was zeroed before.
+    let info = unsafe {
+        if libc::dladdr(here as *const libc::c_void, info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        info.assume_init()
+    };
+    if info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a C string of the loader's, which lasts as long as the library is loaded.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Path::new(OsStr::from_bytes(name.to_bytes())).canonicalize().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_this_code_is_known() {
+        assert_eq!(library(), env::current_exe().unwrap().canonicalize().ok());
+    }
+
+    #[test]
+    fn what_the_command_says_is_the_error() {
+        let call = |words: &str| {
+            let mut command = Command(process::Command::new("sh"));
+            command.0.args(["-c", words]);
+            command.call()
+        };
+        assert_eq!(call("echo out").as_deref(), Ok("out\n"));
+        let wrong = Fault::new(Kind::WrongInput, "no such thing");
+        assert_eq!(call("echo lorentz: no such thing >&2; exit 2"), Err(wrong));
+        assert_eq!(call("echo why >&2; exit 1"), Err(Fault::failed("why")));
+        assert_eq!(call("exit 1").unwrap_err().kind, Kind::Failed);
+    }
+}

@@ -1,0 +1,239 @@
+//! A container's clock, by the container's name or the number of any of its processes.
+
+use std::fmt::Display;
+
+use lorentz_clock::Rate;
+use lorentz_container::processes::{self, Process};
+use lorentz_container::{
+    self as container, check_attachable, Cgroup, Reading, StateDir, StateError, Target,
+};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use crate::command::Command;
+use crate::fault::{Fault, Kind, Result};
+use crate::host::check_outside;
+
+/// A container as it was when it was looked for.
+#[derive(Clone, Debug)]
+pub struct Container(container::Container);
+
+/// How a running process is brought into virtual time.
+#[derive(Clone, Debug, Default)]
+pub struct Attach {
+    /// How fast its time passes.
+    pub rate: Rate,
+    /// Its descendants too.
+    pub tree: bool,
+    /// The container's name; one is made up where none is given.
+    pub name: Option<String>,
+    /// It is to be part of an experiment: what it sends there is seen in turn.
+    pub for_experiment: bool,
+}
+
+impl Container {
+    /// The one that `text` means: its name, or the number of any of its processes.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none.
+    pub fn find(text: &str) -> Result<Container> {
+        Ok(Container(StateDir::open()?.find(text)?))
+    }
+
+    /// The same; a process that is not in virtual time yet is brought into it at rate 1, with its descendants if `tree`, fit for
+    /// an experiment.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such container or process, or the process cannot be brought in.
+    pub fn find_or_attach(text: &str, tree: bool) -> Result<Container> {
+        match (Container::look_for(text)?, text.parse()) {
+            (Some(found), _) => Ok(found),
+            (None, Ok(pid)) => {
+                Container::attach(pid, &Attach { tree, for_experiment: true, ..Attach::default() })
+            }
+            (None, Err(_)) => Container::find(text),
+        }
+    }
+
+    /// The one that `text` means; none where that is a process in real time.
+    ///
+    /// # Errors
+    ///
+    /// Where there is neither.
+    pub fn look_for(text: &str) -> Result<Option<Container>> {
+        match StateDir::open()?.find(text) {
+            Err(StateError::NotInside(_)) => Ok(None),
+            found => Ok(Some(Container(found?))),
+        }
+    }
+
+    /// Brings the running process `pid` into virtual time, in a new container. There is no way back; rate 1 does no harm.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be brought in: there is none, it is somebody else's, it is in virtual time already. A name that cannot be.
+    pub fn attach(pid: u32, how: &Attach) -> Result<Container> {
+        check_outside()?;
+        let state = StateDir::open()?;
+        check_attachable(&state, pid)?;
+        let command = Command::new("attach")?.flag("--rate", Some(how.rate));
+        let command = command.flag("--name", how.name.as_deref()).switch("--tree", how.tree);
+        let command = command.switch("--for-experiment", how.for_experiment);
+        let told = command.arg("--json").arg(pid.to_string()).call()?;
+        let told: serde_json::Value = serde_json::from_str(&told)
+            .map_err(|error| Fault::failed(format!("lorentz attach --json: {error}")))?;
+        let mut made = state.container(told["name"].as_str().unwrap_or_default())?;
+        give_group(&mut made, told["pids"].as_array().map_or(&[], Vec::as_slice))?;
+        Ok(Container(made))
+    }
+
+    /// Brings the descendants of process `pid` that are not in virtual time onto this container's clock.
+    ///
+    /// # Errors
+    ///
+    /// Where one cannot be brought in.
+    pub fn attach_descendants(&self, pid: u32) -> Result<()> {
+        for descendant in processes::descendants(&processes::all()?, pid) {
+            let pid = descendant.pid;
+            if descendant.has_ended() || processes::clock_of(pid).is_some() {
+                continue;
+            }
+            let attached =
+                Command::new("attach")?.flag("--clock", Some(self.name())).arg(pid.to_string());
+            match attached.call() {
+                Err(_) if !processes::all()?.iter().any(|one| one.pid == pid) => {}
+                attached => drop(attached?),
+            }
+            if let Some(cgroup) = self.0.cgroup() {
+                // One that has ended needs none.
+                let _ = cgroup.add(pid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// The experiment that moves its clock.
+    pub fn experiment(&self) -> Option<&str> {
+        self.0.record().experiment.as_deref()
+    }
+
+    /// Its processes.
+    ///
+    /// # Errors
+    ///
+    /// Where /proc cannot be read.
+    pub fn pids(&self) -> Result<Vec<u32>> {
+        Ok(self.0.processes(&processes::all()?)?.iter().map(|process| process.pid).collect())
+    }
+
+    /// Sends SIGCONT to those of its processes that a signal has stopped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Container::pids`].
+    pub fn continue_stopped(&self) -> Result<()> {
+        let pids = match self.0.cgroup() {
+            Some(cgroup) => cgroup.pids()?,
+            None => self.pids()?,
+        };
+        for process in pids.into_iter().filter_map(Process::read) {
+            if process.state == 'T' {
+                // One that has ended needs none.
+                let _ = kill(Pid::from_raw(process.pid as i32), Signal::SIGCONT);
+            }
+        }
+        Ok(())
+    }
+
+    /// Its clocks beside the host's.
+    ///
+    /// # Errors
+    ///
+    /// Where it is gone.
+    pub fn reading(&self) -> Result<Reading> {
+        check_outside()?;
+        Ok(self.0.clock()?.reading())
+    }
+
+    /// Changes how fast its time passes.
+    ///
+    /// # Errors
+    ///
+    /// Where an experiment moves it, its clock cannot be changed, or it is gone.
+    pub fn dilate(&self, rate: Rate) -> Result<()> {
+        check_outside()?;
+        self.0.clock_to_change()?.dilate(rate).map_err(|error| self.at("dilate", error))?;
+        Ok(())
+    }
+
+    /// Lets its time stand still, and its tasks where it has a control group. Twice does no harm.
+    ///
+    /// # Errors
+    ///
+    /// As [`Container::dilate`].
+    pub fn freeze(&self) -> Result<()> {
+        check_outside()?;
+        container::freeze(&self.0)?;
+        Ok(())
+    }
+
+    /// Lets it go on. Twice does no harm.
+    ///
+    /// # Errors
+    ///
+    /// As [`Container::dilate`].
+    pub fn unfreeze(&self) -> Result<()> {
+        check_outside()?;
+        container::unfreeze(&self.0)?;
+        Ok(())
+    }
+
+    /// Moves all its clocks forward.
+    ///
+    /// # Errors
+    ///
+    /// As [`Container::dilate`]; a target in its past.
+    pub fn leap(&self, target: Target) -> Result<()> {
+        check_outside()?;
+        let clock = self.0.clock_to_change()?;
+        let by = target.leap(&clock.reading())?;
+        clock.leap(by).map_err(|error| self.at("leap", error))?;
+        Ok(())
+    }
+
+    /// Moves its wall clock alone, either way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Container::dilate`]; a target before 1970.
+    pub fn step(&self, target: Target) -> Result<()> {
+        check_outside()?;
+        let clock = self.0.clock_to_change()?;
+        let by = target.step(&clock.reading())?;
+        clock.step(by).map_err(|error| self.at("step", error))?;
+        Ok(())
+    }
+
+    fn at(&self, verb: &str, error: impl Display) -> Fault {
+        Fault::new(Kind::Failed, format!("{verb} {}: {error}", self.name()))
+    }
+}
+
+/// Gives a container that was made by attaching a control group, so that its tasks can be stopped.
+fn give_group(container: &mut container::Container, pids: &[serde_json::Value]) -> Result<()> {
+    if let Some(cgroup) = Cgroup::create(container.name()) {
+        container.set_cgroup(Some(&cgroup))?;
+        for pid in pids.iter().filter_map(|pid| u32::try_from(pid.as_u64()?).ok()) {
+            // One that has ended needs none.
+            let _ = cgroup.add(pid);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! What can be wrong, one line each, in five kinds that every interface tells apart.
+
+use lorentz_container::{AttachRefused, StateError, WrongOption};
+use lorentz_experiment::{Refusal, Refused};
+
+/// What comes of a call.
+pub type Result<T> = std::result::Result<T, Fault>;
+
+/// The kinds. Where it is one of the first four, nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A value that cannot be.
+    WrongInput,
+    /// No such container, process or experiment.
+    NotFound,
+    /// Not now, or not to this one: the wrong order of calls, a container that another experiment moves.
+    Refused,
+    /// The process of the experiment has ended.
+    Ended,
+    /// The machine or the kernel would not.
+    Failed,
+}
+
+/// An error.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Fault {
+    /// Of which kind.
+    pub kind: Kind,
+    /// What was given, and what is accepted: one line.
+    pub text: String,
+}
+
+impl Fault {
+    /// One of kind `kind`.
+    pub fn new(kind: Kind, text: impl Into<String>) -> Fault {
+        Fault { kind, text: text.into().split_whitespace().collect::<Vec<_>>().join(" ") }
+    }
+
+    /// A value that cannot be.
+    pub fn wrong(text: impl Into<String>) -> Fault {
+        Fault::new(Kind::WrongInput, text)
+    }
+
+    /// The machine would not.
+    pub fn failed(text: impl Into<String>) -> Fault {
+        Fault::new(Kind::Failed, text)
+    }
+}
+
+impl From<StateError> for Fault {
+    fn from(error: StateError) -> Fault {
+        let kind = match &error {
+            StateError::File { .. } => Kind::Failed,
+            StateError::WrongName { .. } | StateError::Untrusted { .. } => Kind::WrongInput,
+            StateError::Unknown(_) | StateError::NoProcess(_) | StateError::NotInside(_) => {
+                Kind::NotFound
+            }
+            _ => Kind::Refused,
+        };
+        Fault::new(kind, error.to_string())
+    }
+}
+
+impl From<AttachRefused> for Fault {
+    fn from(error: AttachRefused) -> Fault {
+        let kind = match &error {
+            AttachRefused::Gone(_) => Kind::NotFound,
+            _ => Kind::Refused,
+        };
+        Fault::new(kind, error.to_string())
+    }
+}
+
+impl From<WrongOption> for Fault {
+    fn from(error: WrongOption) -> Fault {
+        Fault::wrong(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Fault {
+        Fault::failed(error.to_string())
+    }
+}
+
+impl From<anyhow::Error> for Fault {
+    fn from(error: anyhow::Error) -> Fault {
+        let text = format!("{error:#}");
+        let error = match error.downcast::<StateError>() {
+            Ok(error) => return error.into(),
+            Err(error) => error,
+        };
+        let kind = match (error.downcast_ref::<Refusal>(), error.downcast_ref::<Refused>()) {
+            (Some(Refusal::Unknown(_)), _) => Kind::NotFound,
+            (Some(Refusal::Dead(_)), _) => Kind::Ended,
+            (Some(_), _) => Kind::WrongInput,
+            (_, Some(refused)) if refused.wrong_input => Kind::Refused,
+            _ => Kind::Failed,
+        };
+        Fault::new(kind, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_apart() {
+        let kind = |error: anyhow::Error| Fault::from(error).kind;
+        assert_eq!(kind(StateError::Unknown("web".into()).into()), Kind::NotFound);
+        assert_eq!(kind(StateError::SharedClock("web".into()).into()), Kind::Refused);
+        assert_eq!(kind(Refusal::Unknown("lab".into()).into()), Kind::NotFound);
+        assert_eq!(kind(Refusal::Dead("lab".into()).into()), Kind::Ended);
+        let refused = |wrong_input| Refused { why: "no".into(), wrong_input };
+        assert_eq!(kind(refused(true).into()), Kind::Refused);
+        assert_eq!(kind(refused(false).into()), Kind::Failed);
+        assert_eq!(Fault::from(AttachRefused::Gone(7)).kind, Kind::NotFound);
+        assert_eq!(Fault::wrong("a\n  b").text, "a b");
+    }
+}

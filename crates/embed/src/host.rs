@@ -1,0 +1,94 @@
+//! The host's time, for a process that may be in virtual time itself.
+
+use std::fs;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+use lorentz_clock::WallTime;
+use lorentz_container::processes;
+use object::{Object, ObjectSymbol};
+
+use crate::fault::{Fault, Kind, Result};
+
+/// The kernel's own `clock_gettime`, as its vDSO has it.
+type ClockGettime = extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+
+/// The host's CLOCK_REALTIME, whether or not the calling process is in virtual time.
+///
+/// Inside, the clock functions that a program finds by itself are not the kernel's. The kernel's are still mapped, and a call
+/// of them there is no system call that anybody could answer otherwise.
+///
+/// # Errors
+///
+/// Where the process is in virtual time and the kernel has no vDSO.
+pub fn real_wall_clock() -> Result<WallTime> {
+    static KERNELS: OnceLock<Option<ClockGettime>> = OnceLock::new();
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    let status = match is_inside() {
+        // SAFETY: `time` may be written to.
+        false => unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, time.as_mut_ptr()) },
+        true => match KERNELS.get_or_init(find) {
+            Some(clock_gettime) => clock_gettime(libc::CLOCK_REALTIME, time.as_mut_ptr()),
+            None => return Err(Fault::failed("the host's time: the kernel has no vDSO here")),
+        },
+    };
+    if status != 0 {
+        return Err(Fault::failed("the host's time: the kernel does not tell"));
+    }
+    // SAFETY: zeroed before, and any number is one.
+    let time = unsafe { time.assume_init() };
+    Ok(WallTime { secs: time.tv_sec, nanos: time.tv_nsec as u32 })
+}
+
+/// Whether the calling process is in virtual time.
+pub fn is_inside() -> bool {
+    processes::clock_of(std::process::id()).is_some()
+}
+
+/// Refuses what must not be done by the clocks of a process in virtual time.
+///
+/// # Errors
+///
+/// Where the calling process is in one.
+pub fn check_outside() -> Result<()> {
+    match is_inside() {
+        false => Ok(()),
+        true => Err(Fault::new(
+            Kind::Refused,
+            "this process is in virtual time itself; expected a caller in real time",
+        )),
+    }
+}
+
+/// `__vdso_clock_gettime` in the kernel's mapping.
+fn find() -> Option<ClockGettime> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
+    let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+    let from = usize::from_str_radix(from, 16).ok()?;
+    let to = usize::from_str_radix(to, 16).ok()?;
+    // SAFETY: the kernel maps it, readable, as long as the process lives; nobody writes to it.
+    let image = unsafe { std::slice::from_raw_parts(from as *const u8, to - from) };
+    let file = object::File::parse(image).ok()?;
+    let symbol = file.dynamic_symbols().find(|one| one.name() == Ok("__vdso_clock_gettime"))?;
+    let entry = from + usize::try_from(symbol.address()).ok()?;
+    // SAFETY: the kernel's function of this name has this signature and follows the C calling convention.
+    Some(unsafe { std::mem::transmute::<usize, ClockGettime>(entry) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_function_tells_the_same_as_libcs() {
+        assert!(!is_inside());
+        let kernels = find().unwrap();
+        let mut time = MaybeUninit::<libc::timespec>::zeroed();
+        assert_eq!(kernels(libc::CLOCK_REALTIME, time.as_mut_ptr()), 0);
+        // SAFETY: zeroed before.
+        let time = unsafe { time.assume_init() };
+        let libcs = real_wall_clock().unwrap();
+        assert!((0..5).contains(&(libcs.secs - time.tv_sec)), "{time:?} {libcs:?}");
+    }
+}

@@ -1,0 +1,152 @@
+//! Processors: lists of them as people write them, and keeping tasks to them.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+/// Some processors, in order: `0`, `1-3`, `0,2-5`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Cpus(Vec<usize>);
+
+impl Cpus {
+    /// The processors that the calling process may use.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel does not tell.
+    pub fn usable() -> io::Result<Cpus> {
+        let set = sched_getaffinity(Pid::from_raw(0))?;
+        Ok(Cpus((0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect()))
+    }
+
+    /// All of these but the first, which is left for the rest of the machine; that one where there is no other.
+    pub fn but_one(&self) -> Cpus {
+        match self.0.as_slice() {
+            [_, rest @ ..] if !rest.is_empty() => Cpus(rest.to_vec()),
+            all => Cpus(all.to_vec()),
+        }
+    }
+
+    /// Those of these that are not among `others`; all where none is left.
+    pub fn without(&self, others: &Cpus) -> Cpus {
+        let left: Vec<usize> =
+            self.0.iter().copied().filter(|cpu| !others.0.contains(cpu)).collect();
+        Cpus(if left.is_empty() { self.0.clone() } else { left })
+    }
+
+    /// Their numbers.
+    pub fn numbers(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// The first that is not among `usable`.
+    pub fn first_not_in(&self, usable: &Cpus) -> Option<usize> {
+        self.0.iter().copied().find(|cpu| !usable.0.contains(cpu))
+    }
+
+    /// Keeps a thread to them; 0 is the calling one.
+    ///
+    /// # Errors
+    ///
+    /// A thread that has ended or belongs to somebody else; processors that are not there.
+    pub fn keep(&self, thread: u32) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        for cpu in &self.0 {
+            set.set(*cpu)?;
+        }
+        Ok(sched_setaffinity(Pid::from_raw(thread as i32), &set)?)
+    }
+
+    /// One of them alone.
+    pub fn only(&self, place: usize) -> Cpus {
+        Cpus(vec![self.0[place % self.0.len()]])
+    }
+}
+
+/// Not a list of processors.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected numbers of processors, such as 1 or 0,2-5")]
+pub struct WrongCpus;
+
+impl FromStr for Cpus {
+    type Err = WrongCpus;
+
+    fn from_str(text: &str) -> Result<Cpus, WrongCpus> {
+        let number = |text: &str| {
+            text.parse().ok().filter(|cpu: &usize| *cpu < CpuSet::count()).ok_or(WrongCpus)
+        };
+        let mut cpus: Vec<usize> = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last {
+                return Err(WrongCpus);
+            }
+            cpus.extend(first..=last);
+        }
+        cpus.sort_unstable();
+        cpus.dedup();
+        Ok(Cpus(cpus))
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        let mut separator = "";
+        while let [first, ..] = rest {
+            let length = rest.iter().zip(*first..).take_while(|(cpu, next)| **cpu == *next).count();
+            let last = first + length - 1;
+            match length {
+                1 => write!(f, "{separator}{first}")?,
+                _ => write!(f, "{separator}{first}-{last}")?,
+            }
+            separator = ",";
+            rest = &rest[length..];
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<String> for Cpus {
+    type Error = WrongCpus;
+
+    fn try_from(text: String) -> Result<Cpus, WrongCpus> {
+        text.parse()
+    }
+}
+
+impl From<Cpus> for String {
+    fn from(cpus: Cpus) -> String {
+        cpus.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written() {
+        for (text, same) in [("0", "0"), ("0,2-5", "0,2-5"), ("3,1,2", "1-3"), ("7,7", "7")] {
+            assert_eq!(text.parse::<Cpus>().unwrap().to_string(), same);
+        }
+        for wrong in ["", "a", "1-", "-1", "3-1", "1,,2", "99999"] {
+            assert_eq!(wrong.parse::<Cpus>(), Err(WrongCpus), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn one_is_left_for_the_rest_where_there_are_two() {
+        let two: Cpus = "0-1".parse().unwrap();
+        assert_eq!(two.but_one().to_string(), "1");
+        assert_eq!(two.but_one().but_one().to_string(), "1");
+        assert_eq!(two.without(&two.but_one()).to_string(), "0");
+        assert_eq!(two.without(&two).to_string(), "0-1");
+    }
+}

@@ -1,0 +1,61 @@
+//! Into an experiment from outside: a container by its name, or any running process.
+
+use std::ffi::OsString;
+
+use lorentz_container::{
+    attach, check_attachable, processes, Cgroup, ClockOptions, Container, HostNow, Mechanism,
+    MonitorKind, NewContainer, StateDir, StateError, WhichClock,
+};
+
+/// The container that `text` means: its name, or the number of a process. One that is in no container is brought into virtual
+/// time, with its descendants, in a new one. The caller must have one thread only.
+///
+/// # Errors
+///
+/// Where there is no such container or process, or the process cannot be brought in.
+pub fn container_for(state: &StateDir, text: &str) -> anyhow::Result<Container> {
+    match (state.find(text), text.parse()) {
+        (Err(StateError::NotInside(_)), Ok(pid)) => bring_in(state, pid),
+        (found, _) => with_group(found?),
+    }
+}
+
+/// A container of processes that were attached has no control group yet.
+fn with_group(mut container: Container) -> anyhow::Result<Container> {
+    let shim = container.record().mechanism == Mechanism::Shim;
+    if container.cgroup().is_none() && shim && container.record().experiment.is_none() {
+        let inside = container.processes(&processes::all()?)?;
+        give_group(&mut container, inside.iter().map(|process| process.pid))?;
+    }
+    Ok(container)
+}
+
+fn bring_in(state: &StateDir, pid: u32) -> anyhow::Result<Container> {
+    let process = check_attachable(state, pid)?;
+    let command: Vec<OsString> = vec![process.command().into()];
+    let new = NewContainer { name: None, command: &command, kind: MonitorKind::Attach };
+    let options = ClockOptions { in_experiment: true, ..ClockOptions::default() };
+    let WhichClock::New(settings) = options.which(&HostNow::read()?)? else {
+        anyhow::bail!("a clock of its own was expected");
+    };
+    let mut container = state.create(&new, &settings)?;
+    let attached = attach(pid, true, container.clone());
+    let brought = attached.and_then(|attached| give_group(&mut container, attached.pids));
+    container.leave()?;
+    brought?;
+    Ok(state.container(container.name())?)
+}
+
+fn give_group(
+    container: &mut Container,
+    pids: impl IntoIterator<Item = u32>,
+) -> anyhow::Result<()> {
+    if let Some(cgroup) = Cgroup::create(container.name()) {
+        container.set_cgroup(Some(&cgroup))?;
+        for pid in pids {
+            // One that has ended needs none.
+            let _ = cgroup.add(pid);
+        }
+    }
+    Ok(())
+}

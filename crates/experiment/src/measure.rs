@@ -1,0 +1,52 @@
+//! Figures kept while an experiment runs.
+
+use std::time::Duration;
+
+use lorentz_clock::Span;
+
+/// Kept of the latest lengths of time, for their quantiles.
+const KEPT: usize = 4_096;
+
+/// Lengths of time, the latest kept.
+#[derive(Clone, Debug, Default)]
+pub struct Overruns {
+    kept: Vec<u32>,
+    next: usize,
+}
+
+impl Overruns {
+    /// Notes one; beyond four seconds they are told as that.
+    pub fn note(&mut self, length: Span) {
+        let nanos = u32::try_from(length.0.max(0)).unwrap_or(u32::MAX);
+        match self.kept.len() < KEPT {
+            true => self.kept.push(nanos),
+            false => self.kept[self.next] = nanos,
+        }
+        self.next = (self.next + 1) % KEPT;
+    }
+
+    /// The length that this part of them (0 to 1) does not exceed; none where there are none.
+    pub fn quantile(&self, part: f64) -> Option<Duration> {
+        let mut sorted = self.kept.clone();
+        sorted.sort_unstable();
+        let last = sorted.len().checked_sub(1)?;
+        let place = (part.clamp(0.0, 1.0) * last as f64).round() as usize;
+        Some(Duration::from_nanos(sorted[place].into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_latest() {
+        let mut overruns = Overruns::default();
+        assert_eq!(overruns.quantile(0.5), None);
+        (0..=100).for_each(|nanos| overruns.note(Span(nanos)));
+        assert_eq!(overruns.quantile(0.5), Some(Duration::from_nanos(50)));
+        assert_eq!(overruns.quantile(0.99), Some(Duration::from_nanos(99)));
+        (0..KEPT).for_each(|_| overruns.note(Span(7)));
+        assert_eq!(overruns.quantile(1.0), Some(Duration::from_nanos(7)));
+    }
+}

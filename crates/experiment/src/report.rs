@@ -1,0 +1,175 @@
+//! How an experiment stands, for people and machines: overload is told, not hidden.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use lorentz_clock::Rate;
+
+use crate::conductor::Conductor;
+use crate::cpus::Cpus;
+use crate::member::Member;
+use crate::protocol::{MemberStatus, Status};
+
+impl Conductor {
+    /// How it stands. All containers are here.
+    pub(crate) fn status(&self) -> Status {
+        let virtual_ns = match self.phase {
+            crate::phase::Phase::SettingUp => 0,
+            crate::phase::Phase::Stepping => self
+                .members()
+                .map(|member| member.clock.now().since(self.synchronized_at).0)
+                .max()
+                .unwrap_or(0),
+            _ => self.now.since(self.synchronized_at).0,
+        };
+        let idle = self.real.saturating_sub(self.working);
+        let ratio = |over: f64, under: f64| (under > 0.0).then_some(over / under);
+        let leader =
+            self.members().min_by(|one, other| one.rate.as_f64().total_cmp(&other.rate.as_f64()));
+        Status {
+            name: self.name.clone(),
+            phase: self.phase,
+            pid: std::process::id(),
+            timeslice_ns: self.settings.timeslice.0,
+            as_fast_as_possible: self.settings.as_fast_as_possible,
+            most: self.settings.most,
+            cpus: self.settings.cpus.clone(),
+            told_by_kernel: self.watch.is_told(),
+            rounds: self.rounds,
+            virtual_ns,
+            real_ns: nanos(self.real),
+            working_ns: nanos(self.working),
+            slowdown: ratio(self.real.as_secs_f64(), virtual_ns as f64 / 1e9),
+            overhead_ratio: ratio(self.working.as_secs_f64(), idle.as_secs_f64()),
+            leader: leader.map(|member| member.name.clone()),
+            containers: self.members().map(member_status).collect(),
+        }
+    }
+}
+
+fn member_status(member: &Member) -> MemberStatus {
+    let used = &member.used;
+    let quantile = |part| used.overruns.quantile(part).map(nanos);
+    MemberStatus {
+        name: member.name.clone(),
+        tdf: tdf(member.rate),
+        timeline: member.timeline,
+        virtual_ns: member.clock.now().0,
+        cpus: Cpus::clone(&member.cpu),
+        stopped: member.stopped,
+        slices: used.slices,
+        at_limit: used.at_limit,
+        cpu_wanted_ns: nanos(used.wanted),
+        cpu_got_ns: nanos(member.cpu_time()),
+        perceived_overshoot_ns: used.perceived_overshoot.0,
+        overrun_median_ns: quantile(0.5),
+        overrun_p99_ns: quantile(0.99),
+    }
+}
+
+fn tdf(rate: Rate) -> f64 {
+    rate.inverse().as_f64()
+}
+
+fn nanos(length: Duration) -> i64 {
+    i64::try_from(length.as_nanos()).unwrap_or(i64::MAX)
+}
+
+impl Status {
+    /// The same as a page that Prometheus reads (text format 0.0.4).
+    pub fn prometheus(&self) -> String {
+        prometheus(&[self])
+    }
+}
+
+/// Name, kind, explanation, and a value for each set of labels.
+type Metric = (&'static str, &'static str, &'static str, Vec<(String, f64)>);
+
+/// Several experiments as one page that Prometheus reads (text format 0.0.4): each metric is explained once.
+pub fn prometheus(all: &[&Status]) -> String {
+    let whole = |value: fn(&Status) -> f64| -> Vec<(String, f64)> {
+        let row = |one: &&Status| (format!("experiment=\"{}\"", label(&one.name)), value(one));
+        all.iter().map(row).collect()
+    };
+    let each = |value: fn(&MemberStatus) -> Option<f64>| -> Vec<(String, f64)> {
+        let members = all.iter().flat_map(|status| {
+            status.containers.iter().map(move |member| (label(&status.name), member))
+        });
+        let row = |(experiment, one): (String, &MemberStatus)| {
+            let container = label(&one.name);
+            let labels = format!("experiment=\"{experiment}\",container=\"{container}\"");
+            value(one).map(|value| (labels, value))
+        };
+        members.filter_map(row).collect()
+    };
+    let metrics: [Metric; 11] = [
+        ("rounds_total", "counter", "Rounds so far.", whole(|all| all.rounds as f64)),
+        (
+            "virtual_seconds_total",
+            "counter",
+            "Virtual time since synchronization.",
+            whole(|all| seconds(all.virtual_ns)),
+        ),
+        (
+            "real_seconds_total",
+            "counter",
+            "Real time that the rounds took.",
+            whole(|all| seconds(all.real_ns)),
+        ),
+        (
+            "working_seconds_total",
+            "counter",
+            "Real time in which some container ran.",
+            whole(|all| seconds(all.working_ns)),
+        ),
+        ("tdf", "gauge", "Real seconds per virtual second in a slice.", each(|one| Some(one.tdf))),
+        ("slices_total", "counter", "Slices given.", each(|one| Some(one.slices as f64))),
+        (
+            "slices_at_limit_total",
+            "counter",
+            "Slices at whose end it still ran.",
+            each(|one| Some(one.at_limit as f64)),
+        ),
+        (
+            "cpu_wanted_seconds_total",
+            "counter",
+            "Time it had something to do.",
+            each(|one| Some(seconds(one.cpu_wanted_ns))),
+        ),
+        (
+            "cpu_got_seconds_total",
+            "counter",
+            "CPU time it used.",
+            each(|one| Some(seconds(one.cpu_got_ns))),
+        ),
+        (
+            "perceived_overshoot_seconds",
+            "gauge",
+            "Time seen beyond a slice's end.",
+            each(|one| Some(seconds(one.perceived_overshoot_ns))),
+        ),
+        (
+            "overrun_p99_seconds",
+            "gauge",
+            "From a slice's end until its tasks stopped.",
+            each(|one| one.overrun_p99_ns.map(seconds)),
+        ),
+    ];
+    let mut page = String::new();
+    for (name, kind, help, rows) in metrics.iter().filter(|metric| !metric.3.is_empty()) {
+        let _ = writeln!(page, "# HELP lorentz_experiment_{name} {help}");
+        let _ = writeln!(page, "# TYPE lorentz_experiment_{name} {kind}");
+        for (labels, value) in rows {
+            let _ = writeln!(page, "lorentz_experiment_{name}{{{labels}}} {value}");
+        }
+    }
+    page
+}
+
+fn seconds(nanos: i64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,143 @@
+//! The process of an experiment: made in the background, asked at its socket, looked after by a guard.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{channel, Sender};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use lorentz_container::{start_in_background, Place, StateDir};
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::conductor::{Conductor, Message};
+use crate::fault::Refusal;
+use crate::place;
+use crate::protocol::{Answer, Request};
+use crate::settings::{Settings, Wanted};
+
+/// Makes the experiment `name`, whose process goes on in the background. The caller must have one thread only.
+///
+/// # Errors
+///
+/// A name that cannot be or is in use; settings this machine cannot have; where no process can be made.
+pub fn create(state: &StateDir, name: &str, wanted: &Wanted) -> anyhow::Result<()> {
+    let settings = wanted.settings()?;
+    let place = place::of(state, name)?;
+    if place.exists() {
+        return Err(Refusal::NameInUse(name.to_string()).into());
+    }
+    place.make().with_context(|| format!("making the experiment {name}"))?;
+    let listener = place.listen().inspect_err(|_| place.remove())?;
+    start_in_background(&[listener.as_fd()], |ready| {
+        let served = serve(state, &place, settings, listener.try_clone()?, || ready.done());
+        place.remove();
+        served
+    })
+}
+
+fn serve(
+    state: &StateDir,
+    place: &Place,
+    settings: Settings,
+    listener: UnixListener,
+    ready: impl FnOnce(),
+) -> anyhow::Result<()> {
+    crate::guard::start(state, place.name())?;
+    go_before_others();
+    // Changes of clocks are not to be broken off; whoever ends this process politely is heard by a thread.
+    let signals = SigSet::all();
+    signals.thread_block()?;
+    let (outbox, inbox) = channel();
+    let conductor = Conductor::new(place.name(), settings, state.clone(), inbox, &outbox)?;
+    listen_to_signals(outbox.clone())?;
+    let (callers, under_way) = (outbox.clone(), Arc::new(AtomicUsize::new(0)));
+    let counted = under_way.clone();
+    thread::Builder::new().name("door".into()).spawn(move || {
+        for caller in listener.incoming().flatten() {
+            let (outbox, under_way) = (callers.clone(), counted.clone());
+            // Where there is no thread to be had, the caller finds its line cut.
+            let _ = thread::Builder::new()
+                .name("caller".into())
+                .spawn(move || answer(&caller, &outbox, &under_way));
+        }
+    })?;
+    ready();
+    let who_ended_it = conductor.conduct();
+    // Whoever hears of it finds nothing left.
+    place.remove();
+    if let Some(answer) = who_ended_it {
+        let _ = answer.send(Answer::Done);
+    }
+    let end = Instant::now() + LAST_WORDS;
+    while under_way.load(Ordering::SeqCst) > 0 && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// All containers wait while a thread of this process is about to run. It has little to do at a time.
+fn go_before_others() {
+    const FIRST: i32 = -20;
+    // SAFETY: a number is set. Where that is not allowed it takes its turn like others.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, FIRST) };
+}
+
+/// How long answers may take to be written when the experiment has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Answers one caller until it leaves. `under_way` counts the requests that have come and have not been answered.
+fn answer(
+    caller: &UnixStream,
+    outbox: &Sender<Message>,
+    under_way: &AtomicUsize,
+) -> io::Result<()> {
+    /// A request is shorter.
+    const LONGEST: u64 = 64 * 1024;
+    let (sender, answers) = channel();
+    let mut reader = BufReader::new(caller);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if reader.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        under_way.fetch_add(1, Ordering::SeqCst);
+        let answer = match serde_json::from_slice::<Request>(&line) {
+            Err(error) => Answer::Refused { why: format!("{error}"), wrong_input: true },
+            Ok(request) => {
+                if outbox.send(Message::Request(request, sender.clone())).is_err() {
+                    return Ok(());
+                }
+                match answers.recv() {
+                    Ok(answer) => answer,
+                    Err(_) => return Ok(()),
+                }
+            }
+        };
+        line.clear();
+        serde_json::to_writer(&mut line, &answer)?;
+        line.push(b'\n');
+        let written = (&mut &*caller).write_all(&line);
+        under_way.fetch_sub(1, Ordering::SeqCst);
+        written?;
+    }
+}
+
+/// SIGTERM and its like end the experiment in good order.
+fn listen_to_signals(outbox: Sender<Message>) -> anyhow::Result<()> {
+    let mut ending = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        ending.add(signal);
+    }
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        let (sender, _nobody) = channel();
+        if ending.wait().is_ok() {
+            let _ = outbox.send(Message::Request(Request::End, sender));
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! The clocks of containers.
+
+use std::ffi::{c_char, c_int};
+use std::mem::MaybeUninit;
+
+use lorentz_embed::{
+    rate_of_tdf, Attach, Container, Fault, Rate, Reading, Result, Span, Target, WallTime,
+};
+
+use crate::said::{given, text, told};
+
+/// `lorentz_time`.
+#[repr(C)]
+pub struct Time {
+    wall: libc::timespec,
+    host_wall: libc::timespec,
+    monotonic_ns: i64,
+    boottime_ns: i64,
+    host_monotonic_ns: i64,
+    limit_ns: i64,
+    tdf: f64,
+    frozen: c_int,
+}
+
+impl From<Reading> for Time {
+    fn from(reading: Reading) -> Time {
+        let wall =
+            |time: WallTime| libc::timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
+        Time {
+            wall: wall(reading.wall),
+            host_wall: wall(reading.host_wall),
+            monotonic_ns: reading.virt.0,
+            boottime_ns: reading.boot.0,
+            host_monotonic_ns: reading.real.0,
+            limit_ns: reading.limit.map_or(i64::MAX, |limit| limit.0),
+            tdf: reading.rate.inverse().as_f64(),
+            frozen: reading.frozen.into(),
+        }
+    }
+}
+
+fn with(container: Option<&c_char>, act: impl FnOnce(Container) -> Result<()>) -> c_int {
+    told(text("container", container).and_then(Container::find).and_then(act))
+}
+
+/// Its clocks beside the host's.
+#[no_mangle]
+pub extern "C" fn lorentz_time(
+    container: Option<&c_char>,
+    time: Option<&mut MaybeUninit<Time>>,
+) -> c_int {
+    with(container, |container| {
+        given("time", time)?.write(container.reading()?.into());
+        Ok(())
+    })
+}
+
+/// Changes its TDF.
+#[no_mangle]
+pub extern "C" fn lorentz_dilate(container: Option<&c_char>, tdf: f64) -> c_int {
+    with(container, |container| container.dilate(rate_of_tdf(tdf)?))
+}
+
+/// Stops it.
+#[no_mangle]
+pub extern "C" fn lorentz_freeze(container: Option<&c_char>) -> c_int {
+    with(container, |container| container.freeze())
+}
+
+/// Lets it go on.
+#[no_mangle]
+pub extern "C" fn lorentz_unfreeze(container: Option<&c_char>) -> c_int {
+    with(container, |container| container.unfreeze())
+}
+
+/// Moves its clocks forward.
+#[no_mangle]
+pub extern "C" fn lorentz_leap(container: Option<&c_char>, by_ns: i64) -> c_int {
+    with(container, |container| container.leap(Target::By(Span(by_ns))))
+}
+
+/// Moves its clocks forward to where another's wall clock is.
+#[no_mangle]
+pub extern "C" fn lorentz_leap_like(container: Option<&c_char>, other: Option<&c_char>) -> c_int {
+    with(container, |container| {
+        let other = Container::find(text("other", other)?)?;
+        container.leap(Target::Like(other.reading()?.wall))
+    })
+}
+
+/// Moves its wall clock.
+#[no_mangle]
+pub extern "C" fn lorentz_step(container: Option<&c_char>, by_ns: i64) -> c_int {
+    with(container, |container| container.step(Target::By(Span(by_ns))))
+}
+
+/// Brings a running process into virtual time.
+///
+/// # Safety
+///
+/// `made` has room for `room` bytes, or is NULL.
+#[no_mangle]
+pub unsafe extern "C" fn lorentz_attach(
+    pid: libc::pid_t,
+    tdf: f64,
+    tree: c_int,
+    name: Option<&c_char>,
+    made: *mut c_char,
+    room: usize,
+) -> c_int {
+    let attach = || -> Result<Container> {
+        let rate: Rate = rate_of_tdf(tdf)?;
+        let name = name.map(|name| text("name", Some(name))).transpose()?;
+        let pid = u32::try_from(pid).ok().filter(|&pid| pid > 0);
+        let pid =
+            pid.ok_or_else(|| Fault::wrong("pid: expected the number of a running process"))?;
+        let name = name.map(str::to_string);
+        Container::attach(pid, &Attach { rate, tree: tree != 0, name, for_experiment: false })
+    };
+    told(attach().map(|container| {
+        let name = container.name().as_bytes();
+        if !made.is_null() && room > 0 {
+            let length = name.len().min(room - 1);
+            // SAFETY: by this function's contract there is room for `length` bytes and one more.
+            unsafe {
+                std::ptr::copy_nonoverlapping(name.as_ptr().cast(), made, length);
+                made.add(length).write(0);
+            }
+        }
+    }))
+}

@@ -1,0 +1,210 @@
+//! Experiments.
+
+use std::ffi::{c_char, c_int};
+use std::mem::MaybeUninit;
+
+use lorentz_embed::{rate_of_tdf, Experiment, Fault, Owner, Result, Span, Wanted};
+
+use crate::said::{give_text, given, text, told};
+
+/// `lorentz_settings`: what is zero has its default.
+#[repr(C)]
+pub struct Settings {
+    timeslice_ns: i64,
+    cpus: *const c_char,
+    most: u32,
+    as_fast_as_possible: c_int,
+    end_with_process: c_int,
+}
+
+impl Settings {
+    fn wanted(&self) -> Result<Wanted> {
+        // SAFETY: a C string or NULL, by the header; it lasts as long as the call.
+        let cpus = unsafe { self.cpus.as_ref() };
+        let cpus = cpus.map(|cpus| text("cpus", Some(cpus))).transpose()?;
+        let cpus =
+            cpus.map(|text| text.parse().map_err(|e| Fault::wrong(format!("cpus {text}: {e}"))));
+        Ok(Wanted {
+            timeslice_ns: Some(self.timeslice_ns).filter(|&nanos| nanos != 0),
+            cpus: cpus.transpose()?,
+            as_fast_as_possible: self.as_fast_as_possible != 0,
+            most: Some(self.most).filter(|&most| most != 0),
+        })
+    }
+
+    fn owner(&self) -> Owner {
+        match self.end_with_process {
+            0 => Owner::Nobody,
+            _ => Owner::ThisProcess,
+        }
+    }
+}
+
+type Handle<'a> = Option<&'a Experiment>;
+type NewHandle<'a> = Option<&'a mut MaybeUninit<*mut Experiment>>;
+
+fn hand_over(out: NewHandle, make: impl FnOnce() -> Result<Experiment>) -> c_int {
+    told(given("experiment", out).and_then(|out| {
+        out.write(Box::into_raw(Box::new(make()?)));
+        Ok(())
+    }))
+}
+
+fn with(experiment: Handle, act: impl FnOnce(&Experiment) -> Result<()>) -> c_int {
+    told(given("experiment", experiment).and_then(act))
+}
+
+/// The timeline of that number; none for a negative one.
+fn timeline(number: i64) -> Result<Option<u32>> {
+    match (u32::try_from(number), number) {
+        (Ok(timeline), _) => Ok(Some(timeline)),
+        (Err(_), ..=-1) => Ok(None),
+        _ => {
+            Err(Fault::wrong(format!("timeline {number}: expected a number from 0 to 4294967295")))
+        }
+    }
+}
+
+fn existing_timeline(number: i64) -> Result<u32> {
+    let none =
+        || Fault::wrong(format!("timeline {number}: expected a number from 0 to 4294967295"));
+    timeline(number)?.ok_or_else(none)
+}
+
+/// Makes one.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_create(
+    name: Option<&c_char>,
+    settings: Option<&Settings>,
+    out: NewHandle,
+) -> c_int {
+    hand_over(out, || {
+        let wanted = settings.map(Settings::wanted).transpose()?.unwrap_or_default();
+        let owner = settings.map_or(Owner::Nobody, Settings::owner);
+        Experiment::create(text("name", name)?, &wanted, owner)
+    })
+}
+
+/// Finds one.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_open(name: Option<&c_char>, out: NewHandle) -> c_int {
+    hand_over(out, || Experiment::open(text("name", name)?))
+}
+
+/// Forgets a handle.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_close(experiment: Option<Box<Experiment>>) {
+    drop(experiment);
+}
+
+/// Clears what a dead one has left.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_clear(name: Option<&c_char>) -> c_int {
+    told(text("name", name).and_then(Experiment::clear))
+}
+
+/// Takes a container in.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_add(
+    experiment: Handle,
+    container: Option<&c_char>,
+    tdf: f64,
+    timeline_number: i64,
+) -> c_int {
+    with(experiment, |experiment| {
+        let (container, rate) = (text("container", container)?, rate_of_tdf(tdf)?);
+        experiment.add(container, rate, timeline(timeline_number)?).map(drop)
+    })
+}
+
+/// Lets a container go.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_remove(
+    experiment: Handle,
+    container: Option<&c_char>,
+) -> c_int {
+    with(experiment, |experiment| experiment.remove(text("container", container)?))
+}
+
+/// Changes a container's TDF.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_dilate(
+    experiment: Handle,
+    container: Option<&c_char>,
+    tdf: f64,
+) -> c_int {
+    with(experiment, |experiment| {
+        experiment.dilate(text("container", container)?, rate_of_tdf(tdf)?)
+    })
+}
+
+/// All to one virtual time, standing still.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_synchronize(experiment: Handle) -> c_int {
+    with(experiment, |experiment| experiment.synchronize(Owner::ThisProcess))
+}
+
+/// Rounds from here on.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_start(experiment: Handle) -> c_int {
+    with(experiment, Experiment::start)
+}
+
+/// No further round.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_pause(experiment: Handle) -> c_int {
+    with(experiment, Experiment::pause)
+}
+
+/// All go on by themselves.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_stop(experiment: Handle) -> c_int {
+    with(experiment, Experiment::stop)
+}
+
+/// How far a container goes.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_set_interval(
+    experiment: Handle,
+    container: Option<&c_char>,
+    interval_ns: i64,
+    timeline_number: i64,
+) -> c_int {
+    with(experiment, |experiment| {
+        let timeline = timeline(timeline_number)?;
+        experiment.set_interval(text("container", container)?, Span(interval_ns), timeline)
+    })
+}
+
+/// To go there.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_progress(experiment: Handle, timeline: i64) -> c_int {
+    with(experiment, |experiment| experiment.progress(existing_timeline(timeline)?))
+}
+
+/// Forgets the intervals.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_reset(experiment: Handle, timeline: i64) -> c_int {
+    with(experiment, |experiment| experiment.reset(existing_timeline(timeline)?))
+}
+
+/// How it stands, as JSON.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_status(
+    experiment: Handle,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
+) -> c_int {
+    with(experiment, |experiment| {
+        let out = given("json", json)?;
+        let text = serde_json::to_string(&experiment.status()?)
+            .map_err(|error| Fault::failed(error.to_string()))?;
+        out.write(give_text(text)?);
+        Ok(())
+    })
+}
+
+/// Ends it.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_end(experiment: Handle) -> c_int {
+    with(experiment, Experiment::end)
+}

@@ -1,0 +1,24 @@
+//! `liblorentz`: experiments, and the clocks of containers, for programs written in C.
+//!
+//! What each function does, its units, ranges and errors stand in `include/lorentz.h`, for its users; here each is only
+//! translated. [`lorentz_embed`] does the work.
+//!
+//! A handle or a text that is NULL is refused as wrong input. A function that can fail returns 0 or the kind of the error,
+//! and [`lorentz_error`] tells the rest.
+//!
+//! ```c
+//! lorentz_experiment *pair;
+//! if (lorentz_experiment_create("pair", NULL, &pair) ||
+//!     lorentz_experiment_add(pair, "fast", 1, LORENTZ_NO_TIMELINE) ||
+//!     lorentz_experiment_add(pair, lorentz_pid(4711), 10, LORENTZ_NO_TIMELINE) ||
+//!     lorentz_experiment_synchronize(pair) || lorentz_experiment_start(pair))
+//!     fprintf(stderr, "%s\n", lorentz_error());
+//! ```
+
+mod clock;
+mod experiment;
+mod said;
+
+pub use clock::*;
+pub use experiment::*;
+pub use said::{lorentz_error, lorentz_free, lorentz_pid, lorentz_version};

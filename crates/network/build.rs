@@ -1,0 +1,24 @@
+//! Compiles the BPF programs of `bpf/` and makes them part of the crate. Needs clang.
+
+use std::env;
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    ["stamp", "timers"].into_iter().for_each(compile);
+}
+
+fn compile(name: &str) {
+    let source = format!("bpf/{name}.bpf.c");
+    println!("cargo::rerun-if-changed={source}");
+    let out =
+        PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join(format!("{name}.skel.rs"));
+    // Where Debian and Ubuntu keep <asm/types.h>.
+    let headers = "-I/usr/include/x86_64-linux-gnu";
+    if let Err(error) =
+        SkeletonBuilder::new().source(&source).clang_args([headers]).build_and_generate(&out)
+    {
+        panic!("{source}: {error:#}\n(clang is needed: apt-get install clang)");
+    }
+}

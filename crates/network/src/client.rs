@@ -1,0 +1,106 @@
+//! A running network, seen from any other process.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use anyhow::Context;
+use lorentz_container::StateDir;
+
+use crate::place::Place;
+use crate::plan::Endpoint;
+use crate::protocol::{Answer, Request, Setting, Status};
+use crate::Refusal;
+
+/// A network whose emulator runs.
+pub struct Network {
+    name: String,
+    stream: BufReader<UnixStream>,
+}
+
+impl Network {
+    /// The one called `name` in `state`.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none, or its emulator has ended.
+    pub fn open(state: &StateDir, name: &str) -> anyhow::Result<Network> {
+        let place = Place::of(state, name)?;
+        if !place.exists() {
+            return Err(Refusal::Unknown(name.to_string()).into());
+        }
+        let reached = place.connect().context("reaching the network")?;
+        let stream = reached.ok_or_else(|| Refusal::Dead(name.to_string()))?;
+        Ok(Network { name: name.to_string(), stream: BufReader::new(stream) })
+    }
+
+    /// The names of all networks in `state`, those whose emulator has ended among them.
+    ///
+    /// # Errors
+    ///
+    /// Where the directory cannot be read.
+    pub fn list(state: &StateDir) -> io::Result<Vec<String>> {
+        Place::all(state)
+    }
+
+    /// The name meant by `given`: without one, that of the only network there is.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none, or more than one.
+    pub fn name(state: &StateDir, given: Option<&str>) -> anyhow::Result<String> {
+        let mut all = Network::list(state)?;
+        match given {
+            Some(name) if all.iter().any(|one| one == name) => Ok(name.to_string()),
+            Some(name) => Err(Refusal::Unknown(name.to_string()).into()),
+            None if all.len() == 1 => Ok(all.remove(0)),
+            None => Err(Refusal::WhichNetwork(all.join(", ")).into()),
+        }
+    }
+
+    /// How it stands.
+    ///
+    /// # Errors
+    ///
+    /// An emulator that ends meanwhile.
+    pub fn status(&mut self) -> anyhow::Result<Status> {
+        match self.ask(&Request::Status)? {
+            Answer::Status(status) => Ok(*status),
+            other => anyhow::bail!("a status was expected, not {other:?}"),
+        }
+    }
+
+    /// Changes a link, all at once.
+    ///
+    /// # Errors
+    ///
+    /// No such link; values that make no sense together.
+    pub fn set(&mut self, setting: Setting) -> anyhow::Result<()> {
+        self.ask(&Request::Set(Box::new(setting))).map(drop)
+    }
+
+    /// What the interface `end` sends and gets from here on, as pcapng, until the network ends or the reader is dropped.
+    ///
+    /// # Errors
+    ///
+    /// No such interface.
+    pub fn capture(mut self, end: Endpoint) -> anyhow::Result<impl Read> {
+        self.ask(&Request::Capture { end })?;
+        Ok(self.stream)
+    }
+
+    fn ask(&mut self, request: &Request) -> anyhow::Result<Answer> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        let mut answer = Vec::new();
+        let asked = self.stream.get_mut().write_all(&line);
+        let read = asked.and_then(|()| self.stream.read_until(b'\n', &mut answer));
+        if read.is_err() || !answer.ends_with(b"\n") {
+            // It has ended meanwhile.
+            return Err(Refusal::Dead(self.name.clone()).into());
+        }
+        match serde_json::from_slice(&answer).context("the emulator's answer")? {
+            Answer::Refused(why) => Err(Refusal::Setting(why).into()),
+            answer => Ok(answer),
+        }
+    }
+}

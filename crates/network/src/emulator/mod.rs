@@ -1,0 +1,320 @@
+//! The link emulator: what becomes of frames, in virtual time and nothing else.
+//!
+//! It makes no system call and reads no clock. Whoever owns it says what time it is, hands it frames and takes them where they
+//! arrive. All that is going to happen stands in one calendar, ordered by virtual instants; each event is computed
+//! at its own instant, however late it is looked at, so that lateness never adds up.
+
+mod dice;
+mod pipe;
+mod queue;
+mod switch;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use lorentz_clock::{Span, VirtualInstant};
+
+pub use dice::Dice;
+pub use pipe::{Counts, Pipe};
+pub use queue::Frame;
+
+use pipe::Arrival;
+use switch::{Switch, Way};
+
+use crate::impair::Impairments;
+
+/// How long nothing arrives for sure where there are no links.
+const NO_LINKS: Span = Span(10_000_000);
+
+/// An interface of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct StationId(pub usize);
+
+/// A switch or a hub.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SwitchId(pub usize);
+
+/// A link.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct LinkId(pub usize);
+
+/// One direction of a link: from its first end, or from its second.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Side {
+    /// From the first end to the second.
+    First,
+    /// From the second end to the first.
+    Second,
+}
+
+impl Side {
+    /// Both.
+    pub const BOTH: [Side; 2] = [Side::First, Side::Second];
+
+    /// The other one.
+    pub fn other(self) -> Side {
+        match self {
+            Side::First => Side::Second,
+            Side::Second => Side::First,
+        }
+    }
+}
+
+/// What an end of a link is plugged into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plug {
+    /// An interface of a node; each takes one link.
+    Station(StationId),
+    /// A switch or a hub; each takes any number.
+    Switch(SwitchId),
+}
+
+/// What an end of a link is plugged into, as it is kept.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Station(StationId),
+    Switch(SwitchId, usize),
+}
+
+/// A link: a pipe in either direction.
+#[derive(Debug)]
+struct Link {
+    ends: [End; 2],
+    pipes: [Pipe; 2],
+    /// Counts cuts: what was on its way before one does not arrive.
+    cuts: u32,
+}
+
+#[derive(Debug)]
+struct SwitchAndPorts {
+    switch: Switch,
+    ports: Vec<(LinkId, Side)>,
+}
+
+#[derive(Debug)]
+enum What {
+    /// The frame on the wire has been sent.
+    Sent,
+    /// A frame arrives at the other end.
+    Arrives(Frame),
+}
+
+#[derive(Debug)]
+struct Event {
+    due: VirtualInstant,
+    number: u64,
+    link: LinkId,
+    side: Side,
+    cuts: u32,
+    what: What,
+}
+
+// The heap gives the greatest first: what is due first, and of those due together what was entered first.
+impl Ord for Event {
+    fn cmp(&self, other: &Event) -> Ordering {
+        (other.due, other.number).cmp(&(self.due, self.number))
+    }
+}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Event) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Event) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Event {}
+
+/// Links, switches, and what is on its way.
+#[derive(Debug)]
+pub struct Emulator {
+    seed: u64,
+    links: Vec<Link>,
+    switches: Vec<SwitchAndPorts>,
+    stations: Vec<Option<(LinkId, Side)>>,
+    calendar: BinaryHeap<Event>,
+    entered: u64,
+    arrivals: Vec<Arrival>,
+}
+
+impl Emulator {
+    /// Nothing yet. The same `seed` and the same frames at the same instants have the same fate.
+    pub fn new(seed: u64) -> Emulator {
+        Emulator {
+            seed,
+            links: Vec::new(),
+            switches: Vec::new(),
+            stations: Vec::new(),
+            calendar: BinaryHeap::new(),
+            entered: 0,
+            arrivals: Vec::new(),
+        }
+    }
+
+    /// One more interface.
+    pub fn add_station(&mut self) -> StationId {
+        self.stations.push(None);
+        StationId(self.stations.len() - 1)
+    }
+
+    /// One more switch that learns, or hub that does not.
+    pub fn add_switch(&mut self, learns: bool) -> SwitchId {
+        let switch = if learns { Switch::learning() } else { Switch::hub() };
+        self.switches.push(SwitchAndPorts { switch, ports: Vec::new() });
+        SwitchId(self.switches.len() - 1)
+    }
+
+    /// Joins two of them by a link that does what is `asked`, from the first end and from the second.
+    pub fn connect(&mut self, plugs: [Plug; 2], asked: [&Impairments; 2]) -> LinkId {
+        let id = LinkId(self.links.len());
+        let ends = [0, 1].map(|at| self.plug_in(plugs[at], (id, Side::BOTH[at])));
+        let stream = |at: u64| Dice::new(self.seed, id.0 as u64 * 2 + at);
+        let pipes = [Pipe::new(asked[0], stream(0)), Pipe::new(asked[1], stream(1))];
+        self.links.push(Link { ends, pipes, cuts: 0 });
+        id
+    }
+
+    fn plug_in(&mut self, plug: Plug, place: (LinkId, Side)) -> End {
+        match plug {
+            Plug::Station(station) => {
+                debug_assert!(self.stations[station.0].is_none(), "one link for each interface");
+                self.stations[station.0] = Some(place);
+                End::Station(station)
+            }
+            Plug::Switch(switch) => {
+                let ports = &mut self.switches[switch.0].ports;
+                ports.push(place);
+                End::Switch(switch, ports.len() - 1)
+            }
+        }
+    }
+
+    /// One direction of a link.
+    pub fn pipe(&self, link: LinkId, side: Side) -> &Pipe {
+        &self.links[link.0].pipes[side as usize]
+    }
+
+    /// Has a direction do what is `asked` from now on. Call [`Emulator::advance`] to this instant first.
+    pub fn set(&mut self, link: LinkId, side: Side, asked: &Impairments) {
+        self.links[link.0].pipes[side as usize].set(asked);
+    }
+
+    /// Cuts a link or mends it, both ways: what is on its way is lost. Call [`Emulator::advance`] to this instant first.
+    pub fn set_up(&mut self, link: LinkId, is_up: bool) {
+        let changed = &mut self.links[link.0];
+        changed.pipes.iter_mut().for_each(|pipe| pipe.set_up(is_up));
+        if is_up {
+            return;
+        }
+        changed.cuts += 1;
+        for end in changed.ends {
+            if let End::Switch(switch, port) = end {
+                self.switches[switch.0].switch.forget(port);
+            }
+        }
+    }
+
+    /// When the next thing happens; nothing to come without.
+    pub fn next_due(&self) -> Option<VirtualInstant> {
+        self.calendar.peek().map(|event| event.due)
+    }
+
+    /// When the next of the frames that are on their last link arrives.
+    pub fn next_delivery(&self) -> Option<VirtualInstant> {
+        let is_last = |event: &&Event| {
+            let end = self.links[event.link.0].ends[event.side.other() as usize];
+            matches!((&event.what, end), (What::Arrives(_), End::Station(_)))
+        };
+        self.calendar.iter().filter(is_last).map(|event| event.due).min()
+    }
+
+    /// What every frame takes at least to get over any of the links.
+    pub fn least_delay(&self) -> Span {
+        let pipes = self.links.iter().flat_map(|link| &link.pipes);
+        pipes.map(|pipe| pipe.asked().least_delay()).min().unwrap_or(NO_LINKS)
+    }
+
+    /// Takes a frame that `station` sends at `now`. Call [`Emulator::advance`] to this instant first, and again to have what
+    /// happens at once.
+    pub fn send(&mut self, station: StationId, frame: Frame, now: VirtualInstant) {
+        if let Some((link, side)) = self.stations[station.0] {
+            self.put(link, side, frame, now);
+        }
+    }
+
+    /// Does all that is due at `now` or before, in order. What arrives at a station is given to `deliver`, with the instant at
+    /// which it was due.
+    pub fn advance(
+        &mut self,
+        now: VirtualInstant,
+        deliver: &mut impl FnMut(StationId, VirtualInstant, Frame),
+    ) {
+        while self.calendar.peek().is_some_and(|event| event.due <= now) {
+            let Some(event) = self.calendar.pop() else { return };
+            let link = &mut self.links[event.link.0];
+            if event.cuts != link.cuts {
+                continue;
+            }
+            match event.what {
+                What::Sent => self.sent(event.link, event.side, event.due),
+                What::Arrives(frame) => {
+                    link.pipes[event.side as usize].delivered(frame.len());
+                    match link.ends[event.side.other() as usize] {
+                        End::Station(station) => deliver(station, event.due, frame),
+                        End::Switch(switch, port) => self.switch(switch, port, frame, event.due),
+                    }
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, link: LinkId, side: Side, frame: Frame, now: VirtualInstant) {
+        if let Some(done) = self.links[link.0].pipes[side as usize].send(frame, now) {
+            self.enter(done, link, side, What::Sent);
+        }
+    }
+
+    fn sent(&mut self, link: LinkId, side: Side, now: VirtualInstant) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        let next = self.links[link.0].pipes[side as usize].sent(now, &mut arrivals);
+        for arrival in arrivals.drain(..) {
+            self.enter(arrival.due, link, side, What::Arrives(arrival.frame));
+        }
+        self.arrivals = arrivals;
+        if let Some(done) = next {
+            self.enter(done, link, side, What::Sent);
+        }
+    }
+
+    fn switch(&mut self, id: SwitchId, port: usize, frame: Frame, now: VirtualInstant) {
+        let here = &mut self.switches[id.0];
+        match here.switch.way(&frame, port, now) {
+            Way::Nowhere => {}
+            Way::To(out) => {
+                let (link, side) = here.ports[out];
+                self.put(link, side, frame, now);
+            }
+            Way::Flood => {
+                for out in 0..here.ports.len() {
+                    let (link, side) = self.switches[id.0].ports[out];
+                    if out != port {
+                        self.put(link, side, frame.clone(), now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, due: VirtualInstant, link: LinkId, side: Side, what: What) {
+        self.entered += 1;
+        let cuts = self.links[link.0].cuts;
+        self.calendar.push(Event { due, number: self.entered, link, side, cuts, what });
+    }
+}

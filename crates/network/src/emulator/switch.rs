@@ -1,0 +1,126 @@
+//! Switches and hubs: where a frame that arrives at one port goes on.
+
+use std::collections::HashMap;
+
+use lorentz_clock::{Span, VirtualInstant};
+
+/// How long an address is remembered that is not heard of, as bridges do.
+const AGE: Span = Span::from_secs(300);
+/// Addresses that one switch remembers.
+const MOST: usize = 8_192;
+
+/// A switch, which learns where addresses are, or a hub, which does not.
+#[derive(Debug)]
+pub struct Switch {
+    learns: bool,
+    table: HashMap<[u8; 6], (usize, VirtualInstant)>,
+}
+
+/// Where a frame goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// To one port.
+    To(usize),
+    /// To all but the one that it came from.
+    Flood,
+    /// Nowhere: it came from where it would go.
+    Nowhere,
+}
+
+impl Switch {
+    /// A learning switch.
+    pub fn learning() -> Switch {
+        Switch { learns: true, table: HashMap::new() }
+    }
+
+    /// A hub.
+    pub fn hub() -> Switch {
+        Switch { learns: false, table: HashMap::new() }
+    }
+
+    /// Forgets what is behind a port: its link has gone down.
+    pub fn forget(&mut self, port: usize) {
+        self.table.retain(|_, (behind, _)| *behind != port);
+    }
+
+    /// Where a frame that came at `port` at `now` goes.
+    pub fn way(&mut self, frame: &[u8], port: usize, now: VirtualInstant) -> Way {
+        let address = |at: usize| <[u8; 6]>::try_from(frame.get(at..at + 6)?).ok();
+        let (Some(to), Some(from)) = (address(0), address(6)) else { return Way::Nowhere };
+        if !self.learns {
+            return Way::Flood;
+        }
+        if !is_group(from) {
+            self.learn(from, port, now);
+        }
+        match self.table.get(&to) {
+            _ if is_group(to) => Way::Flood,
+            Some((_, heard)) if now.since(*heard) > AGE => Way::Flood,
+            Some((behind, _)) if *behind == port => Way::Nowhere,
+            Some((behind, _)) => Way::To(*behind),
+            None => Way::Flood,
+        }
+    }
+
+    fn learn(&mut self, from: [u8; 6], port: usize, now: VirtualInstant) {
+        if self.table.len() >= MOST && !self.table.contains_key(&from) {
+            self.table.retain(|_, (_, heard)| now.since(*heard) <= AGE);
+            if self.table.len() >= MOST {
+                return;
+            }
+        }
+        self.table.insert(from, (port, now));
+    }
+}
+
+fn is_group(address: [u8; 6]) -> bool {
+    address[0] & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(to: u8, from: u8) -> Vec<u8> {
+        let mut frame = vec![0; 60];
+        frame[5] = to;
+        frame[11] = from;
+        frame
+    }
+
+    #[test]
+    fn a_switch_learns_and_forgets() {
+        let (now, mut switch) = (VirtualInstant(0), Switch::learning());
+        assert_eq!(switch.way(&frame(2, 1), 0, now), Way::Flood);
+        assert_eq!(switch.way(&frame(1, 2), 1, now), Way::To(0));
+        assert_eq!(switch.way(&frame(2, 1), 0, now), Way::To(1));
+        assert_eq!(switch.way(&frame(1, 3), 0, now), Way::Nowhere);
+        let later = now.plus(Span::from_secs(301));
+        assert_eq!(switch.way(&frame(2, 9), 0, later), Way::Flood);
+        switch.forget(0);
+        assert_eq!(switch.way(&frame(9, 2), 1, later), Way::Flood);
+    }
+
+    #[test]
+    fn groups_and_hubs_flood() {
+        let (now, mut switch) = (VirtualInstant(0), Switch::learning());
+        let mut broadcast = frame(0, 1);
+        broadcast[..6].fill(0xff);
+        assert_eq!(switch.way(&broadcast, 0, now), Way::Flood);
+        let mut hub = Switch::hub();
+        hub.way(&frame(2, 1), 0, now);
+        assert_eq!(hub.way(&frame(1, 2), 1, now), Way::Flood);
+        assert_eq!(switch.way(&[0; 5], 0, now), Way::Nowhere);
+    }
+
+    #[test]
+    fn the_table_does_not_grow_for_ever() {
+        let mut switch = Switch::learning();
+        for number in 0..20_000_u32 {
+            let mut frame = frame(1, 0);
+            frame[8..12].copy_from_slice(&number.to_be_bytes());
+            switch.way(&frame, 0, VirtualInstant(0));
+        }
+        assert_eq!(switch.table.len(), MOST);
+    }
+}

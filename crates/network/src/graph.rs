@@ -1,0 +1,122 @@
+//! A picture of a network, as SVG: nodes where the file puts them, or else on a circle with the switches within; links with what
+//! they do.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::impair::Impairments;
+use crate::protocol::{LinkStatus, Status};
+
+const SIZE: f64 = 900.0;
+const STYLE: &str = "text{font:13px sans-serif;text-anchor:middle}.l{fill:#555;font-size:11px}\
+    line{stroke:#789;stroke-width:2}.down{stroke:#c33;stroke-dasharray:6 5}\
+    .node{fill:#e8f1fb;stroke:#346}.switch{fill:#f5efdc;stroke:#853}";
+
+/// The picture of a network that stands as `status` says.
+pub fn svg(status: &Status) -> String {
+    let places = places(status);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIZE} {SIZE}\">\n\
+         <title>{}</title>\n<style>{STYLE}</style>\n<rect width=\"{SIZE}\" height=\"{SIZE}\" fill=\"white\"/>\n",
+        escaped(&status.name)
+    );
+    for link in &status.links {
+        draw_link(&mut svg, link, &places);
+    }
+    for (name, (x, y)) in &places {
+        let kind = if status.switches.contains_key(name) { "switch" } else { "node" };
+        let _ = writeln!(
+            svg,
+            "<g><rect class=\"{kind}\" x=\"{:.0}\" y=\"{:.0}\" width=\"84\" height=\"34\" rx=\"6\"/>\
+             <text x=\"{x:.0}\" y=\"{:.0}\">{}</text></g>",
+            x - 42.0,
+            y - 17.0,
+            y + 5.0,
+            escaped(name)
+        );
+    }
+    svg + "</svg>\n"
+}
+
+fn places(status: &Status) -> BTreeMap<String, (f64, f64)> {
+    let nodes = status.nodes.iter().map(|node| &node.name);
+    let outer = circle(nodes.collect(), SIZE * 0.42);
+    let inner = if status.switches.len() == 1 { 0.0 } else { SIZE * 0.2 };
+    let drawn = outer.into_iter().chain(circle(status.switches.keys().collect(), inner));
+    drawn.chain(fitted(&status.positions)).collect()
+}
+
+/// Places in any unit, moved and scaled alike in both directions so that all are in the picture.
+fn fitted(positions: &BTreeMap<String, [f64; 2]>) -> Vec<(String, (f64, f64))> {
+    const MARGIN: f64 = 70.0;
+    let extent = |axis: usize| {
+        let all = positions.values().map(|place| place[axis]);
+        all.fold((f64::MAX, f64::MIN), |(least, most), one| (least.min(one), most.max(one)))
+    };
+    let ((left, right), (top, bottom)) = (extent(0), extent(1));
+    let scale = (SIZE - 2.0 * MARGIN) / (right - left).max(bottom - top).max(1.0);
+    let place = |[x, y]: [f64; 2]| (MARGIN + (x - left) * scale, MARGIN + (y - top) * scale);
+    positions.iter().map(|(name, at)| (name.clone(), place(*at))).collect()
+}
+
+fn circle(names: Vec<&String>, radius: f64) -> Vec<(String, (f64, f64))> {
+    let count = names.len() as f64;
+    let place = |(at, name): (usize, &String)| {
+        let angle = std::f64::consts::TAU * at as f64 / count - std::f64::consts::FRAC_PI_2;
+        let half = SIZE / 2.0;
+        (name.clone(), (half + radius * angle.cos(), half + radius * angle.sin()))
+    };
+    names.into_iter().enumerate().map(place).collect()
+}
+
+fn draw_link(svg: &mut String, link: &LinkStatus, places: &BTreeMap<String, (f64, f64)>) {
+    let [there, back] = &link.directions;
+    let (Some(&(x1, y1)), Some(&(x2, y2))) =
+        (places.get(&there.from.node), places.get(&back.from.node))
+    else {
+        return;
+    };
+    let class = if link.up { "" } else { " class=\"down\"" };
+    let _ =
+        writeln!(svg, "<line{class} x1=\"{x1:.0}\" y1=\"{y1:.0}\" x2=\"{x2:.0}\" y2=\"{y2:.0}\"/>");
+    let mut label = |part: f64, text: &str| {
+        let (x, y) = (x1 + (x2 - x1) * part, y1 + (y2 - y1) * part);
+        let _ = writeln!(
+            svg,
+            "<text class=\"l\" x=\"{x:.0}\" y=\"{:.0}\">{}</text>",
+            y - 4.0,
+            escaped(text)
+        );
+    };
+    label(0.18, &there.from.interface);
+    label(0.82, &back.from.interface);
+    match (words(&there.impairments), words(&back.impairments)) {
+        (one, other) if one == other => label(0.5, &one),
+        (one, other) => {
+            label(0.38, &format!("{one} \u{2192}"));
+            label(0.62, &format!("\u{2190} {other}"));
+        }
+    }
+}
+
+/// The impairments in a few words.
+pub fn words(asked: &Impairments) -> String {
+    let jitter = asked.jitter().spread;
+    let all = [
+        asked.rate.map(|rate| rate.to_string()),
+        asked.delay.map(|delay| delay.to_string()),
+        asked.jitter.map(|_| format!("\u{b1}{jitter}")),
+        asked.loss.map(|_| match asked.loss() {
+            bursts if bursts.enter.billionths() > 0 => "loss in bursts".to_string(),
+            each => format!("loss {}", each.in_good),
+        }),
+        asked.duplicate.map(|p| format!("duplicate {p}")),
+        asked.reorder.map(|p| format!("reorder {p}")),
+        asked.corrupt.map(|p| format!("corrupt {p}")),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,386 @@
+//! What a direction of a link does to frames: as it is asked for, and as it is in force.
+
+use lorentz_clock::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{BitRate, Bytes, Delay, Probability};
+
+/// What is asked of one direction of a link. What is left out stays as it is; at first there is none of it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Impairments {
+    /// How fast frames are put on the wire: the whole Ethernet frame without its checksum counts
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BitRate>,
+    /// Propagation, one way, after a frame's last bit was sent
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Delay>,
+    /// How the delay varies; frames stay in order
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<JitterOption>,
+    /// Frames lost on the wire
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossOption>,
+    /// Frames that arrive twice
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Probability>,
+    /// Frames that skip the delay, and so overtake those before them
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Probability>,
+    /// Frames in which one bit is flipped
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Probability>,
+    /// The frames that wait to be put on the wire: how many may, and who must go
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+}
+
+/// A round is never longer than the shortest delay, and costs some hundred microseconds whatever its length.
+const SHORTEST_ROUND: Span = Span(1_000);
+
+/// How a delay varies: how far alone, or all of it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a duration such as 1ms, or spread, distribution and correlation"
+)]
+pub enum JitterOption {
+    /// Uniform, uncorrelated.
+    Spread(Delay),
+    /// All of it.
+    Full(Jitter),
+}
+
+/// How a delay varies.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Jitter {
+    /// Uniform: at most this much more or less. Normal, pareto: the standard deviation
+    pub spread: Delay,
+    /// How it is distributed; always with mean 0
+    #[serde(default)]
+    pub distribution: Distribution,
+    /// Correlation of a frame's with that of the frame before
+    #[serde(default)]
+    pub correlation: Probability,
+}
+
+/// A distribution of mean 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
+    /// All values within the spread are as likely
+    #[default]
+    Uniform,
+    /// The normal distribution
+    Normal,
+    /// The Pareto distribution of shape 3, moved to mean 0: few frames, but much later
+    Pareto,
+}
+
+/// Which frames are lost: each with the same probability, or in bursts.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a percentage such as 0.1%, or enter, leave, in-bad and in-good"
+)]
+pub enum LossOption {
+    /// Each by itself.
+    Independent(Probability),
+    /// In bursts.
+    Bursts(GilbertElliott),
+}
+
+/// Loss in bursts, after Gilbert and Elliott: a good and a bad state, and a step from frame to frame.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct GilbertElliott {
+    /// From the good state to the bad
+    pub enter: Probability,
+    /// From the bad state to the good
+    pub leave: Probability,
+    /// Loss in the bad state [default: 100%]
+    #[serde(default = "always")]
+    pub in_bad: Probability,
+    /// Loss in the good state [default: 0%]
+    #[serde(default)]
+    pub in_good: Probability,
+}
+
+fn always() -> Probability {
+    Probability::ALWAYS
+}
+
+/// Frames that wait for the wire.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Queue {
+    /// At most so many frames [default: 1000]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000000))]
+    pub packets: Option<u32>,
+    /// At most so many bytes [default: no limit]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Bytes>,
+    /// Which frames are dropped
+    #[serde(default)]
+    pub discipline: Discipline,
+    /// RED: below this many waiting bytes on average none is dropped [default: a sixth of what may wait]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub red_min: Option<Bytes>,
+    /// RED: from this many on all are [default: half of what may wait]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub red_max: Option<Bytes>,
+    /// RED: just below it, this many are [default: 2%]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub red_probability: Option<Probability>,
+    /// CoDel: a wait that is acceptable for long, in virtual time [default: 5ms]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codel_target: Option<Delay>,
+    /// CoDel: how long a longer one is, in virtual time [default: 100ms]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codel_interval: Option<Delay>,
+}
+
+/// Which frames a queue drops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Discipline {
+    /// Those that find it full
+    #[default]
+    DropTail,
+    /// Random early detection: the more likely the longer the queue was lately
+    Red,
+    /// Controlled delay: of those that have waited too long, at growing frequency
+    Codel,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue {
+            packets: None,
+            bytes: None,
+            discipline: Discipline::DropTail,
+            red_min: None,
+            red_max: None,
+            red_probability: None,
+            codel_target: None,
+            codel_interval: None,
+        }
+    }
+}
+
+/// How many frames may wait where nothing else is said.
+pub const QUEUE_PACKETS: u32 = 1_000;
+/// The longest frame of the usual Ethernet, by which packets are counted as bytes.
+const FRAME: u64 = 1_514;
+
+impl Queue {
+    /// How many frames may wait.
+    pub fn most_packets(&self) -> u64 {
+        match (self.packets, self.bytes) {
+            (Some(packets), _) => packets.into(),
+            (None, Some(_)) => u64::MAX,
+            (None, None) => QUEUE_PACKETS.into(),
+        }
+    }
+
+    /// How many bytes may wait.
+    pub fn most_bytes(&self) -> u64 {
+        self.bytes.map_or(u64::MAX, Bytes::get)
+    }
+
+    fn size(&self) -> u64 {
+        self.most_bytes().min(self.most_packets().saturating_mul(FRAME))
+    }
+
+    /// RED's thresholds in bytes, and the probability just below the upper one.
+    pub fn red(&self) -> (f64, f64, f64) {
+        let min = self.red_min.map_or(self.size() / 6, Bytes::get);
+        let max = self.red_max.map_or(self.size() / 2, Bytes::get);
+        (min as f64, max as f64, self.red_probability.map_or(0.02, Probability::as_f64))
+    }
+
+    /// CoDel's target and interval.
+    pub fn codel(&self) -> (Span, Span) {
+        let span = |delay: Option<Delay>, other| delay.map_or(Span(other), Delay::span);
+        (span(self.codel_target, 5_000_000), span(self.codel_interval, 100_000_000))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.packets.is_some_and(|packets| !(1..=1_000_000).contains(&packets)) {
+            return Err("queue: packets: expected 1 to 1000000".into());
+        }
+        let red = [self.red_min.is_some(), self.red_max.is_some(), self.red_probability.is_some()];
+        if red.contains(&true) && self.discipline != Discipline::Red {
+            return Err(
+                "queue: red-min, red-max, red-probability: expected with discipline: red".into()
+            );
+        }
+        let codel = self.codel_target.is_some() || self.codel_interval.is_some();
+        if codel && self.discipline != Discipline::Codel {
+            return Err(
+                "queue: codel-target, codel-interval: expected with discipline: codel".into()
+            );
+        }
+        let (min, max, _) = self.red();
+        if self.discipline == Discipline::Red && min >= max {
+            return Err("queue: red-min: expected less than red-max".into());
+        }
+        if self.discipline == Discipline::Codel && self.codel().1 <= Span::ZERO {
+            return Err("queue: codel-interval: expected more than 0".into());
+        }
+        Ok(())
+    }
+}
+
+impl Impairments {
+    /// These, with what `later` asks for in place of theirs.
+    pub fn with(&self, later: &Impairments) -> Impairments {
+        Impairments {
+            rate: later.rate.or(self.rate),
+            delay: later.delay.or(self.delay),
+            jitter: later.jitter.or(self.jitter),
+            loss: later.loss.or(self.loss),
+            duplicate: later.duplicate.or(self.duplicate),
+            reorder: later.reorder.or(self.reorder),
+            corrupt: later.corrupt.or(self.corrupt),
+            queue: later.queue.or(self.queue),
+        }
+    }
+
+    /// Whether nothing is asked.
+    pub fn is_empty(&self) -> bool {
+        *self == Impairments::default()
+    }
+
+    /// Whether they make sense together.
+    ///
+    /// # Errors
+    ///
+    /// What does not, and what is accepted.
+    pub fn check(&self) -> Result<(), String> {
+        let delay = self.delay.unwrap_or_default().span();
+        if self.reorder.is_some_and(|p| p > Probability::NEVER) && delay == Span::ZERO {
+            return Err("reorder: expected with a delay above 0, which the frames can skip".into());
+        }
+        if self.jitter().correlation == Probability::ALWAYS {
+            return Err("jitter: correlation: expected less than 100%".into());
+        }
+        self.queue.unwrap_or_default().check()
+    }
+
+    /// The jitter in full.
+    pub fn jitter(&self) -> Jitter {
+        match self.jitter {
+            None => Jitter::default(),
+            Some(JitterOption::Spread(spread)) => Jitter { spread, ..Jitter::default() },
+            Some(JitterOption::Full(jitter)) => jitter,
+        }
+    }
+
+    /// What every frame takes at least, and the next one not less.
+    pub fn least_delay(&self) -> Span {
+        let jitter = self.jitter();
+        let spread = jitter.spread.span();
+        let overtakes = self.reorder.is_some_and(|p| p > Probability::NEVER);
+        let reaches = jitter.distribution != Distribution::Uniform && spread > Span::ZERO;
+        match self.delay {
+            Some(delay) if !overtakes && !reaches => Span((delay.span().0 - spread.0).max(0)),
+            _ => Span::ZERO,
+        }
+    }
+
+    /// Whether frames take long enough for rounds of that length.
+    ///
+    /// # Errors
+    ///
+    /// Where they do not, with what is accepted.
+    pub fn check_for_rounds(&self) -> Result<(), String> {
+        match self.least_delay() {
+            least if least < SHORTEST_ROUND => Err(format!(
+                "in rounds each frame is on its way for {SHORTEST_ROUND} at least; expected a delay that is longer, less its \
+                 jitter, which is uniform then, and no reorder"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The loss as states and steps; independent loss has one state only.
+    pub fn loss(&self) -> GilbertElliott {
+        match self.loss {
+            Some(LossOption::Bursts(bursts)) => bursts,
+            other => GilbertElliott {
+                enter: Probability::NEVER,
+                leave: Probability::ALWAYS,
+                in_bad: Probability::ALWAYS,
+                in_good: match other {
+                    Some(LossOption::Independent(loss)) => loss,
+                    _ => Probability::NEVER,
+                },
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Impairments {
+        serde_saphyr::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_is_left_out_stays() {
+        let first = asked("{rate: 10mbit, delay: 5ms, loss: 1%}");
+        let both = first.with(&asked("{delay: 0, jitter: 1ms}"));
+        assert_eq!(both, asked("{rate: 10mbit, delay: 0, loss: 1%, jitter: 1ms}"));
+    }
+
+    #[test]
+    fn the_least_delay_is_what_no_frame_undercuts() {
+        for (text, least) in [
+            ("{}", 0),
+            ("{delay: 5ms}", 5_000_000),
+            ("{delay: 5ms, jitter: 2ms}", 3_000_000),
+            ("{delay: 5ms, jitter: 7ms}", 0),
+            ("{delay: 5ms, jitter: {spread: 1ms, distribution: normal}}", 0),
+            ("{delay: 5ms, reorder: 1%}", 0),
+            ("{delay: 5ms, reorder: 0%}", 5_000_000),
+        ] {
+            assert_eq!(asked(text).least_delay(), Span(least), "{text}");
+            assert_eq!(asked(text).check_for_rounds().is_ok(), least > 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn they_survive_json() {
+        let full = asked(
+            "{rate: 1gbit, delay: 1.5s, jitter: {spread: 1ms, distribution: pareto, correlation: 25%}, \
+             loss: {enter: 1%, leave: 20%}, duplicate: 1%, reorder: 2%, corrupt: 3%, \
+             queue: {bytes: 64kb, discipline: codel, codel-target: 1ms}}",
+        );
+        let json = serde_json::to_string(&full).unwrap();
+        assert_eq!(serde_json::from_str::<Impairments>(&json).unwrap(), full);
+        assert_eq!(full.loss().in_bad, Probability::ALWAYS);
+    }
+
+    #[test]
+    fn what_makes_no_sense_together_is_refused() {
+        let cases = [
+            ("{reorder: 1%}", "reorder: expected with a delay"),
+            ("{jitter: {spread: 1ms, correlation: 100%}}", "less than 100%"),
+            ("{queue: {red-min: 64}}", "discipline: red"),
+            ("{queue: {codel-target: 1ms}}", "discipline: codel"),
+            ("{queue: {discipline: red, red-min: 4kb, red-max: 2kb}}", "less than red-max"),
+            ("{queue: {packets: 0}}", "1 to 1000000"),
+        ];
+        for (text, words) in cases {
+            let refusal = asked(text).check().unwrap_err();
+            assert!(refusal.contains(words), "{text}: {refusal}");
+        }
+        assert!(asked("{reorder: 1%, delay: 1ms}").check().is_ok());
+    }
+}

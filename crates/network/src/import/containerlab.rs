@@ -1,0 +1,245 @@
+//! containerlab's topologies: nodes of kind `linux` and `bridge`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_saphyr::{Location, Spanned};
+
+use super::{link, Draft, Place, Read};
+use crate::topology::{self, Command, Kind, Node};
+
+/// All that may be there is `Value`, and noted unless it is taken.
+type Settings = BTreeMap<String, Spanned<Value>>;
+
+#[derive(Deserialize)]
+struct Lab {
+    name: Spanned<String>,
+    topology: Topology,
+    mgmt: Option<Spanned<Value>>,
+    prefix: Option<Spanned<Value>>,
+    #[serde(flatten)]
+    others: Settings,
+}
+
+#[derive(Deserialize)]
+struct Topology {
+    #[serde(default)]
+    defaults: Settings,
+    #[serde(default)]
+    kinds: BTreeMap<String, Settings>,
+    #[serde(default)]
+    groups: BTreeMap<String, Settings>,
+    nodes: BTreeMap<String, Option<Spanned<Settings>>>,
+    #[serde(default)]
+    links: Vec<Spanned<Settings>>,
+    #[serde(flatten)]
+    others: Settings,
+}
+
+fn place(at: Location) -> Place {
+    // Keys that nobody knows come without a place.
+    Place { line: at.line().max(1) as u32, column: at.column().max(1) as u32 }
+}
+
+pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
+    let lab: Lab = topology::parse(&draft.name, text)?;
+    draft.file.name = lab.name;
+    let known = [("mgmt", lab.mgmt.as_ref()), ("prefix", lab.prefix.as_ref())];
+    let known = known.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    let unknown = lab.others.iter().chain(&lab.topology.others);
+    for (key, value) in known.chain(unknown.map(|(key, value)| (key.as_str(), value))) {
+        draft.leave_out(place(value.defined), format!("{key}: {}", value.value));
+    }
+    let mut is_there = BTreeMap::new();
+    for (name, own) in &lab.topology.nodes {
+        is_there.insert(name.as_str(), read_node(draft, &lab.topology, name, own.as_ref())?);
+    }
+    for link in &lab.topology.links {
+        read_link(draft, link, &is_there)?;
+    }
+    Ok(())
+}
+
+/// A node's settings: its own, before its group's, its kind's and those of all.
+fn settings<'a>(
+    topology: &'a Topology,
+    own: &'a Settings,
+) -> BTreeMap<&'a str, Vec<&'a Spanned<Value>>> {
+    let text = |key: &str, from: &'a Settings| from.get(key).and_then(|one| one.value.as_str());
+    let group = text("group", own).and_then(|group| topology.groups.get(group));
+    let all = [Some(own), group, None, Some(&topology.defaults)];
+    let kind = all.iter().flatten().find_map(|from| text("kind", from));
+    let kind = kind.and_then(|kind| topology.kinds.get(kind));
+    let mut found: BTreeMap<&str, Vec<&Spanned<Value>>> = BTreeMap::new();
+    for from in [Some(own), group, kind, Some(&topology.defaults)].into_iter().flatten() {
+        for (key, value) in from {
+            found.entry(key).or_default().push(value);
+        }
+    }
+    found
+}
+
+/// Whether it is one that can be had here.
+fn read_node(
+    draft: &mut Draft,
+    topology: &Topology,
+    name: &str,
+    own: Option<&Spanned<Settings>>,
+) -> Read<bool> {
+    let none = Settings::new();
+    let at = own.map_or(Place { line: 1, column: 1 }, |own| place(own.defined));
+    let settings = settings(topology, own.map_or(&none, |own| &own.value));
+    let kind = settings.get("kind").and_then(|all| all.first()?.value.as_str());
+    let mut node = Node::default();
+    match kind {
+        Some("linux") => {}
+        Some("bridge") => node.kind = Kind::Switch,
+        other => {
+            let kind = other.unwrap_or("none");
+            draft.leave_out(
+                at,
+                format!("node {name} of kind {kind}, and its links: expected linux or bridge"),
+            );
+            return Ok(false);
+        }
+    }
+    // What is said for all of them is said for containers.
+    let is_own = |key: &str| own.is_some_and(|own| own.value.contains_key(key));
+    for (key, values) in settings {
+        match node.kind {
+            Kind::Process => read_setting(draft, name, &mut node, key, &values),
+            _ if ["kind", "group"].contains(&key) || !is_own(key) => {}
+            _ if key == "labels" => read_setting(draft, name, &mut node, key, &values),
+            _ => draft.leave_out(at, format!("node {name}: {key}: a bridge runs nothing")),
+        }
+    }
+    draft.add_node(at, name, node)?;
+    Ok(true)
+}
+
+fn read_setting(
+    draft: &mut Draft,
+    name: &str,
+    node: &mut Node,
+    key: &str,
+    values: &[&Spanned<Value>],
+) {
+    let Some(first) = values.first() else { return };
+    let at = place(first.defined);
+    match key {
+        "kind" | "group" => {}
+        "cmd" => node.command = Some(Command::Line(format!("exec {}", text(&first.value)))),
+        "exec" => {
+            // Those of all come before a node's own.
+            for list in values.iter().rev() {
+                for line in list.value.as_array().into_iter().flatten() {
+                    node.exec.push(place(list.defined).of(text(line)));
+                }
+            }
+        }
+        // Relative ones are meant from where the file lies.
+        "binds" => {
+            let folder = std::path::absolute(&draft.name).unwrap_or_default();
+            let folder = folder.parent().unwrap_or(Path::new("/"));
+            for list in values.iter().rev() {
+                for bind in list.value.as_array().into_iter().flatten() {
+                    let bind = folder.join(text(bind)).to_string_lossy().into_owned();
+                    node.binds.push(place(list.defined).of(bind));
+                }
+            }
+        }
+        "env" | "sysctls" => {
+            for map in values.iter().rev() {
+                for (key_of, value) in map.value.as_object().into_iter().flatten() {
+                    if key == "env" {
+                        node.env.insert(key_of.clone(), text(value));
+                    } else if key_of.starts_with("net.") {
+                        node.sysctls.insert(key_of.clone(), place(map.defined).of(text(value)));
+                    } else {
+                        draft
+                            .leave_out(place(map.defined), format!("node {name}: sysctl {key_of}"));
+                    }
+                }
+            }
+        }
+        "labels" => {
+            let labels = |key| first.value.get(key).and_then(|one| text(one).parse().ok());
+            node.position = labels("graph-posX").zip(labels("graph-posY")).map(|(x, y)| [x, y]);
+            let others = first.value.as_object().into_iter().flatten().map(|(label, _)| label);
+            for label in others.filter(|label| !label.starts_with("graph-")) {
+                draft.leave_out(at, format!("node {name}: label {label}"));
+            }
+        }
+        other => draft.leave_out(at, format!("node {name}: {other}: {}", first.value)),
+    }
+}
+
+/// A scalar as it was written.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+/// An end of a link: `NODE:INTERFACE`, or a map with both.
+fn end(value: &Value) -> Option<(String, Option<String>)> {
+    if let Some(text) = value.as_str() {
+        return Some((text.to_string(), None));
+    }
+    let part = |key: &str| value.get(key).map(text);
+    Some((format!("{}:{}", part("node")?, part("interface")?), part("mac")))
+}
+
+fn read_link(
+    draft: &mut Draft,
+    of: &Spanned<Settings>,
+    is_there: &BTreeMap<&str, bool>,
+) -> Read<()> {
+    let at = place(of.defined);
+    let kind = of.value.get("type").map(|kind| text(&kind.value));
+    let given = of.value.get("endpoints").and_then(|ends| ends.value.as_array());
+    let ends: Vec<_> = given.into_iter().flatten().filter_map(end).collect();
+    if let Some(kind) = kind.filter(|kind| kind != "veth") {
+        draft.leave_out(at, format!("link of type {kind}: expected veth"));
+        return Ok(());
+    }
+    let [(one, one_mac), (other, other_mac)] = &ends[..] else {
+        return draft.wrong(at, "endpoints: expected two, NODE:INTERFACE each");
+    };
+    let is_out =
+        |end: &str| is_there.get(end.split(':').next().unwrap_or_default()) == Some(&false);
+    // These two are the host's side, and not nodes.
+    let is_special =
+        |end: &str| ["host:", "mgmt-net:", "macvlan:"].iter().any(|start| end.starts_with(start));
+    if [one, other].iter().any(|end| is_out(end) || is_special(end)) {
+        draft.leave_out(at, format!("link {one} - {other}: an end is not there"));
+        return Ok(());
+    }
+    let mut made = link([at.of(one.clone()), at.of(other.clone())]);
+    if one_mac.is_some() || other_mac.is_some() {
+        made.mac = [one_mac, other_mac].map(|mac| mac.clone().map(|mac| at.of(mac))).into();
+    }
+    for (key, value) in &of.value {
+        let at = place(value.defined);
+        let list = || value.value.as_array().into_iter().flatten();
+        let addresses = || {
+            list()
+                .map(|one| one.as_str().filter(|s| !s.is_empty()).map(|s| at.of(s.to_string())))
+                .collect()
+        };
+        match key.as_str() {
+            "endpoints" | "type" => {}
+            "mtu" => match value.value.as_u64().and_then(|mtu| u32::try_from(mtu).ok()) {
+                Some(mtu) => made.mtu = Some(at.of(mtu)),
+                None => {
+                    return draft.wrong(at, format!("mtu: {}: expected 68 to 65521", value.value))
+                }
+            },
+            "ipv4" => made.ipv4 = addresses(),
+            "ipv6" => made.ipv6 = addresses(),
+            other => draft.leave_out(at, format!("link {one}: {other}: {}", value.value)),
+        }
+    }
+    draft.add_link(at, made);
+    Ok(())
+}

@@ -1,0 +1,388 @@
+//! CORE's scenarios in XML, as its versions 5 to 9 write them.
+
+use std::collections::BTreeMap;
+
+use roxmltree::{Document, Node as Element};
+use serde_saphyr::Spanned;
+
+use super::{default_routes, forward, impair, link, plain_name, Draft, Numbers, Place, Read};
+use crate::impair::Impairments;
+use crate::topology::{Kind, Link, Node};
+
+/// What CORE runs in a node of a kind for which a file says nothing.
+const DEFAULT_SERVICES: [(&str, &[&str]); 5] = [
+    ("router", &["zebra", "OSPFv2", "OSPFv3", "vtysh", "IPForward"]),
+    ("mdr", &["zebra", "OSPFv3MDR", "vtysh", "IPForward"]),
+    ("prouter", &["zebra", "OSPFv2", "OSPFv3", "vtysh", "IPForward"]),
+    ("PC", &["DefaultRoute"]),
+    ("host", &["DefaultRoute", "SSH"]),
+];
+
+/// Elements of a scenario that only say where and how it was drawn and written.
+const DRAWN: [&str; 3] = ["session_origin", "session_metadata", "session_options"];
+
+pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
+    let document = Document::parse(text).or_else(|error| {
+        let at = Place { line: error.pos().row, column: error.pos().col };
+        draft.wrong(at, format!("not XML: {error}"))
+    })?;
+    let root = document.root_element();
+    if !root.has_tag_name("scenario") {
+        let what = format!("<{}>: expected <scenario>, which CORE writes", root.tag_name().name());
+        return draft.wrong(place(root), what);
+    }
+    if let Some(name) = root.attribute("name").filter(|name| !name.contains('/')) {
+        draft.file.name = place(root).of(plain_name(name.trim_end_matches(".xml")));
+    }
+    let mut scenario = Scenario { draft, names: BTreeMap::new(), services: Vec::new() };
+    for part in elements(root) {
+        match part.tag_name().name() {
+            "networks" => scenario.each(part, "network", Scenario::network)?,
+            "devices" => scenario.each(part, "device", Scenario::device)?,
+            _ => {}
+        }
+    }
+    for part in elements(root) {
+        match part.tag_name().name() {
+            "networks" | "devices" | "default_services" => {}
+            "links" => scenario.each(part, "link", Scenario::link)?,
+            "service_configurations" | "configservice_configurations" => {
+                scenario.each(part, "service", Scenario::configured)?;
+            }
+            drawn if DRAWN.contains(&drawn) => {}
+            _ => elements(part).for_each(|one| scenario.leave_out(one, "")),
+        }
+    }
+    scenario.serve();
+    Ok(())
+}
+
+struct Scenario<'d, 'x> {
+    draft: &'d mut Draft,
+    /// Names of nodes by their ids; none for those that are left out.
+    names: BTreeMap<String, Option<String>>,
+    /// Node, service, and the element that names it.
+    services: Vec<(String, String, Element<'x, 'x>)>,
+}
+
+fn place(element: Element) -> Place {
+    let at = element.document().text_pos_at(element.range().start);
+    Place { line: at.row, column: at.col }
+}
+
+fn elements<'x>(parent: Element<'x, 'x>) -> impl Iterator<Item = Element<'x, 'x>> {
+    parent.children().filter(Element::is_element)
+}
+
+fn child<'x>(parent: Element<'x, 'x>, names: &[&str]) -> Option<Element<'x, 'x>> {
+    elements(parent).find(|one| names.contains(&one.tag_name().name()))
+}
+
+impl<'x> Scenario<'_, 'x> {
+    fn each(
+        &mut self,
+        parent: Element<'x, 'x>,
+        name: &str,
+        act: fn(&mut Self, Element<'x, 'x>) -> Read<()>,
+    ) -> Read<()> {
+        for one in elements(parent) {
+            match one.has_tag_name(name) {
+                true => act(self, one)?,
+                false => self.leave_out(one, ""),
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, element: Element, why: &str) {
+        let attributes =
+            element.attributes().map(|one| format!(" {}={:?}", one.name(), one.value()));
+        let shown =
+            format!("<{}{}>{why}", element.tag_name().name(), attributes.collect::<String>());
+        self.draft.leave_out(place(element), shown);
+    }
+
+    /// Notes what an element says beside what is `known`; what is empty or 0 says nothing.
+    fn leave_out_others(&mut self, element: Element, of: &str, known: &[&str]) {
+        for one in element.attributes() {
+            let is_nothing = ["", "0", "0.0", "None"].contains(&one.value());
+            if !is_nothing && !known.contains(&one.name()) {
+                let what = format!("{of}: {}={:?}", one.name(), one.value());
+                self.draft.leave_out(place(element), what);
+            }
+        }
+    }
+
+    fn required<'a>(&self, element: Element<'a, 'a>, names: &[&str]) -> Read<&'a str> {
+        match names.iter().find_map(|name| element.attribute(*name)) {
+            Some(value) => Ok(value),
+            None => {
+                let what = format!("<{}>: expected {}", element.tag_name().name(), names[0]);
+                self.draft.wrong(place(element), what)
+            }
+        }
+    }
+
+    fn add(&mut self, element: Element, node: Node) -> Read<()> {
+        let (id, name) = (self.required(element, &["id"])?, self.required(element, &["name"])?);
+        self.names.insert(id.into(), Some(name.into()));
+        self.draft.add_node(place(element), name, node)
+    }
+
+    fn network(&mut self, element: Element<'x, 'x>) -> Read<()> {
+        let kind = match self.required(element, &["type"])? {
+            "SWITCH" => Kind::Switch,
+            "HUB" => Kind::Hub,
+            _ => {
+                self.leave_out(element, " and its links: expected SWITCH or HUB");
+                self.names.insert(self.required(element, &["id"])?.into(), None);
+                return Ok(());
+            }
+        };
+        self.leave_out_others(element, "network", &["id", "name", "type", "icon", "canvas"]);
+        self.add(element, Node { kind, position: position(element), ..Node::default() })
+    }
+
+    fn device(&mut self, element: Element<'x, 'x>) -> Read<()> {
+        let name = self.required(element, &["name"])?;
+        let known = ["id", "name", "type", "icon", "canvas"];
+        self.leave_out_others(element, &format!("device {name}"), &known);
+        let node = Node { position: position(element), ..Node::default() };
+        let kind = element.attribute("type").unwrap_or_default();
+        let lists = ["services", "configservices"].map(|list| child(element, &[list]));
+        for one in lists.iter().flatten().flat_map(|list| elements(*list)) {
+            let service = self.required(one, &["name"])?;
+            self.services.push((name.into(), service.into(), one));
+        }
+        if lists.iter().all(Option::is_none) {
+            let root = element.document().root_element();
+            for service in default_services(root, kind) {
+                self.services.push((name.into(), service, element));
+            }
+        }
+        for one in elements(element) {
+            if !["position", "services", "configservices"].contains(&one.tag_name().name()) {
+                self.leave_out(one, "");
+            }
+        }
+        self.add(element, node)
+    }
+
+    fn link(&mut self, element: Element<'x, 'x>) -> Read<()> {
+        let ids = [
+            self.required(element, &["node1", "node_one"])?,
+            self.required(element, &["node2", "node_two"])?,
+        ];
+        let mut names = Vec::new();
+        for id in ids {
+            match self.names.get(id) {
+                None => {
+                    return self
+                        .draft
+                        .wrong(place(element), format!("link: no node has the id {id:?}"))
+                }
+                Some(None) => {
+                    self.leave_out(element, ": an end is not there");
+                    return Ok(());
+                }
+                Some(Some(name)) => names.push(name.clone()),
+            }
+        }
+        let ifaces = ifaces(element);
+        let options = child(element, &["options"]);
+        let asked = options.map(|options| self.options(options)).transpose()?.unwrap_or_default();
+        let one_way = options.and_then(|one| one.attribute("unidirectional"));
+        let ends = [0, 1].map(|side| {
+            let name = &names[side];
+            let given = ifaces[side].and_then(|iface| iface.attribute("name"));
+            let stem = if self.draft.is_switch(name) { "p" } else { "eth" };
+            let made = || self.draft.unused_interface(name, stem);
+            place(element).of(format!("{name}:{}", given.map_or_else(made, str::to_string)))
+        });
+        if !matches!(one_way, None | Some("" | "0" | "False" | "None")) {
+            return self.one_way(element, ends, asked);
+        }
+        let mut made = link(ends);
+        impair(&mut made, asked);
+        self.address(&mut made, &names, ifaces);
+        self.draft.add_link(place(element), made);
+        Ok(())
+    }
+
+    /// A link that is written twice, for what either end sends: the first makes it.
+    fn one_way(
+        &mut self,
+        element: Element<'x, 'x>,
+        ends: [Spanned<String>; 2],
+        asked: Impairments,
+    ) -> Read<()> {
+        let key = ends[0].value.clone();
+        let nodes = |ends: &[Spanned<String>]| -> Vec<String> {
+            let mut nodes: Vec<String> =
+                ends.iter().map(|end| node_of(&end.value).into()).collect();
+            nodes.sort();
+            nodes
+        };
+        let links = &mut self.draft.file.topology.links;
+        let there = links.iter_mut().find(|link| {
+            let link = &link.value;
+            !link.from.contains_key(&key)
+                && !link.from.is_empty()
+                && nodes(&link.endpoints) == nodes(&ends)
+                && link.endpoints.iter().any(|end| end.value == key)
+        });
+        if let Some(there) = there {
+            there.value.from.insert(key, place(element).of(asked));
+            return Ok(());
+        }
+        let names = ends.each_ref().map(|end| node_of(&end.value).to_string());
+        let ifaces = ifaces(element);
+        let mut made = link(ends);
+        made.from.insert(key, place(element).of(asked));
+        self.address(&mut made, &names, ifaces);
+        self.draft.add_link(place(element), made);
+        Ok(())
+    }
+
+    fn options(&mut self, element: Element<'x, 'x>) -> Read<Impairments> {
+        const KNOWN: [&str; 7] =
+            ["bandwidth", "delay", "jitter", "loss", "dup", "buffer", "unidirectional"];
+        self.leave_out_others(element, "link option", &KNOWN);
+        let numbers = Numbers { draft: self.draft, at: place(element) };
+        let mut asked = Impairments::default();
+        for one in element.attributes().filter(|one| !["", "None"].contains(&one.value())) {
+            let (key, value) = (one.name(), one.value());
+            match key {
+                "bandwidth" => asked.rate = numbers.rate(key, value)?,
+                "delay" => asked.delay = numbers.delay(key, value)?,
+                "jitter" => asked.jitter = numbers.jitter(key, value)?,
+                "loss" | "per" => asked.loss = numbers.loss(key, value)?,
+                "dup" => asked.duplicate = numbers.percent(key, value)?,
+                "buffer" => asked.queue = numbers.queue(key, value)?,
+                _ => {}
+            }
+        }
+        Ok(asked)
+    }
+
+    /// The addresses of the ends; a switch's are noted.
+    fn address(&mut self, link: &mut Link, names: &[String], ifaces: [Option<Element<'x, 'x>>; 2]) {
+        for (side, iface) in ifaces.into_iter().enumerate() {
+            let Some(iface) = iface else { continue };
+            let known = ["id", "name", "ip4", "ip4_mask", "ip6", "ip6_mask", "mac"];
+            self.leave_out_others(iface, &format!("interface of {}", names[side]), &known);
+            let value = |name: &str| iface.attribute(name).filter(|text| !text.is_empty());
+            let with = |address: &str, mask: &str| {
+                let (address, mask) = (value(address)?, value(mask)?);
+                Some(place(iface).of(format!("{address}/{mask}")))
+            };
+            let mac = value("mac").map(|mac| place(iface).of(mac.to_string()));
+            let given = [with("ip4", "ip4_mask"), with("ip6", "ip6_mask"), mac];
+            if self.draft.is_switch(&names[side]) {
+                if given.iter().any(Option::is_some) {
+                    self.leave_out(iface, ": a switch or hub has no addresses");
+                }
+                continue;
+            }
+            for (to, one) in [&mut link.ipv4, &mut link.ipv6, &mut link.mac].into_iter().zip(given)
+            {
+                let Some(one) = one else { continue };
+                to.resize(2, None);
+                to[side] = Some(one);
+            }
+        }
+    }
+
+    /// What a service is set to do in a node: its commands at the start, with the files that they run.
+    fn configured(&mut self, element: Element<'x, 'x>) -> Read<()> {
+        let (node, service) =
+            (self.required(element, &["node"])?, self.required(element, &["name"])?);
+        let Some(Some(node)) = self.names.get(node).cloned() else {
+            return self
+                .draft
+                .wrong(place(element), format!("service {service}: no node has the id {node:?}"));
+        };
+        let files: BTreeMap<&str, &str> = elements(element)
+            .filter(|part| ["files", "templates"].contains(&part.tag_name().name()))
+            .flat_map(elements)
+            .filter_map(|file| Some((file.attribute("name")?, file.text().unwrap_or_default())))
+            .collect();
+        let mut used = Vec::new();
+        for part in elements(element) {
+            match part.tag_name().name() {
+                "files" | "templates" => {}
+                "startups" => {
+                    for one in elements(part) {
+                        let line = one.text().unwrap_or_default().trim();
+                        let run = with_file(line, &files, &mut used);
+                        if let Some(node) = self.draft.node(&node).filter(|_| !line.is_empty()) {
+                            node.exec.push(place(one).of(run));
+                        }
+                    }
+                }
+                _ => elements(part).for_each(|one| self.leave_out(one, &format!(" of {service}"))),
+            }
+        }
+        for name in files.keys().filter(|name| !used.contains(*name)) {
+            let what = format!("service {service} of {node}: file {name}: no command runs it");
+            self.draft.leave_out(place(element), what);
+        }
+        // It stands for the service: there is no other of that name to look for.
+        self.services.retain(|(one, name, _)| *one != node || name != service);
+        Ok(())
+    }
+
+    /// The services that are commands, which are two.
+    fn serve(self) {
+        for (node, service, element) in &self.services {
+            let at = place(*element);
+            match service.as_str() {
+                "IPForward" => {
+                    if let Some(node) = self.draft.node(node) {
+                        forward(at, node);
+                    }
+                }
+                "DefaultRoute" => default_routes(self.draft, at, node),
+                other => self.draft.leave_out(at, format!("node {node}: service {other}")),
+            }
+        }
+    }
+}
+
+fn ifaces<'x>(link: Element<'x, 'x>) -> [Option<Element<'x, 'x>>; 2] {
+    [["iface1", "interface_one"], ["iface2", "interface_two"]].map(|names| child(link, &names))
+}
+
+fn node_of(end: &str) -> &str {
+    end.split(':').next().unwrap_or_default()
+}
+
+fn position(element: Element) -> Option<[f64; 2]> {
+    let position = elements(element).find(|one| one.has_tag_name("position"))?;
+    let number = |name| position.attribute(name)?.parse().ok();
+    Some([number("x")?, number("y")?])
+}
+
+/// The services of devices of a kind: what the file says, or what CORE has.
+fn default_services(root: Element, kind: &str) -> Vec<String> {
+    let said = elements(root)
+        .filter(|one| one.has_tag_name("default_services"))
+        .flat_map(elements)
+        .find(|one| one.attribute("type") == Some(kind));
+    if let Some(said) = said {
+        return elements(said).filter_map(|one| Some(one.attribute("name")?.into())).collect();
+    }
+    let found = DEFAULT_SERVICES.iter().find(|(name, _)| *name == kind);
+    found.map_or(Vec::new(), |(_, services)| services.iter().map(|s| s.to_string()).collect())
+}
+
+/// A command that runs a file, `sh NAME` or `bash NAME`, with the file in it.
+fn with_file<'a>(line: &str, files: &BTreeMap<&'a str, &str>, used: &mut Vec<&'a str>) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [shell @ ("sh" | "bash" | "/bin/sh" | "/bin/bash"), file] = words[..] else {
+        return line.to_string();
+    };
+    let Some((name, text)) = files.get_key_value(file) else { return line.to_string() };
+    used.push(name);
+    format!("{shell} -s <<'END-OF-FILE'\n{}\nEND-OF-FILE", text.trim_matches('\n'))
+}

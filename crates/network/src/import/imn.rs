@@ -1,0 +1,349 @@
+//! `.imn`: topologies of IMUNES and of CORE before version 5. A file is a Tcl list: words, some of them lists in braces.
+
+use serde_saphyr::Spanned;
+
+use super::{default_routes, forward, impair, link, Draft, Numbers, Place, Read};
+use crate::impair::Impairments;
+use crate::topology::{Kind, Node};
+
+/// A word, and where it stands; without the braces, for a word that had them.
+#[derive(Clone, Debug)]
+struct Word<'a> {
+    text: &'a str,
+    at: Place,
+}
+
+/// The words of a list that begins at `at`.
+fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
+    let mut found = Vec::new();
+    let mut chars = list.text.char_indices().peekable();
+    let mut at = list.at;
+    let step = |at: &mut Place, c: char| match c {
+        '\n' => *at = Place { line: at.line + 1, column: 1 },
+        _ => at.column += 1,
+    };
+    while let Some((from, c)) = chars.next() {
+        let begin = at;
+        step(&mut at, c);
+        if c.is_whitespace() {
+            continue;
+        }
+        let closing = match c {
+            '{' => Some('}'),
+            '"' => Some('"'),
+            '}' => return draft.wrong(begin, "}: closes nothing"),
+            _ => None,
+        };
+        let mut depth = 1;
+        let mut end = list.text.len();
+        loop {
+            let Some((next, c)) = chars.peek().copied() else {
+                if closing.is_some() {
+                    return draft.wrong(begin, format!("{c}: is not closed"));
+                }
+                break;
+            };
+            if closing.is_none() && c.is_whitespace() {
+                end = next;
+                break;
+            }
+            chars.next();
+            step(&mut at, c);
+            match closing {
+                Some(closing) if c == closing => depth -= 1,
+                Some('}') if c == '{' => depth += 1,
+                _ => continue,
+            }
+            if depth == 0 {
+                end = next;
+                break;
+            }
+        }
+        found.push(match closing {
+            Some(_) => Word {
+                text: &list.text[from + 1..end],
+                at: Place { column: begin.column + 1, ..begin },
+            },
+            None => Word { text: &list.text[from..end], at: begin },
+        });
+    }
+    Ok(found)
+}
+
+/// The keys and values of a list.
+fn pairs<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<(Word<'a>, Word<'a>)>> {
+    let mut all = words(draft, list)?.into_iter();
+    let mut found = Vec::new();
+    while let Some(key) = all.next() {
+        let Some(value) = all.next() else {
+            return draft.wrong(key.at, format!("{}: expected a value behind it", key.text));
+        };
+        found.push((key, value));
+    }
+    Ok(found)
+}
+
+/// What a node says that links need.
+struct Station<'a> {
+    name: String,
+    id: &'a str,
+    at: Place,
+    /// Interface, and the id of whom it leads to.
+    peers: Vec<(&'a str, &'a str)>,
+    /// Interface, and its lines.
+    interfaces: Vec<(&'a str, Vec<&'a str>)>,
+    is_host: bool,
+    taken: Vec<&'a str>,
+}
+
+pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
+    let whole = Word { text, at: Place { line: 1, column: 1 } };
+    let mut stations = Vec::new();
+    let mut links = Vec::new();
+    let mut all = words(draft, &whole)?.into_iter();
+    while let Some(kind) = all.next() {
+        let Some(name) = all.next() else {
+            return draft.wrong(kind.at, format!("{}: expected a name behind it", kind.text));
+        };
+        let Some(body) = all.next() else {
+            let what = format!("{} {}: expected {{ behind it", kind.text, short(name.text));
+            return draft.wrong(name.at, what);
+        };
+        match kind.text {
+            "node" => stations.extend(read_node(draft, &name, &body)?),
+            "link" => links.push((name, body)),
+            // They say how it is drawn.
+            "canvas" | "annotation" => {}
+            _ if body.text.trim().is_empty() => {}
+            other => {
+                draft.leave_out(kind.at, format!("{other} {}: {}", name.text, short(body.text)))
+            }
+        }
+    }
+    for (name, body) in links {
+        read_link(draft, &name, &body, &mut stations)?;
+    }
+    for station in stations.iter().filter(|station| station.is_host) {
+        default_routes(draft, station.at, &station.name);
+    }
+    Ok(())
+}
+
+/// The first words of something long.
+fn short(text: &str) -> String {
+    let line = text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
+    if line.len() < text.trim().len() {
+        format!("{line} ...")
+    } else {
+        line
+    }
+}
+
+fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Option<Station<'a>>> {
+    let settings = pairs(draft, body)?;
+    let value =
+        |key: &str| settings.iter().find(|(one, _)| one.text == key).map(|(_, value)| value);
+    let (kind, model) = (value("type"), value("model").map(|model| model.text));
+    let Some(kind) = kind else {
+        return draft.wrong(id.at, format!("node {}: expected a type", id.text));
+    };
+    let mut node = Node::default();
+    let mut is_host = false;
+    match kind.text {
+        "router" if matches!(model, Some("PC" | "host")) => is_host = true,
+        "router" => forward(id.at, &mut node),
+        "pc" | "host" => is_host = true,
+        "lanswitch" => node.kind = Kind::Switch,
+        "hub" => node.kind = Kind::Hub,
+        other => {
+            draft.leave_out(kind.at, format!("node {}: type {other}, and its links", id.text));
+            return Ok(None);
+        }
+    }
+    let mut station = Station {
+        name: id.text.to_string(),
+        id: id.text,
+        at: id.at,
+        peers: Vec::new(),
+        interfaces: Vec::new(),
+        is_host,
+        taken: Vec::new(),
+    };
+    for (key, value) in &settings {
+        match key.text {
+            "type" | "model" | "canvas" | "labelcoords" | "hidden" => {}
+            "iconcoords" => {
+                let numbers = words(draft, value)?;
+                let numbers: Vec<f64> =
+                    numbers.iter().filter_map(|w| w.text.parse().ok()).collect();
+                node.position = numbers.try_into().ok();
+            }
+            "interface-peer" => {
+                let pair = words(draft, value)?;
+                let [own, peer] = &pair[..] else {
+                    return draft.wrong(value.at, "interface-peer: expected {INTERFACE NODE}");
+                };
+                station.peers.push((own.text, peer.text));
+            }
+            "network-config" => read_config(draft, value, &mut station),
+            other => {
+                draft.leave_out(key.at, format!("node {}: {other} {}", id.text, short(value.text)))
+            }
+        }
+    }
+    draft.add_node(id.at, &station.name, node)?;
+    Ok(Some(station))
+}
+
+/// The lines of a router's configuration: `hostname`, and addresses below `interface`.
+fn read_config<'a>(draft: &mut Draft, text: &Word<'a>, station: &mut Station<'a>) {
+    let mut in_interface = false;
+    for (number, line) in text.text.lines().enumerate() {
+        let column = line.len() - line.trim_start().len()
+            + if number == 0 { text.at.column as usize } else { 1 };
+        let at = Place { line: text.at.line + number as u32, column: column as u32 };
+        let line = line.trim();
+        let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        match first {
+            "" => {}
+            "!" => in_interface = false,
+            // In CORE 4 the name that people know it by; links use the id.
+            "hostname" => station.name = rest.trim().to_string(),
+            "interface" => {
+                in_interface = true;
+                station.interfaces.push((rest.trim(), Vec::new()));
+            }
+            _ => match station.interfaces.last_mut() {
+                Some((_, lines)) if in_interface && is_address(line) => lines.push(line),
+                _ => draft.leave_out(at, format!("node {}: network-config: {line}", station.id)),
+            },
+        }
+    }
+}
+
+fn is_address(line: &str) -> bool {
+    ["ip address ", "ipv6 address ", "mac address "].iter().any(|start| line.starts_with(start))
+}
+
+fn read_link(draft: &mut Draft, name: &Word, body: &Word, stations: &mut [Station]) -> Read<()> {
+    let settings = pairs(draft, body)?;
+    let nodes = settings.iter().find(|(key, _)| key.text == "nodes");
+    let Some((_, nodes)) = nodes else {
+        return draft.wrong(name.at, format!("link {}: expected nodes", name.text));
+    };
+    let ids = words(draft, nodes)?;
+    let [one, other] = &ids[..] else {
+        return draft.wrong(nodes.at, format!("nodes: {}: expected two", nodes.text));
+    };
+    let find = |id: &str| stations.iter().position(|station| station.id == id);
+    let (Some(first), Some(second)) = (find(one.text), find(other.text)) else {
+        let what = format!("link {}: {} - {}", name.text, one.text, other.text);
+        draft.leave_out(name.at, format!("{what}: an end is not there"));
+        return Ok(());
+    };
+    let first = take_end(draft, name.text, one, other, &mut stations[first])?;
+    let second = take_end(draft, name.text, other, one, &mut stations[second])?;
+    let lines = [first.lines, second.lines];
+    let mut made = link([first.name, second.name]);
+    made.ipv4 = addresses(draft, name.at, &lines, "ip address ");
+    made.ipv6 = addresses(draft, name.at, &lines, "ipv6 address ");
+    made.mac = addresses(draft, name.at, &lines, "mac address ");
+    let ways = ways(draft, name, &settings)?;
+    set_ways(&mut made, name.at, ways);
+    draft.add_link(name.at, made);
+    Ok(())
+}
+
+/// An end of a link: its name, and what its station's configuration says of it.
+struct End<'a> {
+    name: Spanned<String>,
+    lines: Vec<&'a str>,
+}
+
+/// The next interface of `station` that leads to `peer`.
+fn take_end<'a>(
+    draft: &Draft,
+    link: &str,
+    own: &Word,
+    peer: &Word,
+    station: &mut Station<'a>,
+) -> Read<End<'a>> {
+    let is_unused = |interface: &str| !station.taken.contains(&interface);
+    let mut leading = station.peers.iter().filter(|(_, to)| *to == peer.text);
+    let Some((interface, _)) = leading.find(|(interface, _)| is_unused(interface)) else {
+        let what = format!("link {link}: {}: has no interface-peer for {}", own.text, peer.text);
+        return draft.wrong(own.at, what);
+    };
+    station.taken.push(interface);
+    let configured = station.interfaces.iter().filter(|(name, _)| name == interface);
+    let lines = match draft.is_switch(&station.name) {
+        true => Vec::new(),
+        false => configured.flat_map(|(_, lines)| lines.clone()).collect(),
+    };
+    Ok(End { name: own.at.of(format!("{}:{interface}", station.name)), lines })
+}
+
+/// What a link does to what either end sends; the rest of its settings is noted.
+fn ways(draft: &mut Draft, name: &Word, settings: &[(Word, Word)]) -> Read<[Impairments; 2]> {
+    const OTHERS: [&str; 3] = ["nodes", "color", "width"];
+    let mut ways = [Impairments::default(), Impairments::default()];
+    for (key, value) in settings {
+        // One value, or one for what each end sends.
+        let values = words(draft, value)?;
+        let mut is_known = OTHERS.contains(&key.text);
+        for (side, way) in ways.iter_mut().enumerate() {
+            let Some(text) = values.get(side).or(values.first()) else { continue };
+            is_known |= set_way(&Numbers { draft, at: text.at }, key.text, text.text, way)?;
+        }
+        if !is_known && value.text != "0" {
+            let what = format!("link {}: {} {}", name.text, key.text, short(value.text));
+            draft.leave_out(key.at, what);
+        }
+    }
+    Ok(ways)
+}
+
+/// Whether it is something that a link does.
+fn set_way(numbers: &Numbers, key: &str, text: &str, way: &mut Impairments) -> Read<bool> {
+    match key {
+        "bandwidth" => way.rate = numbers.rate(key, text)?,
+        "delay" => way.delay = numbers.delay(key, text)?,
+        "jitter" => way.jitter = numbers.jitter(key, text)?,
+        "loss" => way.loss = numbers.loss(key, text)?,
+        "duplicate" => way.duplicate = numbers.percent(key, text)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Impairments for both directions where they are the same, else for each.
+fn set_ways(made: &mut crate::topology::Link, at: Place, ways: [Impairments; 2]) {
+    if ways[0] == ways[1] {
+        let [way, _] = ways;
+        return impair(made, way);
+    }
+    let names: Vec<String> = made.endpoints.iter().map(|end| end.value.clone()).collect();
+    made.from = names.into_iter().zip(ways.map(|way| at.of(way))).collect();
+}
+
+/// What the lines of either end give behind `start`: the first is the interface's, others are noted.
+fn addresses(
+    draft: &mut Draft,
+    at: Place,
+    lines: &[Vec<&str>; 2],
+    start: &str,
+) -> Vec<Option<Spanned<String>>> {
+    let mut both = Vec::new();
+    for lines in lines {
+        let mut given = lines.iter().filter_map(|line| line.strip_prefix(start));
+        both.push(given.next().map(|text| at.of(text.trim().to_string())));
+        for more in given {
+            draft.leave_out(at, format!("{start}{more}: an interface has one"));
+        }
+    }
+    if both.iter().all(Option::is_none) {
+        Vec::new()
+    } else {
+        both
+    }
+}

@@ -1,0 +1,173 @@
+//! Kathara's network scenarios: `lab.conf`, and the `.startup` files beside it.
+//!
+//! A collision domain of two interfaces is a link, one of more a switch of its name.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_saphyr::Spanned;
+
+use super::{link, plain_name, Draft, Place, Read};
+use crate::topology::{Command, Kind, Node};
+
+/// `MACHINE[KEY]="VALUE"`, or `KEY="VALUE"`.
+struct Line<'a> {
+    at: Place,
+    machine: Option<&'a str>,
+    key: &'a str,
+    value: &'a str,
+    value_at: Place,
+}
+
+/// An interface in a collision domain.
+struct Member {
+    end: Spanned<String>,
+    mac: Option<Spanned<String>>,
+}
+
+pub(super) fn read(draft: &mut Draft, text: &str, path: &Path) -> Read<()> {
+    let mut domains: BTreeMap<String, Vec<Member>> = BTreeMap::new();
+    let mut machines: Vec<(String, Place)> = Vec::new();
+    for (number, raw) in text.lines().enumerate() {
+        let Some(line) = parse(draft, raw, number as u32 + 1)? else { continue };
+        let Some(machine) = line.machine else {
+            match line.key {
+                "LAB_NAME" => draft.file.name = line.value_at.of(plain_name(line.value)),
+                key => draft.leave_out(line.at, format!("{key}={}", line.value)),
+            }
+            continue;
+        };
+        if draft.node(machine).is_none() {
+            draft.add_node(line.at, machine, Node::default())?;
+            machines.push((machine.to_string(), line.at));
+        }
+        match line.key.parse::<u32>() {
+            Ok(number) => {
+                let end = line.at.of(format!("{machine}:eth{number}"));
+                let (domain, mac) = match line.value.split_once('/') {
+                    Some((domain, mac)) => (domain, Some(line.value_at.of(mac.to_string()))),
+                    None => (line.value, None),
+                };
+                domains.entry(domain.to_string()).or_default().push(Member { end, mac });
+            }
+            Err(_) => set(draft, machine, &line),
+        }
+    }
+    join(draft, domains)?;
+    startups(draft, &machines, path.parent().unwrap_or(Path::new(".")));
+    Ok(())
+}
+
+fn parse<'a>(draft: &Draft, raw: &'a str, number: u32) -> Read<Option<Line<'a>>> {
+    let text = raw.trim();
+    let column = (raw.len() - raw.trim_start().len()) as u32 + 1;
+    let at = Place { line: number, column };
+    if text.is_empty() || text.starts_with('#') {
+        return Ok(None);
+    }
+    let Some((left, value)) = text.split_once('=') else {
+        return draft.wrong(at, format!("{text:?}: expected MACHINE[KEY]=VALUE, or KEY=VALUE"));
+    };
+    let value_at = Place { line: number, column: column + left.len() as u32 + 1 };
+    let (value, rest) = match value.trim().chars().next().filter(|c| ['"', '\''].contains(c)) {
+        Some(quote) => match value.trim()[1..].split_once(quote) {
+            Some(both) => both,
+            None => return draft.wrong(value_at, format!("{value}: expected a closing {quote}")),
+        },
+        None => {
+            let value = value.trim();
+            value.split_at(value.find(char::is_whitespace).unwrap_or(value.len()))
+        }
+    };
+    if !rest.trim().is_empty() && !rest.trim_start().starts_with('#') {
+        return draft
+            .wrong(value_at, format!("{}: expected nothing behind the value", rest.trim()));
+    }
+    let (machine, key) = match left.trim().split_once('[') {
+        Some((machine, key)) => match key.strip_suffix(']') {
+            Some(key) => (Some(machine.trim()), key.trim_matches(['"', '\''])),
+            None => return draft.wrong(at, format!("{left}: expected ]")),
+        },
+        None => (None, left.trim()),
+    };
+    Ok(Some(Line { at, machine, key, value, value_at }))
+}
+
+/// A setting of a machine, other than its interfaces.
+fn set(draft: &mut Draft, machine: &str, line: &Line) {
+    let Some(node) = draft.node(machine) else { return };
+    let pair = line.value.split_once('=');
+    match (line.key, pair) {
+        ("exec", _) => node.exec.push(line.value_at.of(line.value.to_string())),
+        ("args" | "entrypoint", _) => {
+            let before = match node.command.take() {
+                Some(Command::Line(before)) => format!("{before} "),
+                _ => "exec ".to_string(),
+            };
+            node.command = Some(Command::Line(before + line.value));
+        }
+        ("env", Some((key, value))) => {
+            node.env.insert(key.into(), value.into());
+        }
+        ("sysctl", Some((key, value))) if key.starts_with("net.") => {
+            node.sysctls.insert(key.into(), line.value_at.of(value.into()));
+        }
+        ("ipv6", _) => {
+            let off = ["false", "False", "0", "no"].contains(&line.value);
+            let key = "net.ipv6.conf.all.disable_ipv6";
+            node.sysctls.insert(key.into(), line.value_at.of(u8::from(off).to_string()));
+        }
+        (key, _) => draft.leave_out(line.at, format!("{machine}[{key}]={}", line.value)),
+    }
+}
+
+fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<Member>>) -> Read<()> {
+    for (domain, mut members) in domains {
+        let at = Place {
+            line: members[0].end.defined.line() as u32,
+            column: members[0].end.defined.column() as u32,
+        };
+        if members.len() == 2 {
+            let macs: Vec<_> = members.iter_mut().map(|one| one.mac.take()).collect();
+            let mut made = link([members.remove(0).end, members.remove(0).end]);
+            if macs.iter().any(Option::is_some) {
+                made.mac = macs;
+            }
+            draft.add_link(at, made);
+            continue;
+        }
+        let switch = match draft.node(&domain) {
+            None => domain.clone(),
+            Some(_) => format!("domain-{domain}"),
+        };
+        draft.add_node(at, &switch, Node { kind: Kind::Switch, ..Node::default() })?;
+        for (port, member) in members.into_iter().enumerate() {
+            let mut made = link([member.end, at.of(format!("{switch}:p{port}"))]);
+            if member.mac.is_some() {
+                made.mac = vec![member.mac, None];
+            }
+            draft.add_link(at, made);
+        }
+    }
+    Ok(())
+}
+
+/// The scripts of all machines, and of each; directories that would be copied into machines are noted.
+fn startups(draft: &mut Draft, machines: &[(String, Place)], folder: &Path) {
+    for (machine, at) in machines {
+        // The common one runs first, and what exec says after either.
+        for name in [machine, "shared"] {
+            let Ok(text) = std::fs::read_to_string(folder.join(format!("{name}.startup"))) else {
+                continue;
+            };
+            if let Some(node) = draft.node(machine).filter(|_| !text.trim().is_empty()) {
+                node.exec.insert(0, at.of(text));
+            }
+        }
+        for name in [machine.clone(), format!("{machine}.shutdown")] {
+            if folder.join(&name).exists() {
+                draft.leave_out(*at, format!("node {machine}: {name} beside it"));
+            }
+        }
+    }
+}

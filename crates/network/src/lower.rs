@@ -1,0 +1,108 @@
+//! Taking a network down, whatever state it is in.
+
+use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use lorentz_container::{self as container, Cgroup, Container, StateDir};
+use lorentz_experiment::{self as experiment, Experiment};
+use nix::sys::wait::{waitpid, WaitPidFlag};
+
+use crate::place::{container_of, Place, Record};
+use crate::Refusal;
+
+/// Takes the network `name` down, whatever state it is in: its emulator, its nodes, its clock. Returns how many programs were ended.
+///
+/// # Errors
+///
+/// Where there is no such network; a file system that refuses.
+pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
+    let place = Place::of(state, name)?;
+    if !place.exists() {
+        return Err(Refusal::Unknown(name.to_string()).into());
+    }
+    let record = place.record();
+    if let Some(record) = &record {
+        end_emulator(record)?;
+    }
+    let Record { nodes, made, .. } = record.unwrap_or_default();
+    let containers =
+        nodes.iter().filter_map(|node| state.container(&container_of(name, node)).ok());
+    let ours: Vec<Container> = containers.filter(|found| is_ours(found, name, &made)).collect();
+    let groups: Vec<Cgroup> = ours.iter().filter_map(Container::cgroup).collect();
+    let mut ended = 0;
+    for node in &ours {
+        ended += container::clear(node, true)?;
+    }
+    groups.iter().for_each(empty);
+    end_experiment(state, name)?;
+    place.remove();
+    // With the last container goes the state directory, where nothing else is in it.
+    if let Ok(owner) = state.container(name) {
+        ended += container::clear(&owner, true)?;
+    }
+    Ok(ended)
+}
+
+/// Removes a control group with whoever may have come in while its container was cleared: an `exec` that was on its way.
+fn empty(group: &Cgroup) {
+    /// Each try waits for half a second.
+    const TRIES: u32 = 10;
+    for _ in 0..TRIES {
+        let _ = group.kill();
+        if group.remove() {
+            return;
+        }
+    }
+}
+
+/// Whether that is a node of the network, and not one of that name that somebody has made since.
+fn is_ours(found: &Container, network: &str, made: &BTreeMap<String, i64>) -> bool {
+    let record = found.record();
+    let belongs = [&record.clock_of, &record.experiment];
+    belongs.iter().any(|one| one.as_deref() == Some(network))
+        || made.get(found.name()) == Some(&record.created_boot_ns)
+}
+
+/// The experiment of a network in rounds.
+fn end_experiment(state: &StateDir, network: &str) -> anyhow::Result<()> {
+    match Experiment::open(state, network) {
+        Ok(mut experiment) => experiment.end(),
+        Err(error) => match error.downcast_ref() {
+            Some(experiment::Refusal::Unknown(_)) => Ok(()),
+            _ => experiment::release(state, network),
+        },
+    }
+}
+
+/// Ends the very process that `record` names.
+fn end_emulator(record: &Record) -> anyhow::Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    // SAFETY: plain numbers in, a descriptor or -1 out.
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, record.pid, 0) };
+    if raw < 0 {
+        return Ok(());
+    }
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    // SAFETY: made here, and nobody else's.
+    let process = unsafe { OwnedFd::from_raw_fd(raw as i32) };
+    let end = Instant::now() + PATIENCE;
+    while record.is_alive() {
+        let nothing = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open, and no siginfo is given.
+        unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                process.as_raw_fd(),
+                libc::SIGKILL,
+                nothing,
+                0,
+            )
+        };
+        sleep(Duration::from_millis(2));
+        // Where it is a child of this very process.
+        let _ = waitpid(nix::unistd::Pid::from_raw(record.pid as i32), Some(WaitPidFlag::WNOHANG));
+        anyhow::ensure!(Instant::now() < end, "the emulator, process {}, does not end", record.pid);
+    }
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! TCP's timers of nodes, which the kernel keeps in real time: made as long as their virtual durations take at the network's rate, and
+//! made anew when that changes.
+//!
+//! Two ways, each of which can do what the other cannot. Settings of a node's network namespace reach every socket that is made later, and can
+//! lengthen the least retransmission timeout to any length. A BPF program (`bpf/timers.bpf.c`) at the nodes' control
+//! groups has the timeout of the first SYN, reaches connections of listeners that were there before, and can shorten the delay of
+//! acknowledgements. It goes with the emulator's process, which holds it.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use anyhow::Context;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags};
+use lorentz_clock::{Pace, Rate, Segment, Span, NANOS_PER_SEC};
+use lorentz_container::{Container, StateDir};
+use nix::sched::{setns, CloneFlags};
+
+use crate::place::container_of;
+use crate::plan::{NodePlan, Plan};
+use crate::tap;
+
+mod program {
+    #![allow(clippy::all, missing_docs, unreachable_pub, dead_code)]
+    include!(concat!(env!("OUT_DIR"), "/timers.skel.rs"));
+}
+use program::{TimersSkel, TimersSkelBuilder};
+
+const MILLI: i64 = 1_000_000;
+/// What TCP has of its own: the first timeout ...
+const FIRST: Span = Span(NANOS_PER_SEC);
+/// ... the least ...
+const LEAST: Span = Span(200 * MILLI);
+/// ... the greatest, beyond which nothing can be set ...
+const MOST: Span = Span(120 * NANOS_PER_SEC);
+/// ... how long it holds an acknowledgement back, most of the time ...
+const DELACK: Span = Span(40 * MILLI);
+/// ... and at most, beyond which nothing can be set.
+const DELACK_AT_MOST: Span = Span(200 * MILLI);
+
+/// Since Linux 6.11, and in microseconds.
+const LEAST_KEY: &str = "net.ipv4.tcp_rto_min_us";
+/// Since Linux 6.15, and in milliseconds.
+const MOST_KEY: &str = "net.ipv4.tcp_rto_max_ms";
+
+/// How long TCP's timers are in real time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Lengths {
+    first: Span,
+    least: Span,
+    most: Span,
+    delack: Span,
+}
+
+impl Lengths {
+    /// Those at `rate`, as far as the kernel, whose tick is `tick`, can be made to keep them.
+    fn at(rate: Rate, tick: Span) -> Lengths {
+        /// The kernel doubles from here on, and gives up at 120 s.
+        const LEAST_AT_MOST: i64 = 60 * NANOS_PER_SEC;
+        /// Of what the kernel accepts.
+        const MOST_AT_LEAST: i64 = NANOS_PER_SEC;
+        const DELACK_AT_LEAST: i64 = 5 * MILLI;
+        let real = |span: Span| {
+            let nanos = i128::from(span.0) * i128::from(rate.den()) / i128::from(rate.num());
+            nanos.min(i128::from(i64::MAX)) as i64
+        };
+        Lengths {
+            first: Span(real(FIRST).clamp(2 * tick.0, MOST.0)),
+            // An acknowledgement comes a tick or two later than it was held back for. Whoever did not wait for it would send everything twice.
+            least: Span(real(LEAST).clamp(5 * tick.0, LEAST_AT_MOST)),
+            most: Span(real(MOST).clamp(MOST_AT_LEAST, MOST.0)),
+            delack: match rate.num() > rate.den() {
+                true => Span(real(DELACK).max(2 * tick.0).max(DELACK_AT_LEAST)),
+                false => DELACK_AT_MOST,
+            },
+        }
+    }
+
+    /// The settings of a network namespace that make them so. There a timeout is lengthened only: shorter than the peers' delay of
+    /// acknowledgements it may be where that is shortened too.
+    fn settings(&self) -> [(&'static str, i64); 2] {
+        [(LEAST_KEY, self.least.max(LEAST).0 / 1_000), (MOST_KEY, self.most.0 / MILLI)]
+    }
+
+    /// What the BPF program takes, for nodes that have settings of their `own`. A least timeout above 200 ms is beyond it.
+    fn words(&self, tick: Span, own: Own) -> Vec<u8> {
+        let least = if self.least > LEAST || own.least { 0 } else { self.least.0 / 1_000 };
+        let most = if own.most { 0 } else { self.most.0 / MILLI };
+        let words = [self.first.0 / tick.0, least, most, self.delack.0 / 1_000];
+        words.into_iter().flat_map(|word| (word as i32).to_ne_bytes()).collect()
+    }
+}
+
+/// What the topology file sets for a node itself, which is left alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Own {
+    least: bool,
+    most: bool,
+}
+
+impl Own {
+    fn of(node: &NodePlan) -> Own {
+        let sets = |key| node.sysctls.iter().any(|(one, _)| one == key);
+        Own { least: sets(LEAST_KEY), most: sets(MOST_KEY) }
+    }
+
+    fn has(self, key: &str) -> bool {
+        if key == LEAST_KEY {
+            self.least
+        } else {
+            self.most
+        }
+    }
+}
+
+/// Sets what the network namespace of this thread has for TCP's timers, at the start of a network at `rate`.
+pub(crate) fn furnish(rate: Rate) {
+    if rate != Rate::ONE {
+        apply(&Lengths::at(rate, tick()), Own { least: false, most: false });
+    }
+}
+
+fn apply(lengths: &Lengths, own: Own) {
+    for (key, value) in lengths.settings().into_iter().filter(|(key, _)| !own.has(key)) {
+        // An older kernel does not have it.
+        let _ = tap::set_sysctl(key, &value.to_string());
+    }
+}
+
+/// The kernel's tick: the resolution of its coarse clock.
+fn tick() -> Span {
+    const USUAL: Span = Span(4 * MILLI);
+    let found = nix::time::clock_getres(nix::time::ClockId::CLOCK_MONOTONIC_COARSE);
+    found.map_or(USUAL, |tick| Span(tick.tv_sec() * NANOS_PER_SEC + tick.tv_nsec()))
+}
+
+/// TCP's timers of a network.
+pub(crate) struct Timers {
+    rate: Rate,
+    tick: Span,
+    namespace: Option<File>,
+    /// Of each node: whoever looks after its program and is in its namespace.
+    nodes: Vec<(Own, OwnedFd)>,
+    programs: Vec<Keeper>,
+    /// Why there is no BPF program at some nodes.
+    pub refused: Option<String>,
+}
+
+/// The program at nodes that have the same settings of their own.
+struct Keeper {
+    own: Own,
+    skel: TimersSkel<'static>,
+    links: Vec<Link>,
+}
+
+impl Timers {
+    /// Those of the nodes of `plan`, all of which are there.
+    pub fn of(state: &StateDir, plan: &Plan) -> Timers {
+        let mut timers = Timers {
+            rate: plan.rate,
+            tick: tick(),
+            namespace: File::open("/proc/self/ns/net").ok(),
+            nodes: Vec::new(),
+            programs: Vec::new(),
+            refused: None,
+        };
+        for node in &plan.nodes {
+            if let Err(error) = timers.add(state, &plan.name, node) {
+                timers.refused = Some(format!("node {}: {error:#}", node.name));
+            }
+        }
+        timers
+    }
+
+    fn add(&mut self, state: &StateDir, network: &str, node: &NodePlan) -> anyhow::Result<()> {
+        let own = Own::of(node);
+        let container = state.container(&container_of(network, &node.name))?;
+        self.nodes.push((own, monitor(&container)?));
+        let group = container.cgroup().context("no control group of version 2 for it")?;
+        let group = File::open(group.path())?;
+        let at = match self.programs.iter().position(|keeper| keeper.own == own) {
+            Some(at) => at,
+            None => {
+                self.programs.push(Keeper::load(own)?);
+                self.programs.len() - 1
+            }
+        };
+        let keeper = &mut self.programs[at];
+        if self.rate != Rate::ONE {
+            keeper.set(&Lengths::at(self.rate, self.tick), self.tick)?;
+        }
+        keeper.links.push(keeper.skel.progs.keep_time.attach_cgroup(group.as_raw_fd())?);
+        Ok(())
+    }
+
+    /// Has connections that are made from here on kept by the rate of `segment`.
+    pub fn follow(&mut self, segment: &Segment) {
+        let Pace::Running(rate) = segment.pace else { return };
+        if rate == self.rate {
+            return;
+        }
+        self.rate = rate;
+        let lengths = Lengths::at(rate, self.tick);
+        for keeper in &self.programs {
+            if let Err(error) = keeper.set(&lengths, self.tick) {
+                self.refused = Some(format!("{error:#}"));
+            }
+        }
+        let Some(back) = &self.namespace else { return };
+        for (own, monitor) in &self.nodes {
+            // One that has ended is in no namespace.
+            if setns(monitor, CloneFlags::CLONE_NEWNET).is_ok() {
+                apply(&lengths, *own);
+            }
+        }
+        // It was in there a moment ago.
+        setns(back, CloneFlags::empty()).expect("the emulator's own network namespace");
+    }
+}
+
+impl Keeper {
+    fn load(own: Own) -> anyhow::Result<Keeper> {
+        libbpf_rs::set_print(None);
+        // It is kept as long as the program is.
+        let place = Box::leak(Box::new(MaybeUninit::uninit()));
+        let skel = TimersSkelBuilder::default().open(place)?.load().context("a BPF program")?;
+        Ok(Keeper { own, skel, links: Vec::new() })
+    }
+
+    fn set(&self, lengths: &Lengths, tick: Span) -> anyhow::Result<()> {
+        let words = lengths.words(tick, self.own);
+        Ok(self.skel.maps.timers.update(&0_u32.to_ne_bytes(), &words, MapFlags::ANY)?)
+    }
+}
+
+/// Whoever looks after the program of `node`, as a descriptor of the process.
+fn monitor(node: &Container) -> anyhow::Result<OwnedFd> {
+    let monitor = node.record().monitors.first().context("nobody looks after it")?;
+    // SAFETY: plain numbers in, a descriptor or -1 out.
+    match unsafe { libc::syscall(libc::SYS_pidfd_open, monitor.pid, 0) } {
+        -1 => Err(io::Error::last_os_error().into()),
+        // SAFETY: made here, and nobody else's.
+        raw => Ok(unsafe { OwnedFd::from_raw_fd(raw as i32) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Span = Span(4 * MILLI);
+
+    fn at(num: u64, den: u64) -> Lengths {
+        Lengths::at(Rate::new(num, den).unwrap(), TICK)
+    }
+
+    #[test]
+    fn a_virtual_duration_takes_its_real_time() {
+        let slow = at(1, 4);
+        assert_eq!((slow.first, slow.least), (Span(4 * NANOS_PER_SEC), Span(800 * MILLI)));
+        assert_eq!((slow.most, slow.delack), (MOST, DELACK_AT_MOST));
+        let fast = at(4, 1);
+        assert_eq!((fast.first, fast.least), (Span(250 * MILLI), Span(50 * MILLI)));
+        assert_eq!((fast.most, fast.delack), (Span(30 * NANOS_PER_SEC), Span(10 * MILLI)));
+    }
+
+    #[test]
+    fn what_the_kernel_would_refuse_is_not_asked_of_it() {
+        let fastest = at(1_000_000, 1);
+        assert_eq!((fastest.first, fastest.least), (Span(8 * MILLI), Span(20 * MILLI)));
+        assert_eq!((fastest.most, fastest.delack), (Span(NANOS_PER_SEC), Span(8 * MILLI)));
+        let slowest = at(1, 1_000_000);
+        assert_eq!((slowest.first, slowest.most), (MOST, MOST));
+        assert_eq!(slowest.least, Span(60 * NANOS_PER_SEC));
+    }
+
+    #[test]
+    fn a_nodes_own_settings_are_left_alone() {
+        let word = |bytes: Vec<u8>, at: usize| {
+            i32::from_ne_bytes(bytes[at * 4..at * 4 + 4].try_into().unwrap())
+        };
+        let neither = Own { least: false, most: false };
+        assert_eq!(word(at(4, 1).words(TICK, neither), 0), 62);
+        assert_eq!(word(at(4, 1).words(TICK, neither), 1), 50_000);
+        assert_eq!(word(at(4, 1).words(TICK, Own { least: true, most: false }), 1), 0);
+        assert_eq!(word(at(1, 4).words(TICK, neither), 1), 0);
+        assert_eq!(word(at(1, 1).words(TICK, neither), 1), 200_000);
+    }
+}

@@ -1,0 +1,450 @@
+//! The topology file: nodes, links, a schedule; as it is written.
+//!
+//! Its shape is containerlab's, with what a link does to frames beside its ends. Every name keeps its line and column, so
+//! that whatever is wrong can be pointed at. [`read`] reads and checks all of it, before anything is made.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_saphyr::{Location, Spanned};
+use thiserror::Error;
+
+use crate::impair::{Impairments, JitterOption, LossOption, Queue};
+use crate::plan::Plan;
+use crate::units::{BitRate, Delay, Probability};
+
+/// What is wrong with a topology file, and where.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{file}:{line}:{column}: {what}")]
+pub struct WrongTopology {
+    /// The file, as it was named.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: u64,
+    /// The column in it, from 1.
+    pub column: u64,
+    /// What is wrong, and what is accepted.
+    pub what: String,
+}
+
+/// A network: its clock, its nodes and links
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct File {
+    /// Its name: letters, digits, '.', '_', '-'; its nodes' containers are called NAME.NODE
+    #[schemars(with = "String")]
+    pub name: Spanned<String>,
+    /// Real seconds per virtual second, as 10 or 1/3; not with rate
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<NumberOrText>")]
+    pub tdf: Option<Spanned<String>>,
+    /// Virtual seconds per real second, as 2, 0.1, 1/10, 60x; not with tdf
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<NumberOrText>")]
+    pub rate: Option<Spanned<String>>,
+    /// What the wall clock shows at the start, as 2038-01-19T03:14:00Z [default: the host's]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub at: Option<Spanned<String>>,
+    /// Nodes go forward together in rounds, each on a clock of its own: frames arrive at their exact instants, whatever the machine does
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = false))]
+    pub rounds: bool,
+    /// What chance starts from: the same seed, and the same frames at the same instants, have the same fate
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = 0))]
+    pub seed: u64,
+    /// Nodes and links.
+    pub topology: Topology,
+    /// Changes of links at virtual instants
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Change>")]
+    pub schedule: Vec<Spanned<Change>>,
+}
+
+/// What need not be written.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// What a number or a text is in the schema.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code)]
+enum NumberOrText {
+    Number(f64),
+    Text(String),
+}
+
+/// Nodes and links
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Topology {
+    /// By name
+    #[schemars(with = "BTreeMap<String, Node>")]
+    pub nodes: BTreeMap<String, Spanned<Node>>,
+    /// What joins them
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Link>")]
+    pub links: Vec<Spanned<Link>>,
+}
+
+/// A node
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Node {
+    /// What it is [default: process]
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = "process"))]
+    pub kind: Kind,
+    /// Real seconds that it has a processor for a virtual second, as 10 or 1/3; only in rounds, not with rate [default: the network's]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<NumberOrText>")]
+    pub tdf: Option<Spanned<String>>,
+    /// Virtual seconds per real second of a processor, as 2, 0.1, 1/10, 60x; only in rounds, not with tdf
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<NumberOrText>")]
+    pub rate: Option<Spanned<String>>,
+    /// What runs in it: a list of words, or a line for /bin/sh [default: nothing but what exec starts]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Command>,
+    /// Lines for /bin/sh, run one after the other once the network is there
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub exec: Vec<Spanned<String>>,
+    /// Variables of its environment
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Settings of its network namespace, as net.ipv4.ip_forward: 1
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, NumberOrText>")]
+    pub sysctls: BTreeMap<String, Spanned<String>>,
+    /// The file that what it writes goes to [default: one in the network's directory]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// The root file system that it sees, a directory; what it writes goes to a layer above, and with the node [default: the host's]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rootfs: Option<String>,
+    /// Files and directories of the host in its root file system, SOURCE:TARGET or SOURCE:TARGET:ro
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub binds: Vec<Spanned<String>>,
+    /// Where it stands in a picture, in any unit: to the right, and down
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<[f64; 2]>,
+}
+
+/// What a node is
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A program in a network namespace of its own, on the network's clock
+    #[default]
+    Process,
+    /// A learning switch
+    Switch,
+    /// A hub: what comes in goes out everywhere else
+    Hub,
+}
+
+/// A command
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a list of words, or a line for /bin/sh")]
+pub enum Command {
+    /// For /bin/sh.
+    Line(String),
+    /// The program and its arguments.
+    Words(Vec<String>),
+}
+
+/// A link, and what it does to frames in each direction
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Link {
+    /// Its two ends, NODE:INTERFACE each
+    #[schemars(with = "[String; 2]")]
+    pub endpoints: Vec<Spanned<String>>,
+    /// IPv4 addresses of the ends, as 10.0.0.1/24; null for none
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Option<String>>")]
+    pub ipv4: Vec<Option<Spanned<String>>>,
+    /// IPv6 addresses of the ends, as fd00::1/64; null for none
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Option<String>>")]
+    pub ipv6: Vec<Option<Spanned<String>>>,
+    /// Hardware addresses of the ends, as 02:00:00:00:00:01; null for one that is made up
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Option<String>>")]
+    pub mac: Vec<Option<Spanned<String>>>,
+    /// MTU of its interfaces, from 68 to 65521 [default: 1500]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u32>", range(min = 68, max = 65521), extend("default" = 1500))]
+    pub mtu: Option<Spanned<u32>>,
+    /// Whether it is up at the start [default: up]
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = "up"))]
+    pub state: State,
+    /// How fast frames are put on the wire
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BitRate>,
+    /// Propagation, one way
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Delay>,
+    /// How the delay varies; frames stay in order
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<JitterOption>,
+    /// Frames lost on the wire
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossOption>,
+    /// Frames that arrive twice
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Probability>,
+    /// Frames that skip the delay
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Probability>,
+    /// Frames in which one bit is flipped
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Probability>,
+    /// Frames that wait for the wire
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// What is different for frames sent by one end, by its name
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Impairments>")]
+    pub from: BTreeMap<String, Spanned<Impairments>>,
+}
+
+impl Link {
+    /// What it does to frames, in both directions where nothing else is said.
+    pub fn impairments(&self) -> Impairments {
+        Impairments {
+            rate: self.rate,
+            delay: self.delay,
+            jitter: self.jitter,
+            loss: self.loss,
+            duplicate: self.duplicate,
+            reorder: self.reorder,
+            corrupt: self.corrupt,
+            queue: self.queue,
+        }
+    }
+}
+
+/// Whether a link carries anything
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It does
+    #[default]
+    Up,
+    /// It does not, and the interfaces have no carrier
+    Down,
+}
+
+/// A change of a link at a virtual instant
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Change {
+    /// When, in virtual time from the start of the network
+    pub at: Delay,
+    /// Which link, by an end of it, NODE:INTERFACE; what is set is set for what that end sends
+    #[schemars(with = "String")]
+    pub link: Spanned<String>,
+    /// Set it for both directions
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = false))]
+    pub both: bool,
+    /// What changes; the rest stays
+    #[serde(default, skip_serializing_if = "Impairments::is_empty")]
+    pub set: Impairments,
+    /// Up or down, always both directions
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
+}
+
+/// Reads the topology file `name` that holds `text`.
+///
+/// # Errors
+///
+/// What is wrong with it, with line and column.
+pub fn read(name: &str, text: &str) -> Result<Plan, WrongTopology> {
+    parse(name, text).and_then(|file| check(name, &file))
+}
+
+/// Reads any YAML file `name` that holds `text`.
+pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, WrongTopology> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        let location = error.location().unwrap_or(Location::UNKNOWN);
+        let message = error.without_snippet().to_string();
+        wrong(name, location, without_place(&message))
+    })
+}
+
+/// Checks what the file `name` says.
+///
+/// # Errors
+///
+/// The first thing wrong.
+pub fn check(name: &str, file: &File) -> Result<Plan, WrongTopology> {
+    crate::plan::check(file).map_err(|fault| wrong(name, fault.at, &fault.what))
+}
+
+pub(crate) fn wrong(file: &str, at: Location, what: &str) -> WrongTopology {
+    WrongTopology {
+        file: file.to_string(),
+        line: at.line().max(1),
+        column: at.column().max(1),
+        what: what.split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// The parser's message without the place, which stands before it already.
+fn without_place(message: &str) -> &str {
+    let first = message.lines().next().unwrap_or_default();
+    let place = first.rfind(" at line ").or_else(|| first.rfind(" (line "));
+    place.map_or(first, |at| &first[..at])
+}
+
+/// Reads the topology file at `path`.
+///
+/// # Errors
+///
+/// A file that cannot be read; what is wrong with it, as [`WrongTopology`].
+pub fn read_file(path: &Path) -> anyhow::Result<File> {
+    Ok(parse(&path.display().to_string(), &text_of(path)?)?)
+}
+
+pub(crate) fn text_of(path: &Path) -> Result<String, crate::Refusal> {
+    std::fs::read_to_string(path)
+        .map_err(|error| crate::Refusal::File(path.display().to_string(), error))
+}
+
+impl File {
+    /// As a topology file.
+    ///
+    /// # Errors
+    ///
+    /// What YAML cannot hold, which is nothing that a file can say.
+    pub fn to_yaml(&self) -> anyhow::Result<String> {
+        Ok(serde_saphyr::to_string(self)?)
+    }
+}
+
+/// The JSON schema of topology files.
+pub fn schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(File).to_value();
+    schema["title"] = "Lorentz network topology".into();
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = "\
+name: lab
+tdf: 10
+at: 2038-01-19T03:14:00Z
+seed: 7
+topology:
+  nodes:
+    r1: {command: [sleep, '60'], sysctls: {net.ipv4.ip_forward: 1}, env: {A: b}}
+    r2:
+      kind: process
+      exec: [ip route add default via 10.0.0.1]
+    s1: {kind: switch}
+  links:
+    - endpoints: ['r1:eth1', 'r2:eth1']
+      ipv4: [10.0.0.1/24, 10.0.0.2/24]
+      rate: 10mbit
+      delay: 5ms
+      from:
+        r2:eth1: {rate: 1mbit, loss: 0.5%}
+    - endpoints: ['r1:eth2', 's1:1']
+      mtu: 9000
+      state: down
+schedule:
+  - {at: 20s, link: 'r1:eth1', set: {delay: 30ms}, both: true}
+  - {at: 10s, link: 'r1:eth2', state: up}
+";
+
+    #[test]
+    fn a_whole_file_is_understood() {
+        let plan = read("lab.yaml", WHOLE).unwrap();
+        assert_eq!(
+            (plan.name.as_str(), plan.rate.to_string().as_str(), plan.seed),
+            ("lab", "0.1", 7)
+        );
+        assert_eq!(plan.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
+        assert_eq!(plan.nodes[0].command.as_deref().unwrap(), ["sleep", "60"]);
+        assert_eq!(plan.nodes[0].sysctls["net.ipv4.ip_forward"], "1");
+        assert_eq!(plan.nodes[1].exec, ["ip route add default via 10.0.0.1"]);
+        assert_eq!(plan.switches, [("s1".to_string(), true)]);
+        let link = &plan.links[0];
+        assert_eq!(
+            link.asked.each_ref().map(|one| one.rate.unwrap().to_string()),
+            ["10mbit", "1mbit"]
+        );
+        assert_eq!(link.asked.each_ref().map(|one| one.delay.unwrap().to_string()), ["5ms", "5ms"]);
+        assert_eq!(link.addresses[1][0], ("10.0.0.2".parse().unwrap(), 24));
+        assert_eq!((plan.links[1].mtu, plan.links[1].is_up), (9000, false));
+        assert_eq!(plan.schedule[0].is_up, Some(true));
+        assert_eq!(plan.schedule[1].at, lorentz_clock::Span::from_secs(20));
+    }
+
+    /// Each: the file, the line and column of what is wrong, and words that must be said of it.
+    #[test]
+    fn what_is_wrong_is_pointed_at() {
+        let nodes = "name: l\ntopology:\n  nodes: {a: {}, b: {}, s: {kind: switch}, t: {kind: switch}}\n  links:\n";
+        let with = |links: &str| format!("{nodes}{links}");
+        let cases = [
+            ("name: [\n".to_string(), (1, 7), "string"),
+            ("name: l\ntopology: {nodes: {a: {imge: x}}}\n".to_string(), (2, 24), "imge"),
+            ("name: -l\ntopology: {nodes: {a: {}}}\n".to_string(), (1, 7), "letters"),
+            ("name: l\ntopology: {nodes: {}}\n".to_string(), (1, 7), "at least one"),
+            ("name: l\nrate: 0\ntopology: {nodes: {a: {}}}\n".to_string(), (2, 7), "above 0"),
+            ("name: l\nrate: 2\ntdf: 3\ntopology: {nodes: {a: {}}}\n".to_string(), (3, 6), "excludes"),
+            ("name: l\ntopology: {nodes: {a: {kind: vm}}}\n".to_string(), (2, 30), "process"),
+            ("name: l\ntopology: {nodes: {a: {kind: hub, exec: [x]}}}\n".to_string(), (2, 23), "runs nothing"),
+            ("name: l\ntopology: {nodes: {a: {sysctls: {kernel.x: 1}}}}\n".to_string(), (2, 44), "net.*"),
+            (with("  - endpoints: ['a:e', 'c:e']\n"), (5, 24), "expected one of a, b, s, t"),
+            (with("  - endpoints: ['a:e', 'b']\n"), (5, 24), "NODE:INTERFACE"),
+            (with("  - endpoints: ['a:e']\n"), (5, 5), "expected two"),
+            (with("  - endpoints: ['a:e', 'b:e']\n  - endpoints: ['b:f', 'a:e']\n"), (6, 24), "in line 5"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    rate: 0\n"), (6, 11), "8bit to 1tbit"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    loss: 2\n"), (6, 11), "percentage"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    delay: -1ms\n"), (6, 12), "duration from 0"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    mtu: 9\n"), (6, 10), "68 to 65521"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    reorder: 1%\n"), (5, 5), "delay above 0"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    ipv4: [10.0.0.1, 10.0.0.2/24]\n"), (6, 12), "prefix length"),
+            (with("  - endpoints: ['a:e', 's:e']\n    ipv4: [null, 10.0.0.2/24]\n"), (6, 18), "expected null"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    from: {'c:e': {rate: 1mbit}}\n"), (6, 19), "a:e or b:e"),
+            (with("  - endpoints: ['s:1', 't:1']\n  - endpoints: ['t:2', 's:2']\n"), (6, 5), "spanning tree"),
+            (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:x', state: up}\n"), (7, 20), "no link ends there"),
+            (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:e'}\n"), (7, 5), "set or state"),
+        ];
+        let mut failed = String::new();
+        for (text, place, words) in cases {
+            let wrong = read("x.yaml", &text).unwrap_err();
+            let good = (wrong.line, wrong.column) == place && wrong.what.contains(words);
+            if !good || wrong.what.contains('\n') {
+                failed += &format!("{text}{wrong}; expected {place:?} {words:?}\n\n");
+            }
+        }
+        assert!(failed.is_empty(), "{failed}");
+    }
+
+    /// `docs/network.schema.json` is what editors are given. `LORENTZ_WRITE_SCHEMA=1` writes it anew.
+    #[test]
+    fn the_published_schema_is_that_of_the_code() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/network.schema.json");
+        let wanted = format!("{:#}\n", schema());
+        if std::env::var_os("LORENTZ_WRITE_SCHEMA").is_some() {
+            std::fs::write(path, &wanted).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), wanted);
+    }
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Which call wrote a segment of TCP. It may leave in that call or later, when there is room for it or an acknowledgement has come;
+ * so what was written is noted with its first byte's number, and the socket knows which byte it sends next. The number in the
+ * segment itself is compared by whoever reads the records: another one is sent once more.
+ */
+
+#ifndef LORENTZ_WRITES_H
+#define LORENTZ_WRITES_H
+
+#include "packet.h"
+
+static __u64 peer_of(struct sock *sk)
+{
+	return (__u64)BPF_CORE_READ(sk, __sk_common.skc_hash) << 32 |
+	       BPF_CORE_READ(sk, __sk_common.skc_portpair);
+}
+
+// Notes that `call` is about to write to its socket.
+static void begin_write(struct call *call)
+{
+	static const struct writes none;
+	struct sock *sk = (struct sock *)call->sk;
+	__u64 key = call->sk, peer = peer_of(sk);
+	__u32 seq = BPF_CORE_READ((struct tcp_sock *)sk, write_seq);
+	struct writes *noted = bpf_map_lookup_elem(&writes, &key);
+	struct write *write;
+
+	if (!noted) {
+		bpf_map_update_elem(&writes, &key, &none, BPF_ANY);
+		noted = bpf_map_lookup_elem(&writes, &key);
+		if (!noted)
+			return;
+	}
+	if (noted->peer != peer) {
+		noted->peer = peer;
+		noted->end = 0;
+		noted->active = 0;
+	}
+	write = &noted->write[(noted->end - 1) & (WRITES - 1)];
+	// The one before has written nothing.
+	if (!noted->end || write->seq != seq || noted->active) {
+		write = &noted->write[noted->end & (WRITES - 1)];
+		noted->end++;
+	}
+	write->entered = call->entered;
+	write->seq = seq;
+	write->done = 0;
+	write->pid = call->pid;
+	write->inner_pid = call->inner_pid;
+	write->fd = call->fd;
+	if (__sync_fetch_and_add(&noted->active, 1)) {
+		write->entered = 0;
+		noted->write[(noted->end - 2) & (WRITES - 1)].entered = 0;
+	}
+}
+
+// Notes up to where it has written: what follows may be that of a call that is not seen, as sendfile.
+static void end_write(struct call *call)
+{
+	struct sock *sk = (struct sock *)call->sk;
+	__u64 key = call->sk;
+	struct writes *noted = bpf_map_lookup_elem(&writes, &key);
+	struct write *write;
+
+	if (!noted || noted->peer != peer_of(sk) || !noted->active)
+		return;
+	write = &noted->write[(noted->end - 1) & (WRITES - 1)];
+	write->until = BPF_CORE_READ((struct tcp_sock *)sk, write_seq);
+	write->done = 1;
+	__sync_fetch_and_add(&noted->active, -1);
+}
+
+// Finds the call that wrote what `skb` carries, and tells `record` of it.
+static bool claim_written(const struct sk_buff *skb, struct header *header, struct record *record)
+{
+	long carried = header->length - (header->flags & IPV6 ? 40 : 20);
+	struct sock *sk = skb->sk;
+	__u64 key = (__u64)sk;
+	__u32 next, end;
+	struct writes *noted;
+	struct write *write;
+
+	if (!sk)
+		return 0;
+	noted = bpf_map_lookup_elem(&writes, &key);
+	if (!noted || noted->peer != peer_of(sk))
+		return 0;
+	carried -= BPF_CORE_READ((struct tcp_sock *)sk, tcp_header_len);
+	// The kernel's own.
+	if (carried <= 0)
+		return 0;
+	next = BPF_CORE_READ((struct tcp_sock *)sk, snd_nxt);
+	end = noted->end;
+	for (__u32 back = 1; back <= WRITES; back++) {
+		if (back > end)
+			return 0;
+		write = &noted->write[(end - back) & (WRITES - 1)];
+		if ((int)(next - write->seq) < 0)
+			continue;
+		if (!write->entered || bpf_ktime_get_ns() - write->entered > DELAY_NS)
+			return 0;
+		if (write->done && (int)(next - write->until) >= 0)
+			return 0;
+		record->call = write->entered;
+		record->pid = write->pid;
+		record->inner_pid = write->inner_pid;
+		record->fd = write->fd;
+		record->write_seq = next;
+		record->flags |= BY_NUMBER;
+		// What was written after it is in it too.
+		if (write->done && (int)(next + (__u32)carried - write->until) > 0)
+			record->flags |= MISS(PARTIAL);
+		return 1;
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,107 @@
+//! How a watcher is told to go on, to stop, to count anew, while it runs: an abstract socket, which ends with its process.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
+use serde::{Deserialize, Serialize};
+
+use crate::fault::PacketsError;
+use crate::namespace::Namespace;
+
+const PREFIX: &str = "lorentz-latency/";
+const PATIENCE: Duration = Duration::from_secs(5);
+/// No order is longer.
+const LONGEST: u64 = 4096;
+
+/// What a watcher may be told about one namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Go on watching it.
+    On,
+    /// Stop for now.
+    Off,
+    /// Count from nothing.
+    Reset,
+    /// Tell what has been seen.
+    Show,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub order: Order,
+    pub cookie: u64,
+}
+
+/// Listens for orders to this process.
+pub(crate) fn listen() -> io::Result<UnixListener> {
+    let name = format!("{PREFIX}{}", std::process::id());
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Takes one order and answers what `obey` gives, if it comes from root or from who started this.
+pub(crate) fn serve(
+    listener: &UnixListener,
+    obey: impl FnOnce(&Request) -> Option<serde_json::Value>,
+) -> io::Result<()> {
+    let (mut stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let uid = getsockopt(&stream, PeerCredentials)?.uid();
+    if uid != 0 && uid != geteuid().as_raw() {
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    Read::by_ref(&mut stream).take(LONGEST).read_to_end(&mut bytes)?;
+    let answer = serde_json::from_slice(&bytes).ok().and_then(|request| obey(&request));
+    stream.write_all(serde_json::to_string(&answer)?.as_bytes())
+}
+
+/// Gives `order` about `namespace` to all who watch it; what each answers.
+///
+/// # Errors
+///
+/// Where nobody watches it.
+pub fn command(
+    order: Order,
+    namespace: &Namespace,
+) -> Result<Vec<serde_json::Value>, PacketsError> {
+    let request =
+        serde_json::to_vec(&Request { order, cookie: namespace.cookie }).unwrap_or_default();
+    let ask = |name: String| -> io::Result<serde_json::Value> {
+        let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(&request)?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(serde_json::from_str(&answer)?)
+    };
+    // One that ends meanwhile watches nothing.
+    let answers = watchers()?.into_iter().filter_map(|name| ask(name).ok());
+    let answers: Vec<_> = answers.filter(|answer| !answer.is_null()).collect();
+    if answers.is_empty() {
+        return Err(PacketsError::NotWatched(namespace.name.clone()));
+    }
+    Ok(answers)
+}
+
+/// The names of all watchers' sockets in this network namespace.
+fn watchers() -> io::Result<Vec<String>> {
+    let sockets = fs::read_to_string("/proc/self/net/unix")?;
+    let names =
+        sockets.lines().filter_map(|line| line.split_whitespace().last()?.strip_prefix('@'));
+    let mut names: Vec<String> =
+        names.filter(|name| name.starts_with(PREFIX)).map(String::from).collect();
+    names.sort();
+    // Connections have the name of their listener too.
+    names.dedup();
+    Ok(names)
+}

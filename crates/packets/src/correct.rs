@@ -1,0 +1,143 @@
+//! Correcting what a tool says by what the container's stack added: the paper's section 3.3, for any tool with a rule.
+//!
+//! `corrected = time - (egress + ingress)`, where ingress ends where the tool's own measurement does. A time for whose packets
+//! either is not known is left alone, and counted.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{signal, SigHandler, Signal};
+
+use crate::exchange::Exchanges;
+use crate::fault::PacketsError;
+use crate::inside::Inside;
+use crate::rule::Rule;
+
+const NANOS_PER_MILLI: f64 = 1e6;
+/// Packets are read at least so often: once their process has ended, nobody can tell whether it was the tool's.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs `command` with `arguments` and writes its output to `out`, each time with the corrected one behind it, and at the end
+/// the statistics of the corrected ones. Needs the socket that `lorentz latency serve` gives a container.
+///
+/// # Errors
+///
+/// Where there is no such socket, the tool cannot be started, or `out` cannot be written.
+pub fn correct(
+    rule: &Rule,
+    command: &str,
+    arguments: &[String],
+    out: &mut dyn Write,
+) -> Result<ExitStatus, PacketsError> {
+    let mut inside = Inside::connect()?;
+    let mut tool = Command::new(command);
+    tool.args(arguments).env("LC_ALL", "C").stdout(Stdio::piped());
+    let failed = |error: io::Error| io::Error::new(error.kind(), format!("{command}: {error}"));
+    let mut child = tool.spawn().map_err(failed)?;
+    let mut packets = Exchanges::new(rule.key, child.id());
+    // It is for the tool to end, with its statistics; what it says last is still corrected.
+    // SAFETY: no handler runs.
+    unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) }.map_err(io::Error::from)?;
+    let mut sums = Sums::default();
+    let mut counted = rule.first();
+    let until = rule.until(arguments);
+    let output = child.stdout.take().ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
+    let lines = lines_of(output);
+    loop {
+        let line = match lines.recv_timeout(LOOK) {
+            Ok(line) => line?,
+            Err(RecvTimeoutError::Timeout) => {
+                inside.catch_up(|packet| packets.note(packet))?;
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        let times = rule.times(&line);
+        if !times.is_empty() {
+            inside.catch_up(|packet| packets.note(packet))?;
+        }
+        let mut text = String::new();
+        let mut written = 0;
+        for found in times {
+            let number = found.number.or(counted).unwrap_or(0);
+            counted = counted.map(|number| number.wrapping_add(1));
+            text.push_str(&line[written..found.end]);
+            written = found.end;
+            let Some(nanos) = found.nanos else { continue };
+            let corrected = packets.added(number, until).map(|added| nanos - added);
+            sums.add(corrected);
+            text += &corrected.map_or(" corrected=-".into(), |nanos| {
+                format!(" corrected={:.3} ms", nanos / NANOS_PER_MILLI)
+            });
+        }
+        writeln!(out, "{text}{}", &line[written..])?;
+        out.flush()?;
+    }
+    let status = child.wait()?;
+    writeln!(out, "{}", sums.closing())?;
+    Ok(status)
+}
+
+/// What the tool prints, line by line.
+fn lines_of(output: ChildStdout) -> Receiver<io::Result<String>> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        // Nobody listens any more once writing has failed.
+        BufReader::new(output).lines().try_for_each(|line| sender.send(line))
+    });
+    lines
+}
+
+/// Corrected times together, as ping tells its own.
+#[derive(Default)]
+struct Sums {
+    corrected: Vec<f64>,
+    unknown: usize,
+}
+
+impl Sums {
+    fn add(&mut self, nanos: Option<f64>) {
+        match nanos {
+            Some(nanos) => self.corrected.push(nanos),
+            None => self.unknown += 1,
+        }
+    }
+
+    fn closing(&self) -> String {
+        let count = self.corrected.len() as f64;
+        if self.corrected.is_empty() {
+            return format!("corrected: none; {} without both latencies", self.unknown);
+        }
+        let average = self.corrected.iter().sum::<f64>() / count;
+        let spread = self.corrected.iter().map(|nanos| (nanos - average).powi(2)).sum::<f64>();
+        let least = self.corrected.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.corrected.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let [least, average, most, deviation] =
+            [least, average, most, (spread / count).sqrt()].map(|nanos| nanos / NANOS_PER_MILLI);
+        format!(
+            "corrected min/avg/max/mdev = {least:.3}/{average:.3}/{most:.3}/{deviation:.3} ms, \
+             {} corrected, {} without both latencies",
+            self.corrected.len(),
+            self.unknown
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_is_as_pings() {
+        let mut sums = Sums::default();
+        assert_eq!(sums.closing(), "corrected: none; 0 without both latencies");
+        for nanos in [Some(1e6), Some(3e6), None] {
+            sums.add(nanos);
+        }
+        let expected = "corrected min/avg/max/mdev = 1.000/2.000/3.000/1.000 ms, 2 corrected, 1 without both latencies";
+        assert_eq!(sums.closing(), expected);
+    }
+}

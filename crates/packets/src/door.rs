@@ -1,0 +1,159 @@
+//! The socket inside a container, at which its own programs read what its network stack adds to their packets.
+//!
+//! It lies in the container's file system and is made through a descriptor of its directory, so that nothing the container
+//! puts there leads outside. Who connects must be in the namespace it is for: a directory that two containers share gives
+//! neither the other's packets.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{open, openat2, OFlag, OpenHow, ResolveFlag};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::stat::{fstat, mkdirat, stat, umask, Mode};
+use nix::unistd::{unlinkat, UnlinkatFlags};
+
+use crate::fault::PacketsError;
+use crate::namespace::Namespace;
+
+/// Where it is inside the container.
+pub const SOCKET: &str = "/run/lorentz/latency";
+const RUN: &str = "run";
+const FOLDER: &str = "lorentz";
+const FILE: &str = "latency";
+
+/// Where a namespace's own programs are to find the socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Nowhere.
+    Nowhere,
+    /// At [`SOCKET`] inside the container, where the namespace is one's.
+    Inside,
+    /// At this path of the host, to be mounted into the container.
+    At(PathBuf),
+}
+
+/// The socket, there as long as this is.
+pub(crate) struct Door {
+    pub listener: UnixListener,
+    pub cookie: u64,
+    inode: u64,
+    folder: OwnedFd,
+    file: OsString,
+    /// The folders that this has made, each with the one it lies in, the outer one first.
+    made: Vec<(OwnedFd, &'static str)>,
+}
+
+impl Door {
+    /// Makes it at `place` for `namespace`.
+    pub fn open(namespace: &Namespace, place: &Place) -> Result<Option<Door>, PacketsError> {
+        let (path, door) = match (place, namespace.process) {
+            (Place::At(path), _) => (path.as_path(), Door::make_at(path, namespace)),
+            (Place::Inside, Some(process)) => {
+                (Path::new(SOCKET), Door::make_inside(process, namespace))
+            }
+            _ => return Ok(None),
+        };
+        door.map(Some).map_err(|error| PacketsError::Socket { path: path.into(), error })
+    }
+
+    fn make_at(path: &Path, namespace: &Namespace) -> io::Result<Door> {
+        let (Some(folder), Some(file)) = (path.parent(), path.file_name()) else {
+            return Err(io::Error::other("expected the path of a file"));
+        };
+        fs::create_dir_all(folder)?;
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Door::listening(open(folder, flags, Mode::empty())?, file, Vec::new(), namespace)
+    }
+
+    fn listening(
+        folder: OwnedFd,
+        file: &OsStr,
+        made: Vec<(OwnedFd, &'static str)>,
+        namespace: &Namespace,
+    ) -> io::Result<Door> {
+        let listener = listen(&folder, file)?;
+        listener.set_nonblocking(true)?;
+        let (cookie, inode) = (namespace.cookie, namespace.inode);
+        Ok(Door { listener, cookie, inode, folder, file: file.into(), made })
+    }
+
+    fn make_inside(process: u32, namespace: &Namespace) -> io::Result<Door> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = open(Path::new(&format!("/proc/{process}/root")), flags, Mode::empty())?;
+        let within = |path: &Path| {
+            let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
+            openat2(root.as_fd(), path, how)
+        };
+        let mut made = Vec::new();
+        // Images of a single program have none.
+        let outer = root.try_clone()?;
+        if make_folder(&outer, RUN)? {
+            made.push((outer, RUN));
+        }
+        let run = within(Path::new(RUN))?;
+        let (theirs, ours) = (fstat(&run)?, stat(&Path::new("/").join(RUN))?);
+        if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino) {
+            return Err(io::Error::other("the container has no /run of its own"));
+        }
+        if make_folder(&run, FOLDER)? {
+            made.push((run, FOLDER));
+        }
+        let folder = within(&Path::new(RUN).join(FOLDER))?;
+        Door::listening(folder, OsStr::new(FILE), made, namespace)
+    }
+
+    /// The next who has come, if he is of the namespace.
+    pub fn admit(&self) -> io::Result<Option<UnixStream>> {
+        let (stream, _) = match self.listener.accept() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            other => other?,
+        };
+        let peer = getsockopt(&stream, PeerCredentials)?.pid();
+        let of_it = |file: fs::Metadata| file.ino() == self.inode;
+        if !fs::metadata(format!("/proc/{peer}/ns/net")).is_ok_and(of_it) {
+            return Ok(None);
+        }
+        stream.set_nonblocking(true)?;
+        Ok(Some(stream))
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // Gone where the container is.
+        let _ = unlinkat(&self.folder, self.file.as_os_str(), UnlinkatFlags::NoRemoveDir);
+        for (outer, folder) in self.made.iter().rev() {
+            let _ = unlinkat(outer, *folder, UnlinkatFlags::RemoveDir);
+        }
+    }
+}
+
+/// Makes `name` in `outer`; false where something of that name is there.
+fn make_folder(outer: &OwnedFd, name: &str) -> io::Result<bool> {
+    match mkdirat(outer, name, Mode::from_bits_truncate(0o755)) {
+        Ok(()) => Ok(true),
+        Err(Errno::EEXIST) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Listens at `file` in `folder`, in place of one that nobody listens at any more.
+fn listen(folder: &OwnedFd, file: &OsStr) -> io::Result<UnixListener> {
+    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(file);
+    if let Err(error) = UnixStream::connect(&path) {
+        if error.kind() == io::ErrorKind::ConnectionRefused {
+            unlinkat(folder, file, UnlinkatFlags::NoRemoveDir)?;
+        }
+    }
+    // Anybody inside may connect. The mode is given at birth: a name could mean another file a moment later.
+    let before = umask(Mode::empty());
+    let listener = UnixListener::bind(&path);
+    umask(before);
+    listener
+}

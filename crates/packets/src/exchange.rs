@@ -1,0 +1,234 @@
+//! Which packets a time of a tool is about: what it sent under a number, and what answered that.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::rule::{Key, Until};
+
+/// Within this time the same number from two senders is ambiguous, in ns.
+const AT_ONCE: u64 = 10_000_000_000;
+/// Generations that are looked up to see whether a process belongs to the tool.
+const GENERATIONS: usize = 16;
+
+/// A packet that left.
+struct Left {
+    pid: u64,
+    fd: u64,
+    /// Who sent it: its process; in-band, where that is not known, the id of its echo or its port.
+    sender: (u64, u64),
+    at: u64,
+    latency: f64,
+    /// Somebody else sent the same number at about the same time: whose it is cannot be told.
+    ambiguous: bool,
+}
+
+/// A packet that came: until its reader had it, and until it had reached the container's device.
+#[derive(Clone, Copy)]
+struct Came {
+    call: f64,
+    device: f64,
+    in_band: bool,
+}
+
+/// What a tool exchanged.
+pub(crate) struct Exchanges {
+    key: Key,
+    family: Family,
+    /// By number.
+    left: HashMap<u32, Left>,
+    came: HashMap<u32, Came>,
+    /// Answers that bear no number, by process and descriptor.
+    answered: HashMap<(u64, u64), Came>,
+}
+
+impl Exchanges {
+    /// Those of process `tool` and its descendants, told apart by `key`.
+    pub fn new(key: Key, tool: u32) -> Exchanges {
+        let family = Family { known: HashMap::from([(u64::from(tool), true)]) };
+        let (left, came, answered) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Exchanges { key, family, left, came, answered }
+    }
+
+    /// Notes a packet, as the container's socket tells of it in JSON.
+    pub fn note(&mut self, packet: &Value) {
+        let number = |name: &str| packet[name].as_u64();
+        let (Some(pid), Some(latency), Some(fd)) =
+            (number("inner_pid"), number("latency_ns"), number("fd"))
+        else {
+            return;
+        };
+        // In-band nobody knows the process.
+        if pid != 0 && !self.family.has(pid) {
+            return;
+        }
+        let latency = latency as f64;
+        if packet["direction"] == "egress" {
+            let Some(key) = self.sent_as(packet) else { return };
+            let at = number("outer_ns").unwrap_or(0);
+            let mark = number("id").or_else(|| number("source_port")).filter(|_| pid == 0);
+            let sender = (pid, mark.unwrap_or(0));
+            let before = self.left.get(&key);
+            let ambiguous = before.is_some_and(|one| {
+                at.abs_diff(one.at) < AT_ONCE && (one.ambiguous || one.sender != sender)
+            });
+            self.left.insert(key, Left { pid, fd, sender, at, latency, ambiguous });
+            self.came.remove(&key);
+            self.answered.remove(&(pid, fd));
+            return;
+        }
+        // Where both share a device, the tool's own stamp is that of the outer one.
+        let device = number("device_ns").unwrap_or(0) as f64;
+        let came = Came { call: latency, device, in_band: pid == 0 };
+        match self.answers(packet) {
+            Some(key) => drop(self.came.insert(key, came)),
+            // Read from a socket of its own: the first one is meant.
+            None if pid != 0 => drop(self.answered.entry((pid, fd)).or_insert(came)),
+            None => (),
+        }
+    }
+
+    fn sent_as(&self, packet: &Value) -> Option<u32> {
+        match self.key {
+            Key::Seq => packet["seq"].as_u64().map(|seq| seq as u32),
+            Key::DestinationPort => packet["destination_port"].as_u64().map(|port| port as u32),
+            Key::Payload => u32::from_str_radix(packet["payload"].as_str()?.get(..8)?, 16).ok(),
+        }
+    }
+
+    /// The number of the packet that this one answers.
+    fn answers(&self, packet: &Value) -> Option<u32> {
+        let Some(quoted) = packet["quoted"].as_str() else {
+            return self.sent_as(packet).filter(|_| self.key != Key::DestinationPort);
+        };
+        // An echo request's kind stands where others have their port.
+        let echo = matches!(quoted.get(..4)?, "0800" | "8000");
+        let digits = match self.key {
+            Key::Seq if echo => quoted.get(12..16)?,
+            Key::DestinationPort => quoted.get(4..8)?,
+            _ => return None,
+        };
+        u32::from_str_radix(digits, 16).ok()
+    }
+
+    /// What the stack added to the exchange with this number, in ns; none where either part is not known.
+    pub fn added(&self, number: u32, until: Until) -> Option<f64> {
+        // Sequence numbers of ICMP have 16 bits; what is printed may have more.
+        let number = if self.key == Key::Seq { number & 0xffff } else { number };
+        let left = self.left.get(&number).filter(|left| !left.ambiguous)?;
+        let by_socket = || self.answered.get(&(left.pid, left.fd));
+        let came = match self.key {
+            Key::DestinationPort => self.came.get(&number).or_else(by_socket),
+            _ => self.came.get(&number),
+        }?;
+        let back = match until {
+            Until::Call => came.call,
+            // In-band SO_TIMESTAMP is the arrival at the outer device.
+            Until::Device if came.in_band => 0.0,
+            Until::Device => came.device,
+        };
+        Some(left.latency + back)
+    }
+}
+
+/// A process and its descendants.
+struct Family {
+    known: HashMap<u64, bool>,
+}
+
+impl Family {
+    fn has(&mut self, pid: u64) -> bool {
+        let mut line = Vec::new();
+        let mut at = Some(pid);
+        let mut belongs = false;
+        while let Some(one) = at.filter(|_| line.len() < GENERATIONS) {
+            if let Some(&known) = self.known.get(&one) {
+                belongs = known;
+                break;
+            }
+            line.push(one);
+            at = parent(one);
+        }
+        self.known.extend(line.into_iter().map(|one| (one, belongs)));
+        belongs
+    }
+}
+
+fn parent(pid: u64) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok().filter(|&parent| parent > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn out(pid: u64, seq: u64, id: u64) -> Value {
+        json!({"direction": "egress", "inner_pid": pid, "fd": 3, "latency_ns": 1000, "seq": seq,
+            "id": id, "outer_ns": 5_000_000_000_u64})
+    }
+
+    fn back(pid: u64, seq: u64) -> Value {
+        json!({"direction": "ingress", "inner_pid": pid, "fd": 3, "latency_ns": 500,
+            "device_ns": 200, "seq": seq})
+    }
+
+    #[test]
+    fn both_ways_are_added() {
+        let mut all = Exchanges::new(Key::Seq, 77);
+        all.note(&out(77, 1, 9));
+        assert_eq!(all.added(1, Until::Call), None);
+        all.note(&back(77, 1));
+        assert_eq!(all.added(1, Until::Call), Some(1500.0));
+        assert_eq!(all.added(65537, Until::Device), Some(1200.0));
+        all.note(&out(77, 1, 9));
+        assert_eq!(all.added(1, Until::Call), None, "sent once more, and not answered yet");
+    }
+
+    #[test]
+    fn another_process_is_not_the_tool() {
+        let own = std::process::id();
+        let mut all = Exchanges::new(Key::Seq, own);
+        all.note(&out(1, 1, 9));
+        all.note(&back(1, 1));
+        assert_eq!(all.added(1, Until::Call), None);
+        let mut all = Exchanges::new(Key::Seq, std::os::unix::process::parent_id());
+        all.note(&out(own.into(), 1, 9));
+        all.note(&back(own.into(), 1));
+        assert_eq!(all.added(1, Until::Call), Some(1500.0), "a child of the tool");
+    }
+
+    #[test]
+    fn a_message_of_icmp_answers_what_it_quotes() {
+        let quoting = |bytes: &str| {
+            json!({"direction": "ingress", "inner_pid": 77, "fd": 4, "latency_ns": 500,
+                "quoted": bytes})
+        };
+        let mut all = Exchanges::new(Key::Seq, 77);
+        all.note(&out(77, 0x80e8, 9));
+        all.note(&quoting("1234829a00000000"));
+        assert_eq!(all.added(0x80e8, Until::Call), None, "of UDP");
+        all.note(&quoting("08000102123480e8"));
+        assert_eq!(all.added(0x80e8, Until::Call), Some(1500.0));
+        let mut all = Exchanges::new(Key::DestinationPort, 77);
+        all.note(&json!({"direction": "egress", "inner_pid": 77, "fd": 3, "latency_ns": 1000,
+            "destination_port": 33434}));
+        all.note(&quoting("1234829a00000000"));
+        assert_eq!(all.added(33434, Until::Call), Some(1500.0));
+    }
+
+    #[test]
+    fn in_band_the_same_number_from_two_is_left_alone() {
+        let mut all = Exchanges::new(Key::Seq, 77);
+        all.note(&out(0, 1, 9));
+        all.note(&back(0, 1));
+        assert_eq!(all.added(1, Until::Device), Some(1000.0), "its stamp is the outer device's");
+        assert_eq!(all.added(1, Until::Call), Some(1500.0));
+        all.note(&out(0, 1, 10));
+        all.note(&back(0, 1));
+        assert_eq!(all.added(1, Until::Call), None);
+    }
+}

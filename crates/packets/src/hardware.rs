@@ -1,0 +1,101 @@
+//! Whether a device stamps packets itself.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+use crate::fault::PacketsError;
+use crate::namespace::OuterDevice;
+
+/// From <linux/sockios.h> and <linux/ethtool.h>.
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+/// From <linux/net_tstamp.h>.
+const TX_HARDWARE: u32 = 1;
+const RX_HARDWARE: u32 = 1 << 2;
+const RAW_HARDWARE: u32 = 1 << 6;
+
+/// `struct ethtool_ts_info`.
+#[repr(C)]
+#[derive(Default)]
+struct StampInfo {
+    command: u32,
+    stamping: u32,
+    clock: i32,
+    transmit: u32,
+    reserved: [u32; 3],
+    filters: u32,
+    more_reserved: [u32; 3],
+}
+
+impl OuterDevice {
+    /// Refuses a device that cannot stamp packets both ways.
+    ///
+    /// # Errors
+    ///
+    /// [`PacketsError::NoHardwareStamps`], with what it lacks; also for a device that can, for reading its stamps is not
+    /// offered yet.
+    pub fn check_hardware_stamps(&self) -> Result<(), PacketsError> {
+        let refused = |why: &str| {
+            Err(PacketsError::NoHardwareStamps { device: self.name.clone(), why: why.into() })
+        };
+        let stamping = match self.stamping() {
+            Ok(stamping) => stamping,
+            Err(error) => return refused(&format!("its driver does not tell: {error}")),
+        };
+        match lacking(stamping) {
+            [] => refused("it could give them, but reading them is not offered yet"),
+            missing => refused(&format!("it lacks {}", missing.join(" and "))),
+        }
+    }
+
+    /// What kinds of stamps the driver tells of.
+    fn stamping(&self) -> io::Result<u32> {
+        let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+        let mut info = StampInfo { command: ETHTOOL_GET_TS_INFO, ..Default::default() };
+        // SAFETY: numbers and pointers, for which zeros are values.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in
+            request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(self.name.bytes())
+        {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = (&raw mut info).cast();
+        // SAFETY: a request as the call expects it, which lives until it returns.
+        let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+        nix::errno::Errno::result(done)?;
+        Ok(info.stamping)
+    }
+}
+
+/// What is missing in `stamping`, and all that is needed.
+fn lacking(stamping: u32) -> &'static [&'static str] {
+    const ALL: [&str; 2] = ["hardware transmission stamps", "hardware reception stamps"];
+    let transmits = stamping & TX_HARDWARE != 0 && stamping & RAW_HARDWARE != 0;
+    let receives = stamping & RX_HARDWARE != 0 && stamping & RAW_HARDWARE != 0;
+    match (transmits, receives) {
+        (true, true) => &[],
+        (false, true) => &ALL[..1],
+        (true, false) => &ALL[1..],
+        (false, false) => &ALL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn software_stamps_are_not_enough() {
+        assert_eq!(lacking(0x1a).len(), 2);
+        assert_eq!(lacking(TX_HARDWARE | RAW_HARDWARE), ["hardware reception stamps"]);
+        assert!(lacking(TX_HARDWARE | RX_HARDWARE | RAW_HARDWARE).is_empty());
+    }
+
+    #[test]
+    fn the_loopback_device_has_none() {
+        let lo = OuterDevice { name: "lo".into(), number: 1 };
+        let refusal = lo.check_hardware_stamps().unwrap_err().to_string();
+        assert!(refusal.starts_with("--hardware: lo has no hardware time stamps (it"), "{refusal}");
+    }
+}

@@ -1,0 +1,180 @@
+//! The programs of `bpf/inband.bpf.c`: stamps that travel with the packets, by tcx on the container's devices and the outer ones.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{channel, Receiver};
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_sys::{bpf_attach_type, BPF_TCX_EGRESS, BPF_TCX_INGRESS};
+
+use crate::fault::PacketsError;
+use crate::kernel::Counters;
+use crate::namespace::{Namespace, OuterDevice};
+use crate::record::RECORD;
+use crate::source::Source;
+use crate::watch::wall_offset;
+
+mod program {
+    #![allow(clippy::all, missing_docs, unreachable_pub, dead_code, unused_qualifications)]
+    include!(concat!(env!("OUT_DIR"), "/inband.skel.rs"));
+}
+use program::{InbandSkel, InbandSkelBuilder};
+
+/// The loopback device's number, in every namespace.
+const LOOPBACK: u32 = 1;
+
+/// The programs of one namespace.
+struct Inside {
+    skel: InbandSkel<'static>,
+    /// None while it is off. They end with their descriptors, however the process does.
+    links: Vec<OwnedFd>,
+}
+
+/// Stamps in the packets themselves.
+pub(crate) struct InBand {
+    outer: InbandSkel<'static>,
+    links: Vec<OwnedFd>,
+    inside: HashMap<u16, Inside>,
+    ring: RingBuffer<'static>,
+    records: Receiver<[u8; RECORD]>,
+}
+
+impl InBand {
+    /// Loads the programs of the outer devices, with a ring of `ring` bytes.
+    pub fn load(ring: u32) -> Result<InBand, PacketsError> {
+        libbpf_rs::set_print(None);
+        let mut open = InbandSkelBuilder::default().open(room())?;
+        open.maps.ring.set_max_entries(ring)?;
+        let outer = open.load()?;
+        let (sender, records) = channel();
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&outer.maps.ring, move |bytes| {
+            // The receiver lives as long as the ring.
+            let _ = bytes.get(..RECORD).and_then(|b| b.try_into().ok()).map(|b| sender.send(b));
+            0
+        })?;
+        let ring = builder.build()?;
+        let in_band = InBand { outer, links: Vec::new(), inside: HashMap::new(), ring, records };
+        in_band.set_clock()?;
+        Ok(in_band)
+    }
+
+    /// Tells the programs what wall time it is.
+    fn set_clock(&self) -> Result<(), PacketsError> {
+        let offset = wall_offset()?.to_ne_bytes();
+        let map = &self.outer.maps.wall_offset;
+        Ok(map.update(&0_u32.to_ne_bytes(), &offset, MapFlags::ANY)?)
+    }
+
+    /// The programs for one namespace, on the same maps.
+    fn programs_of(&self, number: u16) -> Result<InbandSkel<'static>, PacketsError> {
+        let mut open = InbandSkelBuilder::default().open(room())?;
+        if let Some(data) = open.maps.rodata_data.as_deref_mut() {
+            data.space = number;
+        }
+        open.maps.ring.reuse_fd(self.outer.maps.ring.as_fd())?;
+        open.maps.counts.reuse_fd(self.outer.maps.counts.as_fd())?;
+        open.maps.wall_offset.reuse_fd(self.outer.maps.wall_offset.as_fd())?;
+        Ok(open.load()?)
+    }
+
+    fn clear_counts(&self, number: u16) -> Result<(), PacketsError> {
+        let key = u32::from(number).to_ne_bytes();
+        Ok(self.outer.maps.counts.update(&key, &[0; 16], MapFlags::ANY)?)
+    }
+}
+
+/// Room for a skeleton, as long as the process lives.
+fn room<T>() -> &'static mut MaybeUninit<T> {
+    Box::leak(Box::new(MaybeUninit::uninit()))
+}
+
+/// Attaches `program` to the device with this number in this thread's network namespace.
+fn attach(program: RawFd, device: u32, kind: bpf_attach_type) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers, and no options.
+    let link =
+        unsafe { libbpf_sys::bpf_link_create(program, device as i32, kind, std::ptr::null()) };
+    if link < 0 {
+        return Err(io::Error::from_raw_os_error(-link));
+    }
+    // SAFETY: a descriptor that has just been made, and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// Attaches both programs to each of this thread's devices.
+fn attach_inside(leave: RawFd, arrive: RawFd) -> io::Result<Vec<OwnedFd>> {
+    let mut links = Vec::new();
+    for device in nix::net::if_::if_nameindex()?.iter() {
+        if device.index() != LOOPBACK {
+            links.push(attach(leave, device.index(), BPF_TCX_EGRESS)?);
+            links.push(attach(arrive, device.index(), BPF_TCX_INGRESS)?);
+        }
+    }
+    Ok(links)
+}
+
+fn number_of(program: &impl AsFd) -> RawFd {
+    let fd: BorrowedFd<'_> = program.as_fd();
+    fd.as_raw_fd()
+}
+
+impl Source for InBand {
+    fn add_outer(&mut self, device: &OuterDevice, _: u64) -> Result<(), PacketsError> {
+        let programs = &self.outer.progs;
+        let (leave, arrive) = (number_of(&programs.leave_outer), number_of(&programs.arrive_outer));
+        self.links.push(attach(leave, device.number, BPF_TCX_EGRESS)?);
+        self.links.push(attach(arrive, device.number, BPF_TCX_INGRESS)?);
+        Ok(())
+    }
+
+    fn add(&mut self, namespace: &Namespace, number: u16) -> Result<(), PacketsError> {
+        self.clear_counts(number)?;
+        if !self.inside.contains_key(&number) {
+            let skel = self.programs_of(number)?;
+            self.inside.insert(number, Inside { skel, links: Vec::new() });
+        }
+        self.switch(namespace, number, true)
+    }
+
+    fn remove(&mut self, _: &Namespace, number: u16) -> Result<(), PacketsError> {
+        self.inside.remove(&number);
+        Ok(())
+    }
+
+    fn switch(&mut self, namespace: &Namespace, number: u16, on: bool) -> Result<(), PacketsError> {
+        let Some(inside) = self.inside.get_mut(&number) else { return Ok(()) };
+        if !on {
+            inside.links.clear();
+        } else if inside.links.is_empty() {
+            let programs = &inside.skel.progs;
+            let (leave, arrive) =
+                (number_of(&programs.leave_inside), number_of(&programs.arrive_inside));
+            inside.links = namespace.inside(move || attach_inside(leave, arrive))?;
+        }
+        Ok(())
+    }
+
+    fn counters(&self, _: &Namespace, number: u16) -> Result<Counters, PacketsError> {
+        let key = u32::from(number).to_ne_bytes();
+        let value = self.outer.maps.counts.lookup(&key, MapFlags::ANY)?.unwrap_or_default();
+        let count = |at: usize| {
+            let bytes = value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_ne_bytes)
+        };
+        Ok(Counters { dropped: count(0), unclaimed: count(8), ..Counters::default() })
+    }
+
+    fn records(&mut self) -> Result<Vec<[u8; RECORD]>, PacketsError> {
+        self.ring.consume()?;
+        Ok(self.records.try_iter().collect())
+    }
+
+    fn sweep(&mut self, _: u64, _: bool) -> Result<Vec<[u8; RECORD]>, PacketsError> {
+        // Nothing waits anywhere; but the wall clock may have been set.
+        self.set_clock()?;
+        Ok(Vec::new())
+    }
+}

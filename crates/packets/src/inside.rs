@@ -1,0 +1,62 @@
+//! The socket that a container finds inside, as somebody reads it who wants all that is known of its packets.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::door::SOCKET;
+use crate::fault::PacketsError;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection to it.
+pub(crate) struct Inside {
+    stream: UnixStream,
+    lines: BufReader<UnixStream>,
+}
+
+impl Inside {
+    /// Connects, and waits until it answers.
+    pub fn connect() -> Result<Inside, PacketsError> {
+        let failed = |error: io::Error| {
+            let why = "; 'lorentz latency serve' outside makes it, for its own network namespace";
+            let error = io::Error::new(error.kind(), format!("{error}{why}"));
+            PacketsError::Socket { path: SOCKET.into(), error }
+        };
+        let stream = UnixStream::connect(SOCKET).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let lines = BufReader::new(stream.try_clone()?);
+        let mut inside = Inside { stream, lines };
+        inside.stream.write_all(b"json\n")?;
+        inside.catch_up(|_| ()).map_err(failed)?;
+        Ok(inside)
+    }
+
+    /// Gives `note` each packet that is known up to now and was not told before.
+    pub fn catch_up(&mut self, mut note: impl FnMut(&Value)) -> io::Result<()> {
+        self.stream.write_all(b"sync\n")?;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.lines.read_line(&mut line)? == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed"));
+            }
+            if line.starts_with("# sync") {
+                return Ok(());
+            }
+            if let Ok(packet) = serde_json::from_str(&line) {
+                note(&packet);
+            }
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // The server sees it anyway.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,180 @@
+//! The BPF programs of `bpf/packets.bpf.c`, loaded and attached: who is watched, where, and what they counted.
+
+use std::mem::MaybeUninit;
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapImpl, RingBuffer, RingBufferBuilder};
+use std::sync::mpsc::{channel, Receiver};
+
+use crate::fault::PacketsError;
+use crate::namespace::{Namespace, OuterDevice};
+use crate::record::RECORD;
+use crate::source::Source;
+
+mod program {
+    #![allow(clippy::all, missing_docs, unreachable_pub, dead_code, unused_qualifications)]
+    include!(concat!(env!("OUT_DIR"), "/packets.skel.rs"));
+}
+use program::{PacketsSkel, PacketsSkelBuilder};
+
+/// How long a packet may be on its way between devices before it counts as lost, in ns.
+const ON_THE_WAY: u64 = 1_000_000_000;
+/// How long it may wait in a socket.
+const IN_A_SOCKET: u64 = 10_000_000_000;
+/// Reasons, as `bpf/packets.bpf.c` numbers them.
+const UNREAD: u8 = 1;
+const LOST: u8 = 6;
+/// Bytes of what is kept of a namespace.
+const SPACE: usize = 48;
+/// Where flags and reason stand in a record.
+const FLAGS: usize = 39;
+/// Where in a table's value stands whether it is done with: behind record and mark.
+const AFTER_MARK: usize = RECORD + 16;
+
+/// What the programs count themselves, for each namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counters {
+    /// Records for which the ring had no room.
+    pub dropped: u64,
+    /// Packets for which there was no room in a table.
+    pub full: u64,
+    /// Packets that left outside any send call of their socket's owner.
+    pub unclaimed: u64,
+    /// Packets that came, but not through the outer device.
+    pub inside: u64,
+}
+
+/// The programs. They are detached when this ends, and by the kernel when the process does, however it ends.
+pub(crate) struct Programs {
+    skel: PacketsSkel<'static>,
+    ring: RingBuffer<'static>,
+    records: Receiver<[u8; RECORD]>,
+}
+
+impl Programs {
+    /// Loads and attaches them, with a ring of `ring` bytes. Nobody is watched yet.
+    pub fn load(ring: u32) -> libbpf_rs::Result<Programs> {
+        libbpf_rs::set_print(None);
+        // As long as the process lives.
+        let object = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = PacketsSkelBuilder::default().open(object)?;
+        open.maps.ring.set_max_entries(ring)?;
+        let mut skel = open.load()?;
+        skel.attach()?;
+        let (sender, records) = channel();
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&skel.maps.ring, move |bytes| {
+            // The receiver lives as long as the ring.
+            let _ = bytes.get(..RECORD).and_then(|b| b.try_into().ok()).map(|b| sender.send(b));
+            0
+        })?;
+        let ring = builder.build()?;
+        Ok(Programs { skel, ring, records })
+    }
+
+    fn write(&self, cookie: u64, number: u16, on: bool, was: Counters) -> Result<(), PacketsError> {
+        let mut value = Vec::with_capacity(SPACE);
+        value.extend(u32::from(on).to_ne_bytes());
+        value.extend(u32::from(number).to_ne_bytes());
+        value.extend(cookie.to_ne_bytes());
+        for count in [was.dropped, was.full, was.unclaimed, was.inside] {
+            value.extend(count.to_ne_bytes());
+        }
+        let number = u32::from(number).to_ne_bytes();
+        Ok(self.skel.maps.numbered.update(&number, &value, MapFlags::ANY)?)
+    }
+}
+
+impl Source for Programs {
+    fn add_outer(&mut self, device: &OuterDevice, cookie: u64) -> Result<(), PacketsError> {
+        let Some(shared) = self.skel.maps.bss_data.as_deref_mut() else { return Ok(()) };
+        let Some(free) = shared.outer_devices.iter().position(|&number| number == 0) else {
+            return Err(PacketsError::TooManyDevices(shared.outer_devices.len()));
+        };
+        // What is there counts once its number is.
+        shared.outer_cookies[free] = cookie;
+        shared.outer_devices[free] = device.number;
+        Ok(())
+    }
+
+    fn add(&mut self, namespace: &Namespace, number: u16) -> Result<(), PacketsError> {
+        let cookie = namespace.cookie;
+        self.write(cookie, number, true, Counters::default())?;
+        let value = u32::from(number).to_ne_bytes();
+        self.skel.maps.spaces.update(&cookie.to_ne_bytes(), &value, MapFlags::ANY)?;
+        if let Some(shared) = self.skel.maps.bss_data.as_deref_mut() {
+            let place = (cookie % shared.place_cookies.len() as u64) as usize;
+            // It stays taken: a further one there is looked up.
+            if [0, cookie].contains(&shared.place_cookies[place]) {
+                shared.place_numbers[place] = number.into();
+                shared.place_cookies[place] = cookie;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, namespace: &Namespace, number: u16) -> Result<(), PacketsError> {
+        self.skel.maps.spaces.delete(&namespace.cookie.to_ne_bytes())?;
+        self.write(0, number, false, Counters::default())
+    }
+
+    fn switch(&mut self, namespace: &Namespace, number: u16, on: bool) -> Result<(), PacketsError> {
+        self.write(namespace.cookie, number, on, self.counters(namespace, number)?)
+    }
+
+    fn counters(&self, _: &Namespace, number: u16) -> Result<Counters, PacketsError> {
+        let number = u32::from(number).to_ne_bytes();
+        let value = self.skel.maps.numbered.lookup(&number, MapFlags::ANY)?;
+        let value = value.unwrap_or_default();
+        let count = |at: usize| word(&value, at).unwrap_or(0);
+        Ok(Counters {
+            dropped: count(16),
+            full: count(24),
+            unclaimed: count(32),
+            inside: count(40),
+        })
+    }
+
+    fn records(&mut self) -> Result<Vec<[u8; RECORD]>, PacketsError> {
+        self.ring.consume()?;
+        Ok(self.records.try_iter().collect())
+    }
+
+    fn sweep(&mut self, now: u64, all: bool) -> Result<Vec<[u8; RECORD]>, PacketsError> {
+        let maps = &self.skel.maps;
+        let limit = |age: u64| if all { now } else { now.saturating_sub(age) };
+        let miss = |value: &[u8], reason: u8| -> Option<[u8; RECORD]> {
+            let mut record: [u8; RECORD] = value.get(..RECORD)?.try_into().ok()?;
+            record[FLAGS] = record[FLAGS] & 0xf | reason << 4;
+            Some(record)
+        };
+        let mut misses = Vec::new();
+        // `outer` holds when it left, until the outer device is reached.
+        for value in take_older(&maps.leaving, 0, limit(ON_THE_WAY)) {
+            let seen = word(&value, AFTER_MARK).is_none_or(|socket| socket == 0);
+            misses.extend((!seen).then(|| miss(&value, LOST)).flatten());
+        }
+        take_older(&maps.arrived, 0, limit(ON_THE_WAY));
+        for value in take_older(&maps.delivered, 0, limit(IN_A_SOCKET)) {
+            let read = word(&value, AFTER_MARK).is_none_or(|read| read != 0);
+            misses.extend((!read).then(|| miss(&value, UNREAD)).flatten());
+        }
+        Ok(misses)
+    }
+}
+
+fn word(value: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(value.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// Takes the values out of `map` whose time, at byte `at`, is before `limit`.
+fn take_older(map: &MapImpl<'_>, at: usize, limit: u64) -> Vec<Vec<u8>> {
+    let old = |key: &Vec<u8>| {
+        let value = map.lookup(key, MapFlags::ANY).ok()??;
+        word(&value, at).is_some_and(|time| time < limit).then_some(value)
+    };
+    let keys: Vec<Vec<u8>> = map.keys().collect();
+    let old = keys.into_iter().filter_map(|key| Some((old(&key)?, key)));
+    // One that an event has taken in between is its business.
+    old.filter(|(_, key)| map.delete(key).is_ok()).map(|(value, _)| value).collect()
+}

@@ -1,0 +1,395 @@
+//! Records as the BPF programs write them, and what they mean.
+
+use serde::Serialize;
+
+/// Bytes of a record in the ring.
+pub(crate) const RECORD: usize = 56;
+
+const INGRESS: u8 = 1;
+const IPV6: u8 = 2;
+const LATER_FRAGMENT: u8 = 4;
+const AGAIN: u8 = 8;
+/// The same bit on the way out.
+const BY_NUMBER: u8 = 8;
+const NO_DEVICE: u32 = u32::MAX;
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+
+/// Which way a packet went, as the container sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From a program to the outer device.
+    Egress,
+    /// From the outer device to a program.
+    Ingress,
+}
+
+impl Direction {
+    /// `egress` or `ingress`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Egress => "egress",
+            Direction::Ingress => "ingress",
+        }
+    }
+}
+
+/// What IP carried.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// ICMP and ICMPv6.
+    Icmp,
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+    /// Anything else.
+    Other,
+}
+
+impl Protocol {
+    /// All of them, in the order they are shown.
+    pub const ALL: [Protocol; 4] = [Protocol::Icmp, Protocol::Udp, Protocol::Tcp, Protocol::Other];
+
+    /// `icmp`, `udp`, `tcp` or `other`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Icmp => "icmp",
+            Protocol::Udp => "udp",
+            Protocol::Tcp => "tcp",
+            Protocol::Other => "other",
+        }
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Seen at both ends: its latency is known.
+    Matched,
+    /// The kernel's own part of a TCP connection, an acknowledgement without data or a segment sent again: nobody sent or read it.
+    Kernel,
+    /// Part of it has another sender or reader: read in pieces, or sent together with what the next call wrote.
+    Shared,
+    /// A further reading of a packet that was matched before.
+    Again,
+    /// A miss: sent, never seen on the outer device (it went elsewhere, was dropped or replaced on the way).
+    Lost,
+    /// A miss: came in, never read (dropped, read by io_uring or splice, merged with another).
+    Unread,
+    /// A miss: what came at the other end under the same address was another packet.
+    Changed,
+    /// A miss: more packets in one call than there is room for.
+    Crowded,
+    /// A miss: read outside any receive call that is followed.
+    Elsewhere,
+}
+
+impl Outcome {
+    /// Whether the packet should have been matched and was not.
+    pub fn is_miss(self) -> bool {
+        use Outcome::{Changed, Crowded, Elsewhere, Lost, Unread};
+        matches!(self, Lost | Unread | Changed | Crowded | Elsewhere)
+    }
+
+    /// As it stands in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Matched => "matched",
+            Outcome::Kernel => "kernel",
+            Outcome::Shared => "shared",
+            Outcome::Again => "again",
+            Outcome::Lost => "lost",
+            Outcome::Unread => "unread",
+            Outcome::Changed => "changed",
+            Outcome::Crowded => "crowded",
+            Outcome::Elsewhere => "elsewhere",
+        }
+    }
+}
+
+/// One packet of a watched namespace on its way in one direction. Times are CLOCK_MONOTONIC in ns.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Packet {
+    /// Number of the namespace, as the watcher gave it.
+    #[serde(skip)]
+    pub space: u16,
+    /// Which way.
+    pub direction: Direction,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What IP carried.
+    pub protocol: Protocol,
+    /// 4 or 6.
+    pub ip: u8,
+    /// Bytes from the IP header on, 65,535 where more.
+    pub length: u16,
+    /// When transmission began on the outer device, or when it received the packet.
+    pub outer_ns: u64,
+    /// When the send call was entered, or the receive call exited.
+    pub call_ns: u64,
+    /// Between the two: what the stack added. None for a miss.
+    pub latency_ns: Option<u64>,
+    /// The same as the container's virtual clock would measure it, where it has one.
+    pub virtual_ns: Option<u64>,
+    /// The part of it between the outer device and the namespace's own; none where they share a device.
+    pub device_ns: Option<u32>,
+    /// ICMP echo: its identifier, as the namespace sees it; 0 in a message of another kind.
+    pub id: Option<u16>,
+    /// ICMP echo: its sequence number. UDP, TCP: none.
+    pub seq: Option<u32>,
+    /// Port of the sender; UDP and TCP.
+    pub source_port: Option<u16>,
+    /// Port of the receiver; UDP and TCP.
+    pub destination_port: Option<u16>,
+    /// TCP: number of the segment's first byte.
+    pub tcp_seq: Option<u32>,
+    /// UDP, ICMP: the first 8 bytes of what they carry, in hexadecimal.
+    pub payload: Option<String>,
+    /// ICMP that tells of a packet (unreachable, time exceeded): that packet's first 8 bytes behind IP, in hexadecimal.
+    pub quoted: Option<String>,
+    /// The process, as the host numbers it; 0 where none.
+    pub pid: u32,
+    /// The same as the container numbers it.
+    pub inner_pid: u32,
+    /// Its descriptor of the socket.
+    pub fd: u16,
+}
+
+/// Numbers out of the bytes of a record.
+struct Bytes<'a>(&'a [u8; RECORD]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.0[at..at + N]);
+        bytes
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(self.take(at))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.take(at))
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_ne_bytes(self.take(at))
+    }
+}
+
+/// What stands behind the IP header.
+struct Above {
+    bytes: [u8; 16],
+    protocol: u8,
+    /// The first fragment's header is not in this packet.
+    headless: bool,
+}
+
+impl Above {
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from(self.u16(at)) << 16 | u32::from(self.u16(at + 2))
+    }
+
+    fn is(&self, protocols: &[u8]) -> bool {
+        !self.headless && protocols.contains(&self.protocol)
+    }
+
+    /// Echo request or reply.
+    fn is_echo(&self) -> bool {
+        (self.is(&[ICMP]) && matches!(self.bytes[0], 0 | 8))
+            || (self.is(&[ICMPV6]) && matches!(self.bytes[0], 128 | 129))
+    }
+
+    /// Whether it tells of another packet and holds its beginning.
+    fn quotes(&self) -> bool {
+        (self.is(&[ICMP]) && matches!(self.bytes[0], 3..=5 | 11 | 12))
+            || (self.is(&[ICMPV6]) && self.bytes[0] < 128)
+    }
+
+    fn kind(&self) -> Protocol {
+        match self.protocol {
+            ICMP | ICMPV6 => Protocol::Icmp,
+            UDP => Protocol::Udp,
+            TCP => Protocol::Tcp,
+            _ => Protocol::Other,
+        }
+    }
+
+    /// Whether a TCP segment of `length` bytes from the IP header on carries any data.
+    fn has_data(&self, length: u16, ip_header: u16) -> bool {
+        let header = u16::from(self.bytes[12] >> 4) * 4;
+        length > ip_header.saturating_add(header)
+    }
+}
+
+impl Packet {
+    /// The packet that a record tells of; none where it is no record.
+    pub(crate) fn parse(record: &[u8]) -> Option<Packet> {
+        let record: &[u8; RECORD] = record.get(..RECORD)?.try_into().ok()?;
+        let bytes = Bytes(record);
+        let (protocol, flags) = (record[38], record[39]);
+        let above =
+            Above { bytes: bytes.take(40), protocol, headless: flags & LATER_FRAGMENT != 0 };
+        let ingress = flags & INGRESS != 0;
+        let (outer_ns, call_ns) = (bytes.u64(0), bytes.u64(8));
+        let outcome = outcome(&bytes, &above, flags);
+        let latency =
+            if ingress { call_ns.checked_sub(outer_ns) } else { outer_ns.checked_sub(call_ns) };
+        let ports = above.is(&[UDP, TCP]);
+        let device = bytes.u32(16);
+        let payload = (above.is(&[UDP]) || above.is_echo()).then(|| hex(&above.bytes[8..]));
+        Some(Packet {
+            space: bytes.u16(36),
+            direction: if ingress { Direction::Ingress } else { Direction::Egress },
+            outcome,
+            protocol: above.kind(),
+            ip: if flags & IPV6 != 0 { 6 } else { 4 },
+            length: bytes.u16(32),
+            outer_ns,
+            call_ns,
+            latency_ns: latency.filter(|_| matches!(outcome, Outcome::Matched | Outcome::Again)),
+            virtual_ns: None,
+            device_ns: (device != NO_DEVICE && !outcome.is_miss()).then_some(device),
+            id: above.is_echo().then(|| above.u16(4)),
+            seq: above.is_echo().then(|| u32::from(above.u16(6))),
+            source_port: ports.then(|| above.u16(0)),
+            destination_port: ports.then(|| above.u16(2)),
+            tcp_seq: above.is(&[TCP]).then(|| above.u32(4)),
+            payload,
+            quoted: above.quotes().then(|| hex(&above.bytes[8..])),
+            pid: bytes.u32(20),
+            inner_pid: bytes.u32(24),
+            fd: bytes.u16(34),
+        })
+    }
+}
+
+/// What became of it: as the kernel saw it, and for TCP by the numbers of its bytes.
+fn outcome(bytes: &Bytes<'_>, above: &Above, flags: u8) -> Outcome {
+    let ip_header = if flags & IPV6 != 0 { 40 } else { 20 };
+    if above.is(&[TCP]) && !above.has_data(bytes.u16(32), ip_header) {
+        return Outcome::Kernel;
+    }
+    let (ingress, bit) = (flags & INGRESS != 0, flags & AGAIN != 0);
+    let by_number = !ingress && flags & BY_NUMBER != 0;
+    // Another byte was the next one then.
+    if by_number && above.is(&[TCP]) && above.u32(4) != bytes.u32(28) {
+        return Outcome::Kernel;
+    }
+    match flags >> 4 {
+        0 if ingress && bit => Outcome::Again,
+        0 => Outcome::Matched,
+        1 => Outcome::Unread,
+        2 => Outcome::Changed,
+        3 => Outcome::Crowded,
+        4 => Outcome::Elsewhere,
+        5 => Outcome::Shared,
+        _ => Outcome::Lost,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record: egress of 84 bytes at 1,000 ns to 3,500 ns, with what is set by `change`.
+    fn record(
+        protocol: u8,
+        flags: u8,
+        above: [u8; 16],
+        change: impl Fn(&mut [u8]),
+    ) -> [u8; RECORD] {
+        let mut record = [0; RECORD];
+        record[0..8].copy_from_slice(&3_500_u64.to_ne_bytes());
+        record[8..16].copy_from_slice(&1_000_u64.to_ne_bytes());
+        record[16..20].copy_from_slice(&700_u32.to_ne_bytes());
+        record[32..34].copy_from_slice(&84_u16.to_ne_bytes());
+        (record[38], record[39]) = (protocol, flags);
+        record[40..].copy_from_slice(&above);
+        change(&mut record);
+        record
+    }
+
+    fn parse(protocol: u8, flags: u8, above: [u8; 16]) -> Packet {
+        Packet::parse(&record(protocol, flags, above, |_| ())).unwrap()
+    }
+
+    const ECHO: [u8; 16] = [8, 0, 1, 2, 0x12, 0x34, 0xff, 0xff, 1, 2, 3, 4, 5, 6, 7, 8];
+    /// Ports 80 and 443, byte 1000, 5 words of header.
+    const SEGMENT: [u8; 16] = [0, 80, 1, 187, 0, 0, 3, 232, 0, 0, 0, 0, 0x50, 0, 0, 0];
+
+    #[test]
+    fn an_echo_has_its_numbers_and_its_latency() {
+        let packet = parse(ICMP, 0, ECHO);
+        assert_eq!((packet.id, packet.seq), (Some(0x1234), Some(0xffff)));
+        assert_eq!((packet.latency_ns, packet.device_ns), (Some(2_500), Some(700)));
+        assert_eq!(packet.payload.as_deref(), Some("0102030405060708"));
+        assert_eq!((packet.direction, packet.outcome), (Direction::Egress, Outcome::Matched));
+    }
+
+    #[test]
+    fn a_miss_has_no_latency() {
+        for (reason, outcome) in [(1, Outcome::Unread), (2, Outcome::Changed), (6, Outcome::Lost)] {
+            let packet = parse(ICMP, reason << 4, ECHO);
+            assert_eq!((packet.outcome, packet.latency_ns), (outcome, None));
+            assert!(outcome.is_miss());
+        }
+    }
+
+    #[test]
+    fn a_later_fragment_is_not_taken_for_a_header() {
+        let packet = parse(ICMP, LATER_FRAGMENT, ECHO);
+        assert_eq!((packet.id, packet.seq, packet.payload), (None, None, None));
+    }
+
+    #[test]
+    fn a_segment_that_was_not_the_next_is_sent_again() {
+        let next = |number: u32, flags: u8| {
+            let change = move |r: &mut [u8]| r[28..32].copy_from_slice(&number.to_ne_bytes());
+            Packet::parse(&record(TCP, flags, SEGMENT, change)).unwrap().outcome
+        };
+        assert_eq!(next(1000, BY_NUMBER), Outcome::Matched);
+        assert_eq!(next(1000, BY_NUMBER | 5 << 4), Outcome::Shared);
+        assert_eq!(next(2448, BY_NUMBER), Outcome::Kernel);
+        assert_eq!(next(2448, BY_NUMBER | 5 << 4), Outcome::Kernel);
+        assert_eq!(next(0, INGRESS | AGAIN), Outcome::Again, "the bit of the other way");
+    }
+
+    #[test]
+    fn a_message_that_quotes_a_packet_has_its_beginning() {
+        let exceeded = [11, 0, 1, 2, 0, 0, 0, 0, 8, 0, 1, 2, 0x12, 0x34, 0x80, 0xe8];
+        let packet = parse(ICMP, INGRESS, exceeded);
+        assert_eq!(packet.quoted.as_deref(), Some("08000102123480e8"));
+        assert_eq!((packet.id, packet.seq, packet.payload), (None, None, None));
+        assert_eq!(parse(ICMP, 0, ECHO).quoted, None);
+    }
+
+    #[test]
+    fn an_acknowledgement_is_the_kernels() {
+        let bare = |r: &mut [u8]| r[32..34].copy_from_slice(&40_u16.to_ne_bytes());
+        let packet = Packet::parse(&record(TCP, INGRESS | 1 << 4, SEGMENT, bare)).unwrap();
+        assert_eq!(packet.outcome, Outcome::Kernel);
+        assert_eq!((packet.source_port, packet.tcp_seq), (Some(80), Some(1000)));
+    }
+
+    #[test]
+    fn what_is_too_short_is_no_record() {
+        assert_eq!(Packet::parse(&[0; RECORD - 1]), None);
+    }
+}

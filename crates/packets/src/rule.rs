@@ -1,0 +1,250 @@
+//! How the output of a tool that measures is read: where a time stands, and which packet it belongs to.
+
+use regex::{Captures, Regex};
+use serde::Deserialize;
+
+use crate::fault::PacketsError;
+
+/// Rules that come with the command.
+const KNOWN: [(&str, &str); 7] = [
+    ("ping", include_str!("../rules/ping.toml")),
+    ("fping", include_str!("../rules/fping.toml")),
+    ("traceroute", include_str!("../rules/traceroute.toml")),
+    ("mtr", include_str!("../rules/mtr.toml")),
+    ("mtr-udp", include_str!("../rules/mtr-udp.toml")),
+    ("scamper", include_str!("../rules/scamper.toml")),
+    ("hping3", include_str!("../rules/hping3.toml")),
+];
+
+/// What the number of a time means among packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Key {
+    /// The sequence number of ICMP echo.
+    Seq,
+    /// The port that a datagram or segment is sent to.
+    DestinationPort,
+    /// The number in the first four bytes that a datagram carries, big-endian.
+    Payload,
+}
+
+/// Until where the tool itself measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Until {
+    /// Its receive call (user to user).
+    Call,
+    /// The container's device, by SO_TIMESTAMP.
+    Device,
+}
+
+/// The unit of a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+enum Unit {
+    #[serde(rename = "s")]
+    Seconds,
+    #[serde(rename = "ms")]
+    Millis,
+    #[serde(rename = "us")]
+    Micros,
+}
+
+/// A file of rules, as TOML.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    pattern: String,
+    unit: Unit,
+    key: Key,
+    until: Until,
+    /// Number of the first time, where the tool does not print any.
+    first: Option<u32>,
+    /// Whether the tool puts its sequence number into the packet as the processor has it, not in network order.
+    #[serde(default)]
+    swapped: bool,
+    /// Arguments that make the tool measure from call to call.
+    #[serde(default)]
+    call_arguments: Vec<String>,
+}
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule {
+    pattern: Regex,
+    unit: Unit,
+    /// What the numbers mean.
+    pub key: Key,
+    until: Until,
+    first: Option<u32>,
+    swapped: bool,
+    call_arguments: Vec<String>,
+}
+
+/// A time in a line.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Found {
+    /// Its packet's number, as it was printed with it; none where it is counted instead.
+    pub number: Option<u32>,
+    /// The time in ns; none where the tool says that there is none.
+    pub nanos: Option<f64>,
+    /// Where in the line more may be said about it.
+    pub end: usize,
+}
+
+impl Rule {
+    /// The rule called `name`: one that comes with the command, or a file.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none such, or it is not right.
+    pub fn find(name: &str) -> Result<Rule, PacketsError> {
+        let wrong = |why: String| PacketsError::Rule { rule: name.into(), why };
+        if let Some((_, text)) = KNOWN.iter().find(|(known, _)| *known == name) {
+            return Rule::parse(text).map_err(wrong);
+        }
+        let text = std::fs::read_to_string(name).map_err(|error| {
+            let known: Vec<&str> = KNOWN.iter().map(|(known, _)| *known).collect();
+            wrong(format!("{error}; expected {} or a file", known.join(", ")))
+        })?;
+        Rule::parse(&text).map_err(wrong)
+    }
+
+    fn parse(text: &str) -> Result<Rule, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.message().to_string())?;
+        let pattern = Regex::new(&file.pattern)
+            .map_err(|_| "pattern: expected a regular expression".to_string())?;
+        let has = |group: &str| pattern.capture_names().flatten().any(|name| name == group);
+        if !has("time") {
+            return Err("pattern: expected a group (?<time>...)".into());
+        }
+        if has("seq") == file.first.is_some() {
+            return Err("expected either a group (?<seq>...) in pattern, or first".into());
+        }
+        Ok(Rule {
+            pattern,
+            unit: file.unit,
+            key: file.key,
+            until: file.until,
+            first: file.first,
+            swapped: file.swapped,
+            call_arguments: file.call_arguments,
+        })
+    }
+
+    /// Until where the tool measures when started with `arguments`.
+    pub fn until(&self, arguments: &[String]) -> Until {
+        let short = |argument: &str| argument.starts_with('-') && !argument.starts_with("--");
+        let asks = |argument: &String| {
+            self.call_arguments.iter().any(|wanted| {
+                let letters = wanted.trim_start_matches('-');
+                argument == wanted
+                    || (short(argument) && letters.len() == 1 && argument.contains(letters))
+            })
+        };
+        if arguments.iter().any(asks) {
+            Until::Call
+        } else {
+            self.until
+        }
+    }
+
+    /// The number of the first time, where they are counted.
+    pub fn first(&self) -> Option<u32> {
+        self.first
+    }
+
+    fn number(&self, printed: &str) -> Option<u32> {
+        let number: u32 = printed.parse().ok()?;
+        Some(if self.swapped { u32::from((number as u16).swap_bytes()) } else { number })
+    }
+
+    /// The times in `line`, in order.
+    pub fn times(&self, line: &str) -> Vec<Found> {
+        let of = |captures: Captures<'_>| {
+            let nanos = captures.name("time").and_then(|time| time.as_str().parse::<f64>().ok());
+            Some(Found {
+                number: captures.name("seq").and_then(|seq| self.number(seq.as_str())),
+                nanos: nanos.map(|time| time * self.unit.nanos()),
+                end: captures.get(0)?.end(),
+            })
+        };
+        self.pattern.captures_iter(line).filter_map(of).collect()
+    }
+}
+
+impl Unit {
+    fn nanos(self) -> f64 {
+        match self {
+            Unit::Seconds => 1e9,
+            Unit::Millis => 1e6,
+            Unit::Micros => 1e3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_with_the_command_is_right() {
+        for (name, _) in KNOWN {
+            Rule::find(name).unwrap();
+        }
+    }
+
+    #[test]
+    fn ping_prints_a_number_and_a_time() {
+        let rule = Rule::find("ping").unwrap();
+        let line = "64 bytes from 10.9.0.2: icmp_seq=7 ttl=63 time=0.076 ms";
+        let [found] = &rule.times(line)[..] else { panic!() };
+        assert_eq!((found.number, found.nanos, found.end), (Some(7), Some(76_000.0), line.len()));
+        assert!(rule.times("From 10.9.0.1 icmp_seq=1 Destination Host Unreachable").is_empty());
+        assert!(rule.times("rtt min/avg/max/mdev = 0.076/0.317/0.558/0.241 ms").is_empty());
+    }
+
+    #[test]
+    fn pings_two_ways_to_measure() {
+        let rule = Rule::find("ping").unwrap();
+        let until =
+            |words: &str| rule.until(&words.split(' ').map(String::from).collect::<Vec<_>>());
+        assert_eq!(until("-c3 10.9.0.2"), Until::Device);
+        assert_eq!(until("-U -c3 10.9.0.2"), Until::Call);
+        assert_eq!(until("-nU 10.9.0.2"), Until::Call);
+    }
+
+    #[test]
+    fn traceroute_prints_several_on_a_line() {
+        let rule = Rule::find("traceroute").unwrap();
+        let found = rule.times(" 1  10.9.0.1 (10.9.0.1)  0.061 ms *  1.5 ms");
+        let nanos: Vec<_> = found.iter().map(|one| one.nanos).collect();
+        assert_eq!(nanos, [Some(61_000.0), None, Some(1_500_000.0)]);
+    }
+
+    #[test]
+    fn other_tools_print_as_their_rules_have_it() {
+        for (name, line, number, nanos) in [
+            ("mtr", "p 1 121 33002", 33002, 121_000.0),
+            ("mtr-udp", "p 10 1255 33007", 33007, 1_255_000.0),
+            ("scamper", "84 bytes from 10.8.0.2, seq=1 ttl=62 time=0.112 ms", 1, 112_000.0),
+            ("hping3", "len=28 ip=10.8.0.2 ttl=62 id=9 icmp_seq=1 rtt=0.5 ms", 256, 500_000.0),
+        ] {
+            let rule = Rule::find(name).unwrap();
+            let [found] = &rule.times(line)[..] else { panic!("{name}") };
+            assert_eq!((found.number, found.nanos), (Some(number), Some(nanos)), "{name}");
+        }
+        assert!(Rule::find("mtr").unwrap().times("x 1 33002").is_empty());
+        let closing = "round-trip min/avg/max = 0.4/0.6/0.8 ms";
+        assert!(Rule::find("hping3").unwrap().times(closing).is_empty());
+    }
+
+    #[test]
+    fn wrong_rules_say_what_is_wrong() {
+        let refusal = |text: &str| Rule::parse(text).unwrap_err();
+        let rest = "unit = 'ms'\nkey = 'seq'\nuntil = 'call'\n";
+        assert!(refusal(&format!("pattern = '('\n{rest}")).contains("regular expression"));
+        assert!(refusal(&format!("pattern = 'x'\n{rest}")).contains("(?<time>...)"));
+        assert!(refusal(&format!("pattern = '(?<time>x)'\n{rest}")).contains("(?<seq>...)"));
+        assert!(refusal("pattern = '(?<time>x)'\nunit = 'h'").contains("unknown variant `h`"));
+    }
+}

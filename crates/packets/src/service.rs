@@ -1,0 +1,263 @@
+//! The loop of a watcher: packets from the kernel to whoever reads them, until a signal, a limit or the end of all it watches.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::client::{Client, Wish};
+use crate::control::{self, Order};
+use crate::door::{Door, Place};
+use crate::fault::PacketsError;
+use crate::kernel::Counters;
+use crate::namespace::Namespace;
+use crate::record::Packet;
+use crate::text;
+use crate::watch::{wall_offset, ToVirtual, Watched, Watcher};
+
+/// Between two looks into the ring: it wakes nobody.
+const LOOK_MILLIS: u8 = 50;
+/// Between two looks at what may have ended.
+const CHECK: Duration = Duration::from_millis(500);
+/// Between two looks of an audience at all there is.
+const TICK: Duration = Duration::from_secs(1);
+/// How many may read of one namespace at a time: each takes a descriptor and room.
+const READERS: usize = 64;
+
+/// Who is told of everything.
+pub trait Audience {
+    /// A packet of `watched`, whose wall time is `wall_offset` ns ahead of the packet's.
+    ///
+    /// # Errors
+    ///
+    /// Ends the service.
+    fn packet(&mut self, watched: &Watched, packet: &Packet, wall_offset: u64) -> io::Result<()>;
+    /// A second has passed.
+    ///
+    /// # Errors
+    ///
+    /// Ends the service.
+    fn tick(&mut self, watcher: &Watcher) -> io::Result<()>;
+    /// A namespace has ended, with all that was known of it.
+    ///
+    /// # Errors
+    ///
+    /// Ends the service.
+    fn ended(&mut self, watched: &Watched, counters: Counters) -> io::Result<()>;
+}
+
+/// A watcher at work.
+pub struct Service {
+    watcher: Watcher,
+    control: UnixListener,
+    doors: Vec<Door>,
+    clients: Vec<Client>,
+    signals: SignalFd,
+}
+
+impl Service {
+    /// Puts `watcher` to work. SIGINT, SIGTERM and SIGHUP end it from now on instead of the process.
+    ///
+    /// # Errors
+    ///
+    /// Where descriptors or sockets cannot be had.
+    pub fn new(watcher: Watcher) -> Result<Service, PacketsError> {
+        let set: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+        set.thread_block().map_err(io::Error::from)?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let signals = SignalFd::with_flags(&set, flags).map_err(io::Error::from)?;
+        let control = control::listen()?;
+        Ok(Service { watcher, control, doors: Vec::new(), clients: Vec::new(), signals })
+    }
+
+    /// The watcher.
+    pub fn watcher(&self) -> &Watcher {
+        &self.watcher
+    }
+
+    /// Watches `namespace`; its own programs may read of it at `place`.
+    ///
+    /// # Errors
+    ///
+    /// Where it is watched already, or the socket cannot be made.
+    pub fn add(
+        &mut self,
+        namespace: Namespace,
+        to_virtual: Option<ToVirtual>,
+        place: &Place,
+    ) -> Result<(), PacketsError> {
+        self.doors.extend(Door::open(&namespace, place)?);
+        self.watcher.add(namespace, to_virtual)
+    }
+
+    /// Works until a signal comes, `limit` has passed, or all that is watched has ended.
+    ///
+    /// # Errors
+    ///
+    /// Where an outer device is gone, the kernel does not answer, or `audience` fails.
+    pub fn run(
+        &mut self,
+        limit: Option<Duration>,
+        audience: &mut dyn Audience,
+    ) -> Result<(), PacketsError> {
+        let begun = Instant::now();
+        let (mut checked, mut ticked) = (begun, begun);
+        while !self.watcher.watched().is_empty() {
+            if self.wait()? || limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                break;
+            }
+            self.deliver(audience)?;
+            self.answer(audience)?;
+            if checked.elapsed() >= CHECK {
+                checked = Instant::now();
+                self.check(audience)?;
+            }
+            if ticked.elapsed() >= TICK {
+                ticked = Instant::now();
+                audience.tick(&self.watcher)?;
+            }
+        }
+        let packets = self.watcher.finish()?;
+        self.hand_out(&packets, audience)
+    }
+
+    /// Waits for something to do; true where a signal came.
+    fn wait(&self) -> Result<bool, PacketsError> {
+        let own = [self.signals.as_fd(), self.control.as_fd()].into_iter();
+        let doors = self.doors.iter().map(|door| door.listener.as_fd());
+        let clients = self.clients.iter().filter(|client| client.speaks());
+        let clients = clients.map(|client| client.stream.as_fd());
+        let all = own.chain(doors).chain(clients);
+        let mut all: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut all, PollTimeout::from(LOOK_MILLIS)) {
+            Ok(_) | Err(Errno::EINTR) => (),
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        Ok(all[0].any().unwrap_or(false))
+    }
+
+    /// New packets to everybody.
+    fn deliver(&mut self, audience: &mut dyn Audience) -> Result<(), PacketsError> {
+        let packets = self.watcher.read()?;
+        self.hand_out(&packets, audience)
+    }
+
+    fn hand_out(
+        &mut self,
+        packets: &[(u64, Packet)],
+        audience: &mut dyn Audience,
+    ) -> Result<(), PacketsError> {
+        let offset = wall_offset()?;
+        for (cookie, packet) in packets {
+            let Some(watched) = self.watcher.find(*cookie) else { continue };
+            audience.packet(watched, packet, offset)?;
+            for client in self.clients.iter_mut().filter(|client| client.cookie == *cookie) {
+                let line = match client.json {
+                    true => text::json_line(packet, &watched.namespace.name, offset),
+                    false => text::line(packet, offset),
+                };
+                client.tell(&line);
+            }
+        }
+        self.clients.retain_mut(Client::flush);
+        Ok(())
+    }
+
+    /// Whoever has come or asked something.
+    fn answer(&mut self, audience: &mut dyn Audience) -> Result<(), PacketsError> {
+        let watcher = &mut self.watcher;
+        // Nobody there, or one that has gone again.
+        let _ = control::serve(&self.control, |request| {
+            obey(watcher, request.order, request.cookie).ok().flatten()
+        });
+        for door in &self.doors {
+            // One that is not admitted sees the end of its connection.
+            let readers = self.clients.iter().filter(|client| client.cookie == door.cookie).count();
+            if let (Ok(Some(stream)), true) = (door.admit(), readers < READERS) {
+                self.clients.push(Client::new(stream, door.cookie));
+            }
+        }
+        let mut asked = Vec::new();
+        let mut at = 0;
+        self.clients.retain_mut(|client| {
+            let wishes = client.wishes();
+            let stays = wishes.is_some();
+            asked.extend(wishes.into_iter().flatten().map(|wish| (at, wish)));
+            at += usize::from(stays);
+            stays
+        });
+        for (at, wish) in asked {
+            self.fulfil(at, wish, audience)?;
+        }
+        self.clients.retain_mut(Client::flush);
+        Ok(())
+    }
+
+    fn fulfil(
+        &mut self,
+        at: usize,
+        wish: Wish,
+        audience: &mut dyn Audience,
+    ) -> Result<(), PacketsError> {
+        if wish == Wish::Sync {
+            self.deliver(audience)?;
+        }
+        let Some(client) = self.clients.get_mut(at) else { return Ok(()) };
+        let cookie = client.cookie;
+        let order = match wish {
+            Wish::Json | Wish::Text => {
+                client.json = wish == Wish::Json;
+                return Ok(());
+            }
+            Wish::Sync => {
+                client.tell("# sync");
+                return Ok(());
+            }
+            Wish::Unknown => {
+                client.tell("# expected json, text, on, off, reset, aggregate or sync");
+                return Ok(());
+            }
+            Wish::Switch(true) => Order::On,
+            Wish::Switch(false) => Order::Off,
+            Wish::Reset => Order::Reset,
+            Wish::Aggregate => Order::Show,
+        };
+        let answer = obey(&mut self.watcher, order, cookie)?;
+        if let (Order::Show, Some(answer)) = (order, answer) {
+            client.tell(&answer.to_string());
+        }
+        Ok(())
+    }
+
+    /// What has ended meanwhile.
+    fn check(&mut self, audience: &mut dyn Audience) -> Result<(), PacketsError> {
+        self.watcher.check_outers()?;
+        for (ended, counters) in self.watcher.ended()? {
+            audience.ended(&ended, counters)?;
+            self.doors.retain(|door| door.cookie != ended.namespace.cookie);
+            self.clients.retain(|client| client.cookie != ended.namespace.cookie);
+        }
+        Ok(())
+    }
+}
+
+/// Does what was ordered, and tells what is known now; none where that namespace is not watched.
+fn obey(
+    watcher: &mut Watcher,
+    order: Order,
+    cookie: u64,
+) -> Result<Option<serde_json::Value>, PacketsError> {
+    match order {
+        Order::On => watcher.switch(cookie, true)?,
+        Order::Off => watcher.switch(cookie, false)?,
+        Order::Reset => watcher.reset(cookie)?,
+        Order::Show => (),
+    }
+    let Some(watched) = watcher.find(cookie) else { return Ok(None) };
+    Ok(Some(text::aggregate(watched, watcher.counters(cookie)?, true)))
+}

@@ -1,0 +1,151 @@
+//! What is known of all packets of a namespace together.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+
+use crate::record::{Direction, Outcome, Packet, Protocol};
+
+/// Latencies are kept to three digits.
+const DIGITS: u8 = 3;
+/// Longer ones, in ns, count as this: an hour.
+const LONGEST: u64 = 3_600_000_000_000;
+
+/// Latencies of one protocol in one direction, in ns to three digits.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    fn new() -> Option<Latencies> {
+        Histogram::new_with_bounds(1, LONGEST, DIGITS).ok().map(Latencies)
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The latency that `share` of the packets (0 to 1) do not exceed; none of none.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        (self.count() > 0).then(|| self.0.value_at_quantile(share))
+    }
+
+    /// How many need no more than 1, 2, 4, 8 ... ns: the limit and the count, up to the first limit that all keep.
+    pub fn powers_of_two(&self) -> Vec<(u64, u64)> {
+        let limits = (0..u64::BITS - 1).map(|power| 1_u64 << power);
+        let mut counts = Vec::new();
+        for limit in limits {
+            let within = if self.count() == 0 { 0 } else { self.0.count_between(0, limit) };
+            counts.push((limit, within));
+            if within == self.count() {
+                break;
+            }
+        }
+        counts
+    }
+
+    /// Sum of all, in ns.
+    pub fn sum(&self) -> u64 {
+        (self.0.mean() * self.0.len() as f64) as u64
+    }
+}
+
+/// What one namespace's packets have in common.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    latencies: BTreeMap<(Protocol, Direction), Latencies>,
+    outcomes: BTreeMap<(Protocol, Direction, Outcome), u64>,
+}
+
+impl Statistics {
+    /// One more packet.
+    pub fn add(&mut self, packet: &Packet) {
+        let key = (packet.protocol, packet.direction);
+        *self.outcomes.entry((key.0, key.1, packet.outcome)).or_default() += 1;
+        let Some(latency) = packet.latency_ns.filter(|_| packet.outcome == Outcome::Matched) else {
+            return;
+        };
+        if !self.latencies.contains_key(&key) {
+            self.latencies.extend(Latencies::new().map(|new| (key, new)));
+        }
+        if let Some(Latencies(histogram)) = self.latencies.get_mut(&key) {
+            histogram.saturating_record(latency);
+        }
+    }
+
+    /// What has been seen of `protocol` in `direction`, if any latency of it.
+    pub fn latencies(&self, protocol: Protocol, direction: Direction) -> Option<&Latencies> {
+        self.latencies.get(&(protocol, direction))
+    }
+
+    /// How many packets came to `outcome`.
+    pub fn count(&self, protocol: Protocol, direction: Direction, outcome: Outcome) -> u64 {
+        self.outcomes.get(&(protocol, direction, outcome)).copied().unwrap_or(0)
+    }
+
+    /// How often each outcome was seen.
+    pub fn outcomes(&self) -> impl Iterator<Item = (Protocol, Direction, Outcome, u64)> + '_ {
+        self.outcomes
+            .iter()
+            .map(|(&(protocol, direction, outcome), &count)| (protocol, direction, outcome, count))
+    }
+
+    /// How many should have been matched and were not.
+    pub fn misses(&self, protocol: Protocol, direction: Direction) -> u64 {
+        let of = |key: &(Protocol, Direction, Outcome)| (key.0, key.1) == (protocol, direction);
+        let misses = self.outcomes.iter().filter(|(key, _)| of(key) && key.2.is_miss());
+        misses.map(|(_, count)| count).sum()
+    }
+
+    /// Protocols and directions of which anything was seen.
+    pub fn seen(&self) -> Vec<(Protocol, Direction)> {
+        let mut seen: Vec<_> = self.outcomes.keys().map(|key| (key.0, key.1)).collect();
+        seen.dedup();
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RECORD;
+    use proptest::prelude::*;
+
+    fn packet(latency: u64) -> Packet {
+        let mut record = [0; RECORD];
+        record[0..8].copy_from_slice(&(latency + 5).to_ne_bytes());
+        record[8..16].copy_from_slice(&5_u64.to_ne_bytes());
+        record[38] = 1;
+        Packet::parse(&record).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_right_to_three_digits(mut all in prop::collection::vec(1_u64..1_000_000_000, 1..200)) {
+            let mut statistics = Statistics::default();
+            all.iter().for_each(|latency| statistics.add(&packet(*latency)));
+            all.sort_unstable();
+            let latencies = statistics.latencies(Protocol::Icmp, Direction::Egress).unwrap();
+            prop_assert_eq!(latencies.count(), all.len() as u64);
+            for share in [0.5, 0.95, 0.99] {
+                let rank = ((all.len() as f64 * share).ceil() as usize).clamp(1, all.len());
+                let (told, exact) = (latencies.quantile(share).unwrap(), all[rank - 1]);
+                prop_assert!(told.abs_diff(exact) <= exact / 500 + 1, "{} {}", told, exact);
+            }
+            let (_, within) = latencies.powers_of_two().last().copied().unwrap();
+            prop_assert_eq!(within, all.len() as u64);
+        }
+    }
+
+    #[test]
+    fn misses_are_counted_apart() {
+        let mut statistics = Statistics::default();
+        statistics.add(&packet(10));
+        statistics.add(&Packet { outcome: Outcome::Lost, latency_ns: None, ..packet(10) });
+        statistics.add(&Packet { outcome: Outcome::Kernel, latency_ns: None, ..packet(10) });
+        let egress = |outcome| statistics.count(Protocol::Icmp, Direction::Egress, outcome);
+        assert_eq!((egress(Outcome::Matched), egress(Outcome::Kernel)), (1, 1));
+        assert_eq!(statistics.misses(Protocol::Icmp, Direction::Egress), 1);
+        assert_eq!(statistics.seen(), [(Protocol::Icmp, Direction::Egress)]);
+    }
+}

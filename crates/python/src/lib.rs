@@ -1,0 +1,297 @@
+//! `lorentz._native`: the Rust half of the Python package, thin over [`lorentz_embed`].
+//!
+//! What users see, and its documentation, is in `python/lorentz`. Here, times are nanoseconds, a rate is a text, and while a
+//! call waits other threads of Python run.
+
+use lorentz_embed as embed;
+use lorentz_embed::{Attach, Container, Fault, Kind, Owner, Rate, Span, Target, WallTime, Wanted};
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::{create_exception, wrap_pyfunction};
+
+create_exception!(lorentz, LorentzError, PyException, "Something that Lorentz could not do.");
+create_exception!(lorentz, WrongInputError, LorentzError, "A value that cannot be.");
+create_exception!(
+    lorentz,
+    NotFoundError,
+    LorentzError,
+    "No such container, process or experiment."
+);
+create_exception!(
+    lorentz,
+    RefusedError,
+    LorentzError,
+    "Not now, or not to this one; nothing has changed."
+);
+create_exception!(lorentz, EndedError, LorentzError, "The process of the experiment has ended.");
+create_exception!(lorentz, FailedError, LorentzError, "The machine or the kernel would not.");
+
+/// An error on its way to Python.
+struct Raised(Fault);
+
+impl From<Fault> for Raised {
+    fn from(fault: Fault) -> Raised {
+        Raised(fault)
+    }
+}
+
+impl From<Raised> for PyErr {
+    fn from(Raised(Fault { kind, text }): Raised) -> PyErr {
+        match kind {
+            Kind::WrongInput => WrongInputError::new_err(text),
+            Kind::NotFound => NotFoundError::new_err(text),
+            Kind::Refused => RefusedError::new_err(text),
+            Kind::Ended => EndedError::new_err(text),
+            Kind::Failed => FailedError::new_err(text),
+        }
+    }
+}
+
+type Told<T> = Result<T, Raised>;
+
+/// Does `act` while other threads of Python run.
+fn apart<T: Send>(py: Python, act: impl FnOnce() -> embed::Result<T> + Send) -> Told<T> {
+    Ok(py.detach(act)?)
+}
+
+fn rate(tdf: &str) -> embed::Result<Rate> {
+    Rate::parse_tdf(tdf).map_err(|error| Fault::wrong(format!("tdf {tdf}: {error}")))
+}
+
+/// A running experiment.
+#[pyclass(frozen)]
+struct Experiment(embed::Experiment);
+
+#[pymethods]
+impl Experiment {
+    #[staticmethod]
+    fn create(
+        py: Python,
+        name: &str,
+        timeslice_ns: Option<i64>,
+        cpus: Option<&str>,
+        as_fast_as_possible: bool,
+        most: Option<u32>,
+        end_with_process: bool,
+    ) -> Told<Experiment> {
+        let cpus = cpus
+            .map(|text| text.parse().map_err(|e| Fault::wrong(format!("cpus {text}: {e}"))))
+            .transpose()?;
+        let wanted = Wanted { timeslice_ns, cpus, as_fast_as_possible, most };
+        let owner = if end_with_process { Owner::ThisProcess } else { Owner::Nobody };
+        apart(py, || embed::Experiment::create(name, &wanted, owner)).map(Experiment)
+    }
+
+    #[staticmethod]
+    fn open(py: Python, name: &str) -> Told<Experiment> {
+        apart(py, || embed::Experiment::open(name)).map(Experiment)
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn add(&self, py: Python, who: &str, tdf: &str, timeline: Option<u32>) -> Told<String> {
+        apart(py, || self.0.add(who, rate(tdf)?, timeline))
+    }
+
+    fn remove(&self, py: Python, container: &str) -> Told<()> {
+        apart(py, || self.0.remove(container))
+    }
+
+    fn dilate(&self, py: Python, container: &str, tdf: &str) -> Told<()> {
+        apart(py, || self.0.dilate(container, rate(tdf)?))
+    }
+
+    fn synchronize(&self, py: Python) -> Told<()> {
+        apart(py, || self.0.synchronize(Owner::ThisProcess))
+    }
+
+    fn start(&self, py: Python) -> Told<()> {
+        apart(py, || self.0.start())
+    }
+
+    fn pause(&self, py: Python) -> Told<()> {
+        apart(py, || self.0.pause())
+    }
+
+    fn stop(&self, py: Python) -> Told<()> {
+        apart(py, || self.0.stop())
+    }
+
+    fn set_interval(
+        &self,
+        py: Python,
+        container: &str,
+        nanos: i64,
+        timeline: Option<u32>,
+    ) -> Told<()> {
+        apart(py, || self.0.set_interval(container, Span(nanos), timeline))
+    }
+
+    fn progress(&self, py: Python, timeline: u32) -> Told<()> {
+        apart(py, || self.0.progress(timeline))
+    }
+
+    fn reset(&self, py: Python, timeline: u32) -> Told<()> {
+        apart(py, || self.0.reset(timeline))
+    }
+
+    /// As JSON.
+    fn status(&self, py: Python) -> Told<String> {
+        apart(py, || {
+            let status = self.0.status()?;
+            serde_json::to_string(&status).map_err(|error| Fault::failed(error.to_string()))
+        })
+    }
+
+    fn end(&self, py: Python) -> Told<()> {
+        apart(py, || self.0.end())
+    }
+}
+
+/// Lets go of what an experiment has left whose process has died.
+#[pyfunction]
+fn clear(py: Python, name: &str) -> Told<()> {
+    apart(py, || embed::Experiment::clear(name))
+}
+
+/// The clocks of a container beside the host's.
+#[pyfunction]
+fn reading<'py>(py: Python<'py>, container: &str) -> PyResult<Bound<'py, PyDict>> {
+    let reading = apart(py, || Container::find(container)?.reading())?;
+    let nanos = |time: WallTime| time.as_nanos();
+    let told = PyDict::new(py);
+    told.set_item("wall_ns", nanos(reading.wall))?;
+    told.set_item("monotonic_ns", reading.virt.0)?;
+    told.set_item("boottime_ns", reading.boot.0)?;
+    told.set_item("host_wall_ns", nanos(reading.host_wall))?;
+    told.set_item("host_monotonic_ns", reading.real.0)?;
+    told.set_item("limit_ns", reading.limit.map(|limit| limit.0))?;
+    told.set_item("tdf", reading.rate.inverse().to_string())?;
+    told.set_item("frozen", reading.frozen)?;
+    Ok(told)
+}
+
+/// The name of the container of a name or process.
+#[pyfunction]
+fn find(py: Python, who: &str) -> Told<String> {
+    apart(py, || Ok(Container::find(who)?.name().to_string()))
+}
+
+/// Brings a running process into virtual time; the name of its container.
+#[pyfunction]
+fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> Told<String> {
+    apart(py, || {
+        let name = name.map(str::to_string);
+        let how = Attach { rate: rate(tdf)?, tree, name, for_experiment: false };
+        Ok(Container::attach(pid, &how)?.name().to_string())
+    })
+}
+
+#[pyfunction]
+fn dilate(py: Python, container: &str, tdf: &str) -> Told<()> {
+    apart(py, || Container::find(container)?.dilate(rate(tdf)?))
+}
+
+#[pyfunction]
+fn freeze(py: Python, container: &str) -> Told<()> {
+    apart(py, || Container::find(container)?.freeze())
+}
+
+#[pyfunction]
+fn unfreeze(py: Python, container: &str) -> Told<()> {
+    apart(py, || Container::find(container)?.unfreeze())
+}
+
+#[pyfunction]
+fn leap(py: Python, container: &str, by_ns: i64) -> Told<()> {
+    apart(py, || Container::find(container)?.leap(Target::By(Span(by_ns))))
+}
+
+#[pyfunction]
+fn leap_like(py: Python, container: &str, other: &str) -> Told<()> {
+    apart(py, || {
+        let wall = Container::find(other)?.reading()?.wall;
+        Container::find(container)?.leap(Target::Like(wall))
+    })
+}
+
+#[pyfunction]
+fn step(py: Python, container: &str, by_ns: i64) -> Told<()> {
+    apart(py, || Container::find(container)?.step(Target::By(Span(by_ns))))
+}
+
+/// A duration as people write it, in nanoseconds.
+#[pyfunction]
+fn parse_duration(text: &str) -> Told<i64> {
+    let span: Result<Span, _> = text.parse();
+    Ok(span.map_err(|error| Fault::wrong(format!("duration {text}: {error}")))?.0)
+}
+
+/// A TDF as people write it, in lowest terms: real seconds, and virtual seconds.
+#[pyfunction]
+fn parse_tdf(text: &str) -> Told<(u64, u64)> {
+    let rate = rate(text)?;
+    Ok((rate.den(), rate.num()))
+}
+
+/// The simplest ratio that is the same number.
+#[pyfunction]
+fn tdf_of_number(number: f64) -> Told<(u64, u64)> {
+    let rate = embed::rate_of_tdf(number)?;
+    Ok((rate.den(), rate.num()))
+}
+
+/// Calls the `lorentz` command with these words to its end; what it has printed.
+#[pyfunction]
+fn call(py: Python, words: Vec<String>) -> Told<String> {
+    apart(py, || {
+        let [verb, words @ ..] = &words[..] else {
+            return Err(Fault::wrong("no words; expected a verb of lorentz"));
+        };
+        words.iter().fold(embed::Command::new(verb)?, embed::Command::arg).call()
+    })
+}
+
+/// Where the `lorentz` command is.
+#[pyfunction]
+fn command() -> Told<String> {
+    Ok(embed::command_path()?.to_string_lossy().into_owned())
+}
+
+#[pymodule]
+#[pyo3(name = "_native")]
+fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Experiment>()?;
+    let py = module.py();
+    module.add("LorentzError", py.get_type::<LorentzError>())?;
+    module.add("WrongInputError", py.get_type::<WrongInputError>())?;
+    module.add("NotFoundError", py.get_type::<NotFoundError>())?;
+    module.add("RefusedError", py.get_type::<RefusedError>())?;
+    module.add("EndedError", py.get_type::<EndedError>())?;
+    module.add("FailedError", py.get_type::<FailedError>())?;
+    for function in [
+        wrap_pyfunction!(clear, module)?,
+        wrap_pyfunction!(reading, module)?,
+        wrap_pyfunction!(find, module)?,
+        wrap_pyfunction!(attach, module)?,
+        wrap_pyfunction!(dilate, module)?,
+        wrap_pyfunction!(freeze, module)?,
+        wrap_pyfunction!(unfreeze, module)?,
+        wrap_pyfunction!(leap, module)?,
+        wrap_pyfunction!(leap_like, module)?,
+        wrap_pyfunction!(step, module)?,
+        wrap_pyfunction!(parse_duration, module)?,
+        wrap_pyfunction!(parse_tdf, module)?,
+        wrap_pyfunction!(tdf_of_number, module)?,
+        wrap_pyfunction!(call, module)?,
+        wrap_pyfunction!(command, module)?,
+    ] {
+        module.add_function(function)?;
+    }
+    Ok(())
+}

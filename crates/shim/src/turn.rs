@@ -1,0 +1,49 @@
+//! Turns: in an experiment, what one program sends reaches nobody before the time at which it was sent.
+//!
+//! The clocks of an experiment advance one after another within a round, so one may show a later time than another. What its
+//! program sent then, through a socket or a pipe that the containers share, another could read at an earlier time. So a
+//! send waits until all other clocks have come as far as the sender's.
+
+use crate::clocks;
+use crate::layout::{clock, registry};
+use crate::sys::{nr, sys};
+use core::sync::atomic::Ordering::Relaxed;
+use lorentz_clock::{Policy, VirtualInstant};
+
+/// Returns when what is written to `descriptor` may be seen by others.
+pub fn come(descriptor: u64) {
+    let Policy { sends_in_turn: true, .. } = clock().policy() else { return };
+    if clock().turn().0 == VirtualInstant::NEVER || !is_channel(descriptor) {
+        return;
+    }
+    // It was sent now, however long it waits.
+    let sent = clocks::snapshot().now();
+    loop {
+        let (others, turn) = clock().turn();
+        if sent <= others {
+            return;
+        }
+        registry().in_line.fetch_add(1, Relaxed);
+        wait_for_another(turn);
+        registry().in_line.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Whether others may read what is written there: a socket or a pipe.
+fn is_channel(descriptor: u64) -> bool {
+    const TYPE: u64 = 0o170_000;
+    const SOCKET: u64 = 0o140_000;
+    const FIFO: u64 = 0o010_000;
+    let mut stat = [0u64; 18];
+    // SAFETY: struct stat is 144 bytes; its fourth word begins with the mode.
+    let known = unsafe { sys!(nr::FSTAT, descriptor, stat.as_mut_ptr()) } == 0;
+    known && matches!(stat[3] & TYPE, SOCKET | FIFO)
+}
+
+/// Sleeps until the turn is not `turn` any more. Signals wait meanwhile, at most to the round's end.
+fn wait_for_another(turn: u32) {
+    const FUTEX_WAIT: u64 = 0;
+    let word = core::ptr::from_ref(clock().turn_word());
+    // SAFETY: the kernel compares the word, and reads nothing else. The page is shared with who begins the turns.
+    unsafe { sys!(nr::FUTEX, word, FUTEX_WAIT, turn as u64, 0u64, 0u64, 0u64) };
+}

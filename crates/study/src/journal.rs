@@ -1,0 +1,167 @@
+//! What a study has measured so far, so that an interrupted one goes on.
+//!
+//! A file of JSON lines: the settings and the environment first, then each record as soon as it is there. A line that
+//! an interruption cut short counts as not written.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::protocol::Sample;
+use crate::{Level, Load, Metric, Settings, StudyError};
+
+/// How a study began.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Begin {
+    /// What is measured.
+    pub settings: Settings,
+    /// On what.
+    pub environment: Environment,
+}
+
+/// Which record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Key {
+    /// From 0 on.
+    pub round: u32,
+    /// As a number of the settings' loads, so that the same load can stand there twice.
+    pub load: u32,
+    /// At which level.
+    pub level: Level,
+    /// Of what.
+    pub metric: Metric,
+}
+
+/// What was measured at once.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// Which it is.
+    pub key: Key,
+    /// Under which load.
+    pub load: Load,
+    /// The host's wall clock before it, seconds since 1970.
+    pub at_unix_s: f64,
+    /// One, or as many as the settings say.
+    pub samples: Vec<Sample>,
+}
+
+/// The file, and what is in it.
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    /// How the study began.
+    pub begin: Begin,
+    /// All records so far.
+    pub records: Vec<Record>,
+    done: HashSet<Key>,
+}
+
+impl Journal {
+    /// Begins it, or goes on with the one that is there; `None` where that is of other settings.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read or written.
+    pub fn open(path: &Path, begin: Begin) -> Result<Option<Journal>, StudyError> {
+        let fault = |error| StudyError::at(path, error);
+        let (begin, records) = match fs::read_to_string(path) {
+            Ok(text) => {
+                let (found, records) = parse(&text);
+                match found {
+                    Some(found) if found.settings != begin.settings => return Ok(None),
+                    Some(found) => (found, records),
+                    None => (begin, Vec::new()),
+                }
+            }
+            Err(_) => (begin, Vec::new()),
+        };
+        // Written anew, so that no half line stands in the midst of it.
+        let beside = path.with_extension("new");
+        let mut text = line(&begin);
+        text.extend(records.iter().map(line));
+        fs::write(&beside, text).map_err(fault)?;
+        fs::rename(&beside, path).map_err(fault)?;
+        let file = OpenOptions::new().append(true).open(path).map_err(fault)?;
+        let done = records.iter().map(|record| record.key).collect();
+        Ok(Some(Journal { path: path.to_path_buf(), file, begin, records, done }))
+    }
+
+    /// Whether that record is there.
+    pub fn has(&self, key: &Key) -> bool {
+        self.done.contains(key)
+    }
+
+    /// Notes a record.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn note(&mut self, record: Record) -> Result<(), StudyError> {
+        let text = line(&record);
+        self.file.write_all(text.as_bytes()).map_err(|error| StudyError::at(&self.path, error))?;
+        self.done.insert(record.key);
+        self.records.push(record);
+        Ok(())
+    }
+}
+
+fn line<T: Serialize>(what: &T) -> String {
+    let mut text = serde_json::to_string(what).expect("plain data");
+    text.push('\n');
+    text
+}
+
+fn parse(text: &str) -> (Option<Begin>, Vec<Record>) {
+    let mut lines = text.lines();
+    let begin = lines.next().and_then(|line| serde_json::from_str(line).ok());
+    let records = lines.map_while(|line| serde_json::from_str(line).ok()).collect();
+    (begin, records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Nanos, Ticks};
+    use crate::{Effort, Study};
+
+    fn begin(study: Study) -> Begin {
+        let environment = Environment::default();
+        Begin { settings: Settings::new(study, Effort::Quick), environment }
+    }
+
+    fn record(round: u32) -> Record {
+        let (level, metric) = (Level::Baseline, Metric::HotMonotonic);
+        let samples = vec![Sample { calls: 10, elapsed: Ticks(250), asked: Nanos(0) }];
+        let key = Key { round, load: 0, level, metric };
+        Record { key, load: Load::Idle, at_unix_s: 1.5, samples }
+    }
+
+    #[test]
+    fn what_was_noted_is_there_again_but_for_a_line_cut_short() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut journal = Journal::open(&path, begin(Study::Hot)).unwrap().unwrap();
+        journal.note(record(0)).unwrap();
+        journal.note(record(1)).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 20]).unwrap();
+        let mut again = Journal::open(&path, begin(Study::Hot)).unwrap().unwrap();
+        assert_eq!(again.records, [record(0)]);
+        assert!(again.has(&record(0).key) && !again.has(&record(1).key));
+        again.note(record(1)).unwrap();
+        let last = Journal::open(&path, begin(Study::Hot)).unwrap().unwrap();
+        assert_eq!(last.records, [record(0), record(1)]);
+    }
+
+    #[test]
+    fn another_study_is_not_gone_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        Journal::open(&path, begin(Study::Hot)).unwrap().unwrap().note(record(0)).unwrap();
+        assert!(Journal::open(&path, begin(Study::Cold)).unwrap().is_none());
+    }
+}

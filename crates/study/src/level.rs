@@ -1,0 +1,240 @@
+//! Where a program can run, how it is brought there, and how it shows that it is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::named::named;
+use crate::protocol::{Greeting, Nanos};
+use crate::root::{self, Root};
+
+/// A way to run the measuring program.
+///
+/// The first three of *The Cost of Time Virtualization in Linux Containers*, section IV, are `Baseline`, `Namespace` and
+/// `Container`; its future work, and more, are the rest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Level {
+    /// The host while no other level is there: the patch set's column of that name, as near as one kernel comes to it.
+    Before,
+    /// The host.
+    Baseline,
+    /// The host a second time: what differs from `Baseline` is noise.
+    Control,
+    /// A time namespace alone.
+    Namespace,
+    /// All eight namespaces.
+    Container,
+    /// Virtual time at rate 1.
+    Lorentz,
+    /// A container of `lorentz run --rootfs` at rate 1.
+    LorentzContainer,
+    /// A container of podman, in real time.
+    Podman,
+    /// A container of runc, in real time.
+    Runc,
+    /// libfaketime, preloaded, at rate 1.
+    Libfaketime,
+}
+
+named!(Level, "level", {
+    Before = "before",
+    Baseline = "baseline",
+    Control = "control",
+    Namespace = "namespace",
+    Container = "container",
+    Lorentz = "lorentz",
+    LorentzContainer = "lorentz-container",
+    Podman = "podman",
+    Runc = "runc",
+    Libfaketime = "libfaketime",
+});
+
+/// Our own programs that a study uses.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// `lorentz`.
+    pub lorentz: PathBuf,
+    /// `lorentz-probe`.
+    pub probe: PathBuf,
+}
+
+/// How far the monotonic clocks of a time namespace are ahead, seconds.
+const AHEAD_SECONDS: i64 = 100_000;
+/// How far a virtual wall clock is ahead.
+const AHEAD_DAYS: i64 = 1;
+const SECOND: i64 = 1_000_000_000;
+/// A reading may be that much older than the one it is compared with: how long a level may take to be entered.
+const SLACK: i64 = 1_000 * SECOND;
+const ALL_NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+
+/// How a level shows that it took effect.
+struct Proof {
+    wall_ahead: i64,
+    monotonic_ahead: i64,
+    own_namespaces: &'static [&'static str],
+}
+
+impl Level {
+    /// Whether it is measured before any other level is entered.
+    pub fn is_alone(self) -> bool {
+        self == Level::Before
+    }
+
+    /// Whether the program there sees a root file system of its own.
+    pub fn has_root(self) -> bool {
+        matches!(self, Level::Container | Level::LorentzContainer | Level::Podman | Level::Runc)
+    }
+
+    /// The command that runs the measuring program on processor `cpu`; what it needs is made in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// What it needs could not be made.
+    pub fn command(
+        self,
+        tools: &Tools,
+        root: &Root,
+        cpu: usize,
+        folder: &Path,
+    ) -> std::io::Result<Command> {
+        let mut words: Vec<std::ffi::OsString> = Vec::new();
+        let mut say = |text: &[&str]| words.extend(text.iter().map(Into::into));
+        let ahead = AHEAD_SECONDS.to_string();
+        let clocks = ["--monotonic", &ahead, "--boottime", &ahead];
+        let days = format!("+{AHEAD_DAYS}d");
+        let virtual_time = ["run", "--offset", &days, "--rate", "1"];
+        match self {
+            Level::Before | Level::Baseline | Level::Control => {}
+            Level::Namespace => {
+                say(&["unshare", "--time", "--fork", "--kill-child"]);
+                say(&clocks);
+                say(&["--"]);
+            }
+            Level::Container => {
+                say(&[
+                    "unshare",
+                    "--user",
+                    "--map-root-user",
+                    "--mount",
+                    "--pid",
+                    "--net",
+                    "--ipc",
+                ]);
+                say(&["--uts", "--cgroup", "--time", "--fork", "--kill-child", "--mount-proc"]);
+                say(&clocks);
+                words.extend(["--root".into(), root.path().into(), "--".into()]);
+            }
+            Level::Lorentz => {
+                words.push(tools.lorentz.clone().into());
+                words.extend(virtual_time.map(Into::into));
+                words.push("--".into());
+            }
+            Level::LorentzContainer => {
+                words.push(tools.lorentz.clone().into());
+                words.extend(virtual_time.map(Into::into));
+                words.extend(["--rootfs".into(), root.path().into(), "--".into()]);
+            }
+            Level::Podman => {
+                // With runc beneath, so that what differs from that level is podman's own.
+                say(&["podman", "--runtime", "runc", "run", "--rm", "--interactive"]);
+                say(&["--network", "none"]);
+                // The usual limits: those of podman's own are above what a machine without privileges allows.
+                say(&["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]);
+                words.extend(["--rootfs".into(), root.path().into()]);
+            }
+            Level::Runc => return root.runc(cpu, folder),
+            Level::Libfaketime => say(&["faketime", "-f", &days]),
+        }
+        let probe = if self.has_root() { root::PROBE.into() } else { tools.probe.clone().into() };
+        words.push(probe);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg(cpu.to_string());
+        Ok(command)
+    }
+
+    fn proof(self) -> Proof {
+        let wall = AHEAD_DAYS * 86_400 * SECOND;
+        let (wall_ahead, monotonic_ahead, own_namespaces): (_, _, &[&str]) = match self {
+            Level::Before | Level::Baseline | Level::Control => (0, 0, &[]),
+            Level::Namespace => (0, AHEAD_SECONDS * SECOND, &["time"]),
+            Level::Container => (0, AHEAD_SECONDS * SECOND, &ALL_NAMESPACES),
+            Level::Lorentz | Level::Libfaketime => (wall, 0, &[]),
+            Level::LorentzContainer => (wall, 0, &["mnt", "pid"]),
+            Level::Podman | Level::Runc => (0, 0, &["mnt", "pid", "net", "ipc", "uts"]),
+        };
+        Proof { wall_ahead, monotonic_ahead, own_namespaces }
+    }
+
+    /// Whether a program that sees `inside` is at this level, and not where `host` was seen shortly before.
+    ///
+    /// # Errors
+    ///
+    /// Says which clock or namespace is not as it is to be.
+    pub fn prove(self, host: &Greeting, inside: &Greeting) -> Result<(), String> {
+        let proof = self.proof();
+        let checks = [
+            ("the wall clock", host.wall, inside.wall, proof.wall_ahead),
+            ("CLOCK_MONOTONIC", host.monotonic, inside.monotonic, proof.monotonic_ahead),
+            ("CLOCK_BOOTTIME", host.boottime, inside.boottime, proof.monotonic_ahead),
+        ];
+        for (what, Nanos(outside), Nanos(inside), ahead) in checks {
+            // libfaketime moves these too, and may; virtual time at rate 1 does not.
+            if self == Level::Libfaketime && what != "the wall clock" {
+                continue;
+            }
+            let off = inside - outside;
+            if (off - ahead).abs() > SLACK {
+                let (off, ahead) = (off / SECOND, ahead / SECOND);
+                return Err(format!("{what} is {off} s ahead of the host's; expected {ahead} s"));
+            }
+        }
+        for name in proof.own_namespaces {
+            match (host.namespaces.get(*name), inside.namespaces.get(*name)) {
+                (Some(outside), Some(inside)) if outside != inside => {}
+                (_, None) => return Err(format!("its {name} namespace cannot be seen")),
+                _ => return Err(format!("its {name} namespace is the host's")),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Named;
+
+    fn seen(wall: i64, monotonic: i64, namespaces: &str) -> Greeting {
+        let names = ALL_NAMESPACES.iter().map(|name| (name.to_string(), namespaces.to_string()));
+        Greeting {
+            wall: Nanos(wall * SECOND),
+            monotonic: Nanos(monotonic * SECOND),
+            boottime: Nanos(monotonic * SECOND),
+            namespaces: names.collect(),
+        }
+    }
+
+    #[test]
+    fn a_level_that_changes_nothing_is_the_host_alone() {
+        let host = seen(1_000_000, 5_000, "a");
+        let later = seen(1_000_002, 5_002, "a");
+        for level in Level::ALL {
+            let unchanged = matches!(level, Level::Before | Level::Baseline | Level::Control);
+            assert_eq!(level.prove(&host, &later).is_ok(), unchanged, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn each_level_shows_its_own_offset() {
+        let host = seen(1_000_000, 5_000, "a");
+        let shifted = seen(1_000_000, 5_000 + AHEAD_SECONDS, "b");
+        assert_eq!(Level::Namespace.prove(&host, &shifted), Ok(()));
+        assert_eq!(Level::Container.prove(&host, &shifted), Ok(()));
+        let another_day = seen(1_000_000 + 86_400, 5_000, "b");
+        assert_eq!(Level::Lorentz.prove(&host, &another_day), Ok(()));
+        assert_eq!(Level::Libfaketime.prove(&host, &another_day), Ok(()));
+        let why = Level::Namespace.prove(&host, &another_day).unwrap_err();
+        assert!(why.contains("the wall clock is 86400 s ahead"), "{why}");
+        let elsewhere = seen(1_000_000, 5_000, "b");
+        assert_eq!(Level::Runc.prove(&host, &elsewhere), Ok(()));
+    }
+}

@@ -1,0 +1,41 @@
+//! Repeatable measurements of what virtual time costs. It writes raw data and judges nothing; `lorentz report` does.
+//!
+//! - A [`Study`] has [`Metric`]s: the 15 of *The Cost of Time Virtualization in Linux Containers* (Merino & Otero 2022),
+//!   the two benchmarks of the time namespace patch set, and the timer cost and sleep miss time of *Impact of Modern
+//!   Virtualization Methods on Timing Precision* (Kirova et al. 2019), the last under three [`Load`]s.
+//! - Each is measured at [`Level`]s, from the bare host to containers of other makers. A level proves itself by a clock
+//!   that is off, or by its namespaces, each time it is entered; one that did not take effect stops the study.
+//! - The measuring program is `lorentz-probe`, the same at every level. Its stopwatch is the processor's time-stamp
+//!   counter, which no level here makes virtual. Each round enters every level anew, and within a round the levels
+//!   follow one another metric by metric, in changing order: drift of the machine hits all alike.
+//! - What is measured is noted at once in a [`journal`]; a study that was interrupted goes on there. At the end all of
+//!   it becomes one Parquet file, by [`table`], a row for each sample.
+//!
+//! ```
+//! use lorentz_study::{Effort, Level, Settings, Study};
+//! let settings = Settings::new(Study::Clocks, Effort::Quick);
+//! assert_eq!(settings.metrics.len(), 16); // the paper's, and the harness itself
+//! assert!(settings.levels.contains(&Level::Lorentz));
+//! ```
+
+pub mod environment;
+mod fault;
+pub mod journal;
+mod level;
+mod load;
+mod metric;
+mod named;
+mod probe;
+pub mod protocol;
+mod root;
+mod run;
+mod settings;
+pub mod table;
+
+pub use fault::StudyError;
+pub use level::{Level, Tools};
+pub use load::Load;
+pub use metric::{Metric, Unit};
+pub use named::Named;
+pub use run::{run, Outcome, Progress, STOP};
+pub use settings::{Effort, Settings, Study, Wrong};

@@ -1,0 +1,55 @@
+//! What keeps the machine busy while timers are measured.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::named::{named, Named};
+use crate::StudyError;
+
+/// A load of *Impact of Modern Virtualization Methods on Timing Precision*, section 2.2.3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// The machine as it is.
+    Idle,
+    /// 100 threads of square roots.
+    Cpu,
+    /// A stream over loopback, and a file written and synced.
+    Io,
+}
+
+named!(Load, "load", { Idle = "idle", Cpu = "cpu", Io = "io" });
+
+/// A load's begin is not its full weight.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// A load while it lasts.
+pub struct Running(Option<Child>);
+
+impl Running {
+    /// Puts the machine under `load`; files are written in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// The program that makes it cannot be started.
+    pub fn start(load: Load, probe: &Path, folder: &Path) -> Result<Running, StudyError> {
+        if load == Load::Idle {
+            return Ok(Running(None));
+        }
+        let mut command = Command::new(probe);
+        command.arg("load").arg(load.name()).arg(folder);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let child = child.map_err(|error| StudyError::at(probe, error))?;
+        std::thread::sleep(SETTLE);
+        Ok(Running(Some(child)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The measuring program at a level, as the study sees it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::protocol::{Answer, Ask, Greeting, Sample};
+use crate::root::Root;
+use crate::{Level, StudyError, Tools};
+
+/// A container may take that long to be cleared away.
+const LONGEST_END: Duration = Duration::from_secs(20);
+
+/// A program that waits to be asked, at its level.
+pub struct Probe {
+    level: Level,
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+/// A level could not be entered, or did not take effect.
+pub enum NotThere {
+    /// It cannot be had here, and why.
+    Missing(String),
+    /// It was entered in vain.
+    Fault(StudyError),
+}
+
+impl Probe {
+    /// Enters `level`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be had, or its proof fails.
+    pub fn start(
+        level: Level,
+        tools: &Tools,
+        root: &Root,
+        cpu: usize,
+        folder: &Path,
+    ) -> Result<Probe, NotThere> {
+        let missing = |why: String| NotThere::Missing(why);
+        let host = Greeting::own().map_err(|error| NotThere::Fault(error.into()))?;
+        let mut command =
+            level.command(tools, root, cpu, folder).map_err(|error| missing(error.to_string()))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| {
+            missing(format!("{}: {error}", command.get_program().to_string_lossy()))
+        })?;
+        let input = child.stdin.take();
+        let output = child.stdout.take().expect("it is piped");
+        let mut probe = Probe { level, child, input, output: BufReader::new(output) };
+        let line = probe.line();
+        let Ok(greeting) = serde_json::from_str::<Greeting>(&line) else {
+            return Err(missing(probe.last_words()));
+        };
+        level
+            .prove(&host, &greeting)
+            .map_err(|why| NotThere::Fault(StudyError::NoEffect { level, why }))?;
+        Ok(probe)
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        // An end of the output, however it came, is an empty line.
+        let _ = self.output.read_line(&mut line);
+        line
+    }
+
+    /// What a program that is not to be asked any more said last on its standard error.
+    fn last_words(&mut self) -> String {
+        self.end();
+        let mut text = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            let _ = stderr.read_to_string(&mut text);
+        }
+        let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+        last.unwrap_or("it ended without a word").to_string()
+    }
+
+    /// A record.
+    ///
+    /// # Errors
+    ///
+    /// A call went wrong, or the program ended.
+    pub fn ask(&mut self, ask: Ask) -> Result<Vec<Sample>, StudyError> {
+        let mut line = serde_json::to_string(&ask).expect("plain data");
+        line.push('\n');
+        if let Some(input) = &mut self.input {
+            // Where it is gone, the answer that does not come tells more.
+            let _ = input.write_all(line.as_bytes());
+        }
+        let answer = self.line();
+        let why = match serde_json::from_str(&answer) {
+            Ok(Answer::Samples(samples)) => return Ok(samples),
+            Ok(Answer::Failed(why)) => why,
+            Err(_) => self.last_words(),
+        };
+        Err(StudyError::Level { level: self.level, why })
+    }
+
+    /// The end of its input is the program's own end, and its container's.
+    fn end(&mut self) {
+        self.input = None;
+        let deadline = Instant::now() + LONGEST_END;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

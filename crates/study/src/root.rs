@@ -1,0 +1,79 @@
+//! The root file system of the levels that have one of their own: the measuring program, its libraries, nothing else.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{json, Value};
+
+/// The measuring program, inside.
+pub const PROBE: &str = "/lorentz-probe";
+
+/// A root file system in a folder.
+pub struct Root(PathBuf);
+
+impl Root {
+    /// Makes it at `path`, anew where there is one.
+    ///
+    /// # Errors
+    ///
+    /// A file could not be copied.
+    pub fn make(path: &Path, probe: &Path) -> io::Result<Root> {
+        if path.exists() {
+            fs::remove_dir_all(path)?;
+        }
+        // Where runtimes mount, and look for users.
+        for folder in ["proc", "dev", "sys", "tmp", "etc", "run", "var/tmp"] {
+            fs::create_dir_all(path.join(folder))?;
+        }
+        let inside = |file: &str| path.join(file.trim_start_matches('/'));
+        fs::copy(probe, inside(PROBE))?;
+        for file in loaded_by(probe)? {
+            let to = inside(&file);
+            fs::create_dir_all(to.parent().unwrap_or(path))?;
+            fs::copy(&file, to)?;
+        }
+        Ok(Root(path.canonicalize()?))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The command by which runc runs the measuring program in it, from a bundle in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// There is no runc, or the bundle could not be written.
+    pub fn runc(&self, cpu: usize, folder: &Path) -> io::Result<Command> {
+        let bundle = folder.join("bundle");
+        fs::create_dir_all(&bundle)?;
+        let file = bundle.join("config.json");
+        if file.exists() {
+            fs::remove_file(&file)?;
+        }
+        let made = Command::new("runc").args(["spec", "--bundle"]).arg(&bundle).output()?;
+        if !made.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
+        }
+        let mut spec: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+        spec["process"]["terminal"] = json!(false);
+        spec["process"]["args"] = json!([PROBE, cpu.to_string()]);
+        spec["root"] = json!({ "path": self.0, "readonly": true });
+        fs::write(&file, spec.to_string())?;
+        let id = format!("lorentz-study-{}", std::process::id());
+        let mut command = Command::new("runc");
+        command.arg("--root").arg(folder.join("runc"));
+        command.args(["run", "--bundle"]).arg(&bundle).arg(id);
+        Ok(command)
+    }
+}
+
+/// The interpreter and the libraries of a program, as `ldd` finds them.
+fn loaded_by(program: &Path) -> io::Result<Vec<String>> {
+    let found = Command::new("ldd").arg(program).output()?;
+    let text = String::from_utf8_lossy(&found.stdout);
+    Ok(text.split_whitespace().filter(|word| word.starts_with('/')).map(str::to_string).collect())
+}

@@ -1,0 +1,234 @@
+//! A study from its first record to its file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lorentz_timers::TimeSource;
+
+use crate::environment::{steal_seconds, Environment};
+use crate::journal::{Begin, Journal, Key, Record};
+use crate::load::{Load, Running};
+use crate::probe::{NotThere, Probe};
+use crate::protocol::Ask;
+use crate::root::Root;
+use crate::table;
+use crate::{Level, Metric, Named, Settings, StudyError, Tools};
+
+/// How far a study is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Records that are there.
+    pub done: u64,
+    /// Of so many.
+    pub all: u64,
+    /// Of those, from before an interruption.
+    pub resumed: u64,
+}
+
+/// What a study has brought.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The file.
+    pub path: PathBuf,
+    /// Records in it.
+    pub records: u64,
+    /// Of those, from before an interruption.
+    pub resumed: u64,
+    /// Levels that could not be had, and why.
+    pub left_out: BTreeMap<Level, String>,
+}
+
+/// Set by whoever wants the study to stop after its present record.
+pub static STOP: AtomicBool = AtomicBool::new(false);
+
+/// A folder beside the output, in which all is that a study needs until it is done: the journal, the root file system.
+fn workplace(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_os_string();
+    name.push(".part");
+    name.into()
+}
+
+/// Makes the study that `settings` describe and writes it to `output`; goes on where an earlier call was interrupted.
+///
+/// # Errors
+///
+/// See [`StudyError`]. What was measured until then is kept beside `output`.
+pub fn run(
+    settings: &Settings,
+    tools: &Tools,
+    output: &Path,
+    show: &mut dyn FnMut(Progress),
+) -> Result<Outcome, StudyError> {
+    if output.exists() {
+        return Err(StudyError::Exists(output.to_path_buf()));
+    }
+    if TimeSource::in_force() != TimeSource::Tsc {
+        return Err(StudyError::NothingLeft(format!(
+            "the stopwatch is the time-stamp counter, and it cannot be used here: {}",
+            TimeSource::reason()
+        )));
+    }
+    let folder = workplace(output);
+    fs::create_dir_all(&folder).map_err(|error| StudyError::at(&folder, error))?;
+    let begin = Begin { settings: settings.clone(), environment: Environment::look() };
+    let journal = Journal::open(&folder.join("journal"), begin)?
+        .ok_or_else(|| StudyError::Another(output.to_path_buf()))?;
+    let root = folder.join("root");
+    let root = Root::make(&root, &tools.probe).map_err(|error| StudyError::at(&root, error))?;
+    let resumed = journal.records.len() as u64;
+    let mut at_work =
+        AtWork { settings, tools, root, folder, journal, left_out: BTreeMap::new(), resumed, show };
+    at_work.find_levels()?;
+    at_work.measure()?;
+    let steal = steal_seconds() - at_work.journal.begin.environment.steal_begin_s;
+    table::write(output, &at_work.journal, &at_work.left_out, steal)?;
+    let AtWork { folder, journal, left_out, .. } = at_work;
+    fs::remove_dir_all(&folder).map_err(|error| StudyError::at(&folder, error))?;
+    let records = journal.records.len() as u64;
+    Ok(Outcome { path: output.to_path_buf(), records, resumed, left_out })
+}
+
+struct AtWork<'a> {
+    settings: &'a Settings,
+    tools: &'a Tools,
+    root: Root,
+    folder: PathBuf,
+    journal: Journal,
+    left_out: BTreeMap<Level, String>,
+    resumed: u64,
+    show: &'a mut dyn FnMut(Progress),
+}
+
+impl AtWork<'_> {
+    fn start(&self, level: Level) -> Result<Probe, NotThere> {
+        let cpu = self.journal.begin.environment.cpu;
+        Probe::start(level, self.tools, &self.root, cpu, &self.folder)
+    }
+
+    /// Enters each level once: those that cannot be had are left out from the beginning.
+    fn find_levels(&mut self) -> Result<(), StudyError> {
+        for &level in &self.settings.levels {
+            match self.start(level) {
+                Ok(_) => {}
+                Err(NotThere::Fault(fault)) => return Err(fault),
+                Err(NotThere::Missing(why)) if level == Level::Baseline => {
+                    return Err(StudyError::NothingLeft(format!("baseline: {why}")));
+                }
+                Err(NotThere::Missing(why)) => {
+                    self.left_out.insert(level, why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn present(&self, alone: bool) -> Vec<Level> {
+        let levels = self.settings.levels.iter().copied();
+        levels
+            .filter(|level| level.is_alone() == alone && !self.left_out.contains_key(level))
+            .collect()
+    }
+
+    fn measure(&mut self) -> Result<(), StudyError> {
+        self.tell();
+        for (number, &load) in self.settings.loads.iter().enumerate() {
+            let _busy = Running::start(load, &self.tools.probe, &self.folder)?;
+            for round in 0..self.settings.records {
+                // First those that are alone, while no other is there.
+                for levels in [self.present(true), self.present(false)] {
+                    self.round(Place { round, number: number as u32, load }, &levels)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters the levels anew, and takes one record of each metric at each of them, in turns.
+    fn round(&mut self, place: Place, levels: &[Level]) -> Result<(), StudyError> {
+        let missing = |level: Level, metric: Metric| !self.journal.has(&place.key(level, metric));
+        let metrics = &self.settings.metrics;
+        let is_wanted = |level: &&Level| metrics.iter().any(|&metric| missing(**level, metric));
+        let wanted: Vec<Level> = levels.iter().filter(is_wanted).copied().collect();
+        let mut probes = Vec::new();
+        for &level in &wanted {
+            let entered = self.start(level).map_err(|fault| match fault {
+                NotThere::Missing(why) => self.or_interrupted(StudyError::Level { level, why }),
+                NotThere::Fault(fault) => fault,
+            })?;
+            probes.push((level, entered));
+        }
+        for (turn, &metric) in metrics.iter().enumerate() {
+            if !probes.is_empty() {
+                let shift = (place.round as usize + turn) % probes.len();
+                probes.rotate_left(shift);
+            }
+            for (level, probe) in &mut probes {
+                self.record(place, *level, metric, probe)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        place: Place,
+        level: Level,
+        metric: Metric,
+        probe: &mut Probe,
+    ) -> Result<(), StudyError> {
+        let key = place.key(level, metric);
+        if self.journal.has(&key) {
+            return Ok(());
+        }
+        if STOP.load(Ordering::Relaxed) {
+            return Err(StudyError::Interrupted);
+        }
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let ask = Ask { metric, amount: self.settings.amount(metric) };
+        let samples = probe.ask(ask).map_err(|fault| self.or_interrupted(fault))?;
+        let at_unix_s = at.as_secs_f64();
+        self.journal.note(Record { key, load: place.load, at_unix_s, samples })?;
+        self.tell();
+        Ok(())
+    }
+
+    /// A terminal's interrupt ends the measuring programs too: that is no fault of theirs.
+    fn or_interrupted(&self, fault: StudyError) -> StudyError {
+        if STOP.load(Ordering::Relaxed) {
+            StudyError::Interrupted
+        } else {
+            fault
+        }
+    }
+
+    fn tell(&mut self) {
+        let levels = self.present(true).len() + self.present(false).len();
+        let per_round = levels * self.settings.metrics.len() * self.settings.loads.len();
+        let all = per_round as u64 * u64::from(self.settings.records);
+        let done = self.journal.records.len() as u64;
+        (self.show)(Progress { done, all, resumed: self.resumed });
+    }
+}
+
+/// Where in a study a record is.
+#[derive(Clone, Copy)]
+struct Place {
+    round: u32,
+    number: u32,
+    load: Load,
+}
+
+impl Place {
+    fn key(self, level: Level, metric: Metric) -> Key {
+        Key { round: self.round, load: self.number, level, metric }
+    }
+}
+
+impl std::fmt::Display for Level {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,191 @@
+//! Which study is made, of what, and how much of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::named::named;
+use crate::{Level, Load, Metric, Unit};
+
+/// A kind of study.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Study {
+    /// The paper's 15 metrics.
+    Clocks,
+    /// Clock reads in 3 s.
+    Hot,
+    /// Clock reads whose pages are in no cache.
+    Cold,
+    /// Timer cost and sleep miss time, under loads.
+    Timers,
+}
+
+named!(Study, "study", { Clocks = "clocks", Hot = "hot", Cold = "cold", Timers = "timers" });
+
+/// How much is measured, where nothing else is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effort {
+    /// Minutes.
+    Quick,
+    /// In between.
+    Usual,
+    /// As published.
+    Full,
+}
+
+/// All that decides what is measured; two studies with the same settings can be one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    /// The study.
+    pub study: Study,
+    /// At which levels.
+    pub levels: Vec<Level>,
+    /// What.
+    pub metrics: Vec<Metric>,
+    /// Under which loads.
+    pub loads: Vec<Load>,
+    /// Rounds, each of one record for every metric and level.
+    pub records: u32,
+    /// Calls whose mean is a record.
+    pub calls: u32,
+    /// Sleeps whose mean is a record.
+    pub sleeps: u32,
+    /// Milliseconds that a record of reads in a row lasts.
+    pub millis: u32,
+    /// Samples in a record, where each stands for itself.
+    pub samples: u32,
+}
+
+/// A setting that cannot be.
+#[derive(thiserror::Error, PartialEq, Eq, Debug)]
+#[error("{flag} {value}: {why}")]
+pub struct Wrong {
+    flag: &'static str,
+    value: String,
+    why: String,
+}
+
+impl Study {
+    /// What it measures.
+    pub fn metrics(self) -> Vec<Metric> {
+        <Metric as crate::Named>::ALL.iter().copied().filter(|one| one.study() == self).collect()
+    }
+
+    /// The levels where nothing else is said: all but the control; before any other only where the patch set has it.
+    fn levels(self) -> Vec<Level> {
+        let patch_set = matches!(self, Study::Hot | Study::Cold);
+        let usual = |level: &Level| match level {
+            Level::Before => patch_set,
+            Level::Control => false,
+            _ => true,
+        };
+        <Level as crate::Named>::ALL.iter().copied().filter(usual).collect()
+    }
+}
+
+impl Settings {
+    /// What `study` is without further words.
+    pub fn new(study: Study, effort: Effort) -> Settings {
+        let of = |quick, usual, full| match effort {
+            Effort::Quick => quick,
+            Effort::Usual => usual,
+            Effort::Full => full,
+        };
+        let loads = match study {
+            Study::Timers => <Load as crate::Named>::ALL.to_vec(),
+            _ => vec![Load::Idle],
+        };
+        let records = match study {
+            Study::Clocks => of(20, 50, 200),
+            _ => of(5, 10, 20),
+        };
+        Settings {
+            study,
+            levels: study.levels(),
+            metrics: study.metrics(),
+            loads,
+            records,
+            calls: of(10_000, 100_000, 1_000_000),
+            sleeps: of(1, 2, 5),
+            millis: of(100, 1_000, 3_000),
+            samples: of(50, 200, 500),
+        }
+    }
+
+    /// How much of `metric` makes a record.
+    pub fn amount(&self, metric: Metric) -> u32 {
+        match metric.unit() {
+            Unit::Calls => self.calls,
+            Unit::Sleeps => self.sleeps,
+            Unit::Millis => self.millis,
+            Unit::Samples => self.samples,
+        }
+    }
+
+    /// Whether such a study can be made.
+    ///
+    /// # Errors
+    ///
+    /// Names the flag, its value, and what is accepted.
+    pub fn check(&self) -> Result<(), Wrong> {
+        let study = crate::Named::name(self.study);
+        let name = |one: &Metric| crate::Named::name(*one);
+        let own = self.study.metrics();
+        if let Some(other) = self.metrics.iter().find(|one| !own.contains(one)) {
+            let own: Vec<&str> = own.iter().map(name).collect();
+            let why = format!("not one of '{study}'; expected some of {}", own.join(", "));
+            return Err(Wrong { flag: "--metrics", value: name(other).into(), why });
+        }
+        let names: Vec<&str> = self.levels.iter().map(|one| crate::Named::name(*one)).collect();
+        let metrics: Vec<&str> = self.metrics.iter().map(name).collect();
+        for (flag, names) in [("--levels", &names), ("--metrics", &metrics)] {
+            let is_again = |at: &usize| names[..*at].contains(&names[*at]);
+            if let Some(at) = (0..names.len()).find(is_again) {
+                let why = "given more than once; expected once".into();
+                return Err(Wrong { flag, value: names[at].into(), why });
+            }
+        }
+        if !self.levels.contains(&Level::Baseline) {
+            let why = "expected baseline among them, with which all are compared".into();
+            return Err(Wrong { flag: "--levels", value: names.join(","), why });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_full_study_is_the_published_one() {
+        let settings = Settings::new(Study::Clocks, Effort::Full);
+        assert_eq!((settings.records, settings.calls), (200, 1_000_000));
+        let cold = Settings::new(Study::Cold, Effort::Full);
+        assert_eq!(cold.records * cold.samples, 10_000);
+        assert_eq!(Settings::new(Study::Hot, Effort::Full).millis, 3_000);
+    }
+
+    #[test]
+    fn metrics_of_another_study_are_refused() {
+        let mut settings = Settings::new(Study::Hot, Effort::Quick);
+        assert_eq!(settings.check(), Ok(()));
+        settings.metrics = vec![Metric::ClockGetres];
+        let words = settings.check().unwrap_err().to_string();
+        assert!(words.starts_with("--metrics clock_getres: not one of 'hot'; expected"), "{words}");
+    }
+
+    #[test]
+    fn what_is_given_twice_is_refused() {
+        let mut settings = Settings::new(Study::Hot, Effort::Quick);
+        settings.levels.push(Level::Baseline);
+        let words = settings.check().unwrap_err().to_string();
+        assert_eq!(words, "--levels baseline: given more than once; expected once");
+    }
+
+    #[test]
+    fn nothing_is_compared_with_nothing() {
+        let mut settings = Settings::new(Study::Hot, Effort::Quick);
+        settings.levels = vec![Level::Lorentz];
+        let words = settings.check().unwrap_err().to_string();
+        assert!(words.starts_with("--levels lorentz: expected baseline"), "{words}");
+    }
+}

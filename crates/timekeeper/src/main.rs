@@ -1,0 +1,266 @@
+//! TimeKeeper's utilities (its documentation's section 3.4) as one program: `timekeeper-dilate` and so on are links to it, and
+//! `timekeeper dilate` is the same.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use lorentz_embed::{Fault, Kind, Owner, Result};
+use timekeeper::keeper;
+
+/// TimeKeeper's utilities, on Lorentz: virtual time for Linux containers
+#[derive(Parser, Debug)]
+#[command(name = "timekeeper", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    utility: Utility,
+}
+
+#[derive(Subcommand, Debug)]
+#[command(rename_all = "camelCase")]
+enum Utility {
+    /// Set the TDF of a process
+    Dilate(Dilate),
+    /// Stop a process and its time
+    Freeze(Process),
+    /// Let a process go on
+    Unfreeze(Process),
+    /// Print the time of a process: seconds since 1970, with microseconds
+    Gettime(Who),
+    /// Take a process into the experiment, which is made where there is none
+    AddToExperiment(Add),
+    /// Stop all processes of the experiment at one virtual time
+    SynchronizeAndFreeze,
+    /// Have the experiment run by itself
+    StartExperiment,
+    /// Say how far a process goes with each progress of its timeline
+    SetInterval(Interval),
+    /// Move all processes of a timeline by their intervals
+    Progress(Progress),
+    /// Forget the intervals of a timeline
+    Reset(OneTimeline),
+    /// End the experiment; its processes go on by themselves
+    StopExperiment,
+}
+
+/// A process, or a container.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("who").required(true))]
+struct Who {
+    /// The process
+    #[arg(short, value_name = "PID", group = "who", value_parser = pid)]
+    pid: Option<i32>,
+    /// The container, by its name
+    #[arg(short, value_name = "NAME", group = "who")]
+    name: Option<String>,
+}
+
+impl Who {
+    fn text(&self) -> String {
+        self.pid.map(|pid| pid.to_string()).or_else(|| self.name.clone()).unwrap_or_default()
+    }
+}
+
+#[derive(Args, Debug)]
+struct Dilate {
+    /// Its descendants too
+    #[arg(short)]
+    recursive: bool,
+    #[command(flatten)]
+    who: Who,
+    /// Real seconds per virtual second; 0: none, -N: 1/N
+    #[arg(value_name = "TDF", allow_negative_numbers = true, value_parser = tdf)]
+    tdf: f32,
+}
+
+#[derive(Args, Debug)]
+struct Process {
+    /// Its descendants too
+    #[arg(short)]
+    recursive: bool,
+    /// The process
+    #[arg(value_name = "PID", value_parser = pid)]
+    pid: i32,
+}
+
+#[derive(Args, Debug)]
+struct Add {
+    /// The timeline it follows, where a simulator moves the experiment; below 0 or none: it runs by itself
+    #[arg(short, value_name = "TIMELINE", allow_negative_numbers = true)]
+    #[arg(value_parser = any_timeline)]
+    timeline: Option<i32>,
+    /// Its TDF; that which it has, where none is given
+    #[arg(short, value_name = "TDF", allow_negative_numbers = true, value_parser = tdf)]
+    dilation: Option<f32>,
+    #[command(flatten)]
+    who: Who,
+}
+
+#[derive(Args, Debug)]
+struct Interval {
+    #[command(flatten)]
+    who: Who,
+    /// Virtual microseconds, above 0
+    #[arg(value_name = "TIME", allow_negative_numbers = true, value_parser = micros)]
+    micros: i64,
+    /// The timeline that it was added with
+    #[arg(value_name = "TIMELINE", allow_negative_numbers = true, value_parser = timeline)]
+    timeline: i32,
+}
+
+#[derive(Args, Debug)]
+struct Progress {
+    /// To exactly the end of the interval: here that is so without it, too
+    #[arg(short)]
+    force: bool,
+    #[command(flatten)]
+    timeline: OneTimeline,
+}
+
+#[derive(Args, Debug)]
+struct OneTimeline {
+    /// The timeline
+    #[arg(short, value_name = "TIMELINE", allow_negative_numbers = true, value_parser = timeline)]
+    timeline: i32,
+}
+
+fn tdf(text: &str) -> std::result::Result<f32, String> {
+    let tdf: f32 = text.parse().map_err(|_| "expected a number such as 10, 0.5, -2, 0")?;
+    keeper::rate_of(tdf).map(|_| tdf).map_err(|fault| fault.text)
+}
+
+fn pid(text: &str) -> std::result::Result<i32, &'static str> {
+    let pid = text.parse().ok().filter(|&pid| pid > 0);
+    pid.ok_or("expected the number of a running process")
+}
+
+fn any_timeline(text: &str) -> std::result::Result<i32, &'static str> {
+    text.parse().map_err(|_| "expected a whole number")
+}
+
+fn timeline(text: &str) -> std::result::Result<i32, &'static str> {
+    text.parse().ok().filter(|&number| number >= 0).ok_or("expected a whole number of 0 or more")
+}
+
+fn micros(text: &str) -> std::result::Result<i64, &'static str> {
+    let micros = text.parse().ok().filter(|&micros| micros > 0);
+    micros.ok_or("expected a whole number of microseconds above 0")
+}
+
+fn perform(utility: &Utility) -> Result<()> {
+    match utility {
+        Utility::Dilate(args) => keeper::dilate(&args.who.text(), args.tdf, args.recursive),
+        Utility::Freeze(args) => keeper::freeze(&args.pid.to_string(), args.recursive),
+        Utility::Unfreeze(args) => keeper::unfreeze(&args.pid.to_string()),
+        Utility::Gettime(who) => {
+            let time = keeper::time_of(&who.text())?;
+            println!("{}.{:06}", time.secs, time.nanos / 1_000);
+            Ok(())
+        }
+        Utility::AddToExperiment(args) => {
+            if let Some(tdf) = args.dilation {
+                keeper::dilate(&args.who.text(), tdf, true)?;
+            }
+            keeper::add_to_experiment(&args.who.text(), args.timeline.unwrap_or(-1))
+        }
+        // The caller, a shell most likely, goes on with it in other processes.
+        Utility::SynchronizeAndFreeze => keeper::synchronize_and_freeze(Owner::Nobody),
+        Utility::StartExperiment => keeper::start(),
+        Utility::SetInterval(args) => {
+            keeper::set_interval(&args.who.text(), args.micros, args.timeline)
+        }
+        Utility::Progress(args) => keeper::progress(args.timeline.timeline),
+        Utility::Reset(args) => keeper::reset(args.timeline),
+        Utility::StopExperiment => keeper::stop(),
+    }
+}
+
+/// The words as `timekeeper UTILITY ...`, whatever name the program was called by.
+fn words(mut words: Vec<OsString>) -> Vec<OsString> {
+    let called = words.first().map(|word| Path::new(word).to_path_buf()).unwrap_or_default();
+    let called = called.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if let Some(utility) = called.strip_prefix("timekeeper-") {
+        words.insert(1, utility.into());
+    }
+    words
+}
+
+/// What clap says, without its hints, as one line.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let words = text.trim_start_matches("error: ").lines().take_while(|line| !line.is_empty());
+    words.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn main() {
+    let cli = match Cli::try_parse_from(words(std::env::args_os().collect())) {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => {
+            let shown = error.print();
+            std::process::exit(if shown.is_ok() { 0 } else { 1 });
+        }
+        Err(error) => {
+            eprintln!("timekeeper: {}", one_line(&error));
+            std::process::exit(2);
+        }
+    };
+    if let Err(Fault { kind, text }) = perform(&cli.utility) {
+        eprintln!("timekeeper: {text}");
+        std::process::exit(match kind {
+            Kind::Failed | Kind::Ended => 1,
+            Kind::WrongInput | Kind::NotFound | Kind::Refused => 2,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_link_is_its_utility() {
+        let words = |text: &str| super::words(text.split(' ').map(OsString::from).collect());
+        let linked = words("/usr/bin/timekeeper-dilate -r -p 7 -2");
+        let cli = Cli::try_parse_from(linked).unwrap();
+        let Utility::Dilate(Dilate { recursive: true, tdf: -2.0, who }) = cli.utility else {
+            panic!("{cli:?}");
+        };
+        assert_eq!(who.text(), "7");
+        for utility in [
+            "timekeeper-freeze -r 7",
+            "timekeeper-unfreeze 7",
+            "timekeeper-gettime -n lxc-1",
+            "timekeeper-addToExperiment -t 1 -d 0.5 -p 7",
+            "timekeeper-addToExperiment -n lxc-1 -t -1",
+            "timekeeper-synchronizeAndFreeze",
+            "timekeeper-startExperiment",
+            "timekeeper-setInterval -p 7 1000 0",
+            "timekeeper-progress -f -t 0",
+            "timekeeper-reset -t 0",
+            "timekeeper-stopExperiment",
+        ] {
+            Cli::try_parse_from(words(utility)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_line() {
+        for (words, says) in [
+            ("timekeeper dilate -p 7 1e9", "expected 0, or a number from 1/1000000 to 1000000"),
+            ("timekeeper dilate -p 0 2", "expected the number of a running process"),
+            ("timekeeper dilate 2", "<-p <PID>|-n <NAME>>"),
+            ("timekeeper progress -t -1", "expected a whole number of 0 or more"),
+            ("timekeeper setInterval -p 7 0 1", "microseconds above 0"),
+            ("timekeeper dance", "dance"),
+        ] {
+            let line = one_line(&Cli::try_parse_from(words.split(' ')).unwrap_err());
+            assert!(line.contains(says) && !line.contains('\n'), "{line}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Precise timers for programs that know nothing of them: `LD_PRELOAD=liblorentz_timers_preload.so PROGRAM`.
+//!
+//! clock_gettime, gettimeofday, time, usleep, nanosleep and clock_nanosleep are those of [`lorentz_timers`]; for clocks
+//! that it does not follow, and for wrong arguments, libc's own. Statically linked programs, and those that make system
+//! calls themselves, do not come here. `LORENTZ_TIMERS_SOURCE=tsc|hpet|os` forces a time source.
+
+use libc::{c_int, c_long, c_void, clockid_t, time_t, timespec, timeval};
+use lorentz_timers::os::{use_functions, ClockGettime, ClockNanosleep};
+use lorentz_timers::{sleep_until_date, Reference, Woken};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+
+const NANOS_PER_SEC: i64 = 1_000_000_000;
+
+/// What stands behind us.
+struct Behind {
+    clock_gettime: ClockGettime,
+    clock_nanosleep: ClockNanosleep,
+    gettimeofday: unsafe extern "C" fn(*mut timeval, *mut c_void) -> c_int,
+}
+
+static BEHIND: OnceLock<Behind> = OnceLock::new();
+/// Told to the timers already.
+static READY: AtomicBool = AtomicBool::new(false);
+
+fn behind() -> &'static Behind {
+    let behind = BEHIND.get_or_init(find);
+    if !READY.load(Ordering::Acquire) {
+        // SAFETY: they are libc's, and stay as long as the process.
+        unsafe { use_functions(behind.clock_gettime, behind.clock_nanosleep) };
+        READY.store(true, Ordering::Release);
+    }
+    behind
+}
+
+fn find() -> Behind {
+    // SAFETY: libc's functions of these names have these types.
+    unsafe {
+        Behind {
+            clock_gettime: std::mem::transmute::<*mut c_void, ClockGettime>(next(c"clock_gettime")),
+            clock_nanosleep: std::mem::transmute::<*mut c_void, ClockNanosleep>(next(
+                c"clock_nanosleep",
+            )),
+            gettimeofday: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*mut timeval, *mut c_void) -> c_int,
+            >(next(c"gettimeofday")),
+        }
+    }
+}
+
+fn next(name: &CStr) -> *mut c_void {
+    // SAFETY: a name that ends with a zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if found.is_null() {
+        // A libc without these functions has nothing to run on.
+        std::process::abort();
+    }
+    found
+}
+
+fn spec(nanos: i64) -> timespec {
+    timespec {
+        tv_sec: nanos.div_euclid(NANOS_PER_SEC) as time_t,
+        tv_nsec: nanos.rem_euclid(NANOS_PER_SEC) as c_long,
+    }
+}
+
+/// clock_gettime(2).
+///
+/// # Safety
+/// As libc's.
+#[no_mangle]
+pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> c_int {
+    let behind = behind();
+    match Reference::from_id(clock) {
+        Some(reference) if !out.is_null() => {
+            // SAFETY: the caller's promise.
+            unsafe { out.write(spec(reference.now())) };
+            0
+        }
+        // SAFETY: the caller's promise.
+        _ => unsafe { (behind.clock_gettime)(clock, out) },
+    }
+}
+
+/// gettimeofday(2).
+///
+/// # Safety
+/// As libc's.
+#[no_mangle]
+pub unsafe extern "C" fn gettimeofday(out: *mut timeval, zone: *mut c_void) -> c_int {
+    let behind = behind();
+    if out.is_null() || !zone.is_null() {
+        // SAFETY: the caller's promise.
+        return unsafe { (behind.gettimeofday)(out, zone) };
+    }
+    let now = spec(Reference::Realtime.now());
+    // SAFETY: the caller's promise.
+    unsafe { out.write(timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 }) };
+    0
+}
+
+/// time(2).
+///
+/// # Safety
+/// As libc's.
+#[no_mangle]
+pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
+    behind();
+    let now = spec(Reference::Realtime.now()).tv_sec;
+    if !out.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { out.write(now) };
+    }
+    now
+}
+
+/// clock_nanosleep(2): 0 or an error's number.
+///
+/// # Safety
+/// As libc's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn clock_nanosleep(
+    clock: clockid_t,
+    flags: c_int,
+    request: *const timespec,
+    remaining: *mut timespec,
+) -> c_int {
+    let behind = behind();
+    // SAFETY: the caller's promise.
+    let wanted = unsafe { request.as_ref() }.and_then(nanos);
+    let absolute = flags & libc::TIMER_ABSTIME != 0;
+    let (Some(reference), Some(wanted)) = (sleeps_on(clock), wanted) else {
+        // SAFETY: the caller's promise.
+        return unsafe { (behind.clock_nanosleep)(clock, flags, request, remaining) };
+    };
+    // A relative sleep does not follow a clock that is set.
+    let reference = match reference {
+        Reference::Realtime if !absolute => Reference::Monotonic,
+        other => other,
+    };
+    let until = if absolute { wanted } else { reference.now().saturating_add(wanted) };
+    match sleep_until_date(reference, until) {
+        Woken::Signalled => {
+            if !absolute && !remaining.is_null() {
+                let left = until.saturating_sub(reference.now()).max(0);
+                // SAFETY: the caller's promise.
+                unsafe { remaining.write(spec(left)) };
+            }
+            libc::EINTR
+        }
+        Woken::Elapsed | Woken::Interrupted => 0,
+    }
+}
+
+fn sleeps_on(clock: clockid_t) -> Option<Reference> {
+    // The kernel does not sleep on CLOCK_MONOTONIC_RAW.
+    Reference::from_id(clock).filter(|reference| *reference != Reference::MonotonicRaw)
+}
+
+/// What the kernel would accept.
+fn nanos(request: &timespec) -> Option<i64> {
+    let accepted = request.tv_sec >= 0 && (0..NANOS_PER_SEC).contains(&request.tv_nsec);
+    accepted.then(|| request.tv_sec.saturating_mul(NANOS_PER_SEC).saturating_add(request.tv_nsec))
+}
+
+/// nanosleep(2).
+///
+/// # Safety
+/// As libc's.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn nanosleep(
+    request: *const timespec,
+    remaining: *mut timespec,
+) -> c_int {
+    // SAFETY: the caller's promise. The kernel's nanosleep runs on the monotonic clock, whatever POSIX says.
+    match unsafe { clock_nanosleep(libc::CLOCK_MONOTONIC, 0, request, remaining) } {
+        0 => 0,
+        error => {
+            // SAFETY: the thread's own errno.
+            unsafe { *libc::__errno_location() = error };
+            -1
+        }
+    }
+}
+
+/// usleep(3).
+///
+/// # Safety
+/// None is asked for.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn usleep(micros: libc::c_uint) -> c_int {
+    let request = spec(i64::from(micros) * 1_000);
+    // SAFETY: `request` is ours.
+    unsafe { nanosleep(&request, std::ptr::null_mut()) }
+}

@@ -1,0 +1,248 @@
+//! The C interface: what `include/lorentz_timers.h` says.
+
+use crate::{Interval, Moment, OutOfRange, Sleeper, SourceError, TimeSource, Woken};
+use libc::{c_char, c_int, timespec, timeval};
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+/// Major and minor number of the interface, as in the header.
+const VERSION: u32 = 1 << 16;
+const OK: c_int = 0;
+const ERANGE: c_int = -1;
+const EINVAL: c_int = -2;
+const EINUSE: c_int = -3;
+const EUNUSABLE: c_int = -4;
+const SOURCES: [TimeSource; 3] = [TimeSource::Tsc, TimeSource::Hpet, TimeSource::Os];
+
+/// Writes a result that is in range.
+///
+/// # Safety
+/// `out` is null or can be written to.
+unsafe fn give<T>(result: Result<T, OutOfRange>, out: *mut T) -> c_int {
+    match result {
+        _ if out.is_null() => EINVAL,
+        Err(OutOfRange) => ERANGE,
+        Ok(value) => {
+            // SAFETY: the caller's promise.
+            unsafe { out.write(value) };
+            OK
+        }
+    }
+}
+
+/// As [`give`], of ticks.
+///
+/// # Safety
+/// As there.
+unsafe fn give_interval(result: Result<Interval, OutOfRange>, out: *mut i64) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { give(result.map(Interval::ticks), out) }
+}
+
+macro_rules! exported {
+    ($($(#[$note:meta])* fn $name:ident($($arg:ident: $kind:ty),*) $(-> $result:ty)? $body:block)*) => {
+        $(
+            /// As the header says.
+            ///
+            /// # Safety
+            /// Pointers are null, or point to what the header says.
+            $(#[$note])*
+            #[no_mangle]
+            pub unsafe extern "C" fn $name($($arg: $kind),*) $(-> $result)? $body
+        )*
+    };
+}
+
+exported! {
+    fn lorentz_timers_version() -> u32 {
+        VERSION
+    }
+
+    fn lorentz_source() -> c_int {
+        let in_force = TimeSource::in_force();
+        1 + SOURCES.iter().position(|source| *source == in_force).unwrap_or(2) as c_int
+    }
+
+    fn lorentz_source_reason() -> *const c_char {
+        static REASON: OnceLock<CString> = OnceLock::new();
+        REASON.get_or_init(|| CString::new(TimeSource::reason()).unwrap_or_default()).as_ptr()
+    }
+
+    fn lorentz_source_force(source: c_int) -> c_int {
+        let Some(wanted) = usize::try_from(source).ok().and_then(|n| SOURCES.get(n.wrapping_sub(1)))
+        else {
+            return EINVAL;
+        };
+        match wanted.force() {
+            Ok(()) => OK,
+            Err(SourceError::InUse(_)) => EINUSE,
+            Err(SourceError::Unusable(..)) => EUNUSABLE,
+        }
+    }
+
+    fn lorentz_source_hertz() -> u64 {
+        TimeSource::hertz()
+    }
+
+    fn lorentz_now() -> i64 {
+        Moment::now().ticks()
+    }
+
+    fn lorentz_now_unordered() -> i64 {
+        Moment::now_unordered().ticks()
+    }
+
+    fn lorentz_moment_nanos(moment: i64) -> i64 {
+        Moment::from_ticks(moment).nanos()
+    }
+
+    fn lorentz_moment_timespec(moment: i64, out: *mut timespec) {
+        // SAFETY: the caller's promise.
+        unsafe { give(Ok(Moment::from_ticks(moment).timespec()), out) };
+    }
+
+    fn lorentz_moment_wall(moment: i64, out: *mut timespec) {
+        let wall = Moment::from_ticks(moment).wall();
+        // SAFETY: the caller's promise.
+        unsafe { give(Ok(timespec { tv_sec: wall.secs, tv_nsec: wall.nanos.into() }), out) };
+    }
+
+    fn lorentz_moment_add(moment: i64, interval: i64, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { give(moment.checked_add(interval).ok_or(OutOfRange), out) }
+    }
+
+    fn lorentz_interval_from_nanos(nanos: i64, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { give_interval(Interval::from_nanos(nanos), out) }
+    }
+
+    fn lorentz_interval_from_micros(micros: i64, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { give_interval(Interval::from_micros(micros), out) }
+    }
+
+    fn lorentz_interval_from_millis(millis: i64, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { give_interval(Interval::from_millis(millis), out) }
+    }
+
+    fn lorentz_interval_from_secs(secs: i64, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { give_interval(Interval::from_secs(secs), out) }
+    }
+
+    fn lorentz_interval_from_double(secs: f64, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { give_interval(Interval::from_secs_f64(secs), out) }
+    }
+
+    fn lorentz_interval_from_timespec(spec: *const timespec, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        match unsafe { spec.as_ref() } {
+            // SAFETY: as above.
+            Some(spec) => unsafe { give_interval((*spec).try_into(), out) },
+            None => EINVAL,
+        }
+    }
+
+    fn lorentz_interval_from_timeval(val: *const timeval, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        match unsafe { val.as_ref() } {
+            // SAFETY: as above.
+            Some(val) => unsafe { give_interval((*val).try_into(), out) },
+            None => EINVAL,
+        }
+    }
+
+    fn lorentz_interval_nanos(interval: i64, out: *mut i64) -> c_int {
+        let nanos = i64::try_from(Interval::from_ticks(interval).nanos());
+        // SAFETY: the caller's promise.
+        unsafe { give(nanos.map_err(|_| OutOfRange), out) }
+    }
+
+    fn lorentz_interval_double(interval: i64) -> f64 {
+        Interval::from_ticks(interval).secs_f64()
+    }
+
+    fn lorentz_interval_timespec(interval: i64, out: *mut timespec) {
+        // SAFETY: the caller's promise.
+        unsafe { give(Ok(Interval::from_ticks(interval).timespec()), out) };
+    }
+
+    fn lorentz_interval_timeval(interval: i64, out: *mut timeval) {
+        // SAFETY: the caller's promise.
+        unsafe { give(Ok(Interval::from_ticks(interval).timeval()), out) };
+    }
+
+    fn lorentz_interval_add(a: i64, b: i64, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { give(a.checked_add(b).ok_or(OutOfRange), out) }
+    }
+
+    fn lorentz_interval_sub(a: i64, b: i64, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { give(a.checked_sub(b).ok_or(OutOfRange), out) }
+    }
+
+    fn lorentz_interval_neg(a: i64, out: *mut i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { give(a.checked_neg().ok_or(OutOfRange), out) }
+    }
+
+    fn lorentz_sleep(interval: i64) {
+        crate::sleep(Interval::from_ticks(interval));
+    }
+
+    fn lorentz_sleep_until(moment: i64) {
+        crate::sleep_until(Moment::from_ticks(moment));
+    }
+
+    fn lorentz_sleeper_new() -> *mut Sleeper {
+        Box::into_raw(Box::new(Sleeper::new()))
+    }
+
+    fn lorentz_sleeper_free(sleeper: *mut Sleeper) {
+        if !sleeper.is_null() {
+            // SAFETY: the caller's promise: made by lorentz_sleeper_new, and nobody uses it any more.
+            drop(unsafe { Box::from_raw(sleeper) });
+        }
+    }
+
+    fn lorentz_sleeper_sleep(sleeper: *const Sleeper, interval: i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { sleep_with(sleeper, Moment::now().saturating_add(Interval::from_ticks(interval))) }
+    }
+
+    fn lorentz_sleeper_sleep_until(sleeper: *const Sleeper, moment: i64) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { sleep_with(sleeper, Moment::from_ticks(moment)) }
+    }
+
+    fn lorentz_interrupt(sleeper: *const Sleeper) -> c_int {
+        // SAFETY: the caller's promise.
+        let Some(sleeper) = (unsafe { sleeper.as_ref() }) else { return EINVAL };
+        sleeper.interrupt();
+        OK
+    }
+
+    fn lorentz_use_fifo_scheduling(priority: c_int) -> c_int {
+        match crate::use_fifo_scheduling(priority) {
+            Ok(()) => OK,
+            Err(_) => EUNUSABLE,
+        }
+    }
+}
+
+/// # Safety
+/// `sleeper` is null or a sleeper.
+unsafe fn sleep_with(sleeper: *const Sleeper, until: Moment) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { sleeper.as_ref() } {
+        None => EINVAL,
+        Some(sleeper) => match sleeper.sleep_until(until) {
+            Woken::Interrupted => 1,
+            Woken::Elapsed | Woken::Signalled => 0,
+        },
+    }
+}

@@ -1,0 +1,52 @@
+//! Precise timers: a clock read from the processor's counter, and sleep to within a hundred nanoseconds.
+//!
+//! - [`Moment`] and [`Interval`] are counts of ticks; seconds and nanoseconds are computed when they are asked for.
+//! - [`TimeSource`] says where ticks come from: the TSC where it is invariant and the kernel trusts it, else the
+//!   system's clock, or the HPET. It is chosen by measuring, told, and can be forced.
+//! - [`Reference`]: the clocks of the system as the counter follows them, drift and all, without a jump or a step back.
+//! - [`sleep()`], [`sleep_until`] and [`Sleeper`]: the kernel sleeps until shortly before the target, then we spin.
+//!
+//! It is the system of *Impact of Modern Virtualization Methods on Timing Precision and Performance of High-Speed
+//! Applications* (Kirova et al., Future Internet 11(8):179, 2019), section 2.1.1, with the spin window learnt instead of
+//! a whole jiffy. In a container with a virtual clock all of it keeps virtual time: the source is the system's clock
+//! then, as the program sees it.
+//!
+//! The C interface is `include/lorentz_timers.h`; the package `lorentz-timers-preload` gives these timers to programs
+//! that know nothing of them.
+//!
+//! ```
+//! use lorentz_timers::{sleep_until, Interval, Moment};
+//! let start = Moment::now();
+//! let target = start + Interval::from_micros(1_500)?;
+//! sleep_until(target);
+//! let late = target.elapsed();
+//! assert!(!late.is_negative());
+//! println!("{} s too late", late);
+//! # Ok::<(), lorentz_timers::OutOfRange>(())
+//! ```
+
+mod c;
+mod hpet;
+mod interval;
+mod lateness;
+mod moment;
+pub mod os;
+mod reference;
+mod scale;
+mod sleep;
+mod source;
+mod track;
+#[cfg(target_arch = "x86_64")]
+pub mod tsc;
+mod virtual_time;
+
+pub use hpet::{Hpet, HpetError};
+pub use interval::{Interval, OutOfRange, Parts};
+pub use moment::Moment;
+pub use reference::Reference;
+pub use scale::Scale;
+pub use sleep::{
+    sleep, sleep_for, sleep_until, sleep_until_date, sleep_until_signal, spin_window,
+    use_fifo_scheduling, Interrupter, Sleeper, Woken,
+};
+pub use source::{SourceError, TimeSource, UnknownSource, SOURCE_VARIABLE};

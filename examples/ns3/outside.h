@@ -1,0 +1,133 @@
+// What the programs here share: real interfaces joined to simulated devices, and how late events are.
+
+#ifndef OUTSIDE_H
+#define OUTSIDE_H
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "ns3/core-module.h"
+#include "ns3/fd-net-device-module.h"
+#include "ns3/network-module.h"
+#include "ns3/realtime-simulator-impl.h"
+
+/// A packet socket that sees what comes in at an interface of this network namespace.
+int OpenInterface(const std::string& name);
+
+/// Joins the interface `name` to the device `inside`, which stands in for the machine behind that
+/// interface and so has its hardware address. A station of a wireless network cannot be bridged.
+inline void Join(const std::string& name, ns3::Ptr<ns3::NetDevice> inside) {
+  using namespace ns3;
+  auto outside = CreateObject<FdNetDevice>();
+  outside->SetAddress(Mac48Address::Allocate());
+  outside->SetFileDescriptor(OpenInterface(name));
+  inside->GetNode()->AddDevice(outside);
+  using Device = Ptr<NetDevice>;
+  using Content = Ptr<const Packet>;
+  using Type = NetDevice::PacketType;
+  outside->SetPromiscReceiveCallback(NetDevice::PromiscReceiveCallback(
+      [inside](Device, Content packet, uint16_t protocol, const Address&, const Address& to, Type) {
+        return inside->Send(packet->Copy(), to, protocol);
+      }));
+  inside->SetPromiscReceiveCallback(NetDevice::PromiscReceiveCallback(
+      [outside](Device, Content packet, uint16_t protocol, const Address& from, const Address& to,
+                Type type) {
+        if (type == NetDevice::PACKET_OTHERHOST) return false;
+        return outside->SendFrom(packet->Copy(), from, to, protocol);
+      }));
+}
+
+/// Broadcasts of `bytes`, on average `rate` of them a second, from here on.
+inline void Chatter(ns3::Ptr<ns3::NetDevice> device, uint32_t bytes, double rate,
+                    ns3::Ptr<ns3::ExponentialRandomVariable> gap) {
+  using namespace ns3;
+  Simulator::Schedule(Seconds(gap->GetValue(1 / rate, 0)), [=] {
+    const uint16_t experimental = 0x88b5;
+    device->Send(Create<Packet>(bytes), device->GetBroadcast(), experimental);
+    Chatter(device, bytes, rate, gap);
+  });
+}
+
+/// Looks, once in a millisecond, how much later than its instant an event happens.
+class Lateness {
+ public:
+  void Watch() {
+    using namespace ns3;
+    Simulator::Schedule(MilliSeconds(1), [this] {
+      auto simulator = DynamicCast<RealtimeSimulatorImpl>(Simulator::GetImplementation());
+      late_.push_back((simulator->RealtimeNow() - Simulator::Now()).GetNanoSeconds() / 1e3);
+      Watch();
+    });
+  }
+
+  /// As a line of JSON; microseconds.
+  void Print() {
+    std::sort(late_.begin(), late_.end());
+    auto quantile = [this](double part) {
+      return late_.empty() ? 0 : late_[static_cast<size_t>(part * (late_.size() - 1))];
+    };
+    double sum = std::accumulate(late_.begin(), late_.end(), 0.0);
+    double mean = late_.empty() ? 0 : sum / late_.size();
+    std::printf("{\"events\": %zu, \"mean_us\": %.3f, ", late_.size(), mean);
+    std::printf("\"median_us\": %.3f, \"p99_us\": %.3f, \"max_us\": %.3f}\n", quantile(0.5),
+                quantile(0.99), quantile(1));
+  }
+
+ private:
+  std::vector<double> late_;
+};
+
+/// What both programs can be told on their command lines.
+struct Options {
+  std::string left, right;
+  std::string leftMac = "02:00:00:00:00:0a", rightMac = "02:00:00:00:00:0b";
+  uint32_t stations = 0, bytes = 200;
+  double rate = 10, seconds = 10;
+
+  void AddTo(ns3::CommandLine& line) {
+    line.AddValue("left", "interface whose frames enter at the first station", left);
+    line.AddValue("right", "interface whose frames enter at the second station", right);
+    line.AddValue("leftMac", "hardware address of the machine behind 'left'", leftMac);
+    line.AddValue("rightMac", "hardware address of the machine behind 'right'", rightMac);
+    line.AddValue("stations", "further stations, which broadcast", stations);
+    line.AddValue("rate", "broadcasts of each of them in a second", rate);
+    line.AddValue("bytes", "in each broadcast", bytes);
+    line.AddValue("seconds", "how long to run, by the program's clock", seconds);
+  }
+};
+
+/// The stations, two of them for what is outside, in a simulator that goes by the clock that the
+/// program sees.
+inline ns3::NodeContainer StationsInRealTime(const Options& options) {
+  using namespace ns3;
+  GlobalValue::Bind("SimulatorImplementationType", StringValue("ns3::RealtimeSimulatorImpl"));
+  NodeContainer nodes;
+  nodes.Create(2 + options.stations);
+  return nodes;
+}
+
+/// Runs, on the clock that the program sees: the first two devices are joined to what is outside,
+/// the others chatter.
+inline void RunInRealTime(const ns3::NetDeviceContainer& devices, const Options& options) {
+  using namespace ns3;
+  devices.Get(0)->SetAddress(Mac48Address(options.leftMac.c_str()));
+  devices.Get(1)->SetAddress(Mac48Address(options.rightMac.c_str()));
+  if (!options.left.empty()) Join(options.left, devices.Get(0));
+  if (!options.right.empty()) Join(options.right, devices.Get(1));
+  auto gap = CreateObject<ExponentialRandomVariable>();
+  for (uint32_t at = 2; at < devices.GetN(); ++at) {
+    Chatter(devices.Get(at), options.bytes, options.rate, gap);
+  }
+  Lateness lateness;
+  lateness.Watch();
+  Simulator::Stop(Seconds(options.seconds));
+  Simulator::Run();
+  lateness.Print();
+  Simulator::Destroy();
+}
+
+#endif

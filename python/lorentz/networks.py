@@ -1,0 +1,313 @@
+"""Networks: nodes on one clock, joined by links that keep its time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TypeAlias
+
+from lorentz import _native
+from lorentz.containers import Container
+from lorentz.times import Duration, Tdf, nanoseconds, tdf_text
+
+#: Bits per second, a whole number from 8 to 10**12; or text: "10mbit", "2.5gbit", "none".
+Rate: TypeAlias = "str | int"
+
+
+class Node(Container):
+    """A node of a network: a container in which commands run, by `popen` and `run`."""
+
+    def __init__(self, network: Network, name: str) -> None:
+        super().__init__(f"{network.name}.{name}")
+        #: What it is called in its network; `name` is that of its container.
+        self.node = name
+
+
+class Link:
+    """A link of a network."""
+
+    def __init__(self, network: Network, ends: tuple[str, str]) -> None:
+        self._network = network
+        #: Its ends, "NODE:INTERFACE" each.
+        self.ends = ends
+
+    def set(
+        self,
+        sender: Node | str | None = None,
+        *,
+        rate: Rate | None = None,
+        delay: Duration | None = None,
+        jitter: Duration | None = None,
+        loss: str | None = None,
+        duplicate: str | None = None,
+        reorder: str | None = None,
+        corrupt: str | None = None,
+        queue_packets: int | None = None,
+        queue_bytes: str | int | None = None,
+        up: bool | None = None,
+    ) -> None:
+        """Changes what it does, all of it between two frames; what is not given stays.
+
+        `sender`: only to what that node, or end, sends; without it in both directions. `up` is
+        always for both. The network must be up. Raises WrongInputError for values that make no
+        sense, together or with what is in force; nothing has changed then.
+        """
+        flags = {
+            "rate": _rate(rate),
+            "delay": _duration(delay),
+            "jitter": _duration(jitter),
+            "loss": loss,
+            "duplicate": duplicate,
+            "reorder": reorder,
+            "corrupt": corrupt,
+            "queue-packets": queue_packets,
+            "queue-bytes": queue_bytes,
+        }
+        words = [f"--{key}={value}" for key, value in flags.items() if value is not None]
+        if up is not None:
+            words.append("--up" if up else "--down")
+        if sender is None:
+            words.append("--both")
+        self._call("set", self._end(sender), *words)
+
+    def show(self) -> dict:
+        """How it stands: `up`, `mtu`, and of both `directions` the `impairments` and `counts`.
+
+        As `lorentz link show --json` prints it.
+        """
+        return self._call("show", self.ends[0])[0]
+
+    def _end(self, sender: Node | str | None) -> str:
+        if sender is None:
+            return self.ends[0]
+        wanted = sender.node if isinstance(sender, Node) else sender
+        for end in self.ends:
+            if wanted in (end, end.split(":")[0]):
+                return end
+        raise _native.WrongInputError(f"sender {wanted!r}: expected one of {self.ends}")
+
+    def _call(self, verb: str, *words: str) -> list | dict:
+        flags = ["--network", self._network.name, "--json"]
+        return json.loads(_native.call(["link", verb, *words, *flags]))
+
+    def __repr__(self) -> str:
+        return f"Link{self.ends!r}"
+
+
+class Network:
+    """A network: first built, then made by `up`. It is up as long as a `with` block, too.
+
+    network = Network(tdf=10)
+    a, b = network.node("a"), network.node("b")
+    link = network.link(a, b, rate="10gbit", delay="5ms", ipv4=("10.0.0.1/24", "10.0.0.2/24"))
+    with network:
+        a.run(["ping", "-c", "3", "10.0.0.2"])
+        link.set(delay="20ms")
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        tdf: Tdf = 1,
+        at: str | None = None,
+        rounds: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """`at`: what the wall clock shows at the start, as "2038-01-19T03:14:00Z".
+
+        `rounds`: each node has a clock of its own; they go forward together, and frames arrive at
+        their exact virtual instants. All links need a delay then.
+        """
+        self.name = name or f"net-{os.urandom(4).hex()}"
+        #: The topology, as docs/networks.md describes it.
+        self.topology: dict = {
+            "name": self.name,
+            "tdf": tdf_text(tdf),
+            "seed": seed,
+            "topology": {"nodes": {}, "links": []},
+        }
+        if at is not None:
+            self.topology["at"] = at
+        if rounds:
+            self.topology["rounds"] = True
+        #: What was not understood of that which it was made from.
+        self.left_out: list[str] = []
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str], name: str | None = None) -> Network:
+        """The network of a topology file, or of a scenario of another emulator.
+
+        What is not understood is in `left_out`. Raises WrongInputError for what is wrong, with
+        line and column.
+        """
+        told = json.loads(_native.call(["import", os.fspath(path), "--json"]))
+        network = cls(name or told["topology"]["name"])
+        network.topology = {**told["topology"], "name": network.name}
+        place = "{file}:{line}:{column}: {what}"
+        network.left_out = [place.format(**one) for one in told["left_out"]]
+        return network
+
+    @classmethod
+    def from_mininet(cls, topo: object, name: str | None = None, **options: object) -> Network:
+        """The network of a Mininet `Topo`, or of what has its methods; options as for Network.
+
+        Interfaces are called as Mininet calls them, and hosts have the addresses that it gives
+        them: their `ip`, else 10.0.0.1/8 and on. Of links, bw, delay, jitter, loss and
+        max_queue_size are taken. The rest is in `left_out`.
+        """
+        from lorentz.mininet import build
+
+        network = cls(name, **options)
+        build(network, topo)
+        return network
+
+    # ---------------------------------------------------------------------------- building it
+
+    def node(
+        self,
+        name: str,
+        command: str | Sequence[str] | None = None,
+        *,
+        tdf: Tdf | None = None,
+        exec: Iterable[str] = (),
+        env: Mapping[str, str] | None = None,
+        sysctls: Mapping[str, object] | None = None,
+        output: str | PathLike[str] | None = None,
+        rootfs: str | PathLike[str] | None = None,
+        binds: Iterable[str] = (),
+    ) -> Node:
+        """Adds a node, as docs/networks.md describes nodes. A `tdf` of its own: in rounds only."""
+        said = {
+            "tdf": None if tdf is None else tdf_text(tdf),
+            "command": command if command is None or isinstance(command, str) else list(command),
+            "exec": list(exec),
+            "env": dict(env or {}),
+            "sysctls": {key: str(value) for key, value in (sysctls or {}).items()},
+            "output": None if output is None else os.fspath(output),
+            "rootfs": None if rootfs is None else os.fspath(rootfs),
+            "binds": list(binds),
+        }
+        self._add(name, {key: value for key, value in said.items() if value})
+        return Node(self, name)
+
+    def switch(self, name: str) -> str:
+        """Adds a learning switch; its name, for `link`."""
+        return self._add(name, {"kind": "switch"})
+
+    def hub(self, name: str) -> str:
+        """Adds a hub; its name, for `link`."""
+        return self._add(name, {"kind": "hub"})
+
+    def _add(self, name: str, said: dict) -> str:
+        nodes = self.topology["topology"]["nodes"]
+        if name in nodes:
+            raise _native.WrongInputError(f"node {name!r}: is there already")
+        nodes[name] = said
+        return name
+
+    def link(
+        self,
+        a: Node | str,
+        b: Node | str,
+        *,
+        rate: Rate | None = None,
+        delay: Duration | None = None,
+        jitter: Duration | Mapping | None = None,
+        **others: object,
+    ) -> Link:
+        """Joins two ends: a node, a switch, or "NODE:INTERFACE".
+
+        The interface of a node alone is the next of eth0, eth1 and so on. The keywords are those
+        of a link in a topology file, docs/networks.md: rate, delay (one way), jitter, loss,
+        duplicate, reorder, corrupt, queue, mtu, state, and ipv4, ipv6, mac with one for each end;
+        `from_` has, by an end, what is different for what it sends.
+        """
+        first = self._end(a)
+        ends = (first, self._end(b, first))
+        said = {
+            "endpoints": list(ends),
+            "rate": _rate(rate),
+            "delay": _duration(delay),
+            "jitter": jitter if isinstance(jitter, Mapping) else _duration(jitter),
+            **{key.rstrip("_"): value for key, value in others.items()},
+        }
+        self.topology["topology"]["links"].append(
+            {key: value for key, value in said.items() if value is not None}
+        )
+        return Link(self, ends)
+
+    def _end(self, end: Node | str, *taken: str) -> str:
+        name = end.node if isinstance(end, Node) else end
+        if ":" in name:
+            return name
+        links = self.topology["topology"]["links"]
+        used = {*taken, *(one for link in links for one in link["endpoints"])}
+        return next(one for at in itertools.count() if (one := f"{name}:eth{at}") not in used)
+
+    # ---------------------------------------------------------------------------- its life
+
+    def up(self) -> None:
+        """Makes it: returns when its time runs and every line of `exec` has ended well.
+
+        Raises WrongInputError where what was built makes no sense, FailedError where the machine
+        would not; nothing is left then.
+        """
+        with tempfile.TemporaryDirectory(prefix="lorentz-") as folder:
+            file = Path(folder) / "topology.yaml"
+            file.write_text(json.dumps(self.topology))
+            try:
+                _native.call(["up", str(file), "--format", "lorentz", "--json"])
+            except _native.WrongInputError as error:
+                # The place is one in a file that nobody has written.
+                text = re.sub(re.escape(str(file)) + r":\d+:\d+: ", "", str(error))
+                raise _native.WrongInputError(text) from None
+
+    def down(self) -> None:
+        """Ends all that runs in it, and removes it."""
+        _native.call(["down", self.name])
+
+    def status(self) -> dict:
+        """How it stands, as `lorentz inspect --json` prints it."""
+        return json.loads(_native.call(["inspect", self.name, "--json"]))
+
+    @property
+    def clock(self) -> Container:
+        """The container with its clock: `dilate`, `freeze`, `leap` and `time` mean all of it."""
+        return Container(self.name)
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """Its nodes that can run commands, by name."""
+        all_nodes = self.topology["topology"]["nodes"]
+        hosts = [n for n, said in all_nodes.items() if said.get("kind", "process") == "process"]
+        return {name: Node(self, name) for name in hosts}
+
+    @property
+    def links(self) -> list[Link]:
+        """Its links, in the order in which they were added."""
+        return [Link(self, tuple(one["endpoints"])) for one in self.topology["topology"]["links"]]
+
+    def __enter__(self) -> Network:
+        self.up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
+    def __repr__(self) -> str:
+        return f"Network({self.name!r})"
+
+
+def _rate(rate: Rate | None) -> str | None:
+    return f"{rate}bit" if isinstance(rate, int) else rate
+
+
+def _duration(duration: Duration | None) -> str | None:
+    return None if duration is None else f"{nanoseconds(duration)}ns"

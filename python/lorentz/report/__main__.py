@@ -1,0 +1,43 @@
+"""`lorentz report`, which calls `python -m lorentz.report`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from lorentz.report.runs import WrongRunError, read
+
+WRONG_INPUT = 2
+
+
+def main() -> int:
+    """From the command line to an exit status."""
+    parser = argparse.ArgumentParser(prog="lorentz report")
+    parser.add_argument("runs", metavar="RUN", nargs="+")
+    parser.add_argument("-o", "--output", metavar="DIR", type=Path, required=True)
+    parser.add_argument("--against", metavar="OLD", action="append", default=[])
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    try:
+        runs = read(arguments.runs)
+        older = read(arguments.against) if arguments.against else None
+        # The statistics' libraries take seconds to load, a wrong file need not wait for them.
+        from lorentz.report.page import write
+
+        said = write(runs, arguments.output, older)
+    except WrongRunError as error:
+        print(f"lorentz: {error}", file=sys.stderr)
+        return WRONG_INPUT
+    page = arguments.output / "index.html"
+    if arguments.json:
+        print(json.dumps({"page": str(page), "summary": said}, indent=2))
+    else:
+        print("\n".join(line for lines in said.values() for line in lines))
+        print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

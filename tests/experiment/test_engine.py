@@ -1,0 +1,194 @@
+"""The process that moves an experiment ends, politely or not: no container stands still for ever,
+and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from framework import build, lorentz, processes
+from framework.experiments import Experiment, Seen, groups_of, until
+from framework.lorentz import refusal
+from framework.running import Inside
+
+#: Seconds after which containers go on by themselves whose experiment has died, and some more.
+ORPHANED_FOR = 10
+PATIENCE = 10
+
+
+def has_ended(pid: int) -> bool:
+    return processes.state(pid) in ("", "Z")
+
+
+def looking(experiment: Experiment, seen: Seen, **options) -> Inside:
+    return experiment.run(build.c("experiment/look"), seen.path, "2", **options)
+
+
+def kill(experiment: Experiment, engine: int | None = None) -> None:
+    """The engine, and nobody it could tell."""
+    pid = engine or experiment.engine
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: has_ended(pid), "killed")
+
+
+def check_goes_on(seen: Seen, inside: Inside) -> None:
+    """Its tasks run, its clock runs, and it may be changed by anybody."""
+    latest = seen.latest
+    assert until(lambda: seen.runs(0.1), "runs")
+    assert until(lambda: seen.latest > latest, "its clock runs")
+    assert seen.backward == 0
+    assert inside.time()["limit_ns"] is None
+    inside.dilate("2")
+
+
+def started(experiment: Experiment, seen: Seen) -> Inside:
+    """A container that looks at its clock, in an experiment that has run for a while."""
+    looks = looking(experiment, seen)
+    experiment.synchronize()
+    experiment.start()
+    experiment.advance(0.05)
+    return looks
+
+
+@pytest.mark.parametrize("manner", ["running", "paused", "stepping"])
+def test_a_killed_experiments_containers_stand_still_until_rm_lets_them_go(tmp_path, manner):
+    seen = Seen(tmp_path)
+    with Experiment() as experiment:
+        timeline = 1 if manner == "stepping" else None
+        looks = looking(experiment, seen, timeline=timeline)
+        sleeps = experiment.run("sleep", "1000", timeline=timeline)
+        experiment.synchronize()
+        if manner == "stepping":
+            experiment.interval(looks, 10_000_000)
+            experiment.progress()
+        else:
+            experiment.start()
+            experiment.advance(0.05)
+        if manner == "paused":
+            experiment.pause()
+        kill(experiment)
+        time.sleep(0.1)
+        stands = seen.latest
+        time.sleep(0.5)
+        # Its tasks may run on in the midst of a slice; its time does not.
+        assert seen.latest == stands
+        assert seen.backward == 0
+        for call in ("status", "start", "synchronize"):
+            refusal(experiment.call(call), "rm")
+        refusal(lorentz.call("dilate", looks.name, "--rate", "2"), experiment.name)
+        listed = lorentz.json_of("experiment", "status")
+        assert {"name": experiment.name, "phase": "dead"} in listed
+        assert experiment.name in lorentz.ok("experiment", "status")
+        experiment.ok("rm")
+        check_goes_on(seen, looks)
+        sleeps.dilate("2")
+        assert not experiment.place.exists()
+        refusal(experiment.call("status"), "no such experiment")
+        until(lambda: not experiment.processes(), "its guard has ended")
+
+
+def test_without_rm_they_go_on_by_themselves_after_a_while(tmp_path):
+    seen = Seen(tmp_path)
+    with Experiment() as experiment:
+        looks = started(experiment, seen)
+        kill(experiment)
+        died = time.monotonic()
+        time.sleep(1)
+        stands = seen.latest
+        until(lambda: seen.latest > stands, "goes on", ORPHANED_FOR + PATIENCE)
+        assert time.monotonic() - died >= ORPHANED_FOR - 1
+        check_goes_on(seen, looks)
+        until(lambda: not experiment.place.exists(), "nothing is left")
+        until(lambda: not experiment.processes(), "its guard has ended")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_in_good_order(tmp_path, number):
+    """Its containers go on at once."""
+    seen = Seen(tmp_path)
+    with Experiment() as experiment:
+        looks = started(experiment, seen)
+        pid = experiment.engine
+        os.kill(pid, number)
+        until(lambda: has_ended(pid), "ended")
+        assert not experiment.place.exists()
+        check_goes_on(seen, looks)
+        refusal(experiment.call("status"), "no such experiment")
+        until(lambda: not experiment.processes(), "its guard has ended")
+
+
+def test_rm_leaves_nothing():
+    """No file, no process, no control group but those of containers that go on."""
+    with Experiment() as experiment:
+        member = experiment.run("sleep", "1000")
+        many = experiment.populate(3, "sleep", "1000")
+        experiment.synchronize()
+        experiment.start()
+        experiment.advance(0.05)
+        engine = experiment.engine
+        assert len(groups_of(member.name, *many)) == 4
+        experiment.ok("rm")
+        assert has_ended(engine) or until(lambda: has_ended(engine), "ended")
+        assert not experiment.place.exists()
+        assert {one["state"] for one in lorentz.ps() if one["name"] in (member.name, *many)} == {
+            "running"
+        }
+        for pid in [pid for name in many for pid in lorentz.shown(name)["pids"]]:
+            os.kill(pid, signal.SIGTERM)
+        for name in many:
+            lorentz.wait_until_gone(name)
+        member.end()
+        until(lambda: not groups_of(member.name, *many), "no group is left")
+        until(lambda: not experiment.processes(), "nobody runs")
+        left = [path.name for path in lorentz.session.state_dir().iterdir()]
+        assert not [name for name in left if experiment.name in name or name == member.name]
+
+
+def test_the_caller_of_a_progress_is_told_when_the_experiment_ends():
+    """Not hung: one line, and no success."""
+    with Experiment() as experiment:
+        counts = experiment.run(build.c("experiment/count"), "100000000", timeline=1)
+        experiment.synchronize()
+        experiment.interval(counts, 10_000_000_000)
+        done, engine = [], experiment.engine
+        thread = threading.Thread(target=lambda: done.append(experiment.call("progress", "1")))
+        thread.start()
+        time.sleep(0.5)
+        kill(experiment, engine)
+        thread.join(timeout=10)
+        assert done
+        assert done[0].returncode == 1
+        assert len(done[0].stderr.splitlines()) == 1
+
+
+def test_a_guard_that_is_killed_is_no_part_of_the_rest():
+    """The experiment goes on without it."""
+    with Experiment() as experiment:
+        experiment.run("sleep", "1000")
+        engine = experiment.engine
+        others = [pid for pid in experiment.processes() if pid != engine]
+        for pid in others:
+            os.kill(pid, signal.SIGKILL)
+        experiment.synchronize()
+        experiment.start()
+        experiment.advance(0.05)
+
+
+def test_a_monitor_that_is_killed_stops_no_round():
+    """The container's programs run on in the rounds; the experiment does not wait for anybody."""
+    with Experiment() as experiment:
+        counts = experiment.run(build.c("experiment/count"), "5000000")
+        other = experiment.run("sleep", "1000")
+        experiment.synchronize()
+        experiment.start()
+        experiment.advance(0.02)
+        (pid,) = counts.shown()["pids"]
+        os.kill(counts.monitor(), signal.SIGKILL)
+        try:
+            experiment.advance(0.2)
+            assert other.name in {one["name"] for one in experiment.status()["containers"]}
+        finally:
+            os.kill(pid, signal.SIGKILL)

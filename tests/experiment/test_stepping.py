@@ -1,0 +1,206 @@
+"""Concurrent synchronisation: a simulator says how far each container goes, and each goes there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from framework import build, lorentz
+from framework.experiments import Experiment, Seen, until
+
+
+def looking(experiment: Experiment, seen: Seen, **options):
+    return experiment.run(build.c("experiment/look"), seen.path, "2", **options)
+
+
+def clocks(experiment: Experiment) -> dict[str, int]:
+    return {one["name"]: one["virtual_ns"] for one in experiment.status()["containers"]}
+
+
+@pytest.mark.parametrize("interval", [10_000, 100_000, 1_000_000, 7_654_321])
+def test_after_each_progress_every_clock_is_exactly_where_it_should_be(tmp_path, interval):
+    """Those that compute and those that sleep; each has an interval of its own."""
+    seen = Seen(tmp_path)
+    with Experiment() as experiment:
+        looks = looking(experiment, seen, timeline=1, tdf="2")
+        sleeps = experiment.run("sleep", "100000", timeline=1)
+        naps = experiment.run("bash", "-c", "while :; do sleep 0.001; done", timeline=1)
+        experiment.synchronize()
+        at = clocks(experiment)
+        assert len(set(at.values())) == 1
+        intervals = {looks.name: interval, sleeps.name: 3 * interval, naps.name: interval + 1}
+        for name, length in intervals.items():
+            experiment.interval(name, length)
+        for _ in range(8):
+            before = seen.latest
+            experiment.progress()
+            at = {name: time + intervals[name] for name, time in at.items()}
+            assert clocks(experiment) == at
+            assert before <= seen.latest <= at[looks.name]
+        assert seen.backward == 0
+        status = experiment.status()
+        assert status["phase"] == "stepping"
+        assert {one["perceived_overshoot_ns"] for one in status["containers"]} == {0}
+        # It looks, and is not only moved: what it ran too long, it has had of the next steps.
+        experiment.interval(looks, 300_000_000)
+        experiment.progress()
+        assert at[looks.name] < seen.latest <= at[looks.name] + 300_000_000
+
+
+def test_timelines_are_independent(tmp_path):
+    with Experiment() as experiment:
+        one = experiment.run("sleep", "1000", timeline=1)
+        two = experiment.run(build.c("experiment/count"), "1000000", timeline=2)
+        experiment.synchronize()
+        start = experiment.clock(one)
+        experiment.interval(one, 5_000_000)
+        experiment.interval(two, 700_000)
+        for _ in range(3):
+            experiment.progress(1)
+        assert (experiment.clock(one), experiment.clock(two)) == (start + 15_000_000, start)
+        experiment.progress(2)
+        assert experiment.clock(one) == start + 15_000_000
+        assert experiment.clock(two) == start + 700_000
+
+
+@contextmanager
+def two_that_sleep(timeline: int):
+    """An experiment, two containers of it, the second on `timeline`, and where both stand."""
+    with Experiment() as experiment:
+        one = experiment.run("sleep", "1000", timeline=1)
+        two = experiment.run("sleep", "1000", timeline=timeline)
+        experiment.synchronize()
+        yield experiment, one, two, experiment.clock(one)
+
+
+def test_an_interval_holds_until_it_is_changed_or_reset():
+    with two_that_sleep(timeline=1) as (experiment, one, two, start):
+        experiment.interval(one, 1_000)
+        experiment.progress()
+        experiment.progress()
+        experiment.interval(one, 5)
+        experiment.interval(two, 3)
+        experiment.progress()
+        assert (experiment.clock(one), experiment.clock(two)) == (start + 2_005, start + 3)
+        experiment.ok("reset", "1")
+        experiment.progress()
+        assert (experiment.clock(one), experiment.clock(two)) == (start + 2_005, start + 3)
+        experiment.interval(two, 7)
+        experiment.progress()
+        assert (experiment.clock(one), experiment.clock(two)) == (start + 2_005, start + 10)
+
+
+def test_a_reset_of_a_timeline_leaves_the_others():
+    with two_that_sleep(timeline=2) as (experiment, one, two, start):
+        experiment.interval(one, 10)
+        experiment.interval(two, 10)
+        experiment.ok("reset", "1")
+        experiment.progress(1)
+        experiment.progress(2)
+        assert (experiment.clock(one), experiment.clock(two)) == (start, start + 10)
+
+
+def test_two_timelines_are_moved_at_once_by_two_processes():
+    """A short progress returns while a long one of another timeline is under way, which nobody may
+    ask for again meanwhile."""
+    with Experiment() as experiment:
+        computes = experiment.run(build.c("experiment/count"), "100000000", timeline=1)
+        sleeps = experiment.run("sleep", "1000", timeline=2)
+        experiment.synchronize()
+        start = experiment.clock(computes)
+        experiment.interval(computes, 1_500_000_000)
+        experiment.interval(sleeps, 1_000)
+        # From here on it sleeps: it needs no processor to be moved.
+        experiment.progress(2)
+        ended = []
+
+        def long() -> None:
+            experiment.progress(1)
+            ended.append(time.monotonic())
+
+        thread = threading.Thread(target=long)
+        thread.start()
+        time.sleep(0.3)
+        experiment.progress(2)
+        again = experiment.call("progress", "1")
+        short_at = time.monotonic()
+        thread.join()
+        assert ended
+        assert short_at < ended[0]
+        assert again.returncode == 2
+        assert "under way" in again.stderr
+        assert experiment.clock(computes) == start + 1_500_000_000
+        assert experiment.clock(sleeps) == start + 2_000
+
+
+def test_many_progresses_of_two_timelines_from_two_threads_are_all_exact():
+    rounds = 15
+    with Experiment() as experiment:
+        members = [
+            experiment.run("bash", "-c", "while :; do sleep 0.0005; done", timeline=timeline)
+            for timeline in (1, 2)
+        ]
+        experiment.synchronize()
+        start = experiment.clock(members[0])
+        for each, interval in zip(members, (300_000, 1_100_000), strict=True):
+            experiment.interval(each, interval)
+        failed = []
+
+        def move(timeline: int) -> None:
+            for _ in range(rounds):
+                done = experiment.call("progress", str(timeline))
+                if done.returncode:
+                    failed.append(done.stderr)
+
+        threads = [threading.Thread(target=move, args=[timeline]) for timeline in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        assert [experiment.clock(each) for each in members] == [
+            start + rounds * 300_000,
+            start + rounds * 1_100_000,
+        ]
+
+
+def test_a_sleeper_wakes_in_the_step_that_holds_its_deadline():
+    with Experiment() as experiment:
+        sleeps = experiment.run(
+            build.c("experiment/sleeper"), "1", "10000000", timeline=1, tdf="100"
+        )
+        experiment.synchronize()
+        before = sleeps.lines(ev="ready")
+        experiment.interval(sleeps, 1_000_000)
+        steps = 0
+        start = experiment.clock(sleeps)
+        while not sleeps.lines(ev="slept"):
+            experiment.progress()
+            steps += 1
+            assert steps < 60
+            time.sleep(0.02)
+        told = sleeps.line(ev="slept")
+        assert told["least"] >= 0
+        assert steps <= (told["ended"] - start) // 1_000_000 + 3
+        if not before:
+            assert steps >= 10
+
+
+def test_a_container_that_ends_under_way_keeps_nobody_waiting():
+    with Experiment() as experiment:
+        stays = experiment.run("sleep", "1000", timeline=1)
+        experiment.synchronize()
+        ends = experiment.run("bash", "-c", "while ((i++ < 20000)); do :; done", timeline=1)
+        start = experiment.clock(stays)
+        for each in (ends, stays):
+            experiment.interval(each, 1_000_000_000)
+        experiment.progress()
+        assert experiment.clock(stays) == start + 1_000_000_000
+        assert ends.finish() == 0
+        # Its program has ended in the step; its monitor takes the container away in its own time.
+        lorentz.wait_until_gone(ends.name)
+        until(lambda: ends.name not in clocks(experiment), "is no part of it any more")
+        experiment.progress()
+        assert clocks(experiment) == {stays.name: start + 2_000_000_000}

@@ -1,0 +1,60 @@
+"""A thousand containers in one experiment, on few processors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from framework import build
+from framework.experiments import SECOND, Diary, Experiment, until
+from framework.needs import root
+
+COUNT = 1_000
+#: Virtual seconds.
+LENGTH = 10
+STEP = SECOND
+TIMESLICE = 10_000_000
+
+
+@pytest.mark.timeout(480)
+def test_a_thousand_containers_for_ten_virtual_seconds(tmp_path):
+    """Each sleeps in steps. All are at the same virtual time at the end, nobody woke early, and who
+    woke in a later round has woken later."""
+    root()
+    diary = Diary(tmp_path / "diary", 40 * COUNT * LENGTH)
+    flags = ("--most", str(COUNT), "--timeslice", "10ms", "--as-fast-as-possible")
+    with Experiment(*flags) as experiment:
+        program = [build.c("experiment/steps"), diary.path, "0", str(STEP), str(10**18)]
+        names = experiment.populate(COUNT, *program)
+        experiment.synchronize()
+        status = experiment.status()
+        assert len(status["containers"]) == COUNT
+        (at,) = {one["virtual_ns"] for one in status["containers"]}
+        began = time.monotonic()
+        experiment.start()
+        status = experiment.advance(LENGTH, timeout=300)
+        took = time.monotonic() - began
+        experiment.pause()
+        status = experiment.status()
+        assert {one["name"] for one in status["containers"]} >= set(names)
+        assert len(status["containers"]) == COUNT
+        ends = {one["virtual_ns"] for one in status["containers"]}
+        assert ends == {at + status["virtual_ns"]}
+        assert {one["perceived_overshoot_ns"] for one in status["containers"]} == {0}
+        # A sleeper of the time before may have been late.
+        entries = [entry for entry in diary.entries() if entry[1] > at]
+        experiment.ok("rm", timeout=60)
+        for pid in {who for who, *_ in entries}:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not experiment.left(), "nothing is left", timeout=60)
+    print(f"{COUNT} containers, {LENGTH} virtual seconds: {took:.1f} real seconds")
+    # Of ten steps the first or the last may lie outside.
+    assert len({who for who, *_ in entries}) == COUNT
+    assert (LENGTH - 1) * COUNT <= len(entries) <= (LENGTH + 1) * COUNT
+    # One may be stopped between a look at its clock and its place in the order.
+    latest = 0
+    for _, before, after in entries:
+        assert after >= latest - TIMESLICE, "woke in an earlier round than one before"
+        latest = max(latest, before)

@@ -1,0 +1,263 @@
+"""The Python package: experiments and containers, as a program or a notebook uses them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from framework import lorentz
+from framework.linked import spin, stands, works
+from framework.running import Native
+from lorentz import (
+    Container,
+    EndedError,
+    Experiment,
+    LorentzError,
+    NotFoundError,
+    RefusedError,
+    WrongInputError,
+)
+
+#: Counts what it can, and writes how far it has come into a file of eight bytes.
+COUNTER = """
+import mmap, sys
+with open(sys.argv[1], "r+b") as file:
+    page = mmap.mmap(file.fileno(), 8)
+count = 0
+while True:
+    for _ in range(100):
+        pass
+    count += 1
+    page[:] = count.to_bytes(8, "little")
+"""
+#: A measurement on a machine whose processors others use too is made again, so often.
+TRIES = 6
+
+
+def counter(folder: Path, name: str) -> tuple[list[str], Path]:
+    """The command of a program that counts, and where it counts."""
+    page = folder / name
+    page.write_bytes(bytes(8))
+    return [sys.executable, "-c", COUNTER, str(page)], page
+
+
+def count(page: Path) -> int:
+    return int.from_bytes(page.read_bytes(), "little")
+
+
+def wait_until(condition, what: str, timeout: float = 15) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        time.sleep(0.02)
+
+
+def test_work_per_virtual_second_is_in_the_ratio_of_the_tdfs(tmp_path):
+    """TDF 10 gets ten times the work of TDF 1 for a virtual second, within 5 %."""
+    with Experiment(timeslice="10ms") as experiment:
+        started = []
+        for name, tdf in (("slow", 10), ("fast", 1)):
+            command, page = counter(tmp_path, name)
+            container = experiment.container(tdf=tdf)
+            started.append((container.popen(command), page))
+        try:
+            wait_until(lambda: all(count(page) for _, page in started), "both count")
+            experiment.synchronize()
+            experiment.start()
+            ratios = []
+            while len(ratios) < TRIES:
+                before = [count(page) for _, page in started]
+                time.sleep(2)
+                slow, fast = (
+                    count(page) - first for (_, page), first in zip(started, before, strict=True)
+                )
+                ratios.append(slow / max(fast, 1))
+                if abs(ratios[-1] / 10 - 1) < 0.05:
+                    break
+            assert ratios[-1] == pytest.approx(10, rel=0.05), ratios
+            # Whichever began first.
+            assert sorted(one.tdf for one in experiment.status().containers) == [1, 10]
+        finally:
+            experiment.stop()
+            for process, _ in started:
+                process.terminate()
+                process.wait(timeout=10)
+
+
+def test_a_simulator_moves_containers():
+    with spin() as program:
+        with Experiment() as experiment:
+            container = experiment.add(program.pid, tdf=2, timeline=3)
+            experiment.synchronize()
+            assert stands(program.pid)
+            begin = container.time()
+            experiment.set_interval(container, "250us", timeline=3)
+            for _ in range(4):
+                experiment.progress(3)
+            assert container.time().monotonic_ns - begin.monotonic_ns == 1_000_000
+            assert container.time().wall_ns - begin.wall_ns == 1_000_000
+            experiment.reset(3)
+            experiment.progress(3)
+            assert container.time().monotonic_ns - begin.monotonic_ns == 1_000_000
+        assert works(program.pid), "it goes on by itself"
+
+
+def test_two_threads_move_two_timelines():
+    with Experiment() as experiment, spin() as busy, Native(["sleep", "1000"]) as idle:
+        experiment.add(busy.pid, timeline=0)
+        experiment.add(idle.pid, timeline=1)
+        experiment.synchronize()
+        experiment.set_interval(busy.pid, 0.4)
+        experiment.set_interval(idle.pid, timedelta(milliseconds=1))
+        begin = Container.find(idle.pid).time().monotonic_ns
+        thread = threading.Thread(target=experiment.progress, args=(0,))
+        thread.start()
+        steps = 0
+        while thread.is_alive():
+            experiment.progress(1)
+            steps += 1
+        thread.join()
+        assert steps > 1
+        gone = Container.find(idle.pid).time().monotonic_ns - begin
+        assert gone == steps * 1_000_000
+
+
+def test_programs_run_in_a_container():
+    with Experiment() as experiment:
+        container = experiment.container("py-node", tdf=1)
+        with pytest.raises(NotFoundError, match="py-node"):
+            container.time()
+        done = container.run(["cat"], input=b"through\n", stdout=subprocess.PIPE, timeout=20)
+        assert (done.returncode, done.stdout) == (0, b"through\n")
+        with container.popen(["sleep", "1000"]) as first:
+            wait_until(lambda: lorentz.shown("py-node") is not None, "it is there")
+            done = container.run(["sh", "-c", "exit 7"], timeout=20)
+            assert done.returncode == 7
+            with pytest.raises(subprocess.CalledProcessError):
+                container.run(["false"], check=True, timeout=20)
+            assert [one.name for one in experiment.status().containers] == ["py-node"]
+            first.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):
+            container.run(["sleep", "1000"], timeout=1)
+
+
+def test_the_clock_of_a_container():
+    with spin() as program:
+        container = Container.attach(program.pid, Fraction(1, 3), name="py-clock")
+        assert (container.name, container.time().tdf) == ("py-clock", Fraction(1, 3))
+        container.dilate(1 / 7)
+        assert container.time().tdf == Fraction(1, 7), "the simplest ratio that is the same float"
+        container.freeze()
+        first = container.time()
+        assert first.frozen and stands(program.pid)
+        container.leap("1h")
+        second = container.time()
+        assert second.monotonic_ns - first.monotonic_ns == 3600 * 10**9
+        assert (second.wall - first.wall) == timedelta(hours=1)
+        container.step(-60)
+        assert container.time().wall_ns - second.wall_ns == -60 * 10**9
+        with pytest.raises(WrongInputError, match="leaps go forward"):
+            container.leap(-1)
+        container.unfreeze()
+        assert works(program.pid)
+        with spin() as other:
+            late = Container.attach(other.pid)
+            late.leap("10h")
+            container.leap_like(late)
+            assert abs(late.time().wall_ns - container.time().wall_ns) < 60 * 10**9
+
+
+def test_the_status_is_a_data_frame():
+    import polars
+
+    with Experiment("py-lab", timeslice=0.001) as experiment, spin() as program:
+        assert experiment.status().frame().height == 0
+        name = experiment.add(program.pid, tdf="2.5").name
+        status = experiment.status()
+        assert (status.name, status.phase, status.timeslice_ns) == ("py-lab", "setting-up", 10**6)
+        frame = status.frame()
+        assert frame["name"].to_list() == [name]
+        assert frame["tdf"].to_list() == [2.5]
+        assert frame.schema["virtual_ns"] == polars.Int64
+        assert frame.schema["timeline"] == polars.Int64
+        assert name in status._repr_html_()
+        told = lorentz.json_of("experiment", "status", "py-lab")
+        assert set(told["containers"][0]) == set(frame.columns), "nothing is left out"
+
+
+def test_what_is_wrong_is_told_by_kind_and_changes_nothing():
+    with Experiment("py-wrong") as experiment, spin() as program:
+        experiment.add(program.pid, timeline=0)
+        for kind, call in [
+            (RefusedError, lambda: experiment.progress(0)),
+            (RefusedError, experiment.start),
+            (RefusedError, experiment.pause),
+            (RefusedError, lambda: experiment.reset(0)),
+            (RefusedError, lambda: experiment.set_interval(program.pid, "1ms")),
+            (RefusedError, lambda: experiment.add(program.pid)),
+            (RefusedError, lambda: Container.find(program.pid).freeze()),
+            (RefusedError, lambda: Container.attach(program.pid)),
+            (RefusedError, lambda: Experiment.clear("py-wrong")),
+            (WrongInputError, lambda: experiment.set_interval(program.pid, 0)),
+            (WrongInputError, lambda: experiment.set_interval(program.pid, "soon")),
+            (WrongInputError, lambda: experiment.set_interval(program.pid, float("nan"))),
+            (WrongInputError, lambda: experiment.dilate(program.pid, 0)),
+            (WrongInputError, lambda: experiment.dilate(program.pid, -2.0)),
+            (WrongInputError, lambda: experiment.dilate(program.pid, "fast")),
+            (WrongInputError, lambda: experiment.dilate(program.pid, None)),
+            (WrongInputError, lambda: Experiment("py-wrong")),
+            (WrongInputError, lambda: Experiment("py-wrong-2", cpus="one")),
+            (WrongInputError, lambda: Experiment("py-wrong-2", timeslice="2m")),
+            (NotFoundError, lambda: Experiment.open("no-such-experiment")),
+            (NotFoundError, lambda: Container.find("no-such-container")),
+            (NotFoundError, lambda: experiment.add(2**22)),
+        ]:
+            with pytest.raises(kind) as raised:
+                call()
+            assert isinstance(raised.value, LorentzError)
+            assert str(raised.value) and "\n" not in str(raised.value)
+        status = experiment.status()
+        assert (status.phase, [one.tdf for one in status.containers]) == ("setting-up", [1])
+        assert works(program.pid)
+        experiment.end()
+        with pytest.raises((EndedError, NotFoundError)):
+            experiment.status()
+
+
+def test_one_that_was_opened_goes_on():
+    lorentz.ok("experiment", "create", "py-open")
+    try:
+        with Experiment.open("py-open") as experiment:
+            assert experiment.status().phase == "setting-up"
+        assert lorentz.json_of("experiment", "status", "py-open")["name"] == "py-open"
+    finally:
+        lorentz.ok("experiment", "rm", "py-open")
+
+
+SIMULATOR = """
+import os, signal, sys
+from lorentz import Experiment
+experiment = Experiment("py-dies")
+experiment.add(int(sys.argv[1]), timeline=0)
+experiment.synchronize()
+experiment.set_interval(int(sys.argv[1]), "1ms")
+experiment.progress(0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_simulator_that_dies_leaves_nothing():
+    with spin() as program:
+        command = [sys.executable, "-c", SIMULATOR, str(program.pid)]
+        done = subprocess.run(command, timeout=30, check=False, env=os.environ)
+        assert done.returncode == -signal.SIGKILL
+        assert works(program.pid, within=10)
+        wait_until(lambda: lorentz.json_of("experiment", "status") == [], "it has ended")

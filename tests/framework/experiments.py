@@ -1,0 +1,249 @@
+"""Experiments: made, run and asked by the command line, and nothing left of them afterwards.
+
+    with Experiment() as experiment:
+        counter = experiment.run(build.c("experiment/count"), tdf="10")
+        experiment.synchronize()
+        experiment.start()
+        experiment.advance(0.5)
+
+Containers that are started by `run` or `populate` end with the block, and so does the process that
+moves them, whatever has happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import mmap
+import os
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from framework import lorentz, processes
+from framework.running import Inside
+
+_numbers = itertools.count(1)
+SECOND = 1_000_000_000
+#: Real seconds for something that is over in a moment on an idle machine.
+PATIENCE = 20.0
+
+
+class Experiment:
+    """An experiment, from `create` to `rm`."""
+
+    def __init__(self, *flags: str, name: str | None = None) -> None:
+        self.name = name or f"x{os.getpid()}-{next(_numbers)}"
+        self._flags = flags
+        self._tag = processes.new_tag()
+        self._inside = contextlib.ExitStack()
+
+    def __enter__(self) -> Experiment:
+        # What it leaves behind in the background bears its mark.
+        self.ok("create", *self._flags)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self.place.exists():
+                self.call("rm")
+        finally:
+            self._inside.close()
+            processes.kill_tagged(self._tag)
+            if self.place.exists():
+                self.call("rm")
+            for left in self.left():
+                lorentz.call("rm", left)
+
+    def left(self) -> list[str]:
+        """Containers of `populate` that are there, or of which something is left."""
+        folder = lorentz.session.state_dir()
+        return [path.name for path in folder.glob(f"{self.name}-*")] if folder.exists() else []
+
+    @property
+    def place(self) -> Path:
+        """The directory that it has as long as it is there."""
+        return lorentz.session.state_dir() / ".experiments" / self.name
+
+    # ------------------------------------------------------------------------- the command line
+
+    def call(
+        self, word: str, *arguments: str, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Calls `lorentz experiment WORD NAME ARGUMENTS` to its end, good or bad."""
+        env = {**lorentz.session.environment(), processes.TAG: self._tag}
+        line = ("experiment", word, self.name, *map(str, arguments))
+        return lorentz.call(*line, timeout=timeout, env=env)
+
+    def ok(self, word: str, *arguments: str, timeout: float = 60) -> str:
+        """The same, which must succeed; returns what it printed."""
+        done = self.call(word, *arguments, timeout=timeout)
+        assert done.returncode == 0, f"{word} {arguments}: {done.returncode}: {done.stderr}"
+        return done.stdout
+
+    def refused(self, word: str, *arguments: str, names: str) -> str:
+        """The one line by which it is refused, with status 2."""
+        return lorentz.refusal(self.call(word, *arguments), names)
+
+    def synchronize(self) -> None:
+        self.ok("synchronize")
+
+    def start(self) -> None:
+        self.ok("start")
+
+    def pause(self) -> None:
+        self.ok("pause")
+
+    def dilate(self, container: Inside | str, tdf: str) -> None:
+        self.ok("dilate", _name(container), "--tdf", tdf)
+
+    def interval(self, container: Inside | str, nanos: int) -> None:
+        self.ok("interval", _name(container), f"{nanos}ns")
+
+    def progress(self, timeline: int = 1) -> None:
+        self.ok("progress", str(timeline))
+
+    # ----------------------------------------------------------------------------- its containers
+
+    def run(
+        self,
+        *command: str | Path,
+        tdf: str | None = None,
+        timeline: int | None = None,
+        **options: object,
+    ) -> Inside:
+        """Starts a container in it, and returns when it is part of it."""
+        flags = ["--experiment", self.name]
+        if tdf is not None:
+            flags += ["--tdf", tdf]
+        if timeline is not None:
+            flags += ["--timeline", str(timeline)]
+        inside = self._inside.enter_context(Inside(*command, options=flags, **options))
+        self.wait_for_members(inside.name)
+        return inside
+
+    def populate(self, count: int, *command: str | Path, flags: tuple[str, ...] = ()) -> list[str]:
+        """Starts many containers in it; returns their names."""
+        line = ("--count", str(count), *flags, "--", *map(str, command))
+        self.ok("populate", *line, timeout=120)
+        prefix = flags[flags.index("--prefix") + 1] if "--prefix" in flags else self.name
+        return [f"{prefix}-{number}" for number in range(1, count + 1)]
+
+    def wait_for_members(self, *names: str) -> None:
+        """Returns when containers are part of it."""
+        until(lambda: set(names) <= {one["name"] for one in self.status()["containers"]}, names)
+
+    # --------------------------------------------------------------------------------- its status
+
+    def status(self) -> dict:
+        """What `status --json` says."""
+        return lorentz.json_of("experiment", "status", self.name)
+
+    def member(self, container: Inside | str, status: dict | None = None) -> dict:
+        """What the status says of one container."""
+        name = _name(container)
+        every = (status or self.status())["containers"]
+        return next(one for one in every if one["name"] == name)
+
+    def clock(self, container: Inside | str) -> int:
+        """A container's time, in ns."""
+        return self.member(container)["virtual_ns"]
+
+    def advance(self, seconds: float, timeout: float = 60) -> dict:
+        """Lets it run on for so much virtual time at least; returns the status after that."""
+        end = self.status()["virtual_ns"] + seconds * SECOND
+        return until(
+            lambda: (status := self.status())["virtual_ns"] >= end and status,
+            f"{seconds} s of virtual time",
+            timeout,
+        )
+
+    @property
+    def engine(self) -> int:
+        """The process that moves it."""
+        return self.status()["pid"]
+
+    def processes(self) -> list[int]:
+        """What it has started in the background that is alive."""
+        return processes.tagged(self._tag)
+
+
+def until(true, what: object, timeout: float = PATIENCE):
+    """Waits until a call returns something true, and returns that."""
+    deadline = time.monotonic() + timeout
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+def is_there(inside: Inside) -> Inside:
+    """A container that is by itself, once it is known by its name."""
+    until(lambda: lorentz.shown(inside.name), inside.name)
+    return inside
+
+
+def groups_of(*names: str) -> list[Path]:
+    """The control groups of containers that are there."""
+    return [
+        group
+        for parent in Path("/sys/fs/cgroup").rglob("lorentz")
+        for group in parent.iterdir()
+        if group.is_dir() and group.name in names
+    ]
+
+
+class Seen:
+    """What the threads of `experiment/look` see of their clock, as they see it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f"seen-{next(_numbers)}"
+        self.path.write_bytes(bytes(24))
+        with self.path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 24)
+
+    def _field(self, number: int) -> int:
+        return struct.unpack_from("q", self._map, 8 * number)[0]
+
+    @property
+    def latest(self) -> int:
+        """The latest time that any of them has seen, in ns."""
+        return self._field(0)
+
+    @property
+    def backward(self) -> int:
+        """How often one saw an earlier time than another had seen before."""
+        return self._field(1)
+
+    @property
+    def reads(self) -> int:
+        return self._field(2)
+
+    def runs(self, seconds: float = 0.3) -> bool:
+        """Whether somebody looks now."""
+        before = self.reads
+        time.sleep(seconds)
+        return self.reads > before
+
+
+class Diary:
+    """What the processes of `experiment/steps` write down, in the order in which they have woken.
+
+    Who it was, and its time before and after it took its place in that order.
+    """
+
+    def __init__(self, path: Path, room: int) -> None:
+        self.path = path
+        path.write_bytes(bytes(8 + 24 * room))
+
+    def entries(self) -> Iterator[tuple[int, int, int]]:
+        data = self.path.read_bytes()
+        count = struct.unpack_from("q", data)[0]
+        assert 8 + 24 * count <= len(data), "no room was left"
+        return struct.iter_unpack("qqq", data[8 : 8 + 24 * count])
+
+
+def _name(container: Inside | str) -> str:
+    return container if isinstance(container, str) else container.name

@@ -1,0 +1,103 @@
+"""Rings of routers that run BIRD's OSPF, as topology files; and what the routers say.
+
+Router `n0` is linked by its eth0 to eth1 of `n1`, and so on around. Each has an address of its own,
+which all others have to learn a route to.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+#: What the wall clocks of the nodes show when time begins, and that in seconds.
+START, START_SECONDS = "2030-01-01T00:00:00Z", 1_893_456_000
+
+#: OSPF's own defaults: hellos every 10 s, a neighbour is dead after 40 s.
+CONFIG = """\
+router id {own};
+timeformat route "%s.%6f";
+protocol device {{}}
+protocol kernel {{ ipv4 {{ import none; export all; }}; }}
+protocol ospf v2 {{
+  ipv4 {{ import all; export none; }};
+  area 0 {{ interface "eth*" {{ type ptp; }}; interface "lo" {{ stub; }}; }};
+}}
+"""
+
+
+def own_address(router: int) -> str:
+    return f"10.255.{router >> 8}.{router & 255}"
+
+
+def link_address(link: int, side: int) -> str:
+    """The addresses of a link are those of a /30."""
+    first = 4 * link
+    return f"10.{first >> 16}.{first >> 8 & 255}.{(first & 255) + 1 + side}"
+
+
+class Ring:
+    """A ring of `count` routers, whose files lie in `folder`."""
+
+    def __init__(self, count: int, folder: Path, delay: str) -> None:
+        self.count, self.folder, self.delay = count, folder, delay
+
+    def topology(self) -> str:
+        """Its part of a topology file; writes the routers' configurations."""
+        nodes, links = [], []
+        for router in range(self.count):
+            files = self.folder / f"n{router}"
+            files.with_suffix(".conf").write_text(CONFIG.format(own=own_address(router)))
+            bird = f"exec bird -f -c {files}.conf -s {files}.ctl -P {files}.pid"
+            command = f"'ip addr add {own_address(router)}/32 dev lo && {bird}'"
+            sysctls = "{net.ipv4.ip_forward: 1}"
+            nodes.append(f"    n{router}: {{command: {command}, sysctls: {sysctls}}}\n")
+            ends = f"['n{router}:eth0', 'n{(router + 1) % self.count}:eth1']"
+            ipv4 = f"[{link_address(router, 0)}/30, {link_address(router, 1)}/30]"
+            links.append(f"    - {{endpoints: {ends}, ipv4: {ipv4}, delay: {self.delay}}}\n")
+        head = f"at: {START}\ntopology:\n  nodes:\n"
+        return head + "".join(nodes) + "  links:\n" + "".join(links)
+
+    def ask(self, router: int, command: str) -> str:
+        """What BIRD answers to a command at its control socket."""
+        with socket.socket(socket.AF_UNIX) as stream:
+            stream.settimeout(60)
+            stream.connect(str(self.folder / f"n{router}.ctl"))
+            lines = stream.makefile("rw")
+            answer = [lines.readline()]
+            lines.write(f"{command}\n")
+            lines.flush()
+            # A line that ends an answer has a code and a space; in its midst it is a dash.
+            while not (len(answer) > 1 and re.match(r"\d{4} ", answer[-1])):
+                line = lines.readline()
+                assert line, f"n{router}: {command}: {answer}"
+                answer.append(line)
+        return "".join(answer[1:])
+
+    def routes(self, router: int) -> dict[str, tuple[float, str]]:
+        """By the address of each router: when the route there was learned, in virtual seconds
+        since the start, and by which interface it leads."""
+        if not (self.folder / f"n{router}.ctl").exists():
+            return {}
+        route = re.compile(
+            r"(10\.255\.\d+\.\d+)/32 +unicast \[ospf1 ([\d.]+)\].*\n.*(?:via \S+ on|dev) (\S+)"
+        )
+        found = route.findall(self.ask(router, "show route protocol ospf1"))
+        return {to: (float(at) - START_SECONDS, way) for to, at, way in found}
+
+    def knows_all(self, router: int) -> bool:
+        return len(self.routes(router)) == self.count
+
+    def goes_around(self, router: int) -> bool:
+        """Whether all its routes lead as they must when the link between n0 and n1 is cut: what was
+        a ring is a chain from n1 to n0."""
+        place = {own_address(other): (other - 1) % self.count for other in range(self.count)}
+        here = place.pop(own_address(router))
+        wanted = {to: "eth0" if there > here else "eth1" for to, there in place.items()}
+        ways = {to: way for to, (_, way) in self.routes(router).items()}
+        return {**ways, **wanted} == ways
+
+    def settled(self) -> float:
+        """When the last route of all was learned."""
+        every = (route for router in range(self.count) for route in self.routes(router).values())
+        return max(at for at, _ in every)

@@ -1,0 +1,116 @@
+"""Tools that measure, corrected by the rules that come with the command."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from framework import lorentz, needs
+from framework.latency import BEYOND, REMOTE, TIMEOUT, Network, Watch
+
+#: The tool's command, its rule, and a line of a time: where it came from, and the time.
+TOOLS = {
+    "fping": ("fping -c3 -p200", "fping", r"(?m)^([0-9.]+) +: .* ([0-9.]+) ms corrected=(\S+)"),
+    "traceroute": ("traceroute -n", "traceroute", r"()([0-9.]+) ms corrected=(\S+)"),
+    "mtr": ("mtr -n --raw -c3 -i0.2 -G0.5", "mtr", r"(?m)^p (\d) (\d+) \d+ corrected=(\S+)"),
+    "mtr, UDP": (
+        "mtr -n --raw -u -c3 -i0.2 -G0.5",
+        "mtr-udp",
+        r"(?m)^p (\d) (\d+) \d+ corrected=(\S+)",
+    ),
+    "scamper": (
+        "scamper -O text -c 'ping -c 3' -i",
+        "scamper",
+        r"from (\S+),.*=([0-9.]+) ms corrected=(\S+)",
+    ),
+    "hping3": ("hping3 -n --icmp -c 3", "hping3", r"ip=(\S+) .* rtt=([0-9.]+) ms corrected=(\S+)"),
+}
+
+
+@pytest.fixture(scope="module")
+def network():
+    needs.root()
+    with Network() as made:
+        made.beyond()
+        # Devices take a while.
+        made.run(made.inside, "ping", "-c1", "-W10", BEYOND[4])
+        made.run(made.inside, "ping", "-c1", "-W10", BEYOND[6])
+        yield made
+
+
+def corrected(inside, name, address):
+    """What the tool prints of each time: where from, the time, the corrected one or '-'; in ms."""
+    command, rule, pattern = TOOLS[name]
+    needs.tool(command.split()[0])
+    run = [*lorentz.session.command(), "latency", "run", "--rule", rule, "--"]
+    words = re.findall(r"'([^']*)'|(\S+)", command)
+    done = inside.run("timeout", TIMEOUT - 5, *run, *("".join(word) for word in words), address)
+    unit = 1000 if "mtr" in name else 1
+    return [
+        (source, float(plain) / unit, None if better == "-" else float(better))
+        for source, plain, better in re.findall(pattern, done.stdout)
+    ], done
+
+
+def check(times, done):
+    """All but the few whose packets the kernel lost are corrected, to something that can be."""
+    found = [(plain, better) for _, plain, better in times if better is not None]
+    assert len(found) >= len(times) - 1 >= 1, done
+    # Tools print to 0.001 ms, hping3 to 0.1.
+    assert all(-0.1 <= better < plain for plain, better in found), done
+    assert f"{len(found)} corrected" in done.stdout, done
+
+
+@pytest.mark.parametrize("mode", [[], ["--in-band"]])
+@pytest.mark.parametrize("name", [name for name in TOOLS if name != "hping3"])
+def test_the_remote_machine_by_each_tool(network, inside, name, mode):
+    with Watch(network, *mode, verb="serve", targets=[inside.pid]):
+        times, done = corrected(inside, name, REMOTE[4])
+    # The first hop is the host, inside of which nothing is measured.
+    first = {"traceroute": 3, "mtr": 3, "mtr, UDP": 3}.get(name, 0)
+    if "mtr" in name:
+        assert all(better is None for hop, _, better in times if hop == "0"), done
+        times = [one for one in times if one[0] != "0"]
+    check(times[first if name == "traceroute" else 0 :], done)
+
+
+def test_what_reads_packet_sockets_is_corrected_in_band_only(network, inside):
+    """hping3 counts its packets in the processor's byte order, and no call tells what it reads."""
+    with Watch(network, verb="serve", targets=[inside.pid]):
+        times, done = corrected(inside, "hping3", REMOTE[4])
+    assert len(times) == 3 and all(better is None for _, _, better in times), done
+    with Watch(network, "--in-band", verb="serve", targets=[inside.pid]):
+        times, done = corrected(inside, "hping3", REMOTE[4])
+    assert len(times) == 3
+    check(times, done)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("name", ["mtr", "mtr, UDP"])
+def test_routers_on_the_way(network, inside, name, family):
+    """What they send back tells of a packet; its number is in what they quote of it."""
+    with Watch(network, verb="serve", targets=[inside.pid]):
+        times, done = corrected(inside, name, BEYOND[family])
+    for hop in "12":
+        check_hop = [one for one in times if one[0] == hop]
+        assert len(check_hop) >= 3, done
+        good = [better for _, plain, better in check_hop if better is not None and better < plain]
+        assert len(good) >= len(check_hop) - 1, done
+
+
+def test_two_with_the_same_numbers_are_told_apart(network, inside):
+    """Both number their packets alike; each is corrected by its own, by their processes."""
+    run = [*lorentz.session.command(), "latency", "run", "--rule", "ping", "--"]
+    # The other is always the first to use a number: it has been answered before the tool begins.
+    script = (
+        f"ping -c8 -i0.2 {REMOTE[4]} | {{ read head; read answer;"
+        f" exec {' '.join(run)} ping -c5 -i0.2 {BEYOND[4]} 3<&0 </dev/null; }}"
+    )
+    with Watch(network, verb="serve", targets=[inside.pid]):
+        done = inside.run("sh", "-c", script)
+    times = re.findall(r"time=([0-9.]+) ms corrected=([0-9.]+)", done.stdout)
+    assert len(times) >= 4, done
+    with Watch(network, "--in-band", verb="serve", targets=[inside.pid]):
+        done = inside.run("sh", "-c", script)
+    # Whose is which is not to be known there: none is guessed.
+    assert done.stdout.count("corrected=-") >= 4, done

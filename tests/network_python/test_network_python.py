@@ -1,0 +1,184 @@
+"""Networks from Python: built, changed while they run, taken from files and from Mininet."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from framework import needs
+from framework.linked import in_this_process
+from lorentz import LorentzError, Network, WrongInputError
+
+SCENARIOS = Path(__file__).parent.parent / "networks" / "scenarios"
+ADDRESSES = ("10.0.0.1/24", "10.0.0.2/24")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with in_this_process(monkeypatch, "taps", "inspect"):
+        yield
+
+
+def ping(node, to: str, count: int = 3) -> list[float]:
+    """Round-trip times in ms of virtual time."""
+    done = node.run([needs.tool("ping"), "-c", str(count), "-i", "0.2", to], capture_output=True)
+    assert done.returncode == 0, done
+    return [float(ms) for ms in re.findall(rb"time=([\d.]+) ms", done.stdout)]
+
+
+def test_a_network_is_built_and_changed_while_it_runs():
+    network = Network(tdf=2)
+    a, b = network.node("a"), network.node("b", env={"A": "1"})
+    link = network.link(a, b, rate="10gbit", delay="5ms", ipv4=ADDRESSES)
+    with network:
+        assert link.ends == ("a:eth0", "b:eth0")
+        assert min(ping(a, "10.0.0.2")) >= 10
+        link.set(delay="20ms", loss="0%")
+        assert min(ping(a, "10.0.0.2")) >= 40
+        link.set(b, delay=0.05, rate=100_000_000)
+        ways = {way["from"]: way["impairments"] for way in link.show()["directions"]}
+        assert (ways["a:eth0"]["delay"], ways["a:eth0"]["rate"]) == ("20ms", "10gbit")
+        assert (ways["b:eth0"]["delay"], ways["b:eth0"]["rate"]) == ("50ms", "100mbit")
+        link.set(up=False)
+        assert link.show()["up"] is False
+        assert network.clock.time().tdf == 2 and a.time().tdf == 2
+        network.clock.dilate(4)
+        assert network.status()["state"] == "running" and b.time().tdf == 4
+        before = link.show()["directions"]
+        with pytest.raises(WrongInputError, match="percentage"):
+            link.set(loss="2")
+        with pytest.raises(WrongInputError, match="sender"):
+            link.set("c", delay=1)
+        after = link.show()["directions"]
+        assert [w["impairments"] for w in before] == [w["impairments"] for w in after]
+
+
+def test_a_network_in_rounds():
+    network = Network(rounds=True)
+    a, b = network.node("a", tdf=10), network.node("b")
+    network.link(a, b, delay="5ms", ipv4=ADDRESSES)
+    with network:
+        assert min(ping(a, "10.0.0.2")) >= 10
+        assert (a.time().tdf, b.time().tdf) == (10, 1)
+        status = network.status()
+        assert status["rounds"]["count"] > 0 and status["lateness"]["max_ns"] == 0
+
+
+def test_a_tdf_of_a_node_alone_needs_rounds():
+    network = Network()
+    network.node("a", tdf=2)
+    with pytest.raises(WrongInputError, match="rounds"):
+        network.up()
+
+
+def test_switches_and_interfaces():
+    network = Network()
+    hosts = [network.node(f"h{number}") for number in range(3)]
+    switch = network.switch("s")
+    for number, host in enumerate(hosts):
+        network.link(host, switch, ipv4=(f"10.0.0.{number + 1}/24", None), delay="1ms")
+    extra = network.link("h0", "h1")
+    assert extra.ends == ("h0:eth1", "h1:eth1")
+    with network:
+        assert min(ping(hosts[0], "10.0.0.3")) >= 4
+        assert set(network.nodes) == {"h0", "h1", "h2"} and len(network.links) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rate": "fast"}, "8bit to 1tbit"),
+        ({"rate": 3}, "8bit to 1tbit"),
+        ({"delay": -1}, "from 0 to 1d"),
+        ({"delay": "soon"}, "soon"),
+        ({"loss": 3}, "percentage"),
+        ({"colour": "red"}, "colour"),
+        ({"ipv4": ["10.0.0.1"]}, "one for each end"),
+        ({"reorder": "1%"}, "delay above 0"),
+    ],
+)
+def test_what_makes_no_sense_is_not_made(options, words):
+    network = Network()
+    with pytest.raises(WrongInputError, match=words) as told:
+        network.link(network.node("a"), network.node("b"), **options)
+        network.up()
+    assert "/tmp" not in str(told.value) and "topology.yaml" not in str(told.value)
+
+
+def test_nodes_have_names_of_their_own():
+    network = Network()
+    network.node("a")
+    with pytest.raises(WrongInputError, match="there already"):
+        network.switch("a")
+
+
+def test_a_command_that_fails_leaves_nothing():
+    network = Network()
+    network.node("a", exec=["echo because; exit 3"])
+    with pytest.raises(LorentzError, match="exit status 3: because"):
+        network.up()
+
+
+def test_a_scenario_of_another_emulator():
+    network = Network.from_file(SCENARIOS / "campus.xml", "py-campus")
+    assert len(network.left_out) == 9 and "campus.xml:7:5: " in network.left_out[0]
+    with network:
+        assert min(ping(network.nodes["pc"], "10.0.2.30")) >= 27
+
+
+class Topo:
+    """What a Mininet Topo has, of its own methods."""
+
+    def __init__(self) -> None:
+        self.info: dict[str, dict] = {}
+        self.joined: list[tuple[str, str, dict]] = []
+
+    def add(self, name: str, **options: object) -> None:
+        self.info[name] = options
+
+    def join(self, a: str, b: str, **options: object) -> None:
+        ports = [sum(n in (x, y) for x, y, _ in self.joined) + self.isSwitch(n) for n in (a, b)]
+        ends = {"node1": a, "node2": b, "port1": ports[0], "port2": ports[1]}
+        self.joined.append((a, b, {**options, **ends}))
+
+    def isSwitch(self, name: str) -> bool:  # noqa: N802
+        return bool(self.info[name].get("isSwitch"))
+
+    def hosts(self) -> list[str]:
+        return sorted(name for name in self.info if not self.isSwitch(name))
+
+    def switches(self) -> list[str]:
+        return sorted(name for name in self.info if self.isSwitch(name))
+
+    def nodeInfo(self, name: str) -> dict:  # noqa: N802
+        return self.info[name]
+
+    def links(self, withInfo: bool = False) -> list:  # noqa: N803
+        # Ends in order of their names, as Mininet sorts them.
+        return [(*sorted((a, b)), info) if withInfo else (a, b) for a, b, info in self.joined]
+
+
+def test_a_mininet_topology():
+    topo = Topo()
+    topo.add("h1")
+    topo.add("h2", ip="10.0.0.77", cpu=0.5)
+    topo.add("s1", isSwitch=True)
+    topo.join("s1", "h1", bw=10, delay="5ms", loss=0, max_queue_size=50)
+    topo.join("h2", "s1", delay=3000, use_htb=True)
+    network = Network.from_mininet(topo, tdf=1)
+    first, second = network.topology["topology"]["links"]
+    assert first["endpoints"] == ["s1:s1-eth1", "h1:h1-eth0"]
+    assert first["rate"] == "10000000bit" and first["queue"] == {"packets": 50}
+    assert first["ipv4"] == [None, "10.0.0.1/8"] and "loss" not in first
+    assert second["ipv4"] == ["10.0.0.77/8", None]
+    assert network.left_out == ["h2: cpu=0.5", "h2 - s1: use_htb=True"]
+    with network:
+        assert min(ping(network.nodes["h1"], "10.0.0.77")) >= 16
+
+
+def test_what_is_no_topology():
+    with pytest.raises(AttributeError):
+        Network.from_mininet(types.SimpleNamespace())

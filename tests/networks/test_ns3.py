@@ -1,0 +1,71 @@
+"""ns-3, unmodified, between two nodes: its real-time simulator goes by the network's clock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from framework import lorentz, needs
+from framework.networks import Lab
+
+SOURCES = Path(__file__).parents[2] / "examples" / "ns3"
+
+#: The program is the node between; its stations have the addresses of those they stand for.
+TOPOLOGY = """\
+topology:
+  nodes:
+    a: {{}}
+    b: {{}}
+    sim: {{command: '{program} --left=eth0 --right=eth1 --seconds=1000'}}
+  links:
+    - endpoints: ['a:eth0', 'sim:eth0']
+      ipv4: [10.0.0.1/24, null]
+      mac: ['02:00:00:00:00:0a', null]
+    - endpoints: ['b:eth0', 'sim:eth1']
+      ipv4: [10.0.0.2/24, null]
+      mac: ['02:00:00:00:00:0b', null]
+"""
+
+
+#: The compiler reads all of ns-3's headers: on a busy machine that takes a minute or more.
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the programs of examples/ns3."""
+    needs.tool("make")
+    if not Path("/usr/include/ns3/fd-net-device.h").exists():
+        needs.tool("libns3-dev")
+    folder = tmp_path_factory.mktemp("ns3")
+    command = ["make", "-C", str(SOURCES), f"OUT={folder}", "CXXFLAGS=-O0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("tdf", [1, 4])
+@pytest.mark.parametrize(
+    ("program", "least"), [("csma --delay=5ms", 10), ("wifi", 0.1)], ids=["csma", "wifi"]
+)
+def test_a_ping_through_the_simulator(programs: Path, program: str, least: float, tdf: int):
+    with Lab(f"tdf: {tdf}\n" + TOPOLOGY.format(program=programs / program)) as lab:
+        times = lab.ping("a", "10.0.0.2", 20, 0.1)
+    assert len(times) >= 5
+    # Never early; what is more is real time, and how busy the machine is.
+    assert least <= min(times) < least + 20
+
+
+def median_late(program: Path, tdf: int) -> float:
+    command = ["run", "--tdf", str(tdf), "--", str(program), "--stations=2", "--seconds=1"]
+    done = lorentz.call(*command, timeout=120)
+    assert done.returncode == 0, done.stderr
+    late = json.loads(done.stdout)
+    assert late["events"] >= 990
+    return late["median_us"]
+
+
+def test_events_are_the_less_late_the_greater_the_tdf(programs: Path):
+    assert median_late(programs / "csma", 10) < median_late(programs / "csma", 1) / 2

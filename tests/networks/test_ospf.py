@@ -1,0 +1,37 @@
+"""Routing daemons, unmodified: BIRD's OSPF on a ring of routers, by the network's clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from framework import needs
+from framework.networks import Lab
+from framework.ospf import Ring, own_address
+
+COUNT = 9
+#: After so many virtual seconds without a word a neighbour is dead, by OSPF's defaults.
+DEAD = 40
+
+
+@pytest.mark.parametrize("pace", ["rate: 2", "tdf: 2"])
+def test_routers_learn_all_routes_and_go_the_other_way_after_a_cut(pace: str, tmp_path: Path):
+    needs.tool("bird")
+    ring = Ring(COUNT, tmp_path, "5ms")
+    with Lab(f"{pace}\n{ring.topology()}") as lab:
+        for router in range(COUNT):
+            lab.wait_until(lambda at=router: ring.knows_all(at), f"all routes in n{router}")
+        # Hellos are exchanged every 10 s, tables after that; nobody had to be given up.
+        assert 0 < ring.settled() < DEAD
+        assert ring.routes(0)[own_address(1)][1] == "eth0"
+        assert len(lab.ping("n0", own_address(1), 2)) == 2
+
+        cut = lab.status()["virtual_ns"] / 1e9
+        lab.set("n0:eth0", "--down")
+        for router in range(COUNT):
+            lab.wait_until(lambda at=router: ring.goes_around(at), f"the other way in n{router}")
+        # They see the carrier go, and need not wait for hellos.
+        assert cut < ring.settled() < cut + DEAD
+        # Around the ring, and back.
+        around = lab.ping("n0", own_address(1), 2)
+    assert len(around) == 2 and min(around) >= 2 * 5 * (COUNT - 1)

@@ -1,0 +1,170 @@
+"""TCP's timers go by the network's clock, as far as the kernel lets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from framework import lorentz
+from framework.networks import Capture, Frame, Lab, pair
+
+LEAST = "net.ipv4.tcp_rto_min_us"
+
+#: Listens, connects, and holds the connection until the end.
+SERVER = """\
+import socket, time
+listener = socket.create_server(("10.0.0.2", 7000), backlog=16)
+held = []
+while True:
+    one, _ = listener.accept()
+    one.sendall(one.recv(1))
+    held.append(one)
+"""
+CLIENT = """\
+import socket, time
+one = socket.create_connection(("10.0.0.2", 7000))
+one.sendall(b"x")
+one.recv(1)
+print(one.getsockname()[1], flush=True)
+time.sleep(100000)
+"""
+
+
+def needs_least_timeout() -> None:
+    if not Path("/proc/sys/net/ipv4/tcp_rto_min_us").exists():
+        pytest.skip("needs net.ipv4.tcp_rto_min_us, of Linux 6.11")
+
+
+def programs() -> set[int]:
+    """The BPF programs of the host that keep TCP's time."""
+    done = subprocess.run(
+        ["bpftool", "-j", "prog", "show"], capture_output=True, text=True, timeout=60, check=True
+    )
+    return {one["id"] for one in json.loads(done.stdout) if one.get("name") == "keep_time"}
+
+
+def syns(frames: list[Frame], port: int) -> list[int]:
+    """When SYNs to `port` were sent, in nanoseconds."""
+
+    def is_syn(data: bytes) -> bool:
+        is_tcp = data[12:14] == b"\x08\0" and data[23] == 6
+        return is_tcp and data[36:38] == port.to_bytes(2, "big") and data[47] & 0x12 == 0x02
+
+    return [frame.at for frame in frames if frame.way == "out" and is_syn(frame.data)]
+
+
+def first_gap(lab: Lab, capture: Capture, port: int = 9000) -> float:
+    """Virtual seconds after which a lost SYN to `port` is sent again."""
+    connect = f"import socket; socket.create_connection(('10.0.0.2', {port}))"
+    lab.start("a", "python3", "-c", connect)
+    lab.wait_until(lambda: len(syns(capture.frames(), port)) >= 2, "a SYN sent again")
+    first, second = syns(capture.frames(), port)[:2]
+    return (second - first) / 1e9
+
+
+def listen(lab: Lab) -> None:
+    lab.start("b", "python3", "-c", SERVER)
+    lab.wait_until(lambda: ":7000" in lab.run("b", "ss", "-tnl"), "a listener")
+
+
+def connect(lab: Lab) -> dict[str, float]:
+    """The timeouts of a new connection, in real milliseconds: of both ends, and the client's delay
+    of acknowledgements."""
+    port = lab.start("a", "python3", "-c", CLIENT).stdout.readline().strip()
+
+    def of(node: str, *which: str) -> dict[str, float]:
+        text = lab.run(node, "ss", "-tinO", "state", "established", *which)
+        return {key: float(value) for key, value in re.findall(r"\b(rto|ato):([\d.]+)", text)}
+
+    client, server = of("a", "sport", "=", f":{port}"), of("b", "dport", "=", f":{port}")
+    return {"client": client["rto"], "server": server["rto"], "ato": client["ato"]}
+
+
+@pytest.mark.parametrize("rate", ["tdf: 4", "rate: 4", "rounds: true\ntdf: 4"])
+def test_a_lost_syn_is_sent_again_after_a_virtual_second(rate: str):
+    with Lab(f"{rate}\n" + pair("loss: 100%", "delay: 5ms")) as lab:
+        lab.learn()
+        # A real second would be 0.25 s or 4 s. Rounds may fall behind the network's clock.
+        assert (0.4 if "rounds" in rate else 0.9) < first_gap(lab, Capture(lab, "a:eth0")) < 2
+
+
+def test_a_lost_syn_follows_a_change_of_rate():
+    with Lab(pair("loss: 100%")) as lab:
+        lab.learn()
+        capture = Capture(lab, "a:eth0")
+        assert 0.9 < first_gap(lab, capture, 9001) < 2
+        lorentz.ok("dilate", lab.name, "--tdf", "4")
+        assert 0.9 < first_gap(lab, capture, 9002) < 2
+
+
+def test_the_timeout_of_connections_is_that_of_the_networks_time():
+    needs_least_timeout()
+    with Lab("tdf: 4\n" + pair("delay: 1ms")) as lab:
+        listen(lab)
+        slow = connect(lab)
+        # 200 ms and a round trip, of virtual time.
+        assert 800 <= slow["client"] < 1200
+        assert 800 <= slow["server"] < 1200
+        lorentz.ok("dilate", lab.name, "--rate", "4")
+        # Real time is cut to ticks. The listener is the same and has its old least timeout.
+        fast = connect(lab)
+        assert 48 <= fast["client"] < 150
+        assert fast["ato"] <= 16 < slow["ato"]
+
+
+def test_above_a_rate_of_1_timeouts_are_shorter():
+    with Lab("rate: 4\n" + pair("delay: 1ms")) as lab:
+        listen(lab)
+        fast = connect(lab)
+        assert 48 <= fast["client"] < 150
+        assert 48 <= fast["server"] < 150
+        assert fast["ato"] <= 16
+
+
+def test_a_new_listener_follows_a_slower_rate():
+    needs_least_timeout()
+    with Lab(pair("delay: 1ms")) as lab:
+        lorentz.ok("dilate", lab.name, "--tdf", "4")
+        lab.wait_until(
+            lambda: "800000" in lab.run("b", "sysctl", "-n", LEAST), "the node's least timeout"
+        )
+        listen(lab)
+        slow = connect(lab)
+        assert 800 <= slow["client"] < 1200
+        assert 800 <= slow["server"] < 1200
+
+
+def test_what_a_node_sets_itself_is_left_alone():
+    needs_least_timeout()
+    text = pair("delay: 1ms").replace("a: {}", f"a: {{sysctls: {{{LEAST}: 300000}}}}")
+    with Lab("tdf: 4\n" + text) as lab:
+        listen(lab)
+        assert 300 <= connect(lab)["client"] < 500
+        lorentz.ok("dilate", lab.name, "--rate", "4")
+        assert lab.run("a", "sysctl", "-n", LEAST).strip() == "300000"
+        assert 300 <= connect(lab)["client"] < 500
+
+
+@pytest.mark.parametrize("end", ["down", "kill"])
+def test_nothing_is_left_of_the_bpf_program(end: str):
+    with Lab("tdf: 4\n" + pair("delay: 1ms")) as lab:
+        status = lab.status()
+        assert status["timers_refused"] is None
+        held = f"/proc/{status['pid']}/fdinfo"
+        ours = {
+            int(number)
+            for entry in Path(held).iterdir()
+            for number in re.findall(r"^prog_id:\s*(\d+)$", entry.read_text(), re.MULTILINE)
+        }
+        ours &= programs()
+        assert ours
+        if end == "down":
+            lorentz.ok("down", lab.name)
+        else:
+            os.kill(status["pid"], signal.SIGKILL)
+        lab.wait_until(lambda: not ours & programs(), "no BPF program")

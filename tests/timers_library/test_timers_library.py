@@ -1,0 +1,204 @@
+"""The precise timers as programs meet them: the C library, and preloaded under unmodified ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from framework import build, lorentz
+from framework.needs import root, tool
+from framework.running import Running
+
+LIBRARIES = build.REPO / "target" / "release"
+PRELOAD = LIBRARIES / "liblorentz_timers_preload.so"
+INCLUDE = build.REPO / "crates" / "timers" / "include"
+SOURCES = build.PROGRAMS / "timers_library"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _libraries() -> None:
+    for library in (PRELOAD, LIBRARIES / "liblorentz_timers.so"):
+        assert library.exists(), f"{library} is missing: make build makes it"
+
+
+def preloaded(**more: str) -> dict[str, str]:
+    """The environment of a program that is given the timers."""
+    return {**os.environ, "LD_PRELOAD": str(PRELOAD), **more}
+
+
+def run(*command: str | Path, env: dict[str, str] | None = None, timeout: float = 60) -> str:
+    """Run a program to its end, which must be good; what it printed."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, f"{command}: {done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def compiled(folder: Path, name: str, *flags: str | Path) -> Path:
+    """A C program of tests/programs/timers_library."""
+    program = folder / name
+    source = SOURCES / f"{name}.c"
+    warnings = ("-O1", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread")
+    run(tool("gcc"), *warnings, "-I", INCLUDE, source, "-o", program, *flags, "-lm")
+    return program
+
+
+@pytest.mark.parametrize("kind", ["shared", "static"])
+def test_the_c_interface(kind: str, tmp_path: Path) -> None:
+    """Every function of lorentz_timers.h, and its errors."""
+    linked = {
+        "shared": ["-L", LIBRARIES, "-llorentz_timers", f"-Wl,-rpath,{LIBRARIES}"],
+        "static": [LIBRARIES / "liblorentz_timers.a", "-ldl"],
+    }
+    assert run(compiled(tmp_path, "library", *linked[kind])) == "good\n"
+
+
+def test_the_header_is_c_plus_plus_too(tmp_path: Path) -> None:
+    source = tmp_path / "header.cpp"
+    source.write_text("#include <lorentz_timers.h>\nint main() { return 0; }\n")
+    run(tool("g++"), "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", INCLUDE, source)
+
+
+@pytest.mark.parametrize("source", ["", "tsc", "os"])
+def test_a_preloaded_program_notices_nothing(source: str, tmp_path: Path) -> None:
+    """Clocks, errors, signals, cancellation and fork are as the kernel has them."""
+    program = compiled(tmp_path, "preloaded")
+    assert run(program) == "good\n", "natively"
+    forced = {"LORENTZ_TIMERS_SOURCE": source} if source else {}
+    assert run(program, env=preloaded(**forced)) == "good\n"
+
+
+def test_a_preloaded_program_in_virtual_time(tmp_path: Path) -> None:
+    """Inside, the same program: no clock of the host is read, or its checks would fail."""
+    program = compiled(tmp_path, "preloaded")
+    for rate in ("10", "0.5"):
+        words = ("run", "--at", "2038-01-19", "--rate", rate, "--", "env", f"LD_PRELOAD={PRELOAD}")
+        assert lorentz.ok(*words, str(program)) == "good\n"
+
+
+WAITS = """
+import json, time
+clocks = [time.time, time.monotonic, lambda: time.clock_gettime(time.CLOCK_MONOTONIC_RAW)]
+before = [clock() for clock in clocks]
+for _ in range(100):
+    time.sleep(0.05)
+print(json.dumps([clock() - start for clock, start in zip(clocks, before)]), time.gmtime().tm_year)
+"""
+
+
+@pytest.mark.parametrize("rate", [10, 2])
+def test_python_sleeps_by_the_virtual_clock(rate: int) -> None:
+    """Five virtual seconds of short sleeps take a fraction of it, on all its clocks alike."""
+    words = ("run", "--at", "2038-06-01", "--rate", str(rate), "--", "env", f"LD_PRELOAD={PRELOAD}")
+    start = time.monotonic()
+    passed, year = lorentz.ok(*words, sys.executable, "-c", WAITS).rsplit(" ", 1)
+    took = time.monotonic() - start
+    assert year.strip() == "2038"
+    for seconds in json.loads(passed):
+        assert seconds >= 4.999
+        assert seconds <= took * rate * 1.02 + 0.05
+
+
+def test_python_sleeps_no_longer_than_before() -> None:
+    """The same sleeps natively: the preloaded ones together are not later than libc's."""
+    script = (
+        "import time; late = []\n"
+        "for _ in range(400):\n"
+        "    start = time.perf_counter(); time.sleep(0.001)\n"
+        "    late.append(time.perf_counter() - start - 0.001)\n"
+        "print(sorted(late)[100])"
+    )
+    # In turns, and the best of some: the machine is others' too.
+    rounds: list[list[float]] = []
+    for _ in range(8):
+        rounds.append(
+            [float(run(sys.executable, "-c", script, env=env)) for env in (None, preloaded())]
+        )
+        before, after = (min(column) for column in zip(*rounds, strict=True))
+        assert after >= 0, "early"
+        if after < before / 2:
+            return
+    raise AssertionError(f"{after * 1e6:.1f} us against {before * 1e6:.1f} us")
+
+
+def test_ping_keeps_its_interval() -> None:
+    """ping -i 0.02 -c 50 takes 49 intervals, and its round trips are short."""
+    root()
+    ping = (tool("ping"), "-i", "0.02", "-c", "50", "127.0.0.1")
+    told: dict[str, int] = {}
+    # What holds up one of the two and not the other does so not always.
+    for _ in range(4):
+        for name, env in (("natively", None), ("preloaded", preloaded())):
+            output = run(*ping, env=env)
+            assert "50 packets transmitted, 50 received" in output, output
+            told[name] = int(re.search(r"time (\d+)ms", output)[1])
+        assert told["preloaded"] >= 49 * 20 - 20
+        if told["preloaded"] <= told["natively"] * 1.5 + 200:
+            return
+    raise AssertionError(told)
+
+
+def test_iperf3_measures_its_time() -> None:
+    """iperf3 over loopback for a second: both ends with the timers, and they agree."""
+    # Where the machine has held it up, it is asked again.
+    for _ in range(4):
+        sent, received = iperf3_ends()
+        assert sent["seconds"] > 0.9 and received["bytes"] > 0
+        if abs(sent["bits_per_second"] / 50e6 - 1) < 0.3:
+            return
+    raise AssertionError(sent)
+
+
+def iperf3_ends() -> tuple[dict, dict]:
+    """What both ends of iperf3 say of a second at 50 Mbit/s."""
+    iperf = tool("iperf3")
+    port = free_port()
+    words = [iperf, "-s", "-1", "-p", str(port), "-B", "127.0.0.1", "--forceflush"]
+    with Running(words, env=preloaded()) as server:
+        wait_until(lambda: "Server listening" in server.stdout)
+        client = (iperf, "-c", "127.0.0.1", "-p", str(port), "-t", "1", "-J", "-b", "50M")
+        end = json.loads(run(*client, env=preloaded()))["end"]
+    return end["sum_sent"], end["sum_received"]
+
+
+def wait_until(true: Callable[[], bool], patience: float = 20) -> None:
+    """Wait for it, but not for ever."""
+    deadline = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_wrong_source_is_told_and_the_program_runs() -> None:
+    """A variable that names no source costs a program nothing but the wish."""
+    output = run(sys.executable, "-c", "print(1)", env=preloaded(LORENTZ_TIMERS_SOURCE="sundial"))
+    assert output == "1\n"
+
+
+@pytest.mark.soak
+def test_a_minute_of_drift() -> None:
+    """The crate's own comparison with the system's clocks, for a minute and more."""
+    words = ("cargo", "test", "--release", "--locked", "--package", "lorentz-timers")
+    env = {**os.environ, "LORENTZ_TIMERS_TEST_SECONDS": "75", "CARGO_NET_OFFLINE": "true"}
+    run(*words, "--test", "clock", "the_clocks_of_the_system", env=env, timeout=300)
