@@ -60,9 +60,17 @@ def wait_until(condition, what: str, timeout: float = 15) -> None:
         time.sleep(0.02)
 
 
-def test_work_per_virtual_second_is_in_the_ratio_of_the_tdfs(tmp_path):
-    """TDF 10 gets ten times the work of TDF 1 for a virtual second, within 5 %."""
-    with Experiment(timeslice="10ms") as experiment:
+def processor_time(experiment: Experiment) -> dict[Fraction, int]:
+    """What the containers have had of their processor, in nanoseconds, by their TDFs."""
+    return {one.tdf: one.cpu_got_ns for one in experiment.status().containers}
+
+
+def test_processor_time_per_virtual_second_is_in_the_ratio_of_the_tdfs(tmp_path):
+    """TDF 10 gets ten times what TDF 1 gets for a virtual second, within 5 %.
+
+    How much two programs do in that is not asked here: the same one is a fifth slower in another process.
+    """
+    with Experiment(timeslice="3ms") as experiment:
         started = []
         for name, tdf in (("slow", 10), ("fast", 1)):
             command, page = counter(tmp_path, name)
@@ -74,11 +82,10 @@ def test_work_per_virtual_second_is_in_the_ratio_of_the_tdfs(tmp_path):
             experiment.start()
             ratios = []
             while len(ratios) < TRIES:
-                before = [count(page) for _, page in started]
+                before = processor_time(experiment)
                 time.sleep(2)
-                slow, fast = (
-                    count(page) - first for (_, page), first in zip(started, before, strict=True)
-                )
+                after = processor_time(experiment)
+                slow, fast = ((after[tdf] - before[tdf]) for tdf in (10, 1))
                 ratios.append(slow / max(fast, 1))
                 if abs(ratios[-1] / 10 - 1) < 0.05:
                     break
