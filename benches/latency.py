@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benches")]
 
 import latency_report  # noqa: E402
+import machine  # noqa: E402
 from framework.latency import Network, Watch, check_times, number  # noqa: E402
 
 COUNT = 2000
@@ -172,6 +173,7 @@ def measure(quick: bool, folder: Path) -> dict:
     """Everything."""
     turns = 2 if quick else 6
     found: dict = {"count": COUNT, "turns": turns, "senders": {}, "sizes": {}}
+    found["machine"] = machine.describe(1)
     with Network() as network:
         found["syscalls"] = syscall_costs(network)
         found["volume"] = volume(network)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-import machine
-
 TRACED, IN_BAND, FTRACE = "container, traced", "container, in-band", "container, ftrace"
 
 
@@ -119,7 +117,7 @@ def details(found: dict) -> str:
 def text(found: dict) -> str:
     """The page."""
     shown = ("Date", "Kernel", "Processor", "System", "Measured", "Load average at the start")
-    lines = machine.describe(1).items()
+    lines = found["machine"].items()
     about = "".join(f"- {name}: {what}\n" for name, what in lines if name in shown)
     count = found["count"] * found["turns"]
     return f"""# What is added to packets, and how well that is known

@@ -4,7 +4,7 @@
     benches/networks.py            measures, and rewrites the figures in docs/networks.md
     benches/networks.py --quick    briefly, and only prints
 
-Needs root, iperf3, ping and iproute2. It takes some four minutes.
+Needs root, iperf3, ping and iproute2. It takes some 15 minutes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,23 @@ from pathlib import Path
 import labs
 from labs import LORENTZ, ROOT, run
 
-#: Windows for a bandwidth-delay product of some 12 MB.
-WINDOWS = "{net.ipv4.tcp_rmem: 4096 1048576 134217728, net.ipv4.tcp_wmem: 4096 1048576 134217728}"
+#: Windows for a bandwidth-delay product of some 12 MB, and a congestion control that counts losses:
+#: BBR looks for the least round trip every ten real seconds, with nearly nothing on the wire.
+SETTINGS = (
+    "{net.ipv4.tcp_rmem: 4096 1048576 134217728, net.ipv4.tcp_wmem: 4096 1048576 134217728, "
+    "net.ipv4.tcp_congestion_control: reno}"
+)
+
+#: Says something to the next node a hundred times a second, for ever.
+CHATTER = """
+import socket,sys,time
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.connect((sys.argv[1],9))
+while True:
+    try: s.send(bytes(100))
+    except OSError: pass
+    time.sleep(0.01)
+"""
+BACKGROUND = 100
 
 #: Sends datagrams for some seconds; one that receives counts them.
 SENDER = """
@@ -58,14 +73,38 @@ class Lab:
     """Two nodes and a link, there as long as the block."""
 
     def __init__(
-        self, tdf: float, link: str, command: str = "[sleep, infinity]", rounds: bool = False
+        self,
+        tdf: float,
+        link: str,
+        command: str = "[sleep, infinity]",
+        rounds: bool = False,
+        pairs: int = 1,
+        background: int = 0,
     ) -> None:
+        """pairs: so many times two nodes and a link, a1 and b1, a2 and b2; background: nodes that
+        chatter with one another meanwhile, each pair over a link of 1 ms."""
+        self.pairs = pairs
+        nodes, links = [], []
+        what = f", {link}" if link else ""
+        for at in range(pairs):
+            mark = at or ""
+            nodes.append(f"    a{mark}: {{sysctls: {SETTINGS}}}\n")
+            nodes.append(f"    b{mark}: {{command: {command}, sysctls: {SETTINGS}}}\n")
+            links.append(
+                f"    - {{endpoints: ['a{mark}:eth0', 'b{mark}:eth0'], "
+                f"ipv4: [10.0.{at}.1/24, 10.0.{at}.2/24]{what}}}\n"
+            )
+        for at in range(0, background, 2):
+            for one, other in ((at, 2), (at + 1, 1)):
+                words = json.dumps(["python3", "-c", CHATTER, f"10.1.{at}.{other}"])
+                nodes.append(f"    c{one}: {{command: {words}}}\n")
+            links.append(
+                f"    - {{endpoints: ['c{at}:eth0', 'c{at + 1}:eth0'], "
+                f"ipv4: [10.1.{at}.1/24, 10.1.{at}.2/24], delay: 1ms}}\n"
+            )
         self.text = (
             f"name: bench\ntdf: {tdf}\nrounds: {str(rounds).lower()}\n"
-            f"topology:\n  nodes:\n    a: {{sysctls: {WINDOWS}}}\n"
-            f"    b: {{command: {command}, sysctls: {WINDOWS}}}\n  links:\n"
-            "    - {endpoints: ['a:eth0', 'b:eth0'], ipv4: [10.0.0.1/24, 10.0.0.2/24]"
-            f"{', ' + link if link else ''}}}\n"
+            f"topology:\n  nodes:\n{''.join(nodes)}  links:\n{''.join(links)}"
         )
 
     def __enter__(self) -> Lab:
@@ -78,8 +117,16 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         run(LORENTZ, "down", "bench")
 
+    def command(self, node: str, *words: object) -> list:
+        return [LORENTZ, "exec", f"bench.{node}", "--", *words]
+
     def exec(self, node: str, *words: object) -> str:
-        return run(LORENTZ, "exec", f"bench.{node}", "--", *words)
+        return run(*self.command(node, *words))
+
+    def delivered(self) -> int:
+        """Frames that have arrived at the second nodes."""
+        links = self.status()["links"]
+        return sum(link["directions"][0]["counts"]["delivered"] for link in links)
 
     def status(self) -> dict:
         return json.loads(run(LORENTZ, "inspect", "bench", "--json"))
@@ -90,20 +137,26 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def throughput(rate: str, tdf: float, seconds: int) -> dict:
-    """iperf3 through one link of 5 ms; Mbit/s by the nodes' clock, after its slow start."""
+def mbits(rate: str) -> float:
+    return float(rate[:-4]) * (1_000 if "gbit" in rate else 1)
+
+
+def throughput(rate: str, tdf: float, seconds: int, udp: bool = False, background: int = 0) -> dict:
+    """iperf3 through one link of 5 ms; Mbit/s by the nodes' clock, after half a virtual second.
+    By UDP as much is sent as goes through: 1448 bytes in frames of 1490."""
     queue = "queue: {packets: 10000}"
-    with Lab(tdf, f"rate: {rate}, delay: 5ms, {queue}", "[iperf3, -s]") as lab:
+    how = ["-u", "-l", 1448, "-b", f"{mbits(rate) * 1448 / 1490:.3f}M"] if udp else []
+    link = f"rate: {rate}, delay: 5ms, {queue}"
+    with Lab(tdf, link, "[iperf3, -s]", background=background) as lab:
         pid = lab.status()["pid"]
         used, began = cpu_seconds(pid), time.monotonic()
-        text = lab.exec("a", "iperf3", "-c", "10.0.0.2", "-t", seconds, "-O", 0.4, "-J")
+        text = lab.exec("a", "iperf3", "-c", "10.0.0.2", "-t", seconds, "-O", 0.5, "-J", *how)
         real = time.monotonic() - began
         used = cpu_seconds(pid) - used
         late = lab.status()["lateness"]
     end = json.loads(text)["end"]
     return {
         "mbits": end["sum_received"]["bits_per_second"] / 1e6,
-        "retransmits": end["sum_sent"]["retransmits"],
         "emulator_cpu": used / real,
         "late_us": [late["median_ns"] / 1e3, late["p99_ns"] / 1e3],
     }
@@ -127,47 +180,66 @@ def round_trips_in_rounds(tdf: float, count: int) -> tuple[list[float], float]:
     return [int(line) / 1e3 - 3_000 for line in text.split()], late / 1e3
 
 
-def kernel_frames(size: int, seconds: float) -> float:
-    """The same flood through veth and a bridge, frames received per second."""
-    names = ["lzbench-a", "lzbench-b", "lzbench-s"]
-    try:
-        for name in names:
+class KernelLab:
+    """The same nodes and links of the kernel's: veth and a bridge for each pair."""
+
+    def __init__(self, pairs: int = 1) -> None:
+        self.pairs = pairs
+        self.names = [f"lzbench-{end}{at or ''}" for at in range(pairs) for end in "ab"]
+        self.switch = "lzbench-s"
+
+    def __enter__(self) -> KernelLab:
+        for name in (*self.names, self.switch):
             run("ip", "netns", "add", name)
-        run("ip", "-n", names[2], "link", "add", "br0", "type", "bridge")
-        run("ip", "-n", names[2], "link", "set", "br0", "up")
-        for at, name in enumerate(names[:2], 1):
-            add = ["link", "add", f"p{at}", "type", "veth", "peer", "eth0", "netns", name]
-            run("ip", "-n", names[2], *add)
-            run("ip", "-n", names[2], "link", "set", f"p{at}", "master", "br0", "up")
-            run("ip", "-n", name, "addr", "add", f"10.0.0.{at}/24", "dev", "eth0")
+        for at in range(self.pairs):
+            run("ip", "-n", self.switch, "link", "add", f"br{at}", "type", "bridge")
+            run("ip", "-n", self.switch, "link", "set", f"br{at}", "up")
+        for number, name in enumerate(self.names):
+            at, end = divmod(number, 2)
+            add = ["link", "add", f"p{number}", "type", "veth", "peer", "eth0", "netns", name]
+            run("ip", "-n", self.switch, *add)
+            run("ip", "-n", self.switch, "link", "set", f"p{number}", "master", f"br{at}", "up")
+            run("ip", "-n", name, "addr", "add", f"10.0.{at}.{end + 1}/24", "dev", "eth0")
             run("ip", "-n", name, "link", "set", "eth0", "up")
         time.sleep(1)
-        inside = ["ip", "netns", "exec"]
-        run(*inside, names[0], "ping", "-c", 1, "-W", 5, "10.0.0.2")
+        return self
 
-        def received() -> int:
-            shown = run("ip", "-n", names[1], "-s", "-j", "link", "show", "eth0")
-            return json.loads(shown)[0]["stats64"]["rx"]["packets"]
-
-        before = received()
-        run(*inside, names[0], "python3", "-c", SENDER, "10.0.0.2", size, seconds)
-        return (received() - before) / seconds
-    finally:
-        for name in names:
+    def __exit__(self, *_: object) -> None:
+        for name in (*self.names, self.switch):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
+    def command(self, node: str, *words: object) -> list:
+        return ["ip", "netns", "exec", f"lzbench-{node}", *words]
 
-def emulator_frames(size: int, seconds: float) -> float:
-    """A flood through one link without rate or delay, frames delivered per second."""
-    with Lab(1, "") as lab:
-        lab.exec("a", "ping", "-c", 1, "10.0.0.2")
+    def delivered(self) -> int:
+        """Frames that have arrived at the second nodes."""
+        shown = [run("ip", "-n", name, "-s", "-j", "link", "show", "eth0") for name in self.names]
+        return sum(json.loads(one)[0]["stats64"]["rx"]["packets"] for one in shown[1::2])
 
-        def delivered() -> int:
-            return lab.status()["links"][0]["directions"][0]["counts"]["delivered"]
 
-        before = delivered()
-        lab.exec("a", "python3", "-c", SENDER, "10.0.0.2", size, seconds)
-        return (delivered() - before) / seconds
+def flood(lab: Lab | KernelLab, size: int, seconds: float) -> float:
+    """Every first node sends what it can; frames delivered per second."""
+    marks = [at or "" for at in range(lab.pairs)]
+    for at, mark in enumerate(marks):
+        run(*lab.command(f"a{mark}", "ping", "-c", 1, "-W", 5, f"10.0.{at}.2"))
+    before = lab.delivered()
+    words = ["python3", "-c", SENDER]
+    senders = [
+        subprocess.Popen(
+            [str(word) for word in lab.command(f"a{mark}", *words, f"10.0.{at}.2", size, seconds)]
+        )
+        for at, mark in enumerate(marks)
+    ]
+    for sender in senders:
+        sender.wait(timeout=seconds + 60)
+    return (lab.delivered() - before) / seconds
+
+
+def idle_round_trips(lab: Lab | KernelLab, count: int) -> list[float]:
+    """Round trips through links without delay, in us."""
+    words = ["python3", "-c", ECHOES, "10.0.0.2", count]
+    run(*lab.command("a", *words))
+    return sorted(int(line) / 1e3 for line in run(*lab.command("a", *words)).split())
 
 
 def machine() -> list[str]:
@@ -182,21 +254,54 @@ def machine() -> list[str]:
     ]
 
 
-def tables(quick: bool) -> list[str]:
-    lines = ["", "TCP through one link of 5 ms each way, iperf3, by the nodes' clock:", ""]
-    lines += [
-        "| rate | TDF | Mbit/s | of the rate | emulator's CPU | late: median, p99, virtual us |"
-    ]
-    lines += ["| --- | --- | --- | --- | --- | --- |"]
-    cases = [("10mbit", 1), ("10mbit", 10), ("100mbit", 1), ("100mbit", 10)]
-    cases += [("1gbit", 2), ("1gbit", 10), ("1gbit", 30), ("10gbit", 20)]
-    for rate, tdf in cases[2:4] if quick else cases:
-        got = throughput(rate, tdf, max(1, min(4, int(16 / tdf))))
-        number = float(rate[:-4]) * (1_000 if "gbit" in rate else 1)
+def throughputs(quick: bool) -> list[str]:
+    """What goes through one link: by TCP, by UDP, and with others that chatter meanwhile."""
+    lines = ["", "Through one link of 5 ms each way, iperf3; all times virtual:", ""]
+    lines += ["| by | rate | TDF | Mbit/s | of the rate | emulator's CPU | late: median, p99, us |"]
+    lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
+    tdfs = (1, 2, 10, 50)
+    cases = [("TCP", rate, tdf) for rate in ("10mbit", "100mbit", "1gbit") for tdf in tdfs]
+    cases += [("TCP", "10gbit", 20), *(("UDP", "100mbit", tdf) for tdf in tdfs)]
+    cases += [(f"TCP, beside {BACKGROUND} nodes", "100mbit", tdf) for tdf in tdfs]
+    few = [("TCP", "100mbit", 1), ("TCP", "100mbit", 10), ("UDP", "100mbit", 1)]
+    for by, rate, tdf in few if quick else cases:
+        others = BACKGROUND if "beside" in by else 0
+        got = throughput(rate, tdf, 1 if quick or tdf >= 20 else 4, by == "UDP", others)
         late = ", ".join(f"{value:.1f}" for value in got["late_us"])
-        share = f"{100 * got['mbits'] / number:.1f} % | {100 * got['emulator_cpu']:.0f} %"
-        lines += [f"| {rate} | {tdf} | {got['mbits']:.1f} | {share} | {late} |"]
+        part = f"{100 * got['mbits'] / mbits(rate):.1f} % | {100 * got['emulator_cpu']:.0f} %"
+        lines += [f"| {by} | {rate} | {tdf} | {got['mbits']:.1f} | {part} | {late} |"]
         print(lines[-1], flush=True)
+    return lines
+
+
+def beside_the_kernel(quick: bool) -> list[str]:
+    """Links that do nothing, beside veth and bridges in turn."""
+    lines = ["", "Floods through links that do nothing, TDF 1, frames delivered per second:", ""]
+    lines += ["| links | bytes | emulator | veth and bridge | ratio |"]
+    lines += ["| --- | --- | --- | --- | --- |"]
+    for pairs in (1, 16):
+        for size in (64, 1500):
+            both = []
+            for lab in (Lab(1, "", pairs=pairs), KernelLab(pairs)):
+                with lab:
+                    both.append(flood(lab, size, 1 if quick else 3))
+            ours, theirs = both
+            ratio = ours / theirs
+            lines += [f"| {pairs} | {size} | {ours:,.0f} | {theirs:,.0f} | {ratio:.2f} |"]
+            print(lines[-1], flush=True)
+    lines += ["", "A round trip through one such link, idle, us; one way is half of that:", ""]
+    lines += ["| through | median | p99 |", "| --- | --- | --- |"]
+    for name, lab in (("emulator", Lab(1, "")), ("veth and bridge", KernelLab())):
+        with lab:
+            times = idle_round_trips(lab, 100 if quick else 500)
+        p99 = times[int(0.99 * (len(times) - 1))]
+        lines += [f"| {name} | {statistics.median(times):.1f} | {p99:.1f} |"]
+        print(lines[-1], flush=True)
+    return lines
+
+
+def tables(quick: bool) -> list[str]:
+    lines = throughputs(quick)
     lines += ["", "Ping over 1.5 ms each way; by how much its times are longer, virtual us:", ""]
     lines += ["| TDF | median | p99 | least |", "| --- | --- | --- | --- |"]
     for tdf in (1, 10) if quick else (1, 2, 10, 30):
@@ -213,14 +318,7 @@ def tables(quick: bool) -> list[str]:
         figures = f"{statistics.median(errors):.2f} | {p99:.2f} | {errors[0]:.2f} | {late:.0f}"
         lines += [f"| {tdf} | {figures} |"]
         print(lines[-1], flush=True)
-    lines += ["", "A flood through one link that does nothing, TDF 1, frames delivered per second:"]
-    lines += ["", "| bytes | emulator | veth and bridge | ratio |", "| --- | --- | --- | --- |"]
-    for size in (64, 1500):
-        seconds = 1 if quick else 3
-        ours, theirs = emulator_frames(size, seconds), kernel_frames(size, seconds)
-        lines += [f"| {size} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |"]
-        print(lines[-1], flush=True)
-    return lines
+    return [*lines, *beside_the_kernel(quick)]
 
 
 def main() -> None:

@@ -176,14 +176,17 @@ class Network:
         command: str | Sequence[str] | None = None,
         *,
         tdf: Tdf | None = None,
+        at: str | None = None,
         exec: Iterable[str] = (),
         env: Mapping[str, str] | None = None,
         sysctls: Mapping[str, object] | None = None,
         output: str | PathLike[str] | None = None,
+        image: str | None = None,
         rootfs: str | PathLike[str] | None = None,
         binds: Iterable[str] = (),
     ) -> Node:
-        """Adds a node, as docs/networks.md describes nodes. A `tdf` of its own: in rounds only."""
+        """Adds a node, as docs/networks.md describes nodes. A `tdf` or a date (`at`) of its own: in
+        rounds only."""
         said = {
             "tdf": None if tdf is None else tdf_text(tdf),
             "command": command if command is None or isinstance(command, str) else list(command),
@@ -191,6 +194,8 @@ class Network:
             "env": dict(env or {}),
             "sysctls": {key: str(value) for key, value in (sysctls or {}).items()},
             "output": None if output is None else os.fspath(output),
+            "at": at,
+            "image": image,
             "rootfs": None if rootfs is None else os.fspath(rootfs),
             "binds": list(binds),
         }

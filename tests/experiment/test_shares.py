@@ -50,7 +50,7 @@ def ratio_of_shares(
 ) -> float:
     """The ratio of the work done at two TDFs, by two programs that each had either.
 
-    One process is a tenth quicker than another of the same program, whoever runs it: that cancels out.
+    One process is a tenth quicker than another of the same program: that cancels out.
     """
     ratios = []
     for first, second in (pair, reversed(pair)):
@@ -113,7 +113,7 @@ def test_a_tdf_is_changed_in_mid_run():
             experiment.advance(0.01)
             return ratio_in(experiment, changed, other, 0.2)
 
-        # Against what they do at the same TDF, one after the other: each process is as quick as it is.
+        # Against what they do at the same TDF: each process is as quick as it is.
         check(lambda: (1 / ratio_at("1")) * ratio_at("4"), 4)
         check(lambda: ratio_at("4") / ratio_at("1"), 4)
         assert ratio_at("1") == pytest.approx(1, rel=0.25)

@@ -68,7 +68,7 @@ def processor_time(experiment: Experiment) -> dict[Fraction, int]:
 def test_processor_time_per_virtual_second_is_in_the_ratio_of_the_tdfs(tmp_path):
     """TDF 10 gets ten times what TDF 1 gets for a virtual second, within 5 %.
 
-    How much two programs do in that is not asked here: the same one is a fifth slower in another process.
+    Not how much they do in that: the same program is a fifth slower in another process.
     """
     with Experiment(timeslice="3ms") as experiment:
         started = []

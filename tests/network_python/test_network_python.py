@@ -67,6 +67,22 @@ def test_a_network_in_rounds():
         assert status["rounds"]["count"] > 0 and status["lateness"]["max_ns"] == 0
 
 
+def test_a_node_with_a_date_of_its_own():
+    network = Network(rounds=True, at="2030-01-01")
+    a, b = network.node("a", at="2038-01-19"), network.node("b")
+    network.link(a, b, delay="5ms")
+    with network:
+        dates = [node.run(["date", "+%Y"], capture_output=True).stdout for node in (a, b)]
+        assert dates == [b"2038\n", b"2030\n"]
+
+
+def test_an_image_that_is_not_there():
+    network = Network()
+    network.node("a", image="localhost/nosuch:1")
+    with pytest.raises(WrongInputError, match="image: localhost/nosuch:1"):
+        network.up()
+
+
 def test_a_tdf_of_a_node_alone_needs_rounds():
     network = Network()
     network.node("a", tdf=2)

@@ -230,3 +230,21 @@ def test_what_goes_on_by_itself_goes_with_down():
         lab.wait_until(lambda: lab.status()["rounds"]["ended"], "the rounds to end")
         lorentz.ok("down", lab.name)
         assert not [one for one in lorentz.ps() if one["name"].startswith(lab.name)]
+
+
+def test_a_node_with_a_date_of_its_own():
+    """Its wall clock alone differs: the nodes stand at one virtual time."""
+    topology = pair("delay: 5ms").replace("{a: {}", "{a: {at: 2038-01-19T03:14:00Z}")
+    with Lab(f"{ROUNDS}at: 2030-01-01T00:00:00Z\n{topology}") as lab:
+        assert [lab.run(node, "date", "+%Y").strip() for node in "ab"] == ["2038", "2030"]
+        lorentz.ok("freeze", lab.name)
+        stood = [lorentz.json_of("time", lab.container(node))["monotonic_ns"] for node in "ab"]
+        assert stood[0] == stood[1]
+
+
+def test_a_date_of_its_own_needs_rounds(tmp_path):
+    file = tmp_path / "lab.yaml"
+    file.write_text("name: l\ntopology: {nodes: {a: {at: 2038-01-19}}}\n")
+    done = lorentz.call("up", str(file))
+    assert done.returncode == 2, done
+    assert ":2:28: node a: at of its own: expected 'rounds: true'" in done.stderr

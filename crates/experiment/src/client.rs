@@ -35,6 +35,19 @@ pub struct Refused {
     pub wrong_input: bool,
 }
 
+/// A container that is to join an experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Joining<'a> {
+    /// Its name.
+    pub container: &'a str,
+    /// Virtual seconds per real second in its slices: the inverse of its TDF.
+    pub rate: Rate,
+    /// The timeline that it follows, where a simulator moves it.
+    pub timeline: Option<u32>,
+    /// Whether its wall clock keeps its own date when all are brought to one virtual time; else all show the same.
+    pub own_wall: bool,
+}
+
 impl Experiment {
     /// The one called `name` in `state`.
     ///
@@ -77,8 +90,18 @@ impl Experiment {
         rate: Rate,
         timeline: Option<u32>,
     ) -> anyhow::Result<()> {
-        let tdf = (rate.den(), rate.num());
-        self.ask(&Request::Add { container: container.to_string(), tdf, timeline }).map(drop)
+        self.add_as(&Joining { container, rate, timeline, own_wall: false })
+    }
+
+    /// The same, with everything that can be said of it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Experiment::add`].
+    pub fn add_as(&mut self, joining: &Joining<'_>) -> anyhow::Result<()> {
+        let Joining { container, rate, timeline, own_wall } = *joining;
+        let (container, tdf) = (container.to_string(), (rate.den(), rate.num()));
+        self.ask(&Request::Add { container, tdf, timeline, own_wall }).map(drop)
     }
 
     /// Lets a container go on by itself.

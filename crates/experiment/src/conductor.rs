@@ -186,7 +186,10 @@ impl Conductor {
 
     fn perform(&mut self, request: Request) -> anyhow::Result<Answer> {
         match request {
-            Request::Add { container, tdf, timeline } => self.add(&container, tdf, timeline)?,
+            Request::Add { container, tdf, timeline, own_wall } => {
+                self.add(&container, tdf, timeline)?;
+                self.member(&container)?.own_wall = own_wall;
+            }
             Request::Remove { container } => self.remove(&container)?,
             Request::Dilate { container, tdf } => {
                 let rate = rate_of(tdf)?;
@@ -313,7 +316,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// All stand at the latest of their times, and their wall clocks show the same.
+    /// All stand at the latest of their times, and their wall clocks show the same, but for those that keep their own.
     fn synchronize(&mut self) -> anyhow::Result<()> {
         let manner = self.manner();
         self.phase.after(Step::Synchronize, manner)?;
@@ -327,12 +330,11 @@ impl Conductor {
             member.stop_tasks()?;
         }
         let at = self.members().map(|member| member.clock.now()).max().unwrap_or_default();
-        let wall = self
-            .members()
-            .map(|member| member.clock.wall().plus(at.since(member.clock.now())))
-            .max()
-            .unwrap_or_default();
+        let wall_of = |member: &Member| member.clock.wall().plus(at.since(member.clock.now()));
+        let shared = self.members().filter(|member| !member.own_wall);
+        let wall = shared.map(wall_of).max().unwrap_or_default();
         for member in self.members_mut() {
+            let wall = if member.own_wall { wall_of(member) } else { wall };
             member.clock.stand_with_wall(at, wall);
             member.count_from_here();
             member.interval = None;

@@ -47,7 +47,7 @@ mod slice;
 mod stage;
 mod watch;
 
-pub use client::{Experiment, Refused};
+pub use client::{Experiment, Joining, Refused};
 pub use cpus::{Cpus, WrongCpus};
 pub use fault::Refusal;
 pub use guard::{release, ORPHANED_FOR};

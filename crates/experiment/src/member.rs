@@ -25,6 +25,8 @@ pub struct Member {
     pub(crate) rate: Rate,
     /// Which simulator's steps it follows; none where the experiment runs by itself.
     pub(crate) timeline: Option<u32>,
+    /// Its wall clock keeps its own date when all are brought to one virtual time.
+    pub(crate) own_wall: bool,
     /// How far it is to go in the next step.
     pub(crate) interval: Option<Span>,
     /// The processor its tasks are kept to.
@@ -111,6 +113,7 @@ impl Member {
             group,
             rate,
             timeline,
+            own_wall: false,
             interval,
             cpu,
             stopped,

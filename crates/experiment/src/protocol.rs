@@ -17,6 +17,9 @@ pub enum Request {
         tdf: (u64, u64),
         /// The timeline it follows; none where the experiment runs by itself.
         timeline: Option<u32>,
+        /// Its wall clock keeps its own date when all are brought to one virtual time.
+        #[serde(default)]
+        own_wall: bool,
     },
     /// Lets a container go on by itself.
     Remove {

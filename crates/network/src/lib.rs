@@ -35,6 +35,7 @@ mod capture;
 mod client;
 pub mod emulator;
 pub mod graph;
+mod image;
 pub mod impair;
 pub mod import;
 mod lateness;
@@ -89,6 +90,16 @@ pub enum Refusal {
         node: String,
         /// Its command.
         command: String,
+    },
+    /// An image that is not to be had.
+    #[error("node {node}: image: {image}: {why}; expected one that 'podman pull' has fetched")]
+    NoImage {
+        /// The node.
+        node: String,
+        /// The image.
+        image: String,
+        /// Why, as podman says.
+        why: String,
     },
     /// A directory or file of the host that is not there.
     #[error("node {node}: {key}: {path}: not there; expected {expected}")]

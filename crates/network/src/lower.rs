@@ -8,6 +8,7 @@ use lorentz_container::{self as container, Cgroup, Container, StateDir};
 use lorentz_experiment::{self as experiment, Experiment};
 use nix::sys::wait::{waitpid, WaitPidFlag};
 
+use crate::image;
 use crate::place::{container_of, Place, Record};
 use crate::Refusal;
 
@@ -36,6 +37,7 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
     }
     groups.iter().for_each(empty);
     end_experiment(state, name)?;
+    image::unmount_all(&place);
     place.remove();
     // With the last container goes the state directory, where nothing else is in it.
     if let Ok(owner) = state.container(name) {

@@ -10,6 +10,7 @@ use lorentz_container::processes::{self, Process};
 use lorentz_container::StateDir;
 use serde::{Deserialize, Serialize};
 
+use crate::root::Entry;
 use crate::Refusal;
 
 const FOLDER: &str = ".networks";
@@ -27,13 +28,16 @@ pub(crate) struct Record {
     /// when the experiment has ended.
     #[serde(default)]
     pub made: BTreeMap<String, i64>,
+    /// How programs are started in each node.
+    #[serde(default)]
+    pub entries: BTreeMap<String, Entry>,
 }
 
 impl Record {
     /// That of a network whose emulator is the calling process.
     pub fn of_this_process(nodes: Vec<String>) -> io::Result<Record> {
         let me = Process::current()?;
-        Ok(Record { pid: me.pid, start_ticks: me.start_ticks, nodes, made: BTreeMap::new() })
+        Ok(Record { pid: me.pid, start_ticks: me.start_ticks, nodes, ..Record::default() })
     }
 
     /// Whether its emulator runs.

@@ -49,6 +49,8 @@ pub struct NodePlan {
     pub name: String,
     /// Its virtual seconds per real second while it runs.
     pub rate: Rate,
+    /// What its wall clock shows at the start, where that is not the network's.
+    pub at: Option<WallTime>,
     /// What runs in it; nothing but what is started later without.
     pub command: Option<Vec<String>>,
     /// Lines for the shell.
@@ -59,6 +61,12 @@ pub struct NodePlan {
     pub sysctls: BTreeMap<String, String>,
     /// Where its output goes.
     pub output: Option<String>,
+    /// The image that its root file system is to come from.
+    pub image: Option<String>,
+    /// Who its programs are run as, USER or USER:GROUP: its image says so.
+    pub user: Option<String>,
+    /// Where they begin: its image says so.
+    pub folder: Option<PathBuf>,
     /// Its root file system.
     pub rootfs: Option<PathBuf>,
     /// What of the host is in it.
@@ -251,10 +259,12 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), F
             && node.env.is_empty()
             && node.sysctls.is_empty()
             && node.output.is_none()
+            && node.image.is_none()
             && node.rootfs.is_none()
             && node.binds.is_empty()
             && node.tdf.is_none()
-            && node.rate.is_none();
+            && node.rate.is_none()
+            && node.at.is_none();
         if !is_bare {
             return fault(
                 at,
@@ -281,6 +291,31 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), F
             format!("node {name}: tdf and rate of its own: expected 'rounds: true', without which all nodes are on one clock"),
         );
     }
+    if let Some(given) = node.at.as_ref().filter(|_| !plan.rounds) {
+        return fault(
+            given.defined,
+            format!("node {name}: at of its own: expected 'rounds: true', without which all nodes are on one clock"),
+        );
+    }
+    if let Some(image) = node.image.as_ref().filter(|_| node.rootfs.is_some()) {
+        return fault(
+            image.defined,
+            format!("node {name}: image: excludes rootfs: give one of them"),
+        );
+    }
+    // As a command's argument it must not look like an option, and no line is part of a name.
+    let is_image = |text: &str| {
+        !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace)
+    };
+    if let Some(image) = node.image.as_ref().filter(|image| !is_image(&image.value)) {
+        return fault(
+            image.defined,
+            format!(
+                "node {name}: image: {:?}: expected an image such as docker.io/library/alpine:3.20",
+                image.value
+            ),
+        );
+    }
     let mut binds = Vec::new();
     for bind in &node.binds {
         let read = bind.value.parse::<Bind>();
@@ -300,6 +335,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), F
     plan.nodes.push(NodePlan {
         name: name.to_string(),
         rate: own_rate.unwrap_or(plan.rate),
+        at: read_as("at", &node.at)?,
         command,
         exec: node.exec.iter().map(|line| line.value.clone()).collect(),
         env: node.env.clone(),
@@ -309,6 +345,9 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), F
             .map(|(key, value)| (key.clone(), value.value.clone()))
             .collect(),
         output: node.output.clone(),
+        image: node.image.as_ref().map(|image| image.value.clone()),
+        user: None,
+        folder: None,
         rootfs: node.rootfs.as_ref().map(PathBuf::from),
         binds,
     });

@@ -12,23 +12,24 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use anyhow::Context;
-use lorentz_clock::Rate;
+use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{
     self as container, start_in_background, ClockOptions, ClockSettings, Container, HostNow,
     MonitorKind, NewContainer, StateDir,
 };
-use lorentz_experiment::{self as experiment, Experiment};
+use lorentz_experiment::{self as experiment, Experiment, Joining};
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{fork, ForkResult};
 
 use crate::emulator::{Emulator, Plug, StationId, SwitchId};
+use crate::image;
 use crate::lower::down;
 use crate::place::{container_of, Place, Record};
 use crate::plan::{Endpoint, LinkPlan, NodePlan, Plan};
 use crate::protocol::NodeStatus;
-use crate::root;
+use crate::root::{self, Entry};
 use crate::serve::{Port, Server, Source, TIMELINE};
 use crate::stamps::Stamps;
 use crate::tap::{self, Tap};
@@ -51,21 +52,34 @@ pub fn up(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
         experiment::create(state, &plan.name, &experiment::Wanted::default())
             .inspect_err(|_| place.remove())?;
     }
-    let made = raise(state, plan, &place).and_then(|()| run_what_is_asked(state, plan, &place));
+    let made = image::mount_all(&place, plan).and_then(|plan| {
+        plan.nodes.iter().try_for_each(check_command)?;
+        raise(state, &plan, &place)?;
+        run_what_is_asked(state, &plan, &place)
+    });
     if made.is_err() {
         down(state, &plan.name)?;
     }
     made
 }
 
-fn has_command(node: &NodePlan, word: &str) -> bool {
-    match &node.rootfs {
+/// Whether its program is there.
+fn check_command(node: &NodePlan) -> anyhow::Result<()> {
+    let Some(word) = node.command.as_ref().and_then(|words| words.first()) else { return Ok(()) };
+    let is_there = match &node.rootfs {
+        Some(root) if word.contains('/') => {
+            let folder = node.folder.as_deref().unwrap_or(Path::new("/"));
+            root::has_program(root, &folder.join(word).to_string_lossy())
+        }
         Some(root) => root::has_program(root, word),
         None => {
-            let found = CString::new(word).ok().map(|word| lorentz_inject::find_command(&word));
+            let found =
+                CString::new(word.as_str()).ok().map(|word| lorentz_inject::find_command(&word));
             matches!(found, Some(Ok(_)))
         }
-    }
+    };
+    let refusal = || Refusal::NoCommand { node: node.name.clone(), command: word.clone() };
+    is_there.then_some(()).ok_or_else(|| refusal().into())
 }
 
 /// Whether what a node is to see of the host is there.
@@ -100,17 +114,16 @@ fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     for node in &plan.nodes {
         state.check_new_name(&container_of(&plan.name, &node.name))?;
         check_files(node)?;
-        for word in node.command.iter().flatten().take(1) {
-            if !has_command(node, word) {
-                return Err(
-                    Refusal::NoCommand { node: node.name.clone(), command: word.clone() }.into()
-                );
-            }
+        // What an image has in it is seen when it is mounted.
+        if node.image.is_none() {
+            check_command(node)?;
         }
     }
-    ClockOptions { at: plan.at, rate: Some(plan.rate), ..Default::default() }
-        .settings(&HostNow::read()?)?;
-    Ok(())
+    image::check_all(plan)?;
+    let host = HostNow::read()?;
+    clock_settings(plan.at, plan.rate, &host)?;
+    let mut own = plan.nodes.iter().filter(|node| node.at.is_some());
+    own.try_for_each(|node| clock_settings(node.at, node.rate, &host).map(drop))
 }
 
 /// Starts the emulator's process, and returns when the network's time runs.
@@ -130,6 +143,8 @@ fn emulate(
 ) -> anyhow::Result<()> {
     let names = plan.nodes.iter().map(|node| node.name.clone()).collect();
     let mut record = Record::of_this_process(names)?;
+    let entry = |node: &NodePlan| (node.name.clone(), Entry::of(node, &place.root(&node.name)));
+    record.entries = plan.nodes.iter().map(entry).collect();
     place.store(&record)?;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -190,13 +205,17 @@ fn output(place: &Place, node: &NodePlan) -> std::path::PathBuf {
 fn make_clock(state: &StateDir, plan: &Plan, host: &HostNow) -> anyhow::Result<Container> {
     let words = ["lorentz".into(), "up".into()];
     let new = NewContainer { name: Some(&plan.name), command: &words, kind: MonitorKind::Run };
-    Ok(state.create(&new, &clock_settings(plan, plan.rate, host)?)?)
+    Ok(state.create(&new, &clock_settings(plan.at, plan.rate, host)?)?)
 }
 
 /// A clock that stands still at the network's start.
-fn clock_settings(plan: &Plan, rate: Rate, host: &HostNow) -> anyhow::Result<ClockSettings> {
+fn clock_settings(
+    at: Option<WallTime>,
+    rate: Rate,
+    host: &HostNow,
+) -> anyhow::Result<ClockSettings> {
     let rate = (rate != Rate::ONE).then_some(rate);
-    Ok(ClockOptions { at: plan.at, rate, frozen: true, ..Default::default() }.settings(host)?)
+    Ok(ClockOptions { at, rate, frozen: true, ..Default::default() }.settings(host)?)
 }
 
 /// All nodes at one instant, in the experiment that moves them from here on; and what tells when a frame leaves its port.
@@ -338,13 +357,12 @@ fn start(
         root::mount_all(node, &place.root(&node.name))?;
         // Who only waits does so by the host's program.
         if node.command.is_some() {
-            command = root::below_root(&place.root(&node.name), &command);
+            command = Entry::of(node, &place.root(&node.name)).enter(&command);
         }
         gain_nothing()?;
-        node.env.iter().for_each(|(key, value)| std::env::set_var(key, value));
         let new = NewContainer { name: Some(&name), command: &command, kind: MonitorKind::Run };
         let made = if plan.rounds {
-            state.create(&new, &clock_settings(plan, node.rate, host)?)
+            state.create(&new, &clock_settings(node.at.or(plan.at), node.rate, host)?)
         } else {
             state.join(&new, &plan.name)
         };
@@ -352,7 +370,12 @@ fn start(
             container::run(container, &command, !plan.rounds, |node_container| {
                 if plan.rounds {
                     let mut experiment = Experiment::open(state, &plan.name)?;
-                    experiment.add(node_container.name(), node.rate, Some(TIMELINE))?;
+                    experiment.add_as(&Joining {
+                        container: node_container.name(),
+                        rate: node.rate,
+                        timeline: Some(TIMELINE),
+                        own_wall: node.at.is_some(),
+                    })?;
                 }
                 ready.done();
                 Ok(())
@@ -375,9 +398,9 @@ fn run_what_is_asked(state: &StateDir, plan: &Plan, place: &Place) -> anyhow::Re
     for node in &plan.nodes {
         for line in &node.exec {
             let name = container_of(&plan.name, &node.name);
-            let status =
-                run_in_node(state, &name, line, &place.root(&node.name), &output(place, node))
-                    .with_context(|| format!("node {}: exec: {line}", node.name))?;
+            let entry = Entry::of(node, &place.root(&node.name));
+            let status = run_in_node(state, &name, line, &entry, &output(place, node))
+                .with_context(|| format!("node {}: exec: {line}", node.name))?;
             anyhow::ensure!(
                 status == 0,
                 "node {}: exec: {line}: exit status {status}{}",
@@ -399,7 +422,7 @@ fn run_in_node(
     state: &StateDir,
     name: &str,
     line: &str,
-    root: &Path,
+    entry: &Entry,
     output: &Path,
 ) -> anyhow::Result<i32> {
     let log = open_log(output)?;
@@ -419,7 +442,7 @@ fn run_in_node(
                 let found = state.container(name)?;
                 enter(&found)?;
                 let words = ["/bin/sh", "-c", line].map(OsString::from);
-                container::exec(&found, &root::below_root(root, &words))
+                container::exec(&found, &entry.enter(&words))
             };
             let status = run().unwrap_or_else(|error| {
                 let _ = writeln!(io::stderr(), "lorentz: {error:#}");
@@ -445,10 +468,10 @@ pub fn enter_node(
     for network in Place::all(state)? {
         let Some(node) = found.name().strip_prefix(&network) else { continue };
         let Some(node) = node.strip_prefix('.') else { continue };
-        let place = Place::of(state, &network)?;
-        if place.record().is_some_and(|record| record.nodes.iter().any(|one| one == node)) {
+        let record = Place::of(state, &network)?.record().unwrap_or_default();
+        if let Some(entry) = record.entries.get(node) {
             enter(found)?;
-            return Ok(root::below_root(&place.root(node), command));
+            return Ok(entry.enter(command));
         }
     }
     Ok(command.to_vec())

@@ -3,18 +3,23 @@
 //!
 //! All of it is mounted in a mount namespace of the node's, and goes with the node's last process.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lorentz_container::{overlay, own_mounts, Bind};
 use nix::mount::{mount, MsFlags};
+use serde::{Deserialize, Serialize};
 
 use crate::plan::NodePlan;
 
 /// What of the host's file systems a root of its own needs.
 const NEEDED: [&str; 3] = ["proc", "sys", "dev"];
+/// Where [`overlay`] has it seen.
+const SEEN: &str = "root";
 /// Where programs are looked for in a root file system.
 const PATH: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
 
@@ -75,14 +80,40 @@ fn put(bind: &Bind, root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `words` as they are run below the root that [`mount_all`] has made at `base`, if it has.
-pub(crate) fn below_root(base: &Path, words: &[OsString]) -> Vec<OsString> {
-    let seen = base.join("root");
-    if !seen.exists() {
-        return words.to_vec();
+/// How the programs of a node are started: below its root file system, where it has one, and in its environment.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// What comes before a program's own words.
+    words: Vec<OsString>,
+    env: BTreeMap<String, String>,
+}
+
+impl Entry {
+    /// That of `node`, whose root is put together by [`mount_all`] at `base`.
+    pub fn of(node: &NodePlan, base: &Path) -> Entry {
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(root) = &node.rootfs {
+            // By its path: PATH may be the image's.
+            let chroot = lorentz_inject::find_command(c"chroot");
+            words.push(
+                chroot
+                    .map_or_else(|_| "chroot".into(), |path| OsString::from_vec(path.into_bytes())),
+            );
+            words.extend(node.user.iter().map(|user| format!("--userspec={user}").into()));
+            words.push(base.join(SEEN).into());
+            if let Some(folder) = node.folder.as_ref().filter(|_| has_program(root, "/bin/sh")) {
+                words.extend(["/bin/sh", "-c", "cd \"$0\" && exec \"$@\""].map(OsString::from));
+                words.push(folder.into());
+            }
+        }
+        Entry { words, env: node.env.clone() }
     }
-    let first = ["chroot".into(), seen.into_os_string()];
-    first.into_iter().chain(words.iter().cloned()).collect()
+
+    /// Gives this process the node's environment, and returns the words by which `command` is run there.
+    pub fn enter(&self, command: &[OsString]) -> Vec<OsString> {
+        self.env.iter().for_each(|(key, value)| std::env::set_var(key, value));
+        self.words.iter().chain(command).cloned().collect()
+    }
 }
 
 /// Whether the program `word` is in the root file system `root`. A link in there may lead to what only it has: that it is there is enough.

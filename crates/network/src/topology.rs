@@ -108,14 +108,18 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NumberOrText>")]
     pub rate: Option<Spanned<String>>,
-    /// What runs in it: a list of words, or a line for /bin/sh [default: nothing but what exec starts]
+    /// What its wall clock shows at the start, as 2038-01-19T03:14:00Z; only in rounds [default: the network's]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub at: Option<Spanned<String>>,
+    /// What runs in it: a list of words, or a line for /bin/sh [default: what its image runs; else nothing but what exec starts]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
     /// Lines for /bin/sh, run one after the other once the network is there
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub exec: Vec<Spanned<String>>,
-    /// Variables of its environment
+    /// Variables of its environment, beside those of its image
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Settings of its network namespace, as net.ipv4.ip_forward: 1
@@ -125,7 +129,11 @@ pub struct Node {
     /// The file that what it writes goes to [default: one in the network's directory]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// The root file system that it sees, a directory; what it writes goes to a layer above, and with the node [default: the host's]
+    /// An image in podman's storage, which it sees as its root file system; what it writes goes to a layer above, and with the node
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub image: Option<Spanned<String>>,
+    /// The root file system that it sees, a directory, without image; what it writes goes to a layer above, and with the node [default: the host's]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rootfs: Option<String>,
     /// Files and directories of the host in its root file system, SOURCE:TARGET or SOURCE:TARGET:ro

@@ -129,12 +129,12 @@ def _of_level(run: Run, level: str, pairs: pl.DataFrame, visible: float | None) 
     ]
     text = f"{study}: {level} differs from {BASELINE} in {len(differing)} of {len(pairs)} metrics: "
     text += ", ".join(named) + ". "
-    above = differing.filter(pl.col("percent") >= BOUND)
-    if above.is_empty():
-        text += f"All are below {BOUND:.0f} %."
-    else:
-        text += f"{len(above)} of them are {BOUND:.0f} % or more."
-    return [text]
+    counts = (
+        (len(differing.filter(pl.col("percent") >= BOUND)), "dearer"),
+        (len(differing.filter(pl.col("percent") <= -BOUND)), "cheaper"),
+    )
+    told = [f"{count} {how} by {BOUND:.0f} % or more" for count, how in counts if count]
+    return [text + (", ".join(told) or f"All are below {BOUND:.0f} %") + "."]
 
 
 def _by_ranks(run: Run, found: Judgement, level: str, named: list[str]) -> list[str]:

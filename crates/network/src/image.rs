@@ -1,0 +1,162 @@
+//! Images as the root file systems of nodes: podman has them in its storage, mounts them, and tells what they say of programs.
+//!
+//! Nothing is fetched; who wants an image pulls it. Podman counts who has an image mounted: each network mounts an image once, and
+//! gives it back when it goes down.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use crate::place::Place;
+use crate::plan::{NodePlan, Plan};
+use crate::Refusal;
+
+/// What an image says of the programs that run in it (OCI image specification, image configuration, "config").
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Config {
+    env: Option<Vec<String>>,
+    entrypoint: Option<Vec<String>>,
+    cmd: Option<Vec<String>>,
+    working_dir: String,
+    user: String,
+}
+
+/// Whether podman has the images of `plan`.
+///
+/// # Errors
+///
+/// The first node whose image is not to be had.
+pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
+    let mut known = BTreeSet::new();
+    for node in &plan.nodes {
+        let Some(image) = node.image.as_ref().filter(|image| known.insert(*image)) else {
+            continue;
+        };
+        podman(&["image", "exists", image]).map_err(|error| Refusal::NoImage {
+            node: node.name.clone(),
+            image: image.clone(),
+            why: format!("{error:#}"),
+        })?;
+    }
+    Ok(())
+}
+
+/// Mounts the images of `plan`, and returns what is to be made: the same, where nodes have the root file systems of their images, and
+/// what these say of programs wherever the topology says nothing.
+///
+/// # Errors
+///
+/// What podman says. [`unmount_all`] gives back what was mounted.
+pub(crate) fn mount_all(place: &Place, plan: &Plan) -> anyhow::Result<Plan> {
+    let mut made = plan.clone();
+    let images: BTreeSet<&String> =
+        plan.nodes.iter().filter_map(|node| node.image.as_ref()).collect();
+    for image in images {
+        note(place, image)?;
+        let root = PathBuf::from(podman(&["image", "mount", image])?);
+        anyhow::ensure!(
+            root.is_dir(),
+            "podman image mount {image}: no directory, {}",
+            root.display()
+        );
+        let config = podman(&["image", "inspect", "--format", "{{json .Config}}", image])?;
+        let config: Config = serde_json::from_str(&config)
+            .with_context(|| format!("podman image inspect {image}: {config}"))?;
+        let of_it = |node: &&mut NodePlan| node.image.as_ref() == Some(image);
+        made.nodes.iter_mut().filter(of_it).for_each(|node| config.fill(node, &root));
+    }
+    Ok(made)
+}
+
+/// Gives back what [`mount_all`] has mounted for the network at `place`.
+pub(crate) fn unmount_all(place: &Place) {
+    for image in fs::read_to_string(list(place)).unwrap_or_default().lines() {
+        // One that was noted and never mounted, or that somebody has taken away by force.
+        let _ = podman(&["image", "unmount", image]);
+    }
+}
+
+/// The images that the network at `place` has mounted, or was about to.
+fn list(place: &Place) -> PathBuf {
+    place.file("images")
+}
+
+fn note(place: &Place, image: &str) -> anyhow::Result<()> {
+    let noted = fs::read_to_string(list(place)).unwrap_or_default();
+    Ok(fs::write(list(place), format!("{noted}{image}\n"))?)
+}
+
+impl Config {
+    /// Gives `node` its root file system, and what it does not say itself.
+    fn fill(&self, node: &mut NodePlan, root: &Path) {
+        node.rootfs = Some(root.to_path_buf());
+        node.user = Some(self.user.clone()).filter(|user| !user.is_empty());
+        node.folder = Some(PathBuf::from(&self.working_dir))
+            .filter(|folder| folder.is_absolute() && folder != Path::new("/"));
+        for (key, value) in self.env.iter().flatten().filter_map(|one| one.split_once('=')) {
+            node.env.entry(key.to_string()).or_insert_with(|| value.to_string());
+        }
+        if node.command.is_none() {
+            node.command = self.command();
+        }
+    }
+
+    /// What the image runs. A bare shell would end at once, for there is nobody at its terminal: then it is nothing.
+    fn command(&self) -> Option<Vec<String>> {
+        const SHELLS: [&str; 5] = ["sh", "bash", "ash", "dash", "zsh"];
+        let words: Vec<String> =
+            [&self.entrypoint, &self.cmd].into_iter().flatten().flatten().cloned().collect();
+        let is_shell = match &words[..] {
+            [only] => SHELLS.contains(&only.rsplit('/').next().unwrap_or(only)),
+            _ => false,
+        };
+        (!words.is_empty() && !is_shell).then_some(words)
+    }
+}
+
+/// What podman prints, without the end of its line.
+fn podman(words: &[&str]) -> anyhow::Result<String> {
+    let done =
+        Command::new("podman").args(words).stdin(Stdio::null()).output().context("podman")?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        let last = said.lines().last().unwrap_or("not there").trim_start_matches("Error: ");
+        anyhow::bail!("{last}");
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).trim_end().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(json: &str) -> Config {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn what_an_image_runs() {
+        let cases = [
+            (r#"{}"#, None),
+            (r#"{"Cmd": ["/bin/sh"]}"#, None),
+            (r#"{"Cmd": ["sh", "-c", "serve"]}"#, Some("sh -c serve")),
+            (r#"{"Entrypoint": ["/start"], "Cmd": ["bash"]}"#, Some("/start bash")),
+            (
+                r#"{"Entrypoint": null, "Cmd": ["nginx", "-g", "daemon off;"]}"#,
+                Some("nginx -g daemon off;"),
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(
+                config(json).command().map(|words| words.join(" ")).as_deref(),
+                expected,
+                "{json}"
+            );
+        }
+    }
+}

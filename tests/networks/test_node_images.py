@@ -1,0 +1,142 @@
+"""Nodes that see an image of podman's storage as their root file system."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from framework import containers, lorentz, needs
+from framework.networks import Lab
+
+#: What the image under test says of programs.
+SAYS = (
+    *("--change", "ENV GREETING=from-the-image"),
+    *("--change", "ENV PATH=/bin"),
+    *("--change", "WORKDIR /tmp"),
+    *("--change", 'CMD ["sh", "-c", "echo $GREETING $(pwd) $(date +%Y); sleep 1000"]'),
+)
+
+
+@pytest.fixture(scope="module")
+def podman():
+    needs.root()
+    made = containers.Podman()
+    tar = made.folder / "root.tar"
+    subprocess.run(["tar", "-C", containers.rootfs(), "-cf", tar, "."], check=True, timeout=60)
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _storage(podman, tmp_path, monkeypatch):
+    """`lorentz up` finds that podman's images."""
+    driver = podman.call("info", "--format", "{{.Store.GraphDriverName}}").stdout.strip()
+    file = tmp_path / "storage.conf"
+    file.write_text(
+        f'[storage]\ndriver = "{driver}"\ngraphroot = "{podman.folder}/storage"\n'
+        f'runroot = "{podman.folder}/run"\n'
+    )
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(file))
+    monkeypatch.setenv("CONTAINERS_CONF", str(podman.conf))
+
+
+@pytest.fixture
+def image(podman) -> str:
+    """An image that says of programs what an image can."""
+    podman.call("import", *SAYS, str(podman.folder / "root.tar"), "localhost/serves:1")
+    return "localhost/serves:1"
+
+
+def mounted(podman) -> list:
+    return json.loads(podman.call("image", "mount", "--format", "json").stdout or "[]")
+
+
+def lab(*nodes: str) -> Lab:
+    lines = "".join(f"    {node}\n" for node in nodes)
+    links = (
+        "  links:\n    - {endpoints: ['a:eth0', 'b:eth0'], ipv4: [10.0.0.1/24, 10.0.0.2/24], "
+        "delay: 5ms}\n"
+    )
+    return Lab(f"tdf: 2\nat: 2038-01-19T03:14:00Z\ntopology:\n  nodes:\n{lines}{links}")
+
+
+def test_a_node_sees_its_image_and_leaves_it_clean(podman):
+    with lab(f"a: {{image: {podman.image}, exec: [touch /made]}}", "b: {}") as network:
+        assert "busybox" in network.run("a", "ls", "/bin").split()
+        assert "made" in network.run("a", "ls", "/").split()
+        assert network.run("a", "date", "+%Y") == "2038\n"
+        assert min(network.ping("b", "10.0.0.1", count=2)) >= 10
+        assert mounted(podman)
+    assert not mounted(podman)
+    assert "made" not in podman.run("ls", "/").split()
+
+
+def test_what_the_image_says_of_programs(podman, image, tmp_path):
+    """Its command, variables and folder, where the topology says nothing else."""
+    nodes = (
+        f"a: {{image: {image}, output: {tmp_path}/a}}",
+        f"b: {{image: {image}, output: {tmp_path}/b, env: {{GREETING: mine}}}}",
+    )
+    with lab(*nodes) as network:
+        for node, greeting in (("a", "from-the-image"), ("b", "mine")):
+            told = tmp_path / node
+            network.wait_until(lambda told=told: told.read_text().endswith("\n"), "a greeting")
+            assert told.read_text() == f"{greeting} /tmp 2038\n"
+        assert network.run("b", "sh", "-c", "echo $GREETING; pwd") == "mine\n/tmp\n"
+    assert not mounted(podman)
+
+
+def test_an_image_says_who_runs_its_programs(podman, tmp_path):
+    podman.call(
+        "import", "--change", "USER 65534:7", str(podman.folder / "root.tar"), "localhost/nobody:1"
+    )
+    node = f"a: {{image: localhost/nobody:1, command: 'id; sleep 1000', output: {tmp_path}/a}}"
+    with lab(node, "b: {}") as network:
+        network.wait_until(lambda: (tmp_path / "a").read_text() != "", "who it is")
+        assert (tmp_path / "a").read_text().startswith("uid=65534 gid=7")
+        assert network.run("a", "id", "-u") == "65534\n"
+
+
+def test_the_emulator_killed_gives_images_back(podman):
+    with lab(f"a: {{image: {podman.image}}}", "b: {}") as network:
+        os.kill(network.status()["pid"], signal.SIGKILL)
+        assert mounted(podman)
+    assert not mounted(podman)
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ("image: localhost/nosuch:1", "node a: image: localhost/nosuch:1: not there; expected one"),
+        ("image: '-x'", ':2:31: node a: image: "-x": expected an image such as'),
+        ("image: x, rootfs: /", "node a: image: excludes rootfs"),
+        ("kind: hub, image: x", "runs nothing"),
+    ],
+)
+def test_images_that_cannot_be(node, words, tmp_path):
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"name: wrong-image\ntopology: {{nodes: {{a: {{{node}}}}}}}\n")
+    done = lorentz.call("up", str(file))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr, done
+    assert "wrong-image" not in str(lorentz.json_of("inspect"))
+
+
+def test_a_command_that_the_image_does_not_have(podman, tmp_path):
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        f"name: wrong\ntopology: {{nodes: {{a: {{image: {podman.image}, command: [gcc]}}}}}}\n"
+    )
+    done = lorentz.call("up", str(file))
+    assert done.returncode == 2 and "node a: command: gcc: not found" in done.stderr, done
+    assert not mounted(podman)
+
+
+def test_no_podman(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    file = tmp_path / "lab.yaml"
+    file.write_text("name: wrong\ntopology: {nodes: {a: {image: x}}}\n")
+    done = lorentz.call("up", str(file))
+    assert done.returncode == 2 and "node a: image: x: podman: No such file" in done.stderr, done
