@@ -25,12 +25,11 @@ from pathlib import Path
 import labs
 from labs import LORENTZ, ROOT, run
 
-#: Windows for a bandwidth-delay product of some 12 MB, and a congestion control that counts losses:
-#: BBR looks for the least round trip every ten real seconds, with nearly nothing on the wire.
-SETTINGS = (
-    "{net.ipv4.tcp_rmem: 4096 1048576 134217728, net.ipv4.tcp_wmem: 4096 1048576 134217728, "
-    "net.ipv4.tcp_congestion_control: reno}"
-)
+#: A congestion control that counts losses: BBR looks for the least round trip every ten real
+#: seconds, with nearly nothing on the wire.
+CONTROL = "net.ipv4.tcp_congestion_control: reno"
+#: Virtual seconds of a round trip over the link that iperf3 uses.
+ROUND_TRIP = 0.01
 
 #: Says something to the next node a hundred times a second, for ever.
 CHATTER = """
@@ -80,16 +79,20 @@ class Lab:
         rounds: bool = False,
         pairs: int = 1,
         background: int = 0,
+        window: int = 4_000_000,
     ) -> None:
-        """pairs: so many times two nodes and a link, a1 and b1, a2 and b2; background: nodes that
-        chatter with one another meanwhile, each pair over a link of 1 ms."""
+        """window: bytes of a connection's buffers, of which the kernel counts half. pairs: so many
+        times two nodes and a link, a and b, a1 and b1. background: nodes that chatter with one
+        another meanwhile, each pair over a link of 1 ms."""
         self.pairs = pairs
+        buffers = f"4096 {min(window, 1_000_000)} {window}"
+        settings = f"{{net.ipv4.tcp_rmem: {buffers}, net.ipv4.tcp_wmem: {buffers}, {CONTROL}}}"
         nodes, links = [], []
         what = f", {link}" if link else ""
         for at in range(pairs):
             mark = at or ""
-            nodes.append(f"    a{mark}: {{sysctls: {SETTINGS}}}\n")
-            nodes.append(f"    b{mark}: {{command: {command}, sysctls: {SETTINGS}}}\n")
+            nodes.append(f"    a{mark}: {{sysctls: {settings}}}\n")
+            nodes.append(f"    b{mark}: {{command: {command}, sysctls: {settings}}}\n")
             links.append(
                 f"    - {{endpoints: ['a{mark}:eth0', 'b{mark}:eth0'], "
                 f"ipv4: [10.0.{at}.1/24, 10.0.{at}.2/24]{what}}}\n"
@@ -147,7 +150,9 @@ def throughput(rate: str, tdf: float, seconds: int, udp: bool = False, backgroun
     queue = "queue: {packets: 10000}"
     how = ["-u", "-l", 1448, "-b", f"{mbits(rate) * 1448 / 1490:.3f}M"] if udp else []
     link = f"rate: {rate}, delay: 5ms, {queue}"
-    with Lab(tdf, link, "[iperf3, -s]", background=background) as lab:
+    # Two round trips of data under way: the link is never idle, and no frame has to be dropped.
+    window = max(500_000, int(4 * mbits(rate) * 1e6 / 8 * ROUND_TRIP))
+    with Lab(tdf, link, "[iperf3, -s]", background=background, window=window) as lab:
         pid = lab.status()["pid"]
         used, began = cpu_seconds(pid), time.monotonic()
         text = lab.exec("a", "iperf3", "-c", "10.0.0.2", "-t", seconds, "-O", 0.5, "-J", *how)
@@ -266,7 +271,8 @@ def throughputs(quick: bool) -> list[str]:
     few = [("TCP", "100mbit", 1), ("TCP", "100mbit", 10), ("UDP", "100mbit", 1)]
     for by, rate, tdf in few if quick else cases:
         others = BACKGROUND if "beside" in by else 0
-        got = throughput(rate, tdf, 1 if quick or tdf >= 20 else 4, by == "UDP", others)
+        seconds = 1 if quick else 4 if rate == "10gbit" else 2
+        got = throughput(rate, tdf, seconds, by == "UDP", others)
         late = ", ".join(f"{value:.1f}" for value in got["late_us"])
         part = f"{100 * got['mbits'] / mbits(rate):.1f} % | {100 * got['emulator_cpu']:.0f} %"
         lines += [f"| {by} | {rate} | {tdf} | {got['mbits']:.1f} | {part} | {late} |"]
