@@ -254,8 +254,7 @@ def machine() -> list[str]:
     return [
         f"Measured by `benches/networks.py` on {date}, Linux {platform.release()}, "
         f"{os.cpu_count()} processors of a virtual machine, commit {commit}. Load average at the "
-        f"start: {load}; other work shared the machine, which shows in the tails and wherever "
-        "both processors are wanted.",
+        f"start: {load}.",
     ]
 
 
