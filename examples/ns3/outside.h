@@ -19,9 +19,11 @@
 int OpenInterface(const std::string& name);
 
 /// Joins the interface `name` to the device `inside`, which stands in for the machine behind that
-/// interface and so has its hardware address. A station of a wireless network cannot be bridged.
-inline void Join(const std::string& name, ns3::Ptr<ns3::NetDevice> inside) {
+/// interface and so has its hardware address, `mac`. A station of a wireless network cannot be bridged.
+inline void Join(const std::string& name, const std::string& mac,
+                 ns3::Ptr<ns3::NetDevice> inside) {
   using namespace ns3;
+  inside->SetAddress(Mac48Address(mac.c_str()));
   auto outside = CreateObject<FdNetDevice>();
   outside->SetAddress(Mac48Address::Allocate());
   outside->SetFileDescriptor(OpenInterface(name));
@@ -110,14 +112,13 @@ inline ns3::NodeContainer StationsInRealTime(const Options& options) {
   return nodes;
 }
 
-/// Runs, on the clock that the program sees: the first two devices are joined to what is outside,
-/// the others chatter.
-inline void RunInRealTime(const ns3::NetDeviceContainer& devices, const Options& options) {
+/// Runs, on the clock that the program sees: the first two devices are joined, by `join`, to what is
+/// outside, the others chatter.
+inline void RunInRealTime(const ns3::NetDeviceContainer& devices, const Options& options,
+                          decltype(Join)* join = Join) {
   using namespace ns3;
-  devices.Get(0)->SetAddress(Mac48Address(options.leftMac.c_str()));
-  devices.Get(1)->SetAddress(Mac48Address(options.rightMac.c_str()));
-  if (!options.left.empty()) Join(options.left, devices.Get(0));
-  if (!options.right.empty()) Join(options.right, devices.Get(1));
+  if (!options.left.empty()) join(options.left, options.leftMac, devices.Get(0));
+  if (!options.right.empty()) join(options.right, options.rightMac, devices.Get(1));
   auto gap = CreateObject<ExponentialRandomVariable>();
   for (uint32_t at = 2; at < devices.GetN(); ++at) {
     Chatter(devices.Get(at), options.bytes, options.rate, gap);

@@ -58,6 +58,37 @@ def test_a_ping_through_the_simulator(programs: Path, program: str, least: float
     assert least <= min(times) < least + 20
 
 
+#: The same by ns-3's TapBridge, at tap devices that the kernel's bridges join to the interfaces.
+BRIDGED = """\
+topology:
+  nodes:
+    a: {{}}
+    b: {{}}
+    sim:
+      env: {{LD_PRELOAD: {folder}/creator.so}}
+      command: |
+        for side in 0 1; do
+          ip tuntap add tap$side mode tap && ip link add br$side type bridge || exit 1
+          for port in tap$side eth$side; do ip link set $port master br$side up || exit 1; done
+          ip link set br$side up || exit 1
+        done
+        exec {folder}/csma --bridge --left=tap0 --right=tap1 --delay=5ms --seconds=1000
+  links:
+    - {{endpoints: ['a:eth0', 'sim:eth0'], ipv4: [10.0.0.1/24, null]}}
+    - {{endpoints: ['b:eth0', 'sim:eth1'], ipv4: [10.0.0.2/24, null]}}
+"""
+
+
+@pytest.mark.parametrize("tdf", [1, 4])
+def test_a_ping_through_tap_bridges(programs: Path, tdf: int):
+    if not Path("/usr/libexec/ns3/ns3.37-tap-creator").exists():
+        needs.tool("ns3's tap-creator")
+    with Lab(f"tdf: {tdf}\n" + BRIDGED.format(folder=programs)) as lab:
+        times = lab.ping("a", "10.0.0.2", 20, 0.1)
+    assert len(times) >= 5
+    assert 10 <= min(times) < 30
+
+
 def median_late(program: Path, tdf: int) -> float:
     command = ["run", "--tdf", str(tdf), "--", str(program), "--stations=2", "--seconds=1"]
     done = lorentz.call(*command, timeout=120)
