@@ -39,6 +39,15 @@ def pair(*lines: str) -> str:
     return PAIR.format(link="\n".join(f"      {line}" for line in lines))
 
 
+def refused(folder: Path, node: str, words: str) -> None:
+    """`up` refuses a topology whose only node, a, says `node`: in one line, with `words`."""
+    file = folder / "lab.yaml"
+    file.write_text(f"name: refused\ntopology: {{nodes: {{a: {{{node}}}}}}}\n")
+    done = lorentz.call("up", str(file))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr, done
+    assert "refused" not in str(lorentz.json_of("inspect"))
+
+
 class Lab:
     """A network, there as long as the block."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from framework import containers, lorentz
-from framework.networks import Lab
+from framework.networks import Lab, refused
 
 
 @pytest.fixture
@@ -83,18 +83,9 @@ def test_binds_without_a_root(data, tmp_path_factory):
     ],
 )
 def test_what_is_not_there_is_told(node, words, tmp_path):
-    file = tmp_path / "lab.yaml"
-    file.write_text(f"name: wrong-files\ntopology: {{nodes: {{a: {{{node}}}}}}}\n")
-    done = lorentz.call("up", str(file))
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr, done
-    assert "wrong-files" not in str(lorentz.json_of("inspect"))
+    refused(tmp_path, node, words)
 
 
 def test_a_command_that_the_root_does_not_have(tmp_path):
-    file = tmp_path / "lab.yaml"
-    root = containers.rootfs()
-    file.write_text(
-        f"name: wrong\ntopology: {{nodes: {{a: {{rootfs: {root}, command: [gcc]}}}}}}\n"
-    )
-    done = lorentz.call("up", str(file))
-    assert done.returncode == 2 and "node a: command: gcc: not found" in done.stderr
+    node = f"rootfs: {containers.rootfs()}, command: [gcc]"
+    refused(tmp_path, node, "node a: command: gcc: not found")

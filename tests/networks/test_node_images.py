@@ -8,8 +8,8 @@ import signal
 import subprocess
 
 import pytest
-from framework import containers, lorentz, needs
-from framework.networks import Lab
+from framework import containers, needs
+from framework.networks import Lab, refused
 
 #: What the image under test says of programs.
 SAYS = (
@@ -117,26 +117,14 @@ def test_the_emulator_killed_gives_images_back(podman):
     ],
 )
 def test_images_that_cannot_be(node, words, tmp_path):
-    file = tmp_path / "lab.yaml"
-    file.write_text(f"name: wrong-image\ntopology: {{nodes: {{a: {{{node}}}}}}}\n")
-    done = lorentz.call("up", str(file))
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr, done
-    assert "wrong-image" not in str(lorentz.json_of("inspect"))
+    refused(tmp_path, node, words)
 
 
 def test_a_command_that_the_image_does_not_have(podman, tmp_path):
-    file = tmp_path / "lab.yaml"
-    file.write_text(
-        f"name: wrong\ntopology: {{nodes: {{a: {{image: {podman.image}, command: [gcc]}}}}}}\n"
-    )
-    done = lorentz.call("up", str(file))
-    assert done.returncode == 2 and "node a: command: gcc: not found" in done.stderr, done
+    refused(tmp_path, f"image: {podman.image}, command: [gcc]", "node a: command: gcc: not found")
     assert not mounted(podman)
 
 
 def test_no_podman(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    file = tmp_path / "lab.yaml"
-    file.write_text("name: wrong\ntopology: {nodes: {a: {image: x}}}\n")
-    done = lorentz.call("up", str(file))
-    assert done.returncode == 2 and "node a: image: x: podman: No such file" in done.stderr, done
+    refused(tmp_path, "image: x", "node a: image: x: podman: No such file")
