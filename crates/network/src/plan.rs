@@ -285,17 +285,13 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), F
         Some(Command::Words(words)) => Some(words.clone()),
     };
     let own_rate = rate(&node.tdf, &node.rate)?;
-    if let Some(given) = node.tdf.as_ref().or(node.rate.as_ref()).filter(|_| !plan.rounds) {
-        return fault(
-            given.defined,
-            format!("node {name}: tdf and rate of its own: expected 'rounds: true', without which all nodes are on one clock"),
-        );
-    }
-    if let Some(given) = node.at.as_ref().filter(|_| !plan.rounds) {
-        return fault(
-            given.defined,
-            format!("node {name}: at of its own: expected 'rounds: true', without which all nodes are on one clock"),
-        );
+    for (key, own) in [("tdf", &node.tdf), ("rate", &node.rate), ("at", &node.at)] {
+        if let Some(own) = own.as_ref().filter(|_| !plan.rounds) {
+            return fault(
+                own.defined,
+                format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
+            );
+        }
     }
     if let Some(image) = node.image.as_ref().filter(|_| node.rootfs.is_some()) {
         return fault(
