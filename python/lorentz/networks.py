@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -262,17 +263,19 @@ class Network:
         """Makes it: returns when its time runs and every line of `exec` has ended well.
 
         Raises WrongInputError where what was built makes no sense, FailedError where the machine
-        would not; nothing is left then.
+        would not; nothing is left then. Warns where the kernel has no room for all neighbours.
         """
         with tempfile.TemporaryDirectory(prefix="lorentz-") as folder:
             file = Path(folder) / "topology.yaml"
             file.write_text(json.dumps(self.topology))
             try:
-                _native.call(["up", str(file), "--format", "lorentz", "--json"])
+                told = _native.call(["up", str(file), "--format", "lorentz", "--json"])
             except _native.WrongInputError as error:
                 # The place is one in a file that nobody has written.
                 text = re.sub(re.escape(str(file)) + r":\d+:\d+: ", "", str(error))
                 raise _native.WrongInputError(text) from None
+        if advice := json.loads(told)["advice"]:
+            warnings.warn(f"{self.name}: {advice}", RuntimeWarning, stacklevel=2)
 
     def down(self) -> None:
         """Ends all that runs in it, and removes it."""

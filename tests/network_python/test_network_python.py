@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import types
 from collections.abc import Iterator
@@ -198,3 +199,16 @@ def test_a_mininet_topology():
 def test_what_is_no_topology():
     with pytest.raises(AttributeError):
         Network.from_mininet(types.SimpleNamespace())
+
+
+def test_a_network_that_the_kernel_has_no_room_for_warns():
+    room = int(Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3").read_text())
+    count = math.isqrt(room) + 2
+    if count > 100:
+        pytest.skip(f"this kernel has room for {room} neighbours, too many for a test's network")
+    network = Network()
+    switch = network.switch("s")
+    for at in range(count):
+        network.link(network.node(f"n{at}"), switch)
+    with pytest.warns(RuntimeWarning, match=f"room for {room} in all"), network:
+        assert len(network.status()["nodes"]) == count

@@ -10,6 +10,7 @@
 //! - [`down`]: the end of one, whatever state it is in;
 //! - [`enter_node`]: into a node's namespaces;
 //! - [`graph`]: a picture of one;
+//! - [`neighbours`]: whether the kernel has room for whom nodes talk to;
 //! - [`import`]: scenarios of other emulators, as topology files.
 //!
 //! ```
@@ -40,6 +41,7 @@ pub mod impair;
 pub mod import;
 mod lateness;
 mod lower;
+pub mod neighbours;
 mod place;
 pub mod plan;
 mod protocol;

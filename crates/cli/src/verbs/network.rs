@@ -21,8 +21,10 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
     let mut imported = read(&args.source)?;
     imported.topology.rounds |= args.rounds;
     let plan = network::topology::check(&imported.name, &imported.topology)?;
+    let advice = network::neighbours::advice(&plan);
     if !args.json {
         tell_left_out(&imported);
+        advice.iter().for_each(|word| eprintln!("lorentz: {}: {word}", plan.name));
     }
     let state = StateDir::open()?;
     if !args.check {
@@ -32,7 +34,7 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
         print::out_json(&json!({
             "name": plan.name, "nodes": names, "links": plan.links.len(), "up": !args.check,
-            "left_out": imported.left_out,
+            "left_out": imported.left_out, "advice": advice,
         }))?;
     } else if args.check {
         print::out(&format!(

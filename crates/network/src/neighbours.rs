@@ -1,0 +1,88 @@
+//! Whether the kernel can keep in mind whom the nodes of a network talk to.
+//!
+//! Its table of neighbours, the hardware addresses that ARP and IPv6's neighbour discovery have found, is one for all network
+//! namespaces of a machine. When it is full further packets are dropped where they are sent, which looks like a link that loses some.
+
+use std::collections::HashMap;
+use std::fs;
+
+use crate::plan::Plan;
+
+/// The most neighbours that the kernel keeps. Only the host's own network namespace has the setting.
+const ROOM: &str = "/proc/sys/net/ipv4/neigh/default/gc_thresh3";
+
+/// A word to who makes a network whose nodes, if all of them talk to all that they reach without a router, need more room for
+/// neighbours than the kernel has.
+pub fn advice(plan: &Plan) -> Option<String> {
+    let room = fs::read_to_string(ROOM).ok()?.trim().parse().ok()?;
+    advice_for(most(plan), room)
+}
+
+fn advice_for(most: usize, room: usize) -> Option<String> {
+    let enough = most.next_power_of_two() * 2;
+    (most > room).then(|| {
+        format!(
+            "its nodes can have {most} neighbours, and this kernel has room for {room} in all network namespaces together: beyond it \
+             drops packets. 'sysctl -w net.ipv4.neigh.default.gc_thresh3={enough}' makes room (net.ipv6... for IPv6)"
+        )
+    })
+}
+
+/// How many neighbours the nodes have when each knows all others of its segments: what links, switches and hubs join.
+fn most(plan: &Plan) -> usize {
+    let switches = plan.switches.iter().enumerate();
+    let switches: HashMap<&str, usize> = switches.map(|(at, (name, _))| (&**name, at)).collect();
+    let mut segment: Vec<usize> = (0..switches.len()).collect();
+    let of =
+        |link: usize, side: usize| switches.get(plan.links[link].ends[side].node.as_str()).copied();
+    for link in 0..plan.links.len() {
+        if let (Some(one), Some(other)) = (of(link, 0), of(link, 1)) {
+            let (from, to) = (segment[other], segment[one]);
+            segment.iter_mut().filter(|at| **at == from).for_each(|at| *at = to);
+        }
+    }
+    let mut interfaces = vec![0_usize; segment.len()];
+    let mut neighbours = 0;
+    for link in 0..plan.links.len() {
+        match (of(link, 0), of(link, 1)) {
+            (None, None) => neighbours += 2,
+            (Some(switch), None) | (None, Some(switch)) => interfaces[segment[switch]] += 1,
+            (Some(_), Some(_)) => {}
+        }
+    }
+    neighbours + interfaces.iter().map(|count| count * count.saturating_sub(1)).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology;
+
+    fn of(nodes: &str, links: &[&str]) -> usize {
+        let links: String =
+            links.iter().map(|link| format!("    - {{endpoints: [{link}]}}\n")).collect();
+        let text = format!("name: lab\ntopology:\n  nodes: {{{nodes}}}\n  links:\n{links}");
+        most(&topology::read("lab.yaml", &text).unwrap())
+    }
+
+    #[test]
+    fn a_link_has_two() {
+        assert_eq!(of("a: {}, b: {}, c: {}", &["'a:0', 'b:0'", "'b:1', 'c:0'"]), 4);
+    }
+
+    #[test]
+    fn a_switch_has_each_with_all_others_and_two_that_are_joined_are_one() {
+        let nodes = "a: {}, b: {}, c: {}, d: {}, s: {kind: switch}, t: {kind: hub}";
+        let two = ["'a:0', 's:0'", "'b:0', 's:1'", "'c:0', 't:0'", "'d:0', 't:1'"];
+        assert_eq!(of(nodes, &two), 4);
+        let joined = [&two[..], &["'s:9', 't:9'"]].concat();
+        assert_eq!(of(nodes, &joined), 12);
+    }
+
+    #[test]
+    fn there_is_a_word_only_where_room_lacks() {
+        assert_eq!(advice_for(1_024, 1_024), None);
+        let word = advice_for(2_450, 1_024).unwrap();
+        assert!(word.contains("2450") && word.contains("gc_thresh3=8192"), "{word}");
+    }
+}
