@@ -184,7 +184,7 @@ def measure(quick: bool, folder: Path) -> dict:
     for senders in SENDERS[:: 2 if quick else 1]:
         print(f"bench: latency: {senders} senders", file=sys.stderr)
         with Network() as network:
-            network.flood(senders, seconds=60)
+            network.flood(senders, seconds=3600)  # They end with the network.
             time.sleep(0.5)
             found["senders"][senders] = rounds(network, 56, turns, folder, list(WAYS))
     return found

@@ -105,7 +105,10 @@ class Network:
 
     def bridge(self) -> None:
         """The bridge that containers are joined to, and masquerade behind it."""
-        _ip("-n", self.host, "link", "add", "br0", "type", "bridge")
+        # Without an address of its own it takes that of a port, and another's when more join: what
+        # containers have learnt of it would be wrong then, and their packets lost for seconds.
+        own = ("address", "02:4c:00:00:00:fe")
+        _ip("-n", self.host, "link", "add", "br0", *own, "type", "bridge")
         self.address(self.host, "br0", HOST)
         self.sysctl(self.host, "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
         rules = (
