@@ -67,6 +67,7 @@ fn cost(samples: usize) -> Value {
     Value::Object(names.zip(found.into_iter().map(summary)).collect())
 }
 
+#[inline]
 fn usleep(length: &Length) {
     // SAFETY: any number is a length.
     unsafe { libc::usleep(length.standard.as_micros() as libc::c_uint) };
@@ -85,21 +86,27 @@ impl Length {
     }
 }
 
-type Sleep = (&'static str, fn(&Length));
-const SLEEPS: [Sleep; 3] = [
-    ("lorentz", |length| sleep(length.precise)),
-    ("spin_sleep", |length| spin_sleep::sleep(length.standard)),
-    ("usleep", usleep),
-];
+#[inline]
+fn precise(length: &Length) {
+    sleep(length.precise);
+}
 
-/// Each kind in a thread of its own: the timer slack is a thread's, and what it has learnt too.
+#[inline]
+fn spinning(length: &Length) {
+    spin_sleep::sleep(length.standard);
+}
+
+type Sleep = (&'static str, fn(&Length));
+const SLEEPS: [Sleep; 3] = [("lorentz", precise), ("spin_sleep", spinning), ("usleep", usleep)];
+
+/// Each kind in a thread of its own: the timer slack is a thread's, and what it has learnt too. Called directly, as programs do.
 fn miss(samples: usize, fifo: bool) -> Value {
-    let of = |kind: fn(&Length)| {
+    fn of(samples: usize, fifo: bool, kind: impl Fn(&Length) + Copy + Send + 'static) -> Value {
         let one = move |turn: usize| {
             let length = Length::micros(200 + turn as u64 * 37 % 800);
             let start = Moment::now();
             kind(&length);
-            (start.elapsed() - length.precise).nanos() as f64
+            (Moment::now().since(start) - length.precise).nanos() as f64
         };
         let thread = std::thread::spawn(move || {
             if fifo {
@@ -110,8 +117,12 @@ fn miss(samples: usize, fifo: bool) -> Value {
             (0..samples).map(one).collect::<Vec<f64>>()
         });
         summary(thread.join().expect("a thread that sleeps"))
-    };
-    Value::Object(SLEEPS.iter().map(|(name, kind)| (name.to_string(), of(*kind))).collect())
+    }
+    json!({
+        "lorentz": of(samples, fifo, precise),
+        "spin_sleep": of(samples, fifo, spinning),
+        "usleep": of(samples, fifo, usleep),
+    })
 }
 
 /// User and system time of the process, seconds.

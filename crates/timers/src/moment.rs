@@ -65,6 +65,7 @@ impl Moment {
     }
 
     /// How long ago this was.
+    #[inline]
     pub fn elapsed(self) -> Interval {
         Moment::now().since(self)
     }
