@@ -171,7 +171,7 @@ def volume(network: Network) -> float:
 
 def measure(quick: bool, folder: Path) -> dict:
     """Everything."""
-    turns = 2 if quick else 6
+    turns = 2 if quick else 12
     found: dict = {"count": COUNT, "turns": turns, "senders": {}, "sizes": {}}
     found["machine"] = machine.describe(1)
     with Network() as network:
@@ -180,7 +180,7 @@ def measure(quick: bool, folder: Path) -> dict:
         for size in SIZES:
             print(f"bench: latency: {size} bytes", file=sys.stderr)
             ways = ["native", "container", "container, traced"]
-            found["sizes"][size] = rounds(network, size, max(2, turns // 2), folder, ways)
+            found["sizes"][size] = rounds(network, size, max(2, turns // 4), folder, ways)
     for senders in SENDERS[:: 2 if quick else 1]:
         print(f"bench: latency: {senders} senders", file=sys.stderr)
         with Network() as network:

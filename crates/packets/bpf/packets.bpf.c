@@ -32,7 +32,8 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long number)
 	call = bpf_task_storage_get(&calls, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!call)
 		return 0;
-	call->entered = bpf_ktime_get_ns();
+	if (kind == SEND)
+		call->entered = bpf_ktime_get_ns();
 	call->fd = regs->di;
 	call->count = 0;
 	pid = bpf_get_current_pid_tgid() >> 32;
@@ -193,10 +194,12 @@ static void stay(const struct sk_buff *skb)
 
 static void look_at_kind(struct net_device *dev)
 {
+	__u64 device = dev->nd_net.net->net_cookie << 16 | (__u16)dev->ifindex;
 	char kind[8] = {};
 
-	if (shared_device)
+	if (shared_device || seen_device == device)
 		return;
+	seen_device = device;
 	bpf_probe_read_kernel(kind, sizeof(kind) - 1, BPF_CORE_READ(dev, rtnl_link_ops, kind));
 	if (!bpf_strncmp(kind, 6, "macvlan") || !bpf_strncmp(kind, 6, "ipvlan"))
 		shared_device = 1;

@@ -242,6 +242,8 @@ struct {
 // Whether a namespace has a device that is a part of another (macvlan, ipvlan). Such a packet is not received once more in
 // the namespace; whose it is shows when it is read.
 bool shared_device;
+// The device that was looked at for that last: mostly it is the same again.
+__u64 seen_device;
 
 #define NO_SPACE 0xffff
 #define NO_DEVICE 0xffffffff
