@@ -155,10 +155,10 @@ run's chance is missed. What tracing adds: an echo and its reply pass some 20 tr
 devices of their path, each of which costs before anything is decided; the rest is six table
 look-ups, five reads of headers and two records.
 
-Tried for the 3 us: the programs' own work is some 2.5 us of it, spread over 27 runs for an echo; that
-the kernel passes them at all, and the slow way of each system call while anything is attached to
-them, is the rest. Clocks that nobody needed and a device's kind, looked up again for each packet,
-were taken out (0.2 us). In-band has none of that: two devices pay.
+Tried for the 3 us: the programs' own work is some 2.5 us of it, spread over 27 runs for an echo;
+that the kernel passes them at all, and the slow way of each system call while anything is
+attached to them, is the rest. Clocks that nobody needed and a device's kind, looked up again for
+each packet, were taken out (0.2 us). In-band has none of that: two devices pay.
 
 ## By senders
 
