@@ -170,9 +170,9 @@ def where_the_share_goes(figures: dict) -> list[str]:
     share = figures["idle"]["share"]["found"]
     kernel, ours = share["usleep_1ms"], share["lorentz_1ms"]
     return [
-        f"Of the share at 1 ms {kernel:.1f} % is what the kernel takes to put a thread to sleep and",
-        f"to wake it, as usleep shows; {ours - kernel:.1f} % is the window, which is as long as",
-        "wake-ups vary by, up to 100 us. On a virtual machine that is mostly the host's doing.",
+        f"Of the share at 1 ms {kernel:.1f} % is what the kernel takes to put a thread to sleep",
+        f"and to wake it, as usleep shows; {ours - kernel:.1f} % is the window, which is as long",
+        "as wake-ups vary by, up to 100 us. On a virtual machine that is mostly the host's doing.",
     ]
 
 
