@@ -34,7 +34,7 @@ bench: ## measure the costs; writes docs/performance.md, docs/experiments.md, do
 	@[ -n "$(ARGS)" ] || benches/ospf.py
 	@[ -n "$(ARGS)" ] || benches/ns3.py
 
-study: ## measure what virtual time costs, beside others; writes docs/study.md (ARGS=--full as published, ARGS=--quick only a report)
+study: ## measure what virtual time costs, beside others; writes docs/study.md (ARGS=--published the cost paper's own, ARGS=--quick only a report)
 	@scripts/setup test
 	@scripts/build
 	@benches/study.py $(ARGS)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Measure by `lorentz study`, judge by `lorentz report`, write docs/study.md.
 
-    benches/study.py [--quick | --full]
+    benches/study.py [--quick | --published | --full]
 
-Files and report go to build/study/quick, build/study/usual or build/study/full. A run that was
-interrupted goes on where it stopped; one that is complete moves to `older` in there, and the new
-one is compared with it. With --quick docs/study.md stays as it is. Needs root, and a machine that
-does nothing else meanwhile. LORENTZ=PATH measures another build than target/release/lorentz.
+Files and report go to build/study, to a folder for each of these and to `usual` without one. A run
+that was interrupted goes on where it stopped; one that is complete moves to `older` in there, and
+the new one is compared with it. With --quick no page is written; --published writes
+docs/study-as-published.md. Needs root, and a machine that does nothing else meanwhile.
+LORENTZ=PATH measures another build than target/release/lorentz.
 """
 
 from __future__ import annotations
@@ -29,14 +30,23 @@ LEVELS = (
 )
 #: The patch set's benchmarks have a column of their own for the host by itself.
 WITH_BEFORE = ("hot", "cold")
+#: The cost paper's own levels.
+PUBLISHED = ("baseline", "namespace", "container")
+#: How much is measured, where it is not the usual.
+EFFORTS = {
+    "quick": "some minutes; writes no page",
+    "published": "the cost paper's study alone, its levels and its records: 90 minutes",
+    "full": "all studies and levels with the papers' records: many hours",
+}
 
 
 def arguments() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     effort = parser.add_mutually_exclusive_group()
-    effort.add_argument("--quick", action="store_true", help="some minutes; writes no page")
-    effort.add_argument("--full", action="store_true", help="as published: many hours")
+    for name, text in EFFORTS.items():
+        effort.add_argument(f"--{name}", dest="effort", action="store_const", const=name, help=text)
+    parser.set_defaults(effort="usual")
     return parser.parse_args()
 
 
@@ -51,36 +61,36 @@ def put_aside(folder: Path, files: list[Path]) -> list[Path]:
     return [older / file.name for file in files if (older / file.name).exists()]
 
 
-def measure(kind: str, file: Path, effort: list[str]) -> None:
+def measure(kind: str, file: Path, effort: str) -> None:
     """Makes one study, where it is not there yet."""
     if file.exists():
         return
     print(f"study: {kind}", file=sys.stderr)
-    levels = ["before"] * (kind in WITH_BEFORE) + list(LEVELS)
-    words = ["study", kind, "--output", file, "--levels", ",".join(levels), *effort]
-    subprocess.run([LORENTZ, *words], check=True)
+    levels = PUBLISHED if effort == "published" else ("before",) * (kind in WITH_BEFORE) + LEVELS
+    words = ["study", kind, "--output", file, "--levels", ",".join(levels)]
+    of = {"usual": [], "quick": ["--quick"]}.get(effort, ["--full"])
+    subprocess.run([LORENTZ, *words, *of], check=True)
 
 
 def main() -> int:
     """From the studies to the page; 1 if one of them failed."""
-    wanted = arguments()
-    name = "quick" if wanted.quick else "full" if wanted.full else "usual"
-    folder = ROOT / "build/study" / name
+    effort = arguments().effort
+    folder = ROOT / "build/study" / effort
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{kind}.parquet" for kind in KINDS]
+    kinds = ("clocks",) if effort == "published" else KINDS
+    files = [folder / f"{kind}.parquet" for kind in kinds]
     older = put_aside(folder, files)
     against = [word for file in older for word in ("--against", file)]
     try:
-        for kind, file in zip(KINDS, files, strict=True):
-            measure(kind, file, [f"--{name}"] if name != "usual" else [])
+        for kind, file in zip(kinds, files, strict=True):
+            measure(kind, file, effort)
         subprocess.run(
             [LORENTZ, "report", *files, "--output", folder / "report", *against],
             env={**os.environ, "LORENTZ_PYTHON": str(PYTHON)},
             check=True,
         )
-        if not wanted.quick:
+        if effort != "quick":
             subprocess.run([PYTHON, ROOT / "benches/study_page.py", folder], check=True)
-            print("study: the figures are in docs/study.md", file=sys.stderr)
     except subprocess.CalledProcessError as error:
         print(f"study: {Path(error.cmd[0]).name} failed ({error.returncode})", file=sys.stderr)
         return 1

@@ -18,6 +18,7 @@ VDSO = (
 )
 #: What the filter lets pass.
 NOT_TRAPPED = ("clock_getres", "timer_getoverrun")
+CLAIMS = ["finding", "published", "here"]
 OWN = ("lorentz", "lorentz-container", "podman", "runc", "libfaketime")
 
 
@@ -47,10 +48,40 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 def claims(found: dict[str, Judged]) -> str:
     """A line for each finding of a paper."""
-    clocks = found["clocks"]
+    rows = [*_of_clocks(found["clocks"]), *_ratios(found), *_factors(found["timers"])]
+    return table(CLAIMS, [*rows, _control(found)])
+
+
+def claims_of_clocks(clocks: Judged) -> str:
+    """A line for each finding of the cost paper."""
+    return table(CLAIMS, _of_clocks(clocks))
+
+
+def _of_clocks(clocks: Judged) -> list[list[str]]:
     rows = [_greatest(clocks, level) for level in ("namespace", "container")]
-    rows += [_vdso(clocks), _sleeps(clocks), *_ratios(found), *_factors(found["timers"])]
-    return table(["finding", "published", "here"], [*rows, _control(found)])
+    return [*rows, _vdso(clocks), _sleeps(clocks)]
+
+
+def beside_table_4(clocks: Judged) -> str:
+    """How much more than the baseline each metric costs in the paper's levels, there and here."""
+    head, columns = ["metric"], []
+    for level in ("namespace", "container"):
+        head += [f"{level}: published", "here", "95 % CI", "differs here"]
+        columns.append((_published_percent(level), clocks.of_level(level)))
+    rows = []
+    for metric in (name for name in clocks.run.metrics if name != HARNESS):
+        row = [f"`{metric}`"]
+        for theirs, pairs in columns:
+            row += [percent(theirs[metric]) if metric in theirs else "-"]
+            here = pairs.filter(pl.col("metric") == metric).to_dicts()
+            row += _judged(here[0]) if here else ["not judged", "-", "-"]
+        rows.append(row)
+    return table(head, rows)
+
+
+def _judged(pair: dict) -> list[str]:
+    interval = f"{pair['ci_low_percent']:+,.2f} to {pair['ci_high_percent']:+,.2f} %"
+    return [f"{pair['percent']:+,.2f} %", interval, "yes" if pair["differs"] else "no"]
 
 
 def _published_percent(level: str) -> dict[str, float]:

@@ -4,8 +4,9 @@
     .venv/bin/python benches/study_page.py FOLDER
 
 FOLDER has clocks.parquet, hot.parquet, cold.parquet and timers.parquet, as benches/study.py leaves
-them in build/study/usual. The prose is in benches/study.md.in; where it has a line
-`<!-- figures: NAME -->`, figures take its place.
+them in build/study/usual. Where it is called `published` and has clocks.parquet alone, the page is
+docs/study-as-published.md. The prose is in benches, in a file of the page's name with .in after it;
+where that has a line `<!-- figures: NAME -->`, figures take its place.
 """
 
 from __future__ import annotations
@@ -25,13 +26,11 @@ import study_claims  # noqa: E402
 from lorentz.report import curves, factors, judge, plots, power, runs, words  # noqa: E402
 from study_claims import Judged, table  # noqa: E402
 
-TEMPLATE = ROOT / "benches/study.md.in"
-PAGE = ROOT / "docs/study.md"
 PLOTS = ROOT / "docs/study"
 KINDS = ("clocks", "hot", "cold", "timers")
 MARK = """\
 <!-- Written by `make study`, or by `benches/study_page.py` from studies that are there. Do not
-     edit: the prose is in benches/study.md.in. -->
+     edit: the prose is in benches/{name}.in. -->
 
 """
 #: What stands in the page of a study's figures: a part of the caption, and the file.
@@ -49,14 +48,14 @@ def judged(run: runs.Run) -> Judged:
     return Judged(run, judge.judge(run), power.told(run), effects, cells)
 
 
-def draw(one: Judged) -> None:
+def draw(one: Judged, prefix: str) -> None:
     """The plots that the page shows, black on white: an image takes no colours from a page."""
     pictures = plots.pictures(one.run, one.found)
     pictures += curves.pictures(one.run, one.power, one.cells)
     for part, name in SHOWN.get(one.run.study, ()):
         picture = next(picture for picture in pictures if part in picture.caption)
         white = '<svg style="background:#ffffff;color:#000000" '
-        (PLOTS / f"{name}.svg").write_text(picture.svg.replace("<svg ", white, 1))
+        (PLOTS / f"{prefix}{name}.svg").write_text(picture.svg.replace("<svg ", white, 1))
 
 
 def machine(found: dict[str, Judged]) -> str:
@@ -118,11 +117,17 @@ def summary(found: dict[str, Judged]) -> str:
 
 def figures(found: dict[str, Judged]) -> dict[str, str]:
     """All that the template asks for, by name."""
-    return {
+    own = {
         "machine": machine(found),
-        "medians": medians(found, ("clocks", "hot", "cold")),
-        "timers": medians(found, ("timers",)),
+        "medians": medians(found, tuple(kind for kind in found if kind != "timers")),
         "summary": summary(found),
+    }
+    if len(found) == 1:
+        clocks = found["clocks"]
+        claims = study_claims.claims_of_clocks(clocks)
+        return own | {"beside": study_claims.beside_table_4(clocks), "claims": claims}
+    return own | {
+        "timers": medians(found, ("timers",)),
         "claims": study_claims.claims(found),
         "own": study_claims.own_levels(found["clocks"]),
     }
@@ -132,20 +137,24 @@ def main() -> int:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", metavar="FOLDER", type=Path)
-    folder = parser.parse_args().folder
+    folder = parser.parse_args().folder.resolve()
+    published = folder.name == "published"
+    name, prefix = ("study-as-published.md", "published-") if published else ("study.md", "")
+    kinds = ("clocks",) if published else KINDS
     try:
-        read = runs.read([str(folder / f"{kind}.parquet") for kind in KINDS])
+        read = runs.read([str(folder / f"{kind}.parquet") for kind in kinds])
     except runs.WrongRunError as error:
         print(f"study_page.py: {error}", file=sys.stderr)
         return 2
     found = {run.study: judged(run) for run in read}
     made = figures(found)
-    prose = TEMPLATE.read_text()
+    prose = (ROOT / f"benches/{name}.in").read_text()
     page = re.sub(r"<!-- figures: (\w+) -->", lambda mark: made[mark[1]], prose)
     PLOTS.mkdir(exist_ok=True)
     for one in found.values():
-        draw(one)
-    PAGE.write_text(MARK + page)
+        draw(one, prefix)
+    (ROOT / "docs" / name).write_text(MARK.format(name=name) + page)
+    print(f"study: the figures are in docs/{name}", file=sys.stderr)
     return 0
 
 
