@@ -7,13 +7,24 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from framework import lorentz
-from framework.networks import Capture, Frame, Lab, pair
+from framework.networks import TIMEOUT, Capture, Frame, Lab, pair
 
 LEAST = "net.ipv4.tcp_rto_min_us"
+
+#: Becomes the command it is given, for which and whose children bpf(2) says EPERM.
+WITHOUT_BPF = """\
+import ctypes, os, struct, sys
+code = ((0x20, 0, 0, 0), (0x15, 0, 1, 321), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000))
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
+program = struct.pack("HxxxxxxP", 4, ctypes.addressof(code))
+assert ctypes.CDLL(None).prctl(22, 2, program) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 #: Listens, connects, and holds the connection until the end.
 SERVER = """\
@@ -168,3 +179,30 @@ def test_nothing_is_left_of_the_bpf_program(end: str):
         else:
             os.kill(status["pid"], signal.SIGKILL)
         lab.wait_until(lambda: not ours & programs(), "no BPF program")
+
+
+class LabWithoutBpf(Lab):
+    """A network whose emulator may load no BPF program."""
+
+    def up(self) -> subprocess.CompletedProcess:
+        self.file.write_text(self.text)
+        command = [*lorentz.session.command(), "up", str(self.file)]
+        return subprocess.run(
+            [sys.executable, "-c", WITHOUT_BPF, *command],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            stdin=subprocess.DEVNULL,
+            env=lorentz.session.environment(),
+        )
+
+
+def test_without_the_bpf_program_the_network_goes_on_and_says_so():
+    with LabWithoutBpf("tdf: 4\n" + pair("delay: 1ms")) as lab:
+        assert "Operation not permitted" in lab.status()["timers_refused"]
+        assert "TCP's timers have the nodes' settings alone: node " in lorentz.ok("inspect", lab.name)
+        listen(lab)
+        slow = connect(lab)
+        # Of what needs no BPF program the kernel may have the namespace's setting.
+        least = 800 if Path("/proc/sys/net/ipv4/tcp_rto_min_us").exists() else 200
+        assert least <= slow["client"] < 1200

@@ -38,7 +38,7 @@ pub fn networks(
             page += &format!("  schedule: {refused}\n");
         }
         if let Some(why) = &status.timers_refused {
-            page += &format!("  TCP's timers stay real: {why}\n");
+            page += &format!("  TCP's timers have the nodes' settings alone: {why}\n");
         }
         let late = &status.lateness;
         page += &format!(
