@@ -25,6 +25,8 @@ PAGE = ROOT / "docs/bandwidth.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 METHODS = ("trains", "slops", "yaz")
 TIMERS = ("precise", "system")
+#: Estimates of each kind.
+TRIALS = 15
 MBIT = 1_000_000
 SERVER = "10.99.0.2"
 
@@ -118,22 +120,23 @@ def estimate(inside: list[str], scenario: Scenario, method: str, timers: str) ->
     return None
 
 
-def measure(quick: bool) -> list[dict]:
-    """A row for each path, method and timers."""
+def measure(quick: bool, rows: list[dict]) -> None:
+    """Adds a row for each path, method and timers."""
     build = ["cargo", "build", "--release", "--locked", "--package", "lorentz-bandwidth"]
     subprocess.run([*build, "--example", "bottleneck"], cwd=ROOT, check=True)
-    trials = 2 if quick else 25
-    rows = []
+    trials = 2 if quick else TRIALS
     for scenario in SCENARIOS:
         few = scenario.cross[::2] if quick else scenario.cross
         for cross in few:
+            found = {(method, timers): [] for method in scenario.methods for timers in TIMERS}
             with path(scenario, cross, seconds=3600) as inside:
-                for method in scenario.methods:
-                    for timers in TIMERS:
-                        found = [estimate(inside, scenario, method, timers) for _ in range(trials)]
-                        rows.append(row(scenario, cross, method, timers, found))
-                        print(json.dumps(rows[-1]), flush=True)
-    return rows
+                # One of each kind after another: the host's moods hit all alike.
+                for _ in range(trials):
+                    for (method, timers), of in found.items():
+                        of.append(estimate(inside, scenario, method, timers))
+            for (method, timers), of in found.items():
+                rows.append(row(scenario, cross, method, timers, of))
+                print(json.dumps(rows[-1]), flush=True)
 
 
 def row(scenario: Scenario, cross: int, method: str, timers: str, found: list) -> dict:
@@ -172,8 +175,8 @@ def shown(value: float | None, form: str = ".1f") -> str:
 def table(rows: list[dict]) -> list[str]:
     """All rows."""
     lines = [
-        "| path | cross | truth | method | timers | median | error | MAD | held | notes |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| path | cross | truth | method | timers | values | median | error | MAD | held | notes |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for one in rows:
         error = None if one["median"] is None else (one["median"] / one["truth"] - 1) * 100
@@ -186,10 +189,11 @@ def table(rows: list[dict]) -> list[str]:
             str(one["truth"]),
             one["method"],
             one["timers"],
+            f"{one['values']} of {one['trials']}",
             shown(one["median"]),
             shown(error, "+.1f") + (" %" if error is not None else ""),
             shown(one["mad"]),
-            f"{one['inside']} of {one['trials']}",
+            f"{one['inside']} of {one['values']}",
             ", ".join(notes),
         ]
         lines.append("| " + " | ".join(cells) + " |")
@@ -226,18 +230,35 @@ def run(quick: bool, tsc_hertz: float) -> None:
         raise RuntimeError("network namespaces are made by root")
     about = machine.describe(tsc_hertz)
     started = time.monotonic()
-    rows = measure(quick)
+    rows: list[dict] = []
+    try:
+        measure(quick, rows)
+    finally:
+        # Of a run that was ended too: it takes an hour.
+        if rows:
+            show(rows, about, quick, time.monotonic() - started)
+
+
+def show(rows: list[dict], about: dict[str, str], quick: bool, seconds: float) -> None:
+    """The figures, raw and in the page."""
     raw = ROOT / "build/bench/bandwidth.json"
     raw.write_text(json.dumps({"machine": about, "quick": quick, "rows": rows}, indent=1) + "\n")
     lines = [f"- {name}: {value}" for name, value in about.items() if name != "Beside it"]
-    lines.append(f"- It took {(time.monotonic() - started) / 60:.0f} minutes.")
+    asked = sum(
+        len(one.cross[::2] if quick else one.cross) * len(one.methods) * len(TIMERS)
+        for one in SCENARIOS
+    )
+    lines.append(f"- It took {seconds / 60:.0f} minutes; {2 if quick else TRIALS} trials of each.")
+    if len(rows) < asked:
+        lines.append(f"- It was ended before the last: {len(rows)} of {asked} rows.")
     if quick:
         lines.append("- A short run of few trials, on a machine that others used at the same time.")
     lines += [
         "",
         *goals(rows),
         "",
-        "Mbit/s; MAD is half the interquartile range.",
+        "Mbit/s; values: trials that told one, and not a bound or nothing; MAD: half the interquartile",
+        "range of these; held: how many of their intervals hold the truth.",
         "",
         *table(rows),
     ]
