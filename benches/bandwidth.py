@@ -26,7 +26,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 METHODS = ("trains", "slops", "yaz")
 TIMERS = ("precise", "system")
 #: Estimates of each kind.
-TRIALS = 15
+TRIALS = 10
 MBIT = 1_000_000
 SERVER = "10.99.0.2"
 
