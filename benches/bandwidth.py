@@ -22,6 +22,7 @@ from levels import LORENTZ, ROOT
 
 BOTTLENECK = ROOT / "target/release/examples/bottleneck"
 PAGE = ROOT / "docs/bandwidth.md"
+RAW = ROOT / "build/bench/bandwidth.json"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 METHODS = ("trains", "slops", "yaz")
 TIMERS = ("precise", "system")
@@ -125,9 +126,12 @@ def measure(quick: bool, rows: list[dict]) -> None:
     build = ["cargo", "build", "--release", "--locked", "--package", "lorentz-bandwidth"]
     subprocess.run([*build, "--example", "bottleneck"], cwd=ROOT, check=True)
     trials = 2 if quick else TRIALS
+    there = {(one["scenario"], one["cross"]) for one in rows}
     for scenario in SCENARIOS:
         few = scenario.cross[::2] if quick else scenario.cross
         for cross in few:
+            if (scenario.name, cross) in there:
+                continue
             found = {(method, timers): [] for method in scenario.methods for timers in TIMERS}
             with path(scenario, cross, seconds=3600) as inside:
                 # One of each kind after another: the host's moods hit all alike.
@@ -230,7 +234,7 @@ def run(quick: bool, tsc_hertz: float) -> None:
         raise RuntimeError("network namespaces are made by root")
     about = machine.describe(tsc_hertz)
     started = time.monotonic()
-    rows: list[dict] = []
+    rows = [] if quick else left(about)
     try:
         measure(quick, rows)
     finally:
@@ -239,26 +243,45 @@ def run(quick: bool, tsc_hertz: float) -> None:
             show(rows, about, quick, time.monotonic() - started)
 
 
-def show(rows: list[dict], about: dict[str, str], quick: bool, seconds: float) -> None:
-    """The figures, raw and in the page."""
-    raw = ROOT / "build/bench/bandwidth.json"
-    raw.write_text(json.dumps({"machine": about, "quick": quick, "rows": rows}, indent=1) + "\n")
-    lines = [f"- {name}: {value}" for name, value in about.items() if name != "Beside it"]
-    asked = sum(
+def left(about: dict[str, str]) -> list[dict]:
+    """The rows of a run that was ended early on this machine, as it is now."""
+    if not RAW.exists():
+        return []
+    old = json.loads(RAW.read_text())
+    alike = all(old["machine"].get(name) == about.get(name) for name in ("Kernel", "Processor"))
+    rows = old["rows"]
+    if old["quick"] or not alike or len(rows) >= asked(quick=False):
+        return []
+    return rows if all(one["trials"] == TRIALS for one in rows) else []
+
+
+def asked(quick: bool) -> int:
+    """How many rows a whole run has."""
+    return sum(
         len(one.cross[::2] if quick else one.cross) * len(one.methods) * len(TIMERS)
         for one in SCENARIOS
     )
-    lines.append(f"- It took {seconds / 60:.0f} minutes; {2 if quick else TRIALS} trials of each.")
-    if len(rows) < asked:
-        lines.append(f"- It was ended before the last: {len(rows)} of {asked} rows.")
+
+
+def show(rows: list[dict], about: dict[str, str], quick: bool, seconds: float) -> None:
+    """The figures, raw and in the page."""
+    RAW.write_text(json.dumps({"machine": about, "quick": quick, "rows": rows}, indent=1) + "\n")
+    lines = [f"- {name}: {value}" for name, value in about.items() if name != "Beside it"]
+    lines.append(
+        f"- {2 if quick else TRIALS} trials of each; its last part took {seconds / 60:.0f} minutes."
+    )
+    if len(rows) < asked(quick):
+        lines.append(
+            f"- It was ended early: {len(rows)} of {asked(quick)} rows. It goes on if run again."
+        )
     if quick:
         lines.append("- A short run of few trials, on a machine that others used at the same time.")
     lines += [
         "",
         *goals(rows),
         "",
-        "Mbit/s; values: trials that told one, and not a bound or nothing; MAD: half the interquartile",
-        "range of these; held: how many of their intervals hold the truth.",
+        "Mbit/s; values: trials that told one, and not a bound or nothing; MAD: half the",
+        "interquartile range of these; held: how many of their intervals hold the truth.",
         "",
         *table(rows),
     ]
