@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,16 +17,6 @@ from framework import lorentz
 from framework.networks import TIMEOUT, Capture, Frame, Lab, pair
 
 LEAST = "net.ipv4.tcp_rto_min_us"
-
-#: Becomes the command it is given, for which and whose children bpf(2) says EPERM.
-WITHOUT_BPF = """\
-import ctypes, os, struct, sys
-code = ((0x20, 0, 0, 0), (0x15, 0, 1, 321), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000))
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
-program = struct.pack("HxxxxxxP", 4, ctypes.addressof(code))
-assert ctypes.CDLL(None).prctl(22, 2, program) == 0
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 #: Listens, connects, and holds the connection until the end.
 SERVER = """\
@@ -181,20 +173,27 @@ def test_nothing_is_left_of_the_bpf_program(end: str):
         lab.wait_until(lambda: not ours & programs(), "no BPF program")
 
 
+def forbid_bpf() -> None:
+    """Has bpf(2) say EPERM to this process and to all it becomes and starts."""
+    load_number, if_bpf, refuse, allow = (
+        (0x20, 0, 0, 0),
+        (0x15, 0, 1, 321),
+        (0x06, 0, 0, 0x00050000 | errno.EPERM),
+        (0x06, 0, 0, 0x7FFF0000),
+    )
+    lines = (load_number, if_bpf, refuse, allow)
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines))
+    program = struct.pack("HxxxxxxP", len(lines), ctypes.addressof(code))
+    pr_set_seccomp, seccomp_mode_filter = 22, 2
+    assert ctypes.CDLL(None).prctl(pr_set_seccomp, seccomp_mode_filter, program) == 0
+
+
 class LabWithoutBpf(Lab):
     """A network whose emulator may load no BPF program."""
 
     def up(self) -> subprocess.CompletedProcess:
         self.file.write_text(self.text)
-        command = [*lorentz.session.command(), "up", str(self.file)]
-        return subprocess.run(
-            [sys.executable, "-c", WITHOUT_BPF, *command],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            stdin=subprocess.DEVNULL,
-            env=lorentz.session.environment(),
-        )
+        return lorentz.call("up", str(self.file), timeout=TIMEOUT, preexec_fn=forbid_bpf)
 
 
 def test_without_the_bpf_program_the_network_goes_on_and_says_so():
