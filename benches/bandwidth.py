@@ -232,27 +232,32 @@ def run(quick: bool, tsc_hertz: float) -> None:
     """Measure, and put the figures into the page."""
     if os.geteuid() != 0:
         raise RuntimeError("network namespaces are made by root")
-    about = machine.describe(tsc_hertz)
-    started = time.monotonic()
-    rows = [] if quick else left(about)
+    record = {"machine": machine.describe(tsc_hertz), "quick": quick, "seconds": 0, "rows": []}
+    if not quick:
+        record = left(record["machine"]) or record
+    before, started = record["seconds"], time.monotonic()
     try:
-        measure(quick, rows)
+        measure(quick, record["rows"])
     finally:
+        record["seconds"] = before + time.monotonic() - started
         # Of a run that was ended too: it takes an hour.
-        if rows:
-            show(rows, about, quick, time.monotonic() - started)
+        if record["rows"]:
+            show(record)
 
 
-def left(about: dict[str, str]) -> list[dict]:
-    """The rows of a run that was ended early on this machine, as it is now."""
+def left(about: dict[str, str]) -> dict | None:
+    """A run that was ended early, of this build on this machine as it is now."""
     if not RAW.exists():
-        return []
+        return None
     old = json.loads(RAW.read_text())
-    alike = all(old["machine"].get(name) == about.get(name) for name in ("Kernel", "Processor"))
-    rows = old["rows"]
-    if old["quick"] or not alike or len(rows) >= asked(quick=False):
-        return []
-    return rows if all(one["trials"] == TRIALS for one in rows) else []
+    same = ("Kernel", "Processor", "Clock source", "Measured")
+    goes_on = (
+        not old["quick"]
+        and all(old["machine"][name] == about[name] for name in same)
+        and len(old["rows"]) < asked(quick=False)
+        and all(one["trials"] == TRIALS for one in old["rows"])
+    )
+    return old if goes_on else None
 
 
 def asked(quick: bool) -> int:
@@ -263,17 +268,15 @@ def asked(quick: bool) -> int:
     )
 
 
-def show(rows: list[dict], about: dict[str, str], quick: bool, seconds: float) -> None:
+def show(record: dict) -> None:
     """The figures, raw and in the page."""
-    RAW.write_text(json.dumps({"machine": about, "quick": quick, "rows": rows}, indent=1) + "\n")
+    RAW.write_text(json.dumps(record, indent=1) + "\n")
+    rows, quick, whole = record["rows"], record["quick"], asked(record["quick"])
+    about = record["machine"]
     lines = [f"- {name}: {value}" for name, value in about.items() if name != "Beside it"]
-    lines.append(
-        f"- {2 if quick else TRIALS} trials of each; its last part took {seconds / 60:.0f} minutes."
-    )
-    if len(rows) < asked(quick):
-        lines.append(
-            f"- It was ended early: {len(rows)} of {asked(quick)} rows. It goes on if run again."
-        )
+    lines.append(f"- It took {record['seconds'] / 60:.0f} minutes.")
+    if len(rows) < whole:
+        lines.append(f"- Ended early: {len(rows)} of {whole} rows; the same command goes on.")
     if quick:
         lines.append("- A short run of few trials, on a machine that others used at the same time.")
     lines += [
