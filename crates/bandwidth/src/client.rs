@@ -170,8 +170,8 @@ impl Path for Client {
         }
         let times = self.send(plan, number)?;
         match self.ask(&ToServer::End { number })? {
-            ToClient::Arrivals { number: of, probes, .. } if of == number => {
-                Ok(join(plan, &times, &probes))
+            ToClient::Arrivals { number: of, overrun, probes, .. } if of == number => {
+                Ok(Stream { overrun, ..join(plan, &times, &probes) })
             }
             _ => Err(peer("it did not report a stream")),
         }
@@ -195,7 +195,7 @@ fn join(plan: &Plan, times: &[Option<i64>], arrived: &[(u32, i64)]) -> Stream {
         before = sent.unwrap_or(before + plan.interval as i64);
         Probe { sent: before, received }
     });
-    Stream { plan: *plan, probes: probes.collect(), reordered }
+    Stream { plan: *plan, probes: probes.collect(), reordered, overrun: 0 }
 }
 
 /// When the probes of a stream are sent. One that is late by more than an interval moves all that follow: they keep
@@ -300,6 +300,9 @@ mod tests {
         assert_eq!(received, [Some(0), None, Some(34), Some(33)]);
         assert_eq!(stream.probes[1].sent, 10);
         assert_eq!((stream.reordered, stream.lost()), (1, 1));
+        assert_eq!(stream.loss(), 0.25);
+        // What only the receiver's machine had no room for was not too much for the path.
+        assert_eq!(Stream { overrun: 1, ..stream }.loss(), 0.0);
     }
 
     #[test]

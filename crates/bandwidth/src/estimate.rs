@@ -136,6 +136,8 @@ pub enum Caution {
     Loss,
     /// Probes arrived in another order.
     Reordering,
+    /// Probes came through and were lost by the receiver's machine, which was too busy to take them.
+    ReceiverOverrun,
     /// The sender was interrupted so often that only parts of streams could be used.
     Interrupted,
 }
@@ -147,6 +149,7 @@ impl fmt::Display for Caution {
             Caution::ClockTooCoarse => "times of arrival are too coarse for the intervals probed",
             Caution::Loss => "probes were lost",
             Caution::Reordering => "probes arrived out of order",
+            Caution::ReceiverOverrun => "the receiving machine was too busy to take all probes",
             Caution::Interrupted => "the sender was interrupted often",
         })
     }
@@ -224,6 +227,7 @@ struct Tally {
     streams: u32,
     packets: u64,
     lost: u64,
+    overrun: u64,
     reordered: u64,
     bytes: u64,
     fastest: f64,
@@ -238,6 +242,7 @@ impl Tally {
         self.streams += 1;
         self.packets += packets;
         self.lost += stream.lost() as u64;
+        self.overrun += (stream.lost() - stream.lost_on_path()) as u64;
         self.reordered += u64::from(stream.reordered);
         self.bytes += packets * u64::from(stream.plan.bytes);
         let sent = stream.rate_sent();
@@ -258,7 +263,8 @@ impl Tally {
         // Back-to-back streams at the start always ask for more than there is; others should not.
         say(Caution::RateNotReachable, self.slow > 1 + self.streams / 10);
         say(Caution::ClockTooCoarse, self.coarse > self.streams / 2);
-        say(Caution::Loss, self.lost > 0);
+        say(Caution::Loss, self.lost > self.overrun);
+        say(Caution::ReceiverOverrun, self.overrun > 0);
         say(Caution::Reordering, self.reordered > 0);
         say(Caution::Interrupted, self.broken > self.streams / 4);
         Estimate {

@@ -51,6 +51,8 @@ pub struct Stream {
     pub probes: Vec<Probe>,
     /// Probes that arrived before one that was sent earlier.
     pub reordered: u32,
+    /// Of the lost ones those that came through, but found the receiver's buffer full: its machine is too busy.
+    pub overrun: u32,
 }
 
 /// A stretch of a stream that was sent as planned: both times of each probe in seconds, from the first one on.
@@ -61,9 +63,14 @@ pub struct Stretch {
 }
 
 impl Stream {
-    /// The share of the probes that did not arrive.
+    /// The share of the probes that the path lost.
     pub fn loss(&self) -> f64 {
-        self.lost() as f64 / self.probes.len().max(1) as f64
+        self.lost_on_path() as f64 / self.probes.len().max(1) as f64
+    }
+
+    /// How many the path lost; what the receiver's machine lost says nothing of it.
+    pub fn lost_on_path(&self) -> usize {
+        self.lost().saturating_sub(self.overrun as usize)
     }
 
     /// How many did not arrive.
@@ -71,23 +78,22 @@ impl Stream {
         self.probes.iter().filter(|probe| probe.received.is_none()).count()
     }
 
-    /// The rate at which it was really sent, bits per second; what the sender lost in its longest pauses (a tenth of the
-    /// gaps) aside.
+    /// The rate at which its longest stretch was really sent, bits per second: by first and last, for a short pause of
+    /// the sender between them lets the path recover as any other gap does.
     pub fn rate_sent(&self) -> f64 {
-        let mut gaps: Vec<i64> =
-            self.probes.windows(2).map(|pair| pair[1].sent.saturating_sub(pair[0].sent)).collect();
-        if gaps.is_empty() {
-            return 0.0;
-        }
-        gaps.sort_unstable();
-        let kept = &gaps[..gaps.len() - gaps.len() / 10];
-        let mean = kept.iter().map(|gap| *gap as f64).sum::<f64>() / kept.len() as f64;
-        f64::from(self.plan.bytes) * 8e9 / mean.max(1.0)
+        let longest = self.longest();
+        let (Some(first), Some(last)) = (longest.first(), longest.last()) else { return 0.0 };
+        let bits = f64::from(self.plan.bytes) * 8.0 * (longest.len() - 1) as f64;
+        bits * 1e9 / (last.sent.saturating_sub(first.sent) as f64).max(1.0)
     }
 
     /// The longest stretch without a pause of the sender beyond twice the interval, or a millisecond where that is
     /// more (pathload's rule). Lost probes are left out.
     pub fn longest_stretch(&self) -> Stretch {
+        Stretch::of(self.longest())
+    }
+
+    fn longest(&self) -> &[Probe] {
         let longest_gap = (2 * self.plan.interval).max(self.plan.interval + 1_000_000) as i64;
         let breaks = |pair: &[Probe]| pair[1].sent.saturating_sub(pair[0].sent) > longest_gap;
         let mut best: &[Probe] = &[];
@@ -100,7 +106,7 @@ impl Stream {
                 begin = end;
             }
         }
-        Stretch::of(best)
+        best
     }
 }
 

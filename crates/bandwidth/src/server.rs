@@ -34,7 +34,7 @@ const QUIET: Duration = Duration::from_millis(200);
 /// A stream that is not ended by then is.
 const LONGEST_STREAM: Duration = Duration::from_secs(30);
 /// For bursts of probes while this program has not its turn.
-const RECEIVE_BUFFER: usize = 8 << 20;
+const RECEIVE_BUFFER: usize = 32 << 20;
 
 /// A server that listens.
 #[derive(Debug)]
@@ -190,6 +190,8 @@ struct Receiver {
     from: IpAddr,
     session: u64,
     stream: u32,
+    /// What the socket had lost before the stream.
+    dropped: u32,
     /// Which probes have come.
     seen: Vec<bool>,
     arrived: Vec<(u32, i64)>,
@@ -211,13 +213,14 @@ impl Receiver {
         let session = u64::from_ne_bytes(random) >> 11;
         let control_buffer = nix::cmsg_space!(nix::sys::time::TimeSpec);
         let (seen, arrived) = Default::default();
-        Ok(Receiver { socket, from, session, stream: 0, seen, arrived, control_buffer })
+        Ok(Receiver { socket, from, session, stream: 0, dropped: 0, seen, arrived, control_buffer })
     }
 
     /// Forgets what came late of the stream before, and waits for this one.
     fn arm(&mut self, number: u32, packets: u32) -> io::Result<()> {
         self.drain()?;
         self.stream = number;
+        self.dropped = dropped(&self.socket);
         self.seen = vec![false; packets as usize];
         self.arrived.clear();
         Ok(())
@@ -309,11 +312,49 @@ impl Receiver {
     fn arrivals(&self) -> ToClient {
         let first = self.arrived.first().map_or(0, |probe| probe.1);
         let probes = self.arrived.iter().map(|(number, at)| (*number, at.saturating_sub(first)));
-        ToClient::Arrivals { number: self.stream, first, probes: probes.collect() }
+        let overrun = dropped(&self.socket).wrapping_sub(self.dropped);
+        ToClient::Arrivals { number: self.stream, first, overrun, probes: probes.collect() }
     }
+}
+
+/// How many packets have found this socket's buffer full; 0 where the kernel does not tell.
+fn dropped(socket: &UdpSocket) -> u32 {
+    /// The place of SK_MEMINFO_DROPS, the last of what SO_MEMINFO tells (linux/sock_diag.h).
+    const DROPS: usize = 8;
+    let mut told = [0u32; DROPS + 1];
+    let mut length = size_of_val(&told) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `told`, which has them.
+    unsafe {
+        let out = (&raw mut told).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, out, &mut length)
+    };
+    told[DROPS]
 }
 
 fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
     let four = address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
     four.or_else(|| address.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_full_buffer_loses_is_counted() {
+        const SENT: u32 = 500;
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        setsockopt(&socket, sockopt::RcvBuf, &8_192).unwrap();
+        assert_eq!(dropped(&socket), 0);
+        let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+        from.connect(socket.local_addr().unwrap()).unwrap();
+        for _ in 0..SENT {
+            from.send(&[0; 1_000]).unwrap();
+        }
+        let mut bytes = [0; 1_000];
+        let came = (0..SENT).take_while(|_| socket.recv(&mut bytes).is_ok()).count() as u32;
+        assert!(0 < came && came < SENT, "{came}");
+        assert_eq!(came + dropped(&socket), SENT);
+    }
 }

@@ -69,17 +69,15 @@ const OFFSET: f64 = 123_456_789_000.0;
 impl Simulation {
     /// A path at rest.
     pub fn new(model: Model) -> Simulation {
-        let random = model.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        // Mixed, or the numbers of one seed would be those of the next, one later.
+        let random = mix(model.seed);
         Simulation { model, now: 1e9, free: 0.0, next_cross: 0.0, random }
     }
 
     /// Between 0 and 1 (splitmix64).
     fn uniform(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
+        (mix(self.random) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     fn exponential(&mut self, mean: f64) -> f64 {
@@ -130,6 +128,13 @@ impl Simulation {
     }
 }
 
+/// The last step of splitmix64.
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
 impl Path for Simulation {
     fn limits(&self) -> Limits {
         let Model { most_bytes, rate_max, .. } = self.model;
@@ -151,6 +156,6 @@ impl Path for Simulation {
             latest = latest.max(*received);
             *received = latest;
         }
-        Ok(Stream { plan: *plan, probes, reordered: 0 })
+        Ok(Stream { plan: *plan, probes, reordered: 0, overrun: 0 })
     }
 }

@@ -21,7 +21,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Of this protocol; both ends must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The port of the server where none is given.
 pub const PORT: u16 = 13_979;
 /// No message to the server is longer, and none to the client.
@@ -89,6 +89,8 @@ pub enum ToClient {
         number: u32,
         /// When the first one came, nanoseconds since 1970 by the server's clock.
         first: i64,
+        /// Packets that found the server's receive buffer full meanwhile.
+        overrun: u32,
         /// Number of each probe, and nanoseconds after the first, in the order of arrival.
         probes: Vec<(u32, i64)>,
     },
@@ -302,8 +304,8 @@ mod tests {
         }
 
         #[test]
-        fn messages_come_back(number: u32, first: i64, probes: Vec<(u32, i64)>) {
-            let message = ToClient::Arrivals { number, first, probes };
+        fn messages_come_back(number: u32, first: i64, overrun: u32, probes: Vec<(u32, i64)>) {
+            let message = ToClient::Arrivals { number, first, overrun, probes };
             let framed = frame(&message).unwrap();
             prop_assert_eq!(parse::<ToClient>(&framed[4..]).unwrap(), message);
         }

@@ -144,7 +144,7 @@ impl Yaz {
 impl Estimator for Yaz {
     fn step(&mut self, seen: Option<&Stream>) -> Step {
         let Some(stream) = seen else { return Step::Probe(self.plan()) };
-        self.lost += stream.lost();
+        self.lost += stream.lost_on_path();
         let stretch = stream.longest_stretch();
         let usable = stretch.times.len() * 2 >= stream.probes.len() && stream.reordered == 0;
         match stretch.intervals() {
