@@ -4,6 +4,9 @@
 //! at one rate. Each stream's delays grow or not ([`crate::trend`]); the fleet says that the rate is above what is
 //! available, below it, or in the *grey region* in which that varied meanwhile. Rates are halved towards it from both
 //! sides. The result is a range: that within which the available bandwidth varied.
+//!
+//! Different from the tool: streams are twice as long, for in 100 packets the chance of a well filled path outweighs
+//! the trend (of 50 Mbit/s that are left of 300 the median of many estimates was 4 % too high).
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Stream};
@@ -11,7 +14,7 @@ use crate::rate::BitRate;
 use crate::trend::{Tests, Trend};
 
 /// Packets in a stream, streams in a fleet.
-const LENGTH: u32 = 100;
+const LENGTH: u32 = 200;
 const FLEET: usize = 12;
 /// Packets of the train that tells where to begin.
 const TRAIN: u32 = 50;

@@ -13,10 +13,12 @@
 //!
 //! 1. A train at the highest rate. Where delays do not grow, that much is available *at least*. Else the search begins
 //!    below the rate at which it arrived, and halves the bracket until it is [`ROUGH`].
-//! 2. Rounds of trains at some rates above the estimate so far, where the bottleneck never falls idle and s(r) is a line
-//!    but for the chance in the cross traffic. Of all trains so far the line is drawn, each weighted by its length; where
-//!    it crosses zero is A, and by its steepness each round has an instant estimate of its own. A train that lost probes
-//!    or was interrupted by its sender's machine is sent again, half as long from then on; rounds whose trains do not grow raise the estimate.
+//! 2. Rounds of trains above the estimate so far, where the bottleneck never falls idle and s(r) is a line but for the
+//!    chance in the cross traffic. Their rates are such that delays grow by [`SLOPES`], as by the line so far: as much
+//!    beyond that chance on a path that is nearly full, where these rates are several times A, as on one that is free.
+//!    Of all trains so far the line is drawn, each weighted by its length; where it crosses zero is A, and by its
+//!    steepness each round has an instant estimate of its own. A train that lost probes or was interrupted by its
+//!    sender's machine is sent again, half as long from then on; rounds whose trains do not grow raise the estimate.
 //! 3. The final value is the median of the instants, its confidence interval that of a median. Rounds go on until it is
 //!    narrow, or there have been [`MOST_ROUNDS`].
 
@@ -29,9 +31,10 @@ use crate::statistics::{confidence, growth, median};
 const THRESHOLD: f64 = 0.01;
 /// A bracket of this width, relative to its upper end, is left to the rounds.
 const ROUGH: f64 = 0.15;
-/// Rates of a round, as shares of the way from the estimate to [`SPAN`] times it.
-const SHARES: [f64; 3] = [0.3, 0.65, 1.0];
-const SPAN: f64 = 1.9;
+/// How fast delays are to grow in the trains of a round, seconds per second: two near the line's crossing, which is what
+/// is asked for, but not so near that the queue runs empty, and one far off, for the line's steepness. The least error
+/// of a crossing for this many trains, by the variance of a line's extrapolation.
+const SLOPES: [f64; 3] = [0.1, 0.1, 0.6];
 /// Rounds for a final value, and the relative half width of its interval that is narrow.
 const LEAST_ROUNDS: usize = 8;
 const MOST_ROUNDS: usize = 16;
@@ -49,6 +52,8 @@ const LOSSY: f64 = 0.05;
 const LEAST_RATE: f64 = 50_000.0;
 /// Trains that say nothing before it is given up.
 const MOST_SILENT: u32 = 60;
+/// Trains of the search that are sent slower than was wanted, before that is taken for the fastest that can be.
+const MOST_SLOW: u32 = 8;
 /// A train of which a lesser share was sent as planned says nothing: the queue began it with what was before.
 const WHOLE: f64 = 0.7;
 /// Trains are not made shorter than this share of their usual length.
@@ -84,10 +89,16 @@ pub struct Trains {
     /// them, or that the sender is not interrupted while it sends them.
     length: f64,
     estimate: f64,
+    /// Of the search's trains that arrived.
+    fastest: Option<Point>,
     round: Vec<Point>,
     rounds: Vec<Vec<Point>>,
     flat_rounds: u32,
     silent: u32,
+    /// Trains of the search, and of the rounds, that were sent slower than was wanted. Where most of the rounds' were, the
+    /// line stands on rates that lie anywhere.
+    slow: u32,
+    too_slow: u32,
 }
 
 impl Trains {
@@ -102,10 +113,13 @@ impl Trains {
             rate,
             length: 1.0,
             estimate: 0.0,
+            fastest: None,
             round: Vec::new(),
             rounds: Vec::new(),
             flat_rounds: 0,
             silent: 0,
+            slow: 0,
+            too_slow: 0,
         }
     }
 
@@ -137,6 +151,10 @@ impl Trains {
         if stream.loss() > LOSSY {
             return Some((Point { rate, slope: f64::INFINITY, seconds }, 0.0));
         }
+        // A receiver that has no time for what comes cannot be believed when it came, either.
+        if f64::from(stream.overrun) > LOSSY * stream.probes.len() as f64 {
+            return None;
+        }
         let sent: Vec<f64> = stretch.times.iter().map(|time| time.0).collect();
         if (sent.len() as f64) < WHOLE * (stream.probes.len() - stream.lost()) as f64 {
             return None;
@@ -159,6 +177,9 @@ impl Trains {
 
     /// The first train, and then halving.
     fn search(&mut self, point: Point, error: f64, stream: &Stream) -> Step {
+        if point.slope.is_finite() && self.fastest.is_none_or(|known| point.rate > known.rate) {
+            self.fastest = Some(point);
+        }
         let grows = point.slope > THRESHOLD + error;
         if grows {
             self.high = point.rate.min(self.rate);
@@ -170,10 +191,15 @@ impl Trains {
                 self.high = arrived.map_or(self.high, |rate| self.high.min(rate * 1.05));
             }
         } else {
-            self.low = point.rate.min(self.rate);
+            self.low = self.low.max(point.rate.min(self.rate));
+            let is_slow = point.rate < 0.9 * self.rate;
+            self.slow += u32::from(is_slow);
+            if is_slow && self.slow < MOST_SLOW {
+                return self.silence();
+            }
             // Nothing faster can be sent, or is to be.
-            if self.phase == Phase::Fastest || point.rate < 0.9 * self.rate {
-                return Step::Done(Finding::bound(Bound::AtLeast, point.rate, &self.limits));
+            if self.phase == Phase::Fastest || is_slow {
+                return Step::Done(Finding::bound(Bound::AtLeast, self.low, &self.limits));
             }
         }
         self.phase = Phase::Search;
@@ -189,17 +215,32 @@ impl Trains {
     }
 
     fn send_round(&mut self, number: usize) -> Step {
-        let span = SPAN.min(self.limits.rate_max.as_f64() / self.estimate).max(1.05);
+        let capacity = self.capacity();
+        let most = SLOPES[SLOPES.len() - 1];
+        let reach = (self.limits.rate_max.as_f64() - self.estimate).max(0.05 * self.estimate);
+        let span = (most * capacity).min(reach) / most;
         self.phase = Phase::Round(number);
-        self.send(self.estimate * (1.0 + (span - 1.0) * SHARES[number]))
+        self.send(self.estimate + span * SLOPES[number])
+    }
+
+    /// The bottleneck's capacity as far as is known: by the line, before there is one by the fastest train that arrived.
+    fn capacity(&self) -> f64 {
+        let line = self.line(self.rounds.iter().flatten());
+        let known = line.map(|line| 1.0 / line.steepness);
+        let first = || {
+            let Point { rate, slope, .. } = self.fastest?;
+            (slope > THRESHOLD).then(|| (rate - self.estimate) / slope)
+        };
+        known.or_else(first).unwrap_or(self.estimate).max(self.estimate)
     }
 
     fn add(&mut self, number: usize, point: Point) -> Step {
         if point.slope == f64::INFINITY {
             return self.silence();
         }
+        self.too_slow += u32::from(point.rate < 0.9 * self.rate);
         self.round.push(point);
-        if number + 1 < SHARES.len() {
+        if number + 1 < SLOPES.len() {
             return self.send_round(number + 1);
         }
         let round = std::mem::take(&mut self.round);
@@ -244,6 +285,9 @@ impl Trains {
 
     fn finding(&self, instants: &[f64]) -> Finding {
         let middle = median(instants);
+        if self.too_slow as usize * 2 > self.rounds.len() * SLOPES.len() {
+            return Finding::bound(Bound::Unknown, middle, &self.limits);
+        }
         let half = self.half_width(instants).max(0.005 * middle);
         Finding::value(middle, middle - half, middle + half)
     }

@@ -1,8 +1,9 @@
 //! Whether the one-way delays of a stream grow: pathload's two tests.
 //!
 //! Jain and Dovrolis, *End-to-end available bandwidth: measurement methodology, dynamics, and relation with TCP
-//! throughput*, SIGCOMM 2002, section 4.2: the delays are divided into groups of about the root of their number, and
-//! of the medians D_1..D_m of the groups
+//! throughput*, SIGCOMM 2002, section 4.2: the delays are divided into groups of about the root of their number, here
+//! into hardly more than ten, for single groups of a longer stream would say no more than those of a short one; and of
+//! the medians D_1..D_m of the groups
 //!
 //! ```text
 //!     PCT = #{ D_k > D_(k-1) } / (m - 1)                     pairwise comparison, 0.5 without a trend
@@ -35,13 +36,16 @@ pub struct Tests {
 const PCT: f64 = 0.55;
 const PDT: f64 = 0.40;
 const MARGIN: f64 = 0.1;
+/// Those of the 100 packets that pathload's thresholds are made for.
+const USUAL_GROUPS: usize = 10;
 /// Fewer groups tell nothing.
 const LEAST_GROUPS: usize = 5;
 
 impl Tests {
     /// Of these delays, in the order of sending; `None` of too few.
     pub fn of(delays: &[f64]) -> Option<Tests> {
-        let group = (delays.len() as f64).sqrt().floor().max(1.0) as usize;
+        let root = (delays.len() as f64).sqrt().floor() as usize;
+        let group = root.max(delays.len() / USUAL_GROUPS).max(1);
         let medians: Vec<f64> = delays.chunks_exact(group).map(median).collect();
         if medians.len() < LEAST_GROUPS {
             return None;

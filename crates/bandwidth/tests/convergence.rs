@@ -70,6 +70,30 @@ fn yaz_converges() {
     converges(Method::Yaz, 200, 0.03, 0.12);
 }
 
+/// The median error of many estimates of one load: what more estimates would not cure.
+fn bias(method: Method, cross: u64, most: f64) {
+    let mut errors: Vec<f64> = (1..=100)
+        .map(|seed| {
+            let cross = BitRate(cross * 1_000_000);
+            let model = Model { seed, ..Model::new(BitRate(300_000_000), cross) };
+            estimate(model, method).finding.available.as_f64() / model.available() - 1.0
+        })
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    let middle = errors[errors.len() / 2];
+    println!("{method}, {cross} of 300 Mbit/s taken: {:+.1} %", middle * 100.0);
+    assert!(middle.abs() < most, "{method}, {cross} of 300 Mbit/s taken: {middle}");
+}
+
+#[test]
+fn no_method_is_biased_by_more_than_five_percent_at_any_load() {
+    for cross in [0, 50, 100, 150, 200, 250] {
+        bias(Method::Trains, cross, 0.02);
+        bias(Method::Slops, cross, 0.04);
+        bias(Method::Yaz, cross, 0.05);
+    }
+}
+
 /// 300 Mbit/s of which two thirds are available.
 fn usual() -> Model {
     Model::new(BitRate(300_000_000), BitRate(100_000_000))
