@@ -1,8 +1,9 @@
 """Available bandwidth over a path of known truth: docs/bandwidth.md.
 
 Three network namespaces in a row; the middle one is a link of constant rate in user space
-(crates/bandwidth/examples/bottleneck.rs) with cross traffic of its own. Needs root. Sender and link
-run under SCHED_FIFO: what is measured is the method and its timers, not who gets the processor.
+(crates/bandwidth/examples/bottleneck.rs) with cross traffic of its own. Needs root. Link and
+receiver have one processor, the link under SCHED_FIFO; the sender has the other, as any program:
+what is measured is the method and its timers, not who gets the processor.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ TIMERS = ("precise", "system")
 TRIALS = 10
 MBIT = 1_000_000
 SERVER = "10.99.0.2"
+#: Processors of link and receiver, and of the sender.
+FAR, NEAR = (("taskset", "--cpu-list", number) for number in "01")
 
 
 @dataclass(frozen=True)
@@ -105,14 +108,14 @@ def path(scenario: Scenario, cross: int, seconds: int) -> Iterator[list[str]]:
         queue = str(scenario.rate * MBIT // 8 // 10)
         link = (str(BOTTLENECK), "near1", "far1", *rates, queue, str(scenario.delay), str(seconds))
         serve = (LORENTZ, "bandwidth", "serve")
-        with running(*inside["link"], *link), running(*inside["to"], *serve):
-            yield inside["from"]
+        with running(*inside["link"], *FAR, *link), running(*inside["to"], *FAR, *serve):
+            yield [*inside["from"], *NEAR]
 
 
 def estimate(inside: list[str], scenario: Scenario, method: str, timers: str) -> dict | None:
     """One estimate, or nothing where it does not come to an end."""
     words = ("--method", method, "--timers", timers, "--packet", str(scenario.bytes), "--json")
-    most = ("--rate-max", f"{2 * scenario.rate}mbit", "--fifo")
+    most = ("--rate-max", f"{2 * scenario.rate}mbit")
     command = [*inside, LORENTZ, "bandwidth", SERVER, *words, *most]
     with suppress(subprocess.TimeoutExpired):
         run = subprocess.run(command, capture_output=True, text=True, timeout=90)
