@@ -235,6 +235,8 @@ def run(quick: bool, tsc_hertz: float) -> None:
     """Measure, and put the figures into the page."""
     if os.geteuid() != 0:
         raise RuntimeError("network namespaces are made by root")
+    if not {0, 1} <= os.sched_getaffinity(0):
+        raise RuntimeError("the link and the sender have a processor each: 0 and 1 are wanted")
     record = {"machine": machine.describe(tsc_hertz), "quick": quick, "seconds": 0, "rows": []}
     if not quick:
         record = left(record["machine"]) or record

@@ -171,15 +171,16 @@ impl Path for Client {
         let times = self.send(plan, number)?;
         match self.ask(&ToServer::End { number })? {
             ToClient::Arrivals { number: of, overrun, probes, .. } if of == number => {
-                Ok(Stream { overrun, ..join(plan, &times, &probes) })
+                Ok(join(plan, &times, &probes, overrun))
             }
             _ => Err(peer("it did not report a stream")),
         }
     }
 }
 
-/// What was sent, and what arrived of it. What the other end says of probes that were not sent is left out.
-fn join(plan: &Plan, times: &[Option<i64>], arrived: &[(u32, i64)]) -> Stream {
+/// What was sent, and what arrived of it. What the other end says of probes that were not sent is left out; a full
+/// buffer loses strangers' packets too, but no more of ours than are missing.
+fn join(plan: &Plan, times: &[Option<i64>], arrived: &[(u32, i64)], overrun: u32) -> Stream {
     let mut received = vec![None; times.len()];
     let (mut reordered, mut highest) = (0, None);
     for (number, at) in arrived {
@@ -195,7 +196,8 @@ fn join(plan: &Plan, times: &[Option<i64>], arrived: &[(u32, i64)]) -> Stream {
         before = sent.unwrap_or(before + plan.interval as i64);
         Probe { sent: before, received }
     });
-    Stream { plan: *plan, probes: probes.collect(), reordered, overrun: 0 }
+    let stream = Stream { plan: *plan, probes: probes.collect(), reordered, overrun: 0 };
+    Stream { overrun: overrun.min(stream.lost() as u32), ..stream }
 }
 
 /// When the probes of a stream are sent. One that is late by more than an interval moves all that follow: they keep
@@ -295,14 +297,15 @@ mod tests {
         let plan = Plan { packets: 4, bytes: 1000, interval: 10, rest: 0 };
         let times = [Some(0), None, Some(20), Some(30)];
         let arrived = [(0, 0), (3, 33), (2, 34), (9, 40), (u32::MAX, 41)];
-        let stream = join(&plan, &times, &arrived);
+        let stream = join(&plan, &times, &arrived, 0);
         let received: Vec<_> = stream.probes.iter().map(|probe| probe.received).collect();
         assert_eq!(received, [Some(0), None, Some(34), Some(33)]);
         assert_eq!(stream.probes[1].sent, 10);
         assert_eq!((stream.reordered, stream.lost()), (1, 1));
         assert_eq!(stream.loss(), 0.25);
         // What only the receiver's machine had no room for was not too much for the path.
-        assert_eq!(Stream { overrun: 1, ..stream }.loss(), 0.0);
+        let stream = join(&plan, &times, &arrived, 1_000);
+        assert_eq!((stream.overrun, stream.loss()), (1, 0.0));
     }
 
     #[test]

@@ -171,6 +171,8 @@ pub struct Estimate {
     pub packets: u64,
     /// Probes lost.
     pub lost: u64,
+    /// Of these the ones that the receiver's machine lost.
+    pub overrun: u64,
     /// Probes that arrived out of order.
     pub reordered: u64,
     /// Bytes sent in probes.
@@ -242,7 +244,7 @@ impl Tally {
         self.streams += 1;
         self.packets += packets;
         self.lost += stream.lost() as u64;
-        self.overrun += (stream.lost() - stream.lost_on_path()) as u64;
+        self.overrun += u64::from(stream.overrun);
         self.reordered += u64::from(stream.reordered);
         self.bytes += packets * u64::from(stream.plan.bytes);
         let sent = stream.rate_sent();
@@ -274,6 +276,7 @@ impl Tally {
             streams: self.streams,
             packets: self.packets,
             lost: self.lost,
+            overrun: self.overrun,
             reordered: self.reordered,
             bytes: self.bytes,
             rate_reached: BitRate::from_f64(self.fastest),

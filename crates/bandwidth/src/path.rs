@@ -165,3 +165,22 @@ pub trait Path {
     /// Rests, sends a stream, and tells what became of it.
     fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_that_was_sent_has_the_pauses_in_it() {
+        // 8,000 bits every 10 us, 0.8 Gbit/s; a tenth of the gaps is 110 us, which makes half of that.
+        let plan = Plan { packets: 101, bytes: 1000, interval: 10_000, rest: 0 };
+        let at = |number: i64| number * 10_000 + number / 10 * 100_000;
+        let probes = (0..101).map(|number| Probe { sent: at(number), received: Some(at(number)) });
+        let stream = Stream { plan, probes: probes.collect(), reordered: 0, overrun: 0 };
+        assert_eq!(stream.rate_sent(), 0.4e9);
+        // Beyond a millisecond a pause ends the stretch.
+        let mut broken = stream.clone();
+        broken.probes[10..].iter_mut().for_each(|probe| probe.sent += 10_000_000);
+        assert!((0.39e9..0.41e9).contains(&broken.rate_sent()), "{}", broken.rate_sent());
+    }
+}

@@ -32,8 +32,8 @@ const THRESHOLD: f64 = 0.01;
 /// A bracket of this width, relative to its upper end, is left to the rounds.
 const ROUGH: f64 = 0.15;
 /// How fast delays are to grow in the trains of a round, seconds per second: two near the line's crossing, which is what
-/// is asked for, but not so near that the queue runs empty, and one far off, for the line's steepness. The least error
-/// of a crossing for this many trains, by the variance of a line's extrapolation.
+/// is asked for, but not so near that the queue runs empty, and one far off, for the line's steepness. Of three trains
+/// at these two slopes a line's crossing has the least variance so.
 const SLOPES: [f64; 3] = [0.1, 0.1, 0.6];
 /// Rounds for a final value, and the relative half width of its interval that is narrow.
 const LEAST_ROUNDS: usize = 8;
@@ -95,10 +95,9 @@ pub struct Trains {
     rounds: Vec<Vec<Point>>,
     flat_rounds: u32,
     silent: u32,
-    /// Trains of the search, and of the rounds, that were sent slower than was wanted. Where most of the rounds' were, the
-    /// line stands on rates that lie anywhere.
-    slow: u32,
-    too_slow: u32,
+    /// Trains that were sent slower than was wanted, of the search and of the rounds.
+    slow_in_search: u32,
+    slow_in_rounds: u32,
 }
 
 impl Trains {
@@ -118,8 +117,8 @@ impl Trains {
             rounds: Vec::new(),
             flat_rounds: 0,
             silent: 0,
-            slow: 0,
-            too_slow: 0,
+            slow_in_search: 0,
+            slow_in_rounds: 0,
         }
     }
 
@@ -163,7 +162,12 @@ impl Trains {
         Some((Point { rate, slope, seconds }, error))
     }
 
-    /// The train was too long for its sender, or for the path.
+    /// Whether this train was sent slower than was wanted.
+    fn was_slow(&self, point: Point) -> bool {
+        point.rate < 0.9 * self.rate
+    }
+
+    /// The train was too long for its sender, for the path, or for its receiver.
     fn silence(&mut self) -> Step {
         self.silent += 1;
         if self.phase != Phase::Fastest {
@@ -192,9 +196,9 @@ impl Trains {
             }
         } else {
             self.low = self.low.max(point.rate.min(self.rate));
-            let is_slow = point.rate < 0.9 * self.rate;
-            self.slow += u32::from(is_slow);
-            if is_slow && self.slow < MOST_SLOW {
+            let is_slow = self.was_slow(point);
+            self.slow_in_search += u32::from(is_slow);
+            if is_slow && self.slow_in_search < MOST_SLOW {
                 return self.silence();
             }
             // Nothing faster can be sent, or is to be.
@@ -238,7 +242,7 @@ impl Trains {
         if point.slope == f64::INFINITY {
             return self.silence();
         }
-        self.too_slow += u32::from(point.rate < 0.9 * self.rate);
+        self.slow_in_rounds += u32::from(self.was_slow(point));
         self.round.push(point);
         if number + 1 < SLOPES.len() {
             return self.send_round(number + 1);
@@ -285,7 +289,8 @@ impl Trains {
 
     fn finding(&self, instants: &[f64]) -> Finding {
         let middle = median(instants);
-        if self.too_slow as usize * 2 > self.rounds.len() * SLOPES.len() {
+        // The line would stand on rates that lie anywhere.
+        if self.slow_in_rounds as usize * 2 > self.rounds.len() * SLOPES.len() {
             return Finding::bound(Bound::Unknown, middle, &self.limits);
         }
         let half = self.half_width(instants).max(0.005 * middle);

@@ -1,7 +1,9 @@
 //! The estimators on simulated paths: hundreds of random capacities and loads.
 
 use lorentz_bandwidth::simulation::{Model, Simulation};
-use lorentz_bandwidth::{measure, BitRate, Bound, Caution, Estimate, Method};
+use lorentz_bandwidth::{
+    measure, BitRate, Bound, Caution, Estimate, Limits, Method, Path, PathError, Plan, Stream,
+};
 
 fn estimate(model: Model, method: Method) -> Estimate {
     measure(&mut Simulation::new(model), method, &mut |_| {}).expect("a simulated path")
@@ -151,4 +153,57 @@ fn a_clock_of_a_millisecond_is_said_to_be_coarse() {
         let found = estimate(Model { grain: 1_000_000, ..usual() }, method);
         assert!(found.cautions.contains(&Caution::ClockTooCoarse), "{method} {found:?}");
     }
+}
+
+/// A path between machines that have other work.
+struct Busy {
+    path: Simulation,
+    /// Probes of a stream that the receiver has room for.
+    room: usize,
+    /// Nanoseconds between probes of the second stream and later ones at least.
+    least_interval: u64,
+    streams: u32,
+}
+
+impl Path for Busy {
+    fn limits(&self) -> Limits {
+        self.path.limits()
+    }
+
+    fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError> {
+        let least = if self.streams > 0 { self.least_interval } else { 0 };
+        self.streams += 1;
+        let sent = self.path.probe(&Plan { interval: plan.interval.max(least), ..*plan })?;
+        let mut stream = Stream { plan: *plan, ..sent };
+        for probe in stream.probes.iter_mut().skip(self.room) {
+            stream.overrun += u32::from(probe.received.take().is_some());
+        }
+        Ok(stream)
+    }
+}
+
+#[test]
+fn what_the_receivers_machine_loses_is_said_and_is_not_the_paths() {
+    for method in Method::ALL {
+        let path = Simulation::new(usual());
+        let mut busy = Busy { path, room: 190, least_interval: 0, streams: 0 };
+        let found = measure(&mut busy, method, &mut |_| {}).unwrap();
+        let is_overrun = found.cautions.contains(&Caution::ReceiverOverrun);
+        assert_eq!(is_overrun, found.overrun > 0, "{method} {found:?}");
+        assert_eq!(found.overrun, found.lost, "{method} {found:?}");
+        assert!(!found.cautions.contains(&Caution::Loss), "{method} {found:?}");
+        let off = found.finding.available.as_f64() / usual().available() - 1.0;
+        assert!(off.abs() < 0.1, "{method}: {off}");
+    }
+}
+
+#[test]
+fn trains_that_could_not_be_sent_as_planned_give_no_confident_number() {
+    // 230 Mbit/s are left, and after the first train no more than 240 can be sent.
+    let model = Model::new(BitRate(300_000_000), BitRate(70_000_000));
+    let path = Simulation::new(model);
+    let mut busy = Busy { path, room: usize::MAX, least_interval: 50_000, streams: 0 };
+    let found = measure(&mut busy, Method::Trains, &mut |_| {}).unwrap();
+    assert_ne!(found.finding.bound, Bound::Value, "{found:?}");
+    assert!(found.cautions.contains(&Caution::RateNotReachable), "{found:?}");
 }
