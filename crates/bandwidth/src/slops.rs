@@ -5,16 +5,21 @@
 //! available, below it, or in the *grey region* in which that varied meanwhile. Rates are halved towards it from both
 //! sides. The result is a range: that within which the available bandwidth varied.
 //!
-//! Different from the tool: streams are twice as long, for in 100 packets the chance of a well filled path outweighs
-//! the trend (of 50 Mbit/s that are left of 300 the median of many estimates was 4 % too high).
+//! Different from the tool, for on a well filled path the chance of the cross traffic outweighs the trend of 100
+//! packets (of 50 Mbit/s that are left of 300 estimates were 4 % too high in the median, and a tenth off by chance):
+//!
+//! - streams are four times as long, with shorter rests;
+//! - the value within the range is not its middle but the rate at which as many streams grow as do not, of all that
+//!   were sent ([`crossing`]): one fleet that was misjudged moves the ends of the range, and hardly that.
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Stream};
 use crate::rate::BitRate;
+use crate::statistics::{crossing, Tried};
 use crate::trend::{Tests, Trend};
 
 /// Packets in a stream, streams in a fleet.
-const LENGTH: u32 = 200;
+const LENGTH: u32 = 400;
 const FLEET: usize = 12;
 /// Packets of the train that tells where to begin.
 const TRAIN: u32 = 50;
@@ -28,8 +33,8 @@ const LEAST_LENGTH: usize = 36;
 /// The shortest interval at low rates, nanoseconds, and the shortest packet.
 const USUAL_INTERVAL: f64 = 80_000.0;
 const LEAST_BYTES: u32 = 228;
-/// Rest before a stream, in lengths of it: the load is a tenth at most.
-const RESTS: u64 = 9;
+/// Rest before a stream, in lengths of it: the load is a fifth at most.
+const RESTS: u64 = 4;
 /// The result is narrow enough at this share of where it began, and the grey region's edges at that.
 const RESOLUTION: f64 = 0.02;
 const GREY_RESOLUTION: f64 = 0.05;
@@ -51,6 +56,8 @@ pub struct Slops {
     limits: Limits,
     rate: f64,
     trends: Vec<Option<Trend>>,
+    /// The fleets so far: of how many streams delays grew.
+    judged: Vec<Tried>,
     lossy: usize,
     /// A rate that is below, one that is above.
     low: f64,
@@ -73,6 +80,7 @@ impl Slops {
             limits,
             rate: most,
             trends: Vec::new(),
+            judged: Vec::new(),
             lossy: 0,
             low: 0.0,
             high: most * 1.01,
@@ -122,13 +130,17 @@ impl Slops {
         self.trends.push(tests.map(Tests::trend));
     }
 
+    /// How many of the fleet's streams grow, do not grow, and say anything.
+    fn counts(&self) -> (usize, usize, usize) {
+        let of = |wanted| self.trends.iter().flatten().filter(|trend| **trend == wanted).count();
+        (of(Trend::Increasing), of(Trend::None), self.trends.iter().flatten().count())
+    }
+
     fn judge(&self) -> Fleet {
         if self.lossy * 2 >= FLEET {
             return Fleet::Above;
         }
-        let of = |wanted| self.trends.iter().flatten().filter(|trend| **trend == wanted).count();
-        let (growing, flat, all) =
-            (of(Trend::Increasing), of(Trend::None), self.trends.iter().flatten().count());
+        let (growing, flat, all) = self.counts();
         if all < FLEET / 2 {
             return Fleet::Useless;
         }
@@ -145,6 +157,9 @@ impl Slops {
         let sent = crate::statistics::median(&self.sent);
         let rate = if sent < 0.95 * self.rate { sent } else { self.rate };
         let fell_short = rate < self.rate;
+        let (growing, flat, all) = self.counts();
+        let unclear = (all - growing - flat) as f64;
+        self.judged.push(Tried { at: rate, yes: growing as f64 + unclear / 2.0, of: all as f64 });
         self.trends.clear();
         self.sent.clear();
         self.lossy = 0;
@@ -224,7 +239,9 @@ impl Slops {
             }
             None => return None,
         };
-        Some(Finding::value((bottom + top) / 2.0, self.low.min(bottom), self.high.max(top)))
+        let value = crossing(&self.judged).unwrap_or((bottom + top) / 2.0);
+        let (low, high) = (self.low.min(bottom).min(value), self.high.max(top).max(value));
+        Some(Finding::value(value, low, high))
     }
 }
 

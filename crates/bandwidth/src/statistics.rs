@@ -63,6 +63,51 @@ pub fn growth(sent: &[f64], delays: &[f64]) -> Option<(f64, f64)> {
     Some((slope, 1.2533 * noise / (third as f64).sqrt() / between))
 }
 
+/// What was tried some times at one value, and came about in some of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    /// The value, above 0.
+    pub at: f64,
+    /// How often it came about; one that is neither counts a half.
+    pub yes: f64,
+    /// Of how many.
+    pub of: f64,
+}
+
+/// The value at which something comes about as often as not: the middle of the logistic curve that is likeliest to have
+/// given what was seen; `None` of nothing. Where many are (nothing came about below, all above), the middle of these.
+pub fn crossing(tried: &[Tried]) -> Option<f64> {
+    /// Widths of the curve, in shares of its middle, and the step from one middle to the next.
+    const WIDTHS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32];
+    const STEP: f64 = 1.002;
+    /// No single one is less likely than e to minus this: one that is far off does not decide.
+    const LEAST: f64 = 50.0;
+    let likelihood = |middle: f64, width: f64| -> f64 {
+        let of = |one: &Tried| {
+            let x = (one.at / middle - 1.0) / width;
+            let (yes, no) = ((-x).exp().ln_1p().min(LEAST), x.exp().ln_1p().min(LEAST));
+            -(one.yes * yes + (one.of - one.yes) * no)
+        };
+        tried.iter().map(of).sum()
+    };
+    let least = tried.iter().map(|one| one.at).min_by(f64::total_cmp)?;
+    let most = tried.iter().map(|one| one.at).max_by(f64::total_cmp)?;
+    let steps = ((most / least).ln() / STEP.ln()) as i32;
+    let mut best = (f64::NEG_INFINITY, Vec::new());
+    for middle in (0..=steps).map(|step| least * STEP.powi(step)) {
+        for width in WIDTHS {
+            let likely = likelihood(middle, width);
+            if likely > best.0 + 1e-9 {
+                best = (likely, Vec::new());
+            }
+            if likely > best.0 - 1e-9 {
+                best.1.push(middle);
+            }
+        }
+    }
+    Some(median(&best.1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +139,22 @@ mod tests {
         let (slope, error) = growth(&sent, &delays).unwrap();
         assert!((slope - 0.25).abs() < 0.02 && error < 0.05, "{slope} {error}");
         assert_eq!(growth(&sent[..8], &delays[..8]), None);
+    }
+
+    #[test]
+    fn crossing_is_where_it_is_as_often_as_not() {
+        let tried = |of: &[(f64, f64)]| -> Vec<Tried> {
+            of.iter().map(|&(at, yes)| Tried { at, yes, of: 12.0 }).collect()
+        };
+        let at = |of: &[(f64, f64)]| crossing(&tried(of)).unwrap();
+        assert!(crossing(&[]).is_none());
+        // Symmetrical about 100, and nothing but none and all.
+        let middle = at(&[(80.0, 1.0), (90.0, 3.0), (100.0, 6.0), (110.0, 9.0), (120.0, 11.0)]);
+        assert!((middle / 100.0 - 1.0).abs() < 0.005, "{middle}");
+        let middle = at(&[(50.0, 0.0), (99.0, 0.0), (101.0, 12.0), (200.0, 12.0)]);
+        assert!((middle / 100.0 - 1.0).abs() < 0.005, "{middle}");
+        // A rate that was misjudged beside many that were not.
+        let middle = at(&[(80.0, 0.0), (90.0, 12.0), (95.0, 1.0), (105.0, 11.0), (120.0, 12.0)]);
+        assert!((90.0..105.0).contains(&middle), "{middle}");
     }
 }
