@@ -8,9 +8,11 @@
 //!     next = in + |out - in| / 2,  until out - in <= resolution;  available = 8 L / in
 //! ```
 //!
-//! Different from the tool: nanoseconds throughout instead of whole microseconds; several streams are put together for
-//! each decision; a difference has to be above its own standard error, too; compression does not count as congestion;
-//! it begins at the highest rate that is asked for instead of 300 Mbit/s.
+//! Different from the tool: nanoseconds throughout instead of whole microseconds; several streams, of 200 packets
+//! instead of 50, are put together for each decision, for the queue of a shorter one still fills where more is left; a
+//! difference has to be above its own standard error, too, and the resolution is a share of the rate, for the tool's
+//! 500 kbit/s are a third of what narrow paths have left; compression does not count as congestion; it begins at the
+//! highest rate that is asked for instead of 300 Mbit/s.
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Stream};
@@ -18,15 +20,14 @@ use crate::rate::BitRate;
 use crate::statistics::{confidence, median};
 
 /// Packets in a stream, and streams for each decision.
-const LENGTH: u32 = 100;
+const LENGTH: u32 = 200;
 const STREAMS: usize = 6;
 /// Rest before a stream, in lengths of it.
-const RESTS: u64 = 3;
-/// The resolution, a share of the rate, and at least so many bits per second.
+const RESTS: u64 = 1;
+/// The resolution, a share of the rate.
 const RESOLUTION: f64 = 0.01;
-const LEAST_RESOLUTION: f64 = 500_000.0;
 /// Estimates for a result.
-const ESTIMATES: usize = 5;
+const ESTIMATES: usize = 3;
 /// The longest interval, nanoseconds, and the shortest packet: below that rate it gives up.
 const LONGEST_INTERVAL: f64 = 1_000_000.0;
 const LEAST_BYTES: u32 = 228;
@@ -106,9 +107,8 @@ impl Yaz {
             grown.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / (grown.len() - 1) as f64;
         let error = (variance / grown.len() as f64).sqrt();
         let rate = self.rate(sent);
-        let resolution = (RESOLUTION * rate).max(LEAST_RESOLUTION).min(rate / 2.0);
         // The interval by which a rate one resolution lower is longer.
-        let least = sent * resolution / (rate - resolution);
+        let least = sent * RESOLUTION / (1.0 - RESOLUTION);
         let too_much_lost = self.lost as f64 > 0.01 * (LENGTH as usize * STREAMS) as f64;
         self.decisions += 1;
         if mean <= least.max(2.0 * error) && !too_much_lost {

@@ -44,7 +44,8 @@ fn errors(method: Method, paths: u64) -> (Vec<f64>, usize) {
     (errors, inside)
 }
 
-fn converges(method: Method, paths: u64, half: f64, most: f64) {
+/// Errors in half of the paths, in nine of ten, and in all are below these.
+fn converges(method: Method, paths: u64, half: f64, most: f64, worst: f64) {
     let (errors, inside) = errors(method, paths);
     let at = |share: f64| errors[(share * (errors.len() - 1) as f64) as usize];
     println!(
@@ -54,22 +55,22 @@ fn converges(method: Method, paths: u64, half: f64, most: f64) {
         at(0.9).abs() * 100.0,
         at(1.0) * 100.0
     );
-    assert!(at(0.5).abs() < half && at(0.9).abs() < most, "{method}");
+    assert!(at(0.5).abs() < half && at(0.9).abs() < most && at(1.0).abs() < worst, "{method}");
 }
 
 #[test]
 fn trains_converge() {
-    converges(Method::Trains, 300, 0.015, 0.06);
+    converges(Method::Trains, 300, 0.015, 0.06, 0.2);
 }
 
 #[test]
 fn slops_converges() {
-    converges(Method::Slops, 200, 0.05, 0.3);
+    converges(Method::Slops, 200, 0.03, 0.1, 0.2);
 }
 
 #[test]
 fn yaz_converges() {
-    converges(Method::Yaz, 200, 0.03, 0.12);
+    converges(Method::Yaz, 200, 0.03, 0.1, 0.2);
 }
 
 /// The median error of many estimates of one load: what more estimates would not cure.
