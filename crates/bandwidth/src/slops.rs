@@ -136,8 +136,23 @@ impl Slops {
         (of(Trend::Increasing), of(Trend::None), self.trends.iter().flatten().count())
     }
 
+    /// Where little may wait, too high a rate shows in losses and not in delays.
+    fn is_lossy(&self) -> bool {
+        self.lossy * 2 >= FLEET
+    }
+
+    /// Keeps what this fleet says of this rate; one that was never sent says nothing.
+    fn remember(&mut self, rate: f64) {
+        let (growing, flat, all) = self.counts();
+        let unclear = (all - growing - flat) as f64;
+        let yes = if self.is_lossy() { all as f64 } else { growing as f64 + unclear / 2.0 };
+        if rate > 0.0 {
+            self.judged.push(Tried { at: rate, yes, of: all as f64 });
+        }
+    }
+
     fn judge(&self) -> Fleet {
-        if self.lossy * 2 >= FLEET {
+        if self.is_lossy() {
             return Fleet::Above;
         }
         let (growing, flat, all) = self.counts();
@@ -157,9 +172,7 @@ impl Slops {
         let sent = crate::statistics::median(&self.sent);
         let rate = if sent < 0.95 * self.rate { sent } else { self.rate };
         let fell_short = rate < self.rate;
-        let (growing, flat, all) = self.counts();
-        let unclear = (all - growing - flat) as f64;
-        self.judged.push(Tried { at: rate, yes: growing as f64 + unclear / 2.0, of: all as f64 });
+        self.remember(rate);
         self.trends.clear();
         self.sent.clear();
         self.lossy = 0;

@@ -11,8 +11,8 @@
 //! Different from the tool: nanoseconds throughout instead of whole microseconds; several streams, of 200 packets
 //! instead of 50, are put together for each decision, for the queue of a shorter one still fills where more is left; a
 //! difference has to be above its own standard error, too, and the resolution is a share of the rate, for the tool's
-//! 500 kbit/s are a third of what narrow paths have left; compression does not count as congestion; it begins at the
-//! highest rate that is asked for instead of 300 Mbit/s.
+//! 500 kbit/s are a tenth and more of what is left where that is 5 Mbit/s or less; compression does not count as
+//! congestion; it begins at the highest rate that is asked for instead of 300 Mbit/s.
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Stream};

@@ -139,6 +139,20 @@ fn random_loss_is_said_and_does_no_great_harm() {
     }
 }
 
+/// Where next to nothing may wait, too high a rate shows in losses and hardly in delays.
+#[test]
+fn a_short_queue_gives_no_confident_wrong_number() {
+    for method in Method::ALL {
+        for queue in [8_000, 15_000, 30_000] {
+            let found = estimate(Model { queue, ..usual() }, method);
+            let off = found.finding.available.as_f64() / usual().available() - 1.0;
+            println!("{method}, {queue} bytes: {:+.1} % {:?}", off * 100.0, found.finding);
+            let no_value = found.finding.bound == Bound::Unknown;
+            assert!(no_value || off.abs() < 0.1, "{method}, {queue} bytes: {off}");
+        }
+    }
+}
+
 #[test]
 fn a_path_that_loses_most_gives_no_confident_number() {
     for method in Method::ALL {
