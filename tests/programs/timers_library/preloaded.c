@@ -64,6 +64,21 @@ static void clocks(void)
     CHECK(clock_gettime(12345, &t) == -1 && errno == EINVAL);
 }
 
+/* Some programs look at errno after calls that went well. */
+static void errno_is_kept(void)
+{
+    struct timespec t;
+    struct timeval val;
+    errno = ENOTTY;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &t) == 0 && errno == ENOTTY);
+    CHECK(gettimeofday(&val, NULL) == 0 && errno == ENOTTY);
+    CHECK(time(NULL) > 0 && errno == ENOTTY);
+    CHECK(usleep(1000) == 0 && errno == ENOTTY);
+    CHECK(nanosleep(&(struct timespec){0, 1000000}, NULL) == 0 && errno == ENOTTY);
+    CHECK(clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){0, 1000000}, NULL) == 0);
+    CHECK(errno == ENOTTY);
+}
+
 static void sleeps(void)
 {
     int64_t start = preloaded(CLOCK_MONOTONIC);
@@ -140,6 +155,7 @@ static void children(void)
 
 int main(void)
 {
+    errno_is_kept();
     clocks();
     sleeps();
     signals();

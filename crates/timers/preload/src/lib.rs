@@ -67,6 +67,23 @@ fn spec(nanos: i64) -> timespec {
     }
 }
 
+/// What is done on the way (a look for a virtual clock, calibration) is not for the program's errno: some look at it
+/// after calls that went well.
+fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: the thread's own. No guard that is dropped: a cancelled sleep unwinds through here.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *place };
+    let result = work();
+    // SAFETY: as above.
+    unsafe { *place = before };
+    result
+}
+
+fn now(reference: Reference) -> timespec {
+    keeping_errno(|| spec(reference.now()))
+}
+
 /// clock_gettime(2).
 ///
 /// # Safety
@@ -77,7 +94,7 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> 
     match Reference::from_id(clock) {
         Some(reference) if !out.is_null() => {
             // SAFETY: the caller's promise.
-            unsafe { out.write(spec(reference.now())) };
+            unsafe { out.write(now(reference)) };
             0
         }
         // SAFETY: the caller's promise.
@@ -96,7 +113,7 @@ pub unsafe extern "C" fn gettimeofday(out: *mut timeval, zone: *mut c_void) -> c
         // SAFETY: the caller's promise.
         return unsafe { (behind.gettimeofday)(out, zone) };
     }
-    let now = spec(Reference::Realtime.now());
+    let now = now(Reference::Realtime);
     // SAFETY: the caller's promise.
     unsafe { out.write(timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 }) };
     0
@@ -109,7 +126,7 @@ pub unsafe extern "C" fn gettimeofday(out: *mut timeval, zone: *mut c_void) -> c
 #[no_mangle]
 pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
     behind();
-    let now = spec(Reference::Realtime.now()).tv_sec;
+    let now = now(Reference::Realtime).tv_sec;
     if !out.is_null() {
         // SAFETY: the caller's promise.
         unsafe { out.write(now) };
@@ -141,18 +158,20 @@ pub unsafe extern "C-unwind" fn clock_nanosleep(
         Reference::Realtime if !absolute => Reference::Monotonic,
         other => other,
     };
-    let until = if absolute { wanted } else { reference.now().saturating_add(wanted) };
-    match sleep_until_date(reference, until) {
-        Woken::Signalled => {
-            if !absolute && !remaining.is_null() {
-                let left = until.saturating_sub(reference.now()).max(0);
-                // SAFETY: the caller's promise.
-                unsafe { remaining.write(spec(left)) };
+    keeping_errno(|| {
+        let until = if absolute { wanted } else { reference.now().saturating_add(wanted) };
+        match sleep_until_date(reference, until) {
+            Woken::Signalled => {
+                if !absolute && !remaining.is_null() {
+                    let left = until.saturating_sub(reference.now()).max(0);
+                    // SAFETY: the caller's promise.
+                    unsafe { remaining.write(spec(left)) };
+                }
+                libc::EINTR
             }
-            libc::EINTR
+            Woken::Elapsed | Woken::Interrupted => 0,
         }
-        Woken::Elapsed | Woken::Interrupted => 0,
-    }
+    })
 }
 
 fn sleeps_on(clock: clockid_t) -> Option<Reference> {
