@@ -150,7 +150,7 @@ pub struct Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
     /// The connection, or a socket.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The other end does not want us, or says something that it should not.
     #[error("the other end: {0}")]
