@@ -24,10 +24,14 @@ fn main() {
     for part in ["clock/src", "shim/src", "shim/image.ld"] {
         println!("cargo::rerun-if-changed={}", crates.join(part).display());
     }
+    let features: &[&str] = match env::var_os("CARGO_FEATURE_FAILPOINTS") {
+        Some(_) => &["--cfg", "feature=\"failpoints\""],
+        None => &[],
+    };
     let clock = out.join("liblorentz_clock.rlib");
     let archive = out.join("libshim.a");
     let image = out.join("image.elf");
-    rustc("lorentz_clock", "rlib", &crates.join("clock/src/lib.rs"), &clock, &[]);
+    rustc("lorentz_clock", "rlib", &crates.join("clock/src/lib.rs"), &clock, features);
     let with_clock = format!("--extern=lorentz_clock={}", clock.display());
     let source = crates.join("shim/src/lib.rs");
     rustc(
@@ -35,7 +39,7 @@ fn main() {
         "staticlib",
         &source,
         &archive,
-        &["--cfg=image", "-Clto=fat", &with_clock],
+        &[features, &["--cfg=image", "-Clto=fat", &with_clock]].concat(),
     );
     link(&crates.join("shim/image.ld"), &archive, &image);
     check(&image);

@@ -67,9 +67,9 @@ pub enum Verb {
     ///
     /// Of all containers on the clock. Their tasks stop too where there is a cgroup v2 freezer ('lorentz doctor').
     /// What is frozen already stays so.
-    Freeze(LookAt),
+    Freeze(Pause),
     /// Let time go on
-    Unfreeze(LookAt),
+    Unfreeze(Pause),
     /// Move all clocks forward
     ///
     /// As if the time had passed: sleeps that would have ended end. Time does not go backwards: for the wall clock
@@ -128,6 +128,9 @@ pub enum Verb {
     ///
     /// Each feature is tried. The exit status is 1 where something is missing without which nothing can run.
     Doctor(Look),
+    /// Print where in a clock's file the words of the failpoints lie, as JSON
+    #[cfg(feature = "failpoints")]
+    Failpoints,
 }
 
 /// `lorentz run`.
@@ -214,6 +217,29 @@ pub struct LookAt {
     pub json: bool,
 }
 
+/// When a change of a clock happens: at once, or at a time that is announced.
+#[derive(Args, Debug)]
+pub struct When {
+    /// When the host's wall clock shows this time, not at once
+    ///
+    /// The change is announced now and comes by itself; 'lorentz time' shows it until then. An announced change that an
+    /// earlier one overtakes is dropped. At most 16 are to come at once.
+    #[arg(long = "at", value_name = "TIME", allow_hyphen_values = true)]
+    pub announced: Option<WallTime>,
+}
+
+/// `lorentz freeze`, `lorentz unfreeze`.
+#[derive(Args, Debug)]
+#[command(after_help = VALUES)]
+pub struct Pause {
+    /// The container.
+    #[command(flatten)]
+    pub at: LookAt,
+    /// When.
+    #[command(flatten)]
+    pub when: When,
+}
+
 /// `lorentz dilate`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("speed").required(true), after_help = VALUES)]
@@ -230,6 +256,9 @@ pub struct Dilate {
     #[arg(long, value_name = "N", group = "speed", allow_hyphen_values = true)]
     #[arg(value_parser = Rate::parse_tdf)]
     pub tdf: Option<Rate>,
+    /// When.
+    #[command(flatten)]
+    pub when: When,
 }
 
 /// `lorentz leap`.
@@ -248,6 +277,9 @@ pub struct Leap {
     /// Until the wall clock shows what that of another container shows now
     #[arg(long, value_name = "NAME|PID", group = "target")]
     pub like: Option<String>,
+    /// When.
+    #[command(flatten)]
+    pub when: When,
 }
 
 /// `lorentz step`.
@@ -263,6 +295,9 @@ pub struct Step {
     /// To this time
     #[arg(long, value_name = "TIME", group = "target", allow_hyphen_values = true)]
     pub to: Option<WallTime>,
+    /// When.
+    #[command(flatten)]
+    pub when: When,
 }
 
 /// `lorentz skip`.

@@ -38,6 +38,7 @@ use args::{Cli, Verb};
 
 /// From the words of a command line to an exit status.
 fn story(words: Vec<OsString>) -> i32 {
+    lorentz_container::on_busy_clock(|line| eprintln!("lorentz: {line}"));
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => return show_help(&error),

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use lorentz_clock::{saturate, SkipMode, Span, WallTime};
+use lorentz_clock::{saturate, Rate, SkipMode, Span, WallTime};
 use lorentz_container::doctor::{Feature, Limit};
 use lorentz_container::skip::SkipReport;
-use lorentz_container::{Followed, Life, Monitor, Reading};
+use lorentz_container::{Followed, Life, Monitor, Reading, ToCome};
 use serde_json::{json, Value};
 
 use crate::view::View;
@@ -91,7 +91,11 @@ fn skip_in_words(skip: &SkipReport) -> String {
 /// The same after a change, with how much had to follow it.
 pub fn changed_json(view: &View, followed: Followed) -> Value {
     let mut object = clocks_json(view, view.clock_state());
-    let followed = json!({ "waits": followed.waits, "timers": followed.timers });
+    let followed = json!({
+        "waits": followed.waits,
+        "timers": followed.timers,
+        "dropped": followed.dropped,
+    });
     add(&mut object, json!({ "followed": followed }));
     object
 }
@@ -121,10 +125,44 @@ fn reading_json(reading: &Reading) -> Value {
         },
         "waits": reading.waits,
         "timers": reading.timers,
+        "to_come": reading.to_come.iter().map(to_come_json).collect::<Vec<_>>(),
         "cpu_clocks": whose(reading.policy.real_cpu_clocks),
         "file_times": whose(reading.policy.real_file_times),
         "trap_tsc": reading.policy.trap_tsc,
     })
+}
+
+fn to_come_json(change: &ToCome) -> Value {
+    json!({
+        "at": change.at.to_string(),
+        "in_ns": change.left.0,
+        "rate": change.rate.to_string(),
+        "tdf": change.rate.inverse().to_string(),
+        "frozen": change.frozen,
+        "leap_ns": change.leap.0,
+        "step_ns": change.step.0,
+    })
+}
+
+/// The same for people: when, and what it does. `before` is the rate until then, none while frozen.
+fn to_come_in_words(change: &ToCome, before: Option<Rate>) -> String {
+    let mut does = Vec::new();
+    match (before, change.frozen) {
+        (Some(_), true) => does.push("freeze".to_string()),
+        (None, false) => does.push(format!("unfreeze, at rate {}", change.rate)),
+        (Some(rate), false) if rate != change.rate => does.push(format!("rate {}", change.rate)),
+        _ => (),
+    }
+    if change.leap != Span::ZERO {
+        does.push(format!("leap by {}", change.leap));
+    }
+    if change.step != Span::ZERO {
+        does.push(format!("step by {}", change.step));
+    }
+    if does.is_empty() {
+        does.push("no difference".to_string());
+    }
+    format!("{} (in {}): {}", wall(change.at), elapsed(change.left.0), does.join(", "))
 }
 
 fn add(object: &mut Value, more: Value) {
@@ -159,6 +197,11 @@ pub fn clocks(view: &View) -> String {
     rows.push(row(["waiting", &format!("{} waits, {} timers", reading.waits, reading.timers)]));
     if let Some(limit) = reading.limit {
         rows.push(row(["limit", &elapsed(limit.0)]));
+    }
+    let mut before = (!reading.frozen).then_some(reading.rate);
+    for change in &reading.to_come {
+        rows.push(row(["to come", &to_come_in_words(change, before)]));
+        before = (!change.frozen).then_some(change.rate);
     }
     let wall_ahead = saturate(reading.wall.as_nanos() - reading.host_wall.as_nanos());
     let pair = |name: &str, inside: i64, host: i64| {

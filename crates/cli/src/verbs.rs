@@ -40,5 +40,18 @@ pub fn perform(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Study(verb) => study::study(verb),
         Verb::Report(args) => study::report(args),
         Verb::Experiment(args) => experiment::perform(&args.verb),
+        #[cfg(feature = "failpoints")]
+        Verb::Failpoints => failpoints(),
     }
+}
+
+#[cfg(feature = "failpoints")]
+fn failpoints() -> anyhow::Result<i32> {
+    use lorentz_clock::{Failpoint, FAILPOINTS_OFFSET};
+    let place = |(point, name): &(Failpoint, &str)| {
+        (name.to_string(), (FAILPOINTS_OFFSET + 4 * *point as usize).into())
+    };
+    let places: serde_json::Map<_, _> = Failpoint::ALL.iter().map(place).collect();
+    crate::print::out_json(&places.into())?;
+    Ok(0)
 }

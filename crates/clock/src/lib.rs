@@ -4,7 +4,7 @@
 //! host's wall clock moves no virtual clock. Wall time inside is `V + wall`, boot time `V + boot`.
 //!
 //! - [`Segment`]: the map between two changes, and its arithmetic;
-//! - [`ClockPage`]: the segment in force and those before it, behind a sequence lock;
+//! - [`ClockPage`]: the pieces of the clock, past, present and to come, whose readers never wait;
 //! - [`Registry`]: who waits for which virtual instant, so that a change can reach them;
 //! - [`Leaps`]: how much idle time has been skipped;
 //! - [`Span`], [`Rate`], [`WallTime`] and their text: time as people write it.
@@ -28,6 +28,7 @@
 #[cfg(any(test, loom))]
 extern crate std;
 
+mod failpoint;
 mod instant;
 mod leaps;
 mod page;
@@ -39,13 +40,21 @@ mod segment;
 mod sync;
 mod text;
 
+#[cfg(all(feature = "failpoints", not(loom)))]
+pub use failpoint::FAILPOINTS_OFFSET;
+pub use failpoint::{failpoint, Failpoint, FAILPOINTS};
 pub use instant::{saturate, RealInstant, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
 pub use leaps::{Leaps, SkipMode, Skipping, LEAPS};
-pub use page::{Change, ClockPage, Policy, Snapshot, HISTORY, MAGIC, SETTLE};
+pub use page::{
+    Change, Changed, ClockPage, FastClock, FastLook, Host, Piece, Policy, Published, Snapshot,
+    Start, TooMany, MAGIC, PIECES, TO_COME,
+};
 pub use population::{Head, Population};
 pub use process::{ProcessId, Space, Spaces, SPACES};
 pub use rate::Rate;
-pub use registry::{Armed, Deadline, Registry, Setting, Timer, TimerKind, Waiter, TIMERS, WAITERS};
+pub use registry::{
+    Armed, Deadline, Epoch, Holder, Registry, Setting, Timer, TimerKind, Waiter, TIMERS, WAITERS,
+};
 pub use segment::{Pace, Segment};
 pub use text::TextError;
 

@@ -1,44 +1,48 @@
 //! The shared page that *is* a virtual clock.
 //!
-//! One writer at a time (the file's lock decides which), any number of readers in any number of
-//! processes, none of which can write. A sequence lock keeps them apart: the sequence is odd while the
-//! clock is being changed.
+//! One writer at a time (the file's lock decides which), any number of readers in any number of processes, none of which can
+//! write the page. A reader never waits, not even for a writer that was stopped or killed at any point:
 //!
-//! Two things make it more than a plain sequence lock:
-//!
-//! - *Never backwards.* A reader takes the host's time between its two looks at the sequence, and a
-//!   writer takes the host's time of the change after the sequence has been odd for [`SETTLE`]. So whoever
-//!   still read by the old segment did it before the change, and whoever reads by the new one does it after.
-//! - *A writer may die anywhere.* The last entry of the history is what is in force; how many changes there were is
-//!   stored after everything else, and nothing that counts is ever written over. The next writer finds the sequence odd
-//!   and restores from there.
+//! - *One store publishes.* A change is written where no reader looks: a new [`Piece`] and a second [`View`]. Then one store of
+//!   the version puts it in force. A reader takes the version, the host's time, and the version again; where it has changed
+//!   meanwhile, the reader begins anew. So it does at most one look more than there were changes.
+//! - *The start is decided afterwards.* A change that begins now has no instant yet when it is published. Whoever sees it first
+//!   decides the instant by a compare-and-swap ([`Start`]), after it has seen the version. So every time that was read by the
+//!   old piece is earlier: CLOCK_MONOTONIC never goes back, on any thread.
+//! - *Pieces to come.* A change may be published for an instant ahead. Every reader and every wait switches there by itself.
+//! - *A writer may die anywhere.* Before the store of the version nothing has happened; after it, readers and the next writer
+//!   complete the change by themselves. `notified` says whether everybody was told of it.
 
-use crate::instant::{saturate, RealInstant, Span, VirtualInstant, WallTime};
-use crate::leaps::{Leaps, SkipMode, Skipping};
+use crate::failpoint::{failpoint, Failpoint};
+use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
+use crate::leaps::{SkipMode, Skipping};
 use crate::rate::Rate;
-use crate::segment::{Pace, Segment};
-use crate::sync::{along, fence, spin_loop, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use core::cell::Cell;
-use core::iter::once;
+use crate::registry::Registry;
+use crate::segment::Segment;
+use crate::sync::{fence, load_after, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use fast::FastPath;
+use piece::SharedPiece;
 
-mod short;
+mod fast;
+mod past;
+mod piece;
+mod publish;
+mod start;
 
-use short::{Short, Way};
+pub use fast::FastClock;
+pub use piece::Piece;
+pub use publish::{Change, Published, TooMany, TO_COME};
+pub use start::Start;
 
 /// First word of every clock page: "LORENTZ" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x04");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x05");
 
-/// How long a writer keeps the sequence odd before it takes the host's time. A reader that took the
-/// host's time later than that has seen the odd sequence: the processor's reordering window is far shorter.
-pub const SETTLE: Span = Span(1_000);
-
-/// Room for the segments remembered, for the times of files written under earlier ones: the first, the latest ones,
-/// and one that is being written.
+/// Room for pieces: the first, then a ring of the latest ones, those to come among them, and one that is being written.
 #[cfg(not(loom))]
-pub const HISTORY: usize = 60;
-/// Short, so that the model stays small.
+pub const PIECES: usize = 58;
+/// Few, so that the model stays small.
 #[cfg(loom)]
-pub const HISTORY: usize = 3;
+pub const PIECES: usize = 4;
 
 /// Choices made once, when the clock is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,7 +55,7 @@ pub struct Policy {
     pub trap_tsc: bool,
     /// Births are counted ([`crate::Population`]): a clock that skips from the start.
     pub counts_births: bool,
-    /// What a program sends waits until it is its clock's turn ([`ClockPage::turn`]): one of several in an experiment.
+    /// A send waits until it is its clock's turn ([`ClockPage::turn`]): one of several clocks in an experiment.
     pub sends_in_turn: bool,
 }
 
@@ -75,76 +79,22 @@ impl Policy {
     }
 }
 
-/// What is in force from one change to the next.
-#[derive(Clone, Copy)]
-struct Terms {
-    segment: Segment,
-    limit: VirtualInstant,
-    /// The rate of the segment, or the one to go on with after a freeze.
-    rate: Rate,
-}
-
-impl Terms {
-    /// `paused` is the rate to go on with if the segment stands still.
-    fn new(segment: &Segment, limit: VirtualInstant, paused: Rate) -> Terms {
-        let rate = match segment.pace {
-            Pace::Running(rate) => rate,
-            Pace::Frozen => paused,
-        };
-        Terms { segment: *segment, limit, rate }
-    }
-}
-
-/// [`Terms`] as they lie in shared memory: one cache line.
-#[repr(C)]
+/// One version of the clock, as readers see it. There are two: one in force, one that the next change is written to.
+#[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
-struct SharedTerms {
-    real: AtomicI64,
-    virt: AtomicI64,
-    num: along::AtomicU64,
-    /// With [`FROZEN`] while time stands still.
-    den: along::AtomicU64,
-    wall_secs: along::AtomicI64,
-    wall_nanos: along::AtomicU64,
-    boot: along::AtomicI64,
-    limit: along::AtomicI64,
-}
-
-/// A bit that no term of a rate has.
-const FROZEN: u64 = 1 << 63;
-
-impl SharedTerms {
-    #[inline(always)]
-    fn load(&self) -> Terms {
-        let den = self.den.load(Ordering::Relaxed);
-        // A torn pair is thrown away by the sequence check; it must only do no harm until then.
-        let rate =
-            Rate::from_terms(self.num.load(Ordering::Relaxed), den & !FROZEN).unwrap_or(Rate::ONE);
-        let segment = Segment {
-            real: RealInstant(self.real.load(Ordering::Relaxed)),
-            virt: VirtualInstant(self.virt.load(Ordering::Relaxed)),
-            pace: if den & FROZEN == 0 { Pace::Running(rate) } else { Pace::Frozen },
-            wall: WallTime {
-                secs: self.wall_secs.load(Ordering::Relaxed),
-                nanos: self.wall_nanos.load(Ordering::Relaxed) as u32,
-            },
-            boot: Span(self.boot.load(Ordering::Relaxed)),
-        };
-        Terms { segment, limit: VirtualInstant(self.limit.load(Ordering::Relaxed)), rate }
-    }
-
-    fn store(&self, terms: &Terms) {
-        let Terms { segment, limit, rate } = terms;
-        let frozen = if segment.pace == Pace::Frozen { FROZEN } else { 0 };
-        self.real.store(segment.real.0, Ordering::Relaxed);
-        self.virt.store(segment.virt.0, Ordering::Relaxed);
-        self.num.store(rate.num(), Ordering::Relaxed);
-        self.den.store(rate.den() | frozen, Ordering::Relaxed);
-        self.wall_secs.store(segment.wall.secs, Ordering::Relaxed);
-        self.wall_nanos.store(segment.wall.nanos as u64, Ordering::Relaxed);
-        self.boot.store(segment.boot.0, Ordering::Relaxed);
-        self.limit.store(limit.0, Ordering::Relaxed);
-    }
+struct View {
+    fast: FastPath,
+    /// Number of the newest piece.
+    last: AtomicU64,
+    /// Number of this state of the clock ([`Snapshot::state`]).
+    state: AtomicU32,
+    unused: AtomicU32,
+    /// The newest piece begins no earlier than this.
+    at: AtomicI64,
+    /// Virtual time jumps forward by so much where it begins.
+    leap: AtomicI64,
+    /// Virtual time is at least this where it begins.
+    floor: AtomicI64,
 }
 
 /// The shared page. Lies at the start of a clock's file; mapped read-only into every program.
@@ -155,45 +105,40 @@ pub struct ClockPage {
     policy: AtomicU32,
     /// A [`SkipMode`], and whether leaps are believed.
     skip: AtomicU32,
-    /// How many changes there have been: which entry of the history is in force.
-    changes: AtomicU64,
-    /// What the host's wall clock was ahead of its monotonic clock when this clock was made.
+    /// The offset of the host's wall clock to its monotonic clock when this clock was made.
     host_wall_secs: AtomicI64,
     host_wall_nanos: AtomicU64,
-    /// What reading a clock costs, virtual nanoseconds.
+    /// Virtual nanoseconds that reading a clock costs.
     read_cost: AtomicI64,
     /// All other clocks of its experiment have come at least this far.
     others: AtomicI64,
-    /// Counts the changes of that, for who waits for them.
+    /// Counts the changes of `others`, for those who wait for one.
     turn: AtomicU32,
-    unused: AtomicU32,
-    // What a reader needs begins a cache line of its own.
-    sequence: AtomicU32,
-    /// A [`Way`].
-    way: AtomicU32,
-    short: Short,
-    current: SharedTerms,
+    /// The state up to which everybody has been told of changes.
+    notified: AtomicU32,
+    unused: AtomicU64,
+    // A cache line of its own begins here.
+    version: AtomicU64,
+    views: [View; 2],
     /// The start, then a ring.
-    history: [SharedTerms; HISTORY],
+    pieces: [SharedPiece; PIECES],
 }
 
-/// Where change number `change` stands in the history.
-fn place(change: u64) -> usize {
-    match change {
-        0 => 0,
-        later => 1 + ((later - 1) % (HISTORY as u64 - 1)) as usize,
-    }
-}
-
-/// What a reader sees in one consistent look.
+/// A reader's consistent look at the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// The segment in force.
+    /// The piece in force, which may have leaps over idle time added.
     pub segment: Segment,
     /// Virtual time never shows later than this.
     pub limit: VirtualInstant,
-    /// Which state of the clock this is; changes with every change.
-    pub sequence: u32,
+    /// The rate in force, or to go on with while frozen.
+    pub rate: Rate,
+    /// The next piece begins here; never, where none is to come.
+    pub until: RealInstant,
+    /// Number of this state of the clock: another after each change, and after the start of each piece that was to come.
+    pub state: u32,
+    /// Number of this version of the page, for [`ClockPage::is_still`].
+    pub version: u64,
     /// The host's time when it was taken.
     pub real: RealInstant,
 }
@@ -212,28 +157,97 @@ impl Snapshot {
         self.segment.virtual_at(self.real).min(self.limit)
     }
 
-    /// The first real instant at which virtual time shows `deadline`; never, where it is frozen or held before it.
+    /// The piece in force.
+    pub fn piece(&self) -> Piece {
+        Piece { segment: self.segment, limit: self.limit, rate: self.rate }
+    }
+
+    /// The first real instant at which the piece in force shows `deadline`; never, where it is frozen or held before it. Where
+    /// another piece is to come, that may be wrong from [`Snapshot::until`] on: see [`ClockPage::when`].
     pub fn real_at(&self, deadline: VirtualInstant) -> RealInstant {
-        if deadline > self.limit {
-            return RealInstant::NEVER;
-        }
-        self.segment.real_at(deadline)
+        self.piece().real_at(deadline)
     }
 }
 
+/// The host's monotonic clock, as a reader has it.
+pub trait Host {
+    /// CLOCK_MONOTONIC now.
+    fn now(&self) -> RealInstant;
+
+    /// Whether this reader may decide when a change begins. A process in a time namespace of its own sees another clock.
+    fn decides(&self) -> bool {
+        true
+    }
+}
+
+impl<F: Fn() -> RealInstant> Host for F {
+    fn now(&self) -> RealInstant {
+        self()
+    }
+}
+
+/// One look at the fast path: [`ClockPage::fast`].
+pub struct FastLook<'a> {
+    version: u64,
+    path: &'a FastPath,
+}
+
+impl FastLook<'_> {
+    /// `clock` at `secs` and `nanos` of the host's monotonic clock, which was read after this look began. `Err` where the clock has
+    /// changed meanwhile, and the look has to begin anew; `None` where the slow path has to be taken. `lags`: the host's clock is
+    /// the coarse one.
+    #[inline(always)]
+    pub fn at(
+        &self,
+        page: &ClockPage,
+        secs: i64,
+        nanos: i64,
+        clock: FastClock,
+        lags: bool,
+    ) -> Result<Option<(i64, i64)>, Changed> {
+        let shown = self.path.at(secs, nanos, clock, lags);
+        match page.is_still(self.version, RealInstant(nanos)) {
+            true => Ok(shown),
+            false => Err(Changed),
+        }
+    }
+}
+
+/// The clock has changed during a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Changed;
+
+/// Where piece `number` lies.
+fn place(number: u64) -> usize {
+    match number {
+        0 => 0,
+        later => 1 + ((later - 1) % (PIECES as u64 - 1)) as usize,
+    }
+}
+
+/// The oldest piece but the first that is remembered when `last` is the newest. One place of the ring is never looked at: the
+/// next change is being written there.
+fn oldest(last: u64) -> u64 {
+    last.saturating_sub(PIECES as u64 - 3).max(1)
+}
+
 impl ClockPage {
-    /// Makes a page of zeroes into a clock that starts with `segment`.
-    /// `host_wall` is what the host's wall clock is ahead of its monotonic clock.
+    /// Makes a page of zeroes into a clock that starts with `segment`. `rate` is the one to go on with where that stands still.
+    /// `host_wall` is the offset of the host's wall clock to its monotonic clock.
     pub fn initialise(&self, segment: &Segment, rate: Rate, policy: Policy, host_wall: WallTime) {
         self.host_wall_secs.store(host_wall.secs, Ordering::Relaxed);
-        self.host_wall_nanos.store(host_wall.nanos as u64, Ordering::Relaxed);
+        self.host_wall_nanos.store(u64::from(host_wall.nanos), Ordering::Relaxed);
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
-        let terms = Terms::new(segment, VirtualInstant::NEVER, rate);
-        self.history[0].store(&terms);
-        self.changes.store(0, Ordering::Relaxed);
         self.others.store(VirtualInstant::NEVER.0, Ordering::Relaxed);
-        self.set(&terms);
-        self.sequence.store(2, Ordering::Relaxed);
+        let piece = Piece::new(segment, VirtualInstant::NEVER, rate);
+        self.pieces[0].store(&piece);
+        const FIRST: u64 = 2;
+        let view = self.view(FIRST);
+        view.last.store(0, Ordering::Relaxed);
+        view.state.store(FIRST as u32, Ordering::Relaxed);
+        view.fast.open(&piece, RealInstant::NEVER, false);
+        self.notified.store(FIRST as u32, Ordering::Relaxed);
+        self.version.store(FIRST, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
     }
 
@@ -247,7 +261,7 @@ impl ClockPage {
         Policy::from_bits(self.policy.load(Ordering::Relaxed))
     }
 
-    /// How it goes about idle time.
+    /// How the clock treats idle time.
     pub fn skipping(&self) -> Skipping {
         let bits = self.skip.load(Ordering::Relaxed);
         Skipping {
@@ -257,30 +271,22 @@ impl ClockPage {
         }
     }
 
+    /// Sets how the clock treats idle time. Idle time that was skipped stays skipped. The caller holds the clock's lock and
+    /// publishes a change next: readers of the version before would not add leaps.
+    pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) {
+        let believed = self.leaps() || mode != SkipMode::Off;
+        self.read_cost.store(read_cost.0, Ordering::Relaxed);
+        self.skip.store(mode.to_bits() | believed as u32, Ordering::Relaxed);
+    }
+
     /// Whether [`crate::Leaps`] are part of its time.
     #[inline(always)]
     pub fn leaps(&self) -> bool {
         self.skip.load(Ordering::Relaxed) & SkipMode::BELIEVED != 0
     }
 
-    /// A consistent look, as [`ClockPage::snapshot`], with what has been leapt over.
-    #[inline(always)]
-    pub fn look(
-        &self,
-        leaps: &Leaps,
-        host: impl Fn() -> RealInstant,
-        wait: impl Fn(u32),
-    ) -> Snapshot {
-        let snapshot = self.snapshot(host, wait);
-        if self.leaps() {
-            snapshot.after(leaps.sum())
-        } else {
-            snapshot
-        }
-    }
-
-    /// How far all other clocks of its experiment have come at least, and the number of this turn. What a program does at a
-    /// later time others must not see yet: it waits for another turn.
+    /// How far all other clocks of its experiment have come at least, and the number of this turn. A program that would do at a
+    /// later time what others can see waits for another turn.
     pub fn turn(&self) -> (VirtualInstant, u32) {
         let turn = self.turn.load(Ordering::Acquire);
         (VirtualInstant(self.others.load(Ordering::Acquire)), turn)
@@ -291,13 +297,13 @@ impl ClockPage {
         &self.turn
     }
 
-    /// Begins a turn: all others have come as far as `others`. Who waits for it has still to be woken.
+    /// Begins a turn: all others have come as far as `others`. The caller then wakes those who wait for the turn.
     pub fn set_turn(&self, others: VirtualInstant) {
         self.others.store(others.0, Ordering::Release);
         self.turn.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// What the host's wall clock was ahead of its monotonic clock when this clock was made.
+    /// The offset of the host's wall clock to its monotonic clock when this clock was made.
     pub fn host_wall(&self) -> WallTime {
         WallTime {
             secs: self.host_wall_secs.load(Ordering::Relaxed),
@@ -305,273 +311,256 @@ impl ClockPage {
         }
     }
 
-    /// Which state of the clock is in force. Changes with every change; odd during one.
+    /// Where the version lies, for code that compares it in assembly.
+    pub const VERSION_OFFSET: usize = core::mem::offset_of!(ClockPage, version);
+
+    /// The number of this version of the page. Changes with every change.
     #[inline(always)]
-    pub fn sequence(&self) -> u32 {
-        self.sequence.load(Ordering::Acquire)
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
-    /// The short way for a clock that runs at rate one without a limit: seconds and nanoseconds (0..1e9) to add to the
-    /// host's monotonic clock, for the wall clock or the monotonic one, and the sequence they hold for. A reader takes
-    /// the host's time after this and then looks whether the sequence is still the same. `None` where the clock is not so.
+    /// Whether the clock still is in `version`, asked after the host's time `real` was taken.
     #[inline(always)]
-    pub fn ahead(&self, wall: bool) -> Option<(u32, i64, i64)> {
-        let sequence = self.sequence.load(Ordering::Acquire);
-        if sequence & 1 != 0 || self.way.load(Ordering::Relaxed) != Way::Ahead as u32 {
+    pub fn is_still(&self, version: u64, real: RealInstant) -> bool {
+        fence(Ordering::Acquire);
+        load_after(real.0, &self.version) == version
+    }
+
+    #[inline(always)]
+    fn view(&self, version: u64) -> &View {
+        &self.views[(version & 1) as usize]
+    }
+
+    fn piece(&self, number: u64) -> &SharedPiece {
+        &self.pieces[place(number)]
+    }
+
+    /// Begins a look at the fast path. The reader takes the host's time next, then asks [`FastLook::at`].
+    #[inline(always)]
+    pub fn fast(&self) -> FastLook<'_> {
+        let version = self.version();
+        FastLook { version, path: &self.view(version).fast }
+    }
+
+    /// A consistent look, with the host's time taken in its middle. Does not wait for anybody: it begins anew as often as a change
+    /// was published meanwhile.
+    #[inline(always)]
+    pub fn snapshot(&self, registry: &Registry, host: &impl Host) -> Snapshot {
+        loop {
+            let version = self.version();
+            let view = self.view(version);
+            let newest = self.undecided(version, view, registry, host);
+            let real = host.now();
+            let last = view.last.load(Ordering::Relaxed);
+            let (piece, until) = self.in_force(last, newest, real);
+            let state = view.state.load(Ordering::Relaxed);
+            if self.is_still(version, real) {
+                let Piece { segment, limit, rate } = piece;
+                return Snapshot { segment, limit, rate, until, state, version, real };
+            }
+        }
+    }
+
+    /// A consistent look, as [`ClockPage::snapshot`], with the idle time that was skipped.
+    #[inline(always)]
+    pub fn look(&self, registry: &Registry, host: &impl Host) -> Snapshot {
+        let snapshot = self.snapshot(registry, host);
+        if self.leaps() {
+            snapshot.after(registry.leaps.sum())
+        } else {
+            snapshot
+        }
+    }
+
+    /// The newest piece, where its start is not in the page yet: the reader decides it, once.
+    #[inline(always)]
+    fn undecided(
+        &self,
+        version: u64,
+        view: &View,
+        registry: &Registry,
+        host: &impl Host,
+    ) -> Option<Piece> {
+        if !view.fast.is_undecided() {
             return None;
         }
-        let (secs, nanos) = self.short.load(wall);
-        Some((sequence, secs, nanos))
-    }
-
-    /// The short way for a clock at another rate, with a limit, or that stands: seconds and nanoseconds (0..1e9) that the wall
-    /// clock or the monotonic one shows, with the host's time taken by `host`. `None` where the clock is not so, has come to
-    /// its limit, or is being changed; with `dilated` also where it runs at rate one or stands.
-    #[inline(always)]
-    pub fn in_piece(
-        &self,
-        wall: bool,
-        dilated: bool,
-        host: impl Fn() -> RealInstant,
-    ) -> Option<(i64, i64)> {
-        let least = if dilated { Way::Dilated } else { Way::Piece };
-        loop {
-            let sequence = self.sequence.load(Ordering::Acquire);
-            if sequence & 1 != 0 || self.way.load(Ordering::Relaxed) < least as u32 {
-                return None;
-            }
-            let shown = self.short.piece_at(host(), wall);
-            if self.is_still(sequence) {
-                return shown;
-            }
-        }
-    }
-
-    /// When the segment in force began: a clock of the host's that lags behind may still show an earlier time.
-    #[inline(always)]
-    pub fn began(&self) -> RealInstant {
-        RealInstant(self.current.real.load(Ordering::Relaxed))
-    }
-
-    /// Whether the clock still is in state `sequence`, asked after the host's time was taken.
-    #[inline(always)]
-    pub fn is_still(&self, sequence: u32) -> bool {
-        fence(Ordering::Acquire);
-        self.sequence.load(Ordering::Relaxed) == sequence
-    }
-
-    /// Puts `terms` in force.
-    fn set(&self, terms: &Terms) {
-        self.current.store(terms);
-        let way = match self.leaps() {
-            true => Way::Long,
-            false => self.short.store(terms),
+        failpoint(registry, Failpoint::ReaderDecides);
+        let start = match host.decides() {
+            true => self.decide(version, view, registry, host)?,
+            false => self.decided(version, view, registry)?,
         };
-        self.way.store(way as u32, Ordering::Relaxed);
+        let last = view.last.load(Ordering::Relaxed);
+        Some(self.beginning_at(start, last, view))
     }
 
-    /// Where the sequence lies, for code that compares it in assembly.
-    pub const SEQUENCE_OFFSET: usize = core::mem::offset_of!(ClockPage, sequence);
+    /// When the newest piece begins, decided now where it was not. `None` where the page has it by now.
+    ///
+    /// One try: a reader whose word belongs to another version goes by its own instant. Either the version has changed, and the
+    /// look is thrown away, or a program has written the word, which harms its own container alone.
+    fn decide(
+        &self,
+        version: u64,
+        view: &View,
+        registry: &Registry,
+        host: &impl Host,
+    ) -> Option<RealInstant> {
+        let at = RealInstant(view.at.load(Ordering::Relaxed));
+        let proposal = at.max(host.now());
+        let decided = registry.start.decide(version, proposal);
+        if decided.is_none() && !view.fast.is_undecided() {
+            // The next writer has the word already; before it takes that, the start is in the page.
+            return None;
+        }
+        // An instant that nobody could have decided by now is not believed.
+        Some(decided.unwrap_or(proposal).clamp(at, at.max(host.now())))
+    }
 
-    /// A consistent look, with the host's time taken by `host` in its middle. `wait` is called while a
-    /// change is under way, with the number of times it has been called.
+    /// The same for a reader that must not decide: as long as nobody has, the piece has not begun.
+    fn decided(&self, version: u64, view: &View, registry: &Registry) -> Option<RealInstant> {
+        let decided = registry.start.decided(version);
+        if decided.is_none() && !view.fast.is_undecided() {
+            return None;
+        }
+        Some(decided.unwrap_or(RealInstant::NEVER))
+    }
+
+    /// The newest piece, where it begins at `start`.
+    fn beginning_at(&self, start: RealInstant, last: u64, view: &View) -> Piece {
+        let (before, _) = self.in_force(last.wrapping_sub(1), None, start);
+        let leap = Span(view.leap.load(Ordering::Relaxed));
+        let floor = VirtualInstant(view.floor.load(Ordering::Relaxed));
+        let virt = before.virtual_at(start).plus(leap).max(floor);
+        let Piece { segment, limit, rate } = self.piece(last).load();
+        Piece { segment: Segment { real: start, virt, ..segment }, limit: limit.max(virt), rate }
+    }
+
+    /// The piece in force at `real`, and from when on the next one is. `last` is the number of the newest; `newest` is given where
+    /// its start is not in the page yet.
     #[inline(always)]
-    pub fn snapshot(&self, host: impl Fn() -> RealInstant, wait: impl Fn(u32)) -> Snapshot {
-        let mut tries = 0;
-        loop {
-            let sequence = self.sequence.load(Ordering::Acquire);
-            if sequence & 1 == 0 {
-                let Terms { segment, limit, .. } = self.current.load();
-                let real = host();
-                fence(Ordering::Acquire);
-                if self.sequence.load(Ordering::Relaxed) == sequence {
-                    return Snapshot { segment, limit, sequence, real };
-                }
-            }
-            tries += 1;
-            spin_loop();
-            wait(tries);
-        }
-    }
-
-    /// The rate in force, or to go on with while frozen.
-    pub fn rate(&self) -> Rate {
-        self.look_back(|last| self.entry(last).load().rate)
-    }
-
-    /// Begins a change. The caller holds the clock's lock: there is no other writer.
-    pub fn change(&self) -> Change<'_> {
-        let sequence = self.sequence.load(Ordering::Relaxed);
-        let odd = sequence | 1;
-        self.sequence.store(odd, Ordering::Relaxed);
-        // Full, not release: the odd sequence must be visible before the host's time is taken, and before whoever
-        // changes the clock looks at the waiters. A wait that it does not find there sees the odd sequence.
-        fence(Ordering::SeqCst);
-        let before = self.entry(self.changes.load(Ordering::Relaxed)).load();
-        if sequence == odd {
-            // The last writer died in the middle: go back to what was in force.
-            self.set(&before);
-        }
-        let Terms { limit, rate, .. } = before;
-        Change { page: self, odd, before, limit: Cell::new(limit), rate: Cell::new(rate) }
-    }
-
-    fn entry(&self, change: u64) -> &SharedTerms {
-        &self.history[place(change)]
-    }
-
-    /// The entries remembered when `last` was the last change, oldest first.
-    fn entries(&self, last: u64) -> impl DoubleEndedIterator<Item = &SharedTerms> {
-        // One place of the ring is never looked at: the next change is being written there.
-        let oldest = last.saturating_sub(HISTORY as u64 - 3).max(1);
-        once(0).chain(oldest..last + 1).map(|change| self.entry(change))
-    }
-
-    /// The same as segments, each with the latest virtual time it was to show. Of the stretch between the first and the next
-    /// one that is remembered only the ends are known: time is taken to have run evenly through it.
-    fn stretches(
+    fn in_force(
         &self,
         last: u64,
-    ) -> impl DoubleEndedIterator<Item = (Segment, VirtualInstant)> + '_ {
-        let load = |change: u64| {
-            let Terms { segment, limit, .. } = self.entry(change).load();
-            (segment, limit)
-        };
-        let second = last.saturating_sub(HISTORY as u64 - 3).max(1);
-        let (mut first, limit) = load(0);
-        if second > 1 {
-            first = first.evenly_until(&load(second).0);
+        newest: Option<Piece>,
+        real: RealInstant,
+    ) -> (Piece, RealInstant) {
+        if newest.is_none() {
+            let piece = self.piece(last).load();
+            if piece.segment.real <= real {
+                return (piece, RealInstant::NEVER);
+            }
         }
-        once((first, limit)).chain((second..last + 1).map(load))
+        self.in_force_before(last, newest, real)
     }
 
-    /// What `look` finds in the history, which no change has touched meanwhile. It gets the number of the last change.
-    fn look_back<T>(&self, look: impl Fn(u64) -> T) -> T {
+    /// The same, where the newest is not in force.
+    #[cold]
+    fn in_force_before(
+        &self,
+        last: u64,
+        newest: Option<Piece>,
+        real: RealInstant,
+    ) -> (Piece, RealInstant) {
+        let mut pieces = self.backwards(last, newest);
+        let found = pieces.find(|(piece, _)| piece.segment.real <= real);
+        // Before it was made, the clock is where it began.
+        found.unwrap_or_else(|| (self.pieces[0].load(), pieces.until()))
+    }
+
+    /// The first real instant at which a clock is due, for a deadline that is at virtual instant `due` by a piece: a wall time moves
+    /// when the wall clock is stepped. Goes through the piece in force at `look` and all that are to come; never, where none shows
+    /// it. Where the version has changed since the look, the answer is to be thrown away.
+    #[inline(always)]
+    pub fn when(
+        &self,
+        registry: &Registry,
+        look: &Snapshot,
+        due: impl Fn(&Segment) -> VirtualInstant,
+    ) -> RealInstant {
+        let real = real_due(&look.piece(), &due);
+        if real < look.until || look.until == RealInstant::NEVER {
+            return real;
+        }
+        self.when_to_come(registry, look, &due)
+    }
+
+    #[cold]
+    fn when_to_come(
+        &self,
+        registry: &Registry,
+        look: &Snapshot,
+        due: &impl Fn(&Segment) -> VirtualInstant,
+    ) -> RealInstant {
+        let mut when = RealInstant::NEVER;
+        // The latest first: the earliest has the last word.
+        for (mut piece, until) in self.to_come(registry, look) {
+            // Idle time that was skipped is part of every piece.
+            if self.leaps() {
+                piece.segment.virt = piece.segment.virt.plus(registry.leaps.sum());
+            }
+            let real = real_due(&piece, due);
+            if real < until {
+                when = real;
+            }
+        }
+        when
+    }
+
+    /// The pieces to come at `look`, each with the instant at which the next begins; the latest first.
+    pub fn to_come(
+        &self,
+        registry: &Registry,
+        look: &Snapshot,
+    ) -> impl Iterator<Item = (Piece, RealInstant)> + '_ {
+        let real = look.real;
+        let (last, newest) = self.latest(look.version, registry);
+        self.backwards(last, newest).take_while(move |(piece, _)| piece.segment.real > real)
+    }
+
+    /// The state up to which everybody has been told of changes.
+    pub fn notified(&self) -> u32 {
+        self.notified.load(Ordering::Acquire)
+    }
+
+    /// States that everybody has been told of changes up to `state`.
+    pub fn set_notified(&self, state: u32) {
+        self.notified.store(state, Ordering::Release);
+    }
+
+    /// The rate in force, or to go on with while frozen, for a reader that does not know the host's time: after the start of a piece
+    /// that was to come, it is the one before until somebody has brought the fast path along.
+    pub fn rate(&self) -> Rate {
         loop {
-            let last = self.changes.load(Ordering::Acquire);
-            let found = look(last);
-            fence(Ordering::Acquire);
-            if self.changes.load(Ordering::Relaxed) == last {
-                return found;
+            let version = self.version();
+            let view = self.view(version);
+            let last = view.last.load(Ordering::Relaxed);
+            let begins = if view.fast.is_undecided() { None } else { Some(view.fast.begins()) };
+            let mut pieces = self.backwards(last, None).map(|(piece, _)| piece);
+            let found =
+                pieces.find(|piece| begins.is_none_or(|begins| piece.segment.real == begins));
+            if self.is_still(version, RealInstant(0)) {
+                return found.map_or(Rate::ONE, |piece| piece.rate);
             }
-            spin_loop();
         }
     }
 
-    /// The segments so far, oldest first. Consistent while `sequence()` stays the same.
-    pub fn history(&self) -> impl DoubleEndedIterator<Item = Segment> + '_ {
-        self.entries(self.changes.load(Ordering::Acquire)).map(|entry| entry.load().segment)
-    }
-
-    /// Wall time inside when the host's monotonic clock showed `real`. Before the clock was made, time
-    /// ran as fast as the host's: what is an hour older than the start is an hour old.
-    pub fn wall_of(&self, real: RealInstant) -> WallTime {
-        self.look_back(|last| match self.piece_of(real, last) {
-            Some((segment, virt)) => segment.wall_at(virt),
-            None => {
-                let first = self.entry(0).load().segment;
-                first.wall_at(first.virt).plus(real.since(first.real))
+    /// The number of this state of the clock.
+    pub fn state(&self) -> u32 {
+        loop {
+            let version = self.version();
+            let state = self.view(version).state.load(Ordering::Relaxed);
+            if self.is_still(version, RealInstant(0)) {
+                return state;
             }
-        })
-    }
-
-    /// What the clock showed when the host's monotonic clock showed `real`; nothing where it was made later.
-    pub fn virtual_of(&self, real: RealInstant) -> Option<VirtualInstant> {
-        self.look_back(|last| self.piece_of(real, last).map(|(_, virt)| virt))
-    }
-
-    /// The segment that was in force at `real`, among those up to change `last`, and the virtual time then.
-    fn piece_of(&self, real: RealInstant, last: u64) -> Option<(Segment, VirtualInstant)> {
-        let mut end = VirtualInstant::NEVER;
-        for (segment, limit) in self.stretches(last).rev() {
-            if real >= segment.real {
-                return Some((segment, segment.virtual_at(real).min(end).min(limit)));
-            }
-            end = segment.virt;
         }
-        None
-    }
-
-    /// The inverse of [`ClockPage::wall_of`]: when the host's monotonic clock shows wall time `wall` inside. A time
-    /// that comes twice is told as its last coming; one that was leapt over and never came, as the moment of the leap.
-    pub fn real_of(&self, wall: WallTime) -> RealInstant {
-        self.look_back(|last| {
-            let mut end = RealInstant::NEVER;
-            let mut leapt_over = None;
-            for (segment, _) in self.stretches(last).rev() {
-                let virt = segment.virtual_at_wall(wall);
-                if virt >= segment.virt {
-                    let real = segment.real_at(virt);
-                    if real < end {
-                        return real;
-                    }
-                    leapt_over = leapt_over.or(Some(end));
-                }
-                end = segment.real;
-            }
-            let first = self.entry(0).load().segment;
-            let after_start = wall.as_nanos() - first.wall_at(first.virt).as_nanos();
-            match leapt_over {
-                Some(leap) if after_start >= 0 => leap,
-                _ => first.real.plus(Span(saturate(after_start))),
-            }
-        })
     }
 }
 
-/// A change under way: readers wait until it is published or dropped. Dropped, it changes nothing.
-pub struct Change<'a> {
-    page: &'a ClockPage,
-    odd: u32,
-    before: Terms,
-    limit: Cell<VirtualInstant>,
-    rate: Cell<Rate>,
-}
-
-impl Change<'_> {
-    /// The segment in force until now.
-    pub fn current(&self) -> Segment {
-        self.before.segment
-    }
-
-    /// The limit in force until now.
-    pub fn limit(&self) -> VirtualInstant {
-        self.before.limit
-    }
-
-    /// Sets how far virtual time may go from now on.
-    pub fn set_limit(&self, limit: VirtualInstant) {
-        self.limit.set(limit);
-    }
-
-    /// Sets the rate to go on with after a freeze.
-    pub fn set_rate(&self, rate: Rate) {
-        self.rate.set(rate);
-    }
-
-    /// Sets how the clock goes about idle time from now on. What has been leapt over stays leapt over.
-    pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) {
-        let believed = self.page.leaps() || mode != SkipMode::Off;
-        self.page.skip.store(mode.to_bits() | believed as u32, Ordering::Relaxed);
-        self.page.read_cost.store(read_cost.0, Ordering::Relaxed);
-    }
-
-    /// Puts `segment` in force, and what has been set.
-    pub fn publish(self, segment: &Segment) {
-        let page = self.page;
-        let terms = Terms::new(segment, self.limit.get(), self.rate.get());
-        let next = page.changes.load(Ordering::Relaxed) + 1;
-        page.entry(next).store(&terms);
-        page.set(&terms);
-        page.changes.store(next, Ordering::Release);
+/// When `piece` shows a deadline. Its start, where it begins later than that.
+#[inline(always)]
+fn real_due(piece: &Piece, due: &impl Fn(&Segment) -> VirtualInstant) -> RealInstant {
+    match due(&piece.segment) {
+        VirtualInstant::NEVER => RealInstant::NEVER,
+        instant => piece.real_at(instant),
     }
 }
-
-impl Drop for Change<'_> {
-    fn drop(&mut self) {
-        self.page.sequence.store(self.odd.wrapping_add(1), Ordering::Release);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests;

@@ -4,7 +4,9 @@
 //! one. Whoever finds one thread and nobody else, and knows the counts from before the look, may vouch for that; it holds as
 //! long as they stay. A thread that is alone needs nobody to leap over its own sleep.
 
+use crate::failpoint::{failpoint, Failpoint};
 use crate::process::ProcessId;
+use crate::registry::Registry;
 use crate::sync::along::{AtomicU32, AtomicU64};
 use crate::sync::Ordering;
 
@@ -48,13 +50,6 @@ impl Population {
         Head((births as u64) << 32 | self.entries.load(Ordering::SeqCst) as u64)
     }
 
-    /// Vouches for a thread: after the counts were `head`, a look has found it and nobody else.
-    pub fn vouch(&self, (process, thread): (ProcessId, u32), head: Head) {
-        self.alone.store(0, Ordering::SeqCst);
-        self.vouched.store(head.0, Ordering::SeqCst);
-        self.alone.store(process.key(thread), Ordering::SeqCst);
-    }
-
     /// Whether somebody has vouched for a thread that was alone when the counts were `head`.
     pub fn is_vouched_for(&self, head: Head) -> bool {
         self.alone.load(Ordering::SeqCst) != 0 && self.vouched.load(Ordering::SeqCst) == head.0
@@ -64,5 +59,17 @@ impl Population {
     pub fn is_alone(&self, (process, thread): (ProcessId, u32)) -> bool {
         self.alone.load(Ordering::SeqCst) == process.key(thread)
             && self.vouched.load(Ordering::SeqCst) == self.head().0
+    }
+}
+
+impl Registry {
+    /// Vouches for a thread: after the counts were `head`, a look has found it and nobody else. Whoever dies in between has vouched for
+    /// nobody.
+    pub fn vouch(&self, (process, thread): (ProcessId, u32), head: Head) {
+        let population = &self.population;
+        population.alone.store(0, Ordering::SeqCst);
+        failpoint(self, Failpoint::VouchHalf);
+        population.vouched.store(head.0, Ordering::SeqCst);
+        population.alone.store(process.key(thread), Ordering::SeqCst);
     }
 }

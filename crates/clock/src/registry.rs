@@ -9,6 +9,7 @@
 
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
 use crate::leaps::Leaps;
+use crate::page::Start;
 use crate::population::Population;
 use crate::process::{ProcessId, Spaces};
 use crate::sync::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -129,6 +130,9 @@ impl Waiter {
         self.owner() == Some(owner) && self.depth.load(Ordering::Relaxed) == depth
     }
 
+    /// In place of the call's number: the thread waits for its turn to send ([`crate::ClockPage::turn`]).
+    pub const TURN: u32 = u32::MAX;
+
     /// What had been leapt over when the wait was computed: by more than that its timeout is too late now.
     pub fn leapt(&self) -> Span {
         Span(self.leapt.load(Ordering::Relaxed))
@@ -180,8 +184,7 @@ pub struct Timer {
     seen: AtomicU32,
     /// The clock id it was created on, plus [`Timer::CANCEL_ON_SET`] and [`Timer::CANCELLED`].
     clock: AtomicU32,
-    /// Set while a thread sets the kernel's timer.
-    busy: AtomicU32,
+    unused: AtomicU32,
     /// The signal it sends, where it sends one.
     signal: AtomicU32,
     /// When the kernel's timer was set to go off; [`RealInstant::NEVER`] where it is held back.
@@ -193,6 +196,8 @@ pub struct Timer {
     wall_nanos: AtomicU64,
     /// What had been leapt over when it was set.
     leapt: AtomicI64,
+    /// The thread that sets the kernel's timer: a [`Holder`]. 0 where there is none.
+    holder: AtomicU64,
 }
 
 /// How the kernel's timer behind a [`Timer`] was last set.
@@ -212,6 +217,30 @@ impl Armed {
     /// Not set to go off, while the wall clock is `wall` ahead.
     pub fn by(wall: WallTime) -> Armed {
         Armed { at: RealInstant::NEVER, interval: Span::ZERO, wall, leapt: Span::ZERO }
+    }
+}
+
+/// The life of a process from its start, by fork or by exec, to its next exec or its end. No two processes on a clock have the
+/// same, and neither has a later process with the same number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Epoch(pub u32);
+
+/// A thread that holds something in shared memory, in a way that others can tell whether it may still be alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// The life of its process.
+    pub epoch: Epoch,
+    /// Its number; never 0.
+    pub thread: u32,
+}
+
+impl Holder {
+    fn to_bits(self) -> u64 {
+        u64::from(self.epoch.0) << 32 | u64::from(self.thread)
+    }
+
+    fn from_bits(bits: u64) -> Option<Holder> {
+        (bits != 0).then_some(Holder { epoch: Epoch((bits >> 32) as u32), thread: bits as u32 })
     }
 }
 
@@ -318,14 +347,34 @@ impl Timer {
         self.signal.store(signal, Ordering::Relaxed);
     }
 
-    /// Takes the right to set the kernel's timer; false where another thread has it.
-    pub fn begin(&self) -> bool {
-        self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    /// Takes the right to set the kernel's timer. `Err` where another thread has it.
+    ///
+    /// Only threads of the timer's own process ask. One of another [`Epoch`] was killed while it held the right, by an exec
+    /// or with its process before the number was given again: the right is taken from it.
+    ///
+    /// # Errors
+    ///
+    /// The thread that has the right.
+    pub fn begin(&self, thread: Holder) -> Result<(), Holder> {
+        let mut before = 0;
+        loop {
+            let taken = self.holder.compare_exchange(
+                before,
+                thread.to_bits(),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            match taken.map_err(Holder::from_bits) {
+                Ok(_) => return Ok(()),
+                Err(Some(holder)) if holder.epoch == thread.epoch => return Err(holder),
+                Err(other) => before = other.map_or(0, Holder::to_bits),
+            }
+        }
     }
 
     /// Gives that right back.
     pub fn end(&self) {
-        self.busy.store(0, Ordering::Release);
+        self.holder.store(0, Ordering::Release);
     }
 
     /// Frees the slot.
@@ -344,8 +393,16 @@ pub struct Registry {
     pub population: Population,
     /// The process id namespaces of the programs.
     pub spaces: Spaces,
-    /// Threads that wait for their turn to send ([`crate::ClockPage::turn`]). Too many where one was killed in its wait.
-    pub in_line: AtomicU32,
+    /// When the latest change of the clock begins.
+    pub start: Start,
+    /// Lives of processes so far.
+    epochs: AtomicU32,
+    /// Where a test has threads stop.
+    #[cfg(all(feature = "failpoints", not(loom)))]
+    pub failpoints: crate::failpoint::Failpoints,
+    /// Where the model has a writer die.
+    #[cfg(loom)]
+    pub dies_at: std::sync::Mutex<Option<crate::Failpoint>>,
     /// A bit per [`GROUP`] slots that have ever been claimed: the others need not be looked at, and take no memory.
     waiter_groups: Groups<{ WAITERS.div_ceil(GROUP * 64) }>,
     timer_groups: Groups<{ TIMERS.div_ceil(GROUP * 64) }>,
@@ -396,6 +453,12 @@ impl Registry {
         self.waiters[place].depth.store(depth, Ordering::Relaxed);
         self.waiter_groups.note(place);
         Some(&self.waiters[place])
+    }
+
+    /// A life of a process that no other has had.
+    pub fn new_epoch(&self) -> Epoch {
+        // From 1 on, so that zeroed memory is none.
+        Epoch(self.epochs.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1))
     }
 
     /// All waits, in no order.

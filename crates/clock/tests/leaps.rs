@@ -2,38 +2,35 @@
 
 #![cfg(not(loom))]
 
+use clock::{blank_registry, Clock};
 use lorentz_clock::{
-    ClockPage, Leaps, Pace, Policy, Rate, RealInstant, Segment, SkipMode, Span, VirtualInstant,
+    FastClock, Pace, Rate, RealInstant, Registry, Segment, SkipMode, Span, VirtualInstant,
     WallTime, LEAPS,
 };
 use proptest::prelude::*;
 
-mod zeroed;
-
-fn leaps() -> Box<Leaps> {
-    // SAFETY: nothing but atomics.
-    unsafe { zeroed::zeroed() }
-}
+mod clock;
 
 /// Leaps at the instants and by the spans given.
-fn after(jumps: &[(i64, i64)]) -> Box<Leaps> {
-    let leaps = leaps();
+fn after(jumps: &[(i64, i64)]) -> Box<Registry> {
+    let registry = blank_registry();
     for (at, by) in jumps {
-        assert!(leaps.leap(leaps.sum(), Span(*by), RealInstant(*at)));
+        assert!(registry.leap(registry.leaps.sum(), Span(*by), RealInstant(*at)));
     }
-    leaps
+    registry
 }
 
 #[test]
 fn a_leap_from_another_sum_is_none() {
-    let leaps = after(&[(10, 5)]);
-    assert!(!leaps.leap(Span::ZERO, Span(7), RealInstant(20)));
+    let registry = after(&[(10, 5)]);
+    assert!(!registry.leap(Span::ZERO, Span(7), RealInstant(20)));
+    let leaps = &registry.leaps;
     assert_eq!((leaps.sum(), leaps.count()), (Span(5), 1));
 }
 
 #[test]
 fn what_reading_costs_is_no_leap() {
-    let leaps = after(&[(10, 5)]);
+    let leaps = &after(&[(10, 5)]).leaps;
     leaps.pay(Span(3));
     assert_eq!((leaps.sum(), leaps.count()), (Span(8), 1));
     assert_eq!(leaps.at(RealInstant(11)), Span(5));
@@ -41,7 +38,7 @@ fn what_reading_costs_is_no_leap() {
 
 #[test]
 fn the_sum_stays_in_range() {
-    let leaps = after(&[(10, i64::MAX), (20, 1)]);
+    let leaps = &after(&[(10, i64::MAX), (20, 1)]).leaps;
     assert_eq!(leaps.sum(), Span(i64::MAX));
 }
 
@@ -49,7 +46,7 @@ fn the_sum_stays_in_range() {
 fn the_log_is_thinned_and_stays_in_order() {
     let many = 5 * LEAPS as i64;
     let jumps: Vec<_> = (1..=many).map(|i| (i * 10, 1)).collect();
-    let leaps = after(&jumps);
+    let leaps = &after(&jumps).leaps;
     let mut last = Span::ZERO;
     for i in 1..=many {
         let told = leaps.at(RealInstant(i * 10));
@@ -65,8 +62,6 @@ fn the_log_is_thinned_and_stays_in_order() {
 /// A page believes leaps from the moment it skips, for good.
 #[test]
 fn a_page_that_has_skipped_goes_on_believing() {
-    // SAFETY: nothing but atomics.
-    let page: Box<ClockPage> = unsafe { zeroed::zeroed() };
     let segment = Segment {
         real: RealInstant(0),
         virt: VirtualInstant(0),
@@ -74,24 +69,43 @@ fn a_page_that_has_skipped_goes_on_believing() {
         wall: WallTime::default(),
         boot: Span::ZERO,
     };
-    page.initialise(&segment, Rate::ONE, Policy::default(), WallTime::default());
-    let leaps = after(&[(10, 500)]);
-    let now = || page.look(&leaps, || RealInstant(100), |_| ()).now();
-    assert_eq!(now(), VirtualInstant(100));
-    assert!(page.ahead(false).is_some());
+    let mut clock = Clock::new(&segment);
+    clock.registry = after(&[(10, 500)]);
+    let now = |clock: &Clock| clock.page.look(&clock.registry, &|| RealInstant(100)).now();
+    assert_eq!(now(&clock), VirtualInstant(100));
+    assert!(clock.fast(100, FastClock::Monotonic, false).is_some());
     for (mode, cost) in [(SkipMode::On, 7), (SkipMode::Force, 0), (SkipMode::Off, 0)] {
-        let change = page.change();
-        change.set_skipping(mode, Span(cost));
-        let current = change.current();
-        change.publish(&current);
-        let skipping = page.skipping();
+        clock.page.set_skipping(mode, Span(cost));
+        clock.change(50, |_| ());
+        let skipping = clock.page.skipping();
         assert_eq!(
             (skipping.mode, skipping.believed, skipping.read_cost),
             (mode, true, Span(cost))
         );
-        assert_eq!(now(), VirtualInstant(600));
-        // The short way knows nothing of leaps.
-        assert_eq!(page.ahead(false), None);
+        assert_eq!(now(&clock), VirtualInstant(600));
+        // The fast path knows nothing of leaps.
+        assert_eq!(clock.fast(100, FastClock::Monotonic, false), None);
+    }
+}
+
+/// However many there were: the latest exactly, and each older one as closely as its age divided by twenty.
+#[test]
+fn the_log_is_exact_for_the_latest_and_close_for_all() {
+    const APART: i64 = 1_000;
+    for many in [1, 5, 1_000, 1_025, 5_000, 300_000] {
+        let jumps: Vec<_> = (1..=many).map(|i| (i * APART, 1)).collect();
+        let leaps = &after(&jumps).leaps;
+        for i in (1..=many).rev().step_by(1 + many as usize / 2_000) {
+            let told = leaps.at(RealInstant(i * APART + 1)).0;
+            let age = many - i;
+            let off = if age < 1_000 { 0 } else { age / 20 + 64 };
+            assert!(told <= i && told >= i - off, "{i} of {many}: {told}");
+            let found = leaps.real_of(|sum| RealInstant(i * APART + i + 1 - sum.0)).0;
+            assert!(
+                (i * APART + 1 - off..=(i + off + 1) * APART).contains(&found),
+                "{i} of {many}: {found}"
+            );
+        }
     }
 }
 
@@ -105,7 +119,7 @@ proptest! {
     ) {
         let mut at = 0;
         let jumps: Vec<_> = jumps.iter().map(|(gap, by)| { at += gap; (at, *by) }).collect();
-        let leaps = after(&jumps);
+        let leaps = &after(&jumps).leaps;
         // The clock shows the host's time and the sum.
         let sum_at = |real: i64| jumps.iter().filter(|(at, _)| *at <= real).map(|(_, by)| by).sum::<i64>();
         prop_assert_eq!(leaps.at(RealInstant(real)), Span(sum_at(real)));

@@ -2,27 +2,17 @@
 
 #![cfg(not(loom))]
 
-mod zeroed;
+mod clock;
 
+use clock::{blank_page, Clock};
 use lorentz_clock::{
-    Change, ClockPage, Pace, Policy, Rate, RealInstant, Segment, Snapshot, Span, VirtualInstant,
-    WallTime, HISTORY, NANOS_PER_SEC,
+    Change, FastClock, Pace, Policy, Rate, RealInstant, Segment, Snapshot, Span, TooMany,
+    VirtualInstant, WallTime, NANOS_PER_SEC, PIECES, TO_COME,
 };
 use proptest::prelude::*;
 
 const DAY: i64 = 86_400 * NANOS_PER_SEC;
 const YEAR: i64 = 365 * DAY;
-
-fn blank() -> Box<ClockPage> {
-    // SAFETY: a page is nothing but atomics.
-    unsafe { zeroed::zeroed() }
-}
-
-fn clock(start: &Segment) -> Box<ClockPage> {
-    let page = blank();
-    page.initialise(start, Rate::ONE, Policy::default(), WallTime::default());
-    page
-}
 
 fn rate(num: u64, den: u64) -> Rate {
     Rate::new(num, den).expect("a valid rate")
@@ -38,23 +28,9 @@ fn start() -> Segment {
     }
 }
 
-fn look(page: &ClockPage, real: i64) -> Snapshot {
-    page.snapshot(|| RealInstant(real), |tries| panic!("waited {tries} times for nobody"))
-}
-
-/// As the commands do it: the clock goes on from where it has come to by `real`.
-fn change(page: &ClockPage, real: i64, how: impl FnOnce(&mut Segment, &Change)) {
-    let change = page.change();
-    let mut segment = change.current();
-    segment.virt = segment.virtual_at(RealInstant(real)).min(change.limit());
-    segment.real = RealInstant(real);
-    how(&mut segment, &change);
-    change.publish(&segment);
-}
-
 #[test]
 fn a_page_of_zeroes_is_no_clock() {
-    let page = blank();
+    let page = blank_page();
     assert!(!page.is_valid());
     page.initialise(&start(), Rate::ONE, Policy::default(), WallTime::default());
     assert!(page.is_valid());
@@ -71,7 +47,7 @@ fn a_clock_starts_with_what_it_is_given() {
             counts_births: bits & 8 != 0,
             sends_in_turn: bits & 16 != 0,
         };
-        let page = blank();
+        let page = blank_page();
         page.initialise(&start(), rate(1, 1), policy, host_wall);
         assert_eq!(page.policy(), policy);
         assert_eq!(page.host_wall(), host_wall);
@@ -81,115 +57,187 @@ fn a_clock_starts_with_what_it_is_given() {
         (Pace::Frozen, rate(5, 2), rate(5, 2)),
         (Pace::Running(Rate::ONE), rate(5, 2), Rate::ONE),
     ] {
-        let page = blank();
         let segment = Segment { pace, ..start() };
-        page.initialise(&segment, paused, Policy::default(), host_wall);
-        let seen = look(&page, 2_000);
+        let clock = Clock::new(&segment);
+        clock.page.initialise(&segment, paused, Policy::default(), host_wall);
+        let seen = clock.look(2_000);
         assert_eq!(seen.segment, segment);
-        assert_eq!(seen.limit, VirtualInstant::NEVER);
-        assert_eq!((seen.sequence, seen.real), (page.sequence(), RealInstant(2_000)));
-        assert_eq!(page.sequence() % 2, 0);
-        assert_eq!(page.rate(), told);
-        assert_eq!(page.began(), segment.real);
-        assert!(page.history().eq([segment]));
+        assert_eq!((seen.limit, seen.until), (VirtualInstant::NEVER, RealInstant::NEVER));
+        assert_eq!((seen.version, seen.real), (clock.page.version(), RealInstant(2_000)));
+        assert_eq!((seen.state, clock.page.notified()), (clock.page.state(), seen.state));
+        assert_eq!(seen.rate, told);
+        assert!(clock.page.history(&clock.registry).eq([segment]));
     }
 }
 
 #[test]
 fn what_is_published_is_seen() {
-    let page = clock(&start());
-    let before = page.sequence();
-    change(&page, 2_000, |segment, change| {
-        segment.pace = Pace::Running(rate(10, 1));
-        segment.wall = WallTime { secs: -5, nanos: 1 };
-        segment.boot = Span(-3);
-        change.set_rate(rate(10, 1));
-        change.set_limit(VirtualInstant(90_000));
+    let clock = Clock::new(&start());
+    let before = clock.look(1_900);
+    let published = clock.change(2_000, |change| {
+        change.pace = Pace::Running(rate(10, 1));
+        change.wall = WallTime { secs: -5, nanos: 1 };
+        change.boot = Span(-3);
+        change.leap = Span(4);
+        change.limit = VirtualInstant(90_000);
     });
-    let seen = look(&page, 3_000);
+    let seen = clock.look(3_000);
     let expected = Segment {
         real: RealInstant(2_000),
-        virt: VirtualInstant(51_000),
+        virt: VirtualInstant(51_004),
         pace: Pace::Running(rate(10, 1)),
         wall: WallTime { secs: -5, nanos: 1 },
         boot: Span(-3),
     };
     assert_eq!(seen.segment, expected);
     assert_eq!(seen.limit, VirtualInstant(90_000));
-    assert_eq!(seen.now(), VirtualInstant(61_000));
-    assert_eq!(page.rate(), rate(10, 1));
-    assert_eq!(page.began(), RealInstant(2_000));
-    assert_eq!((page.sequence() % 2, page.is_still(before)), (0, false));
-    assert!(page.history().eq([start(), expected]));
+    assert_eq!(seen.now(), VirtualInstant(61_004));
+    assert_eq!((seen.rate, published.begins), (rate(10, 1), RealInstant(2_000)));
+    assert_eq!((seen.state, published.state), (before.state + 1, before.state + 1));
+    assert!(!clock.page.is_still(before.version, RealInstant(0)));
+    assert!(clock.page.is_still(seen.version, RealInstant(0)));
+    assert!(clock.page.history(&clock.registry).eq([start(), expected]));
 }
 
 #[test]
 fn a_frozen_clock_remembers_its_rate() {
-    let page = clock(&start());
-    change(&page, 2_000, |segment, _| segment.pace = Pace::Running(rate(1, 4)));
-    change(&page, 3_000, |segment, _| segment.pace = Pace::Frozen);
-    assert_eq!((page.rate(), look(&page, 9_000).now()), (rate(1, 4), VirtualInstant(51_250)));
-    change(&page, 4_000, |_, change| change.set_rate(rate(8, 1)));
-    assert_eq!((page.rate(), look(&page, 9_000).now()), (rate(8, 1), VirtualInstant(51_250)));
-    change(&page, 9_000, |segment, _| segment.pace = Pace::Running(page.rate()));
-    assert_eq!((page.rate(), look(&page, 9_100).now()), (rate(8, 1), VirtualInstant(52_050)));
-}
-
-#[test]
-fn a_change_that_is_dropped_changes_nothing_but_the_sequence() {
-    let page = clock(&start());
-    let seen = look(&page, 2_000);
-    let dropped = page.change();
-    assert_eq!((dropped.current(), dropped.limit()), (seen.segment, seen.limit));
-    dropped.set_limit(VirtualInstant(1));
-    dropped.set_rate(rate(9, 1));
-    drop(dropped);
-    assert_eq!(look(&page, 2_000), Snapshot { sequence: page.sequence(), ..seen });
-    assert_eq!(page.rate(), Rate::ONE);
-    assert!(page.ahead(false).is_some());
-    assert_ne!(page.sequence(), seen.sequence);
-}
-
-#[test]
-fn during_a_change_readers_wait() {
-    let page = clock(&start());
-    let under_way = page.change();
-    assert_eq!(page.sequence() % 2, 1);
-    assert_eq!(page.ahead(true), None);
-    let (waited, mut under_way) = (std::cell::Cell::new(0), Some(under_way));
-    let ending = std::cell::RefCell::new(&mut under_way);
-    let seen = page.snapshot(
-        || RealInstant(2_000),
-        |tries| {
-            waited.set(tries);
-            if tries == 3 {
-                ending.borrow_mut().take();
-            }
-        },
-    );
-    assert_eq!((waited.get(), seen.segment), (3, start()));
+    let clock = Clock::new(&start());
+    let told = |real: i64| {
+        let look = clock.look(real);
+        (look.rate, look.now())
+    };
+    clock.change(2_000, |change| {
+        (change.pace, change.rate) = (Pace::Running(rate(1, 4)), rate(1, 4));
+    });
+    clock.change(3_000, |change| change.pace = Pace::Frozen);
+    assert_eq!(told(9_000), (rate(1, 4), VirtualInstant(51_250)));
+    clock.change(4_000, |change| change.rate = rate(8, 1));
+    assert_eq!(told(9_000), (rate(8, 1), VirtualInstant(51_250)));
+    clock.change(9_000, |change| change.pace = Pace::Running(change.rate));
+    assert_eq!(told(9_100), (rate(8, 1), VirtualInstant(52_050)));
 }
 
 #[test]
 fn a_limit_holds_time() {
-    let page = clock(&start());
-    change(&page, 2_000, |_, change| change.set_limit(VirtualInstant(51_500)));
-    assert_eq!(look(&page, 2_499).now(), VirtualInstant(51_499));
-    assert_eq!(look(&page, 2_500).now(), VirtualInstant(51_500));
-    let held = look(&page, 1_000_000);
+    let clock = Clock::new(&start());
+    let now = |real: i64| clock.look(real).now();
+    clock.change(2_000, |change| change.limit = VirtualInstant(51_500));
+    assert_eq!(now(2_499), VirtualInstant(51_499));
+    assert_eq!(now(2_500), VirtualInstant(51_500));
+    let held = clock.look(1_000_000);
     assert_eq!(held.now(), VirtualInstant(51_500));
     assert_eq!(held.real_at(VirtualInstant(51_500)), RealInstant(2_500));
     assert_eq!(held.real_at(VirtualInstant(51_501)), RealInstant::NEVER);
     assert_eq!(held.real_at(VirtualInstant::NEVER), RealInstant::NEVER);
     // A new round begins where the last one ended, however late that is noticed.
-    change(&page, 1_000_000, |_, change| change.set_limit(VirtualInstant(51_600)));
-    assert_eq!(look(&page, 1_000_050).now(), VirtualInstant(51_550));
-    assert_eq!(look(&page, 2_000_000).now(), VirtualInstant(51_600));
+    clock.change(1_000_000, |change| change.limit = VirtualInstant(51_600));
+    assert_eq!(now(1_000_050), VirtualInstant(51_550));
+    assert_eq!(now(2_000_000), VirtualInstant(51_600));
     // Other changes leave it as it is.
-    change(&page, 2_000_000, |segment, _| segment.wall.secs += 1);
-    assert_eq!(look(&page, 3_000_000).limit, VirtualInstant(51_600));
-    change(&page, 3_000_000, |_, change| change.set_limit(VirtualInstant::NEVER));
-    assert_eq!(look(&page, 3_000_001).now(), VirtualInstant(51_601));
+    clock.change(2_000_000, |change| change.wall.secs += 1);
+    assert_eq!(clock.look(3_000_000).limit, VirtualInstant(51_600));
+    // A limit that is past holds the clock where it is.
+    clock.change(3_000_000, |change| change.limit = VirtualInstant(7));
+    assert_eq!(now(3_000_001), VirtualInstant(51_600));
+    clock.change(3_000_000, |change| change.limit = VirtualInstant::NEVER);
+    assert_eq!(now(3_000_001), VirtualInstant(51_601));
+    // A floor lifts it.
+    clock.change(4_000_000, |change| change.floor = VirtualInstant(9_000_000));
+    assert_eq!(now(4_000_001), VirtualInstant(9_000_001));
+}
+
+/// A change for an instant ahead: every reader switches at it, by any way, without anything being done.
+#[test]
+fn a_piece_to_come_comes_by_itself() {
+    let clock = Clock::new(&start());
+    let at = RealInstant(5_000);
+    let published = clock.change(2_000, |change| {
+        (change.at, change.pace) = (at, Pace::Running(rate(1, 2)));
+    });
+    assert_eq!(published.begins, at);
+    let before = clock.look(4_999);
+    assert_eq!((before.now(), before.until), (VirtualInstant(53_999), at));
+    let after = clock.look(5_100);
+    assert_eq!((after.now(), after.until), (VirtualInstant(54_050), RealInstant::NEVER));
+    assert_eq!((after.state, after.version), (before.state, before.version));
+    // The fast path goes as far as it is right.
+    assert_eq!(clock.fast(4_999, FastClock::Monotonic, false), Some((0, 53_999)));
+    assert_eq!(clock.fast(5_000, FastClock::Monotonic, false), None);
+    // A wait computes its end by both.
+    let when = |real: i64, virt: i64| {
+        clock.page.when(&clock.registry, &clock.look(real), |_| VirtualInstant(virt)).0
+    };
+    assert_eq!((when(2_500, 53_900), when(2_500, 54_050)), (4_900, 5_100));
+    assert_eq!((when(6_000, 54_600), when(2_500, i64::MAX)), (6_200, i64::MAX));
+    // Somebody is to bring the fast path along. It changes nothing else.
+    assert_eq!(clock.page.care_due(RealInstant(2_000)), Some(RealInstant(2_000)));
+    clock.page.set_notified(before.state);
+    assert_eq!(clock.page.care_due(RealInstant(2_000)), Some(at));
+    assert!(!clock.page.refresh(&clock.registry, &|| RealInstant(4_999)));
+    assert!(clock.page.refresh(&clock.registry, &|| RealInstant(5_001)));
+    assert_eq!(clock.fast(5_100, FastClock::Monotonic, false), Some((0, 54_050)));
+    let brought = clock.look(5_100);
+    assert_eq!((brought.segment, brought.state), (after.segment, after.state + 1));
+    clock.page.set_notified(brought.state);
+    assert_eq!(clock.page.care_due(RealInstant(5_002)), None);
+}
+
+/// A later change for an earlier instant overtakes those that were to come after it.
+#[test]
+fn an_earlier_change_overtakes_later_ones() {
+    let clock = Clock::new(&start());
+    let leap_at = |now: i64, at: i64, by: i64| {
+        clock.change(now, |change| (change.at, change.leap) = (RealInstant(at), Span(by)))
+    };
+    leap_at(2_000, 10_000, 1);
+    leap_at(2_000, 20_000, 10);
+    leap_at(2_000, 30_000, 100);
+    let to_come = |real: i64| -> Vec<i64> {
+        let look = clock.look(real);
+        clock.page.to_come(&clock.registry, &look).map(|(piece, _)| piece.segment.real.0).collect()
+    };
+    assert_eq!(to_come(2_000), [30_000, 20_000, 10_000]);
+    leap_at(2_000, 15_000, 1_000);
+    assert_eq!(to_come(2_000), [15_000, 10_000]);
+    let leapt = |real: i64| clock.look(real).now().0 - real - 49_000;
+    assert_eq!([9_999, 10_000, 15_000, 40_000].map(leapt), [0, 1, 1_001, 1_001]);
+    // One that begins at once overtakes all.
+    clock.change(12_000, |change| change.leap = Span(7));
+    assert_eq!((to_come(12_000), leapt(40_000)), (vec![], 8));
+    // The past knows those alone that came to be.
+    let times = |virt: i64| {
+        clock.page.real_of(&clock.registry, clock.look(0).segment.wall_at(VirtualInstant(virt)))
+    };
+    assert_eq!(times(49_000 + 11_000 + 1), RealInstant(11_000));
+    assert_eq!(times(49_000 + 40_000 + 8), RealInstant(40_000));
+    assert_eq!(
+        clock.page.virtual_of(&clock.registry, RealInstant(15_000)),
+        Some(VirtualInstant(64_008))
+    );
+}
+
+/// However many were announced and overtaken, the piece in force is still known.
+#[test]
+fn so_many_changes_may_be_to_come() {
+    let clock = Clock::new(&start());
+    let announce = |at: i64| {
+        let change = Change { at: RealInstant(at), ..Change::of(&clock.look(2_000).piece()) };
+        clock.page.publish(&clock.registry, &|| RealInstant(2_000), &change)
+    };
+    for number in 0..TO_COME as i64 {
+        announce(10_000 + number).expect("there is room");
+    }
+    assert_eq!(announce(20_000), Err(TooMany));
+    // Each overtakes all others.
+    let mut refused = 0;
+    for number in 0..PIECES as i64 {
+        refused += usize::from(announce(9_000 - number).is_err());
+        assert_eq!(clock.look(2_000).segment, start());
+    }
+    assert!((10..PIECES - TO_COME).contains(&refused));
+    // When one has taken effect there is room again.
+    clock.change(2_000, |_| ());
+    announce(20_000).expect("there is room");
 }
 
 fn any_pace() -> impl Strategy<Value = Pace> {
@@ -202,7 +250,7 @@ fn any_pace() -> impl Strategy<Value = Pace> {
 
 fn any_segment() -> impl Strategy<Value = Segment> {
     let wall = (-100_000_000_000..300_000_000_000_i64, 0..1_000_000_000_u32);
-    (0..10 * YEAR, 0..100 * YEAR, any_pace(), wall, any::<i64>()).prop_map(
+    (0..10 * YEAR, 0..100 * YEAR, any_pace(), wall, -YEAR..100 * YEAR).prop_map(
         |(real, virt, pace, (secs, nanos), boot)| Segment {
             real: RealInstant(real),
             virt: VirtualInstant(virt),
@@ -220,79 +268,35 @@ fn any_limit() -> impl Strategy<Value = VirtualInstant> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
+    /// The fast path is open where the clock is no further than the piece is straight, and shows exactly what the slow one shows.
     #[test]
-    fn whatever_is_published_is_seen(segment in any_segment(), limit in any_limit(), paused in 1..=1000_u64) {
-        let page = clock(&start());
-        let publishing = page.change();
-        publishing.set_limit(limit);
-        publishing.set_rate(rate(paused, 1));
-        publishing.publish(&segment);
-        let seen = look(&page, segment.real.0);
-        prop_assert_eq!((seen.segment, seen.limit), (segment, limit));
-        prop_assert_eq!(page.rate(), match segment.pace {
-            Pace::Running(rate) => rate,
-            Pace::Frozen => rate(paused, 1),
-        });
-        let next = page.change();
-        prop_assert_eq!((next.current(), next.limit()), (segment, limit));
-    }
-
-    /// The short way is there exactly where the clock runs as the host's, and says exactly what the long way says.
-    #[test]
-    fn the_short_way_says_the_same(segment in any_segment(), limit in any_limit(), elapsed in 0..10 * YEAR) {
-        let page = clock(&start());
-        let publishing = page.change();
-        publishing.set_limit(limit);
-        publishing.publish(&segment);
-        let real = segment.real.0 + elapsed;
-        let seen = look(&page, real);
-        let even = segment.pace == Pace::Running(Rate::ONE) && limit == VirtualInstant::NEVER;
-        for (wall, exact) in [
-            (false, i128::from(seen.now().0)),
-            (true, segment.wall_at(seen.now()).as_nanos()),
-        ] {
-            let ahead = page.ahead(wall);
-            prop_assert_eq!(ahead.is_some(), even);
-            if let Some((sequence, secs, nanos)) = ahead {
-                prop_assert!(page.is_still(sequence));
-                prop_assert!((0..NANOS_PER_SEC).contains(&nanos));
-                let told = i128::from(secs) * 1_000_000_000 + i128::from(nanos) + i128::from(real);
-                prop_assert_eq!(told, exact);
-            }
-        }
-    }
-
-    /// The same of the short way for all other clocks: it is there until the limit, for minutes at the least where the terms of
-    /// the rate are not long.
-    #[test]
-    fn in_a_piece_the_short_way_says_the_same(
+    fn the_fast_path_shows_the_same(
         segment in any_segment(),
         limit in any_limit(),
         elapsed in prop_oneof![-NANOS_PER_SEC..NANOS_PER_SEC, 0..10 * YEAR],
+        lags in any::<bool>(),
     ) {
-        let page = clock(&start());
-        let publishing = page.change();
-        publishing.set_limit(limit);
-        publishing.publish(&segment);
-        let real = RealInstant(segment.real.0 + elapsed);
-        let seen = look(&page, real.0);
+        let clock = Clock::new(&segment);
+        clock.change(segment.real.0, |change| change.limit = limit);
+        let limit = limit.max(segment.virt);
+        let real = segment.real.0 + elapsed;
+        let seen = clock.look(real);
         let even = segment.pace == Pace::Running(Rate::ONE) && limit == VirtualInstant::NEVER;
         let stands = segment.pace == Pace::Frozen || limit <= segment.virt;
         let short_terms = match segment.pace {
             Pace::Running(rate) => rate.den() < 1 << 20 && rate.num() < 1 << 20,
             Pace::Frozen => true,
         };
-        let expected = !even && elapsed >= 0 && short_terms && elapsed < 100 * NANOS_PER_SEC && (stands || seen.now() < limit);
-        for (wall, exact) in [
-            (false, i128::from(seen.now().0)),
-            (true, segment.wall_at(seen.now()).as_nanos()),
+        let soon = short_terms && elapsed < 100 * NANOS_PER_SEC && (stands || seen.now() < limit);
+        for (which, exact) in [
+            (FastClock::Monotonic, i128::from(seen.now().0)),
+            (FastClock::Wall, segment.wall_at(seen.now()).as_nanos()),
+            (FastClock::Boot, i128::from(seen.now().0) + i128::from(segment.boot.0)),
         ] {
-            let shown = page.in_piece(wall, false, || real);
-            let dilated = matches!(segment.pace, Pace::Running(rate) if rate != Rate::ONE);
-            prop_assert_eq!(page.in_piece(wall, true, || real), shown.filter(|_| dilated));
-            prop_assert!(shown.is_some() || !expected);
-            prop_assert!(shown.is_none() || !even);
-            if let Some((secs, nanos)) = shown {
+            let shown = clock.fast(real, which, lags);
+            prop_assert!(shown.is_some() || elapsed < 0 || !(even || soon));
+            prop_assert!(shown.is_none() || elapsed >= 0 || even && !lags);
+            if let (Some((secs, nanos)), true) = (shown, elapsed >= 0) {
                 prop_assert!((0..NANOS_PER_SEC).contains(&nanos));
                 prop_assert_eq!(i128::from(secs) * 1_000_000_000 + i128::from(nanos), exact);
             }
@@ -306,7 +310,9 @@ proptest! {
         real in 0..20 * YEAR,
         deadline in 0..150 * YEAR,
     ) {
-        let seen = Snapshot { segment, limit, sequence: 0, real: RealInstant(real) };
+        let real = RealInstant(real);
+        let until = RealInstant::NEVER;
+        let seen = Snapshot { segment, limit, rate: Rate::ONE, until, state: 0, version: 0, real };
         prop_assert_eq!(seen.now(), segment.virtual_at(seen.real).min(limit));
         let deadline = VirtualInstant(deadline);
         let due = seen.real_at(deadline);
@@ -319,6 +325,167 @@ proptest! {
             let then = Snapshot { real: due, ..seen };
             prop_assert!(then.now() >= deadline.min(segment.virt));
             prop_assert!(segment.virt > limit || then.now() >= deadline);
+        }
+    }
+}
+
+/// A change at some time after the last one, for so much later (zero: at once), of one kind.
+#[derive(Clone, Copy, Debug)]
+struct Announced {
+    after: i64,
+    ahead: i64,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Rate(u64, u64),
+    Freeze,
+    Unfreeze,
+    Leap(i64),
+    Step(i64),
+}
+
+fn any_announced() -> impl Strategy<Value = Announced> {
+    let what = prop_oneof![
+        (1..=1000_u64, 1..=1000_u64).prop_map(|(num, den)| What::Rate(num, den)),
+        Just(What::Freeze),
+        Just(What::Unfreeze),
+        (0..DAY).prop_map(What::Leap),
+        (-DAY..DAY).prop_map(What::Step),
+    ];
+    let ahead = prop_oneof![Just(0), 0..NANOS_PER_SEC];
+    (0..NANOS_PER_SEC, ahead, what).prop_map(|(after, ahead, what)| Announced {
+        after,
+        ahead,
+        what,
+    })
+}
+
+/// A piece by exact arithmetic: what the clock shows at `real` is `(virt + (real - begin) * num) / den`, rounded down; both
+/// numbers are multiples of `den`.
+#[derive(Clone, Copy, Debug)]
+struct Exact {
+    begin: i128,
+    virt: i128,
+    num: i128,
+    den: i128,
+    /// To go on with.
+    paused: (i128, i128),
+    wall: i128,
+}
+
+impl Exact {
+    fn virt_at(&self, real: i64) -> i128 {
+        self.virt + (i128::from(real) - self.begin) * self.num / self.den
+    }
+
+    fn first_at(&self, virt: i128) -> Option<i128> {
+        let ahead = (virt - self.virt).max(0);
+        let scaled = ahead * self.den;
+        match (ahead, self.num) {
+            (0, _) => Some(self.begin),
+            (_, 0) => None,
+            (_, num) => Some(self.begin + (scaled + num - 1) / num),
+        }
+    }
+}
+
+/// The pieces that were published so far, in the order in which they begin.
+struct Model(Vec<Exact>);
+
+impl Model {
+    fn at(&self, real: i64) -> &Exact {
+        let begun = self.0.iter().rfind(|piece| piece.begin <= i128::from(real));
+        begun.unwrap_or(&self.0[0])
+    }
+
+    fn publish(&mut self, at: i64, what: What) {
+        let mut piece = *self.at(at);
+        piece.virt = piece.virt_at(at);
+        piece.begin = at.into();
+        match what {
+            What::Rate(num, den) => {
+                piece.paused = (num.into(), den.into());
+                if piece.num != 0 {
+                    (piece.num, piece.den) = piece.paused;
+                }
+            }
+            What::Freeze => piece.num = 0,
+            What::Unfreeze => (piece.num, piece.den) = piece.paused,
+            What::Leap(by) => piece.virt += i128::from(by),
+            What::Step(by) => piece.wall += i128::from(by),
+        }
+        self.0.retain(|other| other.begin < i128::from(at));
+        self.0.push(piece);
+    }
+
+    /// When virtual time is first `virt` from `real` on.
+    fn when(&self, real: i64, virt: i128) -> Option<i128> {
+        let first = self.0.iter().rposition(|piece| piece.begin <= i128::from(real)).unwrap_or(0);
+        (first..self.0.len()).find_map(|number| {
+            let end = self.0.get(number + 1).map_or(i128::MAX, |next| next.begin);
+            self.0[number].first_at(virt).filter(|when| *when < end)
+        })
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    /// Through changes at once and to come, in any order: every way to look at the clock agrees with exact arithmetic.
+    #[test]
+    fn a_clock_agrees_with_exact_arithmetic(
+        announced in prop::collection::vec(any_announced(), 1..14),
+        looks in prop::collection::vec((0..2 * NANOS_PER_SEC, 0..DAY), 4),
+    ) {
+        let clock = Clock::new(&start());
+        let first = start();
+        let mut model = Model(vec![Exact {
+            begin: first.real.0.into(), virt: first.virt.0.into(), num: 1, den: 1, paused: (1, 1),
+            wall: first.wall.as_nanos(),
+        }]);
+        let mut now = first.real.0;
+        for Announced { after, ahead, what } in announced {
+            now += after;
+            let at = now + ahead;
+            let change = {
+                let base = clock.page.snapshot(&clock.registry, &|| RealInstant(at)).piece();
+                let mut change = Change { at: RealInstant(at), ..Change::of(&base) };
+                match what {
+                    What::Rate(num, den) => {
+                        change.rate = rate(num, den);
+                        if change.pace != Pace::Frozen {
+                            change.pace = Pace::Running(change.rate);
+                        }
+                    }
+                    What::Freeze => change.pace = Pace::Frozen,
+                    What::Unfreeze => change.pace = Pace::Running(change.rate),
+                    What::Leap(by) => change.leap = Span(by),
+                    What::Step(by) => change.wall = change.wall.plus(Span(by)),
+                }
+                change
+            };
+            clock.page.publish(&clock.registry, &|| RealInstant(now), &change).expect("there is room");
+            model.publish(at, what);
+            for (later, further) in &looks {
+                let real = now + later;
+                let exact = model.at(real);
+                let virt = exact.virt_at(real);
+                let seen = clock.look(real);
+                prop_assert_eq!(i128::from(seen.now().0), virt);
+                prop_assert_eq!(seen.segment.wall_at(seen.now()).as_nanos(), virt + exact.wall);
+                if let Some((secs, nanos)) = clock.fast(real, FastClock::Wall, false) {
+                    prop_assert_eq!(i128::from(secs) * 1_000_000_000 + i128::from(nanos), virt + exact.wall);
+                }
+                let wall = clock.page.wall_of(&clock.registry, RealInstant(real));
+                prop_assert_eq!(wall.as_nanos(), virt + exact.wall);
+                prop_assert_eq!(clock.page.virtual_of(&clock.registry, RealInstant(real)).map(|v| i128::from(v.0)), Some(virt));
+                let deadline = virt + i128::from(*further);
+                let when = clock.page.when(&clock.registry, &seen, |_| VirtualInstant(deadline as i64));
+                let expected = model.when(real, deadline).map_or(i64::MAX, |when| when as i64);
+                prop_assert_eq!(when.0, expected);
+            }
         }
     }
 }
@@ -351,8 +518,8 @@ struct Stretch {
 }
 
 /// Moves a clock about, each time so long after the last; keeps beside it what its wall clock does.
-fn moved(moves: &[(i64, Move)]) -> (Box<ClockPage>, Vec<Stretch>) {
-    let page = clock(&start());
+fn moved(moves: &[(i64, Move)]) -> (Clock, Vec<Stretch>) {
+    let clock = Clock::new(&start());
     let mut real = start().real.0;
     let wall = start().wall_at(start().virt).as_nanos();
     let mut stretches = vec![Stretch { real: real.into(), wall, runs: true }];
@@ -361,11 +528,11 @@ fn moved(moves: &[(i64, Move)]) -> (Box<ClockPage>, Vec<Stretch>) {
         let last = stretches.last().expect("there is a first");
         let mut wall = last.wall + if last.runs { i128::from(*after) } else { 0 };
         let mut runs = last.runs;
-        change(&page, real, |segment, _| match how {
-            Move::Leap(by) => segment.virt = segment.virt.plus(Span(*by)),
-            Move::Step(by) => segment.wall = segment.wall.plus(Span(*by)),
-            Move::Freeze => segment.pace = Pace::Frozen,
-            Move::Unfreeze => segment.pace = Pace::Running(Rate::ONE),
+        clock.change(real, |change| match how {
+            Move::Leap(by) => change.leap = Span(*by),
+            Move::Step(by) => change.wall = change.wall.plus(Span(*by)),
+            Move::Freeze => change.pace = Pace::Frozen,
+            Move::Unfreeze => change.pace = Pace::Running(Rate::ONE),
         });
         match how {
             Move::Leap(by) | Move::Step(by) => wall += i128::from(*by),
@@ -374,7 +541,7 @@ fn moved(moves: &[(i64, Move)]) -> (Box<ClockPage>, Vec<Stretch>) {
         }
         stretches.push(Stretch { real: real.into(), wall, runs });
     }
-    (page, stretches)
+    (clock, stretches)
 }
 
 /// What the wall clock showed at `real`.
@@ -422,24 +589,26 @@ proptest! {
     /// File times at rate one, to the nanosecond: through leaps, steps and freezes, before the start and after.
     #[test]
     fn the_past_is_remembered_exactly(
-        (moves, looks) in prop::collection::vec((prop_oneof![0..2_000_i64, 0..DAY], any_move()), 0..HISTORY - 2)
+        (moves, looks) in prop::collection::vec((prop_oneof![0..2_000_i64, 0..DAY], any_move()), 0..PIECES - 2)
             .prop_flat_map(|moves| {
                 let looks = prop::collection::vec(places(moves.len()), 20);
                 (Just(moves), looks)
             }),
     ) {
-        let (page, stretches) = moved(&moves);
+        let (clock, stretches) = moved(&moves);
+        let wall_of = |real: i64| clock.page.wall_of(&clock.registry, RealInstant(real));
+        let real_of = |wall: WallTime| clock.page.real_of(&clock.registry, wall).0;
         for (near, off) in looks {
             let near = &stretches[near];
             let real = near.real as i64 + off;
-            let wall = page.wall_of(RealInstant(real));
+            let wall = wall_of(real);
             prop_assert_eq!(wall.as_nanos(), wall_then(&stretches, real));
             // A time that was shown reads back as it was.
-            prop_assert_eq!(page.wall_of(page.real_of(wall)), wall);
+            prop_assert_eq!(wall_of(real_of(wall)), wall);
             // A time that somebody sets, shown or not.
             let wall = near.wall + i128::from(off);
-            let found = page.real_of(WallTime::from_nanos(wall));
-            prop_assert_eq!(i128::from(found.0), last_shown(&stretches, wall));
+            let found = real_of(WallTime::from_nanos(wall));
+            prop_assert_eq!(i128::from(found), last_shown(&stretches, wall));
         }
     }
 
@@ -449,12 +618,12 @@ proptest! {
         paces in prop::collection::vec((1..DAY, any_pace()), 1..20),
         looks in prop::collection::vec(0..30 * DAY, 20),
     ) {
-        let page = clock(&start());
+        let clock = Clock::new(&start());
         let mut real = start().real.0;
         let mut fastest = 1;
         for (after, pace) in paces {
             real += after;
-            change(&page, real, |segment, _| segment.pace = pace);
+            clock.change(real, |change| change.pace = pace);
             if let Pace::Running(rate) = pace {
                 fastest = fastest.max(rate.num() / rate.den() + 1);
             }
@@ -463,10 +632,11 @@ proptest! {
         let mut looks = looks;
         looks.sort();
         for at in looks {
-            let wall = page.wall_of(RealInstant(at));
+            let wall_of = |real| clock.page.wall_of(&clock.registry, real);
+            let wall = wall_of(RealInstant(at));
             prop_assert!(wall >= last, "the past goes back");
             last = wall;
-            let back = page.wall_of(page.real_of(wall)).as_nanos() - wall.as_nanos();
+            let back = wall_of(clock.page.real_of(&clock.registry, wall)).as_nanos() - wall.as_nanos();
             prop_assert!((0..fastest.into()).contains(&back), "{back} ns off");
         }
     }
@@ -475,70 +645,73 @@ proptest! {
 #[test]
 fn a_time_that_came_is_told_though_it_was_leapt_over_later() {
     let first = start().wall_at(start().virt);
-    let (page, _) = moved(&[(100, Move::Step(-100)), (10, Move::Leap(1_000))]);
+    let (clock, _) = moved(&[(100, Move::Step(-100)), (10, Move::Leap(1_000))]);
+    let real_of = |by: i64| clock.page.real_of(&clock.registry, first.plus(Span(by)));
     // 50 ns from the start on, again stepped towards, then leapt over.
-    assert_eq!(page.real_of(first.plus(Span(50))), RealInstant(1_050));
-    assert_eq!(page.real_of(first.plus(Span(5))), RealInstant(1_105));
-    assert_eq!(page.real_of(first.plus(Span(500))), RealInstant(1_110));
-    assert_eq!(page.real_of(first.plus(Span(-50))), RealInstant(950));
+    assert_eq!(real_of(50), RealInstant(1_050));
+    assert_eq!(real_of(5), RealInstant(1_105));
+    assert_eq!(real_of(500), RealInstant(1_110));
+    assert_eq!(real_of(-50), RealInstant(950));
 }
 
 #[test]
 fn a_long_history_keeps_its_first_entry_and_its_latest() {
-    let page = clock(&start());
+    let clock = Clock::new(&start());
     let mut published = vec![start()];
-    for number in 1..3 * HISTORY as i64 {
-        let kept = page.history().collect::<Vec<_>>();
-        let latest = published.len().min(HISTORY - 1) - 1;
-        assert_eq!(kept[0], start());
+    for number in 1..3 * PIECES as i64 {
+        let kept = clock.page.history(&clock.registry).collect::<Vec<_>>();
+        let latest = published.len().min(PIECES - 1) - 1;
+        if published.len() < PIECES {
+            assert_eq!(kept[0], start());
+        }
+        assert_eq!((kept[0].real, kept[0].virt), (start().real, start().virt));
         assert_eq!(kept[1..], published[published.len() - latest..]);
         // An hour apart, a leap of a minute each.
         let real = number * 3_600 * NANOS_PER_SEC;
-        change(&page, real, |segment, _| {
-            segment.virt = segment.virt.plus(Span::from_secs(60));
-            published.push(*segment);
-        });
-        assert_eq!(look(&page, real).segment, published[number as usize]);
+        clock.change(real, |change| change.leap = Span::from_secs(60));
+        published.push(clock.look(real).segment);
     }
+    let (page, registry) = (&clock.page, &clock.registry);
     let hour_before = RealInstant(start().real.0 - 3_600 * NANOS_PER_SEC);
     let expected = start().wall_at(start().virt).plus(Span::from_secs(-3_600));
-    assert_eq!(page.wall_of(hour_before), expected);
-    assert_eq!(page.real_of(expected), hour_before);
-    assert_eq!(page.virtual_of(hour_before), None);
-    for segment in &published[published.len() - (HISTORY - 2)..] {
+    assert_eq!(page.wall_of(registry, hour_before), expected);
+    assert_eq!(page.real_of(registry, expected), hour_before);
+    assert_eq!(page.virtual_of(registry, hour_before), None);
+    for segment in &published[published.len() - (PIECES - 2)..] {
         let real = segment.real.plus(Span(5));
         let wall = segment.wall_at(segment.virt).plus(Span(5));
-        assert_eq!((page.wall_of(real), page.real_of(wall)), (wall, real));
-        assert_eq!(page.virtual_of(real), Some(segment.virt.plus(Span(5))));
+        assert_eq!((page.wall_of(registry, real), page.real_of(registry, wall)), (wall, real));
+        assert_eq!(page.virtual_of(registry, real), Some(segment.virt.plus(Span(5))));
     }
 }
 
 /// Time stood still in a stretch that is forgotten: the first one is not taken to have run on through it.
 #[test]
 fn a_forgotten_past_does_not_go_back() {
-    let page = clock(&start());
-    for number in 1..2 * HISTORY as i64 {
-        change(&page, number * NANOS_PER_SEC, |segment, _| {
-            segment.pace = if number < 5 { Pace::Frozen } else { Pace::Running(Rate::ONE) };
+    let clock = Clock::new(&start());
+    for number in 1..2 * PIECES as i64 {
+        clock.change(number * NANOS_PER_SEC, |change| {
+            change.pace = if number < 5 { Pace::Frozen } else { Pace::Running(Rate::ONE) };
         });
     }
-    let walls = (0..4 * HISTORY as i64).map(|half| page.wall_of(RealInstant(half * DAY / 172_800)));
-    assert!(walls.is_sorted());
+    let wall_of =
+        |half: i64| clock.page.wall_of(&clock.registry, RealInstant(half * DAY / 172_800));
+    assert!((0..4 * PIECES as i64).map(wall_of).is_sorted());
 }
 
 /// Rounds: the clock runs for a third of the time and stands otherwise. What is forgotten of that is told as it was on average.
 #[test]
 fn a_forgotten_past_went_by_evenly() {
     const ROUND: i64 = 3_000_000;
-    let page = clock(&start());
-    let rounds = 20 * HISTORY as i64;
+    let clock = Clock::new(&start());
+    let rounds = 20 * PIECES as i64;
     for round in 1..=rounds {
-        change(&page, 3 * round * ROUND, |segment, change| {
-            segment.virt = VirtualInstant(round * ROUND).max(segment.virt);
-            change.set_limit(segment.virt.plus(Span(ROUND)));
+        clock.change(3 * round * ROUND, |change| {
+            change.floor = VirtualInstant(round * ROUND);
+            change.limit = change.floor.plus(Span(ROUND));
         });
     }
-    let at = |round: i64| page.wall_of(RealInstant(3 * round * ROUND));
+    let at = |round: i64| clock.page.wall_of(&clock.registry, RealInstant(3 * round * ROUND));
     let walls: Vec<_> = (0..rounds).map(at).collect();
     assert!(walls.is_sorted());
     let (early, late) = (at(rounds / 4), at(rounds / 2));
@@ -546,47 +719,4 @@ fn a_forgotten_past_went_by_evenly() {
     let expected = i128::from(rounds / 4 * ROUND);
     assert!((apart - expected).abs() < expected / 2, "{apart} {expected}");
     assert!(at(rounds + 1_000) <= at(rounds).plus(Span(ROUND)), "beyond the limit");
-}
-
-/// The writer dies before it has published: whoever changes the clock next begins where it was.
-#[test]
-fn a_dead_writer_has_changed_nothing() {
-    for full in [false, true] {
-        let page = clock(&start());
-        for real in 0..if full { 2 * HISTORY as i64 } else { 1 } {
-            change(&page, 2_000 + real, |segment, change| {
-                segment.wall.secs += 1;
-                change.set_rate(rate(1, 1));
-            });
-        }
-        let before = look(&page, 5_000);
-        let history = page.history().collect::<Vec<_>>();
-        let ahead =
-            [false, true].map(|wall| page.ahead(wall).map(|(_, secs, nanos)| (secs, nanos)));
-        // It may die again and again, wherever.
-        let deaths: [fn(&Change); 4] = [
-            |_| (),
-            |change| change.set_rate(rate(9, 1)),
-            |change| change.set_limit(VirtualInstant(1)),
-            |change| change.set_limit(VirtualInstant::NEVER),
-        ];
-        for die in deaths {
-            let dying = page.change();
-            die(&dying);
-            std::mem::forget(dying);
-            assert_eq!(page.sequence() % 2, 1);
-            assert_eq!(page.ahead(false), None);
-            assert_eq!(page.rate(), Rate::ONE);
-        }
-        let next = page.change();
-        assert_eq!((next.current(), next.limit()), (before.segment, before.limit));
-        drop(next);
-        let after = look(&page, 5_000);
-        assert_eq!(after, Snapshot { sequence: after.sequence, ..before });
-        assert_ne!(after.sequence, before.sequence);
-        assert_eq!(page.rate(), Rate::ONE);
-        assert!(page.history().eq(history));
-        let now = [false, true].map(|wall| page.ahead(wall).map(|(_, secs, nanos)| (secs, nanos)));
-        assert_eq!(now, ahead);
-    }
 }

@@ -2,11 +2,12 @@
 
 #![cfg(not(loom))]
 
-mod zeroed;
+mod clock;
 
+use clock::{blank_page, blank_registry};
 use lorentz_clock::{
-    ClockPage, Pace, Policy, Rate, RealInstant, Segment, Span, VirtualInstant, WallTime,
-    NANOS_PER_SEC, SETTLE,
+    Change, ClockPage, FastClock, Pace, Policy, Rate, RealInstant, Registry, Segment, Span,
+    VirtualInstant, WallTime, NANOS_PER_SEC,
 };
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::LazyLock;
@@ -22,15 +23,13 @@ fn host() -> RealInstant {
     RealInstant(START.elapsed().as_nanos() as i64)
 }
 
-fn give_way(tries: u32) {
-    if tries > 64 {
-        thread::yield_now();
-    }
+struct Clock {
+    page: Box<ClockPage>,
+    registry: Box<Registry>,
 }
 
-fn clock() -> Box<ClockPage> {
-    // SAFETY: a page is nothing but atomics.
-    let page: Box<ClockPage> = unsafe { zeroed::zeroed() };
+fn clock() -> Clock {
+    let page = blank_page();
     let start = Segment {
         real: host(),
         virt: VirtualInstant(0),
@@ -39,26 +38,39 @@ fn clock() -> Box<ClockPage> {
         boot: Span::ZERO,
     };
     page.initialise(&start, Rate::ONE, Policy::default(), WallTime::default());
-    page
+    Clock { page, registry: blank_registry() }
 }
 
-/// As the commands change a clock.
-fn change(page: &ClockPage, how: impl FnOnce(&mut Segment)) {
-    let change = page.change();
-    let settled = host().plus(SETTLE);
-    while host() < settled {
-        std::hint::spin_loop();
+impl Clock {
+    /// As the commands change a clock.
+    fn change(&self, how: impl FnOnce(&mut Change)) {
+        let look = self.page.snapshot(&self.registry, &host);
+        let mut change = Change::of(&look.piece());
+        change.limit = match look.now().0 % 7 {
+            0 => look.now().plus(Span(20_000)),
+            _ => VirtualInstant::NEVER,
+        };
+        how(&mut change);
+        // Where too many are to come, the next is not made.
+        let _ = self.page.publish(&self.registry, &host, &change);
+        self.page.refresh(&self.registry, &host);
     }
-    let mut segment = change.current();
-    segment.real = host();
-    segment.virt = change.current().virtual_at(segment.real).min(change.limit());
-    how(&mut segment);
-    let limit = match segment.virt.0 % 7 {
-        0 => segment.virt.plus(Span(20_000)),
-        _ => VirtualInstant::NEVER,
-    };
-    change.set_limit(limit);
-    change.publish(&segment);
+
+    /// Takes the fast path where it is open; says whether it was.
+    fn read(&self) -> (VirtualInstant, bool) {
+        loop {
+            let look = self.page.fast();
+            let real = host().0;
+            let (secs, nanos) = (real / NANOS_PER_SEC, real % NANOS_PER_SEC);
+            match look.at(&self.page, secs, nanos, FastClock::Monotonic, false) {
+                Err(_) => (),
+                Ok(Some((secs, nanos))) => {
+                    return (VirtualInstant(secs * NANOS_PER_SEC + nanos), true)
+                }
+                Ok(None) => return (self.page.snapshot(&self.registry, &host).now(), false),
+            }
+        }
+    }
 }
 
 /// Numbers that look random, the same every time.
@@ -73,33 +85,25 @@ impl Dice {
     }
 }
 
-fn move_about(segment: &mut Segment, dice: &mut Dice) {
+fn move_about(change: &mut Change, dice: &mut Dice) {
     let rate = |num, den| Pace::Running(Rate::new(num, den).expect("a valid rate"));
     match dice.below(10) {
-        0..=3 => segment.pace = Pace::Running(Rate::ONE),
-        4 => segment.pace = rate(1 + dice.below(1_000), 1),
-        5 => segment.pace = rate(1, 1 + dice.below(1_000)),
-        6 => segment.pace = rate(1 + dice.below(1_000), 1 + dice.below(1_000)),
-        7 => segment.pace = Pace::Frozen,
-        8 => segment.virt = segment.virt.plus(Span(dice.below(NANOS_PER_SEC as u64) as i64)),
-        _ => segment.wall = segment.wall.plus(Span(dice.below(7_200) as i64 - 3_600)),
+        0..=3 => change.pace = Pace::Running(Rate::ONE),
+        4 => change.pace = rate(1 + dice.below(1_000), 1),
+        5 => change.pace = rate(1, 1 + dice.below(1_000)),
+        6 => change.pace = rate(1 + dice.below(1_000), 1 + dice.below(1_000)),
+        7 => change.pace = Pace::Frozen,
+        8 => change.leap = Span(dice.below(NANOS_PER_SEC as u64) as i64),
+        _ => change.wall = change.wall.plus(Span(dice.below(7_200) as i64 - 3_600)),
     }
-}
-
-/// Reads the short way where there is one; says whether there was.
-fn read(page: &ClockPage) -> (VirtualInstant, bool) {
-    while let Some((sequence, secs, nanos)) = page.ahead(false) {
-        let real = host();
-        if page.is_still(sequence) {
-            return (VirtualInstant(real.0 + secs * NANOS_PER_SEC + nanos), true);
-        }
+    if dice.below(8) == 0 {
+        change.at = host().plus(Span(dice.below(50_000) as i64));
     }
-    (page.snapshot(host, give_way).now(), false)
 }
 
 #[test]
 fn no_thread_sees_time_go_back_through_ten_thousand_changes() {
-    let page = clock();
+    let clock = clock();
     let latest = AtomicI64::new(0);
     let ended = AtomicBool::new(false);
     let reads = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -107,17 +111,17 @@ fn no_thread_sees_time_go_back_through_ten_thousand_changes() {
     let reader = || {
         while !ended.load(Ordering::Relaxed) {
             let before = latest.load(Ordering::SeqCst);
-            let (now, short) = read(&page);
-            assert!(now.0 >= before, "from {before} back to {}, short way: {short}", now.0);
+            let (now, fast) = clock.read();
+            assert!(now.0 >= before, "from {before} back to {}, fast path: {fast}", now.0);
             latest.fetch_max(now.0, Ordering::SeqCst);
-            reads[usize::from(short)].fetch_add(1, Ordering::Relaxed);
+            reads[usize::from(fast)].fetch_add(1, Ordering::Relaxed);
         }
     };
     thread::scope(|scope| {
         let readers = [(); READERS].map(|()| scope.spawn(reader));
         let mut dice = Dice(0x4c6f_7265_6e74_7a21);
         for _ in 0..CHANGES {
-            change(&page, |segment| move_about(segment, &mut dice));
+            clock.change(|change| move_about(change, &mut dice));
             // However few processors there are: now and then let there be reads.
             let enough = all_reads() + u64::from(dice.below(20) == 0);
             while all_reads() < enough && !readers.iter().any(|reader| reader.is_finished()) {
@@ -129,24 +133,23 @@ fn no_thread_sees_time_go_back_through_ten_thousand_changes() {
             reader.join().expect("time went on");
         }
     });
-    let [long, short] = reads.map(AtomicU64::into_inner);
-    assert!(long > 100 && short > 100, "{long} reads the long way, {short} the short way");
+    let [slow, fast] = reads.map(AtomicU64::into_inner);
+    assert!(slow > 100 && fast > 100, "{slow} reads by the slow path, {fast} by the fast one");
 }
 
 /// Rates of which the lower term is one more than the upper: any other has been put together from two.
 #[test]
 fn rates_and_the_past_are_read_whole_while_they_change() {
     let begun = host();
-    let page = clock();
+    let clock = clock();
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut reads = 0;
             while !ended.load(Ordering::Relaxed) {
-                let rate = page.rate();
+                let rate = clock.page.snapshot(&clock.registry, &host).rate;
                 assert!(rate == Rate::ONE || rate.den() == rate.num() + 1, "{rate:?}");
-                let now = host();
-                let wall = page.wall_of(now).as_nanos();
+                let wall = clock.page.wall_of(&clock.registry, host()).as_nanos();
                 let at_most = i128::from(host().since(begun).0);
                 assert!((0..=at_most).contains(&wall), "{wall} of {at_most}");
                 reads += 1;
@@ -155,7 +158,9 @@ fn rates_and_the_past_are_read_whole_while_they_change() {
         });
         for num in 0..CHANGES as u64 {
             let rate = Rate::new(1 + num, 2 + num).expect("a valid rate");
-            change(&page, |segment| segment.pace = Pace::Running(rate));
+            clock.change(|change| {
+                (change.pace, change.limit) = (Pace::Running(rate), VirtualInstant::NEVER)
+            });
             if num % 64 == 0 {
                 thread::yield_now();
             }

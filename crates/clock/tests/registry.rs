@@ -2,11 +2,11 @@
 
 #![cfg(not(loom))]
 
-mod zeroed;
+mod clock;
 
 use lorentz_clock::{
-    Armed, Deadline, ProcessId, RealInstant, Registry, Setting, Space, Span, Timer, TimerKind,
-    VirtualInstant, Waiter, WallTime, SPACES, TIMERS, WAITERS,
+    Armed, Deadline, Holder, ProcessId, RealInstant, Registry, Setting, Space, Span, Timer,
+    TimerKind, VirtualInstant, Waiter, WallTime, SPACES, TIMERS, WAITERS,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -18,8 +18,7 @@ const HERE: u64 = 0x7000_0000;
 const KINDS: [TimerKind; 3] = [TimerKind::Posix, TimerKind::Interval, TimerKind::Fd];
 
 fn registry() -> Box<Registry> {
-    // SAFETY: a registry is nothing but atomics.
-    unsafe { zeroed::zeroed() }
+    clock::blank_registry()
 }
 
 fn owners(registry: &Registry) -> HashSet<(ProcessId, u32)> {
@@ -248,10 +247,23 @@ fn a_timer_keeps_what_it_is_told() {
     assert_eq!(timer.armed(), armed);
     timer.set_clock(11 | Timer::CANCEL_ON_SET | Timer::CANCELLED);
     assert_eq!(timer.clock(), 11 | Timer::CANCEL_ON_SET | Timer::CANCELLED);
-    assert!(timer.begin());
-    assert!(!timer.begin(), "two at once");
+}
+
+/// The right to set a timer is held by one thread at a time, and never by one of a life that is over.
+#[test]
+fn the_right_to_set_a_timer_is_not_held_by_the_dead() {
+    let registry = registry();
+    let timer = registry.claim_timer(process(1), TimerKind::Fd, 3).unwrap();
+    let [before, now] = [registry.new_epoch(), registry.new_epoch()];
+    assert_ne!(before, now);
+    let thread = |epoch, thread| Holder { epoch, thread };
+    assert_eq!(timer.begin(thread(before, 7)), Ok(()));
+    assert_eq!(timer.begin(thread(before, 8)), Err(thread(before, 7)), "two at once");
+    // The process has executed another program, in which another thread, or one of the same number, sets it.
+    assert_eq!(timer.begin(thread(now, 7)), Ok(()));
+    assert_eq!(timer.begin(thread(now, 8)), Err(thread(now, 7)));
     timer.end();
-    assert!(timer.begin());
+    assert_eq!(timer.begin(thread(now, 8)), Ok(()));
 }
 
 proptest! {

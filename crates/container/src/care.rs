@@ -11,7 +11,7 @@ use anyhow::Context;
 use lorentz_inject::{hand_in_process, Door, Entrance, Monitor};
 
 use crate::background::{self, close_standard_streams, keep_only};
-use crate::life::{set_wall, target};
+use crate::life::{keep_watch, set_wall, target};
 use crate::{skip, Container, MonitorKind};
 
 /// The socket at which a monitor lets processes in, in the container's directory.
@@ -42,6 +42,7 @@ pub fn look_after(container: &Container) -> anyhow::Result<Way> {
         let clock = container.clock()?;
         let mut monitor = Monitor::of_nobody(target(&container, &clock)?)?;
         monitor.when_wall_is_set(set_wall(&container));
+        keep_watch(&mut monitor, &container)?;
         monitor.open(Door::new(socket.into(), first.into())?);
         close_standard_streams()?;
         std::env::set_current_dir("/")?;

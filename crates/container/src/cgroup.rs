@@ -7,8 +7,9 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::host_time::{sleep, Moment};
 
 /// The directory that holds the groups of all containers.
 const PARENT: &str = "lorentz";
@@ -207,13 +208,13 @@ fn own_group(text: &str) -> Option<&str> {
 /// Asks `done` until it says yes, at most for `limit`, first often and then less so.
 fn wait_until(limit: Duration, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
     const OFTEN: u32 = 64;
-    let end = Instant::now() + limit;
+    let begun = Moment::now();
     let mut asked = 0;
     loop {
         if done()? {
             return Ok(true);
         }
-        if Instant::now() >= end {
+        if begun.elapsed() >= limit {
             return Ok(false);
         }
         asked += 1;

@@ -122,6 +122,7 @@ mod tests {
             leapt: Span::ZERO,
             waits: 0,
             timers: 0,
+            to_come: Vec::new(),
         }
     }
 

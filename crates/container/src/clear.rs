@@ -1,9 +1,9 @@
 //! Clearing what a container left behind, or ending it by force.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::host_time::{sleep, Moment};
 use crate::processes::{self, Process};
 use crate::{Container, StateError};
 
@@ -27,8 +27,8 @@ pub fn clear(container: &Container, force: bool) -> Result<usize, StateError> {
     let ended = end_programs(container)?;
     if container.record().live_monitor().is_some() {
         // They see their programs end and leave; whoever does not is ended too.
-        let end = Instant::now() + PATIENCE;
-        while container.record().live_monitor().is_some() && Instant::now() < end {
+        let begun = Moment::now();
+        while container.record().live_monitor().is_some() && begun.elapsed() < PATIENCE {
             sleep(Duration::from_millis(5));
         }
         for monitor in &container.record().monitors {

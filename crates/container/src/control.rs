@@ -1,4 +1,4 @@
-//! Changing a clock: the mapped file, its lock, and the threads that have to follow.
+//! An open clock: its file, mapped, and what it shows.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -8,18 +8,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::time::Duration;
 
 use lorentz_clock::{
-    file, Change, ClockPage, Head, Pace, Policy, Rate, RealInstant, Registry, Segment, SkipMode,
-    Skipping, Snapshot, Span, VirtualInstant, Waiter, WallTime, SETTLE,
+    file, ClockPage, Pace, Piece, Policy, Rate, RealInstant, Registry, SkipMode, Skipping,
+    Snapshot, Span, VirtualInstant, WallTime,
 };
-use nix::fcntl::{Flock, FlockArg};
-use nix::sys::signal::{SigSet, SigmaskHow};
 
-use crate::followers::{Followers, Moved};
+use crate::followers::Followers;
+use crate::host_time;
 use crate::numbers::Numbers;
-use crate::options::clock_nanos;
 use crate::processes::FileId;
 use crate::{ClockSettings, HostNow};
 
@@ -35,7 +32,7 @@ pub struct Clock {
 unsafe impl Send for Clock {}
 
 /// A consistent look: host and virtual side by side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reading {
     /// The host's CLOCK_MONOTONIC.
     pub real: RealInstant,
@@ -57,7 +54,7 @@ pub struct Reading {
     pub limit: Option<VirtualInstant>,
     /// The choices made when the clock was created.
     pub policy: Policy,
-    /// How it goes about idle time.
+    /// How the clock treats idle time.
     pub skipping: Skipping,
     /// How often it has leapt over idle time.
     pub leaps: i64,
@@ -67,15 +64,25 @@ pub struct Reading {
     pub waits: usize,
     /// Timers that exist.
     pub timers: usize,
+    /// Changes that were announced for an instant ahead, the next first.
+    pub to_come: Vec<ToCome>,
 }
 
-/// How much had to follow a change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Followed {
-    /// Waits told.
-    pub waits: usize,
-    /// Timers set again.
-    pub timers: usize,
+/// A change that was announced for an instant ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ToCome {
+    /// The host's wall time at which it begins, to the millisecond, if nobody sets that clock until then.
+    pub at: WallTime,
+    /// Real time until then.
+    pub left: Span,
+    /// The rate from then on, or to go on with while frozen.
+    pub rate: Rate,
+    /// Time stands still from then on.
+    pub frozen: bool,
+    /// All clocks jump forward by this.
+    pub leap: Span,
+    /// The wall clock jumps by this beside.
+    pub step: Span,
 }
 
 impl Clock {
@@ -110,9 +117,7 @@ impl Clock {
             return Err(no_clock());
         }
         let clock = Clock::map(path, &file)?;
-        let clock = clock.page().is_valid().then_some(clock).ok_or_else(no_clock)?;
-        clock.end_broken_change()?;
-        Ok(clock)
+        clock.page().is_valid().then_some(clock).ok_or_else(no_clock)
     }
 
     pub(crate) fn map(path: &Path, file: &File) -> io::Result<Clock> {
@@ -147,8 +152,37 @@ impl Clock {
 
     /// A consistent look.
     pub fn reading(&self) -> Reading {
-        let host = HostNow::read().unwrap_or_default();
+        self.reading_of(&self.look())
+    }
+
+    /// The clocks as they will be when the host's CLOCK_MONOTONIC shows `real`, if nothing changes until then but what was
+    /// announced.
+    pub fn reading_at(&self, real: RealInstant) -> Reading {
         let look = self.look();
+        let piece = self.piece_at(real.max(look.real));
+        let Piece { segment, limit, rate } = piece;
+        self.reading_of(&Snapshot { segment, limit, rate, real: real.max(look.real), ..look })
+    }
+
+    /// The piece in force at `real`, leaps over idle time included.
+    pub(crate) fn piece_at(&self, real: RealInstant) -> Piece {
+        let look = self.look();
+        let registry = self.registry();
+        let mut to_come = self.page().to_come(registry, &look);
+        let then = to_come.find(|(piece, _)| piece.segment.real <= real);
+        match then {
+            None => look.piece(),
+            Some((mut piece, _)) => {
+                if self.page().leaps() {
+                    piece.segment.virt = piece.segment.virt.plus(registry.leaps.sum());
+                }
+                piece
+            }
+        }
+    }
+
+    fn reading_of(&self, look: &Snapshot) -> Reading {
+        let host = HostNow::read().unwrap_or_default();
         // The host's other clocks, at the very moment of the look.
         let since = look.real.since(host.real);
         let virt = look.now();
@@ -160,7 +194,7 @@ impl Clock {
             virt,
             wall: look.segment.wall_at(virt),
             boot: virt.plus(look.segment.boot),
-            rate: self.page().rate(),
+            rate: look.rate,
             frozen: look.segment.pace == Pace::Frozen,
             limit: limited.then_some(look.limit),
             policy: self.page().policy(),
@@ -169,10 +203,36 @@ impl Clock {
             leapt: self.registry().leaps.sum(),
             waits: self.registry().waiters().count(),
             timers: self.registry().timers().count(),
+            to_come: self.to_come(look, host.wall.plus(since)),
         }
     }
 
-    /// What was chosen when the clock was made.
+    /// The changes that were announced for after `look`, when the host's wall clock showed `host_wall`.
+    fn to_come(&self, look: &Snapshot, host_wall: WallTime) -> Vec<ToCome> {
+        let mut pieces: Vec<Piece> =
+            self.page().to_come(self.registry(), look).map(|(piece, _)| piece).collect();
+        pieces.reverse();
+        let mut before = self.page().snapshot(self.registry(), &host_time::now).piece();
+        let change = |piece: Piece| {
+            let Piece { segment, rate, .. } = piece;
+            let left = segment.real.since(look.real);
+            let change = ToCome {
+                at: to_millis(host_wall.plus(left)),
+                left,
+                rate,
+                frozen: segment.pace == Pace::Frozen,
+                leap: segment.virt.since(before.virtual_at(segment.real)),
+                step: Span(lorentz_clock::saturate(
+                    segment.wall.as_nanos() - before.segment.wall.as_nanos(),
+                )),
+            };
+            before = piece;
+            change
+        };
+        pieces.into_iter().map(change).collect()
+    }
+
+    /// The choices made when the clock was created.
     pub fn policy(&self) -> Policy {
         self.page().policy()
     }
@@ -187,174 +247,21 @@ impl Clock {
         self.look().segment.pace == Pace::Frozen
     }
 
-    /// The map in force, and the host's time at this look: all that is needed to say when the clock will show something.
+    /// The map in force, and the host's time at this look: all that is needed to say when the clock will show something, until
+    /// [`Snapshot::until`].
     pub fn look(&self) -> Snapshot {
-        self.page().look(&self.registry().leaps, host_now, |tries| {
-            if tries > 64 {
-                std::thread::yield_now();
-            }
-        })
+        self.page().look(self.registry(), &host_time::now)
     }
 
-    /// What it showed when the host's monotonic clock showed `real`, exactly for its last changes; nothing where it was made
+    /// Virtual time when the host's monotonic clock showed `real`, exactly for the last changes; none where the clock was made
     /// later.
     pub fn virtual_of(&self, real: RealInstant) -> Option<VirtualInstant> {
-        self.page().virtual_of(real)
+        self.page().virtual_of(self.registry(), real)
     }
 
-    /// Sets the rate; for a frozen clock, the one to go on with.
-    ///
-    /// # Errors
-    ///
-    /// Where the file is gone.
-    pub fn dilate(&self, rate: Rate) -> io::Result<Followed> {
-        self.change_and_settle(Moved::All, |segment, next_rate| {
-            *next_rate = rate;
-            if segment.pace != Pace::Frozen {
-                segment.pace = Pace::Running(rate);
-            }
-        })
-    }
-
-    /// Stops time. The tasks go on; [`crate::freeze()`] stops them too.
-    ///
-    /// # Errors
-    ///
-    /// Where the file is gone.
-    pub fn freeze(&self) -> io::Result<Followed> {
-        self.change(Moved::All, |segment, _| segment.pace = Pace::Frozen)
-    }
-
-    /// Lets time go on. The tasks may still be stopped; [`crate::unfreeze()`] lets them go on too.
-    ///
-    /// # Errors
-    ///
-    /// Where the file is gone.
-    pub fn unfreeze(&self) -> io::Result<Followed> {
-        self.change(Moved::All, |segment, rate| segment.pace = Pace::Running(*rate))
-    }
-
-    /// Moves all clocks forward.
-    ///
-    /// # Errors
-    ///
-    /// Where the file is gone.
-    pub fn leap(&self, by: Span) -> io::Result<Followed> {
-        self.change_and_settle(Moved::All, |segment, _| segment.virt = segment.virt.plus(by))
-    }
-
-    /// Moves the wall clock alone.
-    ///
-    /// # Errors
-    ///
-    /// Where the file is gone.
-    pub fn step(&self, by: Span) -> io::Result<Followed> {
-        self.change_and_settle(Moved::Wall, |segment, _| segment.wall = segment.wall.plus(by))
-    }
-
-    /// Sets how the clock goes about idle time.
-    ///
-    /// # Errors
-    ///
-    /// Where the file is gone.
-    pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) -> io::Result<()> {
-        let lock = self.lock()?;
-        self.change_locked(Moved::All, |_, _, change| change.set_skipping(mode, read_cost));
-        drop(lock);
-        Ok(())
-    }
-
-    /// A change that has reached everybody when it returns; but for the tasks of a frozen container, which follow when
-    /// they run again.
-    fn change_and_settle(
-        &self,
-        moved: Moved,
-        change: impl FnOnce(&mut Segment, &mut Rate),
-    ) -> io::Result<Followed> {
-        let followed = self.change(moved, change)?;
-        if !self.is_frozen() {
-            self.settle_after(moved);
-        }
-        Ok(followed)
-    }
-
-    /// Writes a new segment that begins now where the old one has come to, then tells who waits. `change` gets that
-    /// segment and the rate to go on with.
-    fn change(
-        &self,
-        moved: Moved,
-        change: impl FnOnce(&mut Segment, &mut Rate),
-    ) -> io::Result<Followed> {
-        let _lock = self.lock()?;
-        Ok(self.change_locked(moved, |segment, rate, _| change(segment, rate)))
-    }
-
-    /// Where a writer died in the middle of a change, readers wait for its end. It has changed nothing yet.
-    fn end_broken_change(&self) -> io::Result<()> {
-        const OFTEN: Duration = Duration::from_micros(100);
-        let under_way = || self.page().sequence() & 1 != 0;
-        while under_way() {
-            // Whoever has the lock may be at it, and may keep it: an experiment does.
-            if let Some(_lock) = self.try_lock()? {
-                if under_way() {
-                    self.change_locked(Moved::All, |_, _, _| ());
-                }
-            }
-            std::thread::sleep(OFTEN);
-        }
-        Ok(())
-    }
-
-    fn try_lock(&self) -> io::Result<Option<(Flock<File>, SignalsBlocked)>> {
-        let file = OpenOptions::new().write(true).open(&self.path)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Some((lock, SignalsBlocked::new()?))),
-            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
-            Err((_, error)) => Err(error.into()),
-        }
-    }
-
-    /// The right to change the clock; until it is dropped no signal but SIGKILL ends this process.
-    fn lock(&self) -> io::Result<(Flock<File>, SignalsBlocked)> {
-        let file = OpenOptions::new().write(true).open(&self.path)?;
-        let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e)?;
-        Ok((lock, SignalsBlocked::new()?))
-    }
-
-    fn change_locked(
-        &self,
-        moved: Moved,
-        change: impl FnOnce(&mut Segment, &mut Rate, &Change),
-    ) -> Followed {
-        let page = self.page();
-        let under_way = page.change();
-        let followers = self.followers();
-        if under_way.current().pace != Pace::Frozen {
-            followers.hold_timers();
-        }
-        let settled = host_now().plus(SETTLE);
-        while host_now() < settled {
-            std::hint::spin_loop();
-        }
-        let mut segment = under_way.current();
-        let real = host_now();
-        segment.virt = segment.virtual_at(real).min(under_way.limit());
-        segment.real = real;
-        let mut rate = page.rate();
-        change(&mut segment, &mut rate, &under_way);
-        under_way.set_rate(rate);
-        under_way.publish(&segment);
-        followers.tell(moved)
-    }
-
-    /// Waits until all that was told of the last change has followed it, at most a tenth of a second: a stopped
-    /// thread follows when it runs again.
-    pub fn settle(&self) {
-        self.settle_after(Moved::All);
-    }
-
-    fn settle_after(&self, moved: Moved) {
-        self.followers().settle(moved);
+    /// How the clock treats idle time.
+    pub fn skipping(&self) -> Skipping {
+        self.page().skipping()
     }
 
     pub(crate) fn followers(&self) -> Followers<'_> {
@@ -370,144 +277,17 @@ impl Clock {
             numbers: &self.numbers,
         }
     }
-
-    /// Whether time runs, and so can leap.
-    pub fn can_leap(&self) -> bool {
-        self.look().segment.pace != Pace::Frozen
-    }
-
-    /// How it goes about idle time.
-    pub fn skipping(&self) -> Skipping {
-        self.page().skipping()
-    }
-
-    /// How many programs have been brought onto the clock so far.
-    pub fn entries(&self) -> u32 {
-        self.registry().population.entries()
-    }
-
-    /// Who has come so far.
-    pub fn population(&self) -> Head {
-        self.registry().population.head()
-    }
-
-    /// Whether [`Clock::vouch_alone`] would say something new.
-    pub fn may_vouch(&self, head: Head) -> bool {
-        self.policy().counts_births && !self.registry().population.is_vouched_for(head)
-    }
-
-    /// Vouches for the only thread on the clock, found alone after [`Clock::population`] was `head`: until somebody comes it
-    /// leaps by itself.
-    pub fn vouch_alone(&self, head: Head) {
-        let mut waiting = self.registry().waiters().filter_map(Waiter::owner);
-        if let (Some(alone), None) = (waiting.next(), waiting.next()) {
-            self.registry().population.vouch(alone, head);
-        }
-    }
-
-    /// Whether somebody on the clock waits who is not among the threads `known`.
-    pub fn has_strangers(&self, known: &HashSet<u32>) -> bool {
-        self.followers().has_strangers(known)
-    }
-
-    /// Whether anybody waits for a moment to come.
-    pub fn has_deadlines(&self) -> bool {
-        self.followers().earliest(&self.look()).is_some()
-    }
-
-    /// Leaps to the earliest deadline and wakes whose it is, if that is far enough to be worth it and `still` holds, asked
-    /// as late as possible. The caller knows that all who could look at the clock sleep. `since` is as for
-    /// [`Clock::tell_late`]; `known` are processes known to be on the clock.
-    pub fn leap_to_next(
-        &self,
-        since: VirtualInstant,
-        known: &[u32],
-        still: impl FnOnce() -> bool,
-    ) -> bool {
-        /// Nearer ones come by themselves sooner than anything could be done about them.
-        const WORTH_IT: Span = Span(50_000);
-        let leaps = &self.registry().leaps;
-        let (sum, look) = (leaps.sum(), self.look());
-        let followers = self.followers_with(known);
-        let Some(earliest) = followers.earliest(&look) else { return false };
-        let target = earliest.min(look.limit);
-        let ahead = look.real_at(target).since(look.real);
-        if look.segment.pace == Pace::Frozen || ahead.0 < WORTH_IT.0 || !still() {
-            return false;
-        }
-        // Time has gone on by a little meanwhile.
-        let now = self.look();
-        let by = target.since(now.now());
-        if by.0 <= 0 || now.sequence != look.sequence || !leaps.leap(sum, by, now.real) {
-            return false;
-        }
-        followers.tell_late(since, target, leaps.sum(), &now.after(by));
-        true
-    }
-
-    /// Wakes those whose deadlines have come nearer by a leap than the kernel knows, and that come within `soon` of real
-    /// time. `since` is the virtual instant that the last call returned; this one returns the next. `known` are processes
-    /// known to be on the clock.
-    pub fn tell_late(
-        &self,
-        since: VirtualInstant,
-        known: &[u32],
-        soon: Duration,
-    ) -> VirtualInstant {
-        let sum = self.registry().leaps.sum();
-        let look = self.look();
-        if look.segment.pace != Pace::Frozen && sum > Span::ZERO {
-            let soon = RealInstant(look.real.0.saturating_add(soon.as_nanos() as i64));
-            let until = look.segment.virtual_at(soon);
-            self.followers_with(known).tell_late(since, until, sum, &look);
-        }
-        look.now()
-    }
 }
 
-/// All signals are blocked in this thread as long as this lives.
-struct SignalsBlocked(SigSet);
-
-impl SignalsBlocked {
-    fn new() -> io::Result<SignalsBlocked> {
-        Ok(SignalsBlocked(SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?))
-    }
-}
-
-impl Drop for SignalsBlocked {
-    fn drop(&mut self) {
-        let _ = self.0.thread_set_mask();
-    }
+/// The nearest millisecond: two clocks of the host's cannot be read at one instant.
+fn to_millis(time: WallTime) -> WallTime {
+    const MILLI: i128 = 1_000_000;
+    WallTime::from_nanos((time.as_nanos() + MILLI / 2).div_euclid(MILLI) * MILLI)
 }
 
 impl Drop for Clock {
     fn drop(&mut self) {
         // SAFETY: mapped by `map`, and nothing borrowed from it outlives `self`.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), file::LEN) };
-    }
-}
-
-pub(crate) fn host_now() -> RealInstant {
-    RealInstant(clock_nanos(libc::CLOCK_MONOTONIC).unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ClockOptions;
-
-    /// Forgotten, a change is one whose writer was killed.
-    #[test]
-    fn whoever_opens_a_clock_ends_the_change_of_a_writer_that_died() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("clock");
-        let host = HostNow::read().unwrap();
-        let clock =
-            Clock::create(&path, &ClockOptions::default().settings(&host).unwrap()).unwrap();
-        clock.dilate("5".parse().unwrap()).unwrap();
-        std::mem::forget(clock.page().change());
-        assert_eq!(clock.page().sequence() & 1, 1);
-        let reading = Clock::open(&path).unwrap().reading();
-        assert_eq!((reading.rate, reading.frozen), ("5".parse().unwrap(), false));
     }
 }

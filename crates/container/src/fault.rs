@@ -112,6 +112,9 @@ pub enum StateError {
          changed. Start it with --rate too"
     )]
     OffsetsOnly(String),
+    /// The command runs on the clock that it is to stop.
+    #[error("{0}: this command runs on that clock and would stop itself; freeze it from outside")]
+    FreezesItself(String),
     /// Its clock is moved by an experiment.
     #[error("{name}: part of the experiment {experiment}, which moves its clock; 'lorentz experiment remove {experiment} {name}' takes it out")]
     InExperiment {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lorentz_clock::{
     ClockPage, Deadline, ProcessId, RealInstant, Registry, Snapshot, Span, Timer, VirtualInstant,
@@ -16,9 +16,10 @@ use lorentz_clock::{
 use lorentz_shim::kick::{sighting, KICK_MAGIC, NO_CALL};
 use lorentz_shim::sys::sig;
 
-use crate::control::Followed;
+use crate::changing::Followed;
+use crate::host_time::{sleep, Moment};
 use crate::numbers::Numbers;
-use crate::processes::{self, threads_of, FileId, Process};
+use crate::processes::{self, threads_of, FileId};
 
 /// How long a change waits for those it has told.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -56,35 +57,36 @@ impl Followers<'_> {
     pub fn tell(&self, moved: Moved) -> Followed {
         let mut told = self.told();
         let waits = self.waits(moved).filter(|waiter| told.wait(waiter)).count();
-        // A process that holds its timers for this change sets them by itself when the change is made.
-        let held = self.page.sequence().wrapping_sub(1);
-        let timers =
-            self.timers(moved).filter(|timer| timer.seen() == held || told.timer(timer)).count();
-        Followed { waits, timers }
+        let timers = self.timers(moved).filter(|timer| told.timer(timer)).count();
+        Followed { waits, timers, ..Followed::default() }
     }
 
-    /// While a change is under way: has the timers that are set held back, so that none goes off by the old rate under the
-    /// new one. Waits a moment for each process that is not stopped; one that is holds its timers when it runs.
-    pub fn hold_timers(&self) {
-        const LIMIT: Duration = Duration::from_millis(50);
-        /// What answers at all has mostly done so by then.
-        const SOON: Duration = Duration::from_millis(2);
-        let set = || self.timers(Moved::All).filter(|timer| timer.armed().at != RealInstant::NEVER);
-        if set().next().is_none() {
-            return;
-        }
+    /// Tells those alone that have timers set.
+    pub fn tell_timers(&self) {
         let mut told = self.told();
-        set().for_each(|timer| {
+        self.timers(Moved::All).for_each(|timer| {
             told.timer(timer);
         });
-        let begun = Instant::now();
-        while begun.elapsed() < LIMIT {
-            let late = begun.elapsed() > SOON;
-            if !set().any(|timer| !late || told.is_to_answer(timer)) {
-                return;
-            }
-            std::thread::yield_now();
+    }
+
+    /// Whether a thread waits for its turn to send, to whoever knows that all tasks sleep. Places of threads that were killed in their
+    /// wait are freed.
+    pub fn is_in_line(&self) -> bool {
+        let in_line = self.registry.waiters().filter(|waiter| waiter.call() == Waiter::TURN);
+        in_line.filter(|waiter| self.is_alive(waiter)).count() > 0
+    }
+
+    /// Whether the thread that waits is still there; else its place is freed.
+    fn is_alive(&self, waiter: &Waiter) -> bool {
+        let Some((process, thread)) = waiter.owner() else { return false };
+        let here = self.thread_here(process, thread);
+        let alive = here.is_some_and(|(pid, thread)| {
+            fs::exists(format!("/proc/{pid}/task/{thread}")).unwrap_or(true)
+        });
+        if !alive {
+            waiter.release_if((process, thread));
         }
+        alive
     }
 
     fn told(&self) -> Told<'_> {
@@ -176,13 +178,8 @@ impl Followers<'_> {
                 if found.is_some_and(|thread| known.contains(&thread)) {
                     return false;
                 }
-                let here = self.thread_here(process, thread).filter(|(pid, thread)| {
-                    fs::exists(format!("/proc/{pid}/task/{thread}")).unwrap_or(true)
-                });
-                if here.is_none() {
-                    waiter.release_if((process, thread));
-                }
-                here.is_some_and(|(_, thread)| !known.contains(&thread))
+                let here = self.thread_here(process, thread);
+                self.is_alive(waiter) && here.is_some_and(|(_, thread)| !known.contains(&thread))
             }
             None => false,
         })
@@ -227,33 +224,33 @@ impl Followers<'_> {
 
     /// Waits until they have.
     pub fn settle(&self, moved: Moved) {
-        let end = Instant::now() + PATIENCE;
-        let mut again = Instant::now() + AGAIN;
+        let begun = Moment::now();
+        let mut again = AGAIN;
         while self.waits(moved).next().is_some() || self.timers(moved).next().is_some() {
-            let now = Instant::now();
-            if now > end {
+            let waited = begun.elapsed();
+            if waited > PATIENCE {
                 return;
             }
-            if now > again {
+            if waited > again {
                 self.tell(moved);
-                again = now + AGAIN;
+                again = waited + AGAIN;
             }
-            std::thread::sleep(LOOK);
+            sleep(LOOK);
         }
     }
 
     fn waits(&self, moved: Moved) -> impl Iterator<Item = &Waiter> {
-        let sequence = self.page.sequence();
+        let state = self.page.state();
         self.registry
             .waiters()
-            .filter(move |waiter| waiter.seen() != sequence && concerns(moved, waiter.deadline()))
+            .filter(move |waiter| waiter.seen() != state && concerns(moved, waiter.deadline()))
     }
 
     fn timers(&self, moved: Moved) -> impl Iterator<Item = &Timer> {
-        let sequence = self.page.sequence();
+        let state = self.page.state();
         self.registry.timers().filter(move |timer| {
             let deadline = timer.setting().deadline;
-            timer.seen() != sequence && deadline != Deadline::Never && concerns(moved, deadline)
+            timer.seen() != state && deadline != Deadline::Never && concerns(moved, deadline)
         })
     }
 }
@@ -341,14 +338,6 @@ impl Told<'_> {
             self.kicked.insert(process);
         }
         told
-    }
-
-    /// Whether the process of a timer is on the clock and runs.
-    fn is_to_answer(&mut self, timer: &Timer) -> bool {
-        let owner = timer.owner().map(|(owner, ..)| owner);
-        let here = owner.and_then(|owner| self.followers.thread_here(owner, owner.number()));
-        let Some((pid, _)) = here.filter(|(pid, _)| self.is_ours(*pid)) else { return false };
-        Process::read(pid).is_some_and(|process| !matches!(process.state, 'T' | 't' | 'Z'))
     }
 
     /// The first thread of a process may have ended before the others.

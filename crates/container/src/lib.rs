@@ -38,15 +38,19 @@ mod bundle;
 mod care;
 mod cgroup;
 mod change;
+mod changing;
 mod clear;
 mod control;
 pub mod doctor;
 mod fault;
 mod followers;
 mod freeze;
+pub mod host_time;
 #[cfg(test)]
 mod inhabitant;
+mod leaping;
 mod life;
+mod lock;
 mod numbers;
 mod nursery;
 mod options;
@@ -56,6 +60,7 @@ mod rounds;
 pub mod skip;
 mod state;
 mod time_namespace;
+mod watchkeeping;
 
 pub use annotations::{merge_offset, Asked, WrongAnnotation};
 pub use attachable::check_attachable;
@@ -67,11 +72,13 @@ pub use bundle::{
 pub use care::{look_after, way_into, Way};
 pub use cgroup::Cgroup;
 pub use change::Target;
+pub use changing::{ClockChange, Followed};
 pub use clear::clear;
-pub use control::{Clock, Followed, Reading};
+pub use control::{Clock, Reading, ToCome};
 pub use fault::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
-pub use freeze::{freeze, unfreeze};
+pub use freeze::{freeze, freeze_at, unfreeze};
 pub use life::{attach, exec, run, Attached};
+pub use lock::on_busy_clock;
 pub use nursery::{raise, Brood, BROOD};
 pub use options::{
     parse_read_cost, ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST,

@@ -14,7 +14,8 @@ use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
 use crate::background::{self, close_standard_streams};
 use crate::processes::{self, Process};
-use crate::{skip, time_namespace, Cgroup, Clock, Container, Mechanism, MonitorKind};
+use crate::watchkeeping::Watchkeeper;
+use crate::{host_time, skip, time_namespace, Cgroup, Clock, Container, Mechanism, MonitorKind};
 
 /// What an attach brought into virtual time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,7 +112,16 @@ fn launch(
     };
     let mut monitor = Monitor::launch(&words, target, prepare)?;
     monitor.when_wall_is_set(set_wall(container));
+    keep_watch(&mut monitor, container)?;
     Ok(monitor)
+}
+
+/// Has the monitor look after the container's clock.
+pub(crate) fn keep_watch(monitor: &mut Monitor, container: &Container) -> anyhow::Result<()> {
+    if let Some(watch) = Watchkeeper::of(container)? {
+        monitor.attended_by(Box::new(watch));
+    }
+    Ok(())
 }
 
 /// What a program does that sets its wall clock: the same as an operator who steps it.
@@ -142,7 +152,7 @@ fn wait_until_unfrozen(clock: &Clock) -> io::Result<()> {
         if ENDING.iter().any(|signal| pending.contains(*signal)) {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "ended before it began"));
         }
-        std::thread::sleep(OFTEN);
+        host_time::sleep(OFTEN);
     }
     Ok(())
 }
@@ -234,6 +244,7 @@ fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Moni
     let clock = container.clock()?;
     let mut monitor = Monitor::of_nobody(target(container, &clock)?)?;
     monitor.when_wall_is_set(set_wall(container));
+    keep_watch(&mut monitor, container)?;
     monitor.attach(Pid::from_raw(pid as i32))?;
     let mut done = vec![pid];
     let mut tried = vec![pid];

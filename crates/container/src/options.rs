@@ -9,6 +9,7 @@ use lorentz_clock::{
     Pace, Policy, Rate, RealInstant, Segment, SkipMode, Span, VirtualInstant, WallTime,
 };
 
+use crate::host_time::clock_nanos;
 use crate::WrongOption;
 
 /// The latest that a virtual monotonic clock may be set to: two years before the range of the kernel's own
@@ -61,15 +62,6 @@ impl HostNow {
     pub fn wall_offset(&self) -> WallTime {
         WallTime::from_nanos(self.wall.as_nanos() - i128::from(self.real.0))
     }
-}
-
-pub(crate) fn clock_nanos(id: libc::clockid_t) -> io::Result<i64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for the kernel to write.
-    if unsafe { libc::clock_gettime(id, &mut time) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(time.tv_sec * lorentz_clock::NANOS_PER_SEC + time.tv_nsec)
 }
 
 /// What was asked of a clock. Nothing asked: the host's time at the host's pace.

@@ -4,19 +4,18 @@
 //! are stopped. A round gives it a new piece, from where it stands to the round's end, and tells those whose deadlines lie
 //! in that piece; the others need not know. As long as it is held nobody else changes it.
 //!
-//! No change here needs [`lorentz_clock::SETTLE`]. That is for a reader who takes the host's time a moment too late by
-//! the old piece and would see more than a reader by the new one. Here the old piece ends at its limit, and the new one
-//! begins there or later.
+//! A change here makes no deadline later: the old piece ends at its limit, and the new one begins there or later. So it begins at
+//! once, whatever timers are set.
 
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use lorentz_clock::{Pace, Rate, Registry, Segment, Span, VirtualInstant, WallTime};
+use lorentz_clock::{Change, Pace, Piece, Rate, Registry, Span, VirtualInstant, WallTime};
 
-use crate::control::host_now;
 use crate::followers::{BrokenOff, Moved};
+use crate::host_time::{self, sleep, Moment};
 use crate::Clock;
 
 /// A clock that only its holder changes.
@@ -29,17 +28,24 @@ pub struct HeldClock {
 
 impl Clock {
     /// Holds this clock until the result is dropped. Signals must be blocked in every thread that changes it: only SIGKILL
-    /// may end one in the midst of that.
+    /// may end one in the midst of that. A command that changes it at this moment is waited for.
     ///
     /// # Errors
     ///
     /// Where somebody else holds it (`WouldBlock`), or the file is gone.
     pub fn hold(self) -> io::Result<HeldClock> {
+        /// A change takes some 10 us, and 2 ms where it waits for timers.
+        const PATIENCE: Duration = Duration::from_millis(100);
+        const RETRY_INTERVAL: Duration = Duration::from_micros(200);
         let file = OpenOptions::new().read(true).write(true).open(self.path())?;
-        // SAFETY: no memory is involved.
-        match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
-            0 => Ok(HeldClock { clock: Clock::map(self.path(), &file)? }),
-            _ => Err(io::Error::last_os_error()),
+        let begun = Moment::now();
+        loop {
+            // SAFETY: no memory is involved.
+            match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+                0 => return Ok(HeldClock { clock: Clock::map(self.path(), &file)? }),
+                _ if begun.elapsed() > PATIENCE => return Err(io::ErrorKind::WouldBlock.into()),
+                _ => sleep(RETRY_INTERVAL),
+            }
         }
     }
 }
@@ -52,7 +58,7 @@ impl HeldClock {
 
     /// The rate in force.
     pub fn rate(&self) -> Rate {
-        self.clock.page().rate()
+        self.clock.look().rate
     }
 
     /// What the wall clock shows.
@@ -63,57 +69,51 @@ impl HeldClock {
 
     /// Lets time stand still at `at`, earlier or later than it is. For a clock that no program has been on yet.
     pub fn begin_at(&self, at: VirtualInstant) {
-        let change = self.clock.page().change();
-        let begin = Segment { virt: at, real: host_now(), ..change.current() };
-        change.set_limit(at);
-        change.publish(&begin);
+        /// Wherever it stands: before `at`.
+        const FAR_BACK: Span = Span(i64::MIN / 2);
+        self.publish(|_, change| (change.leap, change.floor, change.limit) = (FAR_BACK, at, at));
     }
 
     /// Lets time stand still at `at`, or where it is if that is later.
     pub fn stand(&self, at: VirtualInstant) {
-        self.publish(at, at, None, None);
+        self.publish(|_, change| (change.floor, change.limit) = (at, at));
     }
 
     /// The same, with the wall clock showing `wall` then.
     pub fn stand_with_wall(&self, at: VirtualInstant, wall: WallTime) {
-        self.publish(at, at, None, Some(wall));
+        self.publish(|now, change| {
+            (change.floor, change.limit) = (at, at);
+            change.wall = WallTime::from_nanos(wall.as_nanos() - i128::from(now.max(at).0));
+        });
     }
 
     /// Lets time run from `from`, or from where it is if that is later, until `to`, at `rate`.
     pub fn run(&self, from: VirtualInstant, to: VirtualInstant, rate: Rate) {
-        self.publish(from, to, Some(rate), None);
+        self.publish(|_, change| {
+            (change.floor, change.limit) = (from, to);
+            (change.pace, change.rate) = (Pace::Running(rate), rate);
+        });
     }
 
     /// Lets time run on without an end, at `rate`, and tells everybody.
     pub fn let_go(&self, rate: Rate) {
-        self.publish(VirtualInstant(0), VirtualInstant::NEVER, Some(rate), None);
+        self.run(VirtualInstant(i64::MIN), VirtualInstant::NEVER, rate);
         self.clock.followers().tell(Moved::All);
     }
 
-    fn publish(
-        &self,
-        from: VirtualInstant,
-        to: VirtualInstant,
-        rate: Option<Rate>,
-        wall: Option<WallTime>,
-    ) {
-        let change = self.clock.page().change();
-        let mut segment = change.current();
-        let real = host_now();
-        let now = segment.virtual_at(real).min(change.limit());
-        segment.virt = now.max(from);
-        segment.real = real;
-        segment.pace = Pace::Running(rate.unwrap_or_else(|| self.clock.page().rate()));
-        if let Some(wall) = wall {
-            let shown = segment.wall_at(segment.virt);
-            let ahead = wall.as_nanos() - shown.as_nanos();
-            segment.wall = WallTime::from_nanos(segment.wall.as_nanos() + ahead);
+    /// Publishes a piece that goes on where the last one has come to. `change` gets that and the piece. A piece runs, at its rate,
+    /// unless it is told otherwise; its limit is at least where it begins.
+    fn publish(&self, change: impl FnOnce(VirtualInstant, &mut Change)) {
+        let (page, registry) = (self.clock.page(), self.clock.registry());
+        let look = page.snapshot(registry, &host_time::now);
+        let Piece { rate, .. } = look.piece();
+        let mut new = Change { pace: Pace::Running(rate), ..Change::of(&look.piece()) };
+        change(look.now(), &mut new);
+        // One that begins at once always has room.
+        if let Ok(published) = page.publish(registry, &host_time::now, &new) {
+            // Who holds the clock tells those whose deadlines come.
+            page.set_notified(published.state);
         }
-        change.set_limit(to.max(segment.virt));
-        if let Some(rate) = rate {
-            change.set_rate(rate);
-        }
-        change.publish(&segment);
     }
 
     /// The real nanoseconds until the clock stands at its limit; 0 where it does.
@@ -185,7 +185,7 @@ impl HeldClock {
 
     /// Whether a thread waits for its turn to send, to whoever knows that all tasks sleep.
     pub fn is_in_line(&self) -> bool {
-        self.clock.registry().in_line.load(Ordering::Relaxed) > 0
+        self.clock.followers().is_in_line()
     }
 
     /// Programs brought onto the clock so far.
@@ -223,7 +223,7 @@ mod tests {
         let busy = |other: io::Result<HeldClock>| {
             other.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         };
-        assert!((0..50).all(|number| busy(hold(number))));
+        assert!((0..5).all(|number| busy(hold(number))));
         drop(held);
         assert!((0..50).all(|number| hold(number).is_ok()));
     }

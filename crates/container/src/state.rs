@@ -4,6 +4,7 @@
 //! /run/lorentz/            or $XDG_RUNTIME_DIR/lorentz, /tmp/lorentz-UID, $LORENTZ_STATE_DIR
 //!     quiet-lynx-4f2a/
 //!         clock            the clock page and the registry of waiters
+//!         changes          a pipe: wakes the monitors when a controller is done ([`crate::watchkeeping`])
 //!         container.json   see `Record`
 //! ```
 //!
@@ -32,6 +33,7 @@ pub use root::STATE_DIR_VARIABLE;
 
 use crate::cgroup::Cgroup;
 use crate::processes;
+use crate::watchkeeping;
 use crate::{Clock, ClockSettings, StateError};
 
 /// What a directory under construction is called, until it is complete and gets its name.
@@ -99,7 +101,10 @@ impl StateDir {
         settings: &ClockSettings,
     ) -> Result<Container, StateError> {
         let _lock = self.lock()?;
-        let mut made = self.build(new, None, |clock| Clock::create(clock, settings).map(drop))?;
+        let mut made = self.build(new, None, |clock| {
+            watchkeeping::make(clock)?;
+            Clock::create(clock, settings).map(drop)
+        })?;
         if settings.offsets_only && new.kind != MonitorKind::Attach {
             made.record.mechanism = Mechanism::TimeNamespace;
             made.store()?;
@@ -127,8 +132,10 @@ impl StateDir {
                 name: owner.name().to_string(),
                 experiment: experiment.clone(),
             }),
-            (Some(_), None) => self
-                .build(new, Some(owner.name()), |clock| fs::hard_link(owner.clock_path(), clock)),
+            (Some(_), None) => self.build(new, Some(owner.name()), |clock| {
+                watchkeeping::share(&owner.clock_path(), clock)?;
+                fs::hard_link(owner.clock_path(), clock)
+            }),
         }
     }
 
@@ -529,7 +536,7 @@ impl Container {
     }
 
     /// Whether its clock is the file `id`.
-    fn is_on(&self, id: &processes::FileId) -> bool {
+    pub(crate) fn is_on(&self, id: &processes::FileId) -> bool {
         processes::FileId::of(&self.clock_path()).is_ok_and(|own| own.is_same(id))
     }
 }

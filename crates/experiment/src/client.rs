@@ -9,7 +9,7 @@ use lorentz_clock::{Rate, Span, VirtualInstant};
 use lorentz_container::StateDir;
 use thiserror::Error;
 
-use crate::fault::Refusal;
+use crate::fault::{Ended, Refusal};
 use crate::place;
 use crate::protocol::{Answer, Request, Status};
 
@@ -240,15 +240,26 @@ impl Experiment {
     fn say(&mut self, request: &Request) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        let gone = || format!("the experiment {} has ended", self.name);
-        self.stream.get_mut().write_all(&line).with_context(gone)
+        let written = self.stream.get_mut().write_all(&line);
+        written.map_err(|error| self.lost(error))
+    }
+
+    /// The error of a connection that failed: [`Ended`] if the other end closed it.
+    fn lost(&self, error: io::Error) -> anyhow::Error {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        match error.kind() {
+            BrokenPipe | ConnectionReset => Ended(self.name.clone()).into(),
+            _ => anyhow::Error::from(error).context(format!("asking the experiment {}", self.name)),
+        }
     }
 
     fn hear(&mut self) -> anyhow::Result<Answer> {
-        let gone = || format!("the experiment {} has ended", self.name);
         let mut line = Vec::new();
-        self.stream.read_until(b'\n', &mut line).with_context(gone)?;
-        anyhow::ensure!(!line.is_empty(), gone());
+        let read = self.stream.read_until(b'\n', &mut line);
+        read.map_err(|error| self.lost(error))?;
+        if line.is_empty() {
+            return Err(Ended(self.name.clone()).into());
+        }
         match serde_json::from_slice(&line)? {
             Answer::Refused { why, wrong_input } => Err(Refused { why, wrong_input }.into()),
             answer => Ok(answer),

@@ -52,3 +52,8 @@ pub enum Refusal {
     #[error("--most {0}: expected a number from 1 to 1000000")]
     Most(u32),
 }
+
+/// The experiment's process ended while a caller waited for its answer.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("the experiment {0} has ended; 'lorentz experiment rm {0}' lets its containers go on")]
+pub struct Ended(pub String);

@@ -49,7 +49,7 @@ mod watch;
 
 pub use client::{Experiment, Joining, Refused};
 pub use cpus::{Cpus, WrongCpus};
-pub use fault::Refusal;
+pub use fault::{Ended, Refusal};
 pub use guard::{release, ORPHANED_FOR};
 pub use join::container_for;
 pub use phase::{Manner, Phase, Step, WrongOrder};

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use lorentz_clock::{saturate, Span, VirtualInstant};
+use lorentz_clock::{failpoint, saturate, Failpoint, Span, VirtualInstant};
 
 use crate::member::Member;
 use crate::watch::Watch;
@@ -117,6 +117,7 @@ fn begin(
     } else {
         member.clock.run(from, end, member.rate);
     }
+    failpoint(member.clock.registry(), Failpoint::SliceBegun);
     if member.stopped {
         // Told first: a wait that stopping has broken off goes on only if the word is there when its thread runs.
         member.clock.tell_all(&member.seen.pids);
@@ -125,6 +126,7 @@ fn begin(
     } else {
         member.clock.tell_due(&member.seen.pids);
     }
+    failpoint(member.clock.registry(), Failpoint::SliceRunning);
     if ahead <= NEAR {
         return Duration::ZERO;
     }
@@ -262,6 +264,7 @@ fn stop(member: &mut Member, end: VirtualInstant) -> Span {
     while stopping.elapsed() < PATIENCE && member.cgroup.is_frozen().is_ok_and(|frozen| !frozen) {
         std::hint::spin_loop();
     }
+    failpoint(member.clock.registry(), Failpoint::SliceStopped);
     let overrun = member.clock.since_limit();
     member.stopped = true;
     // Those that have come since the last look among them.

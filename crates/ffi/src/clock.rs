@@ -7,7 +7,7 @@ use lorentz_embed::{
     rate_of_tdf, Attach, Container, Fault, Rate, Reading, Result, Span, Target, WallTime,
 };
 
-use crate::said::{given, text, told};
+use crate::said::{given, optional_text, text, told};
 
 /// `lorentz_time`.
 #[repr(C)]
@@ -39,14 +39,14 @@ impl From<Reading> for Time {
     }
 }
 
-fn with(container: Option<&c_char>, act: impl FnOnce(Container) -> Result<()>) -> c_int {
+fn with(container: *const c_char, act: impl FnOnce(Container) -> Result<()>) -> c_int {
     told(text("container", container).and_then(Container::find).and_then(act))
 }
 
 /// Its clocks beside the host's.
 #[no_mangle]
 pub extern "C" fn lorentz_time(
-    container: Option<&c_char>,
+    container: *const c_char,
     time: Option<&mut MaybeUninit<Time>>,
 ) -> c_int {
     with(container, |container| {
@@ -57,31 +57,31 @@ pub extern "C" fn lorentz_time(
 
 /// Changes its TDF.
 #[no_mangle]
-pub extern "C" fn lorentz_dilate(container: Option<&c_char>, tdf: f64) -> c_int {
+pub extern "C" fn lorentz_dilate(container: *const c_char, tdf: f64) -> c_int {
     with(container, |container| container.dilate(rate_of_tdf(tdf)?))
 }
 
 /// Stops it.
 #[no_mangle]
-pub extern "C" fn lorentz_freeze(container: Option<&c_char>) -> c_int {
+pub extern "C" fn lorentz_freeze(container: *const c_char) -> c_int {
     with(container, |container| container.freeze())
 }
 
 /// Lets it go on.
 #[no_mangle]
-pub extern "C" fn lorentz_unfreeze(container: Option<&c_char>) -> c_int {
+pub extern "C" fn lorentz_unfreeze(container: *const c_char) -> c_int {
     with(container, |container| container.unfreeze())
 }
 
 /// Moves its clocks forward.
 #[no_mangle]
-pub extern "C" fn lorentz_leap(container: Option<&c_char>, by_ns: i64) -> c_int {
+pub extern "C" fn lorentz_leap(container: *const c_char, by_ns: i64) -> c_int {
     with(container, |container| container.leap(Target::By(Span(by_ns))))
 }
 
 /// Moves its clocks forward to where another's wall clock is.
 #[no_mangle]
-pub extern "C" fn lorentz_leap_like(container: Option<&c_char>, other: Option<&c_char>) -> c_int {
+pub extern "C" fn lorentz_leap_like(container: *const c_char, other: *const c_char) -> c_int {
     with(container, |container| {
         let other = Container::find(text("other", other)?)?;
         container.leap(Target::Like(other.reading()?.wall))
@@ -90,7 +90,7 @@ pub extern "C" fn lorentz_leap_like(container: Option<&c_char>, other: Option<&c
 
 /// Moves its wall clock.
 #[no_mangle]
-pub extern "C" fn lorentz_step(container: Option<&c_char>, by_ns: i64) -> c_int {
+pub extern "C" fn lorentz_step(container: *const c_char, by_ns: i64) -> c_int {
     with(container, |container| container.step(Target::By(Span(by_ns))))
 }
 
@@ -104,13 +104,13 @@ pub unsafe extern "C" fn lorentz_attach(
     pid: libc::pid_t,
     tdf: f64,
     tree: c_int,
-    name: Option<&c_char>,
+    name: *const c_char,
     made: *mut c_char,
     room: usize,
 ) -> c_int {
     let attach = || -> Result<Container> {
         let rate: Rate = rate_of_tdf(tdf)?;
-        let name = name.map(|name| text("name", Some(name))).transpose()?;
+        let name = optional_text("name", name)?;
         let pid = u32::try_from(pid).ok().filter(|&pid| pid > 0);
         let pid =
             pid.ok_or_else(|| Fault::wrong("pid: expected the number of a running process"))?;

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use lorentz_embed::{rate_of_tdf, Experiment, Fault, Owner, Result, Span, Wanted};
 
-use crate::said::{give_text, given, text, told};
+use crate::said::{give_text, given, optional_text, text, told};
 
 /// `lorentz_settings`: what is zero has its default.
 #[repr(C)]
@@ -19,9 +19,7 @@ pub struct Settings {
 
 impl Settings {
     fn wanted(&self) -> Result<Wanted> {
-        // SAFETY: a C string or NULL, by the header; it lasts as long as the call.
-        let cpus = unsafe { self.cpus.as_ref() };
-        let cpus = cpus.map(|cpus| text("cpus", Some(cpus))).transpose()?;
+        let cpus = optional_text("cpus", self.cpus)?;
         let cpus =
             cpus.map(|text| text.parse().map_err(|e| Fault::wrong(format!("cpus {text}: {e}"))));
         Ok(Wanted {
@@ -74,7 +72,7 @@ fn existing_timeline(number: i64) -> Result<u32> {
 /// Makes one.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_create(
-    name: Option<&c_char>,
+    name: *const c_char,
     settings: Option<&Settings>,
     out: NewHandle,
 ) -> c_int {
@@ -87,7 +85,7 @@ pub extern "C" fn lorentz_experiment_create(
 
 /// Finds one.
 #[no_mangle]
-pub extern "C" fn lorentz_experiment_open(name: Option<&c_char>, out: NewHandle) -> c_int {
+pub extern "C" fn lorentz_experiment_open(name: *const c_char, out: NewHandle) -> c_int {
     hand_over(out, || Experiment::open(text("name", name)?))
 }
 
@@ -99,7 +97,7 @@ pub extern "C" fn lorentz_experiment_close(experiment: Option<Box<Experiment>>) 
 
 /// Clears what a dead one has left.
 #[no_mangle]
-pub extern "C" fn lorentz_experiment_clear(name: Option<&c_char>) -> c_int {
+pub extern "C" fn lorentz_experiment_clear(name: *const c_char) -> c_int {
     told(text("name", name).and_then(Experiment::clear))
 }
 
@@ -107,7 +105,7 @@ pub extern "C" fn lorentz_experiment_clear(name: Option<&c_char>) -> c_int {
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_add(
     experiment: Handle,
-    container: Option<&c_char>,
+    container: *const c_char,
     tdf: f64,
     timeline_number: i64,
 ) -> c_int {
@@ -119,10 +117,7 @@ pub extern "C" fn lorentz_experiment_add(
 
 /// Lets a container go.
 #[no_mangle]
-pub extern "C" fn lorentz_experiment_remove(
-    experiment: Handle,
-    container: Option<&c_char>,
-) -> c_int {
+pub extern "C" fn lorentz_experiment_remove(experiment: Handle, container: *const c_char) -> c_int {
     with(experiment, |experiment| experiment.remove(text("container", container)?))
 }
 
@@ -130,7 +125,7 @@ pub extern "C" fn lorentz_experiment_remove(
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_dilate(
     experiment: Handle,
-    container: Option<&c_char>,
+    container: *const c_char,
     tdf: f64,
 ) -> c_int {
     with(experiment, |experiment| {
@@ -166,7 +161,7 @@ pub extern "C" fn lorentz_experiment_stop(experiment: Handle) -> c_int {
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_set_interval(
     experiment: Handle,
-    container: Option<&c_char>,
+    container: *const c_char,
     interval_ns: i64,
     timeline_number: i64,
 ) -> c_int {

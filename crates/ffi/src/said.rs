@@ -73,12 +73,23 @@ pub fn told(result: Result<()>) -> c_int {
     }
 }
 
-/// A text that the caller gives.
-pub fn text<'a>(what: &str, given: Option<&'a c_char>) -> Result<&'a str> {
-    let given = given.ok_or_else(|| null(what))?;
-    // SAFETY: a C string, by the header; it lasts as long as the call.
+/// A text that the caller gives: NULL, or by the header a C string that lasts as long as the call. (A pointer, not a reference to its
+/// first byte: that would not reach to the others.)
+pub fn text<'a>(what: &str, given: *const c_char) -> Result<&'a str> {
+    if given.is_null() {
+        return Err(null(what));
+    }
+    // SAFETY: see above.
     let text = unsafe { CStr::from_ptr(given) };
     text.to_str().map_err(|_| Fault::wrong(format!("{what}: expected text in UTF-8")))
+}
+
+/// The same, where NULL stands for none.
+pub fn optional_text<'a>(what: &str, given: *const c_char) -> Result<Option<&'a str>> {
+    match given.is_null() {
+        true => Ok(None),
+        false => text(what, given).map(Some),
+    }
 }
 
 /// Something that the caller has to give.

@@ -40,7 +40,7 @@ pub use door::{hand_in_process, Door};
 pub use enter::{Entered, Entrance};
 pub use error::Error;
 pub use launch::{find as find_command, Ended};
-pub use monitor::{Monitor, SetWall, Target};
+pub use monitor::{Attendant, Monitor, SetWall, Target};
 pub use profile::Profile;
 
 /// The result of this crate's functions.

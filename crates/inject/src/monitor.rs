@@ -10,19 +10,21 @@ use crate::notify::{self, Notification};
 use crate::shared::SharedClock;
 use crate::trace::Thread;
 use crate::{Error, Result};
-use lorentz_clock::{Policy, Space, WallTime};
+use lorentz_clock::{failpoint, Failpoint, Policy, Space, WallTime, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
 use lorentz_shim::filter::{ASK_MONITOR, ASK_SET_WALL};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::errno::Errno;
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::poll::{poll, ppoll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// The clock that programs are brought onto.
 pub struct Target {
@@ -41,6 +43,18 @@ struct Handed {
     image: u32,
     page: u32,
     registry: u32,
+}
+
+/// Another task of a monitor's process, in the same loop.
+pub trait Attendant {
+    /// The descriptor that wakes it.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// After so long it is called even if the descriptor stays quiet; none: never.
+    fn left(&self) -> Option<Duration>;
+
+    /// Called when the descriptor has an event, or the time is over.
+    fn attend(&mut self);
 }
 
 /// Steps the container's wall clock to a time.
@@ -92,6 +106,7 @@ pub struct Monitor {
     refused: bool,
     /// Threads that have been let go to exec, by their number, with their ward's.
     execs: HashMap<Thread, (Handed, usize)>,
+    attendant: Option<Box<dyn Attendant>>,
 }
 
 /// Signals that somebody sends to the launcher to reach the program.
@@ -186,6 +201,7 @@ impl Monitor {
             exec_error: None,
             refused: false,
             execs: HashMap::new(),
+            attendant: None,
         })
     }
 
@@ -203,6 +219,11 @@ impl Monitor {
     /// The same for one ward of several.
     pub fn when_wall_of_is_set(&mut self, ward: usize, set: SetWall) {
         self.wards[ward].set_wall = Some(set);
+    }
+
+    /// Has `attendant` called in this monitor's loop.
+    pub fn attended_by(&mut self, attendant: Box<dyn Attendant>) {
+        self.attendant = Some(attendant);
     }
 
     /// Lets processes in at `door`.
@@ -253,7 +274,7 @@ impl Monitor {
 
     /// Deals with what has happened, and waits for something to happen where `wait`.
     pub fn serve_once(&mut self, wait: bool) -> Result<()> {
-        self.deal(if wait { PollTimeout::NONE } else { PollTimeout::ZERO })
+        self.deal(if wait { None } else { Some(Duration::ZERO) })
     }
 
     /// Whether the last process under the filters has ended: the kernel then hangs up the listeners. Nor may anybody stand
@@ -266,15 +287,19 @@ impl Monitor {
 
     /// Waits for one event and deals with it.
     fn once(&mut self) -> Result<()> {
-        self.deal(PollTimeout::NONE)
+        self.deal(None)
     }
 
-    fn deal(&mut self, limit: PollTimeout) -> Result<()> {
+    fn deal(&mut self, limit: Option<Duration>) -> Result<()> {
+        let left = self.attendant.as_ref().and_then(|attendant| attendant.left());
+        let limit = [limit, left].into_iter().flatten().min();
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         fds.extend(self.listeners.iter().map(|(fd, _)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
         let others = self.processes.iter().map(|fd| fd.as_fd()).chain(self.door.fds());
         fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-        match poll(&mut fds, limit) {
+        let attended = self.attendant.iter().map(|attendant| attendant.fd());
+        fds.extend(attended.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        match ppoll(&mut fds, limit.map(TimeSpec::from), None) {
             Err(Errno::EINTR) => return Ok(()),
             other => other?,
         };
@@ -283,6 +308,10 @@ impl Monitor {
         let signalled = ready(&fds[0]);
         let notified: Vec<usize> =
             (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
+        let attended = self.attendant.as_ref().is_some_and(|attendant| {
+            let woken = fds.pop().is_some_and(|fd| has_happened(&fd));
+            woken || attendant.left() == Some(Duration::ZERO)
+        });
         let at_door = fds[1 + self.listeners.len()..].iter().any(has_happened);
         if signalled {
             self.on_signal()?;
@@ -296,6 +325,9 @@ impl Monitor {
         }
         if at_door {
             self.on_callers();
+        }
+        if let Some(attendant) = self.attendant.as_mut().filter(|_| attended) {
+            attendant.attend();
         }
         Ok(())
     }
@@ -327,6 +359,7 @@ impl Monitor {
             let _ = notify::fail(listener, id, libc::EPERM);
             return;
         }
+        stop_for_test(ward, Failpoint::ExecSeized);
         // If the exec fails, the thread stops on its way back, and is let go there.
         let handed = thread.interrupt().and_then(|()| {
             Ok(Handed {
@@ -339,6 +372,7 @@ impl Monitor {
             Ok(handed) => {
                 self.execs.insert(thread, (handed, number));
                 let _ = notify::go_on(listener, id);
+                stop_for_test(ward, Failpoint::ExecLetGo);
             }
             Err(_) => {
                 let _ = notify::fail(listener, id, libc::EMFILE);
@@ -426,6 +460,7 @@ impl Monitor {
     fn put_in(&self, thread: Thread, handed: Handed, ward: usize) -> io::Result<()> {
         const PAGE: u64 = 4096;
         const COMPATIBILITY_SEGMENT: u64 = 0x23;
+        stop_for_test(&self.wards[ward], Failpoint::ExecStopped);
         let mut regs = thread.registers()?;
         if regs.cs == COMPATIBILITY_SEGMENT {
             return Err(io::Error::other("it is a 32-bit program"));
@@ -442,7 +477,9 @@ impl Monitor {
         };
         thread.write(page, &blob::blob(&args))?;
         regs.rip = page;
-        thread.set_registers(&regs)
+        thread.set_registers(&regs)?;
+        stop_for_test(&self.wards[ward], Failpoint::ExecPutIn);
+        Ok(())
     }
 
     /// What a process that is being brought in gets: the image, the clock's file for reading and for
@@ -470,6 +507,15 @@ impl Monitor {
     /// What the filter is to trap.
     pub(crate) fn policy(&self) -> Policy {
         self.wards[0].target.policy
+    }
+}
+
+/// Where there are failpoints: stops this thread, if a test wants that.
+fn stop_for_test(ward: &Ward, point: Failpoint) {
+    if FAILPOINTS {
+        if let Ok(clock) = ward.clock() {
+            failpoint(clock.registry(), point);
+        }
     }
 }
 

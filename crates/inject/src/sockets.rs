@@ -65,7 +65,7 @@ pub fn adopt(thread: Thread, found: &[Found]) -> io::Result<()> {
         let entry = NotedFd::bytes(socket.fd, socket.what, socket.file, socket.timeouts);
         thread.write(layout::noted_address(place) as u64, &entry)?;
     }
-    let filters = extras(found).iter().fold(0, |bits, extra| bits | extra.asked() | extra.there());
+    let filters = extras(found).iter().fold(0, |bits, extra| bits | extra.there());
     thread.write(layout::extra_filters_address() as u64, &filters.to_ne_bytes())
 }
 

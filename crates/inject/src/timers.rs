@@ -29,7 +29,7 @@ pub fn adopt(owner: ProcessId, found: &[Found], clock: &SharedClock) {
 
 fn enter(owner: ProcessId, found: &Found, clock: &SharedClock) {
     let registry = clock.registry();
-    let look = clock.page().look(&registry.leaps, host_now, |_| std::thread::yield_now());
+    let look = clock.page().look(registry, &host_now);
     let Some(timer) = registry.claim_timer(owner, found.kind, found.id) else { return };
     // Those on other clocks cannot be set by an instant of this one.
     let on_monotonic = found.clock == libc::CLOCK_MONOTONIC as u32;

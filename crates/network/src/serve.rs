@@ -156,7 +156,8 @@ impl Loop {
         let change = self.schedule.front().map(|change| self.started.plus(change.at));
         let next = [self.emulator.next_due(), change].into_iter().flatten().min()?;
         let look = self.clock.look();
-        let left = look.real_at(next).since(look.real);
+        // Where a change of the clock was announced, the rest is computed when it has come.
+        let left = look.real_at(next).min(look.until).since(look.real);
         Some(Span((left.0 - SPIN.0).clamp(0, LOOK_AGAIN.0)))
     }
 

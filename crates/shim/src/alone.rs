@@ -23,7 +23,7 @@ pub fn leap_to(deadline: Deadline, mask: u64) -> bool {
         return false;
     }
     let by = target.since(look.now());
-    by > Span::ZERO && is_alone() && leaps.leap(sum, by, look.real) && reached(deadline)
+    by > Span::ZERO && is_alone() && registry().leap(sum, by, look.real) && reached(deadline)
 }
 
 /// Nobody else is on the clock, nobody is coming, and no timer of the past goes off.

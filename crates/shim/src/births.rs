@@ -1,18 +1,26 @@
-//! Births: clone, fork and vfork on a clock that skips idle time are counted, so that a thread can know that it is alone.
+//! Births: calls of clone, fork and vfork that the shim must know of.
 //!
-//! The handler counts, and then the program makes the call itself, from the image, where it is allowed: the child begins
+//! - On a clock that skips idle time each is counted, so that a thread can know that it is alone.
+//! - A child that begins on a stack of the program's choice, and is no thread, gets an alternate signal stack: a trap needs some KiB,
+//!   and nobody knows how much there is.
+//!
+//! The handler prepares, and then the program makes the call itself, from the image, where it is allowed: the child begins
 //! with whatever stack and registers the call gives it. From behind the call both must find back to where it was made, and
 //! no register is free to tell. So each place in a program that makes such calls has a stub of its own here, and the stub's
 //! word in memory, which a child has too, tells the place.
 
-use crate::layout::{data, registry, ProcessData, BIRTHPLACES, DATA};
-use crate::sys::{errno, reg};
+use crate::altstack;
+use crate::layout::{clock, data, registry, ProcessData, BIRTHPLACES, DATA};
+use crate::sys::{errno, nr, reg};
 use crate::trap::{Call, AGAIN};
+use crate::user;
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
+/// Length of a stub, and of one that gives the child a stack.
 const STUB: usize = 16;
+const STACK_STUB: usize = 64;
 const SYSCALL: u64 = 2;
 
 global_asm!(
@@ -27,25 +35,85 @@ global_asm!(
     ".balign {stub}",
     ".set lorentz_place, lorentz_place + 8",
     ".endr",
+    ".balign 64",
+    ".global lorentz_births_with_stack",
+    "lorentz_births_with_stack:",
+    ".set lorentz_place, {places}",
+    ".rept {count}",
+    "syscall",
+    "mov rcx, rax",
+    "jrcxz 2f",
+    "jmp qword ptr ds:[lorentz_place]",
+    // The child. Its parent has left the address of its struct stack_t below its stack pointer. Flags stay as they are.
+    "2:",
+    "xchg rdi, [rsp - 8]",
+    "mov [rsp - 16], rsi",
+    "mov esi, 0",
+    "mov eax, {sigaltstack}",
+    "syscall",
+    "mov rsi, [rsp - 16]",
+    "mov rdi, [rsp - 8]",
+    "mov eax, 0",
+    "jmp qword ptr ds:[lorentz_place]",
+    ".balign {stack_stub}",
+    ".set lorentz_place, lorentz_place + 8",
+    ".endr",
     places = const DATA + offset_of!(ProcessData, birthplaces),
     count = const BIRTHPLACES,
     stub = const STUB,
+    stack_stub = const STACK_STUB,
+    sigaltstack = const nr::SIGALTSTACK,
 );
 
 extern "C" {
     static lorentz_births: u8;
+    static lorentz_births_with_stack: u8;
 }
 
 /// clone(2), fork(2), vfork(2).
-pub fn count(call: &mut Call) -> isize {
+pub fn prepare(call: &mut Call) -> isize {
     let behind = call.context.regs[reg::RIP] as usize;
     let own = data().birthplaces.iter().position(|place| {
         let taken = place.compare_exchange(0, behind, AcqRel, Acquire);
         taken.is_ok() || taken == Err(behind)
     });
     let Some(own) = own else { return -errno::EAGAIN };
-    registry().population.bear();
-    let stub = &raw const lorentz_births as u64 + (own * STUB) as u64;
+    if clock().policy().counts_births {
+        registry().population.bear();
+    }
+    let stub = match gives_stack(call) {
+        true => &raw const lorentz_births_with_stack as u64 + (own * STACK_STUB) as u64,
+        false => &raw const lorentz_births as u64 + (own * STUB) as u64,
+    };
     call.context.regs[reg::RIP] = stub + SYSCALL;
     AGAIN
+}
+
+/// Prepares an alternate stack for a child that begins on a stack of the program's choice, and says whether there is one. The
+/// program writes below the child's stack pointer itself, so a bad pointer is left to the kernel.
+fn gives_stack(call: &Call) -> bool {
+    const CLONE_VM: u64 = 0x100;
+    let [flags, stack, ..] = call.args;
+    if call.nr != nr::CLONE || !is_process_on_own_stack(flags, stack) {
+        return false;
+    }
+    let given = match flags & CLONE_VM {
+        // It gets a copy of this process's memory, and the alternate stack that this thread has.
+        0 if altstack::is_there(call.context.stack) => return false,
+        0 => altstack::spare_stack_for(altstack::NONE),
+        // It shares the memory, and has no alternate stack.
+        _ => match altstack::stack_for(altstack::NONE) {
+            Some(given) => given,
+            None => return false,
+        },
+    };
+    user::write_u64(stack - 8, altstack::given_at(given)).is_ok()
+}
+
+/// Whether clone(2) begins a process, and not a thread, on a stack of its own. (A child made by vfork has its parent's thread wait
+/// for its exec; those who give it a stack, as posix_spawn does, give it a large one.)
+fn is_process_on_own_stack(flags: u64, stack: u64) -> bool {
+    const CLONE_THREAD: u64 = 0x1_0000;
+    const CLONE_VM_VFORK: u64 = 0x100 | 0x4000;
+    stack != 0 && flags & CLONE_THREAD == 0 && flags & CLONE_VM_VFORK != CLONE_VM_VFORK
 }

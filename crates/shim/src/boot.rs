@@ -181,6 +181,7 @@ fn remember(args: &BootArgs, vdso: usize) {
     data.tai.store(args.tai, Relaxed);
     data.tsc_hz.store(args.tsc_hz, Relaxed);
     data.space.store(args.space, Relaxed);
+    data.host_call.store(sys::host_call as *const () as usize, Relaxed);
     if vdso == 0 {
         return;
     }

@@ -5,7 +5,7 @@ use crate::layout::{clock, data, registry};
 use crate::sys::{self, clk, errno, nr, sys, Timespec};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{
-    Pace, Rate, RealInstant, SkipMode, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
+    RealInstant, SkipMode, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
 };
 
 /// The host's CLOCK_MONOTONIC, through the kernel's vDSO where that works without a system call.
@@ -35,16 +35,7 @@ fn host_by(clock: i32) -> Timespec {
 /// A consistent look at the clock, now.
 #[inline(always)]
 pub fn snapshot() -> Snapshot {
-    clock().look(&registry().leaps, host, wait_for_writer)
-}
-
-/// A writer is done in about a microsecond. One that was put off the CPU takes longer; let it have this one.
-#[cold]
-fn wait_for_writer(tries: u32) {
-    if tries > 64 {
-        // SAFETY: no arguments.
-        unsafe { sys!(nr::SCHED_YIELD) };
-    }
+    clock().look(registry(), &host)
 }
 
 /// The wall clock at `virt` as a timespec.
@@ -67,8 +58,7 @@ pub fn wall(snapshot: &Snapshot) -> WallTime {
     snapshot.segment.wall_at(snapshot.now())
 }
 
-/// Whole seconds of the wall clock. At rate 1 by the coarse clock, as the kernel has it; at others its tick
-/// would be seconds long, so the fine one.
+/// Whole seconds of the wall clock, by the coarse clock, as the kernel has it.
 pub fn seconds() -> i64 {
     pay();
     let snapshot = coarse_snapshot();
@@ -85,24 +75,13 @@ fn pay() {
     }
 }
 
+/// The clock as it was at the last tick of the host's coarse clock, but not before the piece in force began. The kernel stamps
+/// files by the same clock: a file that is written next is never older than this.
 fn coarse_snapshot() -> Snapshot {
-    let coarse = || {
-        let ts = host_by(clk::MONOTONIC_COARSE);
-        RealInstant(ts.secs * NANOS_PER_SEC + ts.nanos)
-    };
-    loop {
-        let snapshot = clock().look(&registry().leaps, coarse, wait_for_writer);
-        match snapshot.segment.pace {
-            Pace::Running(rate) if rate != Rate::ONE => {
-                // Of the same state of the clock: after a change the coarse clock may be in order, and lag behind.
-                let fine = self::snapshot();
-                if fine.sequence == snapshot.sequence {
-                    return fine;
-                }
-            }
-            _ => return snapshot,
-        }
-    }
+    let tick = host_by(clk::MONOTONIC_COARSE);
+    let tick = RealInstant(tick.secs * NANOS_PER_SEC + tick.nanos);
+    let look = snapshot();
+    Snapshot { real: tick.max(look.segment.real), ..look }
 }
 
 /// Any clock, by its id; or the kernel's error, negative.
@@ -182,14 +161,14 @@ pub fn from_virtual(virt: VirtualInstant) -> Timespec {
 
 /// `span` of virtual time as real time at the rate in force, rounded up; for what the kernel can only be told once.
 pub fn real_span(span: Span) -> Span {
-    let rate = clock().rate();
+    let rate = snapshot().rate;
     let nanos = (span.0.max(0) as u128 * rate.den() as u128).div_ceil(rate.num() as u128);
     Span(nanos.min(i64::MAX as u128) as i64)
 }
 
 /// `span` of real time as virtual time at the rate in force, rounded down.
 pub fn virtual_span(span: Span) -> Span {
-    let rate = clock().rate();
+    let rate = snapshot().rate;
     let nanos = span.0.max(0) as u128 * rate.num() as u128 / rate.den() as u128;
     Span(nanos.min(i64::MAX as u128) as i64)
 }

@@ -4,10 +4,10 @@
 //! time used since the last look is told at the rate that was in force at that look; the figure never goes back.
 
 use crate::clocks;
-use crate::layout::{clock, fork_data, CpuAnchor, CPU_ANCHORS};
-use crate::sys::{clk, gettid};
+use crate::layout::{clock, fork_data, registry, CpuAnchor, CPU_ANCHORS};
+use crate::sys::{clk, errno, gettid, nr, sys};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use lorentz_clock::{Rate, Span};
+use lorentz_clock::{failpoint, Failpoint, Rate, Span};
 
 /// CPU time `real` of the clock `id` (a clock id of clock_gettime) as the program is told.
 pub fn told(id: i32, real: Span) -> Span {
@@ -19,36 +19,38 @@ pub fn told(id: i32, real: Span) -> Span {
         clk::PROCESS_CPUTIME => 0,
         clk::THREAD_CPUTIME => gettid(),
         // Another's: nothing is remembered about it.
-        _ => return scaled(real, page.rate()),
+        _ => return scaled(real, clocks::snapshot().rate),
     };
-    let memory = fork_data();
-    // Held for some instructions only; but a handler may have interrupted its holder, on this very thread.
-    const TRIES: u32 = 10_000;
-    let taken = (0..TRIES).any(|_| {
-        core::hint::spin_loop();
-        memory.lock.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
-    });
-    if !taken {
-        return scaled(real, page.rate());
+    if !hold_anchors() {
+        return scaled(real, clocks::snapshot().rate);
     }
-    let (rate, sequence) = state();
+    failpoint(registry(), Failpoint::AnchorsHeld);
+    let look = clocks::snapshot();
     let result = match anchor(thread) {
-        Some(anchor) => advance(anchor, thread, real, rate, sequence),
-        None => scaled(real, rate),
+        Some(anchor) => advance(anchor, thread, real, look.rate, look.state),
+        None => scaled(real, look.rate),
     };
-    memory.lock.store(0, Release);
+    fork_data().anchors_holder.store(0, Release);
     result
 }
 
-/// The rate in force, and in which state of the clock.
-fn state() -> (Rate, u32) {
-    loop {
-        let sequence = clocks::snapshot().sequence;
-        let rate = clock().rate();
-        if clock().is_still(sequence) {
-            return (rate, sequence);
+/// Takes the right to use the anchors. False where another thread has it: it holds it for some instructions only, but a handler may
+/// have interrupted it on this very thread.
+fn hold_anchors() -> bool {
+    const TRIES: u32 = 1_000;
+    let (word, thread) = (&fork_data().anchors_holder, gettid());
+    for _ in 0..TRIES {
+        match word.compare_exchange(0, thread, Acquire, Relaxed) {
+            Ok(_) => return true,
+            Err(own) if own == thread => return false,
+            Err(_) => core::hint::spin_loop(),
         }
     }
+    // A child made by vfork shares the anchors, and may have been killed while it held them.
+    let holder = word.load(Relaxed);
+    // SAFETY: numbers only; no signal is sent.
+    let ended = unsafe { sys!(nr::TKILL, holder, 0u64) } == -errno::ESRCH;
+    ended && word.compare_exchange(holder, thread, Acquire, Relaxed).is_ok()
 }
 
 /// CPU time used by nobody in particular (children, other processes), at the rate in force.
@@ -57,7 +59,7 @@ pub fn told_of_others(real: Span) -> Span {
     if page.policy().real_cpu_clocks {
         real
     } else {
-        scaled(real, page.rate())
+        scaled(real, clocks::snapshot().rate)
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::layout::{IMAGE, IMAGE_LEN};
 use crate::sys::nr::*;
 use crate::sys::sig::{KICK, SIGSEGV, SIGSYS};
+use crate::user::NO_SEMAPHORE;
 use lorentz_clock::Policy;
 
 /// What the kernel hands to the trap handler beside the call: tells our traps from a program's own.
@@ -40,6 +41,8 @@ pub enum When {
     SocketOption,
     /// As above.
     SocketTimeout,
+    /// clone that begins a process on a stack of the program's choice.
+    ProcessOnStack,
     /// prctl(PR_SET_SECCOMP).
     SetSeccomp,
     /// ptrace that makes somebody a tracer: PTRACE_TRACEME, PTRACE_ATTACH, PTRACE_SEIZE.
@@ -107,6 +110,7 @@ pub const TRAPPED: &[(u32, When)] = &[
     (SECCOMP, When::Always),
     (PRCTL, When::SetSeccomp),
     (PTRACE, When::BecomesTracer),
+    (CLONE, When::ProcessOnStack),
     (ASK_MONITOR, When::Monitor),
     // Its flags lie in memory, where a filter cannot see CLONE_CLEAR_SIGHAND; libc falls back to clone.
     (CLONE3, When::Refused),
@@ -158,14 +162,9 @@ pub enum Extra {
 }
 
 impl Extra {
-    /// The bits of [`crate::layout::ProcessData::extra_filters`]: that it was asked for, ...
-    pub fn asked(self) -> u32 {
-        1 << self as u32
-    }
-
-    /// ... and that the filter is there.
+    /// The bit of [`crate::layout::ProcessData::extra_filters`] that says that the filter is there.
     pub fn there(self) -> u32 {
-        1 << (16 + self as u32)
+        1 << self as u32
     }
 
     /// The calls it concerns.
@@ -257,15 +256,15 @@ impl Program<PROGRAM_LEN> {
         let mut program = Program::begin(ENOSYS);
         // Before the table: what they trap always, it traps at times.
         extras.iter().for_each(|extra| program.table(extra.calls()));
+        if policy.counts_births {
+            program.table(BIRTHS);
+        }
         program.table(TRAPPED);
         if !policy.real_cpu_clocks {
             program.table(CPU_TIMES);
         }
         if !policy.real_file_times {
             program.table(FILE_TIMES);
-        }
-        if policy.counts_births {
-            program.table(BIRTHS);
         }
         if policy.sends_in_turn {
             program.table(SENDS);
@@ -351,6 +350,19 @@ impl<const N: usize> Program<N> {
                     self.test(JUMP_EQUAL, *request, (REQUESTS.len() - i) as u8, 0);
                 }
                 self.ret(ALLOW);
+            }
+            When::ProcessOnStack => {
+                const CLONE_THREAD: u32 = 0x1_0000;
+                const CLONE_VM_VFORK: u32 = 0x100 | 0x4000;
+                self.load(arg_low(0));
+                self.push(AND, 0, 0, CLONE_THREAD);
+                self.test(JUMP_EQUAL, 0, 1, 0);
+                self.ret(ALLOW);
+                self.load(arg_low(0));
+                self.push(AND, 0, 0, CLONE_VM_VFORK);
+                self.test(JUMP_EQUAL, CLONE_VM_VFORK, 0, 1);
+                self.ret(ALLOW);
+                self.allow_unless_given(&[1]);
             }
             When::SetSeccomp => {
                 const PR_SET_SECCOMP: u32 = 22;
@@ -447,7 +459,7 @@ impl<const N: usize> Program<N> {
 /// Instructions to put before a program's own filter, so that what the handler needs to do its work and to return is
 /// let through when the image asks for it: signal masks, waiting, looking at the clock. Nothing that opens or sends.
 pub fn allow_handler(into: &mut [Instruction]) -> usize {
-    const NEEDED: [u32; 25] = [
+    const NEEDED: [u32; 24] = [
         RT_SIGRETURN,
         RT_SIGPROCMASK,
         RT_SIGPENDING,
@@ -469,13 +481,13 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
         TIMER_SETTIME,
         TIMERFD_GETTIME,
         TIMERFD_SETTIME,
-        PROCESS_VM_READV,
         FACCESSAT2,
         FSTAT,
         MUNMAP,
     ];
     let mut program = Program::<EXTRA_LEN> { code: [Instruction::default(); EXTRA_LEN], len: 0 };
-    let to_theirs = (NEEDED.len() + 2) as u8;
+    const SEMAPHORE: usize = 4;
+    let to_theirs = (NEEDED.len() + 2 + SEMAPHORE) as u8;
     program.load(IP_HIGH);
     program.test(JUMP_EQUAL, 0, 0, to_theirs + 4);
     program.load(IP_LOW);
@@ -485,7 +497,12 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
     for (i, number) in NEEDED.iter().enumerate() {
         program.test(JUMP_EQUAL, *number, (NEEDED.len() - i) as u8, 0);
     }
+    // A number that is on the list goes to the first instruction behind it.
     program.push(JUMP, 0, 0, 1);
+    program.ret(ALLOW);
+    program.test(JUMP_EQUAL, SEMTIMEDOP, 0, 3);
+    program.load(arg_low(0));
+    program.test(JUMP_EQUAL, NO_SEMAPHORE as u32, 0, 1);
     program.ret(ALLOW);
     into[..program.len].copy_from_slice(program.code());
     program.len

@@ -1,6 +1,6 @@
 //! The signal that tells a thread: the clock has changed, look again.
 
-use crate::gate;
+use crate::gate::{self, At};
 use crate::signals;
 use crate::sys::{errno, reg, sig, Siginfo, Ucontext};
 use crate::timers;
@@ -30,24 +30,28 @@ pub unsafe extern "C" fn on_kick(_signal: i32, info: *mut Siginfo, context: *mut
         return;
     }
     let due = timers::rearm_all();
-    let broken_off = context_ref.regs[reg::RAX] as isize == -errno::EINTR;
-    let at_gate = gate::is_at(context_ref.regs[reg::RIP] as usize);
-    if !at_gate && !broken_off {
-        return;
-    }
-    // A signal that is waiting, such as that of a timer that this change has made due, breaks off the call by itself.
-    let by_signal = wait::signal_comes(context_ref.mask, due);
-    let regs = &mut context_ref.regs;
-    if at_gate {
-        let result = if by_signal { -errno::EINTR } else { gate::RETRY };
-        if let Some((ip, result)) =
-            gate::turn_back(regs[reg::RIP] as usize, regs[reg::RAX] as isize, result)
-        {
-            regs[reg::RIP] = ip as u64;
-            regs[reg::RAX] = result as u64;
+    let (ip, result) = (context_ref.regs[reg::RIP] as usize, context_ref.regs[reg::RAX] as isize);
+    match gate::at(ip) {
+        Some(gate) => turn_back(context_ref, gate, due),
+        // A signal that is waiting, such as that of a timer that this change has made due, breaks off the call by itself.
+        None if result == -errno::EINTR && !wait::signal_comes(context_ref.mask, due) => {
+            repeat_untrapped(&mut context_ref.regs, info_ref.second as u32);
         }
-    } else if !by_signal {
-        repeat_untrapped(regs, info_ref.second as u32);
+        None => {}
+    }
+}
+
+/// A thread at a gate looks at the clock anew. Signals of the program's that wait for it by then break off its call.
+fn turn_back(context: &mut Ucontext, gate: At, due: bool) {
+    let regs = &context.regs;
+    let turned = gate.turned_back(regs[reg::RIP] as usize, regs[reg::RAX] as isize);
+    let Some((ip, result)) = turned else { return };
+    // The signal of a timer that this change has made due is one of them.
+    wait::signal_comes(context.mask, due);
+    context.regs[reg::RIP] = ip as u64;
+    context.regs[reg::RAX] = result as u64;
+    if gate == At::OpenGate {
+        context.mask = wait::CLOSED;
     }
 }
 

@@ -12,16 +12,20 @@ pub const IMAGE: usize = 0x7000_0000;
 pub const IMAGE_LEN: usize = 0x4_0000;
 /// What the shim keeps for its process: [`ProcessData`], then [`ForkData`].
 pub const DATA: usize = IMAGE + IMAGE_LEN;
-/// Length of both.
-pub const DATA_LEN: usize = 4 * 4096;
+/// Length of both, and of the spare stack behind them.
+pub const DATA_LEN: usize = 4 * 4096 + SPARE_STACK_LEN;
 /// The page that a fork's child finds empty.
 pub const FORK_DATA: usize = DATA + 3 * 4096;
+/// A stack for the handlers of a process that was begun on a stack of its parent's choice: see [`crate::births`].
+pub const SPARE_STACK: usize = FORK_DATA + 4096;
+/// Length of the spare stack. It takes no memory before it is used.
+pub const SPARE_STACK_LEN: usize = 64 * 1024;
 /// The clock page, read only.
 pub const CLOCK: usize = file::PAGE_ADDRESS;
 /// The registry, read and write.
 pub const REGISTRY: usize = CLOCK + file::REGISTRY_OFFSET;
-/// Address of the clock's sequence number.
-pub const SEQUENCE: usize = CLOCK + ClockPage::SEQUENCE_OFFSET;
+/// Address of the clock's version.
+pub const VERSION: usize = CLOCK + ClockPage::VERSION_OFFSET;
 
 /// File descriptors the shim remembers something about.
 pub const NOTED_FDS: usize = 256;
@@ -116,6 +120,11 @@ pub fn noted_address(place: usize) -> usize {
     DATA + core::mem::offset_of!(ProcessData, fds) + place * core::mem::size_of::<NotedFd>()
 }
 
+/// Where the address of [`crate::sys::host_call`] lies.
+pub fn host_call_address() -> usize {
+    DATA + core::mem::offset_of!(ProcessData, host_call)
+}
+
 /// Where it is said which filters were added.
 pub fn extra_filters_address() -> usize {
     DATA + core::mem::offset_of!(ProcessData, extra_filters)
@@ -152,10 +161,10 @@ pub struct ProcessData {
     pub unused: AtomicU32,
     /// Filters added since the start: bits of [`crate::filter::Extra`].
     pub extra_filters: AtomicU32,
-    /// How many alternate stacks of ours have been given back.
-    pub stacks_given_back: AtomicU32,
-    /// The last of them.
-    pub retired_stacks: [AtomicUsize; 16],
+    /// Not used.
+    pub unused_too: AtomicU32,
+    /// [`crate::sys::host_call`].
+    pub host_call: AtomicUsize,
     /// Which of our signals threads believe to have blocked.
     pub blocked: [BlockedSignals; BLOCKED],
     /// Where the program goes on after it has begun a task: see [`crate::births`].
@@ -189,16 +198,21 @@ pub const CPU_ANCHORS: usize = 80;
 /// What the shim keeps for its process and a fork's child must not have.
 #[repr(C)]
 pub struct ForkData {
-    /// Held while the anchors are read or changed.
-    pub lock: AtomicU32,
+    /// The thread that reads or changes the anchors; 0 where none does.
+    pub anchors_holder: AtomicU32,
     /// The process whose memory this is, once known.
     pub process: AtomicU32,
+    /// The life of this process ([`lorentz_clock::Epoch`]), once asked for.
+    pub epoch: AtomicU32,
+    /// Not used.
+    pub unused: AtomicU32,
     /// CPU times at the last change of rate.
     pub anchors: [CpuAnchor; CPU_ANCHORS],
 }
 
 const _: () = assert!(core::mem::size_of::<ProcessData>() <= FORK_DATA - DATA);
 const _: () = assert!(core::mem::size_of::<ForkData>() <= 4096);
+const _: () = assert!(DATA + DATA_LEN <= CLOCK);
 
 /// The clock page of this process.
 #[inline(always)]

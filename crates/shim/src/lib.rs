@@ -23,6 +23,7 @@
 extern crate std;
 
 mod alone;
+mod altstack;
 mod births;
 pub mod boot;
 mod calls;

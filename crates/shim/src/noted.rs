@@ -1,9 +1,10 @@
 //! What the shim remembers about file descriptors, and the filters it adds when one of them needs it.
 
 use crate::filter::{Extra, Instruction, Program};
-use crate::layout::{data, NotedFd, NOTED_FDS};
+use crate::layout::{data, registry, NotedFd, NOTED_FDS};
 use crate::sys::{nr, sys};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lorentz_clock::{failpoint, Failpoint};
 
 /// A socket that stamps its messages.
 pub const STAMPS: u32 = 1;
@@ -56,6 +57,7 @@ pub fn note(fd: u32, what: u32) -> Option<&'static NotedFd> {
         };
         places(fd).map(|i| &fds[i]).find(free)
     })?;
+    failpoint(registry(), Failpoint::NotedHalf);
     entry.file.store(file_of(fd), Relaxed);
     entry.what.fetch_or(what, AcqRel);
     Some(entry)
@@ -91,18 +93,15 @@ pub fn also_trap(extra: Extra) {
     const SET_MODE_FILTER: u64 = 1;
     const TSYNC: u64 = 1;
     let filters = &data().extra_filters;
-    let (asked, there) = (extra.asked(), extra.there());
-    if filters.fetch_or(asked, AcqRel) & asked != 0 {
-        // Another thread is at it: what follows must be trapped in this thread too.
-        while filters.load(Acquire) & there == 0 {
-            // SAFETY: no arguments.
-            unsafe { sys!(nr::SCHED_YIELD) };
-        }
+    if filters.load(Acquire) & extra.there() != 0 {
         return;
     }
+    failpoint(registry(), Failpoint::BeforeFilter);
+    // Two threads that come here at once both add it, and so does the child of a fork in between: it traps the same calls twice.
     let program = Program::of_extra(extra);
     let filter = Filter { len: program.code().len() as u16, code: program.code().as_ptr() };
     // SAFETY: the kernel copies the filter.
     unsafe { sys!(nr::SECCOMP, SET_MODE_FILTER, TSYNC, &filter as *const Filter) };
-    filters.fetch_or(there, AcqRel);
+    failpoint(registry(), Failpoint::AfterFilter);
+    filters.fetch_or(extra.there(), AcqRel);
 }

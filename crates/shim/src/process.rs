@@ -1,9 +1,9 @@
 //! This process, as the registry knows it.
 
-use crate::layout::data;
+use crate::layout::{data, fork_data, registry};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::{ProcessId, Space};
+use lorentz_clock::{Epoch, Holder, ProcessId, Space};
 
 /// Who this process is. A child that a fork has put into another process id namespace is known from its first exec on.
 pub fn own() -> ProcessId {
@@ -13,4 +13,23 @@ pub fn own() -> ProcessId {
 /// Process `number` of the same namespace.
 pub fn numbered(number: u32) -> ProcessId {
     ProcessId::new(Space::from_bits(data().space.load(Relaxed)), number)
+}
+
+/// This thread, as the holder of something in shared memory.
+pub fn holder() -> Holder {
+    Holder { epoch: epoch(), thread: sys::gettid() }
+}
+
+/// The life of this process: another one after each fork, whose child finds the word empty, and after each exec. A child made by
+/// vfork shares its parent's.
+fn epoch() -> Epoch {
+    let word = &fork_data().epoch;
+    match word.load(Relaxed) {
+        0 => {
+            let new = registry().new_epoch();
+            // Another thread may have been first.
+            Epoch(word.compare_exchange(0, new.0, Relaxed, Relaxed).err().unwrap_or(new.0))
+        }
+        known => Epoch(known),
+    }
 }

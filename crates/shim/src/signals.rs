@@ -5,7 +5,7 @@
 //! the two themselves is remembered, told back, and followed when somebody else sends them.
 
 use crate::layout::{data, fork_data, Disposition};
-use crate::sys::{self, errno, nr, reg, sig, sys, Itimerspec, Sigaction, Siginfo, Ucontext};
+use crate::sys::{self, errno, nr, sig, sys, Itimerspec, Sigaction, Siginfo, Ucontext};
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
@@ -212,124 +212,6 @@ pub fn waiting_mask(call: &Call, at: u64, size: u64) -> Result<u64, isize> {
         return Err(-errno::EINVAL);
     }
     Ok(user::read_sigset(at)? & !sig::OURS)
-}
-
-/// What lies below an alternate stack of ours: the one that the program asked for.
-#[repr(C)]
-struct StackHeader {
-    magic: u64,
-    asked: [u64; 3],
-}
-
-const STACK_MAGIC: u64 = 0x4c5a_7374_6163_6b21;
-/// A stack that the program gives is used if it has at least this size: a frame of a signal takes up to 4 KiB with
-/// wide registers, and three may lie on top of each other.
-const STACK_ENOUGH: u64 = 16 * 1024;
-const STACK_OURS: u64 = 64 * 1024;
-
-/// sigaltstack(2). A small alternate stack is replaced by a larger one. Carried out at the return, because the handler
-/// itself may stand on the stack that is replaced.
-pub fn sigaltstack(call: &mut Call) -> isize {
-    const SS_ONSTACK: u64 = 1;
-    const SS_DISABLE: u64 = 2;
-    const SS_AUTODISARM: u64 = 1 << 31;
-    const SMALLEST: u64 = 2048;
-    let [new, old, ..] = call.args;
-    let before = call.context.stack;
-    let on_it = on_stack(before, call.context.regs[reg::RSP]);
-    let mut after = before;
-    if new != 0 {
-        // struct stack_t is 24 bytes: two words, then one that a timespec has room for.
-        let (first, last) = match (user::read_timespec(new), user::read_sigset(new + 16)) {
-            (Ok(first), Ok(last)) => (first, last),
-            (Err(error), _) | (_, Err(error)) => return error,
-        };
-        let wanted = [first.secs as u64, first.nanos as u64 & 0xffff_ffff, last];
-        let mode = wanted[1] & !SS_AUTODISARM;
-        if on_it {
-            return -errno::EPERM;
-        }
-        if ![0, SS_ONSTACK, SS_DISABLE].contains(&mode) {
-            return -errno::EINVAL;
-        }
-        if mode != SS_DISABLE && wanted[2] < SMALLEST {
-            return -errno::ENOMEM;
-        }
-        after = match mode {
-            SS_DISABLE => [0, SS_DISABLE, 0],
-            _ if wanted[2] < STACK_ENOUGH => larger_stack(wanted),
-            _ => wanted,
-        };
-    }
-    if old != 0 {
-        let [sp, flags, size] = asked_for(before);
-        let flags = match size {
-            0 => SS_DISABLE,
-            _ => flags & SS_AUTODISARM | on_it as u64,
-        };
-        // The padding behind the flags is the program's own.
-        let written = user::write_u64(old, sp)
-            .and_then(|()| user::write_u64(old + 16, size))
-            .map(|()| unsafe { ((old + 8) as *mut u32).write_unaligned(flags as u32) });
-        if let Err(error) = written {
-            return error;
-        }
-    }
-    if after != before {
-        give_back(before);
-        call.context.stack = after;
-    }
-    0
-}
-
-fn on_stack(stack: [u64; 3], sp: u64) -> bool {
-    stack[2] != 0 && sp > stack[0] && sp - stack[0] <= stack[2]
-}
-
-/// A larger stack in place of `asked`; that itself where there is no memory.
-fn larger_stack(asked: [u64; 3]) -> [u64; 3] {
-    const READ_WRITE: u64 = 3;
-    const PRIVATE_ANONYMOUS_STACK: u64 = 0x2_0022;
-    const HEADER: u64 = size_of::<StackHeader>() as u64;
-    // SAFETY: new memory, written within its bounds.
-    unsafe {
-        let kind = PRIVATE_ANONYMOUS_STACK;
-        let memory = sys!(nr::MMAP, 0u64, STACK_OURS, READ_WRITE, kind, -1i64, 0u64);
-        if memory < 0 {
-            return asked;
-        }
-        (memory as *mut StackHeader).write(StackHeader { magic: STACK_MAGIC, asked });
-        [memory as u64 + HEADER, asked[1], STACK_OURS - HEADER]
-    }
-}
-
-fn header_of(stack: [u64; 3]) -> Option<*const StackHeader> {
-    const HEADER: u64 = size_of::<StackHeader>() as u64;
-    if stack[2] != STACK_OURS - HEADER {
-        return None;
-    }
-    let header = (stack[0] - HEADER) as *const StackHeader;
-    // SAFETY: a stack of this odd size is ours; the magic word makes sure.
-    unsafe { ((*header).magic == STACK_MAGIC).then_some(header) }
-}
-
-/// What the program asked for when it got `stack`.
-fn asked_for(stack: [u64; 3]) -> [u64; 3] {
-    // SAFETY: a header that `larger_stack` wrote.
-    header_of(stack).map_or(stack, |header| unsafe { (*header).asked })
-}
-
-/// Not at once: the handler that carries this out may stand on it until it returns. By the time that as many others have
-/// been given back as there is room for, it has long returned.
-fn give_back(stack: [u64; 3]) {
-    let Some(header) = header_of(stack) else { return };
-    let retired = &data().retired_stacks;
-    let place = data().stacks_given_back.fetch_add(1, Relaxed) as usize % retired.len();
-    let oldest = retired[place].swap(header as usize, Relaxed);
-    if oldest != 0 {
-        // SAFETY: mapped by `larger_stack`, and out of use.
-        unsafe { sys!(nr::MUNMAP, oldest, STACK_OURS) };
-    }
 }
 
 /// Somebody else sent a signal that has a handler of ours: do with it what the program wants done.

@@ -27,9 +27,9 @@ pub fn to_virtual(stamp: Timespec) -> Timespec {
     let nanos = stamp.secs as i128 * NANOS_PER_SEC as i128 + stamp.nanos as i128;
     let real = RealInstant(saturate(nanos - host_wall_ahead()));
     let wall = if clock().leaps() {
-        clock().wall_of(real).plus(registry().leaps.at(real))
+        clock().wall_of(registry(), real).plus(registry().leaps.at(real))
     } else {
-        clock().wall_of(real)
+        clock().wall_of(registry(), real)
     };
     Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
 }
@@ -38,9 +38,9 @@ pub fn to_virtual(stamp: Timespec) -> Timespec {
 pub fn to_host(stamp: Timespec) -> Timespec {
     let inside = WallTime { secs: stamp.secs, nanos: stamp.nanos as u32 };
     let real = if clock().leaps() {
-        registry().leaps.real_of(|sum| clock().real_of(inside.plus(Span(-sum.0))))
+        registry().leaps.real_of(|sum| clock().real_of(registry(), inside.plus(Span(-sum.0))))
     } else {
-        clock().real_of(inside)
+        clock().real_of(registry(), inside)
     };
     let wall = WallTime::from_nanos(real.0 as i128 + host_wall_ahead());
     Timespec { secs: wall.secs, nanos: wall.nanos as i64 }

@@ -57,6 +57,7 @@ pub mod nr {
     pub const ADJTIMEX: u32 = 159;
     pub const SETTIMEOFDAY: u32 = 164;
     pub const GETTID: u32 = 186;
+    pub const TKILL: u32 = 200;
     pub const TIME: u32 = 201;
     pub const FUTEX: u32 = 202;
     pub const IO_GETEVENTS: u32 = 208;
@@ -91,7 +92,6 @@ pub mod nr {
     pub const SIGNALFD4: u32 = 289;
     pub const RECVMMSG: u32 = 299;
     pub const CLOCK_ADJTIME: u32 = 305;
-    pub const PROCESS_VM_READV: u32 = 310;
     pub const SECCOMP: u32 = 317;
     pub const MEMFD_CREATE: u32 = 319;
     pub const EXECVEAT: u32 = 322;
@@ -113,6 +113,7 @@ pub mod nr {
 pub mod errno {
     pub const EPERM: isize = 1;
     pub const ENOENT: isize = 2;
+    pub const ESRCH: isize = 3;
     pub const EINTR: isize = 4;
     pub const EBADF: isize = 9;
     pub const EAGAIN: isize = 11;
@@ -218,6 +219,7 @@ pub mod reg {
     pub const R8: usize = 0;
     pub const R9: usize = 1;
     pub const R10: usize = 2;
+    pub const R11: usize = 3;
     pub const RDI: usize = 8;
     pub const RSI: usize = 9;
     pub const RDX: usize = 12;
@@ -275,6 +277,16 @@ pub unsafe fn syscall(nr: u32, args: [u64; 6]) -> isize {
         );
     }
     result
+}
+
+/// A system call as the host knows it, for a `lorentz` command that runs in virtual time itself: its clocks are the host's, and so are
+/// its waits. `lorentz_container::host_time` finds it by [`crate::layout::host_call_address`].
+///
+/// # Safety
+/// As for [`syscall`]; `args` points at six words.
+pub unsafe extern "C" fn host_call(nr: u32, args: *const [u64; 6]) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(nr, *args) }
 }
 
 /// As [`syscall`], with the arguments that are there.

@@ -7,12 +7,12 @@
 use crate::clocks;
 use crate::layout::{clock, registry};
 use crate::process;
-use crate::sys::{nr, sys, Itimerspec, Timespec};
-use crate::wait::due;
+use crate::sys::{clk, nr, sys, Itimerspec, Timespec};
+use crate::wait::{due, real_due};
 use core::hint::spin_loop;
 use lorentz_clock::{
-    Armed, Deadline, RealInstant, Setting, Snapshot, Span, Timer, TimerKind, VirtualInstant,
-    WallTime,
+    failpoint, Armed, Deadline, Failpoint, RealInstant, Setting, Snapshot, Span, Timer, TimerKind,
+    VirtualInstant, WallTime,
 };
 
 const ABSTIME: u64 = 1;
@@ -106,9 +106,10 @@ pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
         };
         let armed = Armed { leapt, ..armed };
         kernel.set(&armed);
+        failpoint(registry(), Failpoint::TimerArmed);
         timer.set_armed(armed);
-        timer.set(setting, look.sequence);
-        if clock().sequence() == look.sequence {
+        timer.set(setting, look.state);
+        if clock().version() == look.version {
             return;
         }
     }
@@ -124,12 +125,13 @@ fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
         return Armed { at: RealInstant::NEVER, interval: Span::ZERO, ..Armed::by(wall) };
     }
     if setting.interval.0 == 0 {
-        let at = if first <= now { AT_ONCE } else { look.real_at(first) };
+        let at = if first <= now { AT_ONCE } else { real_due(setting.deadline, look) };
         return Armed { at, interval: Span::ZERO, ..Armed::by(wall) };
     }
     let missed = if first > now { 0 } else { now.since(first).0 / setting.interval.0 + 1 };
-    let next = look.real_at(first.plus(Span(missed.saturating_mul(setting.interval.0))));
-    let interval = Span(clocks::real_span(setting.interval).0.max(1));
+    let upcoming = later(setting, Span(missed.saturating_mul(setting.interval.0)));
+    let next = real_due(upcoming.deadline, look);
+    let interval = Span(real_interval(setting.interval, next, look).0.max(1));
     if next == RealInstant::NEVER {
         return Armed { at: next, interval, ..Armed::by(wall) };
     }
@@ -138,13 +140,30 @@ fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
     Armed { at, interval, ..Armed::by(wall) }
 }
 
-/// A series on a clock that goes no further than its limit is set for one expiry at a time: the kernel's would go on while the
-/// clock stands. Given is the expiry that it is set for, the last one where some have been missed. `None` where the clock
-/// has no limit, or there are several to come before it.
+/// The interval in real time, by the piece of the clock that is in force at `next`.
+fn real_interval(interval: Span, next: RealInstant, look: &Snapshot) -> Span {
+    let mut rate = look.rate;
+    if next >= look.until && next != RealInstant::NEVER {
+        let mut to_come = clock().to_come(registry(), look);
+        let then = to_come.find(|(piece, _)| piece.segment.real <= next);
+        rate = then.map_or(rate, |(piece, _)| piece.rate);
+    }
+    let nanos = (interval.0.max(0) as u128 * rate.den() as u128).div_ceil(rate.num() as u128);
+    Span(nanos.min(i64::MAX as u128) as i64)
+}
+
+/// A change of the clock that is nearer than this counts as near. Whoever publishes one tells all timers so long before it begins
+/// at the latest, and again when it has begun.
+const NEAR: Span = Span(5_000_000);
+
+/// A series on a clock that goes no further than its limit, or whose rate is about to change, is set for one expiry at a time: the
+/// kernel's would go on by the old piece. Given is the expiry that it is set for, the last one where some have been missed. `None`
+/// where the clock has no limit and no change is near, or there are several to come before the limit.
 fn once_for(setting: Setting, look: &Snapshot, untold: i64) -> Option<(Setting, Armed)> {
     let first = due(setting.deadline, look);
     let interval = setting.interval;
-    if look.limit == VirtualInstant::NEVER
+    let near = look.until.since(look.real) <= NEAR;
+    if (look.limit == VirtualInstant::NEVER && !near)
         || interval == Span::ZERO
         || first == VirtualInstant::NEVER
     {
@@ -155,12 +174,13 @@ fn once_for(setting: Setting, look: &Snapshot, untold: i64) -> Option<(Setting, 
     let is_behind = missed + untold > 0;
     let number = if is_behind { missed - 1 } else { missed };
     let at = first.plus(Span(number.saturating_mul(interval.0)));
-    if !is_behind && at.plus(interval) <= look.limit {
+    if !is_behind && !near && at.plus(interval) <= look.limit {
         return None;
     }
-    let real = if is_behind { AT_ONCE } else { look.real_at(at) };
+    let setting = later(setting, at.since(first));
+    let real = if is_behind { AT_ONCE } else { real_due(setting.deadline, look) };
     let armed = Armed { at: real, interval: Span::ZERO, ..Armed::by(look.segment.wall) };
-    Some((later(setting, at.since(first)), armed))
+    Some((setting, armed))
 }
 
 /// What `timer` is set to from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
@@ -208,10 +228,11 @@ pub fn rearm_all() -> bool {
     for timer in registry().timers() {
         let Some((owner, kind, id)) = timer.owner() else { continue };
         let is_ours = owner == *own.get_or_insert_with(process::own);
-        if !is_ours || timer.is_set_by(clock().sequence(), registry().leaps.sum()) {
+        if !is_ours || timer.is_set_by(clock().state(), registry().leaps.sum()) {
             continue;
         }
-        if timer.begin() {
+        // Where another thread is at it, that thread finds the new version before it is done.
+        if timer.begin(process::holder()).is_ok() {
             let armed = rearm(timer, Kernel::of(timer, kind, id));
             timer.end();
             at_once |= armed && timer.armed().at <= clocks::host();
@@ -231,35 +252,22 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
         }
         Ok(None) => {
             timer.set_armed(Armed { leapt, ..timer.armed() });
-            timer.set_seen(clock().sequence());
+            timer.set_seen(clock().state());
             false
         }
         Ok(Some(setting)) => {
             let untold = untold(timer, kernel, &setting);
             let wall = timer.armed().wall;
-            hold(timer, kernel, setting);
             let stepped = clocks::snapshot().segment.wall != wall;
             if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
                 timer.set_clock(timer.clock() | Timer::CANCELLED);
                 kernel.set(&Armed { at: AT_ONCE, ..Armed::by(WallTime::default()) });
-                timer.set(setting, clock().sequence());
+                timer.set(setting, clock().state());
             } else {
                 arm(timer, kernel, setting, untold);
             }
             true
         }
-    }
-}
-
-/// While a change is under way: the kernel's timer is held back, and whoever changes the clock is told so. Set by the old
-/// rate it could go off under the new one, before its time.
-fn hold(timer: &Timer, kernel: Kernel, setting: Setting) {
-    let sequence = clock().sequence();
-    if sequence & 1 == 1 {
-        let held = Armed { at: RealInstant::NEVER, ..timer.armed() };
-        kernel.set(&held);
-        timer.set_armed(held);
-        timer.set(setting, sequence);
     }
 }
 
@@ -305,12 +313,28 @@ fn signal_waits(signal: u32) -> bool {
 
 /// Runs `work` while no other thread sets this timer.
 pub fn alone<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
-    while !timer.begin() {
-        spin_loop();
+    let holder = process::holder();
+    let mut tries = 0;
+    while timer.begin(holder).is_err() {
+        tries += 1;
+        give_way(tries);
     }
+    failpoint(registry(), Failpoint::TimerHeld);
     let result = work();
     timer.end();
     result
+}
+
+/// The thread that has the right is at work in this process; it may need this processor.
+fn give_way(tries: u32) {
+    const MOMENT: Timespec = Timespec { secs: 0, nanos: 20_000 };
+    if tries < 100 {
+        spin_loop();
+        return;
+    }
+    // By its length and not by giving up the processor: that would go to no thread of lower priority.
+    // SAFETY: reads the length.
+    unsafe { sys!(nr::CLOCK_NANOSLEEP, clk::MONOTONIC, 0u64, &MOMENT as *const Timespec, 0u64) };
 }
 
 /// Virtual time left and the interval, as timer_gettime tells them.

@@ -3,6 +3,7 @@
 //! The kernel delivers SIGSYS at the call; all other signals wait until the handler returns. The handler's result
 //! goes into the program's result register, and the program goes on behind the call as if the kernel had made it.
 
+use crate::altstack;
 use crate::births;
 use crate::calls::*;
 use crate::clocks;
@@ -172,12 +173,12 @@ fn carry_out(call: &mut Call) -> isize {
         nr::RT_SIGPROCMASK => signals::rt_sigprocmask(call),
         nr::RT_SIGACTION => signals::rt_sigaction(call),
         nr::RT_SIGSUSPEND => signals::rt_sigsuspend(call),
-        nr::SIGALTSTACK => signals::sigaltstack(call),
+        nr::SIGALTSTACK => altstack::sigaltstack(call),
         nr::SIGNALFD | nr::SIGNALFD4 => signals::signalfd(call),
         nr::EXECVE | nr::EXECVEAT => exec::exec(call),
         nr::SECCOMP | nr::PRCTL => exec::sandbox(call),
         nr::PTRACE => exec::trace(),
-        nr::CLONE | nr::FORK | nr::VFORK => births::count(call),
+        nr::CLONE | nr::FORK | nr::VFORK => births::prepare(call),
         _ => call.by_kernel(),
     }
 }

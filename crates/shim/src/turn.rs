@@ -5,10 +5,10 @@
 //! send waits until all other clocks have come as far as the sender's.
 
 use crate::clocks;
-use crate::layout::{clock, registry};
+use crate::layout::clock;
 use crate::sys::{nr, sys};
-use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::{Policy, VirtualInstant};
+use crate::wait::Slot;
+use lorentz_clock::{Deadline, Policy, Span, VirtualInstant, Waiter};
 
 /// Returns when what is written to `descriptor` may be seen by others.
 pub fn come(descriptor: u64) {
@@ -17,15 +17,17 @@ pub fn come(descriptor: u64) {
         return;
     }
     // It was sent now, however long it waits.
-    let sent = clocks::snapshot().now();
+    let look = clocks::snapshot();
+    let sent = look.now();
+    let mut slot = Slot::default();
     loop {
         let (others, turn) = clock().turn();
         if sent <= others {
             return;
         }
-        registry().in_line.fetch_add(1, Relaxed);
+        // By its place in the registry the experiment knows that it waits.
+        slot.state(Waiter::TURN, Deadline::Never, look.state, Span::ZERO);
         wait_for_another(turn);
-        registry().in_line.fetch_sub(1, Relaxed);
     }
 }
 

@@ -4,55 +4,42 @@ use crate::clocks;
 use crate::layout::{clock, data};
 use crate::sys::{clk, errno, nr, sys, Timespec};
 use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::NANOS_PER_SEC;
+use lorentz_clock::{Changed, FastClock};
 
-/// clock_gettime(2). Where the clock's page has a short way it is read here, the rest by [`clocks::read`].
+/// clock_gettime(2). By the fast path where that is open, the rest by [`clocks::read`].
 ///
 /// # Safety
 /// `out` must be writable, as for the kernel's.
 pub unsafe extern "C" fn clock_gettime(clock: i32, out: *mut Timespec) -> i32 {
-    let (host, wall) = match clock {
-        clk::REALTIME => (clk::MONOTONIC, true),
-        clk::MONOTONIC | clk::MONOTONIC_RAW => (clk::MONOTONIC, false),
-        clk::REALTIME_COARSE => (clk::MONOTONIC_COARSE, true),
-        clk::MONOTONIC_COARSE => (clk::MONOTONIC_COARSE, false),
-        // SAFETY: the caller's promise.
-        _ => return unsafe { read(clock, out) },
-    };
     // SAFETY: the caller's promise.
     unsafe {
-        read_even(host, wall, out)
-            .or_else(|| read_piece(host, wall, out))
-            .unwrap_or_else(|| read(clock, out))
+        let fast = match clock {
+            clk::REALTIME => read_fast(clk::MONOTONIC, FastClock::Wall, out),
+            clk::MONOTONIC | clk::MONOTONIC_RAW => {
+                read_fast(clk::MONOTONIC, FastClock::Monotonic, out)
+            }
+            clk::REALTIME_COARSE => read_fast(clk::MONOTONIC_COARSE, FastClock::Wall, out),
+            clk::MONOTONIC_COARSE => read_fast(clk::MONOTONIC_COARSE, FastClock::Monotonic, out),
+            clk::BOOTTIME => read_fast(clk::MONOTONIC, FastClock::Boot, out),
+            _ => None,
+        };
+        fast.unwrap_or_else(|| read(clock, out))
     }
 }
 
-/// Reads a clock at another rate, or one with a limit. `None` where it is neither. At another rate the tick of the coarse clock
-/// would be longer or shorter: there it is as fine as the others.
+/// Reads a clock by the fast path: the host's clock, and what the page says of it. `None` where the fast path is closed, or where
+/// the kernel's vDSO cannot be used.
 ///
 /// # Safety
 /// `out` must be writable.
 #[inline(always)]
-unsafe fn read_piece(host: i32, wall: bool, out: *mut Timespec) -> Option<i32> {
-    let (secs, nanos) = clock().in_piece(wall, host == clk::MONOTONIC_COARSE, clocks::host)?;
-    // SAFETY: the caller's promise.
-    unsafe { *out = Timespec { secs, nanos } };
-    Some(0)
-}
-
-/// Reads a clock that runs at rate one: the host's monotonic clock, and what has to be added. `None` where it does not,
-/// or where the kernel's vDSO cannot be used.
-///
-/// # Safety
-/// `out` must be writable.
-#[inline(always)]
-unsafe fn read_even(host: i32, wall: bool, out: *mut Timespec) -> Option<i32> {
+unsafe fn read_fast(host: i32, clock_shown: FastClock, out: *mut Timespec) -> Option<i32> {
     let function = data().clock_gettime.load(Relaxed);
     if function == 0 {
         return None;
     }
     loop {
-        let (sequence, secs, nanos) = clock().ahead(wall)?;
+        let look = clock().fast();
         // SAFETY: the boot code found this function in the kernel's vDSO; for these clocks it always writes.
         let now = unsafe {
             core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(
@@ -60,16 +47,15 @@ unsafe fn read_even(host: i32, wall: bool, out: *mut Timespec) -> Option<i32> {
             );
             &mut *out
         };
-        let lags = host == clk::MONOTONIC_COARSE
-            && now.secs * NANOS_PER_SEC + now.nanos < clock().began().0;
-        if clock().is_still(sequence) {
-            if lags {
-                return None;
+        let lags = host == clk::MONOTONIC_COARSE;
+        match look.at(clock(), now.secs, now.nanos, clock_shown, lags) {
+            Ok(Some((secs, nanos))) => {
+                *now = Timespec { secs, nanos };
+                return Some(0);
             }
-            let nanos = now.nanos + nanos;
-            let carry = (nanos >= NANOS_PER_SEC) as i64;
-            *now = Timespec { secs: now.secs + secs + carry, nanos: nanos - carry * NANOS_PER_SEC };
-            return Some(0);
+            Ok(None) => return None,
+            // At most once for each change that was published meanwhile.
+            Err(Changed) => {}
         }
     }
 }
@@ -120,11 +106,8 @@ pub unsafe extern "C" fn gettimeofday(out: *mut Timespec, zone: *mut [i32; 2]) -
 /// `out` must be null or writable, as for the kernel's.
 pub unsafe extern "C" fn time(out: *mut i64) -> i64 {
     let mut now = Timespec::default();
-    let coarse = clk::MONOTONIC_COARSE;
     // SAFETY: `now` is ours.
-    let read =
-        unsafe { read_even(coarse, true, &mut now).or_else(|| read_piece(coarse, true, &mut now)) };
-    let secs = match read {
+    let secs = match unsafe { read_fast(clk::MONOTONIC_COARSE, FastClock::Wall, &mut now) } {
         Some(_) => now.secs,
         None => clocks::seconds(),
     };

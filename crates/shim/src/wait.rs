@@ -6,21 +6,27 @@
 //! the kernel would have said EINTR.
 
 use crate::clocks;
-use crate::gate::{self, RETRY};
+use crate::gate::{self, OpenCall, EARLY, RETRY};
 use crate::layout::{clock, registry};
 use crate::process;
 use crate::sys::{self, errno, nr, sig, sys, Sigaction};
 use crate::trap::{Call, AGAIN};
-use lorentz_clock::{Deadline, ProcessId, RealInstant, Snapshot, Span, VirtualInstant, Waiter};
+use lorentz_clock::{
+    failpoint, Deadline, Failpoint, ProcessId, RealInstant, Segment, Snapshot, Span,
+    VirtualInstant, Waiter,
+};
+
+/// The signal mask of the trap handler: everything but another trap.
+pub const CLOSED: u64 = !(1 << (sig::SIGSYS - 1));
 
 /// How the program's signal mask gets into force during the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Masking {
     /// The call takes a mask and puts it in force atomically.
     ByCall,
-    /// The mask is put in force just before the call. A signal that was waiting makes the call return EINTR.
+    /// The mask is put in force just before the call. A signal makes the call return EINTR.
     Interrupts,
-    /// As above, but a signal that was waiting makes the program repeat the call, as the kernel would.
+    /// As above, but after a signal whose handler asks for it (SA_RESTART) the program repeats the call, as the kernel would.
     Restarts,
 }
 
@@ -32,19 +38,21 @@ pub type Args = [u64; 7];
 
 /// When `deadline` is, in virtual time, as the clock stands.
 pub fn due(deadline: Deadline, snapshot: &Snapshot) -> VirtualInstant {
+    due_by(deadline, &snapshot.segment)
+}
+
+/// The same by one piece of the clock: a wall time is another instant after the wall clock was stepped.
+fn due_by(deadline: Deadline, segment: &Segment) -> VirtualInstant {
     match deadline {
         Deadline::Virtual(instant) => instant,
-        Deadline::Wall(wall) => snapshot.segment.virtual_at_wall(wall),
+        Deadline::Wall(wall) => segment.virtual_at_wall(wall),
         Deadline::Never => VirtualInstant::NEVER,
     }
 }
 
-/// The real instant of `deadline`, and virtual time still to go.
+/// The real instant of `deadline`, by the piece in force and those to come.
 pub fn real_due(deadline: Deadline, snapshot: &Snapshot) -> RealInstant {
-    match due(deadline, snapshot) {
-        VirtualInstant::NEVER => RealInstant::NEVER,
-        instant => snapshot.real_at(instant),
-    }
+    clock().when(registry(), snapshot, |segment| due_by(deadline, segment))
 }
 
 /// Waits. `prepare` gives the call's arguments for a real deadline (and the look it was computed from);
@@ -60,8 +68,8 @@ pub fn wait(
     loop {
         let leapt = registry().leaps.sum();
         let snapshot = clocks::snapshot();
-        slot.state(call, deadline, snapshot.sequence, leapt);
-        if clock().sequence() != snapshot.sequence {
+        slot.state(call.nr, deadline, snapshot.state, leapt);
+        if clock().version() != snapshot.version {
             continue;
         }
         let mut until = ahead_of(real_due(deadline, &snapshot), snapshot.real);
@@ -70,11 +78,16 @@ pub fn wait(
             until = until.min(snapshot.real.plus(UNREGISTERED));
         }
         let args = prepare(until, &snapshot);
-        let result = block(call, &args, snapshot.sequence, masking);
-        if result == RETRY || (timed_out(result) && !reached_soon(deadline)) {
-            continue;
+        failpoint(registry(), Failpoint::WaitStated);
+        let passed = block(call, &args, snapshot.version, masking);
+        let again = passed.result == RETRY || (timed_out(passed.result) && !reached_soon(deadline));
+        if !again {
+            return passed.result;
         }
-        return result;
+        // The clock has changed. The wait goes on, unless a handler has run while it was not in its call.
+        if let Some(broken_off) = passed.broken_off(masking) {
+            return broken_off;
+        }
     }
 }
 
@@ -84,7 +97,7 @@ pub fn left_at_interruption(deadline: Deadline, until: RealInstant, left: Span) 
     let look = clocks::snapshot();
     let then = match until {
         RealInstant::NEVER => look.now(),
-        _ => look.segment.virtual_at(RealInstant(until.0 - left.0)),
+        _ => look.piece().virtual_at(RealInstant(until.0 - left.0)),
     };
     Span(due(deadline, &look).since(then).0.max(0))
 }
@@ -123,30 +136,95 @@ pub fn reached(deadline: Deadline) -> bool {
 /// Carries out a call that blocks without a deadline, so that signals reach the program meanwhile.
 pub fn wait_untimed(call: &Call, args: &Args, masking: Masking) -> isize {
     loop {
-        let result = block(call, args, clock().sequence() & !1, masking);
-        if result != RETRY {
-            return result;
+        let passed = block(call, args, clock().version(), masking);
+        if passed.result != RETRY {
+            return passed.result;
+        }
+        if let Some(broken_off) = passed.broken_off(masking) {
+            return broken_off;
         }
     }
 }
 
-/// One blocking call with the program's mask in force.
-fn block(call: &Call, args: &Args, sequence: u32, masking: Masking) -> isize {
-    if masking == Masking::ByCall {
-        // SAFETY: the program's own call, as its part of the shim has prepared it.
-        return unsafe { gate::pass(args, sequence) };
-    }
-    if signal_waits(call.mask()) {
-        return if masking == Masking::Restarts { AGAIN } else { -errno::EINTR };
-    }
-    sys::set_mask(call.mask());
-    // SAFETY: as above.
-    let result = unsafe { gate::pass(args, sequence) };
-    sys::set_mask(!(1 << (sig::SIGSYS - 1)));
-    result
+/// How a blocking call ended.
+struct Passed {
+    result: isize,
+    /// The signal whose handler ran while the program's mask was in force; 0 where its number is not known.
+    handled: Option<u32>,
 }
 
-/// Whether a signal waits for the program, with `mask` in force; where one is `due` this very moment, after a moment.
+impl Passed {
+    /// The result, where a handler of the program's has run.
+    fn broken_off(&self, masking: Masking) -> Option<isize> {
+        self.handled.map(|signal| interrupted_by(signal, masking))
+    }
+}
+
+/// One blocking call with the program's mask in force.
+fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
+    if masking == Masking::ByCall {
+        // SAFETY: the program's own call, as its part of the shim has prepared it.
+        return Passed { result: unsafe { gate::pass(args, version) }, handled: None };
+    }
+    if let Some(signal) = waiting_signal(call.mask()) {
+        return Passed { result: interrupted_by(signal, masking), handled: None };
+    }
+    failpoint(registry(), Failpoint::BeforeOpenGate);
+    let mut open = OpenCall::new(args, version, call.mask(), CLOSED, frame_state(call));
+    // SAFETY: as above; `frame_state` says that there is room for a frame.
+    let result = unsafe { gate::pass_open(&mut open) };
+    let handled = open.handled();
+    match (result, handled) {
+        (EARLY, _) => Passed { result: interrupted_by(handled.unwrap_or(0), masking), handled },
+        _ => Passed { result, handled },
+    }
+}
+
+/// The result of a call that `signal` has interrupted, 0 for one that is not known: its handler ran in the moment before the call
+/// blocked, and has asked for no siginfo. Then the program repeats a call that a signal may restart.
+fn interrupted_by(signal: u32, masking: Masking) -> isize {
+    const SA_RESTART: u64 = 0x1000_0000;
+    if masking != Masking::Restarts {
+        return -errno::EINTR;
+    }
+    let mut action = Sigaction::default();
+    sys::sigaction(signal, None, Some(&mut action));
+    match signal {
+        0 => AGAIN,
+        _ if action.flags & SA_RESTART != 0 => AGAIN,
+        _ => -errno::EINTR,
+    }
+}
+
+/// The size of the floating-point state in a signal frame, as the kernel tells it in the frame of this very trap; 0 where it does
+/// not, or where no other frame fits on this stack.
+fn frame_state(call: &Call) -> u64 {
+    /// Where struct _fpx_sw_bytes lies in the state: a magic word, then the size.
+    const SW_BYTES: usize = 464;
+    const MAGIC: u32 = 0x4650_5853;
+    /// More than the rest of a frame takes.
+    const REST: u64 = 2048;
+    let state = call.context.fp[0] as *const u8;
+    if state.is_null() {
+        return 0;
+    }
+    // SAFETY: the kernel has written the state when it delivered the trap.
+    let [magic, size] = unsafe { state.add(SW_BYTES).cast::<[u32; 2]>().read_unaligned() };
+    let here = &raw const magic as u64;
+    let [low, _, len] = call.context.stack;
+    let room = match len != 0 && (low..low + len).contains(&here) {
+        true => here - low,
+        false => u64::MAX,
+    };
+    let size = u64::from(size);
+    if magic == MAGIC && room > size + REST {
+        size
+    } else {
+        0
+    }
+}
+
+/// Waits for a moment where a signal is `due`. Says whether one waits for the program, with `mask` in force.
 pub fn signal_comes(mask: u64, due: bool) -> bool {
     const MOMENT: Span = Span(200_000);
     let end = clocks::host().plus(MOMENT);
@@ -163,20 +241,31 @@ pub fn signal_comes(mask: u64, due: bool) -> bool {
 
 /// Whether a signal is pending that the program has not blocked and does not ignore: one that came after its call began.
 pub fn signal_waits(mask: u64) -> bool {
+    waiting_signal(mask).is_some()
+}
+
+/// Such a signal. Where there are several, one that makes calls return EINTR rather than one that restarts them.
+fn waiting_signal(mask: u64) -> Option<u32> {
+    const SA_RESTART: u64 = 0x1000_0000;
     let mut pending = 0u64;
     // SAFETY: writes to `pending`.
     unsafe { sys!(nr::RT_SIGPENDING, &mut pending as *mut u64, 8u64) };
     let mut left = pending & !mask & !sig::OURS;
+    let mut found = None;
     while left != 0 {
         let signal = left.trailing_zeros() + 1;
         left &= left - 1;
         let mut action = Sigaction::default();
         sys::sigaction(signal, None, Some(&mut action));
-        if !is_ignored(signal, action.handler) {
-            return true;
+        if is_ignored(signal, action.handler) {
+            continue;
+        }
+        found = Some(signal);
+        if action.flags & SA_RESTART == 0 {
+            break;
         }
     }
-    false
+    found
 }
 
 /// Ignored by choice, or by default: SIGCHLD, SIGCONT, SIGURG, SIGWINCH.
@@ -186,20 +275,23 @@ fn is_ignored(signal: u32, handler: usize) -> bool {
 
 /// A place in the registry, given back when the wait is over.
 #[derive(Default)]
-struct Slot {
+pub struct Slot {
     waiter: Option<&'static Waiter>,
     owner: (ProcessId, u32),
 }
 
 impl Slot {
-    fn state(&mut self, call: &Call, deadline: Deadline, sequence: u32, leapt: Span) {
+    /// States what this thread waits for, in system call `nr`, as computed from state `seen` of the clock that had leapt by
+    /// `leapt`.
+    pub fn state(&mut self, nr: u32, deadline: Deadline, seen: u32, leapt: Span) {
         if self.own().is_none() {
             self.owner = (process::own(), sys::gettid());
             let (process, thread) = self.owner;
             self.waiter = registry().claim_waiter(process, thread, self.depth());
+            failpoint(registry(), Failpoint::WaitClaimed);
         }
         if let Some(waiter) = self.waiter {
-            waiter.publish(deadline, call.nr, sequence, leapt);
+            waiter.publish(deadline, nr, seen, leapt);
         }
     }
 
@@ -216,6 +308,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(waiter) = self.own() {
+            failpoint(registry(), Failpoint::WaitLeaving);
             waiter.release();
         }
     }

@@ -134,11 +134,15 @@ fn own_time() -> Result<WallTime> {
 }
 
 /// What the clock of a container shows.
+///
+/// # Safety
+///
+/// `lxcname` is NULL or a C string.
 #[no_mangle]
-pub extern "C" fn gettimename(lxcname: Option<&c_char>, tv: TimeValue, tz: Zone) -> c_int {
-    let name = lxcname.map(|name| {
+pub unsafe extern "C" fn gettimename(lxcname: *const c_char, tv: TimeValue, tz: Zone) -> c_int {
+    let name = (!lxcname.is_null()).then(|| {
         // SAFETY: a C string, by the header; it lasts as long as the call.
-        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(lxcname) }.to_string_lossy().into_owned()
     });
     let time = name.ok_or_else(|| Fault::wrong("lxcname: is NULL"));
     tell_time(time.and_then(|name| keeper::time_of(&name)), tv, tz)

@@ -1,47 +1,65 @@
 //! `dilate`, `freeze`, `unfreeze`, `leap`, `step`, `skip`, `rm`: changes to what there is.
 
 use anyhow::Context;
-use lorentz_container::{self as container, Container, Followed, StateDir, Target};
+use lorentz_clock::RealInstant;
+use lorentz_container::{
+    self as container, Clock, ClockChange, Container, Followed, HostNow, StateDir, Target,
+};
 
-use crate::args::{Dilate, Leap, LookAt, Rm, Skip, Step};
+use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, Step, When};
 use crate::print;
 use crate::view::View;
 use crate::wrong::WrongInput;
 
 pub fn dilate(args: &Dilate) -> anyhow::Result<i32> {
     let rate = args.rate.or(args.tdf).ok_or_else(|| missing("--rate R or --tdf N"))?;
+    let at = instant(&args.when)?;
     let container = find(&args.at)?;
-    let followed = container.clock_to_change()?.dilate(rate).context("lorentz dilate")?;
+    let clock = container.clock_to_change()?;
+    let followed = clock.change(ClockChange::Dilate(rate), at).context("lorentz dilate")?;
     report(&args.at, &container, followed)
 }
 
-pub fn freeze(args: &LookAt) -> anyhow::Result<i32> {
-    let container = find(args)?;
-    let followed = container::freeze(&container)?;
-    report(args, &container, followed)
+pub fn freeze(args: &Pause) -> anyhow::Result<i32> {
+    let at = instant(&args.when)?;
+    let container = find(&args.at)?;
+    let followed = match at {
+        None => container::freeze(&container)?,
+        Some(at) => container::freeze_at(&container, at)?,
+    };
+    report(&args.at, &container, followed)
 }
 
-pub fn unfreeze(args: &LookAt) -> anyhow::Result<i32> {
-    let container = find(args)?;
-    let followed = container::unfreeze(&container)?;
-    report(args, &container, followed)
+pub fn unfreeze(args: &Pause) -> anyhow::Result<i32> {
+    let at = instant(&args.when)?;
+    let container = find(&args.at)?;
+    let followed = match at {
+        None => container::unfreeze(&container)?,
+        Some(_) => {
+            let clock = container.clock_to_change()?;
+            clock.change(ClockChange::Unfreeze, at).context("lorentz unfreeze")?
+        }
+    };
+    report(&args.at, &container, followed)
 }
 
 pub fn leap(args: &Leap) -> anyhow::Result<i32> {
+    let at = instant(&args.when)?;
     let container = find(&args.at)?;
     let target = match (args.by, args.to, &args.like) {
         (Some(by), ..) => Target::By(by),
         (_, Some(to), _) => Target::To(to),
-        (.., Some(other)) => Target::Like(wall_clock_of(other)?),
+        (.., Some(other)) => Target::Like(wall_clock_of(other, at)?),
         _ => return Err(missing("--by DUR, --to TIME or --like NAME|PID")),
     };
     let clock = container.clock_to_change()?;
-    let by = target.leap(&clock.reading())?;
-    let followed = clock.leap(by).context("lorentz leap")?;
+    let by = target.leap(&reading(&clock, at))?;
+    let followed = clock.change(ClockChange::Leap(by), at).context("lorentz leap")?;
     report(&args.at, &container, followed)
 }
 
 pub fn step(args: &Step) -> anyhow::Result<i32> {
+    let at = instant(&args.when)?;
     let container = find(&args.at)?;
     let target = match (args.by, args.to) {
         (Some(by), _) => Target::By(by),
@@ -49,9 +67,33 @@ pub fn step(args: &Step) -> anyhow::Result<i32> {
         _ => return Err(missing("--by DUR or --to TIME")),
     };
     let clock = container.clock_to_change()?;
-    let by = target.step(&clock.reading())?;
-    let followed = clock.step(by).context("lorentz step")?;
+    let by = target.step(&reading(&clock, at))?;
+    let followed = clock.change(ClockChange::Step(by), at).context("lorentz step")?;
     report(&args.at, &container, followed)
+}
+
+/// An announced time on the host's monotonic clock, as the host's wall clock stands now.
+fn instant(when: &When) -> anyhow::Result<Option<RealInstant>> {
+    let Some(at) = when.announced else { return Ok(None) };
+    let host = HostNow::read().context("the host's clocks")?;
+    let ahead = at.as_nanos() - host.wall.as_nanos();
+    match i64::try_from(i128::from(host.real.0) + ahead) {
+        Ok(real) if ahead > 0 => Ok(Some(RealInstant(real))),
+        Ok(_) => Err(WrongInput(format!(
+            "--at {at}: is past; expected a time later than the host's, which is {}",
+            host.wall
+        ))
+        .into()),
+        Err(_) => {
+            Err(WrongInput(format!("--at {at}: is too far away; expected a time within 290 years"))
+                .into())
+        }
+    }
+}
+
+/// The clocks as they are, or will be then.
+fn reading(clock: &Clock, at: Option<RealInstant>) -> container::Reading {
+    at.map_or_else(|| clock.reading(), |at| clock.reading_at(at))
 }
 
 pub fn skip(args: &Skip) -> anyhow::Result<i32> {
@@ -94,8 +136,8 @@ fn find(at: &LookAt) -> anyhow::Result<Container> {
     Ok(StateDir::open()?.find(&at.container)?)
 }
 
-/// What the wall clock of another container shows.
-fn wall_clock_of(other: &str) -> anyhow::Result<lorentz_clock::WallTime> {
+/// The wall clock of another container.
+fn wall_clock_of(other: &str, at: Option<RealInstant>) -> anyhow::Result<lorentz_clock::WallTime> {
     let other = StateDir::open()?.find(other).map_err(|error| {
         if error.is_wrong_input() {
             anyhow::Error::new(WrongInput(format!("--like {error}")))
@@ -103,11 +145,16 @@ fn wall_clock_of(other: &str) -> anyhow::Result<lorentz_clock::WallTime> {
             error.into()
         }
     })?;
-    Ok(other.clock()?.reading().wall)
+    Ok(reading(&other.clock()?, at).wall)
 }
 
 /// Prints the clocks as they stand now, where asked to.
 fn report(at: &LookAt, container: &Container, followed: Followed) -> anyhow::Result<i32> {
+    match followed.dropped {
+        0 => (),
+        1 => eprintln!("lorentz: a change that was announced for later is dropped"),
+        many => eprintln!("lorentz: {many} changes that were announced for later are dropped"),
+    }
     if at.json {
         print::out_json(&print::changed_json(&View::of(container)?, followed))?;
     }

@@ -9,7 +9,7 @@ use lorentz_clock::Rate;
 use lorentz_container::{
     self as container, Brood, ClockOptions, Container, HostNow, StateDir, WhichClock, BROOD,
 };
-use lorentz_experiment::{self as experiment, Experiment, Refusal, Wanted};
+use lorentz_experiment::{self as experiment, Ended, Experiment, Refusal, Wanted};
 use serde_json::{json, Value};
 
 use crate::experiment_args::{Add, Create, ExperimentVerb, Populate, Status};
@@ -101,9 +101,11 @@ fn named(state: &StateDir, text: &str) -> anyhow::Result<String> {
 }
 
 fn rm(state: &StateDir, name: &str) -> anyhow::Result<()> {
-    match Experiment::open(state, name) {
-        Ok(mut experiment) => experiment.end(),
-        Err(error) if matches!(error.downcast_ref(), Some(Refusal::Dead(_))) => {
+    match Experiment::open(state, name).and_then(|mut experiment| experiment.end()) {
+        Ok(()) => Ok(()),
+        Err(error)
+            if error.is::<Ended>() || matches!(error.downcast_ref(), Some(Refusal::Dead(_))) =>
+        {
             experiment::release(state, name)
         }
         Err(error) => Err(error),

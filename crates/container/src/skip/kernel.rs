@@ -5,12 +5,13 @@ use std::fs;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
 
 use super::tasks::{Asleep, Cause};
+use crate::host_time::Moment;
 use crate::processes::threads_of;
 
 mod program {
@@ -246,7 +247,7 @@ impl Scheduler {
     /// All tasks, if all of them sleep within a moment. To be told takes longer than most programs need between two waits.
     pub fn idle_soon(&mut self) -> Option<Vec<Asleep>> {
         const SOON: Duration = Duration::from_micros(200);
-        let begun = Instant::now();
+        let begun = Moment::now();
         while begun.elapsed() < SOON {
             if let Ok(tasks) = self.asleep() {
                 return Some(tasks);

@@ -18,7 +18,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lorentz_clock::{SkipMode, Span, VirtualInstant};
 use nix::fcntl::{fcntl, FcntlArg};
@@ -26,8 +26,9 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::background::{self, close_standard_streams, keep_only};
+use crate::host_time::{sleep, Moment};
 use crate::processes::{threads_of, FileId};
-use crate::{Clock, Container};
+use crate::{host_time, Clock, Container};
 pub use kernel::{Scheduler, Seen};
 use outside::{Known, Outside};
 pub use tasks::Cause;
@@ -92,7 +93,8 @@ pub fn set(container: &Container, mode: SkipMode, read_cost: Option<Span>) -> an
     clock.set_skipping(mode, cost)?;
     match (mode, skipper_of(&container.clock_path())?) {
         (SkipMode::Off, Some(skipper)) => end(skipper),
-        (SkipMode::On | SkipMode::Force, None) => start(container)?,
+        // From inside, the container's monitor starts it: a process begun here would live on the clock that it watches.
+        (SkipMode::On | SkipMode::Force, None) if !host_time::is_virtual() => start(container)?,
         _ => {}
     }
     Ok(())
@@ -201,9 +203,9 @@ struct Watch {
     told: VirtualInstant,
     /// Leaps that came soon after one another, and when the last one was.
     in_a_row: u32,
-    leapt_at: Instant,
+    leapt_at: Moment,
     /// When to look next.
-    look_at: Instant,
+    look_at: Moment,
 }
 
 /// What held time at a look, and until when that is taken for true as long as no task runs. To find it out takes
@@ -211,14 +213,14 @@ struct Watch {
 struct Held {
     tasks: Vec<Asleep>,
     cause: Cause,
-    again: Instant,
+    again: Moment,
 }
 
 impl Held {
-    fn at(now: Instant, tasks: Vec<Asleep>, cause: &Cause) -> Held {
+    fn at(now: Moment, tasks: Vec<Asleep>, cause: &Cause) -> Held {
         /// Somebody outside may let go without a word.
         const TRUE_FOR: Duration = Duration::from_millis(500);
-        let again = if cause.passes { now } else { now + TRUE_FOR };
+        let again = if cause.passes { now } else { now.after(TRUE_FOR) };
         Held { tasks, cause: cause.clone(), again }
     }
 }
@@ -249,8 +251,8 @@ impl Watch {
             rest: SHORTEST_REST,
             told,
             in_a_row: 0,
-            leapt_at: Instant::now(),
-            look_at: Instant::now(),
+            leapt_at: Moment::now(),
+            look_at: Moment::now(),
         })
     }
 
@@ -260,13 +262,13 @@ impl Watch {
         if mode == SkipMode::Off {
             return Next::End;
         }
-        if Instant::now() >= self.look_at
+        if Moment::now() >= self.look_at
             && self.clock.can_leap()
             && self.leap(seen, mode == SkipMode::Force)
         {
             self.rest = SHORTEST_REST;
             self.in_a_row += 1;
-            self.leapt_at = Instant::now();
+            self.leapt_at = Moment::now();
             let soon = self.scheduler.as_mut().and_then(Scheduler::idle_soon);
             return soon.map_or(Next::Rest, Next::Again);
         }
@@ -276,7 +278,7 @@ impl Watch {
         if self.scheduler.is_none() {
             // A look through /proc takes milliseconds: the longer it was in vain, the later the next.
             let in_vain = self.leapt_at.elapsed();
-            self.look_at = Instant::now() + (in_vain / 8).min(SELDOM);
+            self.look_at = Moment::now().after((in_vain / 8).min(SELDOM));
         }
         Next::Rest
     }
@@ -295,10 +297,10 @@ impl Watch {
                 match scheduler.is_told() {
                     // It need not look in between; but for those that a leap has made late.
                     true => scheduler.wait(LONGEST_REST),
-                    false => std::thread::sleep(self.rest),
+                    false => sleep(self.rest),
                 }
             }
-            None => std::thread::sleep(self.rest),
+            None => sleep(self.rest),
         }
     }
 
@@ -344,7 +346,7 @@ impl Watch {
             return Ok(tasks);
         }
         let held = self.held.take_if(|held| held.tasks == tasks);
-        if let Some(held) = held.filter(|held| Instant::now() < held.again) {
+        if let Some(held) = held.filter(|held| Moment::now() < held.again) {
             let cause = held.cause.clone();
             self.held = Some(held);
             return Err(cause);
@@ -352,7 +354,7 @@ impl Watch {
         match self.held_from_outside(&tasks) {
             None => Ok(tasks),
             Some(cause) => {
-                self.held = Some(Held::at(Instant::now(), tasks, &cause));
+                self.held = Some(Held::at(Moment::now(), tasks, &cause));
                 Err(cause)
             }
         }

@@ -32,16 +32,17 @@ pub fn times(call: &Call) -> isize {
     }
     let at = call.args[0];
     if at != 0 && !clock().policy().real_cpu_clocks {
-        // SAFETY: the kernel has just written four words there.
-        let ticks = unsafe { core::slice::from_raw_parts_mut(at as *mut i64, 4) };
-        let span = |ticks: i64| Span(ticks.saturating_mul(TICK));
-        let (user, system) = (span(ticks[0]), span(ticks[1]));
+        let ticks_at = at as *mut [i64; 4];
+        // SAFETY: the kernel has just written four words there, wherever they lie.
+        let ticks = unsafe { ticks_at.read_unaligned() };
+        let [user, system, children, children_system] =
+            ticks.map(|ticks| Span(ticks.saturating_mul(TICK)));
         let told = cpu::told(clk::PROCESS_CPUTIME, Span(user.0 + system.0));
         let (user, system) = shared(told, user, system);
-        ticks[0] = user.0 / TICK;
-        ticks[1] = system.0 / TICK;
-        ticks[2] = cpu::told_of_others(span(ticks[2])).0 / TICK;
-        ticks[3] = cpu::told_of_others(span(ticks[3])).0 / TICK;
+        let others = [children, children_system].map(cpu::told_of_others);
+        let told = [user, system, others[0], others[1]].map(|span| span.0 / TICK);
+        // SAFETY: as above.
+        unsafe { ticks_at.write_unaligned(told) };
     }
     (clocks::snapshot().now().0 / TICK) as isize
 }
@@ -73,8 +74,9 @@ pub fn wait(call: &Call) -> isize {
 
 /// struct rusage begins with the user and the system time, as timevals.
 fn translate_rusage(at: u64, clock: Option<i32>) {
-    // SAFETY: the kernel has just written it.
-    let times = unsafe { core::slice::from_raw_parts_mut(at as *mut Timespec, 2) };
+    let times_at = at as *mut [Timespec; 2];
+    // SAFETY: the kernel has just written it, wherever it lies.
+    let times = unsafe { times_at.read_unaligned() };
     let span = |tv: Timespec| Span(Span::from_secs(tv.secs).0 + tv.nanos * MICRO);
     let (user, system) = (span(times[0]), span(times[1]));
     let both = Span(user.0 + system.0);
@@ -87,8 +89,8 @@ fn translate_rusage(at: u64, clock: Option<i32>) {
         secs: span.0 / NANOS_PER_SEC,
         nanos: span.0 % NANOS_PER_SEC / MICRO,
     };
-    times[0] = timeval(user);
-    times[1] = timeval(system);
+    // SAFETY: as above.
+    unsafe { times_at.write_unaligned([timeval(user), timeval(system)]) };
 }
 
 /// `told` divided as user and system time are.

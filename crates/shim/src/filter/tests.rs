@@ -301,6 +301,28 @@ fn calls_without_a_finite_timeout_run_untouched() {
 }
 
 #[test]
+fn children_on_a_stack_of_the_programs_choice_are_trapped() {
+    const VM: u64 = 0x100;
+    const VFORK: u64 = 0x4000;
+    const THREAD: u64 = 0x1_0000;
+    const SIGCHLD: u64 = 17;
+    let ask = |flags, stack| ask(Call::new(CLONE, with(&[(0, flags), (1, stack)])));
+    for stack in POINTERS {
+        for (flags, action) in [
+            (SIGCHLD, TRAP),
+            (VM | SIGCHLD, TRAP),
+            (VFORK | SIGCHLD, TRAP),
+            (VM | VFORK | SIGCHLD, ALLOW),
+            (VM | THREAD, ALLOW),
+            (VM | VFORK | THREAD, ALLOW),
+        ] {
+            assert_eq!(ask(flags, stack), action, "{flags:x} {stack:x}");
+            assert_eq!(ask(flags, 0), ALLOW, "{flags:x}: as fork does it");
+        }
+    }
+}
+
+#[test]
 fn futexes_are_trapped_where_they_wait_with_a_timeout() {
     const PRIVATE: u64 = 128;
     const CLOCK_REALTIME: u64 = 256;
@@ -498,6 +520,15 @@ fn a_programs_own_filter_decides_but_for_what_the_handler_needs() {
         UTIMENSAT,
     ] {
         assert!(!let_through.contains(&harmful), "{harmful}");
+    }
+    // Nor may it read or write another process's memory.
+    const PROCESS_VM: [u32; 2] = [310, 311];
+    assert!(PROCESS_VM.iter().all(|number| !let_through.contains(number)));
+    // Operations on no semaphore, which only tell whether memory can be read.
+    for (semaphore, expected) in [(-1_i64, ALLOW), (0xffff_ffff, ALLOW), (0, THEIRS), (7, THEIRS)] {
+        let asked = Call::new(SEMTIMEDOP, [semaphore as u64, 1, 1, 0, 0, 0]).from(INSIDE);
+        assert_eq!(run(code, asked).action, Some(expected), "{semaphore}");
+        assert_eq!(run(code, asked.from(OUTSIDE)).action, Some(THEIRS), "{semaphore}");
     }
     for number in (0..1_000).chain([0x4000_0000, u32::MAX]) {
         let expected = if let_through.contains(&number) { ALLOW } else { THEIRS };

@@ -1,0 +1,179 @@
+//! The fast path of a clock read: terms that are computed once per change and not at each read.
+//!
+//! `elapsed * num / den`, rounded down, is here `elapsed * whole + (elapsed * part >> 64)`, with `whole = num / den` and `part`
+//! the rest of that division in parts of 2^64, rounded up. The rounding adds less than `elapsed / 2^64` to a number whose
+//! fraction is at most `1 - 1 / den`: as long as `elapsed < 2^64 / den` nothing changes before the point. Until then the fast
+//! path shows exactly what the slow one shows, and where it would not it is closed.
+
+use super::piece::Piece;
+use crate::instant::{RealInstant, VirtualInstant, WallTime, NANOS_PER_SEC};
+use crate::rate::Rate;
+use crate::segment::Pace;
+use crate::sync::{along, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+/// Which terms the fast path has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(super) enum Terms {
+    /// None, and when the latest change begins is not decided yet ([`super::Start`]).
+    Undecided = 0,
+    /// None: leaps over idle time are part of the clock.
+    Slow = 1,
+    /// An offset to the host's clock: the clock runs at rate one, without a limit and without a change to come.
+    Offset = 2,
+    /// A straight line from `begin` on, for `length` ns.
+    Linear = 3,
+}
+
+/// The fast path of one version of the clock: one cache line, but for CLOCK_BOOTTIME.
+#[repr(C)]
+#[cfg_attr(loom, derive(Default))]
+pub(super) struct FastPath {
+    /// A [`Terms`]. Stored last: all other words belong to it.
+    terms: AtomicU32,
+    /// Nanoseconds, 0..1e9, of the monotonic and of the wall clock: their offset to the host's, or the time they show at `begin`.
+    nanos: [AtomicU32; 2],
+    unused: AtomicU32,
+    /// The seconds of the same.
+    secs: [AtomicI64; 2],
+    /// Where the piece begins, on the host's monotonic clock.
+    begin: AtomicI64,
+    /// For so many ns from there the terms hold.
+    length: AtomicU64,
+    whole: AtomicU64,
+    part: AtomicU64,
+    // Behind the cache line:
+    /// Nanoseconds by which CLOCK_BOOTTIME is ahead of the monotonic clock.
+    boot: along::AtomicI64,
+}
+
+/// A clock that the fast path shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FastClock {
+    /// CLOCK_MONOTONIC.
+    Monotonic,
+    /// CLOCK_REALTIME.
+    Wall,
+    /// CLOCK_BOOTTIME.
+    Boot,
+}
+
+impl FastPath {
+    /// Closes the fast path until the start of the latest change is decided. For a version that no reader sees yet.
+    pub fn close(&self) {
+        self.terms.store(Terms::Undecided as u32, Ordering::Relaxed);
+    }
+
+    /// Whether the start of the latest change is still to be decided.
+    #[inline(always)]
+    pub fn is_undecided(&self) -> bool {
+        self.terms.load(Ordering::Acquire) == Terms::Undecided as u32
+    }
+
+    /// Where the piece begins that the fast path is for.
+    pub fn begins(&self) -> RealInstant {
+        RealInstant(self.begin.load(Ordering::Relaxed))
+    }
+
+    /// Opens the fast path for `piece`, which is in force until `until`. `leaps`: leaps over idle time are part of the clock.
+    pub fn open(&self, piece: &Piece, until: RealInstant, leaps: bool) {
+        let Piece { segment, limit, .. } = piece;
+        self.begin.store(segment.real.0, Ordering::Relaxed);
+        self.boot.store(segment.boot.0, Ordering::Relaxed);
+        let (terms, virt) = match segment.pace {
+            _ if leaps => (Terms::Slow, 0),
+            Pace::Running(Rate::ONE)
+                if *limit == VirtualInstant::NEVER && until == RealInstant::NEVER =>
+            {
+                (Terms::Offset, i128::from(segment.virt.0) - i128::from(segment.real.0))
+            }
+            pace => {
+                self.store_line(piece, pace, until);
+                (Terms::Linear, i128::from(segment.virt.min(*limit).0))
+            }
+        };
+        let clocks = [virt, virt + segment.wall.as_nanos()].map(WallTime::from_nanos);
+        for (place, shown) in clocks.iter().enumerate() {
+            self.secs[place].store(shown.secs, Ordering::Relaxed);
+            self.nanos[place].store(shown.nanos, Ordering::Relaxed);
+        }
+        self.terms.store(terms as u32, Ordering::Release);
+    }
+
+    fn store_line(&self, piece: &Piece, pace: Pace, until: RealInstant) {
+        let Piece { segment, limit, .. } = piece;
+        const EVER: u64 = i64::MAX as u64;
+        let (length, whole, part) = match pace {
+            Pace::Running(rate) if segment.virt < *limit => {
+                let (num, den) = (rate.num(), rate.den());
+                let until_limit = segment.real_at(*limit).since(segment.real).0.max(0) as u64;
+                let part = (u128::from(num % den) << 64).div_ceil(u128::from(den)) as u64;
+                let exact = (u64::MAX / den).min(EVER / (num / den + 1));
+                (until_limit.min(exact), num / den, part)
+            }
+            _ => (EVER, 0, 0),
+        };
+        let until_next = until.since(segment.real).0.max(0) as u64;
+        self.length.store(length.min(until_next), Ordering::Relaxed);
+        self.whole.store(whole, Ordering::Relaxed);
+        self.part.store(part, Ordering::Relaxed);
+    }
+
+    /// `clock` when the host's monotonic clock shows `secs` and `nanos`, as seconds and nanoseconds (0..1e9). `None` where the slow
+    /// path has to be taken. `lags`: the host's clock is a coarse one, and may still show a time before the piece began.
+    ///
+    /// The result is to be thrown away where the version of the clock has changed meanwhile.
+    #[inline(always)]
+    pub fn at(&self, secs: i64, nanos: i64, clock: FastClock, lags: bool) -> Option<(i64, i64)> {
+        let (secs, nanos) = self.stored(secs, nanos, clock == FastClock::Wall, lags)?;
+        if clock != FastClock::Boot {
+            return Some((secs, nanos));
+        }
+        let nanos = nanos.wrapping_add(self.boot.load(Ordering::Relaxed));
+        Some((secs + nanos.div_euclid(NANOS_PER_SEC), nanos.rem_euclid(NANOS_PER_SEC)))
+    }
+
+    /// One of the two clocks whose terms are stored.
+    #[inline(always)]
+    fn stored(&self, secs: i64, nanos: i64, wall: bool, lags: bool) -> Option<(i64, i64)> {
+        let terms = self.terms.load(Ordering::Acquire);
+        let place = wall as usize;
+        if terms == Terms::Offset as u32 {
+            if lags && secs * NANOS_PER_SEC + nanos < self.begin.load(Ordering::Relaxed) {
+                return None;
+            }
+            let nanos = nanos + i64::from(self.nanos[place].load(Ordering::Relaxed));
+            let carry = (nanos >= NANOS_PER_SEC) as i64;
+            let secs = secs + self.secs[place].load(Ordering::Relaxed) + carry;
+            return Some((secs, nanos - carry * NANOS_PER_SEC));
+        }
+        if terms != Terms::Linear as u32 {
+            return None;
+        }
+        self.on_line(secs * NANOS_PER_SEC + nanos, place)
+    }
+
+    /// `None` before the piece and after its length.
+    #[inline(always)]
+    fn on_line(&self, real: i64, place: usize) -> Option<(i64, i64)> {
+        // Before the piece this is negative: as a number without a sign, beyond any length.
+        let elapsed = real.wrapping_sub(self.begin.load(Ordering::Relaxed)) as u64;
+        if elapsed >= self.length.load(Ordering::Relaxed) {
+            return None;
+        }
+        let part = u128::from(elapsed) * u128::from(self.part.load(Ordering::Relaxed));
+        // Torn terms are thrown away by the check of the version.
+        let whole = elapsed.wrapping_mul(self.whole.load(Ordering::Relaxed));
+        let nanos = u64::from(self.nanos[place].load(Ordering::Relaxed));
+        let nanos = nanos.wrapping_add(whole).wrapping_add((part >> 64) as u64);
+        /// A second, ns.
+        const SECOND: u64 = NANOS_PER_SEC as u64;
+        // The pieces of an experiment are too short for a division to be worth it.
+        let gone = match nanos {
+            0..SECOND => 0,
+            _ => nanos / SECOND,
+        };
+        let secs = self.secs[place].load(Ordering::Relaxed).wrapping_add(gone as i64);
+        Some((secs, (nanos - gone * SECOND) as i64))
+    }
+}

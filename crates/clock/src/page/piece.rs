@@ -1,0 +1,105 @@
+//! Pieces: the clock from one change to the next.
+
+use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
+use crate::rate::Rate;
+use crate::segment::{Pace, Segment};
+use crate::sync::{along, AtomicI64, Ordering};
+
+/// The clock from one change to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// The straight line.
+    pub segment: Segment,
+    /// The latest virtual time that it shows.
+    pub limit: VirtualInstant,
+    /// The rate of the segment, or the one to go on with after a freeze.
+    pub rate: Rate,
+}
+
+impl Piece {
+    /// `paused` is the rate to go on with where the segment stands still.
+    pub(super) fn new(segment: &Segment, limit: VirtualInstant, paused: Rate) -> Piece {
+        let rate = match segment.pace {
+            Pace::Running(rate) => rate,
+            Pace::Frozen => paused,
+        };
+        Piece { segment: *segment, limit, rate }
+    }
+
+    /// Virtual time at `real`.
+    #[inline(always)]
+    pub fn virtual_at(&self, real: RealInstant) -> VirtualInstant {
+        self.segment.virtual_at(real).min(self.limit)
+    }
+
+    /// The first real instant at which the piece shows `virt`; never, where it does not come so far.
+    pub fn real_at(&self, virt: VirtualInstant) -> RealInstant {
+        if virt > self.limit {
+            return RealInstant::NEVER;
+        }
+        self.segment.real_at(virt)
+    }
+}
+
+/// [`Piece`] as it lies in shared memory: one cache line.
+#[repr(C)]
+#[cfg_attr(loom, derive(Default))]
+pub(super) struct SharedPiece {
+    real: AtomicI64,
+    virt: AtomicI64,
+    num: along::AtomicU64,
+    /// With [`FROZEN`] while time stands still.
+    den: along::AtomicU64,
+    wall_secs: along::AtomicI64,
+    wall_nanos: along::AtomicU64,
+    boot: along::AtomicI64,
+    limit: along::AtomicI64,
+}
+
+/// A bit that no term of a rate has.
+const FROZEN: u64 = 1 << 63;
+
+impl SharedPiece {
+    #[inline(always)]
+    pub fn load(&self) -> Piece {
+        let den = self.den.load(Ordering::Relaxed);
+        // A torn pair is thrown away by the check of the version; it must only do no harm until then.
+        let rate =
+            Rate::from_terms(self.num.load(Ordering::Relaxed), den & !FROZEN).unwrap_or(Rate::ONE);
+        let segment = Segment {
+            real: self.begins(),
+            virt: VirtualInstant(self.virt.load(Ordering::Relaxed)),
+            pace: if den & FROZEN == 0 { Pace::Running(rate) } else { Pace::Frozen },
+            wall: WallTime {
+                secs: self.wall_secs.load(Ordering::Relaxed),
+                nanos: self.wall_nanos.load(Ordering::Relaxed) as u32,
+            },
+            boot: Span(self.boot.load(Ordering::Relaxed)),
+        };
+        Piece { segment, limit: VirtualInstant(self.limit.load(Ordering::Relaxed)), rate }
+    }
+
+    /// From when on it holds.
+    #[inline(always)]
+    pub fn begins(&self) -> RealInstant {
+        RealInstant(self.real.load(Ordering::Relaxed))
+    }
+
+    pub fn store(&self, piece: &Piece) {
+        let Piece { segment, limit, rate } = piece;
+        let frozen = if segment.pace == Pace::Frozen { FROZEN } else { 0 };
+        self.num.store(rate.num(), Ordering::Relaxed);
+        self.den.store(rate.den() | frozen, Ordering::Relaxed);
+        self.wall_secs.store(segment.wall.secs, Ordering::Relaxed);
+        self.wall_nanos.store(u64::from(segment.wall.nanos), Ordering::Relaxed);
+        self.boot.store(segment.boot.0, Ordering::Relaxed);
+        self.store_start(segment.real, segment.virt, *limit);
+    }
+
+    /// Where it begins, and how far it goes: known when its start is decided.
+    pub fn store_start(&self, real: RealInstant, virt: VirtualInstant, limit: VirtualInstant) {
+        self.real.store(real.0, Ordering::Relaxed);
+        self.virt.store(virt.0, Ordering::Relaxed);
+        self.limit.store(limit.0, Ordering::Relaxed);
+    }
+}

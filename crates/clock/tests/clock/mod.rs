@@ -1,0 +1,72 @@
+//! A clock in memory, whose host shows the time that a test wants.
+
+#![allow(dead_code)]
+
+use std::alloc::{alloc_zeroed, handle_alloc_error, Layout};
+use std::cell::Cell;
+
+use lorentz_clock::{
+    Change, ClockPage, FastClock, Policy, Published, Rate, RealInstant, Registry, Segment,
+    Snapshot, WallTime,
+};
+
+/// Memory as a clock's file has it when it is made.
+///
+/// # Safety
+///
+/// All zeroes must be a value of `T`.
+pub unsafe fn zeroed<T>() -> Box<T> {
+    let layout = Layout::new::<T>();
+    // SAFETY: none of the types is of size zero.
+    let memory = unsafe { alloc_zeroed(layout) };
+    if memory.is_null() {
+        handle_alloc_error(layout);
+    }
+    // SAFETY: just allocated for a `T`, which zeroes are by the caller's promise.
+    unsafe { Box::from_raw(memory.cast()) }
+}
+
+pub fn blank_page() -> Box<ClockPage> {
+    // SAFETY: a page is nothing but atomics.
+    unsafe { zeroed() }
+}
+
+pub fn blank_registry() -> Box<Registry> {
+    // SAFETY: a registry is nothing but atomics.
+    unsafe { zeroed() }
+}
+
+/// A clock, and the host's time that whoever looks at it takes.
+pub struct Clock {
+    pub page: Box<ClockPage>,
+    pub registry: Box<Registry>,
+    pub real: Cell<i64>,
+}
+
+impl Clock {
+    pub fn new(start: &Segment) -> Clock {
+        let page = blank_page();
+        page.initialise(start, Rate::ONE, Policy::default(), WallTime::default());
+        Clock { page, registry: blank_registry(), real: Cell::new(start.real.0) }
+    }
+
+    /// A look when the host's clock shows `real`.
+    pub fn look(&self, real: i64) -> Snapshot {
+        self.page.snapshot(&self.registry, &|| RealInstant(real))
+    }
+
+    /// A change that is made when the host's clock shows `real`.
+    pub fn change(&self, real: i64, how: impl FnOnce(&mut Change)) -> Published {
+        self.real.set(real);
+        let mut change = Change::of(&self.look(real).piece());
+        how(&mut change);
+        let host = || RealInstant(real);
+        self.page.publish(&self.registry, &host, &change).expect("there is room")
+    }
+
+    /// The fast path at `real`: seconds and nanoseconds.
+    pub fn fast(&self, real: i64, clock: FastClock, lags: bool) -> Option<(i64, i64)> {
+        let (secs, nanos) = (real.div_euclid(1_000_000_000), real.rem_euclid(1_000_000_000));
+        self.page.fast().at(&self.page, secs, nanos, clock, lags).expect("nobody changes it")
+    }
+}

@@ -1,0 +1,307 @@
+//! Changing a clock: publish the new piece, then tell the threads and timers that have to follow.
+//!
+//! ```text
+//! controller                         clock page          processes on the clock
+//!   lock (flock)
+//!   publish: piece, version, start -> new version ......> readers switch at its start
+//!   tell: signal 64 ----------------------------------->  waits compute anew, timers are set anew
+//!   notified = state
+//!   [the piece was to come: sleep until it begins, refresh, tell timers again]
+//!   unlock
+//! ```
+//!
+//! Race: a timer of the kernel's is set by the old piece. A change makes its deadline later. The timer goes off before its process
+//! has set it anew: too early. Therefore, where timers are set, such a change begins [`LEAD`] after it was published, and each
+//! process sets its timers by both pieces before that.
+//!
+//! Whoever dies in between leaves a clock that every reader can read. `notified` says whether somebody is still to be told;
+//! monitors hear of the death by the pipe that a controller holds open meanwhile ([`crate::watchkeeping`]) and call
+//! [`Clock::care`].
+
+use std::io;
+use std::time::Duration;
+
+use lorentz_clock::{
+    failpoint, Change, Deadline, Failpoint, Pace, Piece, Published, Rate, RealInstant, SkipMode,
+    Span,
+};
+
+use crate::followers::Moved;
+use crate::host_time::{self, sleep_until};
+use crate::lock::ClockLock;
+use crate::Clock;
+
+/// A change that makes deadlines later begins so long after it was published, where timers are set.
+const LEAD: Span = Span(2_000_000);
+/// Timers are told of an announced change so long before it begins at the latest: then they are set for one expiry at a time.
+const TOLD_BEFORE: Span = Span(3_000_000);
+/// Whoever has the lock so long before an announced change begins keeps it until then.
+const NEAR: Span = Span(5_000_000);
+
+/// A change of a clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClockChange {
+    /// Sets the rate; for a frozen clock, the one to go on with.
+    Dilate(Rate),
+    /// Stops time. The tasks go on: [`crate::freeze()`] stops them too.
+    Freeze,
+    /// Lets time go on.
+    Unfreeze,
+    /// Moves all clocks forward.
+    Leap(Span),
+    /// Moves the wall clock alone.
+    Step(Span),
+}
+
+/// How much had to follow a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Followed {
+    /// Waits that were told.
+    pub waits: usize,
+    /// Timers that were set again.
+    pub timers: usize,
+    /// Changes that were announced for later, and that this one has overtaken.
+    pub dropped: usize,
+}
+
+impl ClockChange {
+    fn apply(self, change: &mut Change) {
+        match self {
+            ClockChange::Dilate(rate) => {
+                change.rate = rate;
+                if change.pace != Pace::Frozen {
+                    change.pace = Pace::Running(rate);
+                }
+            }
+            ClockChange::Freeze => change.pace = Pace::Frozen,
+            ClockChange::Unfreeze => change.pace = Pace::Running(change.rate),
+            ClockChange::Leap(by) => change.leap = by,
+            ClockChange::Step(by) => change.wall = change.wall.plus(by),
+        }
+    }
+
+    /// Whose deadlines it moves.
+    fn moved(self) -> Moved {
+        match self {
+            ClockChange::Step(_) => Moved::Wall,
+            _ => Moved::All,
+        }
+    }
+}
+
+impl Clock {
+    /// Changes the clock: at once, or when the host's CLOCK_MONOTONIC shows `at`. A change at once has reached everybody when this
+    /// returns, but for the tasks of a frozen container, which follow when they run again.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is gone; `TimedOut` where another process keeps the clock's lock; `QuotaExceeded` where too many changes are
+    /// to come.
+    pub fn change(&self, what: ClockChange, at: Option<RealInstant>) -> io::Result<Followed> {
+        let _lock = ClockLock::take(self.path())?;
+        let followed = self.change_locked(what.moved(), at, |change| what.apply(change))?;
+        if at.is_none() && !self.is_frozen() {
+            self.settle_after(what.moved());
+        }
+        Ok(followed)
+    }
+
+    /// [`ClockChange::Dilate`], at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Clock::change`].
+    pub fn dilate(&self, rate: Rate) -> io::Result<Followed> {
+        self.change(ClockChange::Dilate(rate), None)
+    }
+
+    /// [`ClockChange::Freeze`], at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Clock::change`].
+    pub fn freeze(&self) -> io::Result<Followed> {
+        self.change(ClockChange::Freeze, None)
+    }
+
+    /// [`ClockChange::Unfreeze`], at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Clock::change`].
+    pub fn unfreeze(&self) -> io::Result<Followed> {
+        let _lock = ClockLock::take(self.path())?;
+        // Its tasks are still stopped, and follow when they run.
+        self.change_locked(Moved::All, None, |change| ClockChange::Unfreeze.apply(change))
+    }
+
+    /// [`ClockChange::Leap`], at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Clock::change`].
+    pub fn leap(&self, by: Span) -> io::Result<Followed> {
+        self.change(ClockChange::Leap(by), None)
+    }
+
+    /// [`ClockChange::Step`], at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Clock::change`].
+    pub fn step(&self, by: Span) -> io::Result<Followed> {
+        self.change(ClockChange::Step(by), None)
+    }
+
+    /// Sets how the clock treats idle time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Clock::change`].
+    pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) -> io::Result<()> {
+        let _lock = ClockLock::take(self.path())?;
+        self.page().set_skipping(mode, read_cost);
+        self.change_locked(Moved::All, None, |_| ()).map(drop)
+    }
+
+    /// Publishes a change of the piece in force at its start, and tells those who have to follow. One that begins in a moment has
+    /// begun when this returns.
+    fn change_locked(
+        &self,
+        moved: Moved,
+        at: Option<RealInstant>,
+        change: impl FnOnce(&mut Change),
+    ) -> io::Result<Followed> {
+        self.care_locked();
+        self.await_near_change();
+        let (page, registry) = (self.page(), self.registry());
+        let now = host_time::now();
+        let to_come = self.starts_to_come();
+        // What was announced for before it is in force by then.
+        let from = at.unwrap_or(now).max(now);
+        let before = page.snapshot(registry, &|| from).piece();
+        let mut new = Change::of(&before);
+        change(&mut new);
+        new.at = match at {
+            Some(at) => at,
+            None if self.has_timers_set(moved) && makes_later(&before, &new) => now.plus(LEAD),
+            None => new.at,
+        };
+        let published = page.publish(registry, &host_time::now, &new).map_err(|_| too_many())?;
+        failpoint(registry, Failpoint::BeforeTell);
+        let told = self.followers().tell(moved);
+        failpoint(registry, Failpoint::AfterTell);
+        page.set_notified(published.state);
+        if published.begins.since(now) <= LEAD {
+            self.begin(&published);
+        }
+        let dropped = to_come.iter().filter(|start| **start >= published.begins).count();
+        Ok(Followed { dropped, ..told })
+    }
+
+    /// Waits until a change has begun, and tells the timers again: those that repeat are set for one expiry until then.
+    fn begin(&self, published: &Published) {
+        sleep_until(published.begins);
+        failpoint(self.registry(), Failpoint::BeforeRefresh);
+        if self.page().refresh(self.registry(), &host_time::now) {
+            self.followers().tell_timers();
+            self.page().set_notified(self.page().state());
+        }
+    }
+
+    fn starts_to_come(&self) -> Vec<RealInstant> {
+        let look = self.look();
+        let pieces = self.page().to_come(self.registry(), &look);
+        pieces.map(|(piece, _)| piece.segment.real).collect()
+    }
+
+    /// Whether a timer is set that a change for `moved` concerns.
+    fn has_timers_set(&self, moved: Moved) -> bool {
+        self.registry().timers().any(|timer| {
+            let deadline = timer.setting().deadline;
+            let concerned = match deadline {
+                Deadline::Never => false,
+                Deadline::Wall(_) => true,
+                Deadline::Virtual(_) => moved == Moved::All,
+            };
+            concerned && timer.armed().at != RealInstant::NEVER
+        })
+    }
+
+    /// Goes on with what a writer has left, where one died in the midst of a change, and with changes that were announced and begin
+    /// about now. Gives the time until somebody is to take care again.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is gone. Where another process has the lock, that one takes care.
+    pub fn care(&self) -> io::Result<Option<Duration>> {
+        let soon = |clock: &Clock| {
+            let due = clock.page().care_due(host_time::now())?;
+            Some(due.since(host_time::now()).0.saturating_sub(TOLD_BEFORE.0).max(0) as u64)
+        };
+        while soon(self) == Some(0) {
+            let Some(_lock) = ClockLock::try_take(self.path())? else { return Ok(None) };
+            self.care_locked();
+            self.await_near_change();
+        }
+        Ok(soon(self).map(Duration::from_nanos))
+    }
+
+    /// Brings everybody through a change that was announced for a moment from now.
+    fn await_near_change(&self) {
+        let look = self.look();
+        if look.until.since(look.real) > NEAR {
+            return;
+        }
+        let (page, registry) = (self.page(), self.registry());
+        page.renew(registry, &host_time::now);
+        self.followers().tell_timers();
+        page.set_notified(page.state());
+        sleep_until(look.until);
+        self.care_locked();
+    }
+
+    fn care_locked(&self) {
+        let (page, registry) = (self.page(), self.registry());
+        page.complete(registry, &host_time::now);
+        let begun = page.refresh(registry, &host_time::now);
+        let state = page.state();
+        if begun || page.notified() != state {
+            self.followers().tell(Moved::All);
+            page.set_notified(state);
+        }
+    }
+
+    /// Waits until all that were told of the last change have followed it, at most a tenth of a second: a stopped
+    /// thread follows when it runs again.
+    pub fn settle(&self) {
+        self.settle_after(Moved::All);
+    }
+
+    fn settle_after(&self, moved: Moved) {
+        self.followers().settle(moved);
+    }
+}
+
+/// Whether a change makes deadlines later: then a timer that is set by the piece before it may go off too early.
+fn makes_later(before: &Piece, new: &Change) -> bool {
+    let slower = match (before.segment.pace, new.pace) {
+        (Pace::Frozen, _) => false,
+        (_, Pace::Frozen) => true,
+        (Pace::Running(before), Pace::Running(new)) => {
+            u128::from(new.num()) * u128::from(before.den())
+                < u128::from(before.num()) * u128::from(new.den())
+        }
+    };
+    slower || new.wall < before.segment.wall || new.limit < before.limit
+}
+
+fn too_many() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::WouldBlock,
+        format!(
+            "too many changes are to come: at most {} at once, and 40 since the last one took effect",
+            lorentz_clock::TO_COME
+        ),
+    )
+}

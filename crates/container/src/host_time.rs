@@ -1,0 +1,128 @@
+//! The host's clocks and waits, also for a command that runs in virtual time itself.
+//!
+//! Who changes a clock measures by the host's, and waits in the host's time. A `lorentz` command inside a container would be
+//! shown the very clock that it changes: there the calls are made through the shim's image, from where the filter lets them
+//! pass. No other code of this crate reads a clock or sleeps (`clippy.toml` sees to it).
+
+use std::io;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use lorentz_clock::{file, RealInstant, MAGIC, NANOS_PER_SEC};
+use lorentz_shim::layout;
+
+/// A moment of the host's CLOCK_MONOTONIC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Moment(RealInstant);
+
+impl Moment {
+    /// This moment.
+    pub fn now() -> Moment {
+        Moment(now())
+    }
+
+    /// Real time since then.
+    pub fn elapsed(self) -> Duration {
+        Duration::from_nanos(now().since(self.0).0.max(0) as u64)
+    }
+
+    /// Real time from `real` until this moment; none where that is past.
+    pub fn since(self, real: RealInstant) -> Duration {
+        Duration::from_nanos(self.0.since(real).0.max(0) as u64)
+    }
+
+    /// So much later.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Moment {
+        Moment(RealInstant(self.0 .0.saturating_add(time.as_nanos().min(i64::MAX as u128) as i64)))
+    }
+}
+
+/// The host's CLOCK_MONOTONIC.
+pub fn now() -> RealInstant {
+    RealInstant(clock_nanos(libc::CLOCK_MONOTONIC).unwrap_or(0))
+}
+
+/// A clock of the host's, in nanoseconds.
+///
+/// # Errors
+///
+/// Where the kernel has no such clock.
+pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let result = match host_call() {
+        // SAFETY: `time` is valid for the kernel to write.
+        None => unsafe { libc::clock_gettime(clock, &mut time) as isize },
+        Some(call) => {
+            let args = [clock as u64, &raw mut time as u64, 0, 0, 0, 0];
+            // SAFETY: as above.
+            unsafe { call(libc::SYS_clock_gettime as u32, &args) }
+        }
+    };
+    match result {
+        0 => Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec),
+        _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
+/// Sleeps for so much real time.
+pub fn sleep(time: Duration) {
+    sleep_until(Moment::now().after(time).0);
+}
+
+/// Sleeps until the host's CLOCK_MONOTONIC shows `until`.
+pub fn sleep_until(until: RealInstant) {
+    let at = libc::timespec {
+        tv_sec: until.0.max(0) / NANOS_PER_SEC,
+        tv_nsec: until.0.max(0) % NANOS_PER_SEC,
+    };
+    let (clock, nothing) = (libc::CLOCK_MONOTONIC, std::ptr::null_mut());
+    loop {
+        let result = match host_call() {
+            // SAFETY: `at` is valid for the kernel to read.
+            None => {
+                -unsafe { libc::clock_nanosleep(clock, libc::TIMER_ABSTIME, &at, nothing) } as isize
+            }
+            Some(call) => {
+                let (clock, absolute) = (clock as u64, libc::TIMER_ABSTIME as u64);
+                let args = [clock, absolute, &raw const at as u64, 0, 0, 0];
+                // SAFETY: as above.
+                unsafe { call(libc::SYS_clock_nanosleep as u32, &args) }
+            }
+        };
+        if result != -(libc::EINTR as isize) {
+            return;
+        }
+    }
+}
+
+/// Whether this process runs in virtual time.
+pub fn is_virtual() -> bool {
+    host_call().is_some()
+}
+
+type HostCall = unsafe extern "C" fn(u32, *const [u64; 6]) -> isize;
+
+/// The shim's way to call the kernel unchanged; none in a process that runs in real time. (In one on a clock of another version
+/// of Lorentz it is not known where that lies. There the clock's file is not known either, and no clock is changed.)
+fn host_call() -> Option<HostCall> {
+    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
+    let address = FOUND.get_or_init(|| {
+        if word_at(file::PAGE_ADDRESS)? != MAGIC {
+            return None;
+        }
+        word_at(layout::host_call_address()).map(|address| address as usize)
+    });
+    // SAFETY: the shim's boot code has stored its function's address there.
+    address.map(|address| unsafe { std::mem::transmute::<usize, HostCall>(address) })
+}
+
+/// The word at `address` of this process, where something is mapped there.
+fn word_at(address: usize) -> Option<u64> {
+    let mut word = 0u64;
+    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: 8 };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: 8 };
+    // SAFETY: the kernel writes at most eight bytes to `word`, and fails where nothing is mapped to read from.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    (copied == 8).then_some(word)
+}
