@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from framework import build, lorentz, real, waits
+from framework import build, lorentz, processes, real, waits
 from framework.build import C_FLAVOURS
 from framework.catalogue import WAITS
 from framework.needs import feature, tool
@@ -253,18 +253,14 @@ def test_a_process_that_is_attached_to_is_not_left_stopped():
             attach.kill()
             attach.wait(timeout=5)
         time.sleep(0.3)
-        ticks = cpu_ticks(pid)
+        ticks = processes.cpu_ticks(pid)
         time.sleep(0.3)
-        assert cpu_ticks(pid) > ticks, f"stopped: {Path(f'/proc/{pid}/status').read_text()}"
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert processes.cpu_ticks(pid) > ticks, f"stopped: {status}"
         native.close_stdin()
         native.finish()
     for entry in lorentz.ps():
         lorentz.call("rm", entry["name"], "--force")
-
-
-def cpu_ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def test_one_owner_attaches_without_root():

@@ -34,7 +34,13 @@ PATIENCE = 20.0
 class Experiment:
     """An experiment, from `create` to `rm`."""
 
-    def __init__(self, *flags: str, name: str | None = None) -> None:
+    def __init__(
+        self,
+        *flags: str,
+        name: str | None = None,
+        session: lorentz.Session = lorentz.session,
+    ) -> None:
+        self.session = session
         self.name = name or f"x{os.getpid()}-{next(_numbers)}"
         self._flags = flags
         self._tag = processes.new_tag()
@@ -55,17 +61,17 @@ class Experiment:
             if self.place.exists():
                 self.call("rm")
             for left in self.left():
-                lorentz.call("rm", left)
+                lorentz.call("rm", left, session=self.session)
 
     def left(self) -> list[str]:
         """Containers of `populate` that are there, or of which something is left."""
-        folder = lorentz.session.state_dir()
+        folder = self.session.state_dir()
         return [path.name for path in folder.glob(f"{self.name}-*")] if folder.exists() else []
 
     @property
     def place(self) -> Path:
         """The directory that it has as long as it is there."""
-        return lorentz.session.state_dir() / ".experiments" / self.name
+        return self.session.state_dir() / ".experiments" / self.name
 
     # ------------------------------------------------------------------------- the command line
 
@@ -73,9 +79,9 @@ class Experiment:
         self, word: str, *arguments: str, timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
         """Calls `lorentz experiment WORD NAME ARGUMENTS` to its end, good or bad."""
-        env = {**lorentz.session.environment(), processes.TAG: self._tag}
+        env = {**self.session.environment(), processes.TAG: self._tag}
         line = ("experiment", word, self.name, *map(str, arguments))
-        return lorentz.call(*line, timeout=timeout, env=env)
+        return lorentz.call(*line, timeout=timeout, env=env, session=self.session)
 
     def ok(self, word: str, *arguments: str, timeout: float = 60) -> str:
         """The same, which must succeed; returns what it printed."""
@@ -120,7 +126,8 @@ class Experiment:
             flags += ["--tdf", tdf]
         if timeline is not None:
             flags += ["--timeline", str(timeline)]
-        inside = self._inside.enter_context(Inside(*command, options=flags, **options))
+        container = Inside(*command, options=flags, session=self.session, **options)
+        inside = self._inside.enter_context(container)
         self.wait_for_members(inside.name)
         return inside
 
@@ -139,7 +146,7 @@ class Experiment:
 
     def status(self) -> dict:
         """What `status --json` says."""
-        return lorentz.json_of("experiment", "status", self.name)
+        return lorentz.json_of("experiment", "status", self.name, session=self.session)
 
     def member(self, container: Inside | str, status: dict | None = None) -> dict:
         """What the status says of one container."""

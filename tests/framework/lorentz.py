@@ -25,9 +25,9 @@ TIMEOUT = 30
 class Session:
     """What one test session shares: the binary, and a state directory for each user."""
 
-    def __init__(self) -> None:
+    def __init__(self, binary: Path | None = None) -> None:
         given = os.environ.get("LORENTZ", str(REPO / "target" / "release" / "lorentz"))
-        self.binary = Path(given).resolve()
+        self.binary = (binary or Path(given)).resolve()
         self._nobodys_binary: Path | None = None
 
     @functools.cached_property
@@ -88,7 +88,11 @@ def as_nobody() -> list[str]:
 
 
 def call(
-    *arguments: str, unprivileged: bool = False, timeout: float = TIMEOUT, **options: object
+    *arguments: str,
+    unprivileged: bool = False,
+    timeout: float = TIMEOUT,
+    session: Session = session,
+    **options: object,
 ) -> subprocess.CompletedProcess:
     """Calls the command line to its end and returns what came of it, good or bad. What has not
     ended in time is ended, with all it started."""
@@ -108,9 +112,14 @@ def call(
         raise AssertionError(f"lorentz {' '.join(arguments)}: no end in {timeout} s") from None
 
 
-def ok(*arguments: str, unprivileged: bool = False, timeout: float = TIMEOUT) -> str:
+def ok(
+    *arguments: str,
+    unprivileged: bool = False,
+    timeout: float = TIMEOUT,
+    session: Session = session,
+) -> str:
     """Calls the command line, which must succeed, and returns what it printed."""
-    done = call(*arguments, unprivileged=unprivileged, timeout=timeout)
+    done = call(*arguments, unprivileged=unprivileged, timeout=timeout, session=session)
     assert done.returncode == 0, f"lorentz {' '.join(arguments)}: {done.returncode}: {done.stderr}"
     return done.stdout
 
@@ -125,18 +134,18 @@ def refusal(done: subprocess.CompletedProcess[str], names: str) -> str:
     return lines[0]
 
 
-def json_of(*arguments: str, unprivileged: bool = False) -> object:
+def json_of(*arguments: str, unprivileged: bool = False, session: Session = session) -> object:
     """What `lorentz ARGUMENTS --json` prints."""
-    text = ok(*arguments, "--json", unprivileged=unprivileged)
+    text = ok(*arguments, "--json", unprivileged=unprivileged, session=session)
     try:
         return json.loads(text)
     except ValueError:
         raise AssertionError(f"lorentz {' '.join(arguments)} --json: no JSON: {text!r}") from None
 
 
-def ps(unprivileged: bool = False) -> list[dict]:
+def ps(unprivileged: bool = False, session: Session = session) -> list[dict]:
     """The containers that `lorentz ps` shows."""
-    return json_of("ps", unprivileged=unprivileged)
+    return json_of("ps", unprivileged=unprivileged, session=session)
 
 
 def shown(name: str) -> dict | None:

@@ -40,6 +40,12 @@ def state(pid: int) -> str:
     return ""
 
 
+def cpu_ticks(pid: int) -> int:
+    """CPU time that a process has used, in clock ticks of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def end(started: Iterable[subprocess.Popen], timeout: float) -> None:
     """Ends processes that the test has started itself, and closes what they wrote to."""
     for process in started:

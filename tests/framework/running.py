@@ -228,7 +228,9 @@ class Inside(Running):
         env: dict[str, str] | None = None,
         cwd: Path | str | None = None,
         stdin: bool = False,
+        session: lorentz.Session = lorentz.session,
     ) -> None:
+        self.session = session
         self.name = name or f"t{os.getpid()}-{next(_numbers)}"
         self.unprivileged = unprivileged
         flags = ["--name", self.name, *options]
@@ -237,8 +239,8 @@ class Inside(Running):
         if at is not None:
             flags += ["--at", at]
         super().__init__(
-            [*lorentz.session.command(unprivileged), "run", *flags, "--", *map(str, command)],
-            env={**lorentz.session.environment(unprivileged), **(env or {})},
+            [*session.command(unprivileged), "run", *flags, "--", *map(str, command)],
+            env={**session.environment(unprivileged), **(env or {})},
             cwd=cwd,
             stdin=stdin,
             label=f"inside {Path(str(command[0])).name}",
@@ -248,14 +250,26 @@ class Inside(Running):
         if self.process.poll() is None:  # a frozen task of cgroup v1 dies only when thawed
             self.verb("unfreeze", check=False)
         super().end()
-        if lorentz.session.state_dir(self.unprivileged).exists():
+        if self.session.state_dir(self.unprivileged).exists():
             self.verb("rm", check=False)
+
+    def wait_until_shown(self) -> None:
+        """Waits until `lorentz ps` shows the container: from then on commands find it."""
+        deadline = time.monotonic() + 10
+        while not self._shown():
+            assert time.monotonic() < deadline, f"{self.name} is not shown: {self.stderr}"
+            time.sleep(0.02)
+
+    def _shown(self) -> bool:
+        listed = lorentz.ps(self.unprivileged, self.session)
+        return any(entry["name"] == self.name for entry in listed)
 
     def verb(self, word: str, *arguments: str, check: bool = True) -> str:
         """Calls `lorentz WORD NAME ARGUMENTS`."""
+        how = {"unprivileged": self.unprivileged, "session": self.session}
         if check:
-            return lorentz.ok(word, self.name, *arguments, unprivileged=self.unprivileged)
-        return lorentz.call(word, self.name, *arguments, unprivileged=self.unprivileged).stdout
+            return lorentz.ok(word, self.name, *arguments, **how)
+        return lorentz.call(word, self.name, *arguments, **how).stdout
 
     def dilate(self, rate: str) -> None:
         self.verb("dilate", "--rate", rate)
@@ -274,11 +288,12 @@ class Inside(Running):
 
     def time(self) -> dict:
         """What `lorentz time NAME --json` says."""
-        return lorentz.json_of("time", self.name, unprivileged=self.unprivileged)
+        how = {"unprivileged": self.unprivileged, "session": self.session}
+        return lorentz.json_of("time", self.name, **how)
 
     def shown(self) -> dict:
         """What `lorentz ps --json` says of it."""
-        every = lorentz.ps(self.unprivileged)
+        every = lorentz.ps(self.unprivileged, self.session)
         found = [entry for entry in every if entry["name"] == self.name]
         assert len(found) == 1, f"{self.name} is not shown: {every}"
         return found[0]

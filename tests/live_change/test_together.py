@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from pathlib import Path
 
 import pytest
-from framework import build, lorentz
+from framework import build, lorentz, processes
 from framework.needs import feature
 from framework.oracle import HostNoise, epoch
 from framework.running import Inside
@@ -48,19 +47,14 @@ def test_a_frozen_container_runs_nothing():
         pid = inside.line(ev="ready")["pid"]
         time.sleep(0.2)
         inside.freeze()
-        first = cpu_ticks(pid)
+        first = processes.cpu_ticks(pid)
         time.sleep(0.5)
-        assert cpu_ticks(pid) == first
+        assert processes.cpu_ticks(pid) == first
         inside.unfreeze()
         time.sleep(0.3)
-        assert cpu_ticks(pid) > first
+        assert processes.cpu_ticks(pid) > first
         inside.close_stdin()
         inside.succeed()
-
-
-def cpu_ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def test_time_stands_still_where_it_was_frozen():
@@ -106,18 +100,9 @@ def test_one_more_command_lives_on_the_same_clock():
 
 def test_the_exit_status_of_exec_is_the_commands():
     with Inside("sleep", "1000", rate="1") as inside:
-        assert wait_until_shown(inside.name)
+        inside.wait_until_shown()
         assert lorentz.call("exec", inside.name, "sh", "-c", "exit 7").returncode == 7
         assert lorentz.call("exec", inside.name, "sh", "-c", "kill -15 $$").returncode == 143
-
-
-def wait_until_shown(name: str) -> bool:
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        if lorentz.shown(name):
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.mark.parametrize("verb", ["leap", "dilate"])

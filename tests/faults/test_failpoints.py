@@ -1,0 +1,453 @@
+"""Whoever is killed, overtaken or left behind at whichever place: nobody else waits for them.
+
+Each test stops one thread of Lorentz at one place of its source (framework/failpoints.py), does
+something there, and looks at what becomes of the others. There is no luck in it, and no time but
+bounds for what happens at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from framework import build, lorentz, processes
+from framework.experiments import Experiment
+from framework.failpoints import BINARY, Faulty, Points, places, session
+from framework.running import Running
+
+#: What happens at once is done by then on any machine.
+AT_ONCE = 10.0
+
+#: Where a controller may stop; from the fourth on, its change is made.
+CONTROLLER = [
+    "BeforePiece",
+    "BeforeOpen",
+    "BeforeVersion",
+    "AfterVersion",
+    "AfterDecision",
+    "BeforeFastPath",
+    "BeforeTell",
+    "AfterTell",
+]
+MADE = CONTROLLER[3:]
+
+
+def points(**options: object) -> Faulty:
+    """The program that does what it is told, on a clock of its own."""
+    return Faulty(build.c("faults/points"), stdin=True, **{"rate": "1", **options})
+
+
+def tell(program: Running, order: str) -> None:
+    """Gives the program an order."""
+    program.process.stdin.write(f"{order}\n".encode())
+    program.process.stdin.flush()
+
+
+def done(program: Running, order: str, who: int = 1, count: int = 1) -> dict:
+    """Gives an order, and waits until it is done."""
+    verb = {1: "do", 2: "other", 3: "fork"}[who]
+    tell(program, f"{verb} {order}")
+    return program.wait_for(count, timeout=AT_ONCE, ev="done", who=who, op=order)[-1].data
+
+
+@contextlib.contextmanager
+def beside(inside: Faulty):
+    """The same program again, on the same clock."""
+    inside.line(ev="ready")
+    command = [*inside.session.command(), "exec", inside.name, str(build.c("faults/points"))]
+    with Running(command, env=inside.session.environment(), stdin=True) as other:
+        other.line(ev="ready")
+        yield other
+
+
+def verb(inside: Faulty, *arguments: str) -> subprocess.CompletedProcess:
+    """Calls the command line, which must end at once."""
+    begun = time.monotonic()
+    finished = lorentz.call(*arguments, session=inside.session)
+    assert finished.returncode == 0, finished.stderr
+    assert time.monotonic() - begun < AT_ONCE, f"{arguments} took {time.monotonic() - begun} s"
+    return finished
+
+
+# Controllers
+
+
+@pytest.mark.parametrize("point", CONTROLLER)
+def test_nobody_waits_for_a_controller_that_stands_still(point):
+    """Reads and waits go on, by what stands in the page; commands that only look do too."""
+    with points() as inside:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        controller = inside.begin("leap", "--by", "1000000s")
+        inside.points.wait(point)
+        before = done(inside, "date")["ret"]
+        assert done(inside, "sleep 1000000")["ret"] == 0
+        after = done(inside, "date", count=2)["ret"]
+        assert before <= after < before + AT_ONCE
+        assert (before > time.time() + 500_000) == (point in MADE)
+        verb(inside, "time", inside.name)
+        verb(inside, "ps")
+        inside.points.release(point)
+        assert controller.wait(timeout=AT_ONCE) == 0
+        assert done(inside, "date", count=3)["ret"] > time.time() + 500_000
+
+
+@pytest.mark.parametrize("point", CONTROLLER)
+def test_a_controller_that_is_killed_leaves_its_change_whole_or_not_at_all(point):
+    """Without any other command: waits in progress follow, where the change was made."""
+    with points() as inside:
+        inside.line(ev="ready")
+        tell(inside, "do sleep 500000000000000")
+        inside.points.arm(point)
+        controller = inside.begin("leap", "--by", "1000000s")
+        inside.points.wait(point)
+        controller.kill()
+        controller.wait(timeout=AT_ONCE)
+        assert done(inside, "sleep 1000000", who=2)["ret"] == 0
+        now = done(inside, "date", who=2)["ret"]
+        assert (now > time.time() + 500_000) == (point in MADE)
+        if point not in MADE:
+            verb(inside, "leap", inside.name, "--by", "1000000s")
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0
+        verb(inside, "dilate", inside.name, "--rate", "10")
+        assert inside.time()["rate"] == "10"
+
+
+@pytest.mark.parametrize("point", [*CONTROLLER, "BeforeRefresh"])
+def test_timers_survive_a_controller_that_is_killed(point):
+    """A timer that repeats neither stops nor comes early when a slower rate was to begin."""
+    with points() as inside:
+        inside.line(ev="ready")
+        tell(inside, "do ticks 60")
+        time.sleep(0.1)
+        inside.points.arm(point)
+        controller = inside.begin("dilate", "--rate", "1/2")
+        inside.points.wait(point)
+        controller.kill()
+        controller.wait(timeout=AT_ONCE)
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
+        inside.time()
+
+
+def test_a_busy_clock_names_its_holder_and_is_not_waited_for_for_ever():
+    with points() as inside:
+        inside.line(ev="ready")
+        inside.points.arm("BeforeVersion")
+        first = inside.begin("dilate", "--rate", "2")
+        inside.points.wait("BeforeVersion")
+        second = inside.begin("dilate", "--rate", "3")
+        out, told = second.communicate(timeout=30)
+        assert (second.returncode, out) == (1, "")
+        notice, error = told.splitlines()
+        held = f"process {first.pid} ({BINARY.name[:15]}) is changing this clock"
+        assert held in notice and "waiting" in notice
+        assert held in error
+        inside.points.release("BeforeVersion")
+        assert first.wait(timeout=AT_ONCE) == 0
+        assert inside.time()["rate"] == "2"
+
+
+def test_a_reader_decides_when_a_change_begins_and_may_be_killed_over_it():
+    """The controller is stopped before it could.
+
+    One reader is stopped on its way to decide, then a change later, then killed.
+    """
+    with points() as inside, beside(inside) as other:
+        inside.line(ev="ready")
+        inside.points.arm("AfterVersion")
+        controller = inside.begin("dilate", "--rate", "10")
+        inside.points.wait("AfterVersion")
+        inside.points.arm("ReaderDecides")
+        tell(inside, "do date")
+        inside.points.wait("ReaderDecides")
+        # Others decide meanwhile, and the change after that is made.
+        assert done(other, "sleep 1000000")["ret"] == 0
+        inside.points.release("AfterVersion")
+        assert controller.wait(timeout=AT_ONCE) == 0
+        verb(inside, "leap", inside.name, "--by", "1000000s")
+        inside.points.release("ReaderDecides")
+        late = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1, op="date")[0]["ret"]
+        assert late > time.time() + 500_000
+
+        inside.points.arm("AfterVersion")
+        controller = inside.begin("dilate", "--rate", "1")
+        inside.points.wait("AfterVersion")
+        inside.points.arm("ReaderDecides")
+        tell(inside, "do date")
+        inside.points.wait("ReaderDecides")
+        os.kill(inside.pid, signal.SIGKILL)
+        controller.kill()
+        assert done(other, "sleep 1000000", count=2)["ret"] == 0
+        assert done(other, "date")["ret"] >= late
+
+
+# Programs
+
+#: Where a thread of a program may stop, and what brings it there.
+PROGRAM = {
+    "WaitClaimed": "sleep 1000000",
+    "WaitStated": "sleep 1000000",
+    "BeforeOpenGate": "sleep 1000000",
+    "WaitLeaving": "sleep 1000000",
+    "TimerHeld": "settimer 100",
+    "TimerArmed": "settimer 100",
+    "AnchorsHeld": "process",
+    "NotedHalf": "receive",
+    "BeforeFilter": "receive",
+    "AfterFilter": "receive",
+}
+#: What they all do well.
+EACH = ("sleep 1000000", "settimer 50", "lefttimer", "process", "thread", "receive", "file", "date")
+
+
+def works(program: Running, who: int = 1) -> None:
+    """Everything is done that can be asked for."""
+    for order in EACH:
+        before = len(program.lines(ev="done", who=who, op=order))
+        assert done(program, order, who=who, count=before + 1)["ret"] >= 0, order
+
+
+def wait_until_it_waits(inside: Faulty) -> None:
+    """Until the clock knows of a wait of it."""
+    deadline = time.monotonic() + AT_ONCE
+    while inside.time()["waits"] == 0:
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("point", PROGRAM)
+def test_a_program_that_is_killed_holds_nobody_up(point):
+    with points() as inside, beside(inside) as other:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        tell(inside, f"do {PROGRAM[point]}")
+        inside.points.wait(point)
+        works(other)
+        os.kill(inside.pid, signal.SIGKILL)
+        verb(inside, "dilate", inside.name, "--rate", "2")
+        works(other)
+        verb(inside, "freeze", inside.name)
+        verb(inside, "unfreeze", inside.name)
+        works(other)
+
+
+@pytest.mark.parametrize("point", PROGRAM)
+def test_a_child_of_a_fork_has_nothing_of_a_thread_that_it_does_not_have(point):
+    with points() as inside:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        tell(inside, f"do {PROGRAM[point]}")
+        inside.points.wait(point)
+        for number, order in enumerate(EACH, 1):
+            tell(inside, f"fork {order}")
+            child = inside.wait_for(number, timeout=AT_ONCE, ev="child")[-1]
+            assert child["status"] == 0, order
+        assert all(line["ret"] >= 0 for line in inside.lines(ev="done", who=3))
+        inside.points.release(point)
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] >= 0
+        works(inside)
+
+
+@pytest.mark.parametrize("point", PROGRAM)
+def test_a_program_that_another_thread_becomes_has_nothing_of_the_one_before(point):
+    with points() as inside:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        tell(inside, f"do {PROGRAM[point]}")
+        inside.points.wait(point)
+        tell(inside, "exec")
+        inside.wait_for(2, timeout=AT_ONCE, ev="ready")
+        inside.points.release(point)
+        works(inside)
+        verb(inside, "dilate", inside.name, "--rate", "2")
+        works(inside)
+
+
+@pytest.mark.parametrize("point", PROGRAM)
+def test_a_signal_comes_when_the_thread_goes_on(point):
+    with points() as inside:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        tell(inside, f"do {PROGRAM[point]}")
+        inside.points.wait(point)
+        tell(inside, f"signal {signal.SIGUSR1.value}")
+        inside.line(ev="sent")
+        inside.points.release(point)
+        inside.line(timeout=AT_ONCE, ev="signal")
+        assert len(inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)) == 1
+        works(inside)
+
+
+@pytest.mark.parametrize("point", PROGRAM)
+def test_a_change_reaches_a_thread_that_stood_still(point):
+    """A wait that was about to begin, or to end, follows changes that came meanwhile."""
+    order = PROGRAM[point].replace("1000000", "400000000000")
+    with points() as inside:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        tell(inside, f"do {order}")
+        if point == "WaitLeaving":
+            wait_until_it_waits(inside)
+            verb(inside, "leap", inside.name, "--by", "500s")
+        inside.points.wait(point)
+        verb(inside, "dilate", inside.name, "--rate", "1/2")
+        verb(inside, "leap", inside.name, "--by", "500s")
+        inside.points.release(point)
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] >= 0
+        works(inside)
+
+
+# Signals in the moment before a call blocks
+
+EINTR = 4
+
+
+@pytest.mark.parametrize("changes", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize("order", ["sleep 400000000000", "futex", "semaphore", "block"])
+def test_a_signal_just_before_the_call_interrupts_it(order, changes):
+    """As one just after it: in the first wait, and in one that a change has made begin anew."""
+    with points() as inside:
+        inside.line(ev="ready")
+        if changes:
+            tell(inside, f"do {order}")
+            wait_until_it_waits(inside)
+        inside.points.arm("BeforeOpenGate")
+        if changes:
+            verb(inside, "leap", inside.name, "--by", "1s")
+        else:
+            tell(inside, f"do {order}")
+        inside.points.wait("BeforeOpenGate")
+        tell(inside, f"signal {signal.SIGUSR1.value}")
+        inside.line(ev="sent")
+        inside.points.release("BeforeOpenGate")
+        end = inside.line(timeout=AT_ONCE, ev="done", who=1)
+        assert (end["ret"], end["err"], end["signals"]) == (-1, EINTR, 1)
+
+
+# Skipping idle time
+
+SKIPPER = ["LeapBeforeLog", "LeapInLog", "LeapBeforeTell"]
+
+
+def kill_skipper(inside: Faulty) -> None:
+    """Ends the process that skips."""
+    skipper = inside.time()["skip"]["skipper"]
+    os.kill(skipper, signal.SIGKILL)
+    deadline = time.monotonic() + AT_ONCE
+    while processes.state(skipper) not in ("", "Z"):
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("point", SKIPPER)
+def test_a_skipper_that_is_killed_holds_nobody_up(point):
+    with points(options=["--skip-idle=force"]) as inside:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        tell(inside, "do sleep 1000000000000")
+        inside.points.wait(point)
+        kill_skipper(inside)
+        assert done(inside, "file", who=2)["ret"] == 0
+        verb(inside, "skip", inside.name, "off")
+        verb(inside, "skip", inside.name, "force")
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0
+        works(inside)
+
+
+def test_a_skipper_may_be_killed_in_the_midst_of_vouching():
+    """Nobody is vouched for then, and the next skipper does it."""
+    with Faulty(build.c("faults/points"), "alone", "100", options=["--skip-idle"]) as inside:
+        inside.points.arm("VouchHalf")
+        inside.points.wait("VouchHalf")
+        kill_skipper(inside)
+        verb(inside, "skip", inside.name, "off")
+        verb(inside, "skip", inside.name, "on")
+        assert len(inside.wait_for(100, ev="done")) == 100
+        inside.succeed()
+
+
+@pytest.mark.parametrize("point", ["LeapBeforeLog", "LeapInLog"])
+def test_a_thread_that_is_alone_needs_no_skipper(point):
+    """It leaps by itself, when a skipper has vouched for it.
+
+    Files have their ages whoever of the two was killed in a leap.
+    """
+    with Faulty(build.c("faults/points"), "alone", "200", options=["--skip-idle"]) as inside:
+        inside.wait_for(20, ev="done")
+        inside.points.arm(point)
+        inside.points.wait(point)
+        kill_skipper(inside)
+        inside.points.release(point)
+        assert len(inside.wait_for(200, ev="done")) == 200
+        inside.succeed()
+
+
+# Monitors
+
+MONITOR = ["ExecSeized", "ExecLetGo", "ExecStopped", "ExecPutIn"]
+
+
+@pytest.mark.parametrize("point", MONITOR)
+def test_a_monitor_that_is_killed_at_an_exec_leaves_nobody_stopped(point):
+    """The program goes on, is told that it cannot, or is ended: it never hangs, nothing is left."""
+    script = 'read -r _; /bin/echo "{\\"ev\\":\\"echo\\"}"; exec sleep 0.01'
+    with Faulty("sh", "-c", f'echo "{{\\"ev\\":\\"up\\"}}"; {script}', stdin=True) as inside:
+        inside.line(ev="up")
+        monitor = inside.monitor()
+        programs = inside.shown()["pids"]
+        inside.points.arm(point)
+        tell(inside, "go")
+        inside.points.wait(point)
+        os.kill(monitor, signal.SIGKILL)
+        deadline = time.monotonic() + AT_ONCE
+        while any(processes.state(pid) not in ("", "Z") for pid in programs):
+            assert time.monotonic() < deadline, [processes.state(pid) for pid in programs]
+            time.sleep(0.01)
+        verb(inside, "rm", inside.name, "--force")
+        assert inside.name not in [entry["name"] for entry in lorentz.ps(session=inside.session)]
+
+
+# Experiments
+
+CONDUCTOR = ["SliceBegun", "SliceRunning", "SliceStopped"]
+
+
+@pytest.mark.parametrize("point", CONDUCTOR)
+def test_a_conductor_that_is_killed_leaves_containers_that_can_be_let_go(point):
+    """Their clocks are whole, and nobody else holds them."""
+    with Experiment(session=session()) as experiment:
+        inside = experiment.run("sh", "-c", "while :; do :; done")
+        words = Points(session().state_dir() / inside.name / "clock")
+        experiment.synchronize()
+        engine = experiment.engine
+        words.arm(point)
+        experiment.start()
+        words.wait(point)
+        os.kill(engine, signal.SIGKILL)
+        experiment.ok("rm")
+        words.release_all()
+        before = inside.time()["monotonic_ns"]
+        deadline = time.monotonic() + AT_ONCE
+        while inside.time()["monotonic_ns"] <= before:
+            assert time.monotonic() < deadline, "time stands still"
+        inside.dilate("3")
+        assert inside.time()["rate"] == "3"
+
+
+def test_each_place_is_tested():
+    """A place that is added gets its tests."""
+    controllers = {*CONTROLLER, "BeforeRefresh", "ReaderDecides"}
+    others = {*PROGRAM, *SKIPPER, "VouchHalf", *MONITOR, *CONDUCTOR}
+    assert controllers | others == set(places())
+
+
+def test_a_release_has_no_failpoints():
+    """Neither the command nor the image that it carries."""
+    names = [name.encode() for name in places()]
+    with_points, release = BINARY.read_bytes(), lorentz.session.binary.read_bytes()
+    assert all(name in with_points for name in names)
+    assert not any(name in release for name in names)
+    refused = lorentz.call("failpoints")
+    assert refused.returncode == 2

@@ -1,0 +1,44 @@
+"""Stacks: alternate ones given back while in use, small ones, and memory of any alignment."""
+
+from __future__ import annotations
+
+import pytest
+from framework import build
+from framework.running import Inside, Native, Running
+
+TOGETHER = [(24, 300), (64, 300), (200, 30)]
+
+
+@pytest.mark.parametrize(("threads", "times"), TOGETHER)
+@pytest.mark.parametrize("rate", ["1", "10"])
+def test_threads_that_end_together(threads, times, rate):
+    """Each gives back an alternate stack of its own while it stands on the shim's."""
+    program = build.cargo("faults/together", "together")
+    with Inside(program, str(threads), str(times), rate=rate) as inside:
+        inside.line(timeout=60, ev="done")
+        inside.succeed()
+
+
+def children(run: Running) -> list[dict]:
+    """What became of each child."""
+    with run:
+        run.succeed()
+        return [line.data for line in run.lines(ev="child")]
+
+
+@pytest.mark.parametrize("options", [(), ("--skip-idle",)], ids=["plain", "births counted"])
+def test_children_on_small_stacks(options):
+    """A trapped call needs more than there is: the child lives, and nothing below is written."""
+    program = build.c("faults/small_stack")
+    native = children(Native([program]))
+    assert {(child["status"], child["intact"]) for child in native} == {(0, 1)}
+    assert children(Inside(program, options=options, rate="1")) == native
+
+
+def test_memory_of_any_alignment():
+    program = build.c("faults/misaligned")
+    with Inside(program, rate="10") as inside:
+        inside.succeed()
+        lines = inside.lines(ev="done")
+    assert len(lines) == 48
+    assert all((line["ret"], line["sane"]) == (0, 1) for line in lines)

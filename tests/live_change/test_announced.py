@@ -1,0 +1,152 @@
+"""Changes announced for a host time (--at): they come by themselves, at once for everybody."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import time
+
+import pytest
+from framework import build, lorentz, processes
+from framework.needs import feature
+from framework.oracle import HostNoise
+from framework.running import Inside
+
+
+def host_time(ahead: float) -> tuple[str, float]:
+    """The host's wall clock so many seconds ahead, as the command takes it, and as a number."""
+    at = time.time() + ahead
+    text = datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat().replace("+00:00", "Z")
+    return text, at
+
+
+def until(at: float) -> None:
+    """Sleeps until the host's wall clock shows `at`."""
+    time.sleep(max(0, at - time.time()))
+
+
+def test_what_is_to_come_is_shown_and_comes():
+    with Inside("sleep", "1000000", rate="1") as inside:
+        inside.wait_until_shown()
+        first, second, third = (host_time(ahead) for ahead in (1.5, 2, 2.5))
+        inside.verb("dilate", "--rate", "3", "--at", first[0])
+        inside.verb("leap", "--by", "1h", "--at", second[0])
+        inside.verb("step", "--by=-10m", "--at", third[0])
+        to_come = inside.time()["to_come"]
+        assert [change["rate"] for change in to_come] == ["3", "3", "3"]
+        assert [change["leap_ns"] for change in to_come] == [0, 3_600_000_000_000, 0]
+        assert [change["step_ns"] for change in to_come] == [0, 0, -600_000_000_000]
+        text = lorentz.ok("time", inside.name)
+        assert text.count("to come") == 3
+        assert "rate 3" in text and "leap by 1h" in text and "step by -10m" in text
+        until(third[1] + 0.1)
+        end = inside.time()
+        assert (end["to_come"], end["rate"]) == ([], "3")
+
+
+def test_it_begins_at_its_very_instant():
+    """To the microsecond, by arithmetic: the clock before and after tells when the rate changed."""
+    with Inside("sleep", "1000000000", rate="1") as inside:
+        inside.wait_until_shown()
+        text, at = host_time(1.0)
+        before = inside.time()
+        inside.verb("dilate", "--rate", "1000", "--at", text)
+        announced = inside.time()["to_come"][0]
+        until(at + 0.2)
+        after = inside.time()
+    real = after["host"]["monotonic_ns"] - before["host"]["monotonic_ns"]
+    virtual = after["monotonic_ns"] - before["monotonic_ns"]
+    # `real - x` at rate 1, then `x` at rate 1000.
+    begun_before = (virtual - real) / 999
+    begins = after["host"]["monotonic_ns"] - begun_before
+    announced_in = announced["in_ns"]
+    assert abs(begins / 1e9 - (time.monotonic() - (time.time() - at))) < 0.001
+    assert announced_in < 1.0e9
+
+
+@pytest.mark.parametrize("kind", ["sleep", "timer"])
+def test_waits_and_timers_in_progress_switch_by_themselves(kind):
+    """Neither early nor late, though nobody tells them when it begins: the monitor is killed."""
+    program = build.c("waits/sleep") if kind == "sleep" else build.c("faults/points")
+    with HostNoise() as noise:
+        if kind == "sleep":
+            with Inside(program, str(100 * 10**9), "nanosleep", "nanosleep", rate="1") as inside:
+                starts = inside.wait_for(2, ev="ready")
+                text, at = host_time(1.0)
+                inside.verb("dilate", "--rate", "1000", "--at", text)
+                os.kill(inside.monitor(), signal.SIGKILL)
+                ends = inside.wait_for(2, timeout=20, ev="done")
+                for start, end in zip(starts, ends, strict=True):
+                    # One second at rate 1, then 99 at rate 1000.
+                    assert end.at - start.at >= 1.0
+                    assert end["elapsed"] <= 100 + 1000 * noise.slack
+        else:
+            with Inside(program, rate="10", stdin=True) as inside:
+                inside.line(ev="ready")
+                # 300 ticks of 10 ms: at rate 10 they take 0.3 s. Then it slows down.
+                text, _ = host_time(0.15)
+                inside.verb("dilate", "--rate", "1", "--at", text)
+                inside.process.stdin.write(b"do ticks 300\n")
+                inside.process.stdin.flush()
+                assert inside.line(ev="done")["ret"] == 0, "came early"
+
+
+def test_an_earlier_change_drops_later_ones_and_says_so():
+    with Inside("sleep", "1000000", rate="1") as inside:
+        inside.wait_until_shown()
+        for hours in (1, 2, 3):
+            inside.verb("dilate", "--rate", str(hours + 1), "--at", host_time(3600 * hours)[0])
+        done = lorentz.call("leap", inside.name, "--by", "1s", "--at", host_time(5400)[0])
+        assert (done.returncode, done.stdout) == (0, "")
+        assert done.stderr == "lorentz: 2 changes that were announced for later are dropped\n"
+        assert [change["rate"] for change in inside.time()["to_come"]] == ["2", "2"]
+        done = lorentz.call("dilate", inside.name, "--rate", "9", "--json")
+        assert "2 changes" in done.stderr
+        assert inside.time()["to_come"] == []
+
+
+def test_so_many_may_be_to_come():
+    with Inside("sleep", "1000000", rate="1") as inside:
+        inside.wait_until_shown()
+        for number in range(16):
+            inside.verb("leap", "--by", "1s", "--at", host_time(3600 + number)[0])
+        done = lorentz.call("leap", inside.name, "--by", "1s", "--at", host_time(7200)[0])
+        assert done.returncode == 1
+        assert "at most 16 at once" in done.stderr
+        inside.leap("1s")
+        assert inside.time()["to_come"] == []
+
+
+def test_a_freeze_that_was_announced_stops_the_tasks_too():
+    """By the container's monitor; and they go on when that was announced."""
+    feature("cgroup-freeze")
+    with Inside(build.c("stress/hammer"), "1", stdin=True) as inside:
+        pid = inside.line(ev="ready")["pid"]
+        (first, at), (second, then) = host_time(0.7), host_time(1.7)
+        inside.verb("freeze", "--at", first)
+        inside.verb("unfreeze", "--at", second)
+        until(at + 0.4)
+        assert inside.time()["state"] == "frozen"
+        ticks = processes.cpu_ticks(pid)
+        time.sleep(0.4)
+        assert processes.cpu_ticks(pid) == ticks
+        until(then + 0.3)
+        assert inside.time()["state"] == "running"
+        deadline = time.monotonic() + 10
+        while processes.cpu_ticks(pid) == ticks:
+            assert time.monotonic() < deadline
+        inside.close_stdin()
+        assert inside.line(ev="hammer")["backwards"] == 0
+
+
+@pytest.mark.parametrize("verb", [("dilate", "--rate", "2"), ("freeze",), ("leap", "--by", "1s")])
+def test_a_time_in_the_past_is_refused(verb):
+    with Inside("sleep", "1000000", rate="1") as inside:
+        inside.wait_until_shown()
+        word, *rest = verb
+        line = lorentz.refusal(
+            lorentz.call(word, inside.name, *rest, "--at", "2020-01-01"), "--at 2020-01-01"
+        )
+        assert "is past" in line
+        assert inside.time()["to_come"] == []
