@@ -1,11 +1,12 @@
 //! Alternate signal stacks. A stack that is too small for the handlers of the shim is replaced by a larger one, and so is one that
 //! is not there where the program's own is too small ([`crate::births`]). The program sees the one that it asked for.
 
-use crate::layout::{SPARE_STACK, SPARE_STACK_LEN};
-use crate::sys::{errno, nr, reg, sys};
+use crate::layout::{data, VforkStack, SPARE_STACK, SPARE_STACK_LEN};
+use crate::sys::{self, errno, nr, reg, sys};
 use crate::trap::Call;
 use crate::user;
 use core::arch::global_asm;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 /// At the lowest address of a stack of ours.
 #[repr(C)]
@@ -166,6 +167,30 @@ pub fn stack_for(asked: [u64; 3]) -> Option<[u64; 3]> {
 pub fn spare_stack_for(asked: [u64; 3]) -> [u64; 3] {
     // SAFETY: the boot code has mapped it; only its header is written.
     unsafe { begin(SPARE_STACK, asked) }
+}
+
+/// A stack in place of `asked` for a child that shares this memory while this thread waits for it. It is this thread's: its child
+/// before has ended or exec'd, and is off it. A thread that has ended leaves its own to others.
+pub fn vfork_stack_for(asked: [u64; 3]) -> Option<[u64; 3]> {
+    let own = sys::gettid();
+    let stacks = &data().vfork_stacks;
+    let mine = stacks.iter().find(|stack| stack.parent.load(Relaxed) == own);
+    let stack = mine.or_else(|| stacks.iter().find(|stack| take_over(stack, own)))?;
+    let memory = match stack.memory.load(Relaxed) {
+        0 => stack_for(asked)?[0] as usize - HEADER as usize,
+        memory => memory,
+    };
+    stack.memory.store(memory, Relaxed);
+    // SAFETY: a stack that `stack_for` made, and no child of this thread is on it.
+    Some(unsafe { begin(memory, asked) })
+}
+
+/// Makes a stack `own`, if the thread that it was for has ended, or there was none.
+fn take_over(stack: &VforkStack, own: u32) -> bool {
+    let before = stack.parent.load(Relaxed);
+    // SAFETY: signal 0 asks only.
+    let ended = before == 0 || unsafe { sys!(nr::TKILL, before, 0u64) } == -errno::ESRCH;
+    ended && stack.parent.compare_exchange(before, own, AcqRel, Relaxed).is_ok()
 }
 
 /// Where struct stack_t of a stack of ours lies, for the kernel to read.

@@ -93,27 +93,25 @@ pub fn prepare(call: &mut Call) -> isize {
 /// program writes below the child's stack pointer itself, so a bad pointer is left to the kernel.
 fn gives_stack(call: &Call) -> bool {
     const CLONE_VM: u64 = 0x100;
+    const CLONE_VFORK: u64 = 0x4000;
     let [flags, stack, ..] = call.args;
     if call.nr != nr::CLONE || !is_process_on_own_stack(flags, stack) {
         return false;
     }
-    let given = match flags & CLONE_VM {
-        // It gets a copy of this process's memory, and the alternate stack that this thread has.
-        0 if altstack::is_there(call.context.stack) => return false,
-        0 => altstack::spare_stack_for(altstack::NONE),
-        // It shares the memory, and has no alternate stack.
-        _ => match altstack::stack_for(altstack::NONE) {
-            Some(given) => given,
-            None => return false,
-        },
+    let shared = flags & CLONE_VM != 0;
+    let waited_for = flags & CLONE_VFORK != 0;
+    let given = match (shared, waited_for) {
+        // The child has the alternate stack that this thread has.
+        (false, _) | (true, true) if altstack::is_there(call.context.stack) => return false,
+        (false, _) => Some(altstack::spare_stack_for(altstack::NONE)),
+        (true, true) => altstack::vfork_stack_for(altstack::NONE),
+        (true, false) => altstack::stack_for(altstack::NONE),
     };
-    user::write_u64(stack - 8, altstack::given_at(given)).is_ok()
+    given.is_some_and(|given| user::write_u64(stack - 8, altstack::given_at(given)).is_ok())
 }
 
-/// Whether clone(2) begins a process, and not a thread, on a stack of its own. (A child made by vfork has its parent's thread wait
-/// for its exec; those who give it a stack, as posix_spawn does, give it a large one.)
+/// Whether clone(2) begins a process, and not a thread, on a stack of its own. So does posix_spawn; musl's has 5 KiB.
 fn is_process_on_own_stack(flags: u64, stack: u64) -> bool {
     const CLONE_THREAD: u64 = 0x1_0000;
-    const CLONE_VM_VFORK: u64 = 0x100 | 0x4000;
-    stack != 0 && flags & CLONE_THREAD == 0 && flags & CLONE_VM_VFORK != CLONE_VM_VFORK
+    stack != 0 && flags & CLONE_THREAD == 0
 }

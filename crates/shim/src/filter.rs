@@ -353,14 +353,9 @@ impl<const N: usize> Program<N> {
             }
             When::ProcessOnStack => {
                 const CLONE_THREAD: u32 = 0x1_0000;
-                const CLONE_VM_VFORK: u32 = 0x100 | 0x4000;
                 self.load(arg_low(0));
                 self.push(AND, 0, 0, CLONE_THREAD);
                 self.test(JUMP_EQUAL, 0, 1, 0);
-                self.ret(ALLOW);
-                self.load(arg_low(0));
-                self.push(AND, 0, 0, CLONE_VM_VFORK);
-                self.test(JUMP_EQUAL, CLONE_VM_VFORK, 0, 1);
                 self.ret(ALLOW);
                 self.allow_unless_given(&[1]);
             }

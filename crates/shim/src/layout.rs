@@ -41,6 +41,20 @@ pub struct BlockedSignals {
     pub signals: AtomicU64,
 }
 
+/// An alternate stack for the child of a thread's vfork on a stack of its own: see [`crate::births`].
+#[repr(C)]
+pub struct VforkStack {
+    /// The thread that waits for such a child, or did; 0 where there was none.
+    pub parent: AtomicU32,
+    /// Not used.
+    pub unused: AtomicU32,
+    /// Where the stack lies; 0 where there is none yet.
+    pub memory: AtomicUsize,
+}
+
+/// Threads of a process that can be in such a vfork at once.
+pub const VFORK_STACKS: usize = 32;
+
 /// Places in a process's code that begin tasks.
 pub const BIRTHPLACES: usize = 32;
 
@@ -169,6 +183,8 @@ pub struct ProcessData {
     pub blocked: [BlockedSignals; BLOCKED],
     /// Where the program goes on after it has begun a task: see [`crate::births`].
     pub birthplaces: [AtomicUsize; BIRTHPLACES],
+    /// Alternate stacks of children that share this memory while their parents wait.
+    pub vfork_stacks: [VforkStack; VFORK_STACKS],
     /// Credit of threads that were waiting when the process was brought in.
     pub credits: [Credit; CREDITS],
     /// What is remembered about file descriptors.

@@ -4,7 +4,7 @@
  *
  *     {"ev":"child","how":"copy","size":4096,"status":0,"intact":1,"altstack":2}
  *
- * "how" is copy (no CLONE_VM) or shared (CLONE_VM). "altstack" is ss_flags as the child is told.
+ * "how" is copy (no CLONE_VM), shared (CLONE_VM) or vfork (both and CLONE_VFORK). "altstack" is ss_flags as the child is told.
  */
 #include "../lt.h"
 #include <sched.h>
@@ -69,6 +69,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		try("copy", 0, sizes[i]);
 		try("shared", CLONE_VM, sizes[i]);
+		try("vfork", CLONE_VM | CLONE_VFORK, sizes[i]);
 	}
 	/* A child's child, on a small stack of its own. */
 	fflush(stdout);

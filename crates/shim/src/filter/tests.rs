@@ -312,7 +312,7 @@ fn children_on_a_stack_of_the_programs_choice_are_trapped() {
             (SIGCHLD, TRAP),
             (VM | SIGCHLD, TRAP),
             (VFORK | SIGCHLD, TRAP),
-            (VM | VFORK | SIGCHLD, ALLOW),
+            (VM | VFORK | SIGCHLD, TRAP),
             (VM | THREAD, ALLOW),
             (VM | VFORK | THREAD, ALLOW),
         ] {

@@ -1,0 +1,677 @@
+/*
+ * storm SEED SCALE STEPS: threads that do random things, and check what they see of time.
+ *
+ * Each of WORKERS threads takes one action after another from its own generator, so that a seed
+ * gives every thread the same actions again. SCALE is how fast the clock runs at the beginning
+ * (10: 10, 1/10: 0.1): waits take as long in real time at every rate. STEPS is 1 where somebody
+ * sets the wall clock meanwhile.
+ *
+ *     {"ev":"ready","pid":1}
+ *     {"ev":"finding","what":"early","in":"poll","thread":2,"n":71,"a":1,"b":2}
+ *     {"ev":"count","each":[71,...],"in":["poll",...]}     the answer to a line on stdin
+ *     {"ev":"end","actions":1000,"waits":500,"interrupted":20,"jumps":3,"children":9}
+ *
+ * It ends when its stdin is closed: status 0, or 1 where there was a finding. What is checked:
+ * no clock goes back, for any thread or process; no wait or timer is early; EINTR only where a
+ * handler ran; children, threads and files are as natively.
+ *
+ * storm child CODE AFTER_NS: a child by exec; time has not gone back since AFTER_NS.
+ */
+#include "../lt.h"
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+
+#define WORKERS 6
+#define MOST_THREADS 24
+#define MOST_NS 20000000.0
+
+extern char **environ;
+
+static const clockid_t SEEN[] = {
+	CLOCK_MONOTONIC, CLOCK_BOOTTIME, CLOCK_MONOTONIC_RAW, CLOCK_MONOTONIC_COARSE,
+};
+#define NSEEN (sizeof SEEN / sizeof *SEEN)
+
+/* What all processes of the storm share. */
+static struct {
+	_Atomic lt_ns seen[NSEEN];
+	atomic_int stop, findings;
+	atomic_long actions, waits, interrupted, jumps, children;
+} *all;
+
+/* A thread's own. */
+struct self {
+	int number;
+	uint64_t random;
+	_Atomic long n;
+	const char *_Atomic in;
+	volatile long handled; /* signals whose handler ran here */
+	volatile int may_jump;
+	sigjmp_buf jump;
+	timer_t rain, single;
+	pthread_t thread;
+};
+
+static struct self workers[WORKERS];
+static __thread struct self *self;
+static double scale;
+static int steps, files, handler_flags;
+static sem_t posted;
+static char *own_path;
+
+/* --------------------------------------------------------------------------------- what is seen */
+
+static void finding(const char *what, lt_ns a, lt_ns b)
+{
+	atomic_fetch_add(&all->findings, 1);
+	lt_emit("finding", ",\"what\":\"%s\",\"in\":\"%s\",\"thread\":%d,\"n\":%ld,\"a\":%lld,\"b\":%lld",
+		what, self->in, self->number, self->n, a, b);
+}
+
+/* Reads one clock: it shows no less than anybody has seen of it before. */
+static lt_ns see(unsigned which)
+{
+	lt_ns before = atomic_load(&all->seen[which]);
+	lt_ns now = lt_now(SEEN[which]);
+	if (now < before)
+		finding("back", before, now);
+	while (now > before && !atomic_compare_exchange_weak(&all->seen[which], &before, now))
+		;
+	return now;
+}
+
+static lt_ns mono(void) { return see(0); }
+
+static uint64_t draw(void)
+{
+	uint64_t z = (self->random += 0x9e3779b97f4a7c15ULL);
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+static unsigned below(unsigned n) { return (unsigned)(draw() % n); }
+
+/* Up to 20 ms of real time, most of them far shorter. */
+static lt_ns some_ns(void)
+{
+	double part = (double)(draw() >> 11) / 9007199254740992.0;
+	return (lt_ns)(MOST_NS * part * part * part * scale);
+}
+
+static void on_signal(int sig)
+{
+	int kept = errno;
+	(void)sig;
+	if (self) {
+		self->handled++;
+		mono();
+	}
+	errno = kept;
+}
+
+static void on_jump(int sig)
+{
+	if (self && self->may_jump) {
+		self->may_jump = 0;
+		siglongjmp(self->jump, 1);
+	}
+	on_signal(sig);
+}
+
+/* --------------------------------------------------------------------------------------- waits */
+
+struct wait {
+	const char *name;
+	/* Waits for `ns`: 0 at the timeout, EINTR, -1 where something came, else a wrong errno. */
+	int (*call)(lt_ns ns);
+	lt_ns unit; /* its timeout is a whole number of these */
+	clockid_t clock;
+};
+
+static int told(long ret, int timeout)
+{
+	return ret >= 0 ? -1 : errno == timeout ? 0 : errno;
+}
+
+static int w_nanosleep(lt_ns ns)
+{
+	struct timespec t = lt_ts(ns), left = { -1, -1 };
+	if (!nanosleep(&t, &left))
+		return 0;
+	/* The kernel counts the timer's slack, 50 us, as left. */
+	lt_ns slack = (lt_ns)(1e6 * (scale > 1 ? scale : 1));
+	int e = errno;
+	if (e == EINTR && (left.tv_sec < 0 || left.tv_sec * LT_SEC + left.tv_nsec > ns + slack))
+		finding("more left than asked for", ns, left.tv_sec * LT_SEC + left.tv_nsec);
+	return e;
+}
+
+static int until(clockid_t id, lt_ns ns)
+{
+	struct timespec t = lt_ts(lt_now(id) + ns);
+	int e = clock_nanosleep(id, TIMER_ABSTIME, &t, NULL);
+	if (!e && (id != CLOCK_REALTIME || !steps)) {
+		lt_ns now = lt_now(id), at = t.tv_sec * LT_SEC + t.tv_nsec;
+		if (now < at)
+			finding("early", at, now);
+	}
+	return e;
+}
+
+static int w_until_mono(lt_ns ns) { return until(CLOCK_MONOTONIC, ns); }
+static int w_until_boot(lt_ns ns) { return until(CLOCK_BOOTTIME, ns); }
+static int w_until_real(lt_ns ns) { return until(CLOCK_REALTIME, ns); }
+
+static int w_poll(lt_ns ns)
+{
+	int r = poll(NULL, 0, (int)(ns / 1000000));
+	return r < 0 ? errno : 0;
+}
+
+static int w_ppoll(lt_ns ns)
+{
+	struct timespec t = lt_ts(ns);
+	return ppoll(NULL, 0, &t, NULL) < 0 ? errno : 0;
+}
+
+static int w_select(lt_ns ns)
+{
+	struct timeval t = lt_tv(ns);
+	return select(0, NULL, NULL, NULL, &t) < 0 ? errno : 0;
+}
+
+static int w_epoll(lt_ns ns)
+{
+	struct epoll_event event;
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+	int e = epoll_wait(fd, &event, 1, (int)(ns / 1000000)) < 0 ? errno : 0;
+	close(fd);
+	return e;
+}
+
+static int w_futex(lt_ns ns)
+{
+	int word = 0;
+	struct timespec t = lt_ts(ns);
+	return told(syscall(SYS_futex, &word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, &t), ETIMEDOUT);
+}
+
+static int w_futex_until(lt_ns ns)
+{
+	int word = 0;
+	struct timespec t = lt_ts(lt_now(CLOCK_MONOTONIC) + ns);
+	return told(syscall(SYS_futex, &word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, 0, &t, NULL,
+			    FUTEX_BITSET_MATCH_ANY), ETIMEDOUT);
+}
+
+static int w_semaphore(lt_ns ns)
+{
+	struct timespec t = lt_ts(lt_now(CLOCK_REALTIME) + ns);
+	return told(sem_timedwait(&posted, &t), ETIMEDOUT);
+}
+
+static int w_condition(lt_ns ns)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_condattr_t attr;
+	pthread_cond_t cond;
+	struct timespec t = lt_ts(lt_now(CLOCK_MONOTONIC) + ns);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&cond, &attr);
+	pthread_mutex_lock(&mutex);
+	int e = pthread_cond_timedwait(&cond, &mutex, &t);
+	pthread_mutex_unlock(&mutex);
+	pthread_cond_destroy(&cond);
+	return e == ETIMEDOUT ? 0 : e ? e : -1;
+}
+
+static int w_timerfd(lt_ns ns)
+{
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	ns = ns ? ns : 1;
+	struct itimerspec it = { lt_ts(ns), lt_ts(ns) };
+	lt_ns t0 = mono();
+	uint64_t count = 0;
+	timerfd_settime(fd, 0, &it, NULL);
+	int e = read(fd, &count, sizeof count) < 0 ? errno : 0;
+	lt_ns took = mono() - t0;
+	if (!e && (lt_ns)count > took / ns)
+		finding("too many expirations", (lt_ns)count, took / ns);
+	close(fd);
+	return e;
+}
+
+static int w_receive(lt_ns ns)
+{
+	int pair[2];
+	char byte;
+	struct timeval t = lt_tv(ns);
+	if (ns < 1000)
+		return 0; /* for ever, to the kernel */
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return errno;
+	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+	int e = told(recv(pair[0], &byte, 1, 0), EAGAIN);
+	close(pair[0]);
+	close(pair[1]);
+	return e;
+}
+
+static int w_signal(lt_ns ns)
+{
+	sigset_t set;
+	struct timespec t = lt_ts(ns);
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMAX);
+	return told(sigtimedwait(&set, NULL, &t), EAGAIN);
+}
+
+static const struct wait WAITS[] = {
+	{ "nanosleep", w_nanosleep, 1, CLOCK_MONOTONIC },
+	{ "until monotonic", w_until_mono, 1, CLOCK_MONOTONIC },
+	{ "until boottime", w_until_boot, 1, CLOCK_MONOTONIC },
+	{ "until realtime", w_until_real, 1, CLOCK_REALTIME },
+	{ "poll", w_poll, 1000000, CLOCK_MONOTONIC },
+	{ "ppoll", w_ppoll, 1, CLOCK_MONOTONIC },
+	{ "select", w_select, 1000, CLOCK_MONOTONIC },
+	{ "epoll_wait", w_epoll, 1000000, CLOCK_MONOTONIC },
+	{ "futex", w_futex, 1, CLOCK_MONOTONIC },
+	{ "futex until", w_futex_until, 1, CLOCK_MONOTONIC },
+	{ "semaphore", w_semaphore, 1, CLOCK_REALTIME },
+	{ "condition", w_condition, 1, CLOCK_MONOTONIC },
+	{ "timerfd", w_timerfd, 1, CLOCK_MONOTONIC },
+	{ "recv", w_receive, 1000, CLOCK_MONOTONIC },
+	{ "sigtimedwait", w_signal, 1, CLOCK_MONOTONIC },
+};
+
+static void some_wait(void)
+{
+	const struct wait *wait = &WAITS[below(sizeof WAITS / sizeof *WAITS)];
+	lt_ns ns = some_ns() / wait->unit * wait->unit;
+	self->in = wait->name;
+	long handled = self->handled;
+	lt_ns t0 = mono();
+	int e = wait->call(ns);
+	lt_ns took = mono() - t0;
+	atomic_fetch_add(&all->waits, 1);
+	if (e == 0 && took < ns && wait->clock != CLOCK_REALTIME)
+		finding("early", ns, took);
+	if (e == EINTR) {
+		atomic_fetch_add(&all->interrupted, 1);
+		if (self->handled == handled)
+			finding("EINTR, and no handler ran", ns, took);
+	} else if (e > 0) {
+		finding("errno", 0, e);
+	}
+}
+
+/* ------------------------------------------------------------------------------- other actions */
+
+static void some_reads(void)
+{
+	for (unsigned i = below(200); i > 0; i--)
+		see(i % NSEEN);
+	lt_ns coarse = lt_now(CLOCK_MONOTONIC_COARSE), fine = mono();
+	if (coarse > fine)
+		finding("the coarse clock is ahead", coarse, fine);
+	lt_ns used = lt_now(CLOCK_THREAD_CPUTIME_ID), more = lt_now(CLOCK_THREAD_CPUTIME_ID);
+	if (more < used)
+		finding("CPU time back", used, more);
+}
+
+static void some_timer(void)
+{
+	struct sigevent none = { .sigev_notify = SIGEV_NONE };
+	lt_ns ns = some_ns() + 1;
+	struct itimerspec it = { { 0, 0 }, lt_ts(ns) }, left;
+	timer_t timer;
+	LT_CHECK(timer_create(CLOCK_MONOTONIC, &none, &timer) == 0);
+	lt_ns t0 = mono();
+	LT_CHECK(timer_settime(timer, 0, &it, NULL) == 0);
+	lt_ns t1 = mono();
+	for (int i = 0; i < 3; i++) {
+		lt_ns before = mono();
+		LT_CHECK(timer_gettime(timer, &left) == 0);
+		lt_ns after = mono(), rest = left.it_value.tv_sec * LT_SEC + left.it_value.tv_nsec;
+		if (rest > ns || (rest == 0 && after - t0 < ns))
+			finding("rest of a timer", rest, after - t0);
+		if (rest > 0 && before - t1 > ns)
+			finding("a timer that is over has a rest", rest, before - t1);
+		lt_sleep(ns / 2);
+	}
+	timer_delete(timer);
+}
+
+/* Signals at this thread, by a timer of its own. */
+static void rain(void)
+{
+	static const double every[] = { 0, 100e3, 1e6, 10e6 };
+	static atomic_int one; /* a single thread at a time has them every 100 us */
+	static __thread int mine;
+	unsigned which = below(4);
+	if (mine)
+		atomic_store(&one, mine = 0);
+	if (which == 1 && !(mine = !atomic_exchange(&one, 1)))
+		which = 2;
+	lt_ns ns = (lt_ns)(every[which] * scale);
+	struct itimerspec it = { lt_ts(ns), lt_ts(ns) };
+	LT_CHECK(timer_settime(self->rain, 0, &it, NULL) == 0);
+}
+
+static void poke(void)
+{
+	pthread_kill(workers[below(WORKERS)].thread, below(2) ? SIGUSR1 : SIGUSR2);
+	if (below(4) == 0)
+		sem_post(&posted);
+}
+
+/* Leaves a wait from a handler, by a jump. */
+static void jump(void)
+{
+	lt_ns ns = some_ns() + 1000;
+	struct itimerspec it = { { 0, 0 }, lt_ts(ns) };
+	sigset_t before, after;
+	pthread_sigmask(SIG_BLOCK, NULL, &before);
+	if (sigsetjmp(self->jump, 1) == 0) {
+		LT_CHECK(timer_settime(self->single, 0, &it, NULL) == 0);
+		self->may_jump = 1;
+		for (int i = 0; i < 3; i++) {
+			struct timespec t = lt_ts(ns);
+			if (i % 2)
+				syscall(SYS_ppoll, NULL, 0, &t, NULL, 0);
+			else
+				syscall(SYS_nanosleep, &t, NULL);
+		}
+		self->may_jump = 0;
+	} else {
+		atomic_fetch_add(&all->jumps, 1);
+	}
+	pthread_sigmask(SIG_BLOCK, NULL, &after);
+	if (memcmp(&before, &after, 8))
+		finding("signal mask after a jump", *(lt_ns *)&before, *(lt_ns *)&after);
+	mono();
+}
+
+static void own_stack(void)
+{
+	size_t size = 16384u << below(3);
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	stack_t none = { .ss_flags = SS_DISABLE }, old,
+		stack = { .ss_sp = memory, .ss_size = size };
+	LT_CHECK(memory != MAP_FAILED);
+	LT_CHECK(sigaltstack(&stack, &old) == 0);
+	if (!(old.ss_flags & SS_DISABLE))
+		finding("somebody else's stack", (lt_ns)(uintptr_t)old.ss_sp, old.ss_flags);
+	pthread_kill(pthread_self(), SIGUSR1);
+	some_wait();
+	LT_CHECK(sigaltstack(&none, &old) == 0);
+	if (old.ss_sp != memory)
+		finding("another stack", (lt_ns)(uintptr_t)memory, (lt_ns)(uintptr_t)old.ss_sp);
+	munmap(memory, size);
+}
+
+static void library(void)
+{
+	static const char *names[] = { "libm.so.6", "libresolv.so.2", "librt.so.1", "libutil.so.1" };
+	void *handle = dlopen(names[below(4)], RTLD_NOW);
+	mono();
+	if (handle)
+		dlclose(handle);
+}
+
+/* A file is never older than what the coarse clock showed before. */
+static void file(void)
+{
+	char name[64];
+	struct stat seen;
+	snprintf(name, sizeof name, "storm-%d-%d", getpid(), self->number);
+	lt_ns before = lt_now(CLOCK_REALTIME_COARSE);
+	int fd = openat(files, name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+	LT_CHECK(fd >= 0);
+	LT_CHECK(fstat(fd, &seen) == 0);
+	lt_ns made = seen.st_mtim.tv_sec * LT_SEC + seen.st_mtim.tv_nsec;
+	if (made < before && !steps)
+		finding("a file older than the clock", before, made);
+	close(fd);
+	unlinkat(files, name, 0);
+}
+
+/* ------------------------------------------------------------------------- threads and children */
+
+struct burst { struct self self; pthread_barrier_t *barrier; int with_stack; };
+
+static void *short_life(void *argument)
+{
+	struct burst *burst = argument;
+	self = &burst->self;
+	pthread_barrier_wait(burst->barrier);
+	if (burst->with_stack)
+		own_stack();
+	lt_sleep((lt_ns)(1e6 * scale));
+	mono();
+	return NULL;
+}
+
+static void threads(void)
+{
+	struct burst each[MOST_THREADS];
+	pthread_barrier_t barrier;
+	unsigned n = 1 + below(MOST_THREADS), made = 0;
+	pthread_barrier_init(&barrier, NULL, n);
+	for (; made < n; made++) {
+		memset(&each[made], 0, sizeof each[made]);
+		each[made].self.number = self->number;
+		each[made].self.in = "threads";
+		each[made].self.random = draw();
+		each[made].barrier = &barrier;
+		each[made].with_stack = (int)below(2);
+		each[made].self.thread = lt_thread(short_life, &each[made]);
+	}
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(each[i].self.thread, NULL);
+	pthread_barrier_destroy(&barrier);
+}
+
+static void expect_status(pid_t pid, int expected)
+{
+	int status;
+	LT_CHECK(pid > 0);
+	while (waitpid(pid, &status, 0) < 0)
+		LT_CHECK(errno == EINTR);
+	if (status != expected)
+		finding("status of a child", expected, status);
+	atomic_fetch_add(&all->children, 1);
+}
+
+/* The words of a child by exec; made before vfork, which shares its memory. */
+struct words { char code[8], after[24]; char *argv[5]; };
+
+static void fill(struct words *words, int code)
+{
+	snprintf(words->code, sizeof words->code, "%d", code);
+	snprintf(words->after, sizeof words->after, "%lld", mono());
+	words->argv[0] = own_path, words->argv[1] = "child";
+	words->argv[2] = words->code, words->argv[3] = words->after, words->argv[4] = NULL;
+}
+
+static void forked(void)
+{
+	int code = (int)below(100) + 10, how = (int)below(4);
+	struct words words;
+	fill(&words, code);
+	pid_t pid = fork();
+	if (pid == 0) {
+		for (unsigned i = below(4); i > 0; i--)
+			some_wait();
+		self->in = "forked";
+		if (how == 1)
+			raise(SIGKILL);
+		if (how == 2)
+			threads();
+		if (how == 3)
+			execv(own_path, words.argv);
+		mono();
+		_exit(code);
+	}
+	expect_status(pid, how == 1 ? SIGKILL : code << 8);
+}
+
+static void spawned(void)
+{
+	struct words words;
+	int code = (int)below(100) + 10;
+	pid_t pid = 0;
+	fill(&words, code);
+	if (below(2)) {
+		LT_CHECK(posix_spawn(&pid, own_path, NULL, NULL, words.argv, environ) == 0);
+	} else if ((pid = vfork()) == 0) {
+		execv(own_path, words.argv);
+		_exit(99);
+	}
+	expect_status(pid, code << 8);
+}
+
+static int on_small_stack(void *argument)
+{
+	struct timespec t = { 0, 1000 };
+	syscall(SYS_nanosleep, &t, NULL);
+	syscall(SYS_close, (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY));
+	return (int)(intptr_t)argument;
+}
+
+static void small_stack(void)
+{
+	size_t size = 8192u << below(4);
+	int shared = below(2) ? CLONE_VM | CLONE_VFORK : 0, code = (int)below(100) + 10;
+	char *memory = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	LT_CHECK(memory != MAP_FAILED && mprotect(memory, 4096, PROT_NONE) == 0);
+	pid_t pid = clone(on_small_stack, memory + 4096 + size, shared | SIGCHLD,
+			  (void *)(intptr_t)code);
+	expect_status(pid, code << 8);
+	munmap(memory, size + 4096);
+}
+
+/* ---------------------------------------------------------------------------------------- main */
+
+static const struct action { const char *name; void (*run)(void); unsigned weight; } ACTIONS[] = {
+	{ "wait", some_wait, 60 }, { "reads", some_reads, 20 }, { "timer", some_timer, 8 },
+	{ "rain", rain, 4 }, { "poke", poke, 10 }, { "jump", jump, 8 },
+	{ "own stack", own_stack, 4 }, { "library", library, 2 }, { "file", file, 6 },
+	{ "threads", threads, 2 }, { "forked", forked, 4 }, { "spawned", spawned, 3 },
+	{ "small stack", small_stack, 3 },
+};
+#define NACTIONS (sizeof ACTIONS / sizeof *ACTIONS)
+
+static void one_action(void)
+{
+	unsigned sum = 0, i = 0;
+	for (unsigned j = 0; j < NACTIONS; j++)
+		sum += ACTIONS[j].weight;
+	for (unsigned at = below(sum); at >= ACTIONS[i].weight; i++)
+		at -= ACTIONS[i].weight;
+	self->in = ACTIONS[i].name;
+	ACTIONS[i].run();
+	self->n++;
+	atomic_fetch_add(&all->actions, 1);
+}
+
+static timer_t own_timer(int sig)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = sig };
+	timer_t timer;
+	event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+	LT_CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+	return timer;
+}
+
+static void *work(void *argument)
+{
+	sigset_t both;
+	self = argument;
+	self->rain = own_timer(SIGUSR1);
+	self->single = own_timer(SIGUSR2);
+	sigemptyset(&both);
+	sigaddset(&both, SIGUSR1);
+	sigaddset(&both, SIGUSR2);
+	pthread_sigmask(SIG_UNBLOCK, &both, NULL);
+	while (!atomic_load(&all->stop))
+		one_action();
+	pthread_sigmask(SIG_BLOCK, &both, NULL); /* the others may still poke */
+	return NULL;
+}
+
+static void answer(void)
+{
+	char each[256], in[512];
+	int a = 0, b = 0;
+	for (int i = 0; i < WORKERS; i++) {
+		a += snprintf(each + a, sizeof each - (size_t)a, "%s%ld", i ? "," : "", workers[i].n);
+		b += snprintf(in + b, sizeof in - (size_t)b, "%s\"%s\"", i ? "," : "", workers[i].in);
+	}
+	lt_emit("count", ",\"each\":[%s],\"in\":[%s]", each, in);
+}
+
+static int child(int code, lt_ns after)
+{
+	lt_ns now = lt_now(CLOCK_MONOTONIC), then;
+	lt_sleep(1000);
+	then = lt_now(CLOCK_MONOTONIC);
+	if (now < after || then < now + 1000)
+		return 1;
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	char line[64];
+	if (argc == 4 && !strcmp(argv[1], "child"))
+		return child(atoi(argv[2]), atoll(argv[3]));
+	if (argc != 4) {
+		fprintf(stderr, "usage: storm SEED SCALE STEPS\n");
+		return 96;
+	}
+	uint64_t seed = strtoull(argv[1], NULL, 10);
+	scale = atof(argv[2]);
+	steps = atoi(argv[3]);
+	own_path = realpath("/proc/self/exe", NULL);
+	all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	files = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	LT_CHECK(all != MAP_FAILED && files >= 0 && sem_init(&posted, 0, 0) == 0);
+	handler_flags = SA_ONSTACK | (seed % 2 ? SA_RESTART : 0);
+	lt_handle(SIGUSR1, on_signal, handler_flags);
+	lt_handle(SIGUSR2, on_jump, handler_flags);
+	lt_block(SIGUSR1);
+	lt_block(SIGUSR2);
+	lt_block(SIGRTMAX);
+	for (int i = 0; i < WORKERS; i++) {
+		workers[i].number = i;
+		workers[i].in = "start";
+		workers[i].random = seed * 1000003 + (uint64_t)i;
+		workers[i].thread = lt_thread(work, &workers[i]);
+	}
+	lt_emit("ready", ",\"pid\":%d", getpid());
+	while (fgets(line, sizeof line, stdin))
+		answer();
+	atomic_store(&all->stop, 1);
+	for (int i = 0; i < WORKERS; i++)
+		pthread_join(workers[i].thread, NULL);
+	lt_emit("end", ",\"actions\":%ld,\"waits\":%ld,\"interrupted\":%ld,\"jumps\":%ld,\"children\":%ld",
+		all->actions, all->waits, all->interrupted, all->jumps, all->children);
+	return all->findings ? 1 : 0;
+}
