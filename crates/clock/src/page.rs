@@ -240,7 +240,7 @@ impl ClockPage {
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
         self.others.store(VirtualInstant::NEVER.0, Ordering::Relaxed);
         let piece = Piece::new(segment, VirtualInstant::NEVER, rate);
-        self.pieces[0].store(&piece);
+        self.pieces[0].store(&piece, None);
         const FIRST: u64 = 2;
         let view = self.view(FIRST);
         view.last.store(0, Ordering::Relaxed);

@@ -26,6 +26,7 @@ use lorentz_clock::{
     Span,
 };
 
+use crate::file_stamps::{host_wall_ahead, FileStamps};
 use crate::followers::Moved;
 use crate::host_time::{self, sleep_until};
 use crate::lock::ClockLock;
@@ -37,6 +38,8 @@ const LEAD: Span = Span(2_000_000);
 const TOLD_BEFORE: Span = Span(3_000_000);
 /// Whoever has the lock so long before an announced change begins keeps it until then.
 const NEAR: Span = Span(5_000_000);
+/// A tick of the host, at most: stamps of files are no older.
+const TICK: Span = Span(10_000_000);
 
 /// A change of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +98,7 @@ impl Clock {
     ///
     /// # Errors
     ///
-    /// Where the file is gone; `TimedOut` where another process keeps the clock's lock; `QuotaExceeded` where too many changes are
+    /// Where the file is gone; `TimedOut` where another process keeps the clock's lock; `WouldBlock` where too many changes are
     /// to come.
     pub fn change(&self, what: ClockChange, at: Option<RealInstant>) -> io::Result<Followed> {
         let _lock = ClockLock::take(self.path())?;
@@ -187,6 +190,7 @@ impl Clock {
             None if self.has_timers_set(moved) && makes_later(&before, &new) => now.plus(LEAD),
             None => new.at,
         };
+        new.line = Some(self.draw_line(at));
         let published = page.publish(registry, &host_time::now, &new).map_err(|_| too_many())?;
         failpoint(registry, Failpoint::BeforeTell);
         let told = self.followers().tell(moved);
@@ -197,6 +201,16 @@ impl Clock {
         }
         let dropped = to_come.iter().filter(|start| **start >= published.begins).count();
         Ok(Followed { dropped, ..told })
+    }
+
+    /// From which stamp on files are written after a change. One that is to come has its line a tick before it.
+    fn draw_line(&self, at: Option<RealInstant>) -> RealInstant {
+        let host_wall = host_wall_ahead(self.page().host_wall());
+        let draw = || FileStamps::new()?.draw_line(host_wall);
+        match at {
+            None => draw().unwrap_or(host_time::now().plus(Span(-TICK.0))),
+            Some(at) => at.plus(Span(-TICK.0)),
+        }
     }
 
     /// Waits until a change has begun, and tells the timers again: those that repeat are set for one expiry until then.

@@ -50,19 +50,19 @@ pub fn now() -> RealInstant {
 /// Where the kernel has no such clock.
 pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let result = match host_call() {
+    match shim_call() {
         // SAFETY: `time` is valid for the kernel to write.
-        None => unsafe { libc::clock_gettime(clock, &mut time) as isize },
-        Some(call) => {
-            let args = [clock as u64, &raw mut time as u64, 0, 0, 0, 0];
+        None => match unsafe { libc::clock_gettime(clock, &mut time) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        },
+        Some(_) => {
+            let args = [clock as u64, &raw mut time as u64, 0, 0];
             // SAFETY: as above.
-            unsafe { call(libc::SYS_clock_gettime as u32, &args) }
+            unsafe { host_call(libc::SYS_clock_gettime, args) }.map(drop)
         }
-    };
-    match result {
-        0 => Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec),
-        _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
-    }
+    }?;
+    Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec)
 }
 
 /// Sleeps for so much real time.
@@ -76,36 +76,52 @@ pub fn sleep_until(until: RealInstant) {
         tv_sec: until.0.max(0) / NANOS_PER_SEC,
         tv_nsec: until.0.max(0) % NANOS_PER_SEC,
     };
-    let (clock, nothing) = (libc::CLOCK_MONOTONIC, std::ptr::null_mut());
+    let (clock, absolute) = (libc::CLOCK_MONOTONIC as u64, libc::TIMER_ABSTIME as u64);
     loop {
-        let result = match host_call() {
-            // SAFETY: `at` is valid for the kernel to read.
-            None => {
-                -unsafe { libc::clock_nanosleep(clock, libc::TIMER_ABSTIME, &at, nothing) } as isize
-            }
-            Some(call) => {
-                let (clock, absolute) = (clock as u64, libc::TIMER_ABSTIME as u64);
-                let args = [clock, absolute, &raw const at as u64, 0, 0, 0];
-                // SAFETY: as above.
-                unsafe { call(libc::SYS_clock_nanosleep as u32, &args) }
-            }
-        };
-        if result != -(libc::EINTR as isize) {
+        let args = [clock, absolute, &raw const at as u64, 0];
+        // SAFETY: `at` is valid for the kernel to read.
+        let slept = unsafe { host_call(libc::SYS_clock_nanosleep, args) };
+        if !slept.is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
             return;
         }
     }
 }
 
+/// A system call by the host's kernel alone, also in a process that runs in virtual time.
+///
+/// # Errors
+///
+/// The kernel's.
+///
+/// # Safety
+///
+/// As for the call.
+pub(crate) unsafe fn host_call(number: libc::c_long, args: [u64; 4]) -> io::Result<i64> {
+    let [a, b, c, d] = args;
+    match shim_call() {
+        // SAFETY: the caller's promise.
+        None => match unsafe { libc::syscall(number, a, b, c, d) } {
+            -1 => Err(io::Error::last_os_error()),
+            result => Ok(result),
+        },
+        // SAFETY: the caller's promise.
+        Some(call) => match unsafe { call(number as u32, &[a, b, c, d, 0, 0]) } {
+            error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32)),
+            result => Ok(result as i64),
+        },
+    }
+}
+
 /// Whether this process runs in virtual time.
 pub fn is_virtual() -> bool {
-    host_call().is_some()
+    shim_call().is_some()
 }
 
 type HostCall = unsafe extern "C" fn(u32, *const [u64; 6]) -> isize;
 
 /// The shim's way to call the kernel unchanged; none in a process that runs in real time. (In one on a clock of another version
 /// of Lorentz it is not known where that lies. There the clock's file is not known either, and no clock is changed.)
-fn host_call() -> Option<HostCall> {
+fn shim_call() -> Option<HostCall> {
     static FOUND: OnceLock<Option<usize>> = OnceLock::new();
     let address = FOUND.get_or_init(|| {
         if word_at(file::PAGE_ADDRESS)? != MAGIC {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lorentz_clock::{failpoint, Failpoint, Head, Pace, RealInstant, Span, VirtualInstant, Waiter};
 
+use crate::file_stamps::{host_wall_ahead, FileStamps};
 use crate::Clock;
 
 impl Clock {
@@ -48,12 +49,14 @@ impl Clock {
     }
 
     /// Leaps to the earliest deadline and wakes whose it is, if that is far enough to be worth it and `still` holds, asked
-    /// as late as possible. The caller knows that all who could look at the clock sleep. `since` is as for
+    /// as late as possible. The caller knows that all who could look at the clock sleep. `stamps` tell files written after the leap
+    /// from those written before. `since` is as for
     /// [`Clock::tell_late`]; `known` are processes known to be on the clock.
     pub fn leap_to_next(
         &self,
         since: VirtualInstant,
         known: &[u32],
+        stamps: Option<&FileStamps>,
         still: impl FnOnce() -> bool,
     ) -> bool {
         /// Nearer ones come by themselves sooner than anything could be done about them.
@@ -67,10 +70,13 @@ impl Clock {
         if look.segment.pace == Pace::Frozen || ahead.0 < WORTH_IT.0 || !still() {
             return false;
         }
+        let host_wall = host_wall_ahead(self.page().host_wall());
+        let line = stamps.and_then(|stamps| stamps.draw_line(host_wall).ok());
+        let line = line.unwrap_or(look.real);
         // Time has gone on by a little meanwhile.
         let now = self.look();
         let by = target.since(now.now());
-        if by.0 <= 0 || now.state != look.state || !self.registry().leap(sum, by, now.real) {
+        if by.0 <= 0 || now.state != look.state || !self.registry().leap(sum, by, line) {
             return false;
         }
         failpoint(self.registry(), Failpoint::LeapBeforeTell);

@@ -43,6 +43,7 @@ mod clear;
 mod control;
 pub mod doctor;
 mod fault;
+mod file_stamps;
 mod followers;
 mod freeze;
 pub mod host_time;

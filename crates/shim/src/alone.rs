@@ -3,7 +3,7 @@
 use crate::clocks;
 use crate::layout::{clock, registry};
 use crate::wait::{due, reached, signal_waits};
-use crate::{process, sys};
+use crate::{process, stamps, sys};
 use lorentz_clock::{Deadline, Pace, SkipMode, Span, VirtualInstant};
 
 /// Leaps to `deadline` if this thread is alone and nothing but the deadline, or a signal that `mask` lets through, can end
@@ -23,7 +23,11 @@ pub fn leap_to(deadline: Deadline, mask: u64) -> bool {
         return false;
     }
     let by = target.since(look.now());
-    by > Span::ZERO && is_alone() && registry().leap(sum, by, look.real) && reached(deadline)
+    if by <= Span::ZERO {
+        return false;
+    }
+    let line = stamps::draw_line().unwrap_or(look.real);
+    is_alone() && registry().leap(sum, by, line) && reached(deadline)
 }
 
 /// Nobody else is on the clock, nobody is coming, and no timer of the past goes off.

@@ -344,7 +344,9 @@ pub fn told(timer: &Timer, kernel: Kernel) -> Result<Itimerspec, isize> {
         None => Span::ZERO,
         Some(setting) => {
             let look = clocks::snapshot();
-            Span(due(setting.deadline, &look).since(look.now()).0.max(1))
+            // As the kernel has it, something is left until the signal has been sent.
+            let least = (kernel.kind == TimerKind::Posix && timer.signal() != 0) as i64;
+            Span(due(setting.deadline, &look).since(look.now()).0.max(least))
         }
     };
     let disarmed = timer.setting().deadline == Deadline::Never;

@@ -12,6 +12,7 @@ use crate::layout::data;
 use crate::signals;
 use crate::sys::{self, nr, reg, sig, Siginfo, Ucontext};
 use crate::turn;
+use crate::wait::Masking;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Deadline, Span, VirtualInstant};
 
@@ -157,11 +158,11 @@ fn carry_out(call: &mut Call) -> isize {
         }
         nr::SENDMMSG | nr::SENDFILE => {
             turn::come(call.args[0]);
-            socket::blocking(call)
+            socket::blocking(call, Masking::Repeats)
         }
         nr::SPLICE => {
             turn::come(call.args[2]);
-            socket::blocking(call)
+            socket::blocking(call, Masking::Repeats)
         }
         nr::SYSINFO => process::sysinfo(call),
         nr::TIMES => process::times(call),

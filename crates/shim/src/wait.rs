@@ -28,6 +28,9 @@ pub enum Masking {
     Interrupts,
     /// As above, but after a signal whose handler asks for it (SA_RESTART) the program repeats the call, as the kernel would.
     Restarts,
+    /// As above, but a signal that came before the call lets the program repeat it, as one before its system call: for calls that
+    /// seldom block, and return EINTR only where they do. Files never do.
+    Repeats,
 }
 
 /// How often a wait that found no place in the registry looks at the clock.
@@ -184,8 +187,10 @@ fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
 /// blocked, and has asked for no siginfo. Then the program repeats a call that a signal may restart.
 fn interrupted_by(signal: u32, masking: Masking) -> isize {
     const SA_RESTART: u64 = 0x1000_0000;
-    if masking != Masking::Restarts {
-        return -errno::EINTR;
+    match masking {
+        Masking::Repeats => return AGAIN,
+        Masking::ByCall | Masking::Interrupts => return -errno::EINTR,
+        Masking::Restarts => {}
     }
     let mut action = Sigaction::default();
     sys::sigaction(signal, None, Some(&mut action));

@@ -1,10 +1,11 @@
 /*
- * storm SEED SCALE STEPS: threads that do random things, and check what they see of time.
+ * storm SEED SCALE STEPS FREEZES: threads that do random things, and check what they see of time.
  *
  * Each of WORKERS threads takes one action after another from its own generator, so that a seed
  * gives every thread the same actions again. SCALE is how fast the clock runs at the beginning
  * (10: 10, 1/10: 0.1): waits take as long in real time at every rate. STEPS is 1 where somebody
- * sets the wall clock meanwhile.
+ * sets the wall clock meanwhile, FREEZES where the tasks are frozen: then some waits end by EINTR
+ * without a handler, as natively (signal(7)).
  *
  *     {"ev":"ready","pid":1}
  *     {"ev":"finding","what":"early","in":"poll","thread":2,"n":71,"a":1,"b":2}
@@ -46,7 +47,7 @@ static const clockid_t SEEN[] = {
 /* What all processes of the storm share. */
 static struct {
 	_Atomic lt_ns seen[NSEEN];
-	atomic_int stop, findings;
+	atomic_int begun, stop, findings;
 	atomic_long actions, waits, interrupted, jumps, children;
 } *all;
 
@@ -66,7 +67,7 @@ struct self {
 static struct self workers[WORKERS];
 static __thread struct self *self;
 static double scale;
-static int steps, files, handler_flags;
+static int steps, freezes, files, handler_flags;
 static sem_t posted;
 static char *own_path;
 
@@ -138,6 +139,7 @@ struct wait {
 	int (*call)(lt_ns ns);
 	lt_ns unit; /* its timeout is a whole number of these */
 	clockid_t clock;
+	int ends_at_freeze;
 };
 
 static int told(long ret, int timeout)
@@ -282,21 +284,21 @@ static int w_signal(lt_ns ns)
 }
 
 static const struct wait WAITS[] = {
-	{ "nanosleep", w_nanosleep, 1, CLOCK_MONOTONIC },
-	{ "until monotonic", w_until_mono, 1, CLOCK_MONOTONIC },
-	{ "until boottime", w_until_boot, 1, CLOCK_MONOTONIC },
-	{ "until realtime", w_until_real, 1, CLOCK_REALTIME },
-	{ "poll", w_poll, 1000000, CLOCK_MONOTONIC },
-	{ "ppoll", w_ppoll, 1, CLOCK_MONOTONIC },
-	{ "select", w_select, 1000, CLOCK_MONOTONIC },
-	{ "epoll_wait", w_epoll, 1000000, CLOCK_MONOTONIC },
-	{ "futex", w_futex, 1, CLOCK_MONOTONIC },
-	{ "futex until", w_futex_until, 1, CLOCK_MONOTONIC },
-	{ "semaphore", w_semaphore, 1, CLOCK_REALTIME },
-	{ "condition", w_condition, 1, CLOCK_MONOTONIC },
-	{ "timerfd", w_timerfd, 1, CLOCK_MONOTONIC },
-	{ "recv", w_receive, 1000, CLOCK_MONOTONIC },
-	{ "sigtimedwait", w_signal, 1, CLOCK_MONOTONIC },
+	{ "nanosleep", w_nanosleep, 1, CLOCK_MONOTONIC, 0 },
+	{ "until monotonic", w_until_mono, 1, CLOCK_MONOTONIC, 0 },
+	{ "until boottime", w_until_boot, 1, CLOCK_MONOTONIC, 0 },
+	{ "until realtime", w_until_real, 1, CLOCK_REALTIME, 0 },
+	{ "poll", w_poll, 1000000, CLOCK_MONOTONIC, 0 },
+	{ "ppoll", w_ppoll, 1, CLOCK_MONOTONIC, 0 },
+	{ "select", w_select, 1000, CLOCK_MONOTONIC, 0 },
+	{ "epoll_wait", w_epoll, 1000000, CLOCK_MONOTONIC, 1 },
+	{ "futex", w_futex, 1, CLOCK_MONOTONIC, 0 },
+	{ "futex until", w_futex_until, 1, CLOCK_MONOTONIC, 0 },
+	{ "semaphore", w_semaphore, 1, CLOCK_REALTIME, 0 },
+	{ "condition", w_condition, 1, CLOCK_MONOTONIC, 0 },
+	{ "timerfd", w_timerfd, 1, CLOCK_MONOTONIC, 0 },
+	{ "recv", w_receive, 1000, CLOCK_MONOTONIC, 1 },
+	{ "sigtimedwait", w_signal, 1, CLOCK_MONOTONIC, 1 },
 };
 
 static void some_wait(void)
@@ -313,7 +315,7 @@ static void some_wait(void)
 		finding("early", ns, took);
 	if (e == EINTR) {
 		atomic_fetch_add(&all->interrupted, 1);
-		if (self->handled == handled)
+		if (self->handled == handled && !(freezes && wait->ends_at_freeze))
 			finding("EINTR, and no handler ran", ns, took);
 	} else if (e > 0) {
 		finding("errno", 0, e);
@@ -609,6 +611,8 @@ static void *work(void *argument)
 	sigemptyset(&both);
 	sigaddset(&both, SIGUSR1);
 	sigaddset(&both, SIGUSR2);
+	while (!atomic_load(&all->begun)) /* whoever is poked is there */
+		sched_yield();
 	pthread_sigmask(SIG_UNBLOCK, &both, NULL);
 	while (!atomic_load(&all->stop))
 		one_action();
@@ -642,13 +646,14 @@ int main(int argc, char **argv)
 	char line[64];
 	if (argc == 4 && !strcmp(argv[1], "child"))
 		return child(atoi(argv[2]), atoll(argv[3]));
-	if (argc != 4) {
-		fprintf(stderr, "usage: storm SEED SCALE STEPS\n");
+	if (argc != 5) {
+		fprintf(stderr, "usage: storm SEED SCALE STEPS FREEZES\n");
 		return 96;
 	}
 	uint64_t seed = strtoull(argv[1], NULL, 10);
 	scale = atof(argv[2]);
 	steps = atoi(argv[3]);
+	freezes = atoi(argv[4]);
 	own_path = realpath("/proc/self/exe", NULL);
 	all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	files = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -665,6 +670,7 @@ int main(int argc, char **argv)
 		workers[i].random = seed * 1000003 + (uint64_t)i;
 		workers[i].thread = lt_thread(work, &workers[i]);
 	}
+	atomic_store(&all->begun, 1);
 	lt_emit("ready", ",\"pid\":%d", getpid());
 	while (fgets(line, sizeof line, stdin))
 		answer();

@@ -94,10 +94,15 @@ impl ClockPage {
 
     /// What `look` finds in the pieces, none of which a change has touched meanwhile.
     fn look_back<T>(&self, registry: &Registry, look: impl Fn(Backwards) -> T) -> T {
+        self.look_at(registry, |last, newest| look(self.backwards(last, newest)))
+    }
+
+    /// The same, given the number of the newest piece; and itself, where its start is not in the page yet.
+    fn look_at<T>(&self, registry: &Registry, look: impl Fn(u64, Option<Piece>) -> T) -> T {
         loop {
             let version = self.version();
             let (last, newest) = self.latest(version, registry);
-            let found = look(self.backwards(last, newest));
+            let found = look(last, newest);
             fence(Ordering::Acquire);
             if self.version.load(Ordering::Relaxed) == version {
                 return found;
@@ -115,6 +120,28 @@ impl ClockPage {
                 first.wall_at(first.virt).plus(real.since(first.real))
             }
         })
+    }
+
+    /// Wall time inside of a file that the kernel has stamped with `stamp`, told at the real instant `now`. The stamp may lie a tick
+    /// before the moment of writing, and a change in between ([`super::Change::line`]).
+    pub fn wall_of_file(
+        &self,
+        registry: &Registry,
+        stamp: RealInstant,
+        now: RealInstant,
+    ) -> WallTime {
+        let written = self.look_at(registry, |last, newest| {
+            let start = |number| match newest {
+                Some(newest) if number == last => newest.segment.real,
+                _ => self.piece(number).begins(),
+            };
+            let later = (oldest(last)..last + 1).rev().map(|number| (number, start(number)));
+            later
+                .take_while(|(_, start)| *start > stamp)
+                .find(|(number, start)| *start <= now && self.piece(*number).line(*start) <= stamp)
+                .map_or(stamp, |(_, start)| start)
+        });
+        self.wall_of(registry, written)
     }
 
     /// Virtual time when the host's monotonic clock showed `real`; none where the clock was made later.

@@ -51,6 +51,7 @@ pub(super) struct SharedPiece {
     /// With [`FROZEN`] while time stands still.
     den: along::AtomicU64,
     wall_secs: along::AtomicI64,
+    /// Below: nanoseconds. Above: [`line_bits`].
     wall_nanos: along::AtomicU64,
     boot: along::AtomicI64,
     limit: along::AtomicI64,
@@ -58,6 +59,11 @@ pub(super) struct SharedPiece {
 
 /// A bit that no term of a rate has.
 const FROZEN: u64 = 1 << 63;
+
+/// The low half of an instant, and 0 for none.
+fn line_bits(line: Option<RealInstant>) -> u64 {
+    line.map_or(0, |line| u64::from((line.0 as u32).max(1)))
+}
 
 impl SharedPiece {
     #[inline(always)]
@@ -85,13 +91,23 @@ impl SharedPiece {
         RealInstant(self.real.load(Ordering::Relaxed))
     }
 
-    pub fn store(&self, piece: &Piece) {
+    /// Where the piece begins at `start`: files that the kernel has stamped with this instant or later are written by the piece.
+    pub fn line(&self, start: RealInstant) -> RealInstant {
+        match (self.wall_nanos.load(Ordering::Relaxed) >> 32) as u32 {
+            0 => start,
+            line => start.plus(Span(-i64::from((start.0 as u32).wrapping_sub(line)))),
+        }
+    }
+
+    /// `line` as in [`super::Change`].
+    pub fn store(&self, piece: &Piece, line: Option<RealInstant>) {
         let Piece { segment, limit, rate } = piece;
         let frozen = if segment.pace == Pace::Frozen { FROZEN } else { 0 };
         self.num.store(rate.num(), Ordering::Relaxed);
         self.den.store(rate.den() | frozen, Ordering::Relaxed);
         self.wall_secs.store(segment.wall.secs, Ordering::Relaxed);
-        self.wall_nanos.store(u64::from(segment.wall.nanos), Ordering::Relaxed);
+        let wall_nanos = u64::from(segment.wall.nanos) | line_bits(line) << 32;
+        self.wall_nanos.store(wall_nanos, Ordering::Relaxed);
         self.boot.store(segment.boot.0, Ordering::Relaxed);
         self.store_start(segment.real, segment.virt, *limit);
     }

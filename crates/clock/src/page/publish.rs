@@ -47,6 +47,9 @@ pub struct Change {
     pub boot: Span,
     /// Virtual time shows nothing later than this, or than where it begins.
     pub limit: VirtualInstant,
+    /// Files that the kernel stamps with this instant or later are written after the change: a stamp may lie a tick before the
+    /// moment of writing. At most 4 s before the change.
+    pub line: Option<RealInstant>,
 }
 
 impl Change {
@@ -61,6 +64,7 @@ impl Change {
             wall: piece.segment.wall,
             boot: piece.segment.boot,
             limit: piece.limit,
+            line: None,
         }
     }
 
@@ -119,7 +123,7 @@ impl ClockPage {
         // whose places are written to is past.
         fence(Ordering::Release);
         failpoint(registry, Failpoint::BeforePiece);
-        self.piece(last + 1).store(&change.piece());
+        self.piece(last + 1).store(&change.piece(), change.line);
         let state = view.state.load(Ordering::Relaxed).wrapping_add(1);
         let next = self.view(version + 1);
         next.fast.close();

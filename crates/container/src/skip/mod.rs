@@ -26,6 +26,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::background::{self, close_standard_streams, keep_only};
+use crate::file_stamps::FileStamps;
 use crate::host_time::{sleep, Moment};
 use crate::processes::{threads_of, FileId};
 use crate::{host_time, Clock, Container};
@@ -138,6 +139,7 @@ fn start(container: &Container) -> anyhow::Result<()> {
         }
         drop(ready);
         watch.scheduler = Scheduler::new().ok();
+        watch.stamps = FileStamps::new().ok();
         let mut seen = None;
         loop {
             match watch.once(seen.take()) {
@@ -185,6 +187,8 @@ enum Next {
 struct Watch {
     clock: Clock,
     file: FileId,
+    /// None where none can be made, and where nothing leaps.
+    stamps: Option<FileStamps>,
     /// What the kernel tells of its tasks, where it does.
     scheduler: Option<Scheduler>,
     /// How many programs had been brought onto the clock when the kernel was last told whom to watch.
@@ -242,6 +246,7 @@ impl Watch {
         Ok(Watch {
             clock,
             file,
+            stamps: None,
             scheduler: None,
             entries: 0,
             quiet: HashSet::new(),
@@ -323,7 +328,7 @@ impl Watch {
             let now = asleep_by(&mut self.scheduler, &self.file);
             clock.entries() == entries && now.is_ok_and(|now| now == tasks)
         };
-        let leapt = self.clock.leap_to_next(self.told, &self.known, still);
+        let leapt = self.clock.leap_to_next(self.told, &self.known, self.stamps.as_ref(), still);
         if leapt && tasks.len() == 1 && self.clock.may_vouch(head) && self.is_alone(&tasks[0]) {
             self.clock.vouch_alone(head);
         }

@@ -6,6 +6,7 @@ use crate::noted;
 use crate::stamps;
 use crate::sys::{clk, errno, nr, sys, Itimerspec, Timespec};
 use crate::trap::Call;
+use crate::wait::Masking;
 use crate::user;
 
 /// The stat family: the kernel's answer with its times translated.
@@ -89,7 +90,7 @@ fn to_host(time: Timespec) -> Timespec {
 /// open and openat: the kernel's, but for the files of /proc that tell the time.
 pub fn open(call: &Call) -> isize {
     let path = if call.nr == nr::OPEN { call.args[0] } else { call.args[1] };
-    let result = super::socket::blocking(call);
+    let result = super::socket::blocking(call, Masking::Repeats);
     if result < 0 {
         return result;
     }

@@ -5,6 +5,7 @@ use crate::cpu;
 use crate::layout::clock;
 use crate::sys::{clk, nr, Timespec};
 use crate::trap::Call;
+use crate::wait::Masking;
 use crate::user;
 use lorentz_clock::{Span, NANOS_PER_SEC};
 
@@ -63,7 +64,7 @@ pub fn getrusage(call: &Call) -> isize {
 
 /// wait4 and waitid with resource usage: of a child.
 pub fn wait(call: &Call) -> isize {
-    let result = super::socket::blocking(call);
+    let result = super::socket::blocking(call, Masking::Restarts);
     let usage = if call.nr == nr::WAIT4 { call.args[3] } else { call.args[4] };
     let reaped = if call.nr == nr::WAIT4 { result > 0 } else { result == 0 };
     if reaped {

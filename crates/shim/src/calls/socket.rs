@@ -5,7 +5,7 @@ use crate::filter::Extra;
 use crate::noted;
 use crate::stamps;
 use crate::sys::{errno, nr, sys, Timespec};
-use crate::trap::Call;
+use crate::trap::{Call, AGAIN};
 use crate::user;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
@@ -112,7 +112,11 @@ pub fn receive(call: &Call) -> isize {
     let receives = call.nr != nr::CONNECT;
     let result = match timeout(fd, receives) {
         Some(span) => within(call, receives, span),
-        None => blocking(call),
+        None => match blocking(call, Masking::Restarts) {
+            // A call that does not block is never interrupted.
+            result if result == -errno::EINTR && is_nonblocking(call) => AGAIN,
+            result => result,
+        },
     };
     if call.nr == nr::RECVMSG && result >= 0 && noted::is(fd, noted::STAMPS) {
         stamps::translate_message(call.args[1]);
@@ -124,7 +128,7 @@ pub fn receive(call: &Call) -> isize {
 pub fn send(call: &Call) -> isize {
     match timeout(call.args[0] as u32, false) {
         Some(span) => within(call, false, span),
-        None => blocking(call),
+        None => blocking(call, Masking::Repeats),
     }
 }
 
@@ -183,9 +187,9 @@ fn is_nonblocking(call: &Call) -> bool {
 }
 
 /// The program's own call, which may block.
-pub fn blocking(call: &Call) -> isize {
+pub fn blocking(call: &Call, masking: Masking) -> isize {
     let [a, b, c, d, e, f] = call.args;
-    wait::wait_untimed(call, &[a, b, c, d, e, f, call.nr as u64], Masking::Restarts)
+    wait::wait_untimed(call, &[a, b, c, d, e, f, call.nr as u64], masking)
 }
 
 /// recvmmsg(2): its timeout is looked at only after each message, so the messages are fetched one by one.

@@ -8,6 +8,7 @@ use crate::process;
 use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
 use crate::timers::{alone, arm, told, Kernel};
 use crate::trap::Call;
+use crate::wait::Masking;
 use crate::user;
 use lorentz_clock::{Deadline, ProcessId, Setting, Span, Timer, TimerKind};
 
@@ -42,13 +43,18 @@ pub fn create(call: &Call) -> isize {
     0
 }
 
-/// The signal of a sigevent that the kernel has accepted: SIGALRM where there is none. A value, then the signal.
+/// The signal of a sigevent that the kernel has accepted: SIGALRM where there is none, 0 for SIGEV_NONE. A value, then the signal,
+/// then how it is sent.
 fn signal_of(event: u64) -> u32 {
     const SIGALRM: u32 = 14;
+    const SIGEV_NONE: u32 = 1;
     match event {
         0 => SIGALRM,
         // SAFETY: the kernel has just read it.
-        at => unsafe { ((at + 8) as *const u32).read_unaligned() },
+        at => match unsafe { ((at + 8) as *const [u32; 2]).read_unaligned() } {
+            [_, SIGEV_NONE] => 0,
+            [signal, _] => signal,
+        },
     }
 }
 
@@ -257,7 +263,7 @@ pub fn read_cancellable(call: &Call) -> isize {
     let fd = call.args[0] as u32;
     // Before it blocks, and after it was woken by the cancelling.
     take_cancellation(fd).unwrap_or_else(|| {
-        let result = super::socket::blocking(call);
+        let result = super::socket::blocking(call, Masking::Restarts);
         take_cancellation(fd).unwrap_or(result)
     })
 }

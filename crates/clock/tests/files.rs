@@ -1,0 +1,89 @@
+//! Times of files: the kernel stamps them by its last tick, which may lie before a change that they are written after.
+
+#![cfg(not(loom))]
+
+use clock::Clock;
+use lorentz_clock::{Change, Pace, Rate, RealInstant, Segment, Span, VirtualInstant, WallTime};
+use proptest::prelude::*;
+
+mod clock;
+
+fn start() -> Segment {
+    Segment {
+        real: RealInstant(1_000),
+        virt: VirtualInstant(0),
+        pace: Pace::Running(Rate::ONE),
+        wall: WallTime::default(),
+        boot: Span::ZERO,
+    }
+}
+
+fn told(clock: &Clock, stamp: i64, now: i64) -> i128 {
+    let (page, registry) = (&clock.page, &clock.registry);
+    page.wall_of_file(registry, RealInstant(stamp), RealInstant(now)).as_nanos()
+}
+
+#[test]
+fn a_file_stamped_behind_the_line_is_written_after_the_leap() {
+    let clock = Clock::new(&start());
+    clock.change(2_000, |change| {
+        change.leap = Span(1_000_000);
+        change.line = Some(RealInstant(1_900));
+    });
+    assert_eq!(told(&clock, 1_899, 3_000), 899);
+    for stamp in [1_900, 1_950, 2_000] {
+        assert_eq!(told(&clock, stamp, 3_000), 1_001_000, "{stamp}");
+    }
+    assert_eq!(told(&clock, 2_001, 3_000), 1_001_001);
+}
+
+#[test]
+fn a_change_to_come_has_written_nothing_yet() {
+    let clock = Clock::new(&start());
+    clock.change(2_000, |change| {
+        change.at = RealInstant(2_500);
+        change.leap = Span(1_000_000);
+        change.line = Some(RealInstant(1_900));
+    });
+    assert_eq!(told(&clock, 1_950, 2_499), 950);
+    assert_eq!(told(&clock, 1_950, 2_500), 1_001_500);
+}
+
+#[test]
+fn without_a_line_a_file_is_as_old_as_its_stamp() {
+    let clock = Clock::new(&start());
+    clock.change(2_000, |change| change.leap = Span(1_000_000));
+    assert_eq!(told(&clock, 1_999, 3_000), 999);
+    assert_eq!(told(&clock, 2_000, 3_000), 1_001_000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Files written one after the other are told in that order, and none as older than the clock was when its line was drawn.
+    #[test]
+    fn files_are_told_in_their_order(
+        changes in prop::collection::vec((1..5_000i64, 0..400i64, 0..1_000_000i64, 1..20u64), 1..30),
+    ) {
+        let clock = Clock::new(&start());
+        let mut now = start().real.0;
+        let mut drawn = Vec::new();
+        for (wait, before, leap, rate) in changes {
+            now += wait + before;
+            let line = now - before.min(wait);
+            drawn.push((line, now));
+            clock.change(now, |change: &mut Change| {
+                change.leap = Span(leap);
+                change.pace = Pace::Running(Rate::new(rate, 7).expect("a rate"));
+                change.line = Some(RealInstant(line));
+            });
+        }
+        let end = now + 10_000;
+        let all = (start().real.0..end).map(|stamp| told(&clock, stamp, end));
+        prop_assert!(all.is_sorted());
+        for (line, at) in drawn {
+            let shown = clock.page.wall_of(&clock.registry, RealInstant(at)).as_nanos();
+            prop_assert!(told(&clock, line, end) >= shown);
+        }
+    }
+}
