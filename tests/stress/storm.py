@@ -217,7 +217,8 @@ class Round:
         fate = self.rng.choice(["", "", "monitor", "launcher", "rm"])
         if self.weather.native or not fate:
             self.program.close_stdin()
-            status = self.program.finish(timeout=STANDSTILL)
+            if (status := self._status()) is None:
+                self._found(f"does not end:\n{describe(self.program.processes())}")
             for line in self.program.lines(ev="finding"):
                 self._found(line.text)
             if status or not self.program.lines(ev="end"):
@@ -236,6 +237,13 @@ class Round:
         for line in self.program.lines(ev="finding"):
             if line["what"] in ("back", "early"):
                 self._found(f"after the end of the {fate}: {line.text}")
+
+    def _status(self) -> int | None:
+        """Its exit status, once it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.program.process.wait(timeout=STANDSTILL)
+            return self.program.finish()
+        return None
 
     def _nothing_is_left(self, fate: str) -> None:
         deadline = time.monotonic() + STANDSTILL

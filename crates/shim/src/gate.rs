@@ -60,6 +60,39 @@ const RED_ZONE: usize = 128;
 
 global_asm!(
     ".text",
+    // r13: the mark, as the kernel computes the place of a frame. rbx is the call. For a caller that has pushed three registers.
+    ".macro lorentz_place_mark",
+    "lea r13, [rbx + {mark}]",
+    "mov rax, [rbx + {frame_state}]",
+    "test rax, rax",
+    "jz 2f",
+    "lea r13, [rsp - {red_zone}]",
+    "sub r13, rax",
+    "and r13, -64",
+    "sub r13, {frame}",
+    "and r13, -16",
+    // As if it were called.
+    "sub r13, 8",
+    "2:",
+    "mov qword ptr [r13], 0",
+    "mov dword ptr [r13 + {signal}], 0",
+    ".endm",
+    ".macro lorentz_load_call",
+    "mov rax, [rbx + 48]",
+    "mov rdi, [rbx]",
+    "mov rsi, [rbx + 8]",
+    "mov rdx, [rbx + 16]",
+    "mov r10, [rbx + 24]",
+    "mov r8, [rbx + 32]",
+    "mov r9, [rbx + 40]",
+    "mov r12, [rbx + {call_version}]",
+    ".endm",
+    ".macro lorentz_keep_mark",
+    "mov rax, [r13]",
+    "mov [rbx + {mark}], rax",
+    "mov eax, [r13 + {signal}]",
+    "mov [rbx + {mark} + {signal}], rax",
+    ".endm",
     ".global lorentz_gate",
     ".type lorentz_gate, @function",
     "lorentz_gate:",
@@ -67,34 +100,46 @@ global_asm!(
     "push rbx",
     ".cfi_def_cfa_offset 16",
     ".cfi_offset rbx, -16",
-    "mov rbx, rsi",
-    "mov rax, [rdi + 48]",
-    "mov rsi, [rdi + 8]",
-    "mov rdx, [rdi + 16]",
-    "mov r10, [rdi + 24]",
-    "mov r8, [rdi + 32]",
-    "mov r9, [rdi + 40]",
-    "mov rdi, [rdi]",
+    "push r12",
+    ".cfi_def_cfa_offset 24",
+    ".cfi_offset r12, -24",
+    "push r13",
+    ".cfi_def_cfa_offset 32",
+    ".cfi_offset r13, -32",
+    "mov rbx, rdi",
+    "lorentz_place_mark",
+    "lorentz_load_call",
     ".global lorentz_gate_look",
     "lorentz_gate_look:",
-    "cmp qword ptr ds:[{version}], rbx",
+    "cmp qword ptr ds:[{version}], r12",
     "jne lorentz_gate_leave",
     "syscall",
     ".global lorentz_gate_done",
     "lorentz_gate_done:",
+    "mov r12, rax",
+    "lorentz_keep_mark",
+    "mov rax, r12",
+    "pop r13",
+    ".cfi_def_cfa_offset 24",
+    "pop r12",
+    ".cfi_def_cfa_offset 16",
     "pop rbx",
     ".cfi_def_cfa_offset 8",
     "ret",
-    ".cfi_def_cfa_offset 16",
+    ".cfi_def_cfa_offset 32",
     "lorentz_gate_leave:",
     "mov rax, {retry}",
-    "pop rbx",
-    ".cfi_def_cfa_offset 8",
-    "ret",
+    "jmp lorentz_gate_done",
     ".cfi_endproc",
     ".size lorentz_gate, . - lorentz_gate",
     version = const VERSION,
     retry = const RETRY,
+    mark = const offset_of!(OpenCall, mark),
+    signal = const 8 * MARK_SIGNAL,
+    frame_state = const offset_of!(OpenCall, frame_state),
+    call_version = const offset_of!(OpenCall, version),
+    red_zone = const RED_ZONE,
+    frame = const FRAME,
 );
 
 global_asm!(
@@ -113,21 +158,7 @@ global_asm!(
     ".cfi_def_cfa_offset 32",
     ".cfi_offset r13, -32",
     "mov rbx, rdi",
-    // The mark, as the kernel computes the place of a frame.
-    "lea r13, [rbx + {mark}]",
-    "mov rax, [rbx + {frame_state}]",
-    "test rax, rax",
-    "jz 2f",
-    "lea r13, [rsp - {red_zone}]",
-    "sub r13, rax",
-    "and r13, -64",
-    "sub r13, {frame}",
-    "and r13, -16",
-    // As if it were called.
-    "sub r13, 8",
-    "2:",
-    "mov qword ptr [r13], 0",
-    "mov dword ptr [r13 + {signal}], 0",
+    "lorentz_place_mark",
     "mov eax, {sigprocmask}",
     "mov edi, {setmask}",
     "lea rsi, [rbx + {open}]",
@@ -136,14 +167,7 @@ global_asm!(
     "syscall",
     ".global lorentz_open_gate_look",
     "lorentz_open_gate_look:",
-    "mov rax, [rbx + 48]",
-    "mov rdi, [rbx]",
-    "mov rsi, [rbx + 8]",
-    "mov rdx, [rbx + 16]",
-    "mov r10, [rbx + 24]",
-    "mov r8, [rbx + 32]",
-    "mov r9, [rbx + 40]",
-    "mov r12, [rbx + {call_version}]",
+    "lorentz_load_call",
     "cmp qword ptr ds:[{version}], r12",
     "jne 3f",
     "cmp qword ptr [r13], 0",
@@ -166,10 +190,7 @@ global_asm!(
     "mov r10d, 8",
     "syscall",
     "6:",
-    "mov rax, [r13]",
-    "mov [rbx + {mark}], rax",
-    "mov eax, [r13 + {signal}]",
-    "mov [rbx + {mark} + {signal}], rax",
+    "lorentz_keep_mark",
     "mov rax, r12",
     "pop r13",
     ".cfi_def_cfa_offset 24",
@@ -190,14 +211,8 @@ global_asm!(
     version = const VERSION,
     retry = const RETRY,
     early = const EARLY,
-    mark = const offset_of!(OpenCall, mark),
-    signal = const 8 * MARK_SIGNAL,
-    frame_state = const offset_of!(OpenCall, frame_state),
     open = const offset_of!(OpenCall, open),
     closed = const offset_of!(OpenCall, closed),
-    call_version = const offset_of!(OpenCall, version),
-    red_zone = const RED_ZONE,
-    frame = const FRAME,
     sigprocmask = const crate::sys::nr::RT_SIGPROCMASK,
     setmask = const 2,
 );
@@ -215,7 +230,7 @@ global_asm!(
 );
 
 extern "C" {
-    fn lorentz_gate(args: *const [u64; 7], version: u64) -> isize;
+    fn lorentz_gate(call: *mut OpenCall) -> isize;
     fn lorentz_open_gate(call: *mut OpenCall) -> isize;
     fn lorentz_restorer();
     static lorentz_gate_look: u8;
@@ -225,19 +240,20 @@ extern "C" {
     static lorentz_open_gate_kicked: u8;
 }
 
-/// Makes the call `args[6]` with `args[..6]`, unless the clock has left `version`.
+/// Makes a call that puts the program's mask in force by itself, unless the clock has left the version.
 ///
 /// # Safety
-/// As for any system call: the kernel reads and writes what the arguments point at.
-pub unsafe fn pass(args: &[u64; 7], version: u64) -> isize {
-    // SAFETY: the caller answers for the arguments.
-    unsafe { lorentz_gate(args, version) }
+/// As for any system call: the kernel reads and writes what the arguments point at. Where the mark can be placed, a signal frame
+/// must fit on this stack.
+pub unsafe fn pass(call: &mut OpenCall) -> isize {
+    // SAFETY: the caller answers for the arguments and the stack.
+    unsafe { lorentz_gate(call) }
 }
 
 /// Makes a call with the program's signals let in, unless the clock has left the version or one has come before it.
 ///
 /// # Safety
-/// As for [`pass`]. Where the mark can be placed, a signal frame must fit on this stack.
+/// As for [`pass`].
 pub unsafe fn pass_open(call: &mut OpenCall) -> isize {
     // SAFETY: the caller answers for the arguments and the stack.
     unsafe { lorentz_open_gate(call) }
@@ -279,6 +295,11 @@ impl OpenCall {
         frame_state: u64,
     ) -> OpenCall {
         OpenCall { args: *args, version, open, closed, frame_state, mark: [0; MARK] }
+    }
+
+    /// Whether a handler that runs meanwhile leaves its mark.
+    pub fn can_be_marked(&self) -> bool {
+        self.frame_state != 0
     }
 
     /// The signal whose handler of the program's ran meanwhile, the last of several. `None` for none, and 0 where it is not known.

@@ -165,23 +165,37 @@ impl Passed {
 
 /// One blocking call with the program's mask in force.
 fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
-    if masking == Masking::ByCall {
-        // SAFETY: the program's own call, as its part of the shim has prepared it.
-        return Passed { result: unsafe { gate::pass(args, version) }, handled: None };
-    }
-    if let Some(signal) = waiting_signal(call.mask()) {
-        return Passed { result: interrupted_by(signal, masking), handled: None };
-    }
-    failpoint(registry(), Failpoint::BeforeOpenGate);
+    let leapt = registry().leaps.sum();
     let mut open = OpenCall::new(args, version, call.mask(), CLOSED, frame_state(call));
-    // SAFETY: as above; `frame_state` says that there is room for a frame.
-    let result = unsafe { gate::pass_open(&mut open) };
-    let handled = open.handled();
-    match (result, handled) {
-        (EARLY, _) => Passed { result: interrupted_by(handled.unwrap_or(0), masking), handled },
-        _ => Passed { result, handled },
-    }
+    let mut comes = None;
+    let result = if masking == Masking::ByCall {
+        // SAFETY: the program's own call, as its part of the shim has prepared it; `frame_state` says that there is room for a frame.
+        unsafe { gate::pass(&mut open) }
+    } else {
+        comes = waiting_signal(call.mask());
+        // Its handler runs in the gate, where it leaves its mark.
+        if let (Some(signal), false) = (comes, open.can_be_marked()) {
+            return Passed { result: interrupted_by(signal, masking), handled: None };
+        }
+        failpoint(registry(), Failpoint::BeforeOpenGate);
+        // SAFETY: as above.
+        unsafe { gate::pass_open(&mut open) }
+    };
+    let handled = open.handled().map(|signal| match (signal, comes) {
+        (0, Some(known)) => known,
+        _ => signal,
+    });
+    let changed = version != clock().version() || leapt != registry().leaps.sum();
+    let result = match (result, handled) {
+        (EARLY, _) => interrupted_by(handled.unwrap_or(0), masking),
+        // No handler of the program's ran: the signal was a timer's, which has been set anew since, and sends it again.
+        (INTERRUPTED, None) if changed && open.can_be_marked() => RETRY,
+        _ => result,
+    };
+    Passed { result, handled }
 }
+
+const INTERRUPTED: isize = -errno::EINTR;
 
 /// The result of a call that `signal` has interrupted, 0 for one that is not known: its handler ran in the moment before the call
 /// blocked, and has asked for no siginfo. Then the program repeats a call that a signal may restart.

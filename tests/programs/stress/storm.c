@@ -16,7 +16,7 @@
  * no clock goes back, for any thread or process; no wait or timer is early; EINTR only where a
  * handler ran; children, threads and files are as natively.
  *
- * storm child CODE AFTER_NS: a child by exec; time has not gone back since AFTER_NS.
+ * storm child CODE AFTER_NS: a child by exec, with threads; time has not gone back since AFTER_NS.
  */
 #include "../lt.h"
 #include <dlfcn.h>
@@ -523,8 +523,6 @@ static void forked(void)
 		self->in = "forked";
 		if (how == 1)
 			raise(SIGKILL);
-		if (how == 2)
-			threads();
 		if (how == 3)
 			execv(own_path, words.argv);
 		mono();
@@ -633,7 +631,14 @@ static void answer(void)
 
 static int child(int code, lt_ns after)
 {
+	struct self own = { .in = "child", .random = (uint64_t)code };
 	lt_ns now = lt_now(CLOCK_MONOTONIC), then;
+	self = &own;
+	all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	scale = 0.1;
+	lt_handle(SIGUSR1, on_signal, SA_ONSTACK);
+	if (code % 4 == 0)
+		threads();
 	lt_sleep(1000);
 	then = lt_now(CLOCK_MONOTONIC);
 	if (now < after || then < now + 1000)

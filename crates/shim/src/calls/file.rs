@@ -6,8 +6,8 @@ use crate::noted;
 use crate::stamps;
 use crate::sys::{clk, errno, nr, sys, Itimerspec, Timespec};
 use crate::trap::Call;
-use crate::wait::Masking;
 use crate::user;
+use crate::wait::Masking;
 
 /// The stat family: the kernel's answer with its times translated.
 pub fn stat(call: &Call) -> isize {

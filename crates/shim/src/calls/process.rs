@@ -5,8 +5,8 @@ use crate::cpu;
 use crate::layout::clock;
 use crate::sys::{clk, nr, Timespec};
 use crate::trap::Call;
-use crate::wait::Masking;
 use crate::user;
+use crate::wait::Masking;
 use lorentz_clock::{Span, NANOS_PER_SEC};
 
 const MICRO: i64 = 1000;

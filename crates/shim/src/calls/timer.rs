@@ -8,8 +8,8 @@ use crate::process;
 use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
 use crate::timers::{alone, arm, told, Kernel};
 use crate::trap::Call;
-use crate::wait::Masking;
 use crate::user;
+use crate::wait::Masking;
 use lorentz_clock::{Deadline, ProcessId, Setting, Span, Timer, TimerKind};
 
 const ABSTIME: u64 = 1;
