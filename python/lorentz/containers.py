@@ -8,7 +8,7 @@ from fractions import Fraction
 from os import PathLike, fspath
 
 from lorentz import _native
-from lorentz.times import Duration, Tdf, Time, nanoseconds, tdf_text
+from lorentz.times import Duration, HostTime, Tdf, Time, host_time_text, nanoseconds, tdf_text
 
 Words = Sequence["str | PathLike[str]"]
 
@@ -90,32 +90,34 @@ class Container:
         told = _native.reading(self.name)
         return Time(**{**told, "tdf": Fraction(told["tdf"])})
 
-    def dilate(self, tdf: Tdf) -> None:
-        """Changes its TDF. Of one in an experiment: RefusedError; there is Experiment.dilate.
+    def dilate(self, tdf: Tdf, *, at: HostTime | None = None) -> None:
+        """Changes its TDF: at once, or when the host's wall clock shows `at`.
 
-        The same holds for the other changes.
+        Of one in an experiment: RefusedError; there is Experiment.dilate. A change that begins
+        earlier drops those that were announced. The same holds for the other changes. Raises
+        WrongInputError where `at` is past.
         """
-        _native.dilate(self.name, tdf_text(tdf))
+        _native.dilate(self.name, tdf_text(tdf), host_time_text(at))
 
-    def freeze(self) -> None:
+    def freeze(self, *, at: HostTime | None = None) -> None:
         """Lets its time stand still, and its tasks where there is a cgroup v2 freezer."""
-        _native.freeze(self.name)
+        _native.freeze(self.name, host_time_text(at))
 
-    def unfreeze(self) -> None:
+    def unfreeze(self, *, at: HostTime | None = None) -> None:
         """Lets it go on."""
-        _native.unfreeze(self.name)
+        _native.unfreeze(self.name, host_time_text(at))
 
-    def leap(self, by: Duration) -> None:
+    def leap(self, by: Duration, *, at: HostTime | None = None) -> None:
         """Moves all its clocks forward, by 0 or more of virtual time."""
-        _native.leap(self.name, nanoseconds(by))
+        _native.leap(self.name, nanoseconds(by), host_time_text(at))
 
     def leap_like(self, other: Container) -> None:
         """Moves all its clocks forward to where the wall clock of another is."""
         _native.leap_like(self.name, other.name)
 
-    def step(self, by: Duration) -> None:
+    def step(self, by: Duration, *, at: HostTime | None = None) -> None:
         """Moves its wall clock alone, either way, not before 1970."""
-        _native.step(self.name, nanoseconds(by))
+        _native.step(self.name, nanoseconds(by), host_time_text(at))
 
     def __repr__(self) -> str:
         return f"Container({self.name!r})"

@@ -17,6 +17,10 @@ Duration: TypeAlias = "str | int | float | Fraction | timedelta"
 #: float stands for the simplest ratio that is the same float: 1 / 3 is 1/3.
 Tdf: TypeAlias = "str | int | float | Fraction"
 
+#: A time of the host's wall clock: a datetime, one without a time zone in the host's; or text:
+#: "2038-01-19T03:14:00Z", "@1700000000".
+HostTime: TypeAlias = "str | datetime"
+
 NANOS = 10**9
 
 
@@ -57,6 +61,17 @@ def tdf_text(tdf: Tdf) -> str:
         _native.parse_tdf(text)
         return text
     raise _native.WrongInputError(f"tdf {tdf!r}: expected a number above 0, or text such as '1/3'")
+
+
+def host_time_text(at: HostTime | None) -> str | None:
+    """A time of the host's wall clock as text."""
+    if at is None or isinstance(at, str):
+        return at
+    if isinstance(at, datetime):
+        return at.astimezone(timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+    raise _native.WrongInputError(
+        f"at {at!r}: expected a datetime, or text such as '2038-01-19T03:14:00Z'"
+    )
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,21 @@ def test_without_rm_they_go_on_by_themselves_after_a_while(tmp_path):
         until(lambda: not experiment.processes(), "its guard has ended")
 
 
+def test_programs_that_send_go_on_when_the_experiment_was_killed():
+    """Nobody gives them their turn any more: they need none."""
+    script = 'while :; do echo "{\\"ev\\":\\"sent\\"}"; sleep 0.01; done'
+    with Experiment() as experiment:
+        sends = experiment.run("sh", "-c", script)
+        experiment.synchronize()
+        experiment.start()
+        sends.wait_for(3, ev="sent")
+        kill(experiment)
+        experiment.ok("rm")
+        count = len(sends.lines(ev="sent"))
+        # Some may have been on their way.
+        sends.wait_for(count + 20, timeout=PATIENCE, ev="sent")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_good_order(tmp_path, number):
     """Its containers go on at once."""

@@ -147,6 +147,33 @@ def test_the_clock_of_a_container(calls):
             assert abs(apart) < 30
 
 
+def test_changes_are_announced(calls):
+    with Inside("sleep", "1000000", rate="1") as program:
+        pid = pid_inside(program)
+        hour = 3600 * SECOND
+        now = time.time_ns()
+        changes = [
+            ("dilate_at", 4, 0),
+            ("leap_at", 0, 3 * SECOND),
+            ("step_at", 0, -5 * SECOND),
+            ("freeze_at", 0, 0),
+            ("unfreeze_at", 0, 0),
+        ]
+        for number, (what, tdf, by) in enumerate(changes, 1):
+            calls.ok(what, pid, tdf, by, now + number * hour)
+        to_come = program.time()["to_come"]
+        assert [change["tdf"] for change in to_come] == ["4"] * 5
+        assert [change["leap_ns"] for change in to_come] == [0, 3 * SECOND, 0, 0, 0]
+        assert [change["step_ns"] for change in to_come] == [0, 0, -5 * SECOND, 0, 0]
+        assert [change["frozen"] for change in to_come] == [False, False, False, True, False]
+        past = calls("dilate_at", pid, 2, 0, now - hour)
+        assert past["result"] == WRONG_INPUT and "later" in past["error"]
+        calls.ok("dilate_at", pid, 7, 0, time.time_ns() + SECOND // 2)
+        assert [change["tdf"] for change in program.time()["to_come"]] == ["7"]
+        time.sleep(0.7)
+        assert calls.ok("time", pid)["tdf"] == 7
+
+
 def test_an_experiment_ends_with_its_process():
     with spin() as program, Calls("lorentz_calls", "lorentz") as calls:
         calls.ok("create", "c-mortal", 0, 0, 1)

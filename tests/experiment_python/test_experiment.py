@@ -8,14 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from framework import lorentz
 from framework.linked import spin, stands, works
-from framework.running import Native
+from framework.running import Inside, Native
 from lorentz import (
     Container,
     EndedError,
@@ -180,6 +180,33 @@ def test_the_clock_of_a_container():
             late.leap("10h")
             container.leap_like(late)
             assert abs(late.time().wall_ns - container.time().wall_ns) < 60 * 10**9
+
+
+def test_changes_are_announced():
+    with Inside("sleep", "1000000", rate="1") as program:
+        program.wait_until_shown()
+        container = Container.find(program.name)
+        now = datetime.now(timezone.utc)
+        hours = [now + timedelta(hours=number) for number in range(1, 6)]
+        container.dilate("1/3", at=hours[0])
+        container.leap("2h", at=hours[1].isoformat())
+        container.step(timedelta(minutes=-5), at=hours[2].astimezone().replace(tzinfo=None))
+        container.freeze(at=f"@{hours[3].timestamp():.0f}")
+        container.unfreeze(at=hours[4])
+        to_come = program.time()["to_come"]
+        assert [change["tdf"] for change in to_come] == ["1/3"] * 5
+        assert to_come[1]["leap_ns"] == 7200 * 10**9
+        assert to_come[2]["step_ns"] == -300 * 10**9
+        assert [change["frozen"] for change in to_come] == [False, False, False, True, False]
+        for number, change in enumerate(to_come, 1):
+            assert abs(change["in_ns"] / 1e9 - number * 3600) < 60
+        for wrong in (now - timedelta(seconds=1), "2020-01-01", "soon", 5):
+            with pytest.raises(WrongInputError, match="at "):
+                container.dilate(2, at=wrong)
+        container.dilate(7, at=datetime.now(timezone.utc) + timedelta(seconds=0.5))
+        assert len(program.time()["to_come"]) == 1
+        time.sleep(0.7)
+        assert container.time().tdf == 7
 
 
 def test_the_status_is_a_data_frame():

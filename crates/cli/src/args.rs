@@ -274,7 +274,7 @@ pub struct Leap {
     /// Until the wall clock shows this time, which must be in its future
     #[arg(long, value_name = "TIME", group = "target", allow_hyphen_values = true)]
     pub to: Option<WallTime>,
-    /// Until the wall clock shows what that of another container shows now
+    /// Until the wall clock shows what that of another container shows at that moment
     #[arg(long, value_name = "NAME|PID", group = "target")]
     pub like: Option<String>,
     /// When.

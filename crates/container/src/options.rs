@@ -29,6 +29,12 @@ pub struct HostNow {
 }
 
 impl HostNow {
+    /// CLOCK_MONOTONIC when CLOCK_REALTIME will show `wall`, if nobody sets it until then. `None` beyond the range of the former.
+    pub fn real_at(&self, wall: WallTime) -> Option<RealInstant> {
+        let ahead = wall.as_nanos() - self.wall.as_nanos();
+        i64::try_from(i128::from(self.real.0) + ahead).ok().map(RealInstant)
+    }
+
     /// Reads them, so that they belong together within 20 us unless the machine is very busy.
     ///
     /// # Errors

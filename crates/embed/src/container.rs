@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 
-use lorentz_clock::Rate;
+use lorentz_clock::{Rate, RealInstant, WallTime};
 use lorentz_container::processes::{self, Process};
 use lorentz_container::{
-    self as container, check_attachable, Cgroup, Reading, StateDir, StateError, Target,
+    self as container, check_attachable, Cgroup, Clock, ClockChange, HostNow, Reading, StateDir,
+    StateError, Target,
 };
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -162,68 +163,99 @@ impl Container {
         Ok(self.0.clock()?.reading())
     }
 
-    /// Changes how fast its time passes.
+    /// Changes how fast its time passes: at once, or when the host's wall clock shows `at`.
     ///
     /// # Errors
     ///
-    /// Where an experiment moves it, its clock cannot be changed, or it is gone.
-    pub fn dilate(&self, rate: Rate) -> Result<()> {
+    /// Where an experiment moves it, its clock cannot be changed, or it is gone; an `at` that is past.
+    pub fn dilate(&self, rate: Rate, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
-        self.0.clock_to_change()?.dilate(rate).map_err(|error| self.at("dilate", error))?;
-        Ok(())
+        let at = at.map(instant).transpose()?;
+        self.change("dilate", &self.0.clock_to_change()?, ClockChange::Dilate(rate), at)
     }
 
-    /// Lets its time stand still, and its tasks where it has a control group. Twice does no harm.
-    ///
-    /// # Errors
-    ///
-    /// As [`Container::dilate`].
-    pub fn freeze(&self) -> Result<()> {
-        check_outside()?;
-        container::freeze(&self.0)?;
-        Ok(())
-    }
-
-    /// Lets it go on. Twice does no harm.
+    /// Lets its time stand still, and its tasks where it has a control group: at once, or when the host's wall clock shows `at`.
+    /// Twice does no harm.
     ///
     /// # Errors
     ///
     /// As [`Container::dilate`].
-    pub fn unfreeze(&self) -> Result<()> {
+    pub fn freeze(&self, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
-        container::unfreeze(&self.0)?;
+        match at.map(instant).transpose()? {
+            None => container::freeze(&self.0)?,
+            Some(at) => container::freeze_at(&self.0, at)?,
+        };
         Ok(())
     }
 
-    /// Moves all its clocks forward.
+    /// Lets it go on: at once, or when the host's wall clock shows `at`. Twice does no harm.
+    ///
+    /// # Errors
+    ///
+    /// As [`Container::dilate`].
+    pub fn unfreeze(&self, at: Option<WallTime>) -> Result<()> {
+        check_outside()?;
+        let Some(at) = at.map(instant).transpose()? else {
+            container::unfreeze(&self.0)?;
+            return Ok(());
+        };
+        self.change("unfreeze", &self.0.clock_to_change()?, ClockChange::Unfreeze, Some(at))
+    }
+
+    /// Moves all its clocks forward: at once, or when the host's wall clock shows `at`.
     ///
     /// # Errors
     ///
     /// As [`Container::dilate`]; a target in its past.
-    pub fn leap(&self, target: Target) -> Result<()> {
+    pub fn leap(&self, target: Target, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
+        let at = at.map(instant).transpose()?;
         let clock = self.0.clock_to_change()?;
-        let by = target.leap(&clock.reading())?;
-        clock.leap(by).map_err(|error| self.at("leap", error))?;
-        Ok(())
+        let by = target.leap(&reading(&clock, at))?;
+        self.change("leap", &clock, ClockChange::Leap(by), at)
     }
 
-    /// Moves its wall clock alone, either way.
+    /// Moves its wall clock alone, either way: at once, or when the host's wall clock shows `at`.
     ///
     /// # Errors
     ///
     /// As [`Container::dilate`]; a target before 1970.
-    pub fn step(&self, target: Target) -> Result<()> {
+    pub fn step(&self, target: Target, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
+        let at = at.map(instant).transpose()?;
         let clock = self.0.clock_to_change()?;
-        let by = target.step(&clock.reading())?;
-        clock.step(by).map_err(|error| self.at("step", error))?;
-        Ok(())
+        let by = target.step(&reading(&clock, at))?;
+        self.change("step", &clock, ClockChange::Step(by), at)
+    }
+
+    fn change(
+        &self,
+        verb: &str,
+        clock: &Clock,
+        change: ClockChange,
+        at: Option<RealInstant>,
+    ) -> Result<()> {
+        clock.change(change, at).map_err(|error| self.at(verb, error)).map(drop)
     }
 
     fn at(&self, verb: &str, error: impl Display) -> Fault {
         Fault::new(Kind::Failed, format!("{verb} {}: {error}", self.name()))
     }
+}
+
+/// When the host's wall clock shows `at`, as it stands now.
+fn instant(at: WallTime) -> Result<RealInstant> {
+    let host = HostNow::read()?;
+    host.real_at(at).filter(|real| *real > host.real).ok_or_else(|| {
+        let now = host.wall;
+        Fault::wrong(format!("at {at}: expected a time later than the host's, which is {now}, by less than 290 years"))
+    })
+}
+
+/// The clocks as they are, or will be then.
+fn reading(clock: &Clock, at: Option<RealInstant>) -> Reading {
+    at.map_or_else(|| clock.reading(), |at| clock.reading_at(at))
 }
 
 /// Gives a container that was made by attaching a control group, so that its tasks can be stopped.

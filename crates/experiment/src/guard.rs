@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use lorentz_clock::VirtualInstant;
 use lorentz_container::{start_in_background, StateDir, StateError};
 
 use crate::place;
@@ -56,6 +57,8 @@ pub fn release(state: &StateDir, name: &str) -> anyhow::Result<()> {
         });
         if let Ok(clock) = clock {
             clock.let_go(clock.rate());
+            // A program that waits for its turn to send would wait for ever.
+            clock.set_turn(VirtualInstant::NEVER);
         }
         if let Some(cgroup) = container.cgroup() {
             cgroup.thaw();

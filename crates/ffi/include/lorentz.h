@@ -100,6 +100,15 @@ int lorentz_leap_like(const char *container, const char *other);
 /* Moves its wall clock alone, either way, not before 1970. */
 int lorentz_step(const char *container, int64_t by_ns);
 
+/* The same, announced: the change comes by itself when the host's wall clock shows `at`. A time that is past is
+ * LORENTZ_WRONG_INPUT. At most 16 may be to come. A change drops those that were announced for its own time or a later
+ * one; one that begins at once drops all. */
+int lorentz_dilate_at(const char *container, double tdf, struct timespec at);
+int lorentz_freeze_at(const char *container, struct timespec at);
+int lorentz_unfreeze_at(const char *container, struct timespec at);
+int lorentz_leap_at(const char *container, int64_t by_ns, struct timespec at);
+int lorentz_step_at(const char *container, int64_t by_ns, struct timespec at);
+
 /* Brings the running process pid into virtual time, where tree is not 0 its descendants too, in a new
  * container called name (NULL: a name is made up). It cannot be undone; TDF 1 does no harm. Where made
  * is not NULL, the container's name is written there, cut to room bytes with its final NUL; no name is

@@ -58,25 +58,25 @@ pub extern "C" fn lorentz_time(
 /// Changes its TDF.
 #[no_mangle]
 pub extern "C" fn lorentz_dilate(container: *const c_char, tdf: f64) -> c_int {
-    with(container, |container| container.dilate(rate_of_tdf(tdf)?))
+    with(container, |container| container.dilate(rate_of_tdf(tdf)?, None))
 }
 
 /// Stops it.
 #[no_mangle]
 pub extern "C" fn lorentz_freeze(container: *const c_char) -> c_int {
-    with(container, |container| container.freeze())
+    with(container, |container| container.freeze(None))
 }
 
 /// Lets it go on.
 #[no_mangle]
 pub extern "C" fn lorentz_unfreeze(container: *const c_char) -> c_int {
-    with(container, |container| container.unfreeze())
+    with(container, |container| container.unfreeze(None))
 }
 
 /// Moves its clocks forward.
 #[no_mangle]
 pub extern "C" fn lorentz_leap(container: *const c_char, by_ns: i64) -> c_int {
-    with(container, |container| container.leap(Target::By(Span(by_ns))))
+    with(container, |container| container.leap(Target::By(Span(by_ns)), None))
 }
 
 /// Moves its clocks forward to where another's wall clock is.
@@ -84,14 +84,64 @@ pub extern "C" fn lorentz_leap(container: *const c_char, by_ns: i64) -> c_int {
 pub extern "C" fn lorentz_leap_like(container: *const c_char, other: *const c_char) -> c_int {
     with(container, |container| {
         let other = Container::find(text("other", other)?)?;
-        container.leap(Target::Like(other.reading()?.wall))
+        container.leap(Target::Like(other.reading()?.wall), None)
     })
 }
 
 /// Moves its wall clock.
 #[no_mangle]
 pub extern "C" fn lorentz_step(container: *const c_char, by_ns: i64) -> c_int {
-    with(container, |container| container.step(Target::By(Span(by_ns))))
+    with(container, |container| container.step(Target::By(Span(by_ns)), None))
+}
+
+/// A time of the host's wall clock.
+fn announced(at: libc::timespec) -> Result<Option<WallTime>> {
+    match u32::try_from(at.tv_nsec) {
+        Ok(nanos @ 0..=999_999_999) => Ok(Some(WallTime { secs: at.tv_sec, nanos })),
+        _ => Err(Fault::wrong("at: expected nanoseconds from 0 to 999999999")),
+    }
+}
+
+/// Changes its TDF at `at`.
+#[no_mangle]
+pub extern "C" fn lorentz_dilate_at(
+    container: *const c_char,
+    tdf: f64,
+    at: libc::timespec,
+) -> c_int {
+    with(container, |container| container.dilate(rate_of_tdf(tdf)?, announced(at)?))
+}
+
+/// Stops it at `at`.
+#[no_mangle]
+pub extern "C" fn lorentz_freeze_at(container: *const c_char, at: libc::timespec) -> c_int {
+    with(container, |container| container.freeze(announced(at)?))
+}
+
+/// Lets it go on at `at`.
+#[no_mangle]
+pub extern "C" fn lorentz_unfreeze_at(container: *const c_char, at: libc::timespec) -> c_int {
+    with(container, |container| container.unfreeze(announced(at)?))
+}
+
+/// Moves its clocks forward at `at`.
+#[no_mangle]
+pub extern "C" fn lorentz_leap_at(
+    container: *const c_char,
+    by_ns: i64,
+    at: libc::timespec,
+) -> c_int {
+    with(container, |container| container.leap(Target::By(Span(by_ns)), announced(at)?))
+}
+
+/// Moves its wall clock at `at`.
+#[no_mangle]
+pub extern "C" fn lorentz_step_at(
+    container: *const c_char,
+    by_ns: i64,
+    at: libc::timespec,
+) -> c_int {
+    with(container, |container| container.step(Target::By(Span(by_ns)), announced(at)?))
 }
 
 /// Brings a running process into virtual time.

@@ -191,37 +191,45 @@ fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> To
     })
 }
 
-#[pyfunction]
-fn dilate(py: Python, container: &str, tdf: &str) -> Told<()> {
-    apart(py, || Container::find(container)?.dilate(rate(tdf)?))
+/// A time of the host's wall clock, as people write it.
+fn announced(at: Option<&str>) -> Result<Option<WallTime>, Fault> {
+    let time = |text: &str| {
+        text.parse::<WallTime>().map_err(|error| Fault::wrong(format!("at {text}: {error}")))
+    };
+    at.map(time).transpose()
 }
 
 #[pyfunction]
-fn freeze(py: Python, container: &str) -> Told<()> {
-    apart(py, || Container::find(container)?.freeze())
+fn dilate(py: Python, container: &str, tdf: &str, at: Option<&str>) -> Told<()> {
+    apart(py, || Container::find(container)?.dilate(rate(tdf)?, announced(at)?))
 }
 
 #[pyfunction]
-fn unfreeze(py: Python, container: &str) -> Told<()> {
-    apart(py, || Container::find(container)?.unfreeze())
+fn freeze(py: Python, container: &str, at: Option<&str>) -> Told<()> {
+    apart(py, || Container::find(container)?.freeze(announced(at)?))
 }
 
 #[pyfunction]
-fn leap(py: Python, container: &str, by_ns: i64) -> Told<()> {
-    apart(py, || Container::find(container)?.leap(Target::By(Span(by_ns))))
+fn unfreeze(py: Python, container: &str, at: Option<&str>) -> Told<()> {
+    apart(py, || Container::find(container)?.unfreeze(announced(at)?))
+}
+
+#[pyfunction]
+fn leap(py: Python, container: &str, by_ns: i64, at: Option<&str>) -> Told<()> {
+    apart(py, || Container::find(container)?.leap(Target::By(Span(by_ns)), announced(at)?))
 }
 
 #[pyfunction]
 fn leap_like(py: Python, container: &str, other: &str) -> Told<()> {
     apart(py, || {
         let wall = Container::find(other)?.reading()?.wall;
-        Container::find(container)?.leap(Target::Like(wall))
+        Container::find(container)?.leap(Target::Like(wall), None)
     })
 }
 
 #[pyfunction]
-fn step(py: Python, container: &str, by_ns: i64) -> Told<()> {
-    apart(py, || Container::find(container)?.step(Target::By(Span(by_ns))))
+fn step(py: Python, container: &str, by_ns: i64, at: Option<&str>) -> Told<()> {
+    apart(py, || Container::find(container)?.step(Target::By(Span(by_ns)), announced(at)?))
 }
 
 /// A duration as people write it, in nanoseconds.

@@ -46,7 +46,7 @@ pub fn dilate(who: &str, dilation: f32, tree: bool) -> Result<()> {
     let container = find(who, tree)?;
     match container.experiment() {
         Some(EXPERIMENT) => existing("dilate")?.dilate(container.name(), rate),
-        _ => container.dilate(rate),
+        _ => container.dilate(rate, None),
     }
 }
 
@@ -56,7 +56,7 @@ pub fn dilate(who: &str, dilation: f32, tree: bool) -> Result<()> {
 ///
 /// As [`dilate`]; one in an experiment.
 pub fn freeze(who: &str, tree: bool) -> Result<()> {
-    find(who, tree)?.freeze()
+    find(who, tree)?.freeze(None)
 }
 
 /// Lets the container of `who` go on, and what of it [`mod@crate::clone`] holds.
@@ -66,7 +66,7 @@ pub fn freeze(who: &str, tree: bool) -> Result<()> {
 /// Where it is in no container; one in an experiment.
 pub fn unfreeze(who: &str) -> Result<()> {
     let container = Container::find(who)?;
-    container.unfreeze()?;
+    container.unfreeze(None)?;
     container.continue_stopped()
 }
 
@@ -77,7 +77,7 @@ pub fn unfreeze(who: &str) -> Result<()> {
 /// As [`freeze`]; where that is in its past.
 pub fn leap(who: &str, other: &str) -> Result<()> {
     let time = time_of(other)?;
-    find(who, false)?.leap(Target::Like(time))
+    find(who, false)?.leap(Target::Like(time), None)
 }
 
 /// The wall clock of `who`; the host's, where that is a process in real time.

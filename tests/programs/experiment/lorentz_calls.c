@@ -30,6 +30,16 @@ static int on_experiment(const char *what, const char *who, double tdf, long lon
     return 1;
 }
 
+static int announced(const char *what, const char *who, double tdf, long long a, long long at_ns) {
+    struct timespec at = {at_ns / 1000000000, at_ns % 1000000000};
+    if (is(what, "dilate_at")) return lorentz_dilate_at(who, tdf, at);
+    if (is(what, "freeze_at")) return lorentz_freeze_at(who, at);
+    if (is(what, "unfreeze_at")) return lorentz_unfreeze_at(who, at);
+    if (is(what, "leap_at")) return lorentz_leap_at(who, a, at);
+    if (is(what, "step_at")) return lorentz_step_at(who, a, at);
+    return 1;
+}
+
 static int on_clock(const char *what, const char *who, double tdf, long long a, char *made, size_t room) {
     if (is(what, "dilate")) return lorentz_dilate(who, tdf);
     if (is(what, "freeze")) return lorentz_freeze(who);
@@ -64,6 +74,7 @@ int main(void) {
         const char *text = is(who, "-") ? NULL : who;
         int result = on_experiment(what, text, tdf, a, b);
         if (result == 1) result = on_clock(what, text, tdf, a, made, sizeof made);
+        if (result == 1) result = announced(what, text, tdf, a, b);
         if (is(what, "time")) result = lorentz_time(text, &time);
         if (is(what, "status")) result = lorentz_experiment_status(experiment, &json);
         if (is(what, "close")) result = (lorentz_experiment_close(experiment), experiment = NULL, 0);

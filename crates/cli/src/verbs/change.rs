@@ -76,15 +76,14 @@ pub fn step(args: &Step) -> anyhow::Result<i32> {
 fn instant(when: &When) -> anyhow::Result<Option<RealInstant>> {
     let Some(at) = when.announced else { return Ok(None) };
     let host = HostNow::read().context("the host's clocks")?;
-    let ahead = at.as_nanos() - host.wall.as_nanos();
-    match i64::try_from(i128::from(host.real.0) + ahead) {
-        Ok(real) if ahead > 0 => Ok(Some(RealInstant(real))),
-        Ok(_) => Err(WrongInput(format!(
+    match host.real_at(at) {
+        Some(real) if real > host.real => Ok(Some(real)),
+        Some(_) => Err(WrongInput(format!(
             "--at {at}: is past; expected a time later than the host's, which is {}",
             host.wall
         ))
         .into()),
-        Err(_) => {
+        None => {
             Err(WrongInput(format!("--at {at}: is too far away; expected a time within 290 years"))
                 .into())
         }
