@@ -8,6 +8,7 @@ bounds for what happens at once.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import signal
 import subprocess
@@ -131,6 +132,57 @@ def test_timers_survive_a_controller_that_is_killed(point):
         controller.wait(timeout=AT_ONCE)
         assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
         inside.time()
+
+
+def test_a_change_is_put_off_until_all_timers_are_set():
+    """On a busy machine a process comes to it late: then the timer goes on at the old rate."""
+    with points(rate="10") as inside:
+        inside.line(ev="ready")
+        tell(inside, "do ticks 400")
+        time.sleep(0.1)
+        inside.points.arm("PutOff")
+        inside.points.arm("TimerHeld")
+        controller = inside.begin("dilate", "--rate", "1")
+        inside.points.wait("PutOff")
+        assert inside.time()["rate"] == "10"
+        inside.points.release("TimerHeld")
+        inside.points.release("PutOff")
+        assert controller.wait(timeout=AT_ONCE) == 0
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
+        assert inside.time()["rate"] == "1"
+
+
+def test_a_process_that_is_stopped_does_not_put_a_change_off_for_ever():
+    with points(rate="10") as inside:
+        pid = inside.line(ev="ready")["pid"]
+        tell(inside, "do ticks 400")
+        time.sleep(0.1)
+        os.kill(pid, signal.SIGSTOP)
+        verb(inside, "dilate", inside.name, "--rate", "1")
+        assert inside.time()["rate"] == "1"
+        os.kill(pid, signal.SIGCONT)
+        inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)
+
+
+@pytest.mark.parametrize("point", ["SkippingBelieved", "BeforeVersion", "BeforeTell", "AfterTell"])
+def test_skipping_that_was_begun_by_halves(point):
+    """Nobody leaps where readers would not add it, and announced changes stay."""
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+    with points() as inside:
+        inside.line(ev="ready")
+        verb(inside, "dilate", inside.name, "--rate", "2", "--at", later.isoformat())
+        inside.points.arm(point)
+        controller = inside.begin("skip", "force")
+        inside.points.wait(point)
+        controller.kill()
+        controller.wait(timeout=AT_ONCE)
+        begun = done(inside, "date")["ret"]
+        assert done(inside, "sleep 1000000000")["ret"] == 0
+        assert done(inside, "date", count=2)["ret"] >= begun + 1
+        verb(inside, "skip", inside.name, "force")
+        assert done(inside, "sleep 1000000000000")["ret"] == 0
+        assert done(inside, "date", count=3)["ret"] >= begun + 1001
+        assert [change["rate"] for change in inside.time()["to_come"]] == ["2"]
 
 
 def test_a_busy_clock_names_its_holder_and_is_not_waited_for_for_ever():

@@ -41,6 +41,10 @@ failpoints! {
     BeforeTell,
     /// A controller that has told everybody, and has not stated it.
     AfterTell,
+    /// A controller that has taken a change back, to publish it for a later moment.
+    PutOff,
+    /// A controller that is about to let idle time be skipped: leaps are believed.
+    SkippingBelieved,
     /// A controller, when a change has begun that was to come.
     BeforeRefresh,
     /// A leap over idle time, added to the sum and not yet in the log.

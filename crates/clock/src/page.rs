@@ -271,12 +271,19 @@ impl ClockPage {
         }
     }
 
-    /// Sets how the clock treats idle time. Idle time that was skipped stays skipped. The caller holds the clock's lock and
-    /// publishes a change next: readers of the version before would not add leaps.
+    /// Sets how the clock treats idle time. Idle time that was skipped stays skipped. Where it is to be skipped, the caller has
+    /// made readers add leaps ([`ClockPage::believe_leaps`]).
     pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) {
-        let believed = self.leaps() || mode != SkipMode::Off;
+        let believed = self.leaps() as u32;
         self.read_cost.store(read_cost.0, Ordering::Relaxed);
-        self.skip.store(mode.to_bits() | believed as u32, Ordering::Relaxed);
+        self.skip.store(mode.to_bits() | believed, Ordering::Relaxed);
+    }
+
+    /// Leaps are part of its time from the next state of the clock on. The caller holds the clock's lock and makes that state next
+    /// ([`ClockPage::renew`]): readers of the one before do not add leaps, and nobody may leap yet.
+    pub fn believe_leaps(&self) {
+        let skip = self.skip.load(Ordering::Relaxed);
+        self.skip.store(skip | SkipMode::BELIEVED, Ordering::Relaxed);
     }
 
     /// Whether [`crate::Leaps`] are part of its time.

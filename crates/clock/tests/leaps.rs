@@ -75,8 +75,11 @@ fn a_page_that_has_skipped_goes_on_believing() {
     assert_eq!(now(&clock), VirtualInstant(100));
     assert!(clock.fast(100, FastClock::Monotonic, false).is_some());
     for (mode, cost) in [(SkipMode::On, 7), (SkipMode::Force, 0), (SkipMode::Off, 0)] {
+        if mode != SkipMode::Off {
+            clock.page.believe_leaps();
+        }
+        clock.page.renew(&clock.registry, &|| RealInstant(50));
         clock.page.set_skipping(mode, Span(cost));
-        clock.change(50, |_| ());
         let skipping = clock.page.skipping();
         assert_eq!(
             (skipping.mode, skipping.believed, skipping.read_cost),

@@ -34,6 +34,10 @@ use crate::Clock;
 
 /// A change that makes deadlines later begins so long after it was published, where timers are set.
 const LEAD: Span = Span(2_000_000);
+/// All timers are to be set so long before such a change begins, else it is put off, ...
+const MARGIN: Span = Span(500_000);
+/// ... at the longest by this.
+const LONGEST_LEAD: Span = Span(128_000_000);
 /// Timers are told of an announced change so long before it begins at the latest: then they are set for one expiry at a time.
 const TOLD_BEFORE: Span = Span(3_000_000);
 /// Whoever has the lock so long before an announced change begins keeps it until then.
@@ -163,8 +167,22 @@ impl Clock {
     /// As [`Clock::change`].
     pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) -> io::Result<()> {
         let _lock = ClockLock::take(self.path())?;
-        self.page().set_skipping(mode, read_cost);
-        self.change_locked(Moved::All, None, |_| ()).map(drop)
+        self.care_locked();
+        let page = self.page();
+        if mode == SkipMode::Off {
+            page.set_skipping(mode, read_cost);
+        } else {
+            page.believe_leaps();
+        }
+        failpoint(self.registry(), Failpoint::SkippingBelieved);
+        // Readers of the state before would not add leaps: nobody leaps before it is over.
+        page.renew(self.registry(), &host_time::now);
+        failpoint(self.registry(), Failpoint::BeforeTell);
+        self.followers().tell(Moved::All);
+        page.set_notified(page.state());
+        failpoint(self.registry(), Failpoint::AfterTell);
+        page.set_skipping(mode, read_cost);
+        Ok(())
     }
 
     /// Publishes a change of the piece in force at its start, and tells those who have to follow. One that begins in a moment has
@@ -185,22 +203,53 @@ impl Clock {
         let before = page.snapshot(registry, &|| from).piece();
         let mut new = Change::of(&before);
         change(&mut new);
-        new.at = match at {
-            Some(at) => at,
-            None if self.has_timers_set(moved) && makes_later(&before, &new) => now.plus(LEAD),
-            None => new.at,
-        };
+        let timers_first = self.has_timers_set(moved) && makes_later(&before, &new);
+        let least = if timers_first { now.plus(LEAD) } else { new.at };
+        new.at = at.map_or(least, |at| at.max(least));
         new.line = Some(self.draw_line(at));
-        let published = page.publish(registry, &host_time::now, &new).map_err(|_| too_many())?;
-        failpoint(registry, Failpoint::BeforeTell);
-        let told = self.followers().tell(moved);
-        failpoint(registry, Failpoint::AfterTell);
-        page.set_notified(published.state);
+        let (mut published, mut told) = self.publish_and_tell(moved, &new)?;
+        if timers_first && new.at == least {
+            (published, told) = self.put_off(moved, &before, new, (published, told))?;
+        }
         if published.begins.since(now) <= LEAD {
             self.begin(&published);
         }
         let dropped = to_come.iter().filter(|start| **start >= published.begins).count();
         Ok(Followed { dropped, ..told })
+    }
+
+    fn publish_and_tell(&self, moved: Moved, new: &Change) -> io::Result<(Published, Followed)> {
+        let (page, registry) = (self.page(), self.registry());
+        let published = page.publish(registry, &host_time::now, new).map_err(|_| too_many())?;
+        failpoint(registry, Failpoint::BeforeTell);
+        let told = self.followers().tell(moved);
+        failpoint(registry, Failpoint::AfterTell);
+        page.set_notified(published.state);
+        Ok((published, told))
+    }
+
+    /// Where a process has not set its timers by a change that begins in a moment, as on a busy machine, puts the change off: takes
+    /// it back, goes on as `before`, and publishes it anew for a later moment. A process that is stopped is not waited for longer
+    /// than [`LONGEST_LEAD`].
+    fn put_off(
+        &self,
+        moved: Moved,
+        before: &Piece,
+        mut new: Change,
+        mut done: (Published, Followed),
+    ) -> io::Result<(Published, Followed)> {
+        let mut lead = LEAD;
+        while !self.followers().set_timers_before(moved, done.0.begins.plus(Span(-MARGIN.0))) {
+            lead = Span(lead.0 * 4);
+            if lead > LONGEST_LEAD || self.is_frozen() || host_time::now() >= done.0.begins {
+                break;
+            }
+            self.publish_and_tell(moved, &Change::of(before))?;
+            failpoint(self.registry(), Failpoint::PutOff);
+            new.at = host_time::now().plus(lead);
+            done = self.publish_and_tell(moved, &new)?;
+        }
+        Ok(done)
     }
 
     /// From which stamp on files are written after a change. One that is to come has its line a tick before it.

@@ -17,7 +17,7 @@ use lorentz_shim::kick::{sighting, KICK_MAGIC, NO_CALL};
 use lorentz_shim::sys::sig;
 
 use crate::changing::Followed;
-use crate::host_time::{sleep, Moment};
+use crate::host_time::{self, sleep, Moment};
 use crate::numbers::Numbers;
 use crate::processes::{self, threads_of, FileId};
 
@@ -234,6 +234,19 @@ impl Followers<'_> {
             if waited > again {
                 self.tell(moved);
                 again = waited + AGAIN;
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Waits until all timers have been set by the state of the clock, until `end` at the longest. Says whether they have.
+    pub fn set_timers_before(&self, moved: Moved, end: RealInstant) -> bool {
+        loop {
+            if self.timers(moved).next().is_none() {
+                return true;
+            }
+            if host_time::now() >= end {
+                return false;
             }
             sleep(LOOK);
         }
