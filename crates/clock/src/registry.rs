@@ -184,7 +184,8 @@ pub struct Timer {
     seen: AtomicU32,
     /// The clock id it was created on, plus [`Timer::CANCEL_ON_SET`] and [`Timer::CANCELLED`].
     clock: AtomicU32,
-    unused: AtomicU32,
+    /// The thread that the signal goes to; 0 where any thread of the process may take it.
+    target: AtomicU32,
     /// The signal it sends, where it sends one.
     signal: AtomicU32,
     /// When the kernel's timer was set to go off; [`RealInstant::NEVER`] where it is held back.
@@ -198,6 +199,8 @@ pub struct Timer {
     leapt: AtomicI64,
     /// The thread that sets the kernel's timer: a [`Holder`]. 0 where there is none.
     holder: AtomicU64,
+    /// Expiries that the kernel was made to signal again when it was set.
+    signalled_again: AtomicI64,
 }
 
 /// How the kernel's timer behind a [`Timer`] was last set.
@@ -347,6 +350,26 @@ impl Timer {
         self.signal.store(signal, Ordering::Relaxed);
     }
 
+    /// The thread of its process that the signal goes to (SIGEV_THREAD_ID); 0 where any thread may take it.
+    pub fn target(&self) -> u32 {
+        self.target.load(Ordering::Relaxed)
+    }
+
+    /// Sets the thread that the signal goes to.
+    pub fn set_target(&self, thread: u32) {
+        self.target.store(thread, Ordering::Relaxed);
+    }
+
+    /// Expiries that the kernel was made to signal again when the timer was last set.
+    pub fn signalled_again(&self) -> i64 {
+        self.signalled_again.load(Ordering::Relaxed)
+    }
+
+    /// States how many expiries the kernel signals again.
+    pub fn set_signalled_again(&self, expiries: i64) {
+        self.signalled_again.store(expiries, Ordering::Relaxed);
+    }
+
     /// Takes the right to set the kernel's timer. `Err` where another thread has it.
     ///
     /// Only threads of the timer's own process ask. One of another [`Epoch`] was killed while it held the right, by an exec
@@ -483,7 +506,10 @@ impl Registry {
         let key = timer_key(process, kind, id);
         let place = timer_places(key).find(|i| claim(&self.timers[*i].owner, key))?;
         self.timer_groups.note(place);
-        Some(&self.timers[place])
+        let timer = &self.timers[place];
+        timer.set_target(0);
+        timer.set_signalled_again(0);
+        Some(timer)
     }
 
     /// All timers, in no order.

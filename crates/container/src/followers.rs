@@ -91,7 +91,7 @@ impl Followers<'_> {
 
     fn told(&self) -> Told<'_> {
         let known = self.known.iter().map(|pid| (*pid, true)).collect();
-        Told { followers: self, known, kicked: HashSet::new() }
+        Told { followers: self, known, kicked: HashSet::new(), threads: HashSet::new() }
     }
 
     /// The earliest virtual instant that a wait or a timer is set for and that has not come yet; now, where one is due and
@@ -306,6 +306,8 @@ struct Told<'a> {
     known: HashMap<u32, bool>,
     /// Processes one of whose threads has been told.
     kicked: HashSet<ProcessId>,
+    /// Threads that have been told, by their process and their own number.
+    threads: HashSet<(ProcessId, u32)>,
 }
 
 impl Told<'_> {
@@ -319,13 +321,14 @@ impl Told<'_> {
 
     fn wait(&mut self, waiter: &Waiter) -> bool {
         let Some((process, thread)) = waiter.owner() else { return false };
-        let here = self.followers.thread_here(process, thread);
-        if let Some((pid, thread)) = here.filter(|(pid, _)| self.is_ours(*pid)) {
-            if kick(pid, thread, NO_CALL).is_ok() {
+        let found = self.followers.thread_here(process, thread);
+        if let Some((pid, here)) = found.filter(|(pid, _)| self.is_ours(*pid)) {
+            if kick(pid, here, NO_CALL).is_ok() {
                 self.kicked.insert(process);
+                self.threads.insert((process, thread));
                 return true;
             }
-        } else if here.is_some_and(|(pid, _)| exists(pid)) {
+        } else if found.is_some_and(|(pid, _)| exists(pid)) {
             return false;
         }
         // It has ended in the middle of its wait.
@@ -335,7 +338,10 @@ impl Told<'_> {
 
     fn timer(&mut self, timer: &Timer) -> bool {
         let Some((process, ..)) = timer.owner() else { return false };
-        // Whichever thread is told sets all timers of its process.
+        if timer.target() != 0 && self.thread(process, timer.target()) {
+            return true;
+        }
+        // Whichever thread is told sets the other timers of its process.
         if self.kicked.contains(&process) {
             return true;
         }
@@ -349,6 +355,21 @@ impl Told<'_> {
         let told = kick(pid, pid, seen_in_call(pid, pid)).is_ok() || self.kick_another(pid);
         if told {
             self.kicked.insert(process);
+        }
+        told
+    }
+
+    /// Tells the thread that a timer's signal goes to: it sets that timer itself. False where it has ended.
+    fn thread(&mut self, process: ProcessId, thread: u32) -> bool {
+        if self.threads.contains(&(process, thread)) {
+            return true;
+        }
+        let here = self.followers.thread_here(process, thread);
+        let Some((pid, here)) = here.filter(|(pid, _)| self.is_ours(*pid)) else { return false };
+        let told = kick(pid, here, seen_in_call(pid, here)).is_ok();
+        if told {
+            self.kicked.insert(process);
+            self.threads.insert((process, thread));
         }
         told
     }

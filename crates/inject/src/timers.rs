@@ -6,7 +6,7 @@ use crate::remote::Borrowed;
 use crate::shared::SharedClock;
 use crate::trace::Thread;
 use lorentz_clock::{
-    Armed, Deadline, ProcessId, RealInstant, Setting, Span, Timer, TimerKind, NANOS_PER_SEC,
+    Armed, Deadline, ProcessId, RealInstant, Setting, Space, Span, Timer, TimerKind, NANOS_PER_SEC,
 };
 use nix::unistd::Pid;
 use std::fs;
@@ -18,6 +18,8 @@ pub struct Found {
     id: u32,
     clock: u32,
     signal: u32,
+    /// The thread that the signal goes to, by its number here; 0 for the process.
+    target: u32,
     left: Span,
     interval: Span,
 }
@@ -35,6 +37,10 @@ fn enter(owner: ProcessId, found: &Found, clock: &SharedClock) {
     let on_monotonic = found.clock == libc::CLOCK_MONOTONIC as u32;
     timer.set_clock(if on_monotonic { found.clock } else { found.clock | Timer::RELATIVE });
     timer.set_signal(found.signal);
+    // In another namespace the thread has another number: then any thread may set the timer.
+    if owner.space() == Space::MONITORS {
+        timer.set_target(found.target);
+    }
     let armed = found.left.0 > 0;
     let deadline =
         if armed { Deadline::Virtual(look.now().plus(found.left)) } else { Deadline::Never };
@@ -82,11 +88,17 @@ fn posix_timers(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<F
                 id: id as u32,
                 clock: 0,
                 signal: 0,
+                target: 0,
                 left: Span::ZERO,
                 interval: Span::ZERO,
             }),
             ("signal", Some(signal), Some(last)) => last.signal = signal as u32,
             ("ClockID", Some(clock), Some(last)) => last.clock = clock as u32,
+            // As in "notify: signal/tid.17".
+            ("notify", None, Some(last)) => {
+                let thread = value.split_once("/tid.").and_then(|(_, tid)| tid.parse().ok());
+                last.target = thread.unwrap_or(0);
+            }
             _ => {}
         }
     }
@@ -105,7 +117,8 @@ fn interval_timer(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Opt
     const GETITIMER: i64 = 36;
     borrowed.must(GETITIMER, [ITIMER_REAL, scratch, 0, 0, 0, 0])?;
     let (interval, left) = read_setting(pid, scratch, 1000)?;
-    let timer = Found { kind: TimerKind::Interval, id: 0, clock: 1, signal: 14, left, interval };
+    let timer =
+        Found { kind: TimerKind::Interval, id: 0, clock: 1, signal: 14, target: 0, left, interval };
     Ok((left.0 > 0).then_some(timer))
 }
 
@@ -126,7 +139,7 @@ fn timer_descriptors(pid: Pid) -> io::Result<Vec<Found>> {
             continue;
         };
         let clock = clock.parse().unwrap_or(1);
-        found.push(Found { kind: TimerKind::Fd, id, clock, signal: 0, left, interval });
+        found.push(Found { kind: TimerKind::Fd, id, clock, signal: 0, target: 0, left, interval });
     }
     Ok(found)
 }

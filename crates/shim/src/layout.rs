@@ -220,6 +220,10 @@ pub struct ForkData {
     pub process: AtomicU32,
     /// The life of this process ([`lorentz_clock::Epoch`]), once asked for.
     pub epoch: AtomicU32,
+    /// How often a thread began to set its timers anew because of a change, ...
+    pub rearms_begun: AtomicU32,
+    /// ... and how often one was done with it.
+    pub rearms_done: AtomicU32,
     /// Not used.
     pub unused: AtomicU32,
     /// CPU times at the last change of rate.

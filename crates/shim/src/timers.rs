@@ -5,11 +5,12 @@
 //! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
 
 use crate::clocks;
-use crate::layout::{clock, registry};
+use crate::layout::{clock, fork_data, registry};
 use crate::process;
-use crate::sys::{clk, nr, sys, Itimerspec, Timespec};
+use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
 use crate::wait::{due, real_due};
 use core::hint::spin_loop;
+use core::sync::atomic::Ordering::SeqCst;
 use lorentz_clock::{
     failpoint, Armed, Deadline, Failpoint, RealInstant, Setting, Snapshot, Span, Timer, TimerKind,
     VirtualInstant, WallTime,
@@ -57,6 +58,15 @@ impl Kernel {
         Ok(Span(Span::from_secs(value.value.secs).0.saturating_add(value.value.nanos * unit)))
     }
 
+    /// Sets it so that `expiries` (2 or more) have gone off by now, and the next one does not come before it is set anew.
+    fn set_behind(self, expiries: i64) {
+        let now = clocks::host();
+        let interval = Span((now.0 / expiries).min(LONG.0).max(MEANWHILE.0));
+        let at = now.0.saturating_sub((expiries - 1).saturating_mul(interval.0));
+        let at = RealInstant(at.max(AT_ONCE.0));
+        self.set(&Armed { at, interval, ..Armed::by(WallTime::default()) });
+    }
+
     /// Sets it to go off at `armed.at` and every `armed.interval` after that; never disarms it.
     fn set(self, armed: &Armed) {
         let held = armed.at == RealInstant::NEVER;
@@ -88,6 +98,11 @@ impl Kernel {
     }
 }
 
+/// What [`Kernel::set_behind`] sets a timer to does not go off again for so long.
+const LONG: Span = Span(3_600_000_000_000);
+/// ... and where the host has not run for long, at least for so long.
+const MEANWHILE: Span = Span(20_000_000);
+
 /// In seconds and microseconds, rounded up.
 pub fn in_micros(span: Span) -> Timespec {
     let micros = span.0.max(0) / MICRO + (span.0 % MICRO > 0) as i64;
@@ -100,14 +115,18 @@ pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
     loop {
         let leapt = registry().leaps.sum();
         let look = clocks::snapshot();
-        let (setting, armed) = match once_for(setting, &look, untold) {
-            Some(once) => once,
-            None => (setting, armed_for(setting, &look, untold)),
+        let (setting, armed, behind) = match once_for(setting, &look, untold) {
+            Some(once) => (once.setting, once.armed, once.behind),
+            None => (setting, armed_for(setting, &look, untold), 0),
         };
         let armed = Armed { leapt, ..armed };
-        kernel.set(&armed);
+        match behind {
+            0 | 1 => kernel.set(&armed),
+            several => kernel.set_behind(several),
+        }
         failpoint(registry(), Failpoint::TimerArmed);
         timer.set_armed(armed);
+        timer.set_signalled_again(if behind > 0 { behind - 1 } else { untold });
         timer.set(setting, look.state);
         if clock().version() == look.version {
             return;
@@ -159,7 +178,7 @@ const NEAR: Span = Span(5_000_000);
 /// A series on a clock that goes no further than its limit, or whose rate is about to change, is set for one expiry at a time: the
 /// kernel's would go on by the old piece. Given is the expiry that it is set for, the last one where some have been missed. `None`
 /// where the clock has no limit and no change is near, or there are several to come before the limit.
-fn once_for(setting: Setting, look: &Snapshot, untold: i64) -> Option<(Setting, Armed)> {
+fn once_for(setting: Setting, look: &Snapshot, untold: i64) -> Option<Once> {
     let first = due(setting.deadline, look);
     let interval = setting.interval;
     let near = look.until.since(look.real) <= NEAR;
@@ -171,7 +190,8 @@ fn once_for(setting: Setting, look: &Snapshot, untold: i64) -> Option<(Setting, 
     }
     let now = look.now();
     let missed = if first > now { 0 } else { now.since(first).0 / interval.0 + 1 };
-    let is_behind = missed + untold > 0;
+    let behind = missed + untold;
+    let is_behind = behind > 0;
     let number = if is_behind { missed - 1 } else { missed };
     let at = first.plus(Span(number.saturating_mul(interval.0)));
     if !is_behind && !near && at.plus(interval) <= look.limit {
@@ -180,7 +200,16 @@ fn once_for(setting: Setting, look: &Snapshot, untold: i64) -> Option<(Setting, 
     let setting = later(setting, at.since(first));
     let real = if is_behind { AT_ONCE } else { real_due(setting.deadline, look) };
     let armed = Armed { at: real, interval: Span::ZERO, ..Armed::by(look.segment.wall) };
-    Some((setting, armed))
+    Some(Once { setting, armed, behind })
+}
+
+/// How a series is set for one expiry.
+struct Once {
+    /// The series from that expiry on.
+    setting: Setting,
+    armed: Armed,
+    /// Expiries up to it that have come already, to be signalled at once.
+    behind: i64,
 }
 
 /// What `timer` is set to from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
@@ -195,7 +224,8 @@ fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
     if armed.at == RealInstant::NEVER || timer.clock() & Timer::CANCELLED != 0 {
         return Ok(Some(setting));
     }
-    if left.0 == 0 && setting.interval.0 != 0 && armed.interval.0 == 0 {
+    let has_come = left.0 == 0 || armed.at == AT_ONCE;
+    if has_come && setting.interval.0 != 0 && armed.interval.0 == 0 {
         // It was set for one expiry of a series, and that has come.
         return Ok(Some(later(setting, setting.interval)));
     }
@@ -206,8 +236,9 @@ fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
         return Ok(Some(setting));
     }
     let behind = clocks::host().plus(left).since(armed.at).0 + armed.interval.0 / 2;
-    let gone_off = Span((behind.max(0) / armed.interval.0).saturating_mul(setting.interval.0));
-    Ok(Some(later(setting, gone_off)))
+    // The kernel's series was begun so many expiries before the setting.
+    let gone_off = (behind.max(0) / armed.interval.0 - timer.signalled_again()).max(0);
+    Ok(Some(later(setting, Span(gone_off.saturating_mul(setting.interval.0)))))
 }
 
 /// The same series, from a later expiry on.
@@ -220,15 +251,21 @@ fn later(setting: Setting, by: Span) -> Setting {
     Setting { deadline, ..setting }
 }
 
-/// Sets every timer of this process anew that was set by an earlier state of the clock; true where one of them goes off
-/// at once.
+/// Sets the timers of this process anew that were set by an earlier state of the clock; true where one of them goes off at once.
+///
+/// A timer whose signal goes to another thread is left to that thread, which the controller tells as well: Linux 6.13 and newer drop
+/// the pending signal of a timer that is set, and only the thread itself knows whether its signal is pending.
 pub fn rearm_all() -> bool {
     let mut own = None;
     let mut at_once = false;
+    fork_data().rearms_begun.fetch_add(1, SeqCst);
     for timer in registry().timers() {
         let Some((owner, kind, id)) = timer.owner() else { continue };
         let is_ours = owner == *own.get_or_insert_with(process::own);
         if !is_ours || timer.is_set_by(clock().state(), registry().leaps.sum()) {
+            continue;
+        }
+        if is_for_another_thread(timer) {
             continue;
         }
         // Where another thread is at it, that thread finds the new version before it is done.
@@ -238,7 +275,34 @@ pub fn rearm_all() -> bool {
             at_once |= armed && timer.armed().at <= clocks::host();
         }
     }
+    fork_data().rearms_done.fetch_add(1, SeqCst);
     at_once
+}
+
+fn is_for_another_thread(timer: &Timer) -> bool {
+    let target = timer.target();
+    if target == 0 || target == sys::gettid() {
+        return false;
+    }
+    // SAFETY: numbers only; no signal is sent.
+    let ended = unsafe { sys!(nr::TGKILL, sys::getpid(), target, 0u64) } == -errno::ESRCH;
+    !ended
+}
+
+/// A moment of this process, for [`Rearms::overlap`].
+pub struct Rearms(u32);
+
+impl Rearms {
+    /// Now.
+    pub fn until_now() -> Rearms {
+        Rearms(fork_data().rearms_done.load(SeqCst))
+    }
+
+    /// Whether a thread has set timers anew since then, or was about to. A thread that was killed in the midst of it, as a child of
+    /// vfork may be, leaves this true.
+    pub fn overlap(&self) -> bool {
+        fork_data().rearms_begun.load(SeqCst) != self.0
+    }
 }
 
 /// False where there is nothing to set.
@@ -278,11 +342,11 @@ fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting) -> i64 {
     }
     match kernel.kind {
         TimerKind::Fd => unread(kernel.id),
-        // A signal that is still waiting stands for all since the timer was set.
+        // A signal that is still pending stands for all since the timer was set, and for those it stood for then.
         TimerKind::Posix if signal_waits(timer.signal()) => {
             let look = clocks::snapshot();
             let gone = due(upcoming.deadline, &look).since(due(timer.setting().deadline, &look));
-            gone.0 / upcoming.interval.0
+            timer.signalled_again() + gone.0 / upcoming.interval.0
         }
         _ => 0,
     }

@@ -10,6 +10,7 @@ use crate::gate::{self, OpenCall, EARLY, RETRY};
 use crate::layout::{clock, registry};
 use crate::process;
 use crate::sys::{self, errno, nr, sig, sys, Sigaction};
+use crate::timers::Rearms;
 use crate::trap::{Call, AGAIN};
 use lorentz_clock::{
     failpoint, Deadline, Failpoint, ProcessId, RealInstant, Segment, Snapshot, Span,
@@ -166,6 +167,7 @@ impl Passed {
 /// One blocking call with the program's mask in force.
 fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
     let leapt = registry().leaps.sum();
+    let rearms = Rearms::until_now();
     let mut open = OpenCall::new(args, version, call.mask(), CLOSED, frame_state(call));
     let mut comes = None;
     let result = if masking == Masking::ByCall {
@@ -185,10 +187,12 @@ fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
         (0, Some(known)) => known,
         _ => signal,
     });
-    let changed = version != clock().version() || leapt != registry().leaps.sum();
+    let changed =
+        version != clock().version() || leapt != registry().leaps.sum() || rearms.overlap();
     let result = match (result, handled) {
         (EARLY, _) => interrupted_by(handled.unwrap_or(0), masking),
-        // No handler of the program's ran: the signal was a timer's, which has been set anew since, and sends it again.
+        // No handler of the program's ran: the signal was a timer's that a change has had set anew. The kernel dropped the signal,
+        // and sends it again.
         (INTERRUPTED, None) if changed && open.can_be_marked() => RETRY,
         _ => result,
     };

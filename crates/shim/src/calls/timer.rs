@@ -32,7 +32,9 @@ pub fn create(call: &Call) -> isize {
     match registry().claim_timer(process::own(), TimerKind::Posix, id) {
         Some(timer) => {
             begin_disarmed(timer, clock as u32);
-            timer.set_signal(signal_of(event));
+            let (signal, target) = signal_of(event);
+            timer.set_signal(signal);
+            timer.set_target(target);
         }
         None => {
             // SAFETY: the timer made above.
@@ -43,18 +45,20 @@ pub fn create(call: &Call) -> isize {
     0
 }
 
-/// The signal of a sigevent that the kernel has accepted: SIGALRM where there is none, 0 for SIGEV_NONE. A value, then the signal,
-/// then how it is sent.
-fn signal_of(event: u64) -> u32 {
+/// The signal of a sigevent that the kernel has accepted, and the thread that it goes to, 0 for the process: SIGALRM where there is
+/// no sigevent, signal 0 for SIGEV_NONE. A sigevent is a value, the signal, how it is sent, and the thread.
+fn signal_of(event: u64) -> (u32, u32) {
     const SIGALRM: u32 = 14;
     const SIGEV_NONE: u32 = 1;
-    match event {
-        0 => SIGALRM,
-        // SAFETY: the kernel has just read it.
-        at => match unsafe { ((at + 8) as *const [u32; 2]).read_unaligned() } {
-            [_, SIGEV_NONE] => 0,
-            [signal, _] => signal,
-        },
+    const SIGEV_THREAD_ID: u32 = 4;
+    if event == 0 {
+        return (SIGALRM, 0);
+    }
+    // SAFETY: the kernel has just read it.
+    match unsafe { ((event + 8) as *const [u32; 3]).read_unaligned() } {
+        [_, SIGEV_NONE, _] => (0, 0),
+        [signal, SIGEV_THREAD_ID, thread] => (signal, thread),
+        [signal, ..] => (signal, 0),
     }
 }
 
