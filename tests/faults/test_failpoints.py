@@ -35,6 +35,8 @@ CONTROLLER = [
     "AfterTell",
 ]
 MADE = CONTROLLER[3:]
+#: Where one may stop beside, whose change makes the deadlines of timers later.
+HOLD = ["HoldBegun", "HoldFollowed", "PutOff"]
 
 
 def points(**options: object) -> Faulty:
@@ -118,7 +120,7 @@ def test_a_controller_that_is_killed_leaves_its_change_whole_or_not_at_all(point
         assert inside.time()["rate"] == "10"
 
 
-@pytest.mark.parametrize("point", [*CONTROLLER, "BeforeRefresh"])
+@pytest.mark.parametrize("point", ["HoldBegun", "HoldFollowed", *CONTROLLER, "BeforeRefresh"])
 def test_timers_survive_a_controller_that_is_killed(point):
     """A timer that repeats neither stops nor comes early when a slower rate was to begin."""
     with points() as inside:
@@ -134,8 +136,25 @@ def test_timers_survive_a_controller_that_is_killed(point):
         inside.time()
 
 
-def test_a_change_is_put_off_until_all_timers_are_set():
-    """On a busy machine a process comes to it late: then the timer goes on at the old rate."""
+@pytest.mark.parametrize("point", ["HoldBegun", "HoldFollowed", *CONTROLLER])
+def test_no_timer_is_early_while_a_controller_stands_still(point):
+    """It neither tells the others nor lets a monitor do so: it has the clock's lock."""
+    with points(rate="10") as inside:
+        inside.line(ev="ready")
+        tell(inside, "do ticks 400")
+        time.sleep(0.1)
+        inside.points.arm(point)
+        controller = inside.begin("dilate", "--rate", "1/10")
+        inside.points.wait(point)
+        time.sleep(0.3)
+        inside.points.release(point)
+        assert controller.wait(timeout=AT_ONCE) == 0
+        verb(inside, "dilate", inside.name, "--rate", "10")
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
+
+
+def test_a_change_is_put_off_until_all_timers_follow():
+    """On a busy machine a process comes to it late: until then the clock goes on as before."""
     with points(rate="10") as inside:
         inside.line(ev="ready")
         tell(inside, "do ticks 400")
@@ -488,9 +507,23 @@ def test_a_conductor_that_is_killed_leaves_containers_that_can_be_let_go(point):
         assert inside.time()["rate"] == "3"
 
 
+@pytest.mark.parametrize("point", ["ExecSeized", "ExecStopped", "ExecPutIn"])
+def test_a_change_in_the_midst_of_an_exec_ends_nobody(point):
+    """The new program has no handler for the kick yet. It comes when there is one."""
+    with Faulty(build.c("faults/exec_again"), rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        tell(inside, "go")
+        inside.points.wait(point)
+        verb(inside, "dilate", inside.name, "--rate", "2")
+        inside.points.release(point)
+        inside.line(timeout=AT_ONCE, ev="done")
+        inside.succeed()
+
+
 def test_each_place_is_tested():
     """A place that is added gets its tests."""
-    controllers = {*CONTROLLER, "BeforeRefresh", "ReaderDecides"}
+    controllers = {*CONTROLLER, *HOLD, "BeforeRefresh", "ReaderDecides", "SkippingBelieved"}
     others = {*PROGRAM, *SKIPPER, "VouchHalf", *MONITOR, *CONDUCTOR}
     assert controllers | others == set(places())
 

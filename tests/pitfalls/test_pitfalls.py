@@ -12,7 +12,7 @@ from framework import build, lorentz, oracle
 from framework.build import C_FLAVOURS
 from framework.needs import tool
 from framework.oracle import HostNoise
-from framework.running import Inside
+from framework.running import Inside, Native
 
 
 def change_rates(inside: Inside, seed: int, until) -> None:
@@ -87,6 +87,18 @@ def test_the_highest_real_time_signal_is_the_programs_too():
         told = inside.line(ev="rt").data
         inside.succeed()
     assert told == {"ev": "rt", "sent": 300, "handled": 300, "sum_right": 1, "mine": 1}
+
+
+def test_what_is_blocked_is_remembered_though_threads_come_and_go():
+    """More threads than Lorentz remembers the masks of."""
+    program = build.c("pitfalls/beliefs")
+    told = []
+    for run in (Native([program, "600"]), Inside(program, "600", rate="1")):
+        with run:
+            told.append(run.line(ev="blocked").data)
+            run.succeed()
+    native, inside = told
+    assert native == inside == {"ev": "blocked", "before": 1, "in_threads": 600, "after": 1}
 
 
 def test_jumping_out_of_a_sleep_leaves_nothing_behind():

@@ -41,7 +41,11 @@ failpoints! {
     BeforeTell,
     /// A controller that has told everybody, and has not stated it.
     AfterTell,
-    /// A controller that has taken a change back, to publish it for a later moment.
+    /// A controller that has begun to hold timers back, and has told nobody.
+    HoldBegun,
+    /// A controller whose hold all timers follow, before it publishes the change.
+    HoldFollowed,
+    /// A controller that gives those more time whose timers do not follow the hold.
     PutOff,
     /// A controller that is about to let idle time be skipped: leaps are believed.
     SkippingBelieved,

@@ -47,7 +47,7 @@ pub use instant::{saturate, RealInstant, Span, VirtualInstant, WallTime, NANOS_P
 pub use leaps::{Leaps, SkipMode, Skipping, LEAPS};
 pub use page::{
     Change, Changed, ClockPage, FastClock, FastLook, Host, Piece, Policy, Published, Snapshot,
-    Start, TooMany, MAGIC, PIECES, TO_COME,
+    Start, TooMany, HELD_FOR, MAGIC, PIECES, TO_COME,
 };
 pub use population::{Head, Population};
 pub use process::{ProcessId, Space, Spaces, SPACES};

@@ -24,18 +24,20 @@ use fast::FastPath;
 use piece::SharedPiece;
 
 mod fast;
+mod hold;
 mod past;
 mod piece;
 mod publish;
 mod start;
 
 pub use fast::FastClock;
+pub use hold::HELD_FOR;
 pub use piece::Piece;
 pub use publish::{Change, Published, TooMany, TO_COME};
 pub use start::Start;
 
 /// First word of every clock page: "LORENTZ" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x05");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x06");
 
 /// Room for pieces: the first, then a ring of the latest ones, those to come among them, and one that is being written.
 #[cfg(not(loom))]
@@ -107,7 +109,9 @@ pub struct ClockPage {
     skip: AtomicU32,
     /// The offset of the host's wall clock to its monotonic clock when this clock was made.
     host_wall_secs: AtomicI64,
-    host_wall_nanos: AtomicU64,
+    host_wall_nanos: AtomicU32,
+    /// Counts the beginnings and ends of holds: odd while timers are held back.
+    holds: AtomicU32,
     /// Virtual nanoseconds that reading a clock costs.
     read_cost: AtomicI64,
     /// All other clocks of its experiment have come at least this far.
@@ -116,7 +120,8 @@ pub struct ClockPage {
     turn: AtomicU32,
     /// The state up to which everybody has been told of changes.
     notified: AtomicU32,
-    unused: AtomicU64,
+    /// Timers that are due after this instant are held back, where a hold is on.
+    hold_from: AtomicI64,
     // A cache line of its own begins here.
     version: AtomicU64,
     views: [View; 2],
@@ -236,7 +241,7 @@ impl ClockPage {
     /// `host_wall` is the offset of the host's wall clock to its monotonic clock.
     pub fn initialise(&self, segment: &Segment, rate: Rate, policy: Policy, host_wall: WallTime) {
         self.host_wall_secs.store(host_wall.secs, Ordering::Relaxed);
-        self.host_wall_nanos.store(u64::from(host_wall.nanos), Ordering::Relaxed);
+        self.host_wall_nanos.store(host_wall.nanos, Ordering::Relaxed);
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
         self.others.store(VirtualInstant::NEVER.0, Ordering::Relaxed);
         let piece = Piece::new(segment, VirtualInstant::NEVER, rate);
@@ -314,7 +319,7 @@ impl ClockPage {
     pub fn host_wall(&self) -> WallTime {
         WallTime {
             secs: self.host_wall_secs.load(Ordering::Relaxed),
-            nanos: self.host_wall_nanos.load(Ordering::Relaxed) as u32,
+            nanos: self.host_wall_nanos.load(Ordering::Relaxed),
         }
     }
 

@@ -400,6 +400,11 @@ impl Timer {
         self.holder.store(0, Ordering::Release);
     }
 
+    /// Whether a thread has that right, or was killed while it had it.
+    pub fn is_held(&self) -> bool {
+        self.holder.load(Ordering::Acquire) != 0
+    }
+
     /// Frees the slot.
     pub fn release(&self) {
         self.owner.store(0, Ordering::Release);

@@ -99,6 +99,7 @@ impl World {
             wall: wall(number),
             boot: Span(number as i64),
             limit: if rate == Rate::ONE { VirtualInstant::NEVER } else { limit(number) },
+            line: None,
         };
         self.page.publish(&self.registry, &|| self.host(), &change).expect("there is room");
     }
@@ -472,6 +473,45 @@ fn a_wait_follows_every_change_or_is_told_of_it() {
         let blocked = all([waiter])[0];
         assert!(blocked >= state(1) || first == [7], "the first change was missed");
         assert!(blocked >= state(2) || second == [7], "the second change was missed");
+    });
+}
+
+/// Sets a timer as the shim does, and gives whether it was held back.
+fn set_timer(world: &World, held: &AtomicI64) {
+    use lorentz_clock::{Setting, TimerKind::Fd};
+    let timer = world.registry.claim_timer(ONE, Fd, 3).expect("there is room");
+    let deadline = Deadline::Virtual(VirtualInstant(1_000));
+    loop {
+        let state = world.page.timers_state();
+        held.store(world.page.timers_held().is_some().into(), Ordering::Relaxed);
+        timer.set(Setting { deadline, interval: Span(0) }, state);
+        if world.page.timers_state() == state {
+            return;
+        }
+    }
+}
+
+/// Before a change is published, each timer is held back, is not set yet, or is known not to follow.
+#[test]
+fn a_timer_is_held_back_or_is_waited_for() {
+    model(3, || {
+        let world = World::new();
+        let held = Arc::new(AtomicI64::new(0));
+        let setter = {
+            let held = held.clone();
+            spawn(&world, move |world| set_timer(world, &held))
+        };
+        world.page.hold_timers(RealInstant(500));
+        let state = world.page.timers_state();
+        let follow = world.registry.timers().all(|timer| timer.seen() == state);
+        if follow && world.registry.timers().count() > 0 {
+            assert_eq!(held.load(Ordering::Relaxed), 1, "it would go off by the old piece");
+        }
+        all([setter]);
+        assert_eq!(held.load(Ordering::Relaxed), 1);
+        world.page.let_timers_go();
+        assert_eq!(world.page.timers_held(), None);
+        assert!(world.registry.timers().all(|timer| timer.seen() != world.page.timers_state()));
     });
 }
 

@@ -3,6 +3,8 @@
 //! ```text
 //! controller                         clock page          processes on the clock
 //!   lock (flock)
+//!   [a change that makes deadlines later, where timers are set:
+//!    hold: timers due after T -------> hold ..............> those timers are set for a second later]
 //!   publish: piece, version, start -> new version ......> readers switch at its start
 //!   tell: signal 64 ----------------------------------->  waits compute anew, timers are set anew
 //!   notified = state
@@ -11,8 +13,9 @@
 //! ```
 //!
 //! Race: a timer of the kernel's is set by the old piece. A change makes its deadline later. The timer goes off before its process
-//! has set it anew: too early. Therefore, where timers are set, such a change begins [`LEAD`] after it was published, and each
-//! process sets its timers by both pieces before that.
+//! has set it anew: too early. Therefore, where timers are set, each process holds them back before such a change is published
+//! ([`lorentz_clock::HELD_FOR`]). It begins [`LEAD`] after the command, so that no timer is late either: by then each process has
+//! set its timers by both pieces.
 //!
 //! Whoever dies in between leaves a clock that every reader can read. `notified` says whether somebody is still to be told;
 //! monitors hear of the death by the pipe that a controller holds open meanwhile ([`crate::watchkeeping`]) and call
@@ -32,12 +35,14 @@ use crate::host_time::{self, sleep_until};
 use crate::lock::ClockLock;
 use crate::Clock;
 
-/// A change that makes deadlines later begins so long after it was published, where timers are set.
+/// A change that makes deadlines later begins so long after the command, where timers are set.
 const LEAD: Span = Span(2_000_000);
-/// All timers are to be set so long before such a change begins, else it is put off, ...
+/// All timers are to be held back so long before such a change begins, else it is put off, ...
 const MARGIN: Span = Span(500_000);
 /// ... at the longest by this.
 const LONGEST_LEAD: Span = Span(128_000_000);
+/// A change that was announced for so far ahead needs no hold: its timers are set by both pieces long before.
+const SOON: Span = Span(1_000_000_000);
 /// Timers are told of an announced change so long before it begins at the latest: then they are set for one expiry at a time.
 const TOLD_BEFORE: Span = Span(3_000_000);
 /// Whoever has the lock so long before an announced change begins keeps it until then.
@@ -203,53 +208,45 @@ impl Clock {
         let before = page.snapshot(registry, &|| from).piece();
         let mut new = Change::of(&before);
         change(&mut new);
-        let timers_first = self.has_timers_set(moved) && makes_later(&before, &new);
-        let least = if timers_first { now.plus(LEAD) } else { new.at };
-        new.at = at.map_or(least, |at| at.max(least));
-        new.line = Some(self.draw_line(at));
-        let (mut published, mut told) = self.publish_and_tell(moved, &new)?;
-        if timers_first && new.at == least {
-            (published, told) = self.put_off(moved, &before, new, (published, told))?;
+        let soon = at.is_none_or(|at| at < now.plus(SOON));
+        if soon && makes_later(&before, &new) && self.has_timers_set(moved) {
+            new.at = self.hold_timers(at.unwrap_or(now));
+        } else if let Some(at) = at {
+            new.at = at;
         }
-        if published.begins.since(now) <= LEAD {
+        new.line = Some(self.draw_line(at));
+        let published = page.publish(registry, &host_time::now, &new);
+        page.let_timers_go();
+        failpoint(registry, Failpoint::BeforeTell);
+        let told = self.followers().tell(moved);
+        let published = published.map_err(|_| too_many())?;
+        failpoint(registry, Failpoint::AfterTell);
+        page.set_notified(published.state);
+        if at.is_none() || published.begins.since(host_time::now()) <= NEAR {
             self.begin(&published);
         }
         let dropped = to_come.iter().filter(|start| **start >= published.begins).count();
         Ok(Followed { dropped, ..told })
     }
 
-    fn publish_and_tell(&self, moved: Moved, new: &Change) -> io::Result<(Published, Followed)> {
+    /// Has every process hold back its timers that are due after an instant, `at` or a moment from now, and gives that instant:
+    /// the change begins there. A process that is stopped is not waited for longer than [`LONGEST_LEAD`].
+    fn hold_timers(&self, at: RealInstant) -> RealInstant {
         let (page, registry) = (self.page(), self.registry());
-        let published = page.publish(registry, &host_time::now, new).map_err(|_| too_many())?;
-        failpoint(registry, Failpoint::BeforeTell);
-        let told = self.followers().tell(moved);
-        failpoint(registry, Failpoint::AfterTell);
-        page.set_notified(published.state);
-        Ok((published, told))
-    }
-
-    /// Where a process has not set its timers by a change that begins in a moment, as on a busy machine, puts the change off: takes
-    /// it back, goes on as `before`, and publishes it anew for a later moment. A process that is stopped is not waited for longer
-    /// than [`LONGEST_LEAD`].
-    fn put_off(
-        &self,
-        moved: Moved,
-        before: &Piece,
-        mut new: Change,
-        mut done: (Published, Followed),
-    ) -> io::Result<(Published, Followed)> {
         let mut lead = LEAD;
-        while !self.followers().set_timers_before(moved, done.0.begins.plus(Span(-MARGIN.0))) {
+        loop {
+            let from = host_time::now().plus(lead).max(at);
+            page.hold_timers(from);
+            failpoint(registry, Failpoint::HoldBegun);
+            self.followers().tell_timers();
+            let follow = self.followers().set_timers_before(from.plus(Span(-MARGIN.0)));
             lead = Span(lead.0 * 4);
-            if lead > LONGEST_LEAD || self.is_frozen() || host_time::now() >= done.0.begins {
-                break;
+            if follow || lead > LONGEST_LEAD {
+                failpoint(registry, Failpoint::HoldFollowed);
+                return from;
             }
-            self.publish_and_tell(moved, &Change::of(before))?;
-            failpoint(self.registry(), Failpoint::PutOff);
-            new.at = host_time::now().plus(lead);
-            done = self.publish_and_tell(moved, &new)?;
+            failpoint(registry, Failpoint::PutOff);
         }
-        Ok(done)
     }
 
     /// From which stamp on files are written after a change. One that is to come has its line a tick before it.
@@ -278,7 +275,7 @@ impl Clock {
         pieces.map(|(piece, _)| piece.segment.real).collect()
     }
 
-    /// Whether a timer is set that a change for `moved` concerns.
+    /// Whether a timer is set that a change for `moved` concerns, or is being set.
     fn has_timers_set(&self, moved: Moved) -> bool {
         self.registry().timers().any(|timer| {
             let deadline = timer.setting().deadline;
@@ -287,7 +284,7 @@ impl Clock {
                 Deadline::Wall(_) => true,
                 Deadline::Virtual(_) => moved == Moved::All,
             };
-            concerned && timer.armed().at != RealInstant::NEVER
+            timer.is_held() || (concerned && timer.armed().at != RealInstant::NEVER)
         })
     }
 
@@ -328,10 +325,14 @@ impl Clock {
         let (page, registry) = (self.page(), self.registry());
         page.complete(registry, &host_time::now);
         let begun = page.refresh(registry, &host_time::now);
+        let held = page.timers_held().is_some();
+        page.let_timers_go();
         let state = page.state();
         if begun || page.notified() != state {
             self.followers().tell(Moved::All);
             page.set_notified(state);
+        } else if held {
+            self.followers().tell_timers();
         }
     }
 

@@ -98,7 +98,8 @@ impl Clock {
         let clock = Clock::map(path, &file)?;
         let host = HostNow::read()?;
         let start = settings.segment(&host);
-        clock.page().initialise(&start, settings.rate, settings.policy, host.wall_offset());
+        let host_wall = host_time::wall_ahead().unwrap_or(host.wall_offset());
+        clock.page().initialise(&start, settings.rate, settings.policy, host_wall);
         if settings.skip != SkipMode::Off {
             clock.set_skipping(settings.skip, settings.read_cost)?;
         }

@@ -78,7 +78,9 @@ pub fn host_wall_ahead(known: WallTime) -> WallTime {
     let sampled = host_time::clock_nanos(libc::CLOCK_REALTIME)
         .map(|wall| i128::from(wall) - i128::from(host_time::now().0));
     match sampled {
-        Ok(sampled) if (sampled - known.as_nanos()).abs() >= SET => WallTime::from_nanos(sampled),
+        Ok(sampled) if (sampled - known.as_nanos()).abs() >= SET => {
+            host_time::wall_ahead().unwrap_or(WallTime::from_nanos(sampled))
+        }
         _ => known,
     }
 }

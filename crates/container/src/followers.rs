@@ -240,9 +240,9 @@ impl Followers<'_> {
     }
 
     /// Waits until all timers have been set by the state of the clock, until `end` at the longest. Says whether they have.
-    pub fn set_timers_before(&self, moved: Moved, end: RealInstant) -> bool {
+    pub fn set_timers_before(&self, end: RealInstant) -> bool {
         loop {
-            if self.timers(moved).next().is_none() {
+            if self.timers(Moved::All).next().is_none() {
                 return true;
             }
             if host_time::now() >= end {
@@ -259,11 +259,13 @@ impl Followers<'_> {
             .filter(move |waiter| waiter.seen() != state && concerns(moved, waiter.deadline()))
     }
 
+    /// Those that were not set by the state of the clock. A timer that is being set counts as one.
     fn timers(&self, moved: Moved) -> impl Iterator<Item = &Timer> {
-        let state = self.page.state();
+        let state = self.page.timers_state();
         self.registry.timers().filter(move |timer| {
             let deadline = timer.setting().deadline;
-            timer.seen() != state && deadline != Deadline::Never && concerns(moved, deadline)
+            let set = timer.seen() == state || deadline == Deadline::Never;
+            timer.is_held() || (!set && concerns(moved, deadline))
         })
     }
 }

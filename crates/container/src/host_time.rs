@@ -8,7 +8,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use lorentz_clock::{file, RealInstant, MAGIC, NANOS_PER_SEC};
+use lorentz_clock::{file, RealInstant, WallTime, MAGIC, NANOS_PER_SEC};
 use lorentz_shim::layout;
 
 /// A moment of the host's CLOCK_MONOTONIC.
@@ -63,6 +63,19 @@ pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
         }
     }?;
     Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec)
+}
+
+/// What the host's CLOCK_REALTIME is ahead of its CLOCK_MONOTONIC, to the nanosecond. `None` where no two readings of them fell
+/// into one tick.
+pub fn wall_ahead() -> Option<WallTime> {
+    const TRIES: u32 = 100;
+    (0..TRIES).find_map(|_| {
+        // Within a tick the coarse clocks stand still.
+        let before = clock_nanos(libc::CLOCK_MONOTONIC_COARSE).ok()?;
+        let wall = clock_nanos(libc::CLOCK_REALTIME_COARSE).ok()?;
+        let after = clock_nanos(libc::CLOCK_MONOTONIC_COARSE).ok()?;
+        (before == after).then(|| WallTime::from_nanos(i128::from(wall) - i128::from(before)))
+    })
 }
 
 /// Sleeps for so much real time.

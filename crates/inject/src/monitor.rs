@@ -12,7 +12,7 @@ use crate::trace::Thread;
 use crate::{Error, Result};
 use lorentz_clock::{failpoint, Failpoint, Policy, Space, WallTime, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{ASK_MONITOR, ASK_SET_WALL};
+use lorentz_shim::filter::{ASK_MONITOR, ASK_SET_WALL, EXEC_KICK_OPEN};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::errno::Errno;
 use nix::poll::{poll, ppoll, PollFd, PollFlags, PollTimeout};
@@ -43,6 +43,8 @@ struct Handed {
     image: u32,
     page: u32,
     registry: u32,
+    /// The kick signal is blocked for the exec alone.
+    kick_open: bool,
 }
 
 /// Another task of a monitor's process, in the same loop.
@@ -366,6 +368,7 @@ impl Monitor {
                 image: notify::add_fd(listener, id, self.image.file.as_fd())?,
                 page: notify::add_fd(listener, id, ward.page.as_fd())?,
                 registry: notify::add_fd(listener, id, ward.target.clock.as_fd())?,
+                kick_open: notification.args[5] & EXEC_KICK_OPEN != 0,
             })
         });
         match handed {
@@ -472,6 +475,7 @@ impl Monitor {
             image_fd: handed.image,
             page_fd: handed.page,
             registry_fd: handed.registry,
+            kick_open: handed.kick_open.into(),
             space: self.space_in(ward, thread)?.bits(),
             ..self.wards[ward].args
         };

@@ -48,6 +48,8 @@ pub struct BootArgs {
     pub tai: u64,
     /// TSC ticks per second where rdtsc is to be virtual; else 0.
     pub tsc_hz: u64,
+    /// 1 where the kick signal is blocked for the exec alone ([`crate::filter::EXEC_KICK_OPEN`]).
+    pub kick_open: u64,
 }
 
 global_asm!(
@@ -114,7 +116,7 @@ unsafe extern "C" fn main(args: *const BootArgs, stack: *mut u64) {
         vdso => vdso as usize,
     };
     remember(&args, vdso);
-    install_handlers();
+    install_handlers(args.kick_open != 0);
     if args.tsc_hz != 0 {
         tsc::trap();
     }
@@ -194,7 +196,7 @@ fn remember(args: &BootArgs, vdso: usize) {
     data.getrandom.store(function(args.getrandom), Relaxed);
 }
 
-fn install_handlers() {
+fn install_handlers(kick_open: bool) {
     let (sigsys, kick) = set_actions();
     data().sigsys.store(&sigsys);
     data().kick.store(&kick);
@@ -205,7 +207,8 @@ fn install_handlers() {
         let (ours, before) = (&sig::OURS as *const u64, &mut before as *mut u64);
         sys!(nr::RT_SIGPROCMASK, SIG_UNBLOCK, ours, before, 8u64);
     }
-    signals::believe_blocked(before);
+    let not_blocked = if kick_open { 1 << (sig::KICK - 1) } else { 0 };
+    signals::believe_blocked(before & !not_blocked);
     fork_data().process.store(sys::getpid(), Relaxed);
     registry().population.enter();
 }

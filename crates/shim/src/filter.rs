@@ -11,8 +11,10 @@ use lorentz_clock::Policy;
 
 /// What the kernel hands to the trap handler beside the call: tells our traps from a program's own.
 pub const TRAP_DATA: u32 = 0x4c5a;
-/// In the last argument of an exec: go to the monitor, also from outside the image.
+/// In the low half of the last argument of an exec: go to the monitor, also from outside the image.
 pub const EXEC_MAGIC: u32 = 0x4c5a_4558;
+/// In the high half: the kick signal is blocked for the exec alone, and not by the program.
+pub const EXEC_KICK_OPEN: u64 = 1 << 32;
 /// Number of a system call that does not exist: asks the monitor for something.
 pub const ASK_MONITOR: u32 = 0x4c5a;
 /// Its first argument: a descriptor, while a running process is brought in.

@@ -30,16 +30,9 @@ pub const VERSION: usize = CLOCK + ClockPage::VERSION_OFFSET;
 /// File descriptors the shim remembers something about.
 pub const NOTED_FDS: usize = 256;
 
-/// Which of the signals that a program may not block a thread has blocked, in its own eyes.
-#[repr(C)]
-pub struct BlockedSignals {
-    /// The thread; 0 where the entry is free.
-    pub thread: AtomicU32,
-    /// Not used.
-    pub unused: AtomicU32,
-    /// A signal set.
-    pub signals: AtomicU64,
-}
+/// Which of the two signals that a program may not block a thread has blocked, in its own eyes: the thread's number, twice shifted
+/// to the left, and a bit for each of them. 0 where the entry is free.
+pub type BlockedSignals = AtomicU32;
 
 /// An alternate stack for the child of a thread's vfork on a stack of its own: see [`crate::births`].
 #[repr(C)]
@@ -59,7 +52,7 @@ pub const VFORK_STACKS: usize = 32;
 pub const BIRTHPLACES: usize = 32;
 
 /// Threads whose beliefs are remembered.
-pub const BLOCKED: usize = 64;
+pub const BLOCKED: usize = 256;
 
 /// How long a thread had been waiting when its process was brought in, for the call it makes again.
 #[repr(C)]

@@ -98,32 +98,50 @@ pub fn ignores(signal: u32) -> bool {
 /// Which of our signals a thread believes to have blocked.
 mod masks {
     use crate::layout::{data, BlockedSignals};
+    use crate::sys::{self, errno, nr, sig, sys};
     use core::sync::atomic::Ordering::Relaxed;
+
+    const SIGSYS: u64 = 1 << (sig::SIGSYS - 1);
+    const KICK: u64 = 1 << (sig::KICK - 1);
+    /// Bits of an entry below the thread's number.
+    const SIGNALS: u32 = 2;
 
     fn places(thread: u32) -> impl Iterator<Item = &'static BlockedSignals> {
         let table = &data().blocked;
-        (0..8).map(move |i| &table[(thread as usize + i) % table.len()])
+        (0..32).map(move |i| &table[(thread as usize + i) % table.len()])
+    }
+
+    fn is_of(place: &BlockedSignals, thread: u32) -> bool {
+        place.load(Relaxed) >> SIGNALS == thread
     }
 
     pub fn blocked(thread: u32) -> u64 {
-        let own = places(thread).find(|place| place.thread.load(Relaxed) == thread);
-        own.map_or(0, |place| place.signals.load(Relaxed))
+        let own = places(thread).find(|place| is_of(place, thread));
+        let bits = own.map_or(0, |place| place.load(Relaxed));
+        (if bits & 1 != 0 { SIGSYS } else { 0 }) | (if bits & 2 != 0 { KICK } else { 0 })
     }
 
-    /// Where there is no room left, another thread's belief is forgotten: it has ended, most likely.
+    /// Where there is no room left, another thread's belief is forgotten.
     pub fn set_blocked(thread: u32, signals: u64) {
-        let own = places(thread).find(|place| place.thread.load(Relaxed) == thread);
+        let own = places(thread).find(|place| is_of(place, thread));
         if signals == 0 {
             if let Some(place) = own {
-                place.thread.store(0, Relaxed);
+                place.store(0, Relaxed);
             }
             return;
         }
-        let free = || places(thread).find(|place| place.thread.load(Relaxed) == 0);
-        if let Some(place) = own.or_else(free).or_else(|| places(thread).next()) {
-            place.signals.store(signals, Relaxed);
-            place.thread.store(thread, Relaxed);
+        let free = || places(thread).find(|place| place.load(Relaxed) == 0);
+        let left = || places(thread).find(|place| has_ended(place.load(Relaxed) >> SIGNALS));
+        let place = own.or_else(free).or_else(left).or_else(|| places(thread).next());
+        if let Some(place) = place {
+            let bits = u32::from(signals & SIGSYS != 0) | u32::from(signals & KICK != 0) << 1;
+            place.store(thread << SIGNALS | bits, Relaxed);
         }
+    }
+
+    fn has_ended(thread: u32) -> bool {
+        // SAFETY: numbers only; no signal is sent.
+        unsafe { sys!(nr::TGKILL, sys::getpid(), thread, 0u64) == -errno::ESRCH }
     }
 }
 

@@ -18,8 +18,19 @@ fn host_wall_ahead() -> i128 {
     if (sampled - known).abs() < HOST_STEP {
         known
     } else {
-        sampled
+        within_a_tick().unwrap_or(sampled)
     }
+}
+
+/// The same to the nanosecond: within a tick the coarse clocks stand still.
+fn within_a_tick() -> Option<i128> {
+    let coarse = |clock| {
+        let time = crate::sys::host_clock(clock);
+        time.secs as i128 * NANOS_PER_SEC as i128 + time.nanos as i128
+    };
+    let before = coarse(clk::MONOTONIC_COARSE);
+    let wall = coarse(clk::REALTIME_COARSE);
+    (before == coarse(clk::MONOTONIC_COARSE)).then_some(wall - before)
 }
 
 /// Draws a line between files written before and after: the kernel stamps files by its last tick, but none written from now on

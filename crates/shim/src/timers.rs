@@ -13,7 +13,7 @@ use core::hint::spin_loop;
 use core::sync::atomic::Ordering::SeqCst;
 use lorentz_clock::{
     failpoint, Armed, Deadline, Failpoint, RealInstant, Setting, Snapshot, Span, Timer, TimerKind,
-    VirtualInstant, WallTime,
+    VirtualInstant, WallTime, HELD_FOR,
 };
 
 const ABSTIME: u64 = 1;
@@ -114,12 +114,14 @@ pub fn in_micros(span: Span) -> Timespec {
 pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
     loop {
         let leapt = registry().leaps.sum();
+        let state = clock().timers_state();
         let look = clocks::snapshot();
-        let (setting, armed, behind) = match once_for(setting, &look, untold) {
+        let held = clock().timers_held();
+        let (setting, armed, behind) = match once_for(setting, &look, untold, held.is_some()) {
             Some(once) => (once.setting, once.armed, once.behind),
             None => (setting, armed_for(setting, &look, untold), 0),
         };
-        let armed = Armed { leapt, ..armed };
+        let armed = Armed { at: held_back(armed.at, held), leapt, ..armed };
         match behind {
             0 | 1 => kernel.set(&armed),
             several => kernel.set_behind(several),
@@ -127,10 +129,18 @@ pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
         failpoint(registry(), Failpoint::TimerArmed);
         timer.set_armed(armed);
         timer.set_signalled_again(if behind > 0 { behind - 1 } else { untold });
-        timer.set(setting, look.state);
-        if clock().version() == look.version {
+        timer.set(setting, state);
+        if clock().version() == look.version && clock().timers_state() == state {
             return;
         }
+    }
+}
+
+/// When a timer that is due at `at` goes off while those due after `from` are held back.
+fn held_back(at: RealInstant, from: Option<RealInstant>) -> RealInstant {
+    match from {
+        Some(from) if at > from && at != RealInstant::NEVER => at.plus(HELD_FOR),
+        _ => at,
     }
 }
 
@@ -175,13 +185,14 @@ fn real_interval(interval: Span, next: RealInstant, look: &Snapshot) -> Span {
 /// at the latest, and again when it has begun.
 const NEAR: Span = Span(5_000_000);
 
-/// A series on a clock that goes no further than its limit, or whose rate is about to change, is set for one expiry at a time: the
-/// kernel's would go on by the old piece. Given is the expiry that it is set for, the last one where some have been missed. `None`
-/// where the clock has no limit and no change is near, or there are several to come before the limit.
-fn once_for(setting: Setting, look: &Snapshot, untold: i64) -> Option<Once> {
+/// A series on a clock that goes no further than its limit, or whose rate is about to change, or while timers are `held` back, is
+/// set for one expiry at a time: the kernel's would go on by the old piece. Given is the expiry that it is set for, the last one
+/// where some have been missed. `None` where the clock has no limit and no change is near, or there are several to come before the
+/// limit.
+fn once_for(setting: Setting, look: &Snapshot, untold: i64, held: bool) -> Option<Once> {
     let first = due(setting.deadline, look);
     let interval = setting.interval;
-    let near = look.until.since(look.real) <= NEAR;
+    let near = held || look.until.since(look.real) <= NEAR;
     if (look.limit == VirtualInstant::NEVER && !near)
         || interval == Span::ZERO
         || first == VirtualInstant::NEVER
@@ -262,7 +273,8 @@ pub fn rearm_all() -> bool {
     for timer in registry().timers() {
         let Some((owner, kind, id)) = timer.owner() else { continue };
         let is_ours = owner == *own.get_or_insert_with(process::own);
-        if !is_ours || timer.is_set_by(clock().state(), registry().leaps.sum()) {
+        let is_set = timer.is_set_by(clock().timers_state(), registry().leaps.sum());
+        if !is_ours || (is_set && !timer.is_held()) {
             continue;
         }
         if is_for_another_thread(timer) {
@@ -316,7 +328,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
         }
         Ok(None) => {
             timer.set_armed(Armed { leapt, ..timer.armed() });
-            timer.set_seen(clock().state());
+            timer.set_seen(clock().timers_state());
             false
         }
         Ok(Some(setting)) => {
@@ -326,7 +338,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
             if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
                 timer.set_clock(timer.clock() | Timer::CANCELLED);
                 kernel.set(&Armed { at: AT_ONCE, ..Armed::by(WallTime::default()) });
-                timer.set(setting, clock().state());
+                timer.set(setting, clock().timers_state());
             } else {
                 arm(timer, kernel, setting, untold);
             }

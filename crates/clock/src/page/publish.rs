@@ -214,7 +214,8 @@ impl ClockPage {
             let undecided = view.fast.is_undecided();
             let last = view.last.load(Ordering::Relaxed);
             let state = view.state.load(Ordering::Relaxed);
-            let due = if undecided || state != self.notified() || self.is_stale(version, now) {
+            let behind = undecided || state != self.notified() || self.timers_held().is_some();
+            let due = if behind || self.is_stale(version, now) {
                 Some(now)
             } else {
                 let (_, until) = self.in_force(last, None, now);

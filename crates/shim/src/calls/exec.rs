@@ -1,7 +1,7 @@
 //! Becoming another program, and a program's own sandbox.
 
 use crate::boot;
-use crate::filter::{self, Instruction, EXEC_MAGIC, EXTRA_LEN};
+use crate::filter::{self, Instruction, EXEC_KICK_OPEN, EXEC_MAGIC, EXTRA_LEN};
 use crate::signals;
 use crate::sys::{self, errno, nr, sig, sys, Sigaction};
 use crate::trap::Call;
@@ -19,7 +19,7 @@ pub fn exec(call: &Call) -> isize {
     let pass_on = Inheritance::of(call);
     pass_on.begin();
     let [a, b, c, d, e, _] = call.args;
-    let args = [a, b, c, d, e, EXEC_MAGIC as u64];
+    let args = [a, b, c, d, e, EXEC_MAGIC as u64 | pass_on.kick_open()];
     // SAFETY: the program's own call. It comes back only when it has failed.
     let (result, left_open) = unsafe { exec_by_monitor(call.nr, args) };
     pass_on.take_back();
@@ -35,6 +35,8 @@ pub fn exec(call: &Call) -> isize {
     }
     result
 }
+
+const KICK_BIT: u64 = 1 << (sig::KICK - 1);
 
 /// What a new program inherits of its signals: the mask, and that SIGSYS or the kick signal is ignored.
 struct Inheritance {
@@ -60,7 +62,18 @@ impl Inheritance {
                 None,
             );
         }
-        sys::set_mask(self.mask);
+        // Race: a controller sends a kick while the kernel executes the new program, which has no handler of ours yet. The signal
+        // would end the program. Therefore it stays pending until there is one.
+        sys::set_mask(self.mask | KICK_BIT);
+    }
+
+    /// Tells the boot code whose doing it is that the kick is blocked.
+    fn kick_open(&self) -> u64 {
+        if self.mask & KICK_BIT == 0 {
+            EXEC_KICK_OPEN
+        } else {
+            0
+        }
     }
 
     fn take_back(&self) {

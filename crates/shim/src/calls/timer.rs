@@ -64,7 +64,7 @@ fn signal_of(event: u64) -> (u32, u32) {
 
 fn begin_disarmed(timer: &Timer, clock_id: u32) {
     timer.set_clock(clock_id & 0xffff);
-    timer.set(Setting { deadline: Deadline::Never, interval: Span::ZERO }, clock().state());
+    timer.set(Setting { deadline: Deadline::Never, interval: Span::ZERO }, clock().timers_state());
 }
 
 /// timer_delete(2).
