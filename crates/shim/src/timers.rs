@@ -282,6 +282,7 @@ pub fn rearm_all() -> bool {
         }
         // Where another thread is at it, that thread finds the new version before it is done.
         if timer.begin(process::holder()).is_ok() {
+            failpoint(registry(), Failpoint::TimerHeld);
             let armed = rearm(timer, Kernel::of(timer, kind, id));
             timer.end();
             at_once |= armed && timer.armed().at <= clocks::host();
