@@ -14,10 +14,12 @@ import errno
 import fcntl
 import json
 import os
+import re
 import resource
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -312,6 +314,29 @@ def tcp_info() -> Iterator[float]:
     for _ in range(2):
         info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         yield struct.unpack_from("I", info, 44)[0] / 1e3
+
+
+@face("NDA_CACHEINFO", "span")
+def neighbour() -> Iterator[float]:
+    """The age of a neighbour's entry, s, in a network namespace of its own."""
+    script = """
+        ip link add d0 type veth peer name d1 && ip address add 192.0.2.1/24 dev d0 &&
+        ip link set d0 up &&
+        ip neighbour add 192.0.2.2 lladdr 02:00:00:00:00:01 nud stale dev d0 || exit
+        while read _; do ip -s neighbour show dev d0; done
+    """
+    with subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as shell:
+        for _ in range(2):
+            shell.stdin.write("\n")
+            shell.stdin.flush()
+            # "192.0.2.2 lladdr ... used 2/62/2 STALE": seconds since it was updated come last.
+            line = shell.stdout.readline()
+            yield float(re.search(r"used \d+/\d+/(\d+)", line)[1])
 
 
 @face("SIOCGSTAMP", "date")
