@@ -114,6 +114,7 @@ def task(seconds: str) -> None:
     libc.prctl(15, b"a) 1 2 (\n3", 0, 0, 0)  # PR_SET_NAME: a name that looks like more words
     began, wall = time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
     child = subprocess.Popen(["sleep", "1000000000"])
+    made = time.clock_gettime(time.CLOCK_BOOTTIME)
     spin(float(seconds))
     words = fields("/proc/self/stat")
     emit(
@@ -125,17 +126,20 @@ def task(seconds: str) -> None:
     )
     start = fields(f"/proc/{child.pid}/stat")[19]
     ps = ["ps", "-o", "lstart=,etimes=", "-p", str(child.pid)]
+    asked = time.clock_gettime(time.CLOCK_BOOTTIME) - began
     told = subprocess.run(ps, capture_output=True, text=True, check=True, env={"TZ": "UTC"})
     *date, age = told.stdout.split()
     emit(
         "start",
         start=int(start) / TICK,
         began=began,
+        made=made,
         same=fields(f"/proc/{child.pid}/stat")[19] == start,
         lstart=time.mktime(time.strptime(" ".join(date), "%a %b %d %H:%M:%S %Y")) - time.timezone,
         wall=wall,
         age=int(age),
-        passed=time.clock_gettime(time.CLOCK_BOOTTIME) - began,
+        asked=asked,
+        answered=time.clock_gettime(time.CLOCK_BOOTTIME) - began,
     )
     child.kill()
     child.wait()
@@ -152,6 +156,17 @@ def slower(seconds: str) -> None:
         words = fields("/proc/self/stat")
         told = (int(words[11]) + int(words[12])) / TICK
         emit("after", clock=clock, times=times, rusage=used, stat=told)
+
+
+def identity() -> None:
+    """The start of a child as its parent sees it, at each line of input."""
+    sys.stdin.readline()
+    child = subprocess.Popen(["sleep", "1000000000"], stdin=subprocess.DEVNULL)
+    emit("start", ticks=int(fields(f"/proc/{child.pid}/stat")[19]))
+    for _ in sys.stdin:
+        emit("start", ticks=int(fields(f"/proc/{child.pid}/stat")[19]))
+    child.kill()
+    child.wait()
 
 
 def words_of(name: str, number: int) -> list[str]:

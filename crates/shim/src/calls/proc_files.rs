@@ -1,12 +1,14 @@
 //! Files below /proc that tell the time. The program gets a file in memory instead: the kernel's text, with its times
 //! made virtual. The text is written when the file is opened, and anew when the program rewinds.
 
+#[cfg(test)]
+mod tests;
 mod text;
 
 use crate::clocks;
 use crate::cpu;
 use crate::filter::Extra;
-use crate::layout::{clock, registry, NotedFd};
+use crate::layout::{clock, fork_data, registry, NotedFd, TOLD_STARTS};
 use crate::noted;
 use crate::stamps;
 use crate::sys::{clk, getpid, gettid, host_clock, nr, sys, Timespec};
@@ -327,9 +329,19 @@ fn own_ticks(clock: i32, used: [u64; 2]) -> [u64; 2] {
     [user, system].map(|span| (span.0 / TICK) as u64)
 }
 
-/// When a task started, in ticks of the container's boot clock, by the same in ticks of the host's.
+/// When a task started, in ticks of the container's boot clock, by the same in ticks of the host's. A start names a task
+/// together with its number, so it stays the same for its reader: the clock's past is forgotten piece by piece.
 fn start_ticks(value: u64) -> u64 {
-    /// The host's two clocks are read one after the other. A task's start must be the same at each look.
+    let entry = &fork_data().starts[value as usize % TOLD_STARTS];
+    entry.get(value).unwrap_or_else(|| {
+        let told = start_by_history(value);
+        entry.set(value, told);
+        told
+    })
+}
+
+fn start_by_history(value: u64) -> u64 {
+    /// The host's two clocks are read one after the other. Each look must give the same.
     const READING: i64 = 1_000_000;
     let boot = host_clock(clk::BOOTTIME).to_span().unwrap_or_default();
     let suspended = (boot.0 - clocks::host().0 + READING / 2).div_euclid(READING) * READING;

@@ -139,7 +139,7 @@ impl Copier {
     /// Word number `word` of those that come next, from 0; 0 where it is no number.
     pub fn peek(&self, word: usize) -> u64 {
         let text = &self.room[self.at..self.filled];
-        text.split(|byte| *byte == b' ').nth(word).and_then(parse).unwrap_or(0)
+        text.split(|byte| b" \n".contains(byte)).nth(word).and_then(parse).unwrap_or(0)
     }
 
     /// Copies the rest. `replace` gets the first word of the line, and the place in the line, from 0, and the value of a
