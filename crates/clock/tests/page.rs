@@ -603,6 +603,13 @@ proptest! {
             let real = near.real as i64 + off;
             let wall = wall_of(real);
             prop_assert_eq!(wall.as_nanos(), wall_then(&stretches, real));
+            // Before the clock was made virtual time ran as wall time does.
+            let first = &stretches[0];
+            if real < first.real as i64 {
+                let virt = clock.page.virtual_or_before(&clock.registry, RealInstant(real));
+                let start = clock.page.virtual_or_before(&clock.registry, RealInstant(first.real as i64));
+                prop_assert_eq!(i128::from(virt.0 - start.0), wall.as_nanos() - first.wall);
+            }
             // A time that was shown reads back as it was.
             prop_assert_eq!(wall_of(real_of(wall)), wall);
             // A time that somebody sets, shown or not.

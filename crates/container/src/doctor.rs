@@ -50,15 +50,15 @@ pub const NOT_VIRTUAL_YET: &[Limit] = &[
         instead: "run in real time, in the kernel",
     },
     Limit {
-        what: "/proc/PID/stat start and CPU times, timer_list, utmp, /dev/rtc",
+        what: "/proc: timer_list, loadavg, pressure, interrupts, diskstats, PID/sched; /sys and control groups",
         instead: "show the host's time",
     },
     Limit {
-        what: "/proc/uptime by other names (openat2, a directory's descriptor)",
-        instead: "shows the host's uptime",
+        what: "/proc/uptime, stat, schedstat, sysvipc by openat2 or links of other names",
+        instead: "show the host's time",
     },
     Limit {
-        what: "clocks of devices (/dev/ptpN), SIOCGSTAMP, PACKET_MMAP, SysV IPC times",
+        what: "clocks of devices (/dev/rtc, /dev/ptpN), SIOCGSTAMP, PACKET_MMAP, ages in netlink, utmp",
         instead: "show the host's or the hardware's time",
     },
     Limit { what: "rdtsc", instead: "reads the machine's counter, unless --trap-tsc is given" },
@@ -67,12 +67,16 @@ pub const NOT_VIRTUAL_YET: &[Limit] = &[
         instead: "stay the real time that they were",
     },
     Limit {
-        what: "timer descriptors used by another number or process than made them",
-        instead: "read as disarmed; changes may not reach them",
+        what: "timer descriptors whose process has ended, or that were passed over a socket",
+        instead: "changes do not reach them; the latter are taken for CLOCK_MONOTONIC's",
     },
     Limit {
-        what: "process id namespaces made inside (unshare --pid)",
-        instead: "live in virtual time, but changes do not reach their waits and timers",
+        what: "process id namespaces made inside: before the first exec there, and from the 1,024th on",
+        instead: "live in virtual time, but changes do not reach them",
+    },
+    Limit {
+        what: "time namespaces made inside (unshare --time)",
+        instead: "all clocks are off by the offset times the rate",
     },
     Limit {
         what: "SIGRTMAX and SIGSYS",

@@ -4,7 +4,10 @@
 //! shown the very clock that it changes: there the calls are made through the shim's image, from where the filter lets them
 //! pass. No other code of this crate reads a clock or sleeps (`clippy.toml` sees to it).
 
-use std::io;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::FromRawFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -98,6 +101,25 @@ pub fn sleep_until(until: RealInstant) {
             return;
         }
     }
+}
+
+/// The content of a file as the host's kernel tells it: inside, files of /proc that tell time are virtual.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn read_file(path: &str) -> io::Result<Vec<u8>> {
+    let name = CString::new(path)?;
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
+    let args = [libc::AT_FDCWD as u64, name.as_ptr() as u64, flags, 0];
+    // SAFETY: a path that ends in a zero byte; the descriptor is new, and nobody else's.
+    let mut file = unsafe {
+        let fd = host_call(libc::SYS_openat, args)?;
+        File::from_raw_fd(fd as i32)
+    };
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// A system call by the host's kernel alone, also in a process that runs in virtual time.

@@ -31,6 +31,10 @@ pub enum When {
     Given(u8),
     /// When either argument is not null.
     EitherGiven(u8, u8),
+    /// When both arguments are zero.
+    NeitherGiven(u8, u8),
+    /// When argument `.0` is a command of msgctl, shmctl or semctl that tells times.
+    IpcTimes(u8),
     /// When argument `.0`, an int of milliseconds, is above 0.
     Positive(u8),
     /// When argument `.0` is above 0 or argument `.1` is not null.
@@ -101,6 +105,9 @@ pub const TRAPPED: &[(u32, When)] = &[
     (SETTIMEOFDAY, When::Always),
     (ADJTIMEX, When::Always),
     (CLOCK_ADJTIME, When::Always),
+    (MSGCTL, When::IpcTimes(1)),
+    (SHMCTL, When::IpcTimes(1)),
+    (SEMCTL, When::IpcTimes(2)),
     (SETSOCKOPT, When::SocketOption),
     (GETSOCKOPT, When::SocketTimeout),
     (SYSINFO, When::Always),
@@ -161,6 +168,8 @@ pub enum Extra {
     Sockets,
     /// read, when a descriptor's content depends on the clock.
     Reads,
+    /// Going back to the start of a file, when one stands for a file of /proc.
+    Rewinds,
 }
 
 impl Extra {
@@ -187,6 +196,10 @@ impl Extra {
                 (WRITEV, When::Always),
             ],
             Extra::Reads => &[(READ, When::Always)],
+            // lseek to 0 from the start, pread at 0.
+            Extra::Rewinds => {
+                &[(LSEEK, When::NeitherGiven(1, 2)), (PREAD64, When::NeitherGiven(3, 3))]
+            }
         }
     }
 }
@@ -328,6 +341,8 @@ impl<const N: usize> Program<N> {
             When::Always => {}
             When::Given(arg) => self.allow_unless_given(&[arg]),
             When::EitherGiven(a, b) => self.allow_unless_given(&[a, b]),
+            When::NeitherGiven(a, b) => self.allow_if_given(&[a, b]),
+            When::IpcTimes(arg) => self.allow_unless_ipc_times(arg),
             When::Positive(arg) => self.allow_unless_positive(arg, &[]),
             When::PositiveOrGiven(arg, b) => self.allow_unless_positive(arg, &[b]),
             When::FutexWait => self.allow_unless_futex_wait(),
@@ -397,6 +412,36 @@ impl<const N: usize> Program<N> {
             self.test(JUMP_EQUAL, 0, 0, behind + 2);
             self.load(arg_high(arg));
             self.test(JUMP_EQUAL, 0, 0, behind);
+        }
+        self.ret(ALLOW);
+    }
+
+    /// Allows the call when one of `args` is not null.
+    fn allow_if_given(&mut self, args: &[u8]) {
+        for (i, &arg) in args.iter().enumerate() {
+            let to_allow = 4 * (args.len() - 1 - i) as u8;
+            self.load(arg_low(arg));
+            self.test(JUMP_EQUAL, 0, 0, to_allow + 3);
+            self.load(arg_high(arg));
+            self.test(JUMP_EQUAL, 0, 0, to_allow + 1);
+        }
+        self.push(JUMP, 0, 0, 1);
+        self.ret(ALLOW);
+    }
+
+    /// Of msgctl, shmctl and semctl; the latter has other numbers for some commands.
+    fn allow_unless_ipc_times(&mut self, arg: u8) {
+        const SEMCTL_COMMAND: u8 = 2;
+        const IPC_STAT: u32 = 2;
+        let commands: &[u32] = match arg {
+            // SEM_STAT, SEM_STAT_ANY.
+            SEMCTL_COMMAND => &[IPC_STAT, 18, 20],
+            // MSG_STAT, SHM_STAT and SHM_STAT_ANY, of which one has the number of MSG_STAT_ANY.
+            _ => &[IPC_STAT, 11, 13, 15],
+        };
+        self.load(arg_low(arg));
+        for (i, command) in commands.iter().enumerate() {
+            self.test(JUMP_EQUAL, *command, (commands.len() - i) as u8, 0);
         }
         self.ret(ALLOW);
     }

@@ -3,7 +3,7 @@
 //! All addresses are fixed and below 2 GiB: code can name them in 32 bits, the seccomp filter can tell the
 //! image's own system calls by their address, and whoever inspects a process knows where to look.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use lorentz_clock::{file, ClockPage, Registry};
 
 /// The image: code and constants, read and execute.
@@ -184,6 +184,43 @@ pub struct ProcessData {
     pub fds: [NotedFd; NOTED_FDS],
 }
 
+/// The start of a task in ticks, by the host's boot clock and as it was told. The seal is computed from both: a thread that
+/// reads while another writes finds that they do not fit.
+#[repr(C)]
+pub struct ToldStart {
+    /// Ticks of the host.
+    pub host: AtomicU64,
+    /// Ticks of the container.
+    pub told: AtomicU64,
+    /// 0 where the entry is free.
+    pub seal: AtomicU64,
+}
+
+/// Start times that a process remembers.
+pub const TOLD_STARTS: usize = 32;
+
+impl ToldStart {
+    fn seal(host: u64, told: u64) -> u64 {
+        const FREE_DOES_NOT_FIT: u64 = 1 << 63;
+        host.rotate_left(32) ^ told ^ FREE_DOES_NOT_FIT
+    }
+
+    /// The start that was told for `host`, if the entry has it.
+    pub fn get(&self, host: u64) -> Option<u64> {
+        let told = self.told.load(Relaxed);
+        let fits =
+            self.host.load(Relaxed) == host && self.seal.load(Relaxed) == Self::seal(host, told);
+        fits.then_some(told)
+    }
+
+    /// Remembers it.
+    pub fn set(&self, host: u64, told: u64) {
+        self.host.store(host, Relaxed);
+        self.told.store(told, Relaxed);
+        self.seal.store(Self::seal(host, told), Relaxed);
+    }
+}
+
 /// CPU time of a process or a thread when the rate last changed.
 #[repr(C)]
 pub struct CpuAnchor {
@@ -221,6 +258,8 @@ pub struct ForkData {
     pub unused: AtomicU32,
     /// CPU times at the last change of rate.
     pub anchors: [CpuAnchor; CPU_ANCHORS],
+    /// Start times that the program was told. They lie here because the other pages are full.
+    pub starts: [ToldStart; TOLD_STARTS],
 }
 
 const _: () = assert!(core::mem::size_of::<ProcessData>() <= FORK_DATA - DATA);

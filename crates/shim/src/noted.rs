@@ -16,6 +16,8 @@ pub const SEND_TIMEOUT: u32 = 4;
 pub const CANCEL_ON_SET: u32 = 8;
 /// Stands for /proc/uptime.
 pub const UPTIME: u32 = 16;
+/// Stands for another file of /proc. The places of the timeouts hold its numbers.
+pub const PROC: u32 = 32;
 
 /// The entry of `fd`, if it has one and still stands for the same file.
 pub fn find(fd: u32) -> Option<&'static NotedFd> {

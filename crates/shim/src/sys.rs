@@ -20,11 +20,14 @@ pub mod nr {
     pub const RT_SIGACTION: u32 = 13;
     pub const RT_SIGPROCMASK: u32 = 14;
     pub const RT_SIGRETURN: u32 = 15;
+    pub const PREAD64: u32 = 17;
+    pub const PWRITE64: u32 = 18;
     pub const READV: u32 = 19;
     pub const WRITEV: u32 = 20;
     pub const SELECT: u32 = 23;
     pub const SCHED_YIELD: u32 = 24;
     pub const MADVISE: u32 = 28;
+    pub const SHMCTL: u32 = 31;
     pub const NANOSLEEP: u32 = 35;
     pub const GETITIMER: u32 = 36;
     pub const ALARM: u32 = 37;
@@ -43,6 +46,10 @@ pub mod nr {
     pub const GETSOCKOPT: u32 = 55;
     pub const EXECVE: u32 = 59;
     pub const WAIT4: u32 = 61;
+    pub const SEMCTL: u32 = 66;
+    pub const MSGCTL: u32 = 71;
+    pub const FCNTL: u32 = 72;
+    pub const FTRUNCATE: u32 = 77;
     pub const GETTIMEOFDAY: u32 = 96;
     pub const GETRUSAGE: u32 = 98;
     pub const SYSINFO: u32 = 99;
@@ -80,6 +87,7 @@ pub mod nr {
     pub const OPENAT: u32 = 257;
     pub const FUTIMESAT: u32 = 261;
     pub const NEWFSTATAT: u32 = 262;
+    pub const READLINKAT: u32 = 267;
     pub const PSELECT6: u32 = 270;
     pub const PPOLL: u32 = 271;
     pub const UTIMENSAT: u32 = 280;
@@ -89,6 +97,7 @@ pub mod nr {
     pub const TIMERFD_SETTIME: u32 = 286;
     pub const TIMERFD_GETTIME: u32 = 287;
     pub const ACCEPT4: u32 = 288;
+    pub const DUP3: u32 = 292;
     pub const SIGNALFD4: u32 = 289;
     pub const RECVMMSG: u32 = 299;
     pub const CLOCK_ADJTIME: u32 = 305;

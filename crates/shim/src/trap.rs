@@ -133,6 +133,8 @@ fn carry_out(call: &mut Call) -> isize {
         nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE => ipc::mq_timed(call),
         nr::RECVMMSG => socket::recvmmsg(call),
         nr::IO_GETEVENTS | nr::IO_PGETEVENTS => ipc::io_getevents(call),
+        nr::MSGCTL | nr::SHMCTL | nr::SEMCTL => ipc::stat(call),
+        nr::LSEEK | nr::PREAD64 => proc_files::rewind(call),
         nr::ALARM => itimer::alarm(call),
         nr::SETITIMER => itimer::setitimer(call),
         nr::GETITIMER => itimer::getitimer(call),

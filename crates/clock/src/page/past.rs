@@ -149,6 +149,14 @@ impl ClockPage {
         self.look_back(registry, |pieces| piece_of(pieces, real).map(|(_, virt)| virt))
     }
 
+    /// Virtual time when the host's monotonic clock showed `real`, also before the clock was made: as [`ClockPage::wall_of`].
+    pub fn virtual_or_before(&self, registry: &Registry, real: RealInstant) -> VirtualInstant {
+        self.virtual_of(registry, real).unwrap_or_else(|| {
+            let first = self.pieces[0].load().segment;
+            first.virt.plus(real.since(first.real))
+        })
+    }
+
     /// The inverse of [`ClockPage::wall_of`]: when the host's monotonic clock shows wall time `wall` inside. A time
     /// that comes twice gives its last coming; one that was leapt over and never came, the moment of the leap.
     pub fn real_of(&self, registry: &Registry, wall: WallTime) -> RealInstant {

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::kernel::Seen;
+use crate::host_time;
 use crate::processes::{self, threads_of, FileId, Process};
 
 /// A task that sleeps, and how often it has run: a second look tells whether it did in between.
@@ -87,8 +88,8 @@ fn state_of(pid: u32, thread: u32) -> Option<char> {
 /// For how many nanoseconds a task has run, and waited for a processor, and how often it was given one; 0 where the kernel
 /// does not count it.
 fn schedule_of(pid: u32, thread: u32) -> (u64, u64, u64) {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat"));
-    let text = text.unwrap_or_default();
+    let text = host_time::read_file(&format!("/proc/{pid}/task/{thread}/schedstat"));
+    let text = String::from_utf8(text.unwrap_or_default()).unwrap_or_default();
     let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
     (next(), next(), next())

@@ -1,10 +1,7 @@
-//! Times of files, and the files that tell the time.
+//! Times of files, and the way to the files that tell the time.
 
-use crate::clocks;
-use crate::filter::Extra;
-use crate::noted;
 use crate::stamps;
-use crate::sys::{clk, errno, nr, sys, Itimerspec, Timespec};
+use crate::sys::{errno, nr, sys, Itimerspec, Timespec};
 use crate::trap::Call;
 use crate::user;
 use crate::wait::Masking;
@@ -89,169 +86,15 @@ fn to_host(time: Timespec) -> Timespec {
 
 /// open and openat: the kernel's, but for the files of /proc that tell the time.
 pub fn open(call: &Call) -> isize {
-    let path = if call.nr == nr::OPEN { call.args[0] } else { call.args[1] };
+    const O_PATH: u64 = 0o10000000;
+    let [path, flags] = match call.nr {
+        nr::OPEN => [call.args[0], call.args[1]],
+        _ => [call.args[1], call.args[2]],
+    };
     let result = super::socket::blocking(call, Masking::Repeats);
-    if result < 0 {
-        return result;
-    }
-    let fd = result as u32;
-    // SAFETY: the kernel has just read this path.
-    if unsafe { is(path, b"/proc/uptime\0") } {
-        if stand_in(fd) && refresh_uptime(fd) {
-            noted::note(fd, noted::UPTIME);
-            noted::also_trap(Extra::Reads);
-        }
-    } else if unsafe { is(path, b"/proc/stat\0") } {
-        boot_time_in_stat(fd);
+    if result >= 0 && flags & O_PATH == 0 {
+        // SAFETY: the kernel has just read this path.
+        unsafe { super::proc_files::opened(result as u32, path) };
     }
     result
-}
-
-/// # Safety
-/// There must be a string at `path`.
-unsafe fn is(path: u64, name: &[u8]) -> bool {
-    // SAFETY: no byte behind the first difference is looked at, so none behind the end of the string.
-    name.iter().enumerate().all(|(i, byte)| unsafe { *(path as *const u8).add(i) } == *byte)
-}
-
-/// Puts an empty file in memory in the place of `fd`, with its close-on-exec flag.
-fn stand_in(fd: u32) -> bool {
-    const FCNTL: u32 = 72;
-    const F_GETFD: u64 = 1;
-    const DUP3: u32 = 292;
-    const O_CLOEXEC: u64 = 0o2000000;
-    // SAFETY: descriptors of our own, and the one just opened.
-    unsafe {
-        let flags = sys!(FCNTL, fd, F_GETFD);
-        let file = sys!(nr::MEMFD_CREATE, c"lorentz-proc".as_ptr(), 0u64);
-        if file < 0 {
-            return false;
-        }
-        let done = sys!(DUP3, file, fd, if flags & 1 != 0 { O_CLOEXEC } else { 0 });
-        sys!(nr::CLOSE, file);
-        done >= 0
-    }
-}
-
-/// Writes the uptime as it is now into the file that stands for /proc/uptime.
-pub fn refresh_uptime(fd: u32) -> bool {
-    let boot = clocks::read(clk::BOOTTIME).unwrap_or_default();
-    let mut text = Text::new();
-    text.seconds(boot);
-    text.bytes(b" ");
-    text.seconds(boot);
-    text.bytes(b"\n");
-    text.write_to(fd, 0)
-}
-
-/// Gives /proc/stat the time at which the container's boot clock was zero.
-fn boot_time_in_stat(fd: u32) {
-    const PREAD: u32 = 17;
-    const BUFFER: usize = 2048;
-    const KEY: &[u8] = b"\nbtime ";
-    let original = {
-        const DUP: u32 = 32;
-        // SAFETY: another descriptor of the same file.
-        unsafe { sys!(DUP, fd) }
-    };
-    if original < 0 {
-        return;
-    }
-    if stand_in(fd) {
-        let mut buffer = [0u8; BUFFER];
-        let (mut from, mut to) = (0u64, 0u64);
-        loop {
-            // SAFETY: writes to the buffer.
-            let got = unsafe { sys!(PREAD, original, buffer.as_mut_ptr(), BUFFER, from) };
-            if got <= 0 {
-                break;
-            }
-            // Whole lines only, so that the key is never cut.
-            let got = got as usize;
-            let whole =
-                buffer[..got].iter().rposition(|byte| *byte == b'\n').map_or(got, |at| at + 1);
-            let key = if from == 0 { 0 } else { 1 };
-            to += copy_with_boot_time(fd, &buffer[..whole], &KEY[key..], to);
-            from += whole as u64;
-        }
-        const LSEEK_START: u64 = 0;
-        // SAFETY: moves to the start of our own file.
-        unsafe { sys!(nr::LSEEK, fd, 0u64, LSEEK_START) };
-    }
-    // SAFETY: our own descriptor.
-    unsafe { sys!(nr::CLOSE, original) };
-}
-
-/// Appends `lines` at `to`, with the number behind `key` replaced; gives how much was written.
-fn copy_with_boot_time(fd: u32, lines: &[u8], key: &[u8], to: u64) -> u64 {
-    let found = lines.windows(key.len()).position(|window| window == key);
-    let Some(found) = found else { return put(fd, lines, to) };
-    let number = found + key.len();
-    let rest = number + lines[number..].iter().position(|byte| *byte == b'\n').unwrap_or(0);
-    let look = clocks::snapshot();
-    let boot = look.now().plus(look.segment.boot);
-    let start = clocks::wall(&look).plus(lorentz_clock::Span(-boot.0));
-    let mut text = Text::new();
-    text.number(start.secs.max(0) as u64, 1);
-    let mut written = put(fd, &lines[..number], to);
-    written += put(fd, text.as_bytes(), to + written);
-    written + put(fd, &lines[rest..], to + written)
-}
-
-fn put(fd: u32, bytes: &[u8], at: u64) -> u64 {
-    const PWRITE: u32 = 18;
-    // SAFETY: reads the bytes.
-    unsafe { sys!(PWRITE, fd, bytes.as_ptr(), bytes.len(), at) };
-    bytes.len() as u64
-}
-
-/// A short text, without allocation.
-struct Text {
-    bytes: [u8; 80],
-    len: usize,
-}
-
-impl Text {
-    fn new() -> Text {
-        Text { bytes: [0; 80], len: 0 }
-    }
-
-    fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            if let Some(place) = self.bytes.get_mut(self.len) {
-                *place = *byte;
-                self.len += 1;
-            }
-        }
-    }
-
-    /// A number of at least `digits` digits.
-    fn number(&mut self, mut number: u64, digits: usize) {
-        let mut reversed = [b'0'; 20];
-        let mut len = 0;
-        while (number > 0 || len < digits) && len < reversed.len() {
-            reversed[len] = b'0' + (number % 10) as u8;
-            number /= 10;
-            len += 1;
-        }
-        (0..len).rev().for_each(|i| self.bytes(&reversed[i..=i]));
-    }
-
-    /// Seconds and hundredths, as /proc/uptime has them.
-    fn seconds(&mut self, time: Timespec) {
-        self.number(time.secs.max(0) as u64, 1);
-        self.bytes(b".");
-        self.number(time.nanos as u64 / 10_000_000, 2);
-    }
-
-    fn write_to(&self, fd: u32, at: u64) -> bool {
-        const FTRUNCATE: u32 = 77;
-        // SAFETY: our own file.
-        let result = unsafe { sys!(FTRUNCATE, fd, self.len) };
-        result == 0 && put(fd, self.as_bytes(), at) == self.len as u64
-    }
 }

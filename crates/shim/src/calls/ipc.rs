@@ -115,6 +115,26 @@ fn on_host_wall(real: RealInstant, look: &Snapshot) -> Timespec {
     Timespec::from_span(Span(nanos))
 }
 
+/// msgctl, shmctl and semctl that tell of an object: the times in the kernel's answer are made virtual.
+pub fn stat(call: &Call) -> isize {
+    let result = call.by_kernel();
+    if result < 0 {
+        return result;
+    }
+    // Of the structures msqid64_ds, shmid64_ds and semid64_ds.
+    let (at, times): (u64, &[u64]) = match call.nr {
+        nr::MSGCTL => (call.args[2], &[48, 56, 64]),
+        nr::SHMCTL => (call.args[2], &[56, 64, 72]),
+        _ => (call.args[3], &[48, 64]),
+    };
+    for place in times {
+        let time = (at + place) as *mut i64;
+        // SAFETY: within the structure that the kernel has just written, wherever it lies.
+        unsafe { time.write_unaligned(super::proc_files::ipc_time(time.read_unaligned())) };
+    }
+    result
+}
+
 /// io_getevents(2) and io_pgetevents(2).
 pub fn io_getevents(call: &Call) -> isize {
     let [context, min, max, events, timeout, mask_and_size] = call.args;

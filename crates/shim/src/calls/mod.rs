@@ -7,6 +7,7 @@ pub mod futex;
 pub mod ipc;
 pub mod itimer;
 pub mod poll;
+pub mod proc_files;
 pub mod process;
 pub mod sleep;
 pub mod socket;

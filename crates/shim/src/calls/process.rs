@@ -3,7 +3,7 @@
 use crate::clocks;
 use crate::cpu;
 use crate::layout::clock;
-use crate::sys::{clk, nr, Timespec};
+use crate::sys::{clk, host_clock, nr, Timespec};
 use crate::trap::Call;
 use crate::user;
 use crate::wait::Masking;
@@ -38,8 +38,7 @@ pub fn times(call: &Call) -> isize {
         let ticks = unsafe { ticks_at.read_unaligned() };
         let [user, system, children, children_system] =
             ticks.map(|ticks| Span(ticks.saturating_mul(TICK)));
-        let told = cpu::told(clk::PROCESS_CPUTIME, Span(user.0 + system.0));
-        let (user, system) = shared(told, user, system);
+        let (user, system) = shared(own(clk::PROCESS_CPUTIME), user, system);
         let others = [children, children_system].map(cpu::told_of_others);
         let told = [user, system, others[0], others[1]].map(|span| span.0 / TICK);
         // SAFETY: as above.
@@ -80,10 +79,9 @@ fn translate_rusage(at: u64, clock: Option<i32>) {
     let times = unsafe { times_at.read_unaligned() };
     let span = |tv: Timespec| Span(Span::from_secs(tv.secs).0 + tv.nanos * MICRO);
     let (user, system) = (span(times[0]), span(times[1]));
-    let both = Span(user.0 + system.0);
     let told = match clock {
-        Some(clock) => cpu::told(clock, both),
-        None => cpu::told_of_others(both),
+        Some(clock) => own(clock),
+        None => cpu::told_of_others(Span(user.0 + system.0)),
     };
     let (user, system) = shared(told, user, system);
     let timeval = |span: Span| Timespec {
@@ -94,8 +92,14 @@ fn translate_rusage(at: u64, clock: Option<i32>) {
     unsafe { times_at.write_unaligned([timeval(user), timeval(system)]) };
 }
 
+/// CPU time of the caller, by its own CPU clock. The kernel rounds what it tells elsewhere, by up to a tick: behind a look at
+/// the clock that would be time going back.
+pub fn own(clock: i32) -> Span {
+    cpu::told(clock, host_clock(clock).to_span().unwrap_or_default())
+}
+
 /// `told` divided as user and system time are.
-fn shared(told: Span, user: Span, system: Span) -> (Span, Span) {
+pub fn shared(told: Span, user: Span, system: Span) -> (Span, Span) {
     let both = user.0 as i128 + system.0 as i128;
     if both == 0 {
         return (Span::ZERO, Span::ZERO);

@@ -106,7 +106,7 @@ pub fn receive(call: &Call) -> isize {
         return super::timer::read_cancellable(call);
     }
     if call.nr == nr::READ && noted::is(fd, noted::UPTIME) {
-        super::file::refresh_uptime(fd);
+        super::proc_files::refresh_uptime(fd);
     }
     // connect(2) is bounded by the send timeout.
     let receives = call.nr != nr::CONNECT;

@@ -14,7 +14,7 @@ const POINTERS: [u64; 4] = [1, 0x7ffc_0000_0010, 1 << 32, 0x7ffc_0000_0000];
 /// The rest of a call that has nothing to do with time.
 const JUNK: [u64; 6] = [u64::MAX, 0x0123_4567_89ab_cdef, 1, 1 << 32, 77, 0xffff_ffff];
 
-const EXTRAS: [Extra; 3] = [Extra::Messages, Extra::Sockets, Extra::Reads];
+const EXTRAS: [Extra; 4] = [Extra::Messages, Extra::Sockets, Extra::Reads, Extra::Rewinds];
 
 fn policies() -> impl Iterator<Item = Policy> {
     (0..32).map(|bits| Policy {
@@ -297,6 +297,35 @@ fn calls_without_a_finite_timeout_run_untouched() {
     ];
     for (number, args, action) in cases {
         assert_eq!(ask(Call::new(number, args)), action, "{number} {args:x?}");
+    }
+}
+
+#[test]
+fn calls_that_tell_the_times_of_system_v_objects_are_trapped() {
+    for (number, arg, told, others) in [
+        (MSGCTL, 1, &[2, 11, 13][..], &[0, 1, 3, 12][..]),
+        (SHMCTL, 1, &[2, 13, 15], &[0, 1, 3, 12, 14]),
+        (SEMCTL, 2, &[2, 18, 20], &[0, 1, 3, 11, 12, 13, 14, 15, 16, 17, 19]),
+    ] {
+        for (commands, action) in [(told, TRAP), (others, ALLOW)] {
+            for command in commands {
+                assert_eq!(ask(Call::new(number, with(&[(arg, *command)]))), action, "{command}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_way_back_to_the_start_of_a_file_is_trapped() {
+    let ask = |number, args| {
+        run(Program::of_extra(Extra::Rewinds).code(), Call::new(number, args)).action
+    };
+    assert_eq!(ask(LSEEK, with(&[(1, 0), (2, 0)])), Some(TRAP));
+    assert_eq!(ask(PREAD64, with(&[(3, 0)])), Some(TRAP));
+    for pointer in POINTERS {
+        assert_eq!(ask(LSEEK, with(&[(1, pointer), (2, 0)])), Some(ALLOW));
+        assert_eq!(ask(LSEEK, with(&[(1, 0), (2, pointer)])), Some(ALLOW));
+        assert_eq!(ask(PREAD64, with(&[(3, pointer)])), Some(ALLOW));
     }
 }
 

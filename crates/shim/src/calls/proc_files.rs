@@ -1,0 +1,385 @@
+//! Files below /proc that tell the time. The program gets a file in memory instead: the kernel's text, with its times
+//! made virtual. The text is written when the file is opened, and anew when the program rewinds.
+
+#[cfg(test)]
+mod tests;
+mod text;
+
+use crate::clocks;
+use crate::cpu;
+use crate::filter::Extra;
+use crate::layout::{clock, fork_data, registry, NotedFd, TOLD_STARTS};
+use crate::noted;
+use crate::stamps;
+use crate::sys::{clk, getpid, gettid, host_clock, nr, sys, Timespec};
+use crate::trap::Call;
+use crate::wait::Masking;
+use core::sync::atomic::Ordering::Relaxed;
+use lorentz_clock::{RealInstant, Span, NANOS_PER_SEC};
+use text::{Copier, Text};
+
+/// One tick of USER_HZ, the unit of CPU times in /proc, ns.
+const TICK: i64 = NANOS_PER_SEC / 100;
+const AT_FDCWD: i64 = -100;
+const O_CLOEXEC: u64 = 0o2000000;
+/// Longer than any path below /proc that is looked for.
+const LINK_LEN: usize = 64;
+
+/// The kinds of files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Uptime = 1,
+    Stat,
+    /// /proc/PID/stat, and the same of a thread.
+    TaskStat,
+    /// /proc/PID/schedstat, and the same of a thread.
+    TaskSched,
+    Messages,
+    Semaphores,
+    SharedMemory,
+}
+
+/// One file: its kind and, for a task's, the numbers in its path. `thread` is 0 for /proc/PID/NAME.
+#[derive(Clone, Copy)]
+struct ProcFile {
+    kind: Kind,
+    pid: u32,
+    thread: u32,
+}
+
+/// Puts a file in memory in the place of `fd`, which the program has just opened at `path`, if it tells the time.
+///
+/// # Safety
+/// There must be a string at `path`.
+pub unsafe fn opened(fd: u32, path: u64) {
+    // SAFETY: the caller's promise.
+    let (path, name) = unsafe { path_and_name(path as *const u8) };
+    if !matches!(name, b"stat" | b"uptime" | b"schedstat" | b"msg" | b"sem" | b"shm") {
+        return;
+    }
+    let Some(file) = ProcFile::at(path).or_else(|| ProcFile::behind(fd)) else { return };
+    if stand_in(fd, file) {
+        remember(fd, file);
+    }
+}
+
+/// The bytes of a path, and those behind its last slash. One loop for both: the image has no strlen.
+///
+/// # Safety
+/// There must be a string at `path`, which outlives the result.
+unsafe fn path_and_name<'a>(path: *const u8) -> (&'a [u8], &'a [u8]) {
+    let (mut len, mut name) = (0, 0);
+    // SAFETY: no byte behind the end of the string is looked at.
+    let path = unsafe {
+        loop {
+            match *path.add(len) {
+                0 => break core::slice::from_raw_parts(path, len),
+                byte => {
+                    len += 1;
+                    name = if byte == b'/' { len } else { name };
+                }
+            }
+        }
+    };
+    (path, &path[name..])
+}
+
+/// lseek to the start of a file, and pread from there: what stands for a file of /proc is written anew.
+pub fn rewind(call: &Call) -> isize {
+    let fd = call.args[0] as u32;
+    if let Some(file) = noted::find(fd).and_then(ProcFile::noted) {
+        refresh(fd, file);
+    }
+    super::socket::blocking(call, Masking::Repeats)
+}
+
+/// read of what stands for /proc/uptime: the kernel makes that text when it is read.
+pub fn refresh_uptime(fd: u32) -> bool {
+    write_uptime(fd)
+}
+
+impl ProcFile {
+    /// The file that `path` names, without links and detours.
+    fn at(path: &[u8]) -> Option<ProcFile> {
+        let below = path.strip_prefix(b"/proc/")?;
+        let whole = |kind| Some(ProcFile { kind, pid: 0, thread: 0 });
+        match below {
+            b"uptime" => return whole(Kind::Uptime),
+            b"stat" => return whole(Kind::Stat),
+            b"sysvipc/msg" => return whole(Kind::Messages),
+            b"sysvipc/sem" => return whole(Kind::Semaphores),
+            b"sysvipc/shm" => return whole(Kind::SharedMemory),
+            _ => {}
+        }
+        let (pid, rest) = text::leading_number(below)?;
+        let (thread, rest) = match rest.strip_prefix(b"/task/") {
+            Some(rest) => text::leading_number(rest)?,
+            None => (0, rest),
+        };
+        let kind = match rest {
+            b"/stat" => Kind::TaskStat,
+            b"/schedstat" => Kind::TaskSched,
+            _ => return None,
+        };
+        Some(ProcFile { kind, pid: pid as u32, thread: thread as u32 })
+    }
+
+    /// The file behind a descriptor, whatever path the program opened it by.
+    fn behind(fd: u32) -> Option<ProcFile> {
+        let mut link = Text::new();
+        link.bytes(b"/proc/self/fd/");
+        link.number(fd.into(), 1);
+        let mut target = [0; LINK_LEN];
+        ProcFile::at(link_target(&mut link, &mut target)?)
+    }
+
+    fn noted(entry: &NotedFd) -> Option<ProcFile> {
+        if entry.what.load(Relaxed) & noted::PROC == 0 {
+            return None;
+        }
+        let word = entry.receive_timeout.load(Relaxed);
+        let kinds = [
+            Kind::Stat,
+            Kind::TaskStat,
+            Kind::TaskSched,
+            Kind::Messages,
+            Kind::Semaphores,
+            Kind::SharedMemory,
+        ];
+        let kind = kinds.into_iter().find(|kind| *kind as u64 == word >> 32)?;
+        let thread = entry.send_timeout.load(Relaxed) as u32;
+        Some(ProcFile { kind, pid: word as u32, thread })
+    }
+
+    /// Opens the kernel's file.
+    fn open(self) -> isize {
+        let mut path = Text::new();
+        path.bytes(b"/proc/");
+        if self.pid != 0 {
+            path.number(self.pid.into(), 1);
+            path.bytes(b"/");
+        }
+        if self.thread != 0 {
+            path.bytes(b"task/");
+            path.number(self.thread.into(), 1);
+            path.bytes(b"/");
+        }
+        path.bytes(match self.kind {
+            Kind::Uptime => b"uptime",
+            Kind::Stat | Kind::TaskStat => b"stat",
+            Kind::TaskSched => b"schedstat",
+            Kind::Messages => b"sysvipc/msg",
+            Kind::Semaphores => b"sysvipc/sem",
+            Kind::SharedMemory => b"sysvipc/shm",
+        });
+        // SAFETY: a path that ends in a zero byte.
+        unsafe { sys!(nr::OPENAT, AT_FDCWD, path.terminated(), O_CLOEXEC) }
+    }
+
+    /// Whether it is about the calling process: the CPU clocks then know more than the kernel's text.
+    fn is_own_process(self) -> bool {
+        if self.pid != getpid() {
+            return false;
+        }
+        // /proc may be that of another process id namespace.
+        let mut link = Text::new();
+        link.bytes(b"/proc/self");
+        let mut target = [0; LINK_LEN];
+        let own = link_target(&mut link, &mut target).and_then(text::leading_number);
+        own.is_some_and(|(pid, _)| pid == u64::from(self.pid))
+    }
+
+    /// The clock of the calling process or thread that this file is about; none where it is about another.
+    fn own_clock(self) -> Option<i32> {
+        let thread = if self.thread == 0 { self.pid } else { self.thread };
+        match (self.kind, self.thread) {
+            (Kind::TaskStat, 0) if self.is_own_process() => Some(clk::PROCESS_CPUTIME),
+            _ if thread == gettid() && self.is_own_process() => Some(clk::THREAD_CPUTIME),
+            _ => None,
+        }
+    }
+}
+
+/// Where a symbolic link leads.
+fn link_target<'a>(link: &mut Text, target: &'a mut [u8; LINK_LEN]) -> Option<&'a [u8]> {
+    // SAFETY: reads the path, writes to the buffer.
+    let len =
+        unsafe { sys!(nr::READLINKAT, AT_FDCWD, link.terminated(), target.as_mut_ptr(), LINK_LEN) };
+    usize::try_from(len).ok().filter(|len| *len < LINK_LEN).map(|len| &target[..len])
+}
+
+/// Puts a file in memory with the virtual text in the place of `fd`, with its close-on-exec flag.
+fn stand_in(fd: u32, file: ProcFile) -> bool {
+    const F_GETFD: u64 = 1;
+    // SAFETY: descriptors of our own, and the one just opened.
+    unsafe {
+        let flags = sys!(nr::FCNTL, fd, F_GETFD);
+        let memory = sys!(nr::MEMFD_CREATE, c"lorentz-proc".as_ptr(), 0u64);
+        if memory < 0 {
+            return false;
+        }
+        let filled = fill(memory as u32, fd, file);
+        let keep = if flags & 1 != 0 { O_CLOEXEC } else { 0 };
+        let done = filled && sys!(nr::DUP3, memory, fd, keep) >= 0;
+        sys!(nr::CLOSE, memory);
+        done
+    }
+}
+
+/// Notes which file `fd` stands for, and has the calls trapped at which its text is written anew.
+fn remember(fd: u32, file: ProcFile) {
+    if file.kind == Kind::Uptime {
+        noted::note(fd, noted::UPTIME);
+        return noted::also_trap(Extra::Reads);
+    }
+    if let Some(entry) = noted::note(fd, noted::PROC) {
+        // A file has no timeouts: their places hold its numbers.
+        entry.receive_timeout.store((file.kind as u64) << 32 | u64::from(file.pid), Relaxed);
+        entry.send_timeout.store(file.thread.into(), Relaxed);
+        noted::also_trap(Extra::Rewinds);
+    }
+}
+
+/// Writes the text as it is now. The old one stays where the kernel's file cannot be opened any more.
+fn refresh(fd: u32, file: ProcFile) {
+    let source = file.open();
+    if source >= 0 {
+        fill(fd, source as u32, file);
+        // SAFETY: our own descriptor.
+        unsafe { sys!(nr::CLOSE, source) };
+    }
+}
+
+/// Writes the virtual text of the kernel's file `source` to `memory`. False where the kernel's cannot be read.
+fn fill(memory: u32, source: u32, file: ProcFile) -> bool {
+    match file.kind {
+        Kind::Uptime => write_uptime(memory),
+        Kind::Stat => write_stat(memory, source),
+        Kind::TaskStat => write_task_stat(memory, source, file),
+        Kind::TaskSched => write_sched(memory, source, file),
+        Kind::Messages | Kind::SharedMemory => write_ipc(memory, source, 11..14),
+        Kind::Semaphores => write_ipc(memory, source, 8..10),
+    }
+}
+
+/// /proc/uptime: the boot clock. The idle time of the processors is not known to it.
+fn write_uptime(memory: u32) -> bool {
+    let boot = clocks::read(clk::BOOTTIME).unwrap_or_default();
+    let mut text = Text::new();
+    text.seconds(boot);
+    text.bytes(b" ");
+    text.seconds(boot);
+    text.bytes(b"\n");
+    text.write_to(memory)
+}
+
+/// /proc/stat: CPU times are scaled as those of other processes are, so that shares come out right in virtual time.
+fn write_stat(memory: u32, source: u32) -> bool {
+    let boot = boot_time();
+    Copier::new(memory, source).copy(|line, word, value| {
+        if line.starts_with(b"cpu") {
+            ticks(value)
+        } else if word == 1 && line == b"btime" {
+            boot
+        } else {
+            value
+        }
+    })
+}
+
+/// The wall time at which the container's boot clock was zero, s.
+fn boot_time() -> u64 {
+    let look = clocks::snapshot();
+    let boot = look.now().plus(look.segment.boot);
+    clocks::wall(&look).plus(Span(-boot.0)).secs.max(0) as u64
+}
+
+/// CPU time of nobody in particular, in ticks.
+fn ticks(value: u64) -> u64 {
+    let real = Span((value.min(i64::MAX as u64) as i64).saturating_mul(TICK));
+    (cpu::told_of_others(real).0 / TICK) as u64
+}
+
+/// /proc/PID/stat: words counted as proc(5) does, from 1. The name, which may hold anything, is copied.
+fn write_task_stat(memory: u32, source: u32, file: ProcFile) -> bool {
+    const STATE: usize = 3;
+    const UTIME: usize = 14;
+    const STIME: usize = 15;
+    const CHILDREN: core::ops::RangeInclusive<usize> = 16..=17;
+    const START: usize = 22;
+    const BLOCK_IO_AND_GUESTS: core::ops::RangeInclusive<usize> = 42..=44;
+    let mut copier = Copier::new(memory, source);
+    copier.skip_name();
+    let used = [UTIME, STIME].map(|word| copier.peek(word - STATE));
+    let used = file.own_clock().map_or(used.map(ticks), |clock| own_ticks(clock, used));
+    copier.copy(|_, word, value| match word + STATE {
+        UTIME => used[0],
+        STIME => used[1],
+        START => start_ticks(value),
+        word if CHILDREN.contains(&word) || BLOCK_IO_AND_GUESTS.contains(&word) => ticks(value),
+        _ => value,
+    })
+}
+
+/// User and system time of the caller: its CPU clock, divided as the kernel divides it.
+fn own_ticks(clock: i32, used: [u64; 2]) -> [u64; 2] {
+    let spans = used.map(|ticks| Span((ticks as i64).saturating_mul(TICK)));
+    let (user, system) = super::process::shared(super::process::own(clock), spans[0], spans[1]);
+    [user, system].map(|span| (span.0 / TICK) as u64)
+}
+
+/// When a task started, in ticks of the container's boot clock, by the same in ticks of the host's. A start names a task
+/// together with its number, so it stays the same for its reader: the clock's past is forgotten piece by piece.
+fn start_ticks(value: u64) -> u64 {
+    let entry = &fork_data().starts[value as usize % TOLD_STARTS];
+    entry.get(value).unwrap_or_else(|| {
+        let told = start_by_history(value);
+        entry.set(value, told);
+        told
+    })
+}
+
+fn start_by_history(value: u64) -> u64 {
+    /// The host's two clocks are read one after the other. Each look must give the same.
+    const READING: i64 = 1_000_000;
+    let boot = host_clock(clk::BOOTTIME).to_span().unwrap_or_default();
+    let suspended = (boot.0 - clocks::host().0 + READING / 2).div_euclid(READING) * READING;
+    let start = (value.min(i64::MAX as u64) as i64).saturating_mul(TICK);
+    let real = RealInstant(start.saturating_sub(suspended));
+    let mut virt = clock().virtual_or_before(registry(), real);
+    if clock().leaps() {
+        virt = virt.plus(registry().leaps.at(real));
+    }
+    let look = clocks::snapshot();
+    (virt.plus(look.segment.boot).0.max(0) / TICK) as u64
+}
+
+/// /proc/PID/schedstat: time on a processor and time in wait of one, ns, and a count.
+fn write_sched(memory: u32, source: u32, file: ProcFile) -> bool {
+    let own = file.own_clock().map(|clock| super::process::own(clock).0 as u64);
+    Copier::new(memory, source).copy(|_, word, value| {
+        let others = || cpu::told_of_others(Span(value.min(i64::MAX as u64) as i64)).0 as u64;
+        match (word, own) {
+            (0, Some(own)) => own,
+            (0 | 1, _) => others(),
+            _ => value,
+        }
+    })
+}
+
+/// /proc/sysvipc: the times of each object, s of the wall clock.
+fn write_ipc(memory: u32, source: u32, times: core::ops::Range<usize>) -> bool {
+    Copier::new(memory, source).copy(|_, word, value| match times.contains(&word) {
+        true => ipc_time(value as i64) as u64,
+        false => value,
+    })
+}
+
+/// The time of a System V object, s. 0 means never.
+pub fn ipc_time(secs: i64) -> i64 {
+    match secs {
+        0 => 0,
+        _ => stamps::to_virtual(Timespec { secs, nanos: 0 }).secs,
+    }
+}

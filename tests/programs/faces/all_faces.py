@@ -1,0 +1,429 @@
+"""Reads every face of time twice, a nap apart, and prints JSON lines, as lt.h does.
+
+    all_faces.py NAP     seconds between the two looks; half of them are spent computing
+
+A face is a `date` (seconds of the wall clock, of now), a `span` (seconds between the looks,
+whatever its zero), `cpu` (the same of CPU time), or a `ratio` (of what it shows to what has passed
+by the clock). What cannot be read on this machine says why.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+LONG = 1_000_000
+libc = ctypes.CDLL(None, use_errno=True)
+#: name, what it tells, and two looks: the function gives a value at each `next`.
+FACES: list[tuple[str, str, Callable[[], Iterator[float]]]] = []
+
+
+def face(name: str, tells: str) -> Callable:
+    def note(look: Callable[[], Iterator[float]]) -> Callable:
+        FACES.append((name, tells, look))
+        return look
+
+    return note
+
+
+def each(name: str, tells: str, look: Callable[[], float]) -> None:
+    """A face that is read by one call without anything to prepare."""
+
+    def looks() -> Iterator[float]:
+        yield look()
+        yield look()
+
+    face(name, tells)(looks)
+
+
+def number(syscall: str) -> int:
+    text = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h").read_text()
+    return int(text.split(f"#define __NR_{syscall} ")[1].split()[0])
+
+
+def call(syscall: str, *arguments: object) -> int:
+    result = libc.syscall(number(syscall), *arguments)
+    if result == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def filled(syscall: str, form: str, *before: object, size: int = 512) -> tuple:
+    """What a call writes to its last argument."""
+    buffer = ctypes.create_string_buffer(size)
+    call(syscall, *before, buffer)
+    return struct.unpack_from(form, buffer)
+
+
+# ------------------------------------------------------------------------ clocks
+
+CLOCKS = {
+    "CLOCK_REALTIME": 0,
+    "CLOCK_MONOTONIC": 1,
+    "CLOCK_PROCESS_CPUTIME_ID": 2,
+    "CLOCK_THREAD_CPUTIME_ID": 3,
+    "CLOCK_MONOTONIC_RAW": 4,
+    "CLOCK_REALTIME_COARSE": 5,
+    "CLOCK_MONOTONIC_COARSE": 6,
+    "CLOCK_BOOTTIME": 7,
+    "CLOCK_REALTIME_ALARM": 8,
+    "CLOCK_BOOTTIME_ALARM": 9,
+    "CLOCK_SGI_CYCLE": 10,
+    "CLOCK_TAI": 11,
+}
+for clock, identity in CLOCKS.items():
+    each(clock, "cpu" if "CPUTIME" in clock else "span", lambda i=identity: time.clock_gettime(i))
+    if "REALTIME" in clock or clock == "CLOCK_TAI":
+        each(clock, "date", lambda i=identity: time.clock_gettime(i))
+
+# ------------------------------------------------------------------------ system calls
+
+each("clock_gettime", "span", lambda: filled("clock_gettime", "q", 1)[0])
+each("gettimeofday", "date", lambda: struct.unpack("q", gettimeofday())[0])
+each("time", "date", lambda: call("time", None))
+each("adjtimex", "date", lambda: filled("adjtimex", "72xq")[0])
+each("clock_adjtime", "date", lambda: filled("clock_adjtime", "72xq", 0)[0])
+each("sysinfo", "span", lambda: filled("sysinfo", "q")[0])
+each("times", "span", lambda: call("times", None) / TICK)
+each("getrusage", "cpu", lambda: sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
+
+
+def gettimeofday() -> bytes:
+    buffer = ctypes.create_string_buffer(16)
+    call("gettimeofday", buffer, None)
+    return buffer.raw[:8]
+
+
+@face("waitid", "ratio")
+def waitid() -> Iterator[float]:
+    """A child's CPU time by its resource usage and by its own clock."""
+    for seconds in (0.1, 1.0):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            begun = time.process_time()
+            while time.process_time() < begun + seconds:
+                pass
+            os.write(writer, struct.pack("d", time.process_time()))
+            os._exit(0)
+        own = struct.unpack("d", os.read(reader, 8))[0]
+        usage = ctypes.create_string_buffer(144)
+        info = ctypes.create_string_buffer(128)
+        call("waitid", 1, child, info, 4, usage)
+        user, user_micros, system, system_micros = struct.unpack_from("4q", usage)
+        yield (user + system + (user_micros + system_micros) / 1e6) / own
+
+
+@face("accept4", "ratio")
+def accept4() -> Iterator[float]:
+    """How long a wait with a timeout takes."""
+    server = socket.create_server(("127.0.0.1", 0))
+    for seconds in (1, 5):
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("qq", seconds, 0))
+        begun = time.monotonic()
+        try:
+            call("accept4", server.fileno(), None, None, 0)
+        except BlockingIOError:
+            yield (time.monotonic() - begun) / seconds
+
+
+def rewound(text: bytes) -> float:
+    lines = [line for line in text.splitlines() if line[:3] == b"cpu"]
+    return sum(map(int, lines[0].split()[1:9])) / TICK / (len(lines) - 1)
+
+
+@face("pread64", "span")
+def pread64() -> Iterator[float]:
+    """The columns of /proc/stat by one descriptor."""
+    fd = os.open("/proc/stat", os.O_RDONLY)
+    for _ in range(2):
+        yield rewound(os.pread(fd, 1 << 16, 0))
+
+
+@face("lseek", "span")
+def lseek() -> Iterator[float]:
+    fd = os.open("/proc/stat", os.O_RDONLY)
+    for _ in range(2):
+        os.lseek(fd, 0, os.SEEK_SET)
+        yield rewound(os.read(fd, 1 << 16))
+
+
+def with_file(look: Callable[[str, int], float]) -> Callable[[], Iterator[float]]:
+    """The time of a file that was written just before."""
+
+    def looks() -> Iterator[float]:
+        for _ in range(2):
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(b"x")
+                file.flush()
+                yield look(file.name, file.fileno())
+
+    return looks
+
+
+for name, look in {
+    "stat": lambda path, fd: filled("stat", "88xq", path.encode())[0],
+    "lstat": lambda path, fd: filled("lstat", "88xq", path.encode())[0],
+    "fstat": lambda path, fd: filled("fstat", "88xq", fd)[0],
+    "newfstatat": lambda path, fd: os.stat(path, dir_fd=0).st_mtime,
+    "statx": lambda path, fd: statx(path),
+}.items():
+    face(name, "date")(with_file(look))
+
+
+def statx(path: str) -> float:
+    buffer = ctypes.create_string_buffer(256)
+    call("statx", -100, path.encode(), 0, 0x7FF, buffer)
+    return struct.unpack_from("112xq", buffer)[0]
+
+
+@face("timerfd_gettime", "span")
+def timerfd_gettime() -> Iterator[float]:
+    fd = call("timerfd_create", 1, 0)
+    call("timerfd_settime", fd, 0, struct.pack("4q", 0, 0, LONG, 0), None)
+    for _ in range(2):
+        yield -filled("timerfd_gettime", "16xq", fd)[0]
+
+
+@face("fdinfo", "span")
+def fdinfo() -> Iterator[float]:
+    fd = call("timerfd_create", 1, 0)
+    call("timerfd_settime", fd, 0, struct.pack("4q", 0, 0, LONG, 0), None)
+    for _ in range(2):
+        text = Path(f"/proc/self/fdinfo/{fd}").read_text()
+        seconds, nanos = text.split("it_value: (")[1].split(")")[0].split(",")
+        yield -int(seconds) - int(nanos) / 1e9
+
+
+@face("timer_gettime", "span")
+def timer_gettime() -> Iterator[float]:
+    timer = filled("timer_create", "i", 1, struct.pack("qii48x", 0, 0, 1))[0]
+    call("timer_settime", timer, 0, struct.pack("4q", 0, 0, LONG, 0), None)
+    for _ in range(2):
+        yield -filled("timer_gettime", "16xq", timer)[0]
+
+
+@face("getitimer", "span")
+def getitimer() -> Iterator[float]:
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, LONG)
+    for _ in range(2):
+        yield -signal.getitimer(signal.ITIMER_REAL)[0]
+
+
+# ------------------------------------------------------------------------ files of /proc
+
+
+def words(path: str) -> list[str]:
+    return Path(path).read_text().split()
+
+
+def cpu_columns() -> float:
+    return rewound(Path("/proc/stat").read_bytes())
+
+
+def own(word: int) -> int:
+    """Word `word` of /proc/self/stat, as proc(5) counts them."""
+    return int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[word - 3])
+
+
+each("uptime", "span", lambda: float(words("/proc/uptime")[0]))
+each("cpu_columns", "span", cpu_columns)
+each("btime", "date", lambda: btime() + float(words("/proc/uptime")[0]))
+each("start_of_a_process", "date", lambda: btime() + own(22) / TICK)
+each("PROC/stat", "cpu", lambda: (own(14) + own(15)) / TICK)
+each("schedstat", "cpu", lambda: int(words("/proc/thread-self/schedstat")[0]) / 1e9)
+each("sched", "cpu", lambda: sched("se.sum_exec_runtime"))
+each("timer_list", "span", lambda: timer_list())
+
+
+def btime() -> int:
+    lines = Path("/proc/stat").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("btime"))
+
+
+def timer_list() -> float:
+    return int(Path("/proc/timer_list").read_text().split("now at ")[1].split()[0]) / 1e9
+
+
+def sched(key: str) -> float:
+    lines = Path("/proc/thread-self/sched").read_text().splitlines()
+    return next(float(line.split(":")[1]) for line in lines if line.startswith(key)) / 1e3
+
+
+# ------------------------------------------------------------------------ System V objects
+
+IPC_RMID, IPC_STAT = 0, 2
+
+
+def system_v(name: str, key: int, make: tuple, column: int, at: int) -> None:
+    """The time of making in /proc/sysvipc, and by IPC_STAT."""
+
+    def control(identity: int, command: int, buffer: object) -> None:
+        arguments = (identity, 0, command, buffer) if name == "sem" else (identity, command, buffer)
+        call(f"{name}ctl", *arguments)
+
+    def by_proc(identity: int) -> float:
+        lines = Path(f"/proc/sysvipc/{name}").read_text().splitlines()[1:]
+        return next(int(line.split()[column]) for line in lines if int(line.split()[1]) == identity)
+
+    def by_call(identity: int) -> float:
+        buffer = ctypes.create_string_buffer(256)
+        control(identity, IPC_STAT, buffer)
+        return struct.unpack_from("q", buffer, at)[0]
+
+    for face_name, look in ((f"sysvipc_{name}", by_proc), (f"{name}ctl", by_call)):
+
+        @face(face_name, "date")
+        def looks(look: Callable[[int], float] = look) -> Iterator[float]:
+            for _ in range(2):
+                identity = call(f"{name}get", key, *make)
+                told = look(identity)
+                control(identity, IPC_RMID, None)
+                yield told
+
+
+system_v("shm", 0, (4096, 0o600), 13, 72)
+system_v("msg", 0, (0o600,), 13, 64)
+system_v("sem", 0, (1, 0o600), 9, 64)
+
+# ------------------------------------------------------------------------ sockets, control groups
+
+
+@face("TCP_INFO", "span")
+def tcp_info() -> Iterator[float]:
+    """tcpi_last_data_sent, ms ago."""
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    client.send(b"x")
+    for _ in range(2):
+        info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        yield struct.unpack_from("I", info, 44)[0] / 1e3
+
+
+@face("NDA_CACHEINFO", "span")
+def neighbour() -> Iterator[float]:
+    """The age of a neighbour's entry, s, in a network namespace of its own."""
+    script = """
+        ip link add d0 type veth peer name d1 && ip address add 192.0.2.1/24 dev d0 &&
+        ip link set d0 up &&
+        ip neighbour add 192.0.2.2 lladdr 02:00:00:00:00:01 nud stale dev d0 || exit
+        while read _; do ip -s neighbour show dev d0; done
+    """
+    with subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as shell:
+        for _ in range(2):
+            shell.stdin.write("\n")
+            shell.stdin.flush()
+            # "192.0.2.2 lladdr ... used 2/62/2 STALE": seconds since it was updated come last.
+            line = shell.stdout.readline()
+            yield float(re.search(r"used \d+/\d+/(\d+)", line)[1])
+
+
+@face("SIOCGSTAMP", "date")
+def siocgstamp() -> Iterator[float]:
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind(("127.0.0.1", 0))
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for _ in range(2):
+        # The first request has the kernel stamp what comes later.
+        for _ in range(2):
+            sender.sendto(b"x", receiver.getsockname())
+            receiver.recv(1)
+            try:
+                stamp = fcntl.ioctl(receiver, 0x8906, bytes(16))
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+        yield struct.unpack("qq", stamp)[0]
+
+
+@face("cgroup_cpu_stat", "cpu")
+def cgroup_cpu_stat() -> Iterator[float]:
+    line = next(line for line in words("/proc/self/cgroup") if line.startswith("0::"))
+    folders = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")]
+    files = [folder / line[4:] / "cpu.stat" for folder in folders]
+    file = next(file for file in files if file.exists())
+    for _ in range(2):
+        yield int(file.read_text().split("usage_usec ")[1].split()[0]) / 1e6
+
+
+# ------------------------------------------------------------------------ refused
+
+
+def refused(name: str, *arguments: object) -> None:
+    def look() -> float:
+        if call(name, *arguments) == 0 and name == "clone3":
+            os._exit(0)  # the child
+        raise AssertionError("was not refused")
+
+    each(name, "refusal", look)
+
+
+refused("io_uring_setup", 8, ctypes.create_string_buffer(120))
+refused("io_uring_enter", -1, 0, 0, 0, None, 0)
+refused("io_uring_register", -1, 0, None, 0)
+refused("clone3", ctypes.create_string_buffer(88), 88)
+refused("ptrace", 0, 0, 0, 0)
+
+
+def why(error: BaseException) -> dict[str, object]:
+    name = errno.errorcode.get(error.errno) if isinstance(error, OSError) else None
+    return {"error": name or type(error).__name__, "reason": str(error)}
+
+
+def nap(seconds: float) -> None:
+    end = time.monotonic() + seconds / 2
+    while time.monotonic() < end:
+        pass
+    time.sleep(seconds / 2)
+
+
+def emit(name: str, tells: str, **fields: object) -> None:
+    print(json.dumps({"ev": "face", "name": name, "tells": tells, **fields}), flush=True)
+
+
+def now() -> tuple[float, float]:
+    return time.clock_gettime(time.CLOCK_MONOTONIC), time.process_time()
+
+
+def main() -> None:
+    begun = []
+    for name, tells, look in FACES:
+        looks = look()
+        try:
+            begun.append((name, tells, looks, next(looks), now()))
+        except Exception as error:  # noqa: BLE001 - whatever keeps it from being read
+            emit(name, tells, **why(error))
+    nap(float(sys.argv[1]))
+    for name, tells, looks, before, (since, used) in begun:
+        try:
+            value, (until, cpu) = next(looks), now()
+        except Exception as error:  # noqa: BLE001
+            emit(name, tells, **why(error))
+        else:
+            passed = {"passed": value - before, "of": until - since, "of_cpu": cpu - used}
+            emit(name, tells, value=value, **passed)
+
+
+if __name__ == "__main__":
+    main()
