@@ -16,7 +16,7 @@ import pytest
 from framework import build, lorentz
 from framework.containers import Bundle
 from framework.experiments import Experiment, until
-from framework.needs import root, tool
+from framework.needs import feature, root, tool
 from framework.processes import state
 from framework.running import Inside, Native
 
@@ -223,6 +223,21 @@ def test_a_process_in_a_namespace_of_its_own():
         until(lambda: inside.time()["waits"] == 1, "the wait")
         inside.leap("1000s")
         inside.line(timeout=5, ev="done")
+
+
+def test_a_change_finds_a_process_in_a_namespace_by_its_control_group():
+    """No look at the processes of other containers: where there is a group of this one's."""
+    root()
+    feature("cgroup-freeze")
+    sleep = [build.c("waits/sleep"), str(1000 * 10**9), "nanosleep"]
+    with sleepers(FEW) as others, Inside("unshare", "--pid", "--fork", *sleep, rate="1") as inside:
+        inside.line(ev="ready")
+        until(lambda: inside.time()["waits"] == 1, "the wait")
+        paths = accesses("leap", inside.name, "--by", "1000s")
+        inside.line(timeout=5, ev="done")
+    assert "/proc" not in paths
+    for one in others:
+        assert not of_process(paths, one.line(ev="up")["pid"])
 
 
 def test_a_container_of_the_runtime():

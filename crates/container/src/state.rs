@@ -339,7 +339,8 @@ impl Container {
     /// Where the file is gone or is no clock.
     pub fn clock(&self) -> Result<Clock, StateError> {
         let path = self.clock_path();
-        Clock::open(&path).map_err(|e| file_error(&path, e))
+        let clock = Clock::open(&path).map_err(|e| file_error(&path, e))?;
+        Ok(clock.mostly_in(self.cgroup()))
     }
 
     /// Its clock, to be changed: refused where the kernel has it and not we.

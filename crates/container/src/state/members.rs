@@ -171,7 +171,7 @@ impl Container {
     /// Whether its control group shows that one of its processes runs. There may be others outside the group: those that
     /// were attached, and those that have left it.
     fn has_one_in_its_group(&self) -> bool {
-        let pids = self.cgroup().and_then(|cgroup| cgroup.pids().ok()).unwrap_or_default();
+        let pids = self.cgroup().map(|cgroup| cgroup.pids_below()).unwrap_or_default();
         let is_on = |pid: &u32| processes::clock_of(*pid).is_some_and(|clock| self.is_on(&clock));
         !self.shares_its_clock() && pids.iter().any(is_on)
     }
