@@ -23,7 +23,7 @@ from suites import TIMEOUT, Bench, Samples
 SOME, MANY = 300, 1_000
 #: So many are started before one of them is waited for.
 AT_ONCE = 10
-CALLS = 41
+CALLS = 21
 REMOVALS = 3
 
 
