@@ -53,6 +53,9 @@ LEAPS = Goal("at least 20,000", _itself, lambda value: value >= 20_000)
 WATCHING = _at_most(1.02, "at most 1.02x", _ratio)
 CONTAINER = _at_most(10_000_000, "at most 10 ms more", _more)
 MEMORY = _at_most(1.5 * (1 << 20), "at most 1.5 MiB", _itself)
+MANY_SHOWN = _at_most(1e9, "at most 1 s", _itself)
+MANY_REMOVED = _at_most(10e9, "at most 10 s", _itself)
+OF_OTHERS = _at_most(1.2, "at most 1.2x", _itself)
 LATENESS = _at_most(1.1, "at most 1.1x", _ratio)
 
 
@@ -118,12 +121,37 @@ ROWS = (
     Row("container: exec of a program", "containers", "exec", CONTAINER, unit="us"),
     Row("container: end and removal", "containers", "stop", CONTAINER, unit="us"),
     Row("container, idle: memory beside its program", "containers", "memory", MEMORY, unit="KiB"),
+    Row("`lorentz ps`, 300 containers", "many", "ps_300", unit="us"),
+    Row("`lorentz ps`, 1,000 containers", "many", "ps_1000", MANY_SHOWN, unit="us"),
+    Row("`lorentz ps --json`, 1,000 containers", "many", "ps_json_1000", MANY_SHOWN, unit="us"),
+    Row("`lorentz ps --json`, 1,000 dead ones", "many", "ps_dead_1000", MANY_SHOWN, unit="us"),
+    Row("`lorentz rm --force` of 1,000 containers", "many", "rm_1000", MANY_REMOVED, unit="us"),
+    Row("`lorentz time NAME`, 1,000 others", "many", "time", unit="us"),
+    Row(
+        "`lorentz time NAME`, quickest, against one other",
+        "many",
+        "time_ratio",
+        OF_OTHERS,
+        unit="x",
+    ),
+    Row("`lorentz dilate NAME`, 1,000 others", "many", "dilate", unit="us"),
+    Row(
+        "`lorentz dilate NAME`, quickest, against one other",
+        "many",
+        "dilate_ratio",
+        OF_OTHERS,
+        unit="x",
+    ),
+    Row("`lorentz time NAME --json`, 1,000 others", "many", "time_json", unit="us"),
+    Row("`lorentz time NAME --json`, quickest, against one", "many", "time_json_ratio", unit="x"),
 )
 
 
 def _show(value: float, unit: str) -> str:
     if unit.endswith("/s"):
         return f"{value:,.0f} {unit}"
+    if unit == "x":
+        return f"{value:.2f}x"
     scaled = value / {"us": 1000, "KiB": 1024}.get(unit, 1)
     digits = 1 if abs(scaled) < 100 else 0
     return f"{scaled:,.{digits}f} {unit}"
@@ -226,6 +254,8 @@ Written by `make bench`; do not edit. Reasons for missed goals are kept in `benc
   no figure for the Go server: it does nothing to a static program. What single figures mean is
   told in `benches/suites.py` and `benches/servers.py`.
 - Containers: *native* is the quickest of the other OCI runtimes that are installed.
+- Commands beside many containers: each of these has a monitor and one sleeping program
+  (`benches/many.py`).
 """
 
 
@@ -246,3 +276,47 @@ def document(
         lines += ["## Left out", ""]
         lines += [f"- {name}: {reason}." for name, reason in left_out.items()] + [""]
     return "\n".join(lines)
+
+
+def with_rows(page: str, machine: dict[str, str], all_samples: dict[str, Samples]) -> str:
+    """The page with the rows of the suites in `all_samples` as measured now, others as they are.
+
+    Below the machine stands which rows are of another run than the table. A row is known by its
+    first cell; one that is new goes below the row before it.
+    """
+    lines = page.split("\n")
+    before = None
+    for row in ROWS:
+        head = f"| {row.what} |"
+        at = next((n for n, line in enumerate(lines) if line.startswith(head)), None)
+        if row.suite in all_samples:
+            if at is not None:
+                lines.pop(at)
+            elif before is not None:
+                at = before + 1
+            lines.insert(at, _line(row, all_samples[row.suite]))
+        before = at if at is not None else before
+    for suite in all_samples:
+        mark = f"- Measured apart, `{suite}`: "
+        lines = [line for line in lines if not line.startswith(mark)]
+        told = ", ".join(machine[key] for key in ("Date", "Measured") if key in machine)
+        load = machine.get("Load average at the start", "")
+        known = ("- Load", "- Measured apart")
+        last = max(n for n, line in enumerate(lines) if line.startswith(known))
+        lines.insert(last + 1, f"{mark}{told}, load average {load}")
+    return "\n".join(_with_misses(lines, all_samples))
+
+
+def _with_misses(lines: list[str], all_samples: dict[str, Samples]) -> list[str]:
+    """The same lines, the reasons of the rows in `all_samples` as they are now."""
+    heads = tuple(f"- **{row.what}** (" for row in ROWS if row.suite in all_samples)
+    lines = [line for line in lines if not line.startswith(heads)]
+    misses = _misses(all_samples)
+    title = "## Where a goal is missed"
+    if misses and title not in lines:
+        lines += [title, "", ""]
+    last = max(
+        (n for n, line in enumerate(lines) if line.startswith("- **") or line == title), default=0
+    )
+    gap = [""] if misses and lines[last] == title else []
+    return [*lines[: last + 1], *gap, *misses, *lines[last + 1 :]]

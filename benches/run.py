@@ -3,7 +3,8 @@
 
 Writes the samples as JSON to build/bench/, the table to docs/performance.md and the
 figures of experiments to docs/experiments.md. With --quick only the JSON is written and
-the table is printed; docs/performance.md stays as it is unless all of its suites were run.
+the table is printed; docs/performance.md stays as it is unless all of its suites were run, or
+--rows asks for the rows of those that were.
 `experiments-45000` takes long, raises limits of the kernel meanwhile, and is only
 measured where it is named; `timers` and `bandwidth` likewise, which rewrite docs/timers.md
 and docs/bandwidth.md. LORENTZ=PATH measures another build than target/release/lorentz.
@@ -24,6 +25,7 @@ import bandwidth
 import containers
 import experiments
 import machine
+import many
 import report
 import servers
 import skip
@@ -43,6 +45,7 @@ SUITES = {
     "skip": skip.skip,
     "watching": skip.watching,
     "containers": containers.containers,
+    "many": many.many,
 }
 
 #: Their figures are pages of their own.
@@ -84,6 +87,9 @@ def arguments() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a fifth of the rounds")
+    parser.add_argument(
+        "--rows", action="store_true", help="put these suites' rows into docs/performance.md"
+    )
     parser.add_argument(
         "suite", nargs="*", choices=[*ALL, []], metavar="SUITE", help=", ".join(ALL)
     )
@@ -137,6 +143,11 @@ def main() -> int:
     if not wanted.quick and samples.keys() >= SUITES.keys():
         (ROOT / "docs/performance.md").write_text(report.document(about, bench.left_out, samples))
         announce("bench: the table is in docs/performance.md")
+    elif wanted.rows and not wanted.quick and not bench.failed:
+        page = ROOT / "docs/performance.md"
+        measured = {name: samples[name] for name in samples if name in SUITES}
+        page.write_text(report.with_rows(page.read_text(), about, measured))
+        announce("bench: the rows are in docs/performance.md")
     if samples.keys() & EXPERIMENTS.keys() and (BUILD / "experiments.json").exists():
         show_experiments(wanted.quick)
     for what, reason in bench.left_out.items():

@@ -1,9 +1,9 @@
 //! What is shown of a container, gathered once and printed in either form.
 
 use lorentz_clock::{SkipMode, Span};
-use lorentz_container::processes::{self, Process};
+use lorentz_container::processes::{self, FileId, Process};
 use lorentz_container::skip::{self, SkipReport};
-use lorentz_container::{Clock, Container, HostNow, Life, Reading, Record};
+use lorentz_container::{look, Container, HostNow, Life, Reading, Record, StateDir};
 
 /// A container as it stands.
 pub struct View {
@@ -13,7 +13,7 @@ pub struct View {
     pub reading: Result<Reading, String>,
     /// Whether anything of it runs.
     pub life: Life,
-    /// Its processes.
+    /// Its processes, where they were looked for.
     pub processes: Vec<Process>,
     /// How it skips idle time, where it does.
     pub skip: Option<SkipReport>,
@@ -24,20 +24,48 @@ pub struct View {
 impl View {
     /// Looks at `container`.
     pub fn of(container: &Container) -> anyhow::Result<View> {
-        View::among(container, &processes::all()?)
+        let processes = container.processes()?;
+        let life = container.life_with(&processes);
+        let on_clock = || Ok(processes::on_clock(&FileId::of(&container.clock_path())?)?);
+        View::gather(container, life, processes, on_clock)
     }
 
-    /// Looks at `container`, where all processes are known already.
-    pub fn among(container: &Container, all: &[Process]) -> anyhow::Result<View> {
+    /// Looks at `container`, but not for its processes: to find them /proc is walked over. For pages that do not show them.
+    pub fn without_processes(container: &Container) -> anyhow::Result<View> {
+        let on_clock = || Ok(processes::on_clock(&FileId::of(&container.clock_path())?)?);
+        View::gather(container, container.life()?, Vec::new(), on_clock)
+    }
+
+    /// Looks at all of `containers`, which are in `state`. However many they are, /proc is walked over once.
+    pub fn of_all(state: &StateDir, containers: &[Container]) -> anyhow::Result<Vec<View>> {
+        let seen = look()?;
+        let each: Vec<&Container> = containers.iter().collect();
+        let processes = state.processes_of(&each, &seen)?;
+        let views = containers.iter().zip(processes).map(|(container, processes)| {
+            let life = container.life_with(&processes);
+            let on_clock = || Ok(seen.of(&FileId::of(&container.clock_path())?).cloned().collect());
+            View::gather(container, life, processes, on_clock)
+        });
+        views.collect()
+    }
+
+    /// `on_clock` finds all processes on its clock, those of other containers too.
+    fn gather(
+        container: &Container,
+        life: Life,
+        processes: Vec<Process>,
+        on_clock: impl FnOnce() -> anyhow::Result<Vec<Process>>,
+    ) -> anyhow::Result<View> {
         let record = container.record().clone();
         let age = HostNow::read()?.boot.0.saturating_sub(record.created_boot_ns);
-        let skips = |clock: &Clock| clock.reading().skipping.mode != SkipMode::Off;
-        let skips = container.clock().is_ok_and(|clock| skips(&clock));
+        let reading =
+            container.clock().map(|clock| clock.reading()).map_err(|error| error.to_string());
+        let skips = reading.as_ref().is_ok_and(|reading| reading.skipping.mode != SkipMode::Off);
         Ok(View {
-            skip: if skips { Some(skip::report(container)?) } else { None },
-            reading: container.clock().map(|clock| clock.reading()).map_err(|e| e.to_string()),
-            life: container.life_among(all)?,
-            processes: container.processes(all)?,
+            skip: if skips { Some(skip::report(container, &on_clock()?)?) } else { None },
+            reading,
+            life,
+            processes,
             uptime: Span(if record.is_of_this_boot() { age.max(0) } else { 0 }),
             record,
         })

@@ -99,6 +99,17 @@ impl Cgroup {
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
+    /// The processes in it and in the groups below it, as far as they can be read.
+    pub fn pids_below(&self) -> Vec<u32> {
+        let mut found = self.pids().unwrap_or_default();
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found.extend(Cgroup::at(entry.path()).pids_below());
+            }
+        }
+        found
+    }
+
     /// Stops all tasks in it and below. False where some did not stop within a second; they will as soon as
     /// they return from the kernel.
     ///

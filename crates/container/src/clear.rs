@@ -1,14 +1,18 @@
 //! Clearing what a container left behind, or ending it by force.
 
+use std::collections::{BTreeSet, HashSet};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use crate::host_time::{sleep, Moment};
 use crate::processes::{self, Process};
-use crate::{Container, StateError};
+use crate::state::look;
+use crate::{Container, StateDir, StateError};
 
-/// How long monitors get to clear up after their programs were ended.
+/// How long monitors get to clear up after their programs were ended, while none of them is done.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// After this long without one that is done, those that have left their container stay for others.
+const SETTLE_TIME: Duration = Duration::from_millis(50);
 /// How often a process that starts others faster than they are found is chased.
 const ROUNDS: u32 = 50;
 
@@ -19,60 +23,133 @@ const ROUNDS: u32 = 50;
 ///
 /// Where a monitor still looks after it, unless `force`; a file system that refuses.
 pub fn clear(container: &Container, force: bool) -> Result<usize, StateError> {
-    let monitor = container.record().live_monitor();
-    if let Some(monitor) = monitor.filter(|_| !force) {
-        let name = container.name().to_string();
-        return Err(StateError::StillRunning { name, monitor: monitor.pid });
-    }
-    let ended = end_programs(container)?;
-    if container.record().live_monitor().is_some() {
-        // They see their programs end and leave; whoever does not is ended too.
-        let begun = Moment::now();
-        while container.record().live_monitor().is_some() && begun.elapsed() < PATIENCE {
-            sleep(Duration::from_millis(5));
-        }
-        for monitor in &container.record().monitors {
-            kill(monitor.pid, monitor.start_ticks);
-        }
-    }
-    container.remove()?;
-    Ok(ended)
+    let ended = clear_all(container.state(), &[container], force)?;
+    ended.into_iter().next().unwrap_or(Ok(0))
 }
 
-/// Ends all programs of `container`.
-fn end_programs(container: &Container) -> Result<usize, StateError> {
-    let mut ended = std::collections::BTreeSet::new();
+/// Removes each of `containers`, which are in `state`, as [`clear`] does: up to the first that is refused. Returns for each in
+/// turn how many programs were ended. However many they are, /proc is walked over for all of them together.
+///
+/// # Errors
+///
+/// As [`clear`]; a refusal is the last entry of the returned list, and those before it are removed.
+pub fn clear_all(
+    state: &StateDir,
+    containers: &[&Container],
+    force: bool,
+) -> Result<Vec<Result<usize, StateError>>, StateError> {
+    let refusal = |container: &&Container| {
+        let monitor = container.record().live_monitor().filter(|_| !force)?;
+        let name = container.name().to_string();
+        Some(StateError::StillRunning { name, monitor: monitor.pid })
+    };
+    let refused = containers.iter().enumerate().find_map(|(at, one)| Some((at, refusal(one)?)));
+    let (doomed, refused) = match refused {
+        Some((at, refusal)) => (&containers[..at], Some(refusal)),
+        None => (containers, None),
+    };
+    let ended = end_programs(state, doomed)?;
+    await_monitors(state, doomed);
+    let mut results = Vec::new();
+    for (container, ended) in doomed.iter().zip(ended) {
+        container.remove()?;
+        results.push(Ok(ended));
+    }
+    results.extend(refused.map(Err));
+    Ok(results)
+}
+
+/// Ends all programs of `containers`. Returns how many each had.
+fn end_programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<usize>, StateError> {
+    let mut ended = vec![BTreeSet::new(); containers.len()];
+    let mut left: Vec<usize> = (0..containers.len()).collect();
     for _ in 0..ROUNDS {
-        let programs = programs(container)?;
-        if programs.is_empty() {
+        let chased: Vec<&Container> = left.iter().map(|at| containers[*at]).collect();
+        let programs = programs(state, &chased)?;
+        let running = left.iter().copied().zip(programs);
+        let running: Vec<_> = running.filter(|(_, programs)| !programs.is_empty()).collect();
+        for (at, programs) in &running {
+            if let Some(cgroup) = containers[*at].cgroup() {
+                let _ = cgroup.kill();
+            }
+            for program in programs {
+                kill(program.pid, program.start_ticks);
+                ended[*at].insert((program.pid, program.start_ticks));
+            }
+        }
+        left = running.into_iter().map(|(at, _)| at).collect();
+        if left.is_empty() {
             break;
-        }
-        if let Some(cgroup) = container.cgroup() {
-            let _ = cgroup.kill();
-        }
-        for program in programs {
-            kill(program.pid, program.start_ticks);
-            ended.insert((program.pid, program.start_ticks));
         }
         sleep(Duration::from_millis(2));
     }
-    Ok(ended.len())
+    Ok(ended.iter().map(BTreeSet::len).collect())
 }
 
-fn programs(container: &Container) -> Result<Vec<Process>, StateError> {
-    let all = processes::all().map_err(|error| StateError::File { path: "/proc".into(), error })?;
-    let mut programs = match container.processes(&all) {
-        // Its monitor has seen them end, and has removed it meanwhile.
-        Err(_) if !container.dir().exists() => return Ok(Vec::new()),
-        programs => programs?,
-    };
-    // One that is held before its first instruction has no clock yet.
-    let held = container.record().monitors.iter().filter_map(|monitor| {
-        let program = all.iter().find(|process| Some(process.pid) == monitor.program)?;
-        (program.parent == monitor.pid && !program.has_ended()).then(|| program.clone())
-    });
-    programs.extend(held);
+/// The programs of each of `containers`. One whose directory its monitor has removed meanwhile has none.
+fn programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<Vec<Process>>, StateError> {
+    let mut programs = state.processes_of(containers, &look()?)?;
+    for (container, programs) in containers.iter().zip(&mut programs) {
+        // One that is held before its first instruction has no clock yet.
+        let held = container.record().monitors.iter().filter_map(|monitor| {
+            let program = Process::read(monitor.program?)?;
+            (program.parent == monitor.pid && !program.has_ended()).then_some(program)
+        });
+        programs.extend(held);
+    }
     Ok(programs)
+}
+
+/// Waits until the monitors of `containers`, whose programs were ended, have cleared up and left. A monitor that does not is
+/// ended, unless it looks after other containers too.
+fn await_monitors(state: &StateDir, containers: &[&Container]) {
+    let mut left = containers.to_vec();
+    let mut others = None;
+    let mut begun = Moment::now();
+    while begun.elapsed() < PATIENCE {
+        let look_begins = Moment::now();
+        let before = left.len();
+        left.retain(|container| container.record().live_monitor().is_some());
+        if begun.elapsed() > SETTLE_TIME {
+            let others = others.get_or_insert_with(|| monitors_of_others(state, containers));
+            left.retain(|one| !has_been_left(state, one) || !is_looked_after_by(one, others));
+        }
+        if left.is_empty() {
+            return;
+        }
+        if left.len() < before {
+            begun = Moment::now();
+        }
+        // The processors are for the monitors.
+        sleep(Duration::from_millis(5).max(2 * look_begins.elapsed()));
+    }
+    let others = others.unwrap_or_default();
+    let monitors = left.iter().flat_map(|container| &container.record().monitors);
+    for monitor in monitors.filter(|one| !others.contains(&(one.pid, one.start_ticks))) {
+        kill(monitor.pid, monitor.start_ticks);
+    }
+}
+
+/// The monitors of all containers but `containers`, each by number and start.
+fn monitors_of_others(state: &StateDir, containers: &[&Container]) -> HashSet<(u32, u64)> {
+    let all = state.list().unwrap_or_default();
+    let names: HashSet<&str> = containers.iter().map(|container| container.name()).collect();
+    let others = all.iter().filter(|container| !names.contains(container.name()));
+    let monitors = others.flat_map(|container| &container.record().monitors);
+    monitors.map(|monitor| (monitor.pid, monitor.start_ticks)).collect()
+}
+
+/// Whether no monitor looks after `container` any more: its directory is gone or another's, or names none that lives.
+fn has_been_left(state: &StateDir, container: &Container) -> bool {
+    state
+        .container(container.name())
+        .map_or(true, |now| !now.is_same(container) || now.record().live_monitor().is_none())
+}
+
+/// Whether one of `monitors` is a living monitor of `container`.
+fn is_looked_after_by(container: &Container, monitors: &HashSet<(u32, u64)>) -> bool {
+    let living = container.record().live_monitor();
+    living.is_some_and(|one| monitors.contains(&(one.pid, one.start_ticks)))
 }
 
 /// Ends the process `pid` that started at `start_ticks`, and no other that has the number by now.

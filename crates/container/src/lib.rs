@@ -74,7 +74,7 @@ pub use care::{look_after, way_into, Way};
 pub use cgroup::Cgroup;
 pub use change::Target;
 pub use changing::{ClockChange, Followed};
-pub use clear::clear;
+pub use clear::{clear, clear_all};
 pub use control::{Clock, Reading, ToCome};
 pub use fault::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
 pub use freeze::{freeze, freeze_at, unfreeze};
@@ -87,6 +87,6 @@ pub use options::{
 pub use place::Place;
 pub use rounds::HeldClock;
 pub use state::{
-    is_name, Bundle, Container, Life, Mechanism, Monitor, MonitorKind, NewContainer, Record,
+    is_name, look, Bundle, Container, Life, Mechanism, Monitor, MonitorKind, NewContainer, Record,
     StateDir, STATE_DIR_VARIABLE,
 };

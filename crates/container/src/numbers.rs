@@ -4,21 +4,28 @@
 //! same. For others /proc tells: it lists by the reader's numbers, and names the namespace and the inner number of each.
 
 use std::collections::HashMap;
-use std::fs;
 
 use lorentz_clock::{ProcessId, Registry, Space};
 use lorentz_inject::namespace;
 
-use crate::processes::threads_of;
+use crate::processes::{numbers, threads_of};
+use crate::Cgroup;
 
 /// What has been found out. It may be out of date: a number is looked at again before it is given out.
 #[derive(Default)]
 pub struct Numbers {
+    /// Where most programs on the clock are. It is looked through first: /proc has the processes of all containers.
+    group: Option<Cgroup>,
     processes: HashMap<ProcessId, u32>,
     threads: HashMap<(ProcessId, u32), u32>,
 }
 
 impl Numbers {
+    /// The numbers of programs most of which are in `group`.
+    pub fn mostly_in(group: Option<Cgroup>) -> Numbers {
+        Numbers { group, ..Numbers::default() }
+    }
+
     /// The number of `process` here; none where it is not found, because it has ended or may not be looked into.
     pub fn process(&mut self, process: ProcessId, registry: &Registry) -> Option<u32> {
         if process.space() == Space::MONITORS {
@@ -28,7 +35,15 @@ impl Numbers {
         if let Some(pid) = self.processes.get(&process).copied().filter(is_it) {
             return Some(pid);
         }
-        self.look_through(process.space(), registry.spaces.inode(process.space())?);
+        let inode = registry.spaces.inode(process.space())?;
+        if let Some(group) = &self.group {
+            let pids = group.pids_below();
+            self.look_through(process.space(), inode, pids.into_iter());
+            if let Some(pid) = self.processes.get(&process) {
+                return Some(*pid);
+            }
+        }
+        self.look_through(process.space(), inode, numbers().into_iter().flatten());
         self.processes.get(&process).copied()
     }
 
@@ -61,14 +76,10 @@ impl Numbers {
         }
     }
 
-    /// Finds all processes of a namespace.
-    fn look_through(&mut self, space: Space, inode: u32) {
+    /// Finds all processes of a namespace that are among `pids`.
+    fn look_through(&mut self, space: Space, inode: u32, pids: impl Iterator<Item = u32>) {
         self.processes.retain(|process, _| process.space() != space);
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            let Some(pid) = pid.filter(|pid: &u32| namespace::of(pid).ok() == Some(inode)) else {
-                continue;
-            };
+        for pid in pids.filter(|pid| namespace::of(*pid).ok() == Some(inode)) {
             if let Ok(inside) = namespace::number_inside(pid) {
                 self.processes.insert(ProcessId::new(space, inside), pid);
             }

@@ -2,16 +2,27 @@
 //!
 //! A process is on a clock when it maps the clock's file at the shim's fixed address. That test needs no
 //! record and survives the death of everything of ours; it sees the processes the caller may look into.
+//!
+//! The kernel answers it by one lookup, `/proc/PID/map_files/START-END`, in 5 us. To read `/proc/PID/maps` takes ten times
+//! as long, so that is for callers alone whom the kernel shows the mapping but not its file: those without
+//! CAP_CHECKPOINT_RESTORE. A command that asks for many containers walks over /proc once ([`OnClocks`]).
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use crate::host_time;
 
+/// The end of the name of a file that is mapped and has no name any more.
+const DELETED: &str = " (deleted)";
 /// Where every process in virtual time has its clock mapped.
 pub const CLOCK_ADDRESS: u64 = 0x7008_0000;
+/// The end of the clock page, which is a mapping by itself: the registry behind it may be written.
+const CLOCK_END: u64 = CLOCK_ADDRESS + 0x1000;
 
 /// One process, or rather its entry in /proc at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,15 +101,20 @@ pub fn is_running(pid: u32, start_ticks: u64) -> bool {
 ///
 /// Where /proc is not mounted.
 pub fn all() -> io::Result<Vec<Process>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-        // One that ended in between is not there.
-        found.extend(Process::read(pid));
-    }
+    // One that ended in between is not there.
+    let mut found: Vec<Process> = numbers()?.filter_map(Process::read).collect();
     found.sort_by_key(|process| process.pid);
     Ok(found)
+}
+
+/// The number of every process there is.
+///
+/// # Errors
+///
+/// Where /proc is not mounted.
+pub fn numbers() -> io::Result<impl Iterator<Item = u32>> {
+    let entries = fs::read_dir("/proc")?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
 /// The threads of process `pid`, by number.
@@ -108,7 +124,7 @@ pub fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
 }
 
 /// A file, whatever its names.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FileId {
     device: (u32, u32),
     inode: u64,
@@ -123,13 +139,21 @@ impl FileId {
     ///
     /// Where there is none.
     pub fn of(path: &Path) -> io::Result<FileId> {
-        let metadata = fs::metadata(path)?;
+        Ok(FileId::new(&fs::metadata(path)?, path))
+    }
+
+    fn new(metadata: &fs::Metadata, path: impl AsRef<Path>) -> FileId {
         let device = metadata.dev();
-        Ok(FileId {
+        FileId {
             device: (libc::major(device), libc::minor(device)),
             inode: metadata.ino(),
-            path: path.to_path_buf(),
-        })
+            path: path.as_ref().to_path_buf(),
+        }
+    }
+
+    /// The same, equal for all names of the file.
+    pub(crate) fn without_name(self) -> FileId {
+        FileId { path: PathBuf::new(), ..self }
     }
 
     /// Whether both are the same file.
@@ -141,6 +165,29 @@ impl FileId {
 /// The file of the clock that process `pid` lives on; none where it is not in virtual time, has ended, or
 /// may not be looked into.
 pub fn clock_of(pid: u32) -> Option<FileId> {
+    clock_by_lookup(pid).unwrap_or_else(|_| clock_by_maps(pid))
+}
+
+/// The same by the mapping of the clock page alone.
+///
+/// # Errors
+///
+/// Where the kernel does not say: it wants CAP_CHECKPOINT_RESTORE for the file of a mapping, before Linux 5.9 also for
+/// whether there is one.
+fn clock_by_lookup(pid: u32) -> io::Result<Option<FileId>> {
+    static IS_THERE: LazyLock<bool> = LazyLock::new(|| Path::new("/proc/self/map_files").exists());
+    let mapping = format!("/proc/{pid}/map_files/{CLOCK_ADDRESS:x}-{CLOCK_END:x}");
+    let metadata = match fs::metadata(&mapping) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && *IS_THERE => return Ok(None),
+        metadata => metadata?,
+    };
+    let name = fs::read_link(&mapping).unwrap_or_default();
+    let name = name.to_string_lossy();
+    Ok(Some(FileId::new(&metadata, name.strip_suffix(DELETED).unwrap_or(&name))))
+}
+
+/// The same by all mappings. Whoever may see the process may read them.
+fn clock_by_maps(pid: u32) -> Option<FileId> {
     let mut maps = fs::File::open(format!("/proc/{pid}/maps")).ok()?;
     let mut text = Vec::new();
     let mut chunk = [0_u8; 4096];
@@ -179,13 +226,70 @@ fn find_clock(maps: &str) -> Option<FileId> {
     Some(FileId {
         device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
         inode,
-        path: PathBuf::from(name.strip_suffix(" (deleted)").unwrap_or(name)),
+        path: PathBuf::from(name.strip_suffix(DELETED).unwrap_or(name)),
     })
 }
 
-/// The processes among `all` that live on the clock in `file`.
-pub fn on_clock<'a>(all: &'a [Process], file: &FileId) -> Vec<&'a Process> {
-    all.iter().filter(|process| clock_of(process.pid).is_some_and(|id| id.is_same(file))).collect()
+/// Process `pid` and its clock, where it lives on one.
+fn on_a_clock(pid: u32) -> Option<(FileId, Process)> {
+    clock_of(pid)?;
+    // Race: the process ends, and another gets its number. Therefore the clock is looked up again after the start was read: what
+    // kills a process by its start then kills the one on the clock, or none.
+    let process = Process::read(pid)?;
+    Some((clock_of(pid)?, process))
+}
+
+/// The processes that live on the clock in `file`, in the order of their numbers.
+///
+/// # Errors
+///
+/// Where /proc is not mounted.
+pub fn on_clock(file: &FileId) -> io::Result<Vec<Process>> {
+    let found = numbers()?.filter_map(|pid| {
+        clock_of(pid).filter(|clock| clock.is_same(file))?;
+        on_a_clock(pid).filter(|(clock, _)| clock.is_same(file))
+    });
+    let mut found: Vec<Process> = found.map(|(_, process)| process).collect();
+    found.sort_by_key(|process| process.pid);
+    Ok(found)
+}
+
+/// The processes of all clocks, found by one walk over /proc.
+pub struct OnClocks {
+    /// By the inode of the clock's file. Files of several file systems may have the same one.
+    by_inode: HashMap<u64, Vec<(FileId, Process)>>,
+    /// Every process, where somebody asks for ancestors.
+    all: OnceCell<Vec<Process>>,
+}
+
+impl OnClocks {
+    /// Walks over /proc.
+    ///
+    /// # Errors
+    ///
+    /// Where /proc is not mounted.
+    pub fn look() -> io::Result<OnClocks> {
+        let mut by_inode: HashMap<u64, Vec<_>> = HashMap::new();
+        for (clock, process) in numbers()?.filter_map(on_a_clock) {
+            by_inode.entry(clock.inode).or_default().push((clock, process));
+        }
+        for processes in by_inode.values_mut() {
+            processes.sort_by_key(|(_, process)| process.pid);
+        }
+        Ok(OnClocks { by_inode, all: OnceCell::new() })
+    }
+
+    /// The processes on the clock in `file`, in the order of their numbers.
+    pub fn of(&self, file: &FileId) -> impl Iterator<Item = &Process> {
+        let same = self.by_inode.get(&file.inode).into_iter().flatten();
+        let file = file.clone();
+        same.filter(move |(clock, _)| clock.is_same(&file)).map(|(_, process)| process)
+    }
+
+    /// The ancestors of process `pid`, itself first.
+    pub(crate) fn lineage(&self, pid: u32) -> Vec<&Process> {
+        lineage(self.all.get_or_init(|| all().unwrap_or_default()), pid)
+    }
 }
 
 /// The descendants of process `pid` among `all`, parents before their children.
@@ -262,6 +366,23 @@ mod tests {
     }
 
     #[test]
+    fn the_lookup_of_the_mapping_and_the_reading_of_all_give_the_same() {
+        let clock = tempfile::NamedTempFile::new().unwrap();
+        clock.as_file().set_len(4096).unwrap();
+        let inhabitant = crate::inhabitant::Inhabitant::of(clock.path());
+        let by_maps = clock_by_maps(inhabitant.0).unwrap();
+        // Without CAP_CHECKPOINT_RESTORE the kernel does not tell the file.
+        match clock_by_lookup(inhabitant.0) {
+            Ok(found) => assert_eq!(found, Some(by_maps.clone())),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        }
+        clock.close().unwrap();
+        assert_eq!(clock_of(inhabitant.0), Some(by_maps));
+        assert_eq!(clock_by_lookup(std::process::id()).unwrap(), None);
+        assert_eq!(clock_by_maps(std::process::id()), None);
+    }
+
+    #[test]
     fn a_process_on_a_clock_is_recognised() {
         let [clock, other] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
         clock.as_file().set_len(4096).unwrap();
@@ -270,8 +391,8 @@ mod tests {
         let inhabitant = crate::inhabitant::Inhabitant::of(clock.path());
         assert!(clock_of(inhabitant.0).unwrap().is_same(&id));
         assert!(!clock_of(inhabitant.0).unwrap().is_same(&FileId::of(other.path()).unwrap()));
-        let all = all().unwrap();
-        let found: Vec<u32> = on_clock(&all, &id).iter().map(|process| process.pid).collect();
-        assert_eq!(found, [inhabitant.0]);
+        let pids = |found: Vec<Process>| found.iter().map(|one| one.pid).collect::<Vec<u32>>();
+        assert_eq!(pids(on_clock(&id).unwrap()), [inhabitant.0]);
+        assert_eq!(pids(OnClocks::look().unwrap().of(&id).cloned().collect()), [inhabitant.0]);
     }
 }

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
-pub use members::Life;
+pub use members::{look, Life};
 pub use name::is_name;
 pub use record::{Bundle, Mechanism, Monitor, MonitorKind, Record};
 pub(crate) use root::effective_user;
@@ -154,6 +154,12 @@ impl StateDir {
     ///
     /// Where the directory cannot be read.
     pub fn list(&self) -> Result<Vec<Container>, StateError> {
+        // One that ends in between is not there; one that cannot be read is no reason to hide the others.
+        Ok(self.names()?.iter().filter_map(|name| self.container(name).ok()).collect())
+    }
+
+    /// The names of all containers, in their order.
+    fn names(&self) -> Result<Vec<String>, StateError> {
         let entries = match fs::read_dir(&self.root.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(|e| file_error(&self.root.path, e))?,
@@ -163,8 +169,7 @@ impl StateDir {
             .filter(|name| name::check("", name).is_ok())
             .collect();
         names.sort();
-        // One that ends in between is not there; one that cannot be read is no reason to hide the others.
-        Ok(names.iter().filter_map(|name| self.container(name).ok()).collect())
+        Ok(names)
     }
 
     /// The container of this name, given by `flag`.
@@ -258,6 +263,10 @@ impl StateDir {
         }
     }
 
+    fn clock_path(&self, name: &str) -> PathBuf {
+        self.root.path.join(name).join("clock")
+    }
+
     fn record_path(&self, name: &str) -> PathBuf {
         self.root.path.join(name).join("container.json")
     }
@@ -303,6 +312,11 @@ impl Container {
         &self.record.name
     }
 
+    /// The state directory that it is in.
+    pub(crate) fn state(&self) -> &StateDir {
+        &self.state
+    }
+
     /// What was written down about it, when last looked at.
     pub fn record(&self) -> &Record {
         &self.record
@@ -315,7 +329,7 @@ impl Container {
 
     /// The file of its clock.
     pub fn clock_path(&self) -> PathBuf {
-        self.dir().join("clock")
+        self.state.clock_path(self.name())
     }
 
     /// Its clock, to look at and to change.
@@ -325,7 +339,8 @@ impl Container {
     /// Where the file is gone or is no clock.
     pub fn clock(&self) -> Result<Clock, StateError> {
         let path = self.clock_path();
-        Clock::open(&path).map_err(|e| file_error(&path, e))
+        let clock = Clock::open(&path).map_err(|e| file_error(&path, e))?;
+        Ok(clock.mostly_in(self.cgroup()))
     }
 
     /// Its clock, to be changed: refused where the kernel has it and not we.

@@ -131,7 +131,7 @@ impl Container {
     ///
     /// Where /proc cannot be read.
     pub fn pids(&self) -> Result<Vec<u32>> {
-        Ok(self.0.processes(&processes::all()?)?.iter().map(|process| process.pid).collect())
+        Ok(self.0.processes()?.iter().map(|process| process.pid).collect())
     }
 
     /// Sends SIGCONT to those of its processes that a signal has stopped.

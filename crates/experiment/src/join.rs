@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use lorentz_container::{
-    attach, check_attachable, processes, Cgroup, ClockOptions, Container, HostNow, Mechanism,
-    MonitorKind, NewContainer, StateDir, StateError, WhichClock,
+    attach, check_attachable, Cgroup, ClockOptions, Container, HostNow, Mechanism, MonitorKind,
+    NewContainer, StateDir, StateError, WhichClock,
 };
 
 /// The container that `text` means: its name, or the number of a process. One that is in no container is brought into virtual
@@ -24,7 +24,7 @@ pub fn container_for(state: &StateDir, text: &str) -> anyhow::Result<Container> 
 fn with_group(mut container: Container) -> anyhow::Result<Container> {
     let shim = container.record().mechanism == Mechanism::Shim;
     if container.cgroup().is_none() && shim && container.record().experiment.is_none() {
-        let inside = container.processes(&processes::all()?)?;
+        let inside = container.processes()?;
         give_group(&mut container, inside.iter().map(|process| process.pid))?;
     }
     Ok(container)

@@ -1,5 +1,7 @@
 //! `dilate`, `freeze`, `unfreeze`, `leap`, `step`, `skip`, `rm`: changes to what there is.
 
+use std::collections::HashSet;
+
 use anyhow::Context;
 use lorentz_clock::RealInstant;
 use lorentz_container::{
@@ -107,17 +109,23 @@ pub fn skip(args: &Skip) -> anyhow::Result<i32> {
 
 pub fn rm(args: &Rm) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
+    let mut names = args.names.clone();
+    let mut known = HashSet::new();
+    names.retain(|name| known.insert(name.clone()));
     // All of them are there before the first goes.
-    let found: Result<Vec<_>, _> = args.names.iter().map(|name| state.container(name)).collect();
-    for container in found? {
-        remove(&container, args.force)?;
+    let found: Result<Vec<_>, _> = names.iter().map(|name| state.container(name)).collect();
+    let found = found?;
+    let results = container::clear_all(&state, &found.iter().collect::<Vec<_>>(), args.force)?;
+    for (container, ended) in found.iter().zip(results) {
+        report_removed(container, ended?)?;
     }
     Ok(0)
 }
 
-fn remove(container: &Container, force: bool) -> anyhow::Result<()> {
+/// Prints how many programs were ended with `container`, and removes what else there is of it.
+fn report_removed(container: &Container, ended: usize) -> anyhow::Result<()> {
     let name = container.name();
-    match container::clear(container, force)? {
+    match ended {
         0 => (),
         1 => print::out(&format!("{name}: 1 program ended\n"))?,
         many => print::out(&format!("{name}: {many} programs ended\n"))?,

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use lorentz_container::{processes, Container, StateDir};
+use lorentz_container::{Container, StateDir};
 use lorentz_packets::{
     aggregate, correct, json_line, prometheus, Audience, Counters, Namespace, OuterDevice, Packet,
     PacketsError, Place, Rule, Service, ToVirtual, Watched, Watcher, Way,
@@ -75,9 +75,8 @@ fn start(args: &Measure, place: &Place) -> anyhow::Result<Service> {
 fn find(name: &str) -> anyhow::Result<(Namespace, Option<ToVirtual>)> {
     let state = StateDir::open()?;
     let of_lorentz = state.find(name).ok();
-    let first = |container: &Container| -> Option<u32> {
-        Some(container.processes(&processes::all().ok()?).ok()?.first()?.pid)
-    };
+    let first =
+        |container: &Container| -> Option<u32> { Some(container.processes().ok()?.first()?.pid) };
     let namespace = match of_lorentz.as_ref().and_then(first) {
         Some(pid) => Namespace::of_process(name, pid)?,
         None => Namespace::find(name)?,

@@ -1,6 +1,6 @@
 //! `ps`, `time`, `doctor`: what there is.
 
-use lorentz_container::{doctor, processes, StateDir};
+use lorentz_container::{doctor, StateDir};
 use serde_json::Value;
 
 use crate::args::{Look, LookAt};
@@ -8,12 +8,8 @@ use crate::print;
 use crate::view::View;
 
 pub fn ps(args: &Look) -> anyhow::Result<i32> {
-    let containers = StateDir::open()?.list()?;
-    let all = processes::all()?;
-    let views: Vec<View> = containers
-        .iter()
-        .map(|container| View::among(container, &all))
-        .collect::<anyhow::Result<_>>()?;
+    let state = StateDir::open()?;
+    let views = View::of_all(&state, &state.list()?)?;
     if args.json {
         let views = views.iter().map(|view| print::clocks_json(view, view.state()));
         print::out_json(&Value::Array(views.collect()))?;
@@ -24,11 +20,12 @@ pub fn ps(args: &Look) -> anyhow::Result<i32> {
 }
 
 pub fn time(args: &LookAt) -> anyhow::Result<i32> {
-    let view = View::of(&StateDir::open()?.find(&args.container)?)?;
+    let container = StateDir::open()?.find(&args.container)?;
     if args.json {
+        let view = View::of(&container)?;
         print::out_json(&print::clocks_json(&view, view.clock_state()))?;
     } else {
-        print::out(&print::clocks(&view))?;
+        print::out(&print::clocks(&View::without_processes(&container)?))?;
     }
     Ok(0)
 }

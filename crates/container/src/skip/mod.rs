@@ -28,7 +28,7 @@ use nix::unistd::Pid;
 use crate::background::{self, close_standard_streams, keep_only};
 use crate::file_stamps::FileStamps;
 use crate::host_time::{sleep, Moment};
-use crate::processes::{threads_of, FileId};
+use crate::processes::{threads_of, FileId, Process};
 use crate::{host_time, Clock, Container};
 pub use kernel::{Scheduler, Seen};
 use outside::{Known, Outside};
@@ -60,18 +60,22 @@ pub fn can_be_told() -> Result<(), String> {
     Scheduler::new().map(drop).map_err(|error| error.to_string())
 }
 
-/// Looks at how `container` skips.
+/// Looks at how `container` skips. `processes` are all on its clock, those of other containers too.
 ///
 /// # Errors
 ///
 /// Where its clock cannot be read.
-pub fn report(container: &Container) -> anyhow::Result<SkipReport> {
+pub fn report(container: &Container, processes: &[Process]) -> anyhow::Result<SkipReport> {
     let clock = container.clock()?;
     let reading = clock.reading();
     let mode = reading.skipping.mode;
     let held_by = match mode {
         SkipMode::Off => None,
-        _ => Watch::new(container)?.held_by(mode == SkipMode::Force),
+        _ => {
+            let running = processes.iter().filter(|process| !process.has_ended());
+            let pids: Vec<u32> = running.map(|process| process.pid).collect();
+            Watch::new(container)?.held_by(&pids, mode == SkipMode::Force)
+        }
     };
     let path = container.clock_path();
     Ok(SkipReport {
@@ -340,9 +344,9 @@ impl Watch {
         members(&self.file) == [task.pid] && threads_of(task.pid).eq([task.thread])
     }
 
-    /// What keeps time from leaping at this moment.
-    fn held_by(&mut self, whatever_comes: bool) -> Option<Cause> {
-        self.asleep().and_then(|tasks| self.not_held(tasks, whatever_comes)).err()
+    /// What keeps time from leaping at this moment, where `pids` are on the clock.
+    fn held_by(&mut self, pids: &[u32], whatever_comes: bool) -> Option<Cause> {
+        asleep(pids).and_then(|tasks| self.not_held(tasks, whatever_comes)).err()
     }
 
     /// The tasks, all asleep, where nothing keeps time from leaping; else what does.

@@ -31,8 +31,7 @@ pub struct Cause {
 
 /// The processes on the clock in `file`.
 pub fn members(file: &FileId) -> Vec<u32> {
-    let Ok(all) = processes::all() else { return Vec::new() };
-    let on_clock = processes::on_clock(&all, file);
+    let on_clock = processes::on_clock(file).unwrap_or_default();
     on_clock.iter().filter(|process| !process.has_ended()).map(|process| process.pid).collect()
 }
 

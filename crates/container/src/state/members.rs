@@ -1,9 +1,12 @@
 //! Which processes belong to a container, and which container a process belongs to.
 
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{file_error, Container, StateDir};
-use crate::processes::{self, FileId, Process};
+use crate::processes::{self, FileId, OnClocks, Process};
 use crate::StateError;
 
 /// Whether anything of a container still runs.
@@ -80,6 +83,61 @@ impl StateDir {
         });
         parent.cloned().ok_or(StateError::NotInside(pid))
     }
+
+    /// The processes of each of `containers`, in their order, by number. `seen` is one walk over /proc for all of them.
+    ///
+    /// # Errors
+    ///
+    /// Where the state directory cannot be read.
+    pub fn processes_of(
+        &self,
+        containers: &[&Container],
+        seen: &OnClocks,
+    ) -> Result<Vec<Vec<Process>>, StateError> {
+        let mut of_shared = None;
+        let of_each = containers.iter().map(|container| {
+            let Ok(clock) = FileId::of(&container.clock_path()) else { return Ok(Vec::new()) };
+            if !container.shares_its_clock() {
+                return Ok(seen.of(&clock).cloned().collect());
+            }
+            let by_name = match &mut of_shared {
+                Some(by_name) => by_name,
+                none => none.insert(self.processes_on_shared_clocks(seen)?),
+            };
+            Ok(by_name.get(container.name()).cloned().unwrap_or_default())
+        });
+        of_each.collect()
+    }
+
+    /// The processes of all containers that share their clocks with others, by the containers' names.
+    fn processes_on_shared_clocks(
+        &self,
+        seen: &OnClocks,
+    ) -> Result<HashMap<String, Vec<Process>>, StateError> {
+        let mut by_clock: HashMap<FileId, Vec<Container>> = HashMap::new();
+        for container in self.list()? {
+            match FileId::of(&container.clock_path()) {
+                Ok(clock) if container.shares_its_clock() => {
+                    by_clock.entry(clock.without_name()).or_default().push(container);
+                }
+                _ => (),
+            }
+        }
+        let mut by_name: HashMap<String, Vec<Process>> = HashMap::new();
+        for sharing in by_clock.values() {
+            let sharing: Vec<&Container> = sharing.iter().collect();
+            let Some(clock) = sharing.iter().find_map(|one| FileId::of(&one.clock_path()).ok())
+            else {
+                continue;
+            };
+            for process in seen.of(&clock) {
+                if let Some(owner) = owner(&sharing, &seen.lineage(process.pid)) {
+                    by_name.entry(owner.name().to_string()).or_default().push(process.clone());
+                }
+            }
+        }
+        Ok(by_name)
+    }
 }
 
 impl Container {
@@ -95,41 +153,47 @@ impl Container {
         if !self.record().is_of_this_boot() {
             return Ok(Life::Ended);
         }
-        self.life_among(&all_processes()?)
-    }
-
-    /// The same, where all processes are known already.
-    ///
-    /// # Errors
-    ///
-    /// Where the state directory cannot be read.
-    pub fn life_among(&self, all: &[Process]) -> Result<Life, StateError> {
-        if self.record().live_monitor().is_some() {
-            return Ok(Life::Alive);
+        if self.has_one_in_its_group() {
+            return Ok(Life::MonitorDead);
         }
-        Ok(if self.processes(all)?.is_empty() { Life::Ended } else { Life::MonitorDead })
+        Ok(self.life_with(&self.processes()?))
     }
 
-    /// Its processes among `all`, by number.
+    /// The same, where its processes are known already.
+    pub fn life_with(&self, processes: &[Process]) -> Life {
+        match self.record().live_monitor() {
+            Some(_) => Life::Alive,
+            None if processes.is_empty() => Life::Ended,
+            None => Life::MonitorDead,
+        }
+    }
+
+    /// Whether its control group shows that one of its processes runs. There may be others outside the group: those that
+    /// were attached, and those that have left it.
+    fn has_one_in_its_group(&self) -> bool {
+        let pids = self.cgroup().map(|cgroup| cgroup.pids_below()).unwrap_or_default();
+        let is_on = |pid: &u32| processes::clock_of(*pid).is_some_and(|clock| self.is_on(&clock));
+        !self.shares_its_clock() && pids.iter().any(is_on)
+    }
+
+    /// Its processes, by number. To find them the whole of /proc is walked over: for many containers
+    /// [`StateDir::processes_of`] does so once.
     ///
     /// # Errors
     ///
-    /// Where the state directory cannot be read.
-    pub fn processes(&self, all: &[Process]) -> Result<Vec<Process>, StateError> {
+    /// Where /proc is not mounted or the state directory cannot be read.
+    pub fn processes(&self) -> Result<Vec<Process>, StateError> {
+        if self.shares_its_clock() {
+            let found = self.state.processes_of(&[self], &look()?)?;
+            return Ok(found.into_iter().next().unwrap_or_default());
+        }
         let Ok(clock) = FileId::of(&self.clock_path()) else { return Ok(Vec::new()) };
-        let mut found = processes::on_clock(all, &clock);
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
-        let sharing = self.sharing_its_clock()?;
-        if sharing.len() > 1 {
-            let sharing: Vec<&Container> = sharing.iter().collect();
-            found.retain(|process| {
-                let lineage = processes::lineage(all, process.pid);
-                owner(&sharing, &lineage).is_some_and(|owner| owner.name() == self.name())
-            });
-        }
-        Ok(found.into_iter().cloned().collect())
+        processes::on_clock(&clock).map_err(|e| file_error(Path::new("/proc"), e))
+    }
+
+    /// Whether another container may be on its clock: each has a name of the clock's file in its directory.
+    fn shares_its_clock(&self) -> bool {
+        fs::metadata(self.clock_path()).is_ok_and(|file| file.nlink() > 1)
     }
 
     /// All containers on its clock, itself among them.
@@ -140,9 +204,14 @@ impl Container {
     pub fn sharing_its_clock(&self) -> Result<Vec<Container>, StateError> {
         let path = self.clock_path();
         let clock = FileId::of(&path).map_err(|e| file_error(&path, e))?;
-        let mut sharing = self.state.list()?;
-        sharing.retain(|container| container.is_on(&clock));
-        Ok(sharing)
+        if !self.shares_its_clock() {
+            return Ok(vec![self.state.container(self.name())?]);
+        }
+        let mut names = self.state.names()?;
+        names.retain(|name| {
+            FileId::of(&self.state.clock_path(name)).is_ok_and(|own| own.is_same(&clock))
+        });
+        Ok(names.iter().filter_map(|name| self.state.container(name).ok()).collect())
     }
 
     /// Whether `pid` is one of its monitors, alive.
@@ -176,6 +245,15 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
     };
     let by_making = || sharing.iter().find(|container| container.record().clock_of.is_none());
     by_ancestor.or_else(by_cgroup).or_else(by_making).or_else(|| sharing.first()).copied()
+}
+
+/// Walks over /proc for the processes of all clocks.
+///
+/// # Errors
+///
+/// Where it is not mounted.
+pub fn look() -> Result<OnClocks, StateError> {
+    OnClocks::look().map_err(|e| file_error(Path::new("/proc"), e))
 }
 
 fn all_processes() -> Result<Vec<Process>, StateError> {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -183,9 +184,14 @@ impl Record {
     }
 }
 
-/// What the kernel calls the time since it was last booted.
+/// What the kernel calls the time since it was last booted. It is read once: it stays as long as this process.
 fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
+    let read = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string();
+    Ok(KNOWN.get_or_init(|| read).clone())
 }
 
 #[cfg(test)]

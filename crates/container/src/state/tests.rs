@@ -170,8 +170,7 @@ fn containers_are_found_by_name_and_by_process() {
 }
 
 fn pids(container: &Container) -> Vec<u32> {
-    let all = processes::all().unwrap();
-    container.processes(&all).unwrap().iter().map(|process| process.pid).collect()
+    container.processes().unwrap().iter().map(|process| process.pid).collect()
 }
 
 #[test]
