@@ -23,7 +23,7 @@
 //!    narrow, or there have been [`MOST_ROUNDS`].
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
-use crate::path::{Limits, Plan, Stream};
+use crate::path::{Limits, Plan, Sending, Stream};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, growth, median};
 
@@ -155,7 +155,10 @@ impl Trains {
             return None;
         }
         let sent: Vec<f64> = stretch.times.iter().map(|time| time.0).collect();
-        if (sent.len() as f64) < WHOLE * (stream.probes.len() - stream.lost()) as f64 {
+        // Between pauses its rate was another.
+        if stream.sending() == Sending::Interrupted
+            || (sent.len() as f64) < WHOLE * (stream.probes.len() - stream.lost()) as f64
+        {
             return None;
         }
         let (slope, error) = growth(&sent, &stretch.delays())?;
