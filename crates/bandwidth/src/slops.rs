@@ -48,6 +48,8 @@ const MOST_SPOILT: u32 = 200;
 const MOST_IDLE: u32 = 2;
 /// A search that ends early tells a value if its range is as narrow as this share of the upper end.
 const WIDEST: f64 = 0.2;
+/// A wider range, as a share of its upper end, is not believed of an interrupted sender.
+const WIDEST_INTERRUPTED: f64 = 0.3;
 /// A rate that is less than so many times the one before is not higher.
 const HIGHER: f64 = 1.2;
 
@@ -241,10 +243,13 @@ impl Slops {
         Some(self.value(bottom, top))
     }
 
-    /// The value between these, and the bracket as its range.
+    /// The value between these, and the bracket as its range; nothing where interruptions left that too wide.
     fn value(&self, bottom: f64, top: f64) -> Finding {
         let value = crossing(&self.judged).unwrap_or((bottom + top) / 2.0);
         let (low, high) = (self.low.min(bottom).min(value), self.high.max(top).max(value));
+        if self.short && high - low > WIDEST_INTERRUPTED * high {
+            return Finding::bound(Bound::Unknown, value, &self.limits);
+        }
         Finding::value(value, low, high)
     }
 
