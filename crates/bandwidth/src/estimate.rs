@@ -1,6 +1,6 @@
 //! What an estimator is, and what comes out of one.
 
-use crate::path::{Limits, Path, PathError, Plan, Stream};
+use crate::path::{Limits, Path, PathError, Plan, Sending, Stream, FELL_SHORT};
 use crate::rate::BitRate;
 use crate::slops::Slops;
 use crate::trains::Trains;
@@ -249,10 +249,11 @@ impl Tally {
         self.bytes += packets * u64::from(stream.plan.bytes);
         let sent = stream.rate_sent();
         self.fastest = self.fastest.max(sent);
-        self.slow += u32::from(sent < 0.95 * stream.plan.rate());
+        self.slow += u32::from(sent < FELL_SHORT * stream.plan.rate());
         self.coarse += u32::from(is_coarse(stream));
         let whole = stream.longest_stretch().times.len() + stream.lost();
-        self.broken += u32::from(whole * 10 < stream.probes.len() * 9);
+        let broke = whole * 10 < stream.probes.len() * 9;
+        self.broken += u32::from(broke || stream.sending() == Sending::Interrupted);
     }
 
     fn estimate(self, method: Method, finding: Finding) -> Estimate {

@@ -22,6 +22,7 @@
 
 mod client;
 mod estimate;
+mod fleet;
 mod path;
 mod rate;
 mod server;
@@ -35,6 +36,6 @@ pub mod yaz;
 
 pub use client::{Client, Options, Timers};
 pub use estimate::{measure, Bound, Caution, Estimate, Estimator, Finding, Method, Progress, Step};
-pub use path::{Limits, Path, PathError, Plan, Probe, Stream, Stretch};
+pub use path::{Limits, Path, PathError, Plan, Probe, Sending, Stream, Stretch};
 pub use rate::{BitRate, RateError};
 pub use server::{Server, IDLE, LONGEST_SESSION, MOST_CONNECTIONS, MOST_SESSIONS};

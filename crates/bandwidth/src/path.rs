@@ -1,6 +1,10 @@
 //! A path, as an estimator sees it: a stream of probes goes in, and what became of each comes back.
 
 use crate::rate::BitRate;
+use crate::statistics::median;
+
+/// A stream that was sent at a lesser share of the rate that was wanted fell short.
+pub(crate) const FELL_SHORT: f64 = 0.95;
 
 /// A stream of probes to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +59,17 @@ pub struct Stream {
     pub overrun: u32,
 }
 
+/// How the sender kept to a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sending {
+    /// At the rate that was wanted.
+    AsPlanned,
+    /// Most probes were on time, but pauses in its longest stretch made that slower: another program had the processor.
+    Interrupted,
+    /// Most probes were late: this machine cannot send at this rate.
+    TooSlow,
+}
+
 /// A stretch of a stream that was sent as planned: both times of each probe in seconds, from the first one on.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stretch {
@@ -85,6 +100,25 @@ impl Stream {
         let (Some(first), Some(last)) = (longest.first(), longest.last()) else { return 0.0 };
         let bits = f64::from(self.plan.bytes) * 8.0 * (longest.len() - 1) as f64;
         bits * 1e9 / (last.sent.saturating_sub(first.sent) as f64).max(1.0)
+    }
+
+    /// How the sender kept to the plan.
+    pub fn sending(&self) -> Sending {
+        if self.rate_sent() >= FELL_SHORT * self.plan.rate() {
+            return Sending::AsPlanned;
+        }
+        let gaps = self.probes.windows(2).map(|pair| pair[1].sent.saturating_sub(pair[0].sent));
+        let usual_gap = median(&gaps.map(|gap| gap as f64).collect::<Vec<f64>>());
+        if usual_gap * FELL_SHORT > self.plan.interval as f64 {
+            Sending::TooSlow
+        } else {
+            Sending::Interrupted
+        }
+    }
+
+    /// How many probes are in the longest stretch, those that were lost too.
+    pub fn longest_len(&self) -> usize {
+        self.longest().len()
     }
 
     /// The longest stretch without a pause of the sender beyond twice the interval, or a millisecond where that is
@@ -182,5 +216,21 @@ mod tests {
         let mut broken = stream.clone();
         broken.probes[10..].iter_mut().for_each(|probe| probe.sent += 10_000_000);
         assert!((0.39e9..0.41e9).contains(&broken.rate_sent()), "{}", broken.rate_sent());
+    }
+
+    #[test]
+    fn pauses_are_told_from_a_sender_that_is_too_slow() {
+        let plan = Plan { packets: 101, bytes: 1000, interval: 10_000, rest: 0 };
+        let sending = |at: fn(i64) -> i64| {
+            let probe = |number| Probe { sent: at(number), received: Some(at(number)) };
+            let probes = (0..101).map(probe).collect();
+            Stream { plan, probes, reordered: 0, overrun: 0 }.sending()
+        };
+        assert_eq!(sending(|number| number * 10_000), Sending::AsPlanned);
+        assert_eq!(sending(|number| number * 10_400), Sending::AsPlanned);
+        assert_eq!(sending(|number| number * 11_000), Sending::TooSlow);
+        assert_eq!(sending(|number| number * 10_000 + number / 10 * 50_000), Sending::Interrupted);
+        // A pause that ends a stretch does not slow the stretches beside it.
+        assert_eq!(sending(|n| n * 10_000 + n / 50 * 5_000_000), Sending::AsPlanned);
     }
 }

@@ -20,12 +20,32 @@ pub struct Model {
     pub least_interval: u64,
     /// Probes lost at random.
     pub loss: f64,
+    /// The share of the streams in which the sender's machine interrupts it, at random.
+    pub interrupted: f64,
+    /// Interruptions of such a stream.
+    pub interruptions: Interruptions,
     /// The highest rate that is probed.
     pub rate_max: BitRate,
     /// The longest packet.
     pub most_bytes: u32,
     /// Beginning of the random numbers.
     pub seed: u64,
+}
+
+/// Pauses of the sender within a stream. As with the real sender, all later probes move by each pause.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Interruptions {
+    /// Nanoseconds of sending from one pause to the next, on average (exponentially distributed).
+    pub every: f64,
+    /// Nanoseconds of a pause, on average (half as long to one and a half times as long).
+    pub pause: f64,
+}
+
+impl Interruptions {
+    /// Another program has the processor for some milliseconds: the stream falls to pieces.
+    pub const LONG: Interruptions = Interruptions { every: 2.5e6, pause: 4e6 };
+    /// Short ones that do not end a stretch: the stream is slower than was wanted.
+    pub const SHORT: Interruptions = Interruptions { every: 800e3, pause: 400e3 };
 }
 
 impl Model {
@@ -39,6 +59,8 @@ impl Model {
             grain: 1,
             least_interval: 0,
             loss: 0.0,
+            interrupted: 0.0,
+            interruptions: Interruptions::LONG,
             rate_max: BitRate(capacity.0 * 2),
             most_bytes: 1500,
             seed: 1,
@@ -63,6 +85,8 @@ pub struct Simulation {
 }
 
 const CROSS_BYTES: f64 = 1500.0;
+/// The instant at which the path begins, nanoseconds.
+const BEGINNING: f64 = 1e9;
 /// Of the receiver's clock against the sender's, nanoseconds.
 const OFFSET: f64 = 123_456_789_000.0;
 
@@ -71,7 +95,7 @@ impl Simulation {
     pub fn new(model: Model) -> Simulation {
         // Mixed, or the numbers of one seed would be those of the next, one later.
         let random = mix(model.seed);
-        Simulation { model, now: 1e9, free: 0.0, next_cross: 0.0, random }
+        Simulation { model, now: BEGINNING, free: 0.0, next_cross: 0.0, random }
     }
 
     /// Between 0 and 1 (splitmix64).
@@ -115,6 +139,33 @@ impl Simulation {
         }
     }
 
+    /// The instants at which the sender sends.
+    fn times(&mut self, start: f64, interval: f64, packets: u32) -> Vec<f64> {
+        let Interruptions { every, pause } = self.model.interruptions;
+        // A model without interruptions draws no number for them.
+        let is_interrupted =
+            self.model.interrupted > 0.0 && self.uniform() < self.model.interrupted;
+        let (mut late, mut next_pause) = (0.0, f64::INFINITY);
+        if is_interrupted {
+            next_pause = self.exponential(every);
+        }
+        let mut times = Vec::with_capacity(packets as usize);
+        for number in 0..packets {
+            let sending = interval * f64::from(number);
+            while sending >= next_pause {
+                late += pause * (0.5 + self.uniform());
+                next_pause += self.exponential(every);
+            }
+            times.push(start + late + sending);
+        }
+        times
+    }
+
+    /// Nanoseconds since the path began.
+    pub fn elapsed(&self) -> f64 {
+        self.now - BEGINNING
+    }
+
     fn send(&mut self, at: f64, bytes: u32) -> Probe {
         self.cross_until(at);
         let served = self.serve(at, f64::from(bytes));
@@ -144,12 +195,13 @@ impl Path for Simulation {
     fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError> {
         let start = self.now + plan.rest as f64 + 1e6;
         let interval = plan.interval.max(self.model.least_interval) as f64;
-        let times = (0..plan.packets).map(|number| start + interval * f64::from(number));
+        let times = self.times(start, interval, plan.packets);
+        let end = times.last().copied().unwrap_or(start) + interval;
         let mut probes: Vec<Probe> = Vec::new();
         for at in times {
             probes.push(self.send(at, plan.bytes));
         }
-        self.now = start + interval * f64::from(plan.packets);
+        self.now = end;
         // One queue, in order, and stamps in order.
         let mut latest = i64::MIN;
         for received in probes.iter_mut().filter_map(|probe| probe.received.as_mut()) {

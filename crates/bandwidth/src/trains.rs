@@ -23,7 +23,7 @@
 //!    narrow, or there have been [`MOST_ROUNDS`].
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
-use crate::path::{Limits, Plan, Stream};
+use crate::path::{Limits, Plan, Sending, Stream};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, growth, median};
 
@@ -50,8 +50,9 @@ const RESTS: u64 = 3;
 const LOSSY: f64 = 0.05;
 /// The lowest rate that is probed, bits per second.
 const LEAST_RATE: f64 = 50_000.0;
-/// Trains that say nothing before it is given up.
+/// Trains that say nothing before it is given up; those that the sender's machine interrupted.
 const MOST_SILENT: u32 = 60;
+const MOST_INTERRUPTED: u32 = 200;
 /// Trains of the search that are sent slower than was wanted, before that is taken for the fastest that can be.
 const MOST_SLOW: u32 = 8;
 /// A train of which a lesser share was sent as planned says nothing: the queue began it with what was before.
@@ -95,6 +96,7 @@ pub struct Trains {
     rounds: Vec<Vec<Point>>,
     flat_rounds: u32,
     silent: u32,
+    interrupted: u32,
     /// Trains that were sent slower than was wanted, of the search and of the rounds.
     slow_in_search: u32,
     slow_in_rounds: u32,
@@ -117,6 +119,7 @@ impl Trains {
             rounds: Vec::new(),
             flat_rounds: 0,
             silent: 0,
+            interrupted: 0,
             slow_in_search: 0,
             slow_in_rounds: 0,
         }
@@ -155,11 +158,19 @@ impl Trains {
             return None;
         }
         let sent: Vec<f64> = stretch.times.iter().map(|time| time.0).collect();
-        if (sent.len() as f64) < WHOLE * (stream.probes.len() - stream.lost()) as f64 {
+        if Trains::was_interrupted(stream)
+            || (sent.len() as f64) < WHOLE * (stream.probes.len() - stream.lost()) as f64
+        {
             return None;
         }
         let (slope, error) = growth(&sent, &stretch.delays())?;
         Some((Point { rate, slope, seconds }, error))
+    }
+
+    /// Whether the sender's pauses left too little of a train, or slowed it down: between them its rate was another.
+    fn was_interrupted(stream: &Stream) -> bool {
+        let whole = WHOLE * stream.probes.len() as f64;
+        (stream.longest_len() as f64) < whole || stream.sending() == Sending::Interrupted
     }
 
     /// Whether this train was sent slower than was wanted.
@@ -170,10 +181,20 @@ impl Trains {
     /// The train was too long for its sender, for the path, or for its receiver.
     fn silence(&mut self) -> Step {
         self.silent += 1;
+        self.shorten()
+    }
+
+    /// As [`Trains::silence`], of a train that was interrupted.
+    fn interruption(&mut self) -> Step {
+        self.interrupted += 1;
+        self.shorten()
+    }
+
+    fn shorten(&mut self) -> Step {
         if self.phase != Phase::Fastest {
             self.length = (self.length / 2.0).max(SHORTEST);
         }
-        if self.silent > MOST_SILENT {
+        if self.silent > MOST_SILENT || self.interrupted > MOST_INTERRUPTED {
             return Step::Done(Finding::bound(Bound::Unknown, self.high, &self.limits));
         }
         Step::Probe(self.plan())
@@ -202,8 +223,12 @@ impl Trains {
                 return self.silence();
             }
             // Nothing faster can be sent, or is to be.
-            if self.phase == Phase::Fastest || is_slow {
+            if self.phase == Phase::Fastest {
                 return Step::Done(Finding::bound(Bound::AtLeast, self.low, &self.limits));
+            }
+            // A faster one was, and was above; but the sender does not get there any more.
+            if is_slow {
+                return Step::Done(Finding::bound(Bound::Unknown, self.low, &self.limits));
             }
         }
         self.phase = Phase::Search;
@@ -267,7 +292,7 @@ impl Trains {
         if narrow || instants.len() >= most_rounds {
             return Step::Done(self.finding(&instants));
         }
-        if instants.len() % LEAST_ROUNDS == 0 && self.silent == 0 {
+        if instants.len() % LEAST_ROUNDS == 0 && self.silent + self.interrupted == 0 {
             self.length = (self.length * 2.0).min(2.0);
         }
         self.send_round(0)
@@ -362,6 +387,7 @@ impl Estimator for Trains {
     fn step(&mut self, seen: Option<&Stream>) -> Step {
         let Some(stream) = seen else { return Step::Probe(self.plan()) };
         match (Trains::point(stream), self.phase) {
+            (None, _) if Trains::was_interrupted(stream) => self.interruption(),
             (None, _) => self.silence(),
             (Some((point, _)), Phase::Round(number)) => self.add(number, point),
             (Some((point, error)), _) => self.search(point, error, stream),

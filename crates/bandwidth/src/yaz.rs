@@ -12,10 +12,12 @@
 //! instead of 50, are put together for each decision, for the queue of a shorter one still fills where more is left; a
 //! difference has to be above its own standard error, too, and the resolution is a share of the rate, for the tool's
 //! 500 kbit/s are a tenth and more of what is left where that is 5 Mbit/s or less; compression does not count as
-//! congestion; it begins at the highest rate that is asked for instead of 300 Mbit/s.
+//! congestion; it begins at the highest rate that is asked for instead of 300 Mbit/s; a stream that the sender's
+//! interruptions slowed down is sent again, for its rate is not that of the others, and it may be below what is
+//! available though theirs is above.
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
-use crate::path::{Limits, Plan, Stream};
+use crate::path::{Limits, Plan, Sending, Stream};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, median};
 
@@ -31,9 +33,10 @@ const ESTIMATES: usize = 3;
 /// The longest interval, nanoseconds, and the shortest packet: below that rate it gives up.
 const LONGEST_INTERVAL: f64 = 1_000_000.0;
 const LEAST_BYTES: u32 = 228;
-/// Decisions in one estimate, and streams in a row that are lost or broken.
+/// Decisions in one estimate, and streams that are lost or spoilt by the sender's interruptions, in a row and in all.
 const MOST_DECISIONS: u32 = 60;
 const MOST_BROKEN: u32 = 12;
+const MOST_BROKEN_IN_ALL: u32 = 250;
 
 /// The estimator.
 #[derive(Debug)]
@@ -44,9 +47,12 @@ pub struct Yaz {
     bytes: u32,
     /// Mean intervals sent and received of the streams so far, nanoseconds.
     seen: Vec<(f64, f64)>,
+    /// Probes of the streams at this interval: sent, and lost.
+    sent: usize,
     lost: usize,
     decisions: u32,
     broken: u32,
+    broken_in_all: u32,
     estimates: Vec<f64>,
 }
 
@@ -58,9 +64,11 @@ impl Yaz {
             interval: 0.0,
             bytes: limits.most_bytes,
             seen: Vec::new(),
+            sent: 0,
             lost: 0,
             decisions: 0,
             broken: 0,
+            broken_in_all: 0,
             estimates: Vec::new(),
         };
         yaz.begin();
@@ -86,6 +94,7 @@ impl Yaz {
             self.bytes = shorter;
         }
         self.seen.clear();
+        self.sent = 0;
         self.lost = 0;
     }
 
@@ -109,7 +118,7 @@ impl Yaz {
         let rate = self.rate(sent);
         // The interval by which a rate one resolution lower is longer.
         let least = sent * RESOLUTION / (1.0 - RESOLUTION);
-        let too_much_lost = self.lost as f64 > 0.01 * (LENGTH as usize * STREAMS) as f64;
+        let too_much_lost = self.lost as f64 > 0.01 * self.sent as f64;
         self.decisions += 1;
         if mean <= least.max(2.0 * error) && !too_much_lost {
             return self.close_estimate(rate);
@@ -144,9 +153,11 @@ impl Yaz {
 impl Estimator for Yaz {
     fn step(&mut self, seen: Option<&Stream>) -> Step {
         let Some(stream) = seen else { return Step::Probe(self.plan()) };
+        self.sent += stream.probes.len();
         self.lost += stream.lost_on_path();
         let stretch = stream.longest_stretch();
-        let usable = stretch.times.len() * 2 >= stream.probes.len() && stream.reordered == 0;
+        let is_whole = stretch.times.len() * 2 >= stream.probes.len();
+        let usable = is_whole && stream.reordered == 0 && stream.sending() != Sending::Interrupted;
         match stretch.intervals() {
             Some((sent, received)) if usable => {
                 self.broken = 0;
@@ -159,7 +170,8 @@ impl Estimator for Yaz {
             }
             _ => {
                 self.broken += 1;
-                if self.broken >= MOST_BROKEN {
+                self.broken_in_all += 1;
+                if self.broken >= MOST_BROKEN || self.broken_in_all >= MOST_BROKEN_IN_ALL {
                     let bound =
                         Finding::bound(Bound::Unknown, self.rate(self.interval), &self.limits);
                     return Step::Done(bound);
