@@ -80,6 +80,7 @@ pub use fault::{launch_status, AttachRefused, LaunchError, StateError, WrongOpti
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use life::{attach, exec, run, Attached};
 pub use lock::on_busy_clock;
+pub use lorentz_inject::{limits, on_ample_stack};
 pub use nursery::{raise, Brood, BROOD};
 pub use options::{
     parse_read_cost, ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST,

@@ -4,6 +4,7 @@ use crate::clocks;
 use crate::filter::Extra;
 use crate::noted;
 use crate::stamps;
+use crate::stand_in::StandIn;
 use crate::sys::{clk, errno, nr, sys, Itimerspec, Timespec};
 use crate::trap::Call;
 use crate::user;
@@ -97,10 +98,7 @@ pub fn open(call: &Call) -> isize {
     let fd = result as u32;
     // SAFETY: the kernel has just read this path.
     if unsafe { is(path, b"/proc/uptime\0") } {
-        if stand_in(fd) && refresh_uptime(fd) {
-            noted::note(fd, noted::UPTIME);
-            noted::also_trap(Extra::Reads);
-        }
+        uptime(fd);
     } else if unsafe { is(path, b"/proc/stat\0") } {
         boot_time_in_stat(fd);
     }
@@ -114,34 +112,38 @@ unsafe fn is(path: u64, name: &[u8]) -> bool {
     name.iter().enumerate().all(|(i, byte)| unsafe { *(path as *const u8).add(i) } == *byte)
 }
 
-/// Puts an empty file in memory in the place of `fd`, with its close-on-exec flag.
-fn stand_in(fd: u32) -> bool {
-    const FCNTL: u32 = 72;
-    const F_GETFD: u64 = 1;
-    const DUP3: u32 = 292;
-    const O_CLOEXEC: u64 = 0o2000000;
-    // SAFETY: descriptors of our own, and the one just opened.
-    unsafe {
-        let flags = sys!(FCNTL, fd, F_GETFD);
-        let file = sys!(nr::MEMFD_CREATE, c"lorentz-proc".as_ptr(), 0u64);
-        if file < 0 {
-            return false;
+/// Puts the container's uptime in the place of /proc/uptime, opened as `fd`.
+fn uptime(fd: u32) {
+    match StandIn::of(fd) {
+        Some(mut pipe @ StandIn::Pipe(_)) => {
+            pipe.put(uptime_now().as_bytes());
+            pipe.end();
         }
-        let done = sys!(DUP3, file, fd, if flags & 1 != 0 { O_CLOEXEC } else { 0 });
-        sys!(nr::CLOSE, file);
-        done >= 0
+        Some(StandIn::File { .. }) if refresh_uptime(fd) => {
+            noted::note(fd, noted::UPTIME);
+            noted::also_trap(Extra::Reads);
+        }
+        _ => {}
     }
 }
 
 /// Writes the uptime as it is now into the file that stands for /proc/uptime.
 pub fn refresh_uptime(fd: u32) -> bool {
+    const FTRUNCATE: u32 = 77;
+    let text = uptime_now();
+    // SAFETY: our own file.
+    let cut = unsafe { sys!(FTRUNCATE, fd, text.len) };
+    StandIn::File { fd, at: 0 }.put(text.as_bytes()) && cut == 0
+}
+
+fn uptime_now() -> Text {
     let boot = clocks::read(clk::BOOTTIME).unwrap_or_default();
     let mut text = Text::new();
     text.seconds(boot);
     text.bytes(b" ");
     text.seconds(boot);
     text.bytes(b"\n");
-    text.write_to(fd, 0)
+    text
 }
 
 /// Gives /proc/stat the time at which the container's boot clock was zero.
@@ -157,9 +159,9 @@ fn boot_time_in_stat(fd: u32) {
     if original < 0 {
         return;
     }
-    if stand_in(fd) {
+    if let Some(mut file) = StandIn::of(fd) {
         let mut buffer = [0u8; BUFFER];
-        let (mut from, mut to) = (0u64, 0u64);
+        let mut from = 0u64;
         loop {
             // SAFETY: writes to the buffer.
             let got = unsafe { sys!(PREAD, original, buffer.as_mut_ptr(), BUFFER, from) };
@@ -171,21 +173,22 @@ fn boot_time_in_stat(fd: u32) {
             let whole =
                 buffer[..got].iter().rposition(|byte| *byte == b'\n').map_or(got, |at| at + 1);
             let key = if from == 0 { 0 } else { 1 };
-            to += copy_with_boot_time(fd, &buffer[..whole], &KEY[key..], to);
+            copy_with_boot_time(&mut file, &buffer[..whole], &KEY[key..]);
             from += whole as u64;
         }
-        const LSEEK_START: u64 = 0;
-        // SAFETY: moves to the start of our own file.
-        unsafe { sys!(nr::LSEEK, fd, 0u64, LSEEK_START) };
+        file.end();
     }
     // SAFETY: our own descriptor.
     unsafe { sys!(nr::CLOSE, original) };
 }
 
-/// Appends `lines` at `to`, with the number behind `key` replaced; gives how much was written.
-fn copy_with_boot_time(fd: u32, lines: &[u8], key: &[u8], to: u64) -> u64 {
+/// Appends `lines` with the number behind `key` replaced.
+fn copy_with_boot_time(file: &mut StandIn, lines: &[u8], key: &[u8]) {
     let found = lines.windows(key.len()).position(|window| window == key);
-    let Some(found) = found else { return put(fd, lines, to) };
+    let Some(found) = found else {
+        file.put(lines);
+        return;
+    };
     let number = found + key.len();
     let rest = number + lines[number..].iter().position(|byte| *byte == b'\n').unwrap_or(0);
     let look = clocks::snapshot();
@@ -193,16 +196,9 @@ fn copy_with_boot_time(fd: u32, lines: &[u8], key: &[u8], to: u64) -> u64 {
     let start = clocks::wall(&look).plus(lorentz_clock::Span(-boot.0));
     let mut text = Text::new();
     text.number(start.secs.max(0) as u64, 1);
-    let mut written = put(fd, &lines[..number], to);
-    written += put(fd, text.as_bytes(), to + written);
-    written + put(fd, &lines[rest..], to + written)
-}
-
-fn put(fd: u32, bytes: &[u8], at: u64) -> u64 {
-    const PWRITE: u32 = 18;
-    // SAFETY: reads the bytes.
-    unsafe { sys!(PWRITE, fd, bytes.as_ptr(), bytes.len(), at) };
-    bytes.len() as u64
+    file.put(&lines[..number]);
+    file.put(text.as_bytes());
+    file.put(&lines[rest..]);
 }
 
 /// A short text, without allocation.
@@ -246,12 +242,5 @@ impl Text {
         self.number(time.secs.max(0) as u64, 1);
         self.bytes(b".");
         self.number(time.nanos as u64 / 10_000_000, 2);
-    }
-
-    fn write_to(&self, fd: u32, at: u64) -> bool {
-        const FTRUNCATE: u32 = 77;
-        // SAFETY: our own file.
-        let result = unsafe { sys!(FTRUNCATE, fd, self.len) };
-        result == 0 && put(fd, self.as_bytes(), at) == self.len as u64
     }
 }
