@@ -257,7 +257,8 @@ impl Monitor {
             if let Some(error) = self.exec_error.take() {
                 return Err(Error::NotExecutable(self.command.clone(), error));
             }
-            if let Some(ended) = self.ended {
+            // A thread in the midst of its exec is traced by this very process: nobody else could go on with it.
+            if let Some(ended) = self.ended.filter(|_| self.execs.is_empty()) {
                 return Ok(ended);
             }
             self.once()?;
