@@ -46,6 +46,7 @@ mod fault;
 mod file_stamps;
 mod followers;
 mod freeze;
+mod home;
 pub mod host_time;
 #[cfg(test)]
 mod inhabitant;

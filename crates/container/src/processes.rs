@@ -8,6 +8,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::StateError;
+
 /// Where every process in virtual time has its clock mapped.
 pub const CLOCK_ADDRESS: u64 = 0x7008_0000;
 
@@ -82,6 +84,23 @@ pub fn is_running(pid: u32, start_ticks: u64) -> bool {
         .is_some_and(|process| process.start_ticks == start_ticks && !process.has_ended())
 }
 
+/// Whether /proc shows this very process.
+///
+/// # Errors
+///
+/// Where it is not mounted, or belongs to another process id namespace.
+pub fn check_proc() -> Result<(), StateError> {
+    match Process::read(std::process::id()) {
+        Some(_)
+            if fs::read_link("/proc/self")
+                .is_ok_and(|own| own == Path::new(&std::process::id().to_string())) =>
+        {
+            Ok(())
+        }
+        _ => Err(StateError::NoProc),
+    }
+}
+
 /// Every process there is, in the order of their numbers.
 ///
 /// # Errors
@@ -112,6 +131,8 @@ pub struct FileId {
     inode: u64,
     /// For file systems that show another device in /proc/PID/maps than in stat.
     path: PathBuf,
+    /// It has no name any more.
+    deleted: bool,
 }
 
 impl FileId {
@@ -127,7 +148,18 @@ impl FileId {
             device: (libc::major(device), libc::minor(device)),
             inode: metadata.ino(),
             path: path.to_path_buf(),
+            deleted: metadata.nlink() == 0,
         })
+    }
+
+    /// Its path as the kernel tells it: the last one, where it has been deleted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted
     }
 
     /// Whether both are the same file.
@@ -174,10 +206,12 @@ fn find_clock(maps: &str) -> Option<FileId> {
     let (major, minor) = fields.next()?.split_once(':')?;
     let inode = fields.next()?.parse().ok().filter(|&inode| inode != 0)?;
     let name = line.find('/').map_or("", |at| &line[at..]);
+    let before_deletion = name.strip_suffix(" (deleted)");
     Some(FileId {
         device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
         inode,
-        path: PathBuf::from(name.strip_suffix(" (deleted)").unwrap_or(name)),
+        path: PathBuf::from(before_deletion.unwrap_or(name)),
+        deleted: before_deletion.is_some(),
     })
 }
 
@@ -253,7 +287,8 @@ mod tests {
 ";
         let clock = find_clock(maps).unwrap();
         assert_eq!((clock.device, clock.inode), ((0, 0x1a), 1234));
-        assert_eq!(clock.path, Path::new("/run/lorentz/my web/clock"));
+        assert_eq!(clock.path(), Path::new("/run/lorentz/my web/clock"));
+        assert!(clock.is_deleted());
         assert!(is_past_clock(maps.as_bytes()));
         assert!(!is_past_clock(&maps.as_bytes()[..150]));
         assert_eq!(find_clock("70080000-70081000 rw-p 00000000 00:00 0\n"), None);

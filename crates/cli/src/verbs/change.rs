@@ -108,7 +108,8 @@ pub fn skip(args: &Skip) -> anyhow::Result<i32> {
 pub fn rm(args: &Rm) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     // All of them are there before the first goes.
-    let found: Result<Vec<_>, _> = args.names.iter().map(|name| state.container(name)).collect();
+    let found: Result<Vec<_>, _> =
+        args.names.iter().map(|name| state.container_to_remove(name)).collect();
     for container in found? {
         remove(&container, args.force)?;
     }
