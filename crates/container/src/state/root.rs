@@ -30,7 +30,7 @@ pub(super) struct Root {
     /// Named by the user: never removed, and links to it are theirs to make. Others go with the last container.
     pub chosen: bool,
     /// The directory in which strangers make directories as well.
-    shared: Option<Shared>,
+    pub(super) shared: Option<Shared>,
 }
 
 impl Root {
@@ -109,7 +109,7 @@ impl Root {
 
 /// A directory in which anybody may make directories, and a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Shared {
+pub(super) struct Shared {
     dir: PathBuf,
     user: u32,
 }
