@@ -182,3 +182,20 @@ def test_wrong_input_is_one_line_and_nothing_is_left(arguments, status, words):
     assert done.stderr.startswith("lorentz: ")
     assert lorentz.ps() == []
     assert_nothing_left()
+
+
+def test_exec_names_the_runtimes_directory_where_it_is_not_seen():
+    """As from another root directory, which has another /run."""
+    up = ["sh", "-c", "echo '{\"ev\":\"up\"}'; exec sleep 1000"]
+    with Inside(*up, options=["--rootfs", str(rootfs())]) as inside:
+        inside.line(ev="up")
+        [own] = [path.parent for path in inside.session.state_dir().rglob("state.json")]
+        hidden = own.with_name(".hidden")
+        own.rename(hidden)
+        try:
+            done = lorentz.call("exec", inside.name, "true")
+        finally:
+            hidden.rename(own)
+        assert str(own) in lorentz.refusal(done, inside.name)
+        lorentz.ok("exec", inside.name, "true")
+    assert_nothing_left()

@@ -104,6 +104,18 @@ def test_ps_tells_and_rm_clears():
         assert list(lorentz.session.state_dir().rglob(f"*{inside.name}*")) == []
 
 
+def test_a_program_in_its_exec_outlives_the_command():
+    """The command ends while a program that it has started is becoming another: the monitor in
+    the background goes on with it."""
+    script = "sleep 1000000 </dev/null >/dev/null 2>&1 & :"
+    for turn in range(20):
+        name = f"exec-{os.getpid()}-{turn}"
+        lorentz.ok("run", "--name", name, "--rate", "2", "--", "/bin/sh", "-c", script)
+        told = lorentz.shown(name)
+        assert told and len(told["pids"]) == 1, f"turn {turn}: {told}"
+        lorentz.ok("rm", "--force", name)
+
+
 def test_rm_clears_several_at_once():
     with Inside("sleep", "1000") as one, Inside("sleep", "1000") as other:
         for inside in (one, other):

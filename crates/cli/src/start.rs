@@ -5,6 +5,7 @@ use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
 use libc::{c_char, c_int};
+use lorentz_container::{limits, on_ample_stack};
 
 /// The status of a Rust program that panicked.
 const PANICKED: i32 = 101;
@@ -20,7 +21,8 @@ extern "C" fn main(count: c_int, words: *const *const c_char) -> c_int {
 
 fn begin(words: Vec<OsString>) -> i32 {
     occupy_standard_streams();
-    std::panic::catch_unwind(|| crate::story(words)).unwrap_or(PANICKED)
+    limits::raise();
+    on_ample_stack(|| std::panic::catch_unwind(|| crate::story(words)).unwrap_or(PANICKED))
 }
 
 /// The words of the command line.

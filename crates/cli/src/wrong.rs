@@ -53,7 +53,14 @@ pub fn status(error: &anyhow::Error, launches: bool) -> i32 {
 
 /// `error` and its causes as one line.
 pub fn line(error: &anyhow::Error) -> String {
-    one_line(&format!("{error:#}"))
+    let text = one_line(&format!("{error:#}"));
+    match text {
+        text if text.contains("Too many open files") => {
+            format!("{text}; 'ulimit -n' allows too few, 32 suffice")
+        }
+        text if text.starts_with("fork:") => format!("{text}; 'ulimit -u' allows no further one"),
+        text => text,
+    }
 }
 
 /// What is wrong with a command line, as one line: what was given, and what is accepted.

@@ -6,17 +6,19 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{bail, Context};
+use lorentz_inject::limits;
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 use nix::sched::{unshare, CloneFlags};
 use nix::unistd::{eaccess, AccessFlags};
 use serde_json::{json, Value};
 
 use crate::state::{effective_user, STATE_DIR_VARIABLE};
-use crate::Container;
+use crate::{Container, StateError};
 
 /// The program that makes containers.
 const RUNTIME: &str = "lorentz-runtime";
@@ -63,11 +65,33 @@ pub fn runtime(root: &Path) -> Command {
     let program = beside.filter(|path| path.exists()).unwrap_or_else(|| RUNTIME.into());
     let mut command = Command::new(program);
     command.arg("--root").arg(root);
+    // SAFETY: the child makes only system calls.
+    unsafe {
+        command.pre_exec(|| {
+            limits::give_back();
+            Ok(())
+        });
+    }
     command
 }
 
 impl Container {
     /// The OCI runtime with `verb`, for the container that it has made; none where it has not.
+    ///
+    /// # Errors
+    ///
+    /// Where the runtime's own directory of it is not there: this command may have another root directory.
+    pub fn runtime_there(&self, verb: &str) -> Result<Option<Command>, StateError> {
+        match &self.record().bundle {
+            Some(bundle) if !bundle.root.join(&bundle.id).exists() => {
+                let dir = bundle.root.join(&bundle.id);
+                Err(StateError::RuntimeElsewhere { name: self.name().to_string(), dir })
+            }
+            _ => Ok(self.runtime(verb)),
+        }
+    }
+
+    /// The same, wherever the runtime's directory is.
     pub fn runtime(&self, verb: &str) -> Option<Command> {
         let bundle = self.record().bundle.as_ref()?;
         let mut command = runtime(&bundle.root);

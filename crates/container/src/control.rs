@@ -13,6 +13,7 @@ use lorentz_clock::{
     file, ClockPage, Pace, Piece, Policy, Rate, RealInstant, Registry, SkipMode, Skipping,
     Snapshot, Span, VirtualInstant, WallTime,
 };
+use lorentz_inject::limits;
 
 use crate::followers::Followers;
 use crate::host_time;
@@ -92,6 +93,7 @@ impl Clock {
     ///
     /// A file system that refuses.
     pub fn create(path: &Path, settings: &ClockSettings) -> io::Result<Clock> {
+        limits::room_for(file::LEN as u64)?;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
         file.set_len(file::LEN as u64)?;

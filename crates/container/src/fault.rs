@@ -129,6 +129,46 @@ pub enum StateError {
     /// Its clock skips idle time by itself.
     #[error("{0}: skips idle time, or has done so; give --as-fast-as-possible to the experiment instead")]
     Skips(String),
+    /// /proc shows no processes, or those of another process id namespace.
+    #[error(
+        "/proc: does not show this process; expected the proc file system of its process id namespace, which \
+         'mount -t proc proc /proc' mounts"
+    )]
+    NoProc,
+    /// The container runs, and its state directory is another than this command's.
+    #[error(
+        "{name}: its clock is in {dir}, which is not the state directory of this command; run the command where process {pid} \
+         was started: the same root directory and mounts, the same user, the same LORENTZ_STATE_DIR"
+    )]
+    Elsewhere {
+        /// Its name, or the number that was given.
+        name: String,
+        /// Where its clock is, as the kernel tells the caller.
+        dir: PathBuf,
+        /// One of its programs.
+        pid: u32,
+    },
+    /// The container's directory was deleted, and no monitor has made it anew.
+    #[error(
+        "{name}: its directory was deleted, and no monitor is left to make it anew; 'kill {pids}' ends its programs"
+    )]
+    Deleted {
+        /// Its name, or the number that was given.
+        name: String,
+        /// Its programs, separated by spaces.
+        pids: String,
+    },
+    /// An OCI runtime made the container, and the runtime's own directory of it is not there.
+    #[error(
+        "{name}: {dir}, where lorentz-runtime keeps this container, is not there; run the command where the container was \
+         started: the same root directory and mounts"
+    )]
+    RuntimeElsewhere {
+        /// Its name.
+        name: String,
+        /// The runtime's directory of it.
+        dir: PathBuf,
+    },
     /// The state directory cannot be trusted.
     #[error("state directory {path}: {reason}; expected a directory of your own (LORENTZ_STATE_DIR names another)")]
     Untrusted {
@@ -150,7 +190,7 @@ pub enum StateError {
 impl StateError {
     /// Whether the caller asked for something that cannot be, rather than something failing on the way.
     pub fn is_wrong_input(&self) -> bool {
-        !matches!(self, StateError::File { .. })
+        !matches!(self, StateError::File { .. } | StateError::NoProc)
     }
 }
 

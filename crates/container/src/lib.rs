@@ -46,6 +46,7 @@ mod fault;
 mod file_stamps;
 mod followers;
 mod freeze;
+mod home;
 pub mod host_time;
 #[cfg(test)]
 mod inhabitant;
@@ -80,6 +81,7 @@ pub use fault::{launch_status, AttachRefused, LaunchError, StateError, WrongOpti
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use life::{attach, exec, run, Attached};
 pub use lock::on_busy_clock;
+pub use lorentz_inject::{limits, on_ample_stack};
 pub use nursery::{raise, Brood, BROOD};
 pub use options::{
     parse_read_cost, ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST,

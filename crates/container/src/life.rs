@@ -170,6 +170,9 @@ fn hand_over(
 ) -> anyhow::Result<()> {
     background::start(|ready| {
         let container = container.enter(kind)?;
+        container.take_clock_over(monitor.clock_file())?;
+        // The one before watches for its own process.
+        keep_watch(monitor, &container)?;
         close_standard_streams()?;
         drop(ready);
         monitor.serve_rest()?;

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use crate::host_time;
+use crate::{host_time, StateError};
 
 /// The end of the name of a file that is mapped and has no name any more.
 const DELETED: &str = " (deleted)";
@@ -95,6 +95,23 @@ pub fn is_running(pid: u32, start_ticks: u64) -> bool {
         .is_some_and(|process| process.start_ticks == start_ticks && !process.has_ended())
 }
 
+/// Whether /proc shows this very process.
+///
+/// # Errors
+///
+/// Where it is not mounted, or belongs to another process id namespace.
+pub fn check_proc() -> Result<(), StateError> {
+    match Process::read(std::process::id()) {
+        Some(_)
+            if fs::read_link("/proc/self")
+                .is_ok_and(|own| own == Path::new(&std::process::id().to_string())) =>
+        {
+            Ok(())
+        }
+        _ => Err(StateError::NoProc),
+    }
+}
+
 /// Every process there is, in the order of their numbers.
 ///
 /// # Errors
@@ -130,6 +147,8 @@ pub struct FileId {
     inode: u64,
     /// For file systems that show another device in /proc/PID/maps than in stat.
     path: PathBuf,
+    /// It has no name any more.
+    deleted: bool,
 }
 
 impl FileId {
@@ -148,12 +167,23 @@ impl FileId {
             device: (libc::major(device), libc::minor(device)),
             inode: metadata.ino(),
             path: path.as_ref().to_path_buf(),
+            deleted: metadata.nlink() == 0,
         }
     }
 
     /// The same, equal for all names of the file.
     pub(crate) fn without_name(self) -> FileId {
-        FileId { path: PathBuf::new(), ..self }
+        FileId { path: PathBuf::new(), deleted: false, ..self }
+    }
+
+    /// Its path as the kernel tells it: the last one, where it has been deleted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted
     }
 
     /// Whether both are the same file.
@@ -223,10 +253,12 @@ fn find_clock(maps: &str) -> Option<FileId> {
     let (major, minor) = fields.next()?.split_once(':')?;
     let inode = fields.next()?.parse().ok().filter(|&inode| inode != 0)?;
     let name = line.find('/').map_or("", |at| &line[at..]);
+    let before_deletion = name.strip_suffix(DELETED);
     Some(FileId {
         device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
         inode,
-        path: PathBuf::from(name.strip_suffix(DELETED).unwrap_or(name)),
+        path: PathBuf::from(before_deletion.unwrap_or(name)),
+        deleted: before_deletion.is_some(),
     })
 }
 
@@ -359,7 +391,8 @@ mod tests {
 ";
         let clock = find_clock(maps).unwrap();
         assert_eq!((clock.device, clock.inode), ((0, 0x1a), 1234));
-        assert_eq!(clock.path, Path::new("/run/lorentz/my web/clock"));
+        assert_eq!(clock.path(), Path::new("/run/lorentz/my web/clock"));
+        assert!(clock.is_deleted());
         assert!(is_past_clock(maps.as_bytes()));
         assert!(!is_past_clock(&maps.as_bytes()[..150]));
         assert_eq!(find_clock("70080000-70081000 rw-p 00000000 00:00 0\n"), None);

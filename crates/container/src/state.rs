@@ -14,6 +14,7 @@
 mod members;
 mod name;
 mod record;
+mod restore;
 mod root;
 
 use std::ffi::OsString;
@@ -70,8 +71,9 @@ impl StateDir {
     ///
     /// # Errors
     ///
-    /// One that belongs to somebody else or that others may write to; a file system that refuses.
+    /// One that belongs to somebody else or that others may write to; a file system that refuses; a missing /proc.
     pub fn open() -> Result<StateDir, StateError> {
+        processes::check_proc()?;
         Ok(StateDir { root: Root::find()? })
     }
 
@@ -81,6 +83,7 @@ impl StateDir {
     ///
     /// As [`StateDir::open`].
     pub fn at(path: &Path) -> Result<StateDir, StateError> {
+        processes::check_proc()?;
         Ok(StateDir { root: Root::chosen(path)? })
     }
 
@@ -170,6 +173,15 @@ impl StateDir {
             .collect();
         names.sort();
         Ok(names)
+    }
+
+    /// The container of this name, to be removed: says why one that runs is not found.
+    ///
+    /// # Errors
+    ///
+    /// As [`StateDir::container`].
+    pub fn container_to_remove(&self, name: &str) -> Result<Container, StateError> {
+        self.container(name).map_err(|error| members::explain(name, error))
     }
 
     /// The container of this name, given by `flag`.
@@ -320,6 +332,11 @@ impl Container {
     /// What was written down about it, when last looked at.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// The container as it is written down by now.
+    pub(crate) fn again(&self) -> Option<Container> {
+        self.state.container(self.name()).ok()
     }
 
     /// Its directory.
@@ -483,6 +500,7 @@ impl Container {
         let me = std::process::id();
         container.record.monitors.retain(|monitor| monitor.pid != me);
         let nobody = container.record.monitors.is_empty() || container.life()? == Life::Ended;
+        container.leave_clock_to_others();
         if nobody {
             container.remove_locked()
         } else {

@@ -17,6 +17,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use crate::control::ToCome;
+use crate::home::Home;
 use crate::host_time::{now, Moment};
 use crate::{freeze, skip, Clock, Container, Mechanism};
 
@@ -57,6 +58,8 @@ pub(crate) struct Watchkeeper {
     container: Container,
     clock: Clock,
     changes: File,
+    /// The watch over its directory, where the kernel lets it.
+    home: Option<Home>,
     /// When to look without being woken.
     due: Option<Moment>,
     /// The next change that was announced.
@@ -80,8 +83,15 @@ impl Watchkeeper {
         }
         let Ok(changes) = listen(&container.clock_path()) else { return Ok(None) };
         let clock = container.clock()?;
-        let mut watch =
-            Watchkeeper { container: container.clone(), clock, changes, due: None, next: None };
+        let home = Home::of(container).ok();
+        let mut watch = Watchkeeper {
+            container: container.clone(),
+            clock,
+            changes,
+            home,
+            due: None,
+            next: None,
+        };
         watch.attend();
         Ok(Some(watch))
     }
@@ -104,15 +114,19 @@ impl Watchkeeper {
 }
 
 impl Attendant for Watchkeeper {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.changes.as_fd()
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.home.iter().map(Home::fd).chain([self.changes.as_fd()]).collect()
     }
 
     fn left(&self) -> Option<Duration> {
-        self.due.map(|due| due.since(now()))
+        let clock = self.due.map(|due| due.since(now()));
+        [clock, self.home.as_ref().and_then(Home::left)].into_iter().flatten().min()
     }
 
     fn attend(&mut self) {
+        if let Some(home) = &mut self.home {
+            home.attend();
+        }
         // Opened anew, the pipe is quiet until the next controller closes it. One that has closed it before is seen below.
         if let Ok(changes) = listen(&self.container.clock_path()) {
             self.changes = changes;

@@ -1,6 +1,6 @@
 //! The shim's image as a file in memory, ready to be mapped into processes.
 
-use crate::{Error, Result};
+use crate::{limits, Error, Result};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::sys::memfd::{memfd_create, MFdFlags};
 use std::fs::File;
@@ -25,11 +25,13 @@ impl Image {
         const ENTRY: usize = 24;
         let entry = BYTES[ENTRY..ENTRY + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
         debug_assert!((IMAGE as u64..(IMAGE + IMAGE_LEN) as u64).contains(&entry));
+        const WRITING: &str = "the shim";
+        limits::room_for(BYTES.len() as u64).map_err(|e| Error::System(WRITING, e))?;
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let mut file: File = memfd_create(c"lorentz", flags)
             .map_err(|e| Error::System("memfd_create for the shim", e.into()))?
             .into();
-        file.write_all(BYTES).map_err(|e| Error::System("writing the shim", e))?;
+        file.write_all(BYTES).map_err(|e| Error::System(WRITING, e))?;
         let seals =
             libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
         let file: OwnedFd = file.into();

@@ -3,7 +3,7 @@
 //! The child installs the filter on itself, hands the listener to its parent, waits to be let go, and execs. That exec is
 //! the first one the monitor is told of; nothing about it is special.
 
-use crate::{filter, Error, Result};
+use crate::{filter, limits, Error, Result};
 use lorentz_clock::Policy;
 use lorentz_shim::filter::EXEC_MAGIC;
 use nix::sys::signal::SigSet;
@@ -75,7 +75,7 @@ pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) ->
     };
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::System("socketpair", e))?;
     // SAFETY: one thread; the child makes only the calls of `child`.
-    match unsafe { fork() }? {
+    match unsafe { fork() }.map_err(|e| Error::System("fork", e.into()))? {
         ForkResult::Child => {
             drop(ours);
             child(&program, command, policy, mask, theirs)
@@ -131,11 +131,27 @@ fn child(
         exit(126)
     }
     drop(listener);
+    make_room_for_descriptors(&socket);
+    limits::give_back();
     // SAFETY: null-terminated arrays of strings that outlive the call.
     unsafe { first_exec(program, arguments.as_ptr(), environ) };
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
     let _ = tell(&socket, &errno.to_ne_bytes());
     exit(126)
+}
+
+/// Closes what exec would close. The monitor's descriptors would take the low numbers otherwise, and a program that may have few
+/// descriptors would have none free for the image and the clock. `kept` stays.
+fn make_room_for_descriptors(kept: &UnixStream) {
+    for fd in 3..limits::descriptors_before().unwrap_or(0) {
+        // SAFETY: plain numbers. Nothing that this process uses again is closed.
+        unsafe {
+            let flags = libc::fcntl(fd, libc::F_GETFD);
+            if flags >= 0 && flags & libc::FD_CLOEXEC != 0 && fd != kept.as_raw_fd() {
+                libc::close(fd);
+            }
+        }
+    }
 }
 
 /// Writes a few bytes from under the filter, which may trap write(2).
@@ -152,6 +168,7 @@ fn tell(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
 
 /// Becomes `program`, from under the filter. Comes back only where that has failed.
 pub(crate) fn execute(program: &CStr, words: &[CString], variables: &[CString]) {
+    limits::give_back();
     let (words, variables) = (pointers(words), pointers(variables));
     // SAFETY: null-terminated arrays of strings that outlive the call.
     unsafe { first_exec(program, words.as_ptr(), variables.as_ptr()) };

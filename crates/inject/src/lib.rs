@@ -26,6 +26,7 @@ mod filter;
 mod host;
 mod image;
 mod launch;
+pub mod limits;
 mod monitor;
 pub mod namespace;
 mod notify;
@@ -33,6 +34,7 @@ mod profile;
 mod remote;
 mod shared;
 mod sockets;
+mod stack;
 mod timers;
 mod trace;
 
@@ -42,6 +44,7 @@ pub use error::Error;
 pub use launch::{find as find_command, Ended};
 pub use monitor::{Attendant, Monitor, SetWall, Target};
 pub use profile::Profile;
+pub use stack::on_ample_stack;
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;

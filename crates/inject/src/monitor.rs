@@ -49,13 +49,13 @@ struct Handed {
 
 /// Another task of a monitor's process, in the same loop.
 pub trait Attendant {
-    /// The descriptor that wakes it.
-    fn fd(&self) -> BorrowedFd<'_>;
+    /// The descriptors that wake it.
+    fn fds(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// After so long it is called even if the descriptor stays quiet; none: never.
+    /// After so long it is called even if the descriptors stay quiet; none: never.
     fn left(&self) -> Option<Duration>;
 
-    /// Called when the descriptor has an event, or the time is over.
+    /// Called when a descriptor has an event, or the time is over.
     fn attend(&mut self);
 }
 
@@ -259,7 +259,8 @@ impl Monitor {
             if let Some(error) = self.exec_error.take() {
                 return Err(Error::NotExecutable(self.command.clone(), error));
             }
-            if let Some(ended) = self.ended {
+            // A thread in the midst of its exec is traced by this very process: nobody else could go on with it.
+            if let Some(ended) = self.ended.filter(|_| self.execs.is_empty()) {
                 return Ok(ended);
             }
             self.once()?;
@@ -299,7 +300,8 @@ impl Monitor {
         fds.extend(self.listeners.iter().map(|(fd, _)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
         let others = self.processes.iter().map(|fd| fd.as_fd()).chain(self.door.fds());
         fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-        let attended = self.attendant.iter().map(|attendant| attendant.fd());
+        let own = fds.len();
+        let attended = self.attendant.iter().flat_map(|attendant| attendant.fds());
         fds.extend(attended.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         match ppoll(&mut fds, limit.map(TimeSpec::from), None) {
             Err(Errno::EINTR) => return Ok(()),
@@ -311,10 +313,10 @@ impl Monitor {
         let notified: Vec<usize> =
             (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
         let attended = self.attendant.as_ref().is_some_and(|attendant| {
-            let woken = fds.pop().is_some_and(|fd| has_happened(&fd));
+            let woken = fds[own..].iter().any(has_happened);
             woken || attendant.left() == Some(Duration::ZERO)
         });
-        let at_door = fds[1 + self.listeners.len()..].iter().any(has_happened);
+        let at_door = fds[1 + self.listeners.len()..own].iter().any(has_happened);
         if signalled {
             self.on_signal()?;
         }
@@ -506,6 +508,11 @@ impl Monitor {
     fn space_in(&self, ward: usize, process: Thread) -> io::Result<Space> {
         let registry = || self.wards[ward].clock();
         namespace::space_of(process.0, self.namespace, registry)
+    }
+
+    /// The clock's file.
+    pub fn clock_file(&self) -> BorrowedFd<'_> {
+        self.wards[0].target.clock.as_fd()
     }
 
     /// What the filter is to trap.

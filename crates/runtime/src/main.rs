@@ -32,6 +32,7 @@ mod witness;
 mod workload;
 
 use clap::Parser;
+use lorentz_container::{limits, on_ample_stack};
 
 use args::{Cli, Verb};
 use place::Place;
@@ -41,7 +42,8 @@ use place::Place;
 #[no_mangle]
 extern "C" fn main() -> libc::c_int {
     const PANICKED: i32 = 101;
-    std::panic::catch_unwind(story).unwrap_or(PANICKED)
+    limits::raise();
+    on_ample_stack(|| std::panic::catch_unwind(story).unwrap_or(PANICKED))
 }
 
 #[cfg_attr(test, allow(dead_code))]

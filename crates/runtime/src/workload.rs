@@ -12,7 +12,7 @@ use libcontainer::oci_spec::runtime::{Process, Spec};
 use libcontainer::workload::{
     Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError,
 };
-use lorentz_inject::{Entered, Entrance, Profile};
+use lorentz_inject::{limits, Entered, Entrance, Profile};
 use nix::unistd::{access, AccessFlags};
 
 use crate::rights::Rights;
@@ -65,7 +65,10 @@ impl Executor for Workload {
             Some(entered) => {
                 entered.execute(&program, &words, &variables).err().map(|e| e.to_string())
             }
-            None => nix::unistd::execve(&program, &words, &variables).err().map(|e| e.to_string()),
+            None => {
+                limits::give_back();
+                nix::unistd::execve(&program, &words, &variables).err().map(|e| e.to_string())
+            }
         };
         Err(ExecutorError::Other(format!("exec {:?}: {}", program, error.unwrap_or_default())))
     }

@@ -212,9 +212,9 @@ fn header_of(stack: [u64; 3]) -> Option<*const Header> {
     if stack[2] != OURS - HEADER {
         return None;
     }
-    let header = (stack[0] - HEADER) as *const Header;
-    // SAFETY: a stack of this odd size is ours; the magic word makes sure.
-    unsafe { ((*header).magic == MAGIC).then_some(header) }
+    let header = stack[0].wrapping_sub(HEADER);
+    // The program may ask for a stack of this size as well, anywhere.
+    (user::read_u64(header) == Ok(MAGIC)).then_some(header as *const Header)
 }
 
 /// What the program asked for when it got `stack`.

@@ -5,7 +5,7 @@
 //! second stop is needed, because the entry page, a private mapping of a file, is put right by dropping the copy.
 
 use crate::layout::{data, fork_data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
-use crate::sys::{self, nr, sig, sys, Sigaction};
+use crate::sys::{self, errno, nr, sig, sys, Sigaction};
 use crate::{gate, kick, signals, trap, tsc};
 use core::arch::global_asm;
 use core::mem::size_of;
@@ -144,11 +144,12 @@ fn map(args: &BootArgs) {
 }
 
 fn must_be(got: isize, wanted: usize) {
+    const TAKEN: &str =
+        "lorentz: cannot map the clock: the addresses from 0x70000000 on are taken\n";
+    const NO_MEMORY: &str =
+        "lorentz: cannot map the clock: it needs 3 MiB of address space, and 'ulimit -v' allows less\n";
     if got != wanted as isize {
-        sys::die(
-            "lorentz: cannot map the clock: the addresses from 0x70000000 on are taken\n",
-            126,
-        );
+        sys::die(if got == -errno::ENOMEM { NO_MEMORY } else { TAKEN }, 126);
     }
 }
 

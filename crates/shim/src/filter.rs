@@ -501,7 +501,7 @@ impl<const N: usize> Program<N> {
 /// Instructions to put before a program's own filter, so that what the handler needs to do its work and to return is
 /// let through when the image asks for it: signal masks, waiting, looking at the clock. Nothing that opens or sends.
 pub fn allow_handler(into: &mut [Instruction]) -> usize {
-    const NEEDED: [u32; 24] = [
+    const NEEDED: [u32; 23] = [
         RT_SIGRETURN,
         RT_SIGPROCMASK,
         RT_SIGPENDING,
@@ -516,7 +516,6 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
         FUTEX,
         GETPID,
         GETTID,
-        SCHED_YIELD,
         GETITIMER,
         SETITIMER,
         TIMER_GETTIME,

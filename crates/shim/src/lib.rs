@@ -41,6 +41,7 @@ pub mod noted;
 mod process;
 mod signals;
 mod stamps;
+mod stand_in;
 pub mod sys;
 mod timers;
 mod trap;

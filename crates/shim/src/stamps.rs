@@ -95,44 +95,49 @@ pub fn translate_message(at: u64) {
     const CONTROL_LEN: usize = 5;
     const HEADER: usize = 16;
     const SOL_SOCKET: i32 = 1;
-    // SAFETY: the kernel has just read the msghdr, and written its control data and their length.
-    let mut control = unsafe {
+    // SAFETY: the kernel has just read the msghdr, and written its control data and their length. Other threads of the program may
+    // write there: no reference is made of it.
+    let (mut data, mut left) = unsafe {
         let words = at as *const u64;
-        let (data, len) = (*words.add(CONTROL) as *mut u8, *words.add(CONTROL_LEN) as usize);
-        if data.is_null() {
-            return;
-        }
-        core::slice::from_raw_parts_mut(data, len)
+        let word = |index| words.add(index).read_unaligned();
+        (word(CONTROL) as *mut u8, word(CONTROL_LEN) as usize)
     };
-    while control.len() >= HEADER {
-        let word = |at: usize| {
-            i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
-        };
-        let (len, level, kind) = (word(0) as usize, word(8), word(12));
-        if len < HEADER || len > control.len() {
+    while !data.is_null() && left >= HEADER {
+        // SAFETY: a header lies within the control data.
+        let [len, _, level, kind] = unsafe { data.cast::<[i32; 4]>().read_unaligned() };
+        let len = len as usize;
+        if len < HEADER || len > left {
             return;
         }
         if level == SOL_SOCKET {
-            translate_stamps(kind, &mut control[HEADER..len]);
+            // SAFETY: `len` bytes are left of the control data.
+            unsafe { translate_stamps(kind, data.add(HEADER), len - HEADER) };
         }
         let step = len.div_ceil(8) * 8;
-        if step >= control.len() {
+        if step >= left {
             return;
         }
-        control = &mut control[step..];
+        left -= step;
+        // SAFETY: within the control data.
+        data = unsafe { data.add(step) };
     }
 }
 
 /// SO_TIMESTAMP holds a timeval, SO_TIMESTAMPNS a timespec, SO_TIMESTAMPING three, of which the first is the system's.
-fn translate_stamps(kind: i32, data: &mut [u8]) {
+///
+/// # Safety
+/// `len` bytes at `data` must be readable and writable.
+unsafe fn translate_stamps(kind: i32, data: *mut u8, len: usize) {
     let unit = match kind {
         29 | 63 => 1000,
         35 | 64 | 37 | 65 => 1,
         _ => return,
     };
-    let Some(stamp) = data.get_mut(..16) else { return };
-    let at = stamp.as_mut_ptr() as *mut Timespec;
-    // SAFETY: 16 bytes of the control data.
+    if len < size_of::<Timespec>() {
+        return;
+    }
+    let at = data as *mut Timespec;
+    // SAFETY: the caller's promise.
     unsafe {
         let value = at.read_unaligned();
         if value != Timespec::default() {

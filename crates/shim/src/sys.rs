@@ -14,7 +14,6 @@ pub mod nr {
     pub const FSTAT: u32 = 5;
     pub const LSTAT: u32 = 6;
     pub const POLL: u32 = 7;
-    pub const LSEEK: u32 = 8;
     pub const MMAP: u32 = 9;
     pub const MUNMAP: u32 = 11;
     pub const RT_SIGACTION: u32 = 13;
@@ -129,6 +128,7 @@ pub mod errno {
     pub const ENOMEM: isize = 12;
     pub const EFAULT: isize = 14;
     pub const EINVAL: isize = 22;
+    pub const ESPIPE: isize = 29;
     pub const ENOSYS: isize = 38;
     pub const ETIMEDOUT: isize = 110;
     pub const EINPROGRESS: isize = 115;

@@ -45,12 +45,13 @@ unsafe fn read_fast(host: i32, clock_shown: FastClock, out: *mut Timespec) -> Op
             core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(
                 host, out,
             );
-            &mut *out
+            out.read_unaligned()
         };
         let lags = host == clk::MONOTONIC_COARSE;
         match look.at(clock(), now.secs, now.nanos, clock_shown, lags) {
             Ok(Some((secs, nanos))) => {
-                *now = Timespec { secs, nanos };
+                // SAFETY: the caller's promise. The program's memory may be misaligned.
+                unsafe { out.write_unaligned(Timespec { secs, nanos }) };
                 return Some(0);
             }
             Ok(None) => return None,
@@ -70,7 +71,7 @@ unsafe fn read(clock: i32, out: *mut Timespec) -> i32 {
     match clocks::read(clock) {
         Ok(value) => {
             // SAFETY: the caller's promise.
-            unsafe { *out = value };
+            unsafe { out.write_unaligned(value) };
             0
         }
         Err(error) => error as i32,
@@ -94,7 +95,8 @@ pub unsafe extern "C" fn gettimeofday(out: *mut Timespec, zone: *mut [i32; 2]) -
         // SAFETY: the caller's promise; a timeval is as large as a timespec.
         unsafe {
             clock_gettime(clk::REALTIME, out);
-            (*out).nanos /= 1000;
+            let Timespec { secs, nanos } = out.read_unaligned();
+            out.write_unaligned(Timespec { secs, nanos: nanos / 1000 });
         }
     }
     0
@@ -113,7 +115,7 @@ pub unsafe extern "C" fn time(out: *mut i64) -> i64 {
     };
     if !out.is_null() {
         // SAFETY: the caller's promise.
-        unsafe { *out = secs };
+        unsafe { out.write_unaligned(secs) };
     }
     secs
 }

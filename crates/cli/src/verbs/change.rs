@@ -113,7 +113,8 @@ pub fn rm(args: &Rm) -> anyhow::Result<i32> {
     let mut known = HashSet::new();
     names.retain(|name| known.insert(name.clone()));
     // All of them are there before the first goes.
-    let found: Result<Vec<_>, _> = names.iter().map(|name| state.container(name)).collect();
+    let found: Result<Vec<_>, _> =
+        names.iter().map(|name| state.container_to_remove(name)).collect();
     let found = found?;
     let results = container::clear_all(&state, &found.iter().collect::<Vec<_>>(), args.force)?;
     for (container, ended) in found.iter().zip(results) {

@@ -76,7 +76,9 @@ fn run_as_container(args: &Run) -> anyhow::Result<i32> {
 pub fn exec(args: &Exec) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let found = state.find(&args.container)?;
-    if let (Some(mut command), Some(bundle)) = (found.runtime("exec"), &found.record().bundle) {
+    if let (Some(mut command), Some(bundle)) =
+        (found.runtime_there("exec")?, &found.record().bundle)
+    {
         command.arg("--as-lorentz");
         if is_interactive() {
             command.arg("--tty");

@@ -148,7 +148,7 @@ fn start(container: &Container) -> anyhow::Result<()> {
         loop {
             match watch.once(seen.take()) {
                 Next::Again(tasks) => seen = Some(tasks),
-                Next::Rest if file.metadata()?.nlink() > 0 => watch.rest(),
+                Next::Rest if file.metadata()?.nlink() > 0 || watch.is_used() => watch.rest(),
                 Next::Rest | Next::End => return Ok(()),
             }
         }
@@ -214,6 +214,8 @@ struct Watch {
     leapt_at: Moment,
     /// When to look next.
     look_at: Moment,
+    /// When a clock without a name was last looked for in its programs.
+    used_at: Moment,
 }
 
 /// What held time at a look, and until when that is taken for true as long as no task runs. To find it out takes
@@ -262,7 +264,19 @@ impl Watch {
             in_a_row: 0,
             leapt_at: Moment::now(),
             look_at: Moment::now(),
+            used_at: Moment::now(),
         })
+    }
+
+    /// Whether a clock whose file has no name any more is used: its directory was deleted, or all have ended. To find that out takes
+    /// milliseconds, so it is looked at once a second.
+    fn is_used(&mut self) -> bool {
+        const OFTEN: Duration = Duration::from_secs(1);
+        if self.used_at.elapsed() < OFTEN {
+            return true;
+        }
+        self.used_at = Moment::now();
+        !members(&self.file).is_empty()
     }
 
     /// One look, and a leap where it allows one. `seen` are the tasks, where all were asleep a moment ago.

@@ -29,6 +29,10 @@ impl StateDir {
     ///
     /// Where there is no such container or process, or the process is in none.
     pub fn find(&self, text: &str) -> Result<Container, StateError> {
+        self.find_here(text).map_err(|error| explain(text, error))
+    }
+
+    fn find_here(&self, text: &str) -> Result<Container, StateError> {
         match self.container(text) {
             Err(StateError::Unknown(what)) => {
                 let by_number = text.parse().ok().map(|pid| self.of_process(pid));
@@ -254,6 +258,32 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
 /// Where it is not mounted.
 pub fn look() -> Result<OnClocks, StateError> {
     OnClocks::look().map_err(|e| file_error(Path::new("/proc"), e))
+}
+
+/// `error` as it is, or why a container that runs is not found: its clock is in another directory, or nowhere any more.
+pub(super) fn explain(text: &str, error: StateError) -> StateError {
+    match error {
+        StateError::Unknown(_) | StateError::NotInside(_) => stray(text).unwrap_or(error),
+        error => error,
+    }
+}
+
+fn stray(text: &str) -> Option<StateError> {
+    let clocks = processes::all().ok()?.into_iter().filter_map(|process| {
+        let clock = processes::clock_of(process.pid)?;
+        let dir = clock.path().parent()?.to_path_buf();
+        let named = dir.file_name().is_some_and(|name| name == text);
+        (named || process.pid.to_string() == text).then_some((process.pid, clock, dir))
+    });
+    let clocks: Vec<_> = clocks.collect();
+    let (pid, clock, dir) = clocks.first()?;
+    let name = text.to_string();
+    if clock.is_deleted() {
+        let of_same = clocks.iter().filter(|(_, other, _)| other.is_same(clock));
+        let pids: Vec<String> = of_same.map(|(pid, ..)| pid.to_string()).collect();
+        return Some(StateError::Deleted { name, pids: pids.join(" ") });
+    }
+    Some(StateError::Elsewhere { name, dir: dir.clone(), pid: *pid })
 }
 
 fn all_processes() -> Result<Vec<Process>, StateError> {

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use lorentz_inject::limits;
 use serde::{Deserialize, Serialize};
 
 use crate::processes::{self, Process};
@@ -174,12 +175,14 @@ impl Record {
 
     /// Writes it whole or not at all: whoever reads at the same time sees the old one or the new one.
     pub(super) fn store(&self, path: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        limits::room_for(text.len() as u64)?;
         let new = path.with_extension("json.new");
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let mut file = options.open(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.write_all(b"\n")?;
+        file.write_all(&text)?;
         fs::rename(&new, path)
     }
 }

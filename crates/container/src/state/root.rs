@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use nix::unistd::{eaccess, AccessFlags};
 
@@ -16,6 +17,8 @@ pub const STATE_DIR_VARIABLE: &str = "LORENTZ_STATE_DIR";
 
 /// Only the owner may look into a state directory.
 const PRIVATE: u32 = 0o700;
+/// Where anybody may make directories.
+const TMP: &str = "/tmp";
 /// Permission bits by which others could write.
 const OTHERS_WRITE: u32 = 0o022;
 
@@ -26,11 +29,13 @@ pub(super) struct Root {
     pub path: PathBuf,
     /// Named by the user: never removed, and links to it are theirs to make. Others go with the last container.
     pub chosen: bool,
+    /// The directory in which strangers make directories as well.
+    pub(super) shared: Option<Shared>,
 }
 
 impl Root {
     /// The caller's: what LORENTZ_STATE_DIR names; else the first that can be used of /run/lorentz (root),
-    /// $XDG_RUNTIME_DIR/lorentz and /tmp/lorentz-UID.
+    /// $XDG_RUNTIME_DIR/lorentz and /tmp/lorentz-UID, which has a suffix where a stranger has taken that name.
     pub(super) fn find() -> Result<Root, StateError> {
         let user = effective_user();
         if let Some(chosen) = env::var_os(STATE_DIR_VARIABLE).filter(|value| !value.is_empty()) {
@@ -39,11 +44,15 @@ impl Root {
         let mut refusal = None;
         for path in candidates(user, env::var_os("XDG_RUNTIME_DIR")) {
             match usable(&path, user) {
-                Ok(()) => return Ok(Root { path, chosen: false }),
+                Ok(()) => return Ok(Root { path, chosen: false, shared: None }),
                 Err(error) => refusal = Some(error),
             }
         }
-        Err(refusal.unwrap_or_else(|| untrusted(Path::new("/tmp"), "there is none")))
+        let shared = Shared { dir: PathBuf::from(TMP), user };
+        match shared.choose() {
+            Ok(path) => Ok(Root { path, chosen: false, shared: Some(shared) }),
+            Err(error) => Err(refusal.unwrap_or(error)),
+        }
     }
 
     /// The one at `path`, as the caller wants it.
@@ -59,7 +68,7 @@ impl Root {
                 found
             }
         };
-        Ok(Root { path, chosen: true })
+        Ok(Root { path, chosen: true, shared: None })
     }
 
     /// Makes it where it is not there, private to the caller, and checks that it is theirs.
@@ -67,10 +76,11 @@ impl Root {
         let file = |error| StateError::File { path: self.path.clone(), error };
         loop {
             match DirBuilder::new().recursive(self.chosen).mode(PRIVATE).create(&self.path) {
+                Ok(()) => self.give_way()?,
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(file(error))
                 }
-                _ => (),
+                Err(_) => (),
             }
             match fs::symlink_metadata(&self.path) {
                 // It was there, and went with somebody's last container.
@@ -81,6 +91,74 @@ impl Root {
     }
 }
 
+impl Root {
+    /// Race: a stranger's directory goes, or comes, between the looks of two commands, and each makes another directory. Each
+    /// looks for others after it has made its own, so one of them at least sees the other's, and gives way.
+    fn give_way(&self) -> Result<(), StateError> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        match shared.own().into_iter().find(|own| *own != self.path) {
+            None => Ok(()),
+            Some(other) => {
+                // It is empty: other commands find the first of both, and fail here as well.
+                let _ = fs::remove_dir(&self.path);
+                Err(untrusted(&other, "another command has just made it; try again"))
+            }
+        }
+    }
+}
+
+/// A directory in which anybody may make directories, and a user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Shared {
+    dir: PathBuf,
+    user: u32,
+}
+
+impl Shared {
+    /// The user's state directory: the one that is there; else `lorentz-UID`; where a stranger has taken that name, one with a
+    /// suffix that strangers cannot foresee.
+    fn choose(&self) -> Result<PathBuf, StateError> {
+        if let Some(own) = self.own().into_iter().next() {
+            return Ok(own);
+        }
+        let usual = self.dir.join(self.usual());
+        let stranger = |path: &Path| owner(path).is_some_and(|owner| owner != self.user);
+        let path = match stranger(&usual) {
+            true => self.dir.join(format!("{}.{}", self.usual(), suffix())),
+            false => usual,
+        };
+        usable(&path, self.user).map(|()| path)
+    }
+
+    fn usual(&self) -> String {
+        format!("lorentz-{}", self.user)
+    }
+
+    /// Those of the user's state directories that are there and safe, the usual one first. A stranger can make none: nobody
+    /// gives directories away, and one that strangers may write to is left out.
+    fn own(&self) -> Vec<PathBuf> {
+        let (usual, others) = (self.usual(), format!("{}.", self.usual()));
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let named = entries.map(|entry| entry.file_name()).filter(|name| {
+            name.to_str().is_some_and(|name| name == usual || name.starts_with(&others))
+        });
+        let mut own: Vec<PathBuf> = named
+            .map(|name| self.dir.join(name))
+            .filter(|path| {
+                fs::symlink_metadata(path).is_ok_and(|m| check(path, &m, self.user).is_ok())
+            })
+            .collect();
+        own.sort();
+        own
+    }
+}
+
+/// The same for all of this process's state directories.
+fn suffix() -> &'static str {
+    static SUFFIX: OnceLock<String> = OnceLock::new();
+    SUFFIX.get_or_init(super::name::invent)
+}
+
 fn candidates(user: u32, runtime: Option<OsString>) -> Vec<PathBuf> {
     let mut candidates = Vec::new();
     if user == 0 {
@@ -88,15 +166,15 @@ fn candidates(user: u32, runtime: Option<OsString>) -> Vec<PathBuf> {
     }
     // A `su` leaves the variable pointing at somebody else's.
     let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(path) = runtime.filter(|path| owner(path) == Some(user)) {
+    let own = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.uid() == user);
+    if let Some(path) = runtime.filter(own) {
         candidates.push(path.join("lorentz"));
     }
-    candidates.push(PathBuf::from(format!("/tmp/lorentz-{user}")));
     candidates
 }
 
 fn owner(path: &Path) -> Option<u32> {
-    fs::metadata(path).ok().map(|metadata| metadata.uid())
+    fs::symlink_metadata(path).ok().map(|metadata| metadata.uid())
 }
 
 /// Checks that `path` is a directory of `user`'s that nobody else can write to, or could be made one. Others may
@@ -149,7 +227,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         usable(&path, effective_user()).unwrap();
-        let root = Root { path: path.clone(), chosen: false };
+        let root = Root { path: path.clone(), chosen: false, shared: None };
         assert!(!path.exists());
         root.make().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
@@ -169,7 +247,7 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&own, &link).unwrap();
         assert!(usable(&link, user).unwrap_err().to_string().contains("not a directory"));
-        assert!(Root { path: link.clone(), chosen: false }.make().is_err());
+        assert!(Root { path: link.clone(), chosen: false, shared: None }.make().is_err());
         assert_eq!(Root::chosen(&link).unwrap().path, fs::canonicalize(&own).unwrap());
         set_mode(&own, 0o777);
         assert!(usable(&own, user).unwrap_err().to_string().contains("others may write"));
@@ -188,10 +266,35 @@ mod tests {
     fn candidates_follow_the_user() {
         let (dir, user) = (tempfile::tempdir().unwrap(), effective_user());
         let runtime = || Some(dir.path().as_os_str().to_os_string());
-        let tmp = |user: u32| PathBuf::from(format!("/tmp/lorentz-{user}"));
-        assert_eq!(candidates(0, None), [PathBuf::from("/run/lorentz"), tmp(0)]);
-        assert_eq!(candidates(user + 1, runtime()), [tmp(user + 1)]);
+        let none: [PathBuf; 0] = [];
+        assert_eq!(candidates(0, None), [PathBuf::from("/run/lorentz")]);
+        assert_eq!(candidates(user + 1, runtime()), none);
         assert!(candidates(user, runtime()).contains(&dir.path().join("lorentz")));
-        assert_eq!(candidates(7, Some("relative".into())), [tmp(7)]);
+        assert_eq!(candidates(7, Some("relative".into())), none);
+    }
+
+    #[test]
+    fn a_stranger_in_the_usual_place_is_no_obstacle() {
+        let dir = tempfile::tempdir().unwrap();
+        let user = effective_user();
+        // The links are this user's: for user + 1 they are a stranger's.
+        let shared = Shared { dir: dir.path().to_path_buf(), user: user + 1 };
+        let usual = dir.path().join(shared.usual());
+        fs::create_dir(&usual).unwrap();
+        let chosen = shared.choose().unwrap();
+        assert_ne!(chosen, usual);
+        assert_eq!(shared.choose().unwrap(), chosen);
+        let mine = Shared { dir: dir.path().to_path_buf(), user };
+        let own = dir.path().join(mine.usual());
+        assert_eq!(mine.choose().unwrap(), own);
+        let suffixed = dir.path().join(format!("{}.x", mine.usual()));
+        DirBuilder::new().mode(0o700).create(&suffixed).unwrap();
+        assert_eq!(mine.choose().unwrap(), suffixed, "the one that is there");
+        let root = Root { path: own.clone(), chosen: false, shared: Some(mine.clone()) };
+        assert!(root.make().unwrap_err().to_string().contains("try again"));
+        assert!(!own.exists());
+        fs::set_permissions(&suffixed, fs::Permissions::from_mode(0o777)).unwrap();
+        root.make().unwrap();
+        assert_eq!(mine.choose().unwrap(), own);
     }
 }

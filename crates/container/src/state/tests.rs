@@ -249,7 +249,7 @@ fn freezing_stops_time_and_tasks_of_all_on_the_clock() {
 fn a_default_directory_goes_with_its_last_container() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lorentz");
-    let state = StateDir { root: Root { path: path.clone(), chosen: false } };
+    let state = StateDir { root: Root { path: path.clone(), chosen: false, shared: None } };
     assert!(state.list().unwrap().is_empty());
     assert!(!path.exists());
     std::thread::scope(|scope| {

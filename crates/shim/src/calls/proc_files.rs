@@ -11,6 +11,7 @@ use crate::filter::Extra;
 use crate::layout::{clock, fork_data, registry, NotedFd, TOLD_STARTS};
 use crate::noted;
 use crate::stamps;
+use crate::stand_in::StandIn;
 use crate::sys::{clk, getpid, gettid, host_clock, nr, sys, Timespec};
 use crate::trap::Call;
 use crate::wait::Masking;
@@ -59,7 +60,9 @@ pub unsafe fn opened(fd: u32, path: u64) {
         return;
     }
     let Some(file) = ProcFile::at(path).or_else(|| ProcFile::behind(fd)) else { return };
-    if stand_in(fd, file) {
+    let Some(content) = StandIn::new() else { return };
+    // What stands for it under a small RLIMIT_FSIZE is read once, and cannot be written anew.
+    if fill(content.write, fd, file) && content.replace(fd) && content.is_file() {
         remember(fd, file);
     }
 }
@@ -207,24 +210,6 @@ fn link_target<'a>(link: &mut Text, target: &'a mut [u8; LINK_LEN]) -> Option<&'
     let len =
         unsafe { sys!(nr::READLINKAT, AT_FDCWD, link.terminated(), target.as_mut_ptr(), LINK_LEN) };
     usize::try_from(len).ok().filter(|len| *len < LINK_LEN).map(|len| &target[..len])
-}
-
-/// Puts a file in memory with the virtual text in the place of `fd`, with its close-on-exec flag.
-fn stand_in(fd: u32, file: ProcFile) -> bool {
-    const F_GETFD: u64 = 1;
-    // SAFETY: descriptors of our own, and the one just opened.
-    unsafe {
-        let flags = sys!(nr::FCNTL, fd, F_GETFD);
-        let memory = sys!(nr::MEMFD_CREATE, c"lorentz-proc".as_ptr(), 0u64);
-        if memory < 0 {
-            return false;
-        }
-        let filled = fill(memory as u32, fd, file);
-        let keep = if flags & 1 != 0 { O_CLOEXEC } else { 0 };
-        let done = filled && sys!(nr::DUP3, memory, fd, keep) >= 0;
-        sys!(nr::CLOSE, memory);
-        done
-    }
 }
 
 /// Notes which file `fd` stands for, and has the calls trapped at which its text is written anew.

@@ -1,0 +1,116 @@
+//! Making a container's directory anew, which somebody has deleted while its programs run.
+//!
+//! A deleted file cannot be given a name again. The new directory's `clock` is a symbolic link to the monitor's open file, by
+//! `/proc/PID/fd`: it leads to the very file that the programs have mapped.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::{symlink, DirBuilderExt};
+use std::path::{Path, PathBuf};
+
+use super::{clear, file_error, Container, Monitor, MonitorKind, UNFINISHED};
+use crate::processes::FileId;
+use crate::watchkeeping;
+use crate::StateError;
+
+impl Container {
+    /// Makes the container's directory anew, or what of it is missing. The calling process is one of its monitors and has its
+    /// clock open as `clock`.
+    ///
+    /// # Errors
+    ///
+    /// A name that is in use by now; a file system that refuses, or the directory above the state directory gone.
+    pub(crate) fn restore(&self, clock: BorrowedFd) -> Result<Container, StateError> {
+        let above = self.state.path().parent().unwrap_or(Path::new("/"));
+        fs::metadata(above).map_err(|e| file_error(above, e))?;
+        let _lock = self.state.lock()?;
+        match self.state.container(self.name()) {
+            Ok(other) if !other.is_same(self) => {
+                Err(StateError::NameInUse(self.name().to_string()))
+            }
+            Ok(mut there) => {
+                let mended = there.mend(clock);
+                mended.map_err(|e| file_error(&there.dir(), e))?;
+                Ok(there)
+            }
+            Err(_) => {
+                let mut made = self.clone();
+                made.record.monitors.retain(Monitor::is_alive);
+                made.rebuild(clock).map_err(|e| file_error(&made.dir(), e))?;
+                Ok(made)
+            }
+        }
+    }
+
+    /// The directory is there, with its record.
+    fn mend(&mut self, clock: BorrowedFd) -> io::Result<()> {
+        if FileId::of(&self.clock_path()).is_err() {
+            let _ = fs::remove_file(self.clock_path());
+            link_clock(clock, &self.clock_path())?;
+        }
+        match watchkeeping::make(&self.clock_path()) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        self.list_this_monitor()?;
+        self.record.store(&self.state.record_path(self.name()))
+    }
+
+    /// It appears under its name whole or not at all.
+    fn rebuild(&mut self, clock: BorrowedFd) -> io::Result<()> {
+        let dir = self.state.path().join(UNFINISHED);
+        clear(&dir)?;
+        clear(&self.dir())?;
+        DirBuilder::new().mode(0o700).create(&dir)?;
+        link_clock(clock, &dir.join("clock"))?;
+        watchkeeping::make(&dir.join("clock"))?;
+        self.list_this_monitor()?;
+        self.record.store(&dir.join("container.json"))?;
+        fs::rename(&dir, self.dir())
+    }
+
+    fn list_this_monitor(&mut self) -> io::Result<()> {
+        let me = Monitor::current(MonitorKind::Run)?;
+        let known = |one: &Monitor| (one.pid, one.start_ticks) == (me.pid, me.start_ticks);
+        if !self.record.monitors.iter().any(known) {
+            self.record.monitors.push(me);
+        }
+        Ok(())
+    }
+
+    /// Has `clock`, where it is a link to a monitor's open file, lead to this monitor's: the other one may end.
+    pub(crate) fn take_clock_over(&self, clock: BorrowedFd) -> io::Result<()> {
+        if self.clock_link().is_none() {
+            return Ok(());
+        }
+        let new = self.dir().join("clock.new");
+        let _ = fs::remove_file(&new);
+        link_clock(clock, &new)?;
+        fs::rename(new, self.clock_path())
+    }
+
+    /// Whether `clock` leads to no process, or to a monitor of this container that lives.
+    pub(crate) fn is_clock_held(&self) -> bool {
+        let Some(link) = self.clock_link() else { return true };
+        let of =
+            |one: &Monitor| one.is_alive() && link.starts_with(format!("/proc/{}/fd", one.pid));
+        self.record.monitors.iter().any(of)
+    }
+
+    /// Where `clock` leads to this process, which ends, removes the link. Other monitors see that, and make theirs.
+    pub(super) fn leave_clock_to_others(&self) {
+        let own = PathBuf::from(format!("/proc/{}/fd", std::process::id()));
+        if self.clock_link().is_some_and(|link| link.starts_with(own)) {
+            let _ = fs::remove_file(self.clock_path());
+        }
+    }
+
+    fn clock_link(&self) -> Option<PathBuf> {
+        fs::read_link(self.clock_path()).ok()
+    }
+}
+
+fn link_clock(clock: BorrowedFd, at: &Path) -> io::Result<()> {
+    symlink(format!("/proc/{}/fd/{}", std::process::id(), clock.as_raw_fd()), at)
+}

@@ -1,0 +1,131 @@
+//! Resource limits. A command of ours needs more than the program that it starts may have: it raises its own limits, and a
+//! program begins with those that the command was started with.
+
+use nix::sys::resource::{getrlimit, setrlimit, Resource, RLIM_INFINITY};
+use std::io;
+use std::sync::OnceLock;
+
+/// Descriptors that a monitor needs for itself.
+const DESCRIPTORS: u64 = 1024;
+
+/// The limits that bound our own work, and what suffices for it.
+const WANTED: [(Resource, u64); 5] = [
+    (Resource::RLIMIT_FSIZE, RLIM_INFINITY),
+    (Resource::RLIMIT_AS, RLIM_INFINITY),
+    (Resource::RLIMIT_DATA, RLIM_INFINITY),
+    (Resource::RLIMIT_CPU, RLIM_INFINITY),
+    (Resource::RLIMIT_NOFILE, DESCRIPTORS),
+];
+
+/// A soft and a hard limit.
+type Limits = (u64, u64);
+
+/// A limit that this process has raised.
+struct Raised {
+    resource: Resource,
+    before: Limits,
+    now: Limits,
+}
+
+static RAISED: OnceLock<Vec<Raised>> = OnceLock::new();
+
+/// Raises this process's limits as far as the kernel lets it: without CAP_SYS_RESOURCE up to the hard limits. A second call
+/// does nothing.
+pub fn raise() {
+    RAISED.get_or_init(|| {
+        WANTED.iter().filter_map(|&(what, wanted)| raise_one(what, wanted)).collect()
+    });
+}
+
+fn raise_one(resource: Resource, wanted: u64) -> Option<Raised> {
+    let before = getrlimit(resource).ok().filter(|(soft, _)| *soft < wanted)?;
+    let (_, hard) = before;
+    let candidates = [(wanted, hard.max(wanted)), (wanted.min(hard), hard)];
+    let now =
+        candidates.into_iter().find(|(soft, hard)| setrlimit(resource, *soft, *hard).is_ok())?;
+    Some(Raised { resource, before, now })
+}
+
+/// Gives this process the limits back that [`raise`] found. A limit that was set anew since stays. To be called in a child
+/// before it executes a program; makes no call that the filter traps.
+pub fn give_back() {
+    for Raised { resource, before, now } in RAISED.get().into_iter().flatten() {
+        if getrlimit(*resource).is_ok_and(|found| found == *now) {
+            // Lowering a limit needs no rights.
+            let _ = setrlimit(*resource, before.0, before.1);
+        }
+    }
+}
+
+/// The number of descriptors that a program may have, where [`raise`] has raised it.
+pub(crate) fn descriptors_before() -> Option<i32> {
+    let raised = RAISED.get()?.iter().find(|one| one.resource == Resource::RLIMIT_NOFILE)?;
+    i32::try_from(raised.before.0).ok()
+}
+
+/// Whether this process may write a file of `len` bytes. The kernel would end it by SIGXFSZ otherwise.
+///
+/// # Errors
+///
+/// Of kind `FileTooLarge`: RLIMIT_FSIZE is lower.
+pub fn room_for(len: u64) -> io::Result<()> {
+    match getrlimit(Resource::RLIMIT_FSIZE)? {
+        (soft, _) if soft < len => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("needs a file of {len} bytes, and 'ulimit -f' allows {soft}; raise that limit, or run as root"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::wait::{waitpid, WaitStatus};
+    use nix::unistd::{fork, ForkResult};
+
+    /// Limits belong to the process: `work` runs in one of its own, and tells by its status.
+    fn in_child(work: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child calls only functions that need no lock of another thread's, and ends.
+        match unsafe { fork() }.unwrap() {
+            // SAFETY: as above.
+            ForkResult::Child => unsafe { libc::_exit(work().into()) },
+            ForkResult::Parent { child } => {
+                matches!(waitpid(child, None), Ok(WaitStatus::Exited(_, 1)))
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_raised_is_given_back() {
+        let limit = || getrlimit(Resource::RLIMIT_NOFILE).unwrap_or_default();
+        assert!(in_child(|| {
+            let (_, hard) = limit();
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, 64, hard);
+            raise();
+            let raised = limit() == (DESCRIPTORS.min(hard), hard.max(DESCRIPTORS.min(hard)));
+            give_back();
+            raised && limit() == (64, hard) && descriptors_before() == Some(64)
+        }));
+    }
+
+    #[test]
+    fn what_was_set_since_stays() {
+        assert!(in_child(|| {
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, 64, 2048);
+            raise();
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, 100, 200);
+            give_back();
+            getrlimit(Resource::RLIMIT_NOFILE) == Ok((100, 200))
+        }));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_an_error() {
+        assert!(in_child(|| {
+            let _ = setrlimit(Resource::RLIMIT_FSIZE, 512, RLIM_INFINITY);
+            let refused = room_for(513).err().map(|error| error.kind());
+            room_for(512).is_ok() && refused == Some(io::ErrorKind::FileTooLarge)
+        }));
+    }
+}
