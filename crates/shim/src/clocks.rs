@@ -160,6 +160,11 @@ pub fn from_virtual(virt: VirtualInstant) -> Timespec {
 }
 
 /// `span` of virtual time as real time at the rate in force, rounded up; for what the kernel can only be told once.
+/// Whether `clock` is one that wakes a sleeping machine: the kernel has these only where a device of the machine does.
+pub fn is_alarm_clock(clock: i32) -> bool {
+    matches!(clock, clk::REALTIME_ALARM | clk::BOOTTIME_ALARM)
+}
+
 pub fn real_span(span: Span) -> Span {
     let rate = snapshot().rate;
     let nanos = (span.0.max(0) as u128 * rate.den() as u128).div_ceil(rate.num() as u128);

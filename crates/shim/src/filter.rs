@@ -19,6 +19,8 @@ pub const ASK_MONITOR: u32 = 0x4c5a;
 pub const ASK_FOR_FILE: u64 = 0;
 /// Its first argument: the wall clock is to be set, to the seconds and nanoseconds that follow.
 pub const ASK_SET_WALL: u64 = 1;
+/// Its first argument: the wall clock is to be stepped, by the seconds and nanoseconds that follow.
+pub const ASK_STEP_WALL: u64 = 2;
 
 /// When a call is trapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,6 +8,7 @@ pub mod ipc;
 pub mod itimer;
 pub mod poll;
 pub mod process;
+pub mod settime;
 pub mod sleep;
 pub mod socket;
 pub mod timer;
