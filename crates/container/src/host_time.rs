@@ -62,7 +62,20 @@ pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
             unsafe { host_call(libc::SYS_clock_gettime, args) }.map(drop)
         }
     }?;
-    Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec)
+    Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec - ahead(clock))
+}
+
+/// By how many nanoseconds a clock is ahead of the monitor's, for a process in virtual time: it may be in another time namespace.
+fn ahead(clock: libc::clockid_t) -> i64 {
+    let offset = match clock {
+        libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_MONOTONIC_RAW => 0,
+        libc::CLOCK_BOOTTIME => 1,
+        _ => return 0,
+    };
+    if !is_virtual() {
+        return 0;
+    }
+    word_at(layout::time_offsets_address() + 8 * offset).map_or(0, |word| word as i64)
 }
 
 /// Sleeps for so much real time.
@@ -72,6 +85,7 @@ pub fn sleep(time: Duration) {
 
 /// Sleeps until the host's CLOCK_MONOTONIC shows `until`.
 pub fn sleep_until(until: RealInstant) {
+    let until = RealInstant(until.0.saturating_add(ahead(libc::CLOCK_MONOTONIC)));
     let at = libc::timespec {
         tv_sec: until.0.max(0) / NANOS_PER_SEC,
         tv_nsec: until.0.max(0) % NANOS_PER_SEC,

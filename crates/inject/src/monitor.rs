@@ -471,6 +471,10 @@ impl Monitor {
             page_fd: handed.page,
             registry_fd: handed.registry,
             space: self.space_in(ward, thread)?.bits(),
+            time_offsets: namespace::time_offsets_from(
+                self.wards[ward].args.base_offsets,
+                thread.0,
+            )?,
             ..self.wards[ward].args
         };
         thread.write(page, &blob::blob(&args))?;

@@ -42,6 +42,7 @@ mod process;
 mod signals;
 mod stamps;
 pub mod sys;
+pub mod time_namespace;
 mod timers;
 mod trap;
 mod tsc;

@@ -11,6 +11,7 @@ use crate::filter::TRAP_DATA;
 use crate::layout::data;
 use crate::signals;
 use crate::sys::{self, nr, reg, sig, Siginfo, Ucontext};
+use crate::time_namespace;
 use crate::turn;
 use crate::wait::Masking;
 use core::sync::atomic::Ordering::Relaxed;
@@ -182,6 +183,8 @@ fn carry_out(call: &mut Call) -> isize {
         nr::EXECVE | nr::EXECVEAT => exec::exec(call),
         nr::SECCOMP | nr::PRCTL => exec::sandbox(call),
         nr::PTRACE => exec::trace(),
+        nr::UNSHARE => time_namespace::unshare(call),
+        nr::SETNS => time_namespace::setns(call),
         nr::CLONE | nr::FORK | nr::VFORK => births::prepare(call),
         _ => call.by_kernel(),
     }

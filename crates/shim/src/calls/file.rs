@@ -189,7 +189,7 @@ fn copy_with_boot_time(fd: u32, lines: &[u8], key: &[u8], to: u64) -> u64 {
     let number = found + key.len();
     let rest = number + lines[number..].iter().position(|byte| *byte == b'\n').unwrap_or(0);
     let look = clocks::snapshot();
-    let boot = look.now().plus(look.segment.boot);
+    let boot = clocks::boot(&look);
     let start = clocks::wall(&look).plus(lorentz_clock::Span(-boot.0));
     let mut text = Text::new();
     text.number(start.secs.max(0) as u64, 1);

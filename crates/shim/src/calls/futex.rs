@@ -1,7 +1,8 @@
 //! Futex waits. Every one becomes a wait until an absolute instant of the host's monotonic clock.
 
-use crate::clocks::Timebase;
+use crate::clocks::{self, Timebase};
 use crate::sys::{self, clk, errno, nr, Timespec};
+use crate::time_namespace::offsets;
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Args, Masking};
@@ -10,8 +11,8 @@ use lorentz_clock::Deadline;
 const WAIT: u64 = 0;
 const LOCK_PI: u64 = 6;
 const WAIT_BITSET: u64 = 9;
-const LOCK_PI2: u64 = 13;
 const WAIT_REQUEUE_PI: u64 = 11;
+const LOCK_PI2: u64 = 13;
 const PRIVATE: u64 = 128;
 const CLOCK_REALTIME: u64 = 256;
 const ANY_BIT: u64 = 0xffff_ffff;
@@ -19,13 +20,13 @@ const ANY_BIT: u64 = 0xffff_ffff;
 /// futex(2), the operations that wait.
 pub fn futex(call: &Call) -> isize {
     let [address, op, value, timeout, address2, value3] = call.args;
-    let ts = match user::read_timespec(timeout) {
     let op = u64::from(op as u32);
     let command = op & !(PRIVATE | CLOCK_REALTIME);
     if !matches!(command, WAIT | WAIT_BITSET | LOCK_PI | LOCK_PI2 | WAIT_REQUEUE_PI) {
         // A number beyond the commands, of which the filter sees the low bits alone: no such call waits.
         return call.by_kernel();
     }
+    let ts = match user::read_timespec(timeout) {
         Ok(ts) => ts,
         Err(error) => return error,
     };
@@ -37,7 +38,7 @@ pub fn futex(call: &Call) -> isize {
     let deadline = match command {
         WAIT => call.after(span),
         _ if on_wall => absolute(ts, Timebase::Wall(0)),
-        _ => absolute(ts, Timebase::Virtual(lorentz_clock::Span::ZERO)),
+        _ => absolute(ts, monotonic()),
     };
     let private = op & PRIVATE;
     let (op, value3) = match command {
@@ -73,7 +74,6 @@ pub fn futex_waitv(call: &Call) -> isize {
     }
 }
 
-fn deadline_on(clock: i32, timeout: u64) -> Result<Deadline, isize> {
 /// A call whose timeout, argument `at`, the kernel refuses with `error`, unless it finds another error before.
 fn refused(call: &Call, at: usize, error: isize) -> isize {
     let mut args = call.args;
@@ -82,9 +82,10 @@ fn refused(call: &Call, at: usize, error: isize) -> isize {
     unsafe { sys::syscall(call.nr, args) }
 }
 
+fn deadline_on(clock: i32, timeout: u64) -> Result<Deadline, isize> {
     let base = match clock {
         clk::REALTIME => Timebase::Wall(0),
-        clk::MONOTONIC => Timebase::Virtual(lorentz_clock::Span::ZERO),
+        clk::MONOTONIC => monotonic(),
         _ => return Err(-errno::EINVAL),
     };
     let ts = user::read_timespec(timeout)?;
@@ -92,6 +93,10 @@ fn refused(call: &Call, at: usize, error: isize) -> isize {
         return Err(-errno::EINVAL);
     }
     Ok(absolute(ts, base))
+}
+
+fn monotonic() -> Timebase {
+    Timebase::Virtual(offsets().monotonic)
 }
 
 fn absolute(ts: Timespec, base: Timebase) -> Deadline {
@@ -112,7 +117,7 @@ fn wait_until(
         masking,
         |real, _| {
             // SAFETY: `until` outlives the wait.
-            unsafe { until_at.write(Timespec::from_real(real)) };
+            unsafe { until_at.write(clocks::for_kernel(real)) };
             args(until_at as u64)
         },
         |result| result == -errno::ETIMEDOUT,
