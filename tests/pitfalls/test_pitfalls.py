@@ -203,6 +203,12 @@ class TestSettingTheClock:
     """
 
     @staticmethod
+    def need_user_namespaces() -> None:
+        probe = ["unshare", "--user", "--map-root-user", "true"]
+        if subprocess.run(probe, check=False, timeout=10, capture_output=True).returncode:
+            pytest.skip("no user namespaces here")
+
+    @staticmethod
     def moved(*command: str, unprivileged: bool = False) -> list[dict]:
         before = time.clock_gettime(time.CLOCK_REALTIME) - time.monotonic()
         with Inside(*command, rate="1", at="2038-01-19", unprivileged=unprivileged) as inside:
@@ -216,14 +222,29 @@ class TestSettingTheClock:
     def test_a_program_that_may_set_clocks_sets_its_containers(self):
         """Root of a user namespace holds CAP_SYS_TIME."""
         program = str(build.c("pitfalls/settime"))
-        probe = ["unshare", "--user", "--map-root-user", "true"]
-        if subprocess.run(probe, check=False, timeout=10, capture_output=True).returncode:
-            pytest.skip("no user namespaces here")
+        self.need_user_namespaces()
         for line in self.moved("unshare", "--user", "--map-root-user", program, "1000"):
-            assert (line["ret"], line["err"]) in ((0, 0), (-1, errno.EPERM))
-            expect = 1000 if line["ret"] == 0 else 0
-            assert line["real_moved"] == pytest.approx(expect, abs=1), line["how"]
+            assert (line["ret"], line["err"]) == (0, 0), line["how"]
+            assert line["real_moved"] == pytest.approx(1000, abs=1), line["how"]
             assert line["mono_moved"] == pytest.approx(0, abs=1), line["how"]
+
+    def test_it_does_so_within_the_kernels_limits(self):
+        """From CLOCK_MONOTONIC on, to 30 years before 64 bits of nanoseconds end; beyond: EINVAL,
+        and the clock shows what it showed."""
+        program = str(build.c("pitfalls/settime"))
+        self.need_user_namespaces()
+        command = ("unshare", "--user", "--map-root-user", program, "limits")
+        with Inside(*command, rate="1") as inside:
+            inside.succeed()
+        results = {line["case"]: line.data for line in inside.lines(ev="limit")}
+        done = {"later than monotonic", "last", "back", "now"}
+        assert len(results) == 8
+        for case, line in results.items():
+            expect = (0, 0) if case in done else (-1, errno.EINVAL)
+            assert (line["ret"], line["err"]) == expect, case
+            if case in done:
+                assert 0 <= line["ahead"] <= 10, case
+        assert results["first that is refused"]["ahead"] == pytest.approx(-1, abs=10)
 
     def test_a_program_that_may_not_is_told_so(self):
         """Without CAP_SYS_TIME: EPERM, and no clock moves."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import functools
+import tempfile
+from pathlib import Path
 
 import pytest
 from framework import build
 from framework.build import C_FLAVOURS
 from framework.running import Inside, Native
-
-#: Whether a program may set the wall clock is the container's policy, not the kernel's word.
-POLICY = ("clock_settime", "settimeofday")
 
 
 @functools.cache
@@ -31,15 +31,44 @@ def test_every_error_is_the_kernels(flavour, rate):
     differing = {
         name: f"kernel {native[name]}, inside {inside.get(name)}"
         for name in native
-        if inside.get(name) != native[name] and not name.startswith(POLICY)
+        if inside.get(name) != native[name]
     }
     assert not differing
 
 
-@pytest.mark.parametrize("rate", ["1", "10"])
-def test_a_bad_date_is_refused_as_bad_or_as_forbidden(rate):
-    """Setting the clock with nonsense: EINVAL or EFAULT as the kernel says, or EPERM."""
-    native, inside = errors("dynamic", None), errors("dynamic", rate)
-    names = [name for name in native if name.startswith(POLICY)]
-    assert len(names) == 6
-    assert {name for name in names if inside[name] not in (native[name], (-1, 1))} == set()
+#: The rights under which the program makes all its calls.
+RIGHTS = ("as-is", "nobody", "no-time")
+
+
+@functools.cache
+def arguments(rate: str | None) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return value and errno of each call, by its arguments and how often it was made before."""
+    program = build.c("waits/arguments")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        command = [program, folder]
+        with Native(command) if rate is None else Inside(*command, rate=rate) as running:
+            running.succeed(timeout=120)
+            lines = running.lines(ev="error")
+    times: collections.Counter[str] = collections.Counter()
+    told = {}
+    for line in lines:
+        name = line["case"]
+        told[name, times[name]] = (line["ret"], line["err"])
+        times[name] += 1
+    return told
+
+
+@pytest.mark.parametrize("rate", ["1", "10", "1/10"])
+def test_every_combination_of_arguments_is_refused_as_the_kernel_does(rate):
+    """More than 80,000 calls: bad clocks, pointers, times, flags, events; as root, as nobody, and
+    without the right to set clocks."""
+    native, inside = arguments(None), arguments(rate)
+    for rights in RIGHTS:
+        assert sum(name.startswith(rights) for name, _ in native) > 20_000
+    differing = [
+        f"{name}: kernel {native.get((name, time))}, inside {inside.get((name, time))}"
+        for name, time in dict.fromkeys([*native, *inside])
+        if inside.get((name, time)) != native.get((name, time))
+    ]
+    assert not differing, f"{len(differing)} differ:\n" + "\n".join(differing[:40])

@@ -6,6 +6,9 @@
 /// Nanoseconds in a second.
 pub const NANOS_PER_SEC: i64 = 1_000_000_000;
 
+/// The first second that Linux lets no program set a wall clock to: 30 years before 64 bits of nanoseconds end.
+pub const MOST_SETTABLE_SECS: i64 = i64::MAX / NANOS_PER_SEC - 30 * 365 * 86_400;
+
 /// A length of time in nanoseconds, with a sign. Which clock it was measured on is said where it is used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Span(pub i64);

@@ -43,7 +43,9 @@ mod text;
 #[cfg(all(feature = "failpoints", not(loom)))]
 pub use failpoint::FAILPOINTS_OFFSET;
 pub use failpoint::{failpoint, Failpoint, FAILPOINTS};
-pub use instant::{saturate, RealInstant, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
+pub use instant::{
+    saturate, RealInstant, Span, VirtualInstant, WallTime, MOST_SETTABLE_SECS, NANOS_PER_SEC,
+};
 pub use leaps::{Leaps, SkipMode, Skipping, LEAPS};
 pub use page::{
     Change, Changed, ClockPage, FastClock, FastLook, Host, Piece, Policy, Published, Snapshot,

@@ -53,6 +53,8 @@ pub fn now() -> RealInstant {
 /// Where the kernel has no such clock.
 pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // Before the clock is read: reads of two clocks that belong together have nothing slow between them.
+    let ahead = ahead(clock);
     match shim_call() {
         // SAFETY: `time` is valid for the kernel to write.
         None => match unsafe { libc::clock_gettime(clock, &mut time) } {
@@ -65,7 +67,28 @@ pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
             unsafe { host_call(libc::SYS_clock_gettime, args) }.map(drop)
         }
     }?;
-    Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec)
+    Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec - ahead)
+}
+
+/// By how many nanoseconds a clock is ahead of the monitor's, for a process in virtual time: it may be in another time namespace.
+fn ahead(clock: libc::clockid_t) -> i64 {
+    // A command enters no time namespace after its start.
+    static OFFSETS: OnceLock<[i64; 2]> = OnceLock::new();
+    let [monotonic, boot] = *OFFSETS.get_or_init(|| {
+        let word = |i: usize| word_at(layout::time_offsets_address() + 8 * i).unwrap_or(0) as i64;
+        if is_virtual() {
+            [word(0), word(1)]
+        } else {
+            [0; 2]
+        }
+    });
+    match clock {
+        libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_MONOTONIC_RAW => {
+            monotonic
+        }
+        libc::CLOCK_BOOTTIME => boot,
+        _ => 0,
+    }
 }
 
 /// What the host's CLOCK_REALTIME is ahead of its CLOCK_MONOTONIC, to the nanosecond. `None` where no two readings of them fell
@@ -88,6 +111,7 @@ pub fn sleep(time: Duration) {
 
 /// Sleeps until the host's CLOCK_MONOTONIC shows `until`.
 pub fn sleep_until(until: RealInstant) {
+    let until = RealInstant(until.0.saturating_add(ahead(libc::CLOCK_MONOTONIC)));
     let at = libc::timespec {
         tv_sec: until.0.max(0) / NANOS_PER_SEC,
         tv_nsec: until.0.max(0) % NANOS_PER_SEC,

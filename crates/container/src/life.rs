@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use anyhow::Context;
-use lorentz_clock::{saturate, Span};
-use lorentz_inject::{Monitor, SetWall, Target};
+use lorentz_clock::{saturate, Span, MOST_SETTABLE_SECS, NANOS_PER_SEC};
+use lorentz_inject::{Monitor, SetWall, Target, WallChange};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
@@ -124,13 +124,23 @@ pub(crate) fn keep_watch(monitor: &mut Monitor, container: &Container) -> anyhow
     Ok(())
 }
 
-/// What a program does that sets its wall clock: the same as an operator who steps it.
+/// A program sets its wall clock: the same as a step by an operator, within the limits of clock_settime(2).
 pub(crate) fn set_wall(container: &Container) -> SetWall {
     let container = container.clone();
-    Box::new(move |wall| {
+    Box::new(move |change| {
         // Where an experiment moves it, nobody else does.
         let clock = container.clock_to_change().map_err(io::Error::other)?;
-        let by = wall.as_nanos() - clock.reading().wall.as_nanos();
+        let reading = clock.reading();
+        let by = match change {
+            WallChange::To(wall) => wall.as_nanos() - reading.wall.as_nanos(),
+            WallChange::By(by) => by,
+        };
+        // Never earlier than CLOCK_MONOTONIC: the machine would have started before 1970.
+        let earliest = i128::from(reading.virt.0);
+        let end = i128::from(MOST_SETTABLE_SECS) * i128::from(NANOS_PER_SEC);
+        if !(earliest..end).contains(&(reading.wall.as_nanos() + by)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         clock.step(Span(saturate(by))).map(drop)
     })
 }

@@ -357,6 +357,7 @@ fn put_in(
         vdso_len: vdso.len(),
         page: 0,
         space: monitor.space_of(vdso.thread)?.bits(),
+        time_offsets: namespace::time_offsets_from(args.base_offsets, vdso.thread.0)?,
         ..args
     };
     borrowed.run(&blob::blob(&args), scratch + SCRATCH - 64)

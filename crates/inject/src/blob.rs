@@ -71,6 +71,7 @@ pub fn args(image: &Image, host: &Host, tsc_hz: u64) -> BootArgs {
         getrandom: host.getrandom,
         tai: host.tai,
         tsc_hz,
+        base_offsets: host.time_offsets,
         ..BootArgs::default()
     }
 }

@@ -1,5 +1,6 @@
 //! What the shim has to know about the host: where the kernel's vDSO has its functions, and how its clocks tick.
 
+use crate::namespace;
 use object::{Object, ObjectSymbol};
 use std::fs;
 
@@ -18,12 +19,15 @@ pub struct Host {
     pub getrandom: u64,
     /// Seconds that TAI is ahead of UTC.
     pub tai: u64,
+    /// By how many nanoseconds CLOCK_MONOTONIC and CLOCK_BOOTTIME are ahead of the machine's, in this time namespace.
+    pub time_offsets: [i64; 2],
 }
 
 impl Host {
     /// Looks at this process's own vDSO.
     pub fn look() -> Host {
-        let mut host = Host { tai: tai_offset(), ..Host::default() };
+        let time_offsets = namespace::time_offsets("self").unwrap_or_default();
+        let mut host = Host { tai: tai_offset(), time_offsets, ..Host::default() };
         if let Some(vdso) = own_vdso() {
             host.vdso_len = vdso.len() as u64;
             if let Ok(file) = object::File::parse(vdso) {

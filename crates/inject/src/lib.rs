@@ -37,14 +37,16 @@ mod sockets;
 mod stack;
 mod timers;
 mod trace;
+mod wall;
 
 pub use door::{hand_in_process, Door};
 pub use enter::{Entered, Entrance};
 pub use error::Error;
 pub use launch::{find as find_command, Ended};
-pub use monitor::{Attendant, Monitor, SetWall, Target};
+pub use monitor::{Attendant, Monitor, Target};
 pub use profile::Profile;
 pub use stack::on_ample_stack;
+pub use wall::{SetWall, WallChange};
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -9,10 +9,11 @@ use crate::namespace;
 use crate::notify::{self, Notification};
 use crate::shared::SharedClock;
 use crate::trace::Thread;
+use crate::wall::{self, SetWall};
 use crate::{Error, Result};
-use lorentz_clock::{failpoint, Failpoint, Policy, Space, WallTime, FAILPOINTS};
+use lorentz_clock::{failpoint, Failpoint, Policy, Space, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{ASK_MONITOR, ASK_SET_WALL, EXEC_KICK_OPEN};
+use lorentz_shim::filter::{ASK_MONITOR, EXEC_KICK_OPEN};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::errno::Errno;
 use nix::poll::{poll, ppoll, PollFd, PollFlags, PollTimeout};
@@ -58,9 +59,6 @@ pub trait Attendant {
     /// Called when a descriptor has an event, or the time is over.
     fn attend(&mut self);
 }
-
-/// Steps the container's wall clock to a time.
-pub type SetWall = Box<dyn FnMut(WallTime) -> io::Result<()>>;
 
 /// A clock, and what programs that are brought onto it get.
 struct Ward {
@@ -351,8 +349,8 @@ impl Monitor {
         let (listener, number) = (listener.as_fd(), *ward);
         let ward = &mut self.wards[number];
         if notification.call == ASK_MONITOR as i32 {
-            let _ = match (notification.args[0] == ASK_SET_WALL, &mut ward.set_wall) {
-                (true, Some(set)) => answer_set_wall(set, listener, notification),
+            let _ = match (wall::requested(&notification.args), &mut ward.set_wall) {
+                (Some(change), Some(set)) => wall::answer(set, change, listener, notification),
                 _ => notify::fail(listener, id, libc::ENOSYS),
             };
             return;
@@ -479,6 +477,10 @@ impl Monitor {
             registry_fd: handed.registry,
             kick_open: handed.kick_open.into(),
             space: self.space_in(ward, thread)?.bits(),
+            time_offsets: namespace::time_offsets_from(
+                self.wards[ward].args.base_offsets,
+                thread.0,
+            )?,
             ..self.wards[ward].args
         };
         thread.write(page, &blob::blob(&args))?;
@@ -541,25 +543,6 @@ fn has_event(fd: BorrowedFd, event: PollFlags) -> bool {
     fds[0].revents().is_some_and(|events| events.contains(event))
 }
 
-/// A program wants to set its wall clock: done if it may set clocks.
-fn answer_set_wall(
-    set: &mut SetWall,
-    listener: BorrowedFd,
-    notification: &Notification,
-) -> io::Result<()> {
-    const CAP_SYS_TIME: u64 = 1 << 25;
-    let [_, secs, nanos, ..] = notification.args;
-    let may = status_of(Thread(notification.thread as i32), "CapEff:")
-        .and_then(|caps| u64::from_str_radix(&caps, 16).ok())
-        .is_some_and(|caps| caps & CAP_SYS_TIME != 0);
-    let wall = WallTime { secs: secs as i64, nanos: nanos.min(999_999_999) as u32 };
-    match may.then(|| set(wall)) {
-        None => notify::fail(listener, notification.id, libc::EPERM),
-        Some(Err(_)) => notify::fail(listener, notification.id, libc::EINVAL),
-        Some(Ok(())) => notify::succeed(listener, notification.id),
-    }
-}
-
 /// Tells the shim, in three registers it looks at, which descriptors to close after a failed exec. The launcher's own child,
 /// before its first exec, ends anyway.
 fn take_back(thread: Thread, handed: Handed) -> io::Result<()> {
@@ -589,7 +572,7 @@ fn tracer_of(thread: Thread) -> Option<i32> {
 }
 
 /// A field of /proc/PID/status.
-fn status_of(thread: Thread, field: &str) -> Option<String> {
+pub(crate) fn status_of(thread: Thread, field: &str) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", thread.0)).ok()?;
     status.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_string())
 }

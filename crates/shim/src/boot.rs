@@ -50,6 +50,10 @@ pub struct BootArgs {
     pub tsc_hz: u64,
     /// 1 where the kick signal is blocked for the exec alone ([`crate::filter::EXEC_KICK_OPEN`]).
     pub kick_open: u64,
+    /// By how many nanoseconds the CLOCK_MONOTONIC and CLOCK_BOOTTIME of its time namespace are ahead of the monitor's.
+    pub time_offsets: [i64; 2],
+    /// By how many the monitor's are ahead of the machine's.
+    pub base_offsets: [i64; 2],
 }
 
 global_asm!(
@@ -185,13 +189,20 @@ fn remember(args: &BootArgs, vdso: usize) {
     data.tsc_hz.store(args.tsc_hz, Relaxed);
     data.space.store(args.space, Relaxed);
     data.host_call.store(sys::host_call as *const () as usize, Relaxed);
+    for i in 0..2 {
+        data.time_offsets[i].store(args.time_offsets[i], Relaxed);
+        data.base_offsets[i].store(args.base_offsets[i], Relaxed);
+    }
     if vdso == 0 {
         return;
     }
     data.vdso.store(vdso, Relaxed);
     data.vdso_end.store(vdso + args.vdso_len as usize, Relaxed);
     let function = |offset: u64| if offset == 0 { 0 } else { vdso + offset as usize };
-    data.clock_gettime.store(function(args.clock_gettime), Relaxed);
+    data.host_gettime.store(function(args.clock_gettime), Relaxed);
+    if args.time_offsets == [0; 2] {
+        data.clock_gettime.store(function(args.clock_gettime), Relaxed);
+    }
     data.clock_getres.store(function(args.clock_getres), Relaxed);
     data.getcpu.store(function(args.getcpu), Relaxed);
     data.getrandom.store(function(args.getrandom), Relaxed);

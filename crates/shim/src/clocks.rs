@@ -3,6 +3,7 @@
 use crate::cpu;
 use crate::layout::{clock, data, registry};
 use crate::sys::{self, clk, errno, nr, sys, Timespec};
+use crate::time_namespace::offsets;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{
     RealInstant, SkipMode, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
@@ -19,8 +20,31 @@ pub fn host() -> RealInstant {
 fn host_by(clock: i32) -> Timespec {
     let function = data().clock_gettime.load(Relaxed);
     if function == 0 {
-        return sys::host_clock(clock);
+        return host_elsewhere(clock);
     }
+    by_function(function, clock)
+}
+
+/// The same in a time namespace with an offset, or by a system call.
+#[cold]
+#[inline(never)]
+fn host_elsewhere(clock: i32) -> Timespec {
+    let shown = match data().host_gettime.load(Relaxed) {
+        0 => sys::host_clock(clock),
+        function => by_function(function, clock),
+    };
+    let nanos = shown.secs * NANOS_PER_SEC + shown.nanos;
+    from_virtual(VirtualInstant(nanos.saturating_sub(offsets().monotonic.0)))
+}
+
+/// A real instant as the kernel takes it from this process: on CLOCK_MONOTONIC, and not zero, which would disarm a timer.
+pub fn for_kernel(real: RealInstant) -> Timespec {
+    let nanos = real.0.saturating_add(offsets().monotonic.0);
+    Timespec::from_span(Span(nanos.max(1)))
+}
+
+#[inline(always)]
+fn by_function(function: usize, clock: i32) -> Timespec {
     let mut ts = core::mem::MaybeUninit::<Timespec>::uninit();
     // SAFETY: the boot code found this function in the kernel's vDSO; for the clocks asked here it always writes.
     unsafe {
@@ -93,16 +117,21 @@ pub fn read(clock: i32) -> Result<Timespec, isize> {
     };
     match clock {
         clk::MONOTONIC | clk::MONOTONIC_RAW | clk::MONOTONIC_COARSE => {
-            Ok(from_virtual(snapshot.now()))
+            Ok(from_virtual(snapshot.now().plus(offsets().monotonic)))
         }
         clk::REALTIME | clk::REALTIME_COARSE => Ok(wall_timespec(&snapshot, snapshot.now())),
-        clk::BOOTTIME => Ok(from_virtual(snapshot.now().plus(snapshot.segment.boot))),
+        clk::BOOTTIME => Ok(from_virtual(boot(&snapshot))),
         clk::TAI => {
             let wall = wall_timespec(&snapshot, snapshot.now());
             Ok(Timespec { secs: wall.secs + data().tai.load(Relaxed) as i64, nanos: wall.nanos })
         }
         _ => read_by_kernel(clock, &snapshot),
     }
+}
+
+/// CLOCK_BOOTTIME, with the offset of this process's time namespace.
+pub fn boot(snapshot: &Snapshot) -> VirtualInstant {
+    snapshot.now().plus(snapshot.segment.boot).plus(offsets().boot)
 }
 
 /// The clocks that exist only where the kernel says so: alarm clocks, CPU clocks, devices.
@@ -115,7 +144,7 @@ fn read_by_kernel(clock: i32, snapshot: &Snapshot) -> Result<Timespec, isize> {
     }
     match clock {
         clk::REALTIME_ALARM => Ok(wall_timespec(snapshot, snapshot.now())),
-        clk::BOOTTIME_ALARM => Ok(from_virtual(snapshot.now().plus(snapshot.segment.boot))),
+        clk::BOOTTIME_ALARM => Ok(from_virtual(boot(snapshot))),
         _ if is_cpu_clock(clock) => {
             Ok(Timespec::from_span(cpu::told(clock, ts.to_span().unwrap_or(Span::ZERO))))
         }
@@ -129,6 +158,11 @@ pub fn is_cpu_clock(clock: i32) -> bool {
     const FD_CLOCK: i32 = 3;
     matches!(clock, clk::PROCESS_CPUTIME | clk::THREAD_CPUTIME)
         || (clock < 0 && clock & 7 != FD_CLOCK)
+}
+
+/// Whether `clock` is one that wakes a sleeping machine: the kernel has these only where a device of the machine does.
+pub fn is_alarm_clock(clock: i32) -> bool {
+    matches!(clock, clk::REALTIME_ALARM | clk::BOOTTIME_ALARM)
 }
 
 /// What `clock` is, as far as waits and timers are concerned.
@@ -145,8 +179,10 @@ pub enum Timebase {
 /// The time base of a clock that can be waited on; EINVAL for the others.
 pub fn timebase(clock: i32, snapshot: &Snapshot) -> Result<Timebase, isize> {
     match clock {
-        clk::MONOTONIC => Ok(Timebase::Virtual(Span::ZERO)),
-        clk::BOOTTIME | clk::BOOTTIME_ALARM => Ok(Timebase::Virtual(snapshot.segment.boot)),
+        clk::MONOTONIC => Ok(Timebase::Virtual(offsets().monotonic)),
+        clk::BOOTTIME | clk::BOOTTIME_ALARM => {
+            Ok(Timebase::Virtual(Span(snapshot.segment.boot.0.saturating_add(offsets().boot.0))))
+        }
         clk::REALTIME | clk::REALTIME_ALARM => Ok(Timebase::Wall(0)),
         clk::TAI => Ok(Timebase::Wall(data().tai.load(Relaxed) as i64)),
         _ if is_cpu_clock(clock) => Ok(Timebase::Cpu),

@@ -21,6 +21,8 @@ pub const ASK_MONITOR: u32 = 0x4c5a;
 pub const ASK_FOR_FILE: u64 = 0;
 /// Its first argument: the wall clock is to be set, to the seconds and nanoseconds that follow.
 pub const ASK_SET_WALL: u64 = 1;
+/// Its first argument: the wall clock is to be stepped, by the seconds and nanoseconds that follow.
+pub const ASK_STEP_WALL: u64 = 2;
 
 /// When a call is trapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +53,8 @@ pub enum When {
     ProcessOnStack,
     /// prctl(PR_SET_SECCOMP).
     SetSeccomp,
+    /// unshare of the time namespace.
+    NewTime,
     /// ptrace that makes somebody a tracer: PTRACE_TRACEME, PTRACE_ATTACH, PTRACE_SEIZE.
     BecomesTracer,
     /// From the image it goes to the monitor, from elsewhere to the handler.
@@ -120,6 +124,8 @@ pub const TRAPPED: &[(u32, When)] = &[
     (PRCTL, When::SetSeccomp),
     (PTRACE, When::BecomesTracer),
     (CLONE, When::ProcessOnStack),
+    (UNSHARE, When::NewTime),
+    (SETNS, When::Always),
     (ASK_MONITOR, When::Monitor),
     // Its flags lie in memory, where a filter cannot see CLONE_CLEAR_SIGHAND; libc falls back to clone.
     (CLONE3, When::Refused),
@@ -375,6 +381,13 @@ impl<const N: usize> Program<N> {
                 self.test(JUMP_EQUAL, 0, 1, 0);
                 self.ret(ALLOW);
                 self.allow_unless_given(&[1]);
+            }
+            When::NewTime => {
+                const CLONE_NEWTIME: u32 = 0x80;
+                self.load(arg_low(0));
+                self.push(AND, 0, 0, CLONE_NEWTIME);
+                self.test(JUMP_EQUAL, 0, 0, 1);
+                self.ret(ALLOW);
             }
             When::SetSeccomp => {
                 const PR_SET_SECCOMP: u32 = 22;

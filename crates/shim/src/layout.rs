@@ -3,7 +3,7 @@
 //! All addresses are fixed and below 2 GiB: code can name them in 32 bits, the seccomp filter can tell the
 //! image's own system calls by their address, and whoever inspects a process knows where to look.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use lorentz_clock::{file, ClockPage, Registry};
 
 /// The image: code and constants, read and execute.
@@ -132,6 +132,11 @@ pub fn host_call_address() -> usize {
     DATA + core::mem::offset_of!(ProcessData, host_call)
 }
 
+/// Where the offsets of the process's time namespace lie, of CLOCK_MONOTONIC first.
+pub fn time_offsets_address() -> usize {
+    DATA + core::mem::offset_of!(ProcessData, time_offsets)
+}
+
 /// Where it is said which filters were added.
 pub fn extra_filters_address() -> usize {
     DATA + core::mem::offset_of!(ProcessData, extra_filters)
@@ -144,7 +149,7 @@ pub struct ProcessData {
     pub vdso: AtomicUsize,
     /// One past its last byte.
     pub vdso_end: AtomicUsize,
-    /// The kernel's functions, 0 where it has none.
+    /// The kernel's functions, 0 where it has none. This one is 0 in a time namespace with offsets too: see `host_gettime`.
     pub clock_gettime: AtomicUsize,
     /// As above.
     pub clock_getres: AtomicUsize,
@@ -164,14 +169,20 @@ pub struct ProcessData {
     pub sigsegv: Disposition,
     /// The process id namespace: a [`lorentz_clock::Space`].
     pub space: AtomicU32,
-    /// Not used.
-    pub unused: AtomicU32,
+    /// Whether children come into another time namespace: see [`crate::time_namespace`].
+    pub children_elsewhere: AtomicU32,
     /// Filters added since the start: bits of [`crate::filter::Extra`].
     pub extra_filters: AtomicU32,
     /// Not used.
-    pub unused_too: AtomicU32,
+    pub unused: AtomicU32,
     /// [`crate::sys::host_call`].
     pub host_call: AtomicUsize,
+    /// The kernel's clock_gettime, 0 where it has none that makes no system call.
+    pub host_gettime: AtomicUsize,
+    /// By how many nanoseconds this process's CLOCK_MONOTONIC and CLOCK_BOOTTIME are ahead of those that the clock page speaks of.
+    pub time_offsets: [AtomicI64; 2],
+    /// By how many those are ahead of the machine's.
+    pub base_offsets: [AtomicI64; 2],
     /// Which of our signals threads believe to have blocked.
     pub blocked: [BlockedSignals; BLOCKED],
     /// Where the program goes on after it has begun a task: see [`crate::births`].
@@ -254,8 +265,8 @@ pub struct ForkData {
     pub rearms_begun: AtomicU32,
     /// ... and how often one was done with it.
     pub rearms_done: AtomicU32,
-    /// Not used.
-    pub unused: AtomicU32,
+    /// 1 once the offsets of its time namespace are known.
+    pub time_known: AtomicU32,
     /// CPU times at the last change of rate.
     pub anchors: [CpuAnchor; CPU_ANCHORS],
     /// Start times that the program was told. They lie here because the other pages are full.

@@ -43,6 +43,7 @@ mod signals;
 mod stamps;
 mod stand_in;
 pub mod sys;
+pub mod time_namespace;
 mod timers;
 mod trap;
 mod tsc;

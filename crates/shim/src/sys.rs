@@ -1,7 +1,7 @@
 //! System calls and the kernel's structures, without libc: x86-64 only.
 
 use core::arch::asm;
-use lorentz_clock::{RealInstant, Span, NANOS_PER_SEC};
+use lorentz_clock::{Span, NANOS_PER_SEC};
 
 /// System call numbers.
 #[allow(missing_docs)]
@@ -77,6 +77,9 @@ pub mod nr {
     pub const CLOCK_GETRES: u32 = 229;
     pub const CLOCK_NANOSLEEP: u32 = 230;
     pub const EXIT_GROUP: u32 = 231;
+    pub const READLINKAT: u32 = 267;
+    pub const UNSHARE: u32 = 272;
+    pub const SETNS: u32 = 308;
     pub const EPOLL_WAIT: u32 = 232;
     pub const TGKILL: u32 = 234;
     pub const UTIMES: u32 = 235;
@@ -187,11 +190,6 @@ impl Timespec {
     pub fn from_span(span: Span) -> Timespec {
         let nanos = if span.0 < 0 { 0 } else { span.0 };
         Timespec { secs: nanos / NANOS_PER_SEC, nanos: nanos % NANOS_PER_SEC }
-    }
-
-    /// An instant of the host's monotonic clock, from zero on.
-    pub fn from_real(real: RealInstant) -> Timespec {
-        Timespec::from_span(Span(real.0))
     }
 }
 

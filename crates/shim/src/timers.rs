@@ -82,7 +82,7 @@ impl Kernel {
             },
             _ => Itimerspec {
                 interval: Timespec::from_span(armed.interval),
-                value: Timespec::from_real(armed.at),
+                value: clocks::for_kernel(armed.at),
             },
         };
         let mode = if self.relative { 0 } else { ABSTIME };

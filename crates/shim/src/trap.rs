@@ -11,6 +11,7 @@ use crate::filter::TRAP_DATA;
 use crate::layout::data;
 use crate::signals;
 use crate::sys::{self, nr, reg, sig, Siginfo, Ucontext};
+use crate::time_namespace;
 use crate::turn;
 use crate::wait::Masking;
 use core::sync::atomic::Ordering::Relaxed;
@@ -115,7 +116,10 @@ fn carry_out(call: &mut Call) -> isize {
         nr::CLOCK_GETTIME => clock::gettime(call),
         nr::GETTIMEOFDAY => clock::gettimeofday(call),
         nr::TIME => clock::time(call),
-        nr::CLOCK_SETTIME | nr::SETTIMEOFDAY | nr::ADJTIMEX | nr::CLOCK_ADJTIME => clock::set(call),
+        nr::CLOCK_SETTIME => settime::clock_settime(call),
+        nr::SETTIMEOFDAY => settime::settimeofday(call),
+        nr::ADJTIMEX => settime::adjtimex(call),
+        nr::CLOCK_ADJTIME => settime::clock_adjtime(call),
         nr::NANOSLEEP => sleep::nanosleep(call),
         nr::CLOCK_NANOSLEEP => sleep::clock_nanosleep(call),
         nr::POLL => poll::poll(call),
@@ -181,6 +185,8 @@ fn carry_out(call: &mut Call) -> isize {
         nr::EXECVE | nr::EXECVEAT => exec::exec(call),
         nr::SECCOMP | nr::PRCTL => exec::sandbox(call),
         nr::PTRACE => exec::trace(),
+        nr::UNSHARE => time_namespace::unshare(call),
+        nr::SETNS => time_namespace::setns(call),
         nr::CLONE | nr::FORK | nr::VFORK => births::prepare(call),
         _ => call.by_kernel(),
     }

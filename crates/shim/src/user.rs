@@ -43,6 +43,17 @@ pub fn write_timespec(at: u64, value: Timespec) -> Result<(), isize> {
     Ok(())
 }
 
+/// A pointer to a timespec that the kernel refuses with `error`, as it refuses the program's own. A call that is made with it
+/// tells which of several errors the kernel finds first, and never waits.
+pub fn refused_timespec(error: isize) -> u64 {
+    static INVALID: Timespec = Timespec { secs: 0, nanos: -1 };
+    const LAST_PAGE: u64 = -4096i64 as u64;
+    match error {
+        FAULT => LAST_PAGE,
+        _ => &INVALID as *const Timespec as u64,
+    }
+}
+
 /// Copies an itimerspec or itimerval from the program.
 pub fn read_itimer(at: u64) -> Result<Itimerspec, isize> {
     let at = given(at)?;
@@ -97,6 +108,12 @@ pub fn write_u64(at: u64, value: u64) -> Result<(), isize> {
     Ok(())
 }
 
+/// Writes `bytes`, 16 or a multiple of it, to the program.
+pub fn write_words(at: u64, bytes: &[Timespec]) -> Result<(), isize> {
+    const LEN: u64 = core::mem::size_of::<Timespec>() as u64;
+    (0u64..).zip(bytes).try_for_each(|(i, pair)| write_timespec(at.wrapping_add(i * LEN), *pair))
+}
+
 /// Copies `into.len()` bytes from the program; false where that is not possible. At least eight.
 pub fn read_bytes(at: u64, into: &mut [u8]) -> bool {
     if !is_readable(at, into.len() as u64) {
@@ -113,7 +130,8 @@ pub fn read_bytes(at: u64, into: &mut [u8]) -> bool {
 fn is_readable(at: u64, len: u64) -> bool {
     const OPERATION: u64 = 6;
     const MOST: u64 = 500;
-    let (mut from, end) = (at, at + len);
+    let Some(end) = at.checked_add(len) else { return false };
+    let mut from = at;
     while from < end {
         let count = ((end - from) / OPERATION).clamp(1, MOST);
         // The last one may overlap with those before.

@@ -1,16 +1,17 @@
 //! Futex waits. Every one becomes a wait until an absolute instant of the host's monotonic clock.
 
-use crate::clocks::Timebase;
-use crate::sys::{clk, errno, nr, Timespec};
+use crate::clocks::{self, Timebase};
+use crate::sys::{self, clk, errno, nr, Timespec};
+use crate::time_namespace::offsets;
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Args, Masking};
 use lorentz_clock::Deadline;
 
-const COMMAND: u64 = 0x7f;
 const WAIT: u64 = 0;
 const LOCK_PI: u64 = 6;
 const WAIT_BITSET: u64 = 9;
+const WAIT_REQUEUE_PI: u64 = 11;
 const LOCK_PI2: u64 = 13;
 const PRIVATE: u64 = 128;
 const CLOCK_REALTIME: u64 = 256;
@@ -19,12 +20,17 @@ const ANY_BIT: u64 = 0xffff_ffff;
 /// futex(2), the operations that wait.
 pub fn futex(call: &Call) -> isize {
     let [address, op, value, timeout, address2, value3] = call.args;
+    let op = u64::from(op as u32);
+    let command = op & !(PRIVATE | CLOCK_REALTIME);
+    if !matches!(command, WAIT | WAIT_BITSET | LOCK_PI | LOCK_PI2 | WAIT_REQUEUE_PI) {
+        // A number beyond the commands, of which the filter sees the low bits alone: no such call waits.
+        return call.by_kernel();
+    }
     let ts = match user::read_timespec(timeout) {
         Ok(ts) => ts,
         Err(error) => return error,
     };
     let Some(span) = ts.to_span() else { return -errno::EINVAL };
-    let command = op & COMMAND;
     if op & CLOCK_REALTIME != 0 && matches!(command, WAIT | LOCK_PI) {
         return -errno::ENOSYS;
     }
@@ -32,7 +38,7 @@ pub fn futex(call: &Call) -> isize {
     let deadline = match command {
         WAIT => call.after(span),
         _ if on_wall => absolute(ts, Timebase::Wall(0)),
-        _ => absolute(ts, Timebase::Virtual(lorentz_clock::Span::ZERO)),
+        _ => absolute(ts, monotonic()),
     };
     let private = op & PRIVATE;
     let (op, value3) = match command {
@@ -40,7 +46,7 @@ pub fn futex(call: &Call) -> isize {
         LOCK_PI | LOCK_PI2 => (LOCK_PI2 | private, value3),
         _ => (command | private, value3),
     };
-    let masking = if op & COMMAND == LOCK_PI2 { Masking::Restarts } else { Masking::Interrupts };
+    let masking = if op & !PRIVATE == LOCK_PI2 { Masking::Restarts } else { Masking::Interrupts };
     wait_until(call, deadline, masking, |until| {
         [address, op, value, until, address2, value3, nr::FUTEX as u64]
     })
@@ -50,7 +56,7 @@ pub fn futex(call: &Call) -> isize {
 pub fn futex_wait(call: &Call) -> isize {
     let [address, value, mask, flags, timeout, clock] = call.args;
     match deadline_on(clock as i32, timeout) {
-        Err(error) => error,
+        Err(error) => refused(call, 4, error),
         Ok(deadline) => wait_until(call, deadline, Masking::Interrupts, |until| {
             [address, value, mask, flags, until, clk::MONOTONIC as u64, nr::FUTEX_WAIT as u64]
         }),
@@ -61,17 +67,25 @@ pub fn futex_wait(call: &Call) -> isize {
 pub fn futex_waitv(call: &Call) -> isize {
     let [waiters, count, flags, timeout, clock, _] = call.args;
     match deadline_on(clock as i32, timeout) {
-        Err(error) => error,
+        Err(error) => refused(call, 3, error),
         Ok(deadline) => wait_until(call, deadline, Masking::Interrupts, |until| {
             [waiters, count, flags, until, clk::MONOTONIC as u64, 0, nr::FUTEX_WAITV as u64]
         }),
     }
 }
 
+/// A call whose timeout, argument `at`, the kernel refuses with `error`, unless it finds another error before.
+fn refused(call: &Call, at: usize, error: isize) -> isize {
+    let mut args = call.args;
+    args[at] = user::refused_timespec(error);
+    // SAFETY: the program's own call; it does not wait.
+    unsafe { sys::syscall(call.nr, args) }
+}
+
 fn deadline_on(clock: i32, timeout: u64) -> Result<Deadline, isize> {
     let base = match clock {
         clk::REALTIME => Timebase::Wall(0),
-        clk::MONOTONIC => Timebase::Virtual(lorentz_clock::Span::ZERO),
+        clk::MONOTONIC => monotonic(),
         _ => return Err(-errno::EINVAL),
     };
     let ts = user::read_timespec(timeout)?;
@@ -79,6 +93,10 @@ fn deadline_on(clock: i32, timeout: u64) -> Result<Deadline, isize> {
         return Err(-errno::EINVAL);
     }
     Ok(absolute(ts, base))
+}
+
+fn monotonic() -> Timebase {
+    Timebase::Virtual(offsets().monotonic)
 }
 
 fn absolute(ts: Timespec, base: Timebase) -> Deadline {
@@ -99,7 +117,7 @@ fn wait_until(
         masking,
         |real, _| {
             // SAFETY: `until` outlives the wait.
-            unsafe { until_at.write(Timespec::from_real(real)) };
+            unsafe { until_at.write(clocks::for_kernel(real)) };
             args(until_at as u64)
         },
         |result| result == -errno::ETIMEDOUT,

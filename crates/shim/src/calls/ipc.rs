@@ -2,7 +2,7 @@
 
 use crate::clocks::Timebase;
 use crate::signals::waiting_mask;
-use crate::sys::{clk, errno, nr, sig, Timespec};
+use crate::sys::{clk, errno, nr, sig, sys, Timespec};
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
@@ -55,7 +55,12 @@ pub fn semtimedop(call: &Call) -> isize {
     let [id, operations, count, timeout, ..] = call.args;
     let deadline = match relative(call, timeout) {
         Ok(deadline) => deadline,
-        Err(error) => return error,
+        Err(error) => {
+            // The kernel may find an error in the operations first.
+            let refused = user::refused_timespec(error);
+            // SAFETY: the program's own call; it does not wait.
+            return unsafe { sys!(nr::SEMTIMEDOP, id, operations, count, refused) };
+        }
     };
     let mut rest = Timespec::default();
     let rest_at = &mut rest as *mut Timespec;
@@ -135,12 +140,23 @@ pub fn stat(call: &Call) -> isize {
     result
 }
 
+/// A relative timeout of a call for which the kernel does not check it: it adds the two numbers up, and never comes to an end with
+/// a negative sum.
+fn unchecked(call: &Call, ts: Timespec) -> Deadline {
+    let nanos = ts.secs.saturating_mul(NANOS_PER_SEC).saturating_add(ts.nanos);
+    match nanos {
+        0.. => call.after(Span(nanos)),
+        _ => Deadline::Never,
+    }
+}
+
 /// io_getevents(2) and io_pgetevents(2).
 pub fn io_getevents(call: &Call) -> isize {
     let [context, min, max, events, timeout, mask_and_size] = call.args;
-    let deadline = match relative(call, timeout) {
-        Ok(deadline) => deadline,
-        Err(error) => return error,
+    let deadline = match (timeout, user::read_timespec(timeout)) {
+        (0, _) => Deadline::Never,
+        (_, Ok(ts)) => unchecked(call, ts),
+        (_, Err(error)) => return error,
     };
     let mask = match call.nr {
         nr::IO_PGETEVENTS if mask_and_size != 0 => user::read_timespec(mask_and_size)

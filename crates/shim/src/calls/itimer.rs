@@ -16,6 +16,7 @@ const MICRO: i64 = 1000;
 /// setitimer(2).
 pub fn setitimer(call: &Call) -> isize {
     let [which, new, old, ..] = call.args;
+    let which = u64::from(which as u32);
     let new = match new {
         0 => Itimerspec::default(),
         at => match user::read_itimer(at) {
@@ -99,6 +100,7 @@ fn told_of_cpu(value: Itimerspec) -> Itimerspec {
 /// getitimer(2).
 pub fn getitimer(call: &Call) -> isize {
     let [which, at, ..] = call.args;
+    let which = u64::from(which as u32);
     let value = if which == ITIMER_REAL {
         match registry().find_timer(process::own(), TimerKind::Interval, 0) {
             None => Ok(Itimerspec::default()),

@@ -9,6 +9,7 @@ pub mod itimer;
 pub mod poll;
 pub mod proc_files;
 pub mod process;
+pub mod settime;
 pub mod sleep;
 pub mod socket;
 pub mod timer;

@@ -48,12 +48,13 @@ pub fn poll(call: &Call) -> isize {
 /// ppoll(2).
 pub fn ppoll(call: &Call) -> isize {
     let [fds, count, timeout, mask, size, _] = call.args;
-    let mask = match waiting_mask(call, mask, size) {
-        Ok(mask) => mask,
-        Err(error) => return error,
-    };
+    // The kernel looks at the timeout first.
     let deadline = match relative_timespec(call, timeout) {
         Ok(deadline) => deadline,
+        Err(error) => return error,
+    };
+    let mask = match waiting_mask(call, mask, size) {
+        Ok(mask) => mask,
         Err(error) => return error,
     };
     let mut counted = Timeout::never();
@@ -136,27 +137,24 @@ pub fn select(call: &Call) -> isize {
 /// pselect6(2).
 pub fn pselect6(call: &Call) -> isize {
     let [count, read, write, except, timeout, mask_and_size] = call.args;
-    let mask = match pselect_mask(call, mask_and_size) {
-        Ok(mask) => mask,
+    // A pointer and a length, two words as in a timespec. The kernel reads them first, and the mask after the timeout.
+    let mask = match mask_and_size {
+        0 => Ok(Timespec::default()),
+        at => user::read_timespec(at),
+    };
+    let deadline = mask.and_then(|mask| Ok((mask, relative_timespec(call, timeout)?)));
+    let (mask, deadline) = match deadline {
+        Ok((mask, deadline)) => (waiting_mask(call, mask.secs as u64, mask.nanos as u64), deadline),
         Err(error) => return error,
     };
-    let deadline = match relative_timespec(call, timeout) {
-        Ok(deadline) => deadline,
+    let mask = match mask {
+        Ok(mask) => mask,
         Err(error) => return error,
     };
     let mut counted = Timeout::never();
     let result = select_sets(call, count, [read, write, except], deadline, mask, &mut counted);
     write_left(timeout, deadline, &counted, result, 1);
     result
-}
-
-fn pselect_mask(call: &Call, at: u64) -> Result<u64, isize> {
-    if at == 0 {
-        return Ok(call.mask());
-    }
-    // A pointer and a length: two words, as in a timespec.
-    let pair = user::read_timespec(at)?;
-    waiting_mask(call, pair.secs as u64, pair.nanos as u64)
 }
 
 /// Room for three sets of 1024 descriptors.
@@ -226,12 +224,12 @@ pub fn epoll_pwait(call: &Call) -> isize {
 
 /// epoll_pwait2(2).
 pub fn epoll_pwait2(call: &Call) -> isize {
-    let mask = match waiting_mask(call, call.args[4], call.args[5]) {
-        Ok(mask) => mask,
+    let deadline = match relative_timespec(call, call.args[3]) {
+        Ok(deadline) => deadline,
         Err(error) => return error,
     };
-    match relative_timespec(call, call.args[3]) {
-        Ok(deadline) => ready_or_epoll(call, deadline, mask),
+    match waiting_mask(call, call.args[4], call.args[5]) {
+        Ok(mask) => ready_or_epoll(call, deadline, mask),
         Err(error) => error,
     }
 }

@@ -276,7 +276,7 @@ fn write_stat(memory: u32, source: u32) -> bool {
 /// The wall time at which the container's boot clock was zero, s.
 fn boot_time() -> u64 {
     let look = clocks::snapshot();
-    let boot = look.now().plus(look.segment.boot);
+    let boot = clocks::boot(&look);
     clocks::wall(&look).plus(Span(-boot.0)).secs.max(0) as u64
 }
 
@@ -337,7 +337,8 @@ fn start_by_history(value: u64) -> u64 {
         virt = virt.plus(registry().leaps.at(real));
     }
     let look = clocks::snapshot();
-    (virt.plus(look.segment.boot).0.max(0) / TICK) as u64
+    let ahead = clocks::boot(&look).since(look.now());
+    (virt.plus(ahead).0.max(0) / TICK) as u64
 }
 
 /// /proc/PID/schedstat: time on a processor and time in wait of one, ns, and a count.

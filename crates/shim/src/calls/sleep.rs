@@ -2,7 +2,7 @@
 
 use crate::alone;
 use crate::clocks::{self, Timebase};
-use crate::sys::{clk, errno, nr, Timespec};
+use crate::sys::{clk, errno, nr, sys, Timespec};
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
@@ -19,6 +19,11 @@ pub fn nanosleep(call: &Call) -> isize {
 /// clock_nanosleep(2).
 pub fn clock_nanosleep(call: &Call) -> isize {
     let [clock, flags, request, remaining, ..] = call.args;
+    if clocks::is_alarm_clock(clock as i32) {
+        if let Err(error) = may_sleep_on(clock, flags, request) {
+            return error;
+        }
+    }
     match clocks::timebase(clock as i32, &clocks::snapshot()) {
         Err(_) | Ok(Timebase::Cpu) => on_cpu_clock(call, request),
         Ok(_) if flags & ABSTIME == 0 => relative(call, request, remaining),
@@ -27,6 +32,23 @@ pub fn clock_nanosleep(call: &Call) -> isize {
             Ok(None) => -errno::EINVAL,
             Ok(Some(deadline)) => sleep(call, deadline).0,
         },
+    }
+}
+
+/// The kernel says whether there is such an alarm clock, and whether this program may use it: asked to sleep until a time that is
+/// past. It looks at the program's own time first.
+fn may_sleep_on(clock: u64, flags: u64, request: u64) -> Result<(), isize> {
+    if user::read_timespec(request)?.to_span().is_none() {
+        return Err(-errno::EINVAL);
+    }
+    let past = Timespec::default();
+    // SAFETY: reads `past`.
+    let result = unsafe {
+        sys!(nr::CLOCK_NANOSLEEP, clock, flags | ABSTIME, &past as *const Timespec, 0u64)
+    };
+    match result {
+        0 => Ok(()),
+        error => Err(error),
     }
 }
 

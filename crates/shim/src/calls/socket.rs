@@ -18,6 +18,7 @@ const MICRO: i64 = 1000;
 /// setsockopt(2) of an option that has to do with time.
 pub fn setsockopt(call: &Call) -> isize {
     let [fd, _, option, value, len, _] = call.args;
+    let option = u64::from(option as u32);
     if SO_RCVTIMEO.contains(&option) || SO_SNDTIMEO.contains(&option) {
         return set_timeout(call, option, value, len);
     }
@@ -32,9 +33,9 @@ pub fn setsockopt(call: &Call) -> isize {
 /// The kernel gets the timeout at the rate in force, for what is not looked at here; the virtual one is remembered.
 fn set_timeout(call: &Call, option: u64, value: u64, len: u64) -> isize {
     let tv = match user::read_timespec(value) {
-        Ok(tv) if len >= 16 => tv,
-        Ok(_) => return call.by_kernel(),
-        Err(error) => return error,
+        Ok(tv) if len as i32 >= 16 => tv,
+        // Refused by the kernel, which may find another error first.
+        _ => return call.by_kernel(),
     };
     if !(0..1_000_000).contains(&tv.nanos) {
         return call.by_kernel();
@@ -76,6 +77,7 @@ fn remember_timeout(fd: u32, receive: bool, span: Span) {
 /// getsockopt(2) of a timeout: what was set, in virtual time.
 pub fn getsockopt(call: &Call) -> isize {
     let [fd, _, option, value, ..] = call.args;
+    let option = u64::from(option as u32);
     let result = call.by_kernel();
     if result != 0 {
         return result;
@@ -207,8 +209,13 @@ pub fn recvmmsg(call: &Call) -> isize {
             Ok(Some(span)) => call.after(span),
         },
     };
+    let count = count as u32;
+    if count == 0 {
+        // Only to learn whether it is a socket.
+        return call.by_kernel();
+    }
     let mut fetched = 0;
-    while fetched < (count as u32 as u64).min(MOST) {
+    while fetched < u64::from(count).min(MOST) {
         let at = messages + fetched * MESSAGE_LEN;
         let only_one = flags & MSG_WAITFORONE != 0 && fetched > 0;
         let flags = flags & !MSG_WAITFORONE | if only_one { MSG_DONTWAIT } else { 0 };
@@ -228,7 +235,9 @@ pub fn recvmmsg(call: &Call) -> isize {
     if timeout != 0 {
         let look = clocks::snapshot();
         let left = wait::due(deadline, &look).since(look.now());
-        let _ = user::write_timespec(timeout, Timespec::from_span(left));
+        if let Err(error) = user::write_timespec(timeout, Timespec::from_span(left)) {
+            return error;
+        }
     }
     fetched as isize
 }

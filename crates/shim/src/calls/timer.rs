@@ -14,6 +14,7 @@ use lorentz_clock::{Deadline, ProcessId, Setting, Span, Timer, TimerKind};
 
 const ABSTIME: u64 = 1;
 const CANCEL_ON_SET: u64 = 2;
+const CAP_WAKE_ALARM: u32 = 35;
 
 /// timer_create(2): on the monotonic clock, whatever clock the program named.
 pub fn create(call: &Call) -> isize {
@@ -21,6 +22,14 @@ pub fn create(call: &Call) -> isize {
     match clocks::timebase(clock as i32, &clocks::snapshot()) {
         Err(_) | Ok(Timebase::Cpu) => return call.by_kernel(),
         Ok(_) => {}
+    }
+    if clocks::is_alarm_clock(clock as i32) {
+        // The kernel decides whether there is such a clock, and whether this program may use it.
+        let result = call.by_kernel();
+        if result < 0 {
+            return result;
+        }
+        delete_made(id_at);
     }
     // SAFETY: the kernel checks both pointers.
     let result = unsafe { sys!(nr::TIMER_CREATE, clk::MONOTONIC as u64, event, id_at) };
@@ -37,12 +46,17 @@ pub fn create(call: &Call) -> isize {
             timer.set_target(target);
         }
         None => {
-            // SAFETY: the timer made above.
-            unsafe { sys!(nr::TIMER_DELETE, id) };
+            delete_made(id_at);
             return -errno::EAGAIN;
         }
     }
     0
+}
+
+/// Deletes the timer that the kernel has just made for the program.
+fn delete_made(id_at: u64) {
+    // SAFETY: the kernel has just written its number there.
+    unsafe { sys!(nr::TIMER_DELETE, (id_at as *const u32).read_unaligned()) };
 }
 
 /// The signal of a sigevent that the kernel has accepted, and the thread that it goes to, 0 for the process: SIGALRM where there is
@@ -160,22 +174,32 @@ fn same_file(owner: ProcessId, own: ProcessId, fd: u32) -> Option<&'static Timer
 /// timer_settime(2) and timerfd_settime(2).
 pub fn settime(call: &Call) -> isize {
     let [_, flags, new, old, ..] = call.args;
-    let Some((timer, kernel)) = entry(call) else { return set_cpu_timer(call) };
-    if new == 0 && kernel.kind == TimerKind::Posix {
+    let flags = u64::from(flags as u32);
+    let is_posix = call.nr == nr::TIMER_SETTIME;
+    // In the order in which the kernel looks at it; the timer itself comes last.
+    if new == 0 && is_posix {
         return -errno::EINVAL;
     }
     let new = match user::read_itimer(new) {
         Ok(new) => new,
         Err(error) => return error,
     };
-    let base = match clocks::timebase((timer.clock() & 0xffff) as i32, &clocks::snapshot()) {
+    if new.interval.to_span().is_none()
+        || new.value.to_span().is_none()
+        || (!is_posix && flags & !(ABSTIME | CANCEL_ON_SET) != 0)
+    {
+        return -errno::EINVAL;
+    }
+    let Some((timer, kernel)) = entry(call) else { return set_cpu_timer(call, new) };
+    let clock_id = (timer.clock() & 0xffff) as i32;
+    if !is_posix && clocks::is_alarm_clock(clock_id) && !process::has_capability(CAP_WAKE_ALARM) {
+        return -errno::EPERM;
+    }
+    let base = match clocks::timebase(clock_id, &clocks::snapshot()) {
         Ok(base) => base,
         Err(error) => return error,
     };
     let Some(setting) = setting_of(&new, flags & ABSTIME != 0, base) else { return -errno::EINVAL };
-    if kernel.kind == TimerKind::Fd && flags & !(ABSTIME | CANCEL_ON_SET) != 0 {
-        return -errno::EINVAL;
-    }
     let before = alone(timer, || {
         let before = told(timer, kernel);
         if before.is_ok() {
@@ -218,12 +242,8 @@ pub fn setting_of(new: &Itimerspec, absolute: bool, base: Timebase) -> Option<Se
 }
 
 /// A timer on CPU time, unknown to the registry: the kernel's, with its lengths scaled.
-fn set_cpu_timer(call: &Call) -> isize {
+fn set_cpu_timer(call: &Call, new: Itimerspec) -> isize {
     let mut args = call.args;
-    let new = match user::read_itimer(args[2]) {
-        Ok(new) => new,
-        Err(error) => return error,
-    };
     let scaled = match (new.value.to_span(), new.interval.to_span()) {
         (Some(value), Some(interval)) if !clock().policy().real_cpu_clocks => Itimerspec {
             interval: Timespec::from_span(clocks::real_span(interval)),

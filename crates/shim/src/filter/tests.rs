@@ -242,6 +242,10 @@ fn sides(when: When) -> (Vec<[u64; 6]>, Vec<[u64; 6]>) {
             trapped.extend(pointers(b, &[(arg, u64::MAX)]));
             (trapped, NOT_POSITIVE.map(|value| with(&[(arg, value), (b, 0)])).into())
         }
+        When::NewTime => (
+            [0x80, 0x80 | 1 << 32, 0x2002_0080].map(|flags| with(&[(0, flags)])).into(),
+            [0, 0x80 << 32, 0x6e02_0000].map(|flags| with(&[(0, flags)])).into(),
+        ),
         _ => ([].into(), [].into()),
     }
 }

@@ -1,0 +1,50 @@
+//! Requests of programs to set their wall clock.
+
+use crate::monitor::status_of;
+use crate::notify::{self, Notification};
+use crate::trace::Thread;
+use lorentz_clock::WallTime;
+use lorentz_shim::filter::{ASK_SET_WALL, ASK_STEP_WALL};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// How a program sets its wall clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WallChange {
+    /// To a time.
+    To(WallTime),
+    /// By a number of nanoseconds.
+    By(i128),
+}
+
+/// Sets the container's wall clock.
+pub type SetWall = Box<dyn FnMut(WallChange) -> io::Result<()>>;
+
+/// The change that the arguments of a request ask for; `None` for another request.
+pub(crate) fn requested(args: &[u64; 6]) -> Option<WallChange> {
+    let [request, secs, nanos, ..] = *args;
+    let wall = WallTime { secs: secs as i64, nanos: nanos.min(999_999_999) as u32 };
+    match request {
+        ASK_SET_WALL => Some(WallChange::To(wall)),
+        ASK_STEP_WALL => Some(WallChange::By(wall.as_nanos())),
+        _ => None,
+    }
+}
+
+/// Makes the change if the program may set clocks, and answers it.
+pub(crate) fn answer(
+    set: &mut SetWall,
+    change: WallChange,
+    listener: BorrowedFd,
+    notification: &Notification,
+) -> io::Result<()> {
+    const CAP_SYS_TIME: u64 = 1 << 25;
+    let may = status_of(Thread(notification.thread as i32), "CapEff:")
+        .and_then(|caps| u64::from_str_radix(&caps, 16).ok())
+        .is_some_and(|caps| caps & CAP_SYS_TIME != 0);
+    match may.then(|| set(change)) {
+        None => notify::fail(listener, notification.id, libc::EPERM),
+        Some(Err(_)) => notify::fail(listener, notification.id, libc::EINVAL),
+        Some(Ok(())) => notify::succeed(listener, notification.id),
+    }
+}
