@@ -201,3 +201,18 @@ def test_a_clock_that_is_cut_off_gives_a_defined_end():
             assert 0 <= later["real"] / 1e9 - epoch(AT) < 1000
     done = lorentz.call("time", inside.name)
     assert done.returncode != 0 or "clock" in done.stdout
+
+
+def test_a_skipper_ends_with_the_last_program_of_a_dead_monitor():
+    """Nobody is left who would remove the container, and end the skipper so."""
+    with Inside(build.c("faults/points"), rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        inside.verb("skip", "on")
+        skipper = inside.time()["skip"]["skipper"]
+        assert skipper is not None
+        kill_monitor(inside)
+        inside.close_stdin()
+        deadline = time.monotonic() + 20
+        while state(skipper) not in ("", "Z"):
+            assert time.monotonic() < deadline, "the skipper is left behind"
+            time.sleep(0.1)

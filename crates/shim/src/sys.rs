@@ -8,6 +8,7 @@ use lorentz_clock::{Span, NANOS_PER_SEC};
 pub mod nr {
     pub const READ: u32 = 0;
     pub const WRITE: u32 = 1;
+    pub const LSEEK: u32 = 8;
     pub const OPEN: u32 = 2;
     pub const CLOSE: u32 = 3;
     pub const STAT: u32 = 4;
@@ -89,7 +90,6 @@ pub mod nr {
     pub const OPENAT: u32 = 257;
     pub const FUTIMESAT: u32 = 261;
     pub const NEWFSTATAT: u32 = 262;
-    pub const READLINKAT: u32 = 267;
     pub const PSELECT6: u32 = 270;
     pub const PPOLL: u32 = 271;
     pub const UTIMENSAT: u32 = 280;

@@ -148,7 +148,7 @@ fn start(container: &Container) -> anyhow::Result<()> {
         loop {
             match watch.once(seen.take()) {
                 Next::Again(tasks) => seen = Some(tasks),
-                Next::Rest if file.metadata()?.nlink() > 0 || watch.is_used() => watch.rest(),
+                Next::Rest if watch.is_used(container) => watch.rest(),
                 Next::Rest | Next::End => return Ok(()),
             }
         }
@@ -268,15 +268,19 @@ impl Watch {
         })
     }
 
-    /// Whether a clock whose file has no name any more is used: its directory was deleted, or all have ended. To find that out takes
-    /// milliseconds, so it is looked at once a second.
-    fn is_used(&mut self) -> bool {
+    /// Whether a program is on the clock, or a monitor is left that may start one. Neither is where the container was removed, or its
+    /// monitor was killed and its programs have ended. To find that out takes milliseconds, so it is looked at once a second. A
+    /// monitor that begins meanwhile starts another skipper.
+    fn is_used(&mut self, container: &Container) -> bool {
         const OFTEN: Duration = Duration::from_secs(1);
         if self.used_at.elapsed() < OFTEN {
             return true;
         }
         self.used_at = Moment::now();
-        !members(&self.file).is_empty()
+        let monitored = |one: &Container| one.record().monitors.iter().any(|m| m.is_alive());
+        let is_monitored =
+            || container.sharing_its_clock().is_ok_and(|sharing| sharing.iter().any(monitored));
+        !members(&self.file).is_empty() || is_monitored()
     }
 
     /// One look, and a leap where it allows one. `seen` are the tasks, where all were asleep a moment ago.
