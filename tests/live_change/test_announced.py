@@ -150,3 +150,21 @@ def test_a_time_in_the_past_is_refused(verb):
         )
         assert "is past" in line
         assert inside.time()["to_come"] == []
+
+
+DROPPED = [("freeze",), ("dilate", "--rate", "1/1000"), ("leap", "--by", "1h")]
+
+
+@pytest.mark.parametrize("dropped", DROPPED, ids=lambda verb: verb[0])
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "announced too"])
+def test_a_step_that_drops_a_change_moves_all_waits(dropped, later):
+    """The wait is not by the wall clock. It was computed by the change that is dropped."""
+    with Inside(build.c("waits/sleep"), str(2 * 10**9), "nanosleep", rate="1") as inside:
+        start = inside.line(ev="ready")
+        inside.verb(*dropped, "--at", host_time(0.8)[0])
+        step = ["--at", host_time(0.7)[0]] if later else []
+        told = lorentz.call("step", inside.name, "--by=1s", *step)
+        assert "dropped" in told.stderr
+        end = inside.line(timeout=10, ev="done")
+        assert 1.9 <= end.at - start.at < 5
+        assert 2 <= end["elapsed"] < 5

@@ -1,4 +1,4 @@
-"""Expiries that a program has not taken yet when the clock changes are neither lost nor counted twice."""
+"""Expiries that a program has not taken yet at a change are neither lost nor counted twice."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def expected(count: int) -> dict[str, tuple]:
 
 
 def test_natively_one_expiry_waits():
-    assert taken(Native([build.c("changes/waiting_signal"), "0", *CASES], stdin=True)) == expected(1)
+    native = Native([build.c("changes/waiting_signal"), "0", *CASES], stdin=True)
+    assert taken(native) == expected(1)
 
 
 @pytest.mark.parametrize("kind", CHANGES)

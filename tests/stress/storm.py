@@ -72,6 +72,9 @@ class Round:
         self.folder = folder
         self.program: Running | None = None
         self.frozen = False
+        #: How far the wall clock may have been stepped back since `_settle`: waits until a time of
+        #: day last as much longer.
+        self.stepped_back = 0
         self.started: list[subprocess.Popen] = []
 
     def run(self, seconds: float) -> None:
@@ -141,6 +144,8 @@ class Round:
         if self.steps:
             verbs.append(["step", f"--by={rng.randint(-3600, 3600)}s"])
         verb = rng.choice(verbs)
+        if verb[0] == "step":
+            self.stepped_back += 3600
         if verb[0] in ("dilate", "leap", "step") and rng.random() < 0.3:
             at = datetime.datetime.now(datetime.UTC)
             at += datetime.timedelta(milliseconds=rng.randint(20, 200))
@@ -196,7 +201,11 @@ class Round:
 
     def _settle(self) -> None:
         """As in the beginning, whatever was killed in the midst of which change."""
-        for verb in (["unfreeze"], ["dilate", "--rate", self.weather.rate]):
+        verbs = [["unfreeze"], ["dilate", "--rate", self.weather.rate]]
+        if self.stepped_back:
+            verbs.append(["step", f"--by={self.stepped_back}s"])
+            self.stepped_back = 0
+        for verb in verbs:
             done = lorentz.call(verb[0], self.program.name, *verb[1:], timeout=STANDSTILL)
             if done.returncode not in (0, 2):
                 self._found(f"{verb}: {done.returncode}: {done.stderr}")

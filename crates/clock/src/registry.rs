@@ -225,7 +225,7 @@ impl Armed {
 
 /// The life of a process from its start, by fork or by exec, to its next exec or its end. No two processes on a clock have the
 /// same, and neither has a later process with the same number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Epoch(pub u32);
 
 /// A thread that holds something in shared memory, in a way that others can tell whether it may still be alive.

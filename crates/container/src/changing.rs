@@ -113,7 +113,8 @@ impl Clock {
         let _lock = ClockLock::take(self.path())?;
         let followed = self.change_locked(what.moved(), at, |change| what.apply(change))?;
         if at.is_none() && !self.is_frozen() {
-            self.settle_after(what.moved());
+            let moved = if followed.dropped > 0 { Moved::All } else { what.moved() };
+            self.settle_after(moved);
         }
         Ok(followed)
     }
@@ -196,7 +197,7 @@ impl Clock {
         &self,
         moved: Moved,
         at: Option<RealInstant>,
-        change: impl FnOnce(&mut Change),
+        change: impl Fn(&mut Change),
     ) -> io::Result<Followed> {
         self.care_locked();
         self.await_near_change();
@@ -205,12 +206,22 @@ impl Clock {
         let to_come = self.starts_to_come();
         // What was announced for before it is in force by then.
         let from = at.unwrap_or(now).max(now);
+        // Waits and timers of every kind have been computed by a change that is dropped now.
+        let drops = to_come.iter().any(|start| *start >= from);
+        let moved = if drops { Moved::All } else { moved };
+        let change_of = |before: &Piece| {
+            let mut new = Change::of(before);
+            change(&mut new);
+            new
+        };
         let before = page.snapshot(registry, &|| from).piece();
-        let mut new = Change::of(&before);
-        change(&mut new);
+        let mut new = change_of(&before);
         let soon = at.is_none_or(|at| at < now.plus(SOON));
-        if soon && makes_later(&before, &new) && self.has_timers_set(moved) {
-            new.at = self.hold_timers(at.unwrap_or(now));
+        if soon && (drops || makes_later(&before, &new)) && self.has_timers_set(moved) {
+            let begins = self.hold_timers(at.unwrap_or(now));
+            // What was announced for the time until then comes.
+            new = change_of(&page.snapshot(registry, &|| begins).piece());
+            new.at = begins;
         } else if let Some(at) = at {
             new.at = at;
         }

@@ -325,10 +325,15 @@ impl Told<'_> {
         let Some((process, thread)) = waiter.owner() else { return false };
         let found = self.followers.thread_here(process, thread);
         if let Some((pid, here)) = found.filter(|(pid, _)| self.is_ours(*pid)) {
-            if kick(pid, here, NO_CALL).is_ok() {
-                self.kicked.insert(process);
-                self.threads.insert((process, thread));
-                return true;
+            match kick(pid, here, NO_CALL) {
+                Ok(()) => {
+                    self.kicked.insert(process);
+                    self.threads.insert((process, thread));
+                    return true;
+                }
+                // It is still there: as many signals are pending as may be (EAGAIN).
+                Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return false,
+                Err(_) => {}
             }
         } else if found.is_some_and(|(pid, _)| exists(pid)) {
             return false;

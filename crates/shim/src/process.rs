@@ -22,7 +22,7 @@ pub fn holder() -> Holder {
 
 /// The life of this process: another one after each fork, whose child finds the word empty, and after each exec. A child made by
 /// vfork shares its parent's.
-fn epoch() -> Epoch {
+pub fn epoch() -> Epoch {
     let word = &fork_data().epoch;
     match word.load(Relaxed) {
         0 => {

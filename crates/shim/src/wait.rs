@@ -13,7 +13,7 @@ use crate::sys::{self, errno, nr, sig, sys, Sigaction};
 use crate::timers::Rearms;
 use crate::trap::{Call, AGAIN};
 use lorentz_clock::{
-    failpoint, Deadline, Failpoint, ProcessId, RealInstant, Segment, Snapshot, Span,
+    failpoint, Deadline, Epoch, Failpoint, ProcessId, RealInstant, Segment, Snapshot, Span,
     VirtualInstant, Waiter,
 };
 
@@ -301,6 +301,8 @@ fn is_ignored(signal: u32, handler: usize) -> bool {
 pub struct Slot {
     waiter: Option<&'static Waiter>,
     owner: (ProcessId, u32),
+    /// The life of the process that claimed it: a handler may have forked in the midst of the wait, and the child returns into a copy.
+    epoch: Epoch,
 }
 
 impl Slot {
@@ -309,6 +311,7 @@ impl Slot {
     pub fn state(&mut self, nr: u32, deadline: Deadline, seen: u32, leapt: Span) {
         if self.own().is_none() {
             self.owner = (process::own(), sys::gettid());
+            self.epoch = process::epoch();
             let (process, thread) = self.owner;
             self.waiter = registry().claim_waiter(process, thread, self.depth());
             failpoint(registry(), Failpoint::WaitClaimed);
@@ -318,9 +321,12 @@ impl Slot {
         }
     }
 
-    /// The place, unless the wait of a handler on another stack has taken it.
+    /// The place, unless the wait of a handler on another stack has taken it, or it is another process's.
     fn own(&self) -> Option<&'static Waiter> {
-        self.waiter.filter(|waiter| waiter.is_of(self.owner, self.depth()))
+        let of_this_life = |waiter: &&Waiter| {
+            waiter.is_of(self.owner, self.depth()) && process::epoch() == self.epoch
+        };
+        self.waiter.filter(of_this_life)
     }
 
     fn depth(&self) -> u64 {

@@ -16,7 +16,7 @@
  * no clock goes back, for any thread or process; no wait or timer is early; EINTR only where a
  * handler ran; children, threads and files are as natively.
  *
- * storm child CODE AFTER_NS: a child by exec, with threads; time has not gone back since AFTER_NS.
+ * storm child CODE AFTER_NS STEPSFREEZES: a child by exec, with threads; time has not gone back since AFTER_NS.
  */
 #include "../lt.h"
 #include <dlfcn.h>
@@ -501,14 +501,16 @@ static void expect_status(pid_t pid, int expected)
 }
 
 /* The words of a child by exec; made before vfork, which shares its memory. */
-struct words { char code[8], after[24]; char *argv[5]; };
+struct words { char code[8], after[24], kinds[4]; char *argv[6]; };
 
 static void fill(struct words *words, int code)
 {
 	snprintf(words->code, sizeof words->code, "%d", code);
 	snprintf(words->after, sizeof words->after, "%lld", mono());
+	snprintf(words->kinds, sizeof words->kinds, "%d%d", !!steps, !!freezes);
 	words->argv[0] = own_path, words->argv[1] = "child";
-	words->argv[2] = words->code, words->argv[3] = words->after, words->argv[4] = NULL;
+	words->argv[2] = words->code, words->argv[3] = words->after;
+	words->argv[4] = words->kinds, words->argv[5] = NULL;
 }
 
 static void forked(void)
@@ -649,8 +651,11 @@ static int child(int code, lt_ns after)
 int main(int argc, char **argv)
 {
 	char line[64];
-	if (argc == 4 && !strcmp(argv[1], "child"))
+	if (argc == 5 && !strcmp(argv[1], "child")) {
+		steps = argv[4][0] == '1';
+		freezes = argv[4][1] == '1';
 		return child(atoi(argv[2]), atoll(argv[3]));
+	}
 	if (argc != 5) {
 		fprintf(stderr, "usage: storm SEED SCALE STEPS FREEZES\n");
 		return 96;

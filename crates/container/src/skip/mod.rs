@@ -148,7 +148,9 @@ fn start(container: &Container) -> anyhow::Result<()> {
         loop {
             match watch.once(seen.take()) {
                 Next::Again(tasks) => seen = Some(tasks),
-                Next::Rest if watch.is_used(container) => watch.rest(),
+                Next::Rest if watch.is_used(container) || watch.stays(&file, container) => {
+                    watch.rest()
+                }
                 Next::Rest | Next::End => return Ok(()),
             }
         }
@@ -167,6 +169,10 @@ fn lock_of(kind: c_int) -> libc::flock {
 
 fn claim(file: &File) -> bool {
     fcntl(file, FcntlArg::F_SETLK(&lock_of(libc::F_WRLCK))).is_ok()
+}
+
+fn give_up(file: &File) {
+    let _ = fcntl(file, FcntlArg::F_SETLK(&lock_of(libc::F_UNLCK)));
 }
 
 fn skipper_of(clock: &std::path::Path) -> io::Result<Option<u32>> {
@@ -269,14 +275,24 @@ impl Watch {
     }
 
     /// Whether a program is on the clock, or a monitor is left that may start one. Neither is where the container was removed, or its
-    /// monitor was killed and its programs have ended. To find that out takes milliseconds, so it is looked at once a second. A
-    /// monitor that begins meanwhile starts another skipper.
+    /// monitor was killed and its programs have ended. To find that out takes milliseconds, so it is looked at once a second.
     fn is_used(&mut self, container: &Container) -> bool {
         const OFTEN: Duration = Duration::from_secs(1);
         if self.used_at.elapsed() < OFTEN {
             return true;
         }
         self.used_at = Moment::now();
+        self.has_users(container)
+    }
+
+    /// Race: nobody uses the clock. A monitor begins, and finds that this skipper has the lock. The skipper ends. Therefore it gives
+    /// the lock up and looks once more: a monitor that begins after that look starts another skipper.
+    fn stays(&mut self, file: &File, container: &Container) -> bool {
+        give_up(file);
+        self.has_users(container) && claim(file)
+    }
+
+    fn has_users(&self, container: &Container) -> bool {
         let monitored = |one: &Container| one.record().monitors.iter().any(|m| m.is_alive());
         let is_monitored =
             || container.sharing_its_clock().is_ok_and(|sharing| sharing.iter().any(monitored));
