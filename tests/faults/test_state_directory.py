@@ -147,7 +147,7 @@ def test_programs_without_directory_and_monitor_are_named():
     """Nobody is left to make it anew: the command says what ends them."""
     with own_session() as session, Inside("sleep", "1000", rate="2", session=session) as inside:
         inside.wait_until_shown()
-        [pid] = inside.shown()["pids"]
+        [pid] = inside.programs()
         os.kill(inside.monitor(), 9)
         inside.process.wait(timeout=5)
         shutil.rmtree(session.state_dir())
@@ -171,7 +171,7 @@ def other_root() -> Iterator[Path]:
 
 def in_root(root: Path, *command: str, proc: bool = True) -> subprocess.CompletedProcess:
     """Runs a command with another root directory, in a mount namespace of its own."""
-    folders = ["/usr", "/bin", "/lib", "/lib64", "/etc", "/dev", "/sys", "/work"]
+    folders = ["/usr", "/bin", "/lib", "/lib64", "/etc", "/dev", "/sys", f"/{build.REPO.parts[1]}"]
     binary = str(lorentz.session.binary)
     lines = [f"mkdir -p {root}/run {root}/tmp {root}/proc {root}/var/tmp"]
     lines += [

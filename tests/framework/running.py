@@ -298,6 +298,14 @@ class Inside(Running):
         assert len(found) == 1, f"{self.name} is not shown: {every}"
         return found[0]
 
+    def programs(self) -> list[int]:
+        """The processes on its clock, once there are some: a program is there after its exec."""
+        deadline = time.monotonic() + PATIENCE
+        while not (pids := self.shown()["pids"]):
+            assert time.monotonic() < deadline, "no program appears"
+            time.sleep(0.01)
+        return pids
+
     def monitor(self) -> int:
         """The process that looks after this container."""
         monitors = [monitor for monitor in self.shown()["monitors"] if monitor["alive"]]

@@ -111,10 +111,10 @@ impl Clock {
     /// to come.
     pub fn change(&self, what: ClockChange, at: Option<RealInstant>) -> io::Result<Followed> {
         let _lock = ClockLock::take(self.path())?;
-        let followed = self.change_locked(what.moved(), at, |change| what.apply(change))?;
+        let (followed, moved) =
+            self.change_locked(what.moved(), at, |change| what.apply(change))?;
         if at.is_none() && !self.is_frozen() {
-            let moved = if followed.dropped > 0 { Moved::All } else { what.moved() };
-            self.settle_after(moved);
+            self.followers().settle(moved);
         }
         Ok(followed)
     }
@@ -145,7 +145,9 @@ impl Clock {
     pub fn unfreeze(&self) -> io::Result<Followed> {
         let _lock = ClockLock::take(self.path())?;
         // Its tasks are still stopped, and follow when they run.
-        self.change_locked(Moved::All, None, |change| ClockChange::Unfreeze.apply(change))
+        let (followed, _) =
+            self.change_locked(Moved::All, None, |change| ClockChange::Unfreeze.apply(change))?;
+        Ok(followed)
     }
 
     /// [`ClockChange::Leap`], at once.
@@ -192,13 +194,13 @@ impl Clock {
     }
 
     /// Publishes a change of the piece in force at its start, and tells those who have to follow. One that begins in a moment has
-    /// begun when this returns.
+    /// begun when this returns. Gives whose deadlines it has moved beside.
     fn change_locked(
         &self,
         moved: Moved,
         at: Option<RealInstant>,
         change: impl Fn(&mut Change),
-    ) -> io::Result<Followed> {
+    ) -> io::Result<(Followed, Moved)> {
         self.care_locked();
         self.await_near_change();
         let (page, registry) = (self.page(), self.registry());
@@ -208,7 +210,7 @@ impl Clock {
         let from = at.unwrap_or(now).max(now);
         // Waits and timers of every kind have been computed by a change that is dropped now.
         let drops = to_come.iter().any(|start| *start >= from);
-        let moved = if drops { Moved::All } else { moved };
+        let mut moved = if drops { Moved::All } else { moved };
         let change_of = |before: &Piece| {
             let mut new = Change::of(before);
             change(&mut new);
@@ -219,6 +221,8 @@ impl Clock {
         let soon = at.is_none_or(|at| at < now.plus(SOON));
         if soon && (drops || makes_later(&before, &new)) && self.has_timers_set(moved) {
             let begins = self.hold_timers(at.unwrap_or(now));
+            // Those of all clocks were held back.
+            moved = Moved::All;
             // What was announced for the time until then comes.
             new = change_of(&page.snapshot(registry, &|| begins).piece());
             new.at = begins;
@@ -237,7 +241,7 @@ impl Clock {
             self.begin(&published);
         }
         let dropped = to_come.iter().filter(|start| **start >= published.begins).count();
-        Ok(Followed { dropped, ..told })
+        Ok((Followed { dropped, ..told }, moved))
     }
 
     /// Has every process hold back its timers that are due after an instant, `at` or a moment from now, and gives that instant:
@@ -350,11 +354,7 @@ impl Clock {
     /// Waits until all that were told of the last change have followed it, at most a tenth of a second: a stopped
     /// thread follows when it runs again.
     pub fn settle(&self) {
-        self.settle_after(Moved::All);
-    }
-
-    fn settle_after(&self, moved: Moved) {
-        self.followers().settle(moved);
+        self.followers().settle(Moved::All);
     }
 }
 

@@ -130,12 +130,22 @@ mod masks {
             }
             return;
         }
-        let free = || places(thread).find(|place| place.load(Relaxed) == 0);
-        let left = || places(thread).find(|place| has_ended(place.load(Relaxed) >> SIGNALS));
-        let place = own.or_else(free).or_else(left).or_else(|| places(thread).next());
-        if let Some(place) = place {
-            let bits = u32::from(signals & SIGSYS != 0) | u32::from(signals & KICK != 0) << 1;
-            place.store(thread << SIGNALS | bits, Relaxed);
+        let bits = u32::from(signals & SIGSYS != 0) | u32::from(signals & KICK != 0) << 1;
+        let entry = thread << SIGNALS | bits;
+        if let Some(place) = own {
+            return place.store(entry, Relaxed);
+        }
+        // Two threads may find the same place: it goes to the first.
+        let take = |place: &&BlockedSignals, of: u32| {
+            place.compare_exchange(of, entry, Relaxed, Relaxed).is_ok()
+        };
+        let taken = places(thread).any(|place| take(&place, 0))
+            || places(thread).any(|place| {
+                let other = place.load(Relaxed);
+                has_ended(other >> SIGNALS) && take(&place, other)
+            });
+        if !taken {
+            places(thread).take(1).for_each(|place| place.store(entry, Relaxed));
         }
     }
 
