@@ -4,7 +4,7 @@
 
 mod clock;
 
-use clock::{blank_page, blank_registry};
+use clock::{blank_page, blank_registry, Dice};
 use lorentz_clock::{
     Change, ClockPage, FastClock, Pace, Policy, Rate, RealInstant, Registry, Segment, Span,
     VirtualInstant, WallTime, NANOS_PER_SEC,
@@ -70,18 +70,6 @@ impl Clock {
                 Ok(None) => return (self.page.snapshot(&self.registry, &host).now(), false),
             }
         }
-    }
-}
-
-/// Numbers that look random, the same every time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
     }
 }
 

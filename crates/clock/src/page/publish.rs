@@ -110,10 +110,13 @@ impl ClockPage {
         let view = self.view(version);
         let last = view.last.load(Ordering::Relaxed);
         let now = host.now();
-        let before_it = |(piece, _): &(Piece, RealInstant)| {
-            piece.segment.real > now && piece.segment.real < change.at
-        };
-        let to_come = self.backwards(last, None).filter(before_it).count();
+        // The latest comes first: the past need not be read.
+        let to_come = self
+            .backwards(last, None)
+            .map(|(piece, _)| piece.segment.real)
+            .take_while(|begins| *begins > now)
+            .filter(|begins| *begins < change.at)
+            .count();
         let ahead = last + 1 - self.number_in_force(last, now);
         // One that begins at once is then the piece in force: there is always room for it.
         if change.at > now && (to_come >= TO_COME || ahead > AHEAD) {

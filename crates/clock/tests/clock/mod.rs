@@ -70,3 +70,16 @@ impl Clock {
         self.page.fast().at(&self.page, secs, nanos, clock, lags).expect("nobody changes it")
     }
 }
+
+/// Pseudo-random numbers: the same sequence for the same seed, which must not be 0.
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// A number in `0..end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}

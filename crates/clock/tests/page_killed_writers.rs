@@ -1,0 +1,749 @@
+//! The clock page on this machine while writers are stopped and killed: does a read go back, does it wait, and how long is a
+//! change under way?
+//!
+//! The test runs its own binary again as writers: processes that take the file's lock and change the clock in a loop. It stops
+//! and kills them at random moments and starts others, while three of its threads read the clock. `LORENTZ_CHANGES` in the
+//! environment is the number of changes; 20,000 without it.
+
+#![cfg(not(loom))]
+
+mod clock;
+
+use clock::{blank_page, blank_registry, Dice};
+use lorentz_clock::{
+    file, Change, ClockPage, FastClock, Host, Pace, Policy, Rate, RealInstant, Registry, Segment,
+    Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
+};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::memfd::{memfd_create, MFdFlags};
+use nix::sys::mman::{mmap, MapFlags, ProtFlags};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::resource::{getrusage, UsageWho};
+use nix::sys::signal::{kill, Signal};
+use nix::time::{clock_gettime, ClockId};
+use nix::unistd::Pid;
+use std::cell::Cell;
+use std::env;
+use std::fs::{File, OpenOptions};
+use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const READERS: usize = 3;
+const WRITERS: usize = 2;
+/// In a writer's environment: the path of the clock's file.
+const CLOCK_FILE: &str = "LORENTZ_TEST_CLOCK_FILE";
+/// The longest read without a switch, ns.
+const LONG: i64 = 20_000;
+/// The longest window of 99.9 % of changes, ns.
+const WINDOW: i64 = 3_000;
+/// Reads between two looks at the count of switches.
+const BLOCK: usize = 16;
+
+/// The host's CLOCK_MONOTONIC, by the kernel's vDSO.
+fn host() -> RealInstant {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
+    RealInstant(now.tv_sec() * NANOS_PER_SEC + now.tv_nsec())
+}
+
+/// Context switches of this thread so far, voluntary and involuntary.
+fn switches() -> i64 {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("the usage of this thread");
+    usage.voluntary_context_switches() + usage.involuntary_context_switches()
+}
+
+/// A histogram of lengths of time.
+#[repr(C)]
+struct Histogram {
+    counts: [AtomicU64; Histogram::STEPS],
+    longest: AtomicI64,
+}
+
+impl Histogram {
+    /// Resolution, ns.
+    const STEP: i64 = 10;
+    /// The last step holds everything that is longer.
+    const STEPS: usize = 2_501;
+
+    fn new() -> Histogram {
+        Histogram { counts: [const { AtomicU64::new(0) }; Self::STEPS], longest: AtomicI64::new(0) }
+    }
+
+    fn add(&self, span: i64) {
+        let step = (span / Self::STEP) as usize;
+        self.counts[step.min(Self::STEPS - 1)].fetch_add(1, Ordering::Relaxed);
+        self.longest.fetch_max(span, Ordering::Relaxed);
+    }
+
+    fn merge(&self, other: &Histogram) {
+        for (sum, count) in self.counts.iter().zip(&other.counts) {
+            sum.fetch_add(count.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.longest.fetch_max(other.longest.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    fn total(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The number of lengths of `span` and more. `span` is a multiple of the step.
+    fn longer_than(&self, span: i64) -> u64 {
+        let steps = &self.counts[(span / Self::STEP) as usize..];
+        steps.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The upper end of the step that `per_mille` of the lengths do not exceed, ns; `i64::MAX` where that is the last step.
+    fn percentile(&self, per_mille: u64) -> i64 {
+        let rank = (self.total() * per_mille).div_ceil(1_000);
+        let mut sum = 0;
+        let step = self.counts.iter().position(|count| {
+            sum += count.load(Ordering::Relaxed);
+            sum >= rank
+        });
+        match step {
+            Some(step) if step < Self::STEPS - 1 => (step as i64 + 1) * Self::STEP,
+            _ => i64::MAX,
+        }
+    }
+
+    fn print(&self, what: &str) {
+        let (total, longest) = (self.total(), self.longest.load(Ordering::Relaxed));
+        print!("{what}: {total}");
+        for (name, per_mille) in [("p50", 500), ("p99", 990), ("p99.9", 999)] {
+            match self.percentile(per_mille) {
+                i64::MAX => print!(", {name} beyond the steps"),
+                span => print!(", {name} {span} ns"),
+            }
+        }
+        println!(", max {longest} ns");
+    }
+}
+
+/// Shared memory of the test's processes, behind the registry.
+#[repr(C)]
+struct Tally {
+    /// The latest virtual time that any thread has seen.
+    latest: AtomicI64,
+    /// Changes whose window was measured.
+    changes: AtomicU64,
+    /// The latest version whose change a reader found under way: the fast path was not open.
+    under_way: AtomicU64,
+    /// Changes that a writer died in after the store of the version, and the next writer completed.
+    completed_by_next: AtomicU64,
+    /// Windows of changes without a switch.
+    windows: Windows,
+    /// Windows of changes with a switch.
+    windows_with_switch: Windows,
+    /// Windows of the first change of each process, which are in neither of the above: the upper bound contains the page faults of
+    /// its first stores.
+    first_windows: Windows,
+    /// Windows without a switch on a page that no other thread uses.
+    windows_alone: Windows,
+}
+
+/// Lengths of windows.
+#[repr(C)]
+struct Windows {
+    at_most: Histogram,
+    at_least: Histogram,
+}
+
+impl Windows {
+    fn add(&self, window: &Window) {
+        self.at_most.add(window.at_most);
+        self.at_least.add(window.at_least);
+    }
+
+    fn print(&self, what: &str) {
+        for (windows, bound) in [(&self.at_most, "at most"), (&self.at_least, "at least")] {
+            windows.print(&format!("windows {what}, {bound}"));
+            println!("    longer than {WINDOW} ns: {}", windows.longer_than(WINDOW));
+        }
+    }
+}
+
+impl Tally {
+    /// Checks that 99.9 % of the windows without a switch are short. A slow machine gets three times as long as the same changes
+    /// take there on a page of one thread.
+    fn check(&self) {
+        self.windows.print("without a switch");
+        self.windows_with_switch.print("with a switch");
+        self.first_windows.print("of the first change of a process");
+        self.windows_alone.print("of a page of one thread");
+        let alone = self.windows_alone.at_most.percentile(999);
+        let longest = WINDOW.max(alone.saturating_mul(3));
+        let nearly_all = self.windows.at_most.percentile(999);
+        assert!(nearly_all <= longest, "{nearly_all} ns of {longest}");
+    }
+}
+
+#[derive(Clone, Copy)]
+struct SharedClock {
+    page: &'static ClockPage,
+    registry: &'static Registry,
+    tally: &'static Tally,
+}
+
+const TALLY_OFFSET: usize = file::LEN.next_multiple_of(4096);
+
+/// Maps a `T` of the clock's file for good.
+///
+/// # Safety
+///
+/// The file has a `T` at `offset`, and all its bits are valid.
+unsafe fn map<T>(file: &File, offset: usize, rights: ProtFlags) -> &'static T {
+    let len = NonZeroUsize::new(size_of::<T>()).expect("a size");
+    // SAFETY: a new mapping overlays nothing. It stays, so that the reference is good for ever; the caller answers for the rest.
+    unsafe {
+        let start = mmap(None, len, rights, MapFlags::MAP_SHARED, file, offset as i64);
+        start.expect("a mapping").cast().as_ref()
+    }
+}
+
+impl SharedClock {
+    /// Maps the clock in `file`. `page`: access to the page; programs may only read it.
+    fn map(file: &File, page: ProtFlags) -> SharedClock {
+        let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the file was made with room for all three, and they are nothing but atomics.
+        unsafe {
+            SharedClock {
+                page: map(file, 0, page),
+                registry: map(file, file::REGISTRY_OFFSET, both),
+                tally: map(file, TALLY_OFFSET, both),
+            }
+        }
+    }
+
+    /// Reads time by `read` and checks that no thread has seen a later time before.
+    fn observe(&self, read: impl FnOnce() -> VirtualInstant) {
+        let before = self.tally.latest.load(Ordering::SeqCst);
+        let now = read().0;
+        assert!(now >= before, "from {before} back to {now}");
+        self.tally.latest.fetch_max(now, Ordering::SeqCst);
+    }
+
+    /// Reads by the fast path, as the shim's clock_gettime does. Gives the number of its looks too. `None`: take the slow path.
+    fn read_fast(&self) -> (Option<VirtualInstant>, u64) {
+        let first = self.page.version();
+        let mut looks = 0;
+        loop {
+            let look = self.page.fast();
+            let real = host().0;
+            let (secs, nanos) = (real / NANOS_PER_SEC, real % NANOS_PER_SEC);
+            looks += 1;
+            if let Ok(shown) = look.at(self.page, secs, nanos, FastClock::Monotonic, false) {
+                self.check_looks(looks, first);
+                let now = shown.map(|(secs, nanos)| VirtualInstant(secs * NANOS_PER_SEC + nanos));
+                return (now, looks);
+            }
+        }
+    }
+
+    /// Reads by the slow path. Gives the number of its looks too.
+    fn read_slow(&self) -> (Snapshot, u64) {
+        let first = self.page.version();
+        let host = CountingHost::default();
+        let snapshot = self.page.snapshot(self.registry, &host);
+        let looks = host.looks();
+        if host.decisions.get() > 0 {
+            self.tally.under_way.store(snapshot.version, Ordering::Relaxed);
+        }
+        self.check_looks(looks, first);
+        (snapshot, looks)
+    }
+
+    /// Checks that a loop which has ended made at most one look more than versions were published since `first`.
+    fn check_looks(&self, looks: u64, first: u64) {
+        let published = self.page.version() - first;
+        assert!(looks <= 1 + published, "{looks} looks through {published} changes");
+    }
+}
+
+/// The host's clock, for a count of looks.
+#[derive(Default)]
+struct CountingHost {
+    times: Cell<u64>,
+    decisions: Cell<u64>,
+}
+
+impl CountingHost {
+    /// Looks of [`ClockPage::snapshot`]. Each takes the time once, and twice more where it decides the start of a change. A look
+    /// during which the writer opens the fast path may take it once less, and then does not count.
+    fn looks(&self) -> u64 {
+        self.times.get().saturating_sub(2 * self.decisions.get())
+    }
+}
+
+impl Host for CountingHost {
+    fn now(&self) -> RealInstant {
+        self.times.set(self.times.get() + 1);
+        host()
+    }
+
+    fn decides(&self) -> bool {
+        self.decisions.set(self.decisions.get() + 1);
+        true
+    }
+}
+
+/// The host's clock for one `publish`. It notes when the window of the change begins. It may also delay the writer, as the kernel
+/// does that takes a writer off its processor.
+struct WriterHost<'a> {
+    page: &'a ClockPage,
+    /// The version before the change.
+    version: u64,
+    /// The last time that was taken before the store of the version.
+    last_before: Cell<Option<RealInstant>>,
+    /// The first time that was taken after it.
+    first_after: Cell<Option<RealInstant>>,
+    /// Readings so far.
+    times: Cell<u64>,
+    delay: Option<Delay>,
+}
+
+/// A delay at reading number `at` of the clock, before or after it.
+#[derive(Clone, Copy)]
+struct Delay {
+    at: u64,
+    before: bool,
+    span: Span,
+}
+
+impl Delay {
+    /// A delay in one of 4 changes.
+    fn pick(dice: &mut Dice) -> Option<Delay> {
+        let picked = dice.below(4) == 0;
+        picked.then(|| Delay {
+            at: dice.below(5),
+            before: dice.below(2) == 0,
+            span: Span(dice.below(50_000) as i64),
+        })
+    }
+}
+
+impl<'a> WriterHost<'a> {
+    fn new(page: &'a ClockPage, delay: Option<Delay>) -> WriterHost<'a> {
+        WriterHost {
+            page,
+            version: page.version(),
+            last_before: Cell::new(None),
+            first_after: Cell::new(None),
+            times: Cell::new(0),
+            delay,
+        }
+    }
+
+    fn delay(&self, before: bool) {
+        let picked = |delay: &Delay| delay.at == self.times.get() && delay.before == before;
+        if let Some(Delay { span, .. }) = self.delay.filter(picked) {
+            let until = host().plus(span);
+            while host() < until {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+impl Host for WriterHost<'_> {
+    fn now(&self) -> RealInstant {
+        self.delay(true);
+        let now = host();
+        self.delay(false);
+        self.times.set(self.times.get() + 1);
+        if self.page.version() == self.version {
+            self.last_before.set(Some(now));
+        } else if self.first_after.get().is_none() {
+            self.first_after.set(Some(now));
+        }
+        now
+    }
+}
+
+/// Bounds of the time from the store of a version to the open fast path, ns.
+struct Window {
+    /// From the last time that `publish` takes before the store of the version.
+    at_most: i64,
+    /// From the first time that it takes after the store.
+    at_least: i64,
+    /// Whether the kernel took the writer off its processor during `publish`.
+    switched: bool,
+}
+
+/// Publishes a change. Gives its window; `None` if the writer was delayed, or if the page has no room for the change.
+fn publish(
+    page: &ClockPage,
+    registry: &Registry,
+    change: &Change,
+    delay: Option<Delay>,
+) -> Option<Window> {
+    // `publish` reads pieces before it stores the version. That is no part of the window, but of its upper bound. It is slow if
+    // another processor wrote the pieces, therefore this fetches them.
+    page.history(registry).for_each(drop);
+    let switches_before = switches();
+    let host_of_change = WriterHost::new(page, delay);
+    page.publish(registry, &host_of_change, change).ok()?;
+    let end = host();
+    let switched = switches() != switches_before;
+    let length = |begin: &Cell<Option<RealInstant>>| Some(end.since(begin.get()?).0);
+    let at_most = length(&host_of_change.last_before)?;
+    let at_least = length(&host_of_change.first_after)?;
+    delay.is_none().then_some(Window { at_most, at_least, switched })
+}
+
+/// Picks another pace, a leap or another wall clock; to begin now, or within a millisecond.
+fn vary(change: &mut Change, dice: &mut Dice) {
+    match dice.below(10) {
+        0..=4 => {
+            change.rate = Rate::new(250 + dice.below(3_751), 1_000).expect("1/4 to 4");
+            change.pace = Pace::Running(change.rate);
+        }
+        5..=6 => change.pace = Pace::Running(Rate::ONE),
+        7 => change.pace = Pace::Frozen,
+        8 => change.leap = Span(dice.below(NANOS_PER_SEC as u64) as i64),
+        _ => change.wall = change.wall.plus(Span(dice.below(7_200) as i64 - 3_600)),
+    }
+    if dice.below(8) == 0 {
+        change.at = host().plus(Span(dice.below(1_000_000) as i64));
+    }
+}
+
+/// A clock that starts now, at rate one.
+fn initialise(page: &ClockPage) {
+    let start = Segment {
+        real: host(),
+        virt: VirtualInstant(0),
+        pace: Pace::Running(Rate::ONE),
+        wall: WallTime::default(),
+        boot: Span::ZERO,
+    };
+    page.initialise(&start, Rate::ONE, Policy::default(), WallTime::default());
+}
+
+/// Changes the clock in the file at `path` until it is killed: the life of a writer.
+fn write_until_killed(path: &str) -> ! {
+    // Nothing of the test must outlive it.
+    set_pdeathsig(Signal::SIGKILL).expect("a signal at the end of the test");
+    let mut file = OpenOptions::new().read(true).write(true).open(path).expect("the clock's file");
+    let clock = SharedClock::map(&file, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
+    let alone = (blank_page(), blank_registry());
+    initialise(&alone.0);
+    let mut dice = Dice(u64::from(process::id()) << 32 ^ host().0 as u64 | 1);
+    for number in 0.. {
+        let lock = Flock::lock(file, FlockArg::LockExclusive).expect("the lock");
+        let announced = change_once(&clock, &mut dice, number == 0);
+        file = lock.unlock().expect("no lock");
+        if dice.below(4) == 0 {
+            change_alone(&alone.0, &alone.1, clock.tally, &mut dice);
+        }
+        if let Some(start) = announced.filter(|_| dice.below(4) == 0) {
+            let span = start.since(host()).0.max(0) as u64;
+            thread::sleep(Duration::from_nanos(span));
+        }
+    }
+    unreachable!()
+}
+
+/// Changes the clock once, as a controller does under the lock. Gives the start of an announced change. `first`: this process has
+/// not changed the clock before.
+fn change_once(clock: &SharedClock, dice: &mut Dice, first: bool) -> Option<RealInstant> {
+    let SharedClock { page, registry, tally } = *clock;
+    let completing = CountingHost::default();
+    page.complete(registry, &completing);
+    // It asks for the time only if there is a change to complete.
+    tally.completed_by_next.fetch_add(u64::from(completing.times.get() > 0), Ordering::Relaxed);
+    let mut look = None;
+    clock.observe(|| look.insert(page.snapshot(registry, &host)).now());
+    let mut change = Change::of(&look?.piece());
+    vary(&mut change, dice);
+    match publish(page, registry, &change, Delay::pick(dice)) {
+        Some(window) if first => tally.first_windows.add(&window),
+        Some(window) => {
+            let windows = if window.switched { &tally.windows_with_switch } else { &tally.windows };
+            windows.add(&window);
+            tally.changes.fetch_add(1, Ordering::Relaxed);
+        }
+        None => {}
+    }
+    if dice.below(2) == 0 {
+        page.refresh(registry, &host);
+    }
+    Some(change.at).filter(|at| *at > host())
+}
+
+/// Makes the same kind of change on a page that no other thread uses, to see how long this machine takes.
+fn change_alone(page: &ClockPage, registry: &Registry, tally: &Tally, dice: &mut Dice) {
+    let mut change = Change::of(&page.snapshot(registry, &host).piece());
+    vary(&mut change, dice);
+    match publish(page, registry, &change, None) {
+        Some(window) if !window.switched => tally.windows_alone.add(&window),
+        _ => {}
+    }
+}
+
+/// A writer process. Killed when dropped.
+struct Writer(Child);
+
+impl Writer {
+    fn start(file: &File) -> Writer {
+        let path = format!("/proc/{}/fd/{}", process::id(), file.as_raw_fd());
+        let child = Command::new(env::current_exe().expect("this test"))
+            .args(["--exact", TEST, "--nocapture"])
+            .env(CLOCK_FILE, path)
+            .stdout(Stdio::null())
+            .spawn();
+        Writer(child.expect("a writer"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).expect("a writer that is not reaped");
+    }
+
+    /// Kills it. It must not have ended by itself before.
+    fn kill(mut self) {
+        self.signal(Signal::SIGKILL);
+        let status = self.0.wait().expect("the writer's end");
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32), "a writer failed: {status}");
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Where it was reaped already, neither has anything to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Measurements of one reader.
+struct Readings {
+    /// Lengths of reads without a switch, ns.
+    lengths: Histogram,
+    /// Lengths of single readings of the host's clock, over the same time, ns: without a switch too.
+    control: Histogram,
+    /// Reads by the slow path.
+    slow: u64,
+    /// Reads by the fast path.
+    fast: u64,
+    /// Reads that looked more than once.
+    repeated: u64,
+    most_looks: u64,
+}
+
+impl Readings {
+    fn new() -> Readings {
+        let (lengths, control) = (Histogram::new(), Histogram::new());
+        Readings { lengths, control, slow: 0, fast: 0, repeated: 0, most_looks: 0 }
+    }
+
+    fn merge(&mut self, other: &Readings) {
+        self.lengths.merge(&other.lengths);
+        self.control.merge(&other.control);
+        self.slow += other.slow;
+        self.fast += other.fast;
+        self.repeated += other.repeated;
+        self.most_looks = self.most_looks.max(other.most_looks);
+    }
+
+    /// Reads the clock, by the slow path alone or as programs do. Gives the length of the read, ns.
+    fn read(&mut self, clock: &SharedClock, slow_alone: bool) -> i64 {
+        let (mut begin, mut end) = (RealInstant(0), RealInstant(0));
+        clock.observe(|| {
+            begin = host();
+            let (fast, fast_looks) = if slow_alone { (None, 0) } else { clock.read_fast() };
+            let (now, slow_looks) = match fast {
+                Some(now) => (now, 0),
+                None => {
+                    let (snapshot, looks) = clock.read_slow();
+                    (snapshot.now(), looks)
+                }
+            };
+            end = host();
+            *(if fast.is_some() { &mut self.fast } else { &mut self.slow }) += 1;
+            let looks = fast_looks.max(slow_looks);
+            self.repeated += u64::from(looks > 1);
+            self.most_looks = self.most_looks.max(looks);
+            now
+        });
+        end.since(begin).0
+    }
+
+    /// Checks that hardly more reads are long than readings of the host's clock by the same threads over the same time.
+    fn check(&self) {
+        let Readings { slow, fast, .. } = self;
+        println!(
+            "reads: {slow} slow, {fast} fast; {} looked again, {} looks at most",
+            self.repeated, self.most_looks
+        );
+        self.lengths.print("reads without a switch");
+        self.control.print("readings of the host's clock without a switch");
+        let [long, others] = [&self.lengths, &self.control].map(|all| all.longer_than(LONG));
+        println!("longer than {LONG} ns: {long} reads, {others} readings of the host's clock");
+        assert!(*slow > 1_000 && *fast > 1_000, "too few reads by one of the paths");
+        // Interrupts and a hypervisor take the processor away without a switch.
+        assert!(long <= 2 * others + 20, "{long} long reads, {others} long readings of the host");
+    }
+}
+
+/// Reads the clock until `ended`.
+fn read_until(clock: &SharedClock, ended: &AtomicBool) -> Readings {
+    let mut readings = Readings::new();
+    let mut control = Vec::new();
+    while !ended.load(Ordering::Relaxed) {
+        let switches_before = switches();
+        let mut lengths = [0; BLOCK];
+        for (number, length) in lengths.iter_mut().enumerate() {
+            *length = readings.read(clock, number % 2 == 0);
+        }
+        // The same time again without the page: interrupts and a hypervisor take as much of it.
+        control.clear();
+        let mut rest: i64 = lengths.iter().map(|length| length.min(&LONG)).sum();
+        let mut last = host();
+        while rest > 0 {
+            let now = host();
+            let length = now.since(last).0;
+            control.push(length);
+            rest -= length.min(LONG);
+            last = now;
+        }
+        if switches() == switches_before {
+            lengths.iter().for_each(|length| readings.lengths.add(*length));
+            control.iter().for_each(|length| readings.control.add(*length));
+        }
+    }
+    readings
+}
+
+/// Counts of what the test did to writers.
+#[derive(Default, Debug)]
+struct Acts {
+    kills: u64,
+    stops: u64,
+    /// Stops in the midst of a change, during which reads ended.
+    stops_read_through: u64,
+}
+
+impl Acts {
+    /// Lets the writers make some changes, then stops or kills one of them at a random moment.
+    fn disturb(
+        &mut self,
+        clock: &SharedClock,
+        file: &File,
+        writers: &mut [Writer],
+        dice: &mut Dice,
+    ) {
+        let changes = || clock.tally.changes.load(Ordering::Relaxed);
+        let (enough, deadline) = (changes() + dice.below(50), host().plus(Span(20_000_000)));
+        while changes() < enough && host() < deadline {
+            thread::sleep(Duration::from_micros(dice.below(100)));
+        }
+        let writer = &mut writers[dice.below(WRITERS as u64) as usize];
+        if dice.below(2) == 0 {
+            writer.signal(Signal::SIGSTOP);
+            self.stops += 1;
+            // Time for the signal to arrive, and for reads that began before.
+            thread::sleep(Duration::from_micros(100));
+            let version = clock.page.version();
+            clock.tally.under_way.store(0, Ordering::Relaxed);
+            thread::sleep(Duration::from_micros(100 + dice.below(3_000)));
+            let read = clock.tally.under_way.load(Ordering::Relaxed) == version;
+            self.stops_read_through += u64::from(read && clock.page.version() == version);
+            if dice.below(2) == 0 {
+                writer.signal(Signal::SIGCONT);
+                return;
+            }
+        }
+        self.kills += 1;
+        std::mem::replace(writer, Writer::start(file)).kill();
+    }
+
+    /// Whether a writer was stopped, and one killed, in the midst of a change.
+    fn suffice(&self, tally: &Tally) -> bool {
+        self.stops_read_through > 0 && tally.completed_by_next.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Ends the readers, also where the test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Stops and kills writers while readers read, until the windows of `changes` changes were measured.
+fn run(file: &File, clock: &SharedClock, changes: u64) -> (Acts, Readings) {
+    // As programs have it.
+    let readonly = SharedClock::map(file, ProtFlags::PROT_READ);
+    let ended = AtomicBool::new(false);
+    let (mut acts, mut readings) = (Acts::default(), Readings::new());
+    let mut dice = Dice(0x4c6f_7265_6e74_7a21);
+    thread::scope(|scope| {
+        let end = End(&ended);
+        let readers = [(); READERS].map(|()| scope.spawn(|| read_until(&readonly, &ended)));
+        let mut writers = [(); WRITERS].map(|()| Writer::start(file));
+        let tally = clock.tally;
+        let is_enough =
+            |acts: &Acts| tally.changes.load(Ordering::Relaxed) >= changes && acts.suffice(tally);
+        let deadline = host().plus(Span::from_secs(60 + changes as i64 / 1_000));
+        while !is_enough(&acts) && !readers.iter().any(|reader| reader.is_finished()) {
+            acts.disturb(clock, file, &mut writers, &mut dice);
+            assert!(host() < deadline, "after too long a time: {acts:?}");
+        }
+        acts.kills += WRITERS as u64;
+        writers.into_iter().for_each(Writer::kill);
+        drop(end);
+        for reader in readers {
+            readings.merge(&reader.join().expect("no reader failed"));
+        }
+    });
+    (acts, readings)
+}
+
+/// Checks after the last change that both paths show the same and that nothing is left to do.
+fn check_whole(clock: &SharedClock) {
+    let SharedClock { page, registry, .. } = *clock;
+    page.complete(registry, &host);
+    let latest = page.snapshot(registry, &host);
+    let last = page.to_come(registry, &latest).map(|(piece, _)| piece.segment.real).max();
+    thread::sleep(Duration::from_nanos(last.unwrap_or(host()).since(host()).0.max(0) as u64));
+    page.refresh(registry, &host);
+    page.set_notified(page.state());
+    assert_eq!(page.care_due(host()), None);
+    clock.observe(|| page.snapshot(registry, &host).now());
+    for _ in 0..1_000 {
+        let real = host();
+        let (secs, nanos) = (real.0 / NANOS_PER_SEC, real.0 % NANOS_PER_SEC);
+        let fast = page.fast().at(page, secs, nanos, FastClock::Monotonic, false);
+        let slow = page.snapshot(registry, &|| real).now();
+        let shown = fast.expect("nobody changes it").map(|(s, ns)| s * NANOS_PER_SEC + ns);
+        assert_eq!(shown, Some(slow.0));
+    }
+}
+
+const TEST: &str = "no_read_goes_back_or_waits_while_writers_are_killed";
+
+#[test]
+fn no_read_goes_back_or_waits_while_writers_are_killed() {
+    if let Ok(path) = env::var(CLOCK_FILE) {
+        write_until_killed(&path);
+    }
+    let changes =
+        env::var("LORENTZ_CHANGES").map_or(20_000, |count| count.parse().expect("a count"));
+    let file = File::from(memfd_create(c"clock", MFdFlags::MFD_CLOEXEC).expect("memory"));
+    file.set_len((TALLY_OFFSET + size_of::<Tally>()) as u64).expect("room");
+    let clock = SharedClock::map(&file, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
+    initialise(clock.page);
+
+    let (acts, readings) = run(&file, &clock, changes);
+    check_whole(&clock);
+
+    let completed = clock.tally.completed_by_next.load(Ordering::Relaxed);
+    println!("{acts:?}, {completed} changes completed by the next writer");
+    readings.check();
+    clock.tally.check();
+}
