@@ -61,7 +61,7 @@ impl Kernel {
     /// Sets it so that `expiries` (2 or more) have gone off by now, and the next one does not come before it is set anew.
     fn set_behind(self, expiries: i64) {
         let now = clocks::host();
-        let interval = Span((now.0 / expiries).min(LONG.0).max(MEANWHILE.0));
+        let interval = Span((now.0 / expiries).clamp(MEANWHILE.0, LONG.0));
         let at = now.0.saturating_sub((expiries - 1).saturating_mul(interval.0));
         let at = RealInstant(at.max(AT_ONCE.0));
         self.set(&Armed { at, interval, ..Armed::by(WallTime::default()) });
