@@ -32,6 +32,7 @@ mod witness;
 mod workload;
 
 use clap::Parser;
+#[cfg(not(test))]
 use lorentz_container::{limits, on_ample_stack};
 
 use args::{Cli, Verb};
