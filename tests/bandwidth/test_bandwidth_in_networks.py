@@ -17,6 +17,9 @@ TIMEOUT = 80
 #: Nanoseconds. If the emulator hands over more than a hundredth of the frames later than this, the
 #: link does not serve what its file says: a stream at 1.05 times the rate is delayed by as much.
 ON_TIME = 1_000_000
+#: Nanoseconds that a stream takes at least. Frames that are late by a part of it change its rate by
+#: as great a part.
+STREAM = 20_000_000
 #: A sender under SCHED_FIFO goes before all other programs, and has to tell a value.
 FIFO = ["--fifo"]
 
@@ -55,10 +58,9 @@ def test_no_method_takes_interruptions_for_the_links_limit(
     found, late = estimated(method, options)
     # However busy the machine is, a higher rate was sent and was above what is available.
     assert found["bound"] in ("value", "unknown"), found
-    if late > ON_TIME:
-        pytest.skip(f"the link's emulator had not its turn: late by {late} ns; it told {found}")
     if found["bound"] == "value":
-        assert 0.9 * RATE < found["available"] < 1.1 * RATE, found
-    else:
+        off = 0.1 + (late / STREAM if late > ON_TIME else 0)
+        assert abs(found["available"] - RATE) < off * RATE, (found, late)
+    elif late <= ON_TIME:
         assert "interrupted" in found["cautions"], found
         assert options != FIFO, found
