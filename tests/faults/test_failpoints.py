@@ -507,6 +507,18 @@ def test_a_conductor_that_is_killed_leaves_containers_that_can_be_let_go(point):
         assert inside.time()["rate"] == "3"
 
 
+def test_a_threads_cpu_time_is_its_own():
+    """It does not go back after a change while another thread reads the process's."""
+    with points(rate="10") as inside:
+        inside.line(ev="ready")
+        inside.points.arm("AnchorsHeld")
+        tell(inside, "do process")
+        inside.points.wait("AnchorsHeld")
+        before = done(inside, "used", who=2)["ret"]
+        verb(inside, "dilate", inside.name, "--rate", "1/10")
+        assert done(inside, "used", who=2, count=2)["ret"] >= before > 0
+
+
 @pytest.mark.parametrize("point", ["ExecSeized", "ExecStopped", "ExecPutIn"])
 def test_a_change_in_the_midst_of_an_exec_ends_nobody(point):
     """The new program has no handler for the kick yet. It comes when there is one."""

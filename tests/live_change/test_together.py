@@ -40,6 +40,19 @@ def test_waits_without_a_timeout_are_not_disturbed(armed):
         inside.succeed()
 
 
+def test_looks_that_do_not_wait_are_not_disturbed():
+    """The kernel's poll and select say EINTR for a pending signal with a timeout of zero, too."""
+    with Inside(build.c("changes/polls"), rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        for number in range(100):
+            inside.dilate(str(1 + number % 7))
+        inside.close_stdin()
+        told = inside.line(ev="polls")
+        inside.succeed()
+    assert told["calls"] > 1000
+    assert told["interrupted"] == 0
+
+
 def test_a_frozen_container_runs_nothing():
     """With the cgroup v2 freezer the tasks stop: a spinning program uses no CPU time."""
     feature("cgroup-freeze")

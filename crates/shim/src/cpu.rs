@@ -6,7 +6,9 @@
 use crate::clocks;
 use crate::layout::{clock, fork_data, registry, CpuAnchor, CPU_ANCHORS};
 use crate::sys::{clk, errno, gettid, nr, sys};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::timers;
+use core::sync::atomic::compiler_fence;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use lorentz_clock::{failpoint, Failpoint, Rate, Span};
 
 /// CPU time `real` of the clock `id` (a clock id of clock_gettime) as the program is told.
@@ -15,42 +17,64 @@ pub fn told(id: i32, real: Span) -> Span {
     if page.policy().real_cpu_clocks {
         return real;
     }
-    let thread = match id {
-        clk::PROCESS_CPUTIME => 0,
-        clk::THREAD_CPUTIME => gettid(),
+    match id {
+        clk::PROCESS_CPUTIME => told_of_process(real),
+        clk::THREAD_CPUTIME => told_of_thread(real),
         // Another's: nothing is remembered about it.
-        _ => return scaled(real, clocks::snapshot().rate),
-    };
-    if !hold_anchors() {
+        _ => scaled(real, clocks::snapshot().rate),
+    }
+}
+
+/// One thread at a time uses the process's anchor.
+fn told_of_process(real: Span) -> Span {
+    if !hold_anchor() {
         return scaled(real, clocks::snapshot().rate);
     }
     failpoint(registry(), Failpoint::AnchorsHeld);
+    let anchor = &fork_data().anchors[0];
+    // Another thread may have read the host's clock later, and been here first.
+    let real = real.max(Span(anchor.real.load(Relaxed) as i64));
     let look = clocks::snapshot();
-    let result = match anchor(thread) {
-        Some(anchor) => advance(anchor, thread, real, look.rate, look.state),
-        None => scaled(real, look.rate),
-    };
+    let told = advance(anchor, real, look.rate, look.state);
     fork_data().anchors_holder.store(0, Release);
-    result
+    told
 }
 
-/// Takes the right to use the anchors. False where another thread has it: it holds it for some instructions only, but a handler may
-/// have interrupted it on this very thread.
-fn hold_anchors() -> bool {
-    const TRIES: u32 = 1_000;
+/// A thread's anchor is its own: it waits for nobody.
+fn told_of_thread(real: Span) -> Span {
+    let thread = gettid();
+    let look = clocks::snapshot();
+    let Some(anchor) = anchor_of(thread) else { return scaled(real, look.rate) };
+    // A handler of the program has interrupted the thread in here.
+    if anchor.seen.load(Relaxed) == CHANGING {
+        return scaled(real, look.rate);
+    }
+    advance(anchor, real, look.rate, look.state)
+}
+
+/// Takes the right to use the process's anchor. False where a handler has interrupted its holder on this very thread, and where the
+/// holder gets no processor for some milliseconds.
+fn hold_anchor() -> bool {
+    const TRIES: u32 = 400;
     let (word, thread) = (&fork_data().anchors_holder, gettid());
-    for _ in 0..TRIES {
-        match word.compare_exchange(0, thread, Acquire, Relaxed) {
+    for tries in 0..TRIES {
+        let holder = match word.compare_exchange(0, thread, Acquire, Relaxed) {
             Ok(_) => return true,
             Err(own) if own == thread => return false,
-            Err(_) => core::hint::spin_loop(),
+            Err(holder) => holder,
+        };
+        // A child made by vfork shares the anchors, and may have been killed while it held them.
+        if tries == TRIES / 2 && has_ended(holder) {
+            return word.compare_exchange(holder, thread, Acquire, Relaxed).is_ok();
         }
+        timers::give_way(tries);
     }
-    // A child made by vfork shares the anchors, and may have been killed while it held them.
-    let holder = word.load(Relaxed);
+    false
+}
+
+fn has_ended(thread: u32) -> bool {
     // SAFETY: numbers only; no signal is sent.
-    let ended = unsafe { sys!(nr::TKILL, holder, 0u64) } == -errno::ESRCH;
-    ended && word.compare_exchange(holder, thread, Acquire, Relaxed).is_ok()
+    unsafe { sys!(nr::TKILL, thread, 0u64) == -errno::ESRCH }
 }
 
 /// CPU time used by nobody in particular (children, other processes), at the rate in force.
@@ -68,39 +92,55 @@ fn scaled(real: Span, rate: Rate) -> Span {
     Span(nanos.min(i64::MAX as u128) as i64)
 }
 
-fn anchor(thread: u32) -> Option<&'static CpuAnchor> {
-    let anchors = &fork_data().anchors;
-    if thread == 0 {
-        return Some(&anchors[0]);
+/// The anchor of a thread, taken from a thread that has ended where none is free. None where there is no room.
+fn anchor_of(thread: u32) -> Option<&'static CpuAnchor> {
+    let places = || {
+        let first = thread as usize;
+        (0..8).map(move |i| &fork_data().anchors[1 + (first + i) % (CPU_ANCHORS - 1)])
+    };
+    if let Some(own) = places().find(|entry| entry.thread.load(Relaxed) == thread) {
+        return Some(own);
     }
-    let first = thread as usize;
-    (0..8).map(|i| &anchors[1 + (first + i) % (CPU_ANCHORS - 1)]).find(|entry| {
-        let owner = entry.thread.load(Relaxed);
-        owner == thread || owner == 0
-    })
+    let take = |entry: &&CpuAnchor, of: u32| {
+        entry.thread.compare_exchange(of, thread, Relaxed, Relaxed).is_ok()
+    };
+    let taken = places().find(|entry| take(entry, 0)).or_else(|| {
+        places().find(|entry| {
+            let other = entry.thread.load(Relaxed);
+            has_ended(other) && take(entry, other)
+        })
+    })?;
+    taken.seen.store(0, Relaxed);
+    Some(taken)
 }
 
-fn advance(entry: &CpuAnchor, thread: u32, real: Span, rate: Rate, sequence: u32) -> Span {
+/// In [`CpuAnchor::seen`]: its thread is changing it.
+const CHANGING: u32 = u32::MAX;
+
+fn advance(entry: &CpuAnchor, real: Span, rate: Rate, state: u32) -> Span {
     let since = real.0 - entry.real.load(Relaxed) as i64;
-    let fresh = entry.seen.load(Relaxed) == 0 || entry.thread.load(Relaxed) != thread || since < 0;
+    // The first look, or another thread with the same id.
+    let fresh = entry.seen.load(Relaxed) == 0 || since < 0;
     if fresh {
-        // The first look, or another thread with the same id.
-        entry.thread.store(thread, Relaxed);
-        entry.real.store(0, Relaxed);
-        entry.told.store(0, Relaxed);
-        entry.seen.store(sequence, Relaxed);
-        entry.num.store(rate.num(), Relaxed);
-        entry.den.store(rate.den(), Relaxed);
+        change(entry, Span::ZERO, Span::ZERO, rate, state);
         return scaled(real, rate);
     }
     let then = Rate::new(entry.num.load(Relaxed), entry.den.load(Relaxed)).unwrap_or(rate);
     let told = Span(entry.told.load(Relaxed) as i64 + scaled(Span(since), then).0);
-    if entry.seen.load(Relaxed) != sequence {
-        entry.real.store(real.0 as u64, Relaxed);
-        entry.told.store(told.0 as u64, Relaxed);
-        entry.seen.store(sequence, Relaxed);
-        entry.num.store(rate.num(), Relaxed);
-        entry.den.store(rate.den(), Relaxed);
+    if entry.seen.load(Relaxed) != state {
+        change(entry, real, told, rate, state);
     }
     told
+}
+
+fn change(entry: &CpuAnchor, real: Span, told: Span, rate: Rate, state: u32) {
+    entry.seen.store(CHANGING, Relaxed);
+    compiler_fence(SeqCst);
+    entry.real.store(real.0 as u64, Relaxed);
+    entry.told.store(told.0 as u64, Relaxed);
+    entry.num.store(rate.num(), Relaxed);
+    entry.den.store(rate.den(), Relaxed);
+    compiler_fence(SeqCst);
+    // No state has the numbers 0 and CHANGING here: they mean something else.
+    entry.seen.store(state.clamp(1, CHANGING - 1), Relaxed);
 }

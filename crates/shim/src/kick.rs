@@ -2,8 +2,9 @@
 
 use crate::gate::{self, At};
 use crate::signals;
-use crate::sys::{errno, reg, sig, Siginfo, Ucontext};
+use crate::sys::{errno, nr, reg, sig, Siginfo, Ucontext};
 use crate::timers;
+use crate::user;
 use crate::wait;
 
 /// High half of the value that comes with a kick; the low half is a [`sighting`], or [`NO_CALL`].
@@ -55,12 +56,48 @@ fn turn_back(context: &mut Ucontext, gate: At, due: bool) {
     }
 }
 
-/// A thread that was blocked in a call without a timeout, such as epoll_wait(-1) or pause, got EINTR from the
-/// kick alone: nobody sent it a signal of its own. It makes the call again, if it still is where it was seen.
+/// A thread in a call that was not trapped, such as epoll_wait(-1) or pause, got EINTR from the kick alone: nobody sent it a signal
+/// of its own. It makes the call again, if it still is where it was seen, or if the code tells which call it was.
 fn repeat_untrapped(regs: &mut [u64; 23], seen: u32) {
     let call = seen >> 22;
-    if seen != NO_CALL && sighting(call, regs[reg::RIP], regs[reg::RSP]) == seen {
+    let known = seen != NO_CALL && sighting(call, regs[reg::RIP], regs[reg::RSP]) == seen;
+    if let Some(call) = if known { Some(call) } else { call_before(regs[reg::RIP]) } {
         regs[reg::RAX] = call as u64;
         regs[reg::RIP] -= 2;
     }
+}
+
+/// The call that the code before `ip` has made, where that is `mov eax, NUMBER; syscall` and the kernel does not restart the call by
+/// itself. poll and select look for signals even where they do not wait: a thread that runs may be in one.
+fn call_before(ip: u64) -> Option<u32> {
+    const MOV_EAX: u8 = 0xb8;
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    const NOT_RESTARTED: [u32; 14] = [
+        nr::POLL,
+        nr::PPOLL,
+        nr::SELECT,
+        nr::PSELECT6,
+        nr::EPOLL_WAIT,
+        nr::EPOLL_PWAIT,
+        nr::EPOLL_PWAIT2,
+        nr::SEMTIMEDOP,
+        nr::RT_SIGTIMEDWAIT,
+        nr::IO_GETEVENTS,
+        nr::IO_PGETEVENTS,
+        PAUSE,
+        SEMOP,
+        MSGRCV,
+    ];
+    const PAUSE: u32 = 34;
+    const SEMOP: u32 = 65;
+    const MSGRCV: u32 = 70;
+    let mut code = [0u8; 8];
+    if !user::read_bytes(ip.checked_sub(7)?, &mut code)
+        || code[0] != MOV_EAX
+        || code[5..7] != SYSCALL
+    {
+        return None;
+    }
+    let call = u32::from_le_bytes([code[1], code[2], code[3], code[4]]);
+    NOT_RESTARTED.contains(&call).then_some(call)
 }

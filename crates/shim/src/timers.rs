@@ -403,7 +403,7 @@ pub fn alone<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
 }
 
 /// The thread that has the right is at work in this process; it may need this processor.
-fn give_way(tries: u32) {
+pub fn give_way(tries: u32) {
     const MOMENT: Timespec = Timespec { secs: 0, nanos: 20_000 };
     if tries < 100 {
         spin_loop();

@@ -168,6 +168,8 @@ static long perform(const char *op)
 		return cpu_time(CLOCK_PROCESS_CPUTIME_ID);
 	if (!strcmp(op, "thread"))
 		return cpu_time(CLOCK_THREAD_CPUTIME_ID);
+	if (!strcmp(op, "used"))
+		return lt_now(CLOCK_THREAD_CPUTIME_ID);
 	if (!strcmp(op, "file"))
 		return file_time();
 	if (!strcmp(op, "date"))
