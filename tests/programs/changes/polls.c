@@ -9,7 +9,11 @@
 #include <poll.h>
 #include <sys/select.h>
 
+/* So many that the kernel is most of the time at it. */
+#define MANY 900
+
 static volatile int over;
+static struct pollfd fds[MANY];
 
 static void *poll_on(void *unused)
 {
@@ -24,8 +28,8 @@ static void *poll_on(void *unused)
 	for (; !over; calls++) {
 		struct timespec none = { 0, 0 };
 		struct timeval nothing = { 0, 0 };
-		int ret = calls % 3 == 0 ? poll(NULL, 0, 0)
-			: calls % 3 == 1 ? ppoll(NULL, 0, &none, NULL)
+		int ret = calls % 3 == 0 ? poll(fds, MANY, 0)
+			: calls % 3 == 1 ? ppoll(fds, MANY, &none, NULL)
 					 : select(0, NULL, NULL, NULL, &nothing);
 		interrupted += ret < 0;
 	}
@@ -36,6 +40,10 @@ static void *poll_on(void *unused)
 int main(void)
 {
 	char line[8];
+	int ends[2];
+	LT_CHECK(pipe(ends) == 0);
+	for (int i = 0; i < MANY; i++)
+		fds[i] = (struct pollfd){ .fd = ends[0], .events = POLLIN };
 	pthread_t thread = lt_thread(poll_on, NULL);
 	while (read(0, line, sizeof line) > 0)
 		;
