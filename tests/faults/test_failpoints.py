@@ -171,6 +171,20 @@ def test_a_change_is_put_off_until_all_timers_follow():
         assert inside.time()["rate"] == "1"
 
 
+def test_an_expiry_in_the_midst_of_setting_a_timer_is_counted_once():
+    with points(rate="1") as inside:
+        inside.line(ev="ready")
+        tell(inside, "do ticks 60")
+        time.sleep(0.1)
+        inside.points.arm("TimerLookedAt")
+        controller = inside.begin("dilate", "--rate", "2")
+        inside.points.wait("TimerLookedAt")
+        time.sleep(0.05)
+        inside.points.release("TimerLookedAt")
+        assert controller.wait(timeout=AT_ONCE) == 0
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
+
+
 def test_a_process_that_is_stopped_does_not_put_a_change_off_for_ever():
     with points(rate="10") as inside:
         pid = inside.line(ev="ready")["pid"]
@@ -535,7 +549,8 @@ def test_a_change_in_the_midst_of_an_exec_ends_nobody(point):
 
 def test_each_place_is_tested():
     """A place that is added gets its tests."""
-    controllers = {*CONTROLLER, *HOLD, "BeforeRefresh", "ReaderDecides", "SkippingBelieved"}
+    controllers = {*CONTROLLER, *HOLD, "BeforeRefresh", "ReaderDecides"}
+    controllers |= {"SkippingBelieved", "TimerLookedAt"}
     others = {*PROGRAM, *SKIPPER, "VouchHalf", *MONITOR, *CONDUCTOR}
     assert controllers | others == set(places())
 

@@ -69,7 +69,9 @@ failpoints! {
     WaitLeaving,
     /// A thread that has the right to set a timer.
     TimerHeld,
-    /// The same, with the kernel's timer set and the registry not.
+    /// A thread that has asked the kernel when a timer goes off next, and not yet what the program was not told of.
+    TimerLookedAt,
+    /// A thread that has set the kernel's timer, and not the registry.
     TimerArmed,
     /// A thread that uses what is remembered of CPU times.
     AnchorsHeld,

@@ -276,6 +276,14 @@ impl Clock {
 
     /// Waits until a change has begun, and tells the timers again: those that repeat are set for one expiry until then.
     fn begin(&self, published: &Published) {
+        let told = published.begins.plus(Span(-TOLD_BEFORE.0));
+        if host_time::now() < told {
+            // So far ahead, timers that repeat are not set for one expiry yet.
+            sleep_until(told);
+            self.page().renew(self.registry(), &host_time::now);
+            self.followers().tell_timers();
+            self.page().set_notified(self.page().state());
+        }
         sleep_until(published.begins);
         failpoint(self.registry(), Failpoint::BeforeRefresh);
         if self.page().refresh(self.registry(), &host_time::now) {

@@ -98,7 +98,7 @@ pub fn ignores(signal: u32) -> bool {
 /// Which of our signals a thread believes to have blocked.
 mod masks {
     use crate::layout::{data, BlockedSignals};
-    use crate::sys::{self, errno, nr, sig, sys};
+    use crate::sys::{errno, nr, sig, sys};
     use core::sync::atomic::Ordering::Relaxed;
 
     const SIGSYS: u64 = 1 << (sig::SIGSYS - 1);
@@ -150,8 +150,9 @@ mod masks {
     }
 
     fn has_ended(thread: u32) -> bool {
+        // Not by its process: a child of vfork shares the table, and asks about threads of its parent.
         // SAFETY: numbers only; no signal is sent.
-        unsafe { sys!(nr::TGKILL, sys::getpid(), thread, 0u64) == -errno::ESRCH }
+        unsafe { sys!(nr::TKILL, thread, 0u64) == -errno::ESRCH }
     }
 }
 

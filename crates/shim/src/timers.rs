@@ -112,28 +112,36 @@ pub fn in_micros(span: Span) -> Timespec {
 /// Sets the kernel's timer for `setting`, by the clock as it stands. Setting it makes the kernel forget the expiries
 /// that the program has not been told of yet: `untold` of them are told again.
 pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
-    loop {
-        let leapt = registry().leaps.sum();
-        let state = clock().timers_state();
-        let look = clocks::snapshot();
-        let held = clock().timers_held();
-        let (setting, armed, behind) = match once_for(setting, &look, untold, held.is_some()) {
-            Some(once) => (once.setting, once.armed, once.behind),
-            None => (setting, armed_for(setting, &look, untold), 0),
-        };
-        let armed = Armed { at: held_back(armed.at, held), leapt, ..armed };
-        match behind {
-            0 | 1 => kernel.set(&armed),
-            several => kernel.set_behind(several),
-        }
-        failpoint(registry(), Failpoint::TimerArmed);
-        timer.set_armed(armed);
-        timer.set_signalled_again(if behind > 0 { behind - 1 } else { untold });
-        timer.set(setting, state);
-        if clock().version() == look.version && clock().timers_state() == state {
-            return;
+    let (mut setting, mut untold) = (setting, untold);
+    while !arm_by_this_state(timer, kernel, setting, untold) {
+        // The clock has changed meanwhile. What the kernel has signalled at once the program may have taken already.
+        match upcoming_and_untold(timer, kernel) {
+            Ok((Some(upcoming), left)) => (setting, untold) = (upcoming, left),
+            _ => return timer.set_seen(clock().timers_state()),
         }
     }
+}
+
+/// The same, by the state that the clock has now. False where that has changed meanwhile.
+fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) -> bool {
+    let leapt = registry().leaps.sum();
+    let state = clock().timers_state();
+    let look = clocks::snapshot();
+    let held = clock().timers_held();
+    let (setting, armed, behind) = match once_for(setting, &look, untold, held.is_some()) {
+        Some(once) => (once.setting, once.armed, once.behind),
+        None => (setting, armed_for(setting, &look, untold), 0),
+    };
+    let armed = Armed { at: held_back(armed.at, held), leapt, ..armed };
+    match behind {
+        0 | 1 => kernel.set(&armed),
+        several => kernel.set_behind(several),
+    }
+    failpoint(registry(), Failpoint::TimerArmed);
+    timer.set_armed(armed);
+    timer.set_signalled_again(if behind > 0 { behind - 1 } else { untold });
+    timer.set(setting, state);
+    clock().version() == look.version && clock().timers_state() == state
 }
 
 /// When a timer that is due at `at` goes off while those due after `from` are held back.
@@ -321,19 +329,18 @@ impl Rearms {
 /// False where there is nothing to set.
 fn rearm(timer: &Timer, kernel: Kernel) -> bool {
     let leapt = registry().leaps.sum();
-    match upcoming(timer, kernel) {
+    match upcoming_and_untold(timer, kernel) {
         // The timer is gone: closed, or deleted by an exec.
         Err(_) => {
             timer.release();
             false
         }
-        Ok(None) => {
+        Ok((None, _)) => {
             timer.set_armed(Armed { leapt, ..timer.armed() });
             timer.set_seen(clock().timers_state());
             false
         }
-        Ok(Some(setting)) => {
-            let untold = untold(timer, kernel, &setting);
+        Ok((Some(setting), untold)) => {
             let wall = timer.armed().wall;
             let stepped = clocks::snapshot().segment.wall != wall;
             if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
@@ -348,13 +355,36 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
     }
 }
 
-/// Expiries of a periodic timer that the program has not been told of.
-fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting) -> i64 {
+/// What `timer` is set to from now on, and the expiries before that which the program has not been told of.
+///
+/// Race: the timer goes off between the two looks, and would be counted by both or by neither. Therefore the first is taken again.
+fn upcoming_and_untold(timer: &Timer, kernel: Kernel) -> Result<(Option<Setting>, i64), isize> {
+    /// A timer that goes off at every look is counted as well as can be.
+    const TRIES: u32 = 8;
+    let mut before = upcoming(timer, kernel)?;
+    let mut taken = 0;
+    for tries in 1.. {
+        failpoint(registry(), Failpoint::TimerLookedAt);
+        let untold = before.map_or(0, |setting| untold(timer, kernel, &setting, &mut taken));
+        let after = upcoming(timer, kernel)?;
+        if after == before || tries == TRIES {
+            return Ok((after, untold));
+        }
+        before = after;
+    }
+    Ok((before, taken))
+}
+
+/// Expiries of a periodic timer that the program has not been told of. `taken` are those that were taken from a descriptor.
+fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) -> i64 {
     if upcoming.interval.0 == 0 {
         return 0;
     }
     match kernel.kind {
-        TimerKind::Fd => unread(kernel.id),
+        TimerKind::Fd => {
+            *taken += unread(kernel.id);
+            *taken
+        }
         // A signal that is still pending stands for all since the timer was set, and for those it stood for then.
         TimerKind::Posix if signal_waits(timer.signal()) => {
             let look = clocks::snapshot();
