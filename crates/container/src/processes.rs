@@ -410,7 +410,8 @@ mod tests {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
         clock.close().unwrap();
-        assert_eq!(clock_of(inhabitant.0), Some(by_maps));
+        let left = clock_of(inhabitant.0).unwrap();
+        assert!(left.is_same(&by_maps) && left.is_deleted());
         assert_eq!(clock_by_lookup(std::process::id()).unwrap(), None);
         assert_eq!(clock_by_maps(std::process::id()), None);
     }
