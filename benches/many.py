@@ -142,7 +142,7 @@ def place(bench: Bench) -> Iterator[Place]:
 
 
 def one_container(bench: Bench, where: Place) -> dict[str, list[float]]:
-    """What commands for one container take."""
+    """Times of commands for one container."""
     name = where.name(0)
     return {
         "time": where.several(bench, "time", name),

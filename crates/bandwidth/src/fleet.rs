@@ -21,7 +21,7 @@ const SPOILT_FOR_EACH: usize = 2;
 /// The quartiles of rates that are alike are no further apart than this share of their median.
 const ALIKE: f64 = 0.1;
 
-/// What a fleet says of its rate.
+/// The verdict of a fleet on its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// More than is available.
@@ -115,7 +115,7 @@ impl Fleet {
         self.lossy * 2 >= FLEET
     }
 
-    /// What it says of `rate`, at which it was sent; where interruptions slowed its streams down, each says something
+    /// The verdict on `rate`, at which it was sent. Where interruptions slowed its streams down, each says something
     /// of its own rate.
     pub fn tried(&self, rate: f64) -> Vec<Tried> {
         if self.is_slowed() {

@@ -147,7 +147,7 @@ impl Slops {
     fn close_fleet(&mut self) -> Step {
         let fleet = std::mem::take(&mut self.fleet);
         let verdict = fleet.judge();
-        // What was really sent counts, not what was wanted.
+        // The rate that was really sent counts, not the wanted one.
         let sent = fleet.rate_sent();
         let rate = if sent < FELL_SHORT * self.rate { sent } else { self.rate };
         self.judged.extend(fleet.tried(rate));

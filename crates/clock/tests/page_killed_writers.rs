@@ -9,10 +9,10 @@
 
 mod clock;
 
-use clock::{blank_page, blank_registry, Dice};
+use clock::{blank_page, blank_registry, start_at, Dice};
 use lorentz_clock::{
-    file, Change, ClockPage, FastClock, Host, Pace, Policy, Rate, RealInstant, Registry, Segment,
-    Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
+    file, Change, ClockPage, FastClock, Host, Pace, Rate, RealInstant, Registry, Snapshot, Span,
+    VirtualInstant, NANOS_PER_SEC,
 };
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::memfd::{memfd_create, MFdFlags};
@@ -411,18 +411,6 @@ fn vary(change: &mut Change, dice: &mut Dice) {
     }
 }
 
-/// A clock that starts now, at rate one.
-fn initialise(page: &ClockPage) {
-    let start = Segment {
-        real: host(),
-        virt: VirtualInstant(0),
-        pace: Pace::Running(Rate::ONE),
-        wall: WallTime::default(),
-        boot: Span::ZERO,
-    };
-    page.initialise(&start, Rate::ONE, Policy::default(), WallTime::default());
-}
-
 /// Changes the clock in the file at `path` until it is killed: the life of a writer.
 fn write_until_killed(path: &str) -> ! {
     // Nothing of the test must outlive it.
@@ -430,7 +418,7 @@ fn write_until_killed(path: &str) -> ! {
     let mut file = OpenOptions::new().read(true).write(true).open(path).expect("the clock's file");
     let clock = SharedClock::map(&file, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
     let alone = (blank_page(), blank_registry());
-    initialise(&alone.0);
+    start_at(&alone.0, host());
     let mut dice = Dice(u64::from(process::id()) << 32 ^ host().0 as u64 | 1);
     for number in 0.. {
         let lock = Flock::lock(file, FlockArg::LockExclusive).expect("the lock");
@@ -737,7 +725,7 @@ fn no_read_goes_back_or_waits_while_writers_are_killed() {
     let file = File::from(memfd_create(c"clock", MFdFlags::MFD_CLOEXEC).expect("memory"));
     file.set_len((TALLY_OFFSET + size_of::<Tally>()) as u64).expect("room");
     let clock = SharedClock::map(&file, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
-    initialise(clock.page);
+    start_at(clock.page, host());
 
     let (acts, readings) = run(&file, &clock, changes);
     check_whole(&clock);

@@ -4,10 +4,10 @@
 
 mod clock;
 
-use clock::{blank_page, blank_registry, Dice};
+use clock::{blank_page, blank_registry, start_at, Dice};
 use lorentz_clock::{
-    Change, ClockPage, FastClock, Pace, Policy, Rate, RealInstant, Registry, Segment, Span,
-    VirtualInstant, WallTime, NANOS_PER_SEC,
+    Change, ClockPage, FastClock, Pace, Rate, RealInstant, Registry, Span, VirtualInstant,
+    NANOS_PER_SEC,
 };
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::LazyLock;
@@ -30,14 +30,7 @@ struct Clock {
 
 fn clock() -> Clock {
     let page = blank_page();
-    let start = Segment {
-        real: host(),
-        virt: VirtualInstant(0),
-        pace: Pace::Running(Rate::ONE),
-        wall: WallTime::default(),
-        boot: Span::ZERO,
-    };
-    page.initialise(&start, Rate::ONE, Policy::default(), WallTime::default());
+    start_at(&page, host());
     Clock { page, registry: blank_registry() }
 }
 

@@ -223,7 +223,7 @@ impl Clock {
             let begins = self.hold_timers(at.unwrap_or(now));
             // Those of all clocks were held back.
             moved = Moved::All;
-            // What was announced for the time until then comes.
+            // Changes that were announced for the time until then come.
             new = change_of(&page.snapshot(registry, &|| begins).piece());
             new.at = begins;
         } else if let Some(at) = at {

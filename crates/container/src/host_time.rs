@@ -91,7 +91,7 @@ fn ahead(clock: libc::clockid_t) -> i64 {
     }
 }
 
-/// What the host's CLOCK_REALTIME is ahead of its CLOCK_MONOTONIC, to the nanosecond. `None` where no two readings of them fell
+/// The offset of the host's CLOCK_REALTIME to its CLOCK_MONOTONIC, to the nanosecond. `None` where no two readings of them fell
 /// into one tick.
 pub fn wall_ahead() -> Option<WallTime> {
     const TRIES: u32 = 100;

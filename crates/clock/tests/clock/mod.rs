@@ -6,8 +6,8 @@ use std::alloc::{alloc_zeroed, handle_alloc_error, Layout};
 use std::cell::Cell;
 
 use lorentz_clock::{
-    Change, ClockPage, FastClock, Policy, Published, Rate, RealInstant, Registry, Segment,
-    Snapshot, WallTime,
+    Change, ClockPage, FastClock, Pace, Policy, Published, Rate, RealInstant, Registry, Segment,
+    Snapshot, Span, VirtualInstant, WallTime,
 };
 
 /// Memory as a clock's file has it when it is made.
@@ -34,6 +34,18 @@ pub fn blank_page() -> Box<ClockPage> {
 pub fn blank_registry() -> Box<Registry> {
     // SAFETY: a registry is nothing but atomics.
     unsafe { zeroed() }
+}
+
+/// Makes a blank page a clock at rate one that starts at `real` with virtual time zero.
+pub fn start_at(page: &ClockPage, real: RealInstant) {
+    let start = Segment {
+        real,
+        virt: VirtualInstant(0),
+        pace: Pace::Running(Rate::ONE),
+        wall: WallTime::default(),
+        boot: Span::ZERO,
+    };
+    page.initialise(&start, Rate::ONE, Policy::default(), WallTime::default());
 }
 
 /// A clock, and the host's time that whoever looks at it takes.

@@ -378,7 +378,7 @@ impl Watch {
         members(&self.file) == [task.pid] && threads_of(task.pid).eq([task.thread])
     }
 
-    /// What keeps time from leaping at this moment, where `pids` are on the clock.
+    /// The cause that keeps time from leaping at this moment, where `pids` are on the clock.
     fn held_by(&mut self, pids: &[u32], whatever_comes: bool) -> Option<Cause> {
         asleep(pids).and_then(|tasks| self.not_held(tasks, whatever_comes)).err()
     }

@@ -187,7 +187,7 @@ impl Record {
     }
 }
 
-/// What the kernel calls the time since it was last booted. It is read once: it stays as long as this process.
+/// The kernel's boot id. It is read once: it stays as long as this process.
 fn boot_id() -> io::Result<String> {
     static KNOWN: OnceLock<String> = OnceLock::new();
     if let Some(known) = KNOWN.get() {
