@@ -385,6 +385,27 @@ def test_a_change_reaches_a_thread_that_stood_still(point):
         works(inside)
 
 
+def test_an_ignored_signal_during_a_trap_wakes_nobody_else():
+    """SIGCHLD is dropped as natively, though the thread that it is sent to carries out a call."""
+    with points() as inside:
+        inside.line(ev="ready")
+        child = done(inside, "child")["ret"]
+        tell(inside, "other epoll")
+        wait_until_it_waits(inside)
+        inside.points.arm("TimerHeld")
+        tell(inside, "do settimer 100")
+        inside.points.wait("TimerHeld")
+        os.kill(child, signal.SIGKILL)
+        deadline = time.monotonic() + AT_ONCE
+        while processes.state(child) != "Z":
+            assert time.monotonic() < deadline
+        inside.points.release("TimerHeld")
+        verb(inside, "leap", inside.name, "--by", "200000s")
+        ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=2)[0]
+        assert (ended["ret"], ended["err"]) == (0, 0)
+        works(inside)
+
+
 # Signals in the moment before a call blocks
 
 EINTR = 4

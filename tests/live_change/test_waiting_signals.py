@@ -57,3 +57,16 @@ def test_expiries_that_wait_are_taken_once(kind):
     changes, count = CHANGES[kind]
     command = [build.c("changes/waiting_signal"), "0", *CASES]
     assert taken(Inside(*command, rate="1", stdin=True), changes) == expected(count)
+
+
+@pytest.mark.parametrize("changes", [[], [SLOWER], [LEAP, SLOWER]], ids=["none", "slower", "leap"])
+def test_an_interval_timer_whose_signal_waits_follows(changes):
+    """Its next expiry is set when the signal is taken, by the clock as it goes then."""
+    command = [build.c("changes/waiting_signal"), "0", "interval"]
+    with Inside(*command, rate="1", stdin=True) as run:
+        run.line(ev="ready")
+        for verb in changes:
+            run.verb(*verb)
+        run.close_stdin()
+        assert run.line(ev="done")["early"] == 0
+        run.succeed()

@@ -41,7 +41,9 @@ fn enter(owner: ProcessId, found: &Found, clock: &SharedClock) {
     if owner.space() == Space::MONITORS {
         timer.set_target(found.target);
     }
-    let armed = found.left.0 > 0;
+    // An interval timer has nothing left while its signal waits to be taken.
+    let waits = found.kind == TimerKind::Interval && found.interval.0 > 0;
+    let armed = found.left.0 > 0 || waits;
     let deadline =
         if armed { Deadline::Virtual(look.now().plus(found.left)) } else { Deadline::Never };
     timer.set_armed(Armed {

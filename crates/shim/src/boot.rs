@@ -6,7 +6,7 @@
 
 use crate::layout::{data, fork_data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
 use crate::sys::{self, errno, nr, sig, sys, Sigaction};
-use crate::{gate, kick, signals, trap, tsc};
+use crate::{gate, kick, signals, trap, trap_mask, tsc};
 use core::arch::global_asm;
 use core::mem::size_of;
 use core::sync::atomic::Ordering::Relaxed;
@@ -209,6 +209,7 @@ fn remember(args: &BootArgs, vdso: usize) {
 }
 
 fn install_handlers(kick_open: bool) {
+    trap_mask::init();
     let (sigsys, kick) = set_actions();
     data().sigsys.store(&sigsys);
     data().kick.store(&kick);
@@ -236,12 +237,16 @@ pub fn set_actions() -> (Sigaction, Sigaction) {
         mask,
     };
     let (mut sigsys, mut kick) = (Sigaction::default(), Sigaction::default());
-    // Everything waits while a trapped call is carried out, except a trap in a trap.
+    // Signals wait while a trapped call is carried out, except a trap in a trap.
     let on_trap = trap::on_sigsys as *const () as usize;
-    let own_sigsys = own(on_trap, SA_NODEFER, !(1 << (sig::SIGSYS - 1)));
+    let own_sigsys = own(on_trap, SA_NODEFER, trap_mask::get());
     sys::sigaction(sig::SIGSYS, Some(&own_sigsys), Some(&mut sigsys));
     // Calls that were not trapped go on after a kick.
-    let own_kick = own(kick::on_kick as *const () as usize, SA_RESTART, !0);
+    let own_kick = own(
+        kick::on_kick as *const () as usize,
+        SA_RESTART,
+        trap_mask::get() | 1 << (sig::SIGSYS - 1),
+    );
     sys::sigaction(sig::KICK, Some(&own_kick), Some(&mut kick));
     (sigsys, kick)
 }

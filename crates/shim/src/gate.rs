@@ -24,6 +24,7 @@
 //! wait begins anew.
 
 use crate::layout::VERSION;
+use crate::trap_mask;
 use core::arch::global_asm;
 use core::mem::offset_of;
 
@@ -41,8 +42,8 @@ pub struct OpenCall {
     pub version: u64,
     /// The program's signal mask.
     pub open: u64,
-    /// The handler's own.
-    pub closed: u64,
+    /// The mask for the rest of the handler.
+    closed: u64,
     /// Size of the floating-point state in a signal frame; 0 where the mark cannot be placed.
     pub frame_state: u64,
     /// What is left of the frame of a handler that ran meanwhile, of the last of several: its first word, 0 where none ran, and ...
@@ -183,9 +184,13 @@ global_asm!(
     "4:",
     "mov r12, {early}",
     "5:",
+    // What the program ignores stays open in the handler's mask, unless the program has blocked it.
+    "mov rax, ds:[{trap_mask}]",
+    "or rax, [rbx + {open}]",
+    "mov [rbx + {closed}], rax",
+    "lea rsi, [rbx + {closed}]",
     "mov eax, {sigprocmask}",
     "mov edi, {setmask}",
-    "lea rsi, [rbx + {closed}]",
     "xor edx, edx",
     "mov r10d, 8",
     "syscall",
@@ -213,6 +218,7 @@ global_asm!(
     early = const EARLY,
     open = const offset_of!(OpenCall, open),
     closed = const offset_of!(OpenCall, closed),
+    trap_mask = const trap_mask::ADDRESS,
     sigprocmask = const crate::sys::nr::RT_SIGPROCMASK,
     setmask = const 2,
 );
@@ -286,15 +292,9 @@ pub fn at(ip: usize) -> Option<At> {
 }
 
 impl OpenCall {
-    /// A call with `args` at `version` of the clock, while the program's mask is `open` and otherwise `closed`.
-    pub fn new(
-        args: &[u64; 7],
-        version: u64,
-        open: u64,
-        closed: u64,
-        frame_state: u64,
-    ) -> OpenCall {
-        OpenCall { args: *args, version, open, closed, frame_state, mark: [0; MARK] }
+    /// A call with `args` at `version` of the clock, while the program's mask is `open`.
+    pub fn new(args: &[u64; 7], version: u64, open: u64, frame_state: u64) -> OpenCall {
+        OpenCall { args: *args, version, open, closed: 0, frame_state, mark: [0; MARK] }
     }
 
     /// Whether a handler that runs meanwhile leaves its mark.

@@ -4,6 +4,7 @@ use crate::gate::{self, At};
 use crate::signals;
 use crate::sys::{errno, nr, reg, sig, Siginfo, Ucontext};
 use crate::timers;
+use crate::trap_mask;
 use crate::user;
 use crate::wait;
 
@@ -52,7 +53,7 @@ fn turn_back(context: &mut Ucontext, gate: At, due: bool) {
     context.regs[reg::RIP] = ip as u64;
     context.regs[reg::RAX] = result as u64;
     if gate == At::OpenGate {
-        context.mask = wait::CLOSED;
+        context.mask |= trap_mask::get();
     }
 }
 

@@ -52,7 +52,7 @@ pub const VFORK_STACKS: usize = 32;
 pub const BIRTHPLACES: usize = 32;
 
 /// Threads whose beliefs are remembered.
-pub const BLOCKED: usize = 256;
+pub const BLOCKED: usize = 254;
 
 /// How long a thread had been waiting when its process was brought in, for the call it makes again.
 #[repr(C)]
@@ -175,6 +175,8 @@ pub struct ProcessData {
     pub extra_filters: AtomicU32,
     /// Not used.
     pub unused: AtomicU32,
+    /// The signal mask of the trap handler: see [`crate::trap_mask`].
+    pub trap_mask: AtomicU64,
     /// [`crate::sys::host_call`].
     pub host_call: AtomicUsize,
     /// The kernel's clock_gettime, 0 where it has none that makes no system call.

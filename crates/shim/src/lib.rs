@@ -28,6 +28,7 @@ mod births;
 pub mod boot;
 mod calls;
 mod clocks;
+
 mod cpu;
 #[cfg_attr(not(image), allow(dead_code))]
 mod elf;
@@ -46,8 +47,10 @@ pub mod sys;
 pub mod time_namespace;
 mod timers;
 mod trap;
+mod trap_mask;
 mod tsc;
 mod turn;
+mod upcoming;
 mod user;
 mod vdso;
 mod wait;

@@ -7,6 +7,7 @@
 use crate::layout::{data, fork_data, Disposition};
 use crate::sys::{self, errno, nr, sig, sys, Itimerspec, Sigaction, Siginfo, Ucontext};
 use crate::trap::Call;
+use crate::trap_mask;
 use crate::user;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
@@ -174,8 +175,18 @@ pub fn rt_sigaction(call: &mut Call) -> isize {
     let Some(disposition) = disposition else {
         let action = action.map(|action| Sigaction { mask: action.mask & !sig::OURS, ..action });
         let new = action.as_ref().map_or(core::ptr::null(), |action| action as *const Sigaction);
+        let signal = signal as u32;
+        let ignores = action.is_some_and(|action| trap_mask::is_ignored(signal, &action));
+        let is_ours = action.is_some() && (1..=64).contains(&signal) && owns_memory();
+        if is_ours && !ignores {
+            trap_mask::add(signal);
+        }
         // SAFETY: our copy of the new action; the old one goes where the program said.
-        return unsafe { sys!(nr::RT_SIGACTION, signal, new, old, size) };
+        let result = unsafe { sys!(nr::RT_SIGACTION, signal, new, old, size) };
+        if is_ours && ignores && result == 0 {
+            trap_mask::remove(signal);
+        }
+        return result;
     };
     let before = disposition.load();
     // A child made by vfork shares this memory and clears every signal before it execs: not its parent's.
@@ -266,7 +277,7 @@ pub unsafe fn forward(signal: u32, info: *mut Siginfo, context: *mut Ucontext) {
                 core::mem::transmute::<usize, extern "C" fn(i32, *mut Siginfo, *mut Ucontext)>(
                     handler,
                 )(signal as i32, info, context);
-                sys::set_mask(!(1 << (sig::SIGSYS - 1)));
+                sys::set_mask((*context).mask | trap_mask::get());
             }
         }
     }

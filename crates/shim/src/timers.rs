@@ -8,19 +8,20 @@ use crate::clocks;
 use crate::layout::{clock, fork_data, registry};
 use crate::process;
 use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
+use crate::upcoming::{later, Shown};
 use crate::wait::{due, real_due};
 use core::hint::spin_loop;
 use core::sync::atomic::Ordering::SeqCst;
 use lorentz_clock::{
     failpoint, Armed, Deadline, Failpoint, RealInstant, Setting, Snapshot, Span, Timer, TimerKind,
-    VirtualInstant, WallTime, HELD_FOR,
+    VirtualInstant, WallTime, HELD_FOR, NANOS_PER_SEC,
 };
 
 const ABSTIME: u64 = 1;
 const ITIMER_REAL: u64 = 0;
 const MICRO: i64 = 1000;
 /// At once: zero would disarm.
-const AT_ONCE: RealInstant = RealInstant(1);
+pub const AT_ONCE: RealInstant = RealInstant(1);
 
 /// The kernel's timer behind a [`Timer`].
 #[derive(Clone, Copy)]
@@ -39,7 +40,31 @@ impl Kernel {
         Kernel { kind, id, relative: timer.clock() & Timer::RELATIVE != 0 }
     }
 
-    /// Real time until it goes off (zero: not armed); or the kernel's error.
+    /// What it shows; or the kernel's error.
+    ///
+    /// Race: the thread is interrupted between the clock and the timer. Where the two may be more than half of an interval apart,
+    /// they are looked at again.
+    fn shown(self, armed: &Armed) -> Result<Shown, isize> {
+        const TRIES: u32 = 8;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let now = clocks::host();
+            let left = self.left()?;
+            let took = clocks::host().since(now);
+            if took.0 < armed.interval.0 / 2 || armed.interval == Span::ZERO || tries == TRIES {
+                return Ok(Shown { now, left });
+            }
+        }
+    }
+
+    fn is_interval_timer_with_a_pending_signal(self, timer: &Timer) -> Result<bool, isize> {
+        let repeats =
+            timer.armed().interval != Span::ZERO && timer.armed().at != RealInstant::NEVER;
+        Ok(self.kind == TimerKind::Interval && repeats && self.left()? == Span::ZERO)
+    }
+
+    /// Real time until it goes off; or the kernel's error.
     fn left(self) -> Result<Span, isize> {
         let mut value = Itimerspec::default();
         let at = &mut value as *mut Itimerspec;
@@ -65,6 +90,13 @@ impl Kernel {
         let at = now.0.saturating_sub((expiries - 1).saturating_mul(interval.0));
         let at = RealInstant(at.max(AT_ONCE.0));
         self.set(&Armed { at, interval, ..Armed::by(WallTime::default()) });
+    }
+
+    /// Sets it to go off at `armed.at`, for one expiry of a series. A descriptor gets an interval too: otherwise nothing would tell
+    /// whether it has been counted.
+    fn set_once(self, armed: &Armed) {
+        let interval = if self.kind == TimerKind::Fd { AGES } else { Span::ZERO };
+        self.set(&Armed { interval, ..*armed });
     }
 
     /// Sets it to go off at `armed.at` and every `armed.interval` after that; never disarms it.
@@ -98,6 +130,8 @@ impl Kernel {
     }
 }
 
+/// As good as never: a hundred years.
+pub const AGES: Span = Span(100 * 365 * 86_400 * NANOS_PER_SEC);
 /// What [`Kernel::set_behind`] sets a timer to does not go off again for so long.
 const LONG: Span = Span(3_600_000_000_000);
 /// ... and where the host has not run for long, at least for so long.
@@ -132,8 +166,10 @@ fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, untold: i6
         Some(once) => (once.setting, once.armed, once.behind),
         None => (setting, armed_for(setting, &look, untold), 0),
     };
+    let is_once = setting.interval != Span::ZERO && armed.interval == Span::ZERO;
     let armed = Armed { at: held_back(armed.at, held), leapt, ..armed };
     match behind {
+        0 | 1 if is_once => kernel.set_once(&armed),
         0 | 1 => kernel.set(&armed),
         several => kernel.set_behind(several),
     }
@@ -234,40 +270,12 @@ struct Once {
 /// What `timer` is set to from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
 /// it is not armed any more.
 fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
-    let setting = timer.setting();
-    let armed = timer.armed();
-    let left = kernel.left()?;
-    if setting.deadline == Deadline::Never {
-        return Ok(None);
-    }
-    if armed.at == RealInstant::NEVER || timer.clock() & Timer::CANCELLED != 0 {
+    let (setting, armed) = (timer.setting(), timer.armed());
+    let shown = kernel.shown(&armed)?;
+    if timer.clock() & Timer::CANCELLED != 0 && setting.deadline != Deadline::Never {
         return Ok(Some(setting));
     }
-    let has_come = left.0 == 0 || armed.at == AT_ONCE;
-    if has_come && setting.interval.0 != 0 && armed.interval.0 == 0 {
-        // It was set for one expiry of a series, and that has come.
-        return Ok(Some(later(setting, setting.interval)));
-    }
-    if left.0 == 0 {
-        return Ok(None);
-    }
-    if setting.interval.0 == 0 || armed.interval.0 == 0 {
-        return Ok(Some(setting));
-    }
-    let behind = clocks::host().plus(left).since(armed.at).0 + armed.interval.0 / 2;
-    // The kernel's series was begun so many expiries before the setting.
-    let gone_off = (behind.max(0) / armed.interval.0 - timer.signalled_again()).max(0);
-    Ok(Some(later(setting, Span(gone_off.saturating_mul(setting.interval.0)))))
-}
-
-/// The same series, from a later expiry on.
-fn later(setting: Setting, by: Span) -> Setting {
-    let deadline = match setting.deadline {
-        Deadline::Virtual(instant) => Deadline::Virtual(instant.plus(by)),
-        Deadline::Wall(wall) => Deadline::Wall(wall.plus(by)),
-        Deadline::Never => Deadline::Never,
-    };
-    Setting { deadline, ..setting }
+    Ok(shown.upcoming(kernel.kind, setting, &armed, timer.signalled_again()))
 }
 
 /// Sets the timers of this process anew that were set by an earlier state of the clock; true where one of them goes off at once.
@@ -395,20 +403,36 @@ fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) ->
     }
 }
 
-/// What a read of a timer descriptor would tell, taken from it.
+/// What a read of a timer descriptor would tell, taken from it. It never waits: a thread of the program may read it first.
 fn unread(fd: u32) -> i64 {
-    const POLLIN: u64 = 1;
-    let poll = fd as u64 | POLLIN << 32;
     let mut count = 0u64;
-    let at_once = Timespec::default();
-    // SAFETY: asks whether it can be read without waiting, and reads eight bytes.
-    unsafe {
-        let poll_at = &poll as *const u64;
-        if sys!(nr::PPOLL, poll_at, 1u64, &at_once as *const Timespec, 0u64, 8u64) == 1 {
-            sys!(nr::READ, fd, &mut count as *mut u64, 8u64);
-        }
+    let result = read_at_once(fd, &mut count);
+    if result == -errno::EOPNOTSUPP && is_readable(fd) {
+        // Race: before Linux 6.10 a thread of the program may be first, and this one waits for the next expiry.
+        // SAFETY: writes to `count`.
+        unsafe { sys!(nr::READ, fd, &mut count as *mut u64, 8u64) };
     }
     count as i64
+}
+
+/// preadv2(2) with RWF_NOWAIT.
+fn read_at_once(fd: u32, count: &mut u64) -> isize {
+    const PREADV2: u32 = 327;
+    const NO_OFFSET: i64 = -1;
+    const RWF_NOWAIT: u64 = 8;
+    let vector = [count as *mut u64 as u64, 8];
+    // SAFETY: writes to `count`.
+    unsafe { sys!(PREADV2, fd, vector.as_ptr(), 1u64, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
+}
+
+fn is_readable(fd: u32) -> bool {
+    const POLLIN: u64 = 1;
+    let poll = fd as u64 | POLLIN << 32;
+    let at_once = Timespec::default();
+    // SAFETY: asks whether it can be read without waiting.
+    unsafe {
+        sys!(nr::PPOLL, &poll as *const u64, 1u64, &at_once as *const Timespec, 0u64, 8u64) == 1
+    }
 }
 
 fn signal_waits(signal: u32) -> bool {
@@ -449,6 +473,8 @@ pub fn told(timer: &Timer, kernel: Kernel) -> Result<Itimerspec, isize> {
     let interval = Timespec::from_span(timer.setting().interval);
     let left = match upcoming(timer, kernel)? {
         None => Span::ZERO,
+        // The kernel sets the next expiry when the program has taken the signal, and shows none until then.
+        Some(_) if kernel.is_interval_timer_with_a_pending_signal(timer)? => Span::ZERO,
         Some(setting) => {
             let look = clocks::snapshot();
             // As the kernel has it, something is left until the signal has been sent.

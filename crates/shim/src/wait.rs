@@ -12,13 +12,11 @@ use crate::process;
 use crate::sys::{self, errno, nr, sig, sys, Sigaction};
 use crate::timers::Rearms;
 use crate::trap::{Call, AGAIN};
+use crate::trap_mask;
 use lorentz_clock::{
     failpoint, Deadline, Epoch, Failpoint, ProcessId, RealInstant, Segment, Snapshot, Span,
     VirtualInstant, Waiter,
 };
-
-/// The signal mask of the trap handler: everything but another trap.
-pub const CLOSED: u64 = !(1 << (sig::SIGSYS - 1));
 
 /// How the program's signal mask gets into force during the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -168,7 +166,7 @@ impl Passed {
 fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
     let leapt = registry().leaps.sum();
     let rearms = Rearms::until_now();
-    let mut open = OpenCall::new(args, version, call.mask(), CLOSED, frame_state(call));
+    let mut open = OpenCall::new(args, version, call.mask(), frame_state(call));
     let mut comes = None;
     let result = if masking == Masking::ByCall {
         // SAFETY: the program's own call, as its part of the shim has prepared it; `frame_state` says that there is room for a frame.
@@ -280,7 +278,7 @@ fn waiting_signal(mask: u64) -> Option<u32> {
         left &= left - 1;
         let mut action = Sigaction::default();
         sys::sigaction(signal, None, Some(&mut action));
-        if is_ignored(signal, action.handler) {
+        if trap_mask::is_ignored(signal, &action) {
             continue;
         }
         found = Some(signal);
@@ -289,11 +287,6 @@ fn waiting_signal(mask: u64) -> Option<u32> {
         }
     }
     found
-}
-
-/// Ignored by choice, or by default: SIGCHLD, SIGCONT, SIGURG, SIGWINCH.
-fn is_ignored(signal: u32, handler: usize) -> bool {
-    handler == 1 || (handler == 0 && matches!(signal, 17 | 18 | 23 | 28))
 }
 
 /// A place in the registry, given back when the wait is over.

@@ -11,6 +11,9 @@
  * thread: the signal goes to the second thread; a change of the clock is told to the first one
  * process: the signal goes to the process
  * descriptor: a timer descriptor
+ *
+ * Another case, interval, takes 20 signals of an interval timer that goes off every 10 ms, the first of which waits since before
+ * the change. It says how many of them came too early: {"ev":"done","case":"interval","ret":14,...,"early":0}
  */
 #include "../lt.h"
 #include <poll.h>
@@ -92,8 +95,34 @@ static void descriptor(struct lt *lt)
 	lt_done(lt, ",\"count\":%d,\"again\":%d,\"left\":%d", (int)count, again, intervals(left));
 }
 
+static void interval(struct lt *lt)
+{
+	const lt_ns every = 10000000;
+	struct itimerval value = { { 0, every / 1000 }, { 0, every / 1000 } };
+	sigset_t pending, set;
+	int early = 0;
+	lt_block(SIGALRM);
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	LT_CHECK(setitimer(ITIMER_REAL, &value, NULL) == 0);
+	do {
+		sched_yield();
+		sigpending(&pending);
+	} while (!sigismember(&pending, SIGALRM));
+	LT_READY(lt);
+	await_end_of_input();
+	lt_ns begun = lt_now(CLOCK_MONOTONIC);
+	/* The first came before, and the second may come at once. */
+	for (int i = 0; i < 20; i++) {
+		LT_CALL(lt, sigtimedwait(&set, NULL, NULL));
+		early += lt_now(CLOCK_MONOTONIC) < begun + (i - 1) * every;
+	}
+	lt_done(lt, ",\"early\":%d", early);
+}
+
 static const struct lt_case cases[] = {
-	{ "process", process, 0 }, { "thread", thread, 0 }, { "descriptor", descriptor, 0 }, { 0 },
+	{ "process", process, 0 }, { "thread", thread, 0 }, { "descriptor", descriptor, 0 },
+	{ "interval", interval, 0 }, { 0 },
 };
 
 int main(int argc, char **argv) { return lt_main(argc, argv, cases); }

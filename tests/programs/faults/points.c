@@ -5,6 +5,8 @@
  *     fork OP    a child does it         exec       becomes this program again, by another thread than 1
  *     signal N   sends thread 1 signal N quit
  *
+ * SIGCHLD is blocked in all threads but 1 and 2.
+ *
  * `points alone N` has one thread, which sleeps N times for an hour and works for some milliseconds after each.
  *
  * It says {"ev":"ready"} at the start, {"ev":"done","who":1,"op":...,"ret":...,"err":...} after each, {"ev":"signal"} in a handler.
@@ -12,6 +14,7 @@
  */
 #include "../lt.h"
 #include <poll.h>
+#include <sys/epoll.h>
 #include <semaphore.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
@@ -136,6 +139,27 @@ static long cpu_time(int id)
 	return clock_gettime(id, &now);
 }
 
+/* A child that only waits to be killed. */
+static long bear(void)
+{
+	pid_t child = fork();
+	if (child == 0)
+		for (;;)
+			pause();
+	return child;
+}
+
+static long epoll(void)
+{
+	struct epoll_event event;
+	int set = epoll_create1(0);
+	long ret = epoll_wait(set, &event, 1, FAR * 1000);
+	int err = errno;
+	close(set);
+	errno = err;
+	return ret;
+}
+
 static long file_time(void)
 {
 	struct stat seen;
@@ -162,6 +186,10 @@ static long perform(const char *op)
 		return blocked_receive();
 	if (!strcmp(op, "semaphore"))
 		return semaphore();
+	if (!strcmp(op, "child"))
+		return bear();
+	if (!strcmp(op, "epoll"))
+		return epoll();
 	if (!strcmp(op, "futex"))
 		return futex();
 	if (!strcmp(op, "process"))
@@ -196,6 +224,10 @@ static void *work(void *given)
 {
 	struct worker *worker = given;
 	char op[128];
+	sigset_t ends;
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGCHLD);
+	pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
 	for (;;) {
 		ssize_t got = read(worker->orders[0], op, sizeof op);
 		if (got == sizeof op)
@@ -243,6 +275,7 @@ int main(int count, char **words)
 		}
 		return 0;
 	}
+	lt_block(SIGCHLD);
 	for (int i = 0; i < 2; i++) {
 		if (pipe(workers[i].orders) || pthread_create(&workers[i].thread, NULL, work, &workers[i]))
 			return 9;

@@ -253,6 +253,23 @@ static void do_blocked(struct lt *lt)
 		sigismember(&pending, SIGUSR1));
 }
 
+/* A blocked signal that is ignored by default waits all the same. */
+static void do_blocked_child(struct lt *lt)
+{
+	struct timespec t = lt_ts(lt->nominal);
+	sigset_t pending;
+	lt_block(SIGCHLD);
+	LT_READY(lt);
+	pid_t child = fork();
+	LT_CHECK(child >= 0);
+	if (child == 0)
+		_exit(0);
+	LT_CALL(lt, nanosleep(&t, NULL));
+	sigpending(&pending);
+	waitpid(child, NULL, 0);
+	lt_done(lt, ",\"same_pending\":%d", sigismember(&pending, SIGCHLD));
+}
+
 /* p* calls put their own mask on for the wait alone. */
 static void pmask(struct lt *lt, int which)
 {
@@ -407,6 +424,7 @@ int main(int argc, char **argv)
 	static struct lt_case cases[80] = {
 		{ "full-mask", do_full_mask, 0 },
 		{ "blocked-signal", do_blocked, 0 },
+		{ "blocked-child", do_blocked_child, 0 },
 		{ "ppoll-mask", do_ppoll_mask, 0 },
 		{ "pselect-mask", do_pselect_mask, 0 },
 		{ "epoll_pwait-mask", do_epoll_pwait_mask, 0 },
@@ -420,11 +438,11 @@ int main(int argc, char **argv)
 	static char names[3 * sizeof waits / sizeof *waits][48];
 	static const char *kinds[] = { "eintr", "restart", "stopcont" };
 	static void (*const fns[])(struct lt *) = { do_eintr, do_restart, do_stopcont };
-	size_t n = 11, k, i;
+	size_t n = 12, k, i;
 	for (k = 0; k < 3; k++)
 		for (i = 0; i < sizeof waits / sizeof *waits; i++, n++) {
-			snprintf(names[n - 11], sizeof names[0], "%s:%s", kinds[k], waits[i].name);
-			cases[n] = (struct lt_case){ names[n - 11], fns[k], 0 };
+			snprintf(names[n - 12], sizeof names[0], "%s:%s", kinds[k], waits[i].name);
+			cases[n] = (struct lt_case){ names[n - 12], fns[k], 0 };
 		}
 	return lt_main(argc, argv, cases);
 }

@@ -5,6 +5,7 @@ use crate::filter::{self, Instruction, EXEC_KICK_OPEN, EXEC_MAGIC, EXTRA_LEN};
 use crate::signals;
 use crate::sys::{self, errno, nr, sig, sys, Sigaction};
 use crate::trap::Call;
+use crate::trap_mask;
 use crate::user;
 use core::arch::asm;
 
@@ -77,7 +78,7 @@ impl Inheritance {
     }
 
     fn take_back(&self) {
-        sys::set_mask(!(1 << (sig::SIGSYS - 1)));
+        sys::set_mask(self.mask & !sig::OURS | trap_mask::get());
         if self.ignored.iter().any(|(_, ignored)| *ignored) {
             boot::set_actions();
         }

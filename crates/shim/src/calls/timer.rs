@@ -76,9 +76,13 @@ fn signal_of(event: u64) -> (u32, u32) {
     }
 }
 
+/// Another thread may be setting an older timer of the same number anew.
 fn begin_disarmed(timer: &Timer, clock_id: u32) {
-    timer.set_clock(clock_id & 0xffff);
-    timer.set(Setting { deadline: Deadline::Never, interval: Span::ZERO }, clock().timers_state());
+    let disarmed = Setting { deadline: Deadline::Never, interval: Span::ZERO };
+    alone(timer, || {
+        timer.set_clock(clock_id & 0xffff);
+        timer.set(disarmed, clock().timers_state());
+    });
 }
 
 /// timer_delete(2).
@@ -151,6 +155,7 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
     if let Some(parents) = parents {
         timer.set_clock(parents.clock());
         timer.set_armed(parents.armed());
+        timer.set_signalled_again(parents.signalled_again());
         timer.set(parents.setting(), parents.seen());
         return Some((timer, Kernel::of(timer, kind, id)));
     }
