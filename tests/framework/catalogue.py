@@ -112,8 +112,8 @@ _CALLS = [
 SIGNALS: list[Case] = [
     *_cases(
         "signals",
-        """full-mask blocked-signal blocked-child ppoll-mask pselect-mask epoll_pwait-mask own-sigsys
-        nested-sleep altstack-16k altstack-4k siglongjmp pthread_cancel""",
+        """full-mask blocked-signal blocked-child ppoll-mask pselect-mask epoll_pwait-mask
+        own-sigsys nested-sleep altstack-16k altstack-4k siglongjmp pthread_cancel""",
         live=False,
         threads=False,
     ),
