@@ -1,4 +1,4 @@
-//! Builds the shim's image: the crates `clock` and `shim` again, for a fixed address and without a standard library.
+//! Builds the shim's image: the crates `clock`, `syscalls` and `shim` again, for a fixed address and without a standard library.
 
 use object::{Object, ObjectSegment};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const FLAGS: &[&str] = &[
 fn main() {
     let crates = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("..");
     let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
-    for part in ["clock/src", "shim/src", "shim/image.ld"] {
+    for part in ["clock/src", "syscalls/src", "shim/src", "shim/image.ld"] {
         println!("cargo::rerun-if-changed={}", crates.join(part).display());
     }
     let features: &[&str] = match env::var_os("CARGO_FEATURE_FAILPOINTS") {
@@ -29,17 +29,20 @@ fn main() {
         None => &[],
     };
     let clock = out.join("liblorentz_clock.rlib");
+    let syscalls = out.join("liblorentz_syscalls.rlib");
     let archive = out.join("libshim.a");
     let image = out.join("image.elf");
     rustc("lorentz_clock", "rlib", &crates.join("clock/src/lib.rs"), &clock, features);
+    rustc("lorentz_syscalls", "rlib", &crates.join("syscalls/src/lib.rs"), &syscalls, &[]);
     let with_clock = format!("--extern=lorentz_clock={}", clock.display());
+    let with_syscalls = format!("--extern=lorentz_syscalls={}", syscalls.display());
     let source = crates.join("shim/src/lib.rs");
     rustc(
         "lorentz_shim",
         "staticlib",
         &source,
         &archive,
-        &[features, &["--cfg=image", "-Clto=fat", &with_clock]].concat(),
+        &[features, &["--cfg=image", "-Clto=fat", &with_clock, &with_syscalls]].concat(),
     );
     link(&crates.join("shim/image.ld"), &archive, &image);
     check(&image);

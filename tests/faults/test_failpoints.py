@@ -20,6 +20,7 @@ from framework.experiments import Experiment
 from framework.failpoints import BINARY, Faulty, Points, places, session
 from framework.running import Running
 
+EINTR = 4
 #: What happens at once is done by then on any machine.
 AT_ONCE = 10.0
 
@@ -105,6 +106,7 @@ def test_a_controller_that_is_killed_leaves_its_change_whole_or_not_at_all(point
     with points() as inside:
         inside.line(ev="ready")
         tell(inside, "do sleep 500000000000000")
+        wait_until_it_waits(inside)
         inside.points.arm(point)
         controller = inside.begin("leap", "--by", "1000000s")
         inside.points.wait(point)
@@ -385,6 +387,23 @@ def test_a_change_reaches_a_thread_that_stood_still(point):
         works(inside)
 
 
+@pytest.mark.parametrize("order", ["poll", "epoll"])
+def test_a_change_at_the_end_of_an_interrupted_call_leaves_it_interrupted(order):
+    """The clock-change signal comes where the trap returns EINTR to the program."""
+    with points() as inside:
+        inside.line(ev="ready")
+        tell(inside, f"do {order}")
+        wait_until_it_waits(inside)
+        inside.points.arm("WaitLeaving")
+        tell(inside, f"signal {signal.SIGUSR1.value}")
+        inside.points.wait("WaitLeaving")
+        verb(inside, "leap", inside.name, "--by", "1s")
+        inside.points.release("WaitLeaving")
+        ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]
+        assert (ended["ret"], ended["err"], ended["signals"]) == (-1, EINTR, 1)
+        works(inside)
+
+
 def test_an_ignored_signal_during_a_trap_wakes_nobody_else():
     """SIGCHLD is dropped as natively, though the thread that it is sent to carries out a call."""
     with points() as inside:
@@ -407,8 +426,6 @@ def test_an_ignored_signal_during_a_trap_wakes_nobody_else():
 
 
 # Signals in the moment before a call blocks
-
-EINTR = 4
 
 
 @pytest.mark.parametrize("changes", [False, True], ids=["first", "again"])

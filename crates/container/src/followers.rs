@@ -15,6 +15,7 @@ use lorentz_clock::{
 };
 use lorentz_shim::kick::{sighting, KICK_MAGIC, NO_CALL};
 use lorentz_shim::sys::sig;
+use lorentz_syscalls::Restart;
 
 use crate::changing::Followed;
 use crate::host_time::{self, sleep, Moment};
@@ -394,24 +395,16 @@ pub struct BrokenOff(Vec<(u32, u32, u32)>);
 impl BrokenOff {
     /// Looks at all threads of `pids` but those in `waiting`, which are told by the unfreezing.
     pub fn look(pids: &[u32], waiting: &HashSet<(u32, u32)>) -> BrokenOff {
-        const NOT_REPEATED_BY_THE_KERNEL: [u32; 8] = [
-            libc::SYS_epoll_wait as u32,
-            libc::SYS_epoll_pwait as u32,
-            libc::SYS_epoll_pwait2 as u32,
-            libc::SYS_semop as u32,
-            libc::SYS_semtimedop as u32,
-            libc::SYS_rt_sigtimedwait as u32,
-            libc::SYS_io_getevents as u32,
-            lorentz_shim::sys::nr::IO_PGETEVENTS,
-        ];
+        let is_never_repeated = |call: u32| {
+            lorentz_syscalls::row(call).is_some_and(|row| row.restart == Restart::Never)
+        };
         let threads = pids
             .iter()
             .flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)))
             .filter(|thread| !waiting.contains(thread));
         let seen = threads.filter_map(|(pid, thread)| {
             let seen = seen_in_call(pid, thread);
-            (seen != NO_CALL && NOT_REPEATED_BY_THE_KERNEL.contains(&(seen >> 22)))
-                .then_some((pid, thread, seen))
+            (seen != NO_CALL && is_never_repeated(seen >> 22)).then_some((pid, thread, seen))
         });
         BrokenOff(seen.collect())
     }

@@ -15,7 +15,8 @@ use lorentz_clock::ProcessId;
 use lorentz_shim::boot::BootArgs;
 use lorentz_shim::filter::{Instruction, Program, ASK_MONITOR};
 use lorentz_shim::layout::{self, Credit, CLOCK, CREDITS, IMAGE};
-use lorentz_shim::sys::{nr, sig};
+use lorentz_shim::sys::sig;
+use lorentz_syscalls::Restart;
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -242,42 +243,20 @@ struct Wait {
 
 impl Wait {
     fn of(thread: Thread) -> Option<Wait> {
-        const TIMED: [i64; 23] = [
-            libc::SYS_nanosleep,
-            libc::SYS_clock_nanosleep,
-            libc::SYS_poll,
-            libc::SYS_futex,
-            libc::SYS_epoll_wait,
-            libc::SYS_epoll_pwait,
-            libc::SYS_semtimedop,
-            libc::SYS_rt_sigtimedwait,
-            libc::SYS_epoll_pwait2,
-            libc::SYS_io_getevents,
-            nr::IO_PGETEVENTS as i64,
-            libc::SYS_semop,
-            libc::SYS_recvfrom,
-            libc::SYS_recvmsg,
-            libc::SYS_accept,
-            libc::SYS_accept4,
-            libc::SYS_sendto,
-            libc::SYS_sendmsg,
-            libc::SYS_read,
-            libc::SYS_readv,
-            libc::SYS_write,
-            libc::SYS_writev,
-            libc::SYS_connect,
-        ];
         // What a broken-off call leaves behind: to be gone on with, or an interruption that was only ours.
         const ERESTART_RESTARTBLOCK: i64 = -516;
         const EINTR: i64 = -4;
         let registers = thread.registers().ok()?;
         let (call, result) = (registers.orig_rax as i64, registers.rax as i64);
         let broken_off = result == ERESTART_RESTARTBLOCK || result == EINTR;
-        (TIMED.contains(&call) && broken_off).then_some(Wait {
-            thread,
-            registers,
-            elapsed: Duration::ZERO,
-        })
+        let is_timed =
+            u32::try_from(call).ok().and_then(lorentz_syscalls::row).is_some_and(|row| {
+                matches!(
+                    row.restart,
+                    Restart::Never | Restart::RestartBlock | Restart::UnlessTimeout
+                )
+            });
+        (is_timed && broken_off).then_some(Wait { thread, registers, elapsed: Duration::ZERO })
     }
 
     /// Has the thread make its call again when it goes on.

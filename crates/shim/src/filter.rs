@@ -8,6 +8,9 @@ use crate::sys::nr::*;
 use crate::sys::sig::{KICK, SIGSEGV, SIGSYS};
 use crate::user::NO_SEMAPHORE;
 use lorentz_clock::Policy;
+use lorentz_syscalls::{When, Where, TABLE};
+
+pub use lorentz_syscalls::ASK_MONITOR;
 
 /// What the kernel hands to the trap handler beside the call: tells our traps from a program's own.
 pub const TRAP_DATA: u32 = 0x4c5a;
@@ -15,8 +18,6 @@ pub const TRAP_DATA: u32 = 0x4c5a;
 pub const EXEC_MAGIC: u32 = 0x4c5a_4558;
 /// In the high half: the kick signal is blocked for the exec alone, and not by the program.
 pub const EXEC_KICK_OPEN: u64 = 1 << 32;
-/// Number of a system call that does not exist: asks the monitor for something.
-pub const ASK_MONITOR: u32 = 0x4c5a;
 /// Its first argument: a descriptor, while a running process is brought in.
 pub const ASK_FOR_FILE: u64 = 0;
 /// Its first argument: the wall clock is to be set, to the seconds and nanoseconds that follow.
@@ -24,146 +25,13 @@ pub const ASK_SET_WALL: u64 = 1;
 /// Its first argument: the wall clock is to be stepped, by the seconds and nanoseconds that follow.
 pub const ASK_STEP_WALL: u64 = 2;
 
-/// When a call is trapped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
-    /// Always.
-    Always,
-    /// When argument `.0` is not null.
-    Given(u8),
-    /// When either argument is not null.
-    EitherGiven(u8, u8),
-    /// When both arguments are zero.
-    NeitherGiven(u8, u8),
-    /// When argument `.0` is a command of msgctl, shmctl or semctl that tells times.
-    IpcTimes(u8),
-    /// When argument `.0`, an int of milliseconds, is above 0.
-    Positive(u8),
-    /// When argument `.0` is above 0 or argument `.1` is not null.
-    PositiveOrGiven(u8, u8),
-    /// A futex operation that waits, with a timeout.
-    FutexWait,
-    /// A signal's action is set, or asked for where the shim has a handler of its own.
-    SignalAction,
-    /// A SOL_SOCKET option that has to do with time; the second is for getsockopt, which only timeouts concern.
-    SocketOption,
-    /// As above.
-    SocketTimeout,
-    /// clone that begins a process on a stack of the program's choice.
-    ProcessOnStack,
-    /// prctl(PR_SET_SECCOMP).
-    SetSeccomp,
-    /// unshare of the time namespace.
-    NewTime,
-    /// ptrace that makes somebody a tracer: PTRACE_TRACEME, PTRACE_ATTACH, PTRACE_SEIZE.
-    BecomesTracer,
-    /// From the image it goes to the monitor, from elsewhere to the handler.
-    Exec,
-    /// Always to the monitor.
-    Monitor,
-    /// Refused: ENOSYS.
-    Refused,
+/// The calls that are trapped in programs of a kind, the most frequent first.
+pub fn calls(place: Where) -> impl Iterator<Item = (u32, When)> {
+    TABLE.iter().flat_map(move |row| {
+        let here = row.traps.iter().filter(move |trap| trap.0 == place);
+        here.map(|trap| (row.number, trap.1))
+    })
 }
-
-/// The table: what is trapped in every program. The most frequent first.
-pub const TRAPPED: &[(u32, When)] = &[
-    (FUTEX, When::FutexWait),
-    (EPOLL_WAIT, When::Positive(3)),
-    (EPOLL_PWAIT, When::PositiveOrGiven(3, 4)),
-    (POLL, When::Positive(2)),
-    (PPOLL, When::EitherGiven(2, 3)),
-    (SELECT, When::Given(4)),
-    (PSELECT6, When::EitherGiven(4, 5)),
-    (EPOLL_PWAIT2, When::EitherGiven(3, 4)),
-    (NANOSLEEP, When::Always),
-    (CLOCK_NANOSLEEP, When::Always),
-    (CLOCK_GETTIME, When::Always),
-    (GETTIMEOFDAY, When::Always),
-    (TIME, When::Always),
-    (RT_SIGPROCMASK, When::Always),
-    (RT_SIGACTION, When::SignalAction),
-    (RT_SIGSUSPEND, When::Always),
-    (RT_SIGTIMEDWAIT, When::Always),
-    (SIGALTSTACK, When::Always),
-    (SIGNALFD, When::Always),
-    (SIGNALFD4, When::Always),
-    (FUTEX_WAIT, When::Given(4)),
-    (FUTEX_WAITV, When::Given(3)),
-    (SEMTIMEDOP, When::Given(3)),
-    (MQ_TIMEDSEND, When::Given(4)),
-    (MQ_TIMEDRECEIVE, When::Given(4)),
-    (RECVMMSG, When::Given(4)),
-    (IO_GETEVENTS, When::Given(4)),
-    (IO_PGETEVENTS, When::EitherGiven(4, 5)),
-    (ALARM, When::Always),
-    (SETITIMER, When::Always),
-    (GETITIMER, When::Always),
-    (TIMER_CREATE, When::Always),
-    (TIMER_SETTIME, When::Always),
-    (TIMER_GETTIME, When::Always),
-    (TIMER_DELETE, When::Always),
-    (TIMERFD_CREATE, When::Always),
-    (TIMERFD_SETTIME, When::Always),
-    (TIMERFD_GETTIME, When::Always),
-    (CLOCK_SETTIME, When::Always),
-    (SETTIMEOFDAY, When::Always),
-    (ADJTIMEX, When::Always),
-    (CLOCK_ADJTIME, When::Always),
-    (MSGCTL, When::IpcTimes(1)),
-    (SHMCTL, When::IpcTimes(1)),
-    (SEMCTL, When::IpcTimes(2)),
-    (SETSOCKOPT, When::SocketOption),
-    (GETSOCKOPT, When::SocketTimeout),
-    (SYSINFO, When::Always),
-    (TIMES, When::Always),
-    (OPEN, When::Always),
-    (OPENAT, When::Always),
-    (EXECVE, When::Exec),
-    (EXECVEAT, When::Exec),
-    (SECCOMP, When::Always),
-    (PRCTL, When::SetSeccomp),
-    (PTRACE, When::BecomesTracer),
-    (CLONE, When::ProcessOnStack),
-    (UNSHARE, When::NewTime),
-    (SETNS, When::Always),
-    (ASK_MONITOR, When::Monitor),
-    // Its flags lie in memory, where a filter cannot see CLONE_CLEAR_SIGHAND; libc falls back to clone.
-    (CLONE3, When::Refused),
-    // Its timeouts lie in shared memory; libraries fall back to epoll.
-    (IO_URING_SETUP, When::Refused),
-];
-
-/// Trapped unless CPU clocks are real.
-pub const CPU_TIMES: &[(u32, When)] =
-    &[(GETRUSAGE, When::Always), (WAIT4, When::Given(3)), (WAITID, When::Given(4))];
-
-/// Trapped unless file times are real.
-pub const FILE_TIMES: &[(u32, When)] = &[
-    (STAT, When::Always),
-    (FSTAT, When::Always),
-    (LSTAT, When::Always),
-    (NEWFSTATAT, When::Always),
-    (STATX, When::Always),
-    (UTIME, When::Given(1)),
-    (UTIMES, When::Given(1)),
-    (FUTIMESAT, When::Given(2)),
-    (UTIMENSAT, When::Given(2)),
-];
-
-/// Trapped where births are counted.
-pub const BIRTHS: &[(u32, When)] =
-    &[(CLONE, When::Always), (FORK, When::Always), (VFORK, When::Always)];
-
-/// Trapped where what is sent waits for its turn.
-pub const SENDS: &[(u32, When)] = &[
-    (WRITE, When::Always),
-    (WRITEV, When::Always),
-    (SENDTO, When::Always),
-    (SENDMSG, When::Always),
-    (SENDMMSG, When::Always),
-    (SENDFILE, When::Always),
-    (SPLICE, When::Always),
-];
 
 /// What a process has trapped only once it has asked for something that needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,29 +52,14 @@ impl Extra {
         1 << self as u32
     }
 
-    /// The calls it concerns.
-    pub fn calls(self) -> &'static [(u32, When)] {
-        match self {
-            Extra::Messages => &[(RECVMSG, When::Always), (RECVMMSG, When::Always)],
-            Extra::Sockets => &[
-                (RECVFROM, When::Always),
-                (RECVMSG, When::Always),
-                (READ, When::Always),
-                (READV, When::Always),
-                (ACCEPT, When::Always),
-                (ACCEPT4, When::Always),
-                (CONNECT, When::Always),
-                (SENDTO, When::Always),
-                (SENDMSG, When::Always),
-                (WRITE, When::Always),
-                (WRITEV, When::Always),
-            ],
-            Extra::Reads => &[(READ, When::Always)],
-            // lseek to 0 from the start, pread at 0.
-            Extra::Rewinds => {
-                &[(LSEEK, When::NeitherGiven(1, 2)), (PREAD64, When::NeitherGiven(3, 3))]
-            }
-        }
+    /// The calls that it concerns.
+    pub fn calls(self) -> impl Iterator<Item = (u32, When)> {
+        calls(match self {
+            Extra::Messages => Where::Timestamps,
+            Extra::Sockets => Where::SocketTimeouts,
+            Extra::Reads => Where::VirtualReads,
+            Extra::Rewinds => Where::Rewinds,
+        })
     }
 }
 
@@ -278,17 +131,17 @@ impl Program<PROGRAM_LEN> {
         // Before the table: what they trap always, it traps at times.
         extras.iter().for_each(|extra| program.table(extra.calls()));
         if policy.counts_births {
-            program.table(BIRTHS);
+            program.table(calls(Where::CountedTasks));
         }
-        program.table(TRAPPED);
+        program.table(calls(Where::Everywhere));
         if !policy.real_cpu_clocks {
-            program.table(CPU_TIMES);
+            program.table(calls(Where::CpuTimes));
         }
         if !policy.real_file_times {
-            program.table(FILE_TIMES);
+            program.table(calls(Where::FileTimes));
         }
         if policy.sends_in_turn {
-            program.table(SENDS);
+            program.table(calls(Where::OrderedSends));
         }
         program.end()
     }
@@ -328,8 +181,8 @@ impl<const N: usize> Program<N> {
         self
     }
 
-    fn table(&mut self, table: &[(u32, When)]) {
-        for &(number, when) in table {
+    fn table(&mut self, calls: impl Iterator<Item = (u32, When)>) {
+        for (number, when) in calls {
             let test = self.len;
             self.test(JUMP_EQUAL, number, 0, 0);
             self.when(when);
@@ -382,7 +235,7 @@ impl<const N: usize> Program<N> {
                 self.ret(ALLOW);
                 self.allow_unless_given(&[1]);
             }
-            When::NewTime => {
+            When::NewTimeNamespace => {
                 const CLONE_NEWTIME: u32 = 0x80;
                 self.load(arg_low(0));
                 self.push(AND, 0, 0, CLONE_NEWTIME);

@@ -2,11 +2,13 @@
 
 use crate::gate::{self, At};
 use crate::signals;
-use crate::sys::{errno, nr, reg, sig, Siginfo, Ucontext};
+use crate::sys::{errno, reg, sig, Siginfo, Ucontext};
 use crate::timers;
+use crate::trap;
 use crate::trap_mask;
 use crate::user;
 use crate::wait;
+use lorentz_syscalls::{row, Restart, Syscall};
 
 /// High half of the value that comes with a kick; the low half is a [`sighting`], or [`NO_CALL`].
 pub const KICK_MAGIC: u32 = 0x4c7a_6b21;
@@ -36,7 +38,10 @@ pub unsafe extern "C" fn on_kick(_signal: i32, info: *mut Siginfo, context: *mut
     match gate::at(ip) {
         Some(gate) => turn_back(context_ref, gate, due),
         // A signal that is waiting, such as that of a timer that this change has made due, breaks off the call by itself.
-        None if result == -errno::EINTR && !wait::signal_comes(context_ref.mask, due) => {
+        None if result == -errno::EINTR
+            && !trap::was_trapped(&context_ref.regs)
+            && !wait::signal_comes(context_ref.mask, due) =>
+        {
             repeat_untrapped(&mut context_ref.regs, info_ref.second as u32);
         }
         None => {}
@@ -73,25 +78,6 @@ fn repeat_untrapped(regs: &mut [u64; 23], seen: u32) {
 fn call_before(ip: u64) -> Option<u32> {
     const MOV_EAX: u8 = 0xb8;
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
-    const NOT_RESTARTED: [u32; 14] = [
-        nr::POLL,
-        nr::PPOLL,
-        nr::SELECT,
-        nr::PSELECT6,
-        nr::EPOLL_WAIT,
-        nr::EPOLL_PWAIT,
-        nr::EPOLL_PWAIT2,
-        nr::SEMTIMEDOP,
-        nr::RT_SIGTIMEDWAIT,
-        nr::IO_GETEVENTS,
-        nr::IO_PGETEVENTS,
-        PAUSE,
-        SEMOP,
-        MSGRCV,
-    ];
-    const PAUSE: u32 = 34;
-    const SEMOP: u32 = 65;
-    const MSGRCV: u32 = 70;
     let mut code = [0u8; 8];
     if !user::read_bytes(ip.checked_sub(7)?, &mut code)
         || code[0] != MOV_EAX
@@ -100,5 +86,7 @@ fn call_before(ip: u64) -> Option<u32> {
         return None;
     }
     let call = u32::from_le_bytes([code[1], code[2], code[3], code[4]]);
-    NOT_RESTARTED.contains(&call).then_some(call)
+    let restarts =
+        |row: &Syscall| matches!(row.restart, Restart::ByKernel | Restart::UnlessTimeout);
+    row(call).is_some_and(|row| !restarts(row)).then_some(call)
 }

@@ -10,12 +10,13 @@ use crate::clocks;
 use crate::filter::TRAP_DATA;
 use crate::layout::data;
 use crate::signals;
-use crate::sys::{self, nr, reg, sig, Siginfo, Ucontext};
+use crate::sys::{self, errno, reg, sig, Siginfo, Ucontext};
 use crate::time_namespace;
 use crate::turn;
 use crate::wait::Masking;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Deadline, Span, VirtualInstant};
+use lorentz_syscalls::Handler;
 
 /// SA_SIGINFO, SA_ONSTACK (goroutine stacks are tiny) and SA_RESTORER.
 pub const HANDLER_FLAGS: u64 = 0x4 | 0x0800_0000 | 0x0400_0000;
@@ -101,8 +102,26 @@ pub unsafe extern "C" fn on_sigsys(_signal: i32, info: *mut Siginfo, context: *m
         regs[reg::RAX] = call.nr as u64;
         regs[reg::RIP] -= 2;
     } else {
-        call.context.regs[reg::RAX] = result as u64;
+        let regs = &mut call.context.regs;
+        regs[reg::RAX] = result as u64;
+        if result == -errno::EINTR {
+            mark_as_trapped(regs);
+        }
     }
+}
+
+/// Marks the program's registers behind a trapped call that returns EINTR. The syscall instruction leaves the address behind it in
+/// rcx, for which programs have no use.
+///
+/// Race: a signal of the program's interrupts a trapped call, and a clock-change signal arrives before the handler returns. The
+/// kernel delivers it behind the call, which looks like one that only the clock-change signal has interrupted. Therefore the mark.
+fn mark_as_trapped(regs: &mut [u64; 23]) {
+    regs[reg::RCX] = 0;
+}
+
+/// Whether the EINTR of the call just before the instruction pointer comes from the trap handler.
+pub fn was_trapped(regs: &[u64; 23]) -> bool {
+    regs[reg::RCX] != regs[reg::RIP]
 }
 
 /// The kernel's vDSO makes a system call where it cannot read the clock: that is our own look at the host's clock.
@@ -112,82 +131,75 @@ fn from_vdso(ip: u64) -> bool {
 }
 
 fn carry_out(call: &mut Call) -> isize {
-    match call.nr {
-        nr::CLOCK_GETTIME => clock::gettime(call),
-        nr::GETTIMEOFDAY => clock::gettimeofday(call),
-        nr::TIME => clock::time(call),
-        nr::CLOCK_SETTIME => settime::clock_settime(call),
-        nr::SETTIMEOFDAY => settime::settimeofday(call),
-        nr::ADJTIMEX => settime::adjtimex(call),
-        nr::CLOCK_ADJTIME => settime::clock_adjtime(call),
-        nr::NANOSLEEP => sleep::nanosleep(call),
-        nr::CLOCK_NANOSLEEP => sleep::clock_nanosleep(call),
-        nr::POLL => poll::poll(call),
-        nr::PPOLL => poll::ppoll(call),
-        nr::SELECT => poll::select(call),
-        nr::PSELECT6 => poll::pselect6(call),
-        nr::EPOLL_WAIT => poll::epoll_wait(call),
-        nr::EPOLL_PWAIT => poll::epoll_pwait(call),
-        nr::EPOLL_PWAIT2 => poll::epoll_pwait2(call),
-        nr::FUTEX => futex::futex(call),
-        nr::FUTEX_WAIT => futex::futex_wait(call),
-        nr::FUTEX_WAITV => futex::futex_waitv(call),
-        nr::RT_SIGTIMEDWAIT => ipc::rt_sigtimedwait(call),
-        nr::SEMTIMEDOP => ipc::semtimedop(call),
-        nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE => ipc::mq_timed(call),
-        nr::RECVMMSG => socket::recvmmsg(call),
-        nr::IO_GETEVENTS | nr::IO_PGETEVENTS => ipc::io_getevents(call),
-        nr::MSGCTL | nr::SHMCTL | nr::SEMCTL => ipc::stat(call),
-        nr::LSEEK | nr::PREAD64 => proc_files::rewind(call),
-        nr::ALARM => itimer::alarm(call),
-        nr::SETITIMER => itimer::setitimer(call),
-        nr::GETITIMER => itimer::getitimer(call),
-        nr::TIMER_CREATE => timer::create(call),
-        nr::TIMER_SETTIME => timer::settime(call),
-        nr::TIMER_GETTIME => timer::gettime(call),
-        nr::TIMER_DELETE => timer::delete(call),
-        nr::TIMERFD_CREATE => timer::fd_create(call),
-        nr::TIMERFD_SETTIME => timer::settime(call),
-        nr::TIMERFD_GETTIME => timer::gettime(call),
-        nr::SETSOCKOPT => socket::setsockopt(call),
-        nr::GETSOCKOPT => socket::getsockopt(call),
-        nr::RECVMSG
-        | nr::RECVFROM
-        | nr::READ
-        | nr::READV
-        | nr::ACCEPT
-        | nr::ACCEPT4
-        | nr::CONNECT => socket::receive(call),
-        nr::SENDTO | nr::SENDMSG | nr::WRITE | nr::WRITEV => {
+    // The filter traps what the table says, and each such row has a handler.
+    let Some(handler) = lorentz_syscalls::handler(call.nr) else { return call.by_kernel() };
+    match handler {
+        Handler::ClockGettime => clock::gettime(call),
+        Handler::Gettimeofday => clock::gettimeofday(call),
+        Handler::Time => clock::time(call),
+        Handler::ClockSettime => settime::clock_settime(call),
+        Handler::Settimeofday => settime::settimeofday(call),
+        Handler::Adjtimex => settime::adjtimex(call),
+        Handler::ClockAdjtime => settime::clock_adjtime(call),
+        Handler::Nanosleep => sleep::nanosleep(call),
+        Handler::ClockNanosleep => sleep::clock_nanosleep(call),
+        Handler::Poll => poll::poll(call),
+        Handler::Ppoll => poll::ppoll(call),
+        Handler::Select => poll::select(call),
+        Handler::Pselect => poll::pselect6(call),
+        Handler::EpollWait => poll::epoll_wait(call),
+        Handler::EpollPwait => poll::epoll_pwait(call),
+        Handler::EpollPwait2 => poll::epoll_pwait2(call),
+        Handler::Futex => futex::futex(call),
+        Handler::FutexWait => futex::futex_wait(call),
+        Handler::FutexWaitv => futex::futex_waitv(call),
+        Handler::SigTimedWait => ipc::rt_sigtimedwait(call),
+        Handler::SemTimedOp => ipc::semtimedop(call),
+        Handler::MqTimed => ipc::mq_timed(call),
+        Handler::IoGetevents => ipc::io_getevents(call),
+        Handler::IpcStat => ipc::stat(call),
+        Handler::Rewind => proc_files::rewind(call),
+        Handler::Alarm => itimer::alarm(call),
+        Handler::Setitimer => itimer::setitimer(call),
+        Handler::Getitimer => itimer::getitimer(call),
+        Handler::TimerCreate => timer::create(call),
+        Handler::TimerSettime => timer::settime(call),
+        Handler::TimerGettime => timer::gettime(call),
+        Handler::TimerDelete => timer::delete(call),
+        Handler::TimerfdCreate => timer::fd_create(call),
+        Handler::SetSocketOption => socket::setsockopt(call),
+        Handler::GetSocketOption => socket::getsockopt(call),
+        Handler::Receive => socket::receive(call),
+        Handler::RecvMmsg => socket::recvmmsg(call),
+        Handler::Send => {
             turn::come(call.args[0]);
             socket::send(call)
         }
-        nr::SENDMMSG | nr::SENDFILE => {
+        Handler::SendMany => {
             turn::come(call.args[0]);
             socket::blocking(call, Masking::Repeats)
         }
-        nr::SPLICE => {
+        Handler::Splice => {
             turn::come(call.args[2]);
             socket::blocking(call, Masking::Repeats)
         }
-        nr::SYSINFO => process::sysinfo(call),
-        nr::TIMES => process::times(call),
-        nr::GETRUSAGE => process::getrusage(call),
-        nr::WAIT4 | nr::WAITID => process::wait(call),
-        nr::STAT | nr::FSTAT | nr::LSTAT | nr::NEWFSTATAT | nr::STATX => file::stat(call),
-        nr::UTIME | nr::UTIMES | nr::FUTIMESAT | nr::UTIMENSAT => file::set_times(call),
-        nr::OPEN | nr::OPENAT => file::open(call),
-        nr::RT_SIGPROCMASK => signals::rt_sigprocmask(call),
-        nr::RT_SIGACTION => signals::rt_sigaction(call),
-        nr::RT_SIGSUSPEND => signals::rt_sigsuspend(call),
-        nr::SIGALTSTACK => altstack::sigaltstack(call),
-        nr::SIGNALFD | nr::SIGNALFD4 => signals::signalfd(call),
-        nr::EXECVE | nr::EXECVEAT => exec::exec(call),
-        nr::SECCOMP | nr::PRCTL => exec::sandbox(call),
-        nr::PTRACE => exec::trace(),
-        nr::UNSHARE => time_namespace::unshare(call),
-        nr::SETNS => time_namespace::setns(call),
-        nr::CLONE | nr::FORK | nr::VFORK => births::prepare(call),
-        _ => call.by_kernel(),
+        Handler::Sysinfo => process::sysinfo(call),
+        Handler::Times => process::times(call),
+        Handler::Getrusage => process::getrusage(call),
+        Handler::Wait => process::wait(call),
+        Handler::Stat => file::stat(call),
+        Handler::SetFileTimes => file::set_times(call),
+        Handler::Open => file::open(call),
+        Handler::SigProcMask => signals::rt_sigprocmask(call),
+        Handler::SigAction => signals::rt_sigaction(call),
+        Handler::SigSuspend => signals::rt_sigsuspend(call),
+        Handler::SigAltStack => altstack::sigaltstack(call),
+        Handler::SignalFd => signals::signalfd(call),
+        Handler::Exec => exec::exec(call),
+        Handler::Sandbox => exec::sandbox(call),
+        Handler::Trace => exec::trace(),
+        Handler::Unshare => time_namespace::unshare(call),
+        Handler::Setns => time_namespace::setns(call),
+        Handler::Clone => births::prepare(call),
     }
 }

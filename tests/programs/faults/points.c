@@ -127,6 +127,11 @@ static long futex(void)
 	return syscall(SYS_futex, &word, 0, 0, &limit, 0, 0);
 }
 
+static long poll_for_long(void)
+{
+	return poll(NULL, 0, FAR * 1000);
+}
+
 static long sleep_for(long nanos)
 {
 	struct timespec span = { nanos / 1000000000, nanos % 1000000000 };
@@ -190,6 +195,8 @@ static long perform(const char *op)
 		return bear();
 	if (!strcmp(op, "epoll"))
 		return epoll();
+	if (!strcmp(op, "poll"))
+		return poll_for_long();
 	if (!strcmp(op, "futex"))
 		return futex();
 	if (!strcmp(op, "process"))

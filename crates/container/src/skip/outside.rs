@@ -16,6 +16,8 @@ use std::os::unix::net::UnixDatagram;
 use nix::sys::uio::{process_vm_readv, RemoteIoVec};
 use nix::unistd::Pid;
 
+use lorentz_syscalls::WaitsFor;
+
 use super::proc_files::{About, ProcFiles};
 use super::sockets::{Reach, Sockets, Tables};
 use super::tasks::{name_of, Asleep, Cause};
@@ -355,52 +357,18 @@ fn waits_of(task: &Asleep, files: &mut ProcFiles) -> Waits {
         .collect();
     let arg = |place: usize| args.get(place).copied().unwrap_or(0);
     let fd = arg(0) as u32;
-    match call {
-        libc::SYS_read
-        | libc::SYS_readv
-        | libc::SYS_pread64
-        | libc::SYS_preadv
-        | libc::SYS_recvfrom
-        | libc::SYS_recvmsg
-        | libc::SYS_recvmmsg
-        | libc::SYS_splice => Waits::On(vec![(fd, false)]),
-        libc::SYS_accept | libc::SYS_accept4 => Waits::Nothing,
-        libc::SYS_write
-        | libc::SYS_writev
-        | libc::SYS_pwrite64
-        | libc::SYS_sendto
-        | libc::SYS_sendmsg
-        | libc::SYS_sendmmsg
-        | libc::SYS_connect => Waits::On(vec![(fd, true)]),
-        libc::SYS_poll | libc::SYS_ppoll => polled(task.pid, arg(0), arg(1)),
-        libc::SYS_select | libc::SYS_pselect6 => selected(task.pid, arg(0), arg(1), arg(2)),
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Waits::OnSet(fd),
-        libc::SYS_futex
-        | libc::SYS_futex_waitv
-        | libc::SYS_nanosleep
-        | libc::SYS_clock_nanosleep
-        | libc::SYS_wait4
-        | libc::SYS_waitid
-        | libc::SYS_pause
-        | libc::SYS_rt_sigsuspend
-        | libc::SYS_rt_sigtimedwait
-        | libc::SYS_semop
-        | libc::SYS_semtimedop
-        | libc::SYS_msgrcv
-        | libc::SYS_msgsnd
-        | libc::SYS_mq_timedreceive
-        | libc::SYS_mq_timedsend
-        | libc::SYS_restart_syscall
-        | libc::SYS_flock
-        | FUTEX_WAIT => Waits::Nothing,
-        libc::SYS_fcntl => Waits::Nothing,
-        libc::SYS_io_getevents | IO_PGETEVENTS => Waits::Unknown("input or output".into()),
-        other => Waits::Unknown(format!("system call {other}")),
+    let row = u32::try_from(call).ok().and_then(lorentz_syscalls::row);
+    match row.map_or(WaitsFor::Unknown, |row| row.waits_for) {
+        WaitsFor::Tasks | WaitsFor::Connection => Waits::Nothing,
+        WaitsFor::Readable => Waits::On(vec![(fd, false)]),
+        WaitsFor::Writable => Waits::On(vec![(fd, true)]),
+        WaitsFor::Polled => polled(task.pid, arg(0), arg(1)),
+        WaitsFor::Selected => selected(task.pid, arg(0), arg(1), arg(2)),
+        WaitsFor::EpollSet => Waits::OnSet(fd),
+        WaitsFor::Events => Waits::Unknown("input or output".into()),
+        WaitsFor::Unknown => Waits::Unknown(format!("system call {call}")),
     }
 }
-
-const FUTEX_WAIT: i64 = 455;
-const IO_PGETEVENTS: i64 = 333;
 
 fn polled(pid: u32, at: u64, count: u64) -> Waits {
     const MOST: u64 = 65_536;

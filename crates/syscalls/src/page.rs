@@ -1,0 +1,99 @@
+//! The table as a page: `docs/syscalls.md`.
+
+use crate::call::Syscall;
+use crate::numbers::NUMBERS;
+use crate::row;
+use crate::table::TABLE;
+use crate::when::{When, Where};
+use core::fmt::{Display, Formatter, Result};
+
+/// Shows the table as Markdown.
+pub struct Page;
+
+impl Display for Page {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        writeln!(f, "# System calls")?;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "For each system call of x86-64 as of Linux 6.18: when Lorentz traps it, what of it is virtual, and the test below\n\
+             `tests/` that holds it. A trapped call costs 2 to 4 us more than natively ([performance](performance.md)); where the\n\
+             second column is empty or its condition does not hold, the kernel's own answer costs what it costs natively.\n\
+             The page is written from `crates/syscalls/src/table.rs`: `scripts/syscalls`."
+        )?;
+        writeln!(f)?;
+        writeln!(f, "| call | trapped | virtual | test |")?;
+        writeln!(f, "|---|---|---|---|")?;
+        for row in TABLE.iter().filter(|row| !row.traps.is_empty()) {
+            writeln!(f, "{row}")?;
+        }
+        writeln!(f)?;
+        writeln!(f, "## No time in them")?;
+        writeln!(f)?;
+        writeln!(f, "These calls tell no time and take none. The filter lets them through by their number alone.")?;
+        writeln!(f)?;
+        let mut names = NUMBERS.iter().filter(|(number, _)| !is_trapped(*number));
+        if let Some((_, first)) = names.next() {
+            write!(f, "`{first}`")?;
+        }
+        for (_, name) in names {
+            write!(f, ", `{name}`")?;
+        }
+        writeln!(f)
+    }
+}
+
+fn is_trapped(number: u32) -> bool {
+    row(number).is_some_and(|row| !row.traps.is_empty())
+}
+
+impl Display for Syscall {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "| `{}` | ", self.name)?;
+        for (i, (place, when)) in self.traps.iter().enumerate() {
+            let between = if i == 0 { "" } else { "; " };
+            write!(f, "{between}{}{}", when_text(*when, self), where_text(*place))?;
+        }
+        write!(f, " | {} | `{}` |", self.meaning, self.test)
+    }
+}
+
+fn when_text(when: When, call: &Syscall) -> &'static str {
+    match when {
+        When::Always => "always",
+        When::Positive(_) => "with a timeout above 0",
+        When::PositiveOrGiven(..) => "with a timeout above 0, or a signal mask",
+        When::EitherGiven(..) => "with a timeout or a signal mask",
+        When::Given(_) if call.timeout.is_some() => "with a timeout",
+        When::Given(_) => "where it gives or takes times",
+        When::NeitherGiven(..) => "at the start of the file",
+        When::IpcTimes(_) => "the commands that return times",
+        When::FutexWait => "operations that wait, with a timeout",
+        When::SignalAction => "a new action, or one of SIGSYS, SIGSEGV, signal 64",
+        When::SocketOption => {
+            "SO_RCVTIMEO, SO_SNDTIMEO, SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING"
+        }
+        When::SocketTimeout => "SO_RCVTIMEO, SO_SNDTIMEO",
+        When::ProcessOnStack => "a process on a stack of its own",
+        When::SetSeccomp => "PR_SET_SECCOMP",
+        When::NewTimeNamespace => "CLONE_NEWTIME",
+        When::BecomesTracer => "PTRACE_TRACEME, PTRACE_ATTACH, PTRACE_SEIZE",
+        When::Exec => "always, and by the monitor",
+        When::Monitor => "by the monitor",
+        When::Refused => "refused",
+    }
+}
+
+fn where_text(place: Where) -> &'static str {
+    match place {
+        Where::Everywhere => "",
+        Where::CpuTimes => ", unless `--cpu-time real`",
+        Where::FileTimes => ", unless `--file-times real`",
+        Where::CountedTasks => " with `--skip-idle`",
+        Where::OrderedSends => " in rounds",
+        Where::Timestamps => " once a socket has timestamps",
+        Where::SocketTimeouts => " once a socket has a timeout",
+        Where::VirtualReads => " once a descriptor shows time",
+        Where::Rewinds => " once a file of /proc is open that shows time",
+    }
+}
