@@ -190,14 +190,14 @@ struct SharedClock {
 
 const TALLY_OFFSET: usize = file::LEN.next_multiple_of(4096);
 
-/// Maps a `T` of the clock's file for good.
+/// Maps a `T` of the clock's file; the mapping stays until the process ends.
 ///
 /// # Safety
 ///
 /// The file has a `T` at `offset`, and all its bits are valid.
 unsafe fn map<T>(file: &File, offset: usize, rights: ProtFlags) -> &'static T {
     let len = NonZeroUsize::new(size_of::<T>()).expect("a size");
-    // SAFETY: a new mapping overlays nothing. It stays, so that the reference is good for ever; the caller answers for the rest.
+    // SAFETY: a new mapping overlays no other, and stays until the process ends. The caller guarantees the rest.
     unsafe {
         let start = mmap(None, len, rights, MapFlags::MAP_SHARED, file, offset as i64);
         start.expect("a mapping").cast().as_ref()
@@ -208,7 +208,7 @@ impl SharedClock {
     /// Maps the clock in `file`. `page`: access to the page; programs may only read it.
     fn map(file: &File, page: ProtFlags) -> SharedClock {
         let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: the file was made with room for all three, and they are nothing but atomics.
+        // SAFETY: the file has room for all three types, and they consist only of atomics.
         unsafe {
             SharedClock {
                 page: map(file, 0, page),
@@ -411,7 +411,7 @@ fn vary(change: &mut Change, dice: &mut Dice) {
     }
 }
 
-/// Changes the clock in the file at `path` until it is killed: the life of a writer.
+/// Changes the clock in the file at `path` until it is killed. This is the main function of a writer process.
 fn write_until_killed(path: &str) -> ! {
     // Nothing of the test must outlive it.
     set_pdeathsig(Signal::SIGKILL).expect("a signal at the end of the test");
@@ -500,7 +500,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Where it was reaped already, neither has anything to do.
+        // If the process was reaped already, neither call has anything to do.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -586,7 +586,7 @@ fn read_until(clock: &SharedClock, ended: &AtomicBool) -> Readings {
         for (number, length) in lengths.iter_mut().enumerate() {
             *length = readings.read(clock, number % 2 == 0);
         }
-        // The same time again without the page: interrupts and a hypervisor take as much of it.
+        // For as long again, measure without the page: interrupts and a hypervisor take as much of that time.
         control.clear();
         let mut rest: i64 = lengths.iter().map(|length| length.min(&LONG)).sum();
         let mut last = host();
@@ -665,7 +665,7 @@ impl Drop for End<'_> {
 
 /// Stops and kills writers while readers read, until the windows of `changes` changes were measured.
 fn run(file: &File, clock: &SharedClock, changes: u64) -> (Acts, Readings) {
-    // As programs have it.
+    // Map the page as programs do.
     let readonly = SharedClock::map(file, ProtFlags::PROT_READ);
     let ended = AtomicBool::new(false);
     let (mut acts, mut readings) = (Acts::default(), Readings::new());
