@@ -4,7 +4,7 @@
 //!
 //!     bottleneck IN OUT RATE CROSS QUEUE DELAY SECONDS
 //!
-//! RATE and CROSS are bits per second of IP packets, QUEUE is bytes, DELAY is microseconds one way. Cross traffic consists of
+//! RATE and CROSS are bits per second of IP packets. QUEUE is bytes. DELAY is microseconds one way. Cross traffic consists of
 //! packets of 1500 bytes at random times (Poisson). They leave the path behind the bottleneck: they take its time, and appear
 //! nowhere else. The kernel's timestamp says when a packet arrived; the program spins until it has to leave.
 

@@ -1,10 +1,10 @@
 //! Self-loading periodic streams, as pathload sends and judges them.
 //!
 //! Source: Jain and Dovrolis, SIGCOMM 2002 (see [`crate::trend`]), and the tool pathload 1.3.2. A *fleet* is [`FLEET`] streams of
-//! [`LENGTH`] packets at one rate. The delays of each stream grow or do not grow ([`crate::trend`]). The fleet's verdict is that
-//! the rate is above the available bandwidth, below it, or in the *grey region* in which the available bandwidth varied
-//! meanwhile. The search halves the distance to the grey region from both sides. The result is the range within which the
-//! available bandwidth varied.
+//! [`LENGTH`] packets at one rate. The delays of each stream grow or do not grow ([`crate::trend`]). The fleet's verdict is one
+//! of three: the rate is above the available bandwidth, below it, or in the *grey region*. In the grey region the available
+//! bandwidth varied meanwhile. The search halves the distance to the grey region from both sides. The result is the range within
+//! which the available bandwidth varied.
 //!
 //! The method differs from the tool in these points. On a well filled path, the randomness of the cross traffic outweighs the
 //! trend of 100 packets: with 50 of 300 Mbit/s available, the tool's way gave estimates 4 % too high in the median, with a random
@@ -41,8 +41,8 @@ const MOST_TRAINS: u32 = 5;
 const LEAST_BYTES: u32 = 228;
 /// Rest before a stream, in lengths of the stream: the mean load is at most a fifth of the rate.
 const RESTS: u64 = 4;
-/// The search ends when the bracket is narrower than this share of the rate at which it began, or the gaps beside the grey region
-/// than that share.
+/// The search ends when the bracket is narrower than the first share of the rate at which it began. With a grey region, the gaps
+/// beside that region must be narrower than the second share.
 const RESOLUTION: f64 = 0.02;
 const GREY_RESOLUTION: f64 = 0.05;
 /// Largest number of fleets. A search with more does not converge: hundreds of simulated paths took 15 at most.

@@ -15,8 +15,8 @@
 //!    the rate at which the train arrived, and halves the bracket until its width is [`ROUGH`].
 //! 2. Rounds of trains above the estimate so far. There the bottleneck never falls idle, and s(r) is a line except for the
 //!    randomness of the cross traffic. The rates are chosen by the line so far, such that delays grow by [`SLOPES`]. The growth
-//!    then exceeds that randomness equally on a path that is nearly full, where these rates are several times A, and on a free
-//!    one. The line is fitted to all trains so far, each weighted by its length. It crosses zero at A, and with its steepness
+//!    then exceeds that randomness equally on a nearly full path and on a free one. On a nearly full path these rates are several
+//!    times A. The line is fitted to all trains so far, each weighted by its length. It crosses zero at A, and with its steepness
 //!    each round gives an instant estimate. A train that lost probes, or that the sender's machine interrupted, is sent again;
 //!    trains are half as long from then on. A round whose trains do not grow raises the estimate.
 //! 3. The final value is the median of the instants, with the confidence interval of a median. Rounds go on until it is narrow,
@@ -354,8 +354,8 @@ impl Trains {
         self.rounds.iter().map(of).filter(|instant| *instant > 0.0).collect()
     }
 
-    /// Fits the line to these trains by weighted least squares. The line is never so flat that it would cross zero below 0, and
-    /// never so steep that the capacity would be below a rate that got through.
+    /// Fits the line to these trains by weighted least squares. The line is never so flat that it would cross zero at a negative
+    /// rate. It is never so steep that the capacity would be below a rate that got through.
     fn line<'a>(&self, points: impl Iterator<Item = &'a Point> + Clone) -> Option<Line> {
         let weight: f64 = points.clone().map(|point| point.seconds).sum();
         if weight <= 0.0 {

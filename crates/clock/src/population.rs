@@ -1,9 +1,9 @@
 //! Task counters: they tell whether a thread is the sole thread on a clock.
 //!
 //! The shim or the monitor counts every new task before the task can look at the clock: a program that is brought in, and a task
-//! that a program begins. A skipper that finds one thread and no other task may mark that thread as the sole thread, if it read
-//! the counts before it looked. The mark holds as long as the counts stay the same. A sole thread may leap over its own sleep
-//! without asking anybody.
+//! that a program begins. A skipper reads the counts, then looks at the tasks. If it finds one thread and no other task, it may
+//! mark that thread as the sole thread. The mark holds as long as the counts stay the same. A sole thread may leap over its own
+//! sleep without asking anybody.
 
 use crate::failpoint::{failpoint, Failpoint};
 use crate::process::ProcessId;

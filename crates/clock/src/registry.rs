@@ -472,9 +472,9 @@ impl<const WORDS: usize> Groups<WORDS> {
 impl Registry {
     /// Claims a slot for a wait of `thread` in `process` at `depth`, an address on the thread's stack.
     ///
-    /// The result is `None` if all slots where the key may stand are taken. A slot that the thread has from deeper in its stack
-    /// belongs to a wait that the thread has left by a jump, so the call takes that slot. A handler on another stack may also
-    /// have interrupted that wait; the wait then claims another slot.
+    /// The result is `None` if all slots where the key may stand are taken. If the thread still has a slot from deeper in its
+    /// stack, it has left that wait by a jump. The call then takes that slot. It is also possible that a handler on another stack
+    /// interrupted that wait. The wait then claims another slot.
     pub fn claim_waiter(&self, process: ProcessId, thread: u32, depth: u64) -> Option<&Waiter> {
         let key = process.key(thread);
         let left_behind = |slot: &Waiter| {

@@ -109,8 +109,8 @@ fn scale(elapsed: u64, num: u64, den: u64) -> i64 {
     }
 }
 
-/// Returns `product / den` by one machine division if the quotient fits 64 bits, else `u128::MAX` (a larger quotient is out of
-/// range for every caller).
+/// Returns `product / den` by one machine division if the quotient fits 64 bits, else `u128::MAX`. A larger quotient is out of
+/// range for every caller.
 #[inline(always)]
 fn divide(product: u128, den: u64) -> u128 {
     if (product >> 64) as u64 >= den {

@@ -493,7 +493,8 @@ fn set_timer(world: &World, held: &AtomicI64) {
     }
 }
 
-/// Before a change is published, each timer is held back, or is not set yet, or the controller knows that it does not follow.
+/// Before a change is published, each timer is held back, or is not set yet, or the controller knows that the timer does not
+/// follow.
 #[test]
 fn a_timer_is_held_back_or_is_waited_for() {
     model(3, || {

@@ -42,8 +42,8 @@ impl Container {
         Ok(Container(StateDir::open()?.find(text)?))
     }
 
-    /// Finds a container as [`Container::find`] does. A process that is not in virtual time yet is attached at rate 1, with its
-    /// descendants if `tree` is true, and such that it can join an experiment.
+    /// Finds a container as [`Container::find`] does. A process in real time is attached at rate 1, such that it can join an
+    /// experiment. If `tree` is true, its descendants are attached too.
     ///
     /// # Errors
     ///

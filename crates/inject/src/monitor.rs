@@ -286,8 +286,8 @@ impl Monitor {
         self.deal(if wait { None } else { Some(Duration::ZERO) })
     }
 
-    /// Whether the monitor has nothing left to supervise. That is so if no process under the filters lives (the kernel then
-    /// hangs up the listeners), and if no connection to the registration socket is open.
+    /// Whether the monitor has nothing left to supervise. Then no process under the filters lives (the kernel has hung up the
+    /// listeners), and no connection to the registration socket is open.
     pub fn is_abandoned(&mut self) -> bool {
         self.listeners.retain(|(listener, _)| !has_event(listener.as_fd(), PollFlags::POLLHUP));
         self.processes.retain(|process| !has_event(process.as_fd(), PollFlags::POLLIN));
@@ -498,8 +498,8 @@ impl Monitor {
         Ok(())
     }
 
-    /// Returns the descriptors that a new process on the clock needs (the image, the clock's file for reading, the clock's file
-    /// for writing), and the arguments of the boot code.
+    /// Returns the descriptors that a new process on the clock needs, and the arguments of the boot code. The descriptors are the
+    /// image, the clock's file for reading, and the clock's file for writing.
     pub(crate) fn gifts(&self) -> ([&OwnedFd; 3], BootArgs) {
         let ward = &self.wards[0];
         ([&self.image.file, &ward.page, &ward.target.clock], ward.args)

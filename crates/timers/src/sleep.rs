@@ -138,8 +138,8 @@ impl Ends<'_> {
     }
 }
 
-/// Distance from the target, in nanoseconds or ticks, at which the kernel has no more to do, and which is long enough
-/// to fetch the way back.
+/// Distance from the target, in nanoseconds or ticks, from which on the thread only spins. It is long enough to fetch the way
+/// back.
 const REHEARSAL: i64 = 3_000;
 
 // Inlined into its caller, so that the rehearsal returns to the same place as the sleep.

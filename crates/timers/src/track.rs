@@ -1,18 +1,17 @@
 //! A clock that a counter follows: straight pieces, each of which begins where the last one ends.
 //!
-//! The piece in which the ticks lie converts them to the clock's nanoseconds: `base + (ticks - start) * scale`. Now and
-//! then the track takes a sample of counter and clock and begins a new piece. It begins at the end of the last one, at
-//! the rate at which the clock was seen to run, made a little faster or slower to reduce the error. The clock shown
-//! therefore never jumps and never goes back.
+//! The piece in which the ticks lie converts them to the clock's nanoseconds: `base + (ticks - start) * scale`. Now and then the
+//! track takes a sample of counter and clock and begins a new piece. The new piece begins at the end of the last one. Its rate is
+//! that of the clock, made a little faster or slower to reduce the error. The clock shown therefore never jumps and never goes
+//! back.
 //!
 //! Readers never wait and take no lock.
 //!
-//! Race: a reader has an older piece. The writer begins a newer and slower one, with a start in the past. The reader
-//! then shows a later time than readers of the newer piece. Therefore the writer publishes a piece without its start.
-//! The first thread that sees the piece, a reader or the writer, decides its start by compare-and-swap as a little
-//! later than now ([`LEAD`]). A reader that still uses the older piece has not seen the newer one. It took its ticks
-//! before anybody saw the newer one, so they lie before its start. The lead allows for processors that execute the load
-//! before the read of the counter.
+//! Race: a reader has an older piece. The writer begins a newer and slower one, with a start in the past. The reader then shows a
+//! later time than readers of the newer piece. Therefore the writer publishes a piece without its start. The first thread that
+//! sees the piece, a reader or the writer, decides its start by compare-and-swap as a little later than now ([`LEAD`]). A reader
+//! that still uses the older piece has not seen the newer one. It took its ticks before anybody saw the newer one, so they lie
+//! before its start. The lead allows for processors that execute the load before the read of the counter.
 
 use crate::scale::Scale;
 use std::sync::atomic::{fence, AtomicBool, AtomicI64, AtomicU64, Ordering};

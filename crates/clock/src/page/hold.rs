@@ -10,7 +10,7 @@ use super::ClockPage;
 use crate::instant::{RealInstant, Span};
 use crate::sync::{fence, Ordering};
 
-/// Delay of a timer that is held back, if nobody sets the timer anew before.
+/// Delay of a timer that is held back, if no thread sets the timer anew before.
 pub const HELD_FOR: Span = Span(1_000_000_000);
 
 impl ClockPage {

@@ -204,7 +204,7 @@ const EPOCH_DAYS: i64 = 719_468;
 
 /// Returns the days from 1970-01-01 to a day of the proleptic Gregorian calendar.
 ///
-/// The function counts years from March, so that the leap day is the last of its year and the lengths of the months follow one
+/// The function counts years from March. The leap day is then the last of its year, and the lengths of the months follow one
 /// formula (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
