@@ -18,7 +18,7 @@ use std::time::Duration;
 pub enum Timers {
     /// The system's gettimeofday and usleep, which most programs use.
     System,
-    /// [`lorentz_timers`].
+    /// [`lorentz_timers`]' clock and sleep.
     Precise,
 }
 
@@ -29,7 +29,7 @@ pub struct Options {
     pub token: Option<Token>,
     /// The highest rate that is probed.
     pub rate_max: BitRate,
-    /// The clock and the sleep.
+    /// The clock and the sleep that pace and timestamp the streams.
     pub timers: Timers,
     /// Whether to put the sending thread under SCHED_FIFO. That requires CAP_SYS_NICE or RLIMIT_RTPRIO.
     pub fifo: bool,

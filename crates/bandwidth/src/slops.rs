@@ -81,7 +81,7 @@ pub struct Slops {
     at_most: u32,
     streams: u32,
     spoilt: u32,
-    /// Whether streams are short, and their packets far apart.
+    /// Whether the streams to come are short, with packets far apart.
     short: bool,
 }
 

@@ -3,7 +3,7 @@
 use crate::instant::{saturate, RealInstant, Span, VirtualInstant, WallTime};
 use crate::rate::Rate;
 
-/// How fast virtual time passes within a segment: at a [`Rate`], or not at all.
+/// The pace of virtual time within a segment: a [`Rate`], or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
     /// Time runs at this rate.

@@ -148,7 +148,7 @@ fn child(
 /// numbers. A program that may have few descriptors would then have none free for the image and the clock.
 fn make_room_for_descriptors(kept: &UnixStream) {
     for fd in 3..limits::descriptors_before().unwrap_or(0) {
-        // SAFETY: plain numbers. Nothing that this process uses again is closed.
+        // SAFETY: the calls take plain numbers. They close nothing that this process uses again.
         unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFD);
             if flags >= 0 && flags & libc::FD_CLOEXEC != 0 && fd != kept.as_raw_fd() {

@@ -1,4 +1,4 @@
-//! Lengths of time: a signed count of ticks.
+//! Lengths of time, as signed counts of ticks.
 
 use crate::scale::Scale;
 use crate::source;

@@ -1,4 +1,4 @@
-//! Points in time: a count of ticks.
+//! Points in time, as counts of ticks.
 
 use crate::interval::{Interval, OutOfRange};
 use crate::reference::Reference;

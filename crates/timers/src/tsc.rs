@@ -37,7 +37,8 @@ pub fn is_invariant_tsc() -> bool {
     leaf(0x8000_0007).is_some_and(|found| found.edx & 1 << 8 != 0)
 }
 
-/// Whether the counter runs at one rate while the processor works: invariant ones, and older families known for it.
+/// Whether the counter runs at one rate while the processor works. That is so for an invariant TSC, and for older families known
+/// for it.
 pub fn is_constant_tsc() -> bool {
     is_invariant_tsc() || is_of_constant_family(&vendor(), __cpuid(1).eax)
 }

@@ -158,8 +158,8 @@ fn checked(num: u64, den: u64) -> Result<Rate, Problem> {
     Rate::new(num, den).ok_or(TOO_FINE)
 }
 
-/// Prints the rate as a number where six decimal places are enough, else as a ratio: `2`, `0.1`,
-/// `1/3`. It reads back as the same rate. Width, fill and alignment are honoured.
+/// Prints the rate as a number if six decimal places are enough, else as a ratio: `2`, `0.1`, `1/3`. The text reads back as the
+/// same rate. Width, fill and alignment are honoured.
 ///
 /// ```
 /// use lorentz_clock::Rate;

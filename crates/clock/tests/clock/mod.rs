@@ -1,4 +1,4 @@
-//! A clock in memory, whose host shows the time that a test wants.
+//! A clock in memory. A test chooses the time that the clock's host shows.
 
 #![allow(dead_code)]
 
