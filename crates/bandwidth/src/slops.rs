@@ -1,7 +1,7 @@
 //! Self-loading periodic streams, as pathload sends and judges them.
 //!
-//! Source: Jain and Dovrolis, SIGCOMM 2002 (see [`crate::trend`]), and the tool pathload 1.3.2. A *fleet* is [`FLEET`] streams of
-//! [`LENGTH`] packets at one rate. The delays of each stream grow or do not grow ([`crate::trend`]). The fleet's verdict is one
+//! Source: Jain and Dovrolis, SIGCOMM 2002 (see [`crate::trend`]), and the tool pathload 1.3.2. A *fleet* is `FLEET` streams of
+//! `LENGTH` packets at one rate. The delays of each stream grow or do not grow ([`crate::trend`]). The fleet's verdict is one
 //! of three: the rate is above the available bandwidth, below it, or in the *grey region*. In the grey region the available
 //! bandwidth varied meanwhile. The search halves the distance to the grey region from both sides. The result is the range within
 //! which the available bandwidth varied.
@@ -13,9 +13,9 @@
 //! - Streams are four times as long, with shorter rests.
 //! - The value within the range is not its middle. It is the rate at which as many streams grow as do not, computed from all
 //!   streams ([`crossing`]). A misjudged fleet moves the ends of the range, but hardly this value.
-//! - A stream that the sender's machine interrupted is *spoilt* and sent again ([`crate::fleet`]). After some spoilt streams,
+//! - A stream that the sender's machine interrupted is *spoilt* and sent again (module `fleet`). After some spoilt streams,
 //!   streams are shorter and their packets longer and farther apart. The sender then sleeps between packets and is interrupted
-//!   less. The search ends when [`MOST_SPOILT`] streams were spoilt.
+//!   less. The search ends when `MOST_SPOILT` streams were spoilt.
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
 use crate::fleet::{Fleet, Verdict, LEAST_LENGTH};

@@ -12,15 +12,15 @@
 //! ```
 //!
 //! 1. A train at the highest rate. If delays do not grow, that rate is available *at least*. Otherwise the search begins below
-//!    the rate at which the train arrived, and halves the bracket until its width is [`ROUGH`].
+//!    the rate at which the train arrived, and halves the bracket until its width is `ROUGH`.
 //! 2. Rounds of trains above the estimate so far. There the bottleneck never falls idle, and s(r) is a line except for the
-//!    randomness of the cross traffic. The rates are chosen by the line so far, such that delays grow by [`SLOPES`]. The growth
+//!    randomness of the cross traffic. The rates are chosen by the line so far, such that delays grow by `SLOPES`. The growth
 //!    then exceeds that randomness equally on a nearly full path and on a free one. On a nearly full path these rates are several
 //!    times A. The line is fitted to all trains so far, each weighted by its length. It crosses zero at A, and with its steepness
 //!    each round gives an instant estimate. A train that lost probes, or that the sender's machine interrupted, is sent again;
 //!    trains are half as long from then on. A round whose trains do not grow raises the estimate.
 //! 3. The final value is the median of the instants, with the confidence interval of a median. Rounds go on until it is narrow,
-//!    or there have been [`MOST_ROUNDS`].
+//!    or there have been `MOST_ROUNDS`.
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Sending, Stream};
