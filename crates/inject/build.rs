@@ -1,11 +1,12 @@
-//! Builds the shim's image: the crates `clock`, `syscalls` and `shim` again, for a fixed address and without a standard library.
+//! Builds the shim's image: compiles the crates `clock`, `syscalls` and `shim` a second time, for a fixed address and without the
+//! standard library.
 
 use object::{Object, ObjectSegment};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What makes code fit for the image: no relocation left to do, no panic that unwinds, tables for unwinders.
+/// Compiler flags that make code fit for the image: no relocations left, no panic that unwinds, tables for unwinders.
 const FLAGS: &[&str] = &[
     "--edition=2021",
     "-Copt-level=3",
@@ -59,7 +60,7 @@ fn rustc(name: &str, kind: &str, source: &Path, out: &Path, more: &[&str]) {
         .arg(out));
 }
 
-/// By the system's linker, named here, so that the layout does not depend on the one rustc prefers.
+/// Links with the system's `ld`, named here, so that the layout does not depend on the linker that rustc prefers.
 fn link(script: &Path, archive: &Path, out: &Path) {
     run(Command::new("ld")
         .args([
@@ -82,9 +83,10 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?} failed");
 }
 
-/// The image must need no work when it is mapped: one segment at its address, and nothing to relocate. Then its headers and
-/// tables are written as the kernel writes its vDSO's: a shared object that begins at address 0. Whoever looks for functions
-/// in it adds where it lies.
+/// Checks that the image needs no work when it is mapped: one segment at its address, and nothing to relocate.
+///
+/// Then writes its headers and tables as the kernel writes its vDSO's: as a shared object that begins at address 0. A program
+/// that looks for functions in it adds the address of the mapping.
 fn check(path: &Path) {
     const E_TYPE: usize = 16;
     const ET_DYN: u8 = 3;
@@ -103,7 +105,7 @@ fn check(path: &Path) {
     fs::write(path, bytes).expect("just read");
 }
 
-/// Takes `base` off the addresses in the program headers, the dynamic table and the symbols.
+/// Subtracts `base` from the addresses in the program headers, the dynamic table and the symbols.
 fn begin_at_zero(bytes: &mut [u8], base: u64) {
     const PROGRAM_HEADERS: usize = 64;
     const PROGRAM_HEADER: usize = 56;

@@ -1,4 +1,4 @@
-//! The name by which programs that were linked to this library find it: it changes with the interface.
+//! Sets the library's soname, by which linked programs find it. The soname changes when the interface does.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

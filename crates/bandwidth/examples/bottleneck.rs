@@ -1,11 +1,12 @@
-//! A bottleneck of constant rate between two network interfaces, for the benchmark: packets that come in at the first
-//! go out at the second as a link of that rate would have them, cross traffic before them; the other way at once.
+//! A bottleneck of constant rate between two network interfaces, for the benchmark. Packets that enter at the first interface
+//! leave at the second when a link of that rate, with cross traffic, would have sent them. Packets of the other direction are
+//! only delayed.
 //!
 //!     bottleneck IN OUT RATE CROSS QUEUE DELAY SECONDS
 //!
-//! RATE and CROSS in bits per second of IP packets, QUEUE in bytes, DELAY in microseconds one way. Cross traffic is
-//! packets of 1500 bytes at random times (Poisson) that leave the path behind the bottleneck: they take its time, and
-//! are seen nowhere else. When a packet came is what the kernel says; when it goes is spun for.
+//! RATE and CROSS are bits per second of IP packets. QUEUE is bytes. DELAY is microseconds one way. Cross traffic consists of
+//! packets of 1500 bytes at random times (Poisson). They leave the path behind the bottleneck: they take its time, and appear
+//! nowhere else. The kernel's timestamp says when a packet arrived; the program spins until it has to leave.
 
 use lorentz_timers::{use_fifo_scheduling, Reference};
 use nix::poll::{poll, PollFd, PollFlags};
@@ -16,10 +17,11 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// What the kernel puts before each frame (struct virtio_net_hdr): checksums and segments that are still to be made.
+/// Length of the struct virtio_net_hdr that the kernel puts before each frame, bytes. It describes checksums and segments that
+/// are still to be made.
 const OFFLOAD_HEADER: usize = 10;
 const ETHERNET_HEADER: usize = 14;
-/// How much closer together than the link has them two packets may go: what the loop takes for a turn.
+/// Distance, ns, by which two packets may leave closer together than on the link, to allow for the length of a loop iteration.
 const SLACK: i64 = 2_000;
 const CROSS_BYTES: f64 = 1500.0;
 
@@ -33,12 +35,12 @@ fn option(fd: &OwnedFd, name: libc::c_int) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// All frames of an interface.
+/// Opens a socket that receives all frames of an interface.
 fn open(interface: &str) -> OwnedFd {
     const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
     let protocol = (libc::ETH_P_ALL as u16).to_be();
     let index = nix::net::if_::if_nametoindex(interface).expect("an interface") as libc::c_int;
-    // SAFETY: a new descriptor; the address is one of this family, of its length.
+    // SAFETY: the descriptor is new. The address is one of this family, and has its length.
     let fd = unsafe {
         let flags = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
         let fd = libc::socket(libc::AF_PACKET, flags, protocol.into());
@@ -58,7 +60,7 @@ fn open(interface: &str) -> OwnedFd {
     fd
 }
 
-/// A frame, and when it came.
+/// Receives a frame, and returns its length and the time of its arrival.
 fn receive(fd: &OwnedFd, buffer: &mut [u8], control: &mut [u8]) -> Option<(usize, i64)> {
     let mut slices = [IoSliceMut::new(buffer)];
     let message =
@@ -74,11 +76,11 @@ fn receive(fd: &OwnedFd, buffer: &mut [u8], control: &mut [u8]) -> Option<(usize
 }
 
 fn send(fd: &OwnedFd, frame: &[u8]) {
-    // SAFETY: the kernel reads the frame. Where it has no room the frame is lost, as on any link.
+    // SAFETY: the kernel reads the frame. If the kernel has no room, the frame is lost, as on any link.
     unsafe { libc::send(fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
 }
 
-/// The link: when it has served all before, and when the next packet of cross traffic comes.
+/// The link: the time at which it has served all packets so far, and the time of the next packet of cross traffic.
 struct Link {
     rate: f64,
     cross: f64,
@@ -104,7 +106,7 @@ impl Link {
         Some(self.free)
     }
 
-    /// When a packet that comes now has gone through.
+    /// Returns the time at which a packet that arrives at `at` has passed the link; `None` if the queue is full.
     fn pass(&mut self, at: f64, bytes: f64) -> Option<f64> {
         if self.cross > 0.0 {
             let mean = CROSS_BYTES * 8e9 / self.cross;
@@ -118,10 +120,10 @@ impl Link {
     }
 }
 
-/// The packet in front, where it is time for it, and not before `may_go`.
+/// Returns the packet at the front if its time has come, but not before `may_go`.
 fn due(queue: &mut VecDeque<(i64, Vec<u8>)>, may_go: i64) -> Option<Vec<u8>> {
     let (leaves, _) = queue.front()?;
-    // A spin of some hundred nanoseconds is shorter than the packet before it.
+    // An iteration of the loop takes some hundred nanoseconds, less than the transmission of a packet.
     let at = (*leaves).max(may_go - SLACK);
     (at <= Reference::Realtime.now()).then(|| queue.pop_front().map(|(_, frame)| frame)).flatten()
 }
@@ -137,7 +139,7 @@ fn main() {
     let delay = (delay * 1e3) as i64;
     let (inner, outer) = (open(&words[0]), open(&words[1]));
     let start = Reference::Realtime.now();
-    // Times relative to the start: as f64 they are exact to far below a nanosecond.
+    // Times are relative to the start: as f64 they are exact to far below a nanosecond.
     let mut link = Link {
         rate: *rate,
         cross: *cross,
@@ -149,7 +151,7 @@ fn main() {
     let (mut forth, mut back) = (VecDeque::<(i64, Vec<u8>)>::new(), VecDeque::new());
     let mut buffer = vec![0; OFFLOAD_HEADER + 70_000];
     let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
-    // Under SCHED_FIFO where that is allowed: a link does not wait for its turn. It sleeps while nothing is on its way.
+    // Run under SCHED_FIFO if permitted: a link does not wait for other programs. It sleeps while no packet is on its way.
     let is_fifo = use_fifo_scheduling(20).is_ok();
     println!("ready, {}", if is_fifo { "under SCHED_FIFO" } else { "without SCHED_FIFO" });
     let mut may_go = 0;
@@ -172,8 +174,8 @@ fn main() {
         if let Some((length, at)) = receive(&outer, &mut buffer, &mut control) {
             back.push_back((at + delay, buffer[..length].to_vec()));
         }
-        // A packet that goes late, because this program had not its turn, does not make the next ones come faster than
-        // the link has them.
+        // A packet may leave late because this program did not have a processor. The next packets must still not be closer
+        // together than on the link.
         if let Some(frame) = due(&mut forth, may_go) {
             let bytes = frame.len().saturating_sub(OFFLOAD_HEADER + ETHERNET_HEADER) as f64;
             may_go = Reference::Realtime.now() + (bytes * 8e9 / rate) as i64;

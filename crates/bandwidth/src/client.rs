@@ -12,34 +12,34 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// What streams are paced and stamped by.
+/// The clock and the sleep that pace and timestamp streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Timers {
-    /// The system's gettimeofday and usleep, as most programs have it.
+    /// The system's gettimeofday and usleep, which most programs use.
     System,
-    /// [`lorentz_timers`].
+    /// [`lorentz_timers`]' clock and sleep.
     Precise,
 }
 
-/// What to measure with.
+/// Options of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The secret, where the server asks for one.
+    /// The shared secret, if the server requires one.
     pub token: Option<Token>,
-    /// The highest rate to be probed.
+    /// The highest rate that is probed.
     pub rate_max: BitRate,
-    /// The clock and the sleep.
+    /// The clock and the sleep that pace and timestamp the streams.
     pub timers: Timers,
-    /// Whether the sending thread is put under SCHED_FIFO, which only those who may can do.
+    /// Whether to put the sending thread under SCHED_FIFO. That requires CAP_SYS_NICE or RLIMIT_RTPRIO.
     pub fifo: bool,
-    /// The longest IP packet; `None` for what the first link takes.
+    /// Length of the longest IP packet, bytes; `None` for the longest one that the first link takes.
     pub most_bytes: Option<u32>,
 }
 
-/// To connect, and for each answer.
+/// Timeout of connecting, and of each answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longer ones are not sent unless they are asked for: jumbo frames.
+/// Length of the longest packet sent without `most_bytes`, bytes: that of jumbo frames.
 const USUAL_MOST_BYTES: u32 = 9_000;
 
 /// A session with a server.
@@ -48,7 +48,7 @@ pub struct Client {
     control: Control,
     socket: UdpSocket,
     session: u64,
-    /// IP and UDP headers.
+    /// Length of the IP and UDP headers, bytes.
     headers: u32,
     limits: Limits,
     timers: Timers,
@@ -62,6 +62,10 @@ fn peer(why: impl Into<String>) -> PathError {
 
 impl Client {
     /// Begins a session with the server at `address`.
+    ///
+    /// # Errors
+    ///
+    /// The connection fails, or the server refuses the session.
     pub fn connect(address: SocketAddr, options: &Options) -> Result<Client, PathError> {
         let mut control = Control::new(TcpStream::connect_timeout(&address, PATIENCE)?)?;
         answer(&mut control, options.token.as_ref())?;
@@ -93,7 +97,7 @@ impl Client {
         })
     }
 
-    /// Sends the stream; when each probe was sent, `None` for those that the system did not take.
+    /// Sends the stream. Returns when each probe was sent, ns; `None` for a probe that the system did not accept.
     fn send(&mut self, plan: &Plan, number: u32) -> Result<Vec<Option<i64>>, PathError> {
         let length = plan.bytes.saturating_sub(self.headers).max(Header::LEN as u32) as usize;
         self.payload.resize(length.max(self.payload.len()), 0);
@@ -126,7 +130,7 @@ impl Client {
     }
 }
 
-/// Full queues, and ICMP's word that nobody listens: the probe is lost, no more.
+/// Whether the error only loses the probe: a full queue, or an ICMP message that nobody listens.
 fn is_loss(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -178,8 +182,10 @@ impl Path for Client {
     }
 }
 
-/// What was sent, and what arrived of it. What the other end says of probes that were not sent is left out; a full
-/// buffer loses strangers' packets too, but no more of ours than are missing.
+/// Joins the times of sending and arrival.
+///
+/// Arrivals of probes that were not sent are left out. A full receive buffer also loses strangers' packets, so at most as many
+/// probes count as overrun as are missing.
 fn join(plan: &Plan, times: &[Option<i64>], arrived: &[(u32, i64)], overrun: u32) -> Stream {
     let mut received = vec![None; times.len()];
     let (mut reordered, mut highest) = (0, None);
@@ -192,7 +198,7 @@ fn join(plan: &Plan, times: &[Option<i64>], arrived: &[(u32, i64)], overrun: u32
     }
     let mut before = 0;
     let probes = times.iter().zip(received).map(|(sent, received)| {
-        // One that was not sent is lost where it would have been.
+        // A probe that was not sent counts as lost at its planned time.
         before = sent.unwrap_or(before + plan.interval as i64);
         Probe { sent: before, received }
     });
@@ -200,8 +206,8 @@ fn join(plan: &Plan, times: &[Option<i64>], arrived: &[(u32, i64)], overrun: u32
     Stream { overrun: overrun.min(stream.lost() as u32), ..stream }
 }
 
-/// When the probes of a stream are sent. One that is late by more than an interval moves all that follow: they keep
-/// their distances, and do not catch up in a burst.
+/// Times at which the probes of a stream are sent. A probe that is late by more than an interval moves all that follow: their
+/// distances stay the same, and they do not catch up in a burst.
 enum Pacer {
     Precise { start: Moment, target: Moment, interval: Interval },
     System { target: i64, interval: i64 },
@@ -220,7 +226,7 @@ impl Pacer {
         })
     }
 
-    /// Waits for the next one's time; what the clock shows then, nanoseconds.
+    /// Waits until the next probe's time. Returns the clock's time then, ns.
     fn wait(&mut self) -> i64 {
         match self {
             Pacer::Precise { start, target, interval } => {
@@ -236,7 +242,7 @@ impl Pacer {
             Pacer::System { target, interval } => {
                 let left = *target - time_of_day();
                 if left > 0 {
-                    // SAFETY: any number is a length.
+                    // SAFETY: usleep accepts any number.
                     unsafe { libc::usleep((left / 1_000) as libc::c_uint) };
                 }
                 let now = time_of_day();
@@ -247,15 +253,15 @@ impl Pacer {
     }
 }
 
-/// gettimeofday: whole microseconds, as nanoseconds.
+/// Reads gettimeofday, which has whole microseconds. Returns ns.
 fn time_of_day() -> i64 {
     let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    // SAFETY: `now` is ours, and no time zone is asked for.
+    // SAFETY: `now` is a local variable, and the call asks for no time zone.
     unsafe { libc::gettimeofday(&mut now, std::ptr::null_mut()) };
     now.tv_sec * 1_000_000_000 + now.tv_usec * 1_000
 }
 
-/// A packet that does not fit is an error, not two packets.
+/// Makes a packet that does not fit an error, not two packets.
 fn never_fragment(socket: &UdpSocket, six: bool) -> io::Result<()> {
     let (level, option, value) = if six {
         (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
@@ -274,13 +280,13 @@ fn never_fragment(socket: &UdpSocket, six: bool) -> io::Result<()> {
     }
 }
 
-/// The longest packet that the way to the peer is known to take.
+/// Returns the length of the longest packet that the path to the peer is known to take, bytes.
 fn mtu(socket: &UdpSocket, six: bool) -> Option<u32> {
     let (level, option) =
         if six { (libc::IPPROTO_IPV6, libc::IPV6_MTU) } else { (libc::IPPROTO_IP, libc::IP_MTU) };
     let mut value: libc::c_int = 0;
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes an int, and its length.
+    // SAFETY: the kernel writes an int and its length.
     let result = unsafe {
         let out = (&raw mut value).cast();
         libc::getsockopt(socket.as_raw_fd(), level, option, out, &mut length)
@@ -303,7 +309,7 @@ mod tests {
         assert_eq!(stream.probes[1].sent, 10);
         assert_eq!((stream.reordered, stream.lost()), (1, 1));
         assert_eq!(stream.loss(), 0.25);
-        // What only the receiver's machine had no room for was not too much for the path.
+        // Probes for which only the receiver's machine had no room were not too much for the path.
         let stream = join(&plan, &times, &arrived, 1_000);
         assert_eq!((stream.overrun, stream.loss()), (1, 0.0));
     }

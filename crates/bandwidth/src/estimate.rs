@@ -1,4 +1,4 @@
-//! What an estimator is, and what comes out of one.
+//! Estimators and their results.
 
 use crate::path::{Limits, Path, PathError, Plan, Sending, Stream, FELL_SHORT};
 use crate::rate::BitRate;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which estimator.
+/// The estimation method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -23,10 +23,10 @@ pub enum Method {
 }
 
 impl Method {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Method; 3] = [Method::Slops, Method::Trains, Method::Yaz];
 
-    /// An estimator of this kind for a path of these limits.
+    /// Makes an estimator of this method for a path of these limits.
     pub fn estimator(self, limits: Limits) -> Box<dyn Estimator> {
         match self {
             Method::Slops => Box::new(Slops::new(limits)),
@@ -59,31 +59,31 @@ impl FromStr for Method {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// It is it.
+    /// The number is the available bandwidth.
     Value,
-    /// There is more: no higher rate could be sent.
+    /// The available bandwidth is at least this: the sender could not send at a higher rate.
     AtLeast,
-    /// There is less: no lower rate is probed, or none got through.
+    /// The available bandwidth is at most this: no lower rate is probed, or no stream at a lower rate came through.
     AtMost,
-    /// Nothing can be said: the streams contradict each other, or too little of them arrived.
+    /// The measurement gives no number: the streams contradict each other, or too little of them arrived.
     Unknown,
 }
 
-/// What an estimator has found.
+/// The result of an estimator.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Finding {
     /// The available bandwidth.
     pub available: BitRate,
-    /// The ends of the 95 % confidence interval; for `slops` the range within which the bandwidth varied.
+    /// Lower end of the 95 % confidence interval; for `slops`, of the range within which the available bandwidth varied.
     pub low: BitRate,
-    /// See `low`.
+    /// Upper end, as `low`.
     pub high: BitRate,
-    /// What the number is.
+    /// How to read `available`.
     pub bound: Bound,
 }
 
 impl Finding {
-    /// A value between these, in bits per second.
+    /// Makes a finding with a value and its interval, in bits per second.
     pub(crate) fn value(available: f64, low: f64, high: f64) -> Finding {
         let [available, low, high] = [available, low, high].map(BitRate::from_f64);
         Finding {
@@ -94,7 +94,7 @@ impl Finding {
         }
     }
 
-    /// Only a bound, or nothing.
+    /// Makes a finding with only a bound, or with nothing. `rate` is in bits per second.
     pub(crate) fn bound(bound: Bound, rate: f64, limits: &Limits) -> Finding {
         let available = BitRate::from_f64(rate);
         let (low, high) = match bound {
@@ -106,37 +106,37 @@ impl Finding {
     }
 }
 
-/// What comes next.
+/// The next step of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step {
-    /// This stream is to be sent.
+    /// Send this stream.
     Probe(Plan),
-    /// That is all.
+    /// The measurement is complete.
     Done(Finding),
 }
 
-/// A method of estimation: a state machine that asks for streams. It knows nothing of sockets and clocks.
+/// A method of estimation: a state machine that asks for streams. It uses neither sockets nor clocks.
 pub trait Estimator {
-    /// What to do next, `seen` being the stream that was asked for before; `None` at the beginning.
+    /// Returns the next step. `seen` is the stream that the estimator asked for before; `None` at the beginning.
     fn step(&mut self, seen: Option<&Stream>) -> Step;
 
-    /// The range in which the result lies as far as is known, bits per second.
+    /// Returns the range in which the result lies as far as is known, bits per second.
     fn range(&self) -> (f64, f64);
 }
 
-/// Something that the path or the machines cannot give, and that a reader of the result should know.
+/// A limitation of the path or the machines that matters for reading the result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Caution {
-    /// The sender could not send as fast as was wanted.
+    /// The sender could not send at the planned rate.
     RateNotReachable,
-    /// Times of arrival are too coarse for the intervals that were probed.
+    /// The receiver's timestamps are too coarse for the intervals that were probed.
     ClockTooCoarse,
     /// Probes were lost.
     Loss,
-    /// Probes arrived in another order.
+    /// Probes arrived in another order than they were sent.
     Reordering,
-    /// Probes came through and were lost by the receiver's machine, which was too busy to take them.
+    /// Probes came through the path, and the receiver's machine lost them because it was too busy.
     ReceiverOverrun,
     /// The sender was interrupted so often that only parts of streams could be used.
     Interrupted,
@@ -158,44 +158,48 @@ impl fmt::Display for Caution {
 /// The result of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Estimate {
-    /// How it was found.
+    /// The method that was used.
     pub method: Method,
-    /// What was found.
+    /// The result.
     #[serde(flatten)]
     pub finding: Finding,
-    /// What it is to be read with.
+    /// Limitations that matter for reading the result.
     pub cautions: BTreeSet<Caution>,
-    /// Streams sent.
+    /// Number of streams sent.
     pub streams: u32,
-    /// Probes sent.
+    /// Number of probes sent.
     pub packets: u64,
-    /// Probes lost.
+    /// Number of probes lost.
     pub lost: u64,
-    /// Of these the ones that the receiver's machine lost.
+    /// Number of lost probes that the receiver's machine lost.
     pub overrun: u64,
-    /// Probes that arrived out of order.
+    /// Number of probes that arrived out of order.
     pub reordered: u64,
-    /// Bytes sent in probes.
+    /// Bytes sent in probes, IP headers included.
     pub bytes: u64,
-    /// The highest rate that was really sent, bits per second.
+    /// The highest rate that the sender actually reached.
     pub rate_reached: BitRate,
 }
 
-/// How far a measurement has come.
+/// The progress of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
-    /// Streams sent so far.
+    /// Number of streams sent so far.
     pub streams: u32,
-    /// The stream that comes next, bits per second.
+    /// Rate of the next stream, bits per second.
     pub rate: f64,
-    /// The range in which the result lies, bits per second.
+    /// Range in which the result lies, bits per second.
     pub range: (f64, f64),
 }
 
-/// A measurement with more streams than this has not converged.
+/// Largest number of streams of a measurement. One that needs more has not converged.
 const MOST_STREAMS: u32 = 2_000;
 
-/// Measures `path` by `method`, and tells `progress` before each stream.
+/// Measures `path` by `method`. Calls `progress` before each stream.
+///
+/// # Errors
+///
+/// A stream could not be sent, or its report could not be received.
 pub fn measure(
     path: &mut dyn Path,
     method: Method,
@@ -223,7 +227,7 @@ pub fn measure(
     Ok(tally.estimate(method, finding))
 }
 
-/// What all streams of a measurement were like.
+/// Counts over all streams of a measurement.
 #[derive(Default)]
 struct Tally {
     streams: u32,
@@ -263,7 +267,7 @@ impl Tally {
                 cautions.insert(caution);
             }
         };
-        // Back-to-back streams at the start always ask for more than there is; others should not.
+        // The back-to-back streams at the start always exceed what the sender can reach; others should not.
         say(Caution::RateNotReachable, self.slow > 1 + self.streams / 10);
         say(Caution::ClockTooCoarse, self.coarse > self.streams / 2);
         say(Caution::Loss, self.lost > self.overrun);
@@ -285,8 +289,8 @@ impl Tally {
     }
 }
 
-/// Whether more than half of a stream's neighbours have the same time of arrival: a clock, or an interface, that
-/// delivers packets in batches.
+/// Whether more than half of a stream's neighbouring probes have the same time of arrival. Then a clock or an interface delivers
+/// packets in batches.
 fn is_coarse(stream: &Stream) -> bool {
     let times: Vec<i64> = stream.probes.iter().filter_map(|probe| probe.received).collect();
     let same = times.windows(2).filter(|pair| pair[0] == pair[1]).count();

@@ -1,61 +1,62 @@
-//! A fleet of [`crate::slops`]: streams at one rate, judged together.
+//! A fleet of [`crate::slops`]: streams at one rate that are judged together (Jain and Dovrolis, SIGCOMM 2002).
 
 use crate::path::{Sending, Stream};
 use crate::statistics::{median, quantile, Tried};
 use crate::trend::{Tests, Trend};
 
-/// Streams in a fleet.
+/// Number of streams in a fleet.
 const FLEET: usize = 12;
-/// The share of a fleet's streams that decides.
+/// Share of a fleet's streams that decides its verdict.
 const AGGREGATE: f64 = 0.6;
-/// Losses: a stream with more is lossy, a fleet with a stream that has many is above.
+/// A stream that loses a greater share than `LOSSY` is lossy. A stream that loses a greater share than `MANY_LOST` decides that
+/// the fleet is above.
 const LOSSY: f64 = 0.03;
 const MANY_LOST: f64 = 0.15;
-/// A stream of which fewer packets are left says nothing.
+/// Number of packets that a stream must keep to be judged.
 pub const LEAST_LENGTH: usize = 36;
-/// The share of a stream between two interruptions that suffices, where that is more than [`LEAST_LENGTH`].
+/// Share of a stream that must lie between two interruptions, if that is more than [`LEAST_LENGTH`].
 const LEAST_SHARE: f64 = 0.36;
-/// Spoilt streams are sent again, so many times in a fleet, and so many more for each stream that was not spoilt.
+/// Number of spoilt streams that a fleet sends again, and the additional number for each stream that was not spoilt.
 const SPOILT: usize = 12;
 const SPOILT_FOR_EACH: usize = 2;
-/// The quartiles of rates that are alike are no further apart than this share of their median.
+/// Rates are alike if their quartiles are no further apart than this share of their median.
 const ALIKE: f64 = 0.1;
 
 /// The verdict of a fleet on its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// More than is available.
+    /// The rate is more than is available.
     Above,
-    /// No more than is available.
+    /// The rate is no more than is available.
     Below,
-    /// In the region in which that varied.
+    /// The rate is in the grey region, in which the available bandwidth varied.
     Grey,
-    /// Nothing.
+    /// The fleet says nothing.
     Useless,
 }
 
-/// One stream of a fleet: the rate at which it was sent, and its trend, `None` where too little is left of it.
+/// One stream of a fleet: the rate at which it was sent, and its trend; `None` if too little of the stream is left.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Judged {
     sent: f64,
     trend: Option<Trend>,
 }
 
-/// The streams of a fleet that are back.
+/// The streams of a fleet that have been reported so far.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Fleet {
-    /// Those that the sender was not interrupted in.
+    /// The streams during which the sender was not interrupted.
     streams: Vec<Judged>,
     spoilt: Vec<Judged>,
     lossy: usize,
 }
 
 impl Fleet {
-    /// Adds a stream; whether its sender's interruptions spoilt it, so that another has to be sent in its place.
+    /// Adds a stream. Returns whether the sender's interruptions spoilt the stream, so that another has to be sent in its place.
     pub fn add(&mut self, stream: &Stream) -> bool {
         let sent = stream.rate_sent();
         if stream.loss() > MANY_LOST {
-            // The whole fleet is above.
+            // This stream alone decides that the whole fleet is above.
             self.streams = vec![Judged { sent, trend: Some(Trend::Increasing) }; FLEET];
             return false;
         }
@@ -72,14 +73,14 @@ impl Fleet {
         false
     }
 
-    /// Whether there are enough streams, or so many spoilt ones that there will never be.
+    /// Whether the fleet has enough streams, or so many spoilt ones that it will never have enough.
     pub fn is_complete(&self) -> bool {
         let good = self.streams.len();
         good >= FLEET || self.spoilt.len() >= SPOILT + SPOILT_FOR_EACH * good
     }
 
-    /// Whether hardly any stream was sent as planned, but interruptions slowed all down alike: then that is the rate
-    /// that was tried.
+    /// Whether hardly any stream was sent as planned, but interruptions slowed all streams alike. The fleet then judges that
+    /// slower rate.
     fn is_slowed(&self) -> bool {
         if self.streams.len() >= FLEET / 2 || self.spoilt.len() < FLEET / 2 {
             return false;
@@ -89,7 +90,7 @@ impl Fleet {
         self.spoilt.iter().all(|one| one.trend.is_some()) && between <= ALIKE * median(&sent)
     }
 
-    /// The streams that count.
+    /// Returns the streams that count for the verdict.
     fn counting(&self) -> &[Judged] {
         if self.is_slowed() {
             &self.spoilt
@@ -98,25 +99,25 @@ impl Fleet {
         }
     }
 
-    /// How many of the fleet's streams grow, do not grow, and say anything.
+    /// Returns how many of the fleet's streams grow, do not grow, and have a trend at all.
     fn counts(&self) -> (usize, usize, usize) {
         let trends = || self.counting().iter().filter_map(|one| one.trend);
         let of = |wanted| trends().filter(|trend| *trend == wanted).count();
         (of(Trend::Increasing), of(Trend::None), trends().count())
     }
 
-    /// The rate at which its streams were sent.
+    /// Returns the median rate at which the fleet's streams were sent, bits per second.
     pub fn rate_sent(&self) -> f64 {
         median(&self.counting().iter().map(|one| one.sent).collect::<Vec<f64>>())
     }
 
-    /// Where little may wait, too high a rate shows in losses and not in delays.
+    /// Whether losses show that the rate is too high. On a path with a short queue, delays hardly grow.
     fn is_lossy(&self) -> bool {
         self.lossy * 2 >= FLEET
     }
 
-    /// The verdict on `rate`, at which it was sent. Where interruptions slowed its streams down, each says something
-    /// of its own rate.
+    /// Returns the observations at `rate`, at which the fleet was sent. If interruptions slowed its streams, each one is an
+    /// observation at its own rate.
     pub fn tried(&self, rate: f64) -> Vec<Tried> {
         if self.is_slowed() {
             let one = |one: &Judged| {
@@ -132,11 +133,11 @@ impl Fleet {
         let (growing, flat, all) = self.counts();
         let unclear = (all - growing - flat) as f64;
         let yes = if self.is_lossy() { all as f64 } else { growing as f64 + unclear / 2.0 };
-        // A rate that was never sent says nothing.
+        // A rate that was never sent gives no observation.
         Vec::from_iter((rate > 0.0).then_some(Tried { at: rate, yes, of: all as f64 }))
     }
 
-    /// Of the streams together.
+    /// Returns the verdict of all streams together.
     pub fn judge(&self) -> Verdict {
         if self.is_lossy() {
             return Verdict::Above;

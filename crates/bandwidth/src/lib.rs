@@ -1,14 +1,14 @@
-//! Available bandwidth of a network path: what a new flow could have without taking from those that are there.
+//! Available bandwidth of a network path: the rate that a new flow could have without taking any from existing flows.
 //!
-//! A sender sends streams of UDP probes at a known rate; the receiver stamps each on arrival. As long as the rate is
-//! below what is available, the probes arrive as far apart as they were sent; above it they queue before the
-//! bottleneck, and their delays grow. [`Method`] names three ways to find the rate where that begins.
+//! A sender sends streams of UDP probes at a known rate, and the receiver timestamps each one on arrival. As long as the rate is
+//! below the available bandwidth, the probes arrive as far apart as they were sent. Above it they queue before the bottleneck,
+//! and their delays grow. [`Method`] names three ways to find the rate at which that begins.
 //!
-//! - [`Path`] is all that an estimator sees: a stream goes in, times come back. [`simulation`] is a path without a
+//! - [`Path`] is the estimators' only view of the network: a stream goes in, times come back. [`simulation`] is a path without a
 //!   network.
-//! - [`Estimator`]s are state machines: [`slops`] (pathload's), [`trains`] (our own), [`yaz`].
-//! - [`Client`] is a path over sockets, [`Server`] its other end; [`wire`] is what they say.
-//! - [`measure`] runs one over a path; an [`Estimate`] has a confidence interval and its [`Caution`]s.
+//! - [`Estimator`]s are state machines: [`slops`] (the method of pathload), [`trains`] (our own), [`yaz`].
+//! - [`Client`] is a path over sockets, [`Server`] is its other end, and [`wire`] is their protocol.
+//! - [`measure`] runs an estimator over a path. An [`Estimate`] has a confidence interval and [`Caution`]s.
 //!
 //! ```
 //! use lorentz_bandwidth::simulation::{Model, Simulation};

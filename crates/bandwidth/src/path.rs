@@ -1,100 +1,100 @@
-//! A path, as an estimator sees it: a stream of probes goes in, and what became of each comes back.
+//! A path as an estimator sees it: a stream of probes goes in, and a report on each probe comes back.
 
 use crate::rate::BitRate;
 use crate::statistics::median;
 
-/// A stream that was sent at a lesser share of the rate that was wanted fell short.
+/// A stream fell short if it was sent at a smaller share of the planned rate than this.
 pub(crate) const FELL_SHORT: f64 = 0.95;
 
 /// A stream of probes to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// How many, at least 2.
+    /// Number of probes, at least 2.
     pub packets: u32,
-    /// Length of each as an IP packet.
+    /// Length of each probe as an IP packet, bytes.
     pub bytes: u32,
-    /// Nanoseconds from one to the next.
+    /// Time from one probe to the next, ns.
     pub interval: u64,
-    /// Nanoseconds of silence before it, so that the path recovers from the one before.
+    /// Silence before the stream, ns, in which the path recovers from the stream before.
     pub rest: u64,
 }
 
 impl Plan {
-    /// Packets of `bytes` at `rate`, after a rest of `rests` times as long as the stream.
+    /// Plans `packets` probes of `bytes` at `rate`, after a rest of `rests` times the length of the stream.
     pub fn at(rate: BitRate, bytes: u32, packets: u32, rests: u64) -> Plan {
         let interval = rate.interval(bytes).max(1);
         Plan { packets, bytes, interval, rest: interval * u64::from(packets) * rests }
     }
 
-    /// The rate that is wanted.
+    /// Returns the planned rate, bits per second.
     pub fn rate(&self) -> f64 {
         f64::from(self.bytes) * 8e9 / self.interval as f64
     }
 
-    /// Nanoseconds from the first to the last.
+    /// Returns the time from the first probe to the last, ns.
     pub fn duration(&self) -> u64 {
         self.interval * u64::from(self.packets.saturating_sub(1))
     }
 }
 
-/// What became of one probe.
+/// The times of one probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// When it was sent, nanoseconds of the sender's clock.
+    /// Time of sending, ns of the sender's clock.
     pub sent: i64,
-    /// When it arrived, nanoseconds of the receiver's clock, which is another one; `None` where it was lost.
+    /// Time of arrival, ns of the receiver's clock, which is another one; `None` if the probe was lost.
     pub received: Option<i64>,
 }
 
 /// A stream as it was sent and received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stream {
-    /// What was wanted.
+    /// The stream as it was planned.
     pub plan: Plan,
-    /// Each probe, in the order of sending.
+    /// All probes, in the order of sending.
     pub probes: Vec<Probe>,
-    /// Probes that arrived before one that was sent earlier.
+    /// Number of probes that arrived before one that was sent earlier.
     pub reordered: u32,
-    /// Of the lost ones those that came through, but found the receiver's buffer full: its machine is too busy.
+    /// Number of lost probes that came through the path but found the receiver's buffer full: the receiver's machine is too busy.
     pub overrun: u32,
 }
 
-/// How the sender kept to a plan.
+/// How well the sender kept to a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sending {
-    /// At the rate that was wanted.
+    /// The sender kept the planned rate.
     AsPlanned,
-    /// Most probes were on time, but pauses in its longest stretch made that slower: another program had the processor.
+    /// Most probes were on time, but pauses in the longest stretch made that stretch slower: another program had the processor.
     Interrupted,
     /// Most probes were late: this machine cannot send at this rate.
     TooSlow,
 }
 
-/// A stretch of a stream that was sent as planned: both times of each probe in seconds, from the first one on.
+/// A stretch of a stream that was sent as planned. The times of its probes count from its first probe, in seconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stretch {
-    /// Sent and received.
+    /// Times of sending and arrival of each probe, s.
     pub times: Vec<(f64, f64)>,
 }
 
 impl Stream {
-    /// The share of the probes that the path lost.
+    /// Returns the share of the probes that the path lost, 0 to 1.
     pub fn loss(&self) -> f64 {
         self.lost_on_path() as f64 / self.probes.len().max(1) as f64
     }
 
-    /// How many the path lost; what the receiver's machine lost says nothing of it.
+    /// Returns the number of probes that the path lost. Those that the receiver's machine lost say nothing about the path.
     pub fn lost_on_path(&self) -> usize {
         self.lost().saturating_sub(self.overrun as usize)
     }
 
-    /// How many did not arrive.
+    /// Returns the number of probes that did not arrive.
     pub fn lost(&self) -> usize {
         self.probes.iter().filter(|probe| probe.received.is_none()).count()
     }
 
-    /// The rate at which its longest stretch was really sent, bits per second: by first and last, for a short pause of
-    /// the sender between them lets the path recover as any other gap does.
+    /// Returns the rate at which the longest stretch was actually sent, bits per second. Only its first and its last probe count:
+    /// after a short pause of the sender between them, the path recovers as after any other gap.
     pub fn rate_sent(&self) -> f64 {
         let longest = self.longest();
         let (Some(first), Some(last)) = (longest.first(), longest.last()) else { return 0.0 };
@@ -102,7 +102,7 @@ impl Stream {
         bits * 1e9 / (last.sent.saturating_sub(first.sent) as f64).max(1.0)
     }
 
-    /// How the sender kept to the plan.
+    /// Returns how well the sender kept to the plan.
     pub fn sending(&self) -> Sending {
         if self.rate_sent() >= FELL_SHORT * self.plan.rate() {
             return Sending::AsPlanned;
@@ -116,13 +116,13 @@ impl Stream {
         }
     }
 
-    /// How many probes are in the longest stretch, those that were lost too.
+    /// Returns the number of probes in the longest stretch, lost ones included.
     pub fn longest_len(&self) -> usize {
         self.longest().len()
     }
 
-    /// The longest stretch without a pause of the sender beyond twice the interval, or a millisecond where that is
-    /// more (pathload's rule). Lost probes are left out.
+    /// Returns the longest stretch in which the sender never paused longer than twice the interval, or than a millisecond if that
+    /// is more (pathload's rule). Lost probes are left out.
     pub fn longest_stretch(&self) -> Stretch {
         Stretch::of(self.longest())
     }
@@ -156,12 +156,12 @@ impl Stretch {
         Stretch { times: times.collect() }
     }
 
-    /// One-way delays beyond that of the first probe, seconds: the clocks' offset is gone.
+    /// Returns the one-way delays minus that of the first probe, s. The difference cancels the clocks' offset.
     pub fn delays(&self) -> Vec<f64> {
         self.times.iter().map(|(sent, received)| received - sent).collect()
     }
 
-    /// Mean interval sent and received, seconds; `None` for fewer than two probes.
+    /// Returns the mean interval of sending and of arrival, s; `None` for fewer than two probes.
     pub fn intervals(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.times.first()?, self.times.last()?);
         let gaps = (self.times.len() - 1) as f64;
@@ -169,34 +169,38 @@ impl Stretch {
     }
 }
 
-/// What a path and the machines at its ends can do.
+/// The capabilities of a path and of the machines at its ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The longest IP packet that goes through whole.
+    /// Length of the longest IP packet that passes without fragmentation, bytes.
     pub most_bytes: u32,
     /// The highest rate that is probed.
     pub rate_max: BitRate,
-    /// The most probes in a stream.
+    /// Largest number of probes in a stream.
     pub most_packets: u32,
 }
 
-/// Why a path could not be probed.
+/// The reason why a path could not be probed.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// The connection, or a socket.
+    /// The connection, or a socket, failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The other end does not want us, or says something that it should not.
+    /// The other end refused the session, or broke the protocol; the text says how.
     #[error("the other end: {0}")]
     Peer(String),
 }
 
-/// A path that streams can be sent over.
+/// A path over which streams can be sent.
 pub trait Path {
-    /// What it can do.
+    /// Returns the path's capabilities.
     fn limits(&self) -> Limits;
 
-    /// Rests, sends a stream, and tells what became of it.
+    /// Rests, sends a stream, and returns the report on its probes.
+    ///
+    /// # Errors
+    ///
+    /// The stream could not be sent, or its report could not be received.
     fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError>;
 }
 
@@ -206,13 +210,13 @@ mod tests {
 
     #[test]
     fn the_rate_that_was_sent_has_the_pauses_in_it() {
-        // 8,000 bits every 10 us, 0.8 Gbit/s; a tenth of the gaps is 110 us, which makes half of that.
+        // 8,000 bits every 10 us are 0.8 Gbit/s. A tenth of the gaps is 110 us, which halves that.
         let plan = Plan { packets: 101, bytes: 1000, interval: 10_000, rest: 0 };
         let at = |number: i64| number * 10_000 + number / 10 * 100_000;
         let probes = (0..101).map(|number| Probe { sent: at(number), received: Some(at(number)) });
         let stream = Stream { plan, probes: probes.collect(), reordered: 0, overrun: 0 };
         assert_eq!(stream.rate_sent(), 0.4e9);
-        // Beyond a millisecond a pause ends the stretch.
+        // A pause beyond a millisecond ends the stretch.
         let mut broken = stream.clone();
         broken.probes[10..].iter_mut().for_each(|probe| probe.sent += 10_000_000);
         assert!((0.39e9..0.41e9).contains(&broken.rate_sent()), "{}", broken.rate_sent());

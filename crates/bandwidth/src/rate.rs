@@ -1,4 +1,4 @@
-//! Bits per second, and how people write them.
+//! Bit rates, and their text.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,23 +11,23 @@ use std::str::FromStr;
 pub struct BitRate(pub u64);
 
 impl BitRate {
-    /// So many bits per second, to the nearest; 0 for what is not a number or below it.
+    /// Makes a rate of `bits` bits per second, rounded to the nearest. NaN and negative numbers become 0.
     pub fn from_f64(bits: f64) -> BitRate {
         BitRate(bits.round().max(0.0) as u64)
     }
 
-    /// As a number to reckon with.
+    /// Returns the rate as a number for computing, bits per second.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
     }
 
-    /// Nanoseconds from one packet of `bytes` to the next at this rate.
+    /// Returns the time from one packet of `bytes` to the next at this rate, ns.
     pub fn interval(self, bytes: u32) -> u64 {
         (f64::from(bytes) * 8e9 / self.as_f64().max(1.0)).round() as u64
     }
 }
 
-/// Why a text is no rate.
+/// The reason why a text is no rate.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "expected a bandwidth such as 500kbit, 300mbit, 2.5gbit or 10000000, from 1kbit to 1000gbit"
@@ -56,7 +56,7 @@ impl FromStr for BitRate {
     }
 }
 
-/// `293.4 Mbit/s`.
+/// Prints a rate as `293.4 Mbit/s`.
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {

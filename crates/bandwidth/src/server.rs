@@ -1,9 +1,12 @@
-//! The receiving end: stamps probes and reports them. It sends nothing but answers over TCP.
+//! The receiving end: it timestamps probes and reports them. It sends nothing but answers over TCP.
 //!
-//! What a stranger can make it do is bounded: [`MOST_CONNECTIONS`] connections, each with a few seconds to show that it
-//! may begin a session; [`MOST_SESSIONS`] sessions; messages of a few kilobytes, streams of [`MOST_PACKETS`] probes;
-//! sessions without a word for [`IDLE`] end, and all do after [`LONGEST_SESSION`]. Probes count where they come from the
-//! session's client and carry its number.
+//! A stranger can use only bounded resources:
+//!
+//! - [`MOST_CONNECTIONS`] connections, each with a few seconds to show that it may begin a session;
+//! - [`MOST_SESSIONS`] sessions, each of which ends after [`IDLE`] without a message, and after [`LONGEST_SESSION`] in any case;
+//! - messages of a few kilobytes, and streams of [`MOST_PACKETS`] probes.
+//!
+//! A probe counts only if it comes from the session's client and carries the session's number.
 
 use crate::wire::{
     hex, Control, Header, ToClient, ToServer, Token, MOST_PACKETS, MOST_TO_SERVER, VERSION,
@@ -19,24 +22,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connections at a time, sessions or not yet.
+/// Largest number of connections at a time, with or without a session.
 pub const MOST_CONNECTIONS: usize = 32;
-/// Sessions at a time.
+/// Largest number of sessions at a time.
 pub const MOST_SESSIONS: usize = 8;
-/// A session in which nothing is said for so long ends.
+/// Time without a message after which a session ends.
 pub const IDLE: Duration = Duration::from_secs(60);
-/// No session lasts longer.
+/// Longest time that a session lasts.
 pub const LONGEST_SESSION: Duration = Duration::from_secs(3600);
-/// To answer the challenge.
+/// Timeout of the answer to the challenge.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Probes may still come after the word that all were sent: until so long none has.
+/// After the message that all probes were sent, the server still waits for probes until none has come for this time.
 const QUIET: Duration = Duration::from_millis(200);
-/// A stream that is not ended by then is.
+/// Time after which the server ends a stream.
 const LONGEST_STREAM: Duration = Duration::from_secs(30);
-/// For bursts of probes while this program has not its turn.
+/// Length of the receive buffer, bytes: room for bursts of probes while this program does not have the processor.
 const RECEIVE_BUFFER: usize = 32 << 20;
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -46,7 +49,7 @@ pub struct Server {
     idle: Duration,
 }
 
-/// One of a limited number, given back when dropped.
+/// One of a limited number of places. Dropping it frees the place.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -64,25 +67,29 @@ impl Drop for Place {
 }
 
 impl Server {
-    /// Listens at `address`. With a token, only those who know it may measure.
+    /// Listens at `address`. With a token, only clients that know the token may measure.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be used.
     pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         let (connections, sessions) = Default::default();
         Ok(Server { listener, token, connections, sessions, idle: IDLE })
     }
 
-    /// Ends sessions in which nothing is said for `idle`, instead of [`IDLE`].
+    /// Ends sessions after `idle` without a message, instead of after [`IDLE`].
     pub fn idle_after(mut self, idle: Duration) -> Server {
         self.idle = idle;
         self
     }
 
-    /// Where it listens.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves whoever comes; `tell` is told how each session ended.
+    /// Serves all clients. Calls `tell` with the outcome of each session.
     pub fn serve(
         &self,
         tell: impl Fn(SocketAddr, &str) + Send + Clone + 'static,
@@ -90,7 +97,7 @@ impl Server {
         loop {
             let (stream, peer) = match self.listener.accept() {
                 Ok(found) => found,
-                // The connection is gone already, or there are too many: the next one may fare better.
+                // The connection is gone already, or there are too many. The next one may succeed.
                 Err(error) if is_passing(&error) => {
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
@@ -100,7 +107,7 @@ impl Server {
             let Some(place) = Place::take(&self.connections, MOST_CONNECTIONS) else { continue };
             let (token, sessions, idle) = (self.token.clone(), self.sessions.clone(), self.idle);
             let tell = tell.clone();
-            // Without a thread there is no session: the connection closes.
+            // Without a thread there is no session, and the connection closes.
             let _ = std::thread::Builder::new().name("session".into()).spawn(move || {
                 let ended = session(stream, peer, token.as_ref(), &sessions, idle);
                 let words = ended.map_or_else(|error| error.to_string(), |()| "ended".to_string());
@@ -126,7 +133,7 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 fn refuse(control: &mut Control, why: &str) -> io::Error {
-    // Whether it arrives does not matter: the connection ends.
+    // Ignore whether the message arrives: the connection ends anyway.
     let _ = control.send(&ToClient::Refused { why: why.to_string() });
     io::Error::new(io::ErrorKind::PermissionDenied, why.to_string())
 }
@@ -184,15 +191,15 @@ fn authenticate(control: &mut Control, token: Option<&Token>) -> io::Result<()> 
     }
 }
 
-/// The probes of a session.
+/// The receiver of a session's probes.
 struct Receiver {
     socket: UdpSocket,
     from: IpAddr,
     session: u64,
     stream: u32,
-    /// What the socket had lost before the stream.
+    /// Number of packets that the socket had lost before the stream.
     dropped: u32,
-    /// Which probes have come.
+    /// Which probes of the stream have arrived.
     seen: Vec<bool>,
     arrived: Vec<(u32, i64)>,
     control_buffer: Vec<u8>,
@@ -203,20 +210,20 @@ impl Receiver {
         let socket = UdpSocket::bind((local, 0))?;
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        // Beyond the system's limit where we may, else up to it.
+        // With CAP_NET_ADMIN the buffer may exceed the system's limit; without it, the limit applies.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
-        // JSON of other languages knows no numbers beyond 2^53.
+        // JSON in other languages has no integers beyond 2^53.
         let session = u64::from_ne_bytes(random) >> 11;
         let control_buffer = nix::cmsg_space!(nix::sys::time::TimeSpec);
         let (seen, arrived) = Default::default();
         Ok(Receiver { socket, from, session, stream: 0, dropped: 0, seen, arrived, control_buffer })
     }
 
-    /// Forgets what came late of the stream before, and waits for this one.
+    /// Discards late probes of the stream before, and prepares for stream `number`.
     fn arm(&mut self, number: u32, packets: u32) -> io::Result<()> {
         self.drain()?;
         self.stream = number;
@@ -226,7 +233,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes probes until the client says that all were sent, and a little longer.
+    /// Receives probes until the client says that all were sent, and a little longer.
     fn receive_until_told(&mut self, control: &mut Control) -> io::Result<()> {
         let until = Instant::now() + LONGEST_STREAM;
         loop {
@@ -256,7 +263,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Waits for a probe, or a word from the client; whether it was (also) that.
+    /// Waits for a probe or a message of the client. Returns whether a message has come.
     fn wait(&self, control: Option<&TcpStream>, patience: Duration) -> io::Result<bool> {
         let mut fds = vec![PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         fds.extend(control.map(|stream| PollFd::new(stream.as_fd(), PollFlags::POLLIN)));
@@ -268,9 +275,9 @@ impl Receiver {
         Ok(fds.get(1).and_then(PollFd::any).unwrap_or(false))
     }
 
-    /// Takes all that has come.
+    /// Receives all packets that have arrived.
     fn drain(&mut self) -> io::Result<()> {
-        // A flood of strangers' packets must not keep us here.
+        // The loop is bounded, so that a flood of strangers' packets cannot keep the server here.
         for _ in 0..2 * MOST_PACKETS {
             let mut bytes = [0; Header::LEN];
             let mut slices = [IoSliceMut::new(&mut bytes)];
@@ -302,7 +309,7 @@ impl Receiver {
         if header.session != self.session || header.stream != self.stream {
             return;
         }
-        // Each counts once, and only those that were announced.
+        // Each probe counts once, and only if its stream was announced.
         let Some(seen) = self.seen.get_mut(header.number as usize) else { return };
         if !std::mem::replace(seen, true) {
             self.arrived.push((header.number, stamp));
@@ -317,13 +324,13 @@ impl Receiver {
     }
 }
 
-/// How many packets have found this socket's buffer full; 0 where the kernel does not tell.
+/// Returns how many packets have found this socket's buffer full; 0 if the kernel does not say.
 fn dropped(socket: &UdpSocket) -> u32 {
-    /// The place of SK_MEMINFO_DROPS, the last of what SO_MEMINFO tells (linux/sock_diag.h).
+    /// Index of SK_MEMINFO_DROPS, the last word of SO_MEMINFO (linux/sock_diag.h).
     const DROPS: usize = 8;
     let mut told = [0u32; DROPS + 1];
     let mut length = size_of_val(&told) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `told`, which has them.
+    // SAFETY: the kernel writes at most `length` bytes into `told`, which is that long.
     unsafe {
         let out = (&raw mut told).cast();
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, out, &mut length)

@@ -1,55 +1,55 @@
-//! A path without a network: one bottleneck that serves packets in order, and cross traffic before it.
+//! A path without a network: one bottleneck that serves packets in order, with cross traffic.
 
 use crate::path::{Limits, Path, PathError, Plan, Probe, Stream};
 use crate::rate::BitRate;
 
-/// What the path is like.
+/// The properties of a simulated path.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// What the bottleneck serves.
+    /// Capacity of the bottleneck.
     pub capacity: BitRate,
-    /// Cross traffic: packets of 1500 bytes at random times (Poisson).
+    /// Rate of the cross traffic: packets of 1500 bytes at random times (Poisson).
     pub cross: BitRate,
-    /// Bytes that wait before the bottleneck at most; what comes then is lost.
+    /// Length of the queue before the bottleneck, bytes. A packet that finds it full is lost.
     pub queue: u64,
-    /// Nanoseconds by which the receiver stamps packets late, on average (exponentially distributed).
+    /// Mean delay of the receiver's timestamps, ns (exponentially distributed).
     pub jitter: f64,
-    /// The receiver's clock counts in steps of so many nanoseconds.
+    /// Resolution of the receiver's clock, ns.
     pub grain: i64,
-    /// The sender needs so many nanoseconds for a packet.
+    /// Shortest time in which the sender can send a packet, ns.
     pub least_interval: u64,
-    /// Probes lost at random.
+    /// Share of probes that are lost at random, 0 to 1.
     pub loss: f64,
-    /// The share of the streams in which the sender's machine interrupts it, at random.
+    /// Share of streams in which the sender's machine interrupts the sender, at random, 0 to 1.
     pub interrupted: f64,
-    /// Interruptions of such a stream.
+    /// The interruptions of such a stream.
     pub interruptions: Interruptions,
     /// The highest rate that is probed.
     pub rate_max: BitRate,
-    /// The longest packet.
+    /// Length of the longest packet, bytes.
     pub most_bytes: u32,
-    /// Beginning of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Pauses of the sender within a stream. As with the real sender, all later probes move by each pause.
+/// Pauses of the sender within a stream. As with the real sender, each pause moves all later probes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Interruptions {
-    /// Nanoseconds of sending from one pause to the next, on average (exponentially distributed).
+    /// Mean time of sending between two pauses, ns (exponentially distributed).
     pub every: f64,
-    /// Nanoseconds of a pause, on average (half as long to one and a half times as long).
+    /// Mean length of a pause, ns (uniformly distributed from half to one and a half times as long).
     pub pause: f64,
 }
 
 impl Interruptions {
-    /// Another program has the processor for some milliseconds: the stream falls to pieces.
+    /// Another program has the processor for some milliseconds. No long stretch of the stream is left.
     pub const LONG: Interruptions = Interruptions { every: 2.5e6, pause: 4e6 };
-    /// Short ones that do not end a stretch: the stream is slower than was wanted.
+    /// Short pauses that do not end a stretch. They make the stream slower than planned.
     pub const SHORT: Interruptions = Interruptions { every: 800e3, pause: 400e3 };
 }
 
 impl Model {
-    /// A path of these rates, quiet but for its cross traffic.
+    /// Makes a path of these rates, with no disturbance but its cross traffic.
     pub fn new(capacity: BitRate, cross: BitRate) -> Model {
         Model {
             capacity,
@@ -67,38 +67,38 @@ impl Model {
         }
     }
 
-    /// What is left.
+    /// Returns the available bandwidth, bits per second.
     pub fn available(&self) -> f64 {
         self.capacity.as_f64() - self.cross.as_f64()
     }
 }
 
-/// The path, with its own time.
+/// The simulated path, with its own time.
 #[derive(Debug)]
 pub struct Simulation {
     model: Model,
     now: f64,
-    /// When the bottleneck has served what waits.
+    /// Time at which the bottleneck has served all waiting packets, ns.
     free: f64,
     next_cross: f64,
     random: u64,
 }
 
 const CROSS_BYTES: f64 = 1500.0;
-/// The instant at which the path begins, nanoseconds.
+/// Time at which the simulation begins, ns.
 const BEGINNING: f64 = 1e9;
-/// Of the receiver's clock against the sender's, nanoseconds.
+/// Offset of the receiver's clock to the sender's, ns.
 const OFFSET: f64 = 123_456_789_000.0;
 
 impl Simulation {
-    /// A path at rest.
+    /// Makes a path without waiting packets.
     pub fn new(model: Model) -> Simulation {
-        // Mixed, or the numbers of one seed would be those of the next, one later.
+        // Without the mixing, the numbers of one seed would be those of the next seed, one later.
         let random = mix(model.seed);
         Simulation { model, now: BEGINNING, free: 0.0, next_cross: 0.0, random }
     }
 
-    /// Between 0 and 1 (splitmix64).
+    /// Returns a random number between 0 and 1 (splitmix64).
     fn uniform(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         (mix(self.random) >> 11) as f64 / (1u64 << 53) as f64
@@ -116,7 +116,7 @@ impl Simulation {
         (self.free - at).max(0.0) * self.model.capacity.as_f64() / 8e9
     }
 
-    /// A packet at the bottleneck; when it leaves, unless there is no room.
+    /// Puts a packet into the bottleneck. Returns when it leaves; `None` if the queue is full.
     fn serve(&mut self, at: f64, bytes: f64) -> Option<f64> {
         if self.waiting_bytes(at) + bytes > self.model.queue as f64 {
             return None;
@@ -131,7 +131,7 @@ impl Simulation {
             return;
         }
         let mean = CROSS_BYTES * 8e9 / cross;
-        // What came long before cannot be waiting any more.
+        // Cross traffic that came long ago cannot be waiting any more.
         self.next_cross = self.next_cross.max(self.now - 1e9);
         while self.next_cross <= at {
             self.serve(self.next_cross, CROSS_BYTES);
@@ -139,10 +139,10 @@ impl Simulation {
         }
     }
 
-    /// The instants at which the sender sends.
+    /// Returns the times at which the sender sends.
     fn times(&mut self, start: f64, interval: f64, packets: u32) -> Vec<f64> {
         let Interruptions { every, pause } = self.model.interruptions;
-        // A model without interruptions draws no number for them.
+        // A model without interruptions draws no random number for them.
         let is_interrupted =
             self.model.interrupted > 0.0 && self.uniform() < self.model.interrupted;
         let (mut late, mut next_pause) = (0.0, f64::INFINITY);
@@ -161,7 +161,7 @@ impl Simulation {
         times
     }
 
-    /// Nanoseconds since the path began.
+    /// Returns the time since the simulation began, ns.
     pub fn elapsed(&self) -> f64 {
         self.now - BEGINNING
     }
@@ -202,7 +202,7 @@ impl Path for Simulation {
             probes.push(self.send(at, plan.bytes));
         }
         self.now = end;
-        // One queue, in order, and stamps in order.
+        // There is one queue, in order, so the timestamps are in order too.
         let mut latest = i64::MIN;
         for received in probes.iter_mut().filter_map(|probe| probe.received.as_mut()) {
             latest = latest.max(*received);

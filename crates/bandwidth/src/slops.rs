@@ -1,19 +1,21 @@
 //! Self-loading periodic streams, as pathload sends and judges them.
 //!
-//! Jain and Dovrolis, SIGCOMM 2002, and the tool pathload 1.3.2. A *fleet* is [`FLEET`] streams of [`LENGTH`] packets
-//! at one rate. Each stream's delays grow or not ([`crate::trend`]); the fleet says that the rate is above what is
-//! available, below it, or in the *grey region* in which that varied meanwhile. Rates are halved towards it from both
-//! sides. The result is a range: that within which the available bandwidth varied.
+//! Source: Jain and Dovrolis, SIGCOMM 2002 (see [`crate::trend`]), and the tool pathload 1.3.2. A *fleet* is `FLEET` streams of
+//! `LENGTH` packets at one rate. The delays of each stream grow or do not grow ([`crate::trend`]). The fleet's verdict is one
+//! of three: the rate is above the available bandwidth, below it, or in the *grey region*. In the grey region the available
+//! bandwidth varied meanwhile. The search halves the distance to the grey region from both sides. The result is the range within
+//! which the available bandwidth varied.
 //!
-//! Different from the tool, for on a well filled path the chance of the cross traffic outweighs the trend of 100
-//! packets (of 50 Mbit/s that are left of 300 estimates were 4 % too high in the median, and a tenth off by chance):
+//! The method differs from the tool in these points. On a well filled path, the randomness of the cross traffic outweighs the
+//! trend of 100 packets: with 50 of 300 Mbit/s available, the tool's way gave estimates 4 % too high in the median, with a random
+//! error of a tenth.
 //!
-//! - streams are four times as long, with shorter rests;
-//! - the value within the range is not its middle but the rate at which as many streams grow as do not, of all that
-//!   were sent ([`crossing`]): one fleet that was misjudged moves the ends of the range, and hardly that;
-//! - a stream that the sender's machine interrupted is *spoilt* and sent again ([`crate::fleet`]). After some of them
-//!   streams are shorter and their packets longer and farther apart, so that the sender sleeps between them and is
-//!   interrupted less. The search ends when [`MOST_SPOILT`] streams were spoilt.
+//! - Streams are four times as long, with shorter rests.
+//! - The value within the range is not its middle. It is the rate at which as many streams grow as do not, computed from all
+//!   streams ([`crossing`]). A misjudged fleet moves the ends of the range, but hardly this value.
+//! - A stream that the sender's machine interrupted is *spoilt* and sent again (module `fleet`). After some spoilt streams,
+//!   streams are shorter and their packets longer and farther apart. The sender then sleeps between packets and is interrupted
+//!   less. The search ends when `MOST_SPOILT` streams were spoilt.
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
 use crate::fleet::{Fleet, Verdict, LEAST_LENGTH};
@@ -21,67 +23,70 @@ use crate::path::{Limits, Plan, Stream, FELL_SHORT};
 use crate::rate::BitRate;
 use crate::statistics::{crossing, Tried};
 
-/// Packets in a stream; the shortest interval at low rates, nanoseconds.
+/// Number of packets in a stream, and the shortest interval at low rates, ns.
 const LENGTH: u32 = 400;
 const USUAL_INTERVAL: f64 = 80_000.0;
-/// The same where the sender is interrupted: pathload's length, and long enough to sleep from one packet to the next.
+/// The same two for a sender that is interrupted: pathload's number of packets, and an interval long enough to sleep from one
+/// packet to the next.
 const SHORT_LENGTH: u32 = 100;
 const LONG_INTERVAL: f64 = 240_000.0;
-/// Streams are short once so many were spoilt, and more than this share.
+/// Streams become short after this number of spoilt streams, if these are more than this share of all.
 const ENOUGH_SPOILT: u32 = 3;
 const SPOILT_SHARE: f64 = 0.25;
-/// Packets of the train that tells where to begin, and how often it is sent until one is not interrupted.
+/// Number of packets of the train that determines where the search begins, and largest number of attempts to send it
+/// uninterrupted.
 const TRAIN: u32 = 50;
 const MOST_TRAINS: u32 = 5;
-/// The shortest packet.
+/// Length of the shortest packet, bytes.
 const LEAST_BYTES: u32 = 228;
-/// Rest before a stream, in lengths of it: the load is a fifth at most.
+/// Rest before a stream, in lengths of the stream: the mean load is at most a fifth of the rate.
 const RESTS: u64 = 4;
-/// The result is narrow enough at this share of where it began, and the grey region's edges at that.
+/// The search ends when the bracket is narrower than the first share of the rate at which it began. With a grey region, the gaps
+/// beside that region must be narrower than the second share.
 const RESOLUTION: f64 = 0.02;
 const GREY_RESOLUTION: f64 = 0.05;
-/// A search with more fleets does not converge: hundreds of simulated paths took 15 at most.
+/// Largest number of fleets. A search with more does not converge: hundreds of simulated paths took 15 at most.
 const MOST_FLEETS: u32 = 24;
-/// Streams that are spoilt, of all fleets, before the search ends.
+/// Number of spoilt streams in all fleets after which the search ends.
 const MOST_SPOILT: u32 = 200;
-/// Fleets of which nothing was learnt, before the search ends.
+/// Number of fleets without new information after which the search ends.
 const MOST_IDLE: u32 = 2;
-/// A search that ends early tells a value if its range is as narrow as this share of the upper end.
+/// A search that ends early gives a value only if its range is at most this share of its upper end.
 const WIDEST: f64 = 0.2;
-/// A wider range, as a share of its upper end, is not believed of an interrupted sender.
+/// With an interrupted sender, the result is a value only if its range is at most this share of its upper end.
 const WIDEST_INTERRUPTED: f64 = 0.3;
-/// A rate that is less than so many times the one before is not higher.
+/// A rate counts as higher than the one before from this ratio on.
 const HIGHER: f64 = 1.2;
 
-/// The estimator.
+/// The estimator of this method.
 #[derive(Debug)]
 pub struct Slops {
     limits: Limits,
     rate: f64,
     fleet: Fleet,
-    /// The fleets so far: of how many streams delays grew.
+    /// For each fleet so far, the number of streams whose delays grew.
     judged: Vec<Tried>,
-    /// A rate that is below, one that is above.
+    /// A rate that is below the available bandwidth, and one that is above, bits per second.
     low: f64,
     high: f64,
     grey: Option<(f64, f64)>,
-    /// Where the search began: what its resolution is a share of.
+    /// The rate at which the search began, bits per second. The resolution is a share of it.
     began: f64,
     started: bool,
     trains: u32,
     fleets: u32,
     useless: u32,
-    /// Fleets that told nothing new because their streams were slower than was wanted.
+    /// Number of fleets that gave no new information because their streams were slower than planned.
     stuck: u32,
     at_most: u32,
     streams: u32,
     spoilt: u32,
-    /// Whether streams are short, and their packets far apart.
+    /// Whether the streams to come are short, with packets far apart.
     short: bool,
 }
 
 impl Slops {
-    /// An estimator at its beginning.
+    /// Makes an estimator for a path of these limits.
     pub fn new(limits: Limits) -> Slops {
         let most = limits.rate_max.as_f64();
         Slops {
@@ -105,7 +110,7 @@ impl Slops {
         }
     }
 
-    /// Interval and length of packets: long packets far apart rather than short ones close together.
+    /// Plans the next stream. It prefers long packets far apart to short ones close together.
     fn plan(&self) -> Plan {
         let most = self.limits.most_bytes;
         let (length, interval) =
@@ -120,8 +125,10 @@ impl Slops {
         Plan::at(self.limits.rate_max, self.limits.most_bytes, packets, rests)
     }
 
-    /// The rate at which a back-to-back train arrives: above what is available, below the capacity. A few packets
-    /// between two interruptions do not say that, and to begin far too low takes long: streams are slow there.
+    /// Begins the search from the rate at which a back-to-back train arrives: above the available bandwidth, below the capacity.
+    ///
+    /// A few packets between two interruptions do not show that rate. A search that begins far too low takes long, because
+    /// streams are slow at low rates.
     fn begin(&mut self, train: &Stream) -> Step {
         self.trains += 1;
         let is_whole = train.longest_len() >= LEAST_LENGTH.min(train.probes.len());
@@ -147,7 +154,7 @@ impl Slops {
     fn close_fleet(&mut self) -> Step {
         let fleet = std::mem::take(&mut self.fleet);
         let verdict = fleet.judge();
-        // The rate that was really sent counts, not the wanted one.
+        // The rate that was actually sent counts, not the planned one.
         let sent = fleet.rate_sent();
         let rate = if sent < FELL_SHORT * self.rate { sent } else { self.rate };
         self.judged.extend(fleet.tried(rate));
@@ -159,7 +166,7 @@ impl Slops {
         }
     }
 
-    /// Moves the bracket by a fleet that was sent at `rate`.
+    /// Moves the bracket according to a fleet that was sent at `rate`.
     fn learn(&mut self, verdict: Verdict, rate: f64) {
         let most = self.limits.rate_max.as_f64();
         let fell_short = rate < self.rate;
@@ -174,13 +181,13 @@ impl Slops {
             }
             Verdict::Below => {
                 let was_low = self.low;
-                // Slower than was wanted, it may be below what is known to be below.
+                // A stream slower than planned may be below a rate that is known to be below.
                 self.low = if fell_short { rate.max(was_low) } else { rate };
                 if self.grey.is_some_and(|(bottom, _)| bottom <= rate) {
                     self.grey = None;
                 }
-                // The sender's limit is where it does not get faster though more is wanted; where there was a higher
-                // rate that was above, it was only interrupted.
+                // The sender has reached its limit if it does not get faster although a higher rate is planned. If a higher rate
+                // was sent before and was above, the sender was only interrupted.
                 let no_faster = fell_short && rate < HIGHER * was_low;
                 if self.high > most && (no_faster || rate >= 0.995 * most) {
                     self.at_most += 1;
@@ -193,10 +200,10 @@ impl Slops {
             Verdict::Useless => self.useless += 1,
         }
         if fell_short && self.low >= self.high {
-            // It is above at a rate that was misjudged to be below.
+            // This rate is above, so a rate that was judged to be below was misjudged.
             self.low = 0.0;
         }
-        // What was below may be above by now: traffic changes.
+        // A rate that was below may be above by now, because traffic changes.
         self.low = self.low.min(self.high * (1.0 - RESOLUTION / 2.0));
         let is_same = before == (self.low, self.high, self.grey);
         self.stuck += u32::from(fell_short && is_same && self.high <= most);
@@ -205,10 +212,10 @@ impl Slops {
     fn next_fleet(&mut self) -> Step {
         let most = self.limits.rate_max.as_f64();
         self.rate = match self.grey {
-            // The wider of the two gaps beside the grey region.
+            // Probe in the wider of the two gaps beside the grey region.
             Some((bottom, top)) if self.high - top >= bottom - self.low => (top + self.high) / 2.0,
             Some((bottom, _)) => (self.low + bottom) / 2.0,
-            // Until something is above, faster and faster.
+            // Double the rate until a rate is above.
             None if self.high > most => (2.0 * self.rate).min(most),
             None => (self.low + self.high) / 2.0,
         };
@@ -221,7 +228,7 @@ impl Slops {
             return Some(Finding::bound(Bound::AtLeast, self.low, &self.limits));
         }
         if self.high > self.limits.rate_max.as_f64() {
-            // Nothing was above yet: the end of the bracket is only where probing ends.
+            // No rate was above yet: the upper end of the bracket is only where probing ends.
             return self.give_up();
         }
         if self.high < 2.0 * least {
@@ -243,7 +250,8 @@ impl Slops {
         Some(self.value(bottom, top))
     }
 
-    /// The value between these, and the bracket as its range; nothing where interruptions left that too wide.
+    /// Returns the value between these rates, with the bracket as its range. Returns an unknown value if interruptions left that
+    /// range too wide.
     fn value(&self, bottom: f64, top: f64) -> Finding {
         let value = crossing(&self.judged).unwrap_or((bottom + top) / 2.0);
         let (low, high) = (self.low.min(bottom).min(value), self.high.max(top).max(value));
@@ -253,8 +261,8 @@ impl Slops {
         Finding::value(value, low, high)
     }
 
-    /// Ends a search that goes on for too long, or in which nothing is learnt any more: a value in a range if that is
-    /// narrow, and if the search did not just fail to converge.
+    /// Ends a search that takes too long, or in which nothing new is learnt. The result is a value in a range if that range is
+    /// narrow, and if the search has not merely failed to converge.
     fn give_up(&self) -> Option<Finding> {
         let is_interrupted =
             self.useless >= MOST_IDLE || self.stuck >= MOST_IDLE || self.spoilt >= MOST_SPOILT;

@@ -1,11 +1,11 @@
-//! The few numbers that estimates are made of.
+//! Statistics for the estimators.
 
-/// The middle of `values`; 0 of none.
+/// Returns the median of `values`; 0 if there are none.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value that a share of `values` is not above, between neighbours by interpolation; 0 of none.
+/// Returns the `share` quantile of `values`, interpolated between neighbours; 0 if there are none.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     if values.is_empty() {
         return 0.0;
@@ -17,15 +17,15 @@ pub fn quantile(values: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * place.fract()
 }
 
-/// The median absolute deviation from the median, scaled to the standard deviation of a normal distribution.
+/// Returns the median absolute deviation from the median, scaled to the standard deviation of a normal distribution.
 pub fn deviation(values: &[f64]) -> f64 {
     let middle = median(values);
     let off: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
     1.4826 * median(&off)
 }
 
-/// Half the width of the 95 % confidence interval of the median of `values`: the standard error of a median is 1.2533
-/// times that of a mean, and few values are given Student's t.
+/// Returns half the width of the 95 % confidence interval of the median of `values`. The standard error of a median is 1.2533
+/// times that of a mean. For few values Student's t applies.
 pub fn confidence(values: &[f64]) -> f64 {
     let count = values.len();
     if count < 2 {
@@ -35,15 +35,15 @@ pub fn confidence(values: &[f64]) -> f64 {
     let student = STUDENT.get(count - 1).copied().unwrap_or(2.0);
     let mean = values.iter().sum::<f64>() / count as f64;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-    // Of few values the deviation from the median may be 0 by chance; of many it is the one that outliers spare.
+    // With few values, the deviation from the median may be 0 by chance. With many, it is robust against outliers.
     let spread = if count < 9 { (variance / (count - 1) as f64).sqrt() } else { deviation(values) };
     1.2533 * student * spread / (count as f64).sqrt()
 }
 
-/// How fast delays grow over a stretch (seconds per second), and the standard error of that.
+/// Returns how fast delays grow over a stretch, seconds per second, and the standard error of that.
 ///
-/// The median delay of the last third less that of the first, by the time between their middles: a few late packets
-/// move neither.
+/// The growth is the median delay of the last third minus that of the first, divided by the time between their middles. A few
+/// late packets change neither.
 pub fn growth(sent: &[f64], delays: &[f64]) -> Option<(f64, f64)> {
     let third = delays.len() / 3;
     if third < 3 {
@@ -63,24 +63,26 @@ pub fn growth(sent: &[f64], delays: &[f64]) -> Option<(f64, f64)> {
     Some((slope, 1.2533 * noise / (third as f64).sqrt() / between))
 }
 
-/// What was tried some times at one value, and came about in some of them.
+/// Trials at one value: how many there were, and how many had the outcome in question.
 #[derive(Clone, Copy, Debug)]
 pub struct Tried {
     /// The value, above 0.
     pub at: f64,
-    /// How often it came about; one that is neither counts a half.
+    /// Number of trials with the outcome. A trial that is neither counts a half.
     pub yes: f64,
-    /// Of how many.
+    /// Number of trials.
     pub of: f64,
 }
 
-/// The value at which something comes about as often as not: the middle of the logistic curve that is likeliest to have
-/// given what was seen; `None` of nothing. Where many are (nothing came about below, all above), the middle of these.
+/// Returns the value at which the outcome occurs in half of the trials; `None` without trials.
+///
+/// It is the middle of the logistic curve that most likely gave the observed trials. If many middles are equally likely (no
+/// outcome at any value below them, only outcomes above), it is the middle of these.
 pub fn crossing(tried: &[Tried]) -> Option<f64> {
-    /// Widths of the curve, in shares of its middle, and the step from one middle to the next.
+    /// Widths of the curve, in shares of its middle, and the ratio of one middle to the one before.
     const WIDTHS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32];
     const STEP: f64 = 1.002;
-    /// No single one is less likely than e to minus this: one that is far off does not decide.
+    /// Each trial's likelihood is at least e to minus this, so that one that is far off does not decide.
     const LEAST: f64 = 50.0;
     let likelihood = |middle: f64, width: f64| -> f64 {
         let of = |one: &Tried| {
@@ -148,12 +150,12 @@ mod tests {
         };
         let at = |of: &[(f64, f64)]| crossing(&tried(of)).unwrap();
         assert!(crossing(&[]).is_none());
-        // Symmetrical about 100, and nothing but none and all.
+        // The trials are symmetrical about 100.
         let middle = at(&[(80.0, 1.0), (90.0, 3.0), (100.0, 6.0), (110.0, 9.0), (120.0, 11.0)]);
         assert!((middle / 100.0 - 1.0).abs() < 0.005, "{middle}");
         let middle = at(&[(50.0, 0.0), (99.0, 0.0), (101.0, 12.0), (200.0, 12.0)]);
         assert!((middle / 100.0 - 1.0).abs() < 0.005, "{middle}");
-        // A rate that was misjudged beside many that were not.
+        // One rate was misjudged among many that were not.
         let middle = at(&[(80.0, 0.0), (90.0, 12.0), (95.0, 1.0), (105.0, 11.0), (120.0, 12.0)]);
         assert!((90.0..105.0).contains(&middle), "{middle}");
     }

@@ -1,9 +1,9 @@
-//! Probe trains of adaptive size: our own method, from what is published of Kite2.
+//! Probe trains of adaptive size: our own method, after the published description of Kite2.
 //!
-//! Kirova et al., Future Internet 11(8):179 (2019), section 2.2.1: trains are sent ever faster or slower to find where
-//! the receiving interval begins to grow; "instant" estimates are made again and again and analysed to one final
-//! value; the size of the train follows from the accuracy that is wanted. How it does so inside is not published; this
-//! is not Kite2.
+//! Kirova et al., Future Internet 11(8):179 (2019), section 2.2.1, describes Kite2 as follows. It sends trains ever faster or
+//! slower to find where the receiving interval begins to grow. It makes "instant" estimates again and again, and derives one
+//! final value from them. The size of the train follows from the required accuracy. The paper does not publish how Kite2 does so;
+//! this module is not Kite2.
 //!
 //! A train at rate r over a bottleneck of capacity C, of which A is available, makes delays grow by
 //!
@@ -11,56 +11,58 @@
 //! s(r) = (r - A) / C  seconds per second  where r > A,  and 0 where r <= A
 //! ```
 //!
-//! 1. A train at the highest rate. Where delays do not grow, that much is available *at least*. Else the search begins
-//!    below the rate at which it arrived, and halves the bracket until it is [`ROUGH`].
-//! 2. Rounds of trains above the estimate so far, where the bottleneck never falls idle and s(r) is a line but for the
-//!    chance in the cross traffic. Their rates are such that delays grow by [`SLOPES`], as by the line so far: as much
-//!    beyond that chance on a path that is nearly full, where these rates are several times A, as on one that is free.
-//!    Of all trains so far the line is drawn, each weighted by its length; where it crosses zero is A, and by its
-//!    steepness each round has an instant estimate of its own. A train that lost probes or was interrupted by its
-//!    sender's machine is sent again, half as long from then on; rounds whose trains do not grow raise the estimate.
-//! 3. The final value is the median of the instants, its confidence interval that of a median. Rounds go on until it is
-//!    narrow, or there have been [`MOST_ROUNDS`].
+//! 1. A train at the highest rate. If delays do not grow, that rate is available *at least*. Otherwise the search begins below
+//!    the rate at which the train arrived, and halves the bracket until its width is `ROUGH`.
+//! 2. Rounds of trains above the estimate so far. There the bottleneck never falls idle, and s(r) is a line except for the
+//!    randomness of the cross traffic. The rates are chosen by the line so far, such that delays grow by `SLOPES`. The growth
+//!    then exceeds that randomness equally on a nearly full path and on a free one. On a nearly full path these rates are several
+//!    times A. The line is fitted to all trains so far, each weighted by its length. It crosses zero at A, and with its steepness
+//!    each round gives an instant estimate. A train that lost probes, or that the sender's machine interrupted, is sent again;
+//!    trains are half as long from then on. A round whose trains do not grow raises the estimate.
+//! 3. The final value is the median of the instants, with the confidence interval of a median. Rounds go on until it is narrow,
+//!    or there have been `MOST_ROUNDS`.
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Sending, Stream};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, growth, median};
 
-/// Delays that grow by less than this, seconds per second, do not grow.
+/// Delays that grow more slowly than this, in seconds per second, count as not growing.
 const THRESHOLD: f64 = 0.01;
-/// A bracket of this width, relative to its upper end, is left to the rounds.
+/// The search ends when the bracket is narrower than this share of its upper end.
 const ROUGH: f64 = 0.15;
-/// How fast delays are to grow in the trains of a round, seconds per second: two near the line's crossing, which is what
-/// is asked for, but not so near that the queue runs empty, and one far off, for the line's steepness. Of three trains
-/// at these two slopes a line's crossing has the least variance so.
+/// Growth of the delays in the trains of a round, seconds per second.
+///
+/// Two trains are near the line's crossing, which is the result, but not so near that the queue runs empty. One is far off, for
+/// the line's steepness. With three trains at these two slopes, the crossing has the least variance.
 const SLOPES: [f64; 3] = [0.1, 0.1, 0.6];
-/// Rounds for a final value, and the relative half width of its interval that is narrow.
+/// Least and largest number of rounds for a final value, and the relative half width of an interval that is narrow.
 const LEAST_ROUNDS: usize = 8;
 const MOST_ROUNDS: usize = 16;
 const NARROW: f64 = 0.025;
-/// Lengths of a train in the search and in the rounds: packets, and seconds, for cross traffic has to be seen too.
+/// Lengths of a train in the search and in the rounds, in packets and in seconds. It must be long enough to meet cross traffic.
 const LEAST_PACKETS: u32 = 60;
 const ROUND_PACKETS: u32 = 250;
 const SEARCH_SECONDS: f64 = 0.02;
 const ROUND_SECONDS: f64 = 0.05;
-/// How many times a train's own length is rested before it.
+/// Rest before a train, in lengths of the train.
 const RESTS: u64 = 3;
-/// A train of which more than this share is lost was too fast, whatever those that arrived say.
+/// A train that lost a greater share than this was too fast, whatever its other probes show.
 const LOSSY: f64 = 0.05;
 /// The lowest rate that is probed, bits per second.
 const LEAST_RATE: f64 = 50_000.0;
-/// Trains that say nothing before it is given up; those that the sender's machine interrupted.
+/// Number of trains without information after which the method gives up, and number of trains that the sender's machine
+/// interrupted.
 const MOST_SILENT: u32 = 60;
 const MOST_INTERRUPTED: u32 = 200;
-/// Trains of the search that are sent slower than was wanted, before that is taken for the fastest that can be.
+/// Number of trains of the search that are sent slower than planned before their rate counts as the fastest possible.
 const MOST_SLOW: u32 = 8;
-/// A train of which a lesser share was sent as planned says nothing: the queue began it with what was before.
+/// A train gives no information if a smaller share of it was sent as planned: the rest queued behind the part before.
 const WHOLE: f64 = 0.7;
-/// Trains are not made shorter than this share of their usual length.
+/// Shortest length of a train, as a share of its usual length.
 const SHORTEST: f64 = 0.05;
 
-/// One train of a round: the rate at which it was sent, how its delays grew, how long it was.
+/// One train of a round: its rate, bits per second; the growth of its delays, seconds per second; its length, s.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Point {
     rate: f64,
@@ -70,15 +72,15 @@ struct Point {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Phase {
-    /// The first train.
+    /// The first train, at the highest rate.
     Fastest,
-    /// Between a rate that did not grow and one that did.
+    /// The search between a rate at which delays did not grow and one at which they did.
     Search,
-    /// Rounds; the number of trains of this one that are back.
+    /// The rounds. The number is that of the current round's trains that have been reported.
     Round(usize),
 }
 
-/// The estimator.
+/// The estimator of this method.
 #[derive(Debug)]
 pub struct Trains {
     limits: Limits,
@@ -86,24 +88,24 @@ pub struct Trains {
     low: f64,
     high: f64,
     rate: f64,
-    /// How much longer trains are than usual, because estimates scatter; or shorter, so that the path's queue holds
-    /// them, or that the sender is not interrupted while it sends them.
+    /// Length of trains relative to the usual length. It is more if estimates scatter. It is less if the path's queue cannot hold
+    /// the train, or if the sender is interrupted while it sends.
     length: f64,
     estimate: f64,
-    /// Of the search's trains that arrived.
+    /// The fastest train of the search that arrived.
     fastest: Option<Point>,
     round: Vec<Point>,
     rounds: Vec<Vec<Point>>,
     flat_rounds: u32,
     silent: u32,
     interrupted: u32,
-    /// Trains that were sent slower than was wanted, of the search and of the rounds.
+    /// Number of trains that were sent slower than planned, in the search and in the rounds.
     slow_in_search: u32,
     slow_in_rounds: u32,
 }
 
 impl Trains {
-    /// An estimator at its beginning.
+    /// Makes an estimator for a path of these limits.
     pub fn new(limits: Limits) -> Trains {
         let rate = limits.rate_max.as_f64();
         Trains {
@@ -144,8 +146,8 @@ impl Trains {
         Step::Probe(self.plan())
     }
 
-    /// What a train says; its slope is beyond all measure where too much of it was lost, `None` where nothing can be
-    /// said.
+    /// Returns the observation of a train, and the error of its slope. The slope is infinite if too much of the train was lost.
+    /// `None` if the train gives no information.
     fn point(stream: &Stream) -> Option<(Point, f64)> {
         let rate = stream.rate_sent();
         let stretch = stream.longest_stretch();
@@ -153,7 +155,7 @@ impl Trains {
         if stream.loss() > LOSSY {
             return Some((Point { rate, slope: f64::INFINITY, seconds }, 0.0));
         }
-        // A receiver that has no time for what comes cannot be believed when it came, either.
+        // A receiver too busy to take its packets gives no reliable timestamps either.
         if f64::from(stream.overrun) > LOSSY * stream.probes.len() as f64 {
             return None;
         }
@@ -167,24 +169,24 @@ impl Trains {
         Some((Point { rate, slope, seconds }, error))
     }
 
-    /// Whether the sender's pauses left too little of a train, or slowed it down: between them its rate was another.
+    /// Whether the sender's pauses left too little of a train, or slowed it: between the pauses its rate was another.
     fn was_interrupted(stream: &Stream) -> bool {
         let whole = WHOLE * stream.probes.len() as f64;
         (stream.longest_len() as f64) < whole || stream.sending() == Sending::Interrupted
     }
 
-    /// Whether this train was sent slower than was wanted.
+    /// Whether this train was sent slower than planned.
     fn was_slow(&self, point: Point) -> bool {
         point.rate < 0.9 * self.rate
     }
 
-    /// The train was too long for its sender, for the path, or for its receiver.
+    /// Handles a train that was too long for its sender, the path, or its receiver.
     fn silence(&mut self) -> Step {
         self.silent += 1;
         self.shorten()
     }
 
-    /// As [`Trains::silence`], of a train that was interrupted.
+    /// Handles a train that was interrupted, as [`Trains::silence`] does.
     fn interruption(&mut self) -> Step {
         self.interrupted += 1;
         self.shorten()
@@ -200,7 +202,7 @@ impl Trains {
         Step::Probe(self.plan())
     }
 
-    /// The first train, and then halving.
+    /// Handles the first train, and the trains of the search, which halves the bracket.
     fn search(&mut self, point: Point, error: f64, stream: &Stream) -> Step {
         if point.slope.is_finite() && self.fastest.is_none_or(|known| point.rate > known.rate) {
             self.fastest = Some(point);
@@ -209,7 +211,7 @@ impl Trains {
         if grows {
             self.high = point.rate.min(self.rate);
             if self.phase == Phase::Fastest {
-                // What arrives of a train that is too fast is more than is available.
+                // A train that is too fast arrives at a rate above the available bandwidth.
                 let arrived = stream.longest_stretch().intervals();
                 let arrived =
                     arrived.map(|(_, out)| f64::from(stream.plan.bytes) * 8.0 / out.max(1e-12));
@@ -222,11 +224,11 @@ impl Trains {
             if is_slow && self.slow_in_search < MOST_SLOW {
                 return self.silence();
             }
-            // Nothing faster can be sent, or is to be.
+            // The sender cannot, or must not, send faster.
             if self.phase == Phase::Fastest {
                 return Step::Done(Finding::bound(Bound::AtLeast, self.low, &self.limits));
             }
-            // A faster one was, and was above; but the sender does not get there any more.
+            // A faster train was sent, and its rate was above. The sender does not reach that rate any more.
             if is_slow {
                 return Step::Done(Finding::bound(Bound::Unknown, self.low, &self.limits));
             }
@@ -252,7 +254,8 @@ impl Trains {
         self.send(self.estimate + span * SLOPES[number])
     }
 
-    /// The bottleneck's capacity as far as is known: by the line, before there is one by the fastest train that arrived.
+    /// Returns the bottleneck's capacity as far as is known, bits per second: by the line, or before there is one, by the fastest
+    /// train that arrived.
     fn capacity(&self) -> f64 {
         let line = self.line(self.rounds.iter().flatten());
         let known = line.map(|line| 1.0 / line.steepness);
@@ -273,7 +276,7 @@ impl Trains {
             return self.send_round(number + 1);
         }
         let round = std::mem::take(&mut self.round);
-        // Of the round together: to leave out single trains that do not grow would be to choose by chance.
+        // Judge the round as a whole: leaving out single trains that do not grow would select by chance.
         let slope = round.iter().map(|point| point.slope).sum::<f64>() / round.len() as f64;
         if slope < 2.0 * THRESHOLD {
             return self.flat_round();
@@ -283,11 +286,11 @@ impl Trains {
         let Some(latest) = instants.last().copied() else { return self.silence() };
         let middle = median(&instants);
         self.estimate = if instants.len() < 3 { latest } else { middle };
-        // Not further than what was seen allows, or the next trains say nothing.
+        // Do not move beyond the observed range, or the next trains give no information.
         self.estimate = self.estimate.clamp(self.low * 0.5, self.limits.rate_max.as_f64());
         let half = self.half_width(&instants);
         let narrow = instants.len() >= LEAST_ROUNDS && half < NARROW * middle;
-        // Short trains say less, so there are more of them.
+        // Short trains give less information, so there are more rounds of them.
         let most_rounds = (MOST_ROUNDS as f64 / self.length.clamp(0.25, 1.0)) as usize;
         if narrow || instants.len() >= most_rounds {
             return Step::Done(self.finding(&instants));
@@ -298,7 +301,7 @@ impl Trains {
         self.send_round(0)
     }
 
-    /// There is more than was thought.
+    /// Handles a round whose delays do not grow: more is available than estimated.
     fn flat_round(&mut self) -> Step {
         self.flat_rounds += 1;
         let most = self.limits.rate_max.as_f64();
@@ -314,7 +317,7 @@ impl Trains {
 
     fn finding(&self, instants: &[f64]) -> Finding {
         let middle = median(instants);
-        // The line would stand on rates that lie anywhere.
+        // The line would rest on rates that were not the planned ones.
         if self.slow_in_rounds as usize * 2 > self.rounds.len() * SLOPES.len() {
             return Finding::bound(Bound::Unknown, middle, &self.limits);
         }
@@ -322,9 +325,9 @@ impl Trains {
         Finding::value(middle, middle - half, middle + half)
     }
 
-    /// Half the width of the confidence interval: by the scatter of the instants, or, as these have the line's steepness
-    /// in common, by what becomes of the line's crossing when one round after the other is left out (the jackknife);
-    /// whichever is wider.
+    /// Returns half the width of the confidence interval: the wider one of two. The first follows from the scatter of the
+    /// instants. The instants share the line's steepness, so the second follows from the line's crossing when each round in turn
+    /// is left out (the jackknife).
     fn half_width(&self, instants: &[f64]) -> f64 {
         let count = self.rounds.len();
         let without = |left_out: usize| {
@@ -338,7 +341,7 @@ impl Trains {
         confidence(instants).max(2.2 * error)
     }
 
-    /// An estimate for each round, by the steepness of the line through all.
+    /// Returns an estimate for each round, by the steepness of the line through all.
     fn instants(&self) -> Vec<f64> {
         let Some(Line { steepness, .. }) = self.line(self.rounds.iter().flatten()) else {
             return Vec::new();
@@ -351,8 +354,8 @@ impl Trains {
         self.rounds.iter().map(of).filter(|instant| *instant > 0.0).collect()
     }
 
-    /// The line through these trains, by weighted least squares; never so flat that it would cross below 0, nor so steep
-    /// that the capacity would be below a rate that got through.
+    /// Fits the line to these trains by weighted least squares. The line is never so flat that it would cross zero at a negative
+    /// rate. It is never so steep that the capacity would be below a rate that got through.
     fn line<'a>(&self, points: impl Iterator<Item = &'a Point> + Clone) -> Option<Line> {
         let weight: f64 = points.clone().map(|point| point.seconds).sum();
         if weight <= 0.0 {
@@ -376,7 +379,7 @@ impl Trains {
     }
 }
 
-/// A line through trains: 1 / C, and A.
+/// A line through trains. Its steepness is 1 / C, and it crosses zero at A.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     steepness: f64,

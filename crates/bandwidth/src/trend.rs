@@ -1,9 +1,9 @@
 //! Whether the one-way delays of a stream grow: pathload's two tests.
 //!
-//! Jain and Dovrolis, *End-to-end available bandwidth: measurement methodology, dynamics, and relation with TCP
-//! throughput*, SIGCOMM 2002, section 4.2: the delays are divided into groups of about the root of their number, here
-//! into hardly more than ten, for single groups of a longer stream would say no more than those of a short one; and of
-//! the medians D_1..D_m of the groups
+//! Jain and Dovrolis, *End-to-end available bandwidth: measurement methodology, dynamics, and relation with TCP throughput*,
+//! SIGCOMM 2002, section 4.2. The delays are divided into groups, as many as the root of their number. Here there are hardly more
+//! than ten groups: otherwise single groups of a longer stream would say no more than those of a short one. For the medians
+//! D_1..D_m of the groups:
 //!
 //! ```text
 //!     PCT = #{ D_k > D_(k-1) } / (m - 1)                     pairwise comparison, 0.5 without a trend
@@ -12,18 +12,18 @@
 
 use crate::statistics::median;
 
-/// What a stream's delays do.
+/// The trend of a stream's delays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trend {
-    /// They grow: the rate is above what is available.
+    /// The delays grow: the rate is more than is available.
     Increasing,
-    /// They do not.
+    /// The delays do not grow.
     None,
-    /// The tests disagree, or cannot tell.
+    /// The tests disagree, or cannot decide.
     Unclear,
 }
 
-/// The two numbers of a stream.
+/// The results of the two tests for a stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tests {
     /// Pairwise comparison, 0 to 1.
@@ -32,17 +32,17 @@ pub struct Tests {
     pub pdt: f64,
 }
 
-/// The thresholds of the tool pathload 1.3.2, and a tenth to either side within which a test does not decide.
+/// The thresholds of the tool pathload 1.3.2, and the margin to either side (a tenth) within which a test does not decide.
 const PCT: f64 = 0.55;
 const PDT: f64 = 0.40;
 const MARGIN: f64 = 0.1;
-/// Those of the 100 packets that pathload's thresholds are made for.
+/// Number of groups of 100 packets, for which pathload's thresholds are made.
 const USUAL_GROUPS: usize = 10;
-/// Fewer groups tell nothing.
+/// Least number of groups.
 const LEAST_GROUPS: usize = 5;
 
 impl Tests {
-    /// Of these delays, in the order of sending; `None` of too few.
+    /// Computes the tests of these delays, in the order of sending; `None` for too few.
     pub fn of(delays: &[f64]) -> Option<Tests> {
         let root = (delays.len() as f64).sqrt().floor() as usize;
         let group = root.max(delays.len() / USUAL_GROUPS).max(1);
@@ -60,7 +60,7 @@ impl Tests {
         })
     }
 
-    /// What they say together: one may be undecided, both must not be, and they must not contradict.
+    /// Combines the two tests. One of them may be undecided, but not both, and they must not contradict each other.
     pub fn trend(self) -> Trend {
         let one = |value: f64, threshold: f64| match value {
             v if v > threshold * (1.0 + MARGIN) => Trend::Increasing,
@@ -79,7 +79,7 @@ impl Tests {
 mod tests {
     use super::*;
 
-    /// 25 delays in 5 groups with these medians.
+    /// Makes 25 delays in 5 groups with these medians.
     fn groups(medians: [f64; 5]) -> Vec<f64> {
         medians.iter().flat_map(|m| [m - 2.0, m + 2.0, *m, m - 1.0, m + 1.0]).collect()
     }

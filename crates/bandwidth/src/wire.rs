@@ -1,11 +1,11 @@
-//! What the two ends say to each other: messages over TCP, each a length of four bytes and JSON; and probes over UDP.
+//! The protocol between client and server. Messages go over TCP, each as a length of four bytes and JSON; probes go over UDP.
 //!
 //! ```text
 //! client                                   server
 //!                                      <-  challenge   version, nonce, whether a token is asked for
 //! proof       HMAC-SHA256(token, nonce) ->
 //!                                      <-  ready       UDP port, number of the session, limits; or refused
-//! stream      number, packets, bytes    ->
+//! stream      number, packets           ->
 //!                                      <-  armed
 //! (probes over UDP)
 //! end         number                    ->
@@ -20,83 +20,83 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Of this protocol; both ends must have the same.
+/// Version of the protocol. Both ends must have the same.
 pub const VERSION: u32 = 2;
-/// The port of the server where none is given.
+/// The server's default port.
 pub const PORT: u16 = 13_979;
-/// No message to the server is longer, and none to the client.
+/// Length of the longest message to the server, bytes.
 pub const MOST_TO_SERVER: usize = 4 << 10;
-/// See [`MOST_TO_SERVER`].
+/// Length of the longest message to the client, bytes.
 pub const MOST_TO_CLIENT: usize = 4 << 20;
-/// The most probes in a stream, and their most bytes.
+/// Largest number of probes in a stream.
 pub const MOST_PACKETS: u32 = 20_000;
-/// See [`MOST_PACKETS`].
+/// Length of the longest probe, bytes.
 pub const MOST_BYTES: u32 = 65_535;
 
-/// From the client.
+/// A message from the client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ToServer {
-    /// The answer to the challenge, in hexadecimal; empty where the client has no token.
+    /// The answer to the challenge.
     Proof {
-        /// HMAC-SHA256 of the nonce under the token.
+        /// HMAC-SHA256 of the nonce under the token, in hexadecimal; empty if the client has no token.
         mac: String,
     },
-    /// Probes are about to come.
+    /// The client is about to send the probes of a stream.
     Stream {
-        /// Which stream this is.
+        /// Number of the stream.
         number: u32,
-        /// How many probes.
+        /// Number of probes.
         packets: u32,
     },
-    /// All of them were sent.
+    /// The client has sent all probes of the stream.
     End {
-        /// Of which stream.
+        /// Number of the stream.
         number: u32,
     },
 }
 
-/// From the server.
+/// A message from the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ToClient {
-    /// The first word.
+    /// The first message.
     Challenge {
-        /// [`VERSION`].
+        /// The server's [`VERSION`].
         version: u32,
-        /// To be answered, in hexadecimal.
+        /// The nonce that the client has to answer, in hexadecimal.
         nonce: String,
-        /// Whether the answer has to be right.
+        /// Whether the server checks the answer.
         token: bool,
     },
     /// The session has begun.
     Ready {
-        /// Where probes go.
+        /// UDP port to which the client sends probes.
         port: u16,
-        /// What probes carry.
+        /// Number of the session, which every probe carries.
         session: u64,
-        /// The most probes in a stream.
+        /// Largest number of probes in a stream.
         most_packets: u32,
     },
-    /// Probes of this stream are waited for.
+    /// The server waits for the probes of this stream.
     Armed {
-        /// Which.
+        /// Number of the stream.
         number: u32,
     },
-    /// What came of a stream.
+    /// The arrivals of a stream's probes.
     Arrivals {
-        /// Which.
+        /// Number of the stream.
         number: u32,
-        /// When the first one came, nanoseconds since 1970 by the server's clock.
+        /// Arrival of the first probe, ns since 1970 by the server's clock.
         first: i64,
-        /// Packets that found the server's receive buffer full meanwhile.
+        /// Number of packets that found the server's receive buffer full meanwhile.
         overrun: u32,
-        /// Number of each probe, and nanoseconds after the first, in the order of arrival.
+        /// Number of each probe, and its arrival in ns after the first one, in the order of arrival.
         probes: Vec<(u32, i64)>,
     },
     /// The server ends the session.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -112,25 +112,25 @@ fn invalid(why: impl Into<String>) -> io::Error {
 }
 
 impl Control {
-    /// Over this connection.
+    /// Makes an end of the connection `stream`.
     pub fn new(stream: TcpStream) -> io::Result<Control> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(Duration::from_secs(10)))?;
         Ok(Control { stream })
     }
 
-    /// The connection.
+    /// Returns the connection.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Says something.
+    /// Sends a message.
     pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         let frame = frame(message)?;
         self.stream.write_all(&frame)
     }
 
-    /// Waits for a message of at most `most` bytes, as a whole no longer than `patience`.
+    /// Waits at most `patience` for a message of at most `most` bytes. Both limits apply to the whole message.
     pub fn receive<M: DeserializeOwned>(
         &mut self,
         most: usize,
@@ -150,7 +150,7 @@ impl Control {
         parse(&body)
     }
 
-    /// Fills `buffer`, but not for ever, however slowly it is sent.
+    /// Fills `buffer`, at most until `until`, however slowly the peer sends.
     fn read(&mut self, buffer: &mut [u8], until: Instant) -> io::Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -171,14 +171,14 @@ impl Control {
     }
 }
 
-/// A message as it goes over the wire.
+/// Encodes a message with its length.
 pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message)?;
     let length = u32::try_from(body.len()).map_err(|_| invalid("a message that is too long"))?;
     Ok([length.to_be_bytes().as_slice(), &body].concat())
 }
 
-/// A message from its body.
+/// Decodes a message's body.
 pub fn parse<M: DeserializeOwned>(body: &[u8]) -> io::Result<M> {
     serde_json::from_slice(body).map_err(|error| invalid(format!("not a message: {error}")))
 }
@@ -194,7 +194,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// From text, without the white space around it; `None` of nothing.
+    /// Makes a token of text, without the white space around it; `None` if nothing is left.
     pub fn new(text: &str) -> Option<Token> {
         let text = text.trim();
         (!text.is_empty()).then(|| Token(text.as_bytes().to_vec()))
@@ -206,18 +206,18 @@ impl Token {
         mac
     }
 
-    /// The answer to `nonce`.
+    /// Returns the answer to `nonce`, in hexadecimal.
     pub fn answer(&self, nonce: &str) -> String {
         hex(&self.mac(nonce).finalize().into_bytes())
     }
 
-    /// Whether `answer` is that of one who knows the token; how long it takes does not tell how much of it was right.
+    /// Whether `answer` was made with the token. The time that the comparison takes does not depend on how much of it is right.
     pub fn accepts(&self, nonce: &str, answer: &str) -> bool {
         unhex(answer).is_some_and(|answer| self.mac(nonce).verify_slice(&answer).is_ok())
     }
 }
 
-/// Bytes in hexadecimal.
+/// Encodes bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -229,24 +229,24 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
-/// What every probe begins with; zeroes follow.
+/// Header of a probe packet. Zeroes fill the rest of the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Of which session.
+    /// Number of the session.
     pub session: u64,
-    /// Of which stream.
+    /// Number of the stream.
     pub stream: u32,
-    /// Which one.
+    /// Number of the probe in the stream.
     pub number: u32,
 }
 
 const MARK: [u8; 4] = *b"LzBw";
 
 impl Header {
-    /// Its length.
+    /// Length of the header, bytes.
     pub const LEN: usize = 20;
 
-    /// As it goes over the wire.
+    /// Encodes the header.
     pub fn bytes(&self) -> [u8; Header::LEN] {
         let mut bytes = [0; Header::LEN];
         bytes[..4].copy_from_slice(&MARK);
@@ -256,7 +256,7 @@ impl Header {
         bytes
     }
 
-    /// From what came.
+    /// Decodes the header; `None` if the packet is too short or is no probe.
     pub fn parse(bytes: &[u8]) -> Option<Header> {
         let rest = bytes.get(..Header::LEN)?.strip_prefix(&MARK)?;
         Some(Header {

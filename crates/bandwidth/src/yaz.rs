@@ -1,53 +1,59 @@
 //! Calibrated rate probing, as Yaz does it.
 //!
-//! Sommers, Barford and Willinger, *A proposed framework for calibration of available bandwidth estimation tools*, ISCC
-//! 2006, and the tool yaz. Streams are sent at one interval; where they arrive further apart than they were sent, by
-//! more than the resolution, the path is congested, and the next interval is longer by half the difference:
+//! Sommers, Barford and Willinger, *A proposed framework for calibration of available bandwidth estimation tools*, ISCC 2006, and
+//! the tool yaz. The sender sends streams at one interval. If the probes arrive further apart than they were sent, by more than
+//! the resolution, the path is congested. The next interval is then longer by half the difference:
 //!
 //! ```text
 //!     next = in + |out - in| / 2,  until out - in <= resolution;  available = 8 L / in
 //! ```
 //!
-//! Different from the tool: nanoseconds throughout instead of whole microseconds; several streams, of 200 packets
-//! instead of 50, are put together for each decision, for the queue of a shorter one still fills where more is left; a
-//! difference has to be above its own standard error, too, and the resolution is a share of the rate, for the tool's
-//! 500 kbit/s are a tenth and more of what is left where that is 5 Mbit/s or less; compression does not count as
-//! congestion; it begins at the highest rate that is asked for instead of 300 Mbit/s; a stream that the sender's
-//! interruptions slowed down is sent again, for its rate is not that of the others, and it may be below what is
-//! available though theirs is above.
+//! The method differs from the tool in these points:
+//!
+//! - Times are in nanoseconds throughout, not in whole microseconds.
+//! - Each decision uses several streams, of 200 packets and not of 50: while a shorter one is sent, the queue still fills even if
+//!   its rate is available.
+//! - A difference must also exceed its own standard error.
+//! - The resolution is a share of the rate. The tool's 500 kbit/s are a tenth or more of an available bandwidth of 5 Mbit/s or
+//!   less.
+//! - Compression does not count as congestion.
+//! - The method begins at the highest rate asked for, not at 300 Mbit/s.
+//! - A stream that the sender's interruptions slowed is sent again. Its rate is not that of the other streams: it may be below
+//!   the available bandwidth while theirs is above.
 
 use crate::estimate::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Sending, Stream};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, median};
 
-/// Packets in a stream, and streams for each decision.
+/// Number of packets in a stream, and number of streams for each decision.
 const LENGTH: u32 = 200;
 const STREAMS: usize = 6;
-/// Rest before a stream, in lengths of it.
+/// Rest before a stream, in lengths of the stream.
 const RESTS: u64 = 1;
-/// The resolution, a share of the rate.
+/// The resolution, as a share of the rate.
 const RESOLUTION: f64 = 0.01;
-/// Estimates for a result.
+/// Number of estimates for a result.
 const ESTIMATES: usize = 3;
-/// The longest interval, nanoseconds, and the shortest packet: below that rate it gives up.
+/// The longest interval, ns, and the length of the shortest packet, bytes. Below the rate of both the method gives up.
 const LONGEST_INTERVAL: f64 = 1_000_000.0;
 const LEAST_BYTES: u32 = 228;
-/// Decisions in one estimate, and streams that are lost or spoilt by the sender's interruptions, in a row and in all.
+/// Largest number of decisions in one estimate. Then, the largest number of streams that were lost, or that the sender's
+/// interruptions spoilt: in a row, and in all.
 const MOST_DECISIONS: u32 = 60;
 const MOST_BROKEN: u32 = 12;
 const MOST_BROKEN_IN_ALL: u32 = 250;
 
-/// The estimator.
+/// The estimator of this method.
 #[derive(Debug)]
 pub struct Yaz {
     limits: Limits,
-    /// Nanoseconds, and bytes of a packet.
+    /// Interval, ns, and length of a packet, bytes.
     interval: f64,
     bytes: u32,
-    /// Mean intervals sent and received of the streams so far, nanoseconds.
+    /// Mean intervals of sending and of arrival of the streams so far, ns.
     seen: Vec<(f64, f64)>,
-    /// Probes of the streams at this interval: sent, and lost.
+    /// Number of probes at this interval: sent, and lost.
     sent: usize,
     lost: usize,
     decisions: u32,
@@ -57,7 +63,7 @@ pub struct Yaz {
 }
 
 impl Yaz {
-    /// An estimator at its beginning.
+    /// Makes an estimator for a path of these limits.
     pub fn new(limits: Limits) -> Yaz {
         let mut yaz = Yaz {
             limits,
@@ -75,7 +81,7 @@ impl Yaz {
         yaz
     }
 
-    /// At the highest rate, or well above what was found before.
+    /// Begins an estimate at the highest rate, or well above the estimate before.
     fn begin(&mut self) {
         let most = self.limits.rate_max.as_f64();
         let known = self.estimates.iter().copied().fold(0.0, f64::max);
@@ -85,7 +91,7 @@ impl Yaz {
         self.slow_down_to(f64::from(self.bytes) * 8e9 / rate);
     }
 
-    /// Takes this interval, with shorter packets where it would be too long.
+    /// Sets the interval, with shorter packets if it would be too long.
     fn slow_down_to(&mut self, interval: f64) {
         self.interval = interval.max(1.0);
         while self.interval > LONGEST_INTERVAL && self.bytes > LEAST_BYTES {
@@ -116,7 +122,7 @@ impl Yaz {
             grown.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / (grown.len() - 1) as f64;
         let error = (variance / grown.len() as f64).sqrt();
         let rate = self.rate(sent);
-        // The interval by which a rate one resolution lower is longer.
+        // The difference between the interval of this rate and that of a rate one resolution lower.
         let least = sent * RESOLUTION / (1.0 - RESOLUTION);
         let too_much_lost = self.lost as f64 > 0.01 * self.sent as f64;
         self.decisions += 1;
@@ -134,7 +140,7 @@ impl Yaz {
     }
 
     fn close_estimate(&mut self, rate: f64) -> Step {
-        // The first streams got through: no higher rate could be sent.
+        // The first streams got through: no higher rate is probed.
         let first = self.decisions == 1 && self.estimates.is_empty();
         if first {
             return Step::Done(Finding::bound(Bound::AtLeast, rate, &self.limits));
@@ -163,7 +169,7 @@ impl Estimator for Yaz {
                 self.broken = 0;
                 self.seen.push((sent * 1e9, received * 1e9));
             }
-            // So much too fast that most of it is lost.
+            // The rate is so much too high that most probes are lost.
             _ if stream.loss() > 0.3 && self.interval < LONGEST_INTERVAL => {
                 self.decisions += 1;
                 self.slow_down_to(2.0 * self.interval);

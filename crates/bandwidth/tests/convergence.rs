@@ -1,4 +1,4 @@
-//! The estimators on simulated paths: hundreds of random capacities and loads.
+//! The estimators on simulated paths with hundreds of random capacities and loads.
 
 use lorentz_bandwidth::simulation::{Model, Simulation};
 use lorentz_bandwidth::{
@@ -9,7 +9,7 @@ fn estimate(model: Model, method: Method) -> Estimate {
     measure(&mut Simulation::new(model), method, &mut |_| {}).expect("a simulated path")
 }
 
-/// A path of 10 Mbit/s to 10 Gbit/s with 0 to 80 % of cross traffic, the same for the same number.
+/// Returns a path of 10 Mbit/s to 10 Gbit/s with 0 to 80 % of cross traffic. The same number gives the same path.
 fn random_path(number: u64) -> Model {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
     let mut uniform = || {
@@ -27,7 +27,7 @@ fn random_path(number: u64) -> Model {
     model
 }
 
-/// Relative errors on so many paths, sorted by size, and how often the truth is inside the interval.
+/// Returns the relative errors on `paths` paths, sorted by size, and how often the truth is inside the interval.
 fn errors(method: Method, paths: u64) -> (Vec<f64>, usize) {
     let mut inside = 0;
     let mut errors: Vec<f64> = (0..paths)
@@ -44,7 +44,7 @@ fn errors(method: Method, paths: u64) -> (Vec<f64>, usize) {
     (errors, inside)
 }
 
-/// Errors in half of the paths, in nine of ten, and in all are below these.
+/// Checks that the errors on half of the paths, on nine of ten, and on all are below these bounds.
 fn converges(method: Method, paths: u64, half: f64, most: f64, worst: f64) {
     let (errors, inside) = errors(method, paths);
     let at = |share: f64| errors[(share * (errors.len() - 1) as f64) as usize];
@@ -73,7 +73,7 @@ fn yaz_converges() {
     converges(Method::Yaz, 200, 0.03, 0.1, 0.2);
 }
 
-/// The median error of many estimates of one load: what more estimates would not cure.
+/// Checks the median error of many estimates of one load: an error that more estimates would not reduce.
 fn bias(method: Method, cross: u64, most: f64) {
     let mut errors: Vec<f64> = (1..=100)
         .map(|seed| {
@@ -97,7 +97,7 @@ fn no_method_is_biased_by_more_than_five_percent_at_any_load() {
     }
 }
 
-/// 300 Mbit/s of which two thirds are available.
+/// Returns a path of 300 Mbit/s of which two thirds are available.
 fn usual() -> Model {
     Model::new(BitRate(300_000_000), BitRate(100_000_000))
 }
@@ -105,7 +105,7 @@ fn usual() -> Model {
 #[test]
 fn a_rate_that_cannot_be_sent_is_a_lower_bound() {
     for method in Method::ALL {
-        // 12 us for a packet of 1500 bytes, 1 Gbit/s, over a path of 10 Gbit/s.
+        // 12 us for a packet of 1500 bytes are 1 Gbit/s, over a path of 10 Gbit/s.
         let model = Model {
             least_interval: 12_000,
             rate_max: BitRate(10_000_000_000),
@@ -139,7 +139,7 @@ fn random_loss_is_said_and_does_no_great_harm() {
     }
 }
 
-/// Where next to nothing may wait, too high a rate shows in losses and hardly in delays.
+/// On a path with almost no queue, too high a rate shows in losses and hardly in delays.
 #[test]
 fn a_short_queue_gives_no_confident_wrong_number() {
     for method in Method::ALL {
@@ -170,12 +170,12 @@ fn a_clock_of_a_millisecond_is_said_to_be_coarse() {
     }
 }
 
-/// A path between machines that have other work.
+/// A path between machines that do other work.
 struct Busy {
     path: Simulation,
-    /// Probes of a stream that the receiver has room for.
+    /// Number of probes of a stream for which the receiver has room.
     room: usize,
-    /// Nanoseconds between probes of the second stream and later ones at least.
+    /// Shortest interval between probes of the second stream and later ones, ns.
     least_interval: u64,
     streams: u32,
 }
@@ -214,7 +214,7 @@ fn what_the_receivers_machine_loses_is_said_and_is_not_the_paths() {
 
 #[test]
 fn trains_that_could_not_be_sent_as_planned_give_no_confident_number() {
-    // 230 Mbit/s are left, and after the first train no more than 240 can be sent.
+    // 230 Mbit/s are available, and after the first train the sender reaches at most 240.
     let model = Model::new(BitRate(300_000_000), BitRate(70_000_000));
     let path = Simulation::new(model);
     let mut busy = Busy { path, room: usize::MAX, least_interval: 50_000, streams: 0 };

@@ -1,20 +1,20 @@
-//! The estimators with a sender that its machine interrupts: they end, and tell no more than they know.
+//! The estimators with a sender that its machine interrupts: they end, and give no more than they know.
 
 use lorentz_bandwidth::simulation::{Interruptions, Model, Simulation};
 use lorentz_bandwidth::{measure, BitRate, Bound, Caution, Estimate, Method};
 
-/// Available on the path, bits per second.
+/// Available bandwidth of the path, bits per second.
 const TRUTH: f64 = 50e6;
 const LONG: (&str, Interruptions) = ("long pauses", Interruptions::LONG);
 const SHORT: (&str, Interruptions) = ("short pauses", Interruptions::SHORT);
 const SEEDS: u64 = 20;
-/// Of `slops`: 24 fleets of 12 streams, 200 spoilt streams, and 5 trains.
+/// Largest number of streams of `slops`: 24 fleets of 12 streams, 200 spoilt streams, and 5 trains.
 const MOST_STREAMS: u32 = 24 * 12 + 200 + 5;
-/// Of `slops` at 50 Mbit/s a stream is at most 33 ms long and rests four times as long before; pauses make it longer.
-/// `yaz` and `trains` send longer streams, and fewer.
+/// Longest time of a stream with its rest, s. At 50 Mbit/s a stream of `slops` is at most 33 ms long and rests four times as long
+/// before; pauses make it longer. `yaz` and `trains` send longer streams, and fewer.
 const MOST_SECONDS_A_STREAM: f64 = 0.2;
 
-/// An idle path of 50 Mbit/s, whose sender is interrupted in this share of the streams.
+/// Returns an idle path of 50 Mbit/s, whose sender is interrupted in this share of the streams.
 fn path(share: f64, interruptions: Interruptions, seed: u64) -> Model {
     Model {
         seed,
@@ -25,14 +25,14 @@ fn path(share: f64, interruptions: Interruptions, seed: u64) -> Model {
     }
 }
 
-/// The estimate, and how many seconds it took by the path's own time.
+/// Returns the estimate, and how many seconds it took by the path's own time.
 fn estimate(model: Model, method: Method) -> (Estimate, f64) {
     let mut path = Simulation::new(model);
     let found = measure(&mut path, method, &mut |_| {}).expect("a simulated path");
     (found, path.elapsed() * 1e-9)
 }
 
-/// All estimates for one share of interrupted streams; none may be wrong. How many are within 5 %.
+/// Checks that no estimate for one share of interrupted streams is wrong. Returns how many are within 5 %.
 fn values(method: Method, (kind, interruptions): (&str, Interruptions), share: f64) -> u64 {
     let (mut streams, mut seconds, mut values) = (0, 0.0f64, 0);
     for seed in 0..SEEDS {
@@ -46,7 +46,7 @@ fn values(method: Method, (kind, interruptions): (&str, Interruptions), share: f
             Bound::Value => {
                 let off = (told / TRUTH - 1.0).abs();
                 let (low, high) = (found.finding.low.as_f64(), found.finding.high.as_f64());
-                // Of few streams that were not spoilt the range is wider.
+                // With few streams that were not spoilt, the range is wider.
                 let is_inside = off < 0.1 && low <= 1.01 * TRUTH && high >= 0.99 * TRUTH;
                 assert!(off < 0.05 || (share > 0.5 && is_inside), "{case}");
                 values += u64::from(off < 0.05);
@@ -83,7 +83,7 @@ fn every_method_ends_and_is_not_wrong_however_many_streams_are_spoilt() {
     }
 }
 
-/// Nothing queues, and no stream is sent as planned: that is known after a few fleets of spoilt streams.
+/// No packet queues, and no stream is sent as planned: `slops` finds that out after a few fleets of spoilt streams.
 #[test]
 fn slops_ends_soon_where_nothing_can_be_paced() {
     for kind in [Interruptions { every: 400e3, pause: 4e6 }, Interruptions::SHORT] {

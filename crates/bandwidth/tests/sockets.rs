@@ -1,4 +1,4 @@
-//! Client and server over loopback; and what strangers may do to the server.
+//! Client and server over loopback, and the effects that strangers have on the server.
 
 use lorentz_bandwidth::wire::{frame, hex, Control, Header, ToClient, ToServer, Token};
 use lorentz_bandwidth::{BitRate, Client, Options, Path, Plan, Server, Timers, MOST_SESSIONS};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server on a port of its own, for the rest of the test.
+/// Starts a server on a port of its own, for the rest of the test.
 fn server(token: Option<&str>, idle: Duration) -> SocketAddr {
     let token = token.and_then(Token::new);
     let server = Server::bind(([127, 0, 0, 1], 0).into(), token).unwrap().idle_after(idle);
@@ -34,7 +34,7 @@ const PLAN: Plan = Plan { packets: 50, bytes: 1000, interval: 100_000, rest: 0 }
 #[test]
 fn probes_come_back_with_their_times() {
     let mut client = Client::connect(server(None, PATIENCE), &options(None)).unwrap();
-    // One of them comes through without its first packet being held up, which makes the stream shorter.
+    // In one of the attempts the first packet is not delayed; a delay makes the stream shorter.
     let mut longest = 0;
     for _ in 0..3 {
         let stream = client.probe(&PLAN).unwrap();
@@ -43,7 +43,7 @@ fn probes_come_back_with_their_times() {
         longest = longest.max(sent);
         let received: Vec<i64> = stream.probes.iter().filter_map(|probe| probe.received).collect();
         assert!(received.windows(2).all(|pair| pair[0] <= pair[1]));
-        // Sender and receiver have one clock here, but for NTP: 5 ms are 5 ms.
+        // Sender and receiver have one clock here, apart from NTP: 5 ms are 5 ms.
         let took = received[49] - received[0];
         assert!(took > sent / 2, "sent in {sent} ns, received in {took}");
     }
@@ -67,11 +67,11 @@ fn only_those_with_the_token_are_served() {
         let error = Client::connect(address, &options(token)).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
-    // Who has a token where none is asked for is served.
+    // A client with a token is served by a server that requires none.
     assert!(Client::connect(server(None, PATIENCE), &options(Some("secret"))).is_ok());
 }
 
-/// A session of our own making, up to the server's `Ready`.
+/// Begins a session by hand, up to the server's `Ready`.
 fn session(address: SocketAddr) -> (Control, u16, u64) {
     let mut control = Control::new(TcpStream::connect(address).unwrap()).unwrap();
     let _: ToClient = control.receive(4096, PATIENCE).unwrap();
@@ -129,20 +129,20 @@ fn only_announced_probes_of_this_session_count_and_each_once() {
         panic!("no arrivals");
     };
     assert_eq!(probes.iter().map(|probe| probe.0).collect::<Vec<u32>>(), [0, 2]);
-    // It answers no probe: nobody is sent anything that he did not ask for over TCP.
+    // The server answers no probe: it sends nothing to an address that did not ask for it over TCP.
     socket.set_nonblocking(true).unwrap();
     assert!(socket.recv(&mut [0; 8]).is_err());
 }
 
 #[test]
 fn idle_and_slow_sessions_end_and_others_get_their_place() {
-    // Long enough for all of them to come before the first has to go.
+    // All of them have time to come before the first one has to go.
     let idle = Duration::from_secs(2);
     let address = server(None, idle);
     let mut sessions: Vec<_> = (0..MOST_SESSIONS).map(|_| session(address)).collect();
     let error = Client::connect(address, &options(None)).unwrap_err().to_string();
     assert!(error.contains("too many"), "{error}");
-    // A byte now and then is no word.
+    // A single byte now and then is no message.
     let (slow, ..) = &mut sessions[0];
     let start = Instant::now();
     let mut stream = slow.stream().try_clone().unwrap();
@@ -191,7 +191,7 @@ fn hostile() -> impl Strategy<Value = Vec<Hostile>> {
     proptest::collection::vec(one, 0..6)
 }
 
-/// Whatever is said to it, and wherever the connection breaks, the next one is served.
+/// Whatever a client sends, and wherever its connection breaks, the server serves the next client.
 #[test]
 fn hostile_control_messages_harm_nobody_else() {
     let address = server(None, PATIENCE);
@@ -204,7 +204,7 @@ fn hostile_control_messages_harm_nobody_else() {
                 Hostile::Framed(body) => [&(body.len() as u32).to_be_bytes(), &body[..]].concat(),
                 Hostile::Message(message) => frame(&message).unwrap(),
             };
-            // It may have hung up already.
+            // The server may have closed the connection already.
             let _ = stream.write_all(&bytes);
         }
         let _ = stream.shutdown(std::net::Shutdown::Both);

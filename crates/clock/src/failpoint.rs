@@ -1,13 +1,14 @@
-//! Failpoints: places at which a test has a thread stop, so that it can be killed, or overtaken, just there.
+//! Failpoints: places at which a test stops a thread, and then kills it or lets another thread overtake it.
 //!
-//! Only with the feature `failpoints`, which no release has. A test maps the clock's file, arms a point, waits until a thread has
-//! arrived there, does something, and lets the thread go: see `tests/framework/failpoints.py`.
+//! Failpoints exist only with the feature `failpoints`, which no release has. A test maps the clock's file, arms a point, and
+//! waits until a thread has arrived there. The test then does something and lets the thread go on: see
+//! `tests/framework/failpoints.py`.
 
 use crate::registry::Registry;
 
 macro_rules! failpoints {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// The places.
+        /// The places at which a thread can be stopped.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(usize)]
         pub enum Failpoint {
@@ -15,7 +16,7 @@ macro_rules! failpoints {
         }
 
         impl Failpoint {
-            /// All of them, with their names.
+            /// All failpoints with their names. The order is that of their words in the clock's file.
             pub const ALL: &'static [(Failpoint, &'static str)] =
                 &[$((Failpoint::$name, stringify!($name)),)*];
         }
@@ -23,101 +24,101 @@ macro_rules! failpoints {
 }
 
 failpoints! {
-    /// A writer, before it has written anything.
+    /// A writer has not written anything yet.
     BeforePiece,
-    /// A writer, with piece and view written.
+    /// A writer has written the piece and the view.
     BeforeOpen,
-    /// A writer, just before the store that publishes.
+    /// A writer is about to make the store of the version, which publishes the change.
     BeforeVersion,
-    /// A writer, just after it.
+    /// A writer has just made the store of the version.
     AfterVersion,
-    /// A reader that is about to decide when a change begins.
+    /// A reader is about to decide when a change begins.
     ReaderDecides,
-    /// A writer, with the start decided.
+    /// A writer has decided the start.
     AfterDecision,
-    /// A writer, with the start written into the piece.
+    /// A writer has written the start into the piece.
     BeforeFastPath,
-    /// A controller that has published a change, and has told nobody.
+    /// A controller has published a change, and has notified nobody.
     BeforeTell,
-    /// A controller that has told everybody, and has not stated it.
+    /// A controller has notified everybody, and has not stored `notified`.
     AfterTell,
-    /// A controller that has begun to hold timers back, and has told nobody.
+    /// A controller has begun to hold timers back, and has notified nobody.
     HoldBegun,
-    /// A controller whose hold all timers follow, before it publishes the change.
+    /// All timers follow a controller's hold, and the controller has not published the change.
     HoldFollowed,
-    /// A controller that gives those more time whose timers do not follow the hold.
+    /// Some timers do not follow a controller's hold yet. The controller gives their processes more time.
     PutOff,
-    /// A controller that is about to let idle time be skipped: leaps are believed.
+    /// A controller has made the clock believe leaps, and has not turned skipping on.
     SkippingBelieved,
-    /// A controller, when a change has begun that was to come.
+    /// A change has begun that was to come. A controller is about to refresh the fast path.
     BeforeRefresh,
-    /// A leap over idle time, added to the sum and not yet in the log.
+    /// A leap over idle time has been added to the sum, and is not in the log.
     LeapBeforeLog,
-    /// The same, with half of its entry written.
+    /// A leap over idle time has been added to the sum, and half of its log entry is written.
     LeapInLog,
-    /// A skipper that has leapt, and has told nobody.
+    /// A skipper has leapt, and has notified nobody.
     LeapBeforeTell,
-    /// A skipper in the midst of vouching for a thread.
+    /// A skipper has half marked a thread as the sole thread.
     VouchHalf,
-    /// A wait that has a place in the registry, and has not stated its deadline.
+    /// A wait has claimed a slot in the registry, and has not stated its deadline.
     WaitClaimed,
-    /// A wait that has stated its deadline, before it blocks.
+    /// A wait has stated its deadline, and has not blocked.
     WaitStated,
-    /// A wait that has looked for pending signals, before the program's mask is in force.
+    /// A wait has looked for pending signals. The program's signal mask is not in force yet.
     BeforeOpenGate,
-    /// A wait that is over, and still has its place.
+    /// A wait is over, and still has its slot.
     WaitLeaving,
-    /// A thread that has the right to set a timer.
+    /// A thread has the right to set a timer.
     TimerHeld,
-    /// A thread that has asked the kernel when a timer goes off next, and not yet what the program was not told of.
+    /// A thread has asked the kernel when a timer goes off next. It has not asked which expiries the program has yet to receive.
     TimerLookedAt,
-    /// A thread that has set the kernel's timer, and not the registry.
+    /// A thread has set the kernel's timer, and has not updated the registry.
     TimerArmed,
-    /// A thread that uses what is remembered of CPU times.
+    /// A thread has the right to use the remembered CPU times.
     AnchorsHeld,
-    /// A thread that notes a descriptor, half done.
+    /// A thread has half entered a descriptor into the fd table.
     NotedHalf,
-    /// A thread that is about to add a filter.
+    /// A thread is about to add a seccomp filter.
     BeforeFilter,
-    /// A thread that has added it, and has not noted it.
+    /// A thread has added a seccomp filter, and has not recorded that.
     AfterFilter,
-    /// A monitor that has seized a thread at its exec.
+    /// A monitor has seized a thread at its exec.
     ExecSeized,
-    /// A monitor that has let the exec go on.
+    /// A monitor has let the exec go on.
     ExecLetGo,
-    /// A monitor at the new program's stop, before it has written anything.
+    /// A monitor sees the new program stopped, and has not written anything into it.
     ExecStopped,
-    /// A monitor that has put the shim in, before it detaches.
+    /// A monitor has put the shim in, and has not detached.
     ExecPutIn,
-    /// An experiment's conductor that has let a clock run, before its tasks.
+    /// An experiment's scheduler has let a clock run, and its tasks do not run yet.
     SliceBegun,
-    /// The same, when the tasks run.
+    /// An experiment's scheduler has let a clock and its tasks run.
     SliceRunning,
-    /// The same, when it has stopped them.
+    /// An experiment's scheduler has stopped a clock's tasks.
     SliceStopped,
 }
 
-/// Where the words of the points lie in a clock's file, in the order of [`Failpoint::ALL`]: four bytes each.
+/// Offset of the failpoints' words in a clock's file, bytes. Each word is four bytes, in the order of [`Failpoint::ALL`].
 #[cfg(all(feature = "failpoints", not(loom)))]
 pub const FAILPOINTS_OFFSET: usize =
     crate::file::REGISTRY_OFFSET + core::mem::offset_of!(Registry, failpoints);
 
-/// The state of each point, in shared memory.
+/// The state of each failpoint, in shared memory.
 #[cfg(all(feature = "failpoints", not(loom)))]
 #[repr(C)]
 pub struct Failpoints([core::sync::atomic::AtomicU32; Failpoint::ALL.len()]);
 
 #[cfg(all(feature = "failpoints", not(loom)))]
 mod state {
-    /// Threads go through.
+    /// Threads pass without stopping.
     pub const OFF: u32 = 0;
     /// The next thread to arrive stops.
     pub const ARMED: u32 = 1;
-    /// A thread has stopped here, until the test stores [`OFF`].
+    /// A thread has stopped here, and goes on when the test stores [`OFF`].
     pub const STOPPED: u32 = 2;
 }
 
-/// Stops the thread here, if a test wants that.
+/// Stops the calling thread here while the test has armed `point`.
 #[cfg(all(feature = "failpoints", not(loom)))]
 #[inline(never)]
 pub fn failpoint(registry: &Registry, point: Failpoint) {
@@ -133,10 +134,10 @@ pub fn failpoint(registry: &Registry, point: Failpoint) {
     }
 }
 
-/// Whether points are there at all.
+/// Whether this build has failpoints.
 pub const FAILPOINTS: bool = cfg!(all(feature = "failpoints", not(loom)));
 
-/// Has the thread die here, if the model wants that.
+/// Ends the calling thread here, by a panic, if the model chose `point` for a writer to die at.
 #[cfg(loom)]
 pub fn failpoint(registry: &Registry, point: Failpoint) {
     if *registry.dies_at.lock().unwrap() == Some(point) {
@@ -144,7 +145,7 @@ pub fn failpoint(registry: &Registry, point: Failpoint) {
     }
 }
 
-/// Nothing, in a release.
+/// Does nothing: this build has no failpoints.
 #[cfg(not(any(feature = "failpoints", loom)))]
 #[inline(always)]
 pub fn failpoint(_: &Registry, _: Failpoint) {}

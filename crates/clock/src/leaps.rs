@@ -1,15 +1,16 @@
-//! Leaps over idle time: how much virtual time has been skipped on a clock, and when.
+//! Leaps over idle time: how much virtual time a clock has skipped, and when.
 //!
-//! `V(R) = segment(R) + leapt`. The sum stands beside the segments, so that a leap is one addition: no writer's lock, no
-//! new state of the clock. It only grows: while nothing runs that could see it happen, or as the price of a read. It lies among
-//! what programs can write; a clock believes it only from the moment its page says so ([`Skipping::believed`]).
+//! `V(R) = segment(R) + leapt`. The sum stands beside the segments, so that a leap is one addition: it needs no writer's lock and
+//! makes no new state of the clock. The sum only grows. It grows while no task runs that could see it happen, or as the price of
+//! a clock read. The sum lies in memory that programs can write. A clock believes it only from the moment its page says so
+//! ([`Skipping::believed`]).
 //!
-//! For the times of files a log remembers when which sum came to be: the latest leaps each, of the older ones every 32nd, of those
-//! before every 64th, and so on. A file written between two leaps that are remembered shows the time of the later one, or of the
-//! earlier one.
+//! For the times of files, a log remembers at which instant each sum was reached. It remembers each of the latest leaps. Of the
+//! leaps before those it remembers every 32nd, of the leaps before those every 64th, and so on. A file written between two
+//! remembered leaps shows the time of the later one, or of the earlier one.
 //!
-//! Nobody holds the log. An entry is three words, the last of which is computed from the other two and its number: a leaper
-//! that is killed between them, or overtaken by a later one, leaves an entry that readers leave out.
+//! The log has no lock. An entry is three words. The last word is computed from the other two and the entry's number. A leaper
+//! that is killed between the stores, or that a later leaper overtakes, leaves an entry that readers ignore.
 
 use crate::failpoint::{failpoint, Failpoint};
 use crate::instant::{RealInstant, Span};
@@ -20,15 +21,15 @@ use size::{COARSE, EXACT, STRIDES};
 
 #[cfg(not(loom))]
 mod size {
-    /// The latest leaps, of which each is remembered.
+    /// Number of latest leaps of which the log remembers each one.
     pub const EXACT: usize = 1_024;
-    /// Powers of two: every so many leaps are remembered for longer, ...
+    /// Exponents of two, one for each coarser level of the log: the level with exponent `s` remembers every 2^`s`-th leap.
     pub const STRIDES: super::Range<u32> = 5..26;
-    /// ... the latest so many of each.
+    /// Number of leaps that each coarser level remembers.
     pub const COARSE: usize = 48;
 }
 
-/// Few, so that the model stays small.
+/// Small sizes, so that the model has few states.
 #[cfg(loom)]
 mod size {
     pub const EXACT: usize = 2;
@@ -36,34 +37,34 @@ mod size {
     pub const COARSE: usize = 2;
 }
 
-/// Leaps remembered.
+/// Number of log entries of all levels together.
 pub const LEAPS: usize = EXACT + (STRIDES.end - STRIDES.start) as usize * COARSE;
 
-/// Whether time leaps over what everybody only waits for.
+/// Whether the clock leaps over time in which all tasks only wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SkipMode {
-    /// It does not.
+    /// The clock does not leap.
     #[default]
     Off,
-    /// It does, unless somebody waits for something that the outside can bring.
+    /// The clock leaps, unless a task waits for something that the outside can bring.
     On,
-    /// It does, whatever the outside may bring.
+    /// The clock leaps, even if a task waits for something that the outside can bring.
     Force,
 }
 
 /// How a clock treats idle time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Skipping {
-    /// The mode now.
+    /// The mode in force.
     pub mode: SkipMode,
-    /// Whether it has ever skipped: then [`Leaps`] are part of its time, for good.
+    /// Whether the clock adds [`Leaps`] to its time. Once true, it stays true.
     pub believed: bool,
-    /// Virtual time that each read of a clock costs the program that reads; zero: none.
+    /// Virtual time by which each clock read moves the clock, ns; zero for none.
     pub read_cost: Span,
 }
 
 impl SkipMode {
-    /// In the same word: leaps are believed.
+    /// Bit in the word of the mode: the clock believes leaps.
     pub(crate) const BELIEVED: u32 = 1;
 
     pub(crate) fn to_bits(self) -> u32 {
@@ -89,15 +90,15 @@ impl SkipMode {
 struct Logged {
     real: AtomicI64,
     leapt: AtomicI64,
-    /// [`seal`] of the other two and the leap's number.
+    /// [`seal`] of the other two words and the leap's number.
     seal: AtomicU64,
 }
 
-/// The sum and the log, in shared memory.
+/// The sum of all leaps and the log, in shared memory.
 #[repr(C, align(64))]
 pub struct Leaps {
     leapt: AtomicI64,
-    /// How many leaps there were.
+    /// Number of leaps so far.
     count: AtomicI64,
     log: [Logged; LEAPS],
 }
@@ -113,7 +114,7 @@ impl Default for Leaps {
     }
 }
 
-/// A leap that was read from the log.
+/// A leap that a reader has read from the log.
 #[derive(Clone, Copy)]
 struct Leap {
     when: RealInstant,
@@ -121,37 +122,39 @@ struct Leap {
 }
 
 impl Leaps {
-    /// Virtual time skipped so far.
+    /// Returns the virtual time skipped so far.
     #[inline(always)]
     pub fn sum(&self) -> Span {
         Span(self.leapt.load(Ordering::Acquire))
     }
 
-    /// How many leaps there were.
+    /// Returns the number of leaps so far.
     pub fn count(&self) -> i64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Virtual time that reading a clock costs, where it costs something: no leap that is remembered.
+    /// Adds `cost` to the sum if it is above zero: the price of a clock read. The log does not remember it.
     pub fn pay(&self, cost: Span) {
         self.leapt.fetch_add(cost.0, Ordering::SeqCst);
     }
 
-    /// The sum as it was when the host's clock showed `real`.
+    /// Returns the sum at the instant when the host's clock showed `real`.
     pub fn at(&self, real: RealInstant) -> Span {
         let (before, _) = self.around(|leap| leap.when <= real);
         before.map_or(Span::ZERO, |leap| leap.sum)
     }
 
-    /// The real instant at which a clock showed something, where `real_of` tells it for a sum of leaps: it falls with the
-    /// sum. For what was leapt over: the moment of the leap.
+    /// Returns the real instant at which a clock showed some time.
+    ///
+    /// `real_of` computes that instant for a given sum of leaps; a larger sum must give an earlier instant. For a time that the
+    /// clock leapt over, the result is the instant of the leap.
     pub fn real_of(&self, real_of: impl Fn(Span) -> RealInstant) -> RealInstant {
         let (before, after) = self.around(|leap| real_of(leap.sum) >= leap.when);
         let real = real_of(before.map_or(Span::ZERO, |leap| leap.sum));
         after.map_or(real, |next| real.min(next.when))
     }
 
-    /// The latest leap remembered that was `before` something, and the earliest one remembered after it.
+    /// Returns two remembered leaps: the latest one for which `before` is true, and the earliest one after it.
     fn around(&self, before: impl Fn(&Leap) -> bool) -> (Option<Leap>, Option<Leap>) {
         let count = self.count.load(Ordering::Acquire).max(0) as u64;
         let mut after: Option<Leap> = None;
@@ -165,7 +168,8 @@ impl Leaps {
                 let earlier = |next: &Leap| after.is_none_or(|after| next.when < after.when);
                 return (Some(found), next.filter(earlier).or(after));
             }
-            // All that this level remembers came later. A coarser one goes further back, unless this one begins with the first.
+            // All leaps that this level remembers came later. A coarser level goes further back, unless this level begins with
+            // the first leap.
             after = Some(first);
             if number == 0 {
                 break;
@@ -174,8 +178,8 @@ impl Leaps {
         (None, after)
     }
 
-    /// The same within a level, among `numbers` that follow `first`, by halves: leaps are in order, but for those that leapt at
-    /// the same moment.
+    /// Does the work of [`Leaps::around`] within one level, by binary search among `numbers`, which follow `first`. The leaps are
+    /// in order, except those that several leapers made at the same moment.
     fn search(
         &self,
         level: Level,
@@ -187,7 +191,7 @@ impl Leaps {
         let (mut found, mut next) = (first, None);
         while low < high {
             let middle = low + (high - low) / 2;
-            // Where an entry was never completed, the next one that was.
+            // Skip entries that their leapers never completed.
             match (middle..high).find_map(|at| Some((at, self.load(level, at)?))) {
                 Some((at, leap)) if before(&leap) => (found, low) = (leap, at + 1),
                 Some((_, leap)) => (next, high) = (Some(leap), middle),
@@ -197,7 +201,7 @@ impl Leaps {
         (found, next)
     }
 
-    /// Leap `number` of a level, if its entry is whole.
+    /// Returns leap `number` of a level if its entry is whole.
     fn load(&self, level: Level, number: u64) -> Option<Leap> {
         let entry = &self.log[level.place(number)];
         let seal_read = entry.seal.load(Ordering::Acquire);
@@ -209,7 +213,8 @@ impl Leaps {
 }
 
 impl Registry {
-    /// Leaps by `by` from the sum `from`, at the real instant `at`. False, and nothing done, where another has leapt.
+    /// Leaps by `by` from the sum `from`, at the real instant `at`. Returns false, and changes nothing, if the sum is not `from`:
+    /// another leaper was faster.
     pub fn leap(&self, from: Span, by: Span, at: RealInstant) -> bool {
         let leaps = &self.leaps;
         let sum = from.0.saturating_add(by.0);
@@ -221,7 +226,7 @@ impl Registry {
         let number = leaps.count.fetch_add(1, Ordering::AcqRel).max(0) as u64;
         for level in Level::all().take_while(|level| number % (1 << level.stride) == 0) {
             let entry = &leaps.log[level.place(number >> level.stride)];
-            // Not valid while it is written: neither by its old words nor by the new ones.
+            // The entry must not be valid while its words change: neither with the old words nor with the new ones.
             entry.seal.store(!seal(number, at.0, sum), Ordering::Relaxed);
             entry.real.store(at.0, Ordering::Release);
             failpoint(self, Failpoint::LeapInLog);
@@ -232,17 +237,17 @@ impl Registry {
     }
 }
 
-/// A part of the log: every so many leaps, the latest of them.
+/// A level of the log: the latest leaps among every 2^stride-th one.
 #[derive(Clone, Copy)]
 struct Level {
-    /// Every 2^stride leaps.
+    /// Exponent: the level remembers every 2^stride-th leap.
     stride: u32,
     begin: usize,
     len: usize,
 }
 
 impl Level {
-    /// From the finest to the coarsest.
+    /// Returns all levels, the finest first.
     fn all() -> impl Iterator<Item = Level> {
         let coarse = STRIDES.enumerate().map(|(i, stride)| Level {
             stride,
@@ -256,14 +261,15 @@ impl Level {
         self.begin + number as usize % self.len
     }
 
-    /// The leaps of this level that are remembered of `count` leaps, by their numbers in strides.
+    /// Returns which leaps this level remembers after `count` leaps. The numbers count in steps of 2^stride leaps.
     fn numbers(self, count: u64) -> Range<u64> {
         let end = count.div_ceil(1 << self.stride);
         end.saturating_sub(self.len as u64)..end
     }
 }
 
-/// Ties the words of an entry together. Not against forgery: the log lies among what programs can write.
+/// Computes the word that ties the words of a log entry together. It is no protection against forgery: programs can write the
+/// log.
 fn seal(number: u64, real: i64, leapt: i64) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = (number ^ 0x4c5a_6c65_6170).wrapping_mul(ODD) ^ real as u64;

@@ -60,15 +60,15 @@ pub use registry::{
 pub use segment::{Pace, Segment};
 pub use text::TextError;
 
-/// A clock's file: the page, then the registry. Both are mapped from it, with different rights.
+/// Layout of a clock's file: the page, then the registry. A program maps the page read-only and the registry read-write.
 pub mod file {
     use crate::{ClockPage, Registry};
 
-    /// Where the page lies in every program that is on the clock.
+    /// Address of the clock page in every program on the clock.
     pub const PAGE_ADDRESS: usize = 0x7008_0000;
-    /// Where the registry begins.
+    /// Offset of the registry in the file, bytes.
     pub const REGISTRY_OFFSET: usize = 4096;
-    /// Length of the whole file.
+    /// Length of the whole file, bytes.
     pub const LEN: usize = REGISTRY_OFFSET + core::mem::size_of::<Registry>();
 
     const _: () = assert!(core::mem::size_of::<ClockPage>() <= REGISTRY_OFFSET);

@@ -1,17 +1,19 @@
 //! The shared page that *is* a virtual clock.
 //!
-//! One writer at a time (the file's lock decides which), any number of readers in any number of processes, none of which can
-//! write the page. A reader never waits, not even for a writer that was stopped or killed at any point:
+//! There is one writer at a time, which holds the lock of the clock's file. There are any number of readers in any number of
+//! processes, and none of them can write the page. A reader never waits, not even for a writer that was stopped or killed at any
+//! point:
 //!
-//! - *One store publishes.* A change is written where no reader looks: a new [`Piece`] and a second [`View`]. Then one store of
-//!   the version puts it in force. A reader takes the version, the host's time, and the version again; where it has changed
-//!   meanwhile, the reader begins anew. So it does at most one look more than there were changes.
-//! - *The start is decided afterwards.* A change that begins now has no instant yet when it is published. Whoever sees it first
-//!   decides the instant by a compare-and-swap ([`Start`]), after it has seen the version. So every time that was read by the
-//!   old piece is earlier: CLOCK_MONOTONIC never goes back, on any thread.
-//! - *Pieces to come.* A change may be published for an instant ahead. Every reader and every wait switches there by itself.
-//! - *A writer may die anywhere.* Before the store of the version nothing has happened; after it, readers and the next writer
-//!   complete the change by themselves. `notified` says whether everybody was told of it.
+//! - *One store publishes.* The writer writes a change to memory at which no reader looks: a new [`Piece`] and the second
+//!   [`View`]. Then one store of the version puts the change in force. A reader takes the version, the host's time, and the
+//!   version again. If the version has changed meanwhile, the reader begins anew. So a reader makes at most one look more than
+//!   there were changes.
+//! - *The start is decided afterwards.* A change that begins at once has no instant when it is published. The first thread that
+//!   sees the change decides the instant by a compare-and-swap ([`Start`]), after it has seen the version. Every time that was
+//!   read by the old piece is therefore earlier: CLOCK_MONOTONIC never goes back, on any thread.
+//! - *Pieces to come.* A writer may publish a change for a later instant. Every reader and every wait switches to it by itself.
+//! - *A writer may die anywhere.* Before the store of the version nothing has happened. After the store, readers and the next
+//!   writer complete the change by themselves. `notified` says up to which change everybody has been signalled.
 
 use crate::failpoint::{failpoint, Failpoint};
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
@@ -36,28 +38,30 @@ pub use piece::Piece;
 pub use publish::{Change, Published, TooMany, TO_COME};
 pub use start::Start;
 
-/// First word of every clock page: "LORENTZ" and the layout's version.
+/// First word of every clock page: "LORENTZ" and the version of the layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x06");
 
-/// Room for pieces: the first, then a ring of the latest ones, those to come among them, and one that is being written.
+/// Number of places for pieces: one for the first piece, then a ring of the latest ones. The ring includes the pieces to come and
+/// the one that a writer is writing.
 #[cfg(not(loom))]
 pub const PIECES: usize = 58;
-/// Few, so that the model stays small.
+/// A small number, so that the model has few states.
 #[cfg(loom)]
 pub const PIECES: usize = 4;
 
 /// Choices made once, when the clock is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Policy {
-    /// CPU clocks run as the host's, not scaled by the rate.
+    /// CPU clocks run as the host's do; they are not scaled by the rate.
     pub real_cpu_clocks: bool,
     /// File times are the host's.
     pub real_file_times: bool,
     /// `rdtsc` traps and reads virtual time.
     pub trap_tsc: bool,
-    /// Births are counted ([`crate::Population`]): a clock that skips from the start.
+    /// The shim counts new tasks ([`crate::Population`]). Set for a clock that skips idle time from the start.
     pub counts_births: bool,
-    /// A send waits until it is its clock's turn ([`ClockPage::turn`]): one of several clocks in an experiment.
+    /// A send waits until send ordering permits it ([`ClockPage::turn`]). Set for a clock that is one of several in an
+    /// experiment.
     pub sends_in_turn: bool,
 }
 
@@ -81,7 +85,7 @@ impl Policy {
     }
 }
 
-/// One version of the clock, as readers see it. There are two: one in force, one that the next change is written to.
+/// One version of the clock, as readers see it. There are two views: one is in force, the next change is written to the other.
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 struct View {
@@ -91,95 +95,97 @@ struct View {
     /// Number of this state of the clock ([`Snapshot::state`]).
     state: AtomicU32,
     unused: AtomicU32,
-    /// The newest piece begins no earlier than this.
+    /// The newest piece begins no earlier than this, ns of the host's CLOCK_MONOTONIC.
     at: AtomicI64,
-    /// Virtual time jumps forward by so much where it begins.
+    /// Forward jump of virtual time at the start of the newest piece, ns.
     leap: AtomicI64,
-    /// Virtual time is at least this where it begins.
+    /// Lower bound of virtual time at the start of the newest piece, ns.
     floor: AtomicI64,
 }
 
-/// The shared page. Lies at the start of a clock's file; mapped read-only into every program.
+/// The shared page at the start of a clock's file. Every program on the clock maps it read-only.
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 pub struct ClockPage {
     magic: AtomicU64,
     policy: AtomicU32,
-    /// A [`SkipMode`], and whether leaps are believed.
+    /// A [`SkipMode`], and whether the clock believes leaps.
     skip: AtomicU32,
-    /// The offset of the host's wall clock to its monotonic clock when this clock was made.
+    /// The offset of the host's wall clock to its monotonic clock when this clock was created.
     host_wall_secs: AtomicI64,
     host_wall_nanos: AtomicU32,
-    /// Counts the beginnings and ends of holds: odd while timers are held back.
+    /// Number of beginnings and ends of holds. Odd while timers are held back.
     holds: AtomicU32,
-    /// Virtual nanoseconds that reading a clock costs.
+    /// Virtual nanoseconds that each clock read costs.
     read_cost: AtomicI64,
-    /// All other clocks of its experiment have come at least this far.
+    /// All other clocks of the experiment show at least this time, virtual ns.
     others: AtomicI64,
-    /// Counts the changes of `others`, for those who wait for one.
+    /// Number of changes of `others`. Threads wait for the next change on this word, a futex.
     turn: AtomicU32,
-    /// The state up to which everybody has been told of changes.
+    /// The state up to which everybody has been notified of changes.
     notified: AtomicU32,
-    /// Timers that are due after this instant are held back, where a hold is on.
+    /// While a hold is on, timers that are due after this instant are held back. Ns of the host's CLOCK_MONOTONIC.
     hold_from: AtomicI64,
     // A cache line of its own begins here.
     version: AtomicU64,
     views: [View; 2],
-    /// The start, then a ring.
+    /// The first piece, then the ring.
     pieces: [SharedPiece; PIECES],
 }
 
 /// A reader's consistent look at the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// The piece in force, which may have leaps over idle time added.
+    /// The piece in force. It may have leaps over idle time added.
     pub segment: Segment,
-    /// Virtual time never shows later than this.
+    /// The latest virtual time that the piece shows.
     pub limit: VirtualInstant,
-    /// The rate in force, or to go on with while frozen.
+    /// The rate in force. For a frozen clock: the rate to go on with.
     pub rate: Rate,
-    /// The next piece begins here; never, where none is to come.
+    /// The instant at which the next piece begins; [`RealInstant::NEVER`] if none is to come.
     pub until: RealInstant,
-    /// Number of this state of the clock: another after each change, and after the start of each piece that was to come.
+    /// Number of this state of the clock. It changes with each change, and when the fast path has moved to a piece that was to
+    /// come.
     pub state: u32,
     /// Number of this version of the page, for [`ClockPage::is_still`].
     pub version: u64,
-    /// The host's time when it was taken.
+    /// The host's time at the look.
     pub real: RealInstant,
 }
 
 impl Snapshot {
-    /// The same look at a clock that has leapt by `sum`.
+    /// Returns the same look at a clock whose leaps add up to `sum`.
     #[inline(always)]
     pub fn after(mut self, sum: Span) -> Snapshot {
         self.segment.virt = self.segment.virt.plus(sum);
         self
     }
 
-    /// Virtual time at this look.
+    /// Returns virtual time at this look.
     #[inline(always)]
     pub fn now(&self) -> VirtualInstant {
         self.segment.virtual_at(self.real).min(self.limit)
     }
 
-    /// The piece in force.
+    /// Returns the piece in force.
     pub fn piece(&self) -> Piece {
         Piece { segment: self.segment, limit: self.limit, rate: self.rate }
     }
 
-    /// The first real instant at which the piece in force shows `deadline`; never, where it is frozen or held before it. Where
-    /// another piece is to come, that may be wrong from [`Snapshot::until`] on: see [`ClockPage::when`].
+    /// Returns the first real instant at which the piece in force shows `deadline`; never, if the piece is frozen or limited
+    /// before it. If another piece is to come, the result may be wrong from [`Snapshot::until`] on: see [`ClockPage::when`].
     pub fn real_at(&self, deadline: VirtualInstant) -> RealInstant {
         self.piece().real_at(deadline)
     }
 }
 
-/// The host's monotonic clock, as a reader has it.
+/// Access to the host's monotonic clock.
 pub trait Host {
-    /// CLOCK_MONOTONIC now.
+    /// Reads CLOCK_MONOTONIC.
     fn now(&self) -> RealInstant;
 
-    /// Whether this reader may decide when a change begins. A process in a time namespace of its own sees another clock.
+    /// Whether this reader may decide when a change begins. A process in a time namespace of its own must not: it sees another
+    /// monotonic clock.
     fn decides(&self) -> bool {
         true
     }
@@ -198,9 +204,14 @@ pub struct FastLook<'a> {
 }
 
 impl FastLook<'_> {
-    /// `clock` at `secs` and `nanos` of the host's monotonic clock, which was read after this look began. `Err` where the clock has
-    /// changed meanwhile, and the look has to begin anew; `None` where the slow path has to be taken. `lags`: the host's clock is
-    /// the coarse one.
+    /// Returns what `clock` shows, as seconds and nanoseconds (0..1e9).
+    ///
+    /// `secs` and `nanos` are the host's monotonic clock, which the caller must have read after this look began. `lags` says that
+    /// they come from the host's coarse clock. The result is `None` if the caller has to take the slow path.
+    ///
+    /// # Errors
+    ///
+    /// [`Changed`]: the clock has changed meanwhile, and the look has to begin anew.
     #[inline(always)]
     pub fn at(
         &self,
@@ -218,11 +229,11 @@ impl FastLook<'_> {
     }
 }
 
-/// The clock has changed during a look.
+/// The error of a look during which the clock has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changed;
 
-/// Where piece `number` lies.
+/// Returns the index of the place of piece `number`.
 fn place(number: u64) -> usize {
     match number {
         0 => 0,
@@ -230,15 +241,17 @@ fn place(number: u64) -> usize {
     }
 }
 
-/// The oldest piece but the first that is remembered when `last` is the newest. One place of the ring is never looked at: the
-/// next change is being written there.
+/// Returns the number of the oldest remembered piece except the first one, when `last` is the newest. Nobody looks at one place
+/// of the ring: the next change is written there.
 fn oldest(last: u64) -> u64 {
     last.saturating_sub(PIECES as u64 - 3).max(1)
 }
 
 impl ClockPage {
-    /// Makes a page of zeroes into a clock that starts with `segment`. `rate` is the one to go on with where that stands still.
-    /// `host_wall` is the offset of the host's wall clock to its monotonic clock.
+    /// Makes a page of zeroes into a clock that starts with `segment`.
+    ///
+    /// `rate` is the rate to go on with if the segment is frozen. `host_wall` is the offset of the host's wall clock to its
+    /// monotonic clock.
     pub fn initialise(&self, segment: &Segment, rate: Rate, policy: Policy, host_wall: WallTime) {
         self.host_wall_secs.store(host_wall.secs, Ordering::Relaxed);
         self.host_wall_nanos.store(host_wall.nanos, Ordering::Relaxed);
@@ -256,17 +269,17 @@ impl ClockPage {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Whether this is a clock of this layout.
+    /// Whether the page is a clock of this layout.
     pub fn is_valid(&self) -> bool {
         self.magic.load(Ordering::Acquire) == MAGIC
     }
 
-    /// The choices made when the clock was created.
+    /// Returns the choices made when the clock was created.
     pub fn policy(&self) -> Policy {
         Policy::from_bits(self.policy.load(Ordering::Relaxed))
     }
 
-    /// How the clock treats idle time.
+    /// Returns how the clock treats idle time.
     pub fn skipping(&self) -> Skipping {
         let bits = self.skip.load(Ordering::Relaxed);
         Skipping {
@@ -276,46 +289,48 @@ impl ClockPage {
         }
     }
 
-    /// Sets how the clock treats idle time. Idle time that was skipped stays skipped. Where it is to be skipped, the caller has
-    /// made readers add leaps ([`ClockPage::believe_leaps`]).
+    /// Sets how the clock treats idle time. Idle time that was skipped stays skipped. Before it turns skipping on, the caller
+    /// must make readers add leaps ([`ClockPage::believe_leaps`]).
     pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) {
         let believed = self.leaps() as u32;
         self.read_cost.store(read_cost.0, Ordering::Relaxed);
         self.skip.store(mode.to_bits() | believed, Ordering::Relaxed);
     }
 
-    /// Leaps are part of its time from the next state of the clock on. The caller holds the clock's lock and makes that state next
-    /// ([`ClockPage::renew`]): readers of the one before do not add leaps, and nobody may leap yet.
+    /// Makes leaps part of the clock's time from the next state on.
+    ///
+    /// The caller holds the clock's lock and makes that state next ([`ClockPage::renew`]). Readers of the state before do not add
+    /// leaps, and nobody may leap yet.
     pub fn believe_leaps(&self) {
         let skip = self.skip.load(Ordering::Relaxed);
         self.skip.store(skip | SkipMode::BELIEVED, Ordering::Relaxed);
     }
 
-    /// Whether [`crate::Leaps`] are part of its time.
+    /// Whether [`crate::Leaps`] are part of the clock's time.
     #[inline(always)]
     pub fn leaps(&self) -> bool {
         self.skip.load(Ordering::Relaxed) & SkipMode::BELIEVED != 0
     }
 
-    /// How far all other clocks of its experiment have come at least, and the number of this turn. A program that would do at a
-    /// later time what others can see waits for another turn.
+    /// Returns the time up to which all other clocks of the experiment have come at least, and the number of this turn. A program
+    /// that would have an effect on others at a later virtual time waits for another turn.
     pub fn turn(&self) -> (VirtualInstant, u32) {
         let turn = self.turn.load(Ordering::Acquire);
         (VirtualInstant(self.others.load(Ordering::Acquire)), turn)
     }
 
-    /// The number of the turn alone, for a futex.
+    /// Returns the number of the turn alone, as a futex word.
     pub fn turn_word(&self) -> &AtomicU32 {
         &self.turn
     }
 
-    /// Begins a turn: all others have come as far as `others`. The caller then wakes those who wait for the turn.
+    /// Begins a turn: all other clocks have come as far as `others`. The caller then wakes the threads that wait for the turn.
     pub fn set_turn(&self, others: VirtualInstant) {
         self.others.store(others.0, Ordering::Release);
         self.turn.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The offset of the host's wall clock to its monotonic clock when this clock was made.
+    /// Returns the offset of the host's wall clock to its monotonic clock when this clock was created.
     pub fn host_wall(&self) -> WallTime {
         WallTime {
             secs: self.host_wall_secs.load(Ordering::Relaxed),
@@ -323,16 +338,16 @@ impl ClockPage {
         }
     }
 
-    /// Where the version lies, for code that compares it in assembly.
+    /// Offset of the version in the page, bytes, for assembly code that compares it.
     pub const VERSION_OFFSET: usize = core::mem::offset_of!(ClockPage, version);
 
-    /// The number of this version of the page. Changes with every change.
+    /// Returns the number of this version of the page. Each published change makes a new one.
     #[inline(always)]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Whether the clock still is in `version`, asked after the host's time `real` was taken.
+    /// Whether the clock still is in `version`. The load happens after the host's time `real` was taken.
     #[inline(always)]
     pub fn is_still(&self, version: u64, real: RealInstant) -> bool {
         fence(Ordering::Acquire);
@@ -348,15 +363,15 @@ impl ClockPage {
         &self.pieces[place(number)]
     }
 
-    /// Begins a look at the fast path. The reader takes the host's time next, then asks [`FastLook::at`].
+    /// Begins a look at the fast path. The reader takes the host's time next, then calls [`FastLook::at`].
     #[inline(always)]
     pub fn fast(&self) -> FastLook<'_> {
         let version = self.version();
         FastLook { version, path: &self.view(version).fast }
     }
 
-    /// A consistent look, with the host's time taken in its middle. Does not wait for anybody: it begins anew as often as a change
-    /// was published meanwhile.
+    /// Takes a consistent look at the clock, with the host's time read in its middle. It waits for nobody: it begins anew once
+    /// for each change that was published meanwhile.
     #[inline(always)]
     pub fn snapshot(&self, registry: &Registry, host: &impl Host) -> Snapshot {
         loop {
@@ -374,7 +389,7 @@ impl ClockPage {
         }
     }
 
-    /// A consistent look, as [`ClockPage::snapshot`], with the idle time that was skipped.
+    /// Takes a consistent look as [`ClockPage::snapshot`] does, and adds the idle time that was skipped.
     #[inline(always)]
     pub fn look(&self, registry: &Registry, host: &impl Host) -> Snapshot {
         let snapshot = self.snapshot(registry, host);
@@ -385,7 +400,7 @@ impl ClockPage {
         }
     }
 
-    /// The newest piece, where its start is not in the page yet: the reader decides it, once.
+    /// Returns the newest piece if its start is not in the page yet. The reader then decides the start, once.
     #[inline(always)]
     fn undecided(
         &self,
@@ -406,10 +421,10 @@ impl ClockPage {
         Some(self.beginning_at(start, last, view))
     }
 
-    /// When the newest piece begins, decided now where it was not. `None` where the page has it by now.
+    /// Returns the start of the newest piece, and decides it if nobody has. `None` means that the page has the start by now.
     ///
-    /// One try: a reader whose word belongs to another version goes by its own instant. Either the version has changed, and the
-    /// look is thrown away, or a program has written the word, which harms its own container alone.
+    /// The reader tries once. If the word belongs to another version, the reader goes by its own instant. Either the version has
+    /// changed, and the reader discards the look; or a program has written the word, which harms only its own container.
     fn decide(
         &self,
         version: u64,
@@ -421,14 +436,14 @@ impl ClockPage {
         let proposal = at.max(host.now());
         let decided = registry.start.decide(version, proposal);
         if decided.is_none() && !view.fast.is_undecided() {
-            // The next writer has the word already; before it takes that, the start is in the page.
+            // The next writer uses the word already. It put the start into the page before that.
             return None;
         }
-        // An instant that nobody could have decided by now is not believed.
+        // Do not believe an instant that nobody could have decided by now.
         Some(decided.unwrap_or(proposal).clamp(at, at.max(host.now())))
     }
 
-    /// The same for a reader that must not decide: as long as nobody has, the piece has not begun.
+    /// Returns the decided start for a reader that must not decide. As long as nobody has decided, the piece has not begun.
     fn decided(&self, version: u64, view: &View, registry: &Registry) -> Option<RealInstant> {
         let decided = registry.start.decided(version);
         if decided.is_none() && !view.fast.is_undecided() {
@@ -437,7 +452,7 @@ impl ClockPage {
         Some(decided.unwrap_or(RealInstant::NEVER))
     }
 
-    /// The newest piece, where it begins at `start`.
+    /// Computes the newest piece for the case that it begins at `start`.
     fn beginning_at(&self, start: RealInstant, last: u64, view: &View) -> Piece {
         let (before, _) = self.in_force(last.wrapping_sub(1), None, start);
         let leap = Span(view.leap.load(Ordering::Relaxed));
@@ -447,8 +462,8 @@ impl ClockPage {
         Piece { segment: Segment { real: start, virt, ..segment }, limit: limit.max(virt), rate }
     }
 
-    /// The piece in force at `real`, and from when on the next one is. `last` is the number of the newest; `newest` is given where
-    /// its start is not in the page yet.
+    /// Returns the piece in force at `real`, and the instant at which the next one begins. `last` is the number of the newest
+    /// piece. `newest` is the newest piece if its start is not in the page yet.
     #[inline(always)]
     fn in_force(
         &self,
@@ -465,7 +480,7 @@ impl ClockPage {
         self.in_force_before(last, newest, real)
     }
 
-    /// The same, where the newest is not in force.
+    /// Returns the same for the case that the newest piece is not in force.
     #[cold]
     fn in_force_before(
         &self,
@@ -475,13 +490,15 @@ impl ClockPage {
     ) -> (Piece, RealInstant) {
         let mut pieces = self.backwards(last, newest);
         let found = pieces.find(|(piece, _)| piece.segment.real <= real);
-        // Before it was made, the clock is where it began.
+        // Before it was created, the clock shows its first value.
         found.unwrap_or_else(|| (self.pieces[0].load(), pieces.until()))
     }
 
-    /// The first real instant at which a clock is due, for a deadline that is at virtual instant `due` by a piece: a wall time moves
-    /// when the wall clock is stepped. Goes through the piece in force at `look` and all that are to come; never, where none shows
-    /// it. Where the version has changed since the look, the answer is to be thrown away.
+    /// Returns the first real instant at which the clock reaches a deadline; never, if no piece reaches it.
+    ///
+    /// `due` computes the deadline's virtual instant for a piece: a wall time moves when the wall clock is stepped. The search
+    /// goes through the piece in force at `look` and all pieces to come. The caller discards the result if the version has
+    /// changed since the look.
     #[inline(always)]
     pub fn when(
         &self,
@@ -504,9 +521,9 @@ impl ClockPage {
         due: &impl Fn(&Segment) -> VirtualInstant,
     ) -> RealInstant {
         let mut when = RealInstant::NEVER;
-        // The latest first: the earliest has the last word.
+        // The loop begins with the latest piece, so the result of the earliest one wins.
         for (mut piece, until) in self.to_come(registry, look) {
-            // Idle time that was skipped is part of every piece.
+            // Skipped idle time is part of every piece.
             if self.leaps() {
                 piece.segment.virt = piece.segment.virt.plus(registry.leaps.sum());
             }
@@ -518,7 +535,7 @@ impl ClockPage {
         when
     }
 
-    /// The pieces to come at `look`, each with the instant at which the next begins; the latest first.
+    /// Returns the pieces to come at `look`, the latest first, each with the instant at which the next begins.
     pub fn to_come(
         &self,
         registry: &Registry,
@@ -529,18 +546,18 @@ impl ClockPage {
         self.backwards(last, newest).take_while(move |(piece, _)| piece.segment.real > real)
     }
 
-    /// The state up to which everybody has been told of changes.
+    /// Returns the state up to which everybody has been notified of changes.
     pub fn notified(&self) -> u32 {
         self.notified.load(Ordering::Acquire)
     }
 
-    /// States that everybody has been told of changes up to `state`.
+    /// Stores that everybody has been notified of changes up to `state`.
     pub fn set_notified(&self, state: u32) {
         self.notified.store(state, Ordering::Release);
     }
 
-    /// The rate in force, or to go on with while frozen, for a reader that does not know the host's time: after the start of a piece
-    /// that was to come, it is the one before until somebody has brought the fast path along.
+    /// Returns the rate in force, or the rate to go on with while frozen, for a reader that does not know the host's time. After
+    /// the start of a piece that was to come, the result is the rate before it until somebody refreshes the fast path.
     pub fn rate(&self) -> Rate {
         loop {
             let version = self.version();
@@ -556,7 +573,7 @@ impl ClockPage {
         }
     }
 
-    /// The number of this state of the clock.
+    /// Returns the number of this state of the clock.
     pub fn state(&self) -> u32 {
         loop {
             let version = self.version();
@@ -568,7 +585,7 @@ impl ClockPage {
     }
 }
 
-/// When `piece` shows a deadline. Its start, where it begins later than that.
+/// Returns the instant at which `piece` shows a deadline; the piece's start, if that is later.
 #[inline(always)]
 fn real_due(piece: &Piece, due: &impl Fn(&Segment) -> VirtualInstant) -> RealInstant {
     match due(&piece.segment) {

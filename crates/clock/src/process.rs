@@ -1,63 +1,63 @@
-//! Processes as the registry knows them. A program knows its number in its own process id namespace alone, and on one clock
-//! there may be several: a number says who it is only together with its namespace.
+//! Processes as the registry names them. A program knows only its number in its own process id namespace, and one clock may have
+//! programs in several namespaces. A number therefore identifies a process only together with its namespace.
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Process id namespaces that one clock can tell apart, besides that of the first monitor.
+/// Number of process id namespaces that one clock can tell apart, besides that of the first monitor.
 #[cfg(not(loom))]
 pub const SPACES: usize = 1_023;
-/// Small, so that the model stays small.
+/// A small number, so that the model has few states.
 #[cfg(loom)]
 pub const SPACES: usize = 1;
 
-/// A process id namespace with programs on the clock, by its place in [`Spaces`].
+/// A process id namespace with programs on the clock, named by its place in [`Spaces`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Space(u32);
 
 impl Space {
-    /// That of the command which looks after the programs.
+    /// The namespace of the clock's first monitor.
     pub const MONITORS: Space = Space(0);
 
-    /// As a number that a program can be told.
+    /// Returns the space as a number that the monitor can pass to a program.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// The inverse.
+    /// Makes a space from the number that [`Space::bits`] returned.
     pub const fn from_bits(bits: u32) -> Space {
         Space(bits % (SPACES as u32 + 1))
     }
 }
 
-/// A process: its number in its own process id namespace, and which that is.
+/// A process: its number in its own process id namespace, and that namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ProcessId(u32);
 
 impl ProcessId {
-    /// Numbers are below 2^22, the kernel's own limit.
+    /// Mask of the process number. Numbers are below 2^22, the kernel's own limit.
     const NUMBER: u32 = (1 << 22) - 1;
 
-    /// Process `number` of `space`.
+    /// Makes the id of process `number` in `space`.
     pub const fn new(space: Space, number: u32) -> ProcessId {
         ProcessId(space.0 << 22 | number & ProcessId::NUMBER)
     }
 
-    /// Its namespace.
+    /// Returns the process's namespace.
     pub const fn space(self) -> Space {
         Space(self.0 >> 22)
     }
 
-    /// Its number there.
+    /// Returns the process's number in its namespace.
     pub const fn number(self) -> u32 {
         self.0 & ProcessId::NUMBER
     }
 
-    /// As it lies in shared memory.
+    /// Returns the word that stands for the process in shared memory.
     pub(crate) const fn bits(self) -> u32 {
         self.0
     }
 
-    /// One of its threads, as it lies in shared memory; never 0.
+    /// Returns the word that stands for one of the process's threads in shared memory; never 0.
     pub(crate) const fn key(self, thread: u32) -> u64 {
         (self.0 as u64) << 32 | thread as u64
     }
@@ -67,14 +67,15 @@ impl ProcessId {
     }
 }
 
-/// Which process id namespace each [`Space`] is: its inode, by which the kernel tells them apart. A place that is taken
-/// stays so as long as the clock lives.
+/// Table of the inode of each [`Space`], by which the kernel tells namespaces apart. A place that is taken stays taken as long as
+/// the clock exists.
 #[repr(C)]
 #[cfg_attr(loom, derive(Default))]
 pub struct Spaces([AtomicU32; SPACES]);
 
 impl Spaces {
-    /// The space of the namespace with this inode; none where there is no place left for it.
+    /// Returns the space of the namespace with this inode, and takes a place for it if it has none. `None` means that no place is
+    /// free.
     pub fn of(&self, inode: u32) -> Option<Space> {
         let place = self.0.iter().position(|place| {
             let taken = place.compare_exchange(0, inode, Ordering::AcqRel, Ordering::Acquire);
@@ -83,7 +84,7 @@ impl Spaces {
         Some(Space(place as u32 + 1))
     }
 
-    /// The inode of the namespace that `space` is; none where nobody has come from there.
+    /// Returns the inode of the namespace `space`; `None` if no program has come from there.
     pub fn inode(&self, space: Space) -> Option<u32> {
         let place = self.0.get((space.0 as usize).checked_sub(1)?)?;
         Some(place.load(Ordering::Acquire)).filter(|inode| *inode != 0)

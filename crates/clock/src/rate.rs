@@ -1,4 +1,4 @@
-//! How fast a virtual clock runs.
+//! The rate of a virtual clock.
 
 /// Virtual seconds per real second, as an exact ratio in lowest terms.
 ///
@@ -18,15 +18,15 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
 }
 
 impl Rate {
-    /// Virtual time as fast as real time.
+    /// The rate of a clock whose virtual time runs as fast as real time.
     pub const ONE: Rate = Rate { num: 1, den: 1 };
-    /// The fastest rate accepted, and the inverse of the slowest.
+    /// The fastest rate accepted. The slowest is its inverse.
     pub const MAX: u64 = 1_000_000;
-    /// Neither term of the reduced ratio may reach this: products with any `i64` then fit 128 bits.
+    /// Upper bound of both terms of the reduced ratio, exclusive. Products with any `i64` then fit in 128 bits.
     const TERM_LIMIT: u64 = 1 << 50;
 
-    /// The rate `num`/`den`, or `None` where it is zero, outside 1/1000000..=1000000, or not
-    /// representable with terms below 2^50.
+    /// Returns the rate `num`/`den`. `None` if the rate is zero, outside 1/1000000..=1000000, or not representable with terms
+    /// below 2^50.
     pub const fn new(num: u64, den: u64) -> Option<Rate> {
         if num == 0 || den == 0 {
             return None;
@@ -44,8 +44,8 @@ impl Rate {
         Some(Rate { num, den })
     }
 
-    /// The rate of two terms known to be a rate's own, without reducing them again; `None` where either is
-    /// zero. For the reader's fast path: a page written by [`crate::ClockPage`] holds nothing else.
+    /// Returns the rate of two terms that are known to be a rate's own, without reducing them again; `None` if either is zero.
+    /// The reader's fast path uses it: [`crate::ClockPage`] writes no other terms into a page.
     #[inline(always)]
     pub(crate) const fn from_terms(num: u64, den: u64) -> Option<Rate> {
         if num == 0 || den == 0 {
@@ -54,22 +54,22 @@ impl Rate {
         Some(Rate { num, den })
     }
 
-    /// Virtual seconds ...
+    /// Returns the virtual seconds that pass in [`Rate::den`] real seconds.
     pub const fn num(self) -> u64 {
         self.num
     }
 
-    /// ... per this many real seconds.
+    /// Returns the real seconds in which [`Rate::num`] virtual seconds pass.
     pub const fn den(self) -> u64 {
         self.den
     }
 
-    /// The inverse: a rate read as a TDF, or the other way round.
+    /// Returns the inverse: the TDF of a rate, or the rate of a TDF.
     pub const fn inverse(self) -> Rate {
         Rate { num: self.den, den: self.num }
     }
 
-    /// As a decimal fraction, for people to read; never for arithmetic.
+    /// Returns the rate as a decimal fraction, for people to read. Do not compute with it.
     pub fn as_f64(self) -> f64 {
         self.num as f64 / self.den as f64
     }

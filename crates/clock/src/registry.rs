@@ -1,11 +1,11 @@
-//! What is waiting for what: the waits and armed timers of every process on a clock, in shared memory.
+//! The waits and armed timers of every process on a clock, in shared memory.
 //!
-//! Whoever changes the clock reads here which threads have to look at it again. The programs write it, so
-//! nothing in it is believed: a reader of the table checks that a thread belongs to the container before it
-//! sends it a signal, and a wrong deadline harms only the program that wrote it.
+//! A controller that changes the clock reads here which threads have to look at the clock again. The programs write the registry,
+//! so a controller believes nothing in it. It checks that a thread belongs to the container before it sends a signal to the
+//! thread. A wrong deadline harms only the program that wrote it.
 //!
-//! A slot is claimed by storing its owner's key with a compare-and-swap and freed by storing 0. There is no
-//! other lock: a thread may die or jump out of a wait at any point, and whoever finds its slot later frees it.
+//! A thread claims a slot by a compare-and-swap of the slot's owner, and frees it by storing 0. There is no other lock: a thread
+//! may die or jump out of a wait at any point. The next controller finds such a slot and frees it.
 
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
 use crate::leaps::Leaps;
@@ -18,17 +18,17 @@ pub use size::{TIMERS, WAITERS};
 
 #[cfg(not(loom))]
 mod size {
-    /// Waits that can be registered at once on one clock.
+    /// Number of slots for waits on one clock.
     pub const WAITERS: usize = 16_384;
-    /// Timers that can be registered at once on one clock.
+    /// Number of slots for timers on one clock.
     pub const TIMERS: usize = 8_192;
-    /// In how many places a key is looked for.
+    /// Number of slots in which a key may stand.
     pub const PROBES: usize = 32;
-    /// Slots per bit of [`super::Groups`].
+    /// Number of slots for each bit of [`super::Groups`].
     pub const GROUP: usize = 64;
 }
 
-/// Small, so that the model stays small.
+/// Small sizes, so that the model has few states.
 #[cfg(loom)]
 #[allow(missing_docs)]
 mod size {
@@ -38,14 +38,14 @@ mod size {
     pub const GROUP: usize = 2;
 }
 
-/// When a wait or a timer is due.
+/// The time at which a wait or a timer is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deadline {
-    /// At an instant of the virtual monotonic clock.
+    /// The wait or timer is due at an instant of the virtual monotonic clock.
     Virtual(VirtualInstant),
-    /// When the wall clock shows a time; moves when the wall clock is stepped.
+    /// The wait or timer is due when the wall clock shows this time. A step of the wall clock moves that instant.
     Wall(WallTime),
-    /// Not by itself.
+    /// The wait or timer has no deadline.
     Never,
 }
 
@@ -56,7 +56,7 @@ struct SharedDeadline {
     /// 0 never, 1 virtual, 2 wall.
     kind: AtomicU32,
     nanos: AtomicU32,
-    /// Virtual nanoseconds, or seconds of wall time.
+    /// Virtual ns for kind 1; seconds of wall time for kind 2.
     value: AtomicI64,
 }
 
@@ -88,21 +88,21 @@ impl SharedDeadline {
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 pub struct Waiter {
-    /// The process in the high half, thread id in the low half; 0 where the slot is free.
+    /// The process in the high half, the thread id in the low half; 0 if the slot is free.
     owner: AtomicU64,
     deadline: SharedDeadline,
-    /// The state of the clock that the wait was computed from.
+    /// The observed sequence: the state of the clock from which the wait was computed.
     seen: AtomicU32,
     /// Number of the system call, for people.
     call: AtomicU32,
-    /// Where on its stack the thread waits: lower is deeper.
+    /// Address on the thread's stack at which it waits. A lower address is deeper.
     depth: AtomicU64,
-    /// What had been leapt over when the wait was computed.
+    /// Sum of leaps when the wait was computed, virtual ns.
     leapt: AtomicI64,
 }
 
 impl Waiter {
-    /// The waiting thread as (process, thread), as numbered in its own process id namespace.
+    /// Returns the waiting thread as (process, thread), with its number in its own process id namespace.
     pub fn owner(&self) -> Option<(ProcessId, u32)> {
         match self.owner.load(Ordering::Acquire) {
             0 => None,
@@ -110,35 +110,36 @@ impl Waiter {
         }
     }
 
-    /// When the wait ends.
+    /// Returns the deadline of the wait.
     pub fn deadline(&self) -> Deadline {
         self.deadline.load()
     }
 
-    /// The state of the clock that the wait was computed from.
+    /// Returns the observed sequence: the state of the clock from which the wait was computed.
     pub fn seen(&self) -> u32 {
         self.seen.load(Ordering::Acquire)
     }
 
-    /// Number of the system call that waits.
+    /// Returns the number of the system call that waits.
     pub fn call(&self) -> u32 {
         self.call.load(Ordering::Relaxed)
     }
 
-    /// Whether the slot is that of a wait of `owner` at `depth`.
+    /// Whether the slot belongs to a wait of `owner` at `depth`.
     pub fn is_of(&self, owner: (ProcessId, u32), depth: u64) -> bool {
         self.owner() == Some(owner) && self.depth.load(Ordering::Relaxed) == depth
     }
 
-    /// In place of the call's number: the thread waits for its turn to send ([`crate::ClockPage::turn`]).
+    /// Stands in place of the system call's number while a thread waits for its turn to send ([`crate::ClockPage::turn`]).
     pub const TURN: u32 = u32::MAX;
 
-    /// What had been leapt over when the wait was computed: by more than that its timeout is too late now.
+    /// Returns the sum of leaps when the wait was computed. If the clock has leapt since, the kernel's timeout is too late by the
+    /// difference.
     pub fn leapt(&self) -> Span {
         Span(self.leapt.load(Ordering::Relaxed))
     }
 
-    /// States what is waited for, before the clock is looked at.
+    /// States the wait's deadline. The thread looks at the clock afterwards.
     pub fn publish(&self, deadline: Deadline, call: u32, seen: u32, leapt: Span) {
         self.deadline.store(deadline);
         self.leapt.store(leapt.0, Ordering::Relaxed);
@@ -151,7 +152,7 @@ impl Waiter {
         self.owner.store(0, Ordering::Release);
     }
 
-    /// Frees the slot if it still belongs to `owner`.
+    /// Frees the slot if it belongs to `owner`.
     pub fn release_if(&self, owner: (ProcessId, u32)) {
         let _ = self.owner.compare_exchange(
             owner.0.key(owner.1),
@@ -162,19 +163,19 @@ impl Waiter {
     }
 }
 
-/// What kind of thing an armed timer is, and so how it is set again.
+/// The kind of an armed timer. It decides by which system call the shim sets the timer again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum TimerKind {
-    /// timer_create; the id is the kernel's timer id.
+    /// A timer of timer_create. Its id is the kernel's timer id.
     Posix = 1,
-    /// setitimer(ITIMER_REAL) and alarm; the id is 0.
+    /// The timer of setitimer(ITIMER_REAL) and alarm. Its id is 0.
     Interval = 2,
-    /// timerfd_create; the id is the file descriptor.
+    /// A timer of timerfd_create. Its id is the file descriptor.
     Fd = 3,
 }
 
-/// One timer: what its program asked for, in virtual time.
+/// One timer: the setting that its program asked for, in virtual time.
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 pub struct Timer {
@@ -182,58 +183,60 @@ pub struct Timer {
     deadline: SharedDeadline,
     interval: AtomicI64,
     seen: AtomicU32,
-    /// The clock id it was created on, plus [`Timer::CANCEL_ON_SET`] and [`Timer::CANCELLED`].
+    /// The clock id of the timer, plus [`Timer::CANCEL_ON_SET`] and [`Timer::CANCELLED`].
     clock: AtomicU32,
-    /// The thread that the signal goes to; 0 where any thread of the process may take it.
+    /// The thread to which the signal goes; 0 if any thread of the process may take it.
     target: AtomicU32,
-    /// The signal it sends, where it sends one.
+    /// The number of the signal that the timer sends; 0 for none.
     signal: AtomicU32,
-    /// When the kernel's timer was set to go off; [`RealInstant::NEVER`] where it is held back.
+    /// The instant for which the kernel's timer was set, ns of the host's CLOCK_MONOTONIC; [`RealInstant::NEVER`] while it is
+    /// held back.
     armed: AtomicI64,
-    /// The interval the kernel's timer was given.
+    /// The interval given to the kernel's timer, real ns.
     armed_interval: AtomicI64,
-    /// What the wall clock was ahead when it was set: tells a step.
+    /// Offset of the wall clock when the kernel's timer was set. A difference from the current offset shows that the wall clock
+    /// was stepped.
     wall_secs: AtomicI64,
     wall_nanos: AtomicU64,
-    /// What had been leapt over when it was set.
+    /// Sum of leaps when the kernel's timer was set, virtual ns.
     leapt: AtomicI64,
-    /// The thread that sets the kernel's timer: a [`Holder`]. 0 where there is none.
+    /// The thread that is setting the kernel's timer, as a [`Holder`]; 0 for none.
     holder: AtomicU64,
-    /// Expiries that the kernel was made to signal again when it was set.
+    /// Number of expiries that the kernel signals again because of the latest setting.
     signalled_again: AtomicI64,
 }
 
-/// How the kernel's timer behind a [`Timer`] was last set.
+/// The latest setting of the kernel's timer behind a [`Timer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Armed {
-    /// When it was to go off, on the host's CLOCK_MONOTONIC; never where it is held back.
+    /// The instant for which it was set, on the host's CLOCK_MONOTONIC; [`RealInstant::NEVER`] while it is held back.
     pub at: RealInstant,
-    /// Every so many real nanoseconds after that; zero: once.
+    /// The interval after that instant, real ns; zero for a single expiry.
     pub interval: Span,
-    /// What the wall clock was ahead of the virtual monotonic clock then.
+    /// The offset of the wall clock to the virtual monotonic clock at that moment.
     pub wall: WallTime,
-    /// What had been leapt over then.
+    /// The sum of leaps at that moment.
     pub leapt: Span,
 }
 
 impl Armed {
-    /// Not set to go off, while the wall clock is `wall` ahead.
+    /// Makes the record of a kernel's timer that is not armed, with the wall clock's offset `wall`.
     pub fn by(wall: WallTime) -> Armed {
         Armed { at: RealInstant::NEVER, interval: Span::ZERO, wall, leapt: Span::ZERO }
     }
 }
 
-/// The life of a process from its start, by fork or by exec, to its next exec or its end. No two processes on a clock have the
-/// same, and neither has a later process with the same number.
+/// Identifies one lifetime of a process: from its start, by fork or by exec, to its next exec or its end. No two processes on a
+/// clock have the same epoch at once. A later process with the same number has another epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Epoch(pub u32);
 
-/// A thread that holds something in shared memory, in a way that others can tell whether it may still be alive.
+/// A thread that holds something in shared memory, named so that others can tell whether it may still be alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// The life of its process.
+    /// The epoch of its process.
     pub epoch: Epoch,
-    /// Its number; never 0.
+    /// The thread's id; never 0.
     pub thread: u32,
 }
 
@@ -247,24 +250,24 @@ impl Holder {
     }
 }
 
-/// What a timer is set to.
+/// The setting of a timer, in virtual time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// When it goes off next, as last set: the first of the series where it repeats.
+    /// The deadline as last set: that of the next expiry, or of the first one of a series.
     pub deadline: Deadline,
-    /// Every so many virtual nanoseconds after that; zero: once.
+    /// The interval after that deadline, virtual ns; zero for a single expiry.
     pub interval: Span,
 }
 
 impl Timer {
-    /// In the clock word: a step of the wall clock cancels it (TFD_TIMER_CANCEL_ON_SET).
+    /// Flag in the clock word: a step of the wall clock cancels the timer (TFD_TIMER_CANCEL_ON_SET).
     pub const CANCEL_ON_SET: u32 = 1 << 16;
-    /// In the clock word: the kernel's timer is not on the monotonic clock, and is set by lengths of time.
+    /// Flag in the clock word: the kernel's timer is not on the monotonic clock, so the shim sets it by relative times.
     pub const RELATIVE: u32 = 1 << 18;
-    /// In the clock word: it has been cancelled by a step, and its reader has not been told yet.
+    /// Flag in the clock word: a step of the wall clock has cancelled the timer, and the next read has yet to return ECANCELED.
     pub const CANCELLED: u32 = 1 << 17;
 
-    /// The process it belongs to, its kind and id.
+    /// Returns the timer's process, kind and id.
     pub fn owner(&self) -> Option<(ProcessId, TimerKind, u32)> {
         let key = self.owner.load(Ordering::Acquire);
         let kind = match (key >> 28) & 0xf {
@@ -276,7 +279,7 @@ impl Timer {
         Some((process_in(key), kind, key as u32 & TIMER_ID))
     }
 
-    /// What it is set to.
+    /// Returns the timer's setting.
     pub fn setting(&self) -> Setting {
         Setting {
             deadline: self.deadline.load(),
@@ -284,31 +287,31 @@ impl Timer {
         }
     }
 
-    /// States what it is set to, computed from state `seen` of the clock.
+    /// Stores the timer's setting, which was computed from state `seen` of the clock.
     pub fn set(&self, setting: Setting, seen: u32) {
         self.deadline.store(setting.deadline);
         self.interval.store(setting.interval.0, Ordering::Relaxed);
         state_seen(&self.seen, seen);
     }
 
-    /// The state of the clock the kernel's timer was set by.
+    /// Returns the observed sequence: the state of the clock by which the kernel's timer was set.
     pub fn seen(&self) -> u32 {
         self.seen.load(Ordering::Acquire)
     }
 
-    /// Whether the kernel's timer is right for state `sequence` of the clock, which has leapt by `leapt`.
+    /// Whether the kernel's timer is right for state `sequence` of a clock whose leaps add up to `leapt`.
     pub fn is_set_by(&self, sequence: u32, leapt: Span) -> bool {
         self.seen() == sequence
             && (self.leapt.load(Ordering::Relaxed) == leapt.0
                 || self.deadline.load() == Deadline::Never)
     }
 
-    /// States that the kernel's timer is set by state `seen` of the clock.
+    /// Stores the observed sequence: the kernel's timer is set by state `seen` of the clock.
     pub fn set_seen(&self, seen: u32) {
         state_seen(&self.seen, seen);
     }
 
-    /// How the kernel's timer was last set.
+    /// Returns the latest setting of the kernel's timer.
     pub fn armed(&self) -> Armed {
         Armed {
             at: RealInstant(self.armed.load(Ordering::Relaxed)),
@@ -321,7 +324,7 @@ impl Timer {
         }
     }
 
-    /// States how the kernel's timer has been set.
+    /// Stores the latest setting of the kernel's timer.
     pub fn set_armed(&self, armed: Armed) {
         self.armed.store(armed.at.0, Ordering::Relaxed);
         self.armed_interval.store(armed.interval.0, Ordering::Relaxed);
@@ -330,50 +333,50 @@ impl Timer {
         self.leapt.store(armed.leapt.0, Ordering::Relaxed);
     }
 
-    /// Clock id and flags.
+    /// Returns the clock id and flags.
     pub fn clock(&self) -> u32 {
         self.clock.load(Ordering::Relaxed)
     }
 
-    /// Sets clock id and flags.
+    /// Stores the clock id and flags.
     pub fn set_clock(&self, clock: u32) {
         self.clock.store(clock, Ordering::Relaxed);
     }
 
-    /// The signal it sends; 0 where it sends none.
+    /// Returns the number of the signal that the timer sends; 0 for none.
     pub fn signal(&self) -> u32 {
         self.signal.load(Ordering::Relaxed)
     }
 
-    /// Sets the signal it sends.
+    /// Stores the number of the signal that the timer sends.
     pub fn set_signal(&self, signal: u32) {
         self.signal.store(signal, Ordering::Relaxed);
     }
 
-    /// The thread of its process that the signal goes to (SIGEV_THREAD_ID); 0 where any thread may take it.
+    /// Returns the thread to which the signal goes (SIGEV_THREAD_ID); 0 if any thread of the process may take it.
     pub fn target(&self) -> u32 {
         self.target.load(Ordering::Relaxed)
     }
 
-    /// Sets the thread that the signal goes to.
+    /// Stores the thread to which the signal goes.
     pub fn set_target(&self, thread: u32) {
         self.target.store(thread, Ordering::Relaxed);
     }
 
-    /// Expiries that the kernel was made to signal again when the timer was last set.
+    /// Returns the number of expiries that the kernel signals again because of the latest setting.
     pub fn signalled_again(&self) -> i64 {
         self.signalled_again.load(Ordering::Relaxed)
     }
 
-    /// States how many expiries the kernel signals again.
+    /// Stores the number of expiries that the kernel signals again.
     pub fn set_signalled_again(&self, expiries: i64) {
         self.signalled_again.store(expiries, Ordering::Relaxed);
     }
 
-    /// Takes the right to set the kernel's timer. `Err` where another thread has it.
+    /// Takes the right to set the kernel's timer.
     ///
-    /// Only threads of the timer's own process ask. One of another [`Epoch`] was killed while it held the right, by an exec
-    /// or with its process before the number was given again: the right is taken from it.
+    /// Only threads of the timer's own process call this. If the holder has another [`Epoch`], it was killed while it held the
+    /// right: by an exec, or with its process before the kernel gave the process id again. The caller then takes the right over.
     ///
     /// # Errors
     ///
@@ -395,12 +398,12 @@ impl Timer {
         }
     }
 
-    /// Gives that right back.
+    /// Gives the right to set the kernel's timer back.
     pub fn end(&self) {
         self.holder.store(0, Ordering::Release);
     }
 
-    /// Whether a thread has that right, or was killed while it had it.
+    /// Whether a thread has the right to set the kernel's timer, or was killed while it had the right.
     pub fn is_held(&self) -> bool {
         self.holder.load(Ordering::Acquire) != 0
     }
@@ -411,27 +414,28 @@ impl Timer {
     }
 }
 
-/// The tables. Lies behind the clock page in the clock's file; shared, writable by every program on the clock.
+/// The tables, behind the clock page in the clock's file. Every program on the clock maps them shared and writable.
 #[repr(C, align(4096))]
 #[cfg_attr(loom, derive(Default))]
 pub struct Registry {
-    /// What has been leapt over.
+    /// The leaps over idle time.
     pub leaps: Leaps,
-    /// Who has come.
+    /// The task counters.
     pub population: Population,
     /// The process id namespaces of the programs.
     pub spaces: Spaces,
-    /// When the latest change of the clock begins.
+    /// The start of the latest change of the clock.
     pub start: Start,
-    /// Lives of processes so far.
+    /// Number of epochs given so far.
     epochs: AtomicU32,
-    /// Where a test has threads stop.
+    /// The places at which a test stops threads.
     #[cfg(all(feature = "failpoints", not(loom)))]
     pub failpoints: crate::failpoint::Failpoints,
-    /// Where the model has a writer die.
+    /// The place at which a writer dies in the model.
     #[cfg(loom)]
     pub dies_at: std::sync::Mutex<Option<crate::Failpoint>>,
-    /// A bit per [`GROUP`] slots that have ever been claimed: the others need not be looked at, and take no memory.
+    /// A bit for each [`GROUP`] slots, set when one of them is claimed for the first time. Groups whose bit is clear need not be
+    /// read, and take no memory.
     waiter_groups: Groups<{ WAITERS.div_ceil(GROUP * 64) }>,
     timer_groups: Groups<{ TIMERS.div_ceil(GROUP * 64) }>,
     waiters: [Waiter; WAITERS],
@@ -466,9 +470,11 @@ impl<const WORDS: usize> Groups<WORDS> {
 }
 
 impl Registry {
-    /// Claims a slot for a wait of `thread` in `process` at `depth`, the address of something on its stack; none where
-    /// all its places are taken. A slot that the thread still has from deeper in its stack is of a wait that it has
-    /// jumped out of, and is taken. (Or of one that a handler on another stack has interrupted: it claims another.)
+    /// Claims a slot for a wait of `thread` in `process` at `depth`, an address on the thread's stack.
+    ///
+    /// The result is `None` if all slots where the key may stand are taken. If the thread still has a slot from deeper in its
+    /// stack, it has left that wait by a jump. The call then takes that slot. It is also possible that a handler on another stack
+    /// interrupted that wait. The wait then claims another slot.
     pub fn claim_waiter(&self, process: ProcessId, thread: u32, depth: u64) -> Option<&Waiter> {
         let key = process.key(thread);
         let left_behind = |slot: &Waiter| {
@@ -483,19 +489,19 @@ impl Registry {
         Some(&self.waiters[place])
     }
 
-    /// A life of a process that no other has had.
+    /// Returns an epoch that no other process has had.
     pub fn new_epoch(&self) -> Epoch {
-        // From 1 on, so that zeroed memory is none.
+        // Epochs begin at 1, so that zeroed memory names none.
         Epoch(self.epochs.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1))
     }
 
-    /// All waits, in no order.
+    /// Returns all waits, in no order.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let slots = self.waiter_groups.slots().map(|i| &self.waiters[i]);
         slots.filter(|slot| slot.owner.load(Ordering::Relaxed) != 0)
     }
 
-    /// The slot of a timer, if it has one.
+    /// Returns a timer's slot, if it has one.
     pub fn find_timer(&self, process: ProcessId, kind: TimerKind, id: u32) -> Option<&Timer> {
         let key = timer_key(process, kind, id);
         timer_places(key)
@@ -503,7 +509,7 @@ impl Registry {
             .find(|slot| slot.owner.load(Ordering::Acquire) == key)
     }
 
-    /// The slot of a timer, claimed if it has none; none where all its places are taken.
+    /// Returns a timer's slot, and claims one if it has none. `None` means that all slots where its key may stand are taken.
     pub fn claim_timer(&self, process: ProcessId, kind: TimerKind, id: u32) -> Option<&Timer> {
         if let Some(slot) = self.find_timer(process, kind, id) {
             return Some(slot);
@@ -517,15 +523,15 @@ impl Registry {
         Some(timer)
     }
 
-    /// All timers, in no order.
+    /// Returns all timers, in no order.
     pub fn timers(&self) -> impl Iterator<Item = &Timer> {
         let slots = self.timer_groups.slots().map(|i| &self.timers[i]);
         slots.filter(|slot| slot.owner.load(Ordering::Relaxed) != 0)
     }
 }
 
-/// States which state of the clock has been seen, and with it all that was stated before. A full fence: either the writer
-/// of the clock finds it, or the look at the clock that follows finds the writer's change.
+/// Stores the observed sequence, and with it everything that was stated before. The store is followed by a full fence. Either the
+/// clock's writer finds the stored value, or the caller's next look at the clock finds the writer's change.
 fn state_seen(seen: &AtomicU32, state: u32) {
     seen.store(state, Ordering::Release);
     fence(Ordering::SeqCst);
@@ -545,18 +551,19 @@ fn process_in(key: u64) -> ProcessId {
     ProcessId::from_bits((key >> 32) as u32)
 }
 
-/// The part of a timer's key that is its id.
+/// Mask of the id in a timer's key.
 const TIMER_ID: u32 = 0x0fff_ffff;
 
 fn timer_key(process: ProcessId, kind: TimerKind, id: u32) -> u64 {
     (process.bits() as u64) << 32 | (kind as u64) << 28 | (id & TIMER_ID) as u64
 }
 
-/// The places of a table of `len` (a power of two) where `key` may stand, in order. First those from `near` on: threads
-/// are numbered in a row, and so whoever looks through the table touches little memory. Where others have filled the
-/// neighbourhood, as many places all over the table.
+/// Returns the slots where `key` may stand, in order, in a table of `len` slots (a power of two).
+///
+/// The first ones follow `near`: thread ids are consecutive, so a search through the whole table touches little memory. If other
+/// keys have filled that neighbourhood, the same number of slots follows, spread over the whole table.
 fn places(near: u32, key: u64, len: usize) -> impl Iterator<Item = usize> {
-    /// Odd, and its multiples lie evenly in any table.
+    /// An odd step, whose multiples are spread evenly over any table.
     const ALL_OVER: usize = 10_125;
     let far = (key.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as usize;
     let rows = [(near as usize, 1), (far, ALL_OVER)].into_iter();

@@ -3,10 +3,10 @@
 use crate::instant::{saturate, RealInstant, Span, VirtualInstant, WallTime};
 use crate::rate::Rate;
 
-/// How fast virtual time passes within a segment: at a [`Rate`], or not at all.
+/// The pace of virtual time within a segment: a [`Rate`], or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
-    /// Time runs.
+    /// Time runs at this rate.
     Running(Rate),
     /// Time stands still.
     Frozen,
@@ -14,24 +14,24 @@ pub enum Pace {
 
 /// One straight piece of a virtual clock: `V(R) = virt + (R - real) * pace`, from `real` on.
 ///
-/// All arithmetic is whole nanoseconds with 128 bits in the middle. Results are held within `i64`,
-/// the kernel's own range.
+/// All values are whole nanoseconds; products have 128 bits. A result outside `i64`, the kernel's own range, becomes the nearest
+/// end of that range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// Where it begins, on the host's CLOCK_MONOTONIC.
+    /// Start of the segment, on the host's CLOCK_MONOTONIC.
     pub real: RealInstant,
-    /// The virtual CLOCK_MONOTONIC there.
+    /// The virtual CLOCK_MONOTONIC at the start.
     pub virt: VirtualInstant,
-    /// How fast it runs.
+    /// The pace of virtual time.
     pub pace: Pace,
-    /// What wall time (CLOCK_REALTIME) is ahead of the virtual CLOCK_MONOTONIC.
+    /// The offset of wall time (CLOCK_REALTIME) to the virtual CLOCK_MONOTONIC.
     pub wall: WallTime,
-    /// What CLOCK_BOOTTIME is ahead of the virtual CLOCK_MONOTONIC.
+    /// The offset of CLOCK_BOOTTIME to the virtual CLOCK_MONOTONIC.
     pub boot: Span,
 }
 
 impl Segment {
-    /// Virtual time at `real`, rounded down. Before the segment begins it is the segment's start.
+    /// Returns virtual time at `real`, rounded down. For an instant before the segment, the result is virtual time at its start.
     ///
     /// ```
     /// use lorentz_clock::{Pace, Rate, RealInstant, Segment, Span, VirtualInstant, WallTime};
@@ -57,7 +57,7 @@ impl Segment {
         }
     }
 
-    /// The first real instant at which virtual time is `virt` or later; never, where the clock stands still before it.
+    /// Returns the first real instant at which virtual time is `virt` or later; never, if the clock is frozen before it.
     pub fn real_at(&self, virt: VirtualInstant) -> RealInstant {
         let ahead = virt.since(self.virt).0;
         if ahead <= 0 {
@@ -73,28 +73,28 @@ impl Segment {
         }
     }
 
-    /// A segment that begins as this one does and comes to where `next` begins at an even pace.
+    /// Returns a segment that begins as this one does and reaches the start of `next` at an even pace.
     pub(crate) fn evenly_until(self, next: &Segment) -> Segment {
         let virt = next.virt.since(self.virt).0.max(0) as u64;
         let real = next.real.since(self.real).0.max(1) as u64;
-        // As exact as the terms of a rate can be.
+        // Drop low bits, so that both terms fit a rate's terms. The result is as exact as they allow.
         let surplus = (u64::BITS - virt.max(real).leading_zeros()).saturating_sub(50);
         let pace = Rate::new(virt >> surplus, real >> surplus);
         Segment { pace: pace.map_or(Pace::Frozen, Pace::Running), ..self }
     }
 
-    /// Wall time at the virtual instant `virt`.
+    /// Returns wall time at the virtual instant `virt`.
     pub fn wall_at(&self, virt: VirtualInstant) -> WallTime {
         self.wall.plus(Span(virt.0))
     }
 
-    /// The virtual instant at which wall time is `wall`, held within the range of virtual time.
+    /// Returns the virtual instant at which wall time is `wall`. A result out of range becomes the nearest end of the range.
     pub fn virtual_at_wall(&self, wall: WallTime) -> VirtualInstant {
         VirtualInstant(saturate(wall.as_nanos() - self.wall.as_nanos()))
     }
 }
 
-/// `elapsed * num / den`, rounded down and held below `i64::MAX`.
+/// Returns `elapsed * num / den`, rounded down; at most `i64::MAX`.
 #[inline(always)]
 fn scale(elapsed: u64, num: u64, den: u64) -> i64 {
     if num == den {
@@ -109,8 +109,8 @@ fn scale(elapsed: u64, num: u64, den: u64) -> i64 {
     }
 }
 
-/// `product / den` by one machine division where the quotient fits 64 bits, else `u128::MAX`
-/// (a larger quotient is out of range for every caller).
+/// Returns `product / den` by one machine division if the quotient fits 64 bits, else `u128::MAX`. A larger quotient is out of
+/// range for every caller.
 #[inline(always)]
 fn divide(product: u128, den: u64) -> u128 {
     if (product >> 64) as u64 >= den {
@@ -119,8 +119,8 @@ fn divide(product: u128, den: u64) -> u128 {
     #[cfg(target_arch = "x86_64")]
     {
         let quotient: u64;
-        // SAFETY: `div` faults only where the quotient does not fit 64 bits, which the test above
-        // excludes (high half < divisor, so the divisor is not zero either).
+        // SAFETY: `div` faults only if the quotient does not fit 64 bits. The test above excludes that: the high half is below
+        // the divisor, so the divisor is not zero either.
         unsafe {
             core::arch::asm!(
                 "div {den}",

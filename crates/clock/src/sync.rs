@@ -1,4 +1,4 @@
-//! Atomics, swapped for loom's in the model tests of the page protocol.
+//! Atomics. In the model tests of the page protocol, loom's take their place.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -6,31 +6,31 @@ pub(crate) use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Orde
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// Words that are only copied along with others. They are no part of the models, which would have too many states.
+/// Atomics for words that are only copied along with others. The models leave them out, to have fewer states.
 pub(crate) mod along {
     pub(crate) use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 }
 
-/// Two words that change together, by one compare-and-swap of 16 bytes. Every operation is a full barrier.
+/// Two words that one compare-and-swap of 16 bytes changes together. Every operation is a full barrier.
 #[cfg(not(loom))]
 #[repr(C, align(16))]
 #[derive(Default)]
 pub(crate) struct AtomicPair(core::cell::UnsafeCell<[u64; 2]>);
 
-// SAFETY: the memory is read and written by `lock cmpxchg16b` alone.
+// SAFETY: only `lock cmpxchg16b` reads and writes the memory.
 #[cfg(not(loom))]
 unsafe impl Sync for AtomicPair {}
 
 #[cfg(not(loom))]
 impl AtomicPair {
-    /// Stores `new` where the pair is `expected`. Both `Ok` and `Err` carry the pair as it was.
+    /// Stores `new` if the pair is `expected`. Both `Ok` and `Err` carry the pair before the call.
     pub(crate) fn compare_exchange(
         &self,
         expected: [u64; 2],
         new: [u64; 2],
     ) -> Result<[u64; 2], [u64; 2]> {
         let (mut low, mut high) = (expected[0], expected[1]);
-        // SAFETY: the address is valid and aligned to 16 bytes. The compiler reserves rbx, so it is put back.
+        // SAFETY: the address is valid and aligned to 16 bytes. The compiler reserves rbx, so the code saves and restores rbx.
         unsafe {
             core::arch::asm!(
                 "mov {saved}, rbx",
@@ -55,7 +55,7 @@ impl AtomicPair {
     }
 }
 
-/// The same for the models: a lock that is held for one operation.
+/// The same for the models: each operation takes a lock.
 #[cfg(loom)]
 #[derive(Default)]
 pub(crate) struct AtomicPair(loom::sync::Mutex<[u64; 2]>);
@@ -79,7 +79,7 @@ impl AtomicPair {
 }
 
 impl AtomicPair {
-    /// The pair as it is.
+    /// Returns the pair.
     pub(crate) fn load(&self) -> [u64; 2] {
         match self.compare_exchange([0; 2], [0; 2]) {
             Ok(pair) | Err(pair) => pair,
@@ -87,16 +87,17 @@ impl AtomicPair {
     }
 }
 
-/// Loads `word` after `clock` has been read from the host's clock, in the order in which the processor executes.
+/// Loads `word` after `clock` was read from the host's clock, in the order in which the processor executes.
 ///
-/// `rdtsc` waits for the loads before it, but later loads may pass it. The address here depends on the clock's result, so this
-/// load cannot. (An `lfence` would do the same and costs ten times as much.)
+/// `rdtsc` waits for the loads before it, but later loads may pass it. The address of this load depends on the clock's result, so
+/// this load cannot pass. An `lfence` would do the same and costs ten times as much.
 #[inline(always)]
 pub(crate) fn load_after(clock: i64, word: &AtomicU64) -> u64 {
     #[cfg(not(any(loom, miri)))]
     {
         let none: usize;
-        // SAFETY: `and` with zero touches no memory. The compiler takes the result for unknown, the processor for dependent.
+        // SAFETY: `and` with zero touches no memory. The compiler treats the result as unknown, the processor as dependent on
+        // `clock`.
         unsafe {
             core::arch::asm!(
                 "and {0}, 0",
@@ -104,7 +105,7 @@ pub(crate) fn load_after(clock: i64, word: &AtomicU64) -> u64 {
                 options(pure, nomem, nostack)
             );
         }
-        // SAFETY: `none` is zero, so this is `word` itself.
+        // SAFETY: `none` is zero, so the address is that of `word`.
         unsafe { &*core::ptr::from_ref(word).byte_add(none) }.load(Ordering::Relaxed)
     }
     #[cfg(any(loom, miri))]

@@ -1,7 +1,7 @@
 //! Lengths of time, rates and dates as people write them.
 //!
-//! Whatever is read here is read exactly, in whole numbers, or refused with a [`TextError`] that
-//! says what would have been accepted. Whatever is printed here reads back as the same value.
+//! Each parser reads a value exactly, in whole numbers, or refuses it with a [`TextError`] that says what would be accepted. Each
+//! printed value reads back as the same value.
 
 mod rate;
 mod span;
@@ -9,10 +9,10 @@ mod wall;
 
 use core::fmt::{self, Write};
 
-/// Why a text is no duration, rate, TDF or date: a short phrase that says what is accepted and,
-/// where that helps, what is wrong.
+/// The reason why a text is no duration, rate, TDF or date: a short phrase that says what is accepted and, where that helps, what
+/// is wrong.
 ///
-/// The phrase names neither the flag nor the value: whoever read them puts them in front.
+/// The phrase names neither the flag nor the value. The caller that read them puts them in front.
 ///
 /// ```
 /// use lorentz_clock::{Rate, TextError};
@@ -26,13 +26,13 @@ use core::fmt::{self, Write};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TextError {
-    /// What is accepted.
+    /// A description of the accepted texts.
     expected: &'static str,
-    /// What is wrong, empty where `expected` says enough.
+    /// A description of the mistake; empty if `expected` says enough.
     problem: Problem,
 }
 
-/// What is wrong with a text; empty where naming what is accepted says enough.
+/// A description of the mistake in a text; empty if naming the accepted texts says enough.
 type Problem = &'static str;
 
 impl fmt::Display for TextError {
@@ -46,7 +46,7 @@ impl fmt::Display for TextError {
 
 impl core::error::Error for TextError {}
 
-/// A decimal number as it was written. Exactly one of its parts may be without digits.
+/// A decimal number as it was written. At most one of its two parts has no digits.
 #[derive(Clone, Copy)]
 struct Decimal<'a> {
     /// The digits before the point.
@@ -55,18 +55,17 @@ struct Decimal<'a> {
     fraction: &'a str,
 }
 
-/// Why a decimal number cannot be kept.
+/// The reason why a decimal number cannot be represented.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Misfit {
-    /// Its whole part is too large.
+    /// The whole part is too large.
     Large,
-    /// Its fraction has places that would be lost.
+    /// The fraction has digits that would be lost.
     Fine,
 }
 
 impl<'a> Decimal<'a> {
-    /// Splits `text` into the decimal number it begins with (`12`, `1.5`, `.5`) and what follows
-    /// it.
+    /// Splits `text` into the decimal number at its beginning (`12`, `1.5`, `.5`) and the rest.
     fn take(text: &'a str) -> Option<(Decimal<'a>, &'a str)> {
         let (whole, rest) = take_digits(text);
         let (fraction, rest) = match rest.strip_prefix('.') {
@@ -81,7 +80,11 @@ impl<'a> Decimal<'a> {
         Some((Decimal { whole, fraction }, rest))
     }
 
-    /// This number of `unit`s, each of which is `unit` small ones: how many small ones, exactly.
+    /// Multiplies this number by `unit` and returns the exact product.
+    ///
+    /// # Errors
+    ///
+    /// [`Misfit::Large`] and [`Misfit::Fine`], if the product is no whole number in range.
     fn times(self, unit: u64) -> Result<u128, Misfit> {
         let (numerator, denominator) = self.fraction_terms()?;
         let small = u128::from(numerator) * u128::from(unit);
@@ -89,12 +92,11 @@ impl<'a> Decimal<'a> {
             return Err(Misfit::Fine);
         }
         let whole = u128::from(number(self.whole).ok_or(Misfit::Large)?);
-        // Both products are below 2^128 / 2 for any unit of ours, the longest being 2^55 (a year in
-        // ns).
+        // Both products are below 2^127 for any unit in use. The longest unit is a year, below 2^55 ns.
         Ok(whole * u128::from(unit) + small / u128::from(denominator))
     }
 
-    /// This number as a ratio.
+    /// Returns this number as a ratio.
     fn ratio(self) -> Result<(u64, u64), Misfit> {
         let whole = number(self.whole).ok_or(Misfit::Large)?;
         let (numerator, denominator) = self.fraction_terms()?;
@@ -103,7 +105,7 @@ impl<'a> Decimal<'a> {
         Ok((numerator, denominator))
     }
 
-    /// The part after the point as a ratio.
+    /// Returns the part after the point as a ratio.
     fn fraction_terms(self) -> Result<(u64, u64), Misfit> {
         let places = u32::try_from(self.fraction.len()).map_err(|_| Misfit::Fine)?;
         let denominator = 10_u64.checked_pow(places).ok_or(Misfit::Fine)?;
@@ -118,7 +120,7 @@ fn take_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// The number that a run of digits stands for, 0 where there are none.
+/// Parses a run of digits; 0 if there are none.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() {
         return Some(0);
@@ -126,7 +128,7 @@ fn number(digits: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// Whether there is a minus sign, and `text` without its sign.
+/// Returns whether there is a minus sign, and `text` without its sign.
 fn take_sign(text: &str) -> (bool, &str) {
     match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -134,14 +136,14 @@ fn take_sign(text: &str) -> (bool, &str) {
     }
 }
 
-/// A line being put together, so that width and alignment can be applied to the whole of it.
+/// A line under construction, so that width and alignment apply to the whole of it.
 struct Line {
     bytes: [u8; Line::CAPACITY],
     len: usize,
 }
 
 impl Line {
-    /// Longer than any value prints: two 16-digit terms, or a sign, 19 digits, a point and 9
+    /// Length of the line, bytes. It exceeds the longest value printed: two 16-digit terms, or a sign, 19 digits, a point and 9
     /// digits.
     const CAPACITY: usize = 48;
 
@@ -149,8 +151,7 @@ impl Line {
         Line { bytes: [0; Line::CAPACITY], len: 0 }
     }
 
-    /// Writes `numerator` / 10^`places`, which is below 1, as a point and digits without trailing
-    /// zeros. Nothing at all for zero.
+    /// Writes `numerator` / 10^`places`, which is below 1, as a point and digits without trailing zeros. Writes nothing for zero.
     fn write_fraction(&mut self, mut numerator: u64, mut places: usize) -> fmt::Result {
         if numerator == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Times of files: the kernel stamps them by its last tick, which may lie before a change that they are written after.
+//! Times of files. The kernel stamps files by its last tick, so a stamp may lie before a change that preceded the write.
 
 #![cfg(not(loom))]
 
@@ -60,7 +60,8 @@ fn without_a_line_a_file_is_as_old_as_its_stamp() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Files written one after the other are told in that order, and none as older than the clock was when its line was drawn.
+    /// Files that were written one after the other have times in that order. No file has a time before the clock's time at its
+    /// change's line.
     #[test]
     fn files_are_told_in_their_order(
         changes in prop::collection::vec((1..5_000i64, 0..400i64, 0..1_000_000i64, 1..20u64), 1..30),

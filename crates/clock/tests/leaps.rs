@@ -1,4 +1,4 @@
-//! Leaps over idle time: the sum, and what is remembered of it.
+//! Leaps over idle time: their sum and their log.
 
 #![cfg(not(loom))]
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 mod clock;
 
-/// Leaps at the instants and by the spans given.
+/// Makes a registry with leaps at the given instants by the given spans.
 fn after(jumps: &[(i64, i64)]) -> Box<Registry> {
     let registry = blank_registry();
     for (at, by) in jumps {
@@ -53,13 +53,13 @@ fn the_log_is_thinned_and_stays_in_order() {
         assert!(last <= told && told <= Span(i), "{i}: {told:?}");
         last = told;
     }
-    // The latest are told exactly.
+    // The log is exact for the latest leaps.
     assert_eq!(leaps.at(RealInstant(many * 10)), Span(many));
     assert_eq!(leaps.at(RealInstant(many * 10 - 15)), Span(many - 2));
     assert_eq!(leaps.at(RealInstant(5)), Span::ZERO);
 }
 
-/// A page believes leaps from the moment it skips, for good.
+/// A page that has skipped once believes leaps for good.
 #[test]
 fn a_page_that_has_skipped_goes_on_believing() {
     let segment = Segment {
@@ -86,12 +86,12 @@ fn a_page_that_has_skipped_goes_on_believing() {
             (mode, true, Span(cost))
         );
         assert_eq!(now(&clock), VirtualInstant(600));
-        // The fast path knows nothing of leaps.
+        // The fast path does not add leaps, so it is closed.
         assert_eq!(clock.fast(100, FastClock::Monotonic, false), None);
     }
 }
 
-/// However many there were: the latest exactly, and each older one as closely as its age divided by twenty.
+/// For any number of leaps, the log is exact for the latest ones. For an older leap the error is at most a twentieth of its age.
 #[test]
 fn the_log_is_exact_for_the_latest_and_close_for_all() {
     const APART: i64 = 1_000;
@@ -113,7 +113,7 @@ fn the_log_is_exact_for_the_latest_and_close_for_all() {
 }
 
 proptest! {
-    /// Whatever was shown at an instant is found again at that instant; what was leapt over, at the leap.
+    /// `real_of` returns the instant at which a time was shown, and the instant of the leap for a time that was leapt over.
     #[test]
     fn what_was_shown_is_found_again(
         jumps in prop::collection::vec((1..1_000_i64, 1..1_000_i64), 0..40),
@@ -123,7 +123,7 @@ proptest! {
         let mut at = 0;
         let jumps: Vec<_> = jumps.iter().map(|(gap, by)| { at += gap; (at, *by) }).collect();
         let leaps = &after(&jumps).leaps;
-        // The clock shows the host's time and the sum.
+        // The clock shows the host's time plus the sum of leaps.
         let sum_at = |real: i64| jumps.iter().filter(|(at, _)| *at <= real).map(|(_, by)| by).sum::<i64>();
         prop_assert_eq!(leaps.at(RealInstant(real)), Span(sum_at(real)));
         let real_of = |shown: i64| leaps.real_of(|sum| RealInstant(shown - sum.0)).0;

@@ -1,16 +1,16 @@
 //! The protocols of the clock page, the registry and the log of leaps, in every order that the memory model allows.
 //!
-//! What the models leave out:
+//! The models simplify as follows:
 //!
-//! - Loom takes sequentially consistent loads and stores for acquire and release ones; only such fences are more. That is
-//!   weaker than the language, so what holds here holds there.
-//! - Of a piece only its start is atomics of the model. The other words come along and are read as they were last written, or there
-//!   would be more states than can be looked at.
-//! - Explored are the orders in which at most so many times a thread is put off the processor against its will: three
-//!   times; twice where there are two readers and two changes. LOOM_MAX_PREEMPTIONS says another number.
+//! - Loom treats sequentially consistent loads and stores as acquire and release ones; only sequentially consistent fences have
+//!   their full strength. That is weaker than the language, so an order that cannot happen here cannot happen there.
+//! - Of a piece only the start consists of atomics of the model. A read of the other words returns the last value written;
+//!   otherwise there would be too many states to explore.
+//! - Loom explores the orders with at most three preemptions of a thread, or two in models with two readers and two changes.
+//!   LOOM_MAX_PREEMPTIONS sets another number.
 //!
-//! The host's clock is a counter that orders those who read it: a reader that takes the host's time after another took it has
-//! seen what the other had seen before. On a real machine that follows from three things: the counters of all processors agree,
+//! The host's clock is a counter that orders its readers: a reader that takes the host's time after another reader has seen all
+//! that the other had seen before. On a real machine that follows from three things. The counters of all processors agree,
 //! `rdtsc` waits for the loads before it, and the second look at the version waits for `rdtsc` (`sync::load_after`). A model in
 //! which that look comes first goes back, as it should (`a_look_that_passes_the_clock_goes_back`).
 
@@ -32,16 +32,16 @@ fn model(preemptions: usize, what: impl Fn() + Send + Sync + 'static) {
     builder.check(what);
 }
 
-/// A clock, the host it runs on, and what is known of both beside them.
+/// A clock, its host, and records about both that the model keeps beside them.
 struct World {
     page: ClockPage,
     registry: Registry,
     host: AtomicI64,
-    /// Held by whoever changes the clock. No reader takes it.
+    /// The writer's lock. No reader takes it.
     lock: Mutex<()>,
-    /// Every change that was ever published, by its number, with its start when somebody has seen that.
+    /// Every change that was ever published, by its number, with its start once somebody has seen the start.
     published: Note<Vec<Known>>,
-    /// The latest virtual time that anyone has seen.
+    /// The latest virtual time that any thread has seen.
     seen: Note<VirtualInstant>,
 }
 
@@ -77,7 +77,7 @@ impl World {
         RealInstant(self.host.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// The clock goes on `leap` later, at `rate`, from `at` on.
+    /// Publishes a change: the clock leaps by `leap` and goes on at `rate`, from `at` on.
     fn change(&self, rate: Rate, leap: Span, at: RealInstant) {
         let _lock = self.lock.lock().unwrap();
         self.change_locked(rate, leap, at);
@@ -89,7 +89,7 @@ impl World {
             published.push(Known { rate, start: None });
             published.len() - 1
         };
-        // All that can vary tells the number.
+        // Each of the other fields that vary encodes the number of the change.
         let change = Change {
             at,
             leap,
@@ -104,7 +104,7 @@ impl World {
         self.page.publish(&self.registry, &|| self.host(), &change).expect("there is room");
     }
 
-    /// The same, by a writer that is killed at `point`. Says whether the change was made all the same.
+    /// Publishes a change by a writer that is killed at `point`. Returns whether the change was made all the same.
     fn change_and_die(&self, point: Failpoint, rate: Rate) -> bool {
         let _lock = self.lock.lock().unwrap();
         let before = self.page.version();
@@ -120,7 +120,8 @@ impl World {
         made
     }
 
-    /// A look by the slow path: nothing torn, nothing early, and never back. Gives the number of the piece in force.
+    /// Looks by the slow path and checks that the look is not torn, not early, and never back. Returns the number of the piece in
+    /// force.
     fn look(&self) -> usize {
         let before = *self.seen.lock().unwrap();
         let look = self.page.snapshot(&self.registry, &|| self.host());
@@ -140,7 +141,7 @@ impl World {
         assert_eq!(*known.start.get_or_insert(start), start, "two starts");
     }
 
-    /// A look by the fast path, where it is open.
+    /// Looks by the fast path, if it is open.
     fn look_fast(&self) {
         let before = *self.seen.lock().unwrap();
         loop {
@@ -167,9 +168,9 @@ impl World {
 }
 
 const SECOND: i64 = 1_000_000_000;
-/// Later than any model comes.
+/// An instant that no model reaches.
 const FAR: i64 = 1 << 40;
-/// At once.
+/// A start that means: at once.
 const NOW: RealInstant = RealInstant(i64::MIN + 1);
 
 fn wall(number: usize) -> WallTime {
@@ -210,7 +211,8 @@ fn a_reader_sees_whole_states_through_two_changes() {
     });
 }
 
-/// The clock is slowed down: who goes on by the old piece too long has seen more than the others will.
+/// The change slows the clock down. A reader that goes on by the old piece too long would see a later time than the others do
+/// afterwards.
 #[test]
 fn time_does_not_go_back_between_two_readers() {
     model(3, || {
@@ -269,7 +271,7 @@ fn the_fast_path_is_read_whole_through_two_changes() {
     });
 }
 
-/// A piece to come begins by itself, and one that was published too late for its instant begins when it is seen.
+/// A piece to come begins by itself. One that is published after its instant begins when a thread sees it.
 #[test]
 fn a_piece_to_come_begins_for_all_at_once() {
     for at in [1, 3, 5] {
@@ -287,7 +289,7 @@ fn a_piece_to_come_begins_for_all_at_once() {
     }
 }
 
-/// Wherever the writer is killed: readers go on, without a next writer, and the next writer goes on from there.
+/// A writer is killed at each point. Readers go on without a next writer, and the next writer continues from that point.
 #[test]
 fn a_writer_may_be_killed_at_any_point() {
     const POINTS: [Failpoint; 6] = [
@@ -333,7 +335,7 @@ fn the_next_writer_goes_on_from_a_killed_one() {
     }
 }
 
-/// A reader decides for the writer that was killed before it could; another reader has a stale number.
+/// A reader decides the start for a writer that was killed before it could. Another reader has a stale number.
 #[test]
 fn a_reader_that_slept_through_a_change_decides_nothing() {
     model(2, || {
@@ -349,7 +351,7 @@ fn a_reader_that_slept_through_a_change_decides_nothing() {
     });
 }
 
-/// What the processor must not do: look at the version the second time before it has read the clock.
+/// Models a processor that makes the second look at the version before it has read the clock. Real processors must not.
 #[test]
 #[should_panic(expected = "time went back")]
 fn a_look_that_passes_the_clock_goes_back() {
@@ -370,7 +372,7 @@ fn a_look_that_passes_the_clock_goes_back() {
     });
 }
 
-/// Publishes pieces with these starts, the rest as it is.
+/// Publishes pieces with these starts; the rest stays the same.
 fn publish(world: &World, starts: &[(i64, i64)]) {
     for (real, leap) in starts {
         let host = || RealInstant(*real);
@@ -380,7 +382,7 @@ fn publish(world: &World, starts: &[(i64, i64)]) {
     }
 }
 
-/// Without the host's clock, which orders readers and writer by itself.
+/// This model leaves out the host's clock, which would order readers and writer by itself.
 #[test]
 fn the_version_alone_keeps_a_look_whole() {
     model(3, move || {
@@ -390,7 +392,7 @@ fn the_version_alone_keeps_a_look_whole() {
         publish(&world, &[(10, 90), (20, 190)]);
         let look = &all([reader])[0];
         let start = (look.segment.real.0, look.segment.virt.0);
-        // A reader whose clock is far ahead decides for that.
+        // The clock of this reader is far ahead, so the reader decides by it.
         let right = |start| {
             [(0, 0), (10, 100), (20, 300), (FAR, FAR + 90)].contains(&start) || start.0 == FAR
         };
@@ -413,11 +415,11 @@ fn the_version_alone_keeps_a_fast_look_whole() {
     });
 }
 
-/// The third change is written over the first one's place in the ring.
+/// The third change is written to the first one's place in the ring.
 #[test]
 fn the_past_is_read_whole_while_it_is_written_over() {
-    // In the last piece, and in one that is forgotten by the third change: then time has gone by evenly from the first
-    // to the next one that is remembered.
+    // One instant lies in the last piece. The other lies in the piece that the third change makes the page forget: there time is
+    // taken to have run evenly from the first piece to the next one remembered.
     for (real, right) in
         [(1_000, [1_000, 1_090, 1_280, 1_670].as_slice()), (15, [15, 105, 225].as_slice())]
     {
@@ -432,11 +434,11 @@ fn the_past_is_read_whole_while_it_is_written_over() {
     }
 }
 
-/// The process that waits.
+/// The waiting process.
 const ONE: ProcessId = ProcessId::new(Space::MONITORS, 1);
 
-/// As a wait does it: states what it waits for by the clock it saw, looks again, and blocks if nothing has changed.
-/// Gives the state in which it blocked.
+/// Does what a wait does: states its deadline and the state it saw, looks at the clock again, and blocks if nothing has changed.
+/// Returns the state in which it blocked.
 fn wait(world: &World, thread: u32) -> u32 {
     let waiter = world.registry.claim_waiter(ONE, thread, 0).expect("there is room");
     loop {
@@ -449,14 +451,14 @@ fn wait(world: &World, thread: u32) -> u32 {
     }
 }
 
-/// As whoever changes the clock does it: the threads that wait by an earlier state.
+/// Does what a controller does: returns the threads that wait by an earlier state.
 fn to_be_told(world: &World) -> Vec<u32> {
     let now = world.page.state();
     let waiters = world.registry.waiters().filter(|waiter| waiter.seen() != now);
     waiters.filter_map(|waiter| Some(waiter.owner()?.1)).collect()
 }
 
-/// The state after so many changes.
+/// Returns the state after this number of changes.
 fn state(changes: u32) -> u32 {
     2 + changes
 }
@@ -476,7 +478,7 @@ fn a_wait_follows_every_change_or_is_told_of_it() {
     });
 }
 
-/// Sets a timer as the shim does, and gives whether it was held back.
+/// Sets a timer as the shim does. Stores in `held` whether the timer was held back.
 fn set_timer(world: &World, held: &AtomicI64) {
     use lorentz_clock::{Setting, TimerKind::Fd};
     let timer = world.registry.claim_timer(ONE, Fd, 3).expect("there is room");
@@ -491,7 +493,8 @@ fn set_timer(world: &World, held: &AtomicI64) {
     }
 }
 
-/// Before a change is published, each timer is held back, is not set yet, or is known not to follow.
+/// Before a change is published, each timer is held back, or is not set yet, or the controller knows that the timer does not
+/// follow.
 #[test]
 fn a_timer_is_held_back_or_is_waited_for() {
     model(3, || {
@@ -544,7 +547,7 @@ fn one_timer_slot_goes_to_one_thread() {
     });
 }
 
-/// Two threads of one life set a timer one after the other, though one of an earlier life still has the right.
+/// Two threads of one epoch set a timer one after the other, while a thread of an earlier epoch still has the right.
 #[test]
 fn the_right_to_set_a_timer_is_one_threads() {
     use lorentz_clock::{Holder, TimerKind::Fd};
@@ -571,7 +574,7 @@ fn the_right_to_set_a_timer_is_one_threads() {
     });
 }
 
-/// A leaper that is killed in the midst of its entry takes nothing with it, and holds up nobody.
+/// A leaper that is killed while it writes its entry loses no other entry and blocks nobody.
 #[test]
 fn a_leaper_may_be_killed_at_any_point() {
     for point in [Failpoint::LeapBeforeLog, Failpoint::LeapInLog] {

@@ -1,4 +1,4 @@
-//! The clock page: what is published is what is read, by any way, in any thread, whatever became of the writer.
+//! The clock page: every way to read it shows what was published, in any thread, whatever happened to the writer.
 
 #![cfg(not(loom))]
 
@@ -129,24 +129,24 @@ fn a_limit_holds_time() {
     assert_eq!(held.real_at(VirtualInstant(51_500)), RealInstant(2_500));
     assert_eq!(held.real_at(VirtualInstant(51_501)), RealInstant::NEVER);
     assert_eq!(held.real_at(VirtualInstant::NEVER), RealInstant::NEVER);
-    // A new round begins where the last one ended, however late that is noticed.
+    // A new round begins where the last one ended, however late a thread notices that end.
     clock.change(1_000_000, |change| change.limit = VirtualInstant(51_600));
     assert_eq!(now(1_000_050), VirtualInstant(51_550));
     assert_eq!(now(2_000_000), VirtualInstant(51_600));
-    // Other changes leave it as it is.
+    // Other changes leave the limit as it is.
     clock.change(2_000_000, |change| change.wall.secs += 1);
     assert_eq!(clock.look(3_000_000).limit, VirtualInstant(51_600));
-    // A limit that is past holds the clock where it is.
+    // With a limit that is past, the clock stays where it is.
     clock.change(3_000_000, |change| change.limit = VirtualInstant(7));
     assert_eq!(now(3_000_001), VirtualInstant(51_600));
     clock.change(3_000_000, |change| change.limit = VirtualInstant::NEVER);
     assert_eq!(now(3_000_001), VirtualInstant(51_601));
-    // A floor lifts it.
+    // A floor moves the clock forward.
     clock.change(4_000_000, |change| change.floor = VirtualInstant(9_000_000));
     assert_eq!(now(4_000_001), VirtualInstant(9_000_001));
 }
 
-/// A change for an instant ahead: every reader switches at it, by any way, without anything being done.
+/// A change for a later instant takes effect by itself: every way to read the clock switches at that instant.
 #[test]
 fn a_piece_to_come_comes_by_itself() {
     let clock = Clock::new(&start());
@@ -160,16 +160,16 @@ fn a_piece_to_come_comes_by_itself() {
     let after = clock.look(5_100);
     assert_eq!((after.now(), after.until), (VirtualInstant(54_050), RealInstant::NEVER));
     assert_eq!((after.state, after.version), (before.state, before.version));
-    // The fast path goes as far as it is right.
+    // The fast path holds up to the start of the next piece.
     assert_eq!(clock.fast(4_999, FastClock::Monotonic, false), Some((0, 53_999)));
     assert_eq!(clock.fast(5_000, FastClock::Monotonic, false), None);
-    // A wait computes its end by both.
+    // A wait computes its end by both pieces.
     let when = |real: i64, virt: i64| {
         clock.page.when(&clock.registry, &clock.look(real), |_| VirtualInstant(virt)).0
     };
     assert_eq!((when(2_500, 53_900), when(2_500, 54_050)), (4_900, 5_100));
     assert_eq!((when(6_000, 54_600), when(2_500, i64::MAX)), (6_200, i64::MAX));
-    // Somebody is to bring the fast path along. It changes nothing else.
+    // The page says that somebody has to refresh the fast path. The refresh changes nothing else.
     assert_eq!(clock.page.care_due(RealInstant(2_000)), Some(RealInstant(2_000)));
     clock.page.set_notified(before.state);
     assert_eq!(clock.page.care_due(RealInstant(2_000)), Some(at));
@@ -182,7 +182,7 @@ fn a_piece_to_come_comes_by_itself() {
     assert_eq!(clock.page.care_due(RealInstant(5_002)), None);
 }
 
-/// A later change for an earlier instant overtakes those that were to come after it.
+/// A change for an earlier instant drops those that were to come after it.
 #[test]
 fn an_earlier_change_overtakes_later_ones() {
     let clock = Clock::new(&start());
@@ -201,10 +201,10 @@ fn an_earlier_change_overtakes_later_ones() {
     assert_eq!(to_come(2_000), [15_000, 10_000]);
     let leapt = |real: i64| clock.look(real).now().0 - real - 49_000;
     assert_eq!([9_999, 10_000, 15_000, 40_000].map(leapt), [0, 1, 1_001, 1_001]);
-    // One that begins at once overtakes all.
+    // A change that begins at once drops all that are to come.
     clock.change(12_000, |change| change.leap = Span(7));
     assert_eq!((to_come(12_000), leapt(40_000)), (vec![], 8));
-    // The past knows those alone that came to be.
+    // The history has only the pieces that began.
     let times = |virt: i64| {
         clock.page.real_of(&clock.registry, clock.look(0).segment.wall_at(VirtualInstant(virt)))
     };
@@ -216,7 +216,7 @@ fn an_earlier_change_overtakes_later_ones() {
     );
 }
 
-/// However many were announced and overtaken, the piece in force is still known.
+/// However many changes were announced and dropped, the page still has the piece in force.
 #[test]
 fn so_many_changes_may_be_to_come() {
     let clock = Clock::new(&start());
@@ -228,14 +228,14 @@ fn so_many_changes_may_be_to_come() {
         announce(10_000 + number).expect("there is room");
     }
     assert_eq!(announce(20_000), Err(TooMany));
-    // Each overtakes all others.
+    // Each drops all others.
     let mut refused = 0;
     for number in 0..PIECES as i64 {
         refused += usize::from(announce(9_000 - number).is_err());
         assert_eq!(clock.look(2_000).segment, start());
     }
     assert!((10..PIECES - TO_COME).contains(&refused));
-    // When one has taken effect there is room again.
+    // After one has begun there is room again.
     clock.change(2_000, |_| ());
     announce(20_000).expect("there is room");
 }
@@ -268,7 +268,8 @@ fn any_limit() -> impl Strategy<Value = VirtualInstant> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The fast path is open where the clock is no further than the piece is straight, and shows exactly what the slow one shows.
+    /// The fast path is open as long as the clock is within the straight part of a piece. It shows exactly what the slow path
+    /// shows.
     #[test]
     fn the_fast_path_shows_the_same(
         segment in any_segment(),
@@ -329,7 +330,7 @@ proptest! {
     }
 }
 
-/// A change at some time after the last one, for so much later (zero: at once), of one kind.
+/// A change of one kind, made `after` ns after the last one. It begins `ahead` ns later; zero means at once.
 #[derive(Clone, Copy, Debug)]
 struct Announced {
     after: i64,
@@ -362,15 +363,15 @@ fn any_announced() -> impl Strategy<Value = Announced> {
     })
 }
 
-/// A piece by exact arithmetic: what the clock shows at `real` is `(virt + (real - begin) * num) / den`, rounded down; both
-/// numbers are multiples of `den`.
+/// A piece in exact arithmetic. At `real` the clock shows `(virt + (real - begin) * num) / den`, rounded down; both terms are
+/// multiples of `den`.
 #[derive(Clone, Copy, Debug)]
 struct Exact {
     begin: i128,
     virt: i128,
     num: i128,
     den: i128,
-    /// To go on with.
+    /// The rate to go on with.
     paused: (i128, i128),
     wall: i128,
 }
@@ -391,7 +392,7 @@ impl Exact {
     }
 }
 
-/// The pieces that were published so far, in the order in which they begin.
+/// All published pieces, in the order in which they begin.
 struct Model(Vec<Exact>);
 
 impl Model {
@@ -420,7 +421,7 @@ impl Model {
         self.0.push(piece);
     }
 
-    /// When virtual time is first `virt` from `real` on.
+    /// Returns the first instant from `real` on at which virtual time is at least `virt`.
     fn when(&self, real: i64, virt: i128) -> Option<i128> {
         let first = self.0.iter().rposition(|piece| piece.begin <= i128::from(real)).unwrap_or(0);
         (first..self.0.len()).find_map(|number| {
@@ -433,7 +434,7 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Through changes at once and to come, in any order: every way to look at the clock agrees with exact arithmetic.
+    /// Changes at once and to come, in any order: every way to look at the clock agrees with exact arithmetic.
     #[test]
     fn a_clock_agrees_with_exact_arithmetic(
         announced in prop::collection::vec(any_announced(), 1..14),
@@ -510,14 +511,14 @@ fn any_move() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// What is known of a clock at rate one: from when on the wall showed what, and whether it went on.
+/// A stretch of a clock at rate one: its start, the wall time there, and whether time runs.
 struct Stretch {
     real: i128,
     wall: i128,
     runs: bool,
 }
 
-/// Moves a clock about, each time so long after the last; keeps beside it what its wall clock does.
+/// Makes the given changes, each one the given time after the last. Returns the clock, and a record of its wall clock.
 fn moved(moves: &[(i64, Move)]) -> (Clock, Vec<Stretch>) {
     let clock = Clock::new(&start());
     let mut real = start().real.0;
@@ -544,7 +545,7 @@ fn moved(moves: &[(i64, Move)]) -> (Clock, Vec<Stretch>) {
     (clock, stretches)
 }
 
-/// What the wall clock showed at `real`.
+/// Returns what the wall clock showed at `real`.
 fn wall_then(stretches: &[Stretch], real: i64) -> i128 {
     let real = i128::from(real);
     match stretches.iter().rfind(|stretch| stretch.real <= real) {
@@ -554,7 +555,7 @@ fn wall_then(stretches: &[Stretch], real: i64) -> i128 {
     }
 }
 
-/// When it last showed `wall`, from the first such moment on; and where it never did, when it last leapt over it.
+/// Returns the start of the last moment at which the wall clock showed `wall`. If it never did, returns the last leap over it.
 fn last_shown(stretches: &[Stretch], wall: i128) -> i128 {
     let mut leapt = None;
     let mut next = i128::from(i64::MAX);
@@ -578,7 +579,7 @@ fn last_shown(stretches: &[Stretch], wall: i128) -> i128 {
     }
 }
 
-/// Where in a clock's life to look: from a day before its start on, often close to a change.
+/// Chooses where to look: from a day before the clock's start on, often close to a change.
 fn places(moves: usize) -> impl Strategy<Value = (usize, i64)> {
     (0..=moves, prop_oneof![-3..=3_i64, -2_000..2_000_i64, -DAY..DAY])
 }
@@ -586,7 +587,7 @@ fn places(moves: usize) -> impl Strategy<Value = (usize, i64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// File times at rate one, to the nanosecond: through leaps, steps and freezes, before the start and after.
+    /// At rate one, file times are exact to the nanosecond: through leaps, steps and freezes, before the start and after.
     #[test]
     fn the_past_is_remembered_exactly(
         (moves, looks) in prop::collection::vec((prop_oneof![0..2_000_i64, 0..DAY], any_move()), 0..PIECES - 2)
@@ -603,22 +604,22 @@ proptest! {
             let real = near.real as i64 + off;
             let wall = wall_of(real);
             prop_assert_eq!(wall.as_nanos(), wall_then(&stretches, real));
-            // Before the clock was made virtual time ran as wall time does.
+            // Before the clock was created, virtual time ran as wall time does.
             let first = &stretches[0];
             if real < first.real as i64 {
                 let virt = clock.page.virtual_or_before(&clock.registry, RealInstant(real));
                 prop_assert_eq!(i128::from(virt.0 - start().virt.0), wall.as_nanos() - first.wall);
             }
-            // A time that was shown reads back as it was.
+            // A time that was shown reads back unchanged.
             prop_assert_eq!(wall_of(real_of(wall)), wall);
-            // A time that somebody sets, shown or not.
+            // A time that somebody sets on a file may never have been shown.
             let wall = near.wall + i128::from(off);
             let found = real_of(WallTime::from_nanos(wall));
             prop_assert_eq!(i128::from(found), last_shown(&stretches, wall));
         }
     }
 
-    /// At other rates the same, as closely as the coarser of the two clocks can say.
+    /// At other rates, file times are as exact as the coarser of the two clocks permits.
     #[test]
     fn the_past_is_remembered_at_any_rate(
         paces in prop::collection::vec((1..DAY, any_pace()), 1..20),
@@ -653,7 +654,7 @@ fn a_time_that_came_is_told_though_it_was_leapt_over_later() {
     let first = start().wall_at(start().virt);
     let (clock, _) = moved(&[(100, Move::Step(-100)), (10, Move::Leap(1_000))]);
     let real_of = |by: i64| clock.page.real_of(&clock.registry, first.plus(Span(by)));
-    // 50 ns from the start on, again stepped towards, then leapt over.
+    // The clock shows 50 ns after its first time, is stepped back before that time, and then leaps over it.
     assert_eq!(real_of(50), RealInstant(1_050));
     assert_eq!(real_of(5), RealInstant(1_105));
     assert_eq!(real_of(500), RealInstant(1_110));
@@ -672,7 +673,7 @@ fn a_long_history_keeps_its_first_entry_and_its_latest() {
         }
         assert_eq!((kept[0].real, kept[0].virt), (start().real, start().virt));
         assert_eq!(kept[1..], published[published.len() - latest..]);
-        // An hour apart, a leap of a minute each.
+        // A leap of a minute each hour.
         let real = number * 3_600 * NANOS_PER_SEC;
         clock.change(real, |change| change.leap = Span::from_secs(60));
         published.push(clock.look(real).segment);
@@ -691,7 +692,7 @@ fn a_long_history_keeps_its_first_entry_and_its_latest() {
     }
 }
 
-/// Time stood still in a stretch that is forgotten: the first one is not taken to have run on through it.
+/// Time stood still in a stretch that the page has forgotten. The first piece must not be taken to have run on through it.
 #[test]
 fn a_forgotten_past_does_not_go_back() {
     let clock = Clock::new(&start());
@@ -705,7 +706,7 @@ fn a_forgotten_past_does_not_go_back() {
     assert!((0..4 * PIECES as i64).map(wall_of).is_sorted());
 }
 
-/// Rounds: the clock runs for a third of the time and stands otherwise. What is forgotten of that is told as it was on average.
+/// In rounds the clock runs for a third of the time and stands otherwise. For forgotten rounds the page assumes their average.
 #[test]
 fn a_forgotten_past_went_by_evenly() {
     const ROUND: i64 = 3_000_000;

@@ -1,5 +1,5 @@
-//! The clock page on this machine while writers are stopped and killed: does a read go back, does it wait, and how long is a
-//! change under way?
+//! The clock page on this machine while the test stops and kills writers. Does a read go back, does a read wait, and how long
+//! does a change take?
 //!
 //! The test runs its own binary again as writers: processes that take the file's lock and change the clock in a loop. It stops
 //! and kills them at random moments and starts others, while three of its threads read the clock. `LORENTZ_CHANGES` in the
@@ -35,22 +35,22 @@ use std::time::Duration;
 
 const READERS: usize = 3;
 const WRITERS: usize = 2;
-/// In a writer's environment: the path of the clock's file.
+/// Environment variable of a writer: the path of the clock's file.
 const CLOCK_FILE: &str = "LORENTZ_TEST_CLOCK_FILE";
-/// The longest read without a switch, ns.
+/// The longest read without a context switch, ns.
 const LONG: i64 = 20_000;
 /// The longest window of 99.9 % of changes, ns.
 const WINDOW: i64 = 3_000;
-/// Reads between two looks at the count of switches.
+/// Number of reads between two reads of the count of context switches.
 const BLOCK: usize = 16;
 
-/// The host's CLOCK_MONOTONIC, by the kernel's vDSO.
+/// Reads the host's CLOCK_MONOTONIC by the kernel's vDSO.
 fn host() -> RealInstant {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
     RealInstant(now.tv_sec() * NANOS_PER_SEC + now.tv_nsec())
 }
 
-/// Context switches of this thread so far, voluntary and involuntary.
+/// Returns the context switches of this thread so far, voluntary and involuntary.
 fn switches() -> i64 {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("the usage of this thread");
     usage.voluntary_context_switches() + usage.involuntary_context_switches()
@@ -64,9 +64,9 @@ struct Histogram {
 }
 
 impl Histogram {
-    /// Resolution, ns.
+    /// Width of a step, ns.
     const STEP: i64 = 10;
-    /// The last step holds everything that is longer.
+    /// The last step holds all greater lengths.
     const STEPS: usize = 2_501;
 
     fn new() -> Histogram {
@@ -90,13 +90,13 @@ impl Histogram {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// The number of lengths of `span` and more. `span` is a multiple of the step.
+    /// Returns the number of lengths of `span` and more. `span` is a multiple of the step.
     fn longer_than(&self, span: i64) -> u64 {
         let steps = &self.counts[(span / Self::STEP) as usize..];
         steps.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// The upper end of the step that `per_mille` of the lengths do not exceed, ns; `i64::MAX` where that is the last step.
+    /// Returns the upper end, ns, of the step that `per_mille` of the lengths do not exceed; `i64::MAX` for the last step.
     fn percentile(&self, per_mille: u64) -> i64 {
         let rank = (self.total() * per_mille).div_ceil(1_000);
         let mut sum = 0;
@@ -130,18 +130,18 @@ struct Tally {
     latest: AtomicI64,
     /// Changes whose window was measured.
     changes: AtomicU64,
-    /// The latest version whose change a reader found under way: the fast path was not open.
+    /// The latest version for which a reader found the change incomplete: the fast path was not open.
     under_way: AtomicU64,
-    /// Changes that a writer died in after the store of the version, and the next writer completed.
+    /// Changes whose writer died after the store of the version, and which the next writer completed.
     completed_by_next: AtomicU64,
-    /// Windows of changes without a switch.
+    /// Windows of changes without a context switch.
     windows: Windows,
-    /// Windows of changes with a switch.
+    /// Windows of changes with a context switch.
     windows_with_switch: Windows,
-    /// Windows of the first change of each process, which are in neither of the above: the upper bound contains the page faults of
-    /// its first stores.
+    /// Windows of the first change of each process, which neither of the above contains. Their upper bound includes the page
+    /// faults of the first stores.
     first_windows: Windows,
-    /// Windows without a switch on a page that no other thread uses.
+    /// Windows without a context switch, on a page that no other thread uses.
     windows_alone: Windows,
 }
 
@@ -167,8 +167,8 @@ impl Windows {
 }
 
 impl Tally {
-    /// Checks that 99.9 % of the windows without a switch are short. A slow machine gets three times as long as the same changes
-    /// take there on a page of one thread.
+    /// Checks that 99.9 % of the windows without a context switch are short. On a slow machine, three times the time that the
+    /// same changes take on a page of one thread is permitted.
     fn check(&self) {
         self.windows.print("without a switch");
         self.windows_with_switch.print("with a switch");
@@ -190,14 +190,14 @@ struct SharedClock {
 
 const TALLY_OFFSET: usize = file::LEN.next_multiple_of(4096);
 
-/// Maps a `T` of the clock's file for good.
+/// Maps a `T` of the clock's file; the mapping stays until the process ends.
 ///
 /// # Safety
 ///
 /// The file has a `T` at `offset`, and all its bits are valid.
 unsafe fn map<T>(file: &File, offset: usize, rights: ProtFlags) -> &'static T {
     let len = NonZeroUsize::new(size_of::<T>()).expect("a size");
-    // SAFETY: a new mapping overlays nothing. It stays, so that the reference is good for ever; the caller answers for the rest.
+    // SAFETY: a new mapping overlays no other, and stays until the process ends. The caller guarantees the rest.
     unsafe {
         let start = mmap(None, len, rights, MapFlags::MAP_SHARED, file, offset as i64);
         start.expect("a mapping").cast().as_ref()
@@ -205,10 +205,10 @@ unsafe fn map<T>(file: &File, offset: usize, rights: ProtFlags) -> &'static T {
 }
 
 impl SharedClock {
-    /// Maps the clock in `file`. `page`: access to the page; programs may only read it.
+    /// Maps the clock in `file`. `page` is the access to the page; programs may only read the page.
     fn map(file: &File, page: ProtFlags) -> SharedClock {
         let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: the file was made with room for all three, and they are nothing but atomics.
+        // SAFETY: the file has room for all three types, and they consist only of atomics.
         unsafe {
             SharedClock {
                 page: map(file, 0, page),
@@ -218,7 +218,7 @@ impl SharedClock {
         }
     }
 
-    /// Reads time by `read` and checks that no thread has seen a later time before.
+    /// Reads the time by `read`, and checks that no thread has seen a later time before.
     fn observe(&self, read: impl FnOnce() -> VirtualInstant) {
         let before = self.tally.latest.load(Ordering::SeqCst);
         let now = read().0;
@@ -226,7 +226,8 @@ impl SharedClock {
         self.tally.latest.fetch_max(now, Ordering::SeqCst);
     }
 
-    /// Reads by the fast path, as the shim's clock_gettime does. Gives the number of its looks too. `None`: take the slow path.
+    /// Reads by the fast path, as the shim's clock_gettime does. Also returns the number of looks. `None` means: take the slow
+    /// path.
     fn read_fast(&self) -> (Option<VirtualInstant>, u64) {
         let first = self.page.version();
         let mut looks = 0;
@@ -243,7 +244,7 @@ impl SharedClock {
         }
     }
 
-    /// Reads by the slow path. Gives the number of its looks too.
+    /// Reads by the slow path. Also returns the number of looks.
     fn read_slow(&self) -> (Snapshot, u64) {
         let first = self.page.version();
         let host = CountingHost::default();
@@ -263,7 +264,7 @@ impl SharedClock {
     }
 }
 
-/// The host's clock, for a count of looks.
+/// The host's clock, which counts its readings to compute a number of looks.
 #[derive(Default)]
 struct CountingHost {
     times: Cell<u64>,
@@ -271,8 +272,10 @@ struct CountingHost {
 }
 
 impl CountingHost {
-    /// Looks of [`ClockPage::snapshot`]. Each takes the time once, and twice more where it decides the start of a change. A look
-    /// during which the writer opens the fast path may take it once less, and then does not count.
+    /// Returns the number of looks of a [`ClockPage::snapshot`].
+    ///
+    /// Each look reads the host's time once, and twice more if it decides the start of a change. During a look the writer may
+    /// open the fast path. Such a look may read the time once less, and then does not count.
     fn looks(&self) -> u64 {
         self.times.get().saturating_sub(2 * self.decisions.get())
     }
@@ -290,17 +293,17 @@ impl Host for CountingHost {
     }
 }
 
-/// The host's clock for one `publish`. It notes when the window of the change begins. It may also delay the writer, as the kernel
-/// does that takes a writer off its processor.
+/// The host's clock for one `publish`. It records when the window of the change begins. It may also delay the writer, as the
+/// kernel does when it takes a writer off its processor.
 struct WriterHost<'a> {
     page: &'a ClockPage,
     /// The version before the change.
     version: u64,
-    /// The last time that was taken before the store of the version.
+    /// The last time read before the store of the version.
     last_before: Cell<Option<RealInstant>>,
-    /// The first time that was taken after it.
+    /// The first time read after the store of the version.
     first_after: Cell<Option<RealInstant>>,
-    /// Readings so far.
+    /// Number of readings so far.
     times: Cell<u64>,
     delay: Option<Delay>,
 }
@@ -314,7 +317,7 @@ struct Delay {
 }
 
 impl Delay {
-    /// A delay in one of 4 changes.
+    /// Picks a delay in one of 4 changes.
     fn pick(dice: &mut Dice) -> Option<Delay> {
         let picked = dice.below(4) == 0;
         picked.then(|| Delay {
@@ -365,23 +368,23 @@ impl Host for WriterHost<'_> {
 
 /// Bounds of the time from the store of a version to the open fast path, ns.
 struct Window {
-    /// From the last time that `publish` takes before the store of the version.
+    /// Upper bound: from the last reading of `publish` before the store of the version.
     at_most: i64,
-    /// From the first time that it takes after the store.
+    /// Lower bound: from the first reading of `publish` after the store of the version.
     at_least: i64,
     /// Whether the kernel took the writer off its processor during `publish`.
     switched: bool,
 }
 
-/// Publishes a change. Gives its window; `None` if the writer was delayed, or if the page has no room for the change.
+/// Publishes a change and returns its window. `None` if the writer was delayed, or if the page has no room for the change.
 fn publish(
     page: &ClockPage,
     registry: &Registry,
     change: &Change,
     delay: Option<Delay>,
 ) -> Option<Window> {
-    // `publish` reads pieces before it stores the version. That is no part of the window, but of its upper bound. It is slow if
-    // another processor wrote the pieces, therefore this fetches them.
+    // `publish` reads pieces before it stores the version. The reading belongs to the upper bound, but not to the window. Reading
+    // is slow if another processor wrote the pieces, so fetch them first.
     page.history(registry).for_each(drop);
     let switches_before = switches();
     let host_of_change = WriterHost::new(page, delay);
@@ -411,9 +414,9 @@ fn vary(change: &mut Change, dice: &mut Dice) {
     }
 }
 
-/// Changes the clock in the file at `path` until it is killed: the life of a writer.
+/// Changes the clock in the file at `path` until it is killed. This is the main function of a writer process.
 fn write_until_killed(path: &str) -> ! {
-    // Nothing of the test must outlive it.
+    // This process must not outlive the test.
     set_pdeathsig(Signal::SIGKILL).expect("a signal at the end of the test");
     let mut file = OpenOptions::new().read(true).write(true).open(path).expect("the clock's file");
     let clock = SharedClock::map(&file, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
@@ -435,13 +438,13 @@ fn write_until_killed(path: &str) -> ! {
     unreachable!()
 }
 
-/// Changes the clock once, as a controller does under the lock. Gives the start of an announced change. `first`: this process has
-/// not changed the clock before.
+/// Changes the clock once, as a controller does under the lock. Returns the start of an announced change. `first` says that this
+/// process has not changed the clock before.
 fn change_once(clock: &SharedClock, dice: &mut Dice, first: bool) -> Option<RealInstant> {
     let SharedClock { page, registry, tally } = *clock;
     let completing = CountingHost::default();
     page.complete(registry, &completing);
-    // It asks for the time only if there is a change to complete.
+    // The writer reads the time only if there is a change to complete.
     tally.completed_by_next.fetch_add(u64::from(completing.times.get() > 0), Ordering::Relaxed);
     let mut look = None;
     clock.observe(|| look.insert(page.snapshot(registry, &host)).now());
@@ -472,7 +475,7 @@ fn change_alone(page: &ClockPage, registry: &Registry, tally: &Tally, dice: &mut
     }
 }
 
-/// A writer process. Killed when dropped.
+/// A writer process. It is killed when this value is dropped.
 struct Writer(Child);
 
 impl Writer {
@@ -490,7 +493,7 @@ impl Writer {
         kill(Pid::from_raw(self.0.id() as i32), signal).expect("a writer that is not reaped");
     }
 
-    /// Kills it. It must not have ended by itself before.
+    /// Kills the writer, which must not have ended by itself before.
     fn kill(mut self) {
         self.signal(Signal::SIGKILL);
         let status = self.0.wait().expect("the writer's end");
@@ -500,7 +503,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Where it was reaped already, neither has anything to do.
+        // If the process was reaped already, neither call has anything to do.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -508,9 +511,9 @@ impl Drop for Writer {
 
 /// Measurements of one reader.
 struct Readings {
-    /// Lengths of reads without a switch, ns.
+    /// Lengths of reads without a context switch, ns.
     lengths: Histogram,
-    /// Lengths of single readings of the host's clock, over the same time, ns: without a switch too.
+    /// Lengths of single readings of the host's clock during the same time without a context switch, ns.
     control: Histogram,
     /// Reads by the slow path.
     slow: u64,
@@ -536,7 +539,7 @@ impl Readings {
         self.most_looks = self.most_looks.max(other.most_looks);
     }
 
-    /// Reads the clock, by the slow path alone or as programs do. Gives the length of the read, ns.
+    /// Reads the clock, by the slow path only, or as programs do. Returns the length of the read, ns.
     fn read(&mut self, clock: &SharedClock, slow_alone: bool) -> i64 {
         let (mut begin, mut end) = (RealInstant(0), RealInstant(0));
         clock.observe(|| {
@@ -559,7 +562,8 @@ impl Readings {
         end.since(begin).0
     }
 
-    /// Checks that hardly more reads are long than readings of the host's clock by the same threads over the same time.
+    /// Checks that long reads are hardly more frequent than long readings of the host's clock by the same threads during the same
+    /// time.
     fn check(&self) {
         let Readings { slow, fast, .. } = self;
         println!(
@@ -571,7 +575,7 @@ impl Readings {
         let [long, others] = [&self.lengths, &self.control].map(|all| all.longer_than(LONG));
         println!("longer than {LONG} ns: {long} reads, {others} readings of the host's clock");
         assert!(*slow > 1_000 && *fast > 1_000, "too few reads by one of the paths");
-        // Interrupts and a hypervisor take the processor away without a switch.
+        // Interrupts and a hypervisor take the processor away without a context switch.
         assert!(long <= 2 * others + 20, "{long} long reads, {others} long readings of the host");
     }
 }
@@ -586,7 +590,7 @@ fn read_until(clock: &SharedClock, ended: &AtomicBool) -> Readings {
         for (number, length) in lengths.iter_mut().enumerate() {
             *length = readings.read(clock, number % 2 == 0);
         }
-        // The same time again without the page: interrupts and a hypervisor take as much of it.
+        // For as long again, measure without the page: interrupts and a hypervisor take as much of that time.
         control.clear();
         let mut rest: i64 = lengths.iter().map(|length| length.min(&LONG)).sum();
         let mut last = host();
@@ -610,7 +614,7 @@ fn read_until(clock: &SharedClock, ended: &AtomicBool) -> Readings {
 struct Acts {
     kills: u64,
     stops: u64,
-    /// Stops in the midst of a change, during which reads ended.
+    /// Stops in the midst of a change, during which reads completed.
     stops_read_through: u64,
 }
 
@@ -632,7 +636,7 @@ impl Acts {
         if dice.below(2) == 0 {
             writer.signal(Signal::SIGSTOP);
             self.stops += 1;
-            // Time for the signal to arrive, and for reads that began before.
+            // Allow time for the signal to arrive, and for reads that began before.
             thread::sleep(Duration::from_micros(100));
             let version = clock.page.version();
             clock.tally.under_way.store(0, Ordering::Relaxed);
@@ -648,13 +652,13 @@ impl Acts {
         std::mem::replace(writer, Writer::start(file)).kill();
     }
 
-    /// Whether a writer was stopped, and one killed, in the midst of a change.
+    /// Whether at least one writer was stopped, and one was killed, in the midst of a change.
     fn suffice(&self, tally: &Tally) -> bool {
         self.stops_read_through > 0 && tally.completed_by_next.load(Ordering::Relaxed) > 0
     }
 }
 
-/// Ends the readers, also where the test fails.
+/// Ends the readers, also when the test fails.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -665,7 +669,7 @@ impl Drop for End<'_> {
 
 /// Stops and kills writers while readers read, until the windows of `changes` changes were measured.
 fn run(file: &File, clock: &SharedClock, changes: u64) -> (Acts, Readings) {
-    // As programs have it.
+    // Map the page as programs do.
     let readonly = SharedClock::map(file, ProtFlags::PROT_READ);
     let ended = AtomicBool::new(false);
     let (mut acts, mut readings) = (Acts::default(), Readings::new());

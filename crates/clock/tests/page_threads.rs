@@ -1,4 +1,4 @@
-//! The clock page read by many threads while it changes, on this machine as it is.
+//! Many threads read the clock page while it changes, on the real processors of this machine.
 
 #![cfg(not(loom))]
 
@@ -17,7 +17,7 @@ use std::time::Instant;
 const CHANGES: usize = 10_000;
 const READERS: usize = 3;
 
-/// The host's monotonic clock.
+/// Reads the host's monotonic clock.
 fn host() -> RealInstant {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     RealInstant(START.elapsed().as_nanos() as i64)
@@ -35,7 +35,7 @@ fn clock() -> Clock {
 }
 
 impl Clock {
-    /// As the commands change a clock.
+    /// Changes the clock as the commands do.
     fn change(&self, how: impl FnOnce(&mut Change)) {
         let look = self.page.snapshot(&self.registry, &host);
         let mut change = Change::of(&look.piece());
@@ -44,12 +44,12 @@ impl Clock {
             _ => VirtualInstant::NEVER,
         };
         how(&mut change);
-        // Where too many are to come, the next is not made.
+        // If too many changes are to come, this one is not made.
         let _ = self.page.publish(&self.registry, &host, &change);
         self.page.refresh(&self.registry, &host);
     }
 
-    /// Takes the fast path where it is open; says whether it was.
+    /// Reads the clock, by the fast path if it is open. Returns the time, and whether the fast path was open.
     fn read(&self) -> (VirtualInstant, bool) {
         loop {
             let look = self.page.fast();
@@ -103,7 +103,7 @@ fn no_thread_sees_time_go_back_through_ten_thousand_changes() {
         let mut dice = Dice(0x4c6f_7265_6e74_7a21);
         for _ in 0..CHANGES {
             clock.change(|change| move_about(change, &mut dice));
-            // However few processors there are: now and then let there be reads.
+            // On a machine with few processors, wait now and then until the readers have read.
             let enough = all_reads() + u64::from(dice.below(20) == 0);
             while all_reads() < enough && !readers.iter().any(|reader| reader.is_finished()) {
                 thread::yield_now();
@@ -118,7 +118,7 @@ fn no_thread_sees_time_go_back_through_ten_thousand_changes() {
     assert!(slow > 100 && fast > 100, "{slow} reads by the slow path, {fast} by the fast one");
 }
 
-/// Rates of which the lower term is one more than the upper: any other has been put together from two.
+/// The denominator of each rate is the numerator plus one. Any other rate would be torn: made of two rates.
 #[test]
 fn rates_and_the_past_are_read_whole_while_they_change() {
     let begun = host();

@@ -1,4 +1,4 @@
-//! The registry: slots are claimed once, found by everybody, and freed by their owner or by whoever finds them stale.
+//! The registry: a slot is claimed once, every search finds it, and its owner or a controller that finds it stale frees it.
 
 #![cfg(not(loom))]
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 use std::thread;
 
-/// Where on its stack a thread waits.
+/// Address on the stack at which a thread waits.
 const HERE: u64 = 0x7000_0000;
 
 const KINDS: [TimerKind; 3] = [TimerKind::Posix, TimerKind::Interval, TimerKind::Fd];
@@ -28,7 +28,7 @@ fn owners(registry: &Registry) -> HashSet<(ProcessId, u32)> {
     distinct
 }
 
-/// One in the namespace of the monitors.
+/// Returns a process in the namespace of the first monitor.
 fn process(number: u32) -> ProcessId {
     ProcessId::new(Space::MONITORS, number)
 }
@@ -68,7 +68,7 @@ fn a_wait_says_what_it_waits_for() {
     assert_eq!(registry.waiters().count(), 0);
 }
 
-/// In a signal handler, which stands below what it has broken off.
+/// A signal handler waits, deeper in the stack than the wait it interrupted.
 #[test]
 fn a_thread_may_wait_twice() {
     let registry = registry();
@@ -79,7 +79,7 @@ fn a_thread_may_wait_twice() {
     assert_eq!(outer.owner(), Some((process(7), 8)));
 }
 
-/// A handler on a stack above takes the slot of the wait it has broken off, which then knows it for another's.
+/// A handler on a higher stack takes the slot of the wait that it interrupted. The wait then sees that the slot is not its own.
 #[test]
 fn a_wait_tells_its_slot_from_anothers() {
     let registry = registry();
@@ -91,7 +91,7 @@ fn a_wait_tells_its_slot_from_anothers() {
     assert!(!outer.is_of((process(7), 8), HERE + 1_000));
 }
 
-/// It has jumped out of the first, so that it waits again no deeper in its stack.
+/// The thread has jumped out of its first wait, so its next wait is not deeper in the stack.
 #[test]
 fn a_wait_that_was_jumped_out_of_leaves_no_slot() {
     let registry = registry();
@@ -99,12 +99,12 @@ fn a_wait_that_was_jumped_out_of_leaves_no_slot() {
     for depth in [HERE, HERE + 1_000] {
         assert!(same(registry.claim_waiter(process(7), 8, depth).unwrap(), left));
     }
-    // Others' slots are theirs, wherever they wait.
+    // Another thread's slot is never taken, whatever the depth.
     assert!(!same(registry.claim_waiter(process(6), 8, u64::MAX).unwrap(), left));
     assert_eq!(registry.waiters().count(), 2);
 }
 
-/// The thread that had the slot is gone; another has it by now.
+/// The thread that had the slot is gone, and another thread has claimed the slot.
 #[test]
 fn only_the_owners_slot_is_taken_away() {
     let registry = registry();
@@ -141,7 +141,7 @@ fn one_thread_cannot_fill_the_table() {
     assert!(registry.claim_waiter(process(1), 100, 0).is_none());
 }
 
-/// A server with a timer per connection, and the processes that it starts.
+/// A server has a timer for each connection, and starts processes.
 #[test]
 fn a_process_with_many_timers_leaves_room_for_the_others() {
     let registry = registry();
@@ -213,7 +213,7 @@ fn a_timer_is_found_by_what_it_is() {
     assert_eq!(registry.timers().count(), 0);
 }
 
-/// The slot before its own in the neighbourhood has been freed: it must not get a second one.
+/// A slot before the timer's own in the neighbourhood has been freed. The timer must not get a second slot.
 #[test]
 fn a_timer_that_stands_behind_a_gap_is_still_found() {
     let registry = registry();
@@ -249,7 +249,7 @@ fn a_timer_keeps_what_it_is_told() {
     assert_eq!(timer.clock(), 11 | Timer::CANCEL_ON_SET | Timer::CANCELLED);
 }
 
-/// The right to set a timer is held by one thread at a time, and never by one of a life that is over.
+/// One thread at a time has the right to set a timer. A thread of a past epoch never keeps it.
 #[test]
 fn the_right_to_set_a_timer_is_not_held_by_the_dead() {
     let registry = registry();
@@ -259,7 +259,7 @@ fn the_right_to_set_a_timer_is_not_held_by_the_dead() {
     let thread = |epoch, thread| Holder { epoch, thread };
     assert_eq!(timer.begin(thread(before, 7)), Ok(()));
     assert_eq!(timer.begin(thread(before, 8)), Err(thread(before, 7)), "two at once");
-    // The process has executed another program, in which another thread, or one of the same number, sets it.
+    // The process has executed another program. A thread of the new program sets the timer; it may have the same number.
     assert_eq!(timer.begin(thread(now, 7)), Ok(()));
     assert_eq!(timer.begin(thread(now, 8)), Err(thread(now, 7)));
     timer.end();
@@ -269,7 +269,7 @@ fn the_right_to_set_a_timer_is_not_held_by_the_dead() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
 
-    /// Whatever has been claimed and freed in whatever order: who goes through the table meets just those that are there.
+    /// After claims and releases in any order, a walk through the table finds exactly the slots that are claimed.
     #[test]
     fn everybody_is_found(moves in prop::collection::vec((any::<bool>(), 1..40_u32, 1..2_000_u32), 1..500)) {
         let registry = registry();
@@ -287,7 +287,7 @@ proptest! {
                 }
                 prop_assert!(registry.claim_timer(process, kind, id).is_some());
             } else {
-                // Some that are there: these random ones hardly ever are.
+                // Release some that exist: random owners hardly ever do.
                 if let Some(gone) = waits.iter().next().copied() {
                     waits.remove(&gone);
                     registry.waiters().for_each(|waiter| waiter.release_if(gone));
@@ -304,7 +304,7 @@ proptest! {
     }
 }
 
-/// The first process of every process id namespace has the number one.
+/// In every process id namespace the first process has the number one.
 #[test]
 fn processes_of_one_number_in_two_namespaces_are_two() {
     let registry = registry();
@@ -338,7 +338,7 @@ fn a_namespace_keeps_its_space() {
 
 const THREADS: u32 = 8;
 
-/// All of them in the same neighbourhood, over and over: a slot is never two threads' at once.
+/// All keys fall into the same neighbourhood, again and again. Two threads never have one slot at once.
 #[test]
 fn threads_never_share_a_slot() {
     let registry = registry();
@@ -366,7 +366,7 @@ fn threads_never_share_a_slot() {
     assert_eq!(registry.waiters().count(), 0);
 }
 
-/// Claims that stay are all there in the end, each in its own slot.
+/// Claims that are not released are all found in the end, each in its own slot.
 #[test]
 fn threads_that_claim_at_once_all_get_places() {
     const EACH: u32 = 500;
@@ -380,7 +380,7 @@ fn threads_that_claim_at_once_all_get_places() {
                     registry
                         .claim_timer(process, TimerKind::Fd, id)
                         .expect("there is room for all");
-                    // Meanwhile others see no slot twice.
+                    // Meanwhile no walk sees a slot twice.
                     if id % 100 == 0 {
                         owners(registry);
                     }

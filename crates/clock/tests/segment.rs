@@ -1,4 +1,4 @@
-//! The arithmetic of a segment: exact, reversible, never backwards, and held at the ends of its range.
+//! The arithmetic of a segment: exact, reversible, never backwards, and clamped at the ends of its range.
 
 #![cfg(not(loom))]
 
@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 
 const YEAR: i64 = 31_557_600 * NANOS_PER_SEC;
 const CENTURY: i64 = 100 * YEAR;
-/// What the terms of a rate stay below.
+/// Upper bound of the terms of a rate, exclusive.
 const TERM_LIMIT: u64 = 1 << 50;
 
 /// Rates from 1/1000 to 1000.
@@ -27,7 +27,7 @@ fn ordinary_rate() -> impl Strategy<Value = Rate> {
     ]
 }
 
-/// Whatever is a rate, extremes and terms of 50 bits among them.
+/// Generates any valid rate, with extremes and terms of 50 bits.
 fn any_rate() -> impl Strategy<Value = Rate> {
     prop_oneof![
         1 => Just(rate(Rate::MAX, 1)),
@@ -44,19 +44,19 @@ fn rate(num: u64, den: u64) -> Rate {
     Rate::new(num, den).expect("a valid rate")
 }
 
-/// A segment that begins up to 10 years after the host, at up to 100 virtual years.
+/// Generates a segment that begins up to 10 years after the host's boot, at up to 100 virtual years.
 fn segment(rate: impl Strategy<Value = Rate>) -> impl Strategy<Value = (Segment, Rate)> {
     (rate, 0..10 * YEAR, 0..CENTURY)
         .prop_map(|(rate, real, virt)| (running(real, virt, rate), rate))
 }
 
-/// A segment that begins anywhere.
+/// Generates a segment that begins at any instant.
 fn wild_segment() -> impl Strategy<Value = (Segment, Rate)> {
     (any_rate(), instant(), instant())
         .prop_map(|(rate, real, virt)| (running(real, virt, rate), rate))
 }
 
-/// Any instant from zero on, often near an end.
+/// Generates an instant from zero on, often near an end of the range.
 fn instant() -> impl Strategy<Value = i64> {
     prop_oneof![0..=1000_i64, 0..CENTURY, 0..=i64::MAX, i64::MAX - 1000..=i64::MAX]
 }
@@ -75,14 +75,14 @@ fn frozen(real: i64, virt: i64) -> Segment {
     Segment { pace: Pace::Frozen, ..running(real, virt, Rate::ONE) }
 }
 
-/// Virtual time `elapsed` after the start of a segment at `virt`, by the definition.
+/// Computes, by the definition, virtual time `elapsed` after the start of a segment at `virt`.
 fn exact_virtual(virt: i64, elapsed: i64, rate: Rate) -> i64 {
     let passed = elapsed as u128 * rate.num() as u128 / rate.den() as u128;
     let end = virt as u128 + passed;
     end.min(i64::MAX as u128) as i64
 }
 
-/// The real instant at which a segment from `real` on has come `ahead` virtual nanoseconds far, by the definition.
+/// Computes, by the definition, the real instant at which a segment from `real` on has gained `ahead` virtual nanoseconds.
 fn exact_real(real: i64, ahead: i64, rate: Rate) -> i64 {
     let product = ahead as u128 * rate.den() as u128;
     let passed = product.div_ceil(rate.num() as u128);
@@ -90,7 +90,7 @@ fn exact_real(real: i64, ahead: i64, rate: Rate) -> i64 {
     end.min(i64::MAX as u128) as i64
 }
 
-/// How far one may go from the start of a segment of this rate so that both clocks pass at most a century.
+/// Returns how far from the start of a segment of this rate one may go so that both clocks pass at most a century.
 fn century(rate: Rate, on_virtual_clock: bool) -> RangeInclusive<i64> {
     let (num, den) = (rate.num() as u128, rate.den() as u128);
     let (here, there) = if on_virtual_clock { (num, den) } else { (den, num) };
@@ -100,8 +100,8 @@ fn century(rate: Rate, on_virtual_clock: bool) -> RangeInclusive<i64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Back from virtual time one is less than a virtual nanosecond before where one started: not at all where virtual
-    /// time is the finer clock.
+    /// A conversion to virtual time and back to it loses less than one virtual nanosecond. It loses nothing if virtual time is
+    /// the finer clock.
     #[test]
     fn real_to_virtual_and_back(
         ((segment, rate), elapsed) in segment(ordinary_rate())
@@ -119,8 +119,8 @@ proptest! {
         prop_assert_eq!(segment.virtual_at(back), segment.virtual_at(real));
     }
 
-    /// Back from real time one is less than a real nanosecond behind where one started: not at all where real time is
-    /// the finer clock.
+    /// A conversion to real time and back to it gains less than one real nanosecond. It gains nothing if real time is the finer
+    /// clock.
     #[test]
     fn virtual_to_real_and_back(
         ((segment, rate), ahead) in segment(ordinary_rate())
@@ -157,7 +157,7 @@ proptest! {
         prop_assert!(segment.real_at(VirtualInstant(early)) >= segment.real);
     }
 
-    /// A wait ends no nanosecond early and none late.
+    /// A wait ends not one nanosecond early and not one late.
     #[test]
     fn a_deadline_is_due_at_the_first_instant_that_shows_it((segment, _) in wild_segment(), virt in instant()) {
         let deadline = VirtualInstant(virt);
@@ -170,7 +170,7 @@ proptest! {
         }
     }
 
-    /// As every change does it: the new segment begins at what the old one shows.
+    /// Like every change of a clock, the new segment begins at the value that the old one shows.
     #[test]
     fn a_chain_of_segments_never_goes_back(
         real in 0..10 * YEAR,
@@ -199,7 +199,7 @@ proptest! {
         }
     }
 
-    /// Each change may cost the part of a nanosecond that has not been shown yet, and no more.
+    /// A change may lose the fraction of a nanosecond that no read has shown yet, and no more.
     #[test]
     fn a_change_costs_less_than_a_nanosecond(
         rate in ordinary_rate(),
@@ -223,7 +223,7 @@ proptest! {
         prop_assert_eq!(due, if deadline <= virt { segment.real } else { RealInstant::NEVER });
     }
 
-    /// Whatever the epoch of the wall clock: it is ahead of the virtual clock by just as much as it says.
+    /// Wall time is exactly its offset ahead of the virtual clock, in any year.
     #[test]
     fn wall_time_is_exact(secs in -1_000_000_000_000..1_000_000_000_000_i64, nanos in 0..1_000_000_000_u32, virt: i64) {
         let wall = WallTime { secs, nanos };
@@ -295,7 +295,7 @@ fn before_its_start_a_segment_shows_its_start() {
     }
 }
 
-/// The wall clock counts its seconds apart, so it does not end where nanoseconds in 64 bits do, in April 2262.
+/// The wall clock counts seconds apart from nanoseconds. It does not end in April 2262, where 64 bits of nanoseconds do.
 #[test]
 fn the_wall_clock_lives_through_every_epoch() {
     for (start, later) in [

@@ -1,4 +1,4 @@
-//! The `lorentz` command, for what needs a process with one thread: it forks.
+//! Calls of the `lorentz` command, for work that needs a process with one thread because it forks.
 
 use std::env;
 use std::ffi::{CStr, OsStr};
@@ -9,32 +9,32 @@ use std::process::{self, Stdio};
 
 use crate::fault::{Fault, Kind, Result};
 
-/// Names the command, where it is neither beside the library nor in PATH.
+/// The environment variable that names the command, if it is neither beside the library nor in PATH.
 pub const COMMAND_VARIABLE: &str = "LORENTZ_COMMAND";
 
 /// A call of the `lorentz` command.
 pub struct Command(process::Command);
 
 impl Command {
-    /// `lorentz VERB`, as the variable [`COMMAND_VARIABLE`] names it, else beside the library (or in `../bin`), else from
-    /// PATH.
+    /// Makes a call of `lorentz VERB`. The command is the one that [`COMMAND_VARIABLE`] names, else the one beside the library
+    /// (or in `../bin`), else the one in PATH.
     ///
     /// # Errors
     ///
-    /// Where it is nowhere.
+    /// [`Kind::Failed`]: the command is in none of these places.
     pub fn new(verb: &str) -> Result<Command> {
         let mut command = process::Command::new(command_path()?);
         command.arg(verb).stdin(Stdio::null());
         Ok(Command(command))
     }
 
-    /// One more word.
+    /// Adds one argument.
     pub fn arg(mut self, word: impl AsRef<OsStr>) -> Command {
         self.0.arg(word);
         self
     }
 
-    /// Two more, where there is a value.
+    /// Adds `flag` and its value, if there is a value.
     pub fn flag(self, flag: &str, value: Option<impl ToString>) -> Command {
         match value {
             Some(value) => self.arg(flag).arg(value.to_string()),
@@ -42,7 +42,7 @@ impl Command {
         }
     }
 
-    /// One more, where it is wanted.
+    /// Adds `flag` if `wanted` is true.
     pub fn switch(self, flag: &str, wanted: bool) -> Command {
         match wanted {
             true => self.arg(flag),
@@ -50,24 +50,24 @@ impl Command {
         }
     }
 
-    /// Standard input, which is /dev/null otherwise.
+    /// Sets the standard input; without this call it is /dev/null.
     pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Command {
         self.0.stdin(stdin);
         self
     }
 
-    /// Calls it to its end, and returns what it has printed.
+    /// Runs the command to its end, and returns its standard output.
     ///
     /// # Errors
     ///
-    /// Its own line. [`Kind::WrongInput`] where it exits with status 2, else [`Kind::Failed`].
+    /// The command's own line. [`Kind::WrongInput`] if it exits with status 2, else [`Kind::Failed`].
     pub fn call(mut self) -> Result<String> {
         self.0.stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = self.0.get_program().to_string_lossy().into_owned();
         let failed = |error: io::Error| Fault::failed(format!("running {program}: {error}"));
         let mut child = self.0.spawn().map_err(failed)?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        // Both are short: neither pipe fills while the other is read.
+        // Both outputs are short, so neither pipe fills while this process reads the other.
         if let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) {
             io::Read::read_to_end(&mut stdout, &mut out).map_err(failed)?;
             io::Read::read_to_end(&mut stderr, &mut err).map_err(failed)?;
@@ -76,7 +76,7 @@ impl Command {
         let line = said.trim().trim_start_matches("lorentz: ");
         let status = match child.wait() {
             Ok(status) => status.code(),
-            // The program has waited for whatever child of its, or ignores SIGCHLD. What was said tells.
+            // The program has waited for all its children, or ignores SIGCHLD. The command's output shows whether it failed.
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
                 Some(i32::from(!line.is_empty()))
             }
@@ -91,7 +91,7 @@ impl Command {
     }
 }
 
-/// Where the `lorentz` command is.
+/// Returns the path of the `lorentz` command.
 ///
 /// # Errors
 ///
@@ -118,11 +118,11 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
 }
 
-/// The file that this code was loaded from.
+/// Returns the file from which this code was loaded.
 fn library() -> Option<PathBuf> {
     let here: fn() -> Option<PathBuf> = library;
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address may be asked for; `info` is written where the result is not 0, and was zeroed before.
+    // SAFETY: dladdr accepts any address. It fills `info` if its result is not 0; `info` was zeroed before.
     let info = unsafe {
         if libc::dladdr(here as *const libc::c_void, info.as_mut_ptr()) == 0 {
             return None;
@@ -132,7 +132,7 @@ fn library() -> Option<PathBuf> {
     if info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: a C string of the loader's, which lasts as long as the library is loaded.
+    // SAFETY: the string belongs to the loader and is a C string. It lasts as long as the library is loaded.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
     Path::new(OsStr::from_bytes(name.to_bytes())).canonicalize().ok()
 }

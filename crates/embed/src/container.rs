@@ -1,4 +1,4 @@
-//! A container's clock, by the container's name or the number of any of its processes.
+//! A container's clock, found by the container's name or by the id of any of its processes.
 
 use std::fmt::Display;
 
@@ -15,39 +15,39 @@ use crate::command::Command;
 use crate::fault::{Fault, Kind, Result};
 use crate::host::check_outside;
 
-/// A container as it was when it was looked for.
+/// A container, as it was when it was found.
 #[derive(Clone, Debug)]
 pub struct Container(container::Container);
 
-/// How a running process is brought into virtual time.
+/// Options of attaching a running process.
 #[derive(Clone, Debug, Default)]
 pub struct Attach {
-    /// How fast its time passes.
+    /// The rate of its clock, virtual seconds per real second.
     pub rate: Rate,
-    /// Its descendants too.
+    /// Whether to attach its descendants too.
     pub tree: bool,
-    /// The container's name; one is made up where none is given.
+    /// The container's name. Without one, `lorentz attach` makes up a name.
     pub name: Option<String>,
-    /// It is to be part of an experiment: what it sends there is seen in turn.
+    /// Whether the container is to join an experiment. The shim then makes its sends follow send ordering.
     pub for_experiment: bool,
 }
 
 impl Container {
-    /// The one that `text` means: its name, or the number of any of its processes.
+    /// Finds the container that `text` names: by its name, or by the id of any of its processes.
     ///
     /// # Errors
     ///
-    /// Where there is none.
+    /// [`Kind::NotFound`](crate::Kind::NotFound).
     pub fn find(text: &str) -> Result<Container> {
         Ok(Container(StateDir::open()?.find(text)?))
     }
 
-    /// The same; a process that is not in virtual time yet is brought into it at rate 1, with its descendants if `tree`, fit for
-    /// an experiment.
+    /// Finds a container as [`Container::find`] does. A process in real time is attached at rate 1, such that it can join an
+    /// experiment. If `tree` is true, its descendants are attached too.
     ///
     /// # Errors
     ///
-    /// Where there is no such container or process, or the process cannot be brought in.
+    /// There is no such container or process, or the process cannot be attached.
     pub fn find_or_attach(text: &str, tree: bool) -> Result<Container> {
         match (Container::look_for(text)?, text.parse()) {
             (Some(found), _) => Ok(found),
@@ -58,11 +58,11 @@ impl Container {
         }
     }
 
-    /// The one that `text` means; none where that is a process in real time.
+    /// Finds a container as [`Container::find`] does; `None` if `text` names a process in real time.
     ///
     /// # Errors
     ///
-    /// Where there is neither.
+    /// There is neither a container nor a process of that name.
     pub fn look_for(text: &str) -> Result<Option<Container>> {
         match StateDir::open()?.find(text) {
             Err(StateError::NotInside(_)) => Ok(None),
@@ -70,11 +70,11 @@ impl Container {
         }
     }
 
-    /// Brings the running process `pid` into virtual time, in a new container. There is no way back; rate 1 does no harm.
+    /// Brings the running process `pid` into virtual time, in a new container. That cannot be undone; rate 1 does no harm.
     ///
     /// # Errors
     ///
-    /// Where it cannot be brought in: there is none, it is somebody else's, it is in virtual time already. A name that cannot be.
+    /// The process does not exist, belongs to another user, or is in virtual time already; or the name is not valid.
     pub fn attach(pid: u32, how: &Attach) -> Result<Container> {
         check_outside()?;
         let state = StateDir::open()?;
@@ -94,7 +94,7 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// Where one cannot be brought in.
+    /// One of them cannot be attached.
     pub fn attach_descendants(&self, pid: u32) -> Result<()> {
         for descendant in processes::descendants(&processes::all()?, pid) {
             let pid = descendant.pid;
@@ -108,33 +108,33 @@ impl Container {
                 attached => drop(attached?),
             }
             if let Some(cgroup) = self.0.cgroup() {
-                // One that has ended needs none.
+                // A process that has ended needs no control group.
                 let _ = cgroup.add(pid);
             }
         }
         Ok(())
     }
 
-    /// Its name.
+    /// Returns the container's name.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// The experiment that moves its clock.
+    /// Returns the name of the experiment that moves the container's clock; `None` if none does.
     pub fn experiment(&self) -> Option<&str> {
         self.0.record().experiment.as_deref()
     }
 
-    /// Its processes.
+    /// Returns the ids of the container's processes.
     ///
     /// # Errors
     ///
-    /// Where /proc cannot be read.
+    /// /proc cannot be read.
     pub fn pids(&self) -> Result<Vec<u32>> {
         Ok(self.0.processes()?.iter().map(|process| process.pid).collect())
     }
 
-    /// Sends SIGCONT to those of its processes that a signal has stopped.
+    /// Sends SIGCONT to those of the container's processes that a signal has stopped.
     ///
     /// # Errors
     ///
@@ -146,36 +146,36 @@ impl Container {
         };
         for process in pids.into_iter().filter_map(Process::read) {
             if process.state == 'T' {
-                // One that has ended needs none.
+                // A process that has ended needs no signal.
                 let _ = kill(Pid::from_raw(process.pid as i32), Signal::SIGCONT);
             }
         }
         Ok(())
     }
 
-    /// Its clocks beside the host's.
+    /// Returns the container's clocks and the host's, of one moment.
     ///
     /// # Errors
     ///
-    /// Where it is gone.
+    /// The container is gone.
     pub fn reading(&self) -> Result<Reading> {
         check_outside()?;
         Ok(self.0.clock()?.reading())
     }
 
-    /// Changes how fast its time passes: at once, or when the host's wall clock shows `at`.
+    /// Changes the rate of the container's clock: at once, or when the host's wall clock shows `at`.
     ///
     /// # Errors
     ///
-    /// Where an experiment moves it, its clock cannot be changed, or it is gone; an `at` that is past.
+    /// An experiment moves the clock, the clock cannot be changed, the container is gone, or `at` is past.
     pub fn dilate(&self, rate: Rate, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
         let at = at.map(instant).transpose()?;
         self.change("dilate", &self.0.clock_to_change()?, ClockChange::Dilate(rate), at)
     }
 
-    /// Lets its time stand still, and its tasks where it has a control group: at once, or when the host's wall clock shows `at`.
-    /// Twice does no harm.
+    /// Stops the container's clock, and its tasks if it has a control group: at once, or when the host's wall clock shows `at`.
+    /// On a frozen container it has no effect.
     ///
     /// # Errors
     ///
@@ -189,7 +189,8 @@ impl Container {
         Ok(())
     }
 
-    /// Lets it go on: at once, or when the host's wall clock shows `at`. Twice does no harm.
+    /// Lets the container's clock and tasks go on: at once, or when the host's wall clock shows `at`. On a running container it
+    /// has no effect.
     ///
     /// # Errors
     ///
@@ -203,11 +204,11 @@ impl Container {
         self.change("unfreeze", &self.0.clock_to_change()?, ClockChange::Unfreeze, Some(at))
     }
 
-    /// Moves all its clocks forward: at once, or when the host's wall clock shows `at`.
+    /// Moves all the container's clocks forward: at once, or when the host's wall clock shows `at`.
     ///
     /// # Errors
     ///
-    /// As [`Container::dilate`]; a target in its past.
+    /// As [`Container::dilate`]; also for a target in the container's past.
     pub fn leap(&self, target: Target, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
         let at = at.map(instant).transpose()?;
@@ -216,11 +217,11 @@ impl Container {
         self.change("leap", &clock, ClockChange::Leap(by), at)
     }
 
-    /// Moves its wall clock alone, either way: at once, or when the host's wall clock shows `at`.
+    /// Moves only the container's wall clock, in either direction: at once, or when the host's wall clock shows `at`.
     ///
     /// # Errors
     ///
-    /// As [`Container::dilate`]; a target before 1970.
+    /// As [`Container::dilate`]; also for a target before 1970.
     pub fn step(&self, target: Target, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
         let at = at.map(instant).transpose()?;
@@ -244,7 +245,7 @@ impl Container {
     }
 }
 
-/// When the host's wall clock shows `at`, as it stands now.
+/// Returns the instant at which the host's wall clock shows `at`, if nobody sets that clock before.
 fn instant(at: WallTime) -> Result<RealInstant> {
     let host = HostNow::read()?;
     host.real_at(at).filter(|real| *real > host.real).ok_or_else(|| {
@@ -253,17 +254,17 @@ fn instant(at: WallTime) -> Result<RealInstant> {
     })
 }
 
-/// The clocks as they are, or will be then.
+/// Returns the clocks now, or as they will be at `at`.
 fn reading(clock: &Clock, at: Option<RealInstant>) -> Reading {
     at.map_or_else(|| clock.reading(), |at| clock.reading_at(at))
 }
 
-/// Gives a container that was made by attaching a control group, so that its tasks can be stopped.
+/// Gives an attached container a control group, so that its tasks can be stopped.
 fn give_group(container: &mut container::Container, pids: &[serde_json::Value]) -> Result<()> {
     if let Some(cgroup) = Cgroup::create(container.name()) {
         container.set_cgroup(Some(&cgroup))?;
         for pid in pids.iter().filter_map(|pid| u32::try_from(pid.as_u64()?).ok()) {
-            // One that has ended needs none.
+            // A process that has ended needs no control group.
             let _ = cgroup.add(pid);
         }
     }

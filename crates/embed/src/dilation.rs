@@ -1,15 +1,17 @@
-//! Time dilation factors as floating-point numbers, which C and Python have instead of ratios.
+//! Time dilation factors as floating-point numbers. C and Python use these, not ratios.
 
 use lorentz_clock::Rate;
 
 use crate::fault::{Fault, Result};
 
-/// The rate of a TDF, real seconds per virtual second: its inverse, exactly. A number that is no ratio of small whole
-/// numbers in binary (0.1, 1.0 / 3.0) is taken for the one it was meant to be: [`simplest_ratio`].
+/// Returns the rate of a TDF, real seconds per virtual second: the exact inverse.
+///
+/// A number that no ratio of small whole numbers equals in binary (0.1, 1.0 / 3.0) stands for the simplest ratio with that value:
+/// [`simplest_ratio`].
 ///
 /// # Errors
 ///
-/// What is not above 0, from 1/1000000 to 1000000.
+/// The TDF is not a number from 1/1000000 to 1000000.
 pub fn rate_of_tdf(tdf: f64) -> Result<Rate> {
     let ratio = simplest_ratio(tdf, |num, den| num as f64 / den as f64 == tdf);
     let rate = ratio.and_then(|(num, den)| Rate::new(den, num));
@@ -18,8 +20,8 @@ pub fn rate_of_tdf(tdf: f64) -> Result<Rate> {
     })
 }
 
-/// The first convergent of the continued fraction of `value` that `is_same` takes for it. None for what is not above 0, not
-/// finite, or too great.
+/// Returns the first convergent of the continued fraction of `value` that `is_same` accepts. `None` if `value` is not above 0,
+/// not finite, or too great.
 ///
 /// ```
 /// use lorentz_embed::simplest_ratio;
@@ -29,7 +31,7 @@ pub fn rate_of_tdf(tdf: f64) -> Result<Rate> {
 /// assert_eq!(simplest_ratio(third.into(), same), Some((1, 3)));
 /// ```
 pub fn simplest_ratio(value: f64, is_same: impl Fn(u64, u64) -> bool) -> Option<(u64, u64)> {
-    /// Terms stay below it, so that products of two fit.
+    /// Upper bound of both terms, so that a product of two fits.
     const LIMIT: f64 = (1_u64 << 31) as f64;
     let positive = value.is_finite() && value > 0.0 && value < LIMIT;
     let mut rest = positive.then_some(value)?;

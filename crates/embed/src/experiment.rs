@@ -1,4 +1,4 @@
-//! An experiment, for several threads at once.
+//! Experiments, which several threads may use at once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,17 +17,17 @@ use crate::fault::{Fault, Kind, Result};
 use crate::guard::Guard;
 use crate::host::check_outside;
 
-/// Who lets an experiment's containers go where nobody says so.
+/// The party that is responsible for an experiment's containers. When it ends, the containers go on by themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// The end of this process, or of the value that stands for the experiment in it.
+    /// This process, or the value that stands for the experiment in it.
     ThisProcess,
-    /// Nobody: other processes go on with it.
+    /// No process: other processes continue the experiment.
     Nobody,
 }
 
-/// A running experiment. A call takes a connection of its own, so that several threads may each move a timeline. It is not to
-/// be used on both sides of a fork.
+/// A running experiment. Each call has a connection of its own, so several threads may each move a timeline. After a fork, only
+/// one of the two processes may use the value.
 pub struct Experiment {
     name: String,
     state: StateDir,
@@ -36,19 +36,19 @@ pub struct Experiment {
     known: Mutex<HashMap<u32, Known>>,
 }
 
-/// The container that a process was found in, once: looking for it means looking at all containers.
+/// The container in which a process was found. A search goes through all containers, so its result is kept.
 struct Known {
     start_ticks: u64,
     container: String,
 }
 
 impl Experiment {
-    /// Makes one, which goes on in the background until [`Experiment::end`]; with [`Owner::ThisProcess`] until this process
-    /// ends, at the latest.
+    /// Creates an experiment that runs in the background until [`Experiment::end`]. With [`Owner::ThisProcess`] it ends at the
+    /// latest when this process ends.
     ///
     /// # Errors
     ///
-    /// A name that cannot be or is in use; settings that cannot be; where no process can be made.
+    /// The name is not valid or is in use, the settings are not valid, or the process of the experiment cannot be made.
     pub fn create(name: &str, wanted: &Wanted, owner: Owner) -> Result<Experiment> {
         check_outside()?;
         let command = Command::new("experiment")?.arg("create");
@@ -67,11 +67,11 @@ impl Experiment {
         Ok(made)
     }
 
-    /// The one called `name`.
+    /// Opens the experiment called `name`.
     ///
     /// # Errors
     ///
-    /// Where there is none, or its process has ended.
+    /// There is no such experiment, or its process has ended.
     pub fn open(name: &str) -> Result<Experiment> {
         let state = StateDir::open()?;
         let first = Client::open(&state, name)?;
@@ -84,11 +84,11 @@ impl Experiment {
         })
     }
 
-    /// Lets go of the containers of the experiment `name`, whose process has ended.
+    /// Releases the containers of the experiment `name`, whose process has died.
     ///
     /// # Errors
     ///
-    /// Where it has not, or there is no such experiment.
+    /// There is no such experiment, or its process lives.
     pub fn clear(name: &str) -> Result<()> {
         let state = StateDir::open()?;
         match Client::open(&state, name) {
@@ -98,29 +98,31 @@ impl Experiment {
         }
     }
 
-    /// Its name.
+    /// Returns the experiment's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes in a container, by its name or the number of any of its processes, at `rate` (the inverse of its TDF). A process
-    /// that is not in virtual time is brought into it, with its descendants. `timeline`: the one it follows, where a simulator
-    /// moves it. Returns the container's name.
+    /// Adds a container, named by its name or by the id of any of its processes, at `rate` (the inverse of its TDF). Returns the
+    /// container's name.
+    ///
+    /// A process that is not in virtual time is attached, with its descendants. `timeline` is the timeline that the container
+    /// follows if a simulator moves the experiment.
     ///
     /// # Errors
     ///
-    /// Where there is no such container or process, or it cannot be brought in; where an experiment has it already.
+    /// There is no such container or process, the process cannot be attached, or an experiment has the container already.
     pub fn add(&self, container: &str, rate: Rate, timeline: Option<u32>) -> Result<String> {
         let found = Container::find_or_attach(container, true)?;
         self.ask(|client| client.add(found.name(), rate, timeline))?;
         Ok(found.name().to_string())
     }
 
-    /// Lets a container go on by itself.
+    /// Releases a container, which goes on by itself.
     ///
     /// # Errors
     ///
-    /// Where it is not in this experiment.
+    /// The container is not in this experiment.
     pub fn remove(&self, container: &str) -> Result<()> {
         let name = self.named(container)?;
         self.ask(|client| client.remove(&name))
@@ -130,18 +132,20 @@ impl Experiment {
     ///
     /// # Errors
     ///
-    /// Where it is not in this experiment.
+    /// The container is not in this experiment.
     pub fn dilate(&self, container: &str, rate: Rate) -> Result<()> {
         let name = self.named(container)?;
         self.ask(|client| client.dilate(&name, rate))
     }
 
-    /// Stops all containers at one virtual time. Where the owner is this process and it ends before [`Experiment::stop`], the
-    /// containers go on by themselves; those of an experiment that was started go on in it.
+    /// Stops all containers at one virtual time.
+    ///
+    /// With [`Owner::ThisProcess`], this process is responsible for the frozen containers. If it ends before
+    /// [`Experiment::stop`], a guard process lets them go on by themselves; if the experiment was started, they go on in it.
     ///
     /// # Errors
     ///
-    /// Where it is empty or synchronized, or only some containers have a timeline; nothing has changed then.
+    /// The experiment is empty or already synchronized, or only some containers have a timeline. Nothing has changed then.
     pub fn synchronize(&self, owner: Owner) -> Result<()> {
         let mut guard = self.guard();
         let made = match (&*guard, owner) {
@@ -159,29 +163,29 @@ impl Experiment {
         Ok(())
     }
 
-    /// Has rounds follow one another from here on.
+    /// Starts rounds that follow one another.
     ///
     /// # Errors
     ///
-    /// Before [`Experiment::synchronize`]; where a simulator moves it.
+    /// The experiment is not synchronized, or a simulator moves it.
     pub fn start(&self) -> Result<()> {
         self.ask(Client::start)
     }
 
-    /// Has no further round begin.
+    /// Stops the experiment after the current round.
     ///
     /// # Errors
     ///
-    /// Where it does not run.
+    /// The experiment does not run.
     pub fn pause(&self) -> Result<()> {
         self.ask(Client::pause)
     }
 
-    /// Lets all containers go on by themselves. A new experiment may be set up in this one.
+    /// Lets all containers go on by themselves. The experiment is then empty, and can be set up anew.
     ///
     /// # Errors
     ///
-    /// Where its process has ended.
+    /// The experiment's process has ended.
     pub fn stop(&self) -> Result<()> {
         self.ask(Client::stop)?;
         if let Some(guard) = self.guard().take_if(|guard| !guard.ends) {
@@ -190,11 +194,11 @@ impl Experiment {
         Ok(())
     }
 
-    /// How far a container is to go with each progress of its timeline, virtual time above 0.
+    /// Sets how far a container moves with each progress of its timeline: a virtual time above 0.
     ///
     /// # Errors
     ///
-    /// Before [`Experiment::synchronize`]; where the container does not follow `timeline`, if that is given.
+    /// The experiment is not synchronized, or the container does not follow the given `timeline`.
     pub fn set_interval(
         &self,
         container: &str,
@@ -208,16 +212,17 @@ impl Experiment {
         self.ask(|client| client.set_interval(&name, interval, timeline))
     }
 
-    /// Moves all containers of a timeline by their intervals; those that have none stay. Returns when all have arrived.
+    /// Moves all containers of a timeline by their intervals; a container without an interval stays. Returns when all have
+    /// arrived.
     ///
     /// # Errors
     ///
-    /// Before [`Experiment::synchronize`]; where no container follows `timeline`, or somebody moves it already.
+    /// The experiment is not synchronized, no container follows `timeline`, or another thread or process is moving it.
     pub fn progress(&self, timeline: u32) -> Result<()> {
         self.ask(|client| client.progress(timeline))
     }
 
-    /// Forgets the intervals of a timeline.
+    /// Drops the intervals of a timeline.
     ///
     /// # Errors
     ///
@@ -226,20 +231,21 @@ impl Experiment {
         self.ask(|client| client.reset(timeline))
     }
 
-    /// How it stands.
+    /// Returns the state of the experiment.
     ///
     /// # Errors
     ///
-    /// Where its process has ended.
+    /// The experiment's process has ended.
     pub fn status(&self) -> Result<Status> {
         self.ask(Client::status)
     }
 
-    /// Ends it; its containers go on by themselves, and its name is free. Where its process has died, what is left is cleared.
+    /// Ends the experiment: its containers go on by themselves, and its name is free. If the experiment's process has died, the
+    /// call clears what is left.
     ///
     /// # Errors
     ///
-    /// Where it was gone before.
+    /// The experiment had ended before.
     pub fn end(&self) -> Result<()> {
         let answer = self.ask(Client::end);
         self.idle().clear();
@@ -248,13 +254,13 @@ impl Experiment {
         }
         match answer {
             Err(fault) if fault.kind != Kind::Ended => Err(fault),
-            // Its process may have ended before the answer was on its way.
+            // The experiment's process may have ended before its answer was on the way.
             _ if self.is_gone_soon() => Ok(()),
             _ => Experiment::clear(&self.name),
         }
     }
 
-    /// Waits until its process has ended, and cleared up after itself.
+    /// Waits until the experiment's process has ended and has cleared up after itself. Returns false if that takes too long.
     fn is_gone_soon(&self) -> bool {
         const PATIENCE: Duration = Duration::from_secs(2);
         let begun = Instant::now();
@@ -268,7 +274,7 @@ impl Experiment {
         false
     }
 
-    /// Asks on a connection that no other thread uses.
+    /// Sends a request on a connection that no other thread uses.
     fn ask<T>(&self, request: impl FnOnce(&mut Client) -> anyhow::Result<T>) -> Result<T> {
         let idle = self.idle().pop();
         let mut client = match idle {
@@ -287,7 +293,7 @@ impl Experiment {
         }
     }
 
-    /// The name of the container that a name or number means.
+    /// Returns the name of the container that a name or process id stands for.
     fn named(&self, text: &str) -> Result<String> {
         let Ok(pid) = text.parse::<u32>() else { return Ok(text.to_string()) };
         if let Some(known) = self.known().get(&pid) {

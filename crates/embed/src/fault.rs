@@ -1,23 +1,23 @@
-//! What can be wrong, one line each, in five kinds that every interface tells apart.
+//! Errors, one line each, of five kinds that every interface distinguishes.
 
 use lorentz_container::{AttachRefused, StateError, WrongOption};
 use lorentz_experiment::{Refusal, Refused};
 
-/// What comes of a call.
+/// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Fault>;
 
-/// The kinds. Where it is one of the first four, nothing has changed.
+/// The kind of an error. After one of the first four, nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A value that cannot be.
+    /// A value is not valid.
     WrongInput,
-    /// No such container, process or experiment.
+    /// There is no such container, process or experiment.
     NotFound,
-    /// Not now, or not to this one: the wrong order of calls, a container that another experiment moves.
+    /// The call is not permitted now, or not for this container: a wrong order of calls, or another experiment moves it.
     Refused,
     /// The process of the experiment has ended.
     Ended,
-    /// The machine or the kernel would not.
+    /// The machine or the kernel could not do it.
     Failed,
 }
 
@@ -25,24 +25,24 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Fault {
-    /// Of which kind.
+    /// The kind of the error.
     pub kind: Kind,
-    /// What was given, and what is accepted: one line.
+    /// One line that says what was given and what is accepted.
     pub text: String,
 }
 
 impl Fault {
-    /// One of kind `kind`.
+    /// Makes an error of this kind.
     pub fn new(kind: Kind, text: impl Into<String>) -> Fault {
         Fault { kind, text: text.into().split_whitespace().collect::<Vec<_>>().join(" ") }
     }
 
-    /// A value that cannot be.
+    /// Makes an error of a value that is not valid.
     pub fn wrong(text: impl Into<String>) -> Fault {
         Fault::new(Kind::WrongInput, text)
     }
 
-    /// The machine would not.
+    /// Makes an error of the machine or the kernel.
     pub fn failed(text: impl Into<String>) -> Fault {
         Fault::new(Kind::Failed, text)
     }

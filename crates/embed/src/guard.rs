@@ -1,4 +1,4 @@
-//! For the case that this process dies while containers stand still at its word.
+//! Protection against the death of this process while containers stand still because of it.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -8,20 +8,20 @@ use std::os::unix::net::UnixStream;
 use crate::command::Command;
 use crate::fault::Result;
 
-/// A `lorentz experiment guard` in the background. It waits for the end of this process, or of this value: then it lets the
-/// containers go. It is no child of this process, which may wait for its own.
+/// A `lorentz experiment guard` in the background. It waits for the end of this process, or of this value, and then releases the
+/// containers. It is not a child of this process, because this process may wait for its own children.
 pub(crate) struct Guard {
     line: UnixStream,
-    /// It ends the experiment too, and whatever state that is in.
+    /// Whether the guard ends the experiment too, whatever state the experiment is in.
     pub ends: bool,
 }
 
 impl Guard {
-    /// Starts one for the experiment `name`.
+    /// Starts a guard for the experiment `name`.
     ///
     /// # Errors
     ///
-    /// Where the command cannot be run.
+    /// The command cannot be run.
     pub fn start(name: &str, ends: bool) -> Result<Guard> {
         let (mine, its) = UnixStream::pair()?;
         let guard = Command::new("experiment")?.arg("guard").arg(name).switch("--rm", ends);
@@ -30,16 +30,16 @@ impl Guard {
         Ok(Guard { line: mine, ends })
     }
 
-    /// There is nothing to be let go any more.
+    /// Ends the guard, which has nothing to release any more.
     pub fn dismiss(mut self) {
-        // One that has been killed needs no word.
+        // A guard that was killed needs no message.
         let _ = self.line.write_all(b"\n");
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Not only closed: processes that were forked meanwhile have it open too.
+        // Shut the socket down instead of only closing it: processes that were forked meanwhile have it open too.
         let _ = self.line.shutdown(Shutdown::Both);
     }
 }

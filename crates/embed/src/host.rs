@@ -1,4 +1,4 @@
-//! The host's time, for a process that may be in virtual time itself.
+//! The host's time, for a process that may itself be in virtual time.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -10,17 +10,17 @@ use object::{Object, ObjectSymbol};
 
 use crate::fault::{Fault, Kind, Result};
 
-/// The kernel's own `clock_gettime`, as its vDSO has it.
+/// The kernel's own `clock_gettime`, in its vDSO.
 type ClockGettime = extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
 
-/// The host's CLOCK_REALTIME, whether or not the calling process is in virtual time.
+/// Returns the host's CLOCK_REALTIME, whether or not the calling process is in virtual time.
 ///
-/// Inside, the clock functions that a program finds by itself are not the kernel's. The kernel's are still mapped, and a call
-/// of them there is no system call that anybody could answer otherwise.
+/// In virtual time, the clock functions that a program finds are the shim's. The kernel's functions are still mapped. A call of
+/// them makes no system call that the filter could trap.
 ///
 /// # Errors
 ///
-/// Where the process is in virtual time and the kernel has no vDSO.
+/// The process is in virtual time and the kernel has no vDSO.
 pub fn real_wall_clock() -> Result<WallTime> {
     static KERNELS: OnceLock<Option<ClockGettime>> = OnceLock::new();
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
@@ -35,7 +35,7 @@ pub fn real_wall_clock() -> Result<WallTime> {
     if status != 0 {
         return Err(Fault::failed("the host's time: the kernel does not tell"));
     }
-    // SAFETY: zeroed before, and any number is one.
+    // SAFETY: the memory was zeroed before, and any numbers are valid.
     let time = unsafe { time.assume_init() };
     Ok(WallTime { secs: time.tv_sec, nanos: time.tv_nsec as u32 })
 }
@@ -45,11 +45,11 @@ pub fn is_inside() -> bool {
     processes::clock_of(std::process::id()).is_some()
 }
 
-/// Refuses what must not be done by the clocks of a process in virtual time.
+/// Refuses a call that would use the clocks of a process in virtual time.
 ///
 /// # Errors
 ///
-/// Where the calling process is in one.
+/// The calling process is in virtual time.
 pub fn check_outside() -> Result<()> {
     match is_inside() {
         false => Ok(()),
@@ -60,14 +60,14 @@ pub fn check_outside() -> Result<()> {
     }
 }
 
-/// `__vdso_clock_gettime` in the kernel's mapping.
+/// Finds `__vdso_clock_gettime` in the kernel's mapping.
 fn find() -> Option<ClockGettime> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
     let (from, to) = line.split_once(' ')?.0.split_once('-')?;
     let from = usize::from_str_radix(from, 16).ok()?;
     let to = usize::from_str_radix(to, 16).ok()?;
-    // SAFETY: the kernel maps it, readable, as long as the process lives; nobody writes to it.
+    // SAFETY: the kernel maps the range readable as long as the process lives, and nobody writes to it.
     let image = unsafe { std::slice::from_raw_parts(from as *const u8, to - from) };
     let file = object::File::parse(image).ok()?;
     let symbol = file.dynamic_symbols().find(|one| one.name() == Ok("__vdso_clock_gettime"))?;
@@ -86,7 +86,7 @@ mod tests {
         let kernels = find().unwrap();
         let mut time = MaybeUninit::<libc::timespec>::zeroed();
         assert_eq!(kernels(libc::CLOCK_REALTIME, time.as_mut_ptr()), 0);
-        // SAFETY: zeroed before.
+        // SAFETY: the memory was zeroed before.
         let time = unsafe { time.assume_init() };
         let libcs = real_wall_clock().unwrap();
         assert!((0..5).contains(&(libcs.secs - time.tv_sec)), "{time:?} {libcs:?}");

@@ -1,14 +1,13 @@
-//! Lorentz from inside another program: what the C, TimeKeeper and Python interfaces share.
+//! Lorentz from inside another program: the common part of the C, TimeKeeper and Python interfaces.
 //!
-//! A program that uses a library may have many threads, and may be a simulator that dies. So here
+//! A program that uses a library may have many threads, and may be a simulator that dies. Therefore:
 //!
-//! - clocks and experiments are reached as the commands reach them: files and a socket of the same user, no daemon;
-//! - what has to fork (making an experiment, bringing a process into virtual time) the `lorentz` command does
-//!   ([`Command`]);
-//! - an [`Experiment`] may be used from several threads at once: each call takes a connection of its own;
-//! - whoever synchronizes an experiment answers for it ([`Experiment::synchronize`]): when that process ends, however it
-//!   ends, nothing stands still for ever;
-//! - an error is one line and one of five kinds ([`Fault`], [`Kind`]).
+//! - The library reaches clocks and experiments as the commands do: by files and a socket of the same user, without a daemon.
+//! - Work that has to fork (making an experiment, attaching a process) is done by the `lorentz` command ([`Command`]).
+//! - Several threads may use an [`Experiment`] at once: each call has a connection of its own.
+//! - The process that synchronizes an experiment is responsible for its frozen containers ([`Experiment::synchronize`]). If that
+//!   process dies, a guard process thaws them.
+//! - An error is one line and one of five kinds ([`Fault`], [`Kind`]).
 //!
 //! ```
 //! use lorentz_embed::{rate_of_tdf, Kind, Container};

@@ -9,7 +9,7 @@ use lorentz_embed::{
 
 use crate::said::{given, optional_text, text, told};
 
-/// `lorentz_time`.
+/// `lorentz_time_t` of the header.
 #[repr(C)]
 pub struct Time {
     wall: libc::timespec,
@@ -43,7 +43,7 @@ fn with(container: *const c_char, act: impl FnOnce(Container) -> Result<()>) -> 
     told(text("container", container).and_then(Container::find).and_then(act))
 }
 
-/// Its clocks beside the host's.
+/// Reads the container's clocks and the host's, of one moment.
 #[no_mangle]
 pub extern "C" fn lorentz_time(
     container: *const c_char,
@@ -55,31 +55,31 @@ pub extern "C" fn lorentz_time(
     })
 }
 
-/// Changes its TDF.
+/// Changes the container's TDF.
 #[no_mangle]
 pub extern "C" fn lorentz_dilate(container: *const c_char, tdf: f64) -> c_int {
     with(container, |container| container.dilate(rate_of_tdf(tdf)?, None))
 }
 
-/// Stops it.
+/// Stops the container's clock and tasks.
 #[no_mangle]
 pub extern "C" fn lorentz_freeze(container: *const c_char) -> c_int {
     with(container, |container| container.freeze(None))
 }
 
-/// Lets it go on.
+/// Lets the container's clock and tasks go on.
 #[no_mangle]
 pub extern "C" fn lorentz_unfreeze(container: *const c_char) -> c_int {
     with(container, |container| container.unfreeze(None))
 }
 
-/// Moves its clocks forward.
+/// Moves the container's clocks forward by a span.
 #[no_mangle]
 pub extern "C" fn lorentz_leap(container: *const c_char, by_ns: i64) -> c_int {
     with(container, |container| container.leap(Target::By(Span(by_ns)), None))
 }
 
-/// Moves its clocks forward to where another's wall clock is.
+/// Moves the container's clocks forward to another container's wall clock.
 #[no_mangle]
 pub extern "C" fn lorentz_leap_like(container: *const c_char, other: *const c_char) -> c_int {
     with(container, |container| {
@@ -88,13 +88,13 @@ pub extern "C" fn lorentz_leap_like(container: *const c_char, other: *const c_ch
     })
 }
 
-/// Moves its wall clock.
+/// Moves the container's wall clock.
 #[no_mangle]
 pub extern "C" fn lorentz_step(container: *const c_char, by_ns: i64) -> c_int {
     with(container, |container| container.step(Target::By(Span(by_ns)), None))
 }
 
-/// A time of the host's wall clock.
+/// Reads a time of the host's wall clock.
 fn announced(at: libc::timespec) -> Result<Option<WallTime>> {
     match u32::try_from(at.tv_nsec) {
         Ok(nanos @ 0..=999_999_999) => Ok(Some(WallTime { secs: at.tv_sec, nanos })),
@@ -102,7 +102,7 @@ fn announced(at: libc::timespec) -> Result<Option<WallTime>> {
     }
 }
 
-/// Changes its TDF at `at`.
+/// Changes the container's TDF at `at`.
 #[no_mangle]
 pub extern "C" fn lorentz_dilate_at(
     container: *const c_char,
@@ -112,19 +112,19 @@ pub extern "C" fn lorentz_dilate_at(
     with(container, |container| container.dilate(rate_of_tdf(tdf)?, announced(at)?))
 }
 
-/// Stops it at `at`.
+/// Stops the container's clock and tasks at `at`.
 #[no_mangle]
 pub extern "C" fn lorentz_freeze_at(container: *const c_char, at: libc::timespec) -> c_int {
     with(container, |container| container.freeze(announced(at)?))
 }
 
-/// Lets it go on at `at`.
+/// Lets the container's clock and tasks go on at `at`.
 #[no_mangle]
 pub extern "C" fn lorentz_unfreeze_at(container: *const c_char, at: libc::timespec) -> c_int {
     with(container, |container| container.unfreeze(announced(at)?))
 }
 
-/// Moves its clocks forward at `at`.
+/// Moves the container's clocks forward at `at`.
 #[no_mangle]
 pub extern "C" fn lorentz_leap_at(
     container: *const c_char,
@@ -134,7 +134,7 @@ pub extern "C" fn lorentz_leap_at(
     with(container, |container| container.leap(Target::By(Span(by_ns)), announced(at)?))
 }
 
-/// Moves its wall clock at `at`.
+/// Moves the container's wall clock at `at`.
 #[no_mangle]
 pub extern "C" fn lorentz_step_at(
     container: *const c_char,
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn lorentz_attach(
         let name = container.name().as_bytes();
         if !made.is_null() && room > 0 {
             let length = name.len().min(room - 1);
-            // SAFETY: by this function's contract there is room for `length` bytes and one more.
+            // SAFETY: the contract of this function requires room for `length` bytes and one more.
             unsafe {
                 std::ptr::copy_nonoverlapping(name.as_ptr().cast(), made, length);
                 made.add(length).write(0);

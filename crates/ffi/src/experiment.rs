@@ -7,7 +7,7 @@ use lorentz_embed::{rate_of_tdf, Experiment, Fault, Owner, Result, Span, Wanted}
 
 use crate::said::{give_text, given, optional_text, text, told};
 
-/// `lorentz_settings`: what is zero has its default.
+/// `lorentz_settings` of the header. A value of zero stands for the default.
 #[repr(C)]
 pub struct Settings {
     timeslice_ns: i64,
@@ -52,7 +52,7 @@ fn with(experiment: Handle, act: impl FnOnce(&Experiment) -> Result<()>) -> c_in
     told(given("experiment", experiment).and_then(act))
 }
 
-/// The timeline of that number; none for a negative one.
+/// Returns the timeline of this number; `None` for a negative one.
 fn timeline(number: i64) -> Result<Option<u32>> {
     match (u32::try_from(number), number) {
         (Ok(timeline), _) => Ok(Some(timeline)),
@@ -69,7 +69,7 @@ fn existing_timeline(number: i64) -> Result<u32> {
     timeline(number)?.ok_or_else(none)
 }
 
-/// Makes one.
+/// Makes an experiment.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_create(
     name: *const c_char,
@@ -83,25 +83,25 @@ pub extern "C" fn lorentz_experiment_create(
     })
 }
 
-/// Finds one.
+/// Opens an experiment.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_open(name: *const c_char, out: NewHandle) -> c_int {
     hand_over(out, || Experiment::open(text("name", name)?))
 }
 
-/// Forgets a handle.
+/// Closes a handle.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_close(experiment: Option<Box<Experiment>>) {
     drop(experiment);
 }
 
-/// Clears what a dead one has left.
+/// Clears the remains of an experiment whose process has died.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_clear(name: *const c_char) -> c_int {
     told(text("name", name).and_then(Experiment::clear))
 }
 
-/// Takes a container in.
+/// Adds a container.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_add(
     experiment: Handle,
@@ -115,7 +115,7 @@ pub extern "C" fn lorentz_experiment_add(
     })
 }
 
-/// Lets a container go.
+/// Releases a container.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_remove(experiment: Handle, container: *const c_char) -> c_int {
     with(experiment, |experiment| experiment.remove(text("container", container)?))
@@ -133,31 +133,31 @@ pub extern "C" fn lorentz_experiment_dilate(
     })
 }
 
-/// All to one virtual time, standing still.
+/// Stops all containers at one virtual time.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_synchronize(experiment: Handle) -> c_int {
     with(experiment, |experiment| experiment.synchronize(Owner::ThisProcess))
 }
 
-/// Rounds from here on.
+/// Starts rounds that follow one another.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_start(experiment: Handle) -> c_int {
     with(experiment, Experiment::start)
 }
 
-/// No further round.
+/// Stops the experiment after the current round.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_pause(experiment: Handle) -> c_int {
     with(experiment, Experiment::pause)
 }
 
-/// All go on by themselves.
+/// Lets all containers go on by themselves.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_stop(experiment: Handle) -> c_int {
     with(experiment, Experiment::stop)
 }
 
-/// How far a container goes.
+/// Sets how far a container moves with each progress of its timeline.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_set_interval(
     experiment: Handle,
@@ -171,19 +171,19 @@ pub extern "C" fn lorentz_experiment_set_interval(
     })
 }
 
-/// To go there.
+/// Moves all containers of a timeline by their intervals.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_progress(experiment: Handle, timeline: i64) -> c_int {
     with(experiment, |experiment| experiment.progress(existing_timeline(timeline)?))
 }
 
-/// Forgets the intervals.
+/// Drops the intervals of a timeline.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_reset(experiment: Handle, timeline: i64) -> c_int {
     with(experiment, |experiment| experiment.reset(existing_timeline(timeline)?))
 }
 
-/// How it stands, as JSON.
+/// Returns the state of the experiment as JSON.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_status(
     experiment: Handle,
@@ -198,7 +198,7 @@ pub extern "C" fn lorentz_experiment_status(
     })
 }
 
-/// Ends it.
+/// Ends the experiment.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_end(experiment: Handle) -> c_int {
     with(experiment, Experiment::end)

@@ -1,10 +1,10 @@
 //! `liblorentz`: experiments, and the clocks of containers, for programs written in C.
 //!
-//! What each function does, its units, ranges and errors stand in `include/lorentz.h`, for its users; here each is only
-//! translated. [`lorentz_embed`] does the work.
+//! `include/lorentz.h` documents each function for its users: effect, units, ranges and errors. The functions here only translate
+//! arguments and results. [`lorentz_embed`] does the work.
 //!
-//! A handle or a text that is NULL is refused as wrong input. A function that can fail returns 0 or the kind of the error,
-//! and [`lorentz_error`] tells the rest.
+//! A handle or a text that is NULL is refused as wrong input. A function that can fail returns 0 or the kind of the error, and
+//! [`lorentz_error`] returns the error's text.
 //!
 //! ```c
 //! lorentz_experiment *pair;

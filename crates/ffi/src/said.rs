@@ -1,13 +1,13 @@
-//! Texts and results across the border: what comes in, and what is said back.
+//! Texts and results of the C interface: arguments from the caller, and results to it.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, CStr, CString};
 
 use lorentz_embed::{Fault, Kind, Result};
 
-/// Numbers of a process as text, at once, in one thread.
+/// Number of texts of process ids that are valid at once in one thread.
 const TEXTS: usize = 8;
-/// The longest number, its sign and the end.
+/// Length of the longest such text with its sign and its NUL, bytes.
 const TEXT_LEN: usize = 16;
 
 thread_local! {
@@ -15,20 +15,20 @@ thread_local! {
     static NUMBERS: RefCell<([[u8; TEXT_LEN]; TEXTS], usize)> = const { RefCell::new(([[0; TEXT_LEN]; TEXTS], 0)) };
 }
 
-/// The version of the library.
+/// Returns the version of the library.
 #[no_mangle]
 pub extern "C" fn lorentz_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// What was wrong with this thread's last call that failed.
+/// Returns the error of this thread's last call that failed.
 #[no_mangle]
 pub extern "C" fn lorentz_error() -> *const c_char {
     LAST.with_borrow(|last| last.as_ptr())
 }
 
-/// The number of a process as text.
+/// Returns the text of a process id.
 #[no_mangle]
 pub extern "C" fn lorentz_pid(pid: libc::pid_t) -> *const c_char {
     NUMBERS.with_borrow_mut(|(texts, next)| {
@@ -41,7 +41,7 @@ pub extern "C" fn lorentz_pid(pid: libc::pid_t) -> *const c_char {
     })
 }
 
-/// Frees a text of the library's.
+/// Frees a text that the library has returned.
 ///
 /// # Safety
 ///
@@ -49,18 +49,18 @@ pub extern "C" fn lorentz_pid(pid: libc::pid_t) -> *const c_char {
 #[no_mangle]
 pub unsafe extern "C" fn lorentz_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: by this function's contract it was made by `give_text`.
+        // SAFETY: the contract of this function requires that `give_text` made the text.
         drop(unsafe { CString::from_raw(text) });
     }
 }
 
-/// Hands a text over; the caller frees it by [`lorentz_free`].
+/// Gives a text to the caller, who frees it by [`lorentz_free`].
 pub fn give_text(text: String) -> Result<*mut c_char> {
     let text = CString::new(text).map_err(|_| Fault::failed("a text with a NUL in it"))?;
     Ok(text.into_raw())
 }
 
-/// 0, or the kind of the error, whose text [`lorentz_error`] tells from now on.
+/// Returns 0, or the kind of the error, and stores the error's text for [`lorentz_error`].
 pub fn told(result: Result<()>) -> c_int {
     let Err(fault) = result else { return 0 };
     LAST.set(CString::new(fault.text).unwrap_or_default());
@@ -73,18 +73,18 @@ pub fn told(result: Result<()>) -> c_int {
     }
 }
 
-/// A text that the caller gives: NULL, or by the header a C string that lasts as long as the call. (A pointer, not a reference to its
-/// first byte: that would not reach to the others.)
+/// Reads a text argument. The header requires NULL or a C string that lasts as long as the call. The argument is a pointer,
+/// because a reference to the first byte would not cover the others.
 pub fn text<'a>(what: &str, given: *const c_char) -> Result<&'a str> {
     if given.is_null() {
         return Err(null(what));
     }
-    // SAFETY: see above.
+    // SAFETY: the header requires a C string, and it is not NULL.
     let text = unsafe { CStr::from_ptr(given) };
     text.to_str().map_err(|_| Fault::wrong(format!("{what}: expected text in UTF-8")))
 }
 
-/// The same, where NULL stands for none.
+/// Reads a text argument for which NULL means none.
 pub fn optional_text<'a>(what: &str, given: *const c_char) -> Result<Option<&'a str>> {
     match given.is_null() {
         true => Ok(None),
@@ -92,7 +92,7 @@ pub fn optional_text<'a>(what: &str, given: *const c_char) -> Result<Option<&'a 
     }
 }
 
-/// Something that the caller has to give.
+/// Returns an argument, or an error if the caller gave NULL.
 pub fn given<T>(what: &str, given: Option<T>) -> Result<T> {
     given.ok_or_else(|| null(what))
 }

@@ -1,9 +1,9 @@
-//! Bringing in a process that is already running.
+//! Attaching a process that is already running.
 //!
-//! All its threads are stopped. Its first thread is borrowed to install the filter for all of them, to run the boot code,
-//! and to move the kernel's vDSO: a copy whose functions jump to the shim takes its place, and the original, at its new
-//! address, goes on serving the shim. A thread that was waiting makes its call again, which is trapped now, and waits for
-//! what was left of its time.
+//! The monitor stops all threads of the process. It borrows the first thread, which then installs the filter for all of them,
+//! runs the boot code, and moves the kernel's vDSO. A copy takes the vDSO's place, whose functions jump to the shim; the
+//! original serves the shim from its new address. A thread that was waiting makes its system call again. The filter traps that
+//! call, and the shim waits for the rest of the time.
 
 use crate::blob;
 use crate::launch::take_fd;
@@ -26,16 +26,21 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Scratch memory in the process: the filter at its start, the boot code's stack at its end.
+/// Length of the scratch memory in the process, bytes. The filter stands at its start, the boot code's stack at its end.
 const SCRATCH: u64 = 128 * 1024;
 
 impl Monitor {
-    /// A monitor that has launched nothing.
+    /// Makes a monitor that has launched no program.
     pub fn of_nobody(target: Target) -> Result<Monitor> {
         Monitor::new(target, listen_to_signals()?)
     }
 
-    /// Brings process `pid` in, with all its threads. Its exit is not this monitor's to wait for.
+    /// Brings process `pid` in, with all its threads. This monitor does not wait for the process to exit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] says why the process cannot be brought in. If the shim cannot be put in after the filter was
+    /// installed, the process is ended.
     pub fn attach(&mut self, pid: Pid) -> Result<()> {
         let refused = |error: io::Error| Error::Refused(format!("process {pid}: {error}"));
         check_room(pid).map_err(refused)?;
@@ -46,7 +51,7 @@ impl Monitor {
     }
 }
 
-/// What has to be free, and what the kernel must offer, before anything is touched.
+/// Checks, before anything is changed, that the addresses are free and that the kernel offers all that is needed.
 fn check_room(pid: Pid) -> io::Result<()> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     for line in maps.lines() {
@@ -65,21 +70,21 @@ fn check_room(pid: Pid) -> io::Result<()> {
     Ok(())
 }
 
-/// Start, end and the rest of a line of /proc/PID/maps.
+/// Splits a line of /proc/PID/maps into start, end and the rest.
 fn mapping(line: &str) -> Option<(u64, u64, &str)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, rest))
 }
 
-/// A process with all its threads stopped. They go on when this is dropped.
+/// A process with all its threads stopped. The threads go on when this value is dropped.
 struct Stopped {
     pid: Pid,
     threads: Vec<Thread>,
 }
 
 impl Stopped {
-    /// Stops every thread, those too that are started meanwhile.
+    /// Stops every thread, including those that are started meanwhile.
     fn stop(pid: Pid) -> io::Result<Stopped> {
         let mut stopped = Stopped { pid, threads: Vec::new() };
         loop {
@@ -92,7 +97,7 @@ impl Stopped {
                 };
                 match thread.seize().and_then(|()| thread.interrupt()) {
                     Ok(()) => {}
-                    // One that ended in between.
+                    // The thread has ended meanwhile.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                     Err(error) => return Err(error),
                 }
@@ -151,7 +156,7 @@ impl Stopped {
         Ok(listener)
     }
 
-    /// Installs the filter in all threads, giving up gaining privileges where the kernel wants that.
+    /// Installs the filter in all threads. If the kernel requires it, the process sets no_new_privs first.
     fn install_filter(
         &self,
         borrowed: &Borrowed,
@@ -159,7 +164,7 @@ impl Stopped {
         code: &[Instruction],
     ) -> Result<OwnedFd> {
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.pid));
-        // struct sock_fprog, then the instructions.
+        // Length of struct sock_fprog, bytes. The instructions follow it.
         const HEADER: u64 = 16;
         let mut bytes = (code.len() as u64).to_ne_bytes().to_vec();
         bytes.extend((scratch + HEADER).to_ne_bytes());
@@ -185,7 +190,7 @@ impl Stopped {
         Ok(listener)
     }
 
-    /// Has threads that are inside the kernel's vDSO step out of it, before it moves.
+    /// Steps threads out of the kernel's vDSO, before it moves.
     fn leave_vdso(&self, vdso: &Vdso) -> io::Result<()> {
         const STEPS: u32 = 100_000;
         for thread in &self.threads {
@@ -200,7 +205,7 @@ impl Stopped {
         Ok(())
     }
 
-    /// The signals of ours must get through from now on.
+    /// Unblocks the shim's signals in all threads.
     fn open_masks(&self) -> io::Result<()> {
         for thread in &self.threads {
             let mask = thread.mask()?;
@@ -211,7 +216,7 @@ impl Stopped {
         Ok(())
     }
 
-    /// Threads that wait with a timeout, and for how long they have.
+    /// Returns the threads that wait with a timeout, and how long each has waited.
     fn waits(&self) -> Vec<Wait> {
         let elapsed = |thread: &Thread| {
             let task = format!("/proc/{}/task/{}", self.pid, thread.0);
@@ -233,7 +238,7 @@ impl Drop for Stopped {
     }
 }
 
-/// A thread that was stopped in a wait of a length that it has given.
+/// A thread that was stopped in a system call that may have a timeout.
 #[derive(Clone, Copy)]
 struct Wait {
     thread: Thread,
@@ -243,7 +248,8 @@ struct Wait {
 
 impl Wait {
     fn of(thread: Thread) -> Option<Wait> {
-        // What a broken-off call leaves behind: to be gone on with, or an interruption that was only ours.
+        // Results of an interrupted call: one that the kernel would continue by its restart block, and one that only our stop
+        // interrupted.
         const ERESTART_RESTARTBLOCK: i64 = -516;
         const EINTR: i64 = -4;
         let registers = thread.registers().ok()?;
@@ -259,7 +265,7 @@ impl Wait {
         (is_timed && broken_off).then_some(Wait { thread, registers, elapsed: Duration::ZERO })
     }
 
-    /// Has the thread make its call again when it goes on.
+    /// Makes the thread repeat its system call when it goes on.
     fn make_again(&self) {
         let mut regs = self.registers;
         regs.rax = regs.orig_rax;
@@ -279,7 +285,7 @@ fn give_credit(first: Thread, waits: &[Wait]) -> io::Result<()> {
     Ok(())
 }
 
-/// When a thread last began to run or stopped running, by the scheduler's clock.
+/// Returns when a thread last began or stopped running, by the scheduler's clock.
 fn last_ran(path: &str) -> Option<Duration> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with("se.exec_start"))?;
@@ -287,7 +293,7 @@ fn last_ran(path: &str) -> Option<Duration> {
     Some(Duration::from_nanos((millis * 1e6) as u64))
 }
 
-/// The processor on which a thread last ran.
+/// Returns the processor on which a thread last ran.
 fn processor_of(task: &str) -> Option<usize> {
     const AFTER_THE_NAME: usize = 36;
     let stat = fs::read_to_string(format!("{task}/stat")).ok()?;
@@ -295,8 +301,11 @@ fn processor_of(task: &str) -> Option<usize> {
     fields.split_ascii_whitespace().nth(AFTER_THE_NAME)?.parse().ok()
 }
 
-/// The scheduler's clock of a processor now: when this thread, after a short sleep, last began to run there. Each processor
-/// has its own, which leaves out what the hypervisor took from it: over hours they come to differ by seconds.
+/// Returns the scheduler's clock of `processor` now: the time at which this thread, after a short sleep, last began to run
+/// there.
+///
+/// Each processor has its own clock, without the time that the hypervisor took. Over hours these clocks come to differ by
+/// seconds.
 fn scheduler_now(processor: usize) -> Option<Duration> {
     let this_thread = Pid::from_raw(0);
     let before = sched_getaffinity(this_thread).ok()?;
@@ -315,7 +324,7 @@ fn map_scratch(borrowed: &Borrowed) -> io::Result<u64> {
     borrowed.must(libc::SYS_mmap, [0, SCRATCH, access, kind, u64::MAX, 0])
 }
 
-/// Runs the boot code, then puts a copy of the vDSO that jumps to the shim in its place.
+/// Runs the boot code, then puts a copy of the vDSO that jumps to the shim in the vDSO's place.
 fn put_in(
     borrowed: &Borrowed,
     scratch: u64,
@@ -370,7 +379,7 @@ impl Vdso {
         self.code.end - self.code.start
     }
 
-    /// Moves it elsewhere, each mapping by the same distance, and gives the code's new address. In its old place comes a
+    /// Moves the vDSO, each mapping by the same distance, and returns the new address of its code. In the old place comes a
     /// copy whose functions jump to the shim's.
     fn make_way(&self, borrowed: &Borrowed) -> io::Result<u64> {
         let original = self.copy()?;
@@ -397,7 +406,7 @@ impl Vdso {
     }
 }
 
-/// The vDSO `bytes` with every function that the shim has too replaced by a jump to it.
+/// Returns the vDSO `bytes` with a jump to the shim in place of every function that the shim has too.
 fn with_jumps(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     let ours = crate::image::functions();
     let kernels = exported(&object::File::parse(&*bytes).map_err(io::Error::other)?);

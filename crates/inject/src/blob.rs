@@ -1,4 +1,4 @@
-//! The few instructions that are written into a process: they map the image and jump to its boot code.
+//! The boot stub: a few instructions that the monitor writes into a process. They map the image and jump to its boot code.
 
 use crate::host::Host;
 use crate::image::Image;
@@ -6,7 +6,7 @@ use lorentz_shim::boot::BootArgs;
 use lorentz_shim::layout::IMAGE;
 use std::arch::global_asm;
 
-// Position independent, and without a system call that the filter traps. What follows the code is a BootArgs.
+// The code is position independent and makes no system call that the filter traps. A BootArgs follows the code.
 global_asm!(
     ".pushsection .rodata",
     ".balign 16",
@@ -46,25 +46,25 @@ extern "C" {
     static lorentz_blob_end: u8;
 }
 
-/// The bytes to write, for a process whose entry point is `entry`.
+/// Returns the bytes to write into a process whose entry point is `entry`.
 pub fn blob(args: &BootArgs) -> Vec<u8> {
     let code = &raw const lorentz_blob;
     let len = &raw const lorentz_blob_end as usize - code as usize;
-    // SAFETY: the two labels of the assembly above.
+    // SAFETY: the code lies between the two labels of the assembly above.
     let mut bytes = unsafe { std::slice::from_raw_parts(code, len) }.to_vec();
     let args = args as *const BootArgs as *const u8;
-    // SAFETY: plain numbers without padding.
+    // SAFETY: BootArgs consists of plain numbers without padding.
     bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(args, size_of::<BootArgs>()) });
     bytes
 }
 
-/// What the boot code is told, but for the process's own entry point and descriptors.
+/// Makes the arguments of the boot code. The process's entry point and descriptors are filled in later.
 pub fn args(image: &Image, host: &Host, tsc_hz: u64) -> BootArgs {
     BootArgs {
         image_len: image.len,
         boot: image.boot,
         vdso_len: host.vdso_len,
-        // A program whose rdtsc faults cannot use the kernel's vDSO, which reads it.
+        // A program whose rdtsc faults cannot use the kernel's clock_gettime, because that executes rdtsc.
         clock_gettime: if tsc_hz == 0 { host.clock_gettime } else { 0 },
         clock_getres: host.clock_getres,
         getcpu: host.getcpu,

@@ -1,5 +1,5 @@
-//! How a process that a monitor has not started comes into its care: it hands in the listener of its filter at the
-//! monitor's door, a socket, and executes its program when it has been let in.
+//! The registration socket. A process that the monitor has not started comes under its supervision here: it sends the listener
+//! of its filter to the socket, and executes its program when the monitor has answered.
 
 use crate::{Error, Result};
 use nix::sys::socket::{recvmsg, sendmsg, ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr};
@@ -7,12 +7,12 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// What is handed in.
+/// A descriptor that a process sends to the monitor.
 #[derive(Debug)]
 pub(crate) enum Handed {
-    /// The listener of a filter.
+    /// The listener of a seccomp filter.
     Listener(OwnedFd),
-    /// A descriptor of a process that has no filter (pidfd): it is only waited for.
+    /// A pidfd of a process that has no filter. The monitor only waits for that process to end.
     Process(OwnedFd),
 }
 
@@ -20,7 +20,7 @@ const LISTENER: u8 = b'L';
 const PROCESS: u8 = b'P';
 const LET_IN: u8 = b'+';
 
-/// The monitor's side: the socket, where others may come in later, and those who stand in the door.
+/// The monitor's side: the listening socket, and the connections that processes have opened to it.
 #[derive(Default)]
 pub struct Door {
     socket: Option<UnixListener>,
@@ -28,29 +28,31 @@ pub struct Door {
 }
 
 impl Door {
-    /// A door at `socket`, with a first caller in it. While there is a caller the monitor does not leave.
+    /// Makes the monitor's side of `socket`, with a first connection. As long as a connection is open, the monitor does not
+    /// leave.
     ///
     /// # Errors
     ///
-    /// Where the sockets cannot be set to never block.
+    /// The sockets cannot be made non-blocking.
     pub fn new(socket: UnixListener, first: UnixStream) -> io::Result<Door> {
         socket.set_nonblocking(true)?;
         first.set_nonblocking(true)?;
         Ok(Door { socket: Some(socket), callers: vec![first] })
     }
 
-    /// What to poll.
+    /// Returns the descriptors to poll.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let socket = self.socket.iter().map(|socket| socket.as_fd());
         socket.chain(self.callers.iter().map(|caller| caller.as_fd()))
     }
 
-    /// Whether nobody stands in it.
+    /// Whether no connection is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.callers.is_empty()
     }
 
-    /// Lets new callers in, and takes what they hand in. Whoever has gone is forgotten.
+    /// Accepts new connections, and returns the descriptors that the processes have sent. Drops connections that their
+    /// processes have closed.
     pub(crate) fn serve(&mut self) -> Vec<Handed> {
         while let Some(Ok((caller, _))) = self.socket.as_ref().map(UnixListener::accept) {
             if caller.set_nonblocking(true).is_ok() {
@@ -71,7 +73,7 @@ impl Door {
     }
 }
 
-/// What a caller hands in; none where it has gone.
+/// Receives a descriptor; `None` if the process has closed the connection.
 fn receive(caller: &UnixStream) -> io::Result<Option<Handed>> {
     let mut word = [0];
     let mut space = nix::cmsg_space!([i32; 1]);
@@ -85,7 +87,7 @@ fn receive(caller: &UnixStream) -> io::Result<Option<Handed>> {
     let mut fds = Vec::new();
     for part in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = part {
-            // SAFETY: the kernel has just made these descriptors for us.
+            // SAFETY: the kernel has just made these descriptors for this process.
             fds.extend(numbers.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
         }
     }
@@ -97,20 +99,20 @@ fn receive(caller: &UnixStream) -> io::Result<Option<Handed>> {
     }
 }
 
-/// Hands in the listener of a filter. Makes no call that the filter traps.
+/// Sends the listener of a filter to the monitor, and waits for the answer. Makes no system call that the filter traps.
 ///
 /// # Errors
 ///
-/// Where the monitor is gone.
+/// The monitor is gone.
 pub(crate) fn hand_in_listener(door: &UnixStream, listener: BorrowedFd) -> Result<()> {
     hand_in(door, LISTENER, listener)
 }
 
-/// Has the monitor behind `door` stay until the process of `pidfd` has ended.
+/// Makes the monitor behind `door` stay until the process of `pidfd` has ended.
 ///
 /// # Errors
 ///
-/// Where the monitor is gone.
+/// The monitor is gone.
 pub fn hand_in_process(door: &UnixStream, pidfd: BorrowedFd) -> Result<()> {
     hand_in(door, PROCESS, pidfd)
 }

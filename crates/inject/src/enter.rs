@@ -1,5 +1,5 @@
-//! How a process that somebody else has made becomes a program on a clock: by itself, under the care of a monitor that
-//! runs already.
+//! Entering a clock from inside: a process that another program has created becomes a program on a clock. A monitor that
+//! already runs supervises it.
 
 use crate::{door, filter, launch, Error, Profile, Result};
 use lorentz_clock::Policy;
@@ -9,27 +9,27 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-/// The calling process, in front of the monitor's door.
+/// The calling process, connected to the monitor's registration socket.
 pub struct Entrance {
     door: UnixStream,
     policy: Policy,
 }
 
-/// The calling process under the filter: all that is left to do is to execute its program. Trapped calls end it, for
-/// there is no handler yet.
+/// The calling process under the filter. The only thing left to do is to execute its program: a trapped call ends the process,
+/// for there is no handler yet.
 pub struct Entered(());
 
 impl Entrance {
-    /// At `door`, onto a clock of this policy.
+    /// Makes the entrance through `door` to a clock of this policy.
     pub fn new(door: UnixStream, policy: Policy) -> Entrance {
         Entrance { door, policy }
     }
 
-    /// Installs the filter and hands in its listener.
+    /// Installs the filter and sends its listener to the monitor.
     ///
     /// # Errors
     ///
-    /// A kernel that refuses; a monitor that is gone. Then nothing may be executed.
+    /// The kernel refuses the filter, or the monitor is gone. The process must not execute a program then.
     pub fn enter(&self) -> Result<Entered> {
         let listener = filter::install(self.policy)?;
         door::hand_in_listener(&self.door, listener.as_fd())?;
@@ -38,22 +38,22 @@ impl Entrance {
 }
 
 impl Entered {
-    /// Puts the sandbox on that was chosen for the program.
+    /// Installs the seccomp profile that was chosen for the program.
     ///
     /// # Errors
     ///
-    /// Where the kernel refuses it.
+    /// The kernel refuses the profile.
     pub fn confine(&self, profile: &Profile) -> Result<()> {
         profile
             .install_inside()
             .map_err(|error| Error::System("installing the seccomp profile", error))
     }
 
-    /// Becomes `program`.
+    /// Executes `program`. Returns only on failure.
     ///
     /// # Errors
     ///
-    /// Where it cannot be executed.
+    /// The kernel cannot execute the program.
     pub fn execute(
         self,
         program: &CStr,

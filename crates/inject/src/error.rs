@@ -1,27 +1,27 @@
-//! What can go wrong while a program is brought into virtual time.
+//! Errors of bringing a program into virtual time.
 
 use std::ffi::CString;
 use std::io;
 
-/// Why a program could not be brought into virtual time.
+/// The reason why a program could not be brought into virtual time.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The command does not exist.
     #[error("{}: command not found", .0.to_string_lossy())]
     NotFound(CString),
-    /// The command exists and cannot be executed.
+    /// The command exists, but the kernel cannot execute it.
     #[error("{}: {}", .0.to_string_lossy(), .1)]
     NotExecutable(CString, io::Error),
-    /// A system call failed that has to work; the text says which, and what it needs.
+    /// A necessary system call failed. The text names the call and its requirements.
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
-    /// The process cannot be brought in; the text says why.
+    /// The process cannot be brought in. The text says why.
     #[error("{0}")]
     Refused(String),
 }
 
 impl Error {
-    /// The last system call's error, as the failure of `what`.
+    /// Makes an error of the last system call's errno, for the failed call `what`.
     pub(crate) fn last(what: &'static str) -> Error {
         Error::System(what, io::Error::last_os_error())
     }

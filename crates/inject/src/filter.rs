@@ -1,4 +1,4 @@
-//! Installing the seccomp filter, and getting the descriptor on which its notifications arrive.
+//! Installing the seccomp filter, and getting its listener: the descriptor of its notifications.
 
 use crate::{Error, Result};
 use lorentz_clock::Policy;
@@ -15,23 +15,24 @@ struct FilterProgram {
 pub(crate) const SET_MODE_FILTER: libc::c_long = 1;
 const FLAG_SPEC_ALLOW: libc::c_long = 1 << 2;
 const FLAG_NEW_LISTENER: libc::c_long = 1 << 3;
-/// For all threads, or for none with ESRCH: without this last, a thread's number would be the result.
+/// The kernel installs the filter in all threads, or in none and returns ESRCH. Without SECCOMP_FILTER_FLAG_TSYNC_ESRCH, the
+/// result of a failure would be a thread id.
 const FLAG_ALL_THREADS: libc::c_long = 1 | 1 << 4;
-/// Once the monitor has been told of a call, only a fatal signal takes it away again: Go's preemption would otherwise
-/// interrupt and repeat it for ever.
+/// After the monitor has received a notification, only a fatal signal interrupts the call. Without this flag, Go's preemption
+/// signal would interrupt and repeat the call for ever.
 const FLAG_WAIT_KILLABLE: libc::c_long = 1 << 5;
 const FLAGS: libc::c_long = FLAG_SPEC_ALLOW | FLAG_NEW_LISTENER | FLAG_WAIT_KILLABLE;
-/// The flags for a process that runs already.
+/// The flags for a process that already runs.
 pub(crate) const FLAGS_LIVE: libc::c_long = FLAGS | FLAG_ALL_THREADS;
 
-/// Installs the filter on this process, for ever. Where the kernel wants it, the process gives up gaining privileges
-/// by exec (no_new_privs) first.
+/// Installs the filter on this process, for ever, and returns its listener. If the kernel requires it, the process sets
+/// no_new_privs first.
 pub fn install(policy: Policy) -> Result<OwnedFd> {
     let program = Program::of_program(policy);
     match listen(program.code()) {
         Ok(listener) => Ok(listener),
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            // SAFETY: changes only this process's own rights, downwards.
+            // SAFETY: the call only reduces the rights of this process.
             unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
             listen(program.code()).map_err(explain)
         }

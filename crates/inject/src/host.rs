@@ -1,30 +1,31 @@
-//! What the shim has to know about the host: where the kernel's vDSO has its functions, and how its clocks tick.
+//! Facts about the host that the shim needs: the functions of the kernel's vDSO, and the rates and offsets of its clocks.
 
 use crate::namespace;
 use object::{Object, ObjectSymbol};
 use std::fs;
 
-/// The kernel's vDSO, the same in every 64-bit process of this boot. Offsets are from its start; 0 means there is none.
+/// The kernel's vDSO, which is the same in every 64-bit process of this boot. Offsets are from its start, in bytes; 0 means
+/// that it has no such function.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Host {
-    /// Bytes.
+    /// Length of the vDSO, bytes.
     pub vdso_len: u64,
-    /// clock_gettime, where it works without a system call.
+    /// Offset of clock_gettime, if it works without a system call.
     pub clock_gettime: u64,
-    /// clock_getres.
+    /// Offset of clock_getres.
     pub clock_getres: u64,
-    /// getcpu.
+    /// Offset of getcpu.
     pub getcpu: u64,
-    /// getrandom.
+    /// Offset of getrandom.
     pub getrandom: u64,
-    /// Seconds that TAI is ahead of UTC.
+    /// TAI minus UTC, s.
     pub tai: u64,
-    /// By how many nanoseconds CLOCK_MONOTONIC and CLOCK_BOOTTIME are ahead of the machine's, in this time namespace.
+    /// CLOCK_MONOTONIC and CLOCK_BOOTTIME of this time namespace minus those of the machine, ns.
     pub time_offsets: [i64; 2],
 }
 
 impl Host {
-    /// Looks at this process's own vDSO.
+    /// Reads this process's own vDSO.
     pub fn look() -> Host {
         let time_offsets = namespace::time_offsets("self").unwrap_or_default();
         let mut host = Host { tai: tai_offset(), time_offsets, ..Host::default() };
@@ -49,18 +50,18 @@ impl Host {
     }
 }
 
-/// The mapping named `[vdso]` in this process.
+/// Returns the mapping named `[vdso]` of this process.
 fn own_vdso() -> Option<&'static [u8]> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
     let start = usize::from_str_radix(start, 16).ok()?;
     let end = usize::from_str_radix(end, 16).ok()?;
-    // SAFETY: mapped, readable and never unmapped.
+    // SAFETY: the range is mapped and readable, and nobody unmaps it.
     Some(unsafe { std::slice::from_raw_parts(start as *const u8, end - start) })
 }
 
-/// Whether the kernel's vDSO can read the clock by itself, or would make a system call for it.
+/// Whether the kernel's vDSO can read the clock source by itself, without a system call.
 fn clock_needs_no_call() -> bool {
     let source =
         fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -74,7 +75,7 @@ fn clock_needs_no_call() -> bool {
 }
 
 fn tai_offset() -> u64 {
-    // SAFETY: all zeroes is a valid timex that changes nothing; adjtimex fills it.
+    // SAFETY: all zeroes is a valid timex that changes nothing. adjtimex fills it.
     unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         if libc::adjtimex(&mut timex) < 0 {
@@ -85,7 +86,7 @@ fn tai_offset() -> u64 {
     }
 }
 
-/// TSC ticks per second, measured against CLOCK_MONOTONIC for 20 ms.
+/// Returns the TSC ticks per second, measured against CLOCK_MONOTONIC for 20 ms.
 pub fn tsc_hz() -> u64 {
     use std::time::{Duration, Instant};
     // SAFETY: every x86-64 has rdtsc.

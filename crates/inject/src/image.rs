@@ -1,4 +1,4 @@
-//! The shim's image as a file in memory, ready to be mapped into processes.
+//! The shim's image in a memfd, from which processes map it.
 
 use crate::{limits, Error, Result};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
@@ -9,18 +9,18 @@ use std::os::fd::OwnedFd;
 
 static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/image.elf"));
 
-/// The image, and where it begins.
+/// The image, and the address of its boot code.
 pub struct Image {
-    /// The file; one for all processes of a monitor.
+    /// The memfd. All processes of a monitor use the same one.
     pub file: OwnedFd,
-    /// Bytes to map.
+    /// Length to map, bytes.
     pub len: u64,
     /// Address of the boot code.
     pub boot: u64,
 }
 
 impl Image {
-    /// Puts the image into a file in memory, sealed against change.
+    /// Writes the image into a memfd and seals it against changes.
     pub fn new() -> Result<Image> {
         const ENTRY: usize = 24;
         let entry = BYTES[ENTRY..ENTRY + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
@@ -36,14 +36,14 @@ impl Image {
             libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
         let file: OwnedFd = file.into();
         use std::os::fd::AsRawFd;
-        // SAFETY: our own descriptor.
+        // SAFETY: the descriptor belongs to this process.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
         Ok(Image { file, len: BYTES.len() as u64, boot: entry })
     }
 }
 
-/// The functions that the image has in place of the kernel's vDSO's: name and address. Read from its dynamic table, as libc
-/// reads it: the image has no sections.
+/// Returns the name and address of each function that the image has in place of the kernel's vDSO's. They come from its dynamic
+/// table, which libc reads too: the image has no sections.
 pub fn functions() -> Vec<(&'static str, u64)> {
     const DT_HASH: u64 = 4;
     const DT_STRTAB: u64 = 5;

@@ -1,7 +1,7 @@
 //! Starting a program under the filter.
 //!
-//! The child installs the filter on itself, hands the listener to its parent, waits to be let go, and execs. That exec is
-//! the first one the monitor is told of; nothing about it is special.
+//! The child installs the filter on itself, tells its parent the listener's number, waits until the parent lets it go, and
+//! execs. That exec is the first one of which the monitor is notified. The monitor treats it as any other.
 
 use crate::{filter, limits, Error, Result};
 use lorentz_clock::Policy;
@@ -16,17 +16,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// With an exit status.
+    /// The program exited with this status.
     Exited(i32),
-    /// By a signal.
+    /// This signal ended the program.
     Killed(i32),
 }
 
 impl Ended {
-    /// As a shell tells it: the status, or 128 and the signal.
+    /// Returns the code that a shell reports: the status, or 128 plus the number of the signal.
     pub fn code(self) -> i32 {
         match self {
             Ended::Exited(status) => status,
@@ -35,15 +35,19 @@ impl Ended {
     }
 }
 
-/// A child that waits to be let go.
+/// A child that waits until its parent lets it go.
 pub struct Child {
     pub pid: Pid,
-    /// Where its filter announces what the monitor is to be told of; none where it has no filter.
+    /// The listener of its filter; `None` if it has no filter.
     pub listener: Option<OwnedFd>,
     socket: UnixStream,
 }
 
-/// Finds a command as execvp would: along PATH unless it has a slash.
+/// Finds a command as execvp would: along PATH, unless the name has a slash.
+///
+/// # Errors
+///
+/// [`Error::NotFound`].
 pub fn find(command: &CStr) -> Result<CString> {
     let name = OsStr::from_bytes(command.to_bytes());
     if command.to_bytes().contains(&b'/') {
@@ -56,7 +60,7 @@ pub fn find(command: &CStr) -> Result<CString> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     let executable = |candidate: &PathBuf| {
         let candidate = CString::new(candidate.as_os_str().as_bytes()).ok();
-        // SAFETY: a string of our own.
+        // SAFETY: the string is null-terminated and outlives the call.
         candidate.is_some_and(|c| unsafe { libc::access(c.as_ptr(), libc::X_OK) } == 0)
     };
     std::env::split_paths(&path)
@@ -66,15 +70,15 @@ pub fn find(command: &CStr) -> Result<CString> {
         .ok_or_else(|| Error::NotFound(command.to_owned()))
 }
 
-/// Forks a child that will exec `command`, under the filter of `policy` if there is one. The caller must be the only thread
-/// of its process.
+/// Forks a child that will exec `command`, under the filter of `policy` if there is one. The child begins with the signals of
+/// `mask` blocked. The caller must be the only thread of its process.
 pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) -> Result<Child> {
     let program = match command.first() {
         Some(name) => find(name)?,
         None => return Err(Error::Refused("no command given".into())),
     };
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::System("socketpair", e))?;
-    // SAFETY: one thread; the child makes only the calls of `child`.
+    // SAFETY: this process has one thread. The child makes only the calls of `child`.
     match unsafe { fork() }.map_err(|e| Error::System("fork", e.into()))? {
         ForkResult::Child => {
             drop(ours);
@@ -89,12 +93,12 @@ pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) ->
 }
 
 impl Child {
-    /// Lets it exec.
+    /// Lets the child exec.
     pub fn let_go(&mut self) -> Result<()> {
         self.socket.write_all(&[1]).map_err(|e| Error::System("starting the program", e))
     }
 
-    /// Where the child tells, as four bytes, the error with which its exec has failed.
+    /// Returns the error with which the child's exec failed, if it did. The child sends it as four bytes.
     pub fn exec_error(&mut self) -> Option<io::Error> {
         let mut errno = [0; 4];
         self.socket.set_nonblocking(true).ok()?;
@@ -103,7 +107,7 @@ impl Child {
     }
 }
 
-/// The child's side. From the filter on it makes no call that is trapped: there is no handler yet.
+/// Runs in the child. From the filter on it makes no system call that is trapped, because there is no handler yet.
 fn child(
     program: &CStr,
     command: &[CString],
@@ -112,7 +116,7 @@ fn child(
     mut socket: UnixStream,
 ) -> ! {
     let arguments = pointers(command);
-    // Before the filter: afterwards a change of the mask would be trapped.
+    // Set the mask before the filter is installed: afterwards a change of the mask would be trapped.
     let _ = mask.thread_set_mask();
     let listener = match policy.map(filter::install).transpose() {
         Ok(listener) => listener,
@@ -122,7 +126,7 @@ fn child(
             exit(126)
         }
     };
-    // The parent takes the listener itself, by its number: nothing has to be sent.
+    // Send only the listener's number: the parent takes the listener itself by pidfd_getfd.
     let number = listener.as_ref().map_or(-1, AsRawFd::as_raw_fd).to_ne_bytes();
     let mut go = [0];
     if tell(&socket, &[1]).and_then(|()| tell(&socket, &number)).is_err()
@@ -140,11 +144,11 @@ fn child(
     exit(126)
 }
 
-/// Closes what exec would close. The monitor's descriptors would take the low numbers otherwise, and a program that may have few
-/// descriptors would have none free for the image and the clock. `kept` stays.
+/// Closes the descriptors that exec would close, except `kept`. Otherwise the monitor's descriptors would occupy the low
+/// numbers. A program that may have few descriptors would then have none free for the image and the clock.
 fn make_room_for_descriptors(kept: &UnixStream) {
     for fd in 3..limits::descriptors_before().unwrap_or(0) {
-        // SAFETY: plain numbers. Nothing that this process uses again is closed.
+        // SAFETY: the calls take plain numbers. They close nothing that this process uses again.
         unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFD);
             if flags >= 0 && flags & libc::FD_CLOEXEC != 0 && fd != kept.as_raw_fd() {
@@ -158,7 +162,7 @@ fn make_room_for_descriptors(kept: &UnixStream) {
 fn tell(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     const NOWHERE_IN_PARTICULAR: i64 = -1;
     let part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
-    // SAFETY: reads `bytes`.
+    // SAFETY: the kernel reads `bytes`.
     let written = unsafe { libc::pwritev2(socket.as_raw_fd(), &part, 1, NOWHERE_IN_PARTICULAR, 0) };
     match usize::try_from(written) {
         Ok(written) if written == bytes.len() => Ok(()),
@@ -166,7 +170,7 @@ fn tell(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Becomes `program`, from under the filter. Comes back only where that has failed.
+/// Executes `program`, from under the filter. Returns only on failure.
 pub(crate) fn execute(program: &CStr, words: &[CString], variables: &[CString]) {
     limits::give_back();
     let (words, variables) = (pointers(words), pointers(variables));
@@ -174,18 +178,18 @@ pub(crate) fn execute(program: &CStr, words: &[CString], variables: &[CString]) 
     unsafe { first_exec(program, words.as_ptr(), variables.as_ptr()) };
 }
 
-/// The first exec under the filter: there is no handler yet, and the last argument sends it to the monitor.
+/// Makes the first exec under the filter. There is no handler yet; a word in the last argument sends the call to the monitor.
 ///
 /// # Safety
 ///
-/// As for execve.
+/// The requirements of execve hold.
 unsafe fn first_exec(
     program: &CStr,
     words: *const *const libc::c_char,
     variables: *const *const libc::c_char,
 ) {
     let program = program.as_ptr();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { libc::syscall(libc::SYS_execve, program, words, variables, 0, 0, EXEC_MAGIC as u64) };
 }
 
@@ -198,7 +202,7 @@ extern "C" {
 }
 
 fn exit(status: i32) -> ! {
-    // SAFETY: ends the process without running the parent's exit handlers.
+    // SAFETY: the call ends the process without running the parent's exit handlers.
     unsafe { libc::_exit(status) }
 }
 
@@ -216,9 +220,9 @@ fn receive_listener(pid: Pid, mut socket: &UnixStream, filtered: bool) -> Result
     filtered.then(|| take_fd(pid, i32::from_ne_bytes(number))).transpose()
 }
 
-/// A copy of another process's descriptor.
+/// Duplicates descriptor `number` of process `pid`.
 pub fn take_fd(pid: Pid, number: i32) -> Result<OwnedFd> {
-    // SAFETY: plain numbers in, new descriptors out.
+    // SAFETY: the calls take plain numbers and return new descriptors.
     unsafe {
         let pidfd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);
         if pidfd < 0 {

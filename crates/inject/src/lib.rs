@@ -1,9 +1,9 @@
 //! Puts the shim into a process: at exec, or live. The only crate that knows ptrace and ELF.
 //!
-//! A [`Monitor`] starts a program under the seccomp filter and stays, to be told of each exec by seccomp user notification.
-//! It then puts the shim into the new image at the exec stop and lets go: between execs nothing is traced. With
-//! [`Monitor::attach`] it brings in a process that is already running, and at its [`Door`] processes that somebody else has
-//! made come in by themselves ([`Entrance`]).
+//! A [`Monitor`] starts a program under the seccomp filter. The kernel notifies it of each exec by seccomp user notification. At
+//! the exec stop it puts the shim into the new image and detaches: between execs it traces nothing. [`Monitor::attach`] brings in
+//! a process that is already running. A process that another program has created comes in by itself ([`Entrance`]), at the
+//! monitor's registration socket ([`Door`]).
 //!
 //! ```no_run
 //! use lorentz_inject::{Monitor, Target};

@@ -1,14 +1,14 @@
-//! Resource limits. A command of ours needs more than the program that it starts may have: it raises its own limits, and a
-//! program begins with those that the command was started with.
+//! Resource limits. A `lorentz` command needs more than the limits of the program that it starts may allow. The command raises
+//! its own limits, and a program begins with the limits that the command was started with.
 
 use nix::sys::resource::{getrlimit, setrlimit, Resource, RLIM_INFINITY};
 use std::io;
 use std::sync::OnceLock;
 
-/// Descriptors that a monitor needs for itself.
+/// Number of descriptors that a monitor needs for itself.
 const DESCRIPTORS: u64 = 1024;
 
-/// The limits that bound our own work, and what suffices for it.
+/// The limits that a command raises for itself, and the values that suffice.
 const WANTED: [(Resource, u64); 5] = [
     (Resource::RLIMIT_FSIZE, RLIM_INFINITY),
     (Resource::RLIMIT_AS, RLIM_INFINITY),
@@ -29,7 +29,7 @@ struct Raised {
 
 static RAISED: OnceLock<Vec<Raised>> = OnceLock::new();
 
-/// Raises this process's limits as far as the kernel lets it: without CAP_SYS_RESOURCE up to the hard limits. A second call
+/// Raises this process's limits as far as the kernel permits: without CAP_SYS_RESOURCE, up to the hard limits. A second call
 /// does nothing.
 pub fn raise() {
     RAISED.get_or_init(|| {
@@ -46,28 +46,28 @@ fn raise_one(resource: Resource, wanted: u64) -> Option<Raised> {
     Some(Raised { resource, before, now })
 }
 
-/// Gives this process the limits back that [`raise`] found. A limit that was set anew since stays. To be called in a child
-/// before it executes a program; makes no call that the filter traps.
+/// Restores the limits that [`raise`] found, except those that were changed since. A child calls this before it executes a
+/// program. It makes no system call that the filter traps.
 pub fn give_back() {
     for Raised { resource, before, now } in RAISED.get().into_iter().flatten() {
         if getrlimit(*resource).is_ok_and(|found| found == *now) {
-            // Lowering a limit needs no rights.
+            // A process needs no rights to lower a limit.
             let _ = setrlimit(*resource, before.0, before.1);
         }
     }
 }
 
-/// The number of descriptors that a program may have, where [`raise`] has raised it.
+/// Returns the number of descriptors that a program may have, if [`raise`] has raised it.
 pub(crate) fn descriptors_before() -> Option<i32> {
     let raised = RAISED.get()?.iter().find(|one| one.resource == Resource::RLIMIT_NOFILE)?;
     i32::try_from(raised.before.0).ok()
 }
 
-/// Whether this process may write a file of `len` bytes. The kernel would end it by SIGXFSZ otherwise.
+/// Checks that this process may write a file of `len` bytes. Otherwise the kernel would send it SIGXFSZ, which ends it.
 ///
 /// # Errors
 ///
-/// Of kind `FileTooLarge`: RLIMIT_FSIZE is lower.
+/// An error of kind `FileTooLarge`: RLIMIT_FSIZE is lower.
 pub fn room_for(len: u64) -> io::Result<()> {
     match getrlimit(Resource::RLIMIT_FSIZE)? {
         (soft, _) if soft < len => Err(io::Error::new(
@@ -84,9 +84,9 @@ mod tests {
     use nix::sys::wait::{waitpid, WaitStatus};
     use nix::unistd::{fork, ForkResult};
 
-    /// Limits belong to the process: `work` runs in one of its own, and tells by its status.
+    /// Runs `work` in a child process, since limits belong to a process. Returns the result by the child's exit status.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child calls only functions that need no lock of another thread's, and ends.
+        // SAFETY: the child calls only functions that need no lock of another thread, and then exits.
         match unsafe { fork() }.unwrap() {
             // SAFETY: as above.
             ForkResult::Child => unsafe { libc::_exit(work().into()) },

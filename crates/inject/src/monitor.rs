@@ -1,4 +1,5 @@
-//! The monitor: told of every exec, it puts the shim into the new image and lets go. Otherwise it sleeps.
+//! The monitor. The kernel notifies it of every exec; it then puts the shim into the new image and lets the program go. At
+//! other times it sleeps.
 
 use crate::blob;
 use crate::door::{Door, Handed as HandedIn};
@@ -27,43 +28,43 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The clock that programs are brought onto.
+/// The clock onto which programs are brought.
 pub struct Target {
     /// The clock's file, open for reading and writing.
     pub clock: OwnedFd,
-    /// The clock's policy: decides what the filter traps.
+    /// The clock's policy. It decides which calls the filter traps.
     pub policy: Policy,
-    /// Whether programs get the filter and the shim at all. Without them they are only started and waited for: their
-    /// clocks are those of the time namespace they are in.
+    /// Whether programs get the filter and the shim. Without them the monitor only starts programs and waits for them: their
+    /// clocks are those of their time namespace.
     pub shim: bool,
 }
 
-/// Descriptors put into a process that is about to exec.
+/// Numbers of the descriptors that were put into a process that is about to exec.
 #[derive(Clone, Copy)]
 struct Handed {
     image: u32,
     page: u32,
     registry: u32,
-    /// The kick signal is blocked for the exec alone.
+    /// The clock-change signal is blocked only for the exec, and must be unblocked after it.
     kick_open: bool,
 }
 
-/// Another task of a monitor's process, in the same loop.
+/// Another task of a monitor's process, which the monitor's loop serves.
 pub trait Attendant {
-    /// The descriptors that wake it.
+    /// Returns the descriptors whose events the task waits for.
     fn fds(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// After so long it is called even if the descriptors stay quiet; none: never.
+    /// Returns the time after which the loop calls the task even without an event; `None` for no limit.
     fn left(&self) -> Option<Duration>;
 
-    /// Called when a descriptor has an event, or the time is over.
+    /// Runs the task. The loop calls it when a descriptor has an event, or the time is over.
     fn attend(&mut self);
 }
 
-/// A clock, and what programs that are brought onto it get.
+/// A managed clock, and all that a program on it needs.
 struct Ward {
     target: Target,
-    /// The clock's file, for reading alone.
+    /// The clock's file, open for reading only.
     page: OwnedFd,
     args: BootArgs,
     set_wall: Option<SetWall>,
@@ -77,39 +78,41 @@ impl Ward {
         Ok(Ward { target, page, args, set_wall: None })
     }
 
-    /// The clock's file, mapped.
+    /// Maps the clock's file.
     fn clock(&self) -> io::Result<SharedClock> {
         SharedClock::map(&self.target.clock)
     }
 }
 
-/// Watches over programs that it or they have started: on one clock, or on several, each of which is a ward of its.
+/// Supervises programs that it has started or attached, and the programs that those start. They are on one clock, or on
+/// several; each clock is one managed clock of the monitor.
 pub struct Monitor {
-    /// By the order in which they came.
+    /// The managed clocks, in the order in which they were added.
     wards: Vec<Ward>,
     image: Image,
-    /// The process id namespace that this process is in.
+    /// Inode of the process id namespace of this process.
     namespace: u32,
-    /// Each with the number of its ward.
+    /// Listeners of the filters, each with the number of its managed clock.
     listeners: Vec<(OwnedFd, usize)>,
-    /// Where processes come in that it has not started, and those of them that have no filter.
+    /// The registration socket, at which processes come in that the monitor has not started. `processes` are those without a
+    /// filter.
     door: Door,
     processes: Vec<OwnedFd>,
     signals: SignalFd,
-    /// The program that was launched, until it has ended.
+    /// The launched program, until it has ended.
     child: Option<Child>,
     ended: Option<Ended>,
-    /// Its name, and why it could not be executed.
+    /// Name of the launched program. `exec_error` says why it could not be executed.
     command: CString,
     exec_error: Option<io::Error>,
-    /// The launched program was ended because it could not be brought in.
+    /// The monitor has ended the launched program because it could not be brought in.
     refused: bool,
-    /// Threads that have been let go to exec, by their number, with their ward's.
+    /// Threads that the monitor has let go to exec, with their descriptors and the number of their managed clock.
     execs: HashMap<Thread, (Handed, usize)>,
     attendant: Option<Box<dyn Attendant>>,
 }
 
-/// Signals that somebody sends to the launcher to reach the program.
+/// Signals that the monitor passes on to the program when somebody sends them to the monitor.
 const FORWARDED: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -122,8 +125,12 @@ const FORWARDED: [Signal; 8] = [
 ];
 
 impl Monitor {
-    /// Starts `command` on the target's clock. `prepare` is called with its pid when it exists and before it runs anything
-    /// of the command. The caller must be the only thread of its process.
+    /// Starts `command` on the target's clock. Calls `prepare` with the child's pid before the child runs anything of the
+    /// command. The caller must be the only thread of its process.
+    ///
+    /// # Errors
+    ///
+    /// The command cannot be found or started, or `prepare` fails.
     pub fn launch(
         command: &[CString],
         target: Target,
@@ -139,8 +146,8 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Starts `command` on one more clock, which is a ward of its own; its number is returned. `prepare` is as for
-    /// [`Monitor::launch`]; `mask` are the signals the program begins with blocked.
+    /// Starts `command` on one more clock, which becomes a managed clock of its own. Returns its number. `prepare` is as for
+    /// [`Monitor::launch`]. The program begins with the signals of `mask` blocked.
     pub fn launch_beside(
         &mut self,
         command: &[CString],
@@ -154,7 +161,7 @@ impl Monitor {
         Ok(ward)
     }
 
-    /// Starts `command` on the clock of a ward.
+    /// Starts `command` on a managed clock.
     fn begin(
         &mut self,
         ward: usize,
@@ -183,7 +190,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// A monitor without a ward.
+    /// Makes a monitor without a managed clock.
     fn of_none(signals: SignalFd) -> Result<Monitor> {
         let namespace = namespace::of("self");
         let namespace = namespace.map_err(|e| Error::System("reading /proc/self/ns/pid", e))?;
@@ -205,28 +212,29 @@ impl Monitor {
         })
     }
 
-    /// A monitor for programs that are all launched beside one another, by [`Monitor::launch_beside`].
+    /// Makes a monitor whose programs are all started by [`Monitor::launch_beside`].
     pub fn of_many() -> Result<Monitor> {
         become_subreaper();
         Monitor::of_none(listen_to_signals()?)
     }
 
-    /// What to do when a program that may set clocks sets its wall clock. Without it, it is told ENOSYS.
+    /// Sets the function that sets the container's wall clock when a program with the right to set clocks asks for it. Without
+    /// the function, such a request fails with ENOSYS.
     pub fn when_wall_is_set(&mut self, set: SetWall) {
         self.when_wall_of_is_set(0, set);
     }
 
-    /// The same for one ward of several.
+    /// Does the same for one managed clock of several.
     pub fn when_wall_of_is_set(&mut self, ward: usize, set: SetWall) {
         self.wards[ward].set_wall = Some(set);
     }
 
-    /// Has `attendant` called in this monitor's loop.
+    /// Makes this monitor's loop serve `attendant`.
     pub fn attended_by(&mut self, attendant: Box<dyn Attendant>) {
         self.attendant = Some(attendant);
     }
 
-    /// Lets processes in at `door`.
+    /// Lets processes come in at the registration socket `door`.
     pub fn open(&mut self, door: Door) {
         self.door = door;
     }
@@ -241,23 +249,23 @@ impl Monitor {
         self.listeners.push((listener, ward));
     }
 
-    /// Whether the last program of a ward has ended.
+    /// Whether no program of a managed clock is left.
     pub fn is_ward_abandoned(&self, ward: usize) -> bool {
         self.listeners.iter().all(|(_, of)| *of != ward)
     }
 
-    /// The launched program's pid.
+    /// Returns the launched program's pid.
     pub fn pid(&self) -> Option<Pid> {
         self.child.as_ref().map(|child| child.pid)
     }
 
-    /// Serves until the launched program has ended. Other programs of the clock may go on: see [`Monitor::serve_rest`].
+    /// Serves until the launched program has ended. Other programs on the clock may go on: see [`Monitor::serve_rest`].
     pub fn serve(&mut self) -> Result<Ended> {
         loop {
             if let Some(error) = self.exec_error.take() {
                 return Err(Error::NotExecutable(self.command.clone(), error));
             }
-            // A thread in the midst of its exec is traced by this very process: nobody else could go on with it.
+            // This process traces each thread that is in the midst of its exec. No other process could complete that exec.
             if let Some(ended) = self.ended.filter(|_| self.execs.is_empty()) {
                 return Ok(ended);
             }
@@ -273,20 +281,20 @@ impl Monitor {
         Ok(())
     }
 
-    /// Deals with what has happened, and waits for something to happen where `wait`.
+    /// Handles all events that have occurred. If `wait` is true and there are none, waits for one.
     pub fn serve_once(&mut self, wait: bool) -> Result<()> {
         self.deal(if wait { None } else { Some(Duration::ZERO) })
     }
 
-    /// Whether the last process under the filters has ended: the kernel then hangs up the listeners. Nor may anybody stand
-    /// in the door.
+    /// Whether the monitor has nothing left to supervise. Then no process under the filters lives (the kernel has hung up the
+    /// listeners), and no connection to the registration socket is open.
     pub fn is_abandoned(&mut self) -> bool {
         self.listeners.retain(|(listener, _)| !has_event(listener.as_fd(), PollFlags::POLLHUP));
         self.processes.retain(|process| !has_event(process.as_fd(), PollFlags::POLLIN));
         self.listeners.is_empty() && self.processes.is_empty() && self.door.is_empty()
     }
 
-    /// Waits for one event and deals with it.
+    /// Waits for an event and handles it.
     fn once(&mut self) -> Result<()> {
         self.deal(None)
     }
@@ -343,7 +351,7 @@ impl Monitor {
         }
     }
 
-    /// An exec: the thread is seized, given what the new image needs, and let go on.
+    /// Handles an exec: seizes the thread, gives it the descriptors that the new image needs, and lets the call go on.
     fn on_notification(&mut self, listener: usize, notification: &Notification) {
         let ((listener, ward), id) = (&self.listeners[listener], notification.id);
         let (listener, number) = (listener.as_fd(), *ward);
@@ -362,7 +370,7 @@ impl Monitor {
             return;
         }
         stop_for_test(ward, Failpoint::ExecSeized);
-        // If the exec fails, the thread stops on its way back, and is let go there.
+        // If the exec fails, the thread stops on its way back, and the monitor detaches there.
         let handed = thread.interrupt().and_then(|()| {
             Ok(Handed {
                 image: notify::add_fd(listener, id, self.image.file.as_fd())?,
@@ -389,21 +397,21 @@ impl Monitor {
             if number == libc::SIGCHLD {
                 continue;
             }
-            // From the terminal it has reached the program too.
+            // The kernel sent a signal of the terminal to the program too.
             const FROM_KERNEL: i32 = 0x80;
             if let (Some(child), true) = (&self.child, signal.ssi_code != FROM_KERNEL) {
-                // SAFETY: our own child, not yet waited for.
+                // SAFETY: the process is a child that has not been waited for.
                 unsafe { libc::kill(child.pid.as_raw(), number) };
             }
         }
         self.reap()
     }
 
-    /// Deals with every child and traced thread that has changed.
+    /// Handles every child and traced thread whose state has changed.
     fn reap(&mut self) -> Result<()> {
         loop {
             let mut status = 0;
-            // SAFETY: writes to `status`.
+            // SAFETY: the kernel writes to `status`.
             let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::__WALL) };
             if pid <= 0 {
                 return Ok(());
@@ -431,7 +439,7 @@ impl Monitor {
         }
     }
 
-    /// A traced thread has stopped: at its exec, on its way back from a failed one, or for a signal.
+    /// Handles the stop of a traced thread: at its exec, on its way back from a failed one, or for a signal.
     fn on_stop(&mut self, thread: Thread, status: i32) {
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
@@ -459,7 +467,7 @@ impl Monitor {
         }
     }
 
-    /// Writes the boot code over the page of the entry point, and points the thread at it.
+    /// Writes the boot code over the page of the entry point, and makes the thread go on there.
     fn put_in(&self, thread: Thread, handed: Handed, ward: usize) -> io::Result<()> {
         const PAGE: u64 = 4096;
         const COMPATIBILITY_SEGMENT: u64 = 0x23;
@@ -490,19 +498,19 @@ impl Monitor {
         Ok(())
     }
 
-    /// What a process that is being brought in gets: the image, the clock's file for reading and for
-    /// writing, and what the boot code is told.
+    /// Returns the descriptors that a new process on the clock needs, and the arguments of the boot code. The descriptors are the
+    /// image, the clock's file for reading, and the clock's file for writing.
     pub(crate) fn gifts(&self) -> ([&OwnedFd; 3], BootArgs) {
         let ward = &self.wards[0];
         ([&self.image.file, &ward.page, &ward.target.clock], ward.args)
     }
 
-    /// The clock's file, mapped.
+    /// Maps the clock's file.
     pub(crate) fn clock(&self) -> io::Result<SharedClock> {
         self.wards[0].clock()
     }
 
-    /// How the programs on the clock name the process id namespace that a process is in.
+    /// Returns the name that the clock's registry has for the process id namespace of `process`.
     pub(crate) fn space_of(&self, process: Thread) -> io::Result<Space> {
         self.space_in(0, process)
     }
@@ -512,18 +520,18 @@ impl Monitor {
         namespace::space_of(process.0, self.namespace, registry)
     }
 
-    /// The clock's file.
+    /// Returns the clock's file.
     pub fn clock_file(&self) -> BorrowedFd<'_> {
         self.wards[0].target.clock.as_fd()
     }
 
-    /// What the filter is to trap.
+    /// Returns the policy that decides which calls the filter traps.
     pub(crate) fn policy(&self) -> Policy {
         self.wards[0].target.policy
     }
 }
 
-/// Where there are failpoints: stops this thread, if a test wants that.
+/// Stops this thread if this build has failpoints and the test has armed `point`.
 fn stop_for_test(ward: &Ward, point: Failpoint) {
     if FAILPOINTS {
         if let Ok(clock) = ward.clock() {
@@ -543,8 +551,8 @@ fn has_event(fd: BorrowedFd, event: PollFlags) -> bool {
     fds[0].revents().is_some_and(|events| events.contains(event))
 }
 
-/// Tells the shim, in three registers it looks at, which descriptors to close after a failed exec. The launcher's own child,
-/// before its first exec, ends anyway.
+/// Tells the shim, in three registers, which descriptors to close after a failed exec. The launcher's own child needs none of
+/// this before its first exec: it exits.
 fn take_back(thread: Thread, handed: Handed) -> io::Result<()> {
     let mut regs = thread.registers()?;
     if (IMAGE as u64..(IMAGE + IMAGE_LEN) as u64).contains(&regs.rip) {
@@ -571,7 +579,7 @@ fn tracer_of(thread: Thread) -> Option<i32> {
     status_of(thread, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
 }
 
-/// A field of /proc/PID/status.
+/// Returns a field of /proc/PID/status.
 pub(crate) fn status_of(thread: Thread, field: &str) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", thread.0)).ok()?;
     status.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_string())
@@ -590,16 +598,16 @@ fn listening(error: io::Error) -> Error {
     Error::System("listening for execs", error)
 }
 
-/// The same file, opened anew for reading.
+/// Opens the same file anew, for reading only.
 fn read_only(file: &OwnedFd) -> Result<OwnedFd> {
     use std::os::fd::AsRawFd;
     let again = std::fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
     again.map(OwnedFd::from).map_err(|e| Error::System("opening the clock for reading", e))
 }
 
-/// Processes whose parents end stay descendants of the monitor, and so may be traced by it.
+/// Makes this process a subreaper: orphans stay descendants of the monitor, which may therefore trace them.
 fn become_subreaper() {
-    // SAFETY: concerns only this process.
+    // SAFETY: the call concerns only this process.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 

@@ -7,16 +7,16 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Notification {
-    /// Which one it is.
+    /// Id of the notification. The answer names it.
     pub id: u64,
-    /// The thread that made the call, as numbered here.
+    /// The thread that made the call, by its number in this process's namespace.
     pub thread: u32,
     flags: u32,
-    /// Number of the call.
+    /// Number of the system call.
     pub call: i32,
     architecture: u32,
     ip: u64,
-    /// Its arguments.
+    /// Arguments of the system call.
     pub args: [u64; 6],
 }
 
@@ -48,21 +48,22 @@ const ADD_FD: u64 = request(WRITE, 3, size_of::<AddFd>());
 const SET_FLAGS: u64 = request(WRITE, 4, size_of::<u64>());
 
 fn ioctl<T>(fd: BorrowedFd, request: u64, value: *mut T) -> io::Result<i32> {
-    // SAFETY: each request is used with its own structure.
+    // SAFETY: each request is made with its own structure.
     match unsafe { libc::ioctl(fd.as_raw_fd(), request, value) } {
         result if result < 0 => Err(io::Error::last_os_error()),
         result => Ok(result),
     }
 }
 
-/// Asks the kernel to hand the CPU straight to the one that is told (Linux 6.6; without it things are only slower).
+/// Asks the kernel to run the notified process at once on the caller's processor (Linux 6.6). On an older kernel notifications
+/// are only slower.
 pub fn prefer_sync_wake_up(listener: BorrowedFd) {
     const SYNC_WAKE_UP: u64 = 1;
     // SAFETY: this request takes its argument by value.
     unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) };
 }
 
-/// The next notification; `None` where the one that was announced has gone.
+/// Receives the next notification; `None` if the caller of an announced one was killed or interrupted meanwhile.
 pub fn receive(listener: BorrowedFd) -> io::Result<Option<Notification>> {
     let mut notification = Notification::default();
     match ioctl(listener, RECEIVE, &mut notification) {
@@ -74,7 +75,7 @@ pub fn receive(listener: BorrowedFd) -> io::Result<Option<Notification>> {
     }
 }
 
-/// Lets the call go on as it is.
+/// Lets the kernel carry out the call unchanged.
 pub fn go_on(listener: BorrowedFd, id: u64) -> io::Result<()> {
     const CONTINUE: u32 = 1;
     ioctl(listener, SEND, &mut Response { id, value: 0, error: 0, flags: CONTINUE }).map(|_| ())
@@ -85,19 +86,19 @@ pub fn fail(listener: BorrowedFd, id: u64, errno: i32) -> io::Result<()> {
     ioctl(listener, SEND, &mut Response { id, value: 0, error: -errno, flags: 0 }).map(|_| ())
 }
 
-/// Makes the call succeed with 0, without the kernel's doing anything.
+/// Makes the call return 0. The kernel does not carry it out.
 pub fn succeed(listener: BorrowedFd, id: u64) -> io::Result<()> {
     ioctl(listener, SEND, &mut Response { id, value: 0, error: 0, flags: 0 }).map(|_| ())
 }
 
-/// Puts `source` into the caller's descriptor table, to survive an exec; gives its number there.
+/// Puts `source` into the caller's descriptor table, without close-on-exec. Returns its number there.
 pub fn add_fd(listener: BorrowedFd, id: u64, source: BorrowedFd) -> io::Result<u32> {
     let source = source.as_raw_fd() as u32;
     let mut add = AddFd { id, flags: 0, source, new: 0, new_flags: 0 };
     ioctl(listener, ADD_FD, &mut add).map(|fd| fd as u32)
 }
 
-/// Puts `source` there and answers the call with its number, in one step.
+/// Puts `source` into the caller's descriptor table and makes the call return its number, in one step.
 pub fn answer_with_fd(listener: BorrowedFd, id: u64, source: BorrowedFd) -> io::Result<()> {
     const AND_SEND: u32 = 2;
     let source = source.as_raw_fd() as u32;

@@ -1,4 +1,4 @@
-//! A sandbox that somebody else has chosen for a program: it is put on last, and may not hinder the shim in its work.
+//! A seccomp profile that somebody else has chosen for a program. It is installed last, and must not block the shim's calls.
 
 use crate::filter::SET_MODE_FILTER;
 use lorentz_shim::filter::{allow_handler, Instruction, EXTRA_LEN};
@@ -6,7 +6,7 @@ use lorentz_shim::layout::IMAGE;
 use std::arch::asm;
 use std::io;
 
-/// A seccomp filter: instructions as the kernel reads them, and flags of seccomp(2).
+/// A seccomp filter: its instructions as the kernel reads them, and flags of seccomp(2).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Profile {
     code: Vec<[u8; 8]>,
@@ -20,11 +20,11 @@ struct FilterProgram {
 }
 
 impl Profile {
-    /// Of a program in the kernel's form.
+    /// Reads a program in the kernel's form.
     ///
     /// # Errors
     ///
-    /// Where these are no whole instructions, or more than the kernel takes.
+    /// The bytes are no whole number of instructions, or more than the kernel accepts.
     pub fn new(code: &[u8], flags: u64) -> io::Result<Profile> {
         const MOST: usize = 4096 - EXTRA_LEN;
         let whole: Vec<[u8; 8]> =
@@ -36,11 +36,11 @@ impl Profile {
         Ok(Profile { code: whole, flags })
     }
 
-    /// Installs it on this process, which has no filter of ours.
+    /// Installs the profile on this process, which must not have the filter of this crate.
     ///
     /// # Errors
     ///
-    /// Where the kernel refuses.
+    /// The kernel refuses it.
     pub fn install(&self) -> io::Result<()> {
         let program = FilterProgram { len: self.code.len() as u16, code: self.code.as_ptr() };
         // SAFETY: the kernel copies the program.
@@ -53,12 +53,12 @@ impl Profile {
         }
     }
 
-    /// Installs it on this process, which has our filter and no handler yet. Calls that the shim needs are let through
-    /// when they come from its addresses, as with a filter that a program installs by itself.
+    /// Installs the profile on this process, which has the filter of this crate and no handler yet. The profile lets calls that
+    /// the shim needs through when they come from its addresses, as does a filter that a program installs by itself.
     ///
     /// # Errors
     ///
-    /// Where the kernel refuses.
+    /// The kernel refuses it.
     pub(crate) fn install_inside(&self) -> io::Result<()> {
         let mut front = [Instruction::default(); EXTRA_LEN];
         let len = allow_handler(&mut front);
@@ -73,14 +73,14 @@ impl Profile {
     }
 }
 
-/// Makes a system call from where the image will be: our filter lets calls from there through.
+/// Makes a system call from the address where the image will be: the filter lets calls from there through.
 fn from_image(number: u64, words: [u64; 3]) -> io::Result<i64> {
     const SYSCALL_AND_RETURN: [u8; 3] = [0x0f, 0x05, 0xc3];
     const PAGE: usize = 4096;
     const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let place = IMAGE as *mut libc::c_void;
     let result;
-    // SAFETY: a page of our own at a free address, which holds three bytes of code when they are run and is given back.
+    // SAFETY: the page is new, at a free address. It contains three bytes of code when they run, and is unmapped afterwards.
     unsafe {
         let page = libc::mmap(place, PAGE, libc::PROT_READ | libc::PROT_WRITE, ANONYMOUS, -1, 0);
         if page != place {

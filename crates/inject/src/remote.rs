@@ -1,4 +1,4 @@
-//! Having a stopped process make system calls: its first thread is borrowed, all others stand still.
+//! Making system calls in a stopped process, by its borrowed first thread. All its other threads are stopped.
 
 use crate::notify;
 use crate::trace::Thread;
@@ -7,24 +7,24 @@ use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// A borrowed thread. It is given back as it was when this is dropped.
+/// A borrowed thread. Its state is restored when this value is dropped.
 pub struct Borrowed {
     thread: Thread,
     registers: libc::user_regs_struct,
-    /// The code that it runs may use them for copying.
+    /// The vector registers, which the code that the thread runs may use for copying.
     vector_registers: Vec<u8>,
     mask: u64,
-    /// Where the instructions lie that it executes, and what was there before.
+    /// Address of the instructions that the thread executes. `before` is the memory they replace.
     place: u64,
     before: Vec<u8>,
 }
 
-/// Room for the instructions.
+/// Length of the memory for instructions, bytes.
 const ROOM: usize = 512;
 const STOPPED: &str = "a borrowed thread did not come back";
 
 impl Borrowed {
-    /// Borrows a stopped thread of a process all of whose threads have stopped.
+    /// Borrows a stopped thread. All threads of its process must have stopped.
     pub fn new(thread: Thread) -> io::Result<Borrowed> {
         let registers = thread.registers()?;
         let vector_registers = thread.vector_registers()?;
@@ -32,18 +32,18 @@ impl Borrowed {
         let place = code_of(thread)?;
         let mut before = vec![0; ROOM];
         thread.read(place, &mut before)?;
-        // No handler of the program runs on borrowed time.
+        // Block all signals, so that no handler of the program runs meanwhile.
         thread.set_mask(!0)?;
         Ok(Borrowed { thread, registers, vector_registers, mask, place, before })
     }
 
-    /// Makes a system call; the result is the kernel's, errors negative.
+    /// Makes a system call in the process. Returns the kernel's result: a negative number is an errno.
     pub fn call(&self, number: i64, args: [u64; 6]) -> io::Result<i64> {
         self.begin(number, args)?;
         self.finish()
     }
 
-    /// The same for a call that succeeds.
+    /// Makes a system call that must succeed. Its failure is an error here.
     pub fn must(&self, number: i64, args: [u64; 6]) -> io::Result<u64> {
         match self.call(number, args)? {
             error if error < 0 => Err(io::Error::from_raw_os_error(-error as i32)),
@@ -51,7 +51,8 @@ impl Borrowed {
         }
     }
 
-    /// Makes a call that is announced on `listener`, and answers it with a copy of `gift`; gives its number there.
+    /// Makes a call of which the kernel notifies `listener`. Answers it with a copy of `gift`, and returns that descriptor's
+    /// number in the process.
     pub fn accept(&self, number: u32, listener: BorrowedFd, gift: BorrowedFd) -> io::Result<u32> {
         const LIMIT_MS: u16 = 2000;
         self.begin(i64::from(number), [0; 6])?;
@@ -65,7 +66,7 @@ impl Borrowed {
         }
     }
 
-    /// Runs `code`, which ends in a breakpoint, with its stack at `stack`.
+    /// Runs `code`, which ends in a breakpoint, with the stack pointer `stack`.
     pub fn run(&self, code: &[u8], stack: u64) -> io::Result<()> {
         assert!(code.len() <= ROOM, "the boot code has outgrown its room");
         self.thread.write(self.place, code)?;
@@ -79,7 +80,7 @@ impl Borrowed {
     fn borrowed_registers(&self) -> libc::user_regs_struct {
         let mut regs = self.registers;
         regs.rip = self.place;
-        // Not in a system call, as far as the kernel's restarting of calls is concerned.
+        // Say that the thread is not in a system call, so that the kernel does not restart one.
         regs.orig_rax = u64::MAX;
         regs
     }
@@ -94,7 +95,7 @@ impl Borrowed {
         self.thread.go_on(0)
     }
 
-    /// Waits for the breakpoint; the result register there.
+    /// Waits for the breakpoint, and returns the result register there.
     fn finish(&self) -> io::Result<i64> {
         const TRIES: u32 = 100;
         for _ in 0..TRIES {
@@ -115,7 +116,7 @@ impl Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        // A process that has ended meanwhile needs nothing back.
+        // If the process has ended meanwhile, there is nothing to restore.
         let _ = self.thread.write(self.place, &self.before);
         let _ = self.thread.set_registers(&self.registers);
         let _ = self.thread.set_vector_registers(&mut self.vector_registers);
@@ -123,7 +124,7 @@ impl Drop for Borrowed {
     }
 }
 
-/// The start of a code mapping: nobody else executes there while all threads stand still.
+/// Returns the start of a code mapping. No other thread executes there, because all are stopped.
 fn code_of(thread: Thread) -> io::Result<u64> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", thread.0))?;
     let code = |line: &&str| {

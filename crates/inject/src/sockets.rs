@@ -1,4 +1,4 @@
-//! What a process asked of its sockets before it was brought in: timeouts, which are virtual from then on, and stamps on
+//! Socket options that a process set before it was attached: timeouts, which are virtual from then on, and timestamps of
 //! messages.
 
 use crate::remote::Borrowed;
@@ -12,16 +12,16 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// A socket that the shim has to know.
+/// A socket that the shim has to enter into its fd table.
 pub struct Found {
     fd: u32,
     what: u32,
     file: u64,
-    /// SO_RCVTIMEO and SO_SNDTIMEO, nanoseconds.
+    /// SO_RCVTIMEO and SO_SNDTIMEO, ns; 0 for none.
     timeouts: [u64; 2],
 }
 
-/// All such sockets of the process of `thread`, whose thread is `borrowed`. To be asked before the filter is installed.
+/// Returns all such sockets of the process of `thread`. The calls are made by `borrowed`, before the filter is installed.
 pub fn find(thread: Thread, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{}/fd", thread.0))? {
@@ -45,7 +45,7 @@ pub fn find(thread: Thread, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec
     Ok(found)
 }
 
-/// What has to be trapped for their sake.
+/// Returns the additional calls that the filter has to trap because of these sockets.
 pub fn extras(found: &[Found]) -> Vec<Extra> {
     let any = |bits: u32| found.iter().any(|socket| socket.what & bits != 0);
     let needs = [
@@ -55,7 +55,7 @@ pub fn extras(found: &[Found]) -> Vec<Extra> {
     needs.into_iter().filter(|(bits, _)| any(*bits)).map(|(_, extra)| extra).collect()
 }
 
-/// Tells the shim, once it is there. Sockets for which it has no room keep real timeouts.
+/// Passes the sockets to the shim, after it has been put in. Sockets for which the shim has no room keep real timeouts.
 pub fn adopt(thread: Thread, found: &[Found]) -> io::Result<()> {
     let mut taken = BTreeSet::new();
     for socket in found {
@@ -69,7 +69,7 @@ pub fn adopt(thread: Thread, found: &[Found]) -> io::Result<()> {
     thread.write(layout::extra_filters_address() as u64, &filters.to_ne_bytes())
 }
 
-/// Asks for the options of one socket.
+/// Reads the options of one socket.
 struct Options<'a> {
     thread: Thread,
     borrowed: &'a Borrowed,
@@ -78,7 +78,7 @@ struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// The option's value in 64-bit words: as long as the kernel's answer, at most two.
+    /// Returns the option's value as 64-bit words: as many as the kernel returns, at most two.
     fn get(&self, option: i32) -> io::Result<[i64; 2]> {
         const VALUE_LEN: usize = 16;
         let mut bytes = [0; VALUE_LEN + 4];
@@ -87,7 +87,7 @@ impl Options<'_> {
         let len = self.scratch + VALUE_LEN as u64;
         let (level, option) = (libc::SOL_SOCKET as u64, option as u64);
         let args = [u64::from(self.fd), level, option, self.scratch, len, 0];
-        // Some families do not know the option.
+        // Sockets of some families do not have the option.
         if self.borrowed.call(libc::SYS_getsockopt, args)? < 0 {
             return Ok([0; 2]);
         }
@@ -97,7 +97,7 @@ impl Options<'_> {
         Ok([word(0), word(1)])
     }
 
-    /// A timeout, nanoseconds; 0 where there is none.
+    /// Returns a timeout, ns; 0 for none.
     fn timeout(&self, option: i32) -> io::Result<u64> {
         const NANOS_PER_MICRO: i64 = 1000;
         let [secs, micros] = self.get(option)?;
@@ -105,7 +105,7 @@ impl Options<'_> {
         Ok(whole.saturating_add(micros * NANOS_PER_MICRO).max(0) as u64)
     }
 
-    /// Whether its messages are stamped.
+    /// Whether the kernel puts timestamps into the socket's messages.
     fn stamps(&self) -> io::Result<bool> {
         let options = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING];
         for option in options {

@@ -1,18 +1,19 @@
-//! A stack of sufficient size for a command that was started under a small RLIMIT_STACK.
+//! A sufficient stack for a command that was started under a small RLIMIT_STACK.
 
 use nix::sys::resource::{getrlimit, Resource};
 use std::arch::asm;
 use std::ptr;
 
-/// What the main thread's stack has to have.
+/// Length that the main thread's stack needs, bytes.
 const NEEDED: u64 = 1 << 20;
-/// The length of the stack that takes its place.
+/// Length of the replacement stack, bytes.
 const LEN: usize = 8 << 20;
-/// No access at its lower end: an overflow ends the process.
+/// Length of the inaccessible page at the lower end of the replacement stack, bytes. An overflow there ends the process.
 const GUARD: usize = 4096;
 
-/// Does `work` on a stack of 8 MiB, where RLIMIT_STACK allows the one of this thread less than 1 MiB; else on this stack. A
-/// child of fork goes on on its copy of that stack. A panic in `work` ends the process.
+/// Runs `work` on a stack of 8 MiB if RLIMIT_STACK allows this thread less than 1 MiB, else on the current stack.
+///
+/// A child that `work` forks goes on on its own copy of that stack. A panic in `work` ends the process.
 pub fn on_ample_stack<R>(work: impl FnOnce() -> R) -> R {
     let small = getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(soft, _)| soft < NEEDED);
     match small.then(new_stack).flatten() {
@@ -21,18 +22,18 @@ pub fn on_ample_stack<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// The upper end of new memory that stays mapped as long as the process lives.
+/// Maps a new stack that stays as long as the process lives, and returns its upper end.
 fn new_stack() -> Option<*mut u8> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
-    // SAFETY: new memory.
+    // SAFETY: the call maps new memory.
     let memory = unsafe { libc::mmap(ptr::null_mut(), LEN, access, kind, -1, 0) };
     if memory == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the lowest page of that memory, which nobody uses.
+    // SAFETY: this is the lowest page of the new memory, which nobody uses.
     unsafe { libc::mprotect(memory, GUARD, libc::PROT_NONE) };
-    // SAFETY: one past its end.
+    // SAFETY: the pointer is one past the end of the new memory.
     Some(unsafe { memory.cast::<u8>().add(LEN) })
 }
 
@@ -41,14 +42,14 @@ struct Job<F, R> {
     result: Option<R>,
 }
 
-/// `extern "C"`: a panic aborts here and does not unwind through the assembly below.
+/// Runs the job. The ABI is `extern "C"` so that a panic aborts here, and does not unwind through the assembly below.
 extern "C" fn perform<F: FnOnce() -> R, R>(job: &mut Job<F, R>) {
     job.result = job.work.take().map(|work| work());
 }
 
 fn on_stack<F: FnOnce() -> R, R>(top: *mut u8, work: F) -> R {
     let mut job = Job { work: Some(work), result: None };
-    // SAFETY: `top` is the aligned end of an unused stack. The callee keeps r12, by which the stack pointer comes back.
+    // SAFETY: `top` is the aligned end of an unused stack. The callee preserves r12, which restores the stack pointer.
     unsafe {
         asm!(
             "mov r12, rsp",

@@ -1,6 +1,7 @@
-//! Timers that a process armed before it was brought in: they are entered in the registry, so that they follow the clock.
+//! Timers that a process armed before it was attached. The monitor enters them into the registry, so that they follow the
+//! clock.
 //!
-//! What a timer had left is what it has left: as much virtual time.
+//! The real time that was left for a timer becomes the same amount of virtual time.
 
 use crate::remote::Borrowed;
 use crate::shared::SharedClock;
@@ -12,19 +13,19 @@ use nix::unistd::Pid;
 use std::fs;
 use std::io;
 
-/// A timer as the kernel tells it.
+/// A timer as the kernel describes it.
 pub struct Found {
     kind: TimerKind,
     id: u32,
     clock: u32,
     signal: u32,
-    /// The thread that the signal goes to, by its number here; 0 for the process.
+    /// The thread to which the signal goes, by its number in this process's namespace; 0 for the process.
     target: u32,
     left: Span,
     interval: Span,
 }
 
-/// Enters the timers of `owner` into the registry of `clock`. They are to be set anew at the next kick.
+/// Enters the timers of `owner` into the registry of `clock`. The process sets them anew at the next clock-change signal.
 pub fn adopt(owner: ProcessId, found: &[Found], clock: &SharedClock) {
     found.iter().for_each(|timer| enter(owner, timer, clock));
 }
@@ -33,15 +34,15 @@ fn enter(owner: ProcessId, found: &Found, clock: &SharedClock) {
     let registry = clock.registry();
     let look = clock.page().look(registry, &host_now);
     let Some(timer) = registry.claim_timer(owner, found.kind, found.id) else { return };
-    // Those on other clocks cannot be set by an instant of this one.
+    // The shim cannot set a timer on another clock by an instant of the monotonic clock.
     let on_monotonic = found.clock == libc::CLOCK_MONOTONIC as u32;
     timer.set_clock(if on_monotonic { found.clock } else { found.clock | Timer::RELATIVE });
     timer.set_signal(found.signal);
-    // In another namespace the thread has another number: then any thread may set the timer.
+    // In another namespace the thread has another number. Any thread may set the timer then.
     if owner.space() == Space::MONITORS {
         timer.set_target(found.target);
     }
-    // An interval timer has nothing left while its signal waits to be taken.
+    // The kernel reports no time left for a repeating interval timer while its signal is pending.
     let waits = found.kind == TimerKind::Interval && found.interval.0 > 0;
     let armed = found.left.0 > 0 || waits;
     let deadline =
@@ -51,7 +52,7 @@ fn enter(owner: ProcessId, found: &Found, clock: &SharedClock) {
         interval: found.interval,
         ..Armed::by(look.segment.wall)
     });
-    // By no state of the clock yet.
+    // The timer is not set by any state of the clock yet.
     timer.set(Setting { deadline, interval: found.interval }, 0);
 }
 
@@ -60,7 +61,7 @@ fn host_now() -> RealInstant {
     now.map_or(RealInstant(0), |ts| RealInstant(ts.tv_sec() * NANOS_PER_SEC + ts.tv_nsec()))
 }
 
-/// All timers of `pid`. To be asked before the filter is installed: the questions would be trapped.
+/// Returns all timers of `pid`. The calls are made by `borrowed` before the filter is installed, because it would trap them.
 pub fn find(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found>> {
     let mut found = posix_timers(pid, borrowed, scratch)?;
     found.extend(interval_timer(pid, borrowed, scratch)?);
@@ -68,7 +69,7 @@ pub fn find(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found
     Ok(found)
 }
 
-/// What the kernel has written to the scratch memory: interval and value, in seconds and `unit` nanoseconds.
+/// Reads the interval and the value that the kernel has written to the scratch memory, in seconds and units of `unit` ns.
 fn read_setting(pid: Pid, scratch: u64, unit: i64) -> io::Result<(Span, Span)> {
     let mut bytes = [0; 32];
     Thread(pid.as_raw()).read(scratch, &mut bytes)?;
@@ -77,7 +78,7 @@ fn read_setting(pid: Pid, scratch: u64, unit: i64) -> io::Result<(Span, Span)> {
     Ok((span(word(0), word(1)), span(word(2), word(3))))
 }
 
-/// Those of timer_create, as /proc/PID/timers lists them.
+/// Returns the timers of timer_create, from /proc/PID/timers.
 fn posix_timers(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found>> {
     let text = fs::read_to_string(format!("/proc/{pid}/timers")).unwrap_or_default();
     let mut found: Vec<Found> = Vec::new();
@@ -96,7 +97,7 @@ fn posix_timers(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<F
             }),
             ("signal", Some(signal), Some(last)) => last.signal = signal as u32,
             ("ClockID", Some(clock), Some(last)) => last.clock = clock as u32,
-            // As in "notify: signal/tid.17".
+            // The line has the form "notify: signal/tid.17".
             ("notify", None, Some(last)) => {
                 let thread = value.split_once("/tid.").and_then(|(_, tid)| tid.parse().ok());
                 last.target = thread.unwrap_or(0);
@@ -104,7 +105,7 @@ fn posix_timers(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<F
             _ => {}
         }
     }
-    // CPU time stays as it is.
+    // Timers on CPU clocks stay as they are.
     found.retain(|timer| !matches!(timer.clock, 2 | 3) && timer.clock < 16);
     for timer in &mut found {
         borrowed.must(libc::SYS_timer_gettime, [u64::from(timer.id), scratch, 0, 0, 0, 0])?;
@@ -113,7 +114,7 @@ fn posix_timers(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<F
     Ok(found)
 }
 
-/// The one of setitimer and alarm.
+/// Returns the timer of setitimer and alarm.
 fn interval_timer(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Option<Found>> {
     const ITIMER_REAL: u64 = 0;
     const GETITIMER: i64 = 36;
@@ -124,7 +125,7 @@ fn interval_timer(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Opt
     Ok((left.0 > 0).then_some(timer))
 }
 
-/// Those of timerfd_create, as /proc/PID/fdinfo tells them.
+/// Returns the timers of timerfd_create, from /proc/PID/fdinfo.
 fn timer_descriptors(pid: Pid) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
@@ -146,7 +147,7 @@ fn timer_descriptors(pid: Pid) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// `(seconds, nanoseconds)`.
+/// Reads a pair `(seconds, nanoseconds)`.
 fn pair(text: &str) -> Option<Span> {
     let (secs, nanos) = text.trim_start_matches('(').trim_end_matches(')').split_once(", ")?;
     Some(Span(secs.parse::<i64>().ok()? * NANOS_PER_SEC + nanos.parse::<i64>().ok()?))

@@ -1,15 +1,15 @@
-//! ptrace, as far as it is needed.
+//! The part of ptrace that this crate uses.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// A thread seized by this one.
+/// A thread that this thread has seized or is about to seize, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Thread(pub i32);
 
 fn ptrace(request: libc::c_uint, thread: Thread, address: usize, data: usize) -> io::Result<i64> {
-    // SAFETY: the requests used here read and write only through pointers that their callers own.
+    // SAFETY: the requests used here read and write only memory that their callers own.
     match unsafe { libc::ptrace(request, thread.0, address, data) } {
         -1 => Err(io::Error::last_os_error()),
         result => Ok(result),
@@ -17,42 +17,42 @@ fn ptrace(request: libc::c_uint, thread: Thread, address: usize, data: usize) ->
 }
 
 impl Thread {
-    /// Seizes it without stopping it; it will stop at an exec.
+    /// Seizes the thread without stopping it. The thread will stop at an exec.
     pub fn seize(self) -> io::Result<()> {
         ptrace(libc::PTRACE_SEIZE, self, 0, libc::PTRACE_O_TRACEEXEC as usize).map(|_| ())
     }
 
-    /// Has it stop the next time it would return to its program.
+    /// Makes the thread stop the next time that it would return to its program.
     pub fn interrupt(self) -> io::Result<()> {
         ptrace(libc::PTRACE_INTERRUPT, self, 0, 0).map(|_| ())
     }
 
-    /// Lets it run on, delivering `signal` unless that is 0.
+    /// Lets the thread run on. Delivers `signal` unless it is 0.
     pub fn go_on(self, signal: i32) -> io::Result<()> {
         ptrace(libc::PTRACE_CONT, self, 0, signal as usize).map(|_| ())
     }
 
-    /// Lets it run and lets go of it.
+    /// Lets the thread run on and stops tracing it.
     pub fn detach(self) -> io::Result<()> {
         ptrace(libc::PTRACE_DETACH, self, 0, 0).map(|_| ())
     }
 
-    /// Its registers; it must have stopped.
+    /// Returns the registers of a stopped thread.
     pub fn registers(self) -> io::Result<libc::user_regs_struct> {
-        // SAFETY: plain numbers, filled by the kernel.
+        // SAFETY: the structure consists of plain numbers; the kernel fills it.
         let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         ptrace(libc::PTRACE_GETREGS, self, 0, &raw mut regs as usize)?;
         Ok(regs)
     }
 
-    /// Replaces its registers.
+    /// Replaces the registers of a stopped thread.
     pub fn set_registers(self, regs: &libc::user_regs_struct) -> io::Result<()> {
         ptrace(libc::PTRACE_SETREGS, self, 0, regs as *const _ as usize).map(|_| ())
     }
 
-    /// Its floating-point and vector registers, in the processor's own format; it must have stopped.
+    /// Returns the floating-point and vector registers of a stopped thread, in the processor's own format.
     pub fn vector_registers(self) -> io::Result<Vec<u8>> {
-        /// No processor has more.
+        /// Upper bound of their length on any processor, bytes.
         const MOST: usize = 64 * 1024;
         let mut state = vec![0; MOST];
         let length = self.regset(libc::PTRACE_GETREGSET, &mut state)?;
@@ -60,7 +60,7 @@ impl Thread {
         Ok(state)
     }
 
-    /// Replaces them by what they were.
+    /// Replaces the floating-point and vector registers by a saved state.
     pub fn set_vector_registers(self, state: &mut [u8]) -> io::Result<()> {
         self.regset(libc::PTRACE_SETREGSET, state).map(|_| ())
     }
@@ -72,16 +72,16 @@ impl Thread {
         Ok(place.iov_len)
     }
 
-    /// Lets it execute one instruction.
+    /// Lets the thread execute one instruction.
     pub fn step(self) -> io::Result<()> {
         ptrace(libc::PTRACE_SINGLESTEP, self, 0, 0).map(|_| ())
     }
 
-    /// Waits until it stops, and says what for: a signal number, with an event above it. It must have been told to, or
-    /// be about to.
+    /// Waits until the thread stops, and returns the reason: the signal number, and the ptrace event in the bits above it. The
+    /// thread must have been told to stop, or be about to.
     pub fn wait(self) -> io::Result<i32> {
         let mut status = 0;
-        // SAFETY: writes to `status`.
+        // SAFETY: the kernel writes to `status`.
         match unsafe { libc::waitpid(self.0, &mut status, libc::__WALL) } {
             -1 => Err(io::Error::last_os_error()),
             _ if libc::WIFSTOPPED(status) => Ok(status >> 8),
@@ -89,7 +89,7 @@ impl Thread {
         }
     }
 
-    /// Its signal mask; it must have stopped.
+    /// Returns the signal mask of a stopped thread.
     pub fn mask(self) -> io::Result<u64> {
         const GETSIGMASK: libc::c_uint = 0x420a;
         let mut mask = 0u64;
@@ -97,30 +97,30 @@ impl Thread {
         Ok(mask)
     }
 
-    /// Replaces its signal mask.
+    /// Replaces the signal mask of a stopped thread.
     pub fn set_mask(self, mask: u64) -> io::Result<()> {
         const SETSIGMASK: libc::c_uint = 0x420b;
         ptrace(SETSIGMASK, self, 8, &raw const mask as usize).map(|_| ())
     }
 
-    /// Reads memory at `address`.
+    /// Reads the thread's memory at `address`.
     pub fn read(self, address: u64, into: &mut [u8]) -> io::Result<()> {
         self.memory()?.read_exact_at(into, address)
     }
 
-    /// At an exec stop: the number the thread had before it became its process's only one.
+    /// Returns, at an exec stop, the number that the thread had before it became the only thread of its process.
     pub fn former(self) -> Option<Thread> {
         let mut number: libc::c_ulong = 0;
         ptrace(libc::PTRACE_GETEVENTMSG, self, 0, &raw mut number as usize).ok()?;
         Some(Thread(number as i32))
     }
 
-    /// Its memory, writable also where it is not writable itself.
+    /// Opens the thread's memory. Read-only mappings can be written through it too.
     pub fn memory(self) -> io::Result<File> {
         File::options().read(true).write(true).open(format!("/proc/{}/mem", self.0))
     }
 
-    /// Writes `bytes` at `address`.
+    /// Writes `bytes` to the thread's memory at `address`.
     pub fn write(self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.memory()?.write_all_at(bytes, address)
     }

@@ -8,19 +8,19 @@ use lorentz_shim::filter::{ASK_SET_WALL, ASK_STEP_WALL};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// How a program sets its wall clock.
+/// A program's request to change its wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WallChange {
-    /// To a time.
+    /// Set it to this time.
     To(WallTime),
-    /// By a number of nanoseconds.
+    /// Move it by this number of nanoseconds.
     By(i128),
 }
 
-/// Sets the container's wall clock.
+/// Function that sets the container's wall clock.
 pub type SetWall = Box<dyn FnMut(WallChange) -> io::Result<()>>;
 
-/// The change that the arguments of a request ask for; `None` for another request.
+/// Returns the change that the arguments of a request ask for; `None` if the request is another one.
 pub(crate) fn requested(args: &[u64; 6]) -> Option<WallChange> {
     let [request, secs, nanos, ..] = *args;
     let wall = WallTime { secs: secs as i64, nanos: nanos.min(999_999_999) as u32 };
@@ -31,7 +31,7 @@ pub(crate) fn requested(args: &[u64; 6]) -> Option<WallChange> {
     }
 }
 
-/// Makes the change if the program may set clocks, and answers it.
+/// Makes the change if the program may set clocks, and answers the request.
 pub(crate) fn answer(
     set: &mut SetWall,
     change: WallChange,

@@ -1,4 +1,4 @@
-//! TimeKeeper's functions as C calls them; `include/timekeeper.h` tells what they do.
+//! TimeKeeper's functions with their C signatures. `include/timekeeper.h` documents their effects.
 //!
 //! Each returns 0, or -1 with `errno` set and the reason in [`timekeeper_error`].
 
@@ -13,13 +13,13 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// What was wrong with this thread's last call that failed.
+/// Returns the error of this thread's last call that failed.
 #[no_mangle]
 pub extern "C" fn timekeeper_error() -> *const c_char {
     LAST.with_borrow(|last| last.as_ptr())
 }
 
-/// 0; or -1, with `errno` and [`timekeeper_error`] set.
+/// Returns 0; or -1, and sets `errno` and the text of [`timekeeper_error`].
 fn told(result: Result<()>) -> c_int {
     let Err(fault) = result else { return 0 };
     LAST.set(CString::new(fault.text).unwrap_or_default());
@@ -30,7 +30,7 @@ fn told(result: Result<()>) -> c_int {
         Kind::Ended => libc::EPIPE,
         Kind::Failed => libc::EIO,
     };
-    // SAFETY: the thread's own `errno`.
+    // SAFETY: `errno` belongs to this thread.
     unsafe { *libc::__errno_location() = errno };
     -1
 }
@@ -39,7 +39,7 @@ fn who(pid: c_int) -> String {
     pid.to_string()
 }
 
-/// A process in virtual time, as a copy of this one.
+/// Makes a copy of this process in virtual time.
 #[no_mangle]
 pub extern "C" fn clone_time(
     flags: c_ulong,
@@ -58,7 +58,7 @@ pub extern "C" fn dilate(pid: c_int, dilation: c_float) -> c_int {
     told(keeper::dilate(&who(pid), dilation, false))
 }
 
-/// ... and of its descendants.
+/// Sets the TDF of a process and of its descendants.
 #[no_mangle]
 pub extern "C" fn dilate_all(pid: c_int, dilation: c_float) -> c_int {
     told(keeper::dilate(&who(pid), dilation, true))
@@ -70,25 +70,25 @@ pub extern "C" fn freeze(pid: c_int) -> c_int {
     told(keeper::freeze(&who(pid), false))
 }
 
-/// ... and its descendants.
+/// Stops a process and its descendants, and their time.
 #[no_mangle]
 pub extern "C" fn freeze_all(pid: c_int) -> c_int {
     told(keeper::freeze(&who(pid), true))
 }
 
-/// Lets it go on.
+/// Lets a process and its time go on.
 #[no_mangle]
 pub extern "C" fn unfreeze(pid: c_int) -> c_int {
     told(keeper::unfreeze(&who(pid)))
 }
 
-/// ... and its descendants.
+/// Lets a process and its descendants go on, and their time.
 #[no_mangle]
 pub extern "C" fn unfreeze_all(pid: c_int) -> c_int {
     told(keeper::unfreeze(&who(pid)))
 }
 
-/// Moves a process to the time of another.
+/// Moves a process forward to the time of another.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn leap(pid: c_int, otherPid: c_int) -> c_int {
@@ -116,7 +116,7 @@ fn tell_time(time: Result<WallTime>, tv: TimeValue, tz: Zone) -> c_int {
     }))
 }
 
-/// What the clock of a process shows.
+/// Returns the time on the clock of a process.
 #[no_mangle]
 pub extern "C" fn gettimepid(pid: c_int, tv: TimeValue, tz: Zone) -> c_int {
     let time = match u32::try_from(pid) {
@@ -126,14 +126,14 @@ pub extern "C" fn gettimepid(pid: c_int, tv: TimeValue, tz: Zone) -> c_int {
     tell_time(time, tv, tz)
 }
 
-/// What this process sees itself, in virtual time or not.
+/// Returns the time that this process itself sees, in virtual time or not.
 fn own_time() -> Result<WallTime> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.map_err(|error| Fault::failed(error.to_string()))?;
     Ok(WallTime { secs: now.as_secs() as i64, nanos: now.subsec_nanos() })
 }
 
-/// What the clock of a container shows.
+/// Returns the time on the clock of a container.
 ///
 /// # Safety
 ///
@@ -141,56 +141,56 @@ fn own_time() -> Result<WallTime> {
 #[no_mangle]
 pub unsafe extern "C" fn gettimename(lxcname: *const c_char, tv: TimeValue, tz: Zone) -> c_int {
     let name = (!lxcname.is_null()).then(|| {
-        // SAFETY: a C string, by the header; it lasts as long as the call.
+        // SAFETY: the header requires a C string; it lasts as long as the call.
         unsafe { CStr::from_ptr(lxcname) }.to_string_lossy().into_owned()
     });
     let time = name.ok_or_else(|| Fault::wrong("lxcname: is NULL"));
     tell_time(time.and_then(|name| keeper::time_of(&name)), tv, tz)
 }
 
-/// What the host's clock shows, even for a process in virtual time.
+/// Returns the time on the host's clock, even for a process in virtual time.
 #[no_mangle]
 pub extern "C" fn gettimeofdayoriginal(tv: TimeValue, tz: Zone) -> c_int {
     tell_time(real_wall_clock(), tv, tz)
 }
 
-/// Takes a process into the experiment.
+/// Adds a process to the experiment.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn addToExp(pid: c_int, timeline: c_int) -> c_int {
     told(keeper::add_to_experiment(&who(pid), timeline))
 }
 
-/// All to one virtual time, standing still.
+/// Stops all processes of the experiment at one virtual time.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn synchronizeAndFreeze() -> c_int {
     told(keeper::synchronize_and_freeze(Owner::ThisProcess))
 }
 
-/// Rounds follow one another.
+/// Starts rounds that follow one another.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn startExp() -> c_int {
     told(keeper::start())
 }
 
-/// How far a process goes with each progress.
+/// Sets how far a process moves with each progress, in virtual microseconds.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn setInterval(pid: c_int, interval: c_int, timeline: c_int) -> c_int {
     told(keeper::set_interval(&who(pid), interval.into(), timeline))
 }
 
-/// To go there.
+/// Moves all processes of a timeline by their intervals.
 #[no_mangle]
 pub extern "C" fn progress(timeline: c_int, force: c_int) -> c_int {
-    // Both arrive exactly.
+    // With either value, all arrive at exactly the end of their intervals.
     let _ = force;
     told(keeper::progress(timeline))
 }
 
-/// Forgets the intervals of a timeline.
+/// Drops the intervals of a timeline.
 #[no_mangle]
 pub extern "C" fn reset(timeline: c_int) -> c_int {
     told(keeper::reset(timeline))

@@ -1,7 +1,7 @@
-//! `clone_time`: a copy of the calling process, in virtual time from its first instruction on.
+//! `clone_time`: a copy of the calling process, in virtual time from the start.
 //!
-//! The child is a fork's: a copy made behind the C library's back could not use that. It enters the namespaces that were asked
-//! for, and waits until its parent has had it brought into virtual time.
+//! The copy is made by fork: the C library would not work in one made without its knowledge. The child enters the namespaces that
+//! the caller asked for, and waits until its parent has attached it to a clock.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -13,22 +13,23 @@ use lorentz_embed::{Attach, Container, Fault, Rate, Result};
 
 use crate::keeper::rate_of;
 
-/// Namespaces that a process can enter itself.
+/// The namespaces that a process can enter by itself.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWNET
     | libc::CLONE_NEWCGROUP) as u64;
-/// The signal that tells the parent of the child's end.
+/// Mask, in the flags, of the signal that the parent receives when the child ends.
 const SIGNAL: u64 = 0xff;
 
-/// Makes the child; 0 in it, its number in the parent. `held`: SIGSTOP has stopped it, until its container is unfrozen or its
-/// experiment synchronized.
+/// Makes the child. Returns 0 in the child, and the child's pid in the parent.
+///
+/// With `held`, SIGSTOP stops the child until its container is unfrozen or its experiment is synchronized and started.
 ///
 /// # Errors
 ///
-/// Flags that cannot be; a wrong TDF; where no process can be made or brought into virtual time.
+/// Flags that are not supported, a wrong TDF, or a process that cannot be made or attached.
 pub fn clone_time(flags: u64, dilation: f32, held: bool) -> Result<libc::pid_t> {
     let rate = rate_of(dilation)?;
     let signal = flags & SIGNAL;
@@ -38,7 +39,8 @@ pub fn clone_time(flags: u64, dilation: f32, held: bool) -> Result<libc::pid_t> 
         )));
     }
     let (mut mine, its) = UnixStream::pair()?;
-    // SAFETY: until it returns, the child calls only what may be called after a fork of a process with threads.
+    // SAFETY: until this function returns, the child calls only functions that are permitted after a fork of a process with
+    // threads.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error().into()),
         0 => {
@@ -59,10 +61,10 @@ pub fn clone_time(flags: u64, dilation: f32, held: bool) -> Result<libc::pid_t> 
     }
 }
 
-/// In the child: into its namespaces, and then until the parent says so. Without a parent there is nothing to do.
+/// Runs in the child: enters its namespaces, then waits until the parent lets it go. If the parent ends, so does the child.
 fn wait_for_parent(namespaces: u64, line: UnixStream) {
     let mut answer: libc::c_int = 0;
-    // SAFETY: plain numbers, and buffers that are there; all may be called after a fork.
+    // SAFETY: the arguments are numbers and valid buffers. All the functions are permitted after a fork.
     unsafe {
         if namespaces != 0 && libc::unshare(namespaces as libc::c_int) != 0 {
             answer = *libc::__errno_location();
@@ -98,10 +100,10 @@ fn bring_in(pid: libc::pid_t, rate: Rate, held: bool, line: &mut UnixStream) -> 
     Ok(line.write_all(&[1])?)
 }
 
-/// Stops the child where it waits.
+/// Stops the child while it waits, and returns when it is stopped.
 fn hold(pid: libc::pid_t) -> Result<()> {
     const PATIENCE: Duration = Duration::from_secs(5);
-    // SAFETY: plain numbers; the child is not waited for yet, so the number is its.
+    // SAFETY: the arguments are numbers. The child has not been waited for, so the pid still is the child's.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
     let begun = Instant::now();
     while !is_stopped(pid) {
@@ -118,9 +120,9 @@ fn is_stopped(pid: libc::pid_t) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
-/// Ends a child that is not to be.
+/// Ends a child after an error.
 fn discard(pid: libc::pid_t) {
-    // SAFETY: plain numbers; the child is not waited for yet, so the number is its.
+    // SAFETY: the arguments are numbers. The child has not been waited for, so the pid still is the child's.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         libc::waitpid(pid, std::ptr::null_mut(), 0);

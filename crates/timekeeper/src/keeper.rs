@@ -1,4 +1,4 @@
-//! What TimeKeeper's functions do, in Rust's terms.
+//! The work of TimeKeeper's functions, in Rust's types.
 
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,15 +8,16 @@ use lorentz_embed::{
     Target, WallTime, Wanted,
 };
 
-/// The name of the experiment.
+/// The name of the user's one experiment.
 pub const EXPERIMENT: &str = "timekeeper";
 
-/// The rate of a dilation: that of TDF n for n above 0; that of TDF 1/n for -n; real time for 0. TimeKeeper's figure 2.1 shows
-/// each. Kept exactly: 0.1 is 1/10.
+/// Returns the rate of a dilation n: that of TDF n if n is above 0, that of TDF 1/-n if it is below 0, real time for 0.
+///
+/// Each case is in TimeKeeper's figure 2.1. The result is exact: a dilation of 0.1 is 1/10.
 ///
 /// # Errors
 ///
-/// A TDF beyond 1/1000000 to 1000000.
+/// The TDF is not from 1/1000000 to 1000000.
 pub fn rate_of(dilation: f32) -> Result<Rate> {
     let size = dilation.abs();
     let same = |num: u64, den: u64| (num as f64 / den as f64) as f32 == size;
@@ -32,12 +33,14 @@ pub fn rate_of(dilation: f32) -> Result<Rate> {
     Ok(if dilation < 0.0 { tdf } else { tdf.inverse() })
 }
 
-/// Sets the TDF of the container of `who`, which is a name or a process. A process that is in none is brought into one, with its
-/// descendants if `tree`; then those are brought in, too, where they are not.
+/// Sets the TDF of the container of `who`, which is a name or a process id.
+///
+/// A process in real time is attached, with its descendants if `tree` is true. For a process in virtual time, `tree` attaches
+/// those of its descendants that are in real time.
 ///
 /// # Errors
 ///
-/// A wrong TDF; no such container or process; one that cannot be changed.
+/// A wrong TDF; no such container or process; a container whose clock cannot be changed.
 pub fn dilate(who: &str, dilation: f32, tree: bool) -> Result<()> {
     let rate = rate_of(dilation)?;
     if dilation == 0.0 && Container::look_for(who)?.is_none() {
@@ -50,20 +53,20 @@ pub fn dilate(who: &str, dilation: f32, tree: bool) -> Result<()> {
     }
 }
 
-/// Stops the container of `who`, brought in as by [`dilate`].
+/// Stops the container of `who`. A process in real time is attached as by [`dilate`].
 ///
 /// # Errors
 ///
-/// As [`dilate`]; one in an experiment.
+/// As [`dilate`]; also for a container in an experiment.
 pub fn freeze(who: &str, tree: bool) -> Result<()> {
     find(who, tree)?.freeze(None)
 }
 
-/// Lets the container of `who` go on, and what of it [`mod@crate::clone`] holds.
+/// Lets the container of `who` go on, and those of its processes that [`mod@crate::clone`] has stopped.
 ///
 /// # Errors
 ///
-/// Where it is in no container; one in an experiment.
+/// The process is in no container, or its container is in an experiment.
 pub fn unfreeze(who: &str) -> Result<()> {
     let container = Container::find(who)?;
     container.unfreeze(None)?;
@@ -74,17 +77,17 @@ pub fn unfreeze(who: &str) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As [`freeze`]; where that is in its past.
+/// As [`freeze`]; also for a time in the container's past.
 pub fn leap(who: &str, other: &str) -> Result<()> {
     let time = time_of(other)?;
     find(who, false)?.leap(Target::Like(time), None)
 }
 
-/// The wall clock of `who`; the host's, where that is a process in real time.
+/// Returns the wall clock of `who`; the host's, if `who` is a process in real time.
 ///
 /// # Errors
 ///
-/// Where there is no such container or process.
+/// There is no such container or process.
 pub fn time_of(who: &str) -> Result<WallTime> {
     match Container::look_for(who)? {
         Some(container) => Ok(container.reading()?.wall),
@@ -92,7 +95,8 @@ pub fn time_of(who: &str) -> Result<WallTime> {
     }
 }
 
-/// Takes the container of `who` into the experiment, which is made where there is none, at the TDF it has.
+/// Adds the container of `who` to the experiment, at the TDF that it has. Makes the experiment if there is none. A `timeline`
+/// below 0 means none.
 ///
 /// # Errors
 ///
@@ -103,7 +107,7 @@ pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
     let rate = container.reading()?.rate;
     match experiment.add(container.name(), rate, u32::try_from(timeline).ok()) {
         Err(fault) if fault.kind == Kind::Ended => {
-            // Somebody has ended it since this process knew it.
+            // Another process has ended the experiment since this process opened it.
             forget();
             let experiment = existing_or_new()?;
             experiment.add(container.name(), rate, u32::try_from(timeline).ok()).map(drop)
@@ -112,35 +116,36 @@ pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
     }
 }
 
-/// All to one virtual time, standing still; what [`mod@crate::clone`] holds starts with the first round.
+/// Stops all containers of the experiment at one virtual time. Processes that [`mod@crate::clone`] has stopped start with the
+/// first round.
 ///
 /// # Errors
 ///
-/// The wrong order of calls.
+/// The calls come in a wrong order.
 pub fn synchronize_and_freeze(owner: Owner) -> Result<()> {
     let experiment = existing("synchronizeAndFreeze")?;
     experiment.synchronize(owner)?;
     for member in experiment.status()?.containers {
-        // One that has ended meanwhile holds nobody.
+        // A container that has ended meanwhile has no stopped process.
         let _ = Container::find(&member.name).and_then(|container| container.continue_stopped());
     }
     Ok(())
 }
 
-/// Rounds follow one another.
+/// Starts rounds that follow one another.
 ///
 /// # Errors
 ///
-/// The wrong order of calls.
+/// The calls come in a wrong order.
 pub fn start() -> Result<()> {
     existing("startExp")?.start()
 }
 
-/// How far the container of `who` goes with each progress: virtual microseconds.
+/// Sets how far the container of `who` moves with each progress, in virtual microseconds above 0.
 ///
 /// # Errors
 ///
-/// The wrong order of calls; another timeline than its own; an interval that is not above 0.
+/// The calls come in a wrong order, `timeline` is not the container's, or the interval is not above 0.
 pub fn set_interval(who: &str, micros: i64, timeline: i32) -> Result<()> {
     let experiment = existing("setInterval")?;
     if micros <= 0 {
@@ -152,16 +157,16 @@ pub fn set_interval(who: &str, micros: i64, timeline: i32) -> Result<()> {
     experiment.set_interval(who, interval, Some(number_of(timeline)?))
 }
 
-/// Moves all that follow `timeline` by their intervals. With or without force they arrive exactly.
+/// Moves all containers on `timeline` by their intervals. They arrive exactly, with or without force.
 ///
 /// # Errors
 ///
-/// The wrong order of calls; a timeline that nobody follows.
+/// The calls come in a wrong order, or no container follows the timeline.
 pub fn progress(timeline: i32) -> Result<()> {
     existing("progress")?.progress(number_of(timeline)?)
 }
 
-/// Forgets the intervals of a timeline.
+/// Drops the intervals of a timeline.
 ///
 /// # Errors
 ///
@@ -174,7 +179,7 @@ pub fn reset(timeline: i32) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Where there is none.
+/// There is no experiment.
 pub fn stop() -> Result<()> {
     let ended = match existing("stopExp") {
         Err(fault) if fault.kind == Kind::Ended => Experiment::clear(EXPERIMENT),
@@ -197,7 +202,7 @@ fn find(who: &str, tree: bool) -> Result<Container> {
     Ok(container)
 }
 
-/// The experiment as this process knows it, and which process that is: after a fork it is another.
+/// The experiment that this process has opened, and the id of this process: after a fork the child has another id.
 static KNOWN: Mutex<Option<(u32, Arc<Experiment>)>> = Mutex::new(None);
 
 fn known() -> Option<Arc<Experiment>> {
@@ -205,7 +210,7 @@ fn known() -> Option<Arc<Experiment>> {
     match &*known {
         Some((owner, experiment)) if *owner == process::id() => Some(experiment.clone()),
         _ => {
-            // The parent's: not even to be closed here.
+            // This experiment is the parent's. The child must not even close it.
             std::mem::forget(known.take());
             None
         }
@@ -223,7 +228,7 @@ fn forget() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
 
-/// The experiment, for `function`, which comes after [`add_to_experiment`].
+/// Opens the experiment for `function`, which must come after [`add_to_experiment`].
 fn existing(function: &str) -> Result<Arc<Experiment>> {
     if let Some(known) = known() {
         return Ok(known);
@@ -245,7 +250,7 @@ fn existing_or_new() -> Result<Arc<Experiment>> {
         Err(fault) if fault.kind == Kind::NotFound => create(),
         Err(fault) if fault.kind == Kind::Ended => {
             match Experiment::clear(EXPERIMENT) {
-                // Another process was quicker, or it was only about to end.
+                // Another process cleared it first, or the experiment was about to end by itself.
                 Err(fault) if fault.kind == Kind::NotFound => {}
                 cleared => cleared?,
             }
@@ -258,7 +263,7 @@ fn existing_or_new() -> Result<Arc<Experiment>> {
 
 fn create() -> Result<Experiment> {
     match Experiment::create(EXPERIMENT, &Wanted::default(), Owner::Nobody) {
-        // Another process was quicker.
+        // Another process made it first.
         Err(fault) if fault.kind == Kind::WrongInput => Experiment::open(EXPERIMENT),
         created => created,
     }

@@ -1,12 +1,15 @@
-//! `libtimekeeper`: TimeKeeper's functions (Lamps, *TimeKeeper Documentation*, 2015, chapter 3) without its kernel.
+//! `libtimekeeper`: TimeKeeper's functions (Lamps, *TimeKeeper Documentation*, 2015, chapter 3) without its kernel module.
 //!
-//! A simulator that was written for TimeKeeper is compiled with `include/timekeeper.h`, which tells what each function does
-//! and where it cannot be the same, and linked to this library. [`keeper`] is what the functions do, [`calls`] their C side,
-//! [`clone_time`](crate::calls::clone_time) is in [`mod@clone`]; the program `timekeeper` is the documentation's utilities (its
-//! section 3.4) under one roof.
+//! To use a simulator that was written for TimeKeeper, compile it with `include/timekeeper.h` and link it to this library. The
+//! header says what each function does, and where it differs from TimeKeeper's.
 //!
-//! There is one experiment, [`keeper::EXPERIMENT`], as TimeKeeper's kernel module has one: every process of the user's that
-//! calls these functions moves it, and `lorentz experiment status timekeeper` shows it.
+//! - [`keeper`] does the work of the functions.
+//! - [`calls`] has their C signatures.
+//! - [`mod@clone`] implements [`clone_time`](crate::calls::clone_time).
+//! - The program `timekeeper` combines the documentation's utilities (its section 3.4).
+//!
+//! There is one experiment, [`keeper::EXPERIMENT`], as there is one in TimeKeeper's kernel module. Every process of the user that
+//! calls these functions moves that experiment, and `lorentz experiment status timekeeper` shows it.
 //!
 //! ```c
 //! int pid = clone_time(0, 2.0, 1);

@@ -1,5 +1,5 @@
-//! TimeKeeper's utilities (its documentation's section 3.4) as one program: `timekeeper-dilate` and so on are links to it, and
-//! `timekeeper dilate` is the same.
+//! TimeKeeper's utilities (section 3.4 of its documentation) as one program. `timekeeper-dilate` and the other names are links to
+//! it; `timekeeper dilate` does the same.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -23,21 +23,21 @@ enum Utility {
     Dilate(Dilate),
     /// Stop a process and its time
     Freeze(Process),
-    /// Let a process go on
+    /// Let a process and its time go on
     Unfreeze(Process),
     /// Print the time of a process: seconds since 1970, with microseconds
     Gettime(Who),
-    /// Take a process into the experiment, which is made where there is none
+    /// Add a process to the experiment; make the experiment if there is none
     AddToExperiment(Add),
     /// Stop all processes of the experiment at one virtual time
     SynchronizeAndFreeze,
-    /// Have the experiment run by itself
+    /// Start the experiment, which then runs by itself
     StartExperiment,
-    /// Say how far a process goes with each progress of its timeline
+    /// Set how far a process moves with each progress of its timeline
     SetInterval(Interval),
     /// Move all processes of a timeline by their intervals
     Progress(Progress),
-    /// Forget the intervals of a timeline
+    /// Drop the intervals of a timeline
     Reset(OneTimeline),
     /// End the experiment; its processes go on by themselves
     StopExperiment,
@@ -63,19 +63,19 @@ impl Who {
 
 #[derive(Args, Debug)]
 struct Dilate {
-    /// Its descendants too
+    /// Apply it to the descendants too
     #[arg(short)]
     recursive: bool,
     #[command(flatten)]
     who: Who,
-    /// Real seconds per virtual second; 0: none, -N: 1/N
+    /// Real seconds per virtual second; 0 for real time, -N for 1/N
     #[arg(value_name = "TDF", allow_negative_numbers = true, value_parser = tdf)]
     tdf: f32,
 }
 
 #[derive(Args, Debug)]
 struct Process {
-    /// Its descendants too
+    /// Apply it to the descendants too
     #[arg(short)]
     recursive: bool,
     /// The process
@@ -85,11 +85,11 @@ struct Process {
 
 #[derive(Args, Debug)]
 struct Add {
-    /// The timeline it follows, where a simulator moves the experiment; below 0 or none: it runs by itself
+    /// The timeline that the process follows if a simulator moves the experiment; below 0 or not given: none
     #[arg(short, value_name = "TIMELINE", allow_negative_numbers = true)]
     #[arg(value_parser = any_timeline)]
     timeline: Option<i32>,
-    /// Its TDF; that which it has, where none is given
+    /// Its TDF; without this option, its present TDF
     #[arg(short, value_name = "TDF", allow_negative_numbers = true, value_parser = tdf)]
     dilation: Option<f32>,
     #[command(flatten)]
@@ -100,17 +100,17 @@ struct Add {
 struct Interval {
     #[command(flatten)]
     who: Who,
-    /// Virtual microseconds, above 0
+    /// The interval in virtual microseconds, above 0
     #[arg(value_name = "TIME", allow_negative_numbers = true, value_parser = micros)]
     micros: i64,
-    /// The timeline that it was added with
+    /// The timeline with which the process was added
     #[arg(value_name = "TIMELINE", allow_negative_numbers = true, value_parser = timeline)]
     timeline: i32,
 }
 
 #[derive(Args, Debug)]
 struct Progress {
-    /// To exactly the end of the interval: here that is so without it, too
+    /// Move exactly to the end of the interval (always so on Lorentz)
     #[arg(short)]
     force: bool,
     #[command(flatten)]
@@ -163,7 +163,7 @@ fn perform(utility: &Utility) -> Result<()> {
             }
             keeper::add_to_experiment(&args.who.text(), args.timeline.unwrap_or(-1))
         }
-        // The caller, a shell most likely, goes on with it in other processes.
+        // The caller, most likely a shell, continues the experiment in other processes.
         Utility::SynchronizeAndFreeze => keeper::synchronize_and_freeze(Owner::Nobody),
         Utility::StartExperiment => keeper::start(),
         Utility::SetInterval(args) => {
@@ -175,7 +175,7 @@ fn perform(utility: &Utility) -> Result<()> {
     }
 }
 
-/// The words as `timekeeper UTILITY ...`, whatever name the program was called by.
+/// Returns the arguments as `timekeeper UTILITY ...`, whatever the name of the program.
 fn words(mut words: Vec<OsString>) -> Vec<OsString> {
     let called = words.first().map(|word| Path::new(word).to_path_buf()).unwrap_or_default();
     let called = called.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -185,7 +185,7 @@ fn words(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// What clap says, without its hints, as one line.
+/// Returns clap's error without its hints, as one line.
 fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let words = text.trim_start_matches("error: ").lines().take_while(|line| !line.is_empty());

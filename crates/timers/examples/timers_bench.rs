@@ -1,17 +1,17 @@
-//! Measures clocks and sleeps side by side, for `make bench ARGS=timers`: prints JSON.
+//! Measures clocks and sleeps side by side, for `make bench ARGS=timers`, and prints JSON.
 //!
-//!     timers_bench cost SAMPLES        what one read of each clock costs, nanoseconds
-//!     timers_bench miss SAMPLES [fifo] how late each sleep of 200 to 1000 us ends, nanoseconds
-//!     timers_bench share SECONDS       CPU share of sleeping 1 ms and 10 ms at a time, percent
-//!     timers_bench squares SECONDS     a load: 100 threads of square roots
+//!     timers_bench cost SAMPLES        cost of one read of each clock, nanoseconds
+//!     timers_bench miss SAMPLES [fifo] lateness of sleeps of 200 to 1000 us, nanoseconds
+//!     timers_bench share SECONDS       CPU share of a loop of 1 ms and of 10 ms sleeps, percent
+//!     timers_bench squares SECONDS     a load: 100 threads that compute square roots
 
 use lorentz_timers::{sleep, use_fifo_scheduling, Interval, Moment, Reference, TimeSource};
 use serde_json::{json, Map, Value};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Median, MAD (half the interquartile range, as in the paper), least, most, and the CCDF: what one sample in 10, 100,
-/// 1000 and 10,000 lies above; as a curve, ten points to a power of ten.
+/// Summarizes samples: median, MAD (half the interquartile range, as in the paper), least, most, and the CCDF. The CCDF
+/// has the values that one sample in 10, 100, 1000 and 10,000 exceeds; as a curve it has ten points to a power of ten.
 fn summary(mut samples: Vec<f64>) -> Value {
     samples.sort_by(f64::total_cmp);
     let count = samples.len();
@@ -28,12 +28,12 @@ fn summary(mut samples: Vec<f64>) -> Value {
 
 fn vdso(clock: libc::clockid_t) -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is ours.
+    // SAFETY: `now` is a local variable.
     unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Of 16 reads in a row, so that what the measurement costs itself does not count.
+/// Returns the cost of one read, ns, from 16 reads in a row: the cost of the measurement itself is then negligible.
 fn cost_of<T>(read: impl Fn() -> T) -> f64 {
     const TOGETHER: i64 = 16;
     let start = Moment::now();
@@ -69,11 +69,11 @@ fn cost(samples: usize) -> Value {
 
 #[inline]
 fn usleep(length: &Length) {
-    // SAFETY: any number is a length.
+    // SAFETY: usleep accepts any number.
     unsafe { libc::usleep(length.standard.as_micros() as libc::c_uint) };
 }
 
-/// A length in everybody's own type, so that converting it is not part of a sleep.
+/// A length in the type of each function that sleeps, so that a sleep does not include the conversion.
 struct Length {
     standard: Duration,
     precise: Interval,
@@ -99,7 +99,8 @@ fn spinning(length: &Length) {
 type Sleep = (&'static str, fn(&Length));
 const SLEEPS: [Sleep; 3] = [("lorentz", precise), ("spin_sleep", spinning), ("usleep", usleep)];
 
-/// Each kind in a thread of its own: the timer slack is a thread's, and what it has learnt too. Called directly, as programs do.
+/// Measures each kind of sleep in a thread of its own: the timer slack and the learnt lateness belong to a thread. Each
+/// function is called directly, as programs call it.
 fn miss(samples: usize, fifo: bool) -> Value {
     fn of(samples: usize, fifo: bool, kind: impl Fn(&Length) + Copy + Send + 'static) -> Value {
         let one = move |turn: usize| {
@@ -125,7 +126,7 @@ fn miss(samples: usize, fifo: bool) -> Value {
     })
 }
 
-/// User and system time of the process, seconds.
+/// Returns the user and system time of the process, s.
 fn cpu_time() -> f64 {
     vdso(libc::CLOCK_PROCESS_CPUTIME_ID) as f64 * 1e-9
 }
@@ -136,7 +137,7 @@ fn share(seconds: f64) -> Value {
         for millis in [1u64, 10] {
             let length = Length::micros(millis * 1_000);
             let of = move || {
-                // What is learnt in the first sleeps is learnt.
+                // Do not measure the first sleeps, in which the thread learns its lateness.
                 (0..20).for_each(|_| kind(&length));
                 let (start, before) = (Instant::now(), cpu_time());
                 while start.elapsed().as_secs_f64() < seconds {

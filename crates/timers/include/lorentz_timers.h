@@ -3,11 +3,11 @@
  * nanoseconds. Link with -llorentz_timers (liblorentz_timers.so or .a).
  *
  * A moment (lorentz_moment) and an interval (lorentz_interval) are signed counts of ticks of the process's time source.
- * They are compared, and moments of one process subtracted, as numbers; what they are in nanoseconds is computed by
- * the functions below. Every function may be called from any thread.
+ * A program compares them as numbers, and subtracts moments of one process as numbers. The functions below convert them
+ * to nanoseconds. Any thread may call any function.
  *
- * Functions that return int return 0, or one of the negative LORENTZ_TIMERS_E... below; what they were to write is
- * then left as it was.
+ * A function that returns int returns 0, or one of the negative LORENTZ_TIMERS_E... below. After an error it has not
+ * written to its out argument.
  */
 #ifndef LORENTZ_TIMERS_H
 #define LORENTZ_TIMERS_H
@@ -20,15 +20,15 @@
 extern "C" {
 #endif
 
-/* The version of this interface: of this header, and by lorentz_timers_version() of the library. What is added later
-   raises the minor number, what is changed the major one. */
+/* The version of this interface, as this header has it; lorentz_timers_version() returns the library's. An addition
+   raises the minor number, a change the major number. */
 #define LORENTZ_TIMERS_MAJOR 1
 #define LORENTZ_TIMERS_MINOR 0
 #define LORENTZ_TIMERS_VERSION (LORENTZ_TIMERS_MAJOR << 16 | LORENTZ_TIMERS_MINOR)
 uint32_t lorentz_timers_version(void);
 
 #define LORENTZ_TIMERS_ERANGE (-1)      /* the result is out of range */
-#define LORENTZ_TIMERS_EINVAL (-2)      /* an argument is none of those accepted, or NULL */
+#define LORENTZ_TIMERS_EINVAL (-2)      /* an argument is not accepted, or is NULL */
 #define LORENTZ_TIMERS_EINUSE (-3)      /* another time source is in use already */
 #define LORENTZ_TIMERS_EUNUSABLE (-4)   /* the time source does not work here */
 
@@ -41,79 +41,82 @@ typedef int64_t lorentz_interval;
 
 #define LORENTZ_SOURCE_TSC 1    /* the processor's time stamp counter */
 #define LORENTZ_SOURCE_HPET 2   /* the counter of the HPET */
-#define LORENTZ_SOURCE_OS 3     /* CLOCK_MONOTONIC_RAW; in a container with a virtual clock, that clock */
+#define LORENTZ_SOURCE_OS 3     /* CLOCK_MONOTONIC_RAW; in a container with a virtual clock, the virtual clock */
 
-/* The source in force. The first question chooses it. */
+/* Returns the source in force. The first call chooses it. */
 int lorentz_source(void);
-/* Why it is in force; a text that stays. */
+/* Returns the reason for the choice. The text stays valid until the process ends. */
 const char *lorentz_source_reason(void);
-/* Puts a source in force, before anything else is asked: EINVAL, EINUSE or EUNUSABLE where it cannot be. */
+/* Puts a source in force; must come before any other call. Errors: EINVAL, EINUSE, EUNUSABLE. */
 int lorentz_source_force(int source);
-/* Ticks in a second. */
+/* Returns the ticks in a second. */
 uint64_t lorentz_source_hertz(void);
 
 /* --- moments --- */
 
-/* Now: never earlier than what another thread took before and told this one. */
+/* Returns the current moment. It is never earlier than one that another thread took before and passed to this one. */
 lorentz_moment lorentz_now(void);
-/* Now, cheaper; moments of different threads may be out of order by some ten nanoseconds. */
+/* Returns the current moment at a lower cost. Moments of different threads may be out of order by some ten ns. */
 lorentz_moment lorentz_now_unordered(void);
-/* What CLOCK_MONOTONIC_RAW showed, in nanoseconds; the first question may take some milliseconds. */
+/* Returns CLOCK_MONOTONIC_RAW at the moment, ns. The first call may take some milliseconds. */
 int64_t lorentz_moment_nanos(lorentz_moment moment);
-/* The same as a timespec. */
+/* Writes the same as a timespec. */
 void lorentz_moment_timespec(lorentz_moment moment, struct timespec *out);
-/* The date by CLOCK_REALTIME: seconds since 1970, nanoseconds 0 to 999999999. */
+/* Writes the date by CLOCK_REALTIME: seconds since 1970, and nanoseconds 0 to 999999999. */
 void lorentz_moment_wall(lorentz_moment moment, struct timespec *out);
-/* moment + interval; ERANGE. */
+/* Writes moment + interval. Error: ERANGE. */
 int lorentz_moment_add(lorentz_moment moment, lorentz_interval interval, lorentz_moment *out);
 
 /* --- intervals --- */
 
-/* So many nanoseconds, microseconds, milliseconds or seconds, to the nearest tick; ERANGE. */
+/* Make an interval of nanoseconds, microseconds, milliseconds or seconds, rounded to the nearest tick. Error:
+   ERANGE. */
 int lorentz_interval_from_nanos(int64_t nanos, lorentz_interval *out);
 int lorentz_interval_from_micros(int64_t micros, lorentz_interval *out);
 int lorentz_interval_from_millis(int64_t millis, lorentz_interval *out);
 int lorentz_interval_from_secs(int64_t secs, lorentz_interval *out);
-/* ERANGE for what is not a number, too. */
+/* Makes an interval of seconds. Error: ERANGE, also for NaN. */
 int lorentz_interval_from_double(double secs, lorentz_interval *out);
-/* Nanoseconds outside 0..1e9 and microseconds outside 0..1e6 are carried over. */
+/* Nanoseconds outside 0..1e9 and microseconds outside 0..1e6 are carried over to the seconds. Error: ERANGE. */
 int lorentz_interval_from_timespec(const struct timespec *spec, lorentz_interval *out);
 int lorentz_interval_from_timeval(const struct timeval *val, lorentz_interval *out);
-/* In nanoseconds, to the nearest; ERANGE. */
+/* Writes the interval in nanoseconds, rounded to the nearest. Error: ERANGE. */
 int lorentz_interval_nanos(lorentz_interval interval, int64_t *out);
-/* In seconds. */
+/* Returns the interval in seconds. */
 double lorentz_interval_double(lorentz_interval interval);
-/* tv_nsec is 0 to 999999999: a negative interval has its seconds rounded down. */
+/* tv_nsec is 0 to 999999999 and tv_usec 0 to 999999, so the seconds of a negative interval are rounded down. */
 void lorentz_interval_timespec(lorentz_interval interval, struct timespec *out);
 void lorentz_interval_timeval(lorentz_interval interval, struct timeval *out);
-/* a + b, a - b, -a; ERANGE. */
+/* Write a + b, a - b, -a. Error: ERANGE. */
 int lorentz_interval_add(lorentz_interval a, lorentz_interval b, lorentz_interval *out);
 int lorentz_interval_sub(lorentz_interval a, lorentz_interval b, lorentz_interval *out);
 int lorentz_interval_neg(lorentz_interval a, lorentz_interval *out);
 
 /* --- sleep --- */
 
-/* For an interval, or until a moment; on through signals. Not at all where it is not above 0, or past. */
+/* Sleep for an interval, or until a moment. Signals do not end the sleep. They return at once if the interval is not
+   above 0, or the moment is past. */
 void lorentz_sleep(lorentz_interval interval);
 void lorentz_sleep_until(lorentz_moment moment);
 
-#define LORENTZ_ELAPSED 0       /* its time had come */
-#define LORENTZ_INTERRUPTED 1   /* lorentz_interrupt() */
+#define LORENTZ_ELAPSED 0       /* the sleep reached its target */
+#define LORENTZ_INTERRUPTED 1   /* lorentz_interrupt() ended the sleep */
 
-/* A sleep that other threads can interrupt. Interrupts are counted, each ends one sleep, the one that is going on or
-   else the next; none is lost. */
+/* A sleep that other threads can interrupt. Interrupts are counted. Each one ends one sleep: the current one, or else
+   the next. None is lost. */
 typedef struct lorentz_sleeper lorentz_sleeper;
-/* NULL where there is no memory. */
+/* Makes a sleeper; NULL if there is no memory. */
 lorentz_sleeper *lorentz_sleeper_new(void);
-/* When nobody sleeps with it or interrupts it any more. NULL is nobody. */
+/* Frees a sleeper that no thread sleeps with or interrupts any more. NULL has no effect. */
 void lorentz_sleeper_free(lorentz_sleeper *sleeper);
-/* LORENTZ_ELAPSED, LORENTZ_INTERRUPTED, or EINVAL for NULL. */
+/* Sleep, and return LORENTZ_ELAPSED or LORENTZ_INTERRUPTED; EINVAL for NULL. */
 int lorentz_sleeper_sleep(lorentz_sleeper *sleeper, lorentz_interval interval);
 int lorentz_sleeper_sleep_until(lorentz_sleeper *sleeper, lorentz_moment moment);
-/* EINVAL for NULL. May be called in a signal handler. */
+/* Interrupts a sleeper; EINVAL for NULL. A signal handler may call this function. */
 int lorentz_interrupt(lorentz_sleeper *sleeper);
 
-/* Puts the calling thread under SCHED_FIFO with priority 1 to 99; EUNUSABLE, with errno set, where it may not. */
+/* Puts the calling thread under SCHED_FIFO with priority 1 to 99. Error: EUNUSABLE, with
+   errno set. */
 int lorentz_use_fifo_scheduling(int priority);
 
 #ifdef __cplusplus

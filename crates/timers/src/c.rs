@@ -1,11 +1,11 @@
-//! The C interface: what `include/lorentz_timers.h` says.
+//! The C interface. `include/lorentz_timers.h` documents it.
 
 use crate::{Interval, Moment, OutOfRange, Sleeper, SourceError, TimeSource, Woken};
 use libc::{c_char, c_int, timespec, timeval};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-/// Major and minor number of the interface, as in the header.
+/// Major (high half) and minor number of the interface, as in the header.
 const VERSION: u32 = 1 << 16;
 const OK: c_int = 0;
 const ERANGE: c_int = -1;
@@ -14,7 +14,7 @@ const EINUSE: c_int = -3;
 const EUNUSABLE: c_int = -4;
 const SOURCES: [TimeSource; 3] = [TimeSource::Tsc, TimeSource::Hpet, TimeSource::Os];
 
-/// Writes a result that is in range.
+/// Writes a result to `out`. Returns 0, EINVAL for a null pointer, or ERANGE for a result out of range.
 ///
 /// # Safety
 /// `out` is null or can be written to.
@@ -23,29 +23,29 @@ unsafe fn give<T>(result: Result<T, OutOfRange>, out: *mut T) -> c_int {
         _ if out.is_null() => EINVAL,
         Err(OutOfRange) => ERANGE,
         Ok(value) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { out.write(value) };
             OK
         }
     }
 }
 
-/// As [`give`], of ticks.
+/// Writes an interval's ticks as [`give`] does.
 ///
 /// # Safety
-/// As there.
+/// The requirements are those of [`give`].
 unsafe fn give_interval(result: Result<Interval, OutOfRange>, out: *mut i64) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { give(result.map(Interval::ticks), out) }
 }
 
 macro_rules! exported {
     ($($(#[$note:meta])* fn $name:ident($($arg:ident: $kind:ty),*) $(-> $result:ty)? $body:block)*) => {
         $(
-            /// As the header says.
+            /// The header documents this function.
             ///
             /// # Safety
-            /// Pointers are null, or point to what the header says.
+            /// Pointers are null, or point to the objects that the header requires.
             $(#[$note])*
             #[no_mangle]
             pub unsafe extern "C" fn $name($($arg: $kind),*) $(-> $result)? $body
@@ -97,48 +97,48 @@ exported! {
     }
 
     fn lorentz_moment_timespec(moment: i64, out: *mut timespec) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give(Ok(Moment::from_ticks(moment).timespec()), out) };
     }
 
     fn lorentz_moment_wall(moment: i64, out: *mut timespec) {
         let wall = Moment::from_ticks(moment).wall();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give(Ok(timespec { tv_sec: wall.secs, tv_nsec: wall.nanos.into() }), out) };
     }
 
     fn lorentz_moment_add(moment: i64, interval: i64, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give(moment.checked_add(interval).ok_or(OutOfRange), out) }
     }
 
     fn lorentz_interval_from_nanos(nanos: i64, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give_interval(Interval::from_nanos(nanos), out) }
     }
 
     fn lorentz_interval_from_micros(micros: i64, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give_interval(Interval::from_micros(micros), out) }
     }
 
     fn lorentz_interval_from_millis(millis: i64, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give_interval(Interval::from_millis(millis), out) }
     }
 
     fn lorentz_interval_from_secs(secs: i64, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give_interval(Interval::from_secs(secs), out) }
     }
 
     fn lorentz_interval_from_double(secs: f64, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give_interval(Interval::from_secs_f64(secs), out) }
     }
 
     fn lorentz_interval_from_timespec(spec: *const timespec, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         match unsafe { spec.as_ref() } {
             // SAFETY: as above.
             Some(spec) => unsafe { give_interval((*spec).try_into(), out) },
@@ -147,7 +147,7 @@ exported! {
     }
 
     fn lorentz_interval_from_timeval(val: *const timeval, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         match unsafe { val.as_ref() } {
             // SAFETY: as above.
             Some(val) => unsafe { give_interval((*val).try_into(), out) },
@@ -157,7 +157,7 @@ exported! {
 
     fn lorentz_interval_nanos(interval: i64, out: *mut i64) -> c_int {
         let nanos = i64::try_from(Interval::from_ticks(interval).nanos());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give(nanos.map_err(|_| OutOfRange), out) }
     }
 
@@ -166,27 +166,27 @@ exported! {
     }
 
     fn lorentz_interval_timespec(interval: i64, out: *mut timespec) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give(Ok(Interval::from_ticks(interval).timespec()), out) };
     }
 
     fn lorentz_interval_timeval(interval: i64, out: *mut timeval) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give(Ok(Interval::from_ticks(interval).timeval()), out) };
     }
 
     fn lorentz_interval_add(a: i64, b: i64, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give(a.checked_add(b).ok_or(OutOfRange), out) }
     }
 
     fn lorentz_interval_sub(a: i64, b: i64, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give(a.checked_sub(b).ok_or(OutOfRange), out) }
     }
 
     fn lorentz_interval_neg(a: i64, out: *mut i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { give(a.checked_neg().ok_or(OutOfRange), out) }
     }
 
@@ -204,23 +204,24 @@ exported! {
 
     fn lorentz_sleeper_free(sleeper: *mut Sleeper) {
         if !sleeper.is_null() {
-            // SAFETY: the caller's promise: made by lorentz_sleeper_new, and nobody uses it any more.
+            // SAFETY: the caller guarantees that lorentz_sleeper_new made the sleeper, and that nobody uses it any
+            // more.
             drop(unsafe { Box::from_raw(sleeper) });
         }
     }
 
     fn lorentz_sleeper_sleep(sleeper: *const Sleeper, interval: i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { sleep_with(sleeper, Moment::now().saturating_add(Interval::from_ticks(interval))) }
     }
 
     fn lorentz_sleeper_sleep_until(sleeper: *const Sleeper, moment: i64) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { sleep_with(sleeper, Moment::from_ticks(moment)) }
     }
 
     fn lorentz_interrupt(sleeper: *const Sleeper) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let Some(sleeper) = (unsafe { sleeper.as_ref() }) else { return EINVAL };
         sleeper.interrupt();
         OK
@@ -237,7 +238,7 @@ exported! {
 /// # Safety
 /// `sleeper` is null or a sleeper.
 unsafe fn sleep_with(sleeper: *const Sleeper, until: Moment) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     match unsafe { sleeper.as_ref() } {
         None => EINVAL,
         Some(sleeper) => match sleeper.sleep_until(until) {

@@ -1,4 +1,4 @@
-//! The HPET, mapped into the process: a counter of its own chip, dear to read.
+//! The HPET, mapped into the process. It is a counter in a chip of its own, and slow to read.
 //!
 //! IA-PC HPET Specification 1.0a, section 2.3: capabilities at 0x00, configuration at 0x10, main counter at 0xf0.
 
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why the HPET cannot be used.
+/// The reason why the HPET cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HpetError {
     /// EACCES or EPERM.
@@ -34,16 +34,16 @@ pub enum HpetError {
     /// EAGAIN.
     #[error("cannot be mapped now: it is locked")]
     Again,
-    /// The main counter has 32 bits and would be round again within minutes.
+    /// The main counter has 32 bits and would wrap around within minutes.
     #[error("has a counter of 32 bits only")]
     Counter32Bit,
     /// ENABLE_CNF is off.
     #[error("is stopped: its main counter does not run")]
     Stopped,
-    /// The capabilities tell a period outside 0.1 ps to 100 ns.
+    /// The capabilities register has a period outside 0.1 ps to 100 ns; the value is in femtoseconds.
     #[error("tells an impossible period of {0} fs")]
     Period(u32),
-    /// Anything else.
+    /// Any other error.
     #[error("cannot be used: {0}")]
     Other(io::Error),
 }
@@ -83,13 +83,17 @@ unsafe impl Send for Hpet {}
 unsafe impl Sync for Hpet {}
 
 impl Hpet {
-    /// Where the kernel has it.
+    /// The kernel's device.
     pub const PATH: &'static str = "/dev/hpet";
 
-    /// Maps the HPET at `path`, or says why not.
+    /// Maps the HPET at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`HpetError`] says why the HPET cannot be used.
     pub fn open(path: &Path) -> Result<Hpet, HpetError> {
         let file = File::open(path)?;
-        // SAFETY: a new mapping, of which nobody else knows.
+        // SAFETY: this is a new mapping, which no other code uses.
         let mapped = unsafe {
             let flags = (libc::PROT_READ, libc::MAP_SHARED);
             libc::mmap(std::ptr::null_mut(), LENGTH, flags.0, flags.1, file.as_raw_fd(), 0)
@@ -120,17 +124,18 @@ impl Hpet {
     }
 
     fn register(&self, offset: usize) -> u64 {
-        // SAFETY: within the page that is mapped as long as `self` lives, and aligned; a load is all that is done.
+        // SAFETY: the address is aligned, and lies within the page, which is mapped as long as `self` lives. The code
+        // only loads.
         unsafe { self.registers.add(offset).cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed)
     }
 
-    /// The main counter.
+    /// Reads the main counter.
     #[inline]
     pub fn ticks(&self) -> i64 {
         self.register(MAIN_COUNTER) as i64
     }
 
-    /// What a tick is worth.
+    /// Returns the length of a tick.
     pub fn scale(&self) -> Scale {
         self.scale
     }
@@ -138,7 +143,7 @@ impl Hpet {
 
 impl Drop for Hpet {
     fn drop(&mut self) {
-        // SAFETY: mapped by `open`, and nobody has a reference into it any more.
+        // SAFETY: `open` made the mapping, and no reference into it is left.
         unsafe { libc::munmap(self.registers.as_ptr().cast(), LENGTH) };
     }
 }
@@ -148,7 +153,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
 
-    /// A file that looks like an HPET of 14.318180 MHz.
+    /// Makes a file that looks like an HPET of 14.318180 MHz.
     fn mock(capabilities: u64, configuration: u64) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(LENGTH as u64).unwrap();

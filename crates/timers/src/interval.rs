@@ -1,4 +1,4 @@
-//! Lengths of time: a signed count of ticks.
+//! Lengths of time, as signed counts of ticks.
 
 use crate::scale::Scale;
 use crate::source;
@@ -9,28 +9,28 @@ use std::time::Duration;
 
 const NANOS_PER_SEC: i128 = 1_000_000_000;
 
-/// A result that 64 bits of ticks, or the type asked for, do not hold.
+/// The error of a result that does not fit into 64 bits of ticks, or into the type asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("beyond what a 64-bit count of ticks, or the type asked for, can hold")]
 pub struct OutOfRange;
 
 /// A length of time with a sign, in ticks of the process's [`TimeSource`](crate::TimeSource).
 ///
-/// The count of ticks is the value; seconds and nanoseconds are computed when they are asked for, with the frequency
-/// that was found when the source was chosen. Reaches 112 years either way at 2.6 GHz.
+/// The value is the count of ticks. Seconds and nanoseconds are computed on request, with the frequency that was
+/// determined when the source was chosen. The range is 112 years either way at 2.6 GHz.
 ///
-/// `+` and `-` panic where the result is out of range; the `checked_` and `saturating_` forms do not.
+/// `+` and `-` panic if the result is out of range; the `checked_` and `saturating_` forms do not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Interval(i64);
 
-/// An [`Interval`] taken apart: `secs` and `nanos` (0..1e9), both to be counted backwards where `negative`.
+/// An [`Interval`] split into `secs` and `nanos` (0..1e9). Both count backwards if `negative` is true.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Parts {
-    /// Whether it is below zero.
+    /// Whether the interval is below zero.
     pub negative: bool,
     /// Whole seconds.
     pub secs: u64,
-    /// Nanoseconds above them.
+    /// Nanoseconds above the whole seconds.
     pub nanos: u32,
 }
 
@@ -39,49 +39,53 @@ fn scale() -> Scale {
 }
 
 impl Interval {
-    /// No time at all.
+    /// The interval of length zero.
     pub const ZERO: Interval = Interval(0);
     /// The longest interval.
     pub const MAX: Interval = Interval(i64::MAX);
-    /// The longest interval backwards.
+    /// The longest negative interval.
     pub const MIN: Interval = Interval(i64::MIN);
 
-    /// So many ticks.
+    /// Makes an interval of `ticks` ticks.
     pub const fn from_ticks(ticks: i64) -> Interval {
         Interval(ticks)
     }
 
-    /// So many nanoseconds, to the nearest tick.
+    /// Makes an interval of `nanos` nanoseconds, rounded to the nearest tick.
     pub fn from_nanos(nanos: i64) -> Result<Interval, OutOfRange> {
         Interval::from_wide_nanos(nanos.into())
     }
 
-    /// So many microseconds, to the nearest tick.
+    /// Makes an interval of `micros` microseconds, rounded to the nearest tick.
     pub fn from_micros(micros: i64) -> Result<Interval, OutOfRange> {
         Interval::from_wide_nanos(i128::from(micros) * 1_000)
     }
 
-    /// So many milliseconds, to the nearest tick.
+    /// Makes an interval of `millis` milliseconds, rounded to the nearest tick.
     pub fn from_millis(millis: i64) -> Result<Interval, OutOfRange> {
         Interval::from_wide_nanos(i128::from(millis) * 1_000_000)
     }
 
-    /// So many seconds, to the nearest tick.
+    /// Makes an interval of `secs` seconds, rounded to the nearest tick.
     pub fn from_secs(secs: i64) -> Result<Interval, OutOfRange> {
         Interval::from_wide_nanos(i128::from(secs) * NANOS_PER_SEC)
     }
 
-    /// So many seconds; out of range too where it is not a number.
+    /// Makes an interval of `secs` seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfRange`], also for NaN.
     pub fn from_secs_f64(secs: f64) -> Result<Interval, OutOfRange> {
         let nanos = (secs * 1e9).round();
-        // Beyond this no source's ticks fit either.
+        // No source's ticks fit a longer interval.
         if nanos.is_nan() || nanos.abs() >= 1e25 {
             return Err(OutOfRange);
         }
         Interval::from_wide_nanos(nanos as i128)
     }
 
-    /// Put together again. Nanoseconds from 1e9 on are carried over.
+    /// Makes an interval of its parts. Nanoseconds from 1e9 on are carried over to the seconds.
     pub fn from_parts(parts: Parts) -> Result<Interval, OutOfRange> {
         let nanos = i128::from(parts.secs) * NANOS_PER_SEC + i128::from(parts.nanos);
         Interval::from_wide_nanos(if parts.negative { -nanos } else { nanos })
@@ -91,32 +95,32 @@ impl Interval {
         scale().ticks(nanos).map(Interval).ok_or(OutOfRange)
     }
 
-    /// The ticks.
+    /// Returns the ticks.
     pub const fn ticks(self) -> i64 {
         self.0
     }
 
-    /// In nanoseconds, to the nearest.
+    /// Returns the nanoseconds, rounded to the nearest.
     pub fn nanos(self) -> i128 {
         scale().nanos(self.0)
     }
 
-    /// In whole microseconds, towards zero.
+    /// Returns the whole microseconds, rounded towards zero.
     pub fn micros(self) -> i128 {
         self.nanos() / 1_000
     }
 
-    /// In whole seconds, towards zero.
+    /// Returns the whole seconds, rounded towards zero.
     pub fn secs(self) -> i128 {
         self.nanos() / NANOS_PER_SEC
     }
 
-    /// In seconds.
+    /// Returns the seconds.
     pub fn secs_f64(self) -> f64 {
         self.nanos() as f64 / 1e9
     }
 
-    /// Sign, seconds and nanoseconds.
+    /// Splits the interval into sign, seconds and nanoseconds.
     pub fn parts(self) -> Parts {
         let nanos = self.nanos();
         let magnitude = nanos.unsigned_abs();
@@ -127,17 +131,17 @@ impl Interval {
         }
     }
 
-    /// Whether it is no time at all.
+    /// Whether the interval is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether it is below zero.
+    /// Whether the interval is below zero.
     pub const fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    /// The sum, where it is in range.
+    /// Returns the sum; `None` if it is out of range.
     pub const fn checked_add(self, other: Interval) -> Option<Interval> {
         match self.0.checked_add(other.0) {
             Some(ticks) => Some(Interval(ticks)),
@@ -145,7 +149,7 @@ impl Interval {
         }
     }
 
-    /// The difference, where it is in range.
+    /// Returns the difference; `None` if it is out of range.
     pub const fn checked_sub(self, other: Interval) -> Option<Interval> {
         match self.0.checked_sub(other.0) {
             Some(ticks) => Some(Interval(ticks)),
@@ -153,7 +157,7 @@ impl Interval {
         }
     }
 
-    /// So many times as long, where it is in range.
+    /// Returns the interval `times` times as long; `None` if it is out of range.
     pub const fn checked_mul(self, times: i64) -> Option<Interval> {
         match self.0.checked_mul(times) {
             Some(ticks) => Some(Interval(ticks)),
@@ -161,7 +165,8 @@ impl Interval {
         }
     }
 
-    /// That part of it, towards zero; `None` for a division by zero, or out of range.
+    /// Returns the interval divided by `parts`, rounded towards zero. `None` if `parts` is zero, or the result is out
+    /// of range.
     pub const fn checked_div(self, parts: i64) -> Option<Interval> {
         match self.0.checked_div(parts) {
             Some(ticks) => Some(Interval(ticks)),
@@ -169,7 +174,7 @@ impl Interval {
         }
     }
 
-    /// The same length the other way, where it is in range: [`Interval::MIN`] has none.
+    /// Returns the interval with the other sign. `None` for [`Interval::MIN`], which has no counterpart.
     pub const fn checked_neg(self) -> Option<Interval> {
         match self.0.checked_neg() {
             Some(ticks) => Some(Interval(ticks)),
@@ -177,7 +182,7 @@ impl Interval {
         }
     }
 
-    /// Its length without the sign, where it is in range: [`Interval::MIN`] has none.
+    /// Returns the interval without its sign. `None` for [`Interval::MIN`], which has no counterpart.
     pub const fn checked_abs(self) -> Option<Interval> {
         match self.0.checked_abs() {
             Some(ticks) => Some(Interval(ticks)),
@@ -185,57 +190,57 @@ impl Interval {
         }
     }
 
-    /// The sum, held at the ends of the range.
+    /// Returns the sum. A result out of range becomes the nearest end of the range.
     pub const fn saturating_add(self, other: Interval) -> Interval {
         Interval(self.0.saturating_add(other.0))
     }
 
-    /// The difference, held at the ends of the range.
+    /// Returns the difference. A result out of range becomes the nearest end of the range.
     pub const fn saturating_sub(self, other: Interval) -> Interval {
         Interval(self.0.saturating_sub(other.0))
     }
 
-    /// Longer by so many ticks.
+    /// Adds `ticks` ticks.
     pub fn add_ticks(self, ticks: i64) -> Result<Interval, OutOfRange> {
         self.checked_add(Interval(ticks)).ok_or(OutOfRange)
     }
 
-    /// Longer by so many nanoseconds (shorter by negative ones).
+    /// Adds `nanos` nanoseconds.
     pub fn add_nanos(self, nanos: i64) -> Result<Interval, OutOfRange> {
         self.checked_add(Interval::from_nanos(nanos)?).ok_or(OutOfRange)
     }
 
-    /// Longer by so many microseconds (shorter by negative ones).
+    /// Adds `micros` microseconds.
     pub fn add_micros(self, micros: i64) -> Result<Interval, OutOfRange> {
         self.checked_add(Interval::from_micros(micros)?).ok_or(OutOfRange)
     }
 
-    /// Longer by so many seconds (shorter by negative ones).
+    /// Adds `secs` seconds.
     pub fn add_secs(self, secs: i64) -> Result<Interval, OutOfRange> {
         self.checked_add(Interval::from_secs(secs)?).ok_or(OutOfRange)
     }
 
-    /// Shorter by so many ticks.
+    /// Subtracts `ticks` ticks.
     pub fn sub_ticks(self, ticks: i64) -> Result<Interval, OutOfRange> {
         self.checked_sub(Interval(ticks)).ok_or(OutOfRange)
     }
 
-    /// Shorter by so many nanoseconds (longer by negative ones).
+    /// Subtracts `nanos` nanoseconds.
     pub fn sub_nanos(self, nanos: i64) -> Result<Interval, OutOfRange> {
         self.checked_sub(Interval::from_nanos(nanos)?).ok_or(OutOfRange)
     }
 
-    /// Shorter by so many microseconds (longer by negative ones).
+    /// Subtracts `micros` microseconds.
     pub fn sub_micros(self, micros: i64) -> Result<Interval, OutOfRange> {
         self.checked_sub(Interval::from_micros(micros)?).ok_or(OutOfRange)
     }
 
-    /// Shorter by so many seconds (longer by negative ones).
+    /// Subtracts `secs` seconds.
     pub fn sub_secs(self, secs: i64) -> Result<Interval, OutOfRange> {
         self.checked_sub(Interval::from_secs(secs)?).ok_or(OutOfRange)
     }
 
-    /// As a timespec: `tv_nsec` is 0..1e9, so that a negative interval has its seconds rounded down.
+    /// Returns a timespec. `tv_nsec` is 0..1e9, so the seconds of a negative interval are rounded down.
     pub fn timespec(self) -> libc::timespec {
         let nanos = self.nanos();
         libc::timespec {
@@ -244,7 +249,7 @@ impl Interval {
         }
     }
 
-    /// As a timeval: `tv_usec` is 0..1e6, and what is below a microsecond is cut off downwards.
+    /// Returns a timeval, rounded down to microseconds. `tv_usec` is 0..1e6.
     pub fn timeval(self) -> libc::timeval {
         let spec = self.timespec();
         libc::timeval { tv_sec: spec.tv_sec, tv_usec: spec.tv_nsec / 1_000 }
@@ -266,7 +271,7 @@ impl From<Interval> for libc::timeval {
 impl TryFrom<libc::timespec> for Interval {
     type Error = OutOfRange;
 
-    /// Nanoseconds outside 0..1e9 are carried over.
+    /// Carries nanoseconds outside 0..1e9 over to the seconds.
     fn try_from(spec: libc::timespec) -> Result<Interval, OutOfRange> {
         let nanos = i128::from(spec.tv_sec) * NANOS_PER_SEC + i128::from(spec.tv_nsec);
         Interval::from_wide_nanos(nanos)
@@ -276,7 +281,7 @@ impl TryFrom<libc::timespec> for Interval {
 impl TryFrom<libc::timeval> for Interval {
     type Error = OutOfRange;
 
-    /// Microseconds outside 0..1e6 are carried over.
+    /// Carries microseconds outside 0..1e6 over to the seconds.
     fn try_from(val: libc::timeval) -> Result<Interval, OutOfRange> {
         let nanos = i128::from(val.tv_sec) * NANOS_PER_SEC + i128::from(val.tv_usec) * 1_000;
         Interval::from_wide_nanos(nanos)
@@ -295,7 +300,7 @@ impl TryFrom<Duration> for Interval {
 impl TryFrom<Interval> for Duration {
     type Error = OutOfRange;
 
-    /// There is no negative [`Duration`].
+    /// Fails for a negative interval: there is no negative [`Duration`].
     fn try_from(interval: Interval) -> Result<Duration, OutOfRange> {
         let parts = interval.parts();
         if parts.negative {
@@ -356,7 +361,7 @@ impl SubAssign for Interval {
     }
 }
 
-/// Seconds with nine decimals: `-0.000001500`.
+/// Prints seconds with nine decimals: `-0.000001500`.
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parts { negative, secs, nanos } = self.parts();

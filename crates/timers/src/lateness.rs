@@ -1,21 +1,21 @@
-//! How late the kernel wakes a thread, learnt from its own sleeps: how long before a target it must be woken.
+//! The kernel's lateness: each thread learns from its own sleeps how long before a target the kernel has to wake it.
 
 use std::cell::Cell;
 
-/// Sleeps remembered.
+/// Number of sleeps that are remembered.
 const REMEMBERED: usize = 64;
-/// How many of them may wake later than the window is long: about 5 in 100.
+/// Number of remembered sleeps that may be later than the window is long: about 5 in 100.
 const OUTSIDE: usize = 3;
-/// After so many sleeps what was learnt is used, and it is reckoned anew each time so many more have been seen.
+/// Number of sleeps after which the window is computed for the first time, and between computations.
 const BATCH: u32 = 8;
-/// Nanoseconds. Before anything is learnt: what an idle machine with a timer slack of 1 ns does.
+/// Window before the first computation, ns: the lateness of an idle machine with a timer slack of 1 ns.
 const FIRST: u32 = 60_000;
-/// No window is shorter: the kernel's own way out of a sleep takes that long.
+/// Shortest window, ns: the kernel's own way out of a sleep takes that long.
 const FLOOR: u32 = 4_000;
-/// No window is longer: what is later than this comes from other programs' turns, and spinning does not help.
+/// Longest window, ns. A greater lateness comes from other programs that use the processor, and spinning does not help.
 const CEILING: u32 = 100_000;
 
-/// What one thread has learnt.
+/// The state that one thread has learnt.
 pub(crate) struct Lateness {
     seen: [Cell<u32>; REMEMBERED],
     count: Cell<u32>,
@@ -28,23 +28,23 @@ impl Lateness {
         Lateness { seen, count: Cell::new(0), window: Cell::new(FIRST) }
     }
 
-    /// How many nanoseconds before its target a thread is to be woken.
+    /// Returns how many nanoseconds before its target the kernel is to wake the thread.
     pub fn window(&self) -> i64 {
         self.window.get().into()
     }
 
-    /// The kernel woke us this many nanoseconds later than it was asked to.
+    /// Records that the kernel woke the thread this many nanoseconds later than asked.
     pub fn observe(&self, nanos: i64) {
         let count = self.count.get();
         self.seen[count as usize % REMEMBERED].set(nanos.clamp(0, u32::MAX.into()) as u32);
-        // The count goes on in the second half when it is full, so that it still tells that all places are.
+        // When the count overflows, it continues at a value that still says that all places are filled.
         self.count.set(count.checked_add(1).unwrap_or(REMEMBERED as u32 * BATCH));
         if self.count.get() % BATCH == 0 {
             self.window.set(self.reckon());
         }
     }
 
-    /// The quantile of what is remembered, and an eighth more.
+    /// Returns the quantile of the remembered sleeps plus an eighth, ns, within the shortest and the longest window.
     fn reckon(&self) -> u32 {
         let known = (self.count.get() as usize).min(REMEMBERED);
         let mut seen: [u32; REMEMBERED] = std::array::from_fn(|place| self.seen[place].get());

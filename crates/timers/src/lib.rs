@@ -1,18 +1,19 @@
 //! Precise timers: a clock read from the processor's counter, and sleep to within a hundred nanoseconds.
 //!
-//! - [`Moment`] and [`Interval`] are counts of ticks; seconds and nanoseconds are computed when they are asked for.
-//! - [`TimeSource`] says where ticks come from: the TSC where it is invariant and the kernel trusts it, else the
-//!   system's clock, or the HPET. It is chosen by measuring, told, and can be forced.
-//! - [`Reference`]: the clocks of the system as the counter follows them, drift and all, without a jump or a step back.
-//! - [`sleep()`], [`sleep_until`] and [`Sleeper`]: the kernel sleeps until shortly before the target, then we spin.
+//! - [`Moment`] and [`Interval`] are counts of ticks; seconds and nanoseconds are computed on request.
+//! - [`TimeSource`] is the origin of ticks: the TSC if it is invariant and the kernel trusts it, else the system's clock, or the
+//!   HPET. The library measures the sources and chooses one. A program can ask for the choice and its reason, and can force a
+//!   source.
+//! - [`Reference`]: the clocks of the system as the counter follows them, drift included, without a jump or a step back.
+//! - [`sleep()`], [`sleep_until`] and [`Sleeper`]: the kernel sleeps until shortly before the target, then the thread spins.
 //!
-//! It is the system of *Impact of Modern Virtualization Methods on Timing Precision and Performance of High-Speed
-//! Applications* (Kirova et al., Future Internet 11(8):179, 2019), section 2.1.1, with the spin window learnt instead of
-//! a whole jiffy. In a container with a virtual clock all of it keeps virtual time: the source is the system's clock
-//! then, as the program sees it.
+//! It is the system of *Impact of Modern Virtualization Methods on Timing Precision and Performance of High-Speed Applications*
+//! (Kirova et al., Future Internet 11(8):179, 2019), section 2.1.1. Unlike in the paper, a thread learns the spin window and does
+//! not spin for a whole jiffy. In a container with a virtual clock all functions keep virtual time: the source is then the
+//! system's clock, as the program sees it.
 //!
-//! The C interface is `include/lorentz_timers.h`; the package `lorentz-timers-preload` gives these timers to programs
-//! that know nothing of them.
+//! The C interface is `include/lorentz_timers.h`. The package `lorentz-timers-preload` gives these timers to programs that do not
+//! use them by themselves.
 //!
 //! ```
 //! use lorentz_timers::{sleep_until, Interval, Moment};

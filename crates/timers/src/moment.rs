@@ -1,4 +1,4 @@
-//! Points in time: a count of ticks.
+//! Points in time, as counts of ticks.
 
 use crate::interval::{Interval, OutOfRange};
 use crate::reference::Reference;
@@ -9,49 +9,52 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 /// A point in time, in ticks of the process's [`TimeSource`](crate::TimeSource).
 ///
-/// The count of ticks is the value: taking a moment is one read of the counter. What it is in nanoseconds or as a
-/// date is computed when asked for. `+` and `-` panic where the result is out of range.
+/// The value is the count of ticks: taking a moment is one read of the counter. Its nanoseconds and its date are
+/// computed on request. `+` and `-` panic if the result is out of range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Moment(i64);
 
 impl Moment {
-    /// Now. Never earlier than what any other thread took before and told this one.
+    /// Returns the current moment. It is never earlier than a moment that another thread took before and passed to this
+    /// thread.
     #[inline]
     pub fn now() -> Moment {
         Moment(source::ticks())
     }
 
-    /// Now, cheaper: the processor may read the counter some instructions earlier or later than is written, so that
-    /// moments of different threads may be out of order by some ten nanoseconds. For measuring within a thread.
+    /// Returns the current moment at a lower cost, for measurements within one thread. The processor may read the
+    /// counter some instructions earlier or later than written. Moments of different threads may therefore be out of
+    /// order by some ten nanoseconds.
     #[inline]
     pub fn now_unordered() -> Moment {
         Moment(source::ticks_unordered())
     }
 
-    /// When the counter shows so many ticks.
+    /// Returns the moment at which the counter shows `ticks`.
     pub const fn from_ticks(ticks: i64) -> Moment {
         Moment(ticks)
     }
 
-    /// The ticks.
+    /// Returns the ticks.
     pub const fn ticks(self) -> i64 {
         self.0
     }
 
-    /// What CLOCK_MONOTONIC_RAW showed, in nanoseconds. The counter's drift against it is followed, without a jump
-    /// or a step back; the first question may take some milliseconds.
+    /// Returns CLOCK_MONOTONIC_RAW at this moment, ns. The conversion follows the counter's drift against that clock,
+    /// without a jump or a step back. The first call may take some milliseconds.
     pub fn nanos(self) -> i64 {
         Reference::MonotonicRaw.surely_at(self.0)
     }
 
-    /// The date, by what CLOCK_REALTIME shows at this moment of asking. Where that clock is set, the answer changes.
+    /// Returns the date, computed from CLOCK_REALTIME at the time of the call. The result changes when that clock is
+    /// set.
     pub fn wall(self) -> WallTime {
         let (now, wall) = (Moment::now(), Reference::Realtime.now());
         let since = now.since(self).nanos();
         WallTime::from_nanos(i128::from(wall) - since)
     }
 
-    /// The moment at which CLOCK_REALTIME shows `wall`, as it runs now.
+    /// Returns the moment at which CLOCK_REALTIME shows `wall`, as that clock runs at the time of the call.
     pub fn from_wall(wall: WallTime) -> Result<Moment, OutOfRange> {
         let (now, wall_now) = (Moment::now(), Reference::Realtime.now());
         let until =
@@ -59,18 +62,19 @@ impl Moment {
         now.checked_add(Interval::from_nanos(until)?).ok_or(OutOfRange)
     }
 
-    /// How long after `earlier` this is; negative where it is before it, held at the ends of the range.
+    /// Returns the interval from `earlier` to this moment; negative if `earlier` is later. A result out of range
+    /// becomes the nearest end of the range.
     pub const fn since(self, earlier: Moment) -> Interval {
         Interval::from_ticks(self.0.saturating_sub(earlier.0))
     }
 
-    /// How long ago this was.
+    /// Returns the interval from this moment to now.
     #[inline]
     pub fn elapsed(self) -> Interval {
         Moment::now().since(self)
     }
 
-    /// So much later, where it is in range.
+    /// Returns the moment `interval` later; `None` if it is out of range.
     pub const fn checked_add(self, interval: Interval) -> Option<Moment> {
         match self.0.checked_add(interval.ticks()) {
             Some(ticks) => Some(Moment(ticks)),
@@ -78,7 +82,7 @@ impl Moment {
         }
     }
 
-    /// So much earlier, where it is in range.
+    /// Returns the moment `interval` earlier; `None` if it is out of range.
     pub const fn checked_sub(self, interval: Interval) -> Option<Moment> {
         match self.0.checked_sub(interval.ticks()) {
             Some(ticks) => Some(Moment(ticks)),
@@ -86,17 +90,17 @@ impl Moment {
         }
     }
 
-    /// So much later, held at the end of time.
+    /// Returns the moment `interval` later. A result out of range becomes the nearest end of the range.
     pub const fn saturating_add(self, interval: Interval) -> Moment {
         Moment(self.0.saturating_add(interval.ticks()))
     }
 
-    /// So much earlier, held at the beginning of time.
+    /// Returns the moment `interval` earlier. A result out of range becomes the nearest end of the range.
     pub const fn saturating_sub(self, interval: Interval) -> Moment {
         Moment(self.0.saturating_sub(interval.ticks()))
     }
 
-    /// [`Moment::nanos`] as a timespec.
+    /// Returns [`Moment::nanos`] as a timespec.
     pub fn timespec(self) -> libc::timespec {
         let nanos = self.nanos();
         libc::timespec {
@@ -105,13 +109,13 @@ impl Moment {
         }
     }
 
-    /// [`Moment::nanos`] as a timeval, cut off downwards to microseconds.
+    /// Returns [`Moment::nanos`] as a timeval, rounded down to microseconds.
     pub fn timeval(self) -> libc::timeval {
         let spec = self.timespec();
         libc::timeval { tv_sec: spec.tv_sec, tv_usec: spec.tv_nsec / 1_000 }
     }
 
-    /// Later by `span`.
+    /// Returns the moment `span` later.
     pub fn plus(self, span: Span) -> Result<Moment, OutOfRange> {
         self.checked_add(Interval::try_from(span)?).ok_or(OutOfRange)
     }
@@ -152,7 +156,7 @@ impl SubAssign<Interval> for Moment {
     }
 }
 
-/// The date: `2026-08-16T12:00:00.000000001Z`.
+/// Prints the date: `2026-08-16T12:00:00.000000001Z`.
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.wall().fmt(f)

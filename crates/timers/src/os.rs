@@ -1,4 +1,4 @@
-//! The system's own clocks and sleep, by libc, or by what a preload library found behind itself.
+//! The system's own clocks and sleep, by libc, or by the functions that a preload library has found behind itself.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -6,7 +6,7 @@ const NANOS_PER_SEC: i64 = 1_000_000_000;
 
 /// clock_gettime(2).
 pub type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
-/// clock_nanosleep(2). A thread may be cancelled in it, which unwinds.
+/// clock_nanosleep(2). A cancelled thread unwinds from it.
 pub type ClockNanosleep = unsafe extern "C-unwind" fn(
     libc::clockid_t,
     libc::c_int,
@@ -28,21 +28,21 @@ mod libc_own {
 static GETTIME: AtomicPtr<()> = AtomicPtr::new(libc::clock_gettime as *mut ());
 static NANOSLEEP: AtomicPtr<()> = AtomicPtr::new(libc_own::clock_nanosleep as *mut ());
 
-/// From now on the system's clocks are read and slept on by these. For a library that stands in front of libc's own,
-/// whose names it has taken.
+/// Makes this module read the system's clocks and sleep by these functions. For a library that is preloaded in front of
+/// libc and has taken the names of libc's functions.
 ///
 /// # Safety
-/// The functions must do what those of libc do, and stay.
+/// The functions must do what those of libc do, and stay in memory.
 pub unsafe fn use_functions(gettime: ClockGettime, nanosleep: ClockNanosleep) {
     GETTIME.store(gettime as *mut (), Ordering::Release);
     NANOSLEEP.store(nanosleep as *mut (), Ordering::Release);
 }
 
-/// What `clock` shows, in nanoseconds.
+/// Reads `clock`, ns.
 #[inline]
 pub fn read(clock: libc::clockid_t) -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: only functions of this type are ever stored; `now` is ours.
+    // SAFETY: only functions of this type are ever stored, and `now` is a local variable.
     unsafe {
         let gettime: ClockGettime = std::mem::transmute(GETTIME.load(Ordering::Acquire));
         gettime(clock, &mut now);
@@ -50,24 +50,24 @@ pub fn read(clock: libc::clockid_t) -> i64 {
     now.tv_sec.saturating_mul(NANOS_PER_SEC).saturating_add(now.tv_nsec)
 }
 
-/// Sleeps until `clock` shows `nanos`. 0, or EINTR after a signal.
+/// Sleeps until `clock` shows `nanos`. Returns 0, or EINTR after a signal.
 #[inline]
 pub fn sleep_until(clock: libc::clockid_t, nanos: i64) -> libc::c_int {
     let until = timespec(nanos.max(0));
-    // SAFETY: only functions of this type are ever stored; `until` is ours.
+    // SAFETY: only functions of this type are ever stored, and `until` is a local variable.
     unsafe {
         let nanosleep: ClockNanosleep = std::mem::transmute(NANOSLEEP.load(Ordering::Acquire));
         nanosleep(clock, libc::TIMER_ABSTIME, &until, std::ptr::null_mut())
     }
 }
 
-/// Sleeps while `word` holds 0, until CLOCK_MONOTONIC shows `nanos`. 0, ETIMEDOUT, EINTR, or EAGAIN where it holds
-/// something else.
+/// Sleeps while `word` is 0, until CLOCK_MONOTONIC shows `nanos`. Returns 0, ETIMEDOUT, EINTR, or EAGAIN if `word` is
+/// not 0.
 pub fn wait_on(word: &std::sync::atomic::AtomicU32, nanos: i64) -> libc::c_int {
     let until = timespec(nanos.max(0));
     let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let (everybody, unused) = (u32::MAX, std::ptr::null::<u32>());
-    // SAFETY: the word and the time live until the call is over.
+    // SAFETY: the word and the time outlive the call.
     let result = unsafe {
         let (nr, word) = (libc::SYS_futex, word.as_ptr());
         libc::syscall(nr, word, operation, 0u32, &raw const until, unused, everybody)
@@ -78,10 +78,10 @@ pub fn wait_on(word: &std::sync::atomic::AtomicU32, nanos: i64) -> libc::c_int {
     }
 }
 
-/// Wakes who sleeps on `word`.
+/// Wakes the threads that sleep on `word`.
 pub fn wake(word: &std::sync::atomic::AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the kernel takes the address only to look for sleepers.
+    // SAFETY: the kernel uses the address only to find sleepers.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
 }
 
@@ -89,13 +89,14 @@ fn timespec(nanos: i64) -> libc::timespec {
     libc::timespec { tv_sec: nanos / NANOS_PER_SEC, tv_nsec: nanos % NANOS_PER_SEC }
 }
 
-/// The thread's timer slack: how late the kernel may wake it in order to wake others too. 1 ns is the least.
+/// Sets the thread's timer slack to 1 ns, the least. Within the slack, the kernel may delay a wake-up to wake several
+/// threads at once.
 pub fn least_timer_slack() {
-    // SAFETY: concerns the calling thread's timers only.
+    // SAFETY: the call concerns only the calling thread's timers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64) };
 }
 
-/// Whether the process has rdtsc raise SIGSEGV (prctl PR_SET_TSC).
+/// Whether rdtsc raises SIGSEGV in this process (prctl PR_SET_TSC).
 pub fn tsc_traps() -> bool {
     let mut mode: libc::c_int = 0;
     // SAFETY: the kernel writes an int to `mode`.
@@ -107,7 +108,8 @@ pub fn tsc_traps() -> bool {
 pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset makes `all` a set, pthread_sigmask makes `before` one; the mask is put back as it was.
+    // SAFETY: sigfillset initialises `all`, and pthread_sigmask initialises `before`. The second call restores the
+    // mask.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
@@ -117,8 +119,8 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Has `child` called in every child that the process forks.
+/// Registers `child` to be called in every child that the process forks.
 pub fn after_fork(child: unsafe extern "C" fn()) {
-    // SAFETY: `child` is a function without conditions.
+    // SAFETY: `child` has no requirements.
     unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }

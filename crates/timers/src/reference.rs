@@ -1,4 +1,4 @@
-//! The system's clocks as the counter follows them: what a program that reads them often is given instead.
+//! The system's clocks as the counter follows them. A program that reads a clock often reads the counter instead.
 
 use crate::source::{self, Look};
 use crate::track::{Sample, Track};
@@ -9,30 +9,30 @@ use std::sync::Once;
 /// A clock of the system that the counter follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reference {
-    /// CLOCK_MONOTONIC_RAW: since the start of the machine, as the hardware runs.
+    /// CLOCK_MONOTONIC_RAW: time since the start of the machine, at the rate of the hardware.
     MonotonicRaw,
-    /// CLOCK_MONOTONIC: the same, as NTP has it run.
+    /// CLOCK_MONOTONIC: time since the start of the machine, at the rate that NTP sets.
     Monotonic,
-    /// CLOCK_REALTIME: since 1970-01-01T00:00:00Z; it is set now and then, and goes back where it is set back.
+    /// CLOCK_REALTIME: time since 1970-01-01T00:00:00Z. It jumps when somebody sets it, also backwards.
     Realtime,
-    /// CLOCK_BOOTTIME: as CLOCK_MONOTONIC, and while the machine is suspended too.
+    /// CLOCK_BOOTTIME: as CLOCK_MONOTONIC, and it also runs while the machine is suspended.
     Boottime,
 }
 
-/// What NTP steers is looked at more often: it may change its rate by 500 ppm, 50 us in a tenth of a second.
+/// Longest time between samples of a clock that NTP steers, ns. NTP may change its rate by 500 ppm: 50 us in 100 ms.
 const STEERED: i64 = 100_000_000;
 const FREE: i64 = 1_000_000_000;
 static TRACKS: [Track; 4] =
     [Track::new(FREE), Track::new(STEERED), Track::new(STEERED), Track::new(STEERED)];
-/// The process was brought into virtual time after the source was chosen.
+/// Whether the process was attached to a virtual clock after the source was chosen.
 static WENT_VIRTUAL: AtomicBool = AtomicBool::new(false);
 
 impl Reference {
-    /// All of them.
+    /// All clocks that the counter follows.
     pub const ALL: [Reference; 4] =
         [Reference::MonotonicRaw, Reference::Monotonic, Reference::Realtime, Reference::Boottime];
 
-    /// Its number in the system.
+    /// Returns the clock's id in the system.
     pub const fn id(self) -> libc::clockid_t {
         match self {
             Reference::MonotonicRaw => libc::CLOCK_MONOTONIC_RAW,
@@ -42,7 +42,7 @@ impl Reference {
         }
     }
 
-    /// The one of that number.
+    /// Returns the clock with this id.
     pub fn from_id(id: libc::clockid_t) -> Option<Reference> {
         Reference::ALL.into_iter().find(|reference| reference.id() == id)
     }
@@ -51,7 +51,7 @@ impl Reference {
         &TRACKS[self as usize]
     }
 
-    /// What the clock shows now, in nanoseconds.
+    /// Returns the clock's time, ns.
     #[inline]
     pub fn now(self) -> i64 {
         if !source::is_counter() || WENT_VIRTUAL.load(Ordering::Relaxed) {
@@ -68,7 +68,7 @@ impl Reference {
         }
     }
 
-    /// What it showed when the counter showed `ticks`; `None` for the first milliseconds.
+    /// Returns the clock's time when the counter showed `ticks`; `None` in the first milliseconds.
     #[inline]
     pub(crate) fn at(self, ticks: i64) -> Option<i64> {
         let track = self.track();
@@ -78,12 +78,12 @@ impl Reference {
         track.at(ticks, source::ticks)
     }
 
-    /// What it showed when the counter showed `ticks`, waiting a few milliseconds for the first answer.
+    /// Returns the clock's time when the counter showed `ticks`. It waits a few milliseconds for the first answer.
     pub(crate) fn surely_at(self, ticks: i64) -> i64 {
         if !source::is_counter() && self == Reference::MonotonicRaw {
             return ticks;
         }
-        // The rate is measured by the first question after 2 ms; a machine that disturbs every look is given up on.
+        // The first call after 2 ms measures the rate. Give up if the machine disturbs every sample.
         for _ in 0..100 {
             if let Some(nanos) = self.at(ticks) {
                 return nanos;
@@ -100,7 +100,8 @@ impl Reference {
     fn follow(self) {
         static FORKS: Once = Once::new();
         FORKS.call_once(|| os::after_fork(on_fork));
-        // A handler that jumps away, or reads the clock itself, must not find a sample half taken.
+        // Race: a signal handler leaves by siglongjmp, or reads the clock itself, while a sample is half taken.
+        // Therefore signals are blocked meanwhile.
         os::without_signals(|| {
             self.track().follow(&source::ticks, || {
                 if virtual_time::is_here() && !source::is_virtual() {
@@ -113,13 +114,14 @@ impl Reference {
     }
 
     fn sample(self) -> Option<Sample> {
-        /// Ticks between the looks of a disturbed sample: below a microsecond of a TSC. Undisturbed it is some 60.
+        /// Ticks between the two reads of the counter from which on a sample counts as disturbed: below a microsecond
+        /// of a TSC. An undisturbed sample has some 60.
         const DISTURBED: i64 = 2_000;
         let Look { ticks, nanos, width } = Look::take(self.id());
         (width < DISTURBED).then_some(Sample { ticks, nanos })
     }
 
-    /// How often the clock was found to have been set, so that what is told of it jumped.
+    /// Returns how often the clock was found to have been set, so that its time jumped.
     pub fn resets(self) -> u64 {
         self.track().resets()
     }

@@ -1,6 +1,6 @@
-//! What one tick of a counter is worth.
+//! The length of a counter's tick.
 
-/// Ticks to nanoseconds and back: `nanoseconds = ticks * multiplier / 2^40`, rounded to the nearest.
+/// Converts ticks to nanoseconds and back: `nanoseconds = ticks * multiplier / 2^40`, rounded to the nearest.
 ///
 /// The multiplier is exact to two parts in 10^11 for counters up to 40 GHz.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,52 +10,53 @@ pub struct Scale {
 
 const SHIFT: u32 = 40;
 const HALF: i128 = 1 << (SHIFT - 1);
-/// A tick from a 40th of a nanosecond to a millisecond.
+/// Range of multipliers: a tick takes a 40th of a nanosecond to a millisecond.
 const MULTIPLIERS: std::ops::RangeInclusive<u128> = (1 << SHIFT) / 40..=1_000_000 << SHIFT;
 
 impl Scale {
-    /// One tick is one nanosecond.
+    /// The scale of a counter whose tick is one nanosecond.
     pub const NANOS: Scale = Scale { multiplier: 1 << SHIFT };
 
-    /// The scale at which `ticks` take `nanos`; `None` outside 1 kHz to 40 GHz.
+    /// Returns the scale at which `ticks` take `nanos`; `None` outside 1 kHz to 40 GHz.
     pub fn from_ratio(nanos: u64, ticks: u64) -> Option<Scale> {
         let (nanos, ticks) = (u128::from(nanos), u128::from(ticks));
         let multiplier = ((nanos << SHIFT) + ticks / 2).checked_div(ticks)?;
         MULTIPLIERS.contains(&multiplier).then_some(Scale { multiplier: multiplier as u64 })
     }
 
-    /// The scale of a counter of `hertz`; `None` outside 1 kHz to 40 GHz.
+    /// Returns the scale of a counter of `hertz`; `None` outside 1 kHz to 40 GHz.
     pub fn from_hertz(hertz: u64) -> Option<Scale> {
         Scale::from_ratio(1_000_000_000, hertz)
     }
 
-    /// Ticks in a second.
+    /// Returns the ticks in a second.
     pub fn hertz(self) -> u64 {
         let second = 1_000_000_000u128 << SHIFT;
         ((second + u128::from(self.multiplier) / 2) / u128::from(self.multiplier)) as u64
     }
 
-    /// Nanoseconds in a tick.
+    /// Returns the nanoseconds in a tick.
     pub fn nanos_per_tick(self) -> f64 {
         self.multiplier as f64 / (1u64 << SHIFT) as f64
     }
 
-    /// The nanoseconds that `ticks` take.
+    /// Returns the nanoseconds that `ticks` take.
     #[inline]
     pub fn nanos(self, ticks: i64) -> i128 {
         let scaled = i128::from(ticks) * i128::from(self.multiplier);
-        // Halves go away from zero, so that -x is as long as x.
+        // Halves are rounded away from zero, so that -x is as long as x.
         ((scaled.abs() + HALF) >> SHIFT) * scaled.signum()
     }
 
-    /// As [`Scale::nanos`], of ticks that are not negative, and held at the end of 64 bits: the short way.
+    /// Does the same as [`Scale::nanos`], at a lower cost, for ticks that are not negative. A result out of range
+    /// becomes the end of the range.
     #[inline(always)]
     pub(crate) fn nanos_forward(self, ticks: u64) -> i64 {
         let scaled = (u128::from(ticks) * u128::from(self.multiplier) + HALF as u128) >> SHIFT;
         scaled.min(i64::MAX as u128) as i64
     }
 
-    /// The ticks in `nanos`; `None` where 64 bits do not hold them.
+    /// Returns the ticks in `nanos`; `None` if they do not fit into 64 bits.
     #[inline]
     pub fn ticks(self, nanos: i128) -> Option<i64> {
         let scaled = nanos.abs().checked_mul(1 << SHIFT)?;
@@ -63,17 +64,17 @@ impl Scale {
         i64::try_from((scaled + multiplier / 2) / multiplier * nanos.signum()).ok()
     }
 
-    /// The fixed-point number itself, for the shared segments.
+    /// Returns the fixed-point number itself, for the shared segments.
     pub(crate) fn multiplier(self) -> u64 {
         self.multiplier
     }
 
-    /// From [`Scale::multiplier`].
+    /// Makes a scale from [`Scale::multiplier`].
     pub(crate) fn from_multiplier(multiplier: u64) -> Scale {
         Scale { multiplier }
     }
 
-    /// A scale whose ticks are longer by `millionths` parts per million.
+    /// Returns a scale whose ticks are longer by `millionths` parts per million.
     pub(crate) fn faster_by(self, millionths: f64) -> Scale {
         let multiplier = self.multiplier as f64;
         Scale { multiplier: (multiplier + multiplier * millionths * 1e-6) as u64 }

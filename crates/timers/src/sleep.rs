@@ -1,11 +1,12 @@
-//! Sleep in two phases: the kernel wakes us a little before the target, and we spin the rest of the way.
+//! Sleep in two phases: the kernel wakes the thread a little before the target, and the thread spins for the rest.
 //!
-//! How much before is learnt for each thread ([`crate::lateness`]). The thread's timer slack is set to 1 ns at its
-//! first sleep and left so.
+//! Each thread learns the length of the second phase ([`crate::lateness`]). The first sleep of a thread sets its timer
+//! slack to 1 ns and leaves it so.
 //!
-//! While a thread sleeps, the code that follows leaves the processor's caches, and to fetch it again takes longer than all the rest: a
-//! sleep that spins well ends 100 to 300 ns late by that alone. So the way back to the caller is walked twice: from a place a
-//! microsecond before the target, and then from the target. What the caller does next is mostly beside that.
+//! While a thread sleeps, the code that follows the sleep leaves the processor's caches. Fetching it again takes longer
+//! than all the rest: a sleep that spins well ends 100 to 300 ns late by that alone. Therefore the thread walks the way
+//! back to the caller twice: first from a place a microsecond before the target, then from the target. The code that
+//! the caller runs next mostly lies beside that way.
 
 use crate::interval::{Interval, OutOfRange};
 use crate::lateness::Lateness;
@@ -18,30 +19,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a sleep ended.
+/// The end of a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Woken {
-    /// Its time had come.
+    /// The target was reached.
     Elapsed,
-    /// Somebody interrupted it.
+    /// Another thread interrupted the sleep.
     Interrupted,
-    /// A signal was handled meanwhile, and the sleep was of the kind that ends then.
+    /// A signal was handled meanwhile, and the sleep was one that ends then.
     Signalled,
 }
 
-/// What somebody sleeps until.
+/// The target of a sleep.
 trait Target {
-    /// Nanoseconds until it, of its own clock; at most 0 once it is reached.
+    /// Returns the nanoseconds until the target, of its own clock; at most 0 once it is reached.
     fn left(&self) -> i64;
 
-    /// The same in nanoseconds or in ticks, whatever is had more cheaply: asked again and again.
+    /// Returns the same in nanoseconds or in ticks, whichever costs less. The spinning thread calls it again and again.
     #[inline(always)]
     fn distance(&self) -> i64 {
         self.left()
     }
 
-    /// When the kernel is to wake us, so many nanoseconds before it: a clock and what that shows then.
+    /// Returns when the kernel is to wake the thread, `before` nanoseconds before the target: a clock, and its time
+    /// then.
     fn kernel_deadline(&self, before: i64) -> (libc::clockid_t, i64) {
         let clock = libc::CLOCK_MONOTONIC;
         let left = self.left().saturating_sub(before);
@@ -49,8 +51,8 @@ trait Target {
     }
 }
 
-/// The kernel's clock may be steered by up to 500 ppm against the counter's: the last thousandth of a long sleep is a
-/// sleep of its own.
+/// Shortens a sleep for a clock that may be steered by up to 500 ppm against the counter's clock: the last thousandth
+/// of a long sleep becomes a sleep of its own.
 fn steered(left: i64) -> i64 {
     const LONG: i64 = 20_000_000;
     if left > LONG {
@@ -68,14 +70,14 @@ impl Target for Moment {
             .clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    // Whatever the processor moves about here, the counter has shown the target's ticks.
+    // The processor may reorder this read, but when it returns the counter has shown the target's ticks.
     #[inline(always)]
     fn distance(&self) -> i64 {
         self.ticks().saturating_sub(source::ticks_unordered())
     }
 }
 
-/// A date of a clock of the system: where that is set meanwhile, the sleep follows.
+/// A date on a clock of the system. If somebody sets that clock meanwhile, the sleep follows.
 struct Date {
     clock: Reference,
     nanos: i64,
@@ -92,7 +94,7 @@ impl Target for Date {
             Reference::Realtime => (libc::CLOCK_REALTIME, self.nanos.saturating_sub(before)),
             Reference::Boottime => (libc::CLOCK_BOOTTIME, self.nanos.saturating_sub(before)),
             Reference::Monotonic => (libc::CLOCK_MONOTONIC, self.nanos.saturating_sub(before)),
-            // The kernel does not sleep on this one.
+            // The kernel does not sleep on this clock.
             Reference::MonotonicRaw => {
                 let left = self.left().saturating_sub(before);
                 let clock = libc::CLOCK_MONOTONIC;
@@ -102,7 +104,7 @@ impl Target for Date {
     }
 }
 
-/// What a thread knows of its sleeps. Without destructor, so that it is there in every state of the thread.
+/// Per-thread sleep state. It has no destructor, so it is usable in every state of the thread.
 struct OfThread {
     lateness: Lateness,
     slack_is_set: Cell<bool>,
@@ -113,19 +115,19 @@ thread_local! {
         const { OfThread { lateness: Lateness::new(), slack_is_set: Cell::new(false) } };
 }
 
-/// What ends a sleep besides its target.
+/// The events that end a sleep before its target.
 #[derive(Clone, Copy)]
 enum Ends<'a> {
-    /// Nothing.
+    /// No event ends the sleep.
     Nothing,
-    /// A signal.
+    /// A handled signal ends the sleep.
     Signals,
-    /// An interrupt in this count.
+    /// An interrupt in this count ends the sleep.
     Interrupts(&'a AtomicU32),
 }
 
 impl Ends<'_> {
-    /// Takes one interrupt, where there is one.
+    /// Takes one interrupt, if there is one.
     #[inline(always)]
     fn take(self) -> bool {
         let Ends::Interrupts(count) = self else { return false };
@@ -136,10 +138,11 @@ impl Ends<'_> {
     }
 }
 
-/// So near, in nanoseconds or ticks, that the kernel has no more to do with it; and long enough to fetch the way back.
+/// Distance from the target, in nanoseconds or ticks, from which on the thread only spins. It is long enough to fetch the way
+/// back.
 const REHEARSAL: i64 = 3_000;
 
-// Part of its caller: the rehearsal returns to where the sleep will.
+// Inlined into its caller, so that the rehearsal returns to the same place as the sleep.
 #[inline(always)]
 fn sleep_to(target: &impl Target, ends: Ends<'_>) -> Woken {
     match come_within(REHEARSAL, target, ends) {
@@ -148,7 +151,7 @@ fn sleep_to(target: &impl Target, ends: Ends<'_>) -> Woken {
     }
 }
 
-/// Sleeps, then spins, until the target is at this distance.
+/// Sleeps, then spins, until the target is at most at the distance `near`.
 #[inline(never)]
 fn come_within(near: i64, target: &impl Target, ends: Ends<'_>) -> Woken {
     loop {
@@ -166,7 +169,7 @@ fn come_within(near: i64, target: &impl Target, ends: Ends<'_>) -> Woken {
             (libc::EINTR, Ends::Signals) => return Woken::Signalled,
             (0 | libc::ETIMEDOUT, _) => {
                 let late = os::read(clock).saturating_sub(deadline);
-                // An interrupt that woke us early tells nothing.
+                // If an interrupt woke the thread early, there is nothing to learn.
                 if late >= 0 {
                     let real = (late as f64 / rate) as i64;
                     OF_THREAD.with(|own| own.lateness.observe(real));
@@ -191,7 +194,7 @@ fn kernel_phase(clock: libc::clockid_t, deadline: i64, ends: Ends<'_>) -> libc::
 
 #[inline]
 fn spin(near: i64, target: &impl Target, ends: Ends<'_>) -> Woken {
-    /// So near, a pause may be longer than what is left.
+    /// Distance below which a pause instruction may take longer than the rest of the sleep.
     const CLOSE: i64 = 300;
     loop {
         let distance = target.distance();
@@ -207,40 +210,45 @@ fn spin(near: i64, target: &impl Target, ends: Ends<'_>) -> Woken {
     }
 }
 
-/// Sleeps for `interval`, on through signals; not at all where it is zero or negative.
+/// Sleeps for `interval`; returns at once if it is zero or negative. Signals do not end the sleep.
 #[inline]
 pub fn sleep(interval: Interval) {
     sleep_until(Moment::now().saturating_add(interval));
 }
 
-/// Sleeps until `moment`, on through signals; not at all where that is past.
+/// Sleeps until `moment`; returns at once if it is past. Signals do not end the sleep.
 #[inline]
 pub fn sleep_until(moment: Moment) {
     let _ = sleep_to(&moment, Ends::Nothing);
 }
 
-/// As [`sleep_until`], but ends when a signal was handled while the kernel slept for us.
+/// Sleeps as [`sleep_until`] does, but ends if a signal was handled while the thread slept in the kernel.
 #[inline]
 pub fn sleep_until_signal(moment: Moment) -> Woken {
     sleep_to(&moment, Ends::Signals)
 }
 
-/// Sleeps until `clock` shows `nanos`, or a signal was handled. Where the clock is set meanwhile, the sleep follows.
+/// Sleeps until `clock` shows `nanos`, or a signal was handled. If somebody sets the clock meanwhile, the sleep
+/// follows.
 #[inline]
 pub fn sleep_until_date(clock: Reference, nanos: i64) -> Woken {
     sleep_to(&Date { clock, nanos }, Ends::Signals)
 }
 
-/// The window of the calling thread: how long before its target the kernel is to wake it. Between 4 and 100 us.
+/// Returns the window of the calling thread, 4 to 100 us: how long before its target the kernel is to wake it.
 pub fn spin_window() -> Duration {
     OF_THREAD.with(|own| Duration::from_nanos(own.lateness.window() as u64))
 }
 
-/// Puts the calling thread under SCHED_FIFO, before all ordinary ones, for those who need their wake-ups under load.
-/// `priority` is 1 to 99. It needs CAP_SYS_NICE or RLIMIT_RTPRIO.
+/// Puts the calling thread under SCHED_FIFO, ahead of all ordinary threads, so that its wake-ups are timely under load.
+/// `priority` is 1 to 99.
+///
+/// # Errors
+///
+/// The thread has neither CAP_SYS_NICE nor a sufficient RLIMIT_RTPRIO, or the priority is out of range.
 pub fn use_fifo_scheduling(priority: i32) -> io::Result<()> {
     let wanted = libc::sched_param { sched_priority: priority };
-    // SAFETY: concerns the calling thread's scheduling only.
+    // SAFETY: the call concerns only the calling thread's scheduling.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &wanted) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -249,8 +257,8 @@ pub fn use_fifo_scheduling(priority: i32) -> io::Result<()> {
 
 /// A sleep that other threads can interrupt.
 ///
-/// Interrupts are counted, each ends one sleep: one that comes before the sleep begins, or in its last microseconds,
-/// is not lost. Each sleeper has its own count, so one never wakes another.
+/// Interrupts are counted, and each one ends one sleep. An interrupt that comes before the sleep begins, or in its last
+/// microseconds, is not lost. Each sleeper has its own count, so an interrupt never ends another sleeper's sleep.
 ///
 /// ```
 /// use lorentz_timers::{Interval, Sleeper, Woken};
@@ -266,49 +274,49 @@ pub struct Sleeper {
     interrupts: Arc<AtomicU32>,
 }
 
-/// What interrupts a [`Sleeper`]; it can be cloned and sent.
+/// Handle that interrupts a [`Sleeper`]. It can be cloned and sent to other threads.
 #[derive(Clone, Debug)]
 pub struct Interrupter {
     interrupts: Arc<AtomicU32>,
 }
 
 impl Sleeper {
-    /// A sleeper that nobody has interrupted.
+    /// Makes a sleeper without interrupts.
     pub fn new() -> Sleeper {
         Sleeper::default()
     }
 
-    /// Its interrupter.
+    /// Returns a handle that interrupts this sleeper.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter { interrupts: self.interrupts.clone() }
     }
 
-    /// Sleeps for `interval`, or until it is interrupted.
+    /// Sleeps for `interval`, or until an interrupt.
     #[inline]
     pub fn sleep(&self, interval: Interval) -> Woken {
         self.sleep_until(Moment::now().saturating_add(interval))
     }
 
-    /// Sleeps until `moment`, or until it is interrupted. An interrupt that is there already comes first, even where
-    /// the moment is past.
+    /// Sleeps until `moment`, or until an interrupt. A pending interrupt ends the sleep first, even if the moment is
+    /// past.
     #[inline]
     pub fn sleep_until(&self, moment: Moment) -> Woken {
         sleep_to(&moment, Ends::Interrupts(&self.interrupts))
     }
 
-    /// As [`Interrupter::interrupt`].
+    /// Interrupts the sleeper as [`Interrupter::interrupt`] does.
     pub fn interrupt(&self) {
         interrupt(&self.interrupts);
     }
 
-    /// Forgets the interrupts that have not ended a sleep, and tells how many there were.
+    /// Drops the interrupts that have not ended a sleep, and returns their number.
     pub fn forget_interrupts(&self) -> u32 {
         self.interrupts.swap(0, Ordering::AcqRel)
     }
 }
 
 impl Interrupter {
-    /// Ends the sleep that is going on, or else the next one.
+    /// Ends the current sleep, or else the next one.
     pub fn interrupt(&self) {
         interrupt(&self.interrupts);
     }
@@ -320,7 +328,7 @@ fn interrupt(count: &AtomicU32) {
     os::wake(count);
 }
 
-/// Sleeps for a [`Duration`].
+/// Sleeps for a [`Duration`]. Signals do not end the sleep.
 #[inline]
 pub fn sleep_for(duration: Duration) -> Result<(), OutOfRange> {
     sleep(Interval::try_from(duration)?);

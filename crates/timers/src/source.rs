@@ -1,4 +1,4 @@
-//! Where ticks come from: chosen once, by measuring what can be used, or forced by the caller.
+//! The source of ticks. The library measures the usable sources and chooses one, once, or the caller forces one.
 
 use crate::hpet::Hpet;
 use crate::scale::Scale;
@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::OnceLock;
 use std::{fmt, str};
 
-/// Where ticks come from.
+/// The source of ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeSource {
     /// The processor's time stamp counter.
     Tsc,
     /// The counter of the HPET.
     Hpet,
-    /// The system's CLOCK_MONOTONIC_RAW; a tick is a nanosecond. In a container with a virtual clock, that clock.
+    /// The system's CLOCK_MONOTONIC_RAW. A tick is a nanosecond. In a container with a virtual clock, the source is the
+    /// virtual clock.
     Os,
 }
 
@@ -30,7 +31,7 @@ impl fmt::Display for TimeSource {
     }
 }
 
-/// A text that names no time source.
+/// The error of a text that names no time source.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("time source {0}: expected tsc, hpet or os")]
 pub struct UnknownSource(String);
@@ -46,32 +47,32 @@ impl str::FromStr for TimeSource {
     }
 }
 
-/// Why a source cannot be forced.
+/// The reason why a source cannot be forced.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Moments were taken from another one already, and could not be compared.
+    /// Moments were already taken from this other source. Moments of two sources cannot be compared.
     #[error("{0} is in use already; a source is forced before the first moment is taken")]
     InUse(TimeSource),
-    /// It does not work here.
+    /// The source does not work here; the text says why.
     #[error("{0} cannot be used: {1}")]
     Unusable(TimeSource, String),
 }
 
-/// The variable that forces a source in programs that are not told otherwise.
+/// The environment variable that forces a source in programs that do not force one themselves.
 pub const SOURCE_VARIABLE: &str = "LORENTZ_TIMERS_SOURCE";
 
 struct Chosen {
     source: TimeSource,
     reason: String,
     hpet: Option<Hpet>,
-    /// The process lives in virtual time.
+    /// Whether the process is on a virtual clock.
     is_virtual: bool,
     page: Option<&'static ClockPage>,
 }
 
 static CHOSEN: OnceLock<Chosen> = OnceLock::new();
 static SCALE: OnceLock<Scale> = OnceLock::new();
-/// The source in a byte, for the way that must be short.
+/// The source in a byte, for the fast path.
 static KIND: AtomicU8 = AtomicU8::new(NONE);
 const NONE: u8 = 0;
 const TSC: u8 = 1;
@@ -79,20 +80,20 @@ const HPET: u8 = 2;
 const OS: u8 = 3;
 
 impl TimeSource {
-    /// The source in force. The first question chooses it.
+    /// Returns the source in force. The first call chooses it.
     pub fn in_force() -> TimeSource {
         chosen().source
     }
 
-    /// Why this source is in force, as a sentence without a full stop.
+    /// Returns the reason for the choice, as a sentence without a full stop.
     pub fn reason() -> &'static str {
         &chosen().reason
     }
 
-    /// Puts this source in force, before anything else is asked.
+    /// Puts this source in force, before any other call.
     ///
     /// # Errors
-    /// Where it does not work here, or another one is in use already.
+    /// The source does not work here, or another one is in use already.
     pub fn force(self) -> Result<(), SourceError> {
         let made = forced(self, "forced by the program".to_string())?;
         let in_force = CHOSEN.get_or_init(|| made).source;
@@ -104,7 +105,7 @@ impl TimeSource {
         }
     }
 
-    /// Ticks in a second.
+    /// Returns the ticks in a second.
     pub fn hertz() -> u64 {
         scale().hertz()
     }
@@ -116,7 +117,7 @@ fn chosen() -> &'static Chosen {
     chosen
 }
 
-/// Tells the short way.
+/// Publishes the choice to the fast path.
 fn publish() {
     if let Some(chosen) = CHOSEN.get() {
         let kind = match chosen.source {
@@ -128,7 +129,7 @@ fn publish() {
     }
 }
 
-/// The counter now, after everything that stands before it in the program.
+/// Reads the counter, after all instructions that stand before in the program.
 #[inline(always)]
 pub(crate) fn ticks() -> i64 {
     match KIND.load(Ordering::Acquire) {
@@ -139,7 +140,7 @@ pub(crate) fn ticks() -> i64 {
     }
 }
 
-/// The counter now, without regard to what stands around it.
+/// Reads the counter, without ordering against other instructions.
 #[inline(always)]
 pub(crate) fn ticks_unordered() -> i64 {
     match KIND.load(Ordering::Relaxed) {
@@ -159,7 +160,7 @@ fn ticks_otherwise() -> i64 {
     }
 }
 
-/// Whether the processor's or a chip's counter is read, so that the system's clocks have to be followed.
+/// Whether the source is the counter of the processor or of a chip. The system's clocks must then be followed.
 pub(crate) fn is_counter() -> bool {
     match KIND.load(Ordering::Acquire) {
         NONE => chosen().source != TimeSource::Os,
@@ -167,17 +168,17 @@ pub(crate) fn is_counter() -> bool {
     }
 }
 
-/// Virtual seconds per real second; 1 outside virtual time.
+/// Returns the virtual seconds per real second; 1 outside virtual time.
 pub(crate) fn rate() -> f64 {
     chosen().page.map_or(1.0, |page| page.rate().as_f64())
 }
 
-/// Whether the process was in virtual time when the source was chosen.
+/// Whether the process was on a virtual clock when the source was chosen.
 pub(crate) fn is_virtual() -> bool {
     chosen().is_virtual
 }
 
-/// What a tick is worth: told by the hardware, else measured once.
+/// Returns the length of a tick: as the hardware states it, else as measured once.
 pub(crate) fn scale() -> Scale {
     *SCALE.get_or_init(|| {
         let chosen = chosen();
@@ -189,7 +190,8 @@ pub(crate) fn scale() -> Scale {
     })
 }
 
-/// What the processor or hypervisor tells, if a measurement of half a millisecond does not contradict it.
+/// Returns the length that the processor or hypervisor states, if a measurement of half a millisecond does not
+/// contradict it.
 fn told_scale() -> Option<Scale> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -211,7 +213,8 @@ fn measured_scale() -> Scale {
     }
 }
 
-/// The scale by two looks at counter and CLOCK_MONOTONIC_RAW, `nanos` apart: good to 50 ns in `nanos`.
+/// Measures the scale by two samples of counter and CLOCK_MONOTONIC_RAW, `nanos` apart. The error is at most 50 ns in
+/// `nanos`.
 fn measure(nanos: i64) -> Option<Scale> {
     let first = Look::take(libc::CLOCK_MONOTONIC_RAW);
     let clock = libc::CLOCK_MONOTONIC;
@@ -221,17 +224,17 @@ fn measure(nanos: i64) -> Option<Scale> {
     Scale::from_ratio(nanos.try_into().ok()?, ticks.try_into().ok()?)
 }
 
-/// Counter and clock at one moment.
+/// A sample of counter and clock at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub ticks: i64,
     pub nanos: i64,
-    /// Ticks between the two looks at the counter, the clock's being between them.
+    /// Ticks between the two reads of the counter. The clock was read between them.
     pub width: i64,
 }
 
 impl Look {
-    /// The narrowest of a few tries.
+    /// Takes a few samples and returns the narrowest.
     pub fn take(clock: libc::clockid_t) -> Look {
         let tries = (0..5).map(|_| {
             let before = ticks();
@@ -266,7 +269,7 @@ fn forced(source: TimeSource, reason: String) -> Result<Chosen, SourceError> {
     Ok(Chosen { source, reason, hpet, is_virtual, page: virtual_time::page() })
 }
 
-/// Measures what can be used. `before` is what came before it and did not work.
+/// Measures the usable sources. `before` says which source was tried before, and why it did not work.
 fn measured(before: Option<String>) -> Chosen {
     let is_virtual = virtual_time::is_here();
     let (tsc, hpet) = (tsc_usable(is_virtual), hpet_usable(is_virtual));
@@ -287,7 +290,7 @@ fn measured(before: Option<String>) -> Chosen {
     Chosen { source, reason, hpet, is_virtual, page: virtual_time::page() }
 }
 
-/// What it costs to read a source: nanoseconds, the median and half the interquartile range of a thousand reads.
+/// The cost of a read, ns: the median and half the interquartile range of a thousand reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Cost {
     median: f64,
@@ -308,8 +311,9 @@ impl Cost {
     }
 }
 
-/// The TSC where it can be used and does not cost more than a quarter more than the system's clock: it does where a
-/// hypervisor traps it. Of HPET and system clock the cheaper one; where they are within a quarter, the steadier one.
+/// Chooses the TSC if it is usable and a read costs at most a quarter more than one of the system's clock. A hypervisor
+/// that traps rdtsc makes it cost more. Otherwise chooses the cheaper one of HPET and system clock. If their costs are
+/// within a quarter of each other, chooses the steadier one.
 fn choose(tsc: Option<Cost>, hpet: Option<Cost>, os: Cost) -> TimeSource {
     const ALIKE: f64 = 1.25;
     if tsc.is_some_and(|tsc| tsc.median <= os.median * ALIKE) {
@@ -338,6 +342,10 @@ fn tsc_usable(_is_virtual: bool) -> Result<(), String> {
 }
 
 /// Whether the TSC can be the clock of this process.
+///
+/// # Errors
+///
+/// The text says why it cannot.
 #[cfg(target_arch = "x86_64")]
 fn tsc_usable(is_virtual: bool) -> Result<(), String> {
     const KERNEL: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -399,7 +407,7 @@ mod tests {
         }
         let hertz = TimeSource::hertz() as f64;
         let measured = 1e9 / measured_scale().nanos_per_tick();
-        // 10 ms of the counter: the two looks may be a microsecond off on a busy machine.
+        // Over 10 ms of the counter the two samples may be a microsecond off on a busy machine.
         assert!(in_force == TimeSource::Os || (measured / hertz - 1.0).abs() < 1e-3);
     }
 }

@@ -1,53 +1,56 @@
-//! A clock followed with a counter: straight pieces that join, for ever.
+//! A clock that a counter follows: straight pieces, each of which begins where the last one ends.
 //!
-//! From ticks to a clock's nanoseconds by the piece in which the ticks lie: `base + (ticks - start) * scale`. Now and
-//! then a sample of both is taken and a new piece begins, where the last one has come to, at the rate at which the
-//! clock was seen to run, and a little faster or slower to make up for what we are off. So time as it is told never
-//! jumps and never goes back.
+//! The piece in which the ticks lie converts them to the clock's nanoseconds: `base + (ticks - start) * scale`. Now and then the
+//! track takes a sample of counter and clock and begins a new piece. The new piece begins at the end of the last one. Its rate is
+//! that of the clock, made a little faster or slower to reduce the error. The clock shown therefore never jumps and never goes
+//! back.
 //!
-//! Readers never wait and take no lock. *Never backwards* holds across threads too, by the way a piece begins: it is
-//! made known first, without its start. Then whoever sees it, a reader or the writer, decides the start, by
-//! compare-and-swap, to a little after now ([`LEAD`]). Who still reads by the older piece has not seen the newer one, so
-//! took its ticks before the newer one was known to anybody, and those lie before its start. The lead allows for
-//! processors that execute the load before the read of the counter.
+//! Readers never wait and take no lock.
+//!
+//! Race: a reader has an older piece. The writer begins a newer and slower one, with a start in the past. The reader then shows a
+//! later time than readers of the newer piece. Therefore the writer publishes a piece without its start. The first thread that
+//! sees the piece, a reader or the writer, decides its start by compare-and-swap as a little later than now ([`LEAD`]). A reader
+//! that still uses the older piece has not seen the newer one. It took its ticks before anybody saw the newer one, so they lie
+//! before its start. The lead allows for processors that execute the load before the read of the counter.
 
 use crate::scale::Scale;
 use std::sync::atomic::{fence, AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// Nanoseconds from the decision when a piece begins to its start: longer than a processor's window of reordering.
+/// Time from the decision on a piece's start to that start, ns: longer than a processor's window of reordering.
 const LEAD: i64 = 1_000;
-/// Pieces remembered. Four older than the latest are used, so that a moment converts to what it did before.
+/// Number of pieces remembered. Readers use the latest and the four before, so that a moment converts to the same time
+/// as before.
 const PIECES: usize = 8;
 const OLDER: u64 = 4;
-/// How much faster or slower than its clock a track may run to catch up with it, parts per million.
+/// Greatest correction of a track's rate while it approaches its clock, parts per million.
 const SLEW: f64 = 500.0;
-/// A clock that seems to run by this much faster or slower than before, parts per million, and is off by so many
-/// nanoseconds, was set, stopped or moved.
+/// Greatest plausible change of a clock's rate, parts per million. A clock whose rate changed by more, and that is off
+/// by more than the noise, was set, stopped or moved.
 const ANOTHER_CLOCK: f64 = 2_000.0;
 const SET: f64 = 100_000.0;
-/// Nanoseconds by which two samples may be off against each other.
+/// Greatest error between two samples, ns.
 const NOISE: f64 = 1_000.0;
-/// Over how many nanoseconds the rate of the clock is averaged.
+/// Time over which the clock's rate is averaged, ns.
 const MEMORY: f64 = 8e9;
 
-/// Counter and clock at one moment.
+/// A sample of counter and clock at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sample {
     pub ticks: i64,
     pub nanos: i64,
 }
 
-/// One straight piece. Number and generation are one: a place holds piece `n`, then `n + PIECES`.
+/// One straight piece. Its number also is its generation: a place holds piece `n`, then `n + PIECES`.
 struct Piece {
-    /// Ticks at which it begins; [`undecided`] before that is known.
+    /// Ticks at which the piece begins; [`undecided`] until the start is decided.
     start: AtomicI64,
-    /// The clock there; [`unknown`] before it was computed.
+    /// The clock at the start, ns; [`unknown`] until it is computed.
     base: AtomicI64,
     multiplier: AtomicU64,
 }
 
-/// Counters are never negative, so these are no starts. One for each piece: a thread that was asleep since the place
-/// held another piece decides nothing about this one.
+/// The value of a start that is not decided. Counters are never negative, so no start has this value. Each piece has
+/// its own value: a thread that slept since the place held another piece decides nothing about this one.
 const fn undecided(number: u64) -> i64 {
     -1 - number as i64
 }
@@ -58,22 +61,22 @@ const fn unknown(number: u64) -> i64 {
 
 /// A clock as the counter follows it.
 pub(crate) struct Track {
-    /// Number of the latest piece, from 1; 0 before the first.
+    /// Number of the latest piece, from 1; 0 before the first one.
     latest: AtomicU64,
     pieces: [Piece; PIECES],
-    /// Somebody takes a sample.
+    /// Whether a thread is taking a sample.
     busy: AtomicBool,
     /// Ticks from which on a sample is due.
     due: AtomicI64,
-    // What only who is busy reads and writes.
+    // The words from here on belong to the thread that set `busy`.
     last: [AtomicI64; 2],
     rate: AtomicU64,
-    /// Nanoseconds between samples, at most.
+    /// Longest time between samples, ns.
     longest: i64,
     resets: AtomicU64,
 }
 
-/// A piece as a reader has it in hand.
+/// A reader's copy of a piece.
 #[derive(Clone, Copy)]
 struct Line {
     start: i64,
@@ -94,7 +97,8 @@ impl Line {
 }
 
 impl Track {
-    /// A track without a piece. Samples are taken at least every `longest` nanoseconds while it is in use.
+    /// Makes a track without a piece. While the track is in use, it takes a sample at least every `longest`
+    /// nanoseconds.
     pub const fn new(longest: i64) -> Track {
         Track {
             latest: AtomicU64::new(0),
@@ -114,8 +118,8 @@ impl Track {
         }
     }
 
-    /// The clock now, `ticks` having been read just before; `None` before the first piece. `counter` reads the counter,
-    /// in order.
+    /// Returns the clock's time, ns. The caller has read `ticks` just before; `counter` reads the counter, in order.
+    /// `None` before the first piece.
     #[inline]
     pub fn now(&self, mut ticks: i64, counter: impl Fn() -> i64) -> Option<i64> {
         loop {
@@ -123,19 +127,19 @@ impl Track {
             if ticks >= line.start || line.is_first {
                 return Some(line.at(ticks));
             }
-            // The thread did not run for so long that its piece is forgotten: it takes another look.
+            // The thread did not run for so long that its piece is no longer remembered. Read the counter again.
             ticks = counter();
         }
     }
 
-    /// The clock when the counter showed `ticks`, as it was told then if that is no longer ago than the pieces that are
-    /// remembered; `None` before the first piece.
+    /// Returns the clock's time when the counter showed `ticks`, ns. The result is the time shown then if a remembered
+    /// piece covers `ticks`. `None` before the first piece.
     #[inline]
     pub fn at(&self, ticks: i64, counter: impl Fn() -> i64) -> Option<i64> {
         self.line(ticks, &counter).map(|line| line.at(ticks))
     }
 
-    /// The piece in which `ticks` lie, or the oldest.
+    /// Returns the piece in which `ticks` lie, or the oldest one.
     #[inline]
     fn line(&self, ticks: i64, counter: &impl Fn() -> i64) -> Option<Line> {
         loop {
@@ -153,14 +157,14 @@ impl Track {
                 }
             }
             fence(Ordering::Acquire);
-            // The place of the oldest piece is not written to before there are more than these.
+            // Nobody writes to the place of the oldest piece used before the track has more pieces than this.
             if found.is_some() && self.latest.load(Ordering::Relaxed) <= latest + 2 {
                 return found;
             }
         }
     }
 
-    /// Piece `number`, its start decided and its base known; `None` where its place holds another one by now.
+    /// Returns piece `number` with its start decided and its base known; `None` if its place holds another one by now.
     #[inline(always)]
     fn settled(&self, number: u64, counter: &impl Fn() -> i64) -> Option<Line> {
         let piece = self.piece(number);
@@ -183,7 +187,7 @@ impl Track {
         if start < 0 {
             return None;
         }
-        // The piece before was settled before this one was made known.
+        // The piece before had its start and base before this one was published.
         let before = self.piece(number.checked_sub(1)?);
         let line = Line {
             start: before.start.load(Ordering::Acquire),
@@ -205,13 +209,13 @@ impl Track {
         ticks >= self.due.load(Ordering::Relaxed)
     }
 
-    /// How often the clock was found to have been set or stopped, and the track began anew.
+    /// Returns how often the track began anew because the clock was found to have been set or stopped.
     pub fn resets(&self) -> u64 {
         self.resets.load(Ordering::Relaxed)
     }
 
-    /// Takes a sample with `take`, unless somebody else does, and begins the next piece. `take` has nothing to give
-    /// where it was disturbed.
+    /// Takes a sample with `take`, unless another thread is doing so, and begins the next piece. `take` returns `None`
+    /// if it was disturbed.
     pub fn follow(&self, counter: &impl Fn() -> i64, take: impl FnOnce() -> Option<Sample>) {
         if self.busy.swap(true, Ordering::Acquire) {
             return;
@@ -224,13 +228,13 @@ impl Track {
         self.busy.store(false, Ordering::Release);
     }
 
-    /// In a child of fork: who was busy is not here.
+    /// Frees the track in a child of fork, where the thread that was taking a sample does not exist.
     pub fn free(&self) {
         self.busy.store(false, Ordering::Release);
     }
 
     fn add(&self, sample: Sample, counter: &impl Fn() -> i64) {
-        /// Nanoseconds after which a first sample and a second give a rate to begin with.
+        /// Time from the first sample to a second that gives the first rate, ns.
         const FIRST: i64 = 2_000_000;
         let [ticks, nanos] = &self.last;
         let last =
@@ -256,7 +260,7 @@ impl Track {
         }
     }
 
-    /// A piece that begins where the clock is.
+    /// Begins a piece at the clock's time.
     fn begin(&self, sample: Sample, rate: Scale) {
         let number = self.latest.load(Ordering::Relaxed) + 1;
         let piece = self.piece(number);
@@ -268,7 +272,7 @@ impl Track {
         self.wait_for(rate, 10_000_000);
     }
 
-    /// The clock is not what it was: forget its rate, and begin anew from here.
+    /// Forgets the rate, and begins anew from this sample: the clock was set, stopped or moved.
     fn restart(&self, sample: Sample) {
         self.resets.fetch_add(1, Ordering::Relaxed);
         if self.latest.load(Ordering::Relaxed) != 0 {
@@ -276,7 +280,7 @@ impl Track {
         }
     }
 
-    /// A piece that begins where the last one has come to, and makes up for what that is off.
+    /// Begins a piece at the end of the last one, at a rate that reduces the error.
     fn correct(&self, sample: Sample, passed: Sample, seen: Scale, counter: &impl Fn() -> i64) {
         let before = Scale::from_multiplier(self.rate.load(Ordering::Relaxed));
         let off = millionths(before, seen);
@@ -285,9 +289,9 @@ impl Track {
         let apart = (off * 1e-6 * passed.nanos as f64).abs();
         let share = match off.abs() {
             strange if strange > ANOTHER_CLOCK && apart > SET => return self.restart(sample),
-            // Two samples close together, and a disturbed one of them.
+            // The two samples are close together, and one of them was disturbed.
             strange if strange > ANOTHER_CLOCK => 0.0,
-            // A clock that is being steered is followed at once; noise is averaged.
+            // Follow a clock that is being steered at once; average out noise.
             steered if steered > 5.0 && apart > NOISE => 0.5,
             _ => (passed.nanos as f64 / MEMORY).min(1.0),
         };
@@ -302,7 +306,7 @@ impl Track {
         piece.base.store(unknown(number), Ordering::Relaxed);
         piece.start.store(undecided(number), Ordering::Release);
         self.rate.store(rate.multiplier(), Ordering::Relaxed);
-        // Full: the counter is read for the start after this is visible.
+        // This is a full fence: a reader reads the counter for the start after it has seen this store.
         self.latest.store(number, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         self.settled(number, counter);
@@ -316,7 +320,7 @@ impl Track {
     }
 }
 
-/// Sets `word` to `value` if it still is `none`; what it is now.
+/// Sets `word` to `value` if it is `none`. Returns the word's value afterwards.
 fn decide(word: &AtomicI64, none: i64, value: i64) -> i64 {
     match word.compare_exchange(none, value, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => value,
@@ -328,7 +332,7 @@ fn seen_rate(passed: Sample) -> Option<Scale> {
     Scale::from_ratio(passed.nanos.try_into().ok()?, passed.ticks.try_into().ok()?)
 }
 
-/// By how many millionths the ticks of `new` are longer.
+/// Returns by how many millionths the ticks of `new` are longer than those of `old`.
 fn millionths(old: Scale, new: Scale) -> f64 {
     (new.multiplier() as f64 / old.multiplier() as f64 - 1.0) * 1e6
 }

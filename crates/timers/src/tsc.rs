@@ -1,20 +1,21 @@
-//! The processor's time stamp counter: how it is read, and what the processor says of it.
+//! The processor's time stamp counter: reading it, and its properties according to CPUID.
 //!
 //! Intel SDM volume 3, 19.17 (time-stamp counter), AMD APM volume 2, 13.2.4; CPUID leaves by their manuals.
 
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_lfence, _rdtsc, CpuidResult};
 
-/// The counter, after all loads that stand before it: what another thread was told cannot have a later stamp.
+/// Reads the counter after all loads that stand before. A time that another thread has passed to this one is therefore
+/// never later.
 #[inline(always)]
 pub fn ordered() -> i64 {
-    // SAFETY: both are there on every x86-64 processor; whether rdtsc traps was asked when the source was chosen.
+    // SAFETY: every x86-64 processor has both instructions. The choice of the source has checked whether rdtsc traps.
     unsafe {
         _mm_lfence();
         _rdtsc() as i64
     }
 }
 
-/// The counter, read whenever the processor likes among its neighbours.
+/// Reads the counter, which the processor may reorder with the instructions around it.
 #[inline(always)]
 pub fn unordered() -> i64 {
     // SAFETY: as above.
@@ -36,7 +37,8 @@ pub fn is_invariant_tsc() -> bool {
     leaf(0x8000_0007).is_some_and(|found| found.edx & 1 << 8 != 0)
 }
 
-/// Whether the counter runs at one rate while the processor works: invariant ones, and older families known for it.
+/// Whether the counter runs at one rate while the processor works. That is so for an invariant TSC, and for older families known
+/// for it.
 pub fn is_constant_tsc() -> bool {
     is_invariant_tsc() || is_of_constant_family(&vendor(), __cpuid(1).eax)
 }
@@ -60,7 +62,7 @@ fn vendor() -> String {
     text(&[found.ebx, found.edx, found.ecx])
 }
 
-/// What the processor calls itself; empty where it does not.
+/// Returns the name by which the processor calls itself; empty if it has none.
 pub fn brand_string() -> String {
     let leaves = (0x8000_0002..=0x8000_0004).filter_map(leaf);
     let words: Vec<u32> = leaves.flat_map(|r| [r.eax, r.ebx, r.ecx, r.edx]).collect();
@@ -72,13 +74,13 @@ fn text(words: &[u32]) -> String {
     String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_string()
 }
 
-/// The counter's hertz, where the processor or the hypervisor knows them.
+/// Returns the counter's hertz, if the processor or the hypervisor states it.
 pub fn told_hertz() -> Option<u64> {
     by_crystal(leaf(0x15)).or_else(by_hypervisor)
 }
 
-/// CPUID 0x15: the crystal's hertz times a ratio. Where the crystal is not told, leaf 0x16 has the base frequency in whole
-/// MHz: too coarse, it is measured then.
+/// CPUID 0x15: the crystal's hertz times a ratio. If the crystal's hertz is not stated, the result is `None` and the
+/// caller measures: leaf 0x16 has only the base frequency, in whole MHz, which is too coarse.
 fn by_crystal(ratio: Option<CpuidResult>) -> Option<u64> {
     let CpuidResult { eax: denominator, ebx: numerator, ecx: crystal, .. } = ratio?;
     if denominator == 0 || numerator == 0 || crystal == 0 {

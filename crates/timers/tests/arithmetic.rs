@@ -1,4 +1,4 @@
-//! The arithmetic of intervals and moments, by properties, on the time source that is in force here.
+//! The arithmetic of intervals and moments, by properties, on the time source in force here.
 
 use lorentz_clock::Span;
 use lorentz_timers::{Interval, Moment, OutOfRange, Parts, TimeSource};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 const SECOND: i64 = 1_000_000_000;
-/// A hundred years: in range of every source.
+/// A hundred years, ns: within the range of every source.
 const LONG: i64 = 100 * 365 * 86_400 * SECOND;
 
 fn tick() -> i128 {

@@ -1,14 +1,14 @@
-//! The clock: beside the system's, and on many threads.
+//! The timers' clocks, compared with the system's, and on many threads.
 
 use lorentz_timers::{Moment, Reference};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The system's clock between two of ours: how far ours is outside.
+/// Reads the system's clock between two reads of the timers' clock. Returns how far, in ns, it lies outside.
 fn off(reference: Reference) -> i64 {
     let read = || {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `now` is ours.
+        // SAFETY: `now` is a local variable.
         unsafe { libc::clock_gettime(reference.id(), &mut now) };
         now.tv_sec * 1_000_000_000 + now.tv_nsec
     };
@@ -18,11 +18,11 @@ fn off(reference: Reference) -> i64 {
         let after = read();
         (ours - ours.clamp(before, after), after - before)
     };
-    // The narrowest of some looks: another program may have had its turn in the others.
+    // Take the narrowest of some samples: another program may have used the processor during the others.
     (0..20).map(|_| one()).min_by_key(|(_, width)| *width).unwrap().0
 }
 
-/// For how long; LORENTZ_TIMERS_TEST_SECONDS=60 for a minute or more.
+/// Returns the duration of the test. LORENTZ_TIMERS_TEST_SECONDS=60 makes it a minute or more.
 fn test_time() -> Duration {
     let told = std::env::var("LORENTZ_TIMERS_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs_f64(told.unwrap_or(3.0))
@@ -38,9 +38,10 @@ fn the_clocks_of_the_system_are_followed() {
         std::thread::sleep(Duration::from_millis(3));
     }
     println!("worst, nanoseconds: {worst:?}");
-    // A clock that NTP begins to slew runs away by 500 ppm of the tenth of a second between samples.
+    // A clock that NTP begins to slew deviates by 500 ppm of the 100 ms between samples.
     for (reference, worst) in Reference::ALL.into_iter().zip(worst) {
-        // On a quiet machine it is some 100 ns; one that takes the processor away between two reads shows more.
+        // On a quiet machine the deviation is some 100 ns. It is more if the machine takes the processor away between
+        // two reads.
         let bound = if reference == Reference::MonotonicRaw { 20_000 } else { 60_000 };
         assert!(worst <= bound, "{reference:?} is {worst} ns off");
         assert!(reference == Reference::Realtime || reference.resets() == 0, "{reference:?}");
@@ -59,7 +60,8 @@ fn moments_are_where_the_raw_clock_was() {
 }
 
 fn pin_to(cpu: usize) {
-    // SAFETY: a set of our own, for this thread alone; a processor that is not ours changes nothing.
+    // SAFETY: the set is a local variable, and concerns only this thread. A processor that is not available changes
+    // nothing.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -67,7 +69,8 @@ fn pin_to(cpu: usize) {
     }
 }
 
-/// Each thread takes what the others told last, then a time of its own, while it wanders over the processors.
+/// Each thread reads the latest time that the others have published, then takes a time of its own. Meanwhile it wanders
+/// over the processors.
 fn never_backwards(take: impl Fn() -> i64 + Sync) {
     let (told, over) = (AtomicI64::new(i64::MIN), AtomicBool::new(false));
     let turn = |number: usize| {
@@ -111,12 +114,12 @@ fn a_child_of_fork_follows_on() {
         0 => {
             let after = Moment::now().nanos();
             let good = after >= before && off(Reference::Monotonic).abs() < 100_000;
-            // SAFETY: ends the child, and runs nothing of the parent's.
+            // SAFETY: the call ends the child without the parent's exit handlers.
             unsafe { libc::_exit(if good { 0 } else { 1 }) }
         }
         child => {
             let mut status = 0;
-            // SAFETY: our own child.
+            // SAFETY: the process is a child of this one.
             unsafe { libc::waitpid(child, &mut status, 0) };
             assert_eq!(status, 0);
         }

@@ -1,4 +1,4 @@
-//! Sleeps: that they are never early, and end when they should.
+//! Sleeps are never early, and end when they should.
 
 use lorentz_timers::{
     sleep, sleep_for, sleep_until, sleep_until_date, sleep_until_signal, spin_window, Interval,
@@ -12,7 +12,7 @@ fn micros(micros: i64) -> Interval {
     Interval::from_micros(micros).unwrap()
 }
 
-/// Long enough for any machine.
+/// Longer than any machine takes.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
@@ -27,7 +27,7 @@ fn a_sleep_is_never_early() {
     }
     let start = Instant::now();
     sleep_for(Duration::from_millis(2)).unwrap();
-    // The standard library's clock is steered, by 500 ppm at most.
+    // NTP steers the standard library's clock by 500 ppm at most.
     assert!(start.elapsed() >= Duration::from_micros(1_998));
 }
 
@@ -53,7 +53,7 @@ fn most_sleeps_end_within_microseconds() {
         sleep_until(target);
         target.elapsed().nanos()
     };
-    // usleep's median is 60 us; a busy machine is given its due: the tenth percentile, of the best of some rounds.
+    // usleep's median is 60 us. For busy machines, take the tenth percentile, of the best of some rounds.
     let tenth = || {
         let mut late: Vec<i128> = (0..200).map(late).collect();
         late.sort_unstable();
@@ -104,7 +104,7 @@ fn interrupts_are_counted_and_can_be_forgotten() {
     assert_eq!(sleeper.sleep(micros(100)), Woken::Elapsed);
 }
 
-/// Each interrupt ends one sleep, whatever phase that is in, however many threads interrupt.
+/// Each interrupt ends one sleep, whatever phase that sleep is in, and however many threads interrupt.
 #[test]
 fn no_interrupt_is_lost_and_none_goes_astray() {
     const EACH: u32 = 400;
@@ -116,7 +116,7 @@ fn no_interrupt_is_lost_and_none_goes_astray() {
     thread::scope(|scope| {
         for (sleeper, ended) in sleepers.iter().zip(&ended) {
             scope.spawn(move || {
-                // Sleeps of all lengths about the window, so that interrupts meet both phases.
+                // Sleeps of all lengths around the window, so that interrupts come in both phases.
                 for turn in 0i64.. {
                     let length = micros(20 + turn * 7 % 300);
                     if sleeper.sleep(length) == Woken::Interrupted
@@ -146,13 +146,13 @@ fn no_interrupt_is_lost_and_none_goes_astray() {
 #[test]
 fn a_signal_ends_only_the_sleeps_that_ask_for_it() {
     extern "C" fn nothing(_: libc::c_int) {}
-    // SAFETY: a handler that does nothing, for a signal that nothing else here uses.
+    // SAFETY: the handler does nothing, and this test uses the signal for nothing else.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as *const () as usize;
         libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut());
     }
-    // SAFETY: names this thread, which outlives those that signal it.
+    // SAFETY: the result names this thread, which outlives the threads that signal it.
     let me = unsafe { libc::pthread_self() };
     let nudge = || {
         thread::spawn(move || {

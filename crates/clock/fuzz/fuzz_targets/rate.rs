@@ -1,5 +1,5 @@
-//! Any text is a rate or is refused, and a TDF just where it is a rate; what is printed reads back
-//! the same.
+//! The parser accepts or refuses any text. It accepts the same texts as a TDF and as a rate. A printed rate reads back as the
+//! same rate.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

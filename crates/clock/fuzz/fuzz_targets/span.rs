@@ -1,4 +1,4 @@
-//! Any text is a duration or is refused; what is printed reads back the same.
+//! The parser accepts or refuses any text. A printed duration reads back as the same duration.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any text is a time or is refused; what is printed reads back the same.
+//! The parser accepts or refuses any text. A printed time reads back as the same time.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,9 +1,9 @@
-//! The fast path of a clock read: terms that are computed once per change and not at each read.
+//! The fast path of a clock read: a writer computes its terms once for each change, so that no read computes them.
 //!
-//! `elapsed * num / den`, rounded down, is here `elapsed * whole + (elapsed * part >> 64)`, with `whole = num / den` and `part`
+//! `elapsed * num / den`, rounded down, is `elapsed * whole + (elapsed * part >> 64)`. Here `whole` is `num / den`, and `part` is
 //! the rest of that division in parts of 2^64, rounded up. The rounding adds less than `elapsed / 2^64` to a number whose
-//! fraction is at most `1 - 1 / den`: as long as `elapsed < 2^64 / den` nothing changes before the point. Until then the fast
-//! path shows exactly what the slow one shows, and where it would not it is closed.
+//! fraction is at most `1 - 1 / den`. As long as `elapsed < 2^64 / den`, it changes no digit before the point. Until then the
+//! fast path shows exactly what the slow path shows. From then on the fast path is closed.
 
 use super::piece::Piece;
 use crate::instant::{RealInstant, VirtualInstant, WallTime, NANOS_PER_SEC};
@@ -11,13 +11,13 @@ use crate::rate::Rate;
 use crate::segment::Pace;
 use crate::sync::{along, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// Which terms the fast path has.
+/// The kind of terms that the fast path has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(super) enum Terms {
-    /// None, and when the latest change begins is not decided yet ([`super::Start`]).
+    /// No terms: the start of the latest change is not decided yet ([`super::Start`]).
     Undecided = 0,
-    /// None: leaps over idle time are part of the clock.
+    /// No terms: leaps over idle time are part of the clock.
     Slow = 1,
     /// An offset to the host's clock: the clock runs at rate one, without a limit and without a change to come.
     Offset = 2,
@@ -25,29 +25,30 @@ pub(super) enum Terms {
     Linear = 3,
 }
 
-/// The fast path of one version of the clock: one cache line, but for CLOCK_BOOTTIME.
+/// The fast path of one version of the clock: one cache line, except for the offset of CLOCK_BOOTTIME.
 #[repr(C)]
 #[cfg_attr(loom, derive(Default))]
 pub(super) struct FastPath {
-    /// A [`Terms`]. Stored last: all other words belong to it.
+    /// A [`Terms`]. The writer stores it last: all other words belong to it.
     terms: AtomicU32,
-    /// Nanoseconds, 0..1e9, of the monotonic and of the wall clock: their offset to the host's, or the time they show at `begin`.
+    /// Nanoseconds (0..1e9) of the monotonic and of the wall clock. They are the offset to the host's clock, or the time at
+    /// `begin`.
     nanos: [AtomicU32; 2],
     unused: AtomicU32,
-    /// The seconds of the same.
+    /// The seconds that go with `nanos`.
     secs: [AtomicI64; 2],
-    /// Where the piece begins, on the host's monotonic clock.
+    /// Start of the piece, ns of the host's monotonic clock.
     begin: AtomicI64,
-    /// For so many ns from there the terms hold.
+    /// Time after `begin` for which the terms hold, real ns.
     length: AtomicU64,
     whole: AtomicU64,
     part: AtomicU64,
-    // Behind the cache line:
-    /// Nanoseconds by which CLOCK_BOOTTIME is ahead of the monotonic clock.
+    // The words from here on lie behind the cache line.
+    /// The offset of CLOCK_BOOTTIME to the monotonic clock, ns.
     boot: along::AtomicI64,
 }
 
-/// A clock that the fast path shows.
+/// A clock that the fast path can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FastClock {
     /// CLOCK_MONOTONIC.
@@ -59,23 +60,25 @@ pub enum FastClock {
 }
 
 impl FastPath {
-    /// Closes the fast path until the start of the latest change is decided. For a version that no reader sees yet.
+    /// Closes the fast path until the start of the latest change is decided. The caller uses it on a view that no reader sees
+    /// yet.
     pub fn close(&self) {
         self.terms.store(Terms::Undecided as u32, Ordering::Relaxed);
     }
 
-    /// Whether the start of the latest change is still to be decided.
+    /// Whether the start of the latest change has still to be decided.
     #[inline(always)]
     pub fn is_undecided(&self) -> bool {
         self.terms.load(Ordering::Acquire) == Terms::Undecided as u32
     }
 
-    /// Where the piece begins that the fast path is for.
+    /// Returns the start of the piece that the fast path belongs to.
     pub fn begins(&self) -> RealInstant {
         RealInstant(self.begin.load(Ordering::Relaxed))
     }
 
-    /// Opens the fast path for `piece`, which is in force until `until`. `leaps`: leaps over idle time are part of the clock.
+    /// Opens the fast path for `piece`, which is in force until `until`. `leaps` says whether leaps over idle time are part of
+    /// the clock.
     pub fn open(&self, piece: &Piece, until: RealInstant, leaps: bool) {
         let Piece { segment, limit, .. } = piece;
         self.begin.store(segment.real.0, Ordering::Relaxed);
@@ -119,10 +122,10 @@ impl FastPath {
         self.part.store(part, Ordering::Relaxed);
     }
 
-    /// `clock` when the host's monotonic clock shows `secs` and `nanos`, as seconds and nanoseconds (0..1e9). `None` where the slow
-    /// path has to be taken. `lags`: the host's clock is a coarse one, and may still show a time before the piece began.
+    /// Returns what `clock` shows when the host's monotonic clock shows `secs` and `nanos`, as seconds and nanoseconds (0..1e9).
     ///
-    /// The result is to be thrown away where the version of the clock has changed meanwhile.
+    /// `None` means that the caller has to take the slow path. `lags` says that the host's clock is a coarse one, which may still
+    /// show a time before the piece began. The caller discards the result if the version of the clock has changed meanwhile.
     #[inline(always)]
     pub fn at(&self, secs: i64, nanos: i64, clock: FastClock, lags: bool) -> Option<(i64, i64)> {
         let (secs, nanos) = self.stored(secs, nanos, clock == FastClock::Wall, lags)?;
@@ -133,7 +136,7 @@ impl FastPath {
         Some((secs + nanos.div_euclid(NANOS_PER_SEC), nanos.rem_euclid(NANOS_PER_SEC)))
     }
 
-    /// One of the two clocks whose terms are stored.
+    /// Returns one of the two clocks whose terms are stored.
     #[inline(always)]
     fn stored(&self, secs: i64, nanos: i64, wall: bool, lags: bool) -> Option<(i64, i64)> {
         let terms = self.terms.load(Ordering::Acquire);
@@ -153,22 +156,22 @@ impl FastPath {
         self.on_line(secs * NANOS_PER_SEC + nanos, place)
     }
 
-    /// `None` before the piece and after its length.
+    /// Computes one of the two clocks on the straight line; `None` before the piece and after its length.
     #[inline(always)]
     fn on_line(&self, real: i64, place: usize) -> Option<(i64, i64)> {
-        // Before the piece this is negative: as a number without a sign, beyond any length.
+        // Before the piece this difference is negative: as an unsigned number it exceeds any length.
         let elapsed = real.wrapping_sub(self.begin.load(Ordering::Relaxed)) as u64;
         if elapsed >= self.length.load(Ordering::Relaxed) {
             return None;
         }
         let part = u128::from(elapsed) * u128::from(self.part.load(Ordering::Relaxed));
-        // Torn terms are thrown away by the check of the version.
+        // The check of the version discards torn terms.
         let whole = elapsed.wrapping_mul(self.whole.load(Ordering::Relaxed));
         let nanos = u64::from(self.nanos[place].load(Ordering::Relaxed));
         let nanos = nanos.wrapping_add(whole).wrapping_add((part >> 64) as u64);
-        /// A second, ns.
+        /// One second, ns.
         const SECOND: u64 = NANOS_PER_SEC as u64;
-        // The pieces of an experiment are too short for a division to be worth it.
+        // The pieces of an experiment are so short that a division is rarely needed here.
         let gone = match nanos {
             0..SECOND => 0,
             _ => nanos / SECOND,

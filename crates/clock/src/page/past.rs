@@ -1,4 +1,4 @@
-//! Looking back: what the clock showed at an instant, and when it showed a time. For the times of files and of packets.
+//! Looking back, for the times of files and of packets: what the clock showed at an instant, and when it showed a time.
 
 use super::{oldest, ClockPage, Piece};
 use crate::instant::{saturate, RealInstant, Span, VirtualInstant, WallTime};
@@ -6,27 +6,27 @@ use crate::registry::Registry;
 use crate::segment::Segment;
 use crate::sync::{fence, Ordering};
 
-/// The pieces of a clock, the latest first, each with the instant at which the next one begins. A piece that a later change has
-/// overtaken before it began is left out.
+/// Iterator over the pieces of a clock, the latest first, each with the instant at which the next one begins. It leaves out
+/// pieces that a later change dropped before they began.
 pub(super) struct Backwards<'a> {
     page: &'a ClockPage,
     last: u64,
-    /// The piece to look at next; none after the first.
+    /// Number of the piece to look at next; `None` after the first piece.
     number: Option<u64>,
-    /// The newest piece, where its start is not in the page yet.
+    /// The newest piece, if its start is not in the page yet.
     newest: Option<Piece>,
     until: RealInstant,
-    /// The piece given last.
+    /// The segment of the piece that the iterator returned last.
     later: Option<Segment>,
 }
 
 impl Backwards<'_> {
-    /// Where the piece given last begins; never, where none has been.
+    /// Returns the start of the piece that the iterator returned last; never, if it has returned none.
     pub fn until(&self) -> RealInstant {
         self.until
     }
 
-    /// The number before `number` that is remembered.
+    /// Returns the number of the remembered piece before `number`.
     fn before(&self, number: u64) -> Option<u64> {
         match number {
             0 => None,
@@ -40,8 +40,8 @@ impl Backwards<'_> {
             Some(newest) => newest,
             None => self.page.piece(number).load(),
         };
-        // Of the stretch between the first piece and the next one that is remembered only the ends are known: time is taken to
-        // have run evenly through it.
+        // Between the first piece and the next remembered one only the two ends are known. Time is taken to have run evenly
+        // between them.
         if let (0, Some(later), true) = (number, self.later, oldest(self.last) > 1) {
             piece.segment = piece.segment.evenly_until(&later);
         }
@@ -68,7 +68,7 @@ impl Iterator for Backwards<'_> {
 }
 
 impl ClockPage {
-    /// The pieces before `last` and itself. `newest` is given where its start is not in the page yet.
+    /// Returns the piece `last` and all before it. `newest` is the newest piece if its start is not in the page yet.
     pub(super) fn backwards(&self, last: u64, newest: Option<Piece>) -> Backwards<'_> {
         Backwards {
             page: self,
@@ -80,8 +80,8 @@ impl ClockPage {
         }
     }
 
-    /// The number of the newest piece in `version`; and the piece, where its start is not in the page yet. One whose start nobody
-    /// has decided yet has not begun.
+    /// Returns the number of the newest piece in `version`, and the piece itself if its start is not in the page yet. A piece
+    /// whose start nobody has decided yet has not begun.
     pub(super) fn latest(&self, version: u64, registry: &Registry) -> (u64, Option<Piece>) {
         let view = self.view(version);
         let last = view.last.load(Ordering::Relaxed);
@@ -92,12 +92,12 @@ impl ClockPage {
         (last, start.map(|start| self.beginning_at(start, last, view)))
     }
 
-    /// What `look` finds in the pieces, none of which a change has touched meanwhile.
+    /// Returns the result of `look` on the pieces, from a look during which no change has touched them.
     fn look_back<T>(&self, registry: &Registry, look: impl Fn(Backwards) -> T) -> T {
         self.look_at(registry, |last, newest| look(self.backwards(last, newest)))
     }
 
-    /// The same, given the number of the newest piece; and itself, where its start is not in the page yet.
+    /// Does the same with the number of the newest piece, and the piece itself if its start is not in the page yet.
     fn look_at<T>(&self, registry: &Registry, look: impl Fn(u64, Option<Piece>) -> T) -> T {
         loop {
             let version = self.version();
@@ -110,8 +110,8 @@ impl ClockPage {
         }
     }
 
-    /// Wall time inside when the host's monotonic clock showed `real`. Before the clock was made, time
-    /// ran as fast as the host's: what is an hour older than the start is an hour old.
+    /// Returns wall time inside when the host's monotonic clock showed `real`. Before the clock was created, time ran as fast as
+    /// the host's: a time an hour before the start is an hour ago inside.
     pub fn wall_of(&self, registry: &Registry, real: RealInstant) -> WallTime {
         self.look_back(registry, |pieces| match piece_of(pieces, real) {
             Some((segment, virt)) => segment.wall_at(virt),
@@ -122,8 +122,8 @@ impl ClockPage {
         })
     }
 
-    /// Wall time inside of a file that the kernel has stamped with `stamp`, told at the real instant `now`. The stamp may lie a tick
-    /// before the moment of writing, and a change in between ([`super::Change::line`]).
+    /// Returns wall time inside for a file that the kernel has stamped with `stamp`; `now` is the real instant of the question.
+    /// The stamp may lie a tick before the moment of writing, with a change in between ([`super::Change::line`]).
     pub fn wall_of_file(
         &self,
         registry: &Registry,
@@ -144,12 +144,13 @@ impl ClockPage {
         self.wall_of(registry, written)
     }
 
-    /// Virtual time when the host's monotonic clock showed `real`; none where the clock was made later.
+    /// Returns virtual time when the host's monotonic clock showed `real`; `None` if the clock was created later.
     pub fn virtual_of(&self, registry: &Registry, real: RealInstant) -> Option<VirtualInstant> {
         self.look_back(registry, |pieces| piece_of(pieces, real).map(|(_, virt)| virt))
     }
 
-    /// Virtual time when the host's monotonic clock showed `real`, also before the clock was made: as [`ClockPage::wall_of`].
+    /// Returns virtual time when the host's monotonic clock showed `real`, also before the clock was created, as
+    /// [`ClockPage::wall_of`] does.
     pub fn virtual_or_before(&self, registry: &Registry, real: RealInstant) -> VirtualInstant {
         self.virtual_of(registry, real).unwrap_or_else(|| {
             let first = self.pieces[0].load().segment;
@@ -157,8 +158,8 @@ impl ClockPage {
         })
     }
 
-    /// The inverse of [`ClockPage::wall_of`]: when the host's monotonic clock shows wall time `wall` inside. A time
-    /// that comes twice gives its last coming; one that was leapt over and never came, the moment of the leap.
+    /// Returns when the host's monotonic clock shows wall time `wall` inside: the inverse of [`ClockPage::wall_of`]. For a time
+    /// that comes twice, the result is the last coming. For a time that was leapt over, it is the moment of the leap.
     pub fn real_of(&self, registry: &Registry, wall: WallTime) -> RealInstant {
         self.look_back(registry, |pieces| {
             let mut leapt_over = None;
@@ -181,7 +182,7 @@ impl ClockPage {
         })
     }
 
-    /// The pieces so far and to come, oldest first. For tests and reports.
+    /// Returns the pieces so far and to come, the oldest first. For tests and reports.
     pub fn history(&self, registry: &Registry) -> impl DoubleEndedIterator<Item = Segment> {
         let mut segments = [None; super::PIECES];
         let (last, newest) = self.latest(self.version(), registry);
@@ -192,7 +193,7 @@ impl ClockPage {
     }
 }
 
-/// The segment in force at `real`, and virtual time then.
+/// Returns the segment in force at `real`, and virtual time at that instant.
 fn piece_of(pieces: Backwards, real: RealInstant) -> Option<(Segment, VirtualInstant)> {
     let mut end = VirtualInstant::NEVER;
     for (Piece { segment, limit, .. }, _) in pieces {

@@ -8,16 +8,16 @@ use crate::sync::{along, AtomicI64, Ordering};
 /// The clock from one change to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// The straight line.
+    /// The straight line of the piece.
     pub segment: Segment,
-    /// The latest virtual time that it shows.
+    /// The latest virtual time that the piece shows.
     pub limit: VirtualInstant,
-    /// The rate of the segment, or the one to go on with after a freeze.
+    /// The rate of the segment. For a frozen segment: the rate to go on with.
     pub rate: Rate,
 }
 
 impl Piece {
-    /// `paused` is the rate to go on with where the segment stands still.
+    /// Makes a piece. `paused` is the rate to go on with if the segment is frozen.
     pub(super) fn new(segment: &Segment, limit: VirtualInstant, paused: Rate) -> Piece {
         let rate = match segment.pace {
             Pace::Running(rate) => rate,
@@ -26,13 +26,13 @@ impl Piece {
         Piece { segment: *segment, limit, rate }
     }
 
-    /// Virtual time at `real`.
+    /// Returns virtual time at `real`.
     #[inline(always)]
     pub fn virtual_at(&self, real: RealInstant) -> VirtualInstant {
         self.segment.virtual_at(real).min(self.limit)
     }
 
-    /// The first real instant at which the piece shows `virt`; never, where it does not come so far.
+    /// Returns the first real instant at which the piece shows `virt`; never, if the piece does not reach it.
     pub fn real_at(&self, virt: VirtualInstant) -> RealInstant {
         if virt > self.limit {
             return RealInstant::NEVER;
@@ -48,19 +48,19 @@ pub(super) struct SharedPiece {
     real: AtomicI64,
     virt: AtomicI64,
     num: along::AtomicU64,
-    /// With [`FROZEN`] while time stands still.
+    /// The denominator of the rate, with [`FROZEN`] while time stands still.
     den: along::AtomicU64,
     wall_secs: along::AtomicI64,
-    /// Below: nanoseconds. Above: [`line_bits`].
+    /// Low half: nanoseconds of the wall clock's offset. High half: [`line_bits`].
     wall_nanos: along::AtomicU64,
     boot: along::AtomicI64,
     limit: along::AtomicI64,
 }
 
-/// A bit that no term of a rate has.
+/// A bit that no term of a rate has set.
 const FROZEN: u64 = 1 << 63;
 
-/// The low half of an instant, and 0 for none.
+/// Returns the low half of an instant; 0 for none.
 fn line_bits(line: Option<RealInstant>) -> u64 {
     line.map_or(0, |line| u64::from((line.0 as u32).max(1)))
 }
@@ -69,7 +69,7 @@ impl SharedPiece {
     #[inline(always)]
     pub fn load(&self) -> Piece {
         let den = self.den.load(Ordering::Relaxed);
-        // A torn pair is thrown away by the check of the version; it must only do no harm until then.
+        // The check of the version discards a torn pair. Until then the pair only must do no harm.
         let rate =
             Rate::from_terms(self.num.load(Ordering::Relaxed), den & !FROZEN).unwrap_or(Rate::ONE);
         let segment = Segment {
@@ -85,13 +85,14 @@ impl SharedPiece {
         Piece { segment, limit: VirtualInstant(self.limit.load(Ordering::Relaxed)), rate }
     }
 
-    /// From when on it holds.
+    /// Returns the instant from which the piece holds.
     #[inline(always)]
     pub fn begins(&self) -> RealInstant {
         RealInstant(self.real.load(Ordering::Relaxed))
     }
 
-    /// Where the piece begins at `start`: files that the kernel has stamped with this instant or later are written by the piece.
+    /// Returns the line of a piece that begins at `start`: a file was written in this piece if the kernel stamped it with this
+    /// instant or later.
     pub fn line(&self, start: RealInstant) -> RealInstant {
         match (self.wall_nanos.load(Ordering::Relaxed) >> 32) as u32 {
             0 => start,
@@ -99,7 +100,7 @@ impl SharedPiece {
         }
     }
 
-    /// `line` as in [`super::Change`].
+    /// Stores `piece`, and `line` as in [`super::Change`].
     pub fn store(&self, piece: &Piece, line: Option<RealInstant>) {
         let Piece { segment, limit, rate } = piece;
         let frozen = if segment.pace == Pace::Frozen { FROZEN } else { 0 };
@@ -112,7 +113,7 @@ impl SharedPiece {
         self.store_start(segment.real, segment.virt, *limit);
     }
 
-    /// Where it begins, and how far it goes: known when its start is decided.
+    /// Stores the start and the limit, which are known once the start is decided.
     pub fn store_start(&self, real: RealInstant, virt: VirtualInstant, limit: VirtualInstant) {
         self.real.store(real.0, Ordering::Relaxed);
         self.virt.store(virt.0, Ordering::Relaxed);

@@ -1,17 +1,17 @@
-//! Changing the clock. One writer at a time: the caller holds the lock of the clock's file.
+//! Changing the clock. There is one writer at a time: the caller holds the lock of the clock's file.
 //!
-//! Each step is one store or a few to places where no reader looks yet, so a writer may be killed between any two:
+//! Each step is one store, or a few stores to memory at which no reader looks yet. So a writer may be killed between any two:
 //!
-//! | step | killed after it |
+//! | step | a writer killed after it |
 //! |---|---|
-//! | write the new piece and the other view | nothing has happened: the next writer writes them anew |
-//! | open the decision of the start | the same: no reader has seen that version |
-//! | **store the version** | the change is made. Readers decide its start and go by it |
-//! | decide the start | the same |
-//! | write the start into the piece, open the fast path | nothing is left but to tell those who wait |
-//! | tell them, store `notified` | |
+//! | write the new piece and the other view | has changed nothing: the next writer writes them anew |
+//! | open the decision of the start | has changed nothing: no reader has seen that version |
+//! | **store the version** | has made the change. Readers decide its start and go by it |
+//! | decide the start | has made the change. Readers go by the start |
+//! | write the start into the piece, open the fast path | leaves only the notification to be done |
+//! | notify waits and timers, store `notified` | leaves nothing to be done |
 //!
-//! [`ClockPage::complete`] does the steps after the store of the version, whoever did the others.
+//! [`ClockPage::complete`] does the steps after the store of the version for any writer that did not.
 
 use super::{oldest, ClockPage, Host, Piece};
 use crate::failpoint::{failpoint, Failpoint};
@@ -21,39 +21,39 @@ use crate::registry::Registry;
 use crate::segment::{Pace, Segment};
 use crate::sync::{fence, Ordering};
 
-/// Changes that may be to come at once.
+/// Largest number of changes that may be to come at once.
 pub const TO_COME: usize = 16;
 
-/// Numbers of pieces from the one in force to the newest, those among them that were overtaken before they began too. The rest
-/// of the ring is for the past.
+/// Largest distance from the number of the piece in force to that of the newest piece. It counts pieces that a later change
+/// dropped before they began. The rest of the ring is for the past.
 const AHEAD: u64 = if cfg!(loom) { 1 } else { 40 };
 
-/// A new piece of the clock.
+/// A change: the description of a new piece of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// It begins no earlier than this; at once, where this is past.
+    /// The change begins no earlier than this; at once, if this instant is past.
     pub at: RealInstant,
-    /// Virtual time jumps forward by so much where it begins.
+    /// Forward jump of virtual time at the start.
     pub leap: Span,
-    /// Virtual time is at least this where it begins.
+    /// Lower bound of virtual time at the start.
     pub floor: VirtualInstant,
-    /// How fast it runs.
+    /// The pace of the new piece.
     pub pace: Pace,
-    /// The rate to go on with, where it stands still.
+    /// The rate to go on with, if the new piece is frozen.
     pub rate: Rate,
     /// The offset of the wall clock to the virtual monotonic clock.
     pub wall: WallTime,
     /// The offset of CLOCK_BOOTTIME to the virtual monotonic clock.
     pub boot: Span,
-    /// Virtual time shows nothing later than this, or than where it begins.
+    /// The latest virtual time that the piece shows. If it is before the piece's first value, the piece stays at that value.
     pub limit: VirtualInstant,
-    /// Files that the kernel stamps with this instant or later are written after the change: a stamp may lie a tick before the
-    /// moment of writing. At most 4 s before the change.
+    /// A file that the kernel stamps with this instant or later was written after the change. A kernel's stamp may be a tick
+    /// earlier than the moment of writing. The line is at most 4 s before the change.
     pub line: Option<RealInstant>,
 }
 
 impl Change {
-    /// A piece that goes on as `piece` does.
+    /// Makes a change after which the clock goes on as it does in `piece`.
     pub fn of(piece: &Piece) -> Change {
         Change {
             at: RealInstant(i64::MIN + 1),
@@ -83,22 +83,22 @@ impl Change {
 /// A change that has been published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Published {
-    /// Number of the state that it made.
+    /// Number of the state that the change made.
     pub state: u32,
-    /// When it begins.
+    /// The instant at which the change begins.
     pub begins: RealInstant,
 }
 
-/// There is no room for another change to come: as many were announced since the last one took effect.
+/// The error of a change that is too many: as many as the page has room for are to come already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooMany;
 
 impl ClockPage {
-    /// Publishes a change. The caller then tells those who wait, and states it by [`ClockPage::set_notified`].
+    /// Publishes a change. The caller then notifies waits and timers, and stores that by [`ClockPage::set_notified`].
     ///
     /// # Errors
     ///
-    /// Where too many changes are to come.
+    /// [`TooMany`] if too many changes are to come. A change that begins at once always has room.
     pub fn publish(
         &self,
         registry: &Registry,
@@ -110,7 +110,7 @@ impl ClockPage {
         let view = self.view(version);
         let last = view.last.load(Ordering::Relaxed);
         let now = host.now();
-        // The latest comes first: the past need not be read.
+        // The newest piece comes first, so the past need not be read.
         let to_come = self
             .backwards(last, None)
             .map(|(piece, _)| piece.segment.real)
@@ -118,12 +118,12 @@ impl ClockPage {
             .filter(|begins| *begins < change.at)
             .count();
         let ahead = last + 1 - self.number_in_force(last, now);
-        // One that begins at once is then the piece in force: there is always room for it.
+        // A change that begins at once becomes the piece in force, so there is always room for it.
         if change.at > now && (to_come >= TO_COME || ahead > AHEAD) {
             return Err(TooMany);
         }
-        // After the store of this version: whoever sees a word of the new one sees this version at least, and so that the version
-        // whose places are written to is past.
+        // This fence follows the store of the current version. A thread that sees a word of the new change therefore sees the
+        // current version at least. It knows by that version that the version whose view and place are being overwritten is past.
         fence(Ordering::Release);
         failpoint(registry, Failpoint::BeforePiece);
         self.piece(last + 1).store(&change.piece(), change.line);
@@ -139,16 +139,16 @@ impl ClockPage {
         registry.start.open(version + 1);
         failpoint(registry, Failpoint::BeforeVersion);
         self.version.store(version + 1, Ordering::Release);
-        // Before the host's time is taken, and before whoever changes the clock looks at the waits: a wait that is not found
-        // there sees this version.
+        // This fence comes before the host's time is taken, and before the controller looks at the waits. A wait that the
+        // controller does not find therefore sees this version.
         fence(Ordering::SeqCst);
         failpoint(registry, Failpoint::AfterVersion);
         let begins = self.complete(registry, host);
         Ok(Published { state, begins })
     }
 
-    /// Completes the latest change, where its writer has not: decides when it begins, and opens the fast path. Gives its start.
-    /// The caller holds the clock's lock.
+    /// Completes the latest change if its writer has not: decides when it begins, and opens the fast path. Returns the start. The
+    /// caller holds the clock's lock.
     pub fn complete(&self, registry: &Registry, host: &impl Host) -> RealInstant {
         let version = self.version.load(Ordering::Relaxed);
         let view = self.view(version);
@@ -156,7 +156,7 @@ impl ClockPage {
         if !view.fast.is_undecided() {
             return self.piece(last).begins();
         }
-        // Nobody else can have written it into the page.
+        // Only the lock's holder writes the start into the page, so nobody else has done so.
         let begins = self.decide(version, view, registry, host).unwrap_or(host.now());
         failpoint(registry, Failpoint::AfterDecision);
         let Piece { segment, limit, .. } = self.beginning_at(begins, last, view);
@@ -166,9 +166,10 @@ impl ClockPage {
         begins
     }
 
-    /// Brings the fast path to the piece in force, where that was to come when the version was published. The clock shows the same
-    /// before and after; only its state has another number. The caller holds the clock's lock, and tells those whose timers are
-    /// periodic. False where there was nothing to do.
+    /// Moves the fast path to the piece in force, if that piece was to come when the version was published.
+    ///
+    /// The clock shows the same time before and after, but its state has another number. The caller holds the clock's lock, and
+    /// notifies processes with periodic timers. Returns false if there was nothing to do.
     pub fn refresh(&self, registry: &Registry, host: &impl Host) -> bool {
         self.complete(registry, host);
         let stale = self.is_stale(self.version.load(Ordering::Relaxed), host.now());
@@ -178,8 +179,8 @@ impl ClockPage {
         stale
     }
 
-    /// Makes a new state of the clock that shows the same, so that timers are set anew: where a change is about to begin. The caller
-    /// holds the clock's lock, and tells them.
+    /// Makes a new state of the clock that shows the same time, so that processes set their timers anew before a change begins.
+    /// The caller holds the clock's lock, and notifies the processes.
     pub fn renew(&self, registry: &Registry, host: &impl Host) {
         self.complete(registry, host);
         let version = self.version.load(Ordering::Relaxed);
@@ -208,8 +209,8 @@ impl ClockPage {
         self.view(version).fast.begins() != piece.segment.real
     }
 
-    /// Whether somebody has to go on with what a writer has left: by [`ClockPage::refresh`], and by telling those who wait. `None`
-    /// where nothing is to be done; else from when on, which may be to come.
+    /// Returns the instant from which somebody must go on with work that a writer has left: [`ClockPage::refresh`], or notifying
+    /// waits and timers. The instant may be to come. `None` means that nothing is left to do.
     pub fn care_due(&self, now: RealInstant) -> Option<RealInstant> {
         loop {
             let version = self.version();
@@ -230,7 +231,7 @@ impl ClockPage {
         }
     }
 
-    /// The number of the piece in force at `real`.
+    /// Returns the number of the piece in force at `real`.
     fn number_in_force(&self, last: u64, real: RealInstant) -> u64 {
         let begun = |number: &u64| self.piece(*number).begins() <= real;
         (oldest(last)..last + 1).rev().find(begun).unwrap_or(0)

@@ -1,13 +1,13 @@
-//! When a change begins: decided once, after the change can be seen, by whoever sees it first.
+//! The start of a change. The first thread that sees the change decides its start, once.
 //!
-//! A writer that chose the instant by itself and was then put off the processor would publish a change for a time that has
-//! passed: readers have shown later times by the old piece, and the new one would go back behind them. So the writer
-//! publishes the change without its instant. The first process that sees the change, the writer itself or any reader, takes the
-//! host's time and swaps it into this word, once. Nobody waits for anybody.
+//! Race: a writer chooses the start, and the kernel puts the writer off the processor. Readers show later times by the old piece.
+//! The writer publishes the change for a time that has passed, and the clock goes back. Therefore the writer publishes the change
+//! without its start. The first thread that sees the change, the writer itself or any reader, takes the host's time and swaps it
+//! into this word, once. Nobody waits for anybody.
 //!
-//! The word carries the version that it belongs to. A reader that slept since an earlier version finds another number and
-//! decides nothing. The word lies among what programs may write: nobody loops on it, and an instant that cannot be right is
-//! not believed ([`super::ClockPage`] holds it between the earliest instant that the change asks for and the reader's own).
+//! The word carries the version that it belongs to. A reader that slept since an earlier version finds another number and decides
+//! nothing. Programs may write the word. Therefore nobody loops on it, and nobody believes an impossible instant:
+//! [`super::ClockPage`] clamps it between the earliest instant that the change asks for and the reader's own time.
 
 use crate::instant::RealInstant;
 use crate::sync::AtomicPair;
@@ -17,12 +17,12 @@ use crate::sync::AtomicPair;
 #[derive(Default)]
 pub struct Start(AtomicPair);
 
-/// Not decided. No host's clock shows it.
+/// Stands for a start that is not decided. No host's clock shows this value.
 const OPEN: u64 = i64::MIN as u64;
 
 impl Start {
-    /// Opens the decision for `version`, before that is published. Tried three times: a program that writes the word all the
-    /// time only harms its own container, whose readers then go by their own instants.
+    /// Opens the decision for `version`, before that version is published. It tries three times. A program that writes the word
+    /// all the time harms only its own container, whose readers then go by their own instants.
     pub(super) fn open(&self, version: u64) {
         let mut before = self.0.load();
         for _ in 0..3 {
@@ -33,7 +33,8 @@ impl Start {
         }
     }
 
-    /// Decides for `proposal`, or finds what another has decided. `None` where the word belongs to another version.
+    /// Decides the start as `proposal`, or returns what another thread has decided. `None` if the word belongs to another
+    /// version.
     pub(super) fn decide(&self, version: u64, proposal: RealInstant) -> Option<RealInstant> {
         match self.0.compare_exchange([version, OPEN], [version, proposal.0 as u64]) {
             Ok(_) => Some(proposal),
@@ -41,7 +42,7 @@ impl Start {
         }
     }
 
-    /// What has been decided; `None` where nothing has.
+    /// Returns the decided start; `None` if nobody has decided it.
     pub(super) fn decided(&self, version: u64) -> Option<RealInstant> {
         instant_of(version, self.0.load())
     }

@@ -1,4 +1,4 @@
-//! Rates and their inverse: `2`, `0.1`, `1/10`, `60x`, `+200ppm`.
+//! Rates and time dilation factors: `2`, `0.1`, `1/10`, `60x`, `+200ppm`.
 
 use core::fmt::{self, Write};
 use core::str::FromStr;
@@ -16,7 +16,7 @@ const TOO_FINE: Problem = "has more digits than can be kept exactly";
 const NO_SIGN: Problem = "ppm needs a sign";
 
 const PARTS_IN_MILLION: u64 = 1_000_000;
-/// Decimal places that are printed before a ratio is printed instead.
+/// Largest number of decimal places printed. A rate that needs more is printed as a ratio.
 const PLACES: usize = 6;
 /// 10^`PLACES`.
 const PLACES_SCALE: u64 = 1_000_000;
@@ -143,7 +143,7 @@ fn read_term(text: &str) -> Result<u64, Problem> {
     }
 }
 
-/// The rate `num`/`den`, or what is wrong with it.
+/// Returns the rate `num`/`den`, or a description of what is wrong with it.
 fn checked(num: u64, den: u64) -> Result<Rate, Problem> {
     if num == 0 {
         return Err(NOT_ABOVE_ZERO);
@@ -158,8 +158,8 @@ fn checked(num: u64, den: u64) -> Result<Rate, Problem> {
     Rate::new(num, den).ok_or(TOO_FINE)
 }
 
-/// Prints the rate as a number where six decimal places are enough, else as a ratio: `2`, `0.1`,
-/// `1/3`. It reads back as the same rate. Width, fill and alignment are honoured.
+/// Prints the rate as a number if six decimal places are enough, else as a ratio: `2`, `0.1`, `1/3`. The text reads back as the
+/// same rate. Width, fill and alignment are honoured.
 ///
 /// ```
 /// use lorentz_clock::Rate;

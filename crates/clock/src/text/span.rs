@@ -20,11 +20,11 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// Nanoseconds in the unit called `name`.
+/// Returns the nanoseconds in the unit called `name`.
 fn unit_nanos(name: &str) -> Option<u64> {
     Some(match name {
         "ns" => 1,
-        // The sign is in Unicode twice: as the micro sign and as the Greek letter.
+        // Unicode has the sign twice: as the micro sign and as the Greek letter.
         "us" | "\u{b5}s" | "\u{3bc}s" => MICROSECOND,
         "ms" => MILLISECOND,
         "s" | "sec" => SECOND,
@@ -100,15 +100,15 @@ fn read(text: &str) -> Result<Span, Problem> {
     i64::try_from(nanos).map(Span).map_err(|_| TOO_LONG)
 }
 
-/// Nanoseconds in the unit `text` begins with, and what follows it. `lone`: the end of the text
-/// means seconds.
+/// Splits the unit off the beginning of `text`: its nanoseconds, and the rest. If `lone` is true, the end of the text means
+/// seconds.
 fn take_unit(text: &str, lone: bool) -> Result<(u64, &str), Problem> {
     if text.is_empty() {
         return if lone { Ok((SECOND, "")) } else { Err(NO_UNIT) };
     }
     let end = text.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
-    // A second point, a second sign: what is accepted says it better than "unknown unit".
+    // After a second point or a second sign, the list of accepted texts helps more than "unknown unit".
     let named = name.starts_with(char::is_alphabetic);
     let unknown = if named { UNKNOWN_UNIT } else { "" };
     Ok((unit_nanos(name).ok_or(unknown)?, rest))

@@ -19,9 +19,9 @@ const LONG_YEAR: Problem = "a year above 9999 needs a plus sign";
 /// The nanoseconds of a second, as the unit of a decimal number.
 const SECOND: u64 = NANOS_PER_SEC as u64;
 const SECS_PER_DAY: i64 = 86_400;
-/// The years that are printed as dates, in UTC.
+/// The years that are printed as dates in UTC.
 const DATED_YEARS: core::ops::RangeInclusive<i64> = 0..=9999;
-/// Digits in the last year that an `i64` of seconds reaches, 292277026596.
+/// Number of digits in the last year that an `i64` of seconds reaches, 292277026596.
 const YEAR_DIGITS: usize = 12;
 
 /// Reads a point on the wall clock as people write it.
@@ -72,7 +72,7 @@ impl FromStr for WallTime {
     }
 }
 
-/// Reads what follows the `@`.
+/// Reads the text after the `@`.
 fn read_epoch(text: &str) -> Result<WallTime, Problem> {
     let (negative, magnitude) = take_sign(text);
     let (nanos, "") = take_seconds(magnitude)? else {
@@ -93,7 +93,7 @@ fn read_calendar(text: &str) -> Result<WallTime, Problem> {
     wall_time(midnight + time_of_day - ahead)
 }
 
-/// Splits a date off `text`: days since 1970-01-01, and what follows.
+/// Splits a date off `text`: days since 1970-01-01, and the rest.
 fn take_date(text: &str) -> Result<(i64, &str), Problem> {
     let (year, rest) = take_year(text)?;
     let (month, rest) = take_two(rest.strip_prefix('-').ok_or("")?)?;
@@ -117,7 +117,7 @@ fn take_year(text: &str) -> Result<(i64, &str), Problem> {
     Ok((digits.parse().map_err(|_| TOO_FAR)?, rest))
 }
 
-/// Splits a time of day off `text`: nanoseconds since midnight, and what follows.
+/// Splits a time of day off `text`: nanoseconds since midnight, and the rest.
 fn take_time(text: &str) -> Result<(i128, &str), Problem> {
     let (hour, rest) = take_two(text)?;
     let (minute, rest) = take_two(rest.strip_prefix(':').ok_or("")?)?;
@@ -139,7 +139,7 @@ fn take_time(text: &str) -> Result<(i128, &str), Problem> {
     Ok((whole + nanos, rest))
 }
 
-/// Seconds that the zone is ahead of UTC. No zone is UTC.
+/// Returns the offset of the zone from UTC in seconds, positive to the east. No zone means UTC.
 fn read_zone(text: &str) -> Result<i64, Problem> {
     let (behind, offset) = match text.as_bytes().first() {
         None => return Ok(0),
@@ -159,7 +159,7 @@ fn read_zone(text: &str) -> Result<i64, Problem> {
     Ok(if behind { -secs } else { secs })
 }
 
-/// Splits a decimal number of seconds off `text`: nanoseconds, and what follows.
+/// Splits a decimal number of seconds off `text`: nanoseconds, and the rest.
 fn take_seconds(text: &str) -> Result<(i128, &str), Problem> {
     let (secs, rest) = Decimal::take(text).ok_or("")?;
     let nanos = secs.times(SECOND).map_err(|misfit| match misfit {
@@ -178,7 +178,7 @@ fn take_two(text: &str) -> Result<(i64, &str), Problem> {
     Ok((digits.parse().map_err(|_| "")?, rest))
 }
 
-/// The wall time `nanos` nanoseconds after the epoch, where it can be represented.
+/// Returns the wall time `nanos` nanoseconds after the epoch, if it can be represented.
 fn wall_time(nanos: i128) -> Result<WallTime, Problem> {
     let time = WallTime::from_nanos(nanos);
     if time.as_nanos() != nanos {
@@ -202,10 +202,10 @@ const ERA_DAYS: i64 = 146_097;
 /// Days from 0000-03-01, where eras begin, to 1970-01-01.
 const EPOCH_DAYS: i64 = 719_468;
 
-/// Days since 1970-01-01 of a day of the proleptic Gregorian calendar.
+/// Returns the days from 1970-01-01 to a day of the proleptic Gregorian calendar.
 ///
-/// Years are counted from March, so that the leap day is the last of its year and the lengths of
-/// the months follow one formula (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+/// The function counts years from March. The leap day is then the last of its year, and the lengths of the months follow one
+/// formula (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let year_of_era = year.rem_euclid(400);
@@ -215,7 +215,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     year.div_euclid(400) * ERA_DAYS + day_of_era - EPOCH_DAYS
 }
 
-/// Year, month and day of `days` since 1970-01-01: the inverse of [`days_from_civil`].
+/// Returns year, month and day of `days` since 1970-01-01: the inverse of [`days_from_civil`].
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_DAYS;
     let day_of_era = days.rem_euclid(ERA_DAYS);
@@ -261,7 +261,7 @@ impl fmt::Display for WallTime {
     }
 }
 
-/// Writes `time` in seconds since 1970, its sign before the whole.
+/// Writes `time` in seconds since 1970. The sign applies to the whole number, fraction included.
 fn write_epoch(line: &mut Line, time: WallTime) -> fmt::Result {
     let nanos = time.as_nanos();
     let sign = if nanos < 0 { "-" } else { "" };

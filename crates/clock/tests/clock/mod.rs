@@ -1,4 +1,4 @@
-//! A clock in memory, whose host shows the time that a test wants.
+//! A clock in memory. A test chooses the time that the clock's host shows.
 
 #![allow(dead_code)]
 
@@ -10,7 +10,7 @@ use lorentz_clock::{
     Snapshot, Span, VirtualInstant, WallTime,
 };
 
-/// Memory as a clock's file has it when it is made.
+/// Allocates zeroed memory, which is what a new file of a clock contains.
 ///
 /// # Safety
 ///
@@ -22,17 +22,17 @@ pub unsafe fn zeroed<T>() -> Box<T> {
     if memory.is_null() {
         handle_alloc_error(layout);
     }
-    // SAFETY: just allocated for a `T`, which zeroes are by the caller's promise.
+    // SAFETY: the memory was just allocated for a `T`. The caller guarantees that zeroes are a `T`.
     unsafe { Box::from_raw(memory.cast()) }
 }
 
 pub fn blank_page() -> Box<ClockPage> {
-    // SAFETY: a page is nothing but atomics.
+    // SAFETY: a page consists only of atomics.
     unsafe { zeroed() }
 }
 
 pub fn blank_registry() -> Box<Registry> {
-    // SAFETY: a registry is nothing but atomics.
+    // SAFETY: a registry consists only of atomics.
     unsafe { zeroed() }
 }
 
@@ -48,7 +48,7 @@ pub fn start_at(page: &ClockPage, real: RealInstant) {
     page.initialise(&start, Rate::ONE, Policy::default(), WallTime::default());
 }
 
-/// A clock, and the host's time that whoever looks at it takes.
+/// A clock, and the host's time that every look at the clock takes.
 pub struct Clock {
     pub page: Box<ClockPage>,
     pub registry: Box<Registry>,
@@ -62,12 +62,12 @@ impl Clock {
         Clock { page, registry: blank_registry(), real: Cell::new(start.real.0) }
     }
 
-    /// A look when the host's clock shows `real`.
+    /// Looks at the clock when the host's clock shows `real`.
     pub fn look(&self, real: i64) -> Snapshot {
         self.page.snapshot(&self.registry, &|| RealInstant(real))
     }
 
-    /// A change that is made when the host's clock shows `real`.
+    /// Publishes a change when the host's clock shows `real`.
     pub fn change(&self, real: i64, how: impl FnOnce(&mut Change)) -> Published {
         self.real.set(real);
         let mut change = Change::of(&self.look(real).piece());
@@ -76,7 +76,7 @@ impl Clock {
         self.page.publish(&self.registry, &host, &change).expect("there is room")
     }
 
-    /// The fast path at `real`: seconds and nanoseconds.
+    /// Reads the fast path at `real`: seconds and nanoseconds.
     pub fn fast(&self, real: i64, clock: FastClock, lags: bool) -> Option<(i64, i64)> {
         let (secs, nanos) = (real.div_euclid(1_000_000_000), real.rem_euclid(1_000_000_000));
         self.page.fast().at(&self.page, secs, nanos, clock, lags).expect("nobody changes it")
@@ -87,7 +87,7 @@ impl Clock {
 pub struct Dice(pub u64);
 
 impl Dice {
-    /// A number in `0..end`.
+    /// Returns a number in `0..end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,8 +1,9 @@
-//! Precise timers for programs that know nothing of them: `LD_PRELOAD=liblorentz_timers_preload.so PROGRAM`.
+//! Precise timers for programs that do not use them by themselves: `LD_PRELOAD=liblorentz_timers_preload.so PROGRAM`.
 //!
-//! clock_gettime, gettimeofday, time, usleep, nanosleep and clock_nanosleep are those of [`lorentz_timers`]; for clocks
-//! that it does not follow, and for wrong arguments, libc's own. Statically linked programs, and those that make system
-//! calls themselves, do not come here. `LORENTZ_TIMERS_SOURCE=tsc|hpet|os` forces a time source.
+//! clock_gettime, gettimeofday, time, usleep, nanosleep and clock_nanosleep are those of [`lorentz_timers`]. For clocks
+//! that it does not follow, and for wrong arguments, libc's own functions are called. The library has no effect on
+//! statically linked programs and on programs that make system calls themselves. `LORENTZ_TIMERS_SOURCE=tsc|hpet|os`
+//! forces a time source.
 
 use libc::{c_int, c_long, c_void, clockid_t, time_t, timespec, timeval};
 use lorentz_timers::os::{use_functions, ClockGettime, ClockNanosleep};
@@ -13,7 +14,7 @@ use std::sync::OnceLock;
 
 const NANOS_PER_SEC: i64 = 1_000_000_000;
 
-/// What stands behind us.
+/// The functions of libc that this library stands in front of.
 struct Behind {
     clock_gettime: ClockGettime,
     clock_nanosleep: ClockNanosleep,
@@ -21,13 +22,13 @@ struct Behind {
 }
 
 static BEHIND: OnceLock<Behind> = OnceLock::new();
-/// Told to the timers already.
+/// Whether the timers have been given libc's functions.
 static READY: AtomicBool = AtomicBool::new(false);
 
 fn behind() -> &'static Behind {
     let behind = BEHIND.get_or_init(find);
     if !READY.load(Ordering::Acquire) {
-        // SAFETY: they are libc's, and stay as long as the process.
+        // SAFETY: the functions are libc's, and stay as long as the process.
         unsafe { use_functions(behind.clock_gettime, behind.clock_nanosleep) };
         READY.store(true, Ordering::Release);
     }
@@ -51,10 +52,10 @@ fn find() -> Behind {
 }
 
 fn next(name: &CStr) -> *mut c_void {
-    // SAFETY: a name that ends with a zero.
+    // SAFETY: the name ends with a zero byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
-        // A libc without these functions has nothing to run on.
+        // Nothing works in a libc without these functions.
         std::process::abort();
     }
     found
@@ -67,10 +68,11 @@ fn spec(nanos: i64) -> timespec {
     }
 }
 
-/// What is done on the way (a look for a virtual clock, calibration) is not for the program's errno: some look at it
-/// after calls that went well.
+/// Runs `work` and preserves errno. The timers look for a virtual clock and calibrate themselves on the way; some
+/// programs look at errno after a call that succeeded.
 fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: the thread's own. No guard that is dropped: a cancelled sleep unwinds through here.
+    // SAFETY: errno belongs to this thread. There is no guard with a destructor, because a cancelled sleep unwinds
+    // through here.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *place };
@@ -87,17 +89,17 @@ fn now(reference: Reference) -> timespec {
 /// clock_gettime(2).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements are those of libc's function.
 #[no_mangle]
 pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> c_int {
     let behind = behind();
     match Reference::from_id(clock) {
         Some(reference) if !out.is_null() => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { out.write(now(reference)) };
             0
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         _ => unsafe { (behind.clock_gettime)(clock, out) },
     }
 }
@@ -105,16 +107,16 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> 
 /// gettimeofday(2).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements are those of libc's function.
 #[no_mangle]
 pub unsafe extern "C" fn gettimeofday(out: *mut timeval, zone: *mut c_void) -> c_int {
     let behind = behind();
     if out.is_null() || !zone.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         return unsafe { (behind.gettimeofday)(out, zone) };
     }
     let now = now(Reference::Realtime);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { out.write(timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 }) };
     0
 }
@@ -122,22 +124,22 @@ pub unsafe extern "C" fn gettimeofday(out: *mut timeval, zone: *mut c_void) -> c
 /// time(2).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements are those of libc's function.
 #[no_mangle]
 pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
     behind();
     let now = now(Reference::Realtime).tv_sec;
     if !out.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { out.write(now) };
     }
     now
 }
 
-/// clock_nanosleep(2): 0 or an error's number.
+/// clock_nanosleep(2). Returns 0 or an error number.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements are those of libc's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn clock_nanosleep(
     clock: clockid_t,
@@ -146,11 +148,11 @@ pub unsafe extern "C-unwind" fn clock_nanosleep(
     remaining: *mut timespec,
 ) -> c_int {
     let behind = behind();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let wanted = unsafe { request.as_ref() }.and_then(nanos);
     let absolute = flags & libc::TIMER_ABSTIME != 0;
     let (Some(reference), Some(wanted)) = (sleeps_on(clock), wanted) else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         return unsafe { (behind.clock_nanosleep)(clock, flags, request, remaining) };
     };
     // A relative sleep does not follow a clock that is set.
@@ -164,7 +166,7 @@ pub unsafe extern "C-unwind" fn clock_nanosleep(
             Woken::Signalled => {
                 if !absolute && !remaining.is_null() {
                     let left = until.saturating_sub(reference.now()).max(0);
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller guarantees it.
                     unsafe { remaining.write(spec(left)) };
                 }
                 libc::EINTR
@@ -179,7 +181,7 @@ fn sleeps_on(clock: clockid_t) -> Option<Reference> {
     Reference::from_id(clock).filter(|reference| *reference != Reference::MonotonicRaw)
 }
 
-/// What the kernel would accept.
+/// Returns the nanoseconds of a request that the kernel would accept.
 fn nanos(request: &timespec) -> Option<i64> {
     let accepted = request.tv_sec >= 0 && (0..NANOS_PER_SEC).contains(&request.tv_nsec);
     accepted.then(|| request.tv_sec.saturating_mul(NANOS_PER_SEC).saturating_add(request.tv_nsec))
@@ -188,17 +190,17 @@ fn nanos(request: &timespec) -> Option<i64> {
 /// nanosleep(2).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements are those of libc's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn nanosleep(
     request: *const timespec,
     remaining: *mut timespec,
 ) -> c_int {
-    // SAFETY: the caller's promise. The kernel's nanosleep runs on the monotonic clock, whatever POSIX says.
+    // SAFETY: the caller guarantees it. The kernel's nanosleep runs on the monotonic clock, whatever POSIX says.
     match unsafe { clock_nanosleep(libc::CLOCK_MONOTONIC, 0, request, remaining) } {
         0 => 0,
         error => {
-            // SAFETY: the thread's own errno.
+            // SAFETY: errno belongs to this thread.
             unsafe { *libc::__errno_location() = error };
             -1
         }
@@ -208,10 +210,10 @@ pub unsafe extern "C-unwind" fn nanosleep(
 /// usleep(3).
 ///
 /// # Safety
-/// None is asked for.
+/// It has no requirements.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn usleep(micros: libc::c_uint) -> c_int {
     let request = spec(i64::from(micros) * 1_000);
-    // SAFETY: `request` is ours.
+    // SAFETY: `request` is a local variable.
     unsafe { nanosleep(&request, std::ptr::null_mut()) }
 }

@@ -2,7 +2,8 @@ use super::*;
 use proptest::prelude::*;
 use std::cell::Cell;
 
-/// A clock beside a counter of 2.6 GHz: `off` parts per million fast, each look up to `noise` nanoseconds off.
+/// A clock beside a counter of 2.6 GHz. The clock is `off` parts per million fast; each sample is up to `noise`
+/// nanoseconds off.
 struct World {
     ticks: Cell<i64>,
     clock: Cell<f64>,
@@ -32,7 +33,7 @@ impl World {
         Some(Sample { ticks: self.ticks.get(), nanos: (self.clock.get() + noise) as i64 })
     }
 
-    /// Reads the track as a program does: what is due is done first.
+    /// Reads the track as a program does: takes a sample first if one is due.
     fn read(&self, track: &Track) -> Option<i64> {
         let counter = || self.ticks.get();
         if track.is_due(counter()) {
@@ -60,7 +61,7 @@ fn hours_of_a_changing_clock_are_followed() {
     let (world, track) = (World::new(40.0, 20.0), Track::new(LONGEST));
     let mut before = i64::MIN;
     for step in 0..200_000 {
-        // The rate wanders by up to 60 ppm, as of a clock that is being disciplined.
+        // The rate wanders by up to 60 ppm, like that of a clock disciplined by NTP.
         world.off.set(40.0 + 60.0 * (f64::from(step) / 9_000.0).sin());
         world.pass(0.05);
         let Some(now) = world.read(&track) else { continue };
@@ -123,7 +124,7 @@ fn moments_convert_as_they_did() {
         if let Some(now) = world.read(&track) {
             told.push((world.ticks.get(), now));
         }
-        // Three pieces back at most: 100 ms each.
+        // Three pieces back at most, of 100 ms each.
         for (ticks, nanos) in told.iter().rev().take(8) {
             assert_eq!(track.at(*ticks, || world.ticks.get()), Some(*nanos));
         }
@@ -160,7 +161,7 @@ fn never_backwards_across_threads() {
         Some(Sample { ticks, nanos: ticks + off })
     };
     let track = Track::new(50_000);
-    // Pieces change every 10 us, each at another rate; whoever reads tells the others what it read.
+    // Pieces change every 10 us, each at another rate. Each reader passes the time it has read to the others.
     let told = AtomicI64::new(i64::MIN);
     let turn = |number: u64| {
         let mut reads = 0u64;
