@@ -1,4 +1,4 @@
-//! What this host can do for virtual time, found out by trying, and what is not virtual yet.
+//! Abilities of this host for virtual time, found by trying; and the interfaces of time that are not virtual yet.
 //!
 //! ```
 //! let features = lorentz_container::doctor::features();
@@ -20,15 +20,15 @@ use crate::state::effective_user;
 /// One thing a host has or lacks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Feature {
-    /// Its short name, which stays the same.
+    /// Its short name, which never changes.
     pub name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
     /// Whether nothing can be run in virtual time without it.
     pub needed: bool,
     /// Whether it is there.
     pub available: bool,
-    /// What was found.
+    /// The result of the probe.
     pub detail: String,
     /// How to get it where it is missing.
     pub how_to_get: &'static str,
@@ -37,13 +37,13 @@ pub struct Feature {
 /// A face of time that is not virtual, or a kind of program that cannot be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// What it is.
+    /// The interface or the kind of program.
     pub what: &'static str,
-    /// What happens instead.
+    /// The behaviour instead.
     pub instead: &'static str,
 }
 
-/// What is not virtual yet, in one line each; docs/limits.md has the whole of it.
+/// Interfaces that are not virtual yet, in one line each; docs/limits.md has the full list.
 pub const NOT_VIRTUAL_YET: &[Limit] = &[
     Limit {
         what: "TCP's own timers (retransmission, delayed ACK, keepalive, linger)",
@@ -98,7 +98,7 @@ pub const NOT_VIRTUAL_YET: &[Limit] = &[
     },
 ];
 
-/// What a probe found: that it works, or why not, with the details in either case.
+/// Result of a probe: that the feature works, or why not, with the details in either case.
 type Found = Result<String, String>;
 
 /// One row of the list: everything but what is found on this host.

@@ -215,7 +215,7 @@ pub(super) fn tsc_trap() -> nix::Result<()> {
     })
 }
 
-/// What a system call returned.
+/// Result of a system call.
 fn outcome(value: c_long) -> nix::Result<c_long> {
     if value == -1 {
         Err(last_errno())
