@@ -6,9 +6,9 @@
 //!   [a change that makes deadlines later, where timers are set:
 //!    hold: timers due after T -------> hold ..............> those timers are set for a second later]
 //!   publish: piece, version, start -> new version ......> readers switch at its start
-//!   tell: signal 64 ----------------------------------->  waits compute anew, timers are set anew
+//!   notify: signal 64 --------------------------------->  waits compute anew, timers are set anew
 //!   notified = state
-//!   [the piece was to come: sleep until it begins, refresh, tell timers again]
+//!   [the piece was to come: sleep until it begins, refresh, signal timers again]
 //!   unlock
 //! ```
 //!

@@ -391,8 +391,9 @@ impl Told<'_> {
     }
 }
 
-/// Threads that are blocked in calls which a freeze of their tasks would break off with EINTR although no signal comes. Made before
-/// the freeze; told after it.
+/// Threads that are blocked in calls which a freeze of their tasks would break off with EINTR although no signal comes.
+/// [`BrokenOff::tell`] makes them repeat these calls when they run. A freeze looks at the threads before it stops them, a round
+/// after it has stopped them.
 pub struct BrokenOff(Vec<(u32, u32, u32)>);
 
 impl BrokenOff {

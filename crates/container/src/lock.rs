@@ -14,7 +14,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use crate::host_time::{sleep, Moment};
 use crate::watchkeeping;
 
-/// After so long, the user is told which process has the lock.
+/// After so long a notice names the process that has the lock.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
 /// Longest wait for a lock.
 const TIMEOUT: Duration = Duration::from_secs(10);

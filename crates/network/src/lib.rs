@@ -70,7 +70,7 @@ pub enum Refusal {
     /// There is no network of that name.
     #[error("{0}: no such network; expected one that 'lorentz inspect' shows")]
     Unknown(String),
-    /// The name belongs to a network that is there.
+    /// The name belongs to a network that exists.
     #[error("name: {0}: in use by a network; 'lorentz down {0}' ends it")]
     NameInUse(String),
     /// No network was named, and there is not exactly one.

@@ -245,7 +245,8 @@ impl<'a> Outside<'a> {
         (!self.members.contains(&of)).then(|| format!("the end of {}", name_of(of)))
     }
 
-    /// Returns the ends of pipes that processes outside hold. It leaves out the calling process, which has closed its own ends.
+    /// Returns the ends of pipes that processes outside hold. It leaves out the calling process, which has closed its copies of
+    /// them.
     fn pipes(&mut self) -> &HashMap<(u64, bool), u32> {
         let members = self.members;
         self.pipes.get_or_insert_with(|| {

@@ -164,7 +164,7 @@ fn containers_are_found_by_name_and_by_process() {
     assert!(matches!(place.state.of_process(child.id()), Err(StateError::NoProcess(_))));
     assert!(matches!(place.state.of_process(1), Err(StateError::NotInside(1))));
     assert!(matches!(place.state.find("nosuch"), Err(StateError::Unknown(_))));
-    // A name goes before a number.
+    // A name takes precedence over a process id.
     place.create(Some("1")).unwrap();
     assert_eq!(place.state.find("1").unwrap().name(), "1");
 }
