@@ -103,8 +103,8 @@ impl ClockChange {
 }
 
 impl Clock {
-    /// Changes the clock: at once, or when the host's CLOCK_MONOTONIC shows `at`. When a change at once returns, all waits and
-    /// timers have followed it, except those of a frozen container: its tasks follow when they run again.
+    /// Changes the clock: at once, or when the host's CLOCK_MONOTONIC shows `at`. After a change at once, waits until all waits and
+    /// timers have followed it, at most 100 ms. Those of a frozen container follow when its tasks run again.
     ///
     /// # Errors
     ///
@@ -280,7 +280,7 @@ impl Clock {
     fn begin(&self, published: &Published) {
         let told = published.begins.plus(Span(-TOLD_BEFORE.0));
         if host_time::now() < told {
-            // The change was further ahead than this: repeating timers are not set for one expiry yet.
+            // Earlier than TOLD_BEFORE before a change, processes do not set repeating timers for one expiry yet.
             sleep_until(told);
             self.page().renew(self.registry(), &host_time::now);
             self.followers().tell_timers();

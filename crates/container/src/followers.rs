@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// After so long without an answer a thread is signalled again.
 const AGAIN: Duration = Duration::from_millis(40);
 
-/// Time between two looks at whether the threads have followed. The CPU is theirs meanwhile.
+/// Time between two looks at whether the threads have followed. In between the CPU is free for these threads.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// The deadlines that a change has moved.

@@ -13,6 +13,8 @@
 //! - [`make_bundle`], [`RootOptions`]: the bundle that such a runtime receives for `lorentz run --rootfs`;
 //! - [`doctor`]: the abilities of this host, found by trying.
 //!
+//! ```
+//! use lorentz_container::{ClockOptions, HostNow, MonitorKind, NewContainer, StateDir};
 //!
 //! let host = HostNow::read()?;
 //! let asked = ClockOptions { rate: Some("60x".parse()?), ..Default::default() };

@@ -144,7 +144,7 @@ impl HeldClock {
     }
 
     /// Signals the threads whose deadlines lie after `since` and up to `until`. Returns false if there are none. Some of these
-    /// threads may know already, and wake at any moment.
+    /// threads may have been signalled before, and wake at any moment.
     pub fn tell_between(
         &self,
         since: VirtualInstant,

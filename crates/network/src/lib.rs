@@ -13,6 +13,7 @@
 //! - [`neighbours`]: whether the kernel's neighbour table has room for the nodes;
 //! - [`import`]: scenarios of other emulators, as topology files.
 //!
+//! ```
 //! use lorentz_network::topology;
 //!
 //! let text = "\

@@ -111,8 +111,8 @@ struct Event {
     what: What,
 }
 
-// BinaryHeap gives the greatest first. This order makes that the event that is due first, and of several due together the one
-// entered first.
+// BinaryHeap gives the greatest first. With this order, that is the event due first; of several due together, the one entered
+// first.
 impl Ord for Event {
     fn cmp(&self, other: &Event) -> Ordering {
         (other.due, other.number).cmp(&(self.due, self.number))
