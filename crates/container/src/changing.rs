@@ -48,7 +48,7 @@ const SOON: Span = Span(1_000_000_000);
 const TOLD_BEFORE: Span = Span(3_000_000);
 /// A controller that has the lock so long before an announced change begins keeps it until then.
 const NEAR: Span = Span(5_000_000);
-/// Longest tick of the host. The time stamp of a file is at most so much older than its writing.
+/// Longest tick of the host. A file's timestamp is at most so much older than its writing.
 const TICK: Span = Span(10_000_000);
 
 /// A change of a clock.
@@ -265,7 +265,7 @@ impl Clock {
         }
     }
 
-    /// Returns the time stamp from which on files count as written after the change. For a change to come it lies a tick before the
+    /// Returns the timestamp from which on files count as written after the change. For a change to come it lies a tick before the
     /// change.
     fn draw_line(&self, at: Option<RealInstant>) -> RealInstant {
         let host_wall = host_wall_ahead(self.page().host_wall());

@@ -201,8 +201,8 @@ impl Followers<'_> {
         Some((pid, numbers.thread(process, pid, thread)?))
     }
 
-    /// Signals the threads of waits and timers that fall due after `since` and up to `until`, and were computed before the sum of
-    /// leaps became `leapt`.
+    /// Signals the threads of waits and timers that fall due after `since` and up to `until`. It leaves out those that were
+    /// computed when the sum of leaps was `leapt` already.
     pub fn tell_late(
         &self,
         since: VirtualInstant,

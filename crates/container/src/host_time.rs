@@ -70,8 +70,8 @@ pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
     Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec - ahead)
 }
 
-/// By how many nanoseconds a clock is ahead of the monitor's, in a process that runs in virtual time: that process may be in
-/// another time namespace. 0 in other processes.
+/// By how many nanoseconds a clock is ahead of the monitor's: a process in virtual time may be in another time namespace. 0 in a
+/// process in real time.
 fn ahead(clock: libc::clockid_t) -> i64 {
     // Read once: a command enters no time namespace after its start.
     static OFFSETS: OnceLock<[i64; 2]> = OnceLock::new();

@@ -12,8 +12,8 @@ use lorentz_clock::{
 use crate::host_time::clock_nanos;
 use crate::WrongOption;
 
-/// Latest start of a virtual monotonic clock: two years before the range of the kernel's own clocks ends, so that there is room to
-/// go on.
+/// Latest start of a virtual monotonic clock: two years before the range of the kernel's own clocks ends. The clock can go on for
+/// that long.
 pub const LATEST: VirtualInstant =
     VirtualInstant(290 * 365 * 86_400 * lorentz_clock::NANOS_PER_SEC);
 

@@ -173,8 +173,8 @@ impl HeldClock {
         BrokenOff::look(pids, &self.clock.waiting()).tell();
     }
 
-    /// Begins a turn of the send ordering: all other clocks have come to `others`, so this clock's programs may send what they have
-    /// to send until then. Returns the number of threads that waited for this.
+    /// Begins a turn of the send ordering: all other clocks have come to `others`. Programs on this clock may send while their time
+    /// is not later than `others`. Returns the number of threads that waited for this.
     pub fn set_turn(&self, others: VirtualInstant) -> usize {
         const FUTEX_WAKE: i32 = 1;
         let page = self.clock.page();

@@ -47,8 +47,8 @@ pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Mounts the images of `plan`. Returns the plan with the root file systems of the images in their nodes, and with the settings of
-/// the images wherever the topology gives none.
+/// Mounts the images of `plan`. Returns the plan with the root file systems of the images. Wherever the topology gives no setting,
+/// the image's is in the plan.
 ///
 /// # Errors
 ///

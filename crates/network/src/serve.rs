@@ -1,8 +1,8 @@
 //! The emulator's process: takes frames from the interfaces of nodes and delivers frames to them, on the network's clock.
 //!
 //! One thread does everything, so a change of a link is atomic for every frame. The thread sleeps until shortly before an event is
-//! due, and polls from then on, so that frames that come in between get their right times too. The emulator watches the clock's
-//! file with inotify: every controller closes the file, which is its lock too, after a change.
+//! due, and polls from then on. Frames that come in between get their right times too. The emulator watches the clock's file with
+//! inotify: every controller closes the file, which is its lock too, after a change.
 
 mod desk;
 mod rounds;

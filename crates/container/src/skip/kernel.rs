@@ -116,8 +116,8 @@ impl Scheduler {
         }
     }
 
-    /// Resets the counts of running tasks. The counts of the last subscription are stale: a task that ran when it ended may have
-    /// died since, and would count as running for ever.
+    /// Resets the counts of running tasks. The counts of the last subscription are stale: a task that ran at the unsubscribe may
+    /// have died since, and would count as running for ever.
     fn forget_switches(&mut self) {
         for group in 0..self.groups {
             let nobody = 0_i64.to_ne_bytes();

@@ -1,7 +1,7 @@
 //! External wakers: whether anything outside the container may wake a sleeping task. While something may, time keeps to its rate.
 //!
-//! For each sleeping task, [`Outside`] finds its system call (/proc/PID/task/TID/syscall), the descriptors on which that call
-//! waits, and the processes at the other ends of these descriptors. An answer that is not certain counts as outside.
+//! For each sleeping task, [`Outside`] finds the system call (/proc/PID/task/TID/syscall) and the descriptors on which that call
+//! waits. Then it finds the processes at the other ends of these descriptors. An answer that is not certain counts as outside.
 //!
 //! [`Known`] keeps from look to look where to look, and not the state that was found there. Pipes without a name are the exception:
 //! if no process outside holds an end of such a pipe, none can get one.

@@ -1,7 +1,8 @@
 //! The process at the other end of a socket, by the kernel's socket tables (sock_diag(7)).
 //!
-//! A table is as long as there are sockets on the machine. The next question about a socket that was found in a table asks for that
-//! socket alone, by its cookie, which no other socket ever has. This works only where the answer does not need the other end.
+//! A table is as long as there are sockets on the machine. Once a socket was found in a table, the next question asks for that
+//! socket alone, by its cookie. No other socket ever has the same cookie. This works only where the answer does not need the other
+//! end.
 
 use std::collections::HashMap;
 use std::io;

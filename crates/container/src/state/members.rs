@@ -235,7 +235,7 @@ impl Container {
 }
 
 /// Returns the container of a process, among containers on one clock. The nearest ancestor that one of the containers knows
-/// decides; without one, the control group; else it is the container for which the clock was made.
+/// decides; without one, the control group. If that does not decide either, it is the container for which the clock was made.
 fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Container> {
     let by_ancestor = lineage
         .iter()
@@ -261,7 +261,7 @@ pub fn look() -> Result<OnClocks, StateError> {
     OnClocks::look().map_err(|e| file_error(Path::new("/proc"), e))
 }
 
-/// Returns `error`, or a better error for a container that runs and is not found: its clock is in another directory, or its
+/// Returns `error`, or a better one for a container that runs and is not found. Then its clock is in another directory, or its
 /// directory was deleted.
 pub(super) fn explain(text: &str, error: StateError) -> StateError {
     match error {
