@@ -14,7 +14,7 @@ fn compile(name: &str) {
     println!("cargo::rerun-if-changed={source}");
     let out =
         PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join(format!("{name}.skel.rs"));
-    // Where Debian and Ubuntu keep <asm/types.h>.
+    // The directory of <asm/types.h> on Debian and Ubuntu.
     let headers = "-I/usr/include/x86_64-linux-gnu";
     if let Err(error) =
         SkeletonBuilder::new().source(&source).clang_args([headers]).build_and_generate(&out)

@@ -1,5 +1,5 @@
-//! A clock asked for by annotations (`lorentz.rate=10`) or by variables of the environment (`LORENTZ_RATE=10`): what the
-//! options of `lorentz run` are, for OCI runtimes.
+//! Annotations (`lorentz.rate=10`) and environment variables (`LORENTZ_RATE=10`) that ask for a clock. They are for OCI runtimes
+//! what the options are for `lorentz run`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -10,58 +10,58 @@ use thiserror::Error;
 use crate::options::parse_read_cost;
 use crate::{ClockOptions, WrongOption};
 
-/// What annotations begin with.
+/// Prefix of our annotations.
 const PREFIX: &str = "lorentz.";
-/// What variables begin with.
+/// Prefix of our environment variables.
 const VARIABLE_PREFIX: &str = "LORENTZ_";
 
-/// Something about an annotation that makes no sense.
+/// An annotation or a variable that is refused.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum WrongAnnotation {
     /// There is no such annotation.
     #[error("annotation {key}: not known; expected one of {}", names())]
     Unknown {
-        /// It.
+        /// The annotation.
         key: String,
     },
-    /// Its value cannot be read.
+    /// The value cannot be read.
     #[error("{key}={value}: {reason}")]
     Value {
-        /// Where it was given.
+        /// The annotation or variable.
         key: String,
-        /// What.
+        /// Its value.
         value: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The same in two places.
+    /// Two places give the same option.
     #[error("{first} and {second}: given more than once; expected once")]
     Twice {
-        /// Here ...
+        /// The one place.
         first: String,
-        /// ... and here.
+        /// The other place.
         second: String,
     },
-    /// Values that do not go together.
+    /// Values that exclude each other.
     #[error("{0}")]
     Options(String),
 }
 
-/// What was asked of a container: its clock, and the name by which `lorentz` is to know it.
+/// The clock that a container asks for, and the name by which `lorentz` is to know the container.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Asked {
     /// The clock.
     pub clock: ClockOptions,
-    /// Its name, where it is to have one beside its id.
+    /// The name, if the container is to have one beside its id.
     pub name: Option<String>,
-    /// Where each was given.
+    /// The annotation or variable that gave each option.
     places: BTreeMap<&'static str, String>,
 }
 
 /// Reads one value into the options.
 type Read = fn(&mut Asked, &str) -> Result<(), String>;
 
-/// Each annotation behind its prefix, and how it is read.
+/// Each annotation without its prefix, and the function that reads it.
 const ALL: [(&str, Read); 14] = [
     ("at", |asked, text| value(text, &mut asked.clock.at)),
     ("offset", |asked, text| value(text, &mut asked.clock.offset)),
@@ -80,12 +80,12 @@ const ALL: [(&str, Read); 14] = [
 ];
 
 impl Asked {
-    /// What `annotations` and the `variables` of the program's environment ask for. Annotations of others are left
-    /// alone; variables that begin as ours do and mean nothing may be a program's own.
+    /// Reads the options in `annotations`, and in the `variables` of the program's environment. Annotations with another prefix are
+    /// ignored. An unknown variable with our prefix is ignored too: it may be the program's own.
     ///
     /// # Errors
     ///
-    /// An annotation that begins as ours do and is not known; a value that cannot be read; one thing given twice.
+    /// An unknown annotation with our prefix; a value that cannot be read; an option that is given twice.
     pub fn read<'a>(
         annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
         variables: impl IntoIterator<Item = &'a str>,
@@ -125,10 +125,10 @@ impl Asked {
         })
     }
 
-    /// A refusal of these options, in the words of whoever gave them: annotations instead of flags.
+    /// Rewrites a refusal of these options so that it names the annotations or variables that were given, and not flags.
     pub fn refusal(&self, wrong: &WrongOption) -> WrongAnnotation {
         let mut text = wrong.to_string();
-        // Longer names first: none may be replaced within another.
+        // Longer names first, so that no name is replaced within another one.
         let mut places: Vec<_> = self.places.iter().collect();
         places.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         for (name, place) in places {
@@ -137,12 +137,12 @@ impl Asked {
         WrongAnnotation::Options(text)
     }
 
-    /// Where things were asked for, to be told.
+    /// The annotations and variables that gave the options, for messages.
     pub fn places(&self) -> String {
         self.places.values().map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether nothing was asked.
+    /// Whether no option was given.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -153,7 +153,7 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// `SKIP_IDLE` of `skip-idle`.
+/// The variable's name without its prefix: `SKIP_IDLE` for `skip-idle`.
 fn variable_name(name: &str) -> String {
     name.to_ascii_uppercase().replace('-', "_")
 }
@@ -185,7 +185,7 @@ fn skip_mode(text: &str) -> Result<SkipMode, &'static str> {
     }
 }
 
-/// Whether times are the host's: `real` or `virtual`.
+/// Parses `real` (true) or `virtual` (false).
 fn is_real(text: &str) -> Result<bool, &'static str> {
     match text {
         "real" => Ok(true),
@@ -194,11 +194,11 @@ fn is_real(text: &str) -> Result<bool, &'static str> {
     }
 }
 
-/// A duration that sets a clock of a new container apart, for a bundle that asks for it by `timeOffsets`.
+/// Takes over a duration that a bundle gives by `timeOffsets`, as the offset of a clock in a new container.
 ///
 /// # Errors
 ///
-/// Where an annotation asks for the same.
+/// If an annotation gives the same offset.
 pub fn merge_offset(
     place: &mut Option<Span>,
     annotation: &str,

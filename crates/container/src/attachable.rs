@@ -1,4 +1,4 @@
-//! Whether a running process may be brought into virtual time: asked before it is touched.
+//! Whether a running process may be brought into virtual time, checked before anything touches it.
 
 use std::fs;
 
@@ -6,11 +6,11 @@ use crate::processes::{self, Process};
 use crate::state::effective_user;
 use crate::{AttachRefused, StateDir};
 
-/// Checks that process `pid` is there, the caller's, a program, and not in virtual time yet.
+/// Checks that process `pid` exists, belongs to the caller, is a program, and is not in virtual time yet.
 ///
 /// # Errors
 ///
-/// The reason why it may not be attached to.
+/// The reason why the process may not be attached to.
 pub fn check_attachable(state: &StateDir, pid: u32) -> Result<Process, AttachRefused> {
     let Some(process) = pid_and_process(pid) else { return Err(AttachRefused::Gone(pid)) };
     if pid == std::process::id() {
@@ -48,12 +48,12 @@ pub fn check_attachable(state: &StateDir, pid: u32) -> Result<Process, AttachRef
 }
 
 fn pid_and_process(pid: u32) -> Option<Process> {
-    // 0 is no process, and what is no pid_t cannot be one.
+    // Process 0 does not exist, and a number that is no pid_t cannot be a process.
     i32::try_from(pid).ok().filter(|&pid| pid > 0)?;
     Process::read(pid)
 }
 
-/// A kernel thread has no program.
+/// Whether a process is a kernel thread, which has no program.
 fn is_kernel_thread(pid: u32) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -61,7 +61,7 @@ fn is_kernel_thread(pid: u32) -> bool {
     flags.is_some_and(|flags: u64| flags & PF_KTHREAD != 0)
 }
 
-/// The first number of a line of /proc/PID/status.
+/// Parses the first number of a field in /proc/PID/status.
 fn status_number(status: &str, field: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.split_ascii_whitespace().next()?.parse().ok()
@@ -91,7 +91,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         assert_eq!(check_attachable(&state, child.id()).map(|process| process.pid), Ok(child.id()));
         child.kill().unwrap();
-        // Not waited for yet: a zombie, as soon as it has noticed.
+        // Nobody waits for the child, so it is a zombie when it has noticed its end.
         while !Process::read(child.id()).unwrap().has_ended() {
             std::thread::yield_now();
         }

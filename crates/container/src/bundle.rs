@@ -1,5 +1,5 @@
-//! A container with a root file system of its own, for `lorentz run --rootfs`: the bundle that the OCI runtime makes it
-//! from, and how that runtime is found.
+//! Containers with a root file system of their own, for `lorentz run --rootfs`. This module makes the bundle for the OCI runtime,
+//! and finds that runtime.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,17 +20,18 @@ use serde_json::{json, Value};
 use crate::state::{effective_user, STATE_DIR_VARIABLE};
 use crate::{Container, StateError};
 
-/// The program that makes containers.
+/// The OCI runtime.
 const RUNTIME: &str = "lorentz-runtime";
-/// Where it keeps its containers.
+/// The directory where the runtime keeps its containers.
 const ROOT: &str = "/run/lorentz-runtime";
-/// Names a user's own directory below which it keeps them where that cannot be, as for root in a user namespace.
+/// The environment variable with the user's own directory. The runtime keeps its containers below it if `ROOT` is not writable, as
+/// for root in a user namespace.
 const USERS: &str = "XDG_RUNTIME_DIR";
-/// The same below a state directory of the user's choice.
+/// The runtime's directory below a state directory that the user named.
 const BELOW_STATE: &str = ".runtime";
-/// Where bundles are made, in its directory.
+/// The directory of bundles, below the runtime's directory.
 const BUNDLES: &str = ".bundles";
-/// What programs may do that run as root in a container, unless the bundle says otherwise: what engines allow.
+/// Capabilities of programs that run as root in a container, unless the bundle says otherwise. They are those that engines give.
 const CAPABILITIES: [&str; 11] = [
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -45,7 +46,7 @@ const CAPABILITIES: [&str; 11] = [
     "CAP_SYS_CHROOT",
 ];
 
-/// Where the OCI runtime keeps its containers, unless it is told otherwise.
+/// Returns the directory where the OCI runtime keeps its containers by default.
 pub fn runtime_root() -> PathBuf {
     let named = |variable| env::var_os(variable).filter(|value| !value.is_empty());
     let root = Path::new(ROOT);
@@ -59,7 +60,7 @@ pub fn runtime_root() -> PathBuf {
     }
 }
 
-/// The OCI runtime, with its directory: beside this program, or along PATH.
+/// Returns a command that starts the OCI runtime, with its directory. The runtime lies beside this program or in PATH.
 pub fn runtime(root: &Path) -> Command {
     let beside = env::current_exe().ok().map(|own| own.with_file_name(RUNTIME));
     let program = beside.filter(|path| path.exists()).unwrap_or_else(|| RUNTIME.into());
@@ -76,11 +77,11 @@ pub fn runtime(root: &Path) -> Command {
 }
 
 impl Container {
-    /// The OCI runtime with `verb`, for the container that it has made; none where it has not.
+    /// Returns the OCI runtime's command `verb` for this container. `None` if no OCI runtime made it.
     ///
     /// # Errors
     ///
-    /// Where the runtime's own directory of it is not there: this command may have another root directory.
+    /// If the runtime's own directory of the container does not exist: this command may have another root directory.
     pub fn runtime_there(&self, verb: &str) -> Result<Option<Command>, StateError> {
         match &self.record().bundle {
             Some(bundle) if !bundle.root.join(&bundle.id).exists() => {
@@ -91,7 +92,7 @@ impl Container {
         }
     }
 
-    /// The same, wherever the runtime's directory is.
+    /// As [`Container::runtime_there`], without a check of the runtime's directory.
     pub fn runtime(&self, verb: &str) -> Option<Command> {
         let bundle = self.record().bundle.as_ref()?;
         let mut command = runtime(&bundle.root);
@@ -100,21 +101,21 @@ impl Container {
     }
 }
 
-/// A host's directory or file inside a container.
+/// A directory or file of the host inside a container.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bind {
-    /// There.
+    /// Its path on the host.
     pub source: PathBuf,
-    /// And here.
+    /// Its path in the container.
     pub target: PathBuf,
-    /// Nothing may be written.
+    /// Whether programs in the container may only read it.
     pub read_only: bool,
 }
 
 impl std::str::FromStr for Bind {
     type Err = &'static str;
 
-    /// `SOURCE:TARGET`, and `:ro`.
+    /// Parses `SOURCE:TARGET` or `SOURCE:TARGET:ro`.
     fn from_str(text: &str) -> Result<Bind, &'static str> {
         const EXPECTED: &str = "expected SOURCE:TARGET or SOURCE:TARGET:ro, the target absolute";
         let (text, read_only) = match text.strip_suffix(":ro") {
@@ -129,43 +130,43 @@ impl std::str::FromStr for Bind {
     }
 }
 
-/// What a container is to be like.
+/// Options of a container with a root file system of its own.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RootOptions {
     /// Its root file system.
     pub root: PathBuf,
-    /// What it writes goes there, and not into a layer of its own.
+    /// Whether its programs write into the root file system, and not into a layer of the container's own.
     pub read_write: bool,
-    /// Its program gets a terminal of its own.
+    /// Whether its program gets a terminal of its own.
     pub terminal: bool,
-    /// Its name in its own eyes.
+    /// Its host name inside.
     pub hostname: Option<String>,
-    /// Variables beside the usual ones, `KEY=VALUE`.
+    /// Environment variables in addition to the usual ones, `KEY=VALUE`.
     pub variables: Vec<String>,
-    /// Where its program begins.
+    /// Working directory of its program.
     pub directory: Option<PathBuf>,
-    /// Whose program it is: user and group.
+    /// User and group of its program.
     pub user: (u32, u32),
-    /// Root inside is nobody outside.
+    /// Whether root inside is an unprivileged user outside.
     pub user_namespace: bool,
-    /// The host's network, and not one of its own.
+    /// Whether it uses the host's network, and not one of its own.
     pub host_network: bool,
-    /// What of the host it sees.
+    /// Directories and files of the host inside.
     pub binds: Vec<Bind>,
-    /// At most so many bytes of memory.
+    /// Most memory, bytes.
     pub memory: Option<u64>,
-    /// At most so many processors, in thousandths.
+    /// Most processors, in thousandths.
     pub millicpus: Option<u64>,
-    /// At most so many processes.
+    /// Most processes.
     pub processes: Option<u32>,
 }
 
-/// Makes a bundle for a container `name` that runs `command`. This process gets mounts of its own, in which the
-/// container's file system is put together; they go with it and the container.
+/// Makes a bundle for a container `name` that runs `command`. This process gets a mount namespace of its own, in which the
+/// container's file system is assembled. The mounts go with the process and the container.
 ///
 /// # Errors
 ///
-/// Where there is no such directory, or this user may not mount.
+/// If the root directory does not exist, or this user may not mount.
 pub fn make_bundle(
     name: &str,
     options: &RootOptions,
@@ -181,7 +182,7 @@ pub fn make_bundle(
     }
     let words = command.iter().map(|word| word.to_str().context("a command in UTF-8"));
     let words = words.collect::<anyhow::Result<Vec<_>>>()?;
-    // Who is nobody outside must be able to reach it: nothing in it is secret but its config.
+    // An unprivileged user outside must be able to reach it. Nothing in it is secret but its config.
     let base = if options.user_namespace { PathBuf::from(ROOT) } else { runtime_root() };
     let dir = base.join(BUNDLES).join(name);
     remove_bundle(&dir);
@@ -215,23 +216,23 @@ fn fill_bundle(
     Ok(())
 }
 
-/// Gives this process mounts of its own, which the host does not see.
+/// Gives this process a mount namespace of its own, whose mounts the host does not see.
 ///
 /// # Errors
 ///
-/// Where this user may not mount.
+/// If this user may not mount.
 pub fn own_mounts() -> anyhow::Result<()> {
     let none = None::<&str>;
     unshare(CloneFlags::CLONE_NEWNS).context("mounts of its own")?;
     Ok(mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)?)
 }
 
-/// Mounts the root file system `root` below a layer in memory, which takes what is written, in the directory `dir`. Returns where:
-/// `root` in it. The process must have [`own_mounts`].
+/// Mounts the root file system `root` below a layer in memory, which takes all writes, in the directory `dir`. Returns the mount
+/// point: `root` in `dir`. Call [`own_mounts`] before.
 ///
 /// # Errors
 ///
-/// Where this user may not mount.
+/// If this user may not mount.
 pub fn overlay(dir: &Path, root: &Path) -> anyhow::Result<PathBuf> {
     let (layer, seen) = (dir.join("layer"), dir.join("root"));
     fs::create_dir(&layer)?;
@@ -241,7 +242,7 @@ pub fn overlay(dir: &Path, root: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir(&upper)?;
     fs::create_dir(&work)?;
     fs::set_permissions(&upper, fs::metadata(root)?.permissions())?;
-    // The kernel takes ':' for the end of a directory's name, and ',' for that of an option.
+    // In mount options the kernel takes ':' for the end of a directory's name, and ',' for the end of an option.
     let escaped = |path: &Path| {
         let text = path.to_str().map(|text| text.replace('\\', "\\\\"));
         text.map(|text| text.replace(':', "\\:").replace(',', "\\,")).context("a path in UTF-8")
@@ -256,23 +257,23 @@ pub fn overlay(dir: &Path, root: &Path) -> anyhow::Result<PathBuf> {
     Ok(seen)
 }
 
-/// Whether a bundle was made by [`make_bundle`].
+/// Whether [`make_bundle`] made this bundle.
 pub fn is_bundle_of_ours(dir: &Path) -> bool {
     dir.parent().is_some_and(|parent| parent.ends_with(BUNDLES))
 }
 
-/// Removes a bundle made here, and no other.
+/// Removes a bundle that [`make_bundle`] made, and no other.
 pub fn remove_bundle(dir: &Path) {
     let Some(parent) = dir.parent().filter(|_| is_bundle_of_ours(dir)) else { return };
     for place in ["root", "layer"] {
-        // Mounted only in the namespace that it was made in.
+        // The mounts exist only in the namespace in which they were made.
         let _ = umount2(&dir.join(place), MntFlags::MNT_DETACH);
         let _ = fs::remove_dir(dir.join(place));
     }
     let _ = fs::remove_file(dir.join("config.json"));
     let _ = fs::remove_dir(dir);
     let _ = fs::remove_dir(parent);
-    // The one above is gone or in use, or was never ours to begin with.
+    // Fails if the directory above is gone or in use, or was not made by this program.
     let _ = parent.parent().map(fs::remove_dir);
 }
 
@@ -356,7 +357,7 @@ fn linux(name: &str, options: &RootOptions) -> Value {
         "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
     });
     if options.user_namespace {
-        // The same numbers that engines give to a first container.
+        // The numbers that engines give to a first container.
         let all = json!([{ "containerID": 0, "hostID": 100_000, "size": 65_536 }]);
         linux["uidMappings"] = all.clone();
         linux["gidMappings"] = all;

@@ -1,5 +1,5 @@
-//! Monitors of containers that somebody else starts: an OCI runtime makes the processes, the monitor looks after them
-//! in the background.
+//! Supervision of containers that another program starts: an OCI runtime makes the processes, and a monitor in the background
+//! supervises them.
 
 use std::fs::File;
 use std::io;
@@ -14,22 +14,22 @@ use crate::background::{self, close_standard_streams, keep_only};
 use crate::life::{keep_watch, set_wall, target};
 use crate::{skip, Container, MonitorKind};
 
-/// The socket at which a monitor lets processes in, in the container's directory.
+/// The registration socket, in the container's directory: the monitor takes on processes that connect to it.
 const DOOR: &str = "door";
 
-/// The way into a container for a process that is about to execute its program. While it is open, the container's
-/// monitor does not leave.
+/// The way into a container for a process that is about to execute its program. While it is open, the container's monitor does not
+/// leave.
 pub struct Way {
     door: UnixStream,
     container: Container,
 }
 
-/// Starts a monitor for `container` in the background. It looks after whoever comes in, and leaves with the last. The
+/// Starts a monitor for `container` in the background. It supervises every process that comes in, and leaves with the last one. The
 /// caller must have one thread only.
 ///
 /// # Errors
 ///
-/// Where no process or socket can be made.
+/// If no process or socket can be made.
 pub fn look_after(container: &Container) -> anyhow::Result<Way> {
     let (ours, first) = UnixStream::pair()?;
     let socket = bind(container).context("making the monitor's door")?;
@@ -54,11 +54,11 @@ pub fn look_after(container: &Container) -> anyhow::Result<Way> {
     Ok(Way { door: ours, container: container.clone() })
 }
 
-/// The way into a container whose monitor runs.
+/// Opens the way into a container whose monitor runs.
 ///
 /// # Errors
 ///
-/// Where it has none: nothing can be started on its clock.
+/// If there is no monitor: then nothing can be started on its clock.
 pub fn way_into(container: &Container) -> anyhow::Result<Way> {
     let address = address(container)?;
     let door = UnixStream::connect(address.path()).with_context(|| {
@@ -68,34 +68,34 @@ pub fn way_into(container: &Container) -> anyhow::Result<Way> {
 }
 
 impl Way {
-    /// For a process that gets the filter and the shim.
+    /// The entrance for a process that gets the seccomp filter and the shim.
     ///
     /// # Errors
     ///
-    /// Where the container's clock cannot be read.
+    /// If the container's clock cannot be read.
     pub fn entrance(&self) -> anyhow::Result<Entrance> {
         let policy = self.container.clock()?.policy();
         Ok(Entrance::new(self.door.try_clone()?, policy))
     }
 
-    /// For process `pid`, whose clocks are the kernel's: the monitor only waits for its end.
+    /// Registers process `pid`, whose clocks are the kernel's. The monitor only waits for its end.
     ///
     /// # Errors
     ///
-    /// Where it has ended, or the monitor is gone.
+    /// If the process has ended, or the monitor is gone.
     pub fn process(&self, pid: u32) -> anyhow::Result<()> {
-        // SAFETY: plain numbers in, a new descriptor out.
+        // SAFETY: plain numbers in, a new descriptor or -1 out.
         let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         if raw < 0 {
             return Err(io::Error::last_os_error()).context("pidfd_open");
         }
-        // SAFETY: just opened, and nobody else's.
+        // SAFETY: the descriptor was just opened, and belongs to nobody else.
         let process = unsafe { OwnedFd::from_raw_fd(raw as i32) };
         Ok(hand_in_process(&self.door, process.as_fd())?)
     }
 }
 
-/// The path of a container's directory may be longer than a socket's address; that of its descriptor is not.
+/// A socket's address by the descriptor of its directory: the directory's path may be longer than an address can be.
 struct Address {
     directory: File,
 }

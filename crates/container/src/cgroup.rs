@@ -1,8 +1,7 @@
-//! A control group per container, where a cgroup v2 hierarchy can be written to: its freezer stops all tasks
-//! of a container at once, and nothing inside can tell.
+//! One control group per container, where a cgroup v2 hierarchy is writable. The freezer of the group stops all tasks of a
+//! container at once, and no program inside can notice.
 //!
-//! Everything here is optional. Without it a frozen container's time stands still, and its tasks run until
-//! they wait.
+//! Everything here is optional. Without a group, the time of a frozen container stands still, and its tasks run until they wait.
 
 use std::fs;
 use std::io;
@@ -15,7 +14,7 @@ use crate::host_time::{sleep, Moment};
 const PARENT: &str = "lorentz";
 /// How long a freeze may take. It takes 24 us; a task in an uninterruptible wait of the kernel delays it.
 const FREEZE_LIMIT: Duration = Duration::from_secs(1);
-/// How long an ended task may keep a group from being removed.
+/// How long an ended task may delay the removal of its group.
 const REMOVE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A control group.
@@ -25,7 +24,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a group for container `name`, below the caller's own; none where this is not possible.
+    /// Makes a group for container `name`, below the caller's own. `None` if this is not possible.
     pub fn create(name: &str) -> Option<Cgroup> {
         let mount = mount_point()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -33,23 +32,24 @@ impl Cgroup {
         Cgroup::create_below(&below_own, name).or_else(|| Cgroup::create_below(&mount, name))
     }
 
-    /// The same at the top of the hierarchy, where no group that somebody else may want to remove is above it.
+    /// As [`Cgroup::create`], at the top of the hierarchy. There the new group is not inside a group that another process may want
+    /// to remove.
     pub fn create_at_top(name: &str) -> Option<Cgroup> {
         Cgroup::create_below(&mount_point()?, name)
     }
 
-    /// The group that process `pid` is in.
+    /// The group of process `pid`.
     pub fn of(pid: u32) -> Option<Cgroup> {
         of_process(pid).map(Cgroup::at)
     }
 
-    /// Makes `parent`/lorentz/`name`. Another state directory may have a container of this name: then a number
-    /// follows.
+    /// Makes `parent`/lorentz/`name`. If the group exists, for a container of this name in another state directory, a number
+    /// follows the name.
     fn create_below(parent: &Path, name: &str) -> Option<Cgroup> {
         const TRIES: u32 = 100;
         let lorentz = parent.join(PARENT);
         for number in 1..TRIES {
-            // Made again in each turn: another container's end may remove it.
+            // Made again for each number: another container may remove it when it ends.
             match fs::create_dir(&lorentz) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,
                 _ => (),
@@ -80,26 +80,26 @@ impl Cgroup {
         &self.path
     }
 
-    /// Moves process `pid` into it, with all its threads. What it starts from then on is in it too.
+    /// Moves process `pid` with all its threads into the group. All processes that it starts later are in the group too.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not allow it.
+    /// If the kernel does not allow it.
     pub fn add(&self, pid: u32) -> io::Result<()> {
         fs::write(self.file("cgroup.procs"), pid.to_string())
     }
 
-    /// The processes in it, groups below it not counted.
+    /// Returns the processes in the group, without those in groups below it.
     ///
     /// # Errors
     ///
-    /// Where the group is gone.
+    /// If the group is gone.
     pub fn pids(&self) -> io::Result<Vec<u32>> {
         let text = fs::read_to_string(self.file("cgroup.procs"))?;
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// The processes in it and in the groups below it, as far as they can be read.
+    /// Returns the processes in the group and in the groups below it, as far as they can be read.
     pub fn pids_below(&self) -> Vec<u32> {
         let mut found = self.pids().unwrap_or_default();
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
@@ -110,73 +110,73 @@ impl Cgroup {
         found
     }
 
-    /// Stops all tasks in it and below. False where some did not stop within a second; they will as soon as
-    /// they return from the kernel.
+    /// Stops all tasks in the group and below. Returns false if some tasks did not stop within a second; they stop as soon as they
+    /// return from the kernel.
     ///
     /// # Errors
     ///
-    /// Where the group is gone.
+    /// If the group is gone.
     pub fn freeze(&self) -> io::Result<bool> {
         self.begin_freeze()?;
         wait_until(FREEZE_LIMIT, || self.is_frozen())
     }
 
-    /// The same, without waiting for them.
+    /// As [`Cgroup::freeze`], without waiting for the tasks.
     ///
     /// # Errors
     ///
-    /// Where the group is gone.
+    /// If the group is gone.
     pub fn begin_freeze(&self) -> io::Result<()> {
         fs::write(self.file("cgroup.freeze"), "1")
     }
 
-    /// CPU time its tasks have used so far, of ended ones too.
+    /// Returns the CPU time that the group's tasks have used so far, ended tasks included.
     ///
     /// # Errors
     ///
-    /// Where the group is gone.
+    /// If the group is gone.
     pub fn cpu_time(&self) -> io::Result<Duration> {
         let text = fs::read_to_string(self.file("cpu.stat"))?;
         let micros = text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok());
         micros.map(Duration::from_micros).ok_or_else(|| io::Error::other("cpu.stat: no usage_usec"))
     }
 
-    /// Lets them run again.
+    /// Lets the tasks run again.
     pub fn thaw(&self) {
-        // A group that is gone holds nobody.
+        // An error is no matter: a group that is gone stops no task.
         let _ = fs::write(self.file("cgroup.freeze"), "0");
     }
 
-    /// Whether all tasks in it are stopped.
+    /// Whether all tasks in the group are stopped.
     ///
     /// # Errors
     ///
-    /// Where the group is gone.
+    /// If the group is gone.
     pub fn is_frozen(&self) -> io::Result<bool> {
         let events = fs::read_to_string(self.file("cgroup.events"))?;
         Ok(events.lines().any(|line| line == "frozen 1"))
     }
 
-    /// Ends all processes in it and below.
+    /// Kills all processes in the group and below.
     ///
     /// # Errors
     ///
-    /// Where the group is gone, or the kernel is older than 5.14.
+    /// If the group is gone, or the kernel is older than 5.14.
     pub fn kill(&self) -> io::Result<()> {
         fs::write(self.file("cgroup.kill"), "1")
     }
 
-    /// Removes it, and the directory above where it was the last. False where processes are left in it.
+    /// Removes the group, and the directory above it if that is then empty. Returns false if processes are left in the group.
     pub fn remove(&self) -> bool {
         let removed = wait_until(REMOVE_LIMIT, || match fs::remove_dir(&self.path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-            // Tasks that are ending, or have ended, are counted for a moment.
+            // The kernel counts tasks that are ending, or have ended, for a moment longer.
             Err(_) => Ok(false),
         });
         let parent = self.path.parent().filter(|parent| parent.ends_with(PARENT));
         if let Some(parent) = parent {
-            // Not empty: other containers' groups are in it.
+            // Fails if groups of other containers are in it.
             let _ = fs::remove_dir(parent);
         }
         removed.unwrap_or(false)
@@ -193,18 +193,18 @@ pub fn of_process(pid: u32) -> Option<PathBuf> {
     Some(mount_point()?.join(own_group(&text)?.trim_start_matches('/')))
 }
 
-/// Where the v2 hierarchy is mounted: /sys/fs/cgroup, /sys/fs/cgroup/unified or anywhere else.
+/// The mount point of the v2 hierarchy: /sys/fs/cgroup, /sys/fs/cgroup/unified or any other place.
 fn mount_point() -> Option<PathBuf> {
     parse_mounts(&fs::read_to_string("/proc/self/mountinfo").ok()?)
 }
 
-/// Finds the v2 hierarchy in the text of /proc/PID/mountinfo.
+/// Finds the mount point of the v2 hierarchy in the text of /proc/PID/mountinfo.
 fn parse_mounts(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let is_cgroup2 = kind.split_ascii_whitespace().next() == Some("cgroup2");
         let point = mount.split_ascii_whitespace().nth(4).filter(|_| is_cgroup2)?;
-        // The kernel writes spaces in names as octal numbers; no hierarchy is mounted at such a place.
+        // The kernel prints a space in a name as an octal number. No hierarchy is mounted at such a place.
         (!point.contains('\\')).then(|| PathBuf::from(point))
     })
 }
@@ -212,11 +212,11 @@ fn parse_mounts(mounts: &str) -> Option<PathBuf> {
 /// Finds the group of the v2 hierarchy in the text of /proc/PID/cgroup.
 fn own_group(text: &str) -> Option<&str> {
     let group = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-    // What lies outside our view of the hierarchy is told as /.., which names nothing of ours.
+    // The kernel shows a group outside our view of the hierarchy as /.., which is no name here.
     (!group.contains("/..")).then_some(group)
 }
 
-/// Asks `done` until it says yes, at most for `limit`, first often and then less so.
+/// Asks `done` until it says yes, at most for `limit`, at first often and then less often.
 fn wait_until(limit: Duration, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
     const OFTEN: u32 = 64;
     let begun = Moment::now();

@@ -1,23 +1,24 @@
-//! How far a clock is to be moved, and whether it may be: the same answer on every face.
+//! How far a clock is to be moved, and whether it may be moved so far. The command line and every other interface give the same
+//! answer.
 
 use lorentz_clock::{saturate, Span, VirtualInstant, WallTime};
 
 use crate::options::{negative, LATEST};
 use crate::{Reading, WrongOption};
 
-/// Where a leap or a step leads.
+/// The target of a leap or a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// `--by`: this far.
+    /// `--by`: this span.
     By(Span),
-    /// `--to`: until the wall clock shows this.
+    /// `--to`: the time that the wall clock shall show.
     To(WallTime),
-    /// `--like`: until the wall clock shows what another container's shows now.
+    /// `--like`: the time that another container's wall clock shows now.
     Like(WallTime),
 }
 
 impl Target {
-    /// How far to leap from where the clocks stand in `reading`. A leap takes all clocks, so it goes forward.
+    /// Returns the span to leap from the times in `reading`. A leap moves all clocks, so it only goes forward.
     ///
     /// # Errors
     ///
@@ -42,7 +43,7 @@ impl Target {
         Ok(Span(saturate(by)))
     }
 
-    /// How far to step the wall clock from where it stands in `reading`, forward or back.
+    /// Returns the span to step the wall clock from its time in `reading`, forward or back.
     ///
     /// # Errors
     ///
@@ -61,7 +62,7 @@ impl Target {
         Ok(Span(saturate(by)))
     }
 
-    /// Nanoseconds from `wall` to the target.
+    /// Returns the nanoseconds from `wall` to the target.
     fn distance(self, wall: WallTime) -> i128 {
         match self {
             Target::By(span) => span.0.into(),

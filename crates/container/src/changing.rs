@@ -1,4 +1,4 @@
-//! Changing a clock: publish the new piece, then tell the threads and timers that have to follow.
+//! Changes of a clock: publish the new piece, then signal the threads that have to follow and those with timers.
 //!
 //! ```text
 //! controller                         clock page          processes on the clock
@@ -6,19 +6,19 @@
 //!   [a change that makes deadlines later, where timers are set:
 //!    hold: timers due after T -------> hold ..............> those timers are set for a second later]
 //!   publish: piece, version, start -> new version ......> readers switch at its start
-//!   tell: signal 64 ----------------------------------->  waits compute anew, timers are set anew
+//!   notify: signal 64 --------------------------------->  waits compute anew, timers are set anew
 //!   notified = state
-//!   [the piece was to come: sleep until it begins, refresh, tell timers again]
+//!   [the piece was to come: sleep until it begins, refresh, signal timers again]
 //!   unlock
 //! ```
 //!
-//! Race: a timer of the kernel's is set by the old piece. A change makes its deadline later. The timer goes off before its process
-//! has set it anew: too early. Therefore, where timers are set, each process holds them back before such a change is published
-//! ([`lorentz_clock::HELD_FOR`]). It begins [`LEAD`] after the command, so that no timer is late either: by then each process has
-//! set its timers by both pieces.
+//! Race: a kernel timer is set by the old piece. A change makes its deadline later. The timer goes off before its process has set
+//! it anew: too early. Therefore, where timers are set, each process holds them back before the controller publishes such a change
+//! ([`lorentz_clock::HELD_FOR`]). The change begins [`LEAD`] after the command, so that no timer is late either: by then each
+//! process has set its timers by both pieces.
 //!
-//! Whoever dies in between leaves a clock that every reader can read. `notified` says whether somebody is still to be told;
-//! monitors hear of the death by the pipe that a controller holds open meanwhile ([`crate::watchkeeping`]) and call
+//! A controller that dies in between leaves a clock that every reader can read. `notified` says whether threads are still to be
+//! signalled. A controller holds a pipe open during a change, so that monitors notice its death ([`crate::watchkeeping`]) and call
 //! [`Clock::care`].
 
 use std::io;
@@ -35,29 +35,30 @@ use crate::host_time::{self, sleep_until};
 use crate::lock::ClockLock;
 use crate::Clock;
 
-/// A change that makes deadlines later begins so long after the command, where timers are set.
+/// Time from the command to the start of a change that makes deadlines later, where timers are set.
 const LEAD: Span = Span(2_000_000);
-/// All timers are to be held back so long before such a change begins, else it is put off, ...
+/// All timers are to be held back so long before such a change begins. Otherwise the change is put off, ...
 const MARGIN: Span = Span(500_000);
-/// ... at the longest by this.
+/// ... by this at most.
 const LONGEST_LEAD: Span = Span(128_000_000);
-/// A change that was announced for so far ahead needs no hold: its timers are set by both pieces long before.
+/// A change announced for so far ahead needs no hold: processes set their timers by both pieces long before.
 const SOON: Span = Span(1_000_000_000);
-/// Timers are told of an announced change so long before it begins at the latest: then they are set for one expiry at a time.
+/// The notifier signals timers at the latest so long before an announced change begins. From then on processes set them for one
+/// expiry at a time.
 const TOLD_BEFORE: Span = Span(3_000_000);
-/// Whoever has the lock so long before an announced change begins keeps it until then.
+/// A controller that has the lock so long before an announced change begins keeps it until then.
 const NEAR: Span = Span(5_000_000);
-/// A tick of the host, at most: stamps of files are no older.
+/// Longest tick of the host. A file's timestamp is at most so much older than its writing.
 const TICK: Span = Span(10_000_000);
 
 /// A change of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClockChange {
-    /// Sets the rate; for a frozen clock, the one to go on with.
+    /// Sets the rate. For a frozen clock, sets the rate after the freeze.
     Dilate(Rate),
-    /// Stops time. The tasks go on: [`crate::freeze()`] stops them too.
+    /// Stops time. The tasks run on: [`crate::freeze()`] stops them too.
     Freeze,
-    /// Lets time go on.
+    /// Lets time run again.
     Unfreeze,
     /// Moves all clocks forward.
     Leap(Span),
@@ -65,14 +66,14 @@ pub enum ClockChange {
     Step(Span),
 }
 
-/// How much had to follow a change.
+/// Numbers of waits, timers and announced changes that a change concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Followed {
-    /// Waits that were told.
+    /// Waits whose threads were signalled.
     pub waits: usize,
-    /// Timers that were set again.
+    /// Timers that were set anew.
     pub timers: usize,
-    /// Changes that were announced for later, and that this one has overtaken.
+    /// Announced changes that this change has overtaken and dropped.
     pub dropped: usize,
 }
 
@@ -92,7 +93,7 @@ impl ClockChange {
         }
     }
 
-    /// Whose deadlines it moves.
+    /// The deadlines that the change moves.
     fn moved(self) -> Moved {
         match self {
             ClockChange::Step(_) => Moved::Wall,
@@ -102,13 +103,12 @@ impl ClockChange {
 }
 
 impl Clock {
-    /// Changes the clock: at once, or when the host's CLOCK_MONOTONIC shows `at`. A change at once has reached everybody when this
-    /// returns, but for the tasks of a frozen container, which follow when they run again.
+    /// Changes the clock: at once, or when the host's CLOCK_MONOTONIC shows `at`. After a change at once, waits until all waits and
+    /// timers have followed it, at most 100 ms. Those of a frozen container follow when its tasks run again.
     ///
     /// # Errors
     ///
-    /// Where the file is gone; `TimedOut` where another process keeps the clock's lock; `WouldBlock` where too many changes are
-    /// to come.
+    /// If the file is gone. `TimedOut` if another process keeps the clock's lock. `WouldBlock` if too many changes are to come.
     pub fn change(&self, what: ClockChange, at: Option<RealInstant>) -> io::Result<Followed> {
         let _lock = ClockLock::take(self.path())?;
         let (followed, moved) =
@@ -119,7 +119,7 @@ impl Clock {
         Ok(followed)
     }
 
-    /// [`ClockChange::Dilate`], at once.
+    /// Does [`ClockChange::Dilate`] at once.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Clock {
         self.change(ClockChange::Dilate(rate), None)
     }
 
-    /// [`ClockChange::Freeze`], at once.
+    /// Does [`ClockChange::Freeze`] at once.
     ///
     /// # Errors
     ///
@@ -137,20 +137,20 @@ impl Clock {
         self.change(ClockChange::Freeze, None)
     }
 
-    /// [`ClockChange::Unfreeze`], at once.
+    /// Does [`ClockChange::Unfreeze`] at once.
     ///
     /// # Errors
     ///
     /// As [`Clock::change`].
     pub fn unfreeze(&self) -> io::Result<Followed> {
         let _lock = ClockLock::take(self.path())?;
-        // Its tasks are still stopped, and follow when they run.
+        // Its tasks are still stopped. They follow when they run.
         let (followed, _) =
             self.change_locked(Moved::All, None, |change| ClockChange::Unfreeze.apply(change))?;
         Ok(followed)
     }
 
-    /// [`ClockChange::Leap`], at once.
+    /// Does [`ClockChange::Leap`] at once.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl Clock {
         self.change(ClockChange::Leap(by), None)
     }
 
-    /// [`ClockChange::Step`], at once.
+    /// Does [`ClockChange::Step`] at once.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl Clock {
         self.change(ClockChange::Step(by), None)
     }
 
-    /// Sets how the clock treats idle time.
+    /// Sets how the clock treats idle time: the mode, and the cost of a clock read.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Clock {
             page.believe_leaps();
         }
         failpoint(self.registry(), Failpoint::SkippingBelieved);
-        // Readers of the state before would not add leaps: nobody leaps before it is over.
+        // Readers of the old state would not add leaps. So nothing leaps before all have followed.
         page.renew(self.registry(), &host_time::now);
         failpoint(self.registry(), Failpoint::BeforeTell);
         self.followers().tell(Moved::All);
@@ -193,8 +193,8 @@ impl Clock {
         Ok(())
     }
 
-    /// Publishes a change of the piece in force at its start, and tells those who have to follow. One that begins in a moment has
-    /// begun when this returns. Gives whose deadlines it has moved beside.
+    /// Publishes a change of the piece in force at its start, and signals the threads that have to follow. When this returns, a
+    /// change that begins within [`NEAR`] has begun. Also returns the deadlines that the change has moved.
     fn change_locked(
         &self,
         moved: Moved,
@@ -206,9 +206,9 @@ impl Clock {
         let (page, registry) = (self.page(), self.registry());
         let now = host_time::now();
         let to_come = self.starts_to_come();
-        // What was announced for before it is in force by then.
+        // Changes that were announced for an earlier time are in force by then.
         let from = at.unwrap_or(now).max(now);
-        // Waits and timers of every kind have been computed by a change that is dropped now.
+        // Waits and timers of every kind were computed with a change that is dropped now.
         let drops = to_come.iter().any(|start| *start >= from);
         let mut moved = if drops { Moved::All } else { moved };
         let change_of = |before: &Piece| {
@@ -221,9 +221,9 @@ impl Clock {
         let soon = at.is_none_or(|at| at < now.plus(SOON));
         if soon && (drops || makes_later(&before, &new)) && self.has_timers_set(moved) {
             let begins = self.hold_timers(at.unwrap_or(now));
-            // Those of all clocks were held back.
+            // Timers of all clocks were held back.
             moved = Moved::All;
-            // Changes that were announced for the time until then come.
+            // Changes that were announced for the time until then take effect.
             new = change_of(&page.snapshot(registry, &|| begins).piece());
             new.at = begins;
         } else if let Some(at) = at {
@@ -244,8 +244,9 @@ impl Clock {
         Ok((Followed { dropped, ..told }, moved))
     }
 
-    /// Has every process hold back its timers that are due after an instant, `at` or a moment from now, and gives that instant:
-    /// the change begins there. A process that is stopped is not waited for longer than [`LONGEST_LEAD`].
+    /// Makes every process hold back its timers that are due after an instant, and returns that instant: the change begins there.
+    /// The instant is `at` or [`LEAD`] from now, whichever is later. A stopped process delays it until the lead exceeds
+    /// [`LONGEST_LEAD`].
     fn hold_timers(&self, at: RealInstant) -> RealInstant {
         let (page, registry) = (self.page(), self.registry());
         let mut lead = LEAD;
@@ -264,7 +265,8 @@ impl Clock {
         }
     }
 
-    /// From which stamp on files are written after a change. One that is to come has its line a tick before it.
+    /// Returns the timestamp from which on files count as written after the change. For a change to come it lies a tick before the
+    /// change.
     fn draw_line(&self, at: Option<RealInstant>) -> RealInstant {
         let host_wall = host_wall_ahead(self.page().host_wall());
         let draw = || FileStamps::new()?.draw_line(host_wall);
@@ -274,11 +276,11 @@ impl Clock {
         }
     }
 
-    /// Waits until a change has begun, and tells the timers again: those that repeat are set for one expiry until then.
+    /// Waits until a change has begun, and signals the timers again: until then repeating timers are set for one expiry.
     fn begin(&self, published: &Published) {
         let told = published.begins.plus(Span(-TOLD_BEFORE.0));
         if host_time::now() < told {
-            // So far ahead, timers that repeat are not set for one expiry yet.
+            // Earlier than TOLD_BEFORE before a change, processes do not set repeating timers for one expiry yet.
             sleep_until(told);
             self.page().renew(self.registry(), &host_time::now);
             self.followers().tell_timers();
@@ -298,7 +300,7 @@ impl Clock {
         pieces.map(|(piece, _)| piece.segment.real).collect()
     }
 
-    /// Whether a timer is set that a change for `moved` concerns, or is being set.
+    /// Whether a timer is set that a change of `moved` concerns, or a thread is setting one.
     fn has_timers_set(&self, moved: Moved) -> bool {
         self.registry().timers().any(|timer| {
             let deadline = timer.setting().deadline;
@@ -311,12 +313,13 @@ impl Clock {
         })
     }
 
-    /// Goes on with what a writer has left, where one died in the midst of a change, and with changes that were announced and begin
-    /// about now. Gives the time until somebody is to take care again.
+    /// Completes the change of a writer that died in the middle of it, and takes announced changes that begin about now through
+    /// their start. Returns the time until the next call is due; `None` if none is, or if another process has the lock and takes
+    /// care.
     ///
     /// # Errors
     ///
-    /// Where the file is gone. Where another process has the lock, that one takes care.
+    /// If the file is gone.
     pub fn care(&self) -> io::Result<Option<Duration>> {
         let soon = |clock: &Clock| {
             let due = clock.page().care_due(host_time::now())?;
@@ -330,7 +333,7 @@ impl Clock {
         Ok(soon(self).map(Duration::from_nanos))
     }
 
-    /// Brings everybody through a change that was announced for a moment from now.
+    /// Takes all waits and timers through an announced change that begins within [`NEAR`].
     fn await_near_change(&self) {
         let look = self.look();
         if look.until.since(look.real) > NEAR {
@@ -359,14 +362,14 @@ impl Clock {
         }
     }
 
-    /// Waits until all that were told of the last change have followed it, at most a tenth of a second: a stopped
-    /// thread follows when it runs again.
+    /// Waits until all threads that the last change signalled have followed, at most a tenth of a second. A stopped thread follows
+    /// when it runs again.
     pub fn settle(&self) {
         self.followers().settle(Moved::All);
     }
 }
 
-/// Whether a change makes deadlines later: then a timer that is set by the piece before it may go off too early.
+/// Whether a change makes deadlines later. A timer that is set by the piece before it may then go off too early.
 fn makes_later(before: &Piece, new: &Change) -> bool {
     let slower = match (before.segment.pace, new.pace) {
         (Pace::Frozen, _) => false,

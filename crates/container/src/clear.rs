@@ -1,4 +1,4 @@
-//! Clearing what a container left behind, or ending it by force.
+//! Clearing the remains of a container, or ending it by force.
 
 use std::collections::{BTreeSet, HashSet};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -9,30 +9,30 @@ use crate::processes::{self, Process};
 use crate::state::look;
 use crate::{Container, StateDir, StateError};
 
-/// How long monitors get to clear up after their programs were ended, while none of them is done.
+/// After its programs were killed: longest wait for monitors to clear up, counted from the last monitor that was done.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// After this long without one that is done, those that have left their container stay for others.
+/// After so long without a monitor that is done, monitors that have left these containers count as staying for others.
 const SETTLE_TIME: Duration = Duration::from_millis(50);
-/// How often a process that starts others faster than they are found is chased.
+/// Most rounds of killing, against a process that starts others faster than they are found.
 const ROUNDS: u32 = 50;
 
-/// Removes `container`: its directory, its control group, and the programs of it that still run without a
-/// monitor. Returns how many programs were ended.
+/// Removes `container`: its directory, its control group, and its programs that still run without a monitor. Returns the number of
+/// programs that were killed.
 ///
 /// # Errors
 ///
-/// Where a monitor still looks after it, unless `force`; a file system that refuses.
+/// If a monitor still supervises it, unless `force`; if the file system refuses.
 pub fn clear(container: &Container, force: bool) -> Result<usize, StateError> {
     let ended = clear_all(container.state(), &[container], force)?;
     ended.into_iter().next().unwrap_or(Ok(0))
 }
 
-/// Removes each of `containers`, which are in `state`, as [`clear`] does: up to the first that is refused. Returns for each in
-/// turn how many programs were ended. However many they are, /proc is walked over for all of them together.
+/// Removes each of `containers`, which are in `state`, as [`clear`] does, up to the first that is refused. Returns for each one the
+/// number of programs that were killed. However many containers there are, one walk over /proc serves all of them.
 ///
 /// # Errors
 ///
-/// As [`clear`]; a refusal is the last entry of the returned list, and those before it are removed.
+/// As [`clear`]. A refusal is the last entry of the returned list; the containers before it are removed.
 pub fn clear_all(
     state: &StateDir,
     containers: &[&Container],
@@ -59,7 +59,7 @@ pub fn clear_all(
     Ok(results)
 }
 
-/// Ends all programs of `containers`. Returns how many each had.
+/// Kills all programs of `containers`. Returns how many each had.
 fn end_programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<usize>, StateError> {
     let mut ended = vec![BTreeSet::new(); containers.len()];
     let mut left: Vec<usize> = (0..containers.len()).collect();
@@ -86,11 +86,11 @@ fn end_programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<usize
     Ok(ended.iter().map(BTreeSet::len).collect())
 }
 
-/// The programs of each of `containers`. One whose directory its monitor has removed meanwhile has none.
+/// Returns the programs of each of `containers`. A container whose directory its monitor has removed in between has none.
 fn programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<Vec<Process>>, StateError> {
     let mut programs = state.processes_of(containers, &look()?)?;
     for (container, programs) in containers.iter().zip(&mut programs) {
-        // One that is held before its first instruction has no clock yet.
+        // A program that the monitor holds before its first instruction has no clock mapped yet.
         let held = container.record().monitors.iter().filter_map(|monitor| {
             let program = Process::read(monitor.program?)?;
             (program.parent == monitor.pid && !program.has_ended()).then_some(program)
@@ -100,8 +100,8 @@ fn programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<Vec<Proce
     Ok(programs)
 }
 
-/// Waits until the monitors of `containers`, whose programs were ended, have cleared up and left. A monitor that does not is
-/// ended, unless it looks after other containers too.
+/// Waits until the monitors of `containers`, whose programs were killed, have cleared up and left. Kills a monitor that does not
+/// leave, unless it supervises other containers too.
 fn await_monitors(state: &StateDir, containers: &[&Container]) {
     let mut left = containers.to_vec();
     let mut others = None;
@@ -130,7 +130,7 @@ fn await_monitors(state: &StateDir, containers: &[&Container]) {
     }
 }
 
-/// The monitors of all containers but `containers`, each by number and start.
+/// Returns the monitors of all containers but `containers`, each by process id and start time.
 fn monitors_of_others(state: &StateDir, containers: &[&Container]) -> HashSet<(u32, u64)> {
     let all = state.list().unwrap_or_default();
     let names: HashSet<&str> = containers.iter().map(|container| container.name()).collect();
@@ -139,7 +139,8 @@ fn monitors_of_others(state: &StateDir, containers: &[&Container]) -> HashSet<(u
     monitors.map(|monitor| (monitor.pid, monitor.start_ticks)).collect()
 }
 
-/// Whether no monitor looks after `container` any more: its directory is gone or another's, or names none that lives.
+/// Whether no monitor supervises `container` any more: its directory is gone or is another container's, or its record names no
+/// living monitor.
 fn has_been_left(state: &StateDir, container: &Container) -> bool {
     state
         .container(container.name())
@@ -152,7 +153,7 @@ fn is_looked_after_by(container: &Container, monitors: &HashSet<(u32, u64)>) -> 
     living.is_some_and(|one| monitors.contains(&(one.pid, one.start_ticks)))
 }
 
-/// Ends the process `pid` that started at `start_ticks`, and no other that has the number by now.
+/// Kills the process `pid` that started at `start_ticks`, and no other process that has the number by now.
 fn kill(pid: u32, start_ticks: u64) {
     // SAFETY: plain numbers in, a new descriptor or -1 out.
     let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
@@ -165,7 +166,7 @@ fn kill(pid: u32, start_ticks: u64) {
     if processes::is_running(pid, start_ticks) {
         let fd = process.as_raw_fd();
         let nothing = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: the descriptor is open, and no siginfo is given. One that has ended since is no failure.
+        // SAFETY: the descriptor is open, and no siginfo is given. If the process has ended since, the error is no matter.
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, nothing, 0) };
     }
 }

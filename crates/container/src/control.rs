@@ -1,4 +1,4 @@
-//! An open clock: its file, mapped, and what it shows.
+//! An open clock: its file, mapped, and the times that it shows.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -29,10 +29,10 @@ pub struct Clock {
     numbers: RefCell<Numbers>,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; what lies in it is atomics.
+// SAFETY: the mapping belongs to the process and not to a thread, and contains only atomics.
 unsafe impl Send for Clock {}
 
-/// A consistent look: host and virtual side by side.
+/// A consistent reading of the host's clocks and the container's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reading {
     /// The host's CLOCK_MONOTONIC.
@@ -47,51 +47,51 @@ pub struct Reading {
     pub wall: WallTime,
     /// The container's CLOCK_BOOTTIME.
     pub boot: VirtualInstant,
-    /// The rate in force, or to go on with while frozen.
+    /// The rate in force; while frozen, the rate after the freeze.
     pub rate: Rate,
-    /// Time stands still.
+    /// Whether time stands still.
     pub frozen: bool,
-    /// Virtual time shows nothing later.
+    /// The latest time that the clock may show; `None` without a limit.
     pub limit: Option<VirtualInstant>,
     /// The choices made when the clock was created.
     pub policy: Policy,
     /// How the clock treats idle time.
     pub skipping: Skipping,
-    /// How often it has leapt over idle time.
+    /// Number of leaps over idle time.
     pub leaps: i64,
-    /// How much it has leapt over.
+    /// Virtual time that these leaps have skipped.
     pub leapt: Span,
-    /// Waits under way.
+    /// Number of waits under way.
     pub waits: usize,
-    /// Timers that exist.
+    /// Number of timers that exist.
     pub timers: usize,
-    /// Changes that were announced for an instant ahead, the next first.
+    /// Changes announced for later, the next one first.
     pub to_come: Vec<ToCome>,
 }
 
-/// A change that was announced for an instant ahead.
+/// A change announced for later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ToCome {
     /// The host's wall time at which it begins, to the millisecond, if nobody sets that clock until then.
     pub at: WallTime,
     /// Real time until then.
     pub left: Span,
-    /// The rate from then on, or to go on with while frozen.
+    /// The rate from then on; if frozen, the rate after the freeze.
     pub rate: Rate,
-    /// Time stands still from then on.
+    /// Whether time stands still from then on.
     pub frozen: bool,
-    /// All clocks jump forward by this.
+    /// The span by which all clocks jump forward.
     pub leap: Span,
-    /// The wall clock jumps by this beside.
+    /// The span by which the wall clock jumps in addition.
     pub step: Span,
 }
 
 impl Clock {
-    /// Makes a clock.
+    /// Makes a clock in a new file at `path`.
     ///
     /// # Errors
     ///
-    /// A file system that refuses.
+    /// If the file exists, or the file system refuses.
     pub fn create(path: &Path, settings: &ClockSettings) -> io::Result<Clock> {
         limits::room_for(file::LEN as u64)?;
         let mut options = OpenOptions::new();
@@ -108,11 +108,11 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Opens one.
+    /// Opens the clock at `path`.
     ///
     /// # Errors
     ///
-    /// Where there is no file or it is no clock.
+    /// If there is no file, or the file is no clock.
     pub fn open(path: &Path) -> io::Result<Clock> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let no_clock = || io::Error::new(io::ErrorKind::InvalidData, "not a clock");
@@ -126,7 +126,7 @@ impl Clock {
     pub(crate) fn map(path: &Path, file: &File) -> io::Result<Clock> {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         let fd = file.as_raw_fd();
-        // SAFETY: a fresh shared mapping of an open file.
+        // SAFETY: a new shared mapping of an open file.
         let mapped = unsafe { libc::mmap(std::ptr::null_mut(), file::LEN, access, kind, fd, 0) };
         match NonNull::new(mapped.cast()).filter(|_| mapped != libc::MAP_FAILED) {
             Some(memory) => Ok(Clock {
@@ -139,7 +139,7 @@ impl Clock {
         }
     }
 
-    /// The same clock, most of whose programs are in `group`: that spares a search for them.
+    /// The same clock. Most of its programs are in `group`, which makes the search for them short.
     pub(crate) fn mostly_in(self, group: Option<Cgroup>) -> Clock {
         self.numbers.replace(Numbers::mostly_in(group));
         self
@@ -150,22 +150,22 @@ impl Clock {
     }
 
     pub(crate) fn page(&self) -> &ClockPage {
-        // SAFETY: mapped as long as `self` lives; all of it is atomics.
+        // SAFETY: the mapping lives as long as `self`, and contains only atomics.
         unsafe { self.memory.cast().as_ref() }
     }
 
     pub(crate) fn registry(&self) -> &Registry {
-        // SAFETY: as above; the file is as long as both.
+        // SAFETY: as above. The file is as long as the page and the registry.
         unsafe { self.memory.add(file::REGISTRY_OFFSET).cast().as_ref() }
     }
 
-    /// A consistent look.
+    /// Reads the clocks, all at one instant.
     pub fn reading(&self) -> Reading {
         self.reading_of(&self.look())
     }
 
-    /// The clocks as they will be when the host's CLOCK_MONOTONIC shows `real`, if nothing changes until then but what was
-    /// announced.
+    /// Returns the clocks as they will be when the host's CLOCK_MONOTONIC shows `real`, if only announced changes happen until
+    /// then.
     pub fn reading_at(&self, real: RealInstant) -> Reading {
         let look = self.look();
         let piece = self.piece_at(real.max(look.real));
@@ -173,7 +173,7 @@ impl Clock {
         self.reading_of(&Snapshot { segment, limit, rate, real: real.max(look.real), ..look })
     }
 
-    /// The piece in force at `real`, leaps over idle time included.
+    /// Returns the piece in force at `real`, with leaps over idle time.
     pub(crate) fn piece_at(&self, real: RealInstant) -> Piece {
         let look = self.look();
         let registry = self.registry();
@@ -192,7 +192,7 @@ impl Clock {
 
     fn reading_of(&self, look: &Snapshot) -> Reading {
         let host = HostNow::read().unwrap_or_default();
-        // The host's other clocks, at the very moment of the look.
+        // The host's other clocks, computed for the moment of the look.
         let since = look.real.since(host.real);
         let virt = look.now();
         let limited = look.limit != VirtualInstant::NEVER;
@@ -216,7 +216,7 @@ impl Clock {
         }
     }
 
-    /// The changes that were announced for after `look`, when the host's wall clock showed `host_wall`.
+    /// Returns the changes announced for after `look`. `host_wall` is the host's wall time at that look.
     fn to_come(&self, look: &Snapshot, host_wall: WallTime) -> Vec<ToCome> {
         let mut pieces: Vec<Piece> =
             self.page().to_come(self.registry(), look).map(|(piece, _)| piece).collect();
@@ -246,7 +246,7 @@ impl Clock {
         self.page().policy()
     }
 
-    /// The threads that wait, each as (process, thread), by their numbers here.
+    /// Returns the threads that wait, each as (process, thread), by their numbers in this pid namespace.
     pub fn waiting(&self) -> HashSet<(u32, u32)> {
         self.followers().waiting()
     }
@@ -256,13 +256,13 @@ impl Clock {
         self.look().segment.pace == Pace::Frozen
     }
 
-    /// The map in force, and the host's time at this look: all that is needed to say when the clock will show something, until
-    /// [`Snapshot::until`].
+    /// Returns the piece in force and the host's time at this look. With it a caller can compute when the clock will show a time,
+    /// until [`Snapshot::until`].
     pub fn look(&self) -> Snapshot {
         self.page().look(self.registry(), &host_time::now)
     }
 
-    /// Virtual time when the host's monotonic clock showed `real`, exactly for the last changes; none where the clock was made
+    /// Returns virtual time when the host's monotonic clock showed `real`, exact for the last changes. `None` if the clock was made
     /// later.
     pub fn virtual_of(&self, real: RealInstant) -> Option<VirtualInstant> {
         self.page().virtual_of(self.registry(), real)
@@ -288,7 +288,7 @@ impl Clock {
     }
 }
 
-/// The nearest millisecond: two clocks of the host's cannot be read at one instant.
+/// Rounds to the nearest millisecond: two clocks of the host cannot be read at one instant.
 fn to_millis(time: WallTime) -> WallTime {
     const MILLI: i128 = 1_000_000;
     WallTime::from_nanos((time.as_nanos() + MILLI / 2).div_euclid(MILLI) * MILLI)
@@ -296,7 +296,7 @@ fn to_millis(time: WallTime) -> WallTime {
 
 impl Drop for Clock {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and nothing borrowed from it outlives `self`.
+        // SAFETY: `map` made the mapping, and no borrow from it outlives `self`.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), file::LEN) };
     }
 }

@@ -1,4 +1,4 @@
-//! What this host can do for virtual time, found out by trying, and what is not virtual yet.
+//! Abilities of this host for virtual time, found by trying; and the interfaces of time that are not virtual yet.
 //!
 //! ```
 //! let features = lorentz_container::doctor::features();
@@ -17,33 +17,33 @@ use nix::errno::Errno;
 use crate::skip;
 use crate::state::effective_user;
 
-/// One thing a host has or lacks.
+/// A feature that a host has or lacks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Feature {
-    /// Its short name, which stays the same.
+    /// Its short name, which never changes.
     pub name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
-    /// Whether nothing can be run in virtual time without it.
+    /// Whether nothing can run in virtual time without it.
     pub needed: bool,
-    /// Whether it is there.
+    /// Whether the host has it.
     pub available: bool,
-    /// What was found.
+    /// The result of the probe.
     pub detail: String,
-    /// How to get it where it is missing.
+    /// Advice: how to get it if it is missing.
     pub how_to_get: &'static str,
 }
 
-/// A face of time that is not virtual, or a kind of program that cannot be run.
+/// An interface of time that is not virtual, or a kind of program that cannot run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// What it is.
+    /// The interface or the kind of program.
     pub what: &'static str,
-    /// What happens instead.
+    /// The behaviour instead.
     pub instead: &'static str,
 }
 
-/// What is not virtual yet, in one line each; docs/limits.md has the whole of it.
+/// Interfaces that are not virtual yet, in one line each; docs/limits.md has the full list.
 pub const NOT_VIRTUAL_YET: &[Limit] = &[
     Limit {
         what: "TCP's own timers (retransmission, delayed ACK, keepalive, linger)",
@@ -98,10 +98,10 @@ pub const NOT_VIRTUAL_YET: &[Limit] = &[
     },
 ];
 
-/// What a probe found: that it works, or why not, with the details in either case.
+/// Result of a probe: that the feature works, or why not, with the details in either case.
 type Found = Result<String, String>;
 
-/// One row of the list: everything but what is found on this host.
+/// A row of the list, without the result on this host.
 struct Probe {
     name: &'static str,
     purpose: &'static str,
@@ -253,7 +253,7 @@ const PROBES: &[Probe] = &[
     },
 ];
 
-/// Tries everything.
+/// Runs all probes.
 pub fn features() -> Vec<Feature> {
     let feature = |probe: &Probe| {
         let found = (probe.look)();
@@ -269,7 +269,7 @@ pub fn features() -> Vec<Feature> {
     PROBES.iter().map(feature).collect()
 }
 
-/// A probe's result in words.
+/// Describes a probe's result.
 fn tried(result: nix::Result<()>, works: &str) -> Found {
     match result {
         Ok(()) => Ok(works.to_string()),
@@ -296,7 +296,7 @@ fn kernel() -> Found {
     }
 }
 
-/// Whether a kernel's release is 5.19 or later.
+/// Whether a kernel release is 5.19 or later.
 fn is_recent(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
@@ -350,7 +350,7 @@ fn effective_capabilities() -> u64 {
     line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// An error number as a failed probe hands it back.
+/// The error number of a failed probe.
 fn last_errno() -> Errno {
     Errno::last()
 }

@@ -1,7 +1,7 @@
-//! What can be wrong, one line each: the flag or name, its value, and what is accepted.
+//! Errors, one line each: the flag or name, its value, and the accepted values.
 //!
-//! Faces tell two kinds apart: wrong input, refused before anything was started (the command line exits 2),
-//! and what failed on the way.
+//! Interfaces distinguish two kinds: wrong input, which is refused before anything is started (the command line exits 2), and
+//! failures on the way.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use thiserror::Error;
 /// An option, or a combination of options, that makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum WrongOption {
-    /// Two options of which only one can be followed.
+    /// Two options that exclude each other.
     #[error("{first} and {second} exclude each other: give one of them")]
     Both {
         /// One flag.
@@ -29,7 +29,7 @@ pub enum WrongOption {
         by: Span,
         /// The clock in question.
         clock: &'static str,
-        /// The least that would do.
+        /// The least accepted value.
         least: Span,
     },
     /// A date no wall clock of Linux can show.
@@ -60,21 +60,21 @@ pub enum WrongOption {
         flag: &'static str,
         /// Its value.
         value: String,
-        /// What to do instead.
+        /// Advice: a command that does it.
         hint: String,
     },
 }
 
-/// Why a container could not be found, made or changed.
+/// The reason why a container could not be found, made or changed.
 #[derive(Debug, Error)]
 pub enum StateError {
-    /// Not a name a container can have.
+    /// No container can have this name.
     #[error(
         "{flag} {name:?}: not a container's name; expected up to 128 letters, digits, '.', '_' and '-', \
          the first a letter or digit"
     )]
     WrongName {
-        /// Where it was given.
+        /// The flag that gave the name.
         flag: &'static str,
         /// The name.
         name: String,
@@ -85,15 +85,15 @@ pub enum StateError {
     /// There is no container of that name.
     #[error("{0}: no such container; expected a NAME or PID that 'lorentz ps' shows")]
     Unknown(String),
-    /// There is no process of that number.
+    /// There is no process with this number.
     #[error("{0}: no such process; expected a NAME or PID that 'lorentz ps' shows")]
     NoProcess(u32),
-    /// The process is in no container of this user's.
+    /// The process is in no container of this user.
     #[error(
         "{0}: this process is not in virtual time; expected a NAME or PID that 'lorentz ps' shows"
     )]
     NotInside(u32),
-    /// The container ended, and nothing can be started on its clock.
+    /// The container has ended, and nothing can be started on its clock.
     #[error("{0}: has ended; 'lorentz rm {0}' clears what is left of it")]
     Ended(String),
     /// The container still runs.
@@ -103,27 +103,27 @@ pub enum StateError {
     StillRunning {
         /// Its name.
         name: String,
-        /// The process that looks after it.
+        /// Its monitor.
         monitor: u32,
     },
-    /// Its clock is the kernel's, with offsets that are set for good.
+    /// Its clock is a time namespace of the kernel, whose offsets cannot be changed.
     #[error(
         "{0}: runs in a time namespace, because only --monotonic and --boottime were given; its clocks cannot be \
          changed. Start it with --rate too"
     )]
     OffsetsOnly(String),
-    /// The command runs on the clock that it is to stop.
+    /// The command runs on the clock that it would stop.
     #[error("{0}: this command runs on that clock and would stop itself; freeze it from outside")]
     FreezesItself(String),
-    /// Its clock is moved by an experiment.
+    /// An experiment moves its clock.
     #[error("{name}: part of the experiment {experiment}, which moves its clock; 'lorentz experiment remove {experiment} {name}' takes it out")]
     InExperiment {
         /// Its name.
         name: String,
-        /// The experiment's.
+        /// The name of the experiment.
         experiment: String,
     },
-    /// Its clock is another container's too.
+    /// Its clock is also the clock of another container.
     #[error("{0}: shares its clock with another container; only one with a clock of its own can be in an experiment")]
     SharedClock(String),
     /// Its clock skips idle time by itself.
@@ -135,7 +135,7 @@ pub enum StateError {
          'mount -t proc proc /proc' mounts"
     )]
     NoProc,
-    /// The container runs, and its state directory is another than this command's.
+    /// The container runs, and its state directory is not the one of this command.
     #[error(
         "{name}: its clock is in {dir}, which is not the state directory of this command; run the command where process {pid} \
          was started: the same root directory and mounts, the same user, the same LORENTZ_STATE_DIR"
@@ -143,7 +143,7 @@ pub enum StateError {
     Elsewhere {
         /// Its name, or the number that was given.
         name: String,
-        /// Where its clock is, as the kernel tells the caller.
+        /// The directory of its clock, as the kernel shows it to the caller.
         dir: PathBuf,
         /// One of its programs.
         pid: u32,
@@ -166,7 +166,7 @@ pub enum StateError {
     RuntimeElsewhere {
         /// Its name.
         name: String,
-        /// The runtime's directory of it.
+        /// The runtime's directory of the container.
         dir: PathBuf,
     },
     /// The state directory cannot be trusted.
@@ -174,31 +174,31 @@ pub enum StateError {
     Untrusted {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A file in it could not be read or written.
+    /// A file in the state directory could not be read or written.
     #[error("{path}: {error}")]
     File {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The underlying error.
         error: io::Error,
     },
 }
 
 impl StateError {
-    /// Whether the caller asked for something that cannot be, rather than something failing on the way.
+    /// Whether the caller asked for something impossible. False for a failure on the way.
     pub fn is_wrong_input(&self) -> bool {
         !matches!(self, StateError::File { .. } | StateError::NoProc)
     }
 }
 
-/// Why a command was not started. Nothing is run in real time instead.
+/// The reason why a command was not started. Nothing runs in real time instead.
 pub type LaunchError = lorentz_inject::Error;
 
-/// The exit status by which shells, `env` and `timeout` tell why a command was not started; none where it is
-/// not the command's fault.
+/// Returns the exit status by which shells, `env` and `timeout` report why a command was not started. `None` if the command is not
+/// the reason.
 pub fn launch_status(error: &LaunchError) -> Option<i32> {
     match error {
         LaunchError::NotFound(_) => Some(127),
@@ -207,51 +207,51 @@ pub fn launch_status(error: &LaunchError) -> Option<i32> {
     }
 }
 
-/// Why a running process may not be brought into virtual time.
+/// The reason why a running process may not be brought into virtual time.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum AttachRefused {
-    /// It has ended, or never was.
+    /// The process has ended, or never existed.
     #[error("PID {0}: no such process; expected the number of a running one")]
     Gone(u32),
-    /// It belongs to somebody else.
+    /// The process belongs to another user.
     #[error("PID {pid}: belongs to {owner}; expected a process of your own, or run as root")]
     NotYours {
         /// The process.
         pid: u32,
-        /// The user it belongs to.
+        /// The user to whom it belongs.
         owner: String,
     },
-    /// It is in virtual time.
+    /// The process is in virtual time already.
     #[error("PID {pid}: already in virtual time, on the clock of {container}; 'lorentz dilate', 'leap' and 'step' change that")]
     AlreadyInside {
         /// The process.
         pid: u32,
-        /// Whose clock, as far as can be told.
+        /// The container of its clock, as far as it can be found.
         container: String,
     },
-    /// It is the one that asks.
+    /// The process is the one that asks.
     #[error("PID {0}: is this very command; expected another process")]
     Ourselves(u32),
-    /// It is part of the kernel.
+    /// The process is a kernel thread.
     #[error("PID {0}: is a thread of the kernel; expected a program")]
     KernelThread(u32),
-    /// It has ended, and its parent has not looked yet.
+    /// The process has ended, and its parent has not waited for it.
     #[error("PID {0}: has ended (zombie); expected a running process")]
     Zombie(u32),
-    /// It is one thread of a process.
+    /// The number is that of a thread.
     #[error("PID {thread}: is a thread of process {process}; expected the process")]
     Thread {
-        /// What was given.
+        /// The given number.
         thread: u32,
-        /// The process it is part of.
+        /// The process of the thread.
         process: u32,
     },
-    /// The kernel lets nobody trace it.
+    /// The kernel lets nobody trace the process.
     #[error("PID {pid}: {reason}")]
     NotAllowed {
         /// The process.
         pid: u32,
-        /// What forbids it and how to change that.
+        /// The obstacle, and how to remove it.
         reason: String,
     },
 }

@@ -1,8 +1,8 @@
-//! The kernel's time stamps of files, and a line between those written before and after a change of the clock.
+//! The kernel's timestamps of files, and a line between files written before and after a change of the clock.
 //!
-//! A file is stamped by the host's last tick, which may lie before a change that it is written after. On Linux 6.13 and later a
-//! stamp that was looked at is followed by a finer one, and then no file gets an earlier one: so making such a stamp tells files
-//! written before from those written after.
+//! The kernel stamps a file with the host's last tick. That tick may lie before a change although the file is written after it. On
+//! Linux 6.13 and later, the kernel follows a timestamp that somebody has read with a finer one. From then on no file gets an
+//! earlier timestamp. Therefore one such finer timestamp separates files written before from files written after.
 
 use std::ffi::CStr;
 use std::io;
@@ -12,13 +12,13 @@ use lorentz_clock::{saturate, RealInstant, WallTime, NANOS_PER_SEC};
 
 use crate::host_time::{self, host_call};
 
-/// A file of its own, to make stamps with.
+/// A file in memory that is used to make timestamps.
 pub struct FileStamps {
     file: i32,
 }
 
 impl FileStamps {
-    /// Makes the file, in memory.
+    /// Makes the file.
     ///
     /// # Errors
     ///
@@ -26,20 +26,21 @@ impl FileStamps {
     pub fn new() -> io::Result<FileStamps> {
         const NAME: &CStr = c"lorentz-stamps";
         let flags = u64::from(libc::MFD_CLOEXEC);
-        // SAFETY: a name that lasts.
+        // SAFETY: the name is static.
         let file =
             unsafe { host_call(libc::SYS_memfd_create, [NAME.as_ptr() as u64, flags, 0, 0]) };
         Ok(FileStamps { file: file? as i32 })
     }
 
-    /// An instant which no file has as its stamp that is written after this returns, nor a lesser one; on Linux 6.13 and later,
-    /// all that were written before have a lesser one. `host_wall` is what the host's wall clock is ahead of its CLOCK_MONOTONIC.
+    /// Returns an instant such that every file written after the call has a later timestamp. On Linux 6.13 and later, every file
+    /// written before the call has an earlier one. `host_wall` is the span by which the host's wall clock is ahead of its
+    /// CLOCK_MONOTONIC.
     ///
     /// # Errors
     ///
     /// The kernel's.
     pub fn draw_line(&self, host_wall: WallTime) -> io::Result<RealInstant> {
-        // The tick's; seen, so that the second one is finer.
+        // The first timestamp is the tick's. It is read, so that the second one is finer.
         self.modify()?;
         self.modified()?;
         self.modify()?;
@@ -51,7 +52,7 @@ impl FileStamps {
         unsafe { host_call(libc::SYS_utimensat, [self.file as u64, 0, 0, 0]) }.map(drop)
     }
 
-    /// When the file was modified, by the host's wall clock, nanoseconds.
+    /// Returns the modification time of the file by the host's wall clock, in nanoseconds.
     fn modified(&self) -> io::Result<i128> {
         let mut stat = MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: our own file, and room for the kernel to write.
@@ -71,9 +72,10 @@ impl Drop for FileStamps {
     }
 }
 
-/// What the host's wall clock is ahead of its monotonic clock: as `known`, unless it has been set since.
+/// Returns the span by which the host's wall clock is ahead of its monotonic clock: `known`, unless somebody has set the wall clock
+/// since.
 pub fn host_wall_ahead(known: WallTime) -> WallTime {
-    /// By less than this it is not believed to have been set.
+    /// A smaller difference does not count as a setting of the clock.
     const SET: i128 = 10_000_000;
     let sampled = host_time::clock_nanos(libc::CLOCK_REALTIME)
         .map(|wall| i128::from(wall) - i128::from(host_time::now().0));

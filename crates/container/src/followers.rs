@@ -1,7 +1,7 @@
-//! Who has to follow a change of the clock, and how they are told: by a signal to each thread that waits, and to one
-//! thread of each process that has a timer set.
+//! The notifier: signals the threads that have to follow a change of the clock. They are each thread that waits, and one thread of
+//! each process that has a timer set.
 //!
-//! The registry is written by the programs, so a thread is signalled only when its process has this very clock mapped.
+//! The programs can write the registry. Therefore the notifier signals a thread only if its process has this very clock mapped.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -22,20 +22,20 @@ use crate::host_time::{self, sleep, Moment};
 use crate::numbers::Numbers;
 use crate::processes::{self, threads_of, FileId};
 
-/// How long a change waits for those it has told.
+/// How long a change waits for the threads it has signalled.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// After this long without an answer a thread is told again.
+/// After so long without an answer a thread is signalled again.
 const AGAIN: Duration = Duration::from_millis(40);
 
-/// How often it looks whether they have: the CPU is theirs meanwhile.
+/// Time between two looks at whether the threads have followed. In between the CPU is free for these threads.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Whose deadlines a change has moved.
+/// The deadlines that a change has moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moved {
-    /// Everybody's.
+    /// All deadlines.
     All,
-    /// Those that are set by the wall clock.
+    /// Deadlines on the wall clock.
     Wall,
 }
 
@@ -43,18 +43,18 @@ pub enum Moved {
 pub struct Followers<'a> {
     /// The clock as it is now.
     pub page: &'a ClockPage,
-    /// Who waits.
+    /// The registry of waits and timers.
     pub registry: &'a Registry,
-    /// Its file.
+    /// The clock's file.
     pub clock: &'a FileId,
-    /// Processes of which it is known that they are on the clock.
+    /// Processes that are known to be on the clock.
     pub known: &'a [u32],
-    /// What numbers they have here.
+    /// The numbers that processes and threads have in this pid namespace.
     pub numbers: &'a RefCell<Numbers>,
 }
 
 impl Followers<'_> {
-    /// Tells all that have to follow.
+    /// Signals every thread whose deadline the change moved.
     pub fn tell(&self, moved: Moved) -> Followed {
         let mut told = self.told();
         let waits = self.waits(moved).filter(|waiter| told.wait(waiter)).count();
@@ -62,7 +62,7 @@ impl Followers<'_> {
         Followed { waits, timers, ..Followed::default() }
     }
 
-    /// Tells those alone that have timers set.
+    /// Signals only threads of processes that have timers set.
     pub fn tell_timers(&self) {
         let mut told = self.told();
         self.timers(Moved::All).for_each(|timer| {
@@ -70,14 +70,14 @@ impl Followers<'_> {
         });
     }
 
-    /// Whether a thread waits for its turn to send, to whoever knows that all tasks sleep. Places of threads that were killed in their
-    /// wait are freed.
+    /// Whether a living thread waits in the send ordering. The caller must know that all tasks sleep. Frees the entries of threads
+    /// that were killed in their wait.
     pub fn is_in_line(&self) -> bool {
         let in_line = self.registry.waiters().filter(|waiter| waiter.call() == Waiter::TURN);
         in_line.filter(|waiter| self.is_alive(waiter)).count() > 0
     }
 
-    /// Whether the thread that waits is still there; else its place is freed.
+    /// Whether the thread of the entry still exists. Frees the entry if it does not.
     fn is_alive(&self, waiter: &Waiter) -> bool {
         let Some((process, thread)) = waiter.owner() else { return false };
         let here = self.thread_here(process, thread);
@@ -95,12 +95,13 @@ impl Followers<'_> {
         Told { followers: self, known, kicked: HashSet::new(), threads: HashSet::new() }
     }
 
-    /// The earliest virtual instant that a wait or a timer is set for and that has not come yet; now, where one is due and
-    /// will be served any moment.
+    /// Returns the earliest virtual instant to come for which a wait or a timer is set. Returns now if a wait is due that its
+    /// thread will leave at any moment.
     pub fn earliest(&self, look: &Snapshot) -> Option<VirtualInstant> {
         let now = look.now();
-        // Whose wait is over for so long has left it by a jump, or has ended in it. One that was told sleeps once more for
-        // an instant, as long as its timer takes to go off: a machine that stands still makes that long.
+        // A wait that ended so long ago (250 ms of real time) was abandoned: its thread left it by siglongjmp, or the thread died.
+        // A thread that was signalled sleeps once more, until its kernel timer goes off; a machine that stands still makes this
+        // long.
         const ABANDONED: Span = Span(250_000_000);
         let served = look.segment.virtual_at(RealInstant(look.real.0 - ABANDONED.0));
         let waits = self.registry.waiters().filter_map(|waiter| {
@@ -111,14 +112,14 @@ impl Followers<'_> {
         waits.chain(timers).min()
     }
 
-    /// The next virtual instant after `now` that a wait or a timer is set for.
+    /// Returns the next virtual instant after `now` for which a wait or a timer is set.
     pub fn next_after(&self, now: VirtualInstant, look: &Snapshot) -> Option<VirtualInstant> {
         let waits = self.registry.waiters().filter_map(|wait| instant_of(wait.deadline(), look));
         let timers = self.registry.timers().filter_map(|timer| next_expiry(timer, now, look));
         waits.filter(|due| *due > now).chain(timers).min()
     }
 
-    /// Whether a wait that ended after `since` and until `until` has not been left yet.
+    /// Whether there is a wait with a deadline after `since` and up to `until` that its thread has not left yet.
     pub fn is_overdue(
         &self,
         since: VirtualInstant,
@@ -130,7 +131,7 @@ impl Followers<'_> {
         waits.any(|due| due > since && due <= until)
     }
 
-    /// Tells those whose waits and timers fall due until `until` and were computed from another state of the clock.
+    /// Signals the threads of waits and timers that fall due up to `until` and were computed from another state of the clock.
     pub fn tell_due(&self, until: VirtualInstant, look: &Snapshot) {
         let mut told = self.told();
         for waiter in self.waits(Moved::All) {
@@ -138,7 +139,7 @@ impl Followers<'_> {
                 told.wait(waiter);
             }
         }
-        // Time may have gone on since the piece began, to past what it began with.
+        // Time may have gone on since the piece began, so this counts from just before the piece's first instant.
         let before = look.segment.virt.plus(Span(-1));
         for timer in self.timers(Moved::All) {
             if next_expiry(timer, before, look).is_some_and(|due| due <= until) {
@@ -147,8 +148,9 @@ impl Followers<'_> {
         }
     }
 
-    /// Tells those whose waits and timers fall due after `since` and until `until`, whatever they were computed from; false
-    /// where there are none. A timeout of the kernel's ends some time after the moment it was set for.
+    /// Signals the threads of waits and timers that fall due after `since` and up to `until`, from whichever state of the clock
+    /// they were computed. Returns false if it signalled none. A timeout of the kernel ends some time after the moment it was set
+    /// for.
     pub fn tell_between(
         &self,
         since: VirtualInstant,
@@ -171,7 +173,7 @@ impl Followers<'_> {
         any
     }
 
-    /// Whether somebody waits who is not among the threads `known`. Places that ended threads have left are freed.
+    /// Whether a thread waits that is not among the threads `known`. Frees the entries that ended threads have left.
     pub fn has_strangers(&self, known: &HashSet<u32>) -> bool {
         self.registry.waiters().any(|waiter| match waiter.owner() {
             Some((process, thread)) => {
@@ -186,21 +188,22 @@ impl Followers<'_> {
         })
     }
 
-    /// The threads that wait, each as (process, thread), by their numbers here.
+    /// Returns the threads that wait, each as (process, thread), by their numbers in this pid namespace.
     pub fn waiting(&self) -> HashSet<(u32, u32)> {
         let owners = self.registry.waiters().filter_map(Waiter::owner);
         owners.filter_map(|(process, thread)| self.thread_here(process, thread)).collect()
     }
 
-    /// The numbers here of a thread and its process; none where it has ended, if that is seen without looking.
+    /// Returns the numbers of a process and a thread in this pid namespace. `None` if the process or the thread has ended, as far
+    /// as the known numbers show it.
     fn thread_here(&self, process: ProcessId, thread: u32) -> Option<(u32, u32)> {
         let mut numbers = self.numbers.borrow_mut();
         let pid = numbers.process(process, self.registry)?;
         Some((pid, numbers.thread(process, pid, thread)?))
     }
 
-    /// Tells those whose waits and timers fall due after `since` and until `until`, and were computed before time leapt to
-    /// `leapt`.
+    /// Signals the threads of waits and timers that fall due after `since` and up to `until`. It leaves out those that were
+    /// computed when the sum of leaps was `leapt` already.
     pub fn tell_late(
         &self,
         since: VirtualInstant,
@@ -211,7 +214,7 @@ impl Followers<'_> {
         let mut told = self.told();
         for waiter in self.registry.waiters().filter(|waiter| waiter.leapt() != leapt) {
             let due = instant_of(waiter.deadline(), look);
-            // Those that were due before have been told, or have left their waits by a jump.
+            // Waits that were due before have been signalled, or their threads have left them by a jump.
             if due.is_some_and(|due| due > since && due <= until) {
                 told.wait(waiter);
             }
@@ -223,7 +226,8 @@ impl Followers<'_> {
         }
     }
 
-    /// Waits until they have.
+    /// Waits until all threads with moved deadlines have followed, at most 100 ms. Signals again those that do not answer within 40
+    /// ms.
     pub fn settle(&self, moved: Moved) {
         let begun = Moment::now();
         let mut again = AGAIN;
@@ -240,7 +244,7 @@ impl Followers<'_> {
         }
     }
 
-    /// Waits until all timers have been set by the state of the clock, until `end` at the longest. Says whether they have.
+    /// Waits until all timers have been set by the state of the clock, until `end` at the longest. Returns whether they have.
     pub fn set_timers_before(&self, end: RealInstant) -> bool {
         loop {
             if self.timers(Moved::All).next().is_none() {
@@ -260,7 +264,7 @@ impl Followers<'_> {
             .filter(move |waiter| waiter.seen() != state && concerns(moved, waiter.deadline()))
     }
 
-    /// Those that were not set by the state of the clock. A timer that is being set counts as one.
+    /// Returns the timers that were not set by the present state of the clock. A timer that a thread is setting counts as one.
     fn timers(&self, moved: Moved) -> impl Iterator<Item = &Timer> {
         let state = self.page.timers_state();
         self.registry.timers().filter(move |timer| {
@@ -271,7 +275,7 @@ impl Followers<'_> {
     }
 }
 
-/// When a deadline is, as the clock stands.
+/// Returns the virtual instant of a deadline, as the clock stands. `None` if it never comes.
 fn instant_of(deadline: Deadline, look: &Snapshot) -> Option<VirtualInstant> {
     match deadline {
         Deadline::Virtual(VirtualInstant::NEVER) | Deadline::Never => None,
@@ -280,7 +284,7 @@ fn instant_of(deadline: Deadline, look: &Snapshot) -> Option<VirtualInstant> {
     }
 }
 
-/// When a timer goes off next after `after`, if it does.
+/// Returns when a timer goes off next after `after`, if it does.
 fn next_expiry(timer: &Timer, after: VirtualInstant, look: &Snapshot) -> Option<VirtualInstant> {
     let setting = timer.setting();
     let first = instant_of(setting.deadline, look)?;
@@ -297,19 +301,19 @@ fn next_expiry(timer: &Timer, after: VirtualInstant, look: &Snapshot) -> Option<
 fn concerns(moved: Moved, deadline: Deadline) -> bool {
     match deadline {
         Deadline::Wall(_) => true,
-        // A wait without an end too: a freeze breaks it off, and it is told to go on.
+        // A wait without an end counts too: a freeze breaks it off, and the clock-change signal makes it go on.
         Deadline::Virtual(_) | Deadline::Never => moved == Moved::All,
     }
 }
 
-/// What has been found out and done in one round.
+/// Findings and signals of one round of the notifier.
 struct Told<'a> {
     followers: &'a Followers<'a>,
-    /// Whether a process is on this clock.
+    /// Whether a process is on this clock, by process id.
     known: HashMap<u32, bool>,
-    /// Processes one of whose threads has been told.
+    /// Processes of which a thread has been signalled.
     kicked: HashSet<ProcessId>,
-    /// Threads that have been told, by their process and their own number.
+    /// Threads that have been signalled, by process and thread number.
     threads: HashSet<(ProcessId, u32)>,
 }
 
@@ -332,14 +336,14 @@ impl Told<'_> {
                     self.threads.insert((process, thread));
                     return true;
                 }
-                // It is still there: as many signals are pending as may be (EAGAIN).
+                // The thread still exists: the queue of pending signals is full (EAGAIN).
                 Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return false,
                 Err(_) => {}
             }
         } else if found.is_some_and(|(pid, _)| exists(pid)) {
             return false;
         }
-        // It has ended in the middle of its wait.
+        // The thread has ended in its wait.
         waiter.release_if((process, thread));
         false
     }
@@ -349,7 +353,7 @@ impl Told<'_> {
         if timer.target() != 0 && self.thread(process, timer.target()) {
             return true;
         }
-        // Whichever thread is told sets the other timers of its process.
+        // One thread is enough: it sets the other timers of its process too.
         if self.kicked.contains(&process) {
             return true;
         }
@@ -367,7 +371,7 @@ impl Told<'_> {
         told
     }
 
-    /// Tells the thread that a timer's signal goes to: it sets that timer itself. False where it has ended.
+    /// Signals the thread to which a timer's signal goes: that thread sets the timer itself. Returns false if it has ended.
     fn thread(&mut self, process: ProcessId, thread: u32) -> bool {
         if self.threads.contains(&(process, thread)) {
             return true;
@@ -382,18 +386,19 @@ impl Told<'_> {
         told
     }
 
-    /// The first thread of a process may have ended before the others.
+    /// Signals a thread of process `pid` other than the first one, which may have ended before the others.
     fn kick_another(&self, pid: u32) -> bool {
         threads_of(pid).any(|thread| thread != pid && kick(pid, thread, NO_CALL).is_ok())
     }
 }
 
-/// Threads that are blocked in calls which a freeze of their tasks would break off with EINTR, though no signal comes.
-/// To be taken before the freeze, and told after it.
+/// Threads that are blocked in calls which a freeze of their tasks would break off with EINTR although no signal comes.
+/// [`BrokenOff::tell`] makes them repeat these calls when they run. A freeze looks at the threads before it stops them, a round
+/// after it has stopped them.
 pub struct BrokenOff(Vec<(u32, u32, u32)>);
 
 impl BrokenOff {
-    /// Looks at all threads of `pids` but those in `waiting`, which are told by the unfreezing.
+    /// Looks at all threads of `pids` but those in `waiting`, which the unfreeze signals.
     pub fn look(pids: &[u32], waiting: &HashSet<(u32, u32)>) -> BrokenOff {
         let is_never_repeated = |call: u32| {
             lorentz_syscalls::row(call).is_some_and(|row| row.restart == Restart::Never)
@@ -409,10 +414,10 @@ impl BrokenOff {
         BrokenOff(seen.collect())
     }
 
-    /// Has them make their calls again when they run.
+    /// Signals the threads, so that they make their calls again when they run.
     pub fn tell(&self) {
         for (pid, thread, seen) in &self.0 {
-            // One that has ended needs nothing.
+            // An error is no matter: a thread that has ended needs no signal.
             let _ = kick(*pid, *thread, *seen);
         }
     }
@@ -422,14 +427,14 @@ fn exists(pid: u32) -> bool {
     fs::exists(format!("/proc/{pid}")).unwrap_or(true)
 }
 
-/// In which system call a thread is blocked, for the kick to have it made again.
+/// Returns the blocked-syscall fingerprint of a thread. The clock-change signal carries it, so that the handler repeats the call.
 fn seen_in_call(pid: u32, thread: u32) -> u32 {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
         return NO_CALL;
     };
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    // Number, six arguments, stack pointer, instruction pointer.
+    // Call number, six arguments, stack pointer, instruction pointer.
     match words[..] {
         [call, _, _, _, _, _, _, sp, ip] => match (call.parse(), hex(ip), hex(sp)) {
             (Ok(call), Some(ip), Some(sp)) => sighting(call, ip, sp),
@@ -439,7 +444,7 @@ fn seen_in_call(pid: u32, thread: u32) -> u32 {
     }
 }
 
-/// Sends the kick.
+/// Sends the clock-change signal.
 fn kick(pid: u32, thread: u32, seen: u32) -> io::Result<()> {
     #[repr(C)]
     struct Info {

@@ -1,7 +1,7 @@
-//! Freezing: time stands still, and so do the tasks where there is a control group to stop them.
+//! Freezing: stops the clock, and the tasks too if there is a control group to stop them.
 //!
-//! The clock is first in both directions. A task that runs on for a moment then sees time that stands still,
-//! never a stop it could measure; a task that is let go finds time running.
+//! The clock comes first in both directions. A task that runs on for a moment sees a clock that stands still, and can measure no
+//! stop. A task that is let go finds a clock that runs.
 
 use lorentz_clock::RealInstant;
 
@@ -10,22 +10,22 @@ use crate::followers::BrokenOff;
 use crate::processes;
 use crate::{Clock, Container, Followed, StateError};
 
-/// Freezes `container` and every other on its clock. Twice does no harm.
+/// Freezes `container` and every other container on its clock. A second call does no harm.
 ///
 /// # Errors
 ///
-/// Where the clock cannot be written or its containers cannot be listed; where the caller is one of those that would stop.
+/// If the clock cannot be written, its containers cannot be listed, or the caller itself would stop.
 pub fn freeze(container: &Container) -> Result<Followed, StateError> {
     refuse_for_oneself(container)?;
     let clock = container.clock_to_change()?;
     let followed = clock.freeze().map_err(|error| clock_error(container, error))?;
-    // A timer that is still set when its process is stopped would go off when it is let go.
+    // If a timer were still set when its process stops, it would go off when the process goes on.
     clock.settle();
     stop_tasks(container, &clock)?;
     Ok(followed)
 }
 
-/// The same when the host's CLOCK_MONOTONIC shows `at`. The container's monitor stops the tasks then.
+/// As [`freeze`], when the host's CLOCK_MONOTONIC shows `at`. The container's monitor stops the tasks then.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub fn freeze_at(container: &Container, at: RealInstant) -> Result<Followed, Sta
     clock.change(ClockChange::Freeze, Some(at)).map_err(|error| clock_error(container, error))
 }
 
-/// Lets `container` and every other on its clock go on. Twice does no harm.
+/// Lets `container` and every other container on its clock go on. A second call does no harm.
 ///
 /// # Errors
 ///
@@ -49,11 +49,11 @@ pub fn unfreeze(container: &Container) -> Result<Followed, StateError> {
     Ok(followed)
 }
 
-/// Has the tasks stand still or go on as their clock does, where that has changed by itself.
+/// Stops the tasks or lets them go on, as their clock does after an announced change has begun.
 pub(crate) fn follow_clock(container: &Container, clock: &Clock) -> Result<(), StateError> {
     if clock.is_frozen() {
         stop_tasks(container, clock)?;
-        // Somebody may have let time go on meanwhile.
+        // A controller may have let time go on in between.
         if clock.is_frozen() {
             return Ok(());
         }
@@ -66,8 +66,8 @@ fn stop_tasks(container: &Container, clock: &Clock) -> Result<(), StateError> {
     for one in container.sharing_its_clock()? {
         if let Some(cgroup) = one.cgroup() {
             let broken_off = BrokenOff::look(&cgroup.pids().unwrap_or_default(), &waiting);
-            // One that has just ended has no group to freeze, and a task held by the kernel stops as soon as
-            // it returns from there: time stands still for it already.
+            // A container that has just ended has no group to freeze. A task in the kernel stops as soon as it returns from there;
+            // its time stands still already.
             let _ = cgroup.freeze();
             broken_off.tell();
         }
@@ -84,7 +84,7 @@ fn let_tasks_go(container: &Container) -> Result<(), StateError> {
     Ok(())
 }
 
-/// A command that runs on the clock which it stops would stop itself, and nobody would let it go on.
+/// Refuses to freeze the clock that the calling command itself is on: the command would stop, and nobody would let it go on.
 fn refuse_for_oneself(container: &Container) -> Result<(), StateError> {
     let own = processes::clock_of(std::process::id());
     match own.is_some_and(|own| container.is_on(&own)) {

@@ -1,5 +1,5 @@
-//! A monitor's watch over its container's directory: `rm -rf /run/lorentz` is easily said. The monitor has the clock open and
-//! knows the record, so it makes the directory anew.
+//! A monitor's watch over its container's directory, which a user may delete (`rm -rf /run/lorentz`). The monitor has the clock
+//! open and knows the record, so it makes the directory anew.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,19 +10,19 @@ use std::time::Duration;
 use crate::host_time::{now, Moment};
 use crate::Container;
 
-/// So long after the last file was deleted the directory is made anew: `rm -rf` is done by then.
+/// Time from the last deletion of a file until the directory is made anew: `rm -rf` is done by then.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// The watch of one monitor.
 pub(crate) struct Home {
-    /// As last seen.
+    /// The container as last seen.
     container: Container,
-    /// The clock's file. It stays open whatever becomes of its name.
+    /// The clock's file. It stays open when its name is deleted.
     clock: File,
     events: File,
-    /// When to make the directory anew.
+    /// When to make the directory anew; `None` if it exists.
     due: Option<Moment>,
-    /// `lorentz rm` or the last monitor has removed the container.
+    /// Whether `lorentz rm` or the last monitor has removed the container.
     removed: bool,
 }
 
@@ -31,18 +31,18 @@ impl Home {
     ///
     /// # Errors
     ///
-    /// Where the clock cannot be opened, or the kernel has no inotify left for this user.
+    /// If the clock cannot be opened, or the kernel has no inotify instance left for this user.
     pub(crate) fn of(container: &Container) -> io::Result<Home> {
         let clock = File::options().read(true).write(true).open(container.clock_path())?;
         if !container.is_clock_held() {
             container.take_clock_over(clock.as_fd())?;
         }
-        // SAFETY: a new descriptor or -1.
+        // SAFETY: the result is a new descriptor or -1.
         let raw = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just opened, and nobody else's.
+        // SAFETY: the descriptor was just opened, and belongs to nobody else.
         let events = unsafe { File::from_raw_fd(raw) };
         let home = Home { container: container.clone(), clock, events, due: None, removed: false };
         home.watch()?;
@@ -75,10 +75,10 @@ impl Home {
         self.due.map(|due| due.since(now()))
     }
 
-    /// Follows what has happened to the directory, and makes it anew when it has been deleted.
+    /// Handles the events of the directory, and makes it anew when it has been deleted.
     pub(crate) fn attend(&mut self) {
         let seen = self.read_events();
-        // They move the directory away before they delete it.
+        // These two move the directory away before they delete it.
         self.removed |= seen & libc::IN_MOVE_SELF != 0;
         if self.removed {
             self.due = None;
@@ -95,12 +95,12 @@ impl Home {
         }
         if let Ok(restored) = self.container.restore(self.clock.as_fd()) {
             self.container = restored;
-            // Should the kernel refuse, the directory is not watched any more.
+            // If the kernel refuses, the directory is not watched any more.
             let _ = self.watch();
         }
     }
 
-    /// The record may have changed.
+    /// Reads the record again, which may have changed.
     fn remember(&mut self) {
         let found = self.container.again();
         if let Some(found) = found.filter(|found| found.is_same(&self.container)) {
@@ -108,9 +108,9 @@ impl Home {
         }
     }
 
-    /// All kinds of events that have come.
+    /// Reads all events. Returns the union of their masks.
     fn read_events(&mut self) -> u32 {
-        /// struct inotify_event: watch, mask, cookie, length of the name that follows.
+        /// Length of struct inotify_event: watch, mask, cookie, and the length of the name that follows.
         const HEAD: usize = 16;
         let word = |bytes: &[u8], at: usize| {
             let word = bytes[at..at + 4].try_into().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The host's clocks and waits, also for a command that runs in virtual time itself.
+//! The host's clocks and waits, also for a command that itself runs in virtual time.
 //!
-//! Who changes a clock measures by the host's, and waits in the host's time. A `lorentz` command inside a container would be
-//! shown the very clock that it changes: there the calls are made through the shim's image, from where the filter lets them
-//! pass. No other code of this crate reads a clock or sleeps (`clippy.toml` sees to it).
+//! A controller measures a change by the host's clocks, and waits in the host's time. A `lorentz` command inside a container would
+//! read the very clock that it changes. There this module makes the calls through the shim's image, from which the seccomp filter
+//! allows them. No other code of this crate reads a clock or sleeps (`clippy.toml` enforces this).
 
 use std::ffi::CString;
 use std::fs::File;
@@ -19,41 +19,41 @@ use lorentz_shim::layout;
 pub struct Moment(RealInstant);
 
 impl Moment {
-    /// This moment.
+    /// The present moment.
     pub fn now() -> Moment {
         Moment(now())
     }
 
-    /// Real time since then.
+    /// Real time since this moment.
     pub fn elapsed(self) -> Duration {
         Duration::from_nanos(now().since(self.0).0.max(0) as u64)
     }
 
-    /// Real time from `real` until this moment; none where that is past.
+    /// Real time from `real` until this moment; 0 if `real` is later.
     pub fn since(self, real: RealInstant) -> Duration {
         Duration::from_nanos(self.0.since(real).0.max(0) as u64)
     }
 
-    /// So much later.
+    /// The moment that is `time` later.
     #[must_use]
     pub fn after(self, time: Duration) -> Moment {
         Moment(RealInstant(self.0 .0.saturating_add(time.as_nanos().min(i64::MAX as u128) as i64)))
     }
 }
 
-/// The host's CLOCK_MONOTONIC.
+/// Reads the host's CLOCK_MONOTONIC.
 pub fn now() -> RealInstant {
     RealInstant(clock_nanos(libc::CLOCK_MONOTONIC).unwrap_or(0))
 }
 
-/// A clock of the host's, in nanoseconds.
+/// Reads a clock of the host, in nanoseconds.
 ///
 /// # Errors
 ///
-/// Where the kernel has no such clock.
+/// If the kernel has no such clock.
 pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // Before the clock is read: reads of two clocks that belong together have nothing slow between them.
+    // Computed before the clock is read, so that nothing slow comes between the reads of two clocks that belong together.
     let ahead = ahead(clock);
     match shim_call() {
         // SAFETY: `time` is valid for the kernel to write.
@@ -70,9 +70,10 @@ pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
     Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec - ahead)
 }
 
-/// By how many nanoseconds a clock is ahead of the monitor's, for a process in virtual time: it may be in another time namespace.
+/// By how many nanoseconds a clock is ahead of the monitor's: a process in virtual time may be in another time namespace. 0 in a
+/// process in real time.
 fn ahead(clock: libc::clockid_t) -> i64 {
-    // A command enters no time namespace after its start.
+    // Read once: a command enters no time namespace after its start.
     static OFFSETS: OnceLock<[i64; 2]> = OnceLock::new();
     let [monotonic, boot] = *OFFSETS.get_or_init(|| {
         let word = |i: usize| word_at(layout::time_offsets_address() + 8 * i).unwrap_or(0) as i64;
@@ -91,8 +92,8 @@ fn ahead(clock: libc::clockid_t) -> i64 {
     }
 }
 
-/// The offset of the host's CLOCK_REALTIME to its CLOCK_MONOTONIC, to the nanosecond. `None` where no two readings of them fell
-/// into one tick.
+/// Returns the offset from the host's CLOCK_MONOTONIC to its CLOCK_REALTIME, exact to the nanosecond. `None` if in 100 tries no two
+/// readings fell into one tick.
 pub fn wall_ahead() -> Option<WallTime> {
     const TRIES: u32 = 100;
     (0..TRIES).find_map(|_| {
@@ -104,7 +105,7 @@ pub fn wall_ahead() -> Option<WallTime> {
     })
 }
 
-/// Sleeps for so much real time.
+/// Sleeps for `time` of real time.
 pub fn sleep(time: Duration) {
     sleep_until(Moment::now().after(time).0);
 }
@@ -127,7 +128,7 @@ pub fn sleep_until(until: RealInstant) {
     }
 }
 
-/// The content of a file as the host's kernel tells it: inside, files of /proc that tell time are virtual.
+/// Reads a file as the host's kernel gives it. Inside a container the shim would make the times in files of /proc virtual.
 ///
 /// # Errors
 ///
@@ -136,7 +137,7 @@ pub fn read_file(path: &str) -> io::Result<Vec<u8>> {
     let name = CString::new(path)?;
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
     let args = [libc::AT_FDCWD as u64, name.as_ptr() as u64, flags, 0];
-    // SAFETY: a path that ends in a zero byte; the descriptor is new, and nobody else's.
+    // SAFETY: the path ends in a zero byte. The descriptor is new, and belongs to nobody else.
     let mut file = unsafe {
         let fd = host_call(libc::SYS_openat, args)?;
         File::from_raw_fd(fd as i32)
@@ -146,7 +147,7 @@ pub fn read_file(path: &str) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// A system call by the host's kernel alone, also in a process that runs in virtual time.
+/// Makes a system call of the host's kernel, also in a process that runs in virtual time.
 ///
 /// # Errors
 ///
@@ -178,8 +179,9 @@ pub fn is_virtual() -> bool {
 
 type HostCall = unsafe extern "C" fn(u32, *const [u64; 6]) -> isize;
 
-/// The shim's way to call the kernel unchanged; none in a process that runs in real time. (In one on a clock of another version
-/// of Lorentz it is not known where that lies. There the clock's file is not known either, and no clock is changed.)
+/// Returns the shim's function that makes a system call unchanged; `None` in a process that runs in real time. It is also `None` in
+/// a process on a clock of another version of Lorentz, where the address is not known. There the clock's file is not known either,
+/// and no clock is changed.
 fn shim_call() -> Option<HostCall> {
     static FOUND: OnceLock<Option<usize>> = OnceLock::new();
     let address = FOUND.get_or_init(|| {
@@ -188,11 +190,11 @@ fn shim_call() -> Option<HostCall> {
         }
         word_at(layout::host_call_address()).map(|address| address as usize)
     });
-    // SAFETY: the shim's boot code has stored its function's address there.
+    // SAFETY: the shim's boot code has stored the address of its function there.
     address.map(|address| unsafe { std::mem::transmute::<usize, HostCall>(address) })
 }
 
-/// The word at `address` of this process, where something is mapped there.
+/// Reads the word at `address` of this process. `None` if nothing is mapped there.
 fn word_at(address: usize) -> Option<u64> {
     let mut word = 0u64;
     let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: 8 };

@@ -1,4 +1,4 @@
-//! For tests: a process on a clock, as the shim would have put it there.
+//! For tests: a test process on a clock, mapped as by the shim.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::processes;
 
-/// A process on a container's clock, as the shim would have put it there.
+/// A process that has a container's clock mapped where the shim would map it.
 pub(crate) struct Inhabitant(pub u32);
 
 impl Inhabitant {
-    /// On the clock in `file`, at least a page long.
+    /// Starts a process on the clock in `file`, which must be at least a page long.
     pub(crate) fn of(file: &Path) -> Inhabitant {
         let clock = File::open(file).unwrap();
         // SAFETY: the child makes system calls only.
@@ -18,7 +18,7 @@ impl Inhabitant {
         if pid == 0 {
             let address = processes::CLOCK_ADDRESS as *mut libc::c_void;
             let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE;
-            // SAFETY: a fresh mapping that replaces none; then nothing but waiting.
+            // SAFETY: a new mapping that replaces no other; after it the child only waits.
             unsafe {
                 libc::alarm(60);
                 libc::mmap(address, 4096, libc::PROT_READ, flags, clock.as_raw_fd(), 0);
@@ -34,7 +34,7 @@ impl Inhabitant {
         Inhabitant(pid)
     }
 
-    /// Waits for its end, which somebody else sees to.
+    /// Waits until the process has ended, and returns its wait status. The caller must make sure that it ends.
     pub(crate) fn wait(self) -> i32 {
         let mut status = 0;
         // SAFETY: the status may be written.

@@ -1,4 +1,4 @@
-//! Leaps over idle time, and who is on a clock that makes them.
+//! Leaps over idle time, and the tasks on a clock that makes them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use crate::file_stamps::{host_wall_ahead, FileStamps};
 use crate::Clock;
 
 impl Clock {
-    /// Whether time runs, and so can leap.
+    /// Whether the clock runs: a frozen clock cannot leap.
     pub fn can_leap(&self) -> bool {
         self.look().segment.pace != Pace::Frozen
     }
 
-    /// How many programs have been brought onto the clock so far.
+    /// Number of programs that have been brought onto the clock so far.
     pub fn entries(&self) -> u32 {
         self.registry().population.entries()
     }
 
-    /// Who has come so far.
+    /// The task counters at this moment.
     pub fn population(&self) -> Head {
         self.registry().population.head()
     }
 
-    /// Whether [`Clock::vouch_alone`] would say something new.
+    /// Whether [`Clock::vouch_alone`] would set a new mark.
     pub fn may_vouch(&self, head: Head) -> bool {
         self.policy().counts_births && !self.registry().population.is_vouched_for(head)
     }
 
-    /// Vouches for the only thread on the clock, found alone after [`Clock::population`] was `head`: until somebody comes it
-    /// leaps by itself.
+    /// Marks the sole thread on the clock, which was found alone after [`Clock::population`] was `head`. Until another task comes,
+    /// that thread leaps by itself.
     pub fn vouch_alone(&self, head: Head) {
         let mut waiting = self.registry().waiters().filter_map(Waiter::owner);
         if let (Some(alone), None) = (waiting.next(), waiting.next()) {
@@ -38,20 +38,21 @@ impl Clock {
         }
     }
 
-    /// Whether somebody on the clock waits who is not among the threads `known`.
+    /// Whether a thread on the clock waits that is not among the threads `known`.
     pub fn has_strangers(&self, known: &HashSet<u32>) -> bool {
         self.followers().has_strangers(known)
     }
 
-    /// Whether anybody waits for a moment to come.
+    /// Whether any wait or timer has a deadline to come.
     pub fn has_deadlines(&self) -> bool {
         self.followers().earliest(&self.look()).is_some()
     }
 
-    /// Leaps to the earliest deadline and wakes whose it is, if that is far enough to be worth it and `still` holds, asked
-    /// as late as possible. The caller knows that all who could look at the clock sleep. `stamps` tell files written after the leap
-    /// from those written before. `since` is as for
-    /// [`Clock::tell_late`]; `known` are processes known to be on the clock.
+    /// Leaps to the earliest deadline and wakes the tasks with that deadline, and returns whether it did. It leaps only if the
+    /// deadline is far enough away and `still` returns true; it calls `still` as late as possible.
+    ///
+    /// The caller must know that all tasks that could read the clock sleep. `stamps` separate files written after the leap from
+    /// those written before. `since` is as for [`Clock::tell_late`]; `known` are processes known to be on the clock.
     pub fn leap_to_next(
         &self,
         since: VirtualInstant,
@@ -59,7 +60,7 @@ impl Clock {
         stamps: Option<&FileStamps>,
         still: impl FnOnce() -> bool,
     ) -> bool {
-        /// Nearer ones come by themselves sooner than anything could be done about them.
+        /// A nearer deadline comes by itself before a leap would be done.
         const WORTH_IT: Span = Span(50_000);
         let leaps = &self.registry().leaps;
         let (sum, look) = (leaps.sum(), self.look());
@@ -73,7 +74,7 @@ impl Clock {
         let host_wall = host_wall_ahead(self.page().host_wall());
         let line = stamps.and_then(|stamps| stamps.draw_line(host_wall).ok());
         let line = line.unwrap_or(look.real);
-        // Time has gone on by a little meanwhile.
+        // Time has gone on a little in between.
         let now = self.look();
         let by = target.since(now.now());
         if by.0 <= 0 || now.state != look.state || !self.registry().leap(sum, by, line) {
@@ -84,9 +85,9 @@ impl Clock {
         true
     }
 
-    /// Wakes those whose deadlines have come nearer by a leap than the kernel knows, and that come within `soon` of real
-    /// time. `since` is the virtual instant that the last call returned; this one returns the next. `known` are processes
-    /// known to be on the clock.
+    /// Wakes the threads whose deadlines a leap has brought nearer than their kernel timers are set, if the deadlines come within
+    /// `soon` of real time. `since` is the return value of the last call; this call returns the next. `known` are processes known
+    /// to be on the clock.
     pub fn tell_late(
         &self,
         since: VirtualInstant,

@@ -1,17 +1,17 @@
-//! Containers in virtual time: what may be asked of their clocks, where their state lies, their life.
+//! Containers in virtual time: their options, their state and their lifecycle.
 //!
-//! A container is a directory with a clock in it ([`StateDir`], [`Container`]), one or more monitors that look
-//! after programs ([`run`], [`exec`], [`attach`]), and where the kernel has one a control group ([`Cgroup`]).
-//! Any command of the same user finds it by its name or by the number of any of its processes, and changes its
-//! clock by writing to it ([`Clock`]). No daemon keeps any of this: who is on a clock is read from /proc.
+//! A container is a directory with a clock in it ([`StateDir`], [`Container`]). One or more monitors supervise its programs
+//! ([`run`], [`exec`], [`attach`]). If the kernel allows it, a container also has a control group ([`Cgroup`]). Any command of the
+//! same user finds a container by its name, or by the process id of any of its processes. It changes the container's clock by
+//! writing to it ([`Clock`]). No daemon keeps this state: /proc says which processes are on a clock.
 //!
-//! - [`ClockOptions`], [`Target`]: what is asked, checked before anything is done;
-//! - [`StateError`], [`WrongOption`], [`LaunchError`], [`AttachRefused`]: what may be wrong, one line each;
-//! - [`skip`]: leaping over idle time;
+//! - [`ClockOptions`], [`Target`]: the options, checked before anything is done;
+//! - [`StateError`], [`WrongOption`], [`LaunchError`], [`AttachRefused`]: the errors, one line each;
+//! - [`skip`]: skipping of idle time;
 //! - [`freeze()`], [`unfreeze`], [`clear()`]: changes that need more than the clock;
-//! - [`Asked`], [`look_after`], [`Way`]: containers that an OCI runtime makes, on a clock that annotations ask for;
-//! - [`make_bundle`], [`RootOptions`]: what such a runtime is given for `lorentz run --rootfs`;
-//! - [`doctor`]: what this host can do, found out by trying.
+//! - [`Asked`], [`look_after`], [`Way`]: containers made by an OCI runtime, on a clock that annotations ask for;
+//! - [`make_bundle`], [`RootOptions`]: the bundle that such a runtime receives for `lorentz run --rootfs`;
+//! - [`doctor`]: the abilities of this host, found by trying.
 //!
 //! ```
 //! use lorentz_container::{ClockOptions, HostNow, MonitorKind, NewContainer, StateDir};

@@ -1,4 +1,4 @@
-//! The life of a container: its programs are started, looked after, and cleared up after.
+//! The lifecycle of a container: starting its programs, supervising them, and clearing up after them.
 
 use std::ffi::{CString, OsString};
 use std::fs::{File, OpenOptions};
@@ -17,20 +17,20 @@ use crate::processes::{self, Process};
 use crate::watchkeeping::Watchkeeper;
 use crate::{host_time, skip, time_namespace, Cgroup, Clock, Container, Mechanism, MonitorKind};
 
-/// What an attach brought into virtual time.
+/// The processes that an attach has brought into virtual time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attached {
-    /// The processes.
+    /// Their process ids.
     pub pids: Vec<u32>,
 }
 
-/// Runs `command` in a new container and returns its exit status, as a shell tells it. The calling process is the monitor
-/// meanwhile; it must have one thread only. Where programs are left when the command ends, a process in the background
-/// goes on looking after them. `joins` is called when the program's process is there and before it runs anything of it.
+/// Runs `command` in a new container and returns its exit status, as a shell does. The calling process is the monitor until then;
+/// it must have one thread only. If programs are left when the command ends, a process in the background goes on supervising them.
+/// `joins` is called when the process of the program exists, before any of the program runs.
 ///
 /// # Errors
 ///
-/// A command that cannot be found or started; a kernel that refuses.
+/// If the command cannot be found or started, or the kernel refuses.
 pub fn run(
     container: Container,
     command: &[OsString],
@@ -116,7 +116,7 @@ fn launch(
     Ok(monitor)
 }
 
-/// Has the monitor look after the container's clock.
+/// Makes the monitor look after the container's clock.
 pub(crate) fn keep_watch(monitor: &mut Monitor, container: &Container) -> anyhow::Result<()> {
     if let Some(watch) = Watchkeeper::of(container)? {
         monitor.attended_by(Box::new(watch));
@@ -124,18 +124,18 @@ pub(crate) fn keep_watch(monitor: &mut Monitor, container: &Container) -> anyhow
     Ok(())
 }
 
-/// A program sets its wall clock: the same as a step by an operator, within the limits of clock_settime(2).
+/// Sets the wall clock for a program of the container: the same step as an operator's, within the limits of clock_settime(2).
 pub(crate) fn set_wall(container: &Container) -> SetWall {
     let container = container.clone();
     Box::new(move |change| {
-        // Where an experiment moves it, nobody else does.
+        // If an experiment moves the clock, no program may set it.
         let clock = container.clock_to_change().map_err(io::Error::other)?;
         let reading = clock.reading();
         let by = match change {
             WallChange::To(wall) => wall.as_nanos() - reading.wall.as_nanos(),
             WallChange::By(by) => by,
         };
-        // Never earlier than CLOCK_MONOTONIC: the machine would have started before 1970.
+        // Never earlier than CLOCK_MONOTONIC: that would mean that the machine had started before 1970.
         let earliest = i128::from(reading.virt.0);
         let end = i128::from(MOST_SETTABLE_SECS) * i128::from(NANOS_PER_SEC);
         if !(earliest..end).contains(&(reading.wall.as_nanos() + by)) {
@@ -151,13 +151,13 @@ pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<Tar
     Ok(Target { clock: file.into(), policy: clock.policy(), shim })
 }
 
-/// A container that was started frozen begins with its first instruction when it is unfrozen.
+/// Waits for the unfreeze of a container that was started frozen. Only then its first instruction runs.
 fn wait_until_unfrozen(clock: &Clock) -> io::Result<()> {
     const OFTEN: Duration = Duration::from_millis(2);
     const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
     while clock.is_frozen() {
         let mut pending = SigSet::empty();
-        // SAFETY: writes the set. The monitor has these signals blocked, to read them later.
+        // SAFETY: the kernel writes the set. The monitor has these signals blocked, and reads them later.
         unsafe { libc::sigpending(pending_set(&mut pending)) };
         if ENDING.iter().any(|signal| pending.contains(*signal)) {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "ended before it began"));
@@ -172,7 +172,7 @@ fn pending_set(set: &mut SigSet) -> *mut libc::sigset_t {
     std::ptr::from_mut(set).cast()
 }
 
-/// Goes on looking after what is left in a process of its own, so that this one can end with the command's status.
+/// Goes on supervising the remaining programs in a process of its own, so that this process can end with the command's status.
 fn hand_over(
     monitor: &mut Monitor,
     container: &Container,
@@ -181,7 +181,7 @@ fn hand_over(
     background::start(|ready| {
         let container = container.enter(kind)?;
         container.take_clock_over(monitor.clock_file())?;
-        // The one before watches for its own process.
+        // The clock watch of the parent belongs to the parent.
         keep_watch(monitor, &container)?;
         close_standard_streams()?;
         drop(ready);
@@ -191,12 +191,12 @@ fn hand_over(
     })
 }
 
-/// Brings the running process `pid` into virtual time, with its descendants if `tree`. A process in the background looks
-/// after it from then on.
+/// Brings the running process `pid` into virtual time, with its descendants if `tree`. A process in the background supervises it
+/// from then on.
 ///
 /// # Errors
 ///
-/// A process that may not be traced, or that cannot be brought in. Processes brought in before it stay so.
+/// If the process may not be traced, or cannot be brought in. Processes that were brought in before it stay so.
 pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Attached> {
     let (answer, tell) = pipe()?;
     // SAFETY: one thread.
@@ -262,7 +262,7 @@ fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Moni
     let mut done = vec![pid];
     let mut tried = vec![pid];
     if tree {
-        // Again until a look finds nobody new: a process that is not in yet may have started another.
+        // Repeats until a look finds no new process: a process that is not in yet may have started another.
         while let Some(child) = next_outside(pid, &tried)? {
             tried.push(child);
             match monitor.attach(Pid::from_raw(child as i32)) {
@@ -272,12 +272,12 @@ fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Moni
             }
         }
     }
-    // Timers that were set before are set anew by the clock.
+    // Waits until the clock has set anew the timers that were set before.
     clock.settle();
     Ok((monitor, done))
 }
 
-/// A descendant of `pid` that is not in virtual time and has not been tried yet.
+/// Returns a descendant of `pid` that is not in virtual time and has not been tried yet.
 fn next_outside(pid: u32, tried: &[u32]) -> io::Result<Option<u32>> {
     let all = processes::all()?;
     let outside = |child: &&&Process| {

@@ -1,4 +1,4 @@
-//! The right to change a clock: an flock on its file, which the kernel takes back from whoever dies.
+//! The right to change a clock: an flock on the clock's file. The kernel releases the lock of a process that dies.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,16 +14,16 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use crate::host_time::{sleep, Moment};
 use crate::watchkeeping;
 
-/// After so long, the caller is told who has the lock.
+/// After so long a notice names the process that has the lock.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
-/// For so long a lock is waited for.
+/// Longest wait for a lock.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A change takes some 10 us, and 2 ms where it waits for timers.
+/// A change takes some 10 us, or 2 ms if it waits for timers.
 const RETRY_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The lock of a clock. Until it is dropped no signal but SIGKILL ends this process.
 pub(crate) struct ClockLock {
-    // Dropped in this order: whoever is woken by the pipe finds the lock free.
+    // Dropped in this order: a monitor that the pipe wakes finds the lock free.
     _file: Flock<File>,
     _signals: SignalsBlocked,
     _changes: Option<File>,
@@ -31,7 +31,7 @@ pub(crate) struct ClockLock {
 
 static NOTICE: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Has `say` called with one line, when another process has kept a clock's lock for a second. The first call counts.
+/// Sets the function that prints one line when another process has kept a clock's lock for a second. Only the first call counts.
 pub fn on_busy_clock(say: fn(&str)) {
     let _ = NOTICE.set(say);
 }
@@ -41,11 +41,11 @@ impl ClockLock {
     ///
     /// # Errors
     ///
-    /// Where the file is gone; `TimedOut` where another process keeps the lock, which the error names.
+    /// If the file is gone. `TimedOut` if another process keeps the lock; the error names that process.
     pub(crate) fn take(path: &Path) -> io::Result<ClockLock> {
         let begun = Moment::now();
         let mut noticed = false;
-        // Before the lock: whatever becomes of this process from here on, a monitor looks after the clock.
+        // Before the lock: whatever happens to this process from here on, a monitor looks after the clock.
         let changes = watchkeeping::tell(path);
         loop {
             if let Some(lock) = ClockLock::try_take(path)? {
@@ -65,11 +65,11 @@ impl ClockLock {
         }
     }
 
-    /// The lock, if nobody has it.
+    /// Takes the lock, if no process has it; `None` otherwise.
     ///
     /// # Errors
     ///
-    /// Where the file is gone.
+    /// If the file is gone.
     pub(crate) fn try_take(path: &Path) -> io::Result<Option<ClockLock>> {
         let file = OpenOptions::new().write(true).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -93,7 +93,7 @@ fn busy(path: &Path) -> String {
     }
 }
 
-/// The process that has the lock, as /proc/locks tells it: one that began with it, or inherited it.
+/// Returns the process that has the lock, by /proc/locks. It took the lock, or inherited it.
 fn holder(path: &Path) -> Option<u32> {
     let metadata = fs::metadata(path).ok()?;
     let device = metadata.dev();
@@ -108,7 +108,7 @@ fn holder(path: &Path) -> Option<u32> {
     found?.get(4)?.parse().ok().filter(|pid| *pid > 0)
 }
 
-/// All signals are blocked in this thread as long as this lives.
+/// Blocks all signals in this thread until it is dropped.
 struct SignalsBlocked(SigSet);
 
 impl SignalsBlocked {

@@ -1,7 +1,8 @@
-//! The numbers that programs have here, by those that they have in process id namespaces of their own.
+//! Maps process and thread numbers from other process id namespaces to the numbers in the namespace of this process.
 //!
-//! The registry holds the latter: a program does not know others. Where that is the namespace of this process they are the
-//! same. For others /proc tells: it lists by the reader's numbers, and names the namespace and the inner number of each.
+//! A program knows only the numbers of its own namespace, so the registry holds these. In the namespace of this process both
+//! numbers are the same. For another namespace /proc gives the mapping: it lists processes by the reader's numbers, and names the
+//! namespace and the inner number of each.
 
 use std::collections::HashMap;
 
@@ -11,22 +12,23 @@ use lorentz_inject::namespace;
 use crate::processes::{numbers, threads_of};
 use crate::Cgroup;
 
-/// What has been found out. It may be out of date: a number is looked at again before it is given out.
+/// The known numbers. They may be out of date, so each is checked before it is returned.
 #[derive(Default)]
 pub struct Numbers {
-    /// Where most programs on the clock are. It is looked through first: /proc has the processes of all containers.
+    /// The control group of most programs on the clock. It is searched first, because /proc has the processes of all containers.
     group: Option<Cgroup>,
     processes: HashMap<ProcessId, u32>,
     threads: HashMap<(ProcessId, u32), u32>,
 }
 
 impl Numbers {
-    /// The numbers of programs most of which are in `group`.
+    /// Makes an empty mapping for programs most of which are in `group`.
     pub fn mostly_in(group: Option<Cgroup>) -> Numbers {
         Numbers { group, ..Numbers::default() }
     }
 
-    /// The number of `process` here; none where it is not found, because it has ended or may not be looked into.
+    /// Returns the number of `process` in this namespace. `None` if it is not found: it has ended, or the kernel does not allow the
+    /// look.
     pub fn process(&mut self, process: ProcessId, registry: &Registry) -> Option<u32> {
         if process.space() == Space::MONITORS {
             return Some(process.number());
@@ -47,7 +49,7 @@ impl Numbers {
         self.processes.get(&process).copied()
     }
 
-    /// The number here of a thread of `process`, which is process `pid` here.
+    /// Returns the number in this namespace of a thread of `process`, whose number here is `pid`.
     pub fn thread(&mut self, process: ProcessId, pid: u32, thread: u32) -> Option<u32> {
         if process.space() == Space::MONITORS {
             return Some(thread);
@@ -68,7 +70,7 @@ impl Numbers {
         self.threads.get(&(process, thread)).copied()
     }
 
-    /// The number that was found for a thread at an earlier look.
+    /// Returns the number that an earlier look found for a thread, without checking it.
     pub fn thread_found(&self, process: ProcessId, thread: u32) -> Option<u32> {
         match process.space() {
             Space::MONITORS => Some(thread),
@@ -76,7 +78,7 @@ impl Numbers {
         }
     }
 
-    /// Finds all processes of a namespace that are among `pids`.
+    /// Finds all processes of a namespace among `pids`.
     fn look_through(&mut self, space: Space, inode: u32, pids: impl Iterator<Item = u32>) {
         self.processes.retain(|process, _| process.space() != space);
         for pid in pids.filter(|pid| namespace::of(*pid).ok() == Some(inode)) {

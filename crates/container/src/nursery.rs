@@ -1,4 +1,5 @@
-//! Many containers under one monitor: as many as an experiment has would each need a process of ours otherwise.
+//! Batch spawn: many containers under one monitor. In an experiment with many containers, a monitor process for each one would be
+//! too much.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File};
@@ -14,29 +15,29 @@ use crate::background::start_in_background;
 use crate::life::{set_wall, target};
 use crate::{Cgroup, ClockSettings, Container, MonitorKind, NewContainer, StateDir};
 
-/// Containers that one process looks after. It looks at all of them whenever one executes a program or ends.
+/// Most containers that one process supervises. It looks at all of them whenever one executes a program or ends.
 pub const BROOD: usize = 256;
 
-/// What is run in each container of a brood.
+/// The containers of one batch, and the command that each one runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Brood<'a> {
-    /// What they are called, at most [`BROOD`] of them.
+    /// Their names, at most [`BROOD`].
     pub names: &'a [String],
     /// The program and its arguments.
     pub command: &'a [OsString],
-    /// Where what they write goes, to a file for each; nowhere without.
+    /// The directory for their output, one file for each container. `None` discards the output.
     pub output: Option<&'a Path>,
     /// Their clocks.
     pub settings: &'a ClockSettings,
 }
 
-/// Starts a container for each name, all with the same command, and a process in the background that looks after them.
-/// `meet` is called in that process, and what it returns for each container before its program begins. The caller must have
-/// one thread only.
+/// Starts a container for each name, all with the same command, and a process in the background that supervises them. That process
+/// calls `meet` once, and calls the returned function for each container before its program begins. The caller must have one thread
+/// only.
 ///
 /// # Errors
 ///
-/// A command that cannot be found, a name in use; a kernel that refuses. Containers started before that go on.
+/// If the command cannot be found, a name is in use, or the kernel refuses. Containers that were started before the error go on.
 pub fn raise<J>(
     state: &StateDir,
     brood: &Brood,
@@ -66,11 +67,11 @@ where
     })
 }
 
-/// The process in the background.
+/// The supervising process in the background.
 struct Nursery {
     monitor: Monitor,
     mask: SigSet,
-    /// Each with its ward's number.
+    /// Each container, with the number of its managed clock in `monitor`.
     containers: Vec<(usize, Container)>,
 }
 
@@ -120,12 +121,12 @@ impl Nursery {
         };
         let ward = self.monitor.launch_beside(words, target, &self.mask, prepare)?;
         self.monitor.when_wall_of_is_set(ward, set_wall(container));
-        // Its exec is waiting.
+        // The exec of the program waits for this.
         self.monitor.serve_once(false)?;
         Ok(ward)
     }
 
-    /// What the next program writes goes where it is to go.
+    /// Redirects the standard streams for the next program.
     fn streams(&self, brood: &Brood, name: &str) -> anyhow::Result<()> {
         if let Some(output) = brood.output {
             let file = File::create(output.join(format!("{name}.out")))?;
@@ -135,7 +136,7 @@ impl Nursery {
         Ok(())
     }
 
-    /// Looks after them until the last has ended.
+    /// Supervises the containers until the last one has ended.
     fn serve(mut self) -> anyhow::Result<()> {
         crate::background::close_standard_streams()?;
         while !self.monitor.is_abandoned() {
@@ -151,7 +152,7 @@ impl Nursery {
         self.containers.retain(|(ward, container)| {
             let ended = monitor.is_ward_abandoned(*ward);
             if ended {
-                // What cannot be removed 'lorentz rm' clears.
+                // `lorentz rm` clears a container that cannot be removed now.
                 let _ = container.leave();
             }
             !ended

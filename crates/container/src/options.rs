@@ -1,7 +1,7 @@
-//! What may be asked of a new clock, on whichever face: command line, C, Python, OCI annotations.
+//! Options of a new clock, for every interface: command line, C, Python, OCI annotations.
 //!
-//! [`ClockOptions`] is what was asked for, [`ClockSettings`] what comes of it. In between each wrong
-//! combination is refused with one line that names the flag, its value and what is accepted.
+//! [`ClockOptions`] are the options as given, [`ClockSettings`] the settings that follow from them. The conversion refuses each
+//! wrong combination with one line that names the flag, its value and the accepted values.
 
 use std::io;
 
@@ -12,8 +12,8 @@ use lorentz_clock::{
 use crate::host_time::clock_nanos;
 use crate::WrongOption;
 
-/// The latest that a virtual monotonic clock may be set to: two years before the range of the kernel's own
-/// clocks ends, so that there is room to go on.
+/// Latest start of a virtual monotonic clock: two years before the range of the kernel's own clocks ends. The clock can go on for
+/// that long.
 pub const LATEST: VirtualInstant =
     VirtualInstant(290 * 365 * 86_400 * lorentz_clock::NANOS_PER_SEC);
 
@@ -29,18 +29,19 @@ pub struct HostNow {
 }
 
 impl HostNow {
-    /// CLOCK_MONOTONIC when CLOCK_REALTIME will show `wall`, if nobody sets it until then. `None` beyond the range of the former.
+    /// Returns CLOCK_MONOTONIC at the time when CLOCK_REALTIME will show `wall`, if nobody sets it until then. `None` if that is
+    /// beyond the range of CLOCK_MONOTONIC.
     pub fn real_at(&self, wall: WallTime) -> Option<RealInstant> {
         let ahead = wall.as_nanos() - self.wall.as_nanos();
         i64::try_from(i128::from(self.real.0) + ahead).ok().map(RealInstant)
     }
 
-    /// Reads them, so that they belong together within a microsecond unless the machine is very busy: the narrowest of several
-    /// readings. The first one is slow, for its code is read in meanwhile.
+    /// Reads the clocks, and takes the narrowest of several readings. The three times belong together within a microsecond, unless
+    /// the machine is very busy. The first reading is slow, because the kernel reads in its code.
     ///
     /// # Errors
     ///
-    /// Where the kernel has no such clock.
+    /// If the kernel has no such clock.
     pub fn read() -> io::Result<HostNow> {
         const TRIES: u32 = 5;
         let mut best: Option<(i64, HostNow)> = None;
@@ -61,13 +62,13 @@ impl HostNow {
         best.map(|(_, now)| now).ok_or_else(|| io::Error::other("no host clock could be read"))
     }
 
-    /// What the host's wall clock is ahead of its CLOCK_MONOTONIC.
+    /// The span by which the host's wall clock is ahead of its CLOCK_MONOTONIC.
     pub fn wall_offset(&self) -> WallTime {
         WallTime::from_nanos(self.wall.as_nanos() - i128::from(self.real.0))
     }
 }
 
-/// What was asked of a clock. Nothing asked: the host's time at the host's pace.
+/// Options of a clock as given. The default is the host's time at the host's rate.
 ///
 /// ```
 /// use lorentz_container::{ClockOptions, HostNow};
@@ -86,47 +87,47 @@ impl HostNow {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClockOptions {
-    /// `--at`: the wall clock starts there.
+    /// `--at`: wall time at the start.
     pub at: Option<WallTime>,
-    /// `--offset`: the wall clock starts this far from the host's.
+    /// `--offset`: start of the wall clock, relative to the host's.
     pub offset: Option<Span>,
     /// `--rate`: virtual seconds per real second.
     pub rate: Option<Rate>,
-    /// `--tdf`: its inverse, kept as the rate it stands for.
+    /// `--tdf`: the inverse of the rate. This field holds the rate.
     pub tdf: Option<Rate>,
-    /// `--monotonic`: CLOCK_MONOTONIC starts this far from the host's.
+    /// `--monotonic`: start of CLOCK_MONOTONIC, relative to the host's.
     pub monotonic: Option<Span>,
-    /// `--boottime`: CLOCK_BOOTTIME starts this far from the host's.
+    /// `--boottime`: start of CLOCK_BOOTTIME, relative to the host's.
     pub boottime: Option<Span>,
-    /// `--frozen`: time stands still at the start.
+    /// `--frozen`: whether time stands still at the start.
     pub frozen: bool,
-    /// `--skip-idle`: time leaps over what everybody only waits for.
+    /// `--skip-idle`: whether time skips idle periods.
     pub skip_idle: Option<SkipMode>,
-    /// `--read-cost`: what reading a clock costs, with `--skip-idle`.
+    /// `--read-cost`: virtual cost of a clock read, with `--skip-idle`.
     pub read_cost: Option<Span>,
-    /// `--cpu-clocks`: true where CPU clocks are the host's.
+    /// `--cpu-clocks`: whether CPU clocks are the host's.
     pub real_cpu_clocks: Option<bool>,
-    /// `--file-times`: true where file times are the host's.
+    /// `--file-times`: whether file times are the host's.
     pub real_file_times: Option<bool>,
-    /// `--trap-tsc`: `rdtsc` reads virtual time.
+    /// `--trap-tsc`: whether `rdtsc` reads virtual time.
     pub trap_tsc: bool,
-    /// `--clock`: the clock of that container instead of a new one.
+    /// `--clock`: name of a container whose clock is used instead of a new one.
     pub clock: Option<String>,
-    /// `--experiment`: what it sends waits until the experiment's other clocks have come as far.
+    /// `--experiment`: whether a program's sending waits until the experiment's other clocks have come as far.
     pub in_experiment: bool,
 }
 
-/// Which clock a command is to run on.
+/// The clock that a command is to run on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WhichClock {
-    /// A new one.
+    /// A new clock.
     New(ClockSettings),
-    /// The one of the container of this name.
+    /// The clock of the container of this name.
     Of(String),
 }
 
 impl ClockOptions {
-    /// Which clock was asked for, and how it is to start where it is new.
+    /// Returns the clock that the options ask for; for a new clock, with its settings.
     ///
     /// # Errors
     ///
@@ -141,7 +142,7 @@ impl ClockOptions {
         }
     }
 
-    /// The same as annotations, for an OCI runtime.
+    /// Returns the same options as annotations, for an OCI runtime.
     pub fn annotations(&self) -> Vec<String> {
         let real = |is_real: bool| if is_real { "real" } else { "virtual" }.to_string();
         let skip = |mode: SkipMode| match mode {
@@ -167,12 +168,12 @@ impl ClockOptions {
         given.into_iter().filter_map(text).collect()
     }
 
-    /// How a new clock is to start.
+    /// Returns the settings of a new clock.
     ///
     /// # Errors
     ///
-    /// Options that exclude each other; an offset or date that would make a clock negative or take it
-    /// beyond the range of the kernel's clocks.
+    /// If options exclude each other. If an offset or a date would make a clock negative, or take it beyond the range of the
+    /// kernel's clocks.
     pub fn settings(&self, host: &HostNow) -> Result<ClockSettings, WrongOption> {
         let wall = match (self.at, self.offset) {
             (Some(_), Some(_)) => {
@@ -216,7 +217,7 @@ impl ClockOptions {
                 .all(|flag| matches!(*flag, "--monotonic" | "--boottime"))
     }
 
-    /// The flags given that only a new clock can follow.
+    /// Returns the given flags that apply only to a new clock.
     fn of_a_new_clock(&self) -> Vec<&'static str> {
         let given = [
             ("--at", self.at.is_some()),
@@ -235,11 +236,11 @@ impl ClockOptions {
     }
 }
 
-/// What reading a clock costs, as people write it: 0 or more, up to a second.
+/// Parses the cost of a clock read: 0 to 1 second.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The reason why the text is wrong.
 pub fn parse_read_cost(text: &str) -> Result<Span, String> {
     const MOST: Span = Span(lorentz_clock::NANOS_PER_SEC);
     let span: Span = text.parse().map_err(|error: lorentz_clock::TextError| error.to_string())?;
@@ -247,41 +248,41 @@ pub fn parse_read_cost(text: &str) -> Result<Span, String> {
     fits.then_some(span).ok_or_else(|| "expected a duration from 0 to 1s".to_string())
 }
 
-/// Where a wall clock starts.
+/// Start of a wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WallStart {
-    /// At a date.
+    /// At this date.
     At(WallTime),
-    /// This far from the host's.
+    /// At this span from the host's wall clock.
     Offset(Span),
 }
 
-/// How a new clock starts.
+/// Settings of a new clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockSettings {
     /// The wall clock.
     pub wall: WallStart,
-    /// What CLOCK_MONOTONIC is ahead of the host's.
+    /// The span by which CLOCK_MONOTONIC is ahead of the host's.
     pub monotonic: Span,
-    /// What CLOCK_BOOTTIME is ahead of the host's.
+    /// The span by which CLOCK_BOOTTIME is ahead of the host's.
     pub boottime: Span,
-    /// How fast time passes, or will once it is unfrozen.
+    /// Virtual seconds per real second; for a frozen clock, after the unfreeze.
     pub rate: Rate,
-    /// What was chosen for good.
+    /// Choices that hold for the life of the clock.
     pub policy: Policy,
-    /// Time stands still at the start.
+    /// Whether time stands still at the start.
     pub frozen: bool,
-    /// How it goes about idle time.
+    /// How the clock treats idle time.
     pub skip: SkipMode,
-    /// What reading a clock costs.
+    /// Virtual cost of a clock read.
     pub read_cost: Span,
-    /// Nothing but offsets of CLOCK_MONOTONIC and CLOCK_BOOTTIME was asked for, which the kernel's time namespaces do
-    /// alone: no shim, and no change later.
+    /// Whether the options are only offsets of CLOCK_MONOTONIC and CLOCK_BOOTTIME. The kernel's time namespaces do these alone:
+    /// without the shim, and without any later change.
     pub offsets_only: bool,
 }
 
 impl ClockSettings {
-    /// The clock's first segment, started when the host's clocks show `host`.
+    /// Returns the first segment of the clock, which starts when the host's clocks show `host`.
     pub fn segment(&self, host: &HostNow) -> Segment {
         let virt = VirtualInstant(host.real.0.saturating_add(self.monotonic.0));
         let start = self.wall_start(host);
@@ -313,7 +314,7 @@ impl ClockSettings {
     }
 }
 
-/// Checks that a clock which stands at `now` may be moved `by`.
+/// Checks that a clock that stands at `now` may be moved by `by`.
 fn check_offset(
     flag: &'static str,
     by: Span,
@@ -330,7 +331,7 @@ fn check_offset(
     Ok(())
 }
 
-/// The error for a clock that stands at `secs` and was to be moved back further.
+/// The error for a clock that stands at `secs` and would be moved back to before 0.
 pub(crate) fn negative(
     flag: &'static str,
     by: Span,

@@ -1,5 +1,5 @@
-//! Where something lies that is more than a container, an experiment or a network: a directory with a socket at which it is
-//! asked, beside the containers of its user.
+//! The directory of something that is more than a container: an experiment or a network. It lies beside the containers of its user,
+//! and has a socket for requests.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use crate::state::is_name;
 use crate::StateDir;
 
-/// The directory of one of them.
+/// The directory of one experiment or network.
 #[derive(Clone, Debug)]
 pub struct Place {
     dir: PathBuf,
@@ -19,18 +19,18 @@ pub struct Place {
 }
 
 impl Place {
-    /// That of the one called `name`, which need not be there, among those in `folder`; none where nothing can be called so. No
-    /// container can be called as the folder is, which begins with a dot.
+    /// The directory of the one called `name` in `folder`; it need not exist. `None` if `name` is not a valid name. `folder` begins
+    /// with a dot, so no container has its name.
     pub fn of(state: &StateDir, folder: &str, name: &str) -> Option<Place> {
         let dir = state.path().join(folder).join(name);
         is_name(name).then(|| Place { dir, name: name.to_string() })
     }
 
-    /// The names of those that are there.
+    /// Returns the names of all directories in `folder`.
     ///
     /// # Errors
     ///
-    /// Where the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn all(state: &StateDir, folder: &str) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(state.path().join(folder)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -42,60 +42,60 @@ impl Place {
         Ok(names)
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is there.
+    /// Whether the directory exists.
     pub fn exists(&self) -> bool {
         self.dir.exists()
     }
 
-    /// The path of a file in it.
+    /// The path of a file in the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Makes it, for its user alone.
+    /// Makes the directory, for its user alone.
     ///
     /// # Errors
     ///
-    /// Of kind `AlreadyExists` where it is there; a file system that refuses.
+    /// `AlreadyExists` if it exists; or the file system refuses.
     pub fn make(&self) -> io::Result<()> {
         loop {
             if let Some(folder) = self.dir.parent() {
                 DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
             }
             match DirBuilder::new().mode(0o700).create(&self.dir) {
-                // The last of the others has gone meanwhile, and their folder with it.
+                // The last of the others was removed in between, and their folder with it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 made => return made,
             }
         }
     }
 
-    /// Removes it with all that is in it.
+    /// Removes the directory and its contents.
     pub fn remove(&self) {
         let _ = fs::remove_dir_all(&self.dir);
-        // Fails while others are in it. The state directory goes with the last of its containers.
+        // Fails while others are in the folder. The state directory goes with the last of its containers.
         let _ = self.dir.parent().map(fs::remove_dir);
     }
 
-    /// Makes its socket.
+    /// Makes the socket and listens on it.
     ///
     /// # Errors
     ///
-    /// Where the directory is not there, or has a socket already.
+    /// If the directory does not exist, or has a socket already.
     pub fn listen(&self) -> io::Result<UnixListener> {
         self.at_socket(UnixListener::bind)
     }
 
-    /// Reaches whoever answers at its socket; none where nobody does, not yet or not any more.
+    /// Connects to the socket. `None` if no process listens there, not yet or not any more.
     ///
     /// # Errors
     ///
-    /// Where it is another user's.
+    /// If the socket belongs to another user.
     pub fn connect(&self) -> io::Result<Option<UnixStream>> {
         match self.at_socket(UnixStream::connect) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
@@ -104,7 +104,7 @@ impl Place {
         }
     }
 
-    /// By way of the directory's descriptor: its path may be longer than an address can be.
+    /// Addresses the socket by the directory's descriptor: the path may be longer than a socket address can be.
     fn at_socket<T>(&self, work: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
         let dir = File::open(&self.dir)?;
         work(PathBuf::from(format!("/proc/self/fd/{}/socket", dir.as_raw_fd())))

@@ -1,11 +1,11 @@
-//! Processes as /proc shows them, and which of them live on a clock.
+//! Processes as /proc shows them, and the clocks that they are on.
 //!
-//! A process is on a clock when it maps the clock's file at the shim's fixed address. That test needs no
-//! record and survives the death of everything of ours; it sees the processes the caller may look into.
+//! A process is on a clock if it maps the clock's file at the shim's fixed address. This test needs no record, and works after
+//! every process of Lorentz has died. It sees only processes that the caller may look into.
 //!
-//! The kernel answers it by one lookup, `/proc/PID/map_files/START-END`, in 5 us. To read `/proc/PID/maps` takes ten times
-//! as long, so that is for callers alone whom the kernel shows the mapping but not its file: those without
-//! CAP_CHECKPOINT_RESTORE. A command that asks for many containers walks over /proc once ([`OnClocks`]).
+//! The kernel answers it by one lookup, `/proc/PID/map_files/START-END`, in 5 us. To read `/proc/PID/maps` takes ten times as long.
+//! Therefore only callers without CAP_CHECKPOINT_RESTORE read it: the kernel shows them the mapping but not its file. A command
+//! that asks about many containers walks over /proc once ([`OnClocks`]).
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -17,46 +17,46 @@ use std::sync::LazyLock;
 
 use crate::{host_time, StateError};
 
-/// The end of the name of a file that is mapped and has no name any more.
+/// The kernel's suffix to the path of a mapped file that has no name any more.
 const DELETED: &str = " (deleted)";
-/// Where every process in virtual time has its clock mapped.
+/// The address of the clock in every process in virtual time.
 pub const CLOCK_ADDRESS: u64 = 0x7008_0000;
-/// The end of the clock page, which is a mapping by itself: the registry behind it may be written.
+/// The end of the clock page. The page is a mapping by itself, because programs may write the registry behind it.
 const CLOCK_END: u64 = CLOCK_ADDRESS + 0x1000;
 
-/// One process, or rather its entry in /proc at one moment.
+/// A process, as its entry in /proc was at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
-    /// Its parent's number.
+    /// The process id of its parent.
     pub parent: u32,
-    /// When it started, in the kernel's ticks since boot. With the number it names a process for good.
+    /// Its start, in the kernel's ticks since boot. Process id and start together identify a process for good.
     pub start_ticks: u64,
-    /// `R` running, `S` sleeping, `T` stopped, `Z` ended and not waited for, and so on.
+    /// Its state: `R` running, `S` sleeping, `T` stopped, `Z` ended and not waited for, and so on.
     pub state: char,
     /// The kernel's short name for it.
     pub comm: String,
 }
 
 impl Process {
-    /// Looks at one process; none where there is no such process.
+    /// Reads one process. `None` if there is no such process.
     pub fn read(pid: u32) -> Option<Process> {
         let bytes = host_time::read_file(&format!("/proc/{pid}/stat")).ok()?;
         Process::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Looks at the calling process.
+    /// Reads the calling process.
     ///
     /// # Errors
     ///
-    /// Where /proc is not mounted.
+    /// If /proc is not mounted.
     pub fn current() -> io::Result<Process> {
         Process::read(std::process::id())
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "/proc/self/stat: not readable"))
     }
 
-    /// Reads a line of /proc/PID/stat. The name in it may hold anything, parentheses and spaces too.
+    /// Parses a line of /proc/PID/stat. The name in it may contain any character, also parentheses and spaces.
     fn parse(stat: &str) -> Option<Process> {
         let (pid, rest) = stat.split_once(" (")?;
         let (comm, rest) = rest.rsplit_once(") ")?;
@@ -70,12 +70,12 @@ impl Process {
         })
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 
-    /// The command line, its arguments separated by spaces; the short name in brackets where there is none.
+    /// The command line, its arguments separated by spaces; the short name in brackets if there is none.
     pub fn command(&self) -> String {
         let bytes = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
@@ -88,18 +88,17 @@ impl Process {
     }
 }
 
-/// Whether the process `pid` that started at `start_ticks` still runs: not ended, and no other process that
-/// got the same number later.
+/// Whether the process `pid` that started at `start_ticks` still runs: it has not ended, and no other process has got its number.
 pub fn is_running(pid: u32, start_ticks: u64) -> bool {
     Process::read(pid)
         .is_some_and(|process| process.start_ticks == start_ticks && !process.has_ended())
 }
 
-/// Whether /proc shows this very process.
+/// Checks that /proc shows this very process.
 ///
 /// # Errors
 ///
-/// Where it is not mounted, or belongs to another process id namespace.
+/// If /proc is not mounted, or belongs to another process id namespace.
 pub fn check_proc() -> Result<(), StateError> {
     match Process::read(std::process::id()) {
         Some(_)
@@ -112,51 +111,51 @@ pub fn check_proc() -> Result<(), StateError> {
     }
 }
 
-/// Every process there is, in the order of their numbers.
+/// Returns every process, sorted by process id.
 ///
 /// # Errors
 ///
-/// Where /proc is not mounted.
+/// If /proc is not mounted.
 pub fn all() -> io::Result<Vec<Process>> {
-    // One that ended in between is not there.
+    // A process that ended in between is left out.
     let mut found: Vec<Process> = numbers()?.filter_map(Process::read).collect();
     found.sort_by_key(|process| process.pid);
     Ok(found)
 }
 
-/// The number of every process there is.
+/// Returns the process id of every process.
 ///
 /// # Errors
 ///
-/// Where /proc is not mounted.
+/// If /proc is not mounted.
 pub fn numbers() -> io::Result<impl Iterator<Item = u32>> {
     let entries = fs::read_dir("/proc")?;
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
-/// The threads of process `pid`, by number.
+/// Returns the thread ids of process `pid`.
 pub fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// A file, whatever its names.
+/// A file, independent of its names.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FileId {
     device: (u32, u32),
     inode: u64,
-    /// For file systems that show another device in /proc/PID/maps than in stat.
+    /// For file systems whose device in /proc/PID/maps differs from the device in stat.
     path: PathBuf,
-    /// It has no name any more.
+    /// Whether the file has no name any more.
     deleted: bool,
 }
 
 impl FileId {
-    /// The file at `path`.
+    /// Identifies the file at `path`.
     ///
     /// # Errors
     ///
-    /// Where there is none.
+    /// If there is none.
     pub fn of(path: &Path) -> io::Result<FileId> {
         Ok(FileId::new(&fs::metadata(path)?, path))
     }
@@ -171,17 +170,17 @@ impl FileId {
         }
     }
 
-    /// The same, equal for all names of the file.
+    /// The same file, without its name: equal for all names of the file.
     pub(crate) fn without_name(self) -> FileId {
         FileId { path: PathBuf::new(), deleted: false, ..self }
     }
 
-    /// Its path as the kernel tells it: the last one, where it has been deleted.
+    /// The path that the kernel reports: the last path, if the file has been deleted.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it was deleted.
+    /// Whether the file was deleted.
     pub fn is_deleted(&self) -> bool {
         self.deleted
     }
@@ -192,18 +191,18 @@ impl FileId {
     }
 }
 
-/// The file of the clock that process `pid` lives on; none where it is not in virtual time, has ended, or
-/// may not be looked into.
+/// Returns the file of the clock that process `pid` is on. `None` if the process is not in virtual time or has ended, or if the
+/// kernel does not allow the look.
 pub fn clock_of(pid: u32) -> Option<FileId> {
     clock_by_lookup(pid).unwrap_or_else(|_| clock_by_maps(pid))
 }
 
-/// The same by the mapping of the clock page alone.
+/// As [`clock_of`], by the mapping of the clock page alone.
 ///
 /// # Errors
 ///
-/// Where the kernel does not say: it wants CAP_CHECKPOINT_RESTORE for the file of a mapping, before Linux 5.9 also for
-/// whether there is one.
+/// If the kernel does not say. For the file of a mapping it wants CAP_CHECKPOINT_RESTORE; before Linux 5.9, for whether there is
+/// one too.
 fn clock_by_lookup(pid: u32) -> io::Result<Option<FileId>> {
     static IS_THERE: LazyLock<bool> = LazyLock::new(|| Path::new("/proc/self/map_files").exists());
     let mapping = format!("/proc/{pid}/map_files/{CLOCK_ADDRESS:x}-{CLOCK_END:x}");
@@ -216,7 +215,7 @@ fn clock_by_lookup(pid: u32) -> io::Result<Option<FileId>> {
     Ok(Some(FileId::new(&metadata, name.strip_suffix(DELETED).unwrap_or(&name))))
 }
 
-/// The same by all mappings. Whoever may see the process may read them.
+/// As [`clock_of`], by all mappings. A caller that may see the process may read them.
 fn clock_by_maps(pid: u32) -> Option<FileId> {
     let mut maps = fs::File::open(format!("/proc/{pid}/maps")).ok()?;
     let mut text = Vec::new();
@@ -246,7 +245,7 @@ fn line_address(line: &str) -> Option<u64> {
     u64::from_str_radix(line.split_once('-')?.0, 16).ok()
 }
 
-/// The file mapped at the clock's address, by the text of /proc/PID/maps.
+/// Finds the file mapped at the clock's address in the text of /proc/PID/maps.
 fn find_clock(maps: &str) -> Option<FileId> {
     let line = maps.lines().find(|line| line_address(line) == Some(CLOCK_ADDRESS))?;
     let mut fields = line.split_ascii_whitespace().skip(3);
@@ -262,20 +261,20 @@ fn find_clock(maps: &str) -> Option<FileId> {
     })
 }
 
-/// Process `pid` and its clock, where it lives on one.
+/// Returns process `pid` and its clock, if it is on one.
 fn on_a_clock(pid: u32) -> Option<(FileId, Process)> {
     clock_of(pid)?;
-    // Race: the process ends, and another gets its number. Therefore the clock is looked up again after the start was read: what
-    // kills a process by its start then kills the one on the clock, or none.
+    // Race: the process ends, and another process gets its number. Therefore this looks up the clock again after it has read the
+    // start time. A caller that kills a process by its start time then kills the one on the clock, or none.
     let process = Process::read(pid)?;
     Some((clock_of(pid)?, process))
 }
 
-/// The processes that live on the clock in `file`, in the order of their numbers.
+/// Returns the processes on the clock in `file`, sorted by process id.
 ///
 /// # Errors
 ///
-/// Where /proc is not mounted.
+/// If /proc is not mounted.
 pub fn on_clock(file: &FileId) -> io::Result<Vec<Process>> {
     let found = numbers()?.filter_map(|pid| {
         clock_of(pid).filter(|clock| clock.is_same(file))?;
@@ -288,9 +287,9 @@ pub fn on_clock(file: &FileId) -> io::Result<Vec<Process>> {
 
 /// The processes of all clocks, found by one walk over /proc.
 pub struct OnClocks {
-    /// By the inode of the clock's file. Files of several file systems may have the same one.
+    /// By the inode of the clock's file. Files of different file systems may have the same inode.
     by_inode: HashMap<u64, Vec<(FileId, Process)>>,
-    /// Every process, where somebody asks for ancestors.
+    /// Every process, read when a caller asks for ancestors.
     all: OnceCell<Vec<Process>>,
 }
 
@@ -299,7 +298,7 @@ impl OnClocks {
     ///
     /// # Errors
     ///
-    /// Where /proc is not mounted.
+    /// If /proc is not mounted.
     pub fn look() -> io::Result<OnClocks> {
         let mut by_inode: HashMap<u64, Vec<_>> = HashMap::new();
         for (clock, process) in numbers()?.filter_map(on_a_clock) {
@@ -311,20 +310,20 @@ impl OnClocks {
         Ok(OnClocks { by_inode, all: OnceCell::new() })
     }
 
-    /// The processes on the clock in `file`, in the order of their numbers.
+    /// Returns the processes on the clock in `file`, sorted by process id.
     pub fn of(&self, file: &FileId) -> impl Iterator<Item = &Process> {
         let same = self.by_inode.get(&file.inode).into_iter().flatten();
         let file = file.clone();
         same.filter(move |(clock, _)| clock.is_same(&file)).map(|(_, process)| process)
     }
 
-    /// The ancestors of process `pid`, itself first.
+    /// Returns process `pid` and its ancestors, the process itself first.
     pub(crate) fn lineage(&self, pid: u32) -> Vec<&Process> {
         lineage(self.all.get_or_init(|| all().unwrap_or_default()), pid)
     }
 }
 
-/// The descendants of process `pid` among `all`, parents before their children.
+/// Returns the descendants of process `pid` among `all`, parents before their children.
 pub fn descendants(all: &[Process], pid: u32) -> Vec<&Process> {
     let mut found: Vec<&Process> = Vec::new();
     let mut parents = vec![pid];
@@ -338,7 +337,7 @@ pub fn descendants(all: &[Process], pid: u32) -> Vec<&Process> {
     found
 }
 
-/// The ancestors of `pid` among `all`, itself first.
+/// Returns `pid` and its ancestors among `all`, the process itself first.
 pub fn lineage(all: &[Process], pid: u32) -> Vec<&Process> {
     let mut line = Vec::new();
     let mut next = pid;
@@ -346,7 +345,7 @@ pub fn lineage(all: &[Process], pid: u32) -> Vec<&Process> {
         let process = &all[at];
         line.push(process);
         next = process.parent;
-        // The snapshot is not of one instant: numbers used again could make a ring.
+        // `all` is not a snapshot of one instant: a reused process id could make a cycle.
         if line.len() > all.len() {
             break;
         }
@@ -404,7 +403,7 @@ mod tests {
         clock.as_file().set_len(4096).unwrap();
         let inhabitant = crate::inhabitant::Inhabitant::of(clock.path());
         let by_maps = clock_by_maps(inhabitant.0).unwrap();
-        // Without CAP_CHECKPOINT_RESTORE the kernel does not tell the file.
+        // Without CAP_CHECKPOINT_RESTORE the kernel does not show the file.
         match clock_by_lookup(inhabitant.0) {
             Ok(found) => assert_eq!(found, Some(by_maps.clone())),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),

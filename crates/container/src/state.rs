@@ -1,4 +1,4 @@
-//! State directories: one per container, named after it, with its clock and a record of who looks after it.
+//! State directories: one for each container, named after the container, with its clock and a record of its monitors.
 //!
 //! ```text
 //! /run/lorentz/            or $XDG_RUNTIME_DIR/lorentz, /tmp/lorentz-UID, $LORENTZ_STATE_DIR
@@ -8,8 +8,9 @@
 //!         container.json   see `Record`
 //! ```
 //!
-//! There is no daemon. Whoever starts a container makes its directory, and the last monitor to leave removes
-//! it. The directory above is locked (flock) while anything in it is made, changed or removed. A container on another's clock has a hard link to its file, so a clock lives until its last user ends.
+//! There is no daemon. The process that starts a container makes its directory, and the last monitor to leave removes it. A process
+//! locks (flock) the directory above while it makes, changes or removes anything in it. A container on the clock of another
+//! container has a hard link to that clock's file, so a clock lives until its last user ends.
 
 mod members;
 mod name;
@@ -37,9 +38,9 @@ use crate::processes;
 use crate::watchkeeping;
 use crate::{Clock, ClockSettings, StateError};
 
-/// What a directory under construction is called, until it is complete and gets its name.
+/// The name of a directory under construction, until it is complete and gets its own name.
 const UNFINISHED: &str = ".new";
-/// What a directory is called while it is being removed.
+/// The name of a directory that is being removed.
 const DOOMED: &str = ".old";
 
 /// The containers of one user.
@@ -48,18 +49,18 @@ pub struct StateDir {
     root: Root,
 }
 
-/// What a new container is to be called and who looks after it.
+/// The name and the first monitor of a new container.
 #[derive(Clone, Copy, Debug)]
 pub struct NewContainer<'a> {
-    /// Its name; one is made up where there is none.
+    /// Its name. `None` makes up a name.
     pub name: Option<&'a str>,
-    /// What will run in it, for people to read.
+    /// The command that will run in it, for people to read.
     pub command: &'a [OsString],
-    /// Which command the calling process is, its first monitor.
+    /// The kind of the calling process, which is its first monitor.
     pub kind: MonitorKind,
 }
 
-/// A container: its directory and what was written in it when it was last looked at.
+/// A container: its directory, and its record as of the last look.
 #[derive(Clone, Debug)]
 pub struct Container {
     state: StateDir,
@@ -67,17 +68,17 @@ pub struct Container {
 }
 
 impl StateDir {
-    /// The caller's. It is made when the first container is, and goes with the last.
+    /// Opens the state directory of the calling user. The directory is made with the first container, and removed with the last.
     ///
     /// # Errors
     ///
-    /// One that belongs to somebody else or that others may write to; a file system that refuses; a missing /proc.
+    /// If the directory belongs to another user or other users may write to it; if the file system refuses; if /proc is missing.
     pub fn open() -> Result<StateDir, StateError> {
         processes::check_proc()?;
         Ok(StateDir { root: Root::find()? })
     }
 
-    /// The one at `path`. It is made when the first container is, and stays.
+    /// Opens the state directory at `path`. The directory is made with the first container, and stays.
     ///
     /// # Errors
     ///
@@ -87,17 +88,17 @@ impl StateDir {
         Ok(StateDir { root: Root::chosen(path)? })
     }
 
-    /// Where it is. It need not be there yet.
+    /// The path of the directory, which may not exist yet.
     pub fn path(&self) -> &Path {
         &self.root.path
     }
 
-    /// Makes a container with a clock of its own. The calling process is its monitor from now on, and calls
-    /// [`Container::leave`] when all it looks after has ended.
+    /// Makes a container with a clock of its own. The calling process is its monitor from now on, and calls [`Container::leave`]
+    /// when all programs that it supervises have ended.
     ///
     /// # Errors
     ///
-    /// A name no container can have or that is in use; a file system that refuses.
+    /// If no container can have this name, or another container has it; if the file system refuses.
     pub fn create(
         &self,
         new: &NewContainer,
@@ -115,13 +116,12 @@ impl StateDir {
         Ok(made)
     }
 
-    /// Makes the calling process a monitor on the clock of `owner`: in a container of its own where a name is
-    /// asked for, else in `owner` itself.
+    /// Makes the calling process a monitor on the clock of `owner`: in a new container if a name is given, else in `owner` itself.
     ///
     /// # Errors
     ///
-    /// As [`StateDir::create`]; where there is no container `owner`, or it has ended; a container of its own on the clock of
-    /// one that is in an experiment.
+    /// As [`StateDir::create`]. Also if there is no container `owner`, if it has ended, or if it is in an experiment and a new
+    /// container is asked for.
     pub fn join(&self, new: &NewContainer, owner: &str) -> Result<Container, StateError> {
         let _lock = self.lock()?;
         let owner = self.open_by("--clock", owner)?;
@@ -130,7 +130,7 @@ impl StateDir {
         }
         match (new.name, &owner.record.experiment) {
             (None, _) => owner.enter_locked(new.kind),
-            // Its tasks would run while the experiment has the clock stand.
+            // The tasks of the new container would run while the experiment stops the clock.
             (Some(_), Some(experiment)) => Err(StateError::InExperiment {
                 name: owner.name().to_string(),
                 experiment: experiment.clone(),
@@ -142,26 +142,26 @@ impl StateDir {
         }
     }
 
-    /// The container of this name.
+    /// Returns the container of this name.
     ///
     /// # Errors
     ///
-    /// Where there is none, or it cannot be read.
+    /// If there is no such container, or its record cannot be read.
     pub fn container(&self, name: &str) -> Result<Container, StateError> {
         self.open_by("", name)
     }
 
-    /// All containers, by name, those that ended and left something behind among them.
+    /// Returns all containers, sorted by name, also those that have ended and left a directory.
     ///
     /// # Errors
     ///
-    /// Where the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn list(&self) -> Result<Vec<Container>, StateError> {
-        // One that ends in between is not there; one that cannot be read is no reason to hide the others.
+        // A container that ends in between is left out. One that cannot be read must not hide the others.
         Ok(self.names()?.iter().filter_map(|name| self.container(name).ok()).collect())
     }
 
-    /// The names of all containers, in their order.
+    /// Returns the names of all containers, sorted.
     fn names(&self) -> Result<Vec<String>, StateError> {
         let entries = match fs::read_dir(&self.root.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -175,19 +175,19 @@ impl StateDir {
         Ok(names)
     }
 
-    /// The container of this name, to be removed: says why one that runs is not found.
+    /// Returns the container of this name, for removal.
     ///
     /// # Errors
     ///
-    /// As [`StateDir::container`].
+    /// As [`StateDir::container`]. The error says why a container that still runs is not found.
     pub fn container_to_remove(&self, name: &str) -> Result<Container, StateError> {
         self.container(name).map_err(|error| members::explain(name, error))
     }
 
-    /// The container of this name, given by `flag`.
+    /// Returns the container of this name. `flag` is the option that gave the name, for the error.
     fn open_by(&self, flag: &'static str, name: &str) -> Result<Container, StateError> {
         let what = if flag.is_empty() { name.to_string() } else { format!("{flag} {name}") };
-        // What cannot be a name is no container's.
+        // No container has a name that is not valid.
         if name::check(flag, name).is_err() {
             return Err(StateError::Unknown(what));
         }
@@ -199,7 +199,7 @@ impl StateDir {
         }
     }
 
-    /// Makes a container whose clock `make_clock` makes. It appears under its name whole or not at all.
+    /// Makes a container. `make_clock` makes its clock. The container appears under its name complete, or not at all.
     fn build(
         &self,
         new: &NewContainer,
@@ -225,14 +225,14 @@ impl StateDir {
         match build() {
             Ok(record) => Ok(Container { state: self.clone(), record }),
             Err(error) => {
-                // Nothing is there under its name; what is under the other the next one clears.
+                // Nothing is there under its name. The next container clears the directory under construction.
                 let _ = clear(&dir);
                 Err(file_error(&self.root.path.join(&name), error))
             }
         }
     }
 
-    /// Makes sure that nothing is there under `name`: what a dead container left is cleared.
+    /// Makes sure that no directory `name` exists, and clears the one that a dead container left.
     fn claim(&self, name: &str) -> Result<String, StateError> {
         name::check("--name", name)?;
         let dir = self.root.path.join(name);
@@ -244,17 +244,17 @@ impl StateDir {
                 return Err(StateError::NameInUse(name.to_string()));
             }
             Ok(container) => container.remove_locked()?,
-            // Without a record nobody can know what it was.
+            // Without a record nobody can know what the directory was.
             Err(_) => clear(&dir).map_err(|e| file_error(&dir, e))?,
         }
         Ok(name.to_string())
     }
 
-    /// Whether a container could be called `name`.
+    /// Checks that a new container could have this name.
     ///
     /// # Errors
     ///
-    /// Not a name; that of a container that still runs.
+    /// If the name is not valid, or belongs to a container that still runs.
     pub fn check_new_name(&self, name: &str) -> Result<(), StateError> {
         name::check("--name", name)?;
         match self.container(name) {
@@ -265,7 +265,7 @@ impl StateDir {
         }
     }
 
-    /// A name that no container has.
+    /// Makes up a name that no container has.
     pub fn unused_name(&self) -> String {
         loop {
             let name = name::invent();
@@ -283,8 +283,7 @@ impl StateDir {
         self.root.path.join(name).join("container.json")
     }
 
-    /// Keeps other commands from changing anything until it is dropped. Makes the directory where it is not
-    /// there.
+    /// Locks the directory against other commands until the result is dropped. Makes the directory if it does not exist.
     fn lock(&self) -> Result<Lock<'_>, StateError> {
         let error = |error| file_error(&self.root.path, error);
         loop {
@@ -295,7 +294,7 @@ impl StateDir {
             };
             let held =
                 Flock::lock(dir, FlockArg::LockExclusive).map_err(|(_, e)| error(e.into()))?;
-            // Whoever had the lock before may have removed the directory.
+            // The last holder of the lock may have removed the directory.
             if held.metadata().map_err(error)?.nlink() > 0 {
                 return Ok(Lock { root: &self.root, _held: held });
             }
@@ -303,7 +302,7 @@ impl StateDir {
     }
 }
 
-/// The right to change what is in a state directory.
+/// The right to change the contents of a state directory.
 struct Lock<'a> {
     root: &'a Root,
     _held: Flock<File>,
@@ -324,17 +323,17 @@ impl Container {
         &self.record.name
     }
 
-    /// The state directory that it is in.
+    /// Its state directory.
     pub(crate) fn state(&self) -> &StateDir {
         &self.state
     }
 
-    /// What was written down about it, when last looked at.
+    /// Its record, as of the last look.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// The container as it is written down by now.
+    /// Reads the record again. `None` if the container is gone.
     pub(crate) fn again(&self) -> Option<Container> {
         self.state.container(self.name()).ok()
     }
@@ -349,22 +348,23 @@ impl Container {
         self.state.clock_path(self.name())
     }
 
-    /// Its clock, to look at and to change.
+    /// Opens its clock, to read and to change it.
     ///
     /// # Errors
     ///
-    /// Where the file is gone or is no clock.
+    /// If the file is gone or is no clock.
     pub fn clock(&self) -> Result<Clock, StateError> {
         let path = self.clock_path();
         let clock = Clock::open(&path).map_err(|e| file_error(&path, e))?;
         Ok(clock.mostly_in(self.cgroup()))
     }
 
-    /// Its clock, to be changed: refused where the kernel has it and not we.
+    /// Opens its clock, to change it.
     ///
     /// # Errors
     ///
-    /// As [`Container::clock`]; where an experiment moves it, or a container on this clock runs in a time namespace alone.
+    /// As [`Container::clock`]. Also if an experiment moves the clock. Also if a container on this clock runs in a time namespace
+    /// alone: the kernel's offsets cannot be changed later.
     pub fn clock_to_change(&self) -> Result<Clock, StateError> {
         let experiment = self.state.container(self.name())?.record.experiment;
         if let Some(experiment) = experiment {
@@ -377,12 +377,12 @@ impl Container {
         }
     }
 
-    /// Its clock, for an experiment to hold.
+    /// Opens its clock, for an experiment to hold.
     ///
     /// # Errors
     ///
-    /// Where the clock is another container's too, is the kernel's alone, leaps over idle time by itself, or is in an
-    /// experiment.
+    /// If another container is on it too, or the clock is in an experiment. If the clock is that of a time namespace alone, or
+    /// skips idle time by itself.
     pub fn clock_to_hold(&self) -> Result<Clock, StateError> {
         let name = || self.name().to_string();
         let links =
@@ -401,16 +401,16 @@ impl Container {
         }
     }
 
-    /// Writes down which experiment moves its clock.
+    /// Records the experiment that moves its clock.
     ///
     /// # Errors
     ///
-    /// Where the container is gone.
+    /// If the container is gone.
     pub fn set_experiment(&mut self, experiment: Option<&str>) -> Result<(), StateError> {
         self.update(|record| record.experiment = experiment.map(str::to_string))
     }
 
-    /// Its control group, where it has one.
+    /// Its control group, if it has one.
     pub fn cgroup(&self) -> Option<Cgroup> {
         self.record.cgroup.clone().map(Cgroup::at)
     }
@@ -419,7 +419,7 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// Where the container is gone, or has ended.
+    /// If the container is gone, or has ended.
     pub fn enter(&self, kind: MonitorKind) -> Result<Container, StateError> {
         let _lock = self.state.lock()?;
         if self.life()? == Life::Ended {
@@ -428,11 +428,11 @@ impl Container {
         self.enter_locked(kind)
     }
 
-    /// Writes down the first program that the calling process looks after.
+    /// Records the first program that the calling process supervises.
     ///
     /// # Errors
     ///
-    /// Where the container is gone.
+    /// If the container is gone.
     pub fn set_program(&mut self, pid: u32) -> Result<(), StateError> {
         self.update(|record| {
             let me = std::process::id();
@@ -441,12 +441,11 @@ impl Container {
         })
     }
 
-    /// Writes down the first program of a container that the monitor in the background looks after, and not the calling
-    /// process.
+    /// Records the first program of a container that the monitor in the background supervises, and not the calling process.
     ///
     /// # Errors
     ///
-    /// Where the container is gone.
+    /// If the container is gone.
     pub fn set_program_of_others(&mut self, pid: u32) -> Result<(), StateError> {
         self.update(|record| {
             let me = std::process::id();
@@ -455,44 +454,44 @@ impl Container {
         })
     }
 
-    /// Writes down what an OCI runtime knows it by.
+    /// Records the OCI bundle by which an OCI runtime knows the container.
     ///
     /// # Errors
     ///
-    /// Where the container is gone.
+    /// If the container is gone.
     pub fn set_bundle(&mut self, bundle: Bundle) -> Result<(), StateError> {
         self.update(|record| record.bundle = Some(bundle))
     }
 
-    /// Writes down its control group.
+    /// Records its control group.
     ///
     /// # Errors
     ///
-    /// Where the container is gone.
+    /// If the container is gone.
     pub fn set_cgroup(&mut self, cgroup: Option<&Cgroup>) -> Result<(), StateError> {
         let path = cgroup.map(|cgroup| cgroup.path().to_path_buf());
         self.update(|record| record.cgroup = path)
     }
 
-    /// Writes down how its programs are brought into virtual time.
+    /// Records how its programs are brought into virtual time.
     ///
     /// # Errors
     ///
-    /// Where the container is gone.
+    /// If the container is gone.
     pub fn set_mechanism(&mut self, mechanism: Mechanism) -> Result<(), StateError> {
         self.update(|record| record.mechanism = mechanism)
     }
 
-    /// The calling process looks after it no longer: all its programs have ended. The last to leave removes
-    /// the container. It does no harm to leave twice.
+    /// Ends the supervision by the calling process, all of whose programs have ended. The last monitor to leave removes the
+    /// container. A second call does no harm.
     ///
     /// # Errors
     ///
-    /// A file system that refuses.
+    /// If the file system refuses.
     pub fn leave(&self) -> Result<(), StateError> {
         let _lock = self.state.lock()?;
         let mut container = match self.state.container(self.name()) {
-            // Somebody removed it, or it is another that got the same name since.
+            // The container was removed, or another container has got its name since.
             Err(StateError::Unknown(_)) => return Ok(()),
             Ok(other) if !other.is_same(self) => return Ok(()),
             other => other?,
@@ -508,11 +507,11 @@ impl Container {
         }
     }
 
-    /// Removes what there is of it: directory and control group. Programs that run keep their clock.
+    /// Removes its directory and its control group. Programs that run keep their clock.
     ///
     /// # Errors
     ///
-    /// A file system that refuses.
+    /// If the file system refuses.
     pub fn remove(&self) -> Result<(), StateError> {
         let _lock = self.state.lock()?;
         match self.state.container(self.name()) {
@@ -521,7 +520,7 @@ impl Container {
         }
     }
 
-    /// Whether both are the same container, not just of the same name.
+    /// Whether both are the same container, and not only of the same name.
     pub fn is_same(&self, other: &Container) -> bool {
         self.record.name == other.record.name
             && self.record.created_boot_ns == other.record.created_boot_ns
@@ -553,7 +552,7 @@ impl Container {
     fn remove_locked(&self) -> Result<(), StateError> {
         crate::skip::end_unused(&self.clock_path());
         if let Some(cgroup) = self.cgroup() {
-            // A frozen group could never empty. What cannot be removed now has programs in it.
+            // A frozen group can never become empty. A group that cannot be removed now has programs in it.
             cgroup.thaw();
             cgroup.remove();
         }
@@ -574,7 +573,7 @@ impl Container {
     }
 }
 
-/// Removes the directory `dir` and all in it, where it is there.
+/// Removes the directory `dir` and its contents, if it exists.
 fn clear(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,5 +1,5 @@
-//! The lightest mechanism: a time namespace of the kernel's, where only offsets of CLOCK_MONOTONIC and CLOCK_BOOTTIME are asked
-//! for. No shim, and no cost beyond the kernel's own; but the offsets are set for good.
+//! The lightest mechanism: a time namespace of the kernel, where the options are only offsets of CLOCK_MONOTONIC and
+//! CLOCK_BOOTTIME. It needs no shim, and costs no more than the kernel's own code; but the offsets cannot be changed later.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,12 +12,12 @@ use crate::{Clock, Container};
 /// CLONE_NEWTIME, which nix does not have.
 const NEW_TIME: CloneFlags = CloneFlags::from_bits_retain(0x80);
 
-/// Has the children of this process born into the time namespace of `container`: that of its programs, or a new one where
-/// there are none. False where the kernel does not allow it.
+/// Makes later children of this process start in the time namespace of `container`: that of its programs, or a new one if there are
+/// none. Returns false if the kernel does not allow it.
 ///
 /// # Errors
 ///
-/// A namespace that was made and cannot be set.
+/// If a new namespace was made and its offsets cannot be set.
 pub fn enter(container: &Container, clock: &Clock) -> anyhow::Result<bool> {
     let programs = container.record().monitors.iter().filter_map(|monitor| monitor.program);
     for pid in programs {
@@ -32,7 +32,8 @@ pub fn enter(container: &Container, clock: &Clock) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// The kernel counts offsets from the host's own clocks, not from those of the namespace we may be in.
+/// Sets the offsets of the new namespace. The kernel counts them from the host's own clocks, and not from those of the namespace of
+/// this process.
 fn set_offsets(clock: &Clock) -> io::Result<()> {
     const PATH: &str = "/proc/self/timens_offsets";
     let reading = clock.reading();
@@ -55,9 +56,9 @@ fn set_offsets(clock: &Clock) -> io::Result<()> {
     fs::write(PATH, text)
 }
 
-/// The offsets of the namespace that this process is in: unshare makes a new one for children only.
+/// Returns the offsets of this process's own namespace. An unshare makes a new namespace for children only.
 fn own_offsets() -> io::Result<Vec<(libc::clockid_t, i64)>> {
-    // After unshare the file tells those of the children's namespace, which begins as a copy of ours.
+    // After unshare the file shows the children's namespace, which begins as a copy of ours.
     let text = fs::read_to_string("/proc/self/timens_offsets")?;
     let parse = |line: &str| {
         let mut words = line.split_ascii_whitespace();

@@ -1,9 +1,9 @@
-//! A monitor's watch over its clock: it goes on with what a controller has left that was killed, and with changes that were
-//! announced for an instant ahead.
+//! A monitor's watch over its clock. It completes the change of a controller that was killed, and takes announced changes through
+//! their start.
 //!
-//! In a container's directory lies a pipe, `changes`. A controller holds it open for writing as long as it has the clock's lock;
-//! the kernel closes it whatever becomes of the controller, and the monitor, which has it open for reading, is woken. So a monitor
-//! does nothing while nobody changes its clock. Containers that share a clock share the pipe.
+//! A container's directory has a pipe, `changes`. A controller holds it open for writing while it has the clock's lock. The kernel
+//! closes the pipe when the controller is done or dies, and so wakes the monitor, which has the pipe open for reading. Therefore a
+//! monitor does nothing while nobody changes its clock. Containers that share a clock share the pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -24,7 +24,7 @@ use crate::{freeze, skip, Clock, Container, Mechanism};
 /// The pipe's name.
 const NAME: &str = "changes";
 
-/// The pipe of the clock at `clock`.
+/// The path of the pipe of the clock at `clock`.
 fn beside(clock: &Path) -> PathBuf {
     clock.with_file_name(NAME)
 }
@@ -37,13 +37,13 @@ pub(crate) fn make(clock: &Path) -> io::Result<()> {
 /// Gives a second name of a clock the same pipe.
 pub(crate) fn share(owner: &Path, clock: &Path) -> io::Result<()> {
     match std::fs::hard_link(beside(owner), beside(clock)) {
-        // A clock of an older version has none.
+        // A clock made by an older version of Lorentz has no pipe.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         linked => linked,
     }
 }
 
-/// A controller's end, for as long as it changes the clock; none where no monitor listens.
+/// Opens the pipe for a controller, for as long as it changes the clock. `None` if no monitor listens.
 pub(crate) fn tell(clock: &Path) -> Option<File> {
     let mut options = OpenOptions::new();
     options.write(true).custom_flags(libc::O_NONBLOCK).open(beside(clock)).ok()
@@ -58,11 +58,11 @@ pub(crate) struct Watchkeeper {
     container: Container,
     clock: Clock,
     changes: File,
-    /// The watch over its directory, where the kernel lets it.
+    /// The watch over the container's directory; `None` if the kernel refuses it.
     home: Option<Home>,
     /// When to look without being woken.
     due: Option<Moment>,
-    /// The next change that was announced.
+    /// The next announced change.
     next: Option<Announced>,
 }
 
@@ -72,11 +72,11 @@ struct Announced {
 }
 
 impl Watchkeeper {
-    /// Begins the watch over the clock of `container`; none where it cannot be changed.
+    /// Begins the watch over the clock of `container`. `None` if the clock cannot be changed.
     ///
     /// # Errors
     ///
-    /// Where the clock cannot be opened.
+    /// If the clock cannot be opened.
     pub(crate) fn of(container: &Container) -> anyhow::Result<Option<Watchkeeper>> {
         if container.record().mechanism != Mechanism::Shim {
             return Ok(None);
@@ -96,7 +96,7 @@ impl Watchkeeper {
         Ok(Some(watch))
     }
 
-    /// Stops the tasks, or lets them go, where a freeze or its end was announced and has come.
+    /// Stops the tasks, or lets them go, if an announced freeze or its end has begun.
     fn follow_with_tasks(&mut self) {
         let come = |next: &mut Announced| next.begins <= Moment::now();
         let Some(next) = self.next.take_if(come) else { return };
@@ -127,7 +127,8 @@ impl Attendant for Watchkeeper {
         if let Some(home) = &mut self.home {
             home.attend();
         }
-        // Opened anew, the pipe is quiet until the next controller closes it. One that has closed it before is seen below.
+        // The pipe that is opened anew is quiet until the next controller closes it. The care below sees the work of a controller
+        // that has closed it before.
         if let Ok(changes) = listen(&self.container.clock_path()) {
             self.changes = changes;
         }
@@ -135,7 +136,8 @@ impl Attendant for Watchkeeper {
         self.due = left.map(|left| Moment::now().after(left));
         self.follow_with_tasks();
         self.next = self.announced();
-        // A command inside cannot start it: it would be one of those whose sleep it waits for.
+        // The monitor starts the skipper also for a command inside, which cannot: the skipper would be one of the tasks whose sleep
+        // it waits for.
         let _ = skip::start_where_asked(&self.container);
     }
 }

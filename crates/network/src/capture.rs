@@ -1,17 +1,17 @@
-//! Captures: pcapng with the network's own wall clock for time stamps.
+//! Captures: pcapng with timestamps of the network's own wall clock.
 
 use lorentz_clock::WallTime;
 
-/// Which way a frame went, as an interface sees it.
+/// Direction of a frame at an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
-    /// It came.
+    /// The interface received the frame.
     In = 1,
-    /// It was sent.
+    /// The interface sent the frame.
     Out = 2,
 }
 
-/// What a capture begins with: the section, and one interface with stamps in nanoseconds.
+/// The beginning of a capture: the section, and one interface with timestamps in nanoseconds.
 pub(crate) fn header(interface: &str) -> Vec<u8> {
     const SECTION: u32 = 0x0a0d_0d0a;
     const INTERFACE: u32 = 1;
@@ -33,7 +33,7 @@ pub(crate) fn header(interface: &str) -> Vec<u8> {
     [block(SECTION, &section), block(INTERFACE, &description)].concat()
 }
 
-/// One frame.
+/// The block of one frame.
 pub(crate) fn frame(at: WallTime, way: Way, frame: &[u8]) -> Vec<u8> {
     const ENHANCED_PACKET: u32 = 6;
     const FLAGS: u16 = 2;

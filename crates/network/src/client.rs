@@ -1,4 +1,4 @@
-//! A running network, seen from any other process.
+//! A client of a running network, in any other process.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,11 +18,11 @@ pub struct Network {
 }
 
 impl Network {
-    /// The one called `name` in `state`.
+    /// Connects to the network called `name` in `state`.
     ///
     /// # Errors
     ///
-    /// Where there is none, or its emulator has ended.
+    /// If there is no such network, or its emulator has ended.
     pub fn open(state: &StateDir, name: &str) -> anyhow::Result<Network> {
         let place = Place::of(state, name)?;
         if !place.exists() {
@@ -33,20 +33,20 @@ impl Network {
         Ok(Network { name: name.to_string(), stream: BufReader::new(stream) })
     }
 
-    /// The names of all networks in `state`, those whose emulator has ended among them.
+    /// Returns the names of all networks in `state`, also those whose emulator has ended.
     ///
     /// # Errors
     ///
-    /// Where the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn list(state: &StateDir) -> io::Result<Vec<String>> {
         Place::all(state)
     }
 
-    /// The name meant by `given`: without one, that of the only network there is.
+    /// Returns the name of the network `given`; without `given`, the name of the only network.
     ///
     /// # Errors
     ///
-    /// Where there is none, or more than one.
+    /// If there is no such network; without `given`, if there is none or more than one.
     pub fn name(state: &StateDir, given: Option<&str>) -> anyhow::Result<String> {
         let mut all = Network::list(state)?;
         match given {
@@ -57,11 +57,11 @@ impl Network {
         }
     }
 
-    /// How it stands.
+    /// Returns the state of the network.
     ///
     /// # Errors
     ///
-    /// An emulator that ends meanwhile.
+    /// If the emulator ends before it answers.
     pub fn status(&mut self) -> anyhow::Result<Status> {
         match self.ask(&Request::Status)? {
             Answer::Status(status) => Ok(*status),
@@ -69,20 +69,21 @@ impl Network {
         }
     }
 
-    /// Changes a link, all at once.
+    /// Changes a link, all settings at once.
     ///
     /// # Errors
     ///
-    /// No such link; values that make no sense together.
+    /// If there is no such link, or the values make no sense together.
     pub fn set(&mut self, setting: Setting) -> anyhow::Result<()> {
         self.ask(&Request::Set(Box::new(setting))).map(drop)
     }
 
-    /// What the interface `end` sends and gets from here on, as pcapng, until the network ends or the reader is dropped.
+    /// Captures the frames that the interface `end` sends and receives from here on, as pcapng, until the network ends or the
+    /// reader is dropped.
     ///
     /// # Errors
     ///
-    /// No such interface.
+    /// If there is no such interface.
     pub fn capture(mut self, end: Endpoint) -> anyhow::Result<impl Read> {
         self.ask(&Request::Capture { end })?;
         Ok(self.stream)
@@ -95,7 +96,7 @@ impl Network {
         let asked = self.stream.get_mut().write_all(&line);
         let read = asked.and_then(|()| self.stream.read_until(b'\n', &mut answer));
         if read.is_err() || !answer.ends_with(b"\n") {
-            // It has ended meanwhile.
+            // The emulator has ended in between.
             return Err(Refusal::Dead(self.name.clone()).into());
         }
         match serde_json::from_slice(&answer).context("the emulator's answer")? {

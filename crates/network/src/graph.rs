@@ -1,5 +1,5 @@
-//! A picture of a network, as SVG: nodes where the file puts them, or else on a circle with the switches within; links with what
-//! they do.
+//! A picture of a network, as SVG. Nodes are where the file puts them, or else on a circle with the switches within. Links show
+//! their impairments.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ const STYLE: &str = "text{font:13px sans-serif;text-anchor:middle}.l{fill:#555;f
     line{stroke:#789;stroke-width:2}.down{stroke:#c33;stroke-dasharray:6 5}\
     .node{fill:#e8f1fb;stroke:#346}.switch{fill:#f5efdc;stroke:#853}";
 
-/// The picture of a network that stands as `status` says.
+/// Draws the network with state `status`.
 pub fn svg(status: &Status) -> String {
     let places = places(status);
     let mut svg = format!(
@@ -46,7 +46,7 @@ fn places(status: &Status) -> BTreeMap<String, (f64, f64)> {
     drawn.chain(fitted(&status.positions)).collect()
 }
 
-/// Places in any unit, moved and scaled alike in both directions so that all are in the picture.
+/// Moves and scales places of any unit, by the same factor in both directions, so that all are in the picture.
 fn fitted(positions: &BTreeMap<String, [f64; 2]>) -> Vec<(String, (f64, f64))> {
     const MARGIN: f64 = 70.0;
     let extent = |axis: usize| {
@@ -99,7 +99,7 @@ fn draw_link(svg: &mut String, link: &LinkStatus, places: &BTreeMap<String, (f64
     }
 }
 
-/// The impairments in a few words.
+/// Describes the impairments in a few words.
 pub fn words(asked: &Impairments) -> String {
     let jitter = asked.jitter().spread;
     let all = [

@@ -1,7 +1,8 @@
-//! Images as the root file systems of nodes: podman has them in its storage, mounts them, and tells what they say of programs.
+//! Images as the root file systems of nodes. Podman has the images in its storage, mounts them, and reports their settings for
+//! programs.
 //!
-//! Nothing is fetched; who wants an image pulls it. Podman counts who has an image mounted: each network mounts an image once, and
-//! gives it back when it goes down.
+//! This module fetches no image: the user pulls it. Podman counts the mounts of an image. Each network mounts an image once, and
+//! unmounts it when the network goes down.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +16,7 @@ use crate::place::Place;
 use crate::plan::{NodePlan, Plan};
 use crate::Refusal;
 
-/// What an image says of the programs that run in it (OCI image specification, image configuration, "config").
+/// Settings of an image for the programs in it (OCI image specification, image configuration, "config").
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 struct Config {
@@ -26,11 +27,11 @@ struct Config {
     user: String,
 }
 
-/// Whether podman has the images of `plan`.
+/// Checks that podman has the images of `plan`.
 ///
 /// # Errors
 ///
-/// The first node whose image is not to be had.
+/// The first node whose image podman does not have.
 pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
     let mut known = BTreeSet::new();
     for node in &plan.nodes {
@@ -46,12 +47,12 @@ pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Mounts the images of `plan`, and returns what is to be made: the same, where nodes have the root file systems of their images, and
-/// what these say of programs wherever the topology says nothing.
+/// Mounts the images of `plan`. Returns the plan with the root file systems of the images. Wherever the topology gives no setting,
+/// the image's is in the plan.
 ///
 /// # Errors
 ///
-/// What podman says. [`unmount_all`] gives back what was mounted.
+/// Podman's. [`unmount_all`] unmounts the images that were mounted.
 pub(crate) fn mount_all(place: &Place, plan: &Plan) -> anyhow::Result<Plan> {
     let mut made = plan.clone();
     let images: BTreeSet<&String> =
@@ -73,15 +74,15 @@ pub(crate) fn mount_all(place: &Place, plan: &Plan) -> anyhow::Result<Plan> {
     Ok(made)
 }
 
-/// Gives back what [`mount_all`] has mounted for the network at `place`.
+/// Unmounts the images that [`mount_all`] has mounted for the network at `place`.
 pub(crate) fn unmount_all(place: &Place) {
     for image in fs::read_to_string(list(place)).unwrap_or_default().lines() {
-        // One that was noted and never mounted, or that somebody has taken away by force.
+        // An error is no matter: the image was noted and never mounted, or a user has unmounted it by force.
         let _ = podman(&["image", "unmount", image]);
     }
 }
 
-/// The images that the network at `place` has mounted, or was about to.
+/// The file with the images that the network at `place` has mounted, or was about to mount.
 fn list(place: &Place) -> PathBuf {
     place.file("images")
 }
@@ -92,7 +93,7 @@ fn note(place: &Place, image: &str) -> anyhow::Result<()> {
 }
 
 impl Config {
-    /// Gives `node` its root file system, and what it does not say itself.
+    /// Gives `node` its root file system, and the settings that the topology does not give.
     fn fill(&self, node: &mut NodePlan, root: &Path) {
         node.rootfs = Some(root.to_path_buf());
         node.user = Some(self.user.clone()).filter(|user| !user.is_empty());
@@ -106,7 +107,7 @@ impl Config {
         }
     }
 
-    /// What the image runs. A bare shell would end at once, for there is nobody at its terminal: then it is nothing.
+    /// Returns the command of the image. `None` for a bare shell: it would end at once, because it has no terminal.
     fn command(&self) -> Option<Vec<String>> {
         const SHELLS: [&str; 5] = ["sh", "bash", "ash", "dash", "zsh"];
         let words: Vec<String> =
@@ -119,7 +120,7 @@ impl Config {
     }
 }
 
-/// What podman prints, without the end of its line.
+/// Returns the output of podman, without the line end.
 fn podman(words: &[&str]) -> anyhow::Result<String> {
     let done =
         Command::new("podman").args(words).stdin(Stdio::null()).output().context("podman")?;

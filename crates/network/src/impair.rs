@@ -1,4 +1,4 @@
-//! What a direction of a link does to frames: as it is asked for, and as it is in force.
+//! Impairments of one direction of a link: as a user gives them, and as they are in force.
 
 use lorentz_clock::Span;
 use schemars::JsonSchema;
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{BitRate, Bytes, Delay, Probability};
 
-/// What is asked of one direction of a link. What is left out stays as it is; at first there is none of it.
+/// Impairments of one direction of a link. A key that is left out keeps its value; at first there is no impairment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Impairments {
-    /// How fast frames are put on the wire: the whole Ethernet frame without its checksum counts
+    /// Rate of the wire. The whole Ethernet frame counts, without its checksum
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
     /// Propagation, one way, after a frame's last bit was sent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
-    /// How the delay varies; frames stay in order
+    /// Variation of the delay; frames stay in order
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<JitterOption>,
     /// Frames lost on the wire
@@ -31,37 +31,37 @@ pub struct Impairments {
     /// Frames in which one bit is flipped
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<Probability>,
-    /// The frames that wait to be put on the wire: how many may, and who must go
+    /// Queue before the wire: its length, and which frames it drops
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
 }
 
-/// A round is never longer than the shortest delay, and costs some hundred microseconds whatever its length.
+/// Least delay in rounds. A round is never longer than the shortest delay, and costs some hundred microseconds whatever its length.
 const SHORTEST_ROUND: Span = Span(1_000);
 
-/// How a delay varies: how far alone, or all of it.
+/// Variation of a delay: its spread alone, or all parameters.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected a duration such as 1ms, or spread, distribution and correlation"
 )]
 pub enum JitterOption {
-    /// Uniform, uncorrelated.
+    /// The spread of a uniform, uncorrelated variation.
     Spread(Delay),
-    /// All of it.
+    /// All parameters.
     Full(Jitter),
 }
 
-/// How a delay varies.
+/// Variation of a delay.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Jitter {
     /// Uniform: at most this much more or less. Normal, pareto: the standard deviation
     pub spread: Delay,
-    /// How it is distributed; always with mean 0
+    /// Distribution of the variation, always with mean 0
     #[serde(default)]
     pub distribution: Distribution,
-    /// Correlation of a frame's with that of the frame before
+    /// Correlation of a frame's variation with that of the frame before
     #[serde(default)]
     pub correlation: Probability,
 }
@@ -70,35 +70,35 @@ pub struct Jitter {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
-    /// All values within the spread are as likely
+    /// All values within the spread are equally likely
     #[default]
     Uniform,
     /// The normal distribution
     Normal,
-    /// The Pareto distribution of shape 3, moved to mean 0: few frames, but much later
+    /// The Pareto distribution of shape 3, shifted to mean 0: a few frames come much later
     Pareto,
 }
 
-/// Which frames are lost: each with the same probability, or in bursts.
+/// Loss of frames: each with the same probability, or in bursts.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected a percentage such as 0.1%, or enter, leave, in-bad and in-good"
 )]
 pub enum LossOption {
-    /// Each by itself.
+    /// Each frame independently.
     Independent(Probability),
     /// In bursts.
     Bursts(GilbertElliott),
 }
 
-/// Loss in bursts, after Gilbert and Elliott: a good and a bad state, and a step from frame to frame.
+/// Loss in bursts, after Gilbert and Elliott: a good and a bad state, with a transition before each frame.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GilbertElliott {
-    /// From the good state to the bad
+    /// Probability to go from the good state to the bad one
     pub enter: Probability,
-    /// From the bad state to the good
+    /// Probability to go from the bad state to the good one
     pub leave: Probability,
     /// Loss in the bad state [default: 100%]
     #[serde(default = "always")]
@@ -112,47 +112,47 @@ fn always() -> Probability {
     Probability::ALWAYS
 }
 
-/// Frames that wait for the wire.
+/// The queue before the wire.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Queue {
-    /// At most so many frames [default: 1000]
+    /// Most frames in the queue [default: 1000, or no limit if bytes is given]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000000))]
     pub packets: Option<u32>,
-    /// At most so many bytes [default: no limit]
+    /// Most bytes in the queue [default: no limit]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
-    /// Which frames are dropped
+    /// Rule for dropping frames
     #[serde(default)]
     pub discipline: Discipline,
-    /// RED: below this many waiting bytes on average none is dropped [default: a sixth of what may wait]
+    /// RED: average queue length in bytes below which no frame is dropped [default: a sixth of the queue's size]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub red_min: Option<Bytes>,
-    /// RED: from this many on all are [default: half of what may wait]
+    /// RED: average queue length in bytes from which on all frames are dropped [default: half of the queue's size]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub red_max: Option<Bytes>,
-    /// RED: just below it, this many are [default: 2%]
+    /// RED: drop probability just below red-max [default: 2%]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub red_probability: Option<Probability>,
-    /// CoDel: a wait that is acceptable for long, in virtual time [default: 5ms]
+    /// CoDel: target, the longest wait that is acceptable for long, in virtual time [default: 5ms]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codel_target: Option<Delay>,
-    /// CoDel: how long a longer one is, in virtual time [default: 100ms]
+    /// CoDel: interval, how long a longer wait is acceptable, in virtual time [default: 100ms]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codel_interval: Option<Delay>,
 }
 
-/// Which frames a queue drops.
+/// Rule by which a queue drops frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discipline {
-    /// Those that find it full
+    /// Drops frames that find the queue full
     #[default]
     DropTail,
-    /// Random early detection: the more likely the longer the queue was lately
+    /// Random early detection: the longer the average queue, the more likely a drop
     Red,
-    /// Controlled delay: of those that have waited too long, at growing frequency
+    /// Controlled delay: drops, at growing frequency, frames that have waited too long
     Codel,
 }
 
@@ -171,13 +171,13 @@ impl Default for Queue {
     }
 }
 
-/// How many frames may wait where nothing else is said.
+/// Default for the most frames in a queue.
 pub const QUEUE_PACKETS: u32 = 1_000;
-/// The longest frame of the usual Ethernet, by which packets are counted as bytes.
+/// Longest frame of the usual Ethernet, bytes. It converts a number of frames to bytes.
 const FRAME: u64 = 1_514;
 
 impl Queue {
-    /// How many frames may wait.
+    /// Most frames that may wait.
     pub fn most_packets(&self) -> u64 {
         match (self.packets, self.bytes) {
             (Some(packets), _) => packets.into(),
@@ -186,7 +186,7 @@ impl Queue {
         }
     }
 
-    /// How many bytes may wait.
+    /// Most bytes that may wait.
     pub fn most_bytes(&self) -> u64 {
         self.bytes.map_or(u64::MAX, Bytes::get)
     }
@@ -236,7 +236,7 @@ impl Queue {
 }
 
 impl Impairments {
-    /// These, with what `later` asks for in place of theirs.
+    /// Returns these impairments, with those that `later` gives in place of theirs.
     pub fn with(&self, later: &Impairments) -> Impairments {
         Impairments {
             rate: later.rate.or(self.rate),
@@ -250,16 +250,16 @@ impl Impairments {
         }
     }
 
-    /// Whether nothing is asked.
+    /// Whether nothing is given.
     pub fn is_empty(&self) -> bool {
         *self == Impairments::default()
     }
 
-    /// Whether they make sense together.
+    /// Checks that the impairments make sense together.
     ///
     /// # Errors
     ///
-    /// What does not, and what is accepted.
+    /// The impairment that does not, and the accepted values.
     pub fn check(&self) -> Result<(), String> {
         let delay = self.delay.unwrap_or_default().span();
         if self.reorder.is_some_and(|p| p > Probability::NEVER) && delay == Span::ZERO {
@@ -271,7 +271,7 @@ impl Impairments {
         self.queue.unwrap_or_default().check()
     }
 
-    /// The jitter in full.
+    /// Returns all parameters of the jitter.
     pub fn jitter(&self) -> Jitter {
         match self.jitter {
             None => Jitter::default(),
@@ -280,7 +280,7 @@ impl Impairments {
         }
     }
 
-    /// What every frame takes at least, and the next one not less.
+    /// Returns the least delay of any frame: each frame takes at least so long, and the next one not less.
     pub fn least_delay(&self) -> Span {
         let jitter = self.jitter();
         let spread = jitter.spread.span();
@@ -292,11 +292,11 @@ impl Impairments {
         }
     }
 
-    /// Whether frames take long enough for rounds of that length.
+    /// Checks that frames take long enough for rounds.
     ///
     /// # Errors
     ///
-    /// Where they do not, with what is accepted.
+    /// If they do not; the error says what is accepted.
     pub fn check_for_rounds(&self) -> Result<(), String> {
         match self.least_delay() {
             least if least < SHORTEST_ROUND => Err(format!(
@@ -307,7 +307,7 @@ impl Impairments {
         }
     }
 
-    /// The loss as states and steps; independent loss has one state only.
+    /// Returns the loss as states and transitions. Independent loss has one state only.
     pub fn loss(&self) -> GilbertElliott {
         match self.loss {
             Some(LossOption::Bursts(bursts)) => bursts,

@@ -1,10 +1,10 @@
-//! How late frames are handed over: a histogram of eight steps to each power of two.
+//! How late frames are delivered: a histogram of eight steps to each power of two.
 
 use crate::protocol::Lateness;
 
 const STEPS: usize = 8;
 
-/// Counts of latenesses.
+/// Counts of delays of delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     counts: Vec<u64>,
@@ -34,7 +34,7 @@ impl Histogram {
         }
     }
 
-    /// What `percent` of all do not exceed.
+    /// The value that `percent` of all do not exceed.
     fn quantile(&self, count: u64, percent: u64) -> i64 {
         let wanted = (count * percent).div_ceil(100);
         let mut seen = 0;

@@ -1,16 +1,16 @@
 //! Networks in virtual time: nodes joined by links that keep the time of the programs they join.
 //!
-//! A network is a file ([`topology`]), checked whole before anything is made ([`plan`]). [`up`] makes it: a process, the emulator,
-//! with one TAP device in each node's network namespace for each of its links, and one virtual clock that all nodes are on.
-//! What a link does to frames ([`impair`]) happens in the emulator's calendar ([`emulator`]), which is pure logic: virtual
-//! instants in, virtual instants out. So frames on their way stand still while the clock is frozen, and a delay of 5 ms
-//! is 5 ms inside at every rate.
+//! A network is a file ([`topology`]), which is checked completely before anything is made ([`plan`]). [`up`] makes the network:
+//! the emulator's process, and one virtual clock for all nodes. For each end of a link it makes a TAP device in the node's network
+//! namespace. The emulator's calendar ([`emulator`]) applies the impairments of links ([`impair`]) to frames. The calendar is pure
+//! logic: virtual instants in, virtual instants out. Therefore frames on their way stand still while the clock is frozen, and a
+//! delay of 5 ms is 5 ms inside at every rate.
 //!
-//! - [`Network`]: a running one, to look at and to change;
-//! - [`down`]: the end of one, whatever state it is in;
-//! - [`enter_node`]: into a node's namespaces;
-//! - [`graph`]: a picture of one;
-//! - [`neighbours`]: whether the kernel has room for whom nodes talk to;
+//! - [`Network`]: a running network, to look at and to change;
+//! - [`down`]: the end of a network, whatever state it is in;
+//! - [`enter_node`]: the way into a node's namespaces;
+//! - [`graph`]: a picture of a network;
+//! - [`neighbours`]: whether the kernel's neighbour table has room for the nodes;
 //! - [`import`]: scenarios of other emulators, as topology files.
 //!
 //! ```
@@ -62,30 +62,30 @@ pub use protocol::{
 };
 pub use raise::{enter_node, up};
 
-/// Why something asked of networks is refused. All of these are wrong input.
+/// The reason why a request about a network is refused. All of these are wrong input.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// A file that cannot be read.
+    /// The file cannot be read.
     #[error("{0}: {1}; expected a topology file")]
     File(String, std::io::Error),
     /// There is no network of that name.
     #[error("{0}: no such network; expected one that 'lorentz inspect' shows")]
     Unknown(String),
-    /// The name belongs to a network that is there.
+    /// The name belongs to a network that exists.
     #[error("name: {0}: in use by a network; 'lorentz down {0}' ends it")]
     NameInUse(String),
-    /// None was named, and there is not exactly one.
+    /// No network was named, and there is not exactly one.
     #[error("a network has to be named, there is not exactly one; expected one of: {0}")]
     WhichNetwork(String),
-    /// Its emulator has ended.
+    /// The emulator of the network has ended.
     #[error(
         "{0}: its emulator has ended and its links are down; 'lorentz down {0}' clears the rest"
     )]
     Dead(String),
-    /// A node without anybody who looks after it.
+    /// No process supervises the node any more.
     #[error("{0}: has ended; expected a node that runs, of 'lorentz inspect'")]
     NodeEnded(String),
-    /// A command that cannot be run.
+    /// The command cannot be run.
     #[error("node {node}: command: {command}: not found; expected a program on PATH, or its path")]
     NoCommand {
         /// The node.
@@ -93,32 +93,32 @@ pub enum Refusal {
         /// Its command.
         command: String,
     },
-    /// An image that is not to be had.
+    /// Podman does not have the image.
     #[error("node {node}: image: {image}: {why}; expected one that 'podman pull' has fetched")]
     NoImage {
         /// The node.
         node: String,
         /// The image.
         image: String,
-        /// Why, as podman says.
+        /// The reason, as podman reports it.
         why: String,
     },
-    /// A directory or file of the host that is not there.
+    /// The directory or file does not exist on the host.
     #[error("node {node}: {key}: {path}: not there; expected {expected}")]
     NoFile {
         /// The node.
         node: String,
-        /// What names it.
+        /// The key that names it.
         key: &'static str,
-        /// What it names.
+        /// Its path.
         path: String,
-        /// What there should be.
+        /// The kind of file that is expected.
         expected: &'static str,
     },
-    /// A setting that a network would not take.
+    /// The network does not take the setting.
     #[error("{0}")]
     Setting(String),
-    /// Not root.
+    /// The caller is not root.
     #[error("networks need root: interfaces and network namespaces are made")]
     NotRoot,
 }

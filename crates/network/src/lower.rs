@@ -1,4 +1,4 @@
-//! Taking a network down, whatever state it is in.
+//! Destroying a network, whatever state it is in.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -12,11 +12,12 @@ use crate::image;
 use crate::place::{container_of, Place, Record};
 use crate::Refusal;
 
-/// Takes the network `name` down, whatever state it is in: its emulator, its nodes, its clock. Returns how many programs were ended.
+/// Takes the network `name` down, whatever state it is in: its emulator, its nodes, its clock. Returns the number of programs that
+/// were killed.
 ///
 /// # Errors
 ///
-/// Where there is no such network; a file system that refuses.
+/// If there is no such network, or the file system refuses.
 pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
     let place = Place::of(state, name)?;
     if !place.exists() {
@@ -39,14 +40,15 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
     end_experiment(state, name)?;
     image::unmount_all(&place);
     place.remove();
-    // With the last container goes the state directory, where nothing else is in it.
+    // The state directory goes with the last container, if nothing else is in it.
     if let Ok(owner) = state.container(name) {
         ended += container::clear(&owner, true)?;
     }
     Ok(ended)
 }
 
-/// Removes a control group with whoever may have come in while its container was cleared: an `exec` that was on its way.
+/// Removes a control group, after killing processes that came in while its container was cleared: an `exec` may have been on its
+/// way.
 fn empty(group: &Cgroup) {
     /// Each try waits for half a second.
     const TRIES: u32 = 10;
@@ -58,7 +60,7 @@ fn empty(group: &Cgroup) {
     }
 }
 
-/// Whether that is a node of the network, and not one of that name that somebody has made since.
+/// Whether this container is a node of the network, and not one of the same name that was made later.
 fn is_ours(found: &Container, network: &str, made: &BTreeMap<String, i64>) -> bool {
     let record = found.record();
     let belongs = [&record.clock_of, &record.experiment];
@@ -66,7 +68,7 @@ fn is_ours(found: &Container, network: &str, made: &BTreeMap<String, i64>) -> bo
         || made.get(found.name()) == Some(&record.created_boot_ns)
 }
 
-/// The experiment of a network in rounds.
+/// Ends the experiment of a network in rounds.
 fn end_experiment(state: &StateDir, network: &str) -> anyhow::Result<()> {
     match Experiment::open(state, network) {
         Ok(mut experiment) => experiment.end(),
@@ -77,7 +79,7 @@ fn end_experiment(state: &StateDir, network: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the very process that `record` names.
+/// Kills the process that `record` names, and no other.
 fn end_emulator(record: &Record) -> anyhow::Result<()> {
     const PATIENCE: Duration = Duration::from_secs(5);
     // SAFETY: plain numbers in, a descriptor or -1 out.
@@ -102,7 +104,7 @@ fn end_emulator(record: &Record) -> anyhow::Result<()> {
             )
         };
         sleep(Duration::from_millis(2));
-        // Where it is a child of this very process.
+        // Reaps the emulator if it is a child of this process.
         let _ = waitpid(nix::unistd::Pid::from_raw(record.pid as i32), Some(WaitPidFlag::WNOHANG));
         anyhow::ensure!(Instant::now() < end, "the emulator, process {}, does not end", record.pid);
     }

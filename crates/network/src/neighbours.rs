@@ -1,18 +1,19 @@
-//! Whether the kernel can keep in mind whom the nodes of a network talk to.
+//! Whether the kernel's neighbour table has room for the nodes of a network.
 //!
-//! Its table of neighbours, the hardware addresses that ARP and IPv6's neighbour discovery have found, is one for all network
-//! namespaces of a machine. When it is full further packets are dropped where they are sent, which looks like a link that loses some.
+//! The kernel has one table of neighbours for all network namespaces of a machine: the hardware addresses that ARP and IPv6's
+//! neighbour discovery have found. When the table is full, the kernel drops further packets at the sender. This looks like a lossy
+//! link.
 
 use std::collections::HashMap;
 use std::fs;
 
 use crate::plan::Plan;
 
-/// The most neighbours that the kernel keeps. Only the host's own network namespace has the setting.
+/// The most neighbours that the kernel keeps. Only the host's own network namespace has this setting.
 const ROOM: &str = "/proc/sys/net/ipv4/neigh/default/gc_thresh3";
 
-/// A word to who makes a network whose nodes, if all of them talk to all that they reach without a router, need more room for
-/// neighbours than the kernel has.
+/// Returns a warning if the nodes may need more neighbours than the kernel keeps. The worst case counts: each node talks to all
+/// nodes that it reaches without a router.
 pub fn advice(plan: &Plan) -> Option<String> {
     let room = fs::read_to_string(ROOM).ok()?.trim().parse().ok()?;
     advice_for(most(plan), room)
@@ -28,7 +29,8 @@ fn advice_for(most: usize, room: usize) -> Option<String> {
     })
 }
 
-/// How many neighbours the nodes have when each knows all others of its segments: what links, switches and hubs join.
+/// Returns how many neighbours the nodes have if each knows all others of its segments. A segment is what links, switches and hubs
+/// join.
 fn most(plan: &Plan) -> usize {
     let switches = plan.switches.iter().enumerate();
     let switches: HashMap<&str, usize> = switches.map(|(at, (name, _))| (&**name, at)).collect();

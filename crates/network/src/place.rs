@@ -1,4 +1,4 @@
-//! Where a network lies: a directory with its record, its socket and its nodes' output, beside the containers of its user.
+//! The directory of a network, with its record, its socket and its nodes' output, beside the containers of its user.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,26 +15,26 @@ use crate::Refusal;
 
 const FOLDER: &str = ".networks";
 
-/// What is written down about a network, for who comes when its emulator has died.
+/// The record of a network, for commands that come when its emulator has died.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The emulator's process ...
+    /// The emulator's process id ...
     pub pid: u32,
-    /// ... and when that started, without which the number means nothing later.
+    /// ... and its start time: later another process may have the same process id.
     pub start_ticks: u64,
-    /// Its nodes.
+    /// Names of its nodes.
     pub nodes: Vec<String>,
-    /// In rounds: when the container of each was made, by CLOCK_BOOTTIME in nanoseconds. Nothing else tells that it is this one's,
-    /// when the experiment has ended.
+    /// In rounds: when each node's container was made, by CLOCK_BOOTTIME in nanoseconds. After the experiment has ended, nothing
+    /// else shows that a container belongs to this network.
     #[serde(default)]
     pub made: BTreeMap<String, i64>,
-    /// How programs are started in each node.
+    /// How to start programs in each node.
     #[serde(default)]
     pub entries: BTreeMap<String, Entry>,
 }
 
 impl Record {
-    /// That of a network whose emulator is the calling process.
+    /// The record of a network whose emulator is the calling process.
     pub fn of_this_process(nodes: Vec<String>) -> io::Result<Record> {
         let me = Process::current()?;
         Ok(Record { pid: me.pid, start_ticks: me.start_ticks, nodes, ..Record::default() })
@@ -46,7 +46,7 @@ impl Record {
     }
 }
 
-/// The directory of a network: [`lorentz_container::Place`], with what only networks have in it.
+/// The directory of a network: [`lorentz_container::Place`], with the files that only networks have.
 #[derive(Clone, Debug)]
 pub(crate) struct Place(lorentz_container::Place);
 
@@ -59,13 +59,13 @@ impl Deref for Place {
 }
 
 impl Place {
-    /// That of the network `name`, which need not be there.
+    /// The directory of the network `name`, which need not exist.
     pub fn of(state: &StateDir, name: &str) -> Result<Place, Refusal> {
         let place = lorentz_container::Place::of(state, FOLDER, name);
         place.map(Place).ok_or_else(|| Refusal::Unknown(name.to_string()))
     }
 
-    /// The names of those that are there.
+    /// Returns the names of all networks.
     pub fn all(state: &StateDir) -> io::Result<Vec<String>> {
         lorentz_container::Place::all(state, FOLDER)
     }
@@ -76,23 +76,23 @@ impl Place {
         fs::rename(draft, path)
     }
 
-    /// What is written down; none where it was not made to its end.
+    /// Reads the record. `None` if the network was not made completely.
     pub fn record(&self) -> Option<Record> {
         serde_json::from_slice(&fs::read(self.file("network.json")).ok()?).ok()
     }
 
-    /// Where the root file system of a node is put together.
+    /// The directory in which the root file system of a node is assembled.
     pub fn root(&self, node: &str) -> PathBuf {
         self.file(&format!("{node}.root"))
     }
 
-    /// Where the output of a node goes.
+    /// The file for the output of a node.
     pub fn output(&self, node: &str) -> PathBuf {
         self.file(&format!("{node}.out"))
     }
 }
 
-/// What the container of a node is called.
+/// The name of a node's container.
 pub fn container_of(network: &str, node: &str) -> String {
     format!("{network}.{node}")
 }

@@ -1,4 +1,4 @@
-//! A topology that has been checked: what is to be made.
+//! A checked topology: the plan by which the network is made.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -12,9 +12,9 @@ use crate::impair::Impairments;
 use crate::topology::{Command, File, Kind, Link, Node, State};
 use lorentz_container::{is_name, Bind};
 
-/// The MTU where nothing else is said.
+/// The default MTU.
 pub const MTU: u32 = 1_500;
-/// More nodes than one process can serve well.
+/// Most nodes. One process cannot serve more than so many well.
 const MOST_NODES: usize = 1_000;
 
 /// A network to be made.
@@ -24,21 +24,21 @@ pub struct Plan {
     pub name: String,
     /// Virtual seconds per real second.
     pub rate: Rate,
-    /// What the wall clock shows at the start.
+    /// Wall time at the start; `None` for the host's.
     pub at: Option<WallTime>,
-    /// Nodes have clocks of their own, which go forward together in rounds.
+    /// Whether nodes have clocks of their own, which go forward together in rounds.
     pub rounds: bool,
-    /// What chance starts from.
+    /// Seed of random decisions.
     pub seed: u64,
-    /// Programs in network namespaces.
+    /// Nodes: programs in network namespaces.
     pub nodes: Vec<NodePlan>,
     /// Switches and hubs: the name, and whether it learns.
     pub switches: Vec<(String, bool)>,
-    /// Where nodes and switches stand in a picture.
+    /// Places of nodes and switches in a picture.
     pub positions: BTreeMap<String, [f64; 2]>,
-    /// What joins them.
+    /// Links between nodes, switches and hubs.
     pub links: Vec<LinkPlan>,
-    /// Changes, by their instants.
+    /// Changes, sorted by their instants.
     pub schedule: Vec<ChangePlan>,
 }
 
@@ -49,27 +49,27 @@ pub struct NodePlan {
     pub name: String,
     /// Its virtual seconds per real second while it runs.
     pub rate: Rate,
-    /// What its wall clock shows at the start, where that is not the network's.
+    /// Wall time at its start, if it is not the network's.
     pub at: Option<WallTime>,
-    /// What runs in it; nothing but what is started later without.
+    /// Its command. `None` if only commands that are started later run in it.
     pub command: Option<Vec<String>>,
     /// Lines for the shell.
     pub exec: Vec<String>,
-    /// Environment.
+    /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// Settings of its namespace.
+    /// Settings of its network namespace.
     pub sysctls: BTreeMap<String, String>,
-    /// Where its output goes.
+    /// The file for its output.
     pub output: Option<String>,
-    /// The image that its root file system is to come from.
+    /// The image of its root file system.
     pub image: Option<String>,
-    /// Who its programs are run as, USER or USER:GROUP: its image says so.
+    /// The user of its programs, USER or USER:GROUP, from its image.
     pub user: Option<String>,
-    /// Where they begin: its image says so.
+    /// The working directory of its programs, from its image.
     pub folder: Option<PathBuf>,
     /// Its root file system.
     pub rootfs: Option<PathBuf>,
-    /// What of the host is in it.
+    /// Directories and files of the host in it.
     pub binds: Vec<Bind>,
 }
 
@@ -88,30 +88,30 @@ pub struct Endpoint {
 pub struct LinkPlan {
     /// Its ends.
     pub ends: [Endpoint; 2],
-    /// What is done to frames from either.
+    /// Impairments of frames from each end.
     pub asked: [Impairments; 2],
-    /// Addresses of either.
+    /// Addresses of each end.
     pub addresses: [Vec<(IpAddr, u8)>; 2],
-    /// Hardware addresses of either; made up where there is none.
+    /// Hardware addresses of each end; `None` for a generated one.
     pub macs: [Option<[u8; 6]>; 2],
     /// Its MTU.
     pub mtu: u32,
-    /// Whether it is up.
+    /// Whether it is up at the start.
     pub is_up: bool,
 }
 
 /// A change of a link.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChangePlan {
-    /// When, from the start.
+    /// Virtual time from the start of the network.
     pub at: Span,
-    /// An end of it.
+    /// An end of the link.
     pub end: Endpoint,
-    /// For both directions.
+    /// Whether both directions change.
     pub both: bool,
-    /// What changes.
+    /// Impairments that change.
     pub set: Impairments,
-    /// Up or down.
+    /// Whether the link is up from then on; `None` leaves that as it is.
     pub is_up: Option<bool>,
 }
 
@@ -148,12 +148,12 @@ impl std::str::FromStr for Endpoint {
     }
 }
 
-/// Something wrong at a place.
+/// An error at a place in the file.
 #[derive(Debug)]
 pub struct Fault {
-    /// Where.
+    /// The place.
     pub at: Location,
-    /// What, and what is accepted.
+    /// The error, and the accepted values.
     pub what: String,
 }
 
@@ -161,14 +161,14 @@ fn fault<T>(at: Location, what: impl Into<String>) -> Result<T, Fault> {
     Err(Fault { at, what: what.into() })
 }
 
-/// Checks what a file says.
+/// Checks the content of a file.
 ///
 /// # Errors
 ///
-/// The first thing wrong.
+/// The first error.
 pub fn check(file: &File) -> Result<Plan, Fault> {
     let name = &file.name;
-    // The node's name comes behind it, and a container's has 128 characters.
+    // The node's name follows it in a container's name, which has at most 128 characters.
     if !is_name(&name.value) || name.value.len() > 60 {
         return fault(
             name.defined,
@@ -299,7 +299,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), F
             format!("node {name}: image: excludes rootfs: give one of them"),
         );
     }
-    // As a command's argument it must not look like an option, and no line is part of a name.
+    // As an argument of a command the name must not look like an option. No name contains white space.
     let is_image = |text: &str| {
         !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace)
     };
@@ -391,7 +391,7 @@ fn check_link(
     Ok(LinkPlan { ends, asked, addresses, macs, mtu, is_up: link.state == State::Up })
 }
 
-/// What `key` gives the two ends, of which only those of nodes can have it.
+/// Checks the values that `key` gives to the two ends. Only ends at nodes can have one.
 fn for_ends<'a>(
     key: &str,
     given: &'a [Option<Spanned<String>>],
@@ -420,7 +420,7 @@ fn mac(text: &Spanned<String>) -> Result<[u8; 6], Fault> {
     let pair = |pair: &str| (pair.len() == 2).then(|| u8::from_str_radix(pair, 16).ok()).flatten();
     let bytes: Option<Vec<u8>> = text.value.split(':').map(pair).collect();
     let bytes = bytes.and_then(|bytes| <[u8; 6]>::try_from(bytes).ok());
-    // The first byte's lowest bit is a group's.
+    // The lowest bit of the first byte marks a group address.
     bytes.filter(|bytes| bytes[0] & 1 == 0 && *bytes != [0; 6]).ok_or_else(|| Fault {
         at: text.defined,
         what: format!(
@@ -486,7 +486,7 @@ fn address(key: &str, text: &Spanned<String>, is_v4: bool) -> Result<(IpAddr, u8
     })
 }
 
-/// Among switches a loop would carry a broadcast round for ever: there is no spanning tree.
+/// Checks that no switches form a loop: a broadcast would go round in it for ever, because there is no spanning tree.
 fn check_loops(plan: &Plan, links: &[Spanned<Link>]) -> Result<(), Fault> {
     let index: HashMap<&str, usize> =
         plan.switches.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
@@ -539,7 +539,7 @@ fn check_schedule(
         ));
     }
     all.sort_by_key(|(_, change)| change.at);
-    // Each must make sense with what is in force then.
+    // Each change must make sense with the impairments in force at that time.
     let mut asked: Vec<[Impairments; 2]> =
         plan.links.iter().map(|link| link.asked.clone()).collect();
     for (at, change) in &all {
@@ -556,7 +556,7 @@ fn check_schedule(
     Ok(())
 }
 
-/// The directions that `end` names among `links`: its own, or both.
+/// Returns the directions that `end` names among `links`: frames that it sends, or both directions.
 pub fn sides(links: &[LinkPlan], end: &Endpoint, both: bool) -> Vec<(usize, usize)> {
     let found = links
         .iter()
@@ -569,7 +569,7 @@ pub fn sides(links: &[LinkPlan], end: &Endpoint, both: bool) -> Vec<(usize, usiz
     }
 }
 
-/// As the kernel has it.
+/// Whether the kernel accepts the name of an interface.
 fn is_interface(text: &str) -> bool {
     let good = |c: char| c.is_ascii_graphic() && c != '/' && c != ':';
     !text.is_empty() && text.len() <= 15 && text != "." && text != ".." && text.chars().all(good)

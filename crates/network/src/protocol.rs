@@ -1,4 +1,4 @@
-//! What is said to a running network, and what it answers: a line of JSON each, at its socket.
+//! Requests to a running network, and its answers: a line of JSON each, at its socket.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use crate::emulator::Counts;
 use crate::impair::Impairments;
 use crate::plan::Endpoint;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Request {
-    /// How it stands.
+    /// Asks for the state of the network.
     Status,
-    /// Changes a link, all at once, at this instant.
+    /// Changes a link, all settings at once, at the present instant.
     Set(Box<Setting>),
-    /// From here on the line carries pcapng: what the interface sends and gets.
+    /// Starts a capture. From here on the connection carries pcapng: the frames that the interface sends and receives.
     Capture {
-        /// Which.
+        /// The interface.
         end: Endpoint,
     },
 }
@@ -28,118 +28,118 @@ pub enum Request {
 pub struct Setting {
     /// An end of the link.
     pub end: Endpoint,
-    /// Both directions, not only what that end sends.
+    /// Whether the change is for both directions, or only for frames that this end sends.
     pub both: bool,
-    /// What changes; the rest stays.
+    /// Impairments that change; the rest stays.
     pub set: Impairments,
-    /// Up or down, both ways.
+    /// Whether both directions are up; `None` leaves that as it is.
     pub is_up: Option<bool>,
 }
 
-/// The answer.
+/// An answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// Done.
+    /// The request was carried out.
     Done,
-    /// How it stands.
+    /// The state of the network.
     Status(Box<Status>),
-    /// Not done, and why, in one line.
+    /// The request was refused, and why, in one line.
     Refused(String),
 }
 
-/// How a network stands.
+/// State of a network.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// Its name.
     pub name: String,
-    /// The emulator's process.
+    /// The emulator's process id.
     pub pid: u32,
     /// Virtual nanoseconds since the network started.
     pub virtual_ns: i64,
-    /// Time stands still.
+    /// Whether time stands still.
     pub frozen: bool,
-    /// In rounds: how these stand.
+    /// In rounds: their state.
     pub rounds: Option<RoundsStatus>,
-    /// Its nodes and what runs in them.
+    /// Its nodes, with their containers.
     pub nodes: Vec<NodeStatus>,
-    /// Switches and hubs, and which it is.
+    /// The kind of each switch or hub, by name.
     pub switches: BTreeMap<String, String>,
-    /// Where they stand in a picture, as far as that was said: to the right, and down.
+    /// Their places in a picture, as far as the file gives them: to the right, and down.
     pub positions: BTreeMap<String, [f64; 2]>,
     /// Its links.
     pub links: Vec<LinkStatus>,
-    /// Changes that are to come.
+    /// Number of scheduled changes to come.
     pub changes_to_come: usize,
     /// Scheduled changes that could not be made, and why.
     pub changes_refused: Vec<String>,
-    /// Why TCP's timers do not follow the network's clock as far as they could; none where they do.
+    /// The reason why TCP's timers do not follow the network's clock as far as possible; `None` if they do.
     pub timers_refused: Option<String>,
-    /// How late frames were handed to their nodes.
+    /// How late frames were delivered to their nodes.
     pub lateness: Lateness,
 }
 
-/// How the rounds of a network stand. The rest is told by the experiment of the network's name.
+/// State of the rounds of a network. The experiment of the same name reports the rest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundsStatus {
-    /// Rounds so far.
+    /// Number of rounds so far.
     pub count: u64,
-    /// Virtual nanoseconds by which the nodes are behind the network's clock: the machine is overloaded where it grows.
+    /// Virtual nanoseconds by which the nodes are behind the network's clock. If the number grows, the machine is overloaded.
     pub behind_ns: i64,
-    /// Why there are no more rounds; none while there are.
+    /// The reason why there are no more rounds; `None` while there are.
     pub ended: Option<String>,
 }
 
-/// How a node stands.
+/// State of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
     /// Its container.
     pub container: String,
-    /// Where its output goes.
+    /// The file of its output.
     pub output: String,
 }
 
-/// How a link stands.
+/// State of a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LinkStatus {
-    /// Up or down.
+    /// Whether the link is up.
     pub up: bool,
     /// Its MTU.
     pub mtu: u32,
-    /// What each end sends: the end, what is done to it, what was.
+    /// State of each direction.
     pub directions: [DirectionStatus; 2],
 }
 
-/// How a direction of a link stands.
+/// State of a direction of a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DirectionStatus {
-    /// Who sends ...
+    /// The sending end.
     pub from: Endpoint,
-    /// ... to whom.
+    /// The receiving end.
     pub to: Endpoint,
-    /// What is done to frames.
+    /// The impairments in force.
     pub impairments: Impairments,
-    /// What was done so far.
+    /// Counters so far.
     pub counts: Counts,
     /// Frames that wait for the wire.
     pub queued: usize,
     /// Frames that wait, are on the wire or on their way.
     pub in_flight: u64,
-    /// Frames that the receiving node would not take.
+    /// Frames that the receiving node did not take.
     pub refused: u64,
 }
 
-/// How late frames were handed to nodes, in virtual nanoseconds. Never early.
+/// How late frames were delivered to nodes, in virtual nanoseconds. Never early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Lateness {
-    /// Frames handed over.
+    /// Number of frames delivered.
     pub count: u64,
-    /// Half of them were at most this late, to within an eighth.
+    /// Half of the frames were at most so late, to within an eighth.
     pub median_ns: i64,
-    /// 99 of 100 were.
+    /// 99 of 100 frames were at most so late, to within an eighth.
     pub p99_ns: i64,
-    /// All were.
+    /// The latest frame.
     pub max_ns: i64,
 }

@@ -1,7 +1,7 @@
-//! Making a network and taking it down.
+//! Creating a network.
 //!
-//! The emulator's process makes everything: the clock, which stands still until all is there, for each node a network
-//! namespace with its interfaces, and in it the process that looks after the node's program.
+//! The emulator's process makes everything. It makes the clock, which stands still until the network is complete. For each node it
+//! makes a network namespace with its interfaces, and in it the process that supervises the node's program.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
@@ -36,14 +36,15 @@ use crate::tap::{self, Tap};
 use crate::timers::{self, Timers};
 use crate::Refusal;
 
-/// The namespaces that a node has of its own.
+/// The namespaces that each node has of its own.
 const OWN: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);
 
 /// Makes the network of `plan` and starts its time. The caller must have one thread only.
 ///
 /// # Errors
 ///
-/// What this user may not do, names in use, commands that there are not; a command of `exec` that failed. Nothing is left then.
+/// If this user may not do it, names are in use, a command does not exist, or a command of `exec` has failed. After an error
+/// nothing is left.
 pub fn up(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     check(state, plan)?;
     let place = Place::of(state, &plan.name)?;
@@ -63,7 +64,7 @@ pub fn up(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     made
 }
 
-/// Whether its program is there.
+/// Checks that the program of the node exists.
 fn check_command(node: &NodePlan) -> anyhow::Result<()> {
     let Some(word) = node.command.as_ref().and_then(|words| words.first()) else { return Ok(()) };
     let is_there = match &node.rootfs {
@@ -82,7 +83,7 @@ fn check_command(node: &NodePlan) -> anyhow::Result<()> {
     is_there.then_some(()).ok_or_else(|| refusal().into())
 }
 
-/// Whether what a node is to see of the host is there.
+/// Checks that the host's files and directories exist that the node is to see.
 fn check_files(node: &NodePlan) -> Result<(), Refusal> {
     let missing = |key, path: &Path, expected| {
         let (node, path) = (node.name.clone(), path.display().to_string());
@@ -102,7 +103,7 @@ fn check_files(node: &NodePlan) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether it can be made, as far as can be told before anything is.
+/// Checks that the network can be made, as far as this is known before anything is made.
 fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Refusal::NotRoot.into());
@@ -114,7 +115,7 @@ fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     for node in &plan.nodes {
         state.check_new_name(&container_of(&plan.name, &node.name))?;
         check_files(node)?;
-        // What an image has in it is seen when it is mounted.
+        // The programs of an image are known only after the mount.
         if node.image.is_none() {
             check_command(node)?;
         }
@@ -160,7 +161,7 @@ fn emulate(
         place.store(&record)?;
     }
     be_preferred();
-    // Whoever looks after a node is nobody's to wait for.
+    // Nobody waits for the processes that supervise nodes.
     // SAFETY: no handler is set.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     let server = Server {
@@ -181,9 +182,10 @@ fn emulate(
     })
 }
 
-/// Late frames are late for everybody: before programs that compute the emulator gets its processor.
+/// Raises the priority of the emulator: a late frame is late for every node, so the emulator gets its processor before programs
+/// that compute.
 fn be_preferred() {
-    // SAFETY: plain numbers; 0 is this process. Without the right to it, it is not preferred.
+    // SAFETY: plain numbers; 0 is this process. Without the right to do so the call fails, and the priority stays.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
@@ -201,14 +203,14 @@ fn output(place: &Place, node: &NodePlan) -> std::path::PathBuf {
     chosen.unwrap_or_else(|| place.output(&node.name))
 }
 
-/// The container that has the network's clock, which stands still.
+/// Makes the container with the network's clock, which stands still.
 fn make_clock(state: &StateDir, plan: &Plan, host: &HostNow) -> anyhow::Result<Container> {
     let words = ["lorentz".into(), "up".into()];
     let new = NewContainer { name: Some(&plan.name), command: &words, kind: MonitorKind::Run };
     Ok(state.create(&new, &clock_settings(plan.at, plan.rate, host)?)?)
 }
 
-/// A clock that stands still at the network's start.
+/// Settings of a clock that stands still at the network's start.
 fn clock_settings(
     at: Option<WallTime>,
     rate: Rate,
@@ -218,7 +220,8 @@ fn clock_settings(
     Ok(ClockOptions { at, rate, frozen: true, ..Default::default() }.settings(host)?)
 }
 
-/// All nodes at one instant, in the experiment that moves them from here on; and what tells when a frame leaves its port.
+/// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the sources of the
+/// instants at which frames leave their ports.
 fn hold(
     state: &StateDir,
     plan: &Plan,
@@ -245,7 +248,7 @@ fn when_made(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<String, i
     Ok(made)
 }
 
-/// The emulator, and which interface of a node each of its stations is.
+/// Makes the emulator. Also returns, for each of its stations, the interface of a node that it is.
 fn wire(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
     let mut emulator = Emulator::new(plan.seed);
     let mut stations = Vec::new();
@@ -269,8 +272,8 @@ fn wire(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
     (emulator, stations)
 }
 
-/// For each node its namespaces, its interfaces, and a process that looks after its program. The interfaces in the order of
-/// `stations`.
+/// Makes for each node its namespaces, its interfaces, and a process that supervises its program. Returns the interfaces in the
+/// order of `stations`.
 fn make_nodes(
     state: &StateDir,
     plan: &Plan,
@@ -317,7 +320,7 @@ fn furnish(
         ports.push((StationId(number), Port { tap, end: end.clone(), refused: 0 }));
     }
     timers::furnish(plan.rate);
-    // A new namespace has what the host has, which may forward for its own sake.
+    // A new namespace copies the settings of the host, which may forward packets for its own purposes.
     tap::set_sysctl("net.ipv4.ip_forward", "0").context("net.ipv4.ip_forward")?;
     for (key, value) in &node.sysctls {
         tap::set_sysctl(key, value).with_context(|| format!("sysctls: {key}: {value}"))?;
@@ -325,7 +328,7 @@ fn furnish(
     Ok(())
 }
 
-/// The link that ends at an interface, and its side.
+/// Returns the link that ends at an interface, and the side of that end.
 fn of_link<'a>(plan: &'a Plan, end: &Endpoint) -> (&'a LinkPlan, usize) {
     let side = |link: &'a LinkPlan| Some((link, link.ends.iter().position(|one| one == end)?));
     plan.links.iter().find_map(side).expect("stations are ends of links")
@@ -337,7 +340,7 @@ fn mac(station: usize) -> [u8; 6] {
     [0x02, 0x4c, a, b, c, d]
 }
 
-/// Starts what runs in `node`, in this thread's namespaces; it begins when the clock runs.
+/// Starts the program of `node` in this thread's namespaces. It begins when the clock runs.
 fn start(
     state: &StateDir,
     plan: &Plan,
@@ -355,7 +358,7 @@ fn start(
         nix::unistd::dup2_stdout(&log)?;
         nix::unistd::dup2_stderr(&log)?;
         root::mount_all(node, &place.root(&node.name))?;
-        // Who only waits does so by the host's program.
+        // A node without a command waits in a program of the host.
         if node.command.is_some() {
             command = Entry::of(node, &place.root(&node.name)).enter(&command);
         }
@@ -393,7 +396,7 @@ fn open_log(path: &Path) -> anyhow::Result<File> {
     opened.with_context(|| format!("output: {}", path.display()))
 }
 
-/// The lines of `exec`, node by node, each to its end.
+/// Runs the lines of `exec`, node by node, each to its end.
 fn run_what_is_asked(state: &StateDir, plan: &Plan, place: &Place) -> anyhow::Result<()> {
     for node in &plan.nodes {
         for line in &node.exec {
@@ -412,7 +415,7 @@ fn run_what_is_asked(state: &StateDir, plan: &Plan, place: &Place) -> anyhow::Re
     Ok(())
 }
 
-/// What was written last, to be told with a failure.
+/// Returns the last line of the output, for the error message.
 fn last_line(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().last().map(|line| format!(": {line}")).unwrap_or_default()
@@ -448,18 +451,18 @@ fn run_in_node(
                 let _ = writeln!(io::stderr(), "lorentz: {error:#}");
                 125
             });
-            // SAFETY: ends this process; nothing of the parent's is to be run again.
+            // SAFETY: ends this process. Nothing of the parent's may run again here.
             unsafe { libc::_exit(status) }
         }
     }
 }
 
-/// Takes this process into the namespaces of a node, so that what it starts is there, and returns the words of `command` by which
-/// it is run there. Nothing is done for a container that is no node.
+/// Moves this process into the namespaces of a node, so that the programs it starts are there. Returns the words that run `command`
+/// there. Does nothing for a container that is no node.
 ///
 /// # Errors
 ///
-/// A node whose programs nobody looks after.
+/// If no process supervises the node's programs.
 pub fn enter_node(
     state: &StateDir,
     found: &Container,
@@ -486,7 +489,7 @@ fn enter(node: &Container) -> anyhow::Result<()> {
         setns(namespace, CloneFlags::empty())
             .with_context(|| format!("entering {}", node.name()))?;
     }
-    // Another mount namespace begins at its root.
+    // A process begins at the root of its new mount namespace.
     if let Ok(here) = here {
         let _ = std::env::set_current_dir(here);
     }
@@ -494,8 +497,9 @@ fn enter(node: &Container) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program that gives its rights up, as ping does, could not have its packets' time stamps translated: the filter for that comes
-/// when it asks for stamps. This promise, of gaining no rights by set-user-id programs, is what the kernel accepts instead.
+/// Promises the kernel that this process gains no rights by set-user-id programs (PR_SET_NO_NEW_PRIVS). The shim installs its
+/// filter for packet timestamps only when the program asks for them. If the program has given its rights up by then, as ping does,
+/// the kernel accepts a filter only with this promise.
 fn gain_nothing() -> io::Result<()> {
     // SAFETY: plain numbers.
     match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {

@@ -1,7 +1,7 @@
-//! What a node sees of files: the host's, or a root file system of its own below a layer that takes what it writes; and what of
-//! the host is bound into it.
+//! The file systems of a node. Its root is the host's, or a root of its own below a layer that takes the node's writes. Files and
+//! directories of the host may be bound into it.
 //!
-//! All of it is mounted in a mount namespace of the node's, and goes with the node's last process.
+//! All mounts are in a mount namespace of the node's own, and go with the node's last process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,18 +16,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::NodePlan;
 
-/// What of the host's file systems a root of its own needs.
+/// The host's file systems that a root of its own needs.
 const NEEDED: [&str; 3] = ["proc", "sys", "dev"];
-/// Where [`overlay`] has it seen.
+/// The directory in which [`overlay`] mounts the root file system.
 const SEEN: &str = "root";
-/// Where programs are looked for in a root file system.
+/// Directories in a root file system that are searched for programs.
 const PATH: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
 
-/// Gives the calling process the mounts of `node`, where it has any; the directory `base` is for this node alone.
+/// Gives the calling process the mounts of `node`, if it has any. The directory `base` must be for this node alone.
 ///
 /// # Errors
 ///
-/// What cannot be mounted.
+/// The mount that failed.
 pub(crate) fn mount_all(node: &NodePlan, base: &Path) -> anyhow::Result<()> {
     if !has_mounts(node) {
         return Ok(());
@@ -53,7 +53,7 @@ pub(crate) fn mount_all(node: &NodePlan, base: &Path) -> anyhow::Result<()> {
     node.binds.iter().try_for_each(|bind| put(bind, &root))
 }
 
-/// Whether it needs a mount namespace.
+/// Whether the node needs a mount namespace.
 pub(crate) fn has_mounts(node: &NodePlan) -> bool {
     node.rootfs.is_some() || !node.binds.is_empty()
 }
@@ -62,7 +62,7 @@ fn put(bind: &Bind, root: &Path) -> anyhow::Result<()> {
     let told = || format!("binds: {}:{}", bind.source.display(), bind.target.display());
     let target = root.join(bind.target.strip_prefix("/").unwrap_or(&bind.target));
     let none = None::<&str>;
-    // In a layer of its own there can be a place for it; the host gets none.
+    // In a layer of the node's own a missing target can be made. On the host none is made.
     if root != Path::new("/") && !target.exists() {
         if bind.source.is_dir() {
             fs::create_dir_all(&target).with_context(told)?;
@@ -80,20 +80,20 @@ fn put(bind: &Bind, root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the programs of a node are started: below its root file system, where it has one, and in its environment.
+/// How to start the programs of a node: below its root file system, if it has one, and in its environment.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// What comes before a program's own words.
+    /// The words before a program's own words.
     words: Vec<OsString>,
     env: BTreeMap<String, String>,
 }
 
 impl Entry {
-    /// That of `node`, whose root is put together by [`mount_all`] at `base`.
+    /// The entry of `node`, whose root [`mount_all`] assembles at `base`.
     pub fn of(node: &NodePlan, base: &Path) -> Entry {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(root) = &node.rootfs {
-            // By its path: PATH may be the image's.
+            // By its path on the host, because PATH may be the image's.
             let chroot = lorentz_inject::find_command(c"chroot");
             words.push(
                 chroot
@@ -109,14 +109,15 @@ impl Entry {
         Entry { words, env: node.env.clone() }
     }
 
-    /// Gives this process the node's environment, and returns the words by which `command` is run there.
+    /// Gives this process the node's environment, and returns the words that run `command` in the node.
     pub fn enter(&self, command: &[OsString]) -> Vec<OsString> {
         self.env.iter().for_each(|(key, value)| std::env::set_var(key, value));
         self.words.iter().chain(command).cloned().collect()
     }
 }
 
-/// Whether the program `word` is in the root file system `root`. A link in there may lead to what only it has: that it is there is enough.
+/// Whether the program `word` is in the root file system `root`. A link inside may lead to a file that exists only inside;
+/// therefore a link counts without a look at its target.
 pub(crate) fn has_program(root: &Path, word: &str) -> bool {
     let is_there = |path: PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_dir());
     match word.contains('/') {

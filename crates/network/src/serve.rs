@@ -1,8 +1,8 @@
-//! The emulator's process: frames from and to the interfaces of nodes, on the network's clock.
+//! The emulator's process: takes frames from the interfaces of nodes and delivers frames to them, on the network's clock.
 //!
-//! One thread does everything, so that a change of a link is whole for every frame. It sleeps until shortly before something is
-//! due and polls from there on, so that what comes meanwhile gets its right time too. Whoever changes the clock
-//! closes its lock file, which is how a change is heard of.
+//! One thread does everything, so a change of a link is atomic for every frame. The thread sleeps until shortly before an event is
+//! due, and polls from then on. Frames that come in between get their right times too. The emulator watches the clock's file with
+//! inotify: every controller closes the file, which is its lock too, after a change.
 
 mod desk;
 mod rounds;
@@ -32,13 +32,13 @@ use desk::{Caller, Desk};
 use rounds::Rounds;
 pub(crate) use rounds::{Source, TIMELINE};
 
-/// Shortly before something is due we poll instead of sleeping: a wake-up is rarely later than this.
+/// Time before an event from which on the thread polls instead of sleeping: a wake-up is rarely later than this.
 const SPIN: Span = Span(60_000);
-/// A clock that leaps over idle time by itself tells nobody: it is looked at this often, of real time.
+/// Longest sleep, real time. A clock that leaps over idle time sends no notification, so the thread looks at it so often.
 const LOOK_AGAIN: Span = Span(10_000_000);
-/// Frames that are taken from one interface before the others have their turn.
+/// Most frames taken from one interface before the others have their turn.
 const TURN: usize = 64;
-/// A frame is at most as long as the greatest MTU and its header.
+/// Longest frame: the greatest MTU and its header.
 const LONGEST: usize = 65_600;
 
 const LISTENER: u64 = 0;
@@ -57,7 +57,7 @@ pub(crate) struct Server {
     pub clock: Clock,
     pub clock_path: std::path::PathBuf,
     pub listener: UnixListener,
-    /// In rounds: who moves the nodes, and for each port what tells when a frame was sent.
+    /// In rounds: the experiment that moves the nodes, and for each port the source of the instants at which its frames were sent.
     pub rounds: Option<(Experiment, Vec<Source>)>,
 }
 
@@ -80,11 +80,11 @@ struct Loop {
 }
 
 impl Server {
-    /// Serves for ever; `ready` is called when frames are taken. The network's time starts at what its clock shows now.
+    /// Serves for ever. Calls `ready` when it begins to take frames. The network's time starts at the present time of its clock.
     ///
     /// # Errors
     ///
-    /// Where there is nothing left to do but end.
+    /// If the emulator can do nothing but end.
     pub fn serve(self, ready: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let clock_changes = watch(&self.clock_path)?;
         let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -139,7 +139,7 @@ impl Loop {
                 Some(_) => self.begin_round(),
                 None => self.advance(self.clock.look().now()),
             }
-            // What was captured meanwhile is told now: nothing may come for a long time.
+            // Sends captured frames to their readers now: the next event may be far away.
             self.desk.flush(&self.poll);
             let count = wait(&self.poll, &mut events, self.left())?;
             for event in &events[..count] {
@@ -148,7 +148,7 @@ impl Loop {
         }
     }
 
-    /// Real time until something is to be done; none where nothing is to come.
+    /// Real time until there is something to do. `None` if there is nothing to come.
     fn left(&self) -> Option<Span> {
         if let Some(rounds) = &self.rounds {
             return Some(Span(self.until_round(rounds)?.0.clamp(0, LOOK_AGAIN.0)));
@@ -156,12 +156,12 @@ impl Loop {
         let change = self.schedule.front().map(|change| self.started.plus(change.at));
         let next = [self.emulator.next_due(), change].into_iter().flatten().min()?;
         let look = self.clock.look();
-        // Where a change of the clock was announced, the rest is computed when it has come.
+        // If a change of the clock was announced, the rest is computed after its start.
         let left = look.real_at(next).min(look.until).since(look.real);
         Some(Span((left.0 - SPIN.0).clamp(0, LOOK_AGAIN.0)))
     }
 
-    /// Does what is due, scheduled changes at their very instants among it.
+    /// Handles all events that are due, with scheduled changes at their exact instants.
     fn advance(&mut self, now: VirtualInstant) {
         while let Some(change) = self.schedule.front() {
             let at = self.started.plus(change.at);
@@ -202,7 +202,7 @@ impl Loop {
             EXPERIMENT => self.end_round(),
             CLOCK => {
                 let mut events = [0; 4_096];
-                // Only that it has changed counts.
+                // Only the fact of the change counts.
                 let _ = nix::unistd::read(&self.clock_changes, &mut events);
                 self.timers.follow(&self.clock.look().segment);
                 Ok(())
@@ -215,7 +215,7 @@ impl Loop {
         }
     }
 
-    /// Takes frames that a node has sent; false where that were all.
+    /// Takes frames that a node has sent. Returns false if there are no more.
     fn take_from(&mut self, station: StationId) -> anyhow::Result<bool> {
         for _ in 0..TURN {
             let size = match self.desk.ports[station.0].tap.read(&mut self.buffer) {
@@ -226,7 +226,7 @@ impl Loop {
                     return Ok(false);
                 }
             };
-            // Looked at after it was read: it was sent before.
+            // The time is read after the frame, so the frame was sent before it.
             let look = self.clock.look();
             if let Some(rounds) = &mut self.rounds {
                 let frame = &self.buffer[..size];
@@ -244,11 +244,11 @@ impl Loop {
         Ok(true)
     }
 
-    /// The node has removed its interface. Its link goes on, with nobody there.
+    /// Handles that the node has removed its interface. The link stays, with no receiver at that end.
     fn give_up(&mut self, station: StationId) {
         // SAFETY: the device is open as long as the loop runs.
         let fd = unsafe { BorrowedFd::borrow_raw(self.desk.ports[station.0].tap.fd()) };
-        // It may have been given up before.
+        // An error means that this was done before.
         let _ = self.poll.delete(fd);
     }
 
@@ -284,7 +284,7 @@ impl Loop {
         self.emulator.set_up(LinkId(link), is_up);
         for port in &mut self.desk.ports {
             if self.plan.links[link].ends.contains(&port.end) {
-                // A device that is gone has no carrier to be set.
+                // An error means that the device is gone, which has no carrier.
                 let _ = port.tap.set_carrier(is_up);
             }
         }
@@ -293,7 +293,7 @@ impl Loop {
     fn greet(&mut self) -> anyhow::Result<()> {
         let (stream, _) = match self.listener.accept() {
             Ok(accepted) => accepted,
-            // One that has left again.
+            // The client has left again.
             Err(_) => return Ok(()),
         };
         stream.set_nonblocking(true)?;
@@ -335,7 +335,7 @@ impl Loop {
         }
     }
 
-    /// Answers a caller, if it is still there.
+    /// Answers a client, if it is still there.
     fn tell(&mut self, token: u64, answer: &Answer) {
         if let Some(caller) = self.desk.callers.get_mut(&token) {
             let text = serde_json::to_string(answer).unwrap_or_default();
@@ -344,7 +344,7 @@ impl Loop {
         }
     }
 
-    /// What is said to `request`; nothing where that is said later, or the line carries something else from here on.
+    /// Returns the answer to `request`. `None` if the answer comes later, or if the connection carries a capture from here on.
     fn answer(&mut self, token: u64, request: Request) -> Option<Answer> {
         match request {
             Request::Status => Some(Answer::Status(Box::new(self.status()))),
@@ -401,7 +401,7 @@ impl Loop {
         }
     }
 
-    /// Where the nodes are.
+    /// The virtual time of the nodes.
     fn now(&self, look: &Snapshot) -> VirtualInstant {
         self.rounds.as_ref().map_or_else(|| look.now(), |rounds| rounds.now)
     }
@@ -427,14 +427,14 @@ impl Loop {
     }
 }
 
-/// Waits for events, at most for `limit` of real time, to the nanosecond; returns how many there are.
+/// Waits for events, at most `limit` of real time, to the nanosecond. Returns the number of events.
 fn wait(poll: &Epoll, events: &mut [EpollEvent], limit: Option<Span>) -> io::Result<usize> {
     let limit = limit.map(|span| libc::timespec {
         tv_sec: span.0 / lorentz_clock::NANOS_PER_SEC,
         tv_nsec: span.0 % lorentz_clock::NANOS_PER_SEC,
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: an EpollEvent is an epoll_event, of which there are so many.
+    // SAFETY: an EpollEvent is an epoll_event, and the length is that of the slice.
     let count = unsafe {
         libc::epoll_pwait2(
             poll.0.as_raw_fd(),
@@ -453,7 +453,7 @@ fn wait(poll: &Epoll, events: &mut [EpollEvent], limit: Option<Span>) -> io::Res
     }
 }
 
-/// A descriptor that is readable when somebody has closed the file at `path` after writing.
+/// Returns a descriptor that is readable when a process has closed the file at `path` after writing.
 fn watch(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: a plain number in, a descriptor or -1 out.
     let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };

@@ -1,5 +1,5 @@
-//! When each frame left its node, to the nanosecond of the host's clock: noted by the kernel as the frame is put into its TAP device, by a BPF
-//! program (`bpf/stamp.bpf.c`), however late it is read.
+//! Timestamps of frames that leave their nodes, to the nanosecond of the host's clock. A BPF program (`bpf/stamp.bpf.c`) takes each
+//! as the kernel puts the frame into its TAP device, however late the emulator reads the frame.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
@@ -22,21 +22,21 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// Has the frames of `tap` stamped from here on. None may be in it.
+    /// Starts to timestamp the frames of `tap`, which must be empty.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not let it: that needs root.
+    /// If the kernel does not allow it: it needs root.
     pub fn of(tap: &Tap) -> anyhow::Result<Stamps> {
         libbpf_rs::set_print(None);
-        // It is kept as long as the program is, in one small piece for each interface.
+        // Leaked: the object stays as long as the process, one small piece for each interface.
         let place = Box::leak(Box::new(MaybeUninit::uninit()));
         let skel = StampSkelBuilder::default().open(place)?.load()?;
         tap.filter_by(skel.progs.stamp.as_fd().as_raw_fd())?;
         Ok(Stamps { skel })
     }
 
-    /// That of the next frame, to whoever has just read it.
+    /// Returns the timestamp of the next frame. Call it once for each frame, just after the frame was read.
     pub fn next(&self) -> Option<RealInstant> {
         let value = self.skel.maps.stamps.lookup_and_delete(&[]).ok()??;
         Some(RealInstant(i64::from_ne_bytes(value.try_into().ok()?)))

@@ -1,7 +1,7 @@
-//! Interfaces of nodes: TAP devices in their network namespaces, and the setting up of those namespaces.
+//! Interfaces of nodes: TAP devices in the nodes' network namespaces, and the setup of those namespaces.
 //!
-//! A device stays when its descriptor is closed, without carrier, and goes with its namespace: so a link whose emulator has died is
-//! down, and nothing is left of it when its node has ended.
+//! A device stays when its descriptor is closed, then without carrier, and goes with its namespace. Therefore a link is down when
+//! its emulator has died, and nothing is left of it when its node has ended.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Frames that the kernel keeps for us until they are read, while the emulator does not run. `bpf/stamp.bpf.c` has half of that.
+/// Frames that the kernel keeps until they are read, while the emulator does not run. `bpf/stamp.bpf.c` keeps half as many.
 const KEPT: i32 = 4_096;
 
 /// A TAP device.
@@ -19,7 +19,7 @@ pub struct Tap {
     file: File,
 }
 
-/// What a device is to be like.
+/// Settings of a device.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
     /// Its name.
@@ -33,11 +33,11 @@ pub struct Wanted<'a> {
 }
 
 impl Tap {
-    /// Makes one in the network namespace of this thread, and brings it up without carrier.
+    /// Makes a device in the network namespace of this thread, and brings it up without carrier.
     ///
     /// # Errors
     ///
-    /// A kernel without TAP, or that refuses.
+    /// If the kernel has no TAP or refuses.
     pub fn make(wanted: &Wanted) -> io::Result<Tap> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
@@ -53,22 +53,22 @@ impl Tap {
         Ok(tap)
     }
 
-    /// Whether it has carrier: what the node sees of its link.
+    /// Sets the carrier, which the node sees as the state of its link.
     ///
     /// # Errors
     ///
-    /// A kernel before 5.0.
+    /// On a kernel before 5.0.
     pub fn set_carrier(&self, is_up: bool) -> io::Result<()> {
         let value = libc::c_int::from(is_up);
         // SAFETY: the kernel reads an int.
         checked(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETCARRIER as _, &value) })
     }
 
-    /// Has the BPF program behind `program` run for each frame that the node sends.
+    /// Makes the kernel run the BPF program with descriptor `program` for each frame that the node sends.
     ///
     /// # Errors
     ///
-    /// A kernel before 4.16.
+    /// On a kernel before 4.16.
     pub fn filter_by(&self, program: i32) -> io::Result<()> {
         /// Of <linux/if_tun.h>: _IOR('T', 225, int).
         const TUNSETFILTEREBPF: libc::c_ulong = 0x8004_54e1;
@@ -76,11 +76,11 @@ impl Tap {
         checked(unsafe { libc::ioctl(self.file.as_raw_fd(), TUNSETFILTEREBPF as _, &program) })
     }
 
-    /// The next frame that the node has sent, into `buffer`; none where there is none.
+    /// Reads the next frame that the node has sent into `buffer`, and returns its length. `None` if there is none.
     ///
     /// # Errors
     ///
-    /// A device that is gone.
+    /// If the device is gone.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match nix::unistd::read(&self.file, buffer) {
             Ok(size) => Ok(Some(size)),
@@ -93,7 +93,7 @@ impl Tap {
     ///
     /// # Errors
     ///
-    /// An interface that the node has set down.
+    /// If the node has set its interface down.
     pub fn write(&self, frame: &[u8]) -> io::Result<()> {
         nix::unistd::write(&self.file, frame)?;
         Ok(())
@@ -105,20 +105,20 @@ impl Tap {
     }
 }
 
-/// Brings the loopback interface of this thread's network namespace up.
+/// Brings up the loopback interface of this thread's network namespace.
 ///
 /// # Errors
 ///
-/// A kernel that refuses.
+/// If the kernel refuses.
 pub fn loopback_up() -> io::Result<()> {
     up(&socket(libc::AF_INET)?, "lo")
 }
 
-/// Writes settings of this thread's network namespace, by their dotted names.
+/// Sets one setting of this thread's network namespace, by its dotted name.
 ///
 /// # Errors
 ///
-/// A setting that there is not, or a value that it does not take; with its name.
+/// If there is no such setting, or it does not take the value.
 pub fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
     fs::write(format!("/proc/sys/{}", key.replace('.', "/")), value)
 }
@@ -148,11 +148,11 @@ fn configure(wanted: &Wanted) -> io::Result<()> {
     })
 }
 
-/// The kernel would look for duplicates of each address, and for routers, in real time.
+/// Switches off duplicate address detection and router solicitation, which the kernel would do in real time.
 fn quiet_ipv6(name: &str) {
     for (key, value) in [("accept_dad", "0"), ("dad_transmits", "0"), ("router_solicitations", "0")]
     {
-        // A kernel without IPv6 has none of it.
+        // An error means a kernel without IPv6.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{key}"), value);
     }
 }
@@ -207,9 +207,9 @@ fn socket(family: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A request about the device `name`, which was checked to be short enough.
+/// Makes a request about the device `name`, whose length the caller has checked.
 fn named(name: &str) -> libc::ifreq {
-    // SAFETY: plain data, for which zeroes are good.
+    // SAFETY: plain data, for which zeroes are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
@@ -218,7 +218,7 @@ fn named(name: &str) -> libc::ifreq {
 }
 
 fn ioctl(fd: &impl AsRawFd, number: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: every number given here takes an ifreq.
+    // SAFETY: every request number used here takes an ifreq.
     checked(unsafe { libc::ioctl(fd.as_raw_fd(), number, std::ptr::from_mut(request)) })
 }
 

@@ -1,10 +1,10 @@
-//! TCP's timers of nodes, which the kernel keeps in real time: made as long as their virtual durations take at the network's rate, and
-//! made anew when that changes.
+//! TCP's timers of nodes. The kernel keeps them in real time. This module makes them as long as their virtual durations take at the
+//! network's rate, and sets them anew when the rate changes.
 //!
-//! Two ways, each of which can do what the other cannot. Settings of a node's network namespace reach every socket that is made later, and can
-//! lengthen the least retransmission timeout to any length. A BPF program (`bpf/timers.bpf.c`) at the nodes' control
-//! groups has the timeout of the first SYN, reaches connections of listeners that were there before, and can shorten the delay of
-//! acknowledgements. It goes with the emulator's process, which holds it.
+//! There are two ways, and neither can do all. Settings of a node's network namespace reach every socket that is made later, and
+//! can lengthen the least retransmission timeout to any length. A BPF program (`bpf/timers.bpf.c`) at the nodes' control groups
+//! sets the timeout of the first SYN, and reaches connections of listeners that existed before. It can also shorten the delay of
+//! acknowledgements. The program goes with the emulator's process, which holds it.
 
 use std::fs::File;
 use std::io;
@@ -29,23 +29,23 @@ mod program {
 use program::{TimersSkel, TimersSkelBuilder};
 
 const MILLI: i64 = 1_000_000;
-/// What TCP has of its own: the first timeout ...
+/// TCP's own values: the first retransmission timeout ...
 const FIRST: Span = Span(NANOS_PER_SEC);
-/// ... the least ...
+/// ... the least timeout ...
 const LEAST: Span = Span(200 * MILLI);
-/// ... the greatest, beyond which nothing can be set ...
+/// ... the greatest timeout, which is also the greatest that can be set ...
 const MOST: Span = Span(120 * NANOS_PER_SEC);
-/// ... how long it holds an acknowledgement back, most of the time ...
+/// ... the usual delay of an acknowledgement ...
 const DELACK: Span = Span(40 * MILLI);
-/// ... and at most, beyond which nothing can be set.
+/// ... and its greatest delay, which is also the greatest that can be set.
 const DELACK_AT_MOST: Span = Span(200 * MILLI);
 
-/// Since Linux 6.11, and in microseconds.
+/// Since Linux 6.11, in microseconds.
 const LEAST_KEY: &str = "net.ipv4.tcp_rto_min_us";
-/// Since Linux 6.15, and in milliseconds.
+/// Since Linux 6.15, in milliseconds.
 const MOST_KEY: &str = "net.ipv4.tcp_rto_max_ms";
 
-/// How long TCP's timers are in real time.
+/// Lengths of TCP's timers in real time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Lengths {
     first: Span,
@@ -55,11 +55,11 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Those at `rate`, as far as the kernel, whose tick is `tick`, can be made to keep them.
+    /// Returns the lengths at `rate`, as far as the kernel can be made to keep them; `tick` is the kernel's.
     fn at(rate: Rate, tick: Span) -> Lengths {
-        /// The kernel doubles from here on, and gives up at 120 s.
+        /// Greatest value for the least timeout. The kernel doubles the timeout from there on, up to 120 s.
         const LEAST_AT_MOST: i64 = 60 * NANOS_PER_SEC;
-        /// Of what the kernel accepts.
+        /// Least value for the greatest timeout that the kernel accepts.
         const MOST_AT_LEAST: i64 = NANOS_PER_SEC;
         const DELACK_AT_LEAST: i64 = 5 * MILLI;
         let real = |span: Span| {
@@ -68,7 +68,7 @@ impl Lengths {
         };
         Lengths {
             first: Span(real(FIRST).clamp(2 * tick.0, MOST.0)),
-            // An acknowledgement comes a tick or two later than it was held back for. Whoever did not wait for it would send everything twice.
+            // A delayed acknowledgement comes a tick or two late. A sender with a shorter timeout would send everything twice.
             least: Span(real(LEAST).clamp(5 * tick.0, LEAST_AT_MOST)),
             most: Span(real(MOST).clamp(MOST_AT_LEAST, MOST.0)),
             delack: match rate.num() > rate.den() {
@@ -78,13 +78,14 @@ impl Lengths {
         }
     }
 
-    /// The settings of a network namespace that make them so. There a timeout is lengthened only: shorter than the peers' delay of
-    /// acknowledgements it may be where that is shortened too.
+    /// Returns the settings of a network namespace for these lengths. They only lengthen the least timeout. A timeout may be
+    /// shorter than the peers' delay of acknowledgements only where that delay is shortened too.
     fn settings(&self) -> [(&'static str, i64); 2] {
         [(LEAST_KEY, self.least.max(LEAST).0 / 1_000), (MOST_KEY, self.most.0 / MILLI)]
     }
 
-    /// What the BPF program takes, for nodes that have settings of their `own`. A least timeout above 200 ms is beyond it.
+    /// Returns the parameters of the BPF program, for nodes with settings of their `own`. The program cannot set a least timeout
+    /// above 200 ms.
     fn words(&self, tick: Span, own: Own) -> Vec<u8> {
         let least = if self.least > LEAST || own.least { 0 } else { self.least.0 / 1_000 };
         let most = if own.most { 0 } else { self.most.0 / MILLI };
@@ -93,7 +94,7 @@ impl Lengths {
     }
 }
 
-/// What the topology file sets for a node itself, which is left alone.
+/// Which timers the topology file sets for a node. These are left alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Own {
     least: bool,
@@ -115,7 +116,7 @@ impl Own {
     }
 }
 
-/// Sets what the network namespace of this thread has for TCP's timers, at the start of a network at `rate`.
+/// Sets TCP's timers in the network namespace of this thread, at the start of a network at `rate`.
 pub(crate) fn furnish(rate: Rate) {
     if rate != Rate::ONE {
         apply(&Lengths::at(rate, tick()), Own { least: false, most: false });
@@ -124,12 +125,12 @@ pub(crate) fn furnish(rate: Rate) {
 
 fn apply(lengths: &Lengths, own: Own) {
     for (key, value) in lengths.settings().into_iter().filter(|(key, _)| !own.has(key)) {
-        // An older kernel does not have it.
+        // An error means an older kernel without this setting.
         let _ = tap::set_sysctl(key, &value.to_string());
     }
 }
 
-/// The kernel's tick: the resolution of its coarse clock.
+/// Returns the kernel's tick: the resolution of its coarse clock.
 fn tick() -> Span {
     const USUAL: Span = Span(4 * MILLI);
     let found = nix::time::clock_getres(nix::time::ClockId::CLOCK_MONOTONIC_COARSE);
@@ -141,14 +142,14 @@ pub(crate) struct Timers {
     rate: Rate,
     tick: Span,
     namespace: Option<File>,
-    /// Of each node: whoever looks after its program and is in its namespace.
+    /// For each node, a descriptor of the process that supervises its program, which is in the node's namespace.
     nodes: Vec<(Own, OwnedFd)>,
     programs: Vec<Keeper>,
-    /// Why there is no BPF program at some nodes.
+    /// The reason why some nodes have no BPF program; `None` if all have it.
     pub refused: Option<String>,
 }
 
-/// The program at nodes that have the same settings of their own.
+/// The BPF program for nodes that have the same settings of their own.
 struct Keeper {
     own: Own,
     skel: TimersSkel<'static>,
@@ -156,7 +157,7 @@ struct Keeper {
 }
 
 impl Timers {
-    /// Those of the nodes of `plan`, all of which are there.
+    /// The timers of the nodes of `plan`, which must all exist.
     pub fn of(state: &StateDir, plan: &Plan) -> Timers {
         let mut timers = Timers {
             rate: plan.rate,
@@ -195,7 +196,7 @@ impl Timers {
         Ok(())
     }
 
-    /// Has connections that are made from here on kept by the rate of `segment`.
+    /// Sets the timers for connections that are made from here on, by the rate of `segment`.
     pub fn follow(&mut self, segment: &Segment) {
         let Pace::Running(rate) = segment.pace else { return };
         if rate == self.rate {
@@ -210,12 +211,12 @@ impl Timers {
         }
         let Some(back) = &self.namespace else { return };
         for (own, monitor) in &self.nodes {
-            // One that has ended is in no namespace.
+            // An error means that the process has ended, and is in no namespace.
             if setns(monitor, CloneFlags::CLONE_NEWNET).is_ok() {
                 apply(&lengths, *own);
             }
         }
-        // It was in there a moment ago.
+        // The thread was in this namespace a moment ago.
         setns(back, CloneFlags::empty()).expect("the emulator's own network namespace");
     }
 }
@@ -223,7 +224,7 @@ impl Timers {
 impl Keeper {
     fn load(own: Own) -> anyhow::Result<Keeper> {
         libbpf_rs::set_print(None);
-        // It is kept as long as the program is.
+        // Leaked: the object stays as long as the process.
         let place = Box::leak(Box::new(MaybeUninit::uninit()));
         let skel = TimersSkelBuilder::default().open(place)?.load().context("a BPF program")?;
         Ok(Keeper { own, skel, links: Vec::new() })
@@ -235,7 +236,7 @@ impl Keeper {
     }
 }
 
-/// Whoever looks after the program of `node`, as a descriptor of the process.
+/// Returns a descriptor of the process that supervises the program of `node`.
 fn monitor(node: &Container) -> anyhow::Result<OwnedFd> {
     let monitor = node.record().monitors.first().context("nobody looks after it")?;
     // SAFETY: plain numbers in, a descriptor or -1 out.

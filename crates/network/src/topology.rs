@@ -1,7 +1,7 @@
-//! The topology file: nodes, links, a schedule; as it is written.
+//! The topology file: nodes, links and a schedule, as a user writes them.
 //!
-//! Its shape is containerlab's, with what a link does to frames beside its ends. Every name keeps its line and column, so
-//! that whatever is wrong can be pointed at. [`read`] reads and checks all of it, before anything is made.
+//! Its shape is containerlab's; a link also has impairments beside its ends. Every name keeps its line and column, so that an error
+//! can point to it. [`read`] reads and checks the whole file before anything is made.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::impair::{Impairments, JitterOption, LossOption, Queue};
 use crate::plan::Plan;
 use crate::units::{BitRate, Delay, Probability};
 
-/// What is wrong with a topology file, and where.
+/// An error in a topology file, with its place.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{file}:{line}:{column}: {what}")]
 pub struct WrongTopology {
@@ -26,7 +26,7 @@ pub struct WrongTopology {
     pub line: u64,
     /// The column in it, from 1.
     pub column: u64,
-    /// What is wrong, and what is accepted.
+    /// The error, and the accepted values.
     pub what: String,
 }
 
@@ -34,7 +34,7 @@ pub struct WrongTopology {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct File {
-    /// Its name: letters, digits, '.', '_', '-'; its nodes' containers are called NAME.NODE
+    /// Its name: letters, digits, '.', '_', '-'; the containers of its nodes are called NAME.NODE
     #[schemars(with = "String")]
     pub name: Spanned<String>,
     /// Real seconds per virtual second, as 10 or 1/3; not with rate
@@ -45,15 +45,15 @@ pub struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NumberOrText>")]
     pub rate: Option<Spanned<String>>,
-    /// What the wall clock shows at the start, as 2038-01-19T03:14:00Z [default: the host's]
+    /// Wall time at the start, as 2038-01-19T03:14:00Z [default: the host's]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub at: Option<Spanned<String>>,
-    /// Nodes go forward together in rounds, each on a clock of its own: frames arrive at their exact instants, whatever the machine does
+    /// Nodes advance in rounds, each on its own clock: frames arrive at their exact instants, whatever the machine does
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
     pub rounds: bool,
-    /// What chance starts from: the same seed, and the same frames at the same instants, have the same fate
+    /// Seed of random decisions: the same seed and the same frames at the same instants give the same result
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = 0))]
     pub seed: u64,
@@ -65,12 +65,12 @@ pub struct File {
     pub schedule: Vec<Spanned<Change>>,
 }
 
-/// What need not be written.
+/// Whether a value is the default, which is left out of the file.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What a number or a text is in the schema.
+/// A number or a text, in the schema.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code)]
@@ -83,10 +83,10 @@ enum NumberOrText {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Topology {
-    /// By name
+    /// Nodes by name
     #[schemars(with = "BTreeMap<String, Node>")]
     pub nodes: BTreeMap<String, Spanned<Node>>,
-    /// What joins them
+    /// Links between nodes
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Link>")]
     pub links: Vec<Spanned<Link>>,
@@ -96,11 +96,11 @@ pub struct Topology {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Node {
-    /// What it is [default: process]
+    /// Kind of node [default: process]
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "process"))]
     pub kind: Kind,
-    /// Real seconds that it has a processor for a virtual second, as 10 or 1/3; only in rounds, not with rate [default: the network's]
+    /// Real seconds of a processor per virtual second, as 10 or 1/3; only in rounds, not with rate [default: the network's]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NumberOrText>")]
     pub tdf: Option<Spanned<String>>,
@@ -108,44 +108,44 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NumberOrText>")]
     pub rate: Option<Spanned<String>>,
-    /// What its wall clock shows at the start, as 2038-01-19T03:14:00Z; only in rounds [default: the network's]
+    /// Wall time at the start, as 2038-01-19T03:14:00Z; only in rounds [default: the network's]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub at: Option<Spanned<String>>,
-    /// What runs in it: a list of words, or a line for /bin/sh [default: what its image runs; else nothing but what exec starts]
+    /// Command to run: a list of words, or a line for /bin/sh [default: its image's command; else only what exec starts]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
-    /// Lines for /bin/sh, run one after the other once the network is there
+    /// Lines for /bin/sh, run one after the other when the network is complete
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub exec: Vec<Spanned<String>>,
-    /// Variables of its environment, beside those of its image
+    /// Environment variables, in addition to those of its image
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Settings of its network namespace, as net.ipv4.ip_forward: 1
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     pub sysctls: BTreeMap<String, Spanned<String>>,
-    /// The file that what it writes goes to [default: one in the network's directory]
+    /// File for its output [default: one in the network's directory]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// An image in podman's storage, which it sees as its root file system; what it writes goes to a layer above, and with the node
+    /// Image in podman's storage, used as its root file system; a layer above takes its writes and goes with the node
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub image: Option<Spanned<String>>,
-    /// The root file system that it sees, a directory, without image; what it writes goes to a layer above, and with the node [default: the host's]
+    /// Root file system, a directory, without image; a layer above takes its writes and goes with the node [default: the host's]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rootfs: Option<String>,
     /// Files and directories of the host in its root file system, SOURCE:TARGET or SOURCE:TARGET:ro
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub binds: Vec<Spanned<String>>,
-    /// Where it stands in a picture, in any unit: to the right, and down
+    /// Its place in a picture, in any unit: to the right, and down
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<[f64; 2]>,
 }
 
-/// What a node is
+/// Kind of a node
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -154,7 +154,7 @@ pub enum Kind {
     Process,
     /// A learning switch
     Switch,
-    /// A hub: what comes in goes out everywhere else
+    /// A hub: sends each frame to all other ports
     Hub,
 }
 
@@ -162,13 +162,13 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a list of words, or a line for /bin/sh")]
 pub enum Command {
-    /// For /bin/sh.
+    /// A line for /bin/sh.
     Line(String),
     /// The program and its arguments.
     Words(Vec<String>),
 }
 
-/// A link, and what it does to frames in each direction
+/// A link, and its impairments in each direction
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Link {
@@ -183,7 +183,7 @@ pub struct Link {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Option<String>>")]
     pub ipv6: Vec<Option<Spanned<String>>>,
-    /// Hardware addresses of the ends, as 02:00:00:00:00:01; null for one that is made up
+    /// Hardware addresses of the ends, as 02:00:00:00:00:01; null for a generated one
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Option<String>>")]
     pub mac: Vec<Option<Spanned<String>>>,
@@ -195,13 +195,13 @@ pub struct Link {
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "up"))]
     pub state: State,
-    /// How fast frames are put on the wire
+    /// Rate of the wire
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
     /// Propagation, one way
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
-    /// How the delay varies; frames stay in order
+    /// Variation of the delay; frames stay in order
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<JitterOption>,
     /// Frames lost on the wire
@@ -216,17 +216,17 @@ pub struct Link {
     /// Frames in which one bit is flipped
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<Probability>,
-    /// Frames that wait for the wire
+    /// Queue before the wire
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// What is different for frames sent by one end, by its name
+    /// Different impairments for frames that one end sends, by the name of that end
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Impairments>")]
     pub from: BTreeMap<String, Spanned<Impairments>>,
 }
 
 impl Link {
-    /// What it does to frames, in both directions where nothing else is said.
+    /// Returns its impairments for both directions, which `from` may override.
     pub fn impairments(&self) -> Impairments {
         Impairments {
             rate: self.rate,
@@ -241,14 +241,14 @@ impl Link {
     }
 }
 
-/// Whether a link carries anything
+/// Whether a link carries frames
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It does
+    /// The link carries frames
     #[default]
     Up,
-    /// It does not, and the interfaces have no carrier
+    /// The link carries no frames, and its interfaces have no carrier
     Down,
 }
 
@@ -256,16 +256,16 @@ pub enum State {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Change {
-    /// When, in virtual time from the start of the network
+    /// Virtual time from the start of the network
     pub at: Delay,
-    /// Which link, by an end of it, NODE:INTERFACE; what is set is set for what that end sends
+    /// An end of the link, NODE:INTERFACE; the change is for frames that this end sends
     #[schemars(with = "String")]
     pub link: Spanned<String>,
-    /// Set it for both directions
+    /// Change both directions
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
     pub both: bool,
-    /// What changes; the rest stays
+    /// Impairments that change; the rest stays
     #[serde(default, skip_serializing_if = "Impairments::is_empty")]
     pub set: Impairments,
     /// Up or down, always both directions
@@ -273,16 +273,16 @@ pub struct Change {
     pub state: Option<State>,
 }
 
-/// Reads the topology file `name` that holds `text`.
+/// Reads and checks the topology file `name` with the content `text`.
 ///
 /// # Errors
 ///
-/// What is wrong with it, with line and column.
+/// The error in the file, with line and column.
 pub fn read(name: &str, text: &str) -> Result<Plan, WrongTopology> {
     parse(name, text).and_then(|file| check(name, &file))
 }
 
-/// Reads any YAML file `name` that holds `text`.
+/// Parses any YAML file `name` with the content `text`.
 pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, WrongTopology> {
     serde_saphyr::from_str(text).map_err(|error| {
         let location = error.location().unwrap_or(Location::UNKNOWN);
@@ -291,11 +291,11 @@ pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Wr
     })
 }
 
-/// Checks what the file `name` says.
+/// Checks the content of the file `name`.
 ///
 /// # Errors
 ///
-/// The first thing wrong.
+/// The first error.
 pub fn check(name: &str, file: &File) -> Result<Plan, WrongTopology> {
     crate::plan::check(file).map_err(|fault| wrong(name, fault.at, &fault.what))
 }
@@ -309,18 +309,18 @@ pub(crate) fn wrong(file: &str, at: Location, what: &str) -> WrongTopology {
     }
 }
 
-/// The parser's message without the place, which stands before it already.
+/// Returns the parser's message without the place, which stands before it already.
 fn without_place(message: &str) -> &str {
     let first = message.lines().next().unwrap_or_default();
     let place = first.rfind(" at line ").or_else(|| first.rfind(" (line "));
     place.map_or(first, |at| &first[..at])
 }
 
-/// Reads the topology file at `path`.
+/// Parses the topology file at `path`, without checking it.
 ///
 /// # Errors
 ///
-/// A file that cannot be read; what is wrong with it, as [`WrongTopology`].
+/// If the file cannot be read; or the error in the file, as [`WrongTopology`].
 pub fn read_file(path: &Path) -> anyhow::Result<File> {
     Ok(parse(&path.display().to_string(), &text_of(path)?)?)
 }
@@ -331,11 +331,11 @@ pub(crate) fn text_of(path: &Path) -> Result<String, crate::Refusal> {
 }
 
 impl File {
-    /// As a topology file.
+    /// Returns the content as a topology file.
     ///
     /// # Errors
     ///
-    /// What YAML cannot hold, which is nothing that a file can say.
+    /// If YAML cannot hold the content. No valid file leads to this.
     pub fn to_yaml(&self) -> anyhow::Result<String> {
         Ok(serde_saphyr::to_string(self)?)
     }
@@ -403,7 +403,7 @@ schedule:
         assert_eq!(plan.schedule[1].at, lorentz_clock::Span::from_secs(20));
     }
 
-    /// Each: the file, the line and column of what is wrong, and words that must be said of it.
+    /// Each row: the file, the line and column of the error, and words that the message must contain.
     #[test]
     fn what_is_wrong_is_pointed_at() {
         let nodes = "name: l\ntopology:\n  nodes: {a: {}, b: {}, s: {kind: switch}, t: {kind: switch}}\n  links:\n";
@@ -445,7 +445,7 @@ schedule:
         assert!(failed.is_empty(), "{failed}");
     }
 
-    /// `docs/network.schema.json` is what editors are given. `LORENTZ_WRITE_SCHEMA=1` writes it anew.
+    /// Editors use `docs/network.schema.json`. `LORENTZ_WRITE_SCHEMA=1` writes it anew.
     #[test]
     fn the_published_schema_is_that_of_the_code() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/network.schema.json");

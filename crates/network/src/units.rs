@@ -1,6 +1,6 @@
-//! Values of a link as people write them: bit rates, delays, probabilities, sizes of queues.
+//! Values of a link as people write them: bit rates, delays, probabilities, queue sizes.
 //!
-//! Each is kept exactly, in whole numbers, and printed as it can be read again.
+//! Each value is kept exactly, as a whole number, and printed in a form that can be read again.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Why a text is no value of a link: what is accepted.
+/// The error for a text that is no value of a link. It says what is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected {0}")]
 pub struct WrongValue(pub &'static str);
@@ -33,12 +33,12 @@ pub struct Probability(u32);
 pub struct Bytes(u64);
 
 impl BitRate {
-    /// As fast as can be: serialisation takes no time.
+    /// No limit: serialization takes no time.
     pub const UNLIMITED: BitRate = BitRate(0);
     const ACCEPTED: &'static str =
         "a bit rate from 8bit to 1tbit such as 500kbit, 10mbit, 2.5gbit, or none for no limit";
 
-    /// So many bits per second, from 8 to 10^12.
+    /// Makes a rate from bits per second, 8 to 10^12.
     pub const fn new(bits: u64) -> Option<BitRate> {
         if bits >= 8 && bits <= 1_000_000_000_000 {
             Some(BitRate(bits))
@@ -47,7 +47,7 @@ impl BitRate {
         }
     }
 
-    /// Bits per second; none where there is no limit.
+    /// Bits per second; `None` without a limit.
     pub fn limit(self) -> Option<u64> {
         (self.0 > 0).then_some(self.0)
     }
@@ -87,12 +87,12 @@ impl Delay {
     const MOST: Span = Span::from_secs(86_400);
     const ACCEPTED: &'static str = "a duration from 0 to 1d such as 5ms, 1.5s";
 
-    /// Of so long a span, from 0 to a day.
+    /// Makes a delay from a span, 0 to 1 day.
     pub fn new(span: Span) -> Option<Delay> {
         (Span::ZERO..=Self::MOST).contains(&span).then_some(Delay(span))
     }
 
-    /// Its length.
+    /// The delay as a span.
     pub const fn span(self) -> Span {
         self.0
     }
@@ -113,24 +113,24 @@ impl fmt::Display for Delay {
 }
 
 impl Probability {
-    /// Never.
+    /// Probability 0.
     pub const NEVER: Probability = Probability(0);
-    /// Always.
+    /// Probability 1.
     pub const ALWAYS: Probability = Probability(Self::ONE);
     const ONE: u32 = 1_000_000_000;
     const ACCEPTED: &'static str = "a percentage from 0% to 100% such as 0.1%";
 
-    /// So many billionths.
+    /// Makes a probability from billionths, up to 10^9.
     pub fn from_billionths(billionths: u32) -> Option<Probability> {
         (billionths <= Self::ONE).then_some(Probability(billionths))
     }
 
-    /// In billionths.
+    /// The probability in billionths.
     pub const fn billionths(self) -> u32 {
         self.0
     }
 
-    /// As a fraction, for arithmetic that is not exact anyway.
+    /// The probability as a fraction, for arithmetic that is not exact anyway.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / f64::from(Self::ONE)
     }
@@ -140,7 +140,7 @@ impl FromStr for Probability {
     type Err = WrongValue;
     fn from_str(text: &str) -> Result<Probability, WrongValue> {
         const UNITS: &[(&str, u64)] = &[("%", 10_000_000)];
-        // A bare number other than 0 could be meant either way: as a fraction or in percent.
+        // A bare number other than 0 would be ambiguous: a fraction, or a percentage.
         let billionths = if text == "0" { Some(0) } else { with_unit(text, UNITS) };
         let billionths = billionths.and_then(|value| u32::try_from(value).ok());
         billionths.and_then(Probability::from_billionths).ok_or(WrongValue(Self::ACCEPTED))
@@ -160,12 +160,12 @@ impl fmt::Display for Probability {
 impl Bytes {
     const ACCEPTED: &'static str = "a size from 64 to 4gb such as 1500, 64kb, 1mb";
 
-    /// So many, from 64 to 4 * 10^9.
+    /// Makes a size from bytes, 64 to 4 * 10^9.
     pub fn new(bytes: u64) -> Option<Bytes> {
         (64..=4_000_000_000).contains(&bytes).then_some(Bytes(bytes))
     }
 
-    /// How many.
+    /// The size in bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -186,7 +186,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// `text`, a decimal number and one of `units`, as a whole number of the smallest; nothing where it is not whole.
+/// Parses a decimal number and one of `units` as a whole number of the smallest unit. `None` if it is not whole.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, size) = units.iter().find_map(|(unit, size)| {
         let number = text.strip_suffix(unit)?;

@@ -1,4 +1,4 @@
-//! Tries, each of which leaves nothing behind: what changes a process happens in a child that ends.
+//! Probes of the host. None leaves anything behind: if a probe changes its process, it runs in a child that ends.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,26 +22,26 @@ const NEW_LISTENER: c_ulong = 1 << 3;
 const NOTIF_SET_FLAGS: c_ulong = 0x4008_2104;
 /// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP.
 const SYNC_WAKE_UP: c_ulong = 1;
-/// Where the shim lies, and how much room it and the clock take.
+/// The address of the shim, and the length of the shim and the clock.
 const SHIM_ADDRESS: usize = 0x7000_0000;
 const SHIM_LENGTH: usize = 0x0040_0000;
-/// Seconds after which a child that hangs is ended.
+/// Seconds after which a child that hangs is killed.
 const LIMIT: u32 = 5;
 
 /// The exit status of a child that an unexpected signal ended.
 const KILLED: c_int = libc::EINTR;
 
-/// A filter may be set.
+/// Probes whether a seccomp filter may be set.
 pub(super) fn seccomp_filter() -> nix::Result<()> {
     in_child(|| set_filter(0).map(drop))
 }
 
-/// A filter with a listener may be set, with `flags` besides.
+/// Probes whether a seccomp filter with a listener may be set, with `flags` in addition.
 pub(super) fn seccomp_listener(flags: c_ulong) -> nix::Result<()> {
     in_child(move || set_filter(NEW_LISTENER | flags).map(drop))
 }
 
-/// A TAP device can be made in a network namespace of its own.
+/// Probes whether a TAP device can be made in a network namespace of its own.
 pub(super) fn taps() -> nix::Result<()> {
     in_child(|| {
         // SAFETY: zeroes are good for plain data; the child ends with all that is made here.
@@ -55,7 +55,7 @@ pub(super) fn taps() -> nix::Result<()> {
     })
 }
 
-/// A listener can hand over the processor with its answer.
+/// Probes whether a listener can hand over the processor with its answer.
 pub(super) fn seccomp_sync_wake_up() -> nix::Result<()> {
     in_child(|| {
         let listener = set_filter(NEW_LISTENER)?;
@@ -64,7 +64,7 @@ pub(super) fn seccomp_sync_wake_up() -> nix::Result<()> {
     })
 }
 
-/// Sets a filter that allows everything, for good.
+/// Sets a filter that allows everything. It cannot be removed.
 fn set_filter(flags: c_ulong) -> nix::Result<c_int> {
     const SET_MODE_FILTER: c_ulong = 1;
     const ALLOW: u32 = 0x7fff_0000;
@@ -79,7 +79,7 @@ fn set_filter(flags: c_ulong) -> nix::Result<c_int> {
     }
 }
 
-/// A child may be traced.
+/// Probes whether a child may be traced.
 pub(super) fn ptrace_child() -> nix::Result<()> {
     let child = spawn(pause_for_ever)?;
     let seized = seize(child);
@@ -87,7 +87,7 @@ pub(super) fn ptrace_child() -> nix::Result<()> {
     seized
 }
 
-/// A process that is no descendant may be traced.
+/// Probes whether a process that is no descendant may be traced.
 pub(super) fn ptrace_stranger() -> nix::Result<()> {
     let (mut reader, writer) = pipe()?;
     let fd = writer.as_raw_fd();
@@ -114,7 +114,7 @@ fn seize(pid: pid_t) -> nix::Result<()> {
     outcome(seized).map(drop)
 }
 
-/// Code can be mapped from memory.
+/// Probes whether code can be mapped from memory.
 pub(super) fn memfd_exec() -> nix::Result<()> {
     const EXEC: libc::c_uint = 0x10;
     let make = |flags| {
@@ -131,7 +131,7 @@ pub(super) fn memfd_exec() -> nix::Result<()> {
     try_mapping(ptr::null_mut(), 4096, rights, libc::MAP_PRIVATE, file.as_raw_fd())
 }
 
-/// The shim's place is free in this process, as it was laid out by the kernel.
+/// Probes whether the shim's addresses are free in this process, as the kernel has laid it out.
 pub(super) fn low_address() -> nix::Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     try_mapping(SHIM_ADDRESS as *mut _, SHIM_LENGTH, libc::PROT_NONE, flags, -1)
@@ -160,13 +160,13 @@ fn try_mapping(
     Ok(())
 }
 
-/// Namespaces can be made.
+/// Probes whether namespaces can be made.
 pub(super) fn unshare(kinds: c_int) -> nix::Result<()> {
     // SAFETY: no memory is involved.
     in_child(move || outcome(unsafe { libc::unshare(kinds) }.into()).map(drop))
 }
 
-/// A control group can be made, and stops a task.
+/// Probes whether a control group can be made, and stops a task.
 pub(super) fn cgroup_freeze() -> Result<String, &'static str> {
     let group = Cgroup::create("doctor").ok_or("no cgroup v2 hierarchy that can be written to")?;
     let child = spawn(pause_for_ever).map_err(|_| "no child could be started")?;
@@ -183,7 +183,7 @@ pub(super) fn cgroup_freeze() -> Result<String, &'static str> {
     }
 }
 
-/// The kernel knows epoll_pwait2.
+/// Probes whether the kernel knows epoll_pwait2.
 pub(super) fn epoll_pwait2() -> nix::Result<()> {
     // SAFETY: no such descriptor, so nothing is read or written.
     let tried = unsafe { libc::syscall(libc::SYS_epoll_pwait2, -1, 0, 0, 0, 0, 0) };
@@ -194,7 +194,7 @@ pub(super) fn epoll_pwait2() -> nix::Result<()> {
     }
 }
 
-/// The kernel knows FUTEX_LOCK_PI2.
+/// Probes whether the kernel knows FUTEX_LOCK_PI2.
 pub(super) fn futex_lock_pi2() -> nix::Result<()> {
     const LOCK_PI2_PRIVATE: c_int = 13 | libc::FUTEX_PRIVATE_FLAG;
     const UNLOCK_PI_PRIVATE: c_int = libc::FUTEX_UNLOCK_PI | libc::FUTEX_PRIVATE_FLAG;
@@ -207,7 +207,7 @@ pub(super) fn futex_lock_pi2() -> nix::Result<()> {
     }
 }
 
-/// rdtsc can be made to trap.
+/// Probes whether rdtsc can be made to trap.
 pub(super) fn tsc_trap() -> nix::Result<()> {
     // SAFETY: no memory is involved; the child reads no TSC before it ends.
     in_child(|| {
@@ -215,7 +215,7 @@ pub(super) fn tsc_trap() -> nix::Result<()> {
     })
 }
 
-/// What a system call returned.
+/// Result of a system call.
 fn outcome(value: c_long) -> nix::Result<c_long> {
     if value == -1 {
         Err(last_errno())
@@ -237,8 +237,8 @@ fn in_child(probe: impl FnOnce() -> nix::Result<()>) -> nix::Result<()> {
     }
 }
 
-/// Starts a child that runs `body` and ends. `body` makes system calls only: other threads' locks are held for
-/// ever in the copy.
+/// Starts a child that runs `body` and ends. `body` makes system calls only: locks that other threads held at the fork stay held in
+/// the child for ever.
 fn spawn(body: impl FnOnce()) -> nix::Result<pid_t> {
     // SAFETY: the child keeps to the rule above.
     let pid = unsafe { libc::fork() };
@@ -271,7 +271,7 @@ fn wait(child: pid_t) -> nix::Result<c_int> {
     Ok(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { KILLED })
 }
 
-/// Ends a process that was started here, and waits where it is ours to wait for.
+/// Kills a process that was started here, and waits for it if it is a child of this process.
 fn end(pid: pid_t) {
     // SAFETY: no memory is involved; it has not been waited for, so the number is still its own.
     unsafe { libc::kill(pid, libc::SIGKILL) };

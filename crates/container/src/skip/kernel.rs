@@ -1,5 +1,5 @@
-//! Idleness as the kernel tells it: BPF programs (`bpf/idle.bpf.c`) on the scheduler's tracepoints, and one that looks
-//! through the tasks. They need root, or CAP_BPF and CAP_PERFMON; where these are not to be had, /proc is looked through.
+//! Idleness as the kernel reports it: BPF programs (`bpf/idle.bpf.c`) on the scheduler's tracepoints, and one that goes through the
+//! tasks. They need root, or CAP_BPF and CAP_PERFMON. Without these, the skipper reads /proc.
 
 use std::fs;
 use std::io::{self, Read};
@@ -21,54 +21,55 @@ mod program {
 use program::types::{bss, seen};
 use program::{IdleSkel, IdleSkelBuilder};
 
-/// What a look tells of a task.
+/// One task at one look.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// Which one, and how often it has run.
+    /// The task, and how often it has run.
     pub task: Asleep,
-    /// Whether it sleeps.
+    /// Whether the task sleeps.
     pub asleep: bool,
-    /// The group it was added to, or its parent.
+    /// The group to which the task or its parent was added.
     pub group: u32,
-    /// For how long it has run, up to its last switch.
+    /// Time that the task has run, up to its last switch.
     pub ran: Duration,
-    /// For how long it has waited for a processor, up to its last switch.
+    /// Time that the task has waited for a processor, up to its last switch.
     pub waited: Duration,
-    /// How often it has gone to sleep; unknown where /proc has been looked through.
+    /// How often the task has gone to sleep. `None` in a look through /proc, which does not say.
     pub slept: Option<u64>,
 }
 
-/// Bytes that a look takes at a time.
+/// Free bytes that are kept for each read of the iterator.
 const ROOM: usize = 16 * 1024;
 
-/// The programs, loaded for one clock.
+/// The BPF programs, loaded for one clock.
 pub struct Scheduler {
     skel: IdleSkel<'static>,
     groups: u32,
-    /// Looks through the tasks.
+    /// The iterator that goes through all tasks of the machine.
     look: Link,
-    /// Keep the tasks of the clock known.
+    /// Programs that keep the set of watched tasks up to date.
     _membership: [Link; 3],
-    /// Tells when none seems to run any more; every task of the machine pays for it.
+    /// The program that reports when no watched task seems to run. `None` while unsubscribed: every task switch of the machine pays
+    /// for it.
     switches: Option<Link>,
     events: RingBuffer<'static>,
-    /// Whether those it lists can be looked at without looking through all of the machine's (Linux 6.10).
+    /// Whether the kernel can look at the listed tasks without going through all of the machine's (Linux 6.10).
     lists: bool,
-    /// What had changed among the tasks before those were found that are listed now; none where none are.
+    /// The change counter of the task set, read before the listed tasks were found. `None` while no tasks are listed.
     listed_at: Option<u64>,
 }
 
 impl Scheduler {
-    /// Loads them for one clock. They watch nobody yet.
+    /// Loads the programs for one clock. They watch no task yet.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not let it.
+    /// If the kernel does not allow it.
     pub fn new() -> libbpf_rs::Result<Scheduler> {
         Scheduler::of_groups(1)
     }
 
-    /// Loads them for so many groups of tasks, numbered from 0.
+    /// Loads the programs for `groups` groups of tasks, numbered from 0.
     ///
     /// # Errors
     ///
@@ -98,12 +99,12 @@ impl Scheduler {
         })
     }
 
-    /// Whether it is told when none seems to run any more.
+    /// Whether the scheduler is subscribed to task switches.
     pub fn is_told(&self) -> bool {
         self.switches.is_some()
     }
 
-    /// Has it told from now on, or not any more. Where that cannot be, it looks now and then.
+    /// Subscribes to task switches, or unsubscribes. If the kernel refuses, the caller has to poll: see [`Scheduler::is_told`].
     pub fn be_told(&mut self, told: bool) {
         if told == self.is_told() {
             return;
@@ -115,12 +116,12 @@ impl Scheduler {
         }
     }
 
-    /// What was counted while switches were told of last is not true any more: a task that ran then may have ended since, and would
-    /// be counted for ever.
+    /// Resets the counts of running tasks. The counts of the last subscription are stale: a task that ran at the unsubscribe may
+    /// have died since, and would count as running for ever.
     fn forget_switches(&mut self) {
         for group in 0..self.groups {
             let nobody = 0_i64.to_ne_bytes();
-            // A count that stays wrong costs time, no more.
+            // An error here leaves a wrong count. A wrong count costs time, no more.
             let _ = self.skel.maps.running.update(&group.to_ne_bytes(), &nobody, MapFlags::ANY);
         }
         if let Some(shared) = self.shared() {
@@ -128,18 +129,19 @@ impl Scheduler {
         }
     }
 
-    /// Watches the tasks of process `pid` from now on, and those they will start; true where one was not watched before.
+    /// Watches the tasks of process `pid` from now on, and the tasks that they will start. Returns true if one of them was not
+    /// watched before.
     pub fn add(&mut self, pid: u32) -> bool {
         self.add_to(0, pid)
     }
 
-    /// The same, in a group.
+    /// As [`Scheduler::add`], for a group.
     pub fn add_to(&mut self, group: u32, pid: u32) -> bool {
-        // Its address and state are not known yet.
+        // The address and the state of the task are not known yet: these bytes stay 0.
         let mut member = [0; 16];
         member[12..].copy_from_slice(&group.to_ne_bytes());
         let map = &self.skel.maps.tasks;
-        // One that is watched already stays as it is.
+        // NO_EXIST: a task that is watched already stays as it is.
         let add = |thread: u32| map.update(&thread.to_ne_bytes(), &member, MapFlags::NO_EXIST);
         let anybody_new = threads_of(pid).filter(|thread| add(*thread).is_ok()).count() > 0;
         if anybody_new {
@@ -148,7 +150,11 @@ impl Scheduler {
         anybody_new
     }
 
-    /// All tasks, if all of them sleep; else one that does not.
+    /// Returns all tasks if all of them sleep.
+    ///
+    /// # Errors
+    ///
+    /// A task that does not sleep, or the error of the look.
     pub fn asleep(&mut self) -> Result<Vec<Asleep>, Cause> {
         let all = self.look_at_all().map_err(|error| {
             let what = error.to_string();
@@ -161,11 +167,11 @@ impl Scheduler {
         all.into_iter().map(task).collect()
     }
 
-    /// All tasks, whatever they do.
+    /// Returns all tasks, sleeping or not.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not tell.
+    /// If the kernel does not answer.
     pub fn seen(&mut self) -> io::Result<Vec<Seen>> {
         let task = |seen: seen| Seen {
             task: Asleep { pid: seen.pid, thread: seen.thread, runs: seen.runs },
@@ -185,11 +191,11 @@ impl Scheduler {
         }
     }
 
-    /// The tasks that were found by the last look through all, unless others have come or some have gone.
+    /// Looks at the tasks that the last look through all tasks found. `None` if tasks have come or gone since.
     fn look_at_listed(&mut self) -> Option<Vec<seen>> {
         let listed_at = self.listed_at?;
         let done = self.skel.progs.look_at_listed.test_run(ProgramInput::default());
-        // After the look: who was born until then is known by now.
+        // This check comes after the look: the task set then contains every task that was born before the look.
         let unchanged =
             done.is_ok_and(|done| done.return_value == 0) && self.shared()?.changes() == listed_at;
         if !unchanged {
@@ -199,7 +205,7 @@ impl Scheduler {
         Some(self.shared()?.listed())
     }
 
-    /// The tasks among all of the machine's. Those found are listed.
+    /// Goes through all tasks of the machine, returns the watched ones, and lists them for [`Scheduler::look_at_listed`].
     fn look_through(&mut self) -> io::Result<Vec<seen>> {
         let changes = self.shared().map(|shared| shared.changes());
         let word =
@@ -239,12 +245,13 @@ impl Scheduler {
         Ok(bytes)
     }
 
-    /// What to poll for [`Scheduler::wait`].
+    /// The descriptor to poll for [`Scheduler::wait`].
     pub fn events_fd(&self) -> i32 {
         self.events.epoll_fd()
     }
 
-    /// All tasks, if all of them sleep within a moment. To be told takes longer than most programs need between two waits.
+    /// Returns all tasks if all of them sleep within 200 us. Most programs need less time between two waits than a notification
+    /// takes.
     pub fn idle_soon(&mut self) -> Option<Vec<Asleep>> {
         const SOON: Duration = Duration::from_micros(200);
         let begun = Moment::now();
@@ -256,17 +263,17 @@ impl Scheduler {
         None
     }
 
-    /// Waits until none seems to run any more, at most so long.
+    /// Waits until no task seems to run, at most `limit`.
     pub fn wait(&self, limit: Duration) {
-        // An interruption is a wake-up like any other.
+        // An EINTR counts as a wake-up.
         let _ = self.events.poll(limit);
     }
 }
 
 fn load(lists: bool, groups: u32) -> libbpf_rs::Result<(IdleSkel<'static>, bool)> {
-    /// Tasks of a group, on average, where there are many groups.
+    /// Average number of tasks in a group, where there are many groups.
     const TASKS_EACH: u32 = 4;
-    // As long as the process lives, which does nothing else.
+    // Leaked: the object lives as long as the process, which has no other job.
     let object = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = IdleSkelBuilder::default().open(object)?;
     open.progs.look_at_listed.set_autoload(lists);
@@ -276,30 +283,30 @@ fn load(lists: bool, groups: u32) -> libbpf_rs::Result<(IdleSkel<'static>, bool)
     Ok((open.load()?, lists))
 }
 
-/// BPF programs know a task by the number it has in the first namespace.
+/// Whether this process is in the initial pid namespace. BPF programs know a task by its number there.
 fn is_first_pid_namespace() -> bool {
     const FIRST: u64 = 0xeffffffc;
     fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == FIRST)
 }
 
-/// The variables of the programs, which the kernel writes too.
+/// The global variables of the BPF programs. The kernel writes them too.
 struct Shared<'a>(&'a mut bss);
 
 impl Shared<'_> {
-    /// How often a task has come, gone, or changed its number.
+    /// Number of times that a task has come, gone, or changed its number.
     fn changes(&self) -> u64 {
         // SAFETY: a number in memory that stays mapped.
         unsafe { (&raw const self.0.changes).read_volatile() }
     }
 
-    /// What the last look at the listed tasks has found.
+    /// Returns what the last look at the listed tasks has found.
     fn listed(&self) -> Vec<seen> {
         let listed = self.0.listed.iter().take(self.0.length as usize);
-        // SAFETY: numbers in memory that stays mapped; the kernel writes them only while this process asks it to.
+        // SAFETY: numbers in memory that stays mapped. The kernel writes them only while this process asks it to.
         listed.map(|task| unsafe { (task as *const seen).read_volatile() }).collect()
     }
 
-    /// Lists these tasks; false where they are too many.
+    /// Lists `tasks`. Returns false if they are too many.
     fn list(&mut self, tasks: &[seen]) -> bool {
         let Some(places) = self.0.listed.get_mut(..tasks.len()) else { return false };
         places.copy_from_slice(tasks);

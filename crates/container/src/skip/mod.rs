@@ -1,9 +1,12 @@
-//! Skipping idle time: when everything on a clock only waits, its time leaps to the next deadline.
+//! Skipping idle time: when every task on a clock only waits, its time leaps to the next deadline.
 //!
-//! A process of its own, the skipper, watches over one clock. It leaps when, and only when, every task of every process on
-//! the clock sleeps, none of them waits for something that the outside can bring, and a second look, taken after all that
-//! was found out, shows that nothing has run in between. It leaps to the earliest deadline there is and wakes whose
-//! deadline that is; nobody else. What they do then is done before the next leap, for until it is done they run.
+//! One process, the skipper, watches over one clock. It leaps if and only if three conditions hold:
+//!
+//! - Every task of every process on the clock sleeps.
+//! - No task waits for something that the outside can bring.
+//! - A second look, after the skipper has found out both, shows that no task has run in between.
+//!  The skipper leaps to the earliest deadline and wakes only the tasks with that deadline. The next leap comes after these tasks
+//! have done their work, because they run until then.
 
 mod kernel;
 mod netlink;
@@ -36,35 +39,36 @@ pub use tasks::Cause;
 use tasks::{asleep, members};
 pub use tasks::{look_through, Asleep};
 
-/// How a clock goes about idle time, and what has come of it.
+/// How a clock skips idle time, and how much it has skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SkipReport {
-    /// What was asked for.
+    /// The mode that was asked for.
     pub mode: SkipMode,
-    /// Whether the process that skips is there.
+    /// The process id of the skipper; `None` if there is none.
     pub skipper: Option<u32>,
-    /// How many leaps there were.
+    /// Number of leaps.
     pub leaps: i64,
-    /// Virtual time leapt over.
+    /// Virtual time that the leaps have skipped.
     pub skipped: Span,
-    /// What keeps time from leaping at this moment; none where it leaps, or has nowhere to leap to.
+    /// The cause that keeps time from leaping at this moment. `None` if time may leap, if there is no deadline to leap to, or if
+    /// skipping is off.
     pub held_by: Option<Cause>,
 }
 
-/// Whether the kernel tells when all sleep.
+/// Checks whether the kernel can report when all tasks sleep.
 ///
 /// # Errors
 ///
-/// Why it does not.
+/// The reason why the kernel cannot.
 pub fn can_be_told() -> Result<(), String> {
     Scheduler::new().map(drop).map_err(|error| error.to_string())
 }
 
-/// Looks at how `container` skips. `processes` are all on its clock, those of other containers too.
+/// Reports how `container` skips. `processes` are all processes on its clock, also those of other containers.
 ///
 /// # Errors
 ///
-/// Where its clock cannot be read.
+/// If the container's clock cannot be read.
 pub fn report(container: &Container, processes: &[Process]) -> anyhow::Result<SkipReport> {
     let clock = container.clock()?;
     let reading = clock.reading();
@@ -87,29 +91,29 @@ pub fn report(container: &Container, processes: &[Process]) -> anyhow::Result<Sk
     })
 }
 
-/// Sets whether `container` skips, and sees to it that a process does.
+/// Sets the skip mode of `container`, and starts or ends its skipper accordingly.
 ///
 /// # Errors
 ///
-/// Where its clock cannot be changed.
+/// If the container's clock cannot be changed, or no process can be started.
 pub fn set(container: &Container, mode: SkipMode, read_cost: Option<Span>) -> anyhow::Result<()> {
     let clock = container.clock_to_change()?;
     let cost = read_cost.unwrap_or(clock.reading().skipping.read_cost);
     clock.set_skipping(mode, cost)?;
     match (mode, skipper_of(&container.clock_path())?) {
         (SkipMode::Off, Some(skipper)) => end(skipper),
-        // From inside, the container's monitor starts it: a process begun here would live on the clock that it watches.
+        // Inside a container, its monitor starts the skipper: a process that begins here would live on the clock that it watches.
         (SkipMode::On | SkipMode::Force, None) if !host_time::is_virtual() => start(container)?,
         _ => {}
     }
     Ok(())
 }
 
-/// Starts the skipper of `container`'s clock, where it is to skip and has none.
+/// Starts the skipper of `container`'s clock if skipping is on and there is no skipper.
 ///
 /// # Errors
 ///
-/// Where no process can be started.
+/// If no process can be started, or the clock cannot be read.
 pub fn start_where_asked(container: &Container) -> anyhow::Result<()> {
     let asked = container.clock()?.reading().skipping.mode != SkipMode::Off;
     if asked && skipper_of(&container.clock_path())?.is_none() {
@@ -118,7 +122,7 @@ pub fn start_where_asked(container: &Container) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends the skipper of a clock that nobody uses any more.
+/// Ends the skipper of a clock file that has no other name: nobody uses that clock any more.
 pub fn end_unused(clock: &std::path::Path) {
     let last = std::fs::metadata(clock).is_ok_and(|file| file.nlink() == 1);
     if let (true, Ok(Some(skipper))) = (last, skipper_of(clock)) {
@@ -130,14 +134,15 @@ fn end(skipper: u32) {
     let _ = kill(Pid::from_raw(skipper as i32), Signal::SIGKILL);
 }
 
-/// In a process of its own; it is there when this returns.
+/// Starts the skipper in a process of its own. When the function returns, the skipper has the lock, or another skipper has it.
 fn start(container: &Container) -> anyhow::Result<()> {
     background::start(|ready| {
         let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
         let mut watch = Watch::new(container)?;
         close_standard_streams()?;
         keep_only(&[file.as_fd(), ready.as_fd()]);
-        // From here on no other descriptor of the file may be closed: the lock would go with it.
+        // The lock belongs to the process. From here on the process must not close another descriptor of this file: the kernel
+        // would release the lock.
         if !claim(&file) {
             return Ok(());
         }
@@ -157,7 +162,8 @@ fn start(container: &Container) -> anyhow::Result<()> {
     })
 }
 
-/// The right to skip on a clock: a lock on a byte of its file that tells who holds it, by whichever name one looks.
+/// The right to skip on a clock: a lock on the first byte of its file. The lock tells the process id of its holder, under each name
+/// of the file.
 fn lock_of(kind: c_int) -> libc::flock {
     // SAFETY: plain numbers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -183,49 +189,49 @@ fn skipper_of(clock: &std::path::Path) -> io::Result<Option<u32>> {
     Ok(taken.then_some(lock.l_pid as u32))
 }
 
-/// What comes after a look.
+/// The next act of the skipper after a look.
 enum Next {
-    /// Another: all is idle again. These are the tasks, for its first look at them.
+    /// It looks again at once, because all tasks sleep again. These are the tasks.
     Again(Vec<Asleep>),
-    /// A rest, then another.
+    /// It rests, then looks again.
     Rest,
-    /// The clock is not to skip any more.
+    /// It ends, because skipping is off.
     End,
 }
 
-/// Watches over one clock.
+/// A watch over one clock.
 struct Watch {
     clock: Clock,
     file: FileId,
-    /// None where none can be made, and where nothing leaps.
+    /// `None` if they cannot be made, and in a watch that never leaps.
     stamps: Option<FileStamps>,
-    /// What the kernel tells of its tasks, where it does.
+    /// BPF programs that report the tasks; `None` if the kernel does not allow them. Then the watch reads /proc.
     scheduler: Option<Scheduler>,
-    /// How many programs had been brought onto the clock when the kernel was last told whom to watch.
+    /// The number of programs that had been brought onto the clock when `scheduler` was last given the processes to watch.
     entries: u32,
-    /// Tasks that were found to wait for nothing outside, and have not run since.
+    /// Tasks without an external waker that have not run since they were examined.
     quiet: HashSet<Asleep>,
-    /// What holds time.
+    /// The cause that kept time from leaping at the last look.
     held: Option<Held>,
-    /// What has been found out about who can reach them.
+    /// Findings of earlier looks about external wakers.
     reach: Known,
     /// The processes on the clock at the last look.
     known: Vec<u32>,
-    /// How long nothing could be done: the longer, the rarer the looks.
+    /// The next rest. It doubles with each look that could do nothing.
     rest: Duration,
-    /// Until when those have been told whose waits a leap has made late.
+    /// Virtual time up to which the skipper has signalled the waits that a leap made late.
     told: VirtualInstant,
-    /// Leaps that came soon after one another, and when the last one was.
+    /// The number of leaps that came soon after one another, and the time of the last one.
     in_a_row: u32,
     leapt_at: Moment,
     /// When to look next.
     look_at: Moment,
-    /// When a clock without a name was last looked for in its programs.
+    /// When the watch last checked whether anybody uses the clock.
     used_at: Moment,
 }
 
-/// What held time at a look, and until when that is taken for true as long as no task runs. To find it out takes
-/// milliseconds, and what the outside brings makes a task run.
+/// The cause that kept time from leaping at a look, and how long the cause counts as long as no task runs. To find it again takes
+/// milliseconds; and anything that the outside brings makes a task run.
 struct Held {
     tasks: Vec<Asleep>,
     cause: Cause,
@@ -234,20 +240,20 @@ struct Held {
 
 impl Held {
     fn at(now: Moment, tasks: Vec<Asleep>, cause: &Cause) -> Held {
-        /// Somebody outside may let go without a word.
+        /// A process outside may close its end, of which the skipper hears nothing.
         const TRUE_FOR: Duration = Duration::from_millis(500);
         let again = if cause.passes { now } else { now.after(TRUE_FOR) };
         Held { tasks, cause: cause.clone(), again }
     }
 }
 
-/// After something has happened.
+/// Rest after a leap.
 const SHORTEST_REST: Duration = Duration::from_micros(100);
-/// A leap is at most this late, and a wait that a leap has made late.
+/// Longest rest while there are deadlines. It bounds how late a leap is, and how late a wait ends that a leap made late.
 const LONGEST_REST: Duration = Duration::from_millis(5);
-/// How seldom /proc is looked through, at last.
+/// Longest time between two looks through /proc.
 const SELDOM: Duration = Duration::from_millis(50);
-/// Where there is nothing to leap to.
+/// Longest rest while there is no deadline to leap to.
 const IDLE_REST: Duration = Duration::from_millis(20);
 
 impl Watch {
@@ -274,8 +280,9 @@ impl Watch {
         })
     }
 
-    /// Whether a program is on the clock, or a monitor is left that may start one. Neither is where the container was removed, or its
-    /// monitor was killed and its programs have ended. To find that out takes milliseconds, so it is looked at once a second.
+    /// Whether a program is on the clock, or a monitor is left that may start one. Neither is so if the container was removed, or
+    /// if its monitor was killed and its programs have ended. To find this out takes milliseconds, so the function looks once a
+    /// second and says true in between.
     fn is_used(&mut self, container: &Container) -> bool {
         const OFTEN: Duration = Duration::from_secs(1);
         if self.used_at.elapsed() < OFTEN {
@@ -285,8 +292,10 @@ impl Watch {
         self.has_users(container)
     }
 
-    /// Race: nobody uses the clock. A monitor begins, and finds that this skipper has the lock. The skipper ends. Therefore it gives
-    /// the lock up and looks once more: a monitor that begins after that look starts another skipper.
+    /// Gives the lock up, and takes it again if the clock is used. Returns whether this skipper goes on.
+    ///
+    /// Race: nobody uses the clock. A monitor begins, and finds that this skipper has the lock. The skipper ends. Therefore the
+    /// skipper gives the lock up and looks once more: a monitor that begins after that look starts another skipper.
     fn stays(&mut self, file: &File, container: &Container) -> bool {
         give_up(file);
         self.has_users(container) && claim(file)
@@ -299,7 +308,7 @@ impl Watch {
         !members(&self.file).is_empty() || is_monitored()
     }
 
-    /// One look, and a leap where it allows one. `seen` are the tasks, where all were asleep a moment ago.
+    /// Looks once, and leaps if that look allows it. `seen` are the tasks, if they were all asleep a moment ago.
     fn once(&mut self, seen: Option<Vec<Asleep>>) -> Next {
         let mode = self.clock.skipping().mode;
         if mode == SkipMode::Off {
@@ -319,7 +328,7 @@ impl Watch {
         let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
         self.rest = (self.rest * 2).min(longest);
         if self.scheduler.is_none() {
-            // A look through /proc takes milliseconds: the longer it was in vain, the later the next.
+            // A look through /proc takes milliseconds. The longer the last leap is past, the later the next look.
             let in_vain = self.leapt_at.elapsed();
             self.look_at = Moment::now().after((in_vain / 8).min(SELDOM));
         }
@@ -327,9 +336,9 @@ impl Watch {
     }
 
     fn rest(&mut self) {
-        /// So many leaps in a row, and more are to come.
+        /// After so many leaps in a row the watch expects more.
         const A_ROW: u32 = 4;
-        /// So long without one, and the row is over.
+        /// After so long without a leap the row is over.
         const OVER: Duration = Duration::from_millis(100);
         if self.leapt_at.elapsed() > OVER {
             self.in_a_row = 0;
@@ -338,7 +347,7 @@ impl Watch {
             Some(scheduler) => {
                 scheduler.be_told(self.in_a_row >= A_ROW);
                 match scheduler.is_told() {
-                    // It need not look in between; but for those that a leap has made late.
+                    // The scheduler reports when no task runs. The watch looks in between only for waits that a leap has made late.
                     true => scheduler.wait(LONGEST_REST),
                     false => sleep(self.rest),
                 }
@@ -347,7 +356,7 @@ impl Watch {
         }
     }
 
-    /// Leaps, if all is idle and stays so until that has been made sure.
+    /// Leaps if all tasks are idle, and were idle still when that was certain. Returns whether it has leapt.
     fn leap(&mut self, seen: Option<Vec<Asleep>>, whatever_comes: bool) -> bool {
         self.watch_who_came();
         let head = self.clock.population();
@@ -356,7 +365,7 @@ impl Watch {
             return false;
         };
         if tasks.is_empty() || self.clock.has_strangers(&tasks.iter().map(|t| t.thread).collect()) {
-            // Somebody is not watched yet.
+            // There is a task that is not watched yet.
             self.entries = self.entries.wrapping_sub(1);
             return false;
         }
@@ -373,17 +382,21 @@ impl Watch {
         leapt
     }
 
-    /// Whether there is no task on the clock but this one, by another way than that which found it.
+    /// Whether `task` is the sole thread on the clock, by /proc and not by the way that found the task.
     fn is_alone(&self, task: &Asleep) -> bool {
         members(&self.file) == [task.pid] && threads_of(task.pid).eq([task.thread])
     }
 
-    /// The cause that keeps time from leaping at this moment, where `pids` are on the clock.
+    /// Returns the cause that keeps time from leaping at this moment, if `pids` are the processes on the clock.
     fn held_by(&mut self, pids: &[u32], whatever_comes: bool) -> Option<Cause> {
         asleep(pids).and_then(|tasks| self.not_held(tasks, whatever_comes)).err()
     }
 
-    /// The tasks, all asleep, where nothing keeps time from leaping; else what does.
+    /// Returns `tasks`, which all sleep, if nothing keeps time from leaping.
+    ///
+    /// # Errors
+    ///
+    /// The cause that keeps time from leaping.
     fn not_held(&mut self, tasks: Vec<Asleep>, whatever_comes: bool) -> Result<Vec<Asleep>, Cause> {
         if whatever_comes {
             return Ok(tasks);
@@ -427,12 +440,12 @@ impl Watch {
         asleep_by(&mut self.scheduler, &self.file)
     }
 
-    /// Tells the kernel whom to watch, where programs have come to the clock since.
+    /// Gives the kernel the processes to watch, if programs have come onto the clock since the last time.
     fn watch_who_came(&mut self) {
         let entries = self.clock.entries();
         if entries != self.entries {
             if let Some(scheduler) = &mut self.scheduler {
-                // Until a look finds nobody new: one that is not watched yet may have started another.
+                // Repeats until a look finds no new process: a process that is not watched yet may have started another.
                 while members(&self.file).iter().filter(|pid| scheduler.add(**pid)).count() > 0 {}
             }
             self.entries = entries;
@@ -440,7 +453,11 @@ impl Watch {
     }
 }
 
-/// All tasks on the clock in `file`, if all of them sleep; else one that does not.
+/// Returns all tasks on the clock in `file` if all of them sleep.
+///
+/// # Errors
+///
+/// A task that does not sleep.
 fn asleep_by(scheduler: &mut Option<Scheduler>, file: &FileId) -> Result<Vec<Asleep>, Cause> {
     match scheduler {
         Some(scheduler) => scheduler.asleep(),

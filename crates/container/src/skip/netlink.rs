@@ -9,7 +9,7 @@ use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::Socket;
 
-/// The socket, once it is needed.
+/// The netlink socket, opened at the first question.
 #[derive(Default)]
 pub struct Netlink {
     socket: Option<Socket>,
@@ -18,11 +18,11 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Asks for all that `request` fits, and hands over each answer.
+    /// Asks for all sockets that match `request`, and hands each answer to `each`.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not answer.
+    /// If the kernel does not answer.
     pub fn dump(
         &mut self,
         request: SockDiagMessage,
@@ -31,7 +31,7 @@ impl Netlink {
         self.ask(request, true, each)
     }
 
-    /// Asks for one; none where it is not there.
+    /// Asks for one socket. `None` if there is no such socket.
     pub fn one(&mut self, request: SockDiagMessage) -> Option<SockDiagMessage> {
         let mut found = None;
         self.ask(request, false, |answer| found = Some(answer)).ok()?;
@@ -55,7 +55,7 @@ impl Netlink {
         self.asked = self.asked.wrapping_add(1);
         send(&socket, request, self.asked, all)?;
         let understood = receive(&socket, &mut self.answer, self.asked, all, each)?;
-        // Where it is not clear whether all has been received, the next question goes through another.
+        // The socket is kept only if the whole answer has been received. Otherwise the next question opens another one.
         self.socket = Some(socket);
         understood
     }
@@ -72,7 +72,7 @@ fn send(socket: &Socket, request: SockDiagMessage, number: u32, all: bool) -> io
     socket.send(&bytes, 0).map(drop)
 }
 
-/// The answers to question `number`: the inner result is the kernel's, the outer one that of receiving it.
+/// Receives the answers to question `number`. The inner result is the kernel's, the outer one that of the receiving.
 fn receive(
     socket: &Socket,
     answer: &mut Vec<u8>,

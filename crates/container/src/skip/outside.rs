@@ -1,10 +1,10 @@
-//! Whether somebody waits for something that the outside can bring: then time keeps to its rate.
+//! External wakers: whether anything outside the container may wake a sleeping task. While something may, time keeps to its rate.
 //!
-//! For each sleeping task: in which system call it is (/proc/PID/task/TID/syscall), on which descriptors that call waits,
-//! and who is at the other end of them. What is not known for sure counts as outside.
+//! For each sleeping task, [`Outside`] finds the system call (/proc/PID/task/TID/syscall) and the descriptors on which that call
+//! waits. Then it finds the processes at the other ends of these descriptors. An answer that is not certain counts as outside.
 //!
-//! What is kept from look to look ([`Known`]) is where to look, not what was seen there; but for pipes without a name, of which
-//! nobody outside can get an end that has none.
+//! [`Known`] keeps from look to look where to look, and not the state that was found there. Pipes without a name are the exception:
+//! if no process outside holds an end of such a pipe, none can get one.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -23,19 +23,19 @@ use super::sockets::{Reach, Sockets, Tables};
 use super::tasks::{name_of, Asleep, Cause};
 use crate::processes;
 
-/// What stays from look to look.
+/// State that stays from look to look.
 #[derive(Default)]
 pub struct Known {
     files: ProcFiles,
     sockets: Sockets,
     private: PrivatePipes,
-    /// Descriptors of members, by the inodes of the sockets they were.
+    /// Descriptors of processes on the clock, as (process, descriptor), by the inode of the socket each was at the last look.
     descriptors: HashMap<u64, (u32, u32)>,
     kinds: Option<Kinds>,
 }
 
 impl Known {
-    /// What an epoll descriptor watches; nothing where it is closed.
+    /// Returns the files that an epoll descriptor watches; none if the descriptor is closed.
     fn watched(&mut self, pid: u32, fd: u32) -> io::Result<Vec<Watched>> {
         match self.files.read(pid, About::Descriptor(fd)) {
             Ok(text) => Ok(watched_by(text)),
@@ -45,11 +45,11 @@ impl Known {
     }
 }
 
-/// Ends of pipes that nobody outside holds: by the pipe, and whether the end is for writing. A pipe without a name stays
-/// so, for nobody outside can come by an end of it but by being handed it.
+/// Ends of pipes that no process outside holds: the inode of the pipe, and whether the end is for writing. A pipe without a name
+/// stays private: a process outside can get an end of it only from a process that hands it over.
 type PrivatePipes = HashSet<(u64, bool)>;
 
-/// The devices that sockets and pipes without a name are on, as far as the kernel calls them so.
+/// Device numbers of sockets and of pipes without a name; `None` where the device could not be found.
 #[derive(Clone, Copy)]
 struct Kinds {
     sockets: Option<u64>,
@@ -66,47 +66,48 @@ impl Kinds {
     }
 }
 
-/// What has been found out in one look.
+/// One look at the external wakers of tasks. It keeps its findings until it is dropped.
 pub struct Outside<'a> {
     members: &'a [u32],
     known: &'a mut Known,
     tables: Tables,
-    /// Whether all descriptors of members have been looked at.
+    /// Whether the descriptors of all members have been read in this look.
     descriptors_read: bool,
-    /// Who outside has an end of a pipe, by the pipe and whether that end is for writing.
+    /// Processes outside that hold an end of a pipe, by the inode of the pipe and whether that end is for writing. `None` before
+    /// the first question.
     pipes: Option<HashMap<(u64, bool), u32>>,
-    /// Whether the last answer may change without the task running: it has to do with sockets.
+    /// Whether the last answer may change although the task does not run. This is so where a socket was looked at.
     may_change: bool,
-    /// Whether something was on its way.
+    /// Whether data was on its way to a socket.
     in_flight: bool,
 }
 
-/// On which descriptors a call waits, and for what.
+/// The descriptors on which a call waits, and the directions.
 enum Waits {
-    /// On none that the outside could do anything about.
+    /// The call waits on no descriptor that the outside can change.
     Nothing,
-    /// To read (false) or to write (true).
+    /// The call waits to read (false) or to write (true) on these descriptors.
     On(Vec<(u32, bool)>),
-    /// On an epoll descriptor.
+    /// The call waits on this epoll descriptor.
     OnSet(u32),
-    /// On something unknown.
+    /// The call waits on something unknown. The text is for people.
     Unknown(String),
 }
 
-/// What an epoll descriptor watches: a file. The number it was given by may be another's by now.
+/// A file that an epoll descriptor watches. Its descriptor number may belong to another file by now.
 struct Watched {
     fd: u32,
-    /// For being written to, and not read from.
+    /// Whether the file is watched for writing (true) or for reading (false).
     writes: bool,
     device: u64,
     inode: u64,
 }
 
-/// How deep epoll descriptors may lie in each other.
+/// How many epoll descriptors may watch one another in a row; a deeper one counts as outside.
 const DEEPEST: u32 = 5;
 
 impl<'a> Outside<'a> {
-    /// A look on behalf of `members`, the processes on the clock.
+    /// Begins a look for `members`, the processes on the clock.
     pub fn of(members: &'a [u32], known: &'a mut Known) -> Outside<'a> {
         Outside {
             members,
@@ -119,7 +120,12 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Whether the outside may wake `task`; if not, whether that stays so until the task has run.
+    /// Looks for an external waker of `task`. `Ok` says that there is none: `Ok(true)` that this holds until the task has run,
+    /// `Ok(false)` that it may change before.
+    ///
+    /// # Errors
+    ///
+    /// The external waker, if there is one or if it is not certain that there is none.
     pub fn holds(&mut self, task: &Asleep) -> Result<bool, Cause> {
         self.may_change = false;
         let what = match waits_of(task, &mut self.known.files) {
@@ -140,10 +146,11 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// What the outside may bring to descriptor `fd` of a process.
+    /// Returns the external waker of descriptor `fd` of a process, in words for people; `None` if there is none. `writes` is the
+    /// direction, `depth` the number of epoll descriptors that led to this one.
     fn reach(&mut self, pid: u32, fd: u32, writes: bool, depth: u32) -> Option<String> {
         let path = format!("/proc/{pid}/fd/{fd}");
-        // Closed since, or never open: nothing comes.
+        // The descriptor is closed: nothing comes from it.
         let target = fs::read_link(&path).ok()?;
         let name = target.to_string_lossy();
         if let Some(inode) = number_in(&name, "socket:") {
@@ -186,10 +193,10 @@ impl<'a> Outside<'a> {
         })
     }
 
-    /// What may come to an epoll descriptor in whose wait a task is.
+    /// Returns the external waker of an epoll descriptor on which a task waits; `None` if there is none.
     fn reach_of_epoll(&mut self, pid: u32, fd: u32) -> Option<String> {
         match self.known.watched(pid, fd) {
-            // What watches anything is an epoll descriptor still.
+            // A descriptor that watches a file is still an epoll descriptor.
             Ok(watched) if !watched.is_empty() => self.reach_of_watched(pid, &watched, 0),
             _ => self.reach(pid, fd, false, 0),
         }
@@ -240,7 +247,8 @@ impl<'a> Outside<'a> {
         (!self.members.contains(&of)).then(|| format!("the end of {}", name_of(of)))
     }
 
-    /// The ends of pipes that processes outside hold. The caller's own are not looked at: it has closed them.
+    /// Returns the ends of pipes that processes outside hold. It leaves out the calling process, which has closed its copies of
+    /// them.
     fn pipes(&mut self) -> &HashMap<(u64, bool), u32> {
         let members = self.members;
         self.pipes.get_or_insert_with(|| {
@@ -260,7 +268,7 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// Whether a descriptor can read (false), write (true) or both.
+/// Returns the directions of a descriptor: read (false), write (true), or both. Both also if /proc does not say.
 fn ends_of(pid: u32, fd: u32) -> Vec<bool> {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -272,8 +280,8 @@ fn ends_of(pid: u32, fd: u32) -> Vec<bool> {
     }
 }
 
-/// Whether a member has the socket `inode`. `known` tells where it was found, which is looked at anew; all descriptors
-/// are looked at once in a look, as `all_read` tells.
+/// Whether a member has the socket `inode`. `known` says where the socket was found last; that place is checked again. If it is not
+/// there any more, all descriptors of all members are read, once in a look: `all_read` says that this has been done.
 fn is_inside(
     inode: u64,
     members: &[u32],
@@ -296,7 +304,7 @@ fn is_inside(
     known.contains_key(&inode)
 }
 
-/// The descriptors of a process whose names begin with `kind`, and the numbers in them.
+/// Returns the descriptors of a process whose links are `kind[number]`, each with that number.
 fn descriptors_of(pid: u32, kind: &str) -> Vec<(u32, u64)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
@@ -307,12 +315,12 @@ fn descriptors_of(pid: u32, kind: &str) -> Vec<(u32, u64)> {
     found.collect()
 }
 
-/// The number in `kind[number]`.
+/// Parses the number in `kind[number]`.
 fn number_in(name: &str, kind: &str) -> Option<u64> {
     name.strip_prefix(kind)?.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
-/// What an epoll descriptor watches, by what /proc tells of it.
+/// Parses the files that an epoll descriptor watches from its /proc/PID/fdinfo file.
 fn watched_by(text: &str) -> Vec<Watched> {
     const EPOLLOUT: u32 = 4;
     const EPOLLIN: u32 = 1;
@@ -325,7 +333,7 @@ fn watched_by(text: &str) -> Vec<Watched> {
             u64::from_str_radix(word, 16).ok()
         };
         let (inode, device) = (hex("ino:").unwrap_or(0), hex("sdev:").unwrap_or(0));
-        // The kernel's own way to write a device number.
+        // In this file the kernel prints device numbers in its internal encoding: the major number from bit 20 on.
         let device = libc::makedev((device >> 20) as u32, device as u32 & 0xf_ffff);
         let watched = move |(fd, writes)| Watched { fd, writes, device, inode };
         Some(directions(fd, events & EPOLLIN != 0, events & EPOLLOUT != 0).map(watched))
@@ -340,7 +348,7 @@ fn directions(fd: u32, reads: bool, writes: bool) -> impl Iterator<Item = (u32, 
         .map(|(fd, writes, _)| (fd, writes))
 }
 
-/// What the call waits for in which `task` sleeps.
+/// Returns the descriptors on which the system call waits in which `task` sleeps.
 fn waits_of(task: &Asleep, files: &mut ProcFiles) -> Waits {
     let text = match files.read(task.pid, About::Call(task.thread)) {
         Ok(text) => text,
@@ -349,7 +357,7 @@ fn waits_of(task: &Asleep, files: &mut ProcFiles) -> Waits {
     };
     let mut words = text.split_ascii_whitespace();
     let Some(call) = words.next().and_then(|word| word.parse::<i64>().ok()) else {
-        // It ran when it was looked at.
+        // The task ran when /proc was read.
         return Waits::Unknown("a processor".into());
     };
     let args: Vec<u64> = words

@@ -1,20 +1,20 @@
-//! Files of /proc that are read again and again. They are kept open, for to open one costs more than to read it.
+//! Files of /proc that the skipper reads again and again. They stay open, because an open costs more than a read.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What a file of /proc tells.
+/// The subject of a file in /proc.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum About {
-    /// In which system call a thread is.
+    /// The system call of this thread: /proc/PID/task/TID/syscall.
     Call(u32),
-    /// What there is to know about a descriptor.
+    /// This descriptor: /proc/PID/fdinfo/FD.
     Descriptor(u32),
 }
 
-/// The files, by the process they belong to.
+/// The open files, by process and subject.
 #[derive(Default)]
 pub struct ProcFiles {
     open: HashMap<(u32, About), File>,
@@ -22,16 +22,17 @@ pub struct ProcFiles {
 }
 
 impl ProcFiles {
-    /// What the kernel says now about process `pid`.
+    /// Returns the present text of the file about `about` in process `pid`.
     ///
     /// # Errors
     ///
-    /// Where there is no such thing any more, or it may not be seen.
+    /// If the thread or the descriptor is gone, or the kernel does not allow the look.
     pub fn read(&mut self, pid: u32, about: About) -> io::Result<&str> {
-        /// Descriptors that may be spent on this.
+        /// Most descriptors that are kept open.
         const MOST: usize = 128;
         let key = (pid, about);
-        // A file belongs to the task it was opened for, not to whoever gets that number later: it fails when that has ended.
+        // The kernel binds an open file to its task, and not to a later task with the same number. The read fails when the task has
+        // ended.
         let known = self.open.get(&key).is_some_and(|file| read(file, &mut self.text).is_ok());
         if !known {
             self.open.remove(&key);
@@ -49,7 +50,7 @@ impl ProcFiles {
     }
 }
 
-/// The whole of `file`, as it is now.
+/// Reads the whole of `file` into `text`, from its start.
 fn read(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
     const ROOM: usize = 4096;
     let mut len = 0;
@@ -57,7 +58,7 @@ fn read(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
         text.resize(len + ROOM, 0);
         let more = file.read_at(&mut text[len..], len as u64)?;
         len += more;
-        // These files are written in one go: what fits in leaves room only at the end.
+        // The kernel writes these files in one go: only a read that reaches the end leaves room.
         if more < ROOM {
             break;
         }

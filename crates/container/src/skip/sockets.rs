@@ -1,7 +1,8 @@
-//! Who is at the other end of a socket, by what the kernel's socket tables say (sock_diag(7)).
+//! The process at the other end of a socket, by the kernel's socket tables (sock_diag(7)).
 //!
-//! A table is as long as there are sockets on the machine. A socket that was found in one is asked for by itself the next
-//! time, with the cookie that no other socket ever has; that is possible where the answer does not need the other end.
+//! A table is as long as there are sockets on the machine. Once a socket was found in a table, the next question asks for that
+//! socket alone, by its cookie. No other socket ever has the same cookie. This works only where the answer does not need the other
+//! end.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,21 +18,21 @@ use netlink_packet_sock_diag::SockDiagMessage;
 
 use super::netlink::Netlink;
 
-/// A socket of the internet families.
+/// A TCP or UDP socket.
 struct Inet {
     inode: u64,
     state: u8,
     here: SocketAddr,
     there: SocketAddr,
-    /// Bytes that were sent once, that arrived, and that wait to be sent.
+    /// Bytes sent, without retransmissions; bytes received; bytes that wait to be sent. All 0 for UDP and for a listening socket.
     sent: u64,
     received: u64,
     waiting: u64,
-    /// What the kernel finds it by.
+    /// The address family and the socket id by which the kernel finds the socket.
     id: (u8, SocketId),
 }
 
-/// The tables of one moment, each read when it is first needed.
+/// The socket tables at one moment. Each is read when it is first needed.
 #[derive(Default)]
 pub struct Tables {
     unix: Option<HashMap<u64, Unix>>,
@@ -44,30 +45,30 @@ struct Unix {
     cookie: [u8; 8],
 }
 
-/// How the kernel finds a socket again.
+/// How to find a socket again.
 enum Handle {
     Unix([u8; 8]),
     Listener(InetRequest),
     Tcp,
 }
 
-/// What stays from look to look: the way to ask, and how to ask for whom.
+/// State that stays from look to look: the netlink socket, and how to find each known socket.
 #[derive(Default)]
 pub struct Sockets {
     netlink: Netlink,
     handles: HashMap<u64, Handle>,
 }
 
-/// What may come to a socket, and whence.
+/// From where something may come to a socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// Nothing but from processes on the clock.
+    /// From processes on the clock only.
     Inside,
-    /// It waits for anybody: a listening socket, a server's datagram socket.
+    /// The socket waits for any peer: a listening socket, or a server's datagram socket.
     Anybody,
-    /// Something from outside.
+    /// From outside. The text is for people.
     Outside(String),
-    /// Something that is on its way already.
+    /// Data is on its way already. The text is for people.
     InFlight(String),
 }
 
@@ -76,11 +77,12 @@ const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 
 impl Sockets {
-    /// What may come to the socket `inode`; `inside` tells whether a process on the clock has a socket.
+    /// Returns from where something may come to the socket `inode`. `inside` tells whether a process on the clock has the socket
+    /// with a given inode.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not tell.
+    /// If the kernel does not answer.
     pub fn reach(
         &mut self,
         inode: u64,
@@ -97,7 +99,7 @@ impl Sockets {
         }
     }
 
-    /// None where the socket is not to be found that way any more.
+    /// Answers by the handle of the socket. `None` if the handle does not find the socket any more.
     fn reach_by(
         &mut self,
         inode: u64,
@@ -134,7 +136,7 @@ impl Sockets {
         tables: &mut Tables,
         inside: &mut dyn FnMut(u64) -> bool,
     ) -> io::Result<Reach> {
-        /// Before they are all forgotten: sockets come and go.
+        /// At so many handles all are forgotten: sockets come and go.
         const MOST: usize = 4096;
         if self.handles.len() >= MOST {
             self.handles.clear();
@@ -152,7 +154,7 @@ impl Sockets {
         let udp = read_once(&mut tables.udp, || dump_inet(&mut self.netlink, IPPROTO_UDP))?;
         Ok(match udp.iter().find(|socket| socket.inode == inode) {
             Some(socket) => reach_of_udp(socket, udp, inside),
-            // Raw, packet, netlink, vsock, ..., or of another network namespace.
+            // A raw, packet, netlink or vsock socket, or one of another network namespace.
             None => Reach::Outside("a socket that may be reached from outside".into()),
         })
     }
@@ -166,7 +168,7 @@ fn read_once<T>(table: &mut Option<T>, read: impl FnOnce() -> io::Result<T>) -> 
 }
 
 impl Inet {
-    /// How the kernel finds this TCP socket again.
+    /// Returns how to find this TCP socket again.
     fn handle(&self) -> Handle {
         let (family, socket_id) = self.id.clone();
         match self.state {
@@ -180,7 +182,7 @@ fn reach_of_unix(socket: &Unix, inside: &mut dyn FnMut(u64) -> bool) -> Reach {
     match socket.peer {
         Some(peer) if inside(peer) => Reach::Inside,
         Some(_) => Reach::Outside("a socket of a process outside".into()),
-        // It listens, or takes datagrams without a peer, or its peer is gone.
+        // The socket listens, takes datagrams without a peer, or its peer is gone.
         None => Reach::Anybody,
     }
 }
@@ -197,12 +199,12 @@ fn reach_of_tcp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool
     match (socket.state, other) {
         (LISTEN, _) => Reach::Anybody,
         (_, Some(other)) => {
-            // One that nobody has accepted yet belongs to who listens there.
+            // A connection that nobody has accepted yet has no inode. It belongs to the owner of the listening socket.
             let owner = if other.inode != 0 { Some(other) } else { listener(socket.there) };
             if !owner.is_some_and(|owner| inside(owner.inode)) {
                 return Reach::Outside(format!("{}", socket.there));
             }
-            // The end of a stream is counted as a byte that arrived.
+            // A FIN counts as one byte received.
             let ends = u64::from(socket.state != ESTABLISHED || other.state != ESTABLISHED);
             let flight = socket.sent.abs_diff(other.received) > ends
                 || other.sent.abs_diff(socket.received) > ends
@@ -221,7 +223,7 @@ fn reach_of_tcp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool
 fn reach_of_udp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool) -> Reach {
     if socket.there.port() == 0 {
         return match is_ephemeral(socket.here.port()) {
-            // A client that names its peer each time, as resolvers do.
+            // A client that names its peer with each datagram, as resolvers do.
             true => Reach::Outside("an answer to a datagram".into()),
             false => Reach::Anybody,
         };
@@ -237,7 +239,7 @@ fn reach_of_udp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool
     }
 }
 
-/// Whether the kernel may have chosen this port.
+/// Whether the port is in the kernel's ephemeral range, so that the kernel may have chosen it.
 fn is_ephemeral(port: u16) -> bool {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let range = text.ok().and_then(|text| {
@@ -295,7 +297,7 @@ fn one_inet(netlink: &mut Netlink, request: &InetRequest) -> Option<Inet> {
     }
 }
 
-/// Of both families: one of either may speak to one of the other.
+/// Dumps both families: an IPv6 socket may speak to an IPv4 socket.
 fn dump_inet(netlink: &mut Netlink, protocol: u8) -> io::Result<Vec<Inet>> {
     let mut found = Vec::new();
     for (family, id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
@@ -317,7 +319,7 @@ fn inet_of(socket: &InetResponse, tcp: bool) -> Inet {
         _ => None,
     });
     let of = |field: fn(&TcpInfo) -> u64| info.map_or(0, field);
-    // Of a socket that listens the queues count connections.
+    // In a listening socket the queues count connections.
     let carries = tcp && socket.header.state != LISTEN;
     Inet {
         inode: u64::from(socket.header.inode),

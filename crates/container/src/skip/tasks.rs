@@ -1,4 +1,4 @@
-//! Whether anything on a clock runs, by what /proc shows of its tasks.
+//! Whether any task on a clock runs, by /proc.
 
 use std::fs;
 use std::time::Duration;
@@ -7,41 +7,45 @@ use super::kernel::Seen;
 use crate::host_time;
 use crate::processes::{self, threads_of, FileId, Process};
 
-/// A task that sleeps, and how often it has run: a second look tells whether it did in between.
+/// A sleeping task, and how often it has run. A second look that finds the same number shows that the task has not run in between.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Asleep {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// Its own number.
+    /// Its thread id.
     pub thread: u32,
-    /// How often it was given a processor, or gave one back.
+    /// Number of times that the task was given a processor (/proc), or left one (BPF programs).
     pub runs: u64,
 }
 
-/// Something that keeps time from skipping.
+/// A cause that keeps time from leaping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cause {
-    /// The process.
+    /// The process id; 0 if the cause is no process.
     pub pid: u32,
-    /// What it does, for people.
+    /// The state of the process, in words for people.
     pub what: String,
-    /// It may be over without any task having run.
+    /// Whether the cause may be over although no task has run.
     pub passes: bool,
 }
 
-/// The processes on the clock in `file`.
+/// Returns the processes on the clock in `file` that have not ended.
 pub fn members(file: &FileId) -> Vec<u32> {
     let on_clock = processes::on_clock(file).unwrap_or_default();
     on_clock.iter().filter(|process| !process.has_ended()).map(|process| process.pid).collect()
 }
 
-/// All tasks of `members`, if all of them sleep; else one that does not.
+/// Returns all tasks of `members` if all of them sleep.
+///
+/// # Errors
+///
+/// A task that does not sleep.
 pub fn asleep(members: &[u32]) -> Result<Vec<Asleep>, Cause> {
     let mut tasks = Vec::new();
     for &pid in members {
         for thread in threads_of(pid) {
             match state_of(pid, thread) {
-                // It has ended since.
+                // The task has ended since.
                 None | Some('Z' | 'X') => {}
                 Some('S') => tasks.push(Asleep { pid, thread, runs: schedule_of(pid, thread).2 }),
                 Some(state) => {
@@ -53,7 +57,7 @@ pub fn asleep(members: &[u32]) -> Result<Vec<Asleep>, Cause> {
     Ok(tasks)
 }
 
-/// The same for all tasks of `members`, whatever they do; `group` is what to call these.
+/// Returns all tasks of `members`, sleeping or not, as members of group `group`.
 pub fn look_through(members: &[u32], group: u32) -> Vec<Seen> {
     let threads = members.iter().flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)));
     let seen = threads.filter_map(|(pid, thread)| match state_of(pid, thread) {
@@ -84,8 +88,8 @@ fn state_of(pid: u32, thread: u32) -> Option<char> {
     stat.get(name_ends + 2).map(|state| char::from(*state))
 }
 
-/// For how many nanoseconds a task has run, and waited for a processor, and how often it was given one; 0 where the kernel
-/// does not count it.
+/// Returns for how many nanoseconds a task has run, for how many it has waited for a processor, and how often it was given one.
+/// Each is 0 if the kernel does not count it.
 fn schedule_of(pid: u32, thread: u32) -> (u64, u64, u64) {
     let text = host_time::read_file(&format!("/proc/{pid}/task/{thread}/schedstat"));
     let text = String::from_utf8(text.unwrap_or_default()).unwrap_or_default();
@@ -94,7 +98,7 @@ fn schedule_of(pid: u32, thread: u32) -> (u64, u64, u64) {
     (next(), next(), next())
 }
 
-/// A process's name, for people.
+/// The process id and the command name of a process, for people.
 pub fn name_of(pid: u32) -> String {
     Process::read(pid)
         .map_or_else(|| pid.to_string(), |process| format!("{pid} ({})", process.comm))

@@ -1,4 +1,4 @@
-//! Which processes belong to a container, and which container a process belongs to.
+//! The processes of a container, and the container of a process.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,22 +12,22 @@ use crate::StateError;
 /// Whether anything of a container still runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Life {
-    /// A monitor looks after it.
+    /// A monitor supervises it.
     Alive,
-    /// Programs run on, but nobody looks after them: none of them can start another.
+    /// Programs run, but no monitor supervises them: none of them can start another program.
     MonitorDead,
     /// Nothing runs.
     Ended,
 }
 
 impl StateDir {
-    /// The container called `text`, or the one that the process of that number belongs to: a program, or the
-    /// `lorentz` command that looks after it. A container of an OCI runtime is also found by its id, or by as much of
-    /// its beginning as no other has.
+    /// Returns the container called `text`, or the container of the process with this number: a program, or the `lorentz` command
+    /// that supervises it. A container of an OCI runtime is also found by its id, or by a prefix of the id that no other container
+    /// has.
     ///
     /// # Errors
     ///
-    /// Where there is no such container or process, or the process is in none.
+    /// If there is no such container or process, or the process is in no container.
     pub fn find(&self, text: &str) -> Result<Container, StateError> {
         self.find_here(text).map_err(|error| explain(text, error))
     }
@@ -48,7 +48,7 @@ impl StateDir {
         }
     }
 
-    /// The container that an OCI runtime knows by an id that is `text` or, as no other, begins with it.
+    /// Returns the container whose id in an OCI runtime is `text`, or the only one whose id begins with it.
     fn by_id(&self, text: &str) -> Result<Option<Container>, StateError> {
         const SHORTEST: usize = 3;
         let id = |container: &Container| Some(container.record().bundle.as_ref()?.id.clone());
@@ -60,11 +60,11 @@ impl StateDir {
         Ok(found.pop().filter(|_| found.is_empty() && text.len() >= SHORTEST))
     }
 
-    /// The container that process `pid` belongs to.
+    /// Returns the container of process `pid`.
     ///
     /// # Errors
     ///
-    /// Where there is no such process, or it is in none.
+    /// If there is no such process, or it is in no container.
     pub fn of_process(&self, pid: u32) -> Result<Container, StateError> {
         let containers = self.list()?;
         if let Some(looked_after) = containers.iter().find(|c| c.is_monitored_by(pid)) {
@@ -81,18 +81,19 @@ impl StateDir {
                 return Ok(container.clone());
             }
         }
-        // One that may not be looked into, or is on its way in.
+        // The caller may not look into this process, or the process is still on its way in.
         let parent = lineage.iter().find_map(|process| {
             containers.iter().find(|container| container.is_monitored_by(process.pid))
         });
         parent.cloned().ok_or(StateError::NotInside(pid))
     }
 
-    /// The processes of each of `containers`, in their order, by number. `seen` is one walk over /proc for all of them.
+    /// Returns the processes of each of `containers`, in the order of `containers`, each list sorted by process id. `seen` is one
+    /// walk over /proc for all of them.
     ///
     /// # Errors
     ///
-    /// Where the state directory cannot be read.
+    /// If the state directory cannot be read.
     pub fn processes_of(
         &self,
         containers: &[&Container],
@@ -113,7 +114,7 @@ impl StateDir {
         of_each.collect()
     }
 
-    /// The processes of all containers that share their clocks with others, by the containers' names.
+    /// Returns the processes of all containers that share their clocks with others, by the containers' names.
     fn processes_on_shared_clocks(
         &self,
         seen: &OnClocks,
@@ -145,11 +146,11 @@ impl StateDir {
 }
 
 impl Container {
-    /// Whether anything of it still runs.
+    /// Whether anything of the container still runs.
     ///
     /// # Errors
     ///
-    /// Where /proc is not mounted.
+    /// If /proc is not mounted.
     pub fn life(&self) -> Result<Life, StateError> {
         if self.record().live_monitor().is_some() {
             return Ok(Life::Alive);
@@ -163,7 +164,7 @@ impl Container {
         Ok(self.life_with(&self.processes()?))
     }
 
-    /// The same, where its processes are known already.
+    /// As [`Container::life`], with processes that the caller knows already.
     pub fn life_with(&self, processes: &[Process]) -> Life {
         match self.record().live_monitor() {
             Some(_) => Life::Alive,
@@ -172,20 +173,20 @@ impl Container {
         }
     }
 
-    /// Whether its control group shows that one of its processes runs. There may be others outside the group: those that
-    /// were attached, and those that have left it.
+    /// Whether the control group shows a running process of the container. There may be others outside the group: attached
+    /// processes, and processes that have left it.
     fn has_one_in_its_group(&self) -> bool {
         let pids = self.cgroup().map(|cgroup| cgroup.pids_below()).unwrap_or_default();
         let is_on = |pid: &u32| processes::clock_of(*pid).is_some_and(|clock| self.is_on(&clock));
         !self.shares_its_clock() && pids.iter().any(is_on)
     }
 
-    /// Its processes, by number. To find them the whole of /proc is walked over: for many containers
+    /// Returns the container's processes, sorted by process id. The call walks over all of /proc: for many containers
     /// [`StateDir::processes_of`] does so once.
     ///
     /// # Errors
     ///
-    /// Where /proc is not mounted or the state directory cannot be read.
+    /// If /proc is not mounted, or the state directory cannot be read.
     pub fn processes(&self) -> Result<Vec<Process>, StateError> {
         if self.shares_its_clock() {
             let found = self.state.processes_of(&[self], &look()?)?;
@@ -195,16 +196,16 @@ impl Container {
         processes::on_clock(&clock).map_err(|e| file_error(Path::new("/proc"), e))
     }
 
-    /// Whether another container may be on its clock: each has a name of the clock's file in its directory.
+    /// Whether another container may be on the same clock: each has a name of the clock's file in its directory.
     fn shares_its_clock(&self) -> bool {
         fs::metadata(self.clock_path()).is_ok_and(|file| file.nlink() > 1)
     }
 
-    /// All containers on its clock, itself among them.
+    /// Returns all containers on the same clock, this one included.
     ///
     /// # Errors
     ///
-    /// Where the state directory cannot be read.
+    /// If the state directory cannot be read.
     pub fn sharing_its_clock(&self) -> Result<Vec<Container>, StateError> {
         let path = self.clock_path();
         let clock = FileId::of(&path).map_err(|e| file_error(&path, e))?;
@@ -218,12 +219,12 @@ impl Container {
         Ok(names.iter().filter_map(|name| self.state.container(name).ok()).collect())
     }
 
-    /// Whether `pid` is one of its monitors, alive.
+    /// Whether `pid` is one of the living monitors of the container.
     fn is_monitored_by(&self, pid: u32) -> bool {
         self.record().monitors.iter().any(|monitor| monitor.pid == pid && monitor.is_alive())
     }
 
-    /// Whether `process` is one of its monitors or their first programs.
+    /// Whether `process` is a monitor of the container, or the first program of one.
     fn knows(&self, process: &Process) -> bool {
         self.record().monitors.iter().any(|monitor| {
             let is_monitor =
@@ -233,8 +234,8 @@ impl Container {
     }
 }
 
-/// Which of the containers on one clock a process belongs to: by its next ancestor that one of them knows, else
-/// by its control group, else the one that the clock was made for.
+/// Returns the container of a process, among containers on one clock. The nearest ancestor that one of the containers knows
+/// decides; without one, the control group. If that does not decide either, it is the container for which the clock was made.
 fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Container> {
     let by_ancestor = lineage
         .iter()
@@ -255,12 +256,13 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
 ///
 /// # Errors
 ///
-/// Where it is not mounted.
+/// If /proc is not mounted.
 pub fn look() -> Result<OnClocks, StateError> {
     OnClocks::look().map_err(|e| file_error(Path::new("/proc"), e))
 }
 
-/// `error` as it is, or why a container that runs is not found: its clock is in another directory, or nowhere any more.
+/// Returns `error`, or a better one for a container that runs and is not found. Then its clock is in another directory, or its
+/// directory was deleted.
 pub(super) fn explain(text: &str, error: StateError) -> StateError {
     match error {
         StateError::Unknown(_) | StateError::NotInside(_) => stray(text).unwrap_or(error),

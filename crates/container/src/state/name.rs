@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use crate::StateError;
 
-/// Engines give their containers ids of 64 digits.
+/// Container engines use ids of 64 digits.
 const LONGEST: usize = 128;
 
 const MANNERS: [&str; 32] = [
@@ -21,8 +21,8 @@ const ANIMALS: [&str; 32] = [
     "marten", "moose", "newt", "otter", "owl", "panda", "raven", "robin", "seal", "swan", "wolf",
 ];
 
-/// Whether something can be called so: a letter or digit, then up to 127 letters, digits, `.`, `_` and `-`. So it is one
-/// component of a path, and never one that means something else.
+/// Whether a name is valid: a letter or digit, then up to 127 letters, digits, `.`, `_` and `-`. Such a name is one component of a
+/// path, and has no special meaning in it.
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric();
     name.len() <= LONGEST
@@ -30,7 +30,7 @@ pub fn is_name(name: &str) -> bool {
         && name.chars().all(|c| plain(c) || matches!(c, '.' | '_' | '-'))
 }
 
-/// Checks a name given by `flag`.
+/// Checks a name that `flag` gave.
 pub(super) fn check(flag: &'static str, name: &str) -> Result<(), StateError> {
     match is_name(name) {
         true => Ok(()),
@@ -38,7 +38,7 @@ pub(super) fn check(flag: &'static str, name: &str) -> Result<(), StateError> {
     }
 }
 
-/// A name to tell containers apart by, such as `quiet-lynx-4f2a`. Very likely not in use.
+/// Makes up a name that people can tell apart, such as `quiet-lynx-4f2a`. Very likely no container has it.
 pub(super) fn invent() -> String {
     let dice = RandomState::new().build_hasher().finish();
     let manner = MANNERS[(dice >> 16) as usize % MANNERS.len()];

@@ -1,4 +1,4 @@
-//! What is written down about a container: its `container.json`.
+//! The record of a container: its `container.json`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::processes::{self, Process};
 
-/// The layout's version; a record of another is not read.
+/// Version of the layout. A record with another version is not read.
 const VERSION: u32 = 1;
 
-/// How programs were brought into virtual time.
+/// How programs are brought into virtual time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mechanism {
-    /// By the shim put into each process.
+    /// The shim in each process.
     Shim,
-    /// By a time namespace of the kernel alone.
+    /// A time namespace of the kernel, and nothing else.
     TimeNamespace,
 }
 
 impl Mechanism {
-    /// Its name, on every face.
+    /// Its name, the same on every interface.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Shim => "shim",
@@ -34,7 +34,7 @@ impl Mechanism {
     }
 }
 
-/// Which command a monitor belongs to.
+/// The command to which a monitor belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MonitorKind {
@@ -60,73 +60,73 @@ impl MonitorKind {
     }
 }
 
-/// A process of ours that looks after programs of a container.
+/// A Lorentz process that supervises programs of a container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Monitor {
-    /// Its number ...
+    /// Its process id ...
     pub pid: u32,
-    /// ... and when it started, without which the number means nothing later.
+    /// ... and its start time: later another process may have the same process id.
     pub start_ticks: u64,
-    /// The command it belongs to.
+    /// The command to which it belongs.
     pub kind: MonitorKind,
-    /// The first program it looks after, once there is one.
+    /// The first program that it supervises, if there is one yet.
     pub program: Option<u32>,
 }
 
 impl Monitor {
-    /// The calling process as a monitor.
+    /// Describes the calling process as a monitor.
     pub(super) fn current(kind: MonitorKind) -> io::Result<Monitor> {
         let me = Process::current()?;
         Ok(Monitor { pid: me.pid, start_ticks: me.start_ticks, kind, program: None })
     }
 
-    /// Whether it still runs.
+    /// Whether the process still runs.
     pub fn is_alive(&self) -> bool {
         processes::is_running(self.pid, self.start_ticks)
     }
 }
 
-/// What an OCI runtime knows a container by.
+/// The OCI bundle of a container, as an OCI runtime knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Bundle {
     /// Its id.
     pub id: String,
-    /// The directory with the runtime's own state.
+    /// The directory of the runtime's own state.
     pub root: PathBuf,
-    /// The pod it is part of.
+    /// The pod to which the container belongs.
     pub pod: Option<String>,
-    /// What clock was asked for, to compare within a pod.
+    /// The clock that was asked for, to compare within a pod.
     pub asked: String,
-    /// Its tasks are paused, and its clock was stopped for that.
+    /// Whether the runtime has paused the tasks and stopped the clock with them.
     pub paused_clock: bool,
 }
 
-/// What is known of a container besides its clock.
+/// The record of a container, without its clock.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
     version: u32,
     /// Its name.
     pub name: String,
-    /// When it was made, by the host's wall clock.
+    /// When the container was made, by the host's wall clock.
     pub created: String,
-    /// ... and by the host's CLOCK_BOOTTIME, in nanoseconds.
+    /// The same by the host's CLOCK_BOOTTIME, in nanoseconds.
     pub created_boot_ns: i64,
-    /// Which run of the host's kernel that was.
+    /// The kernel's boot id at that time.
     boot_id: String,
-    /// What runs in it, as given when it was made.
+    /// The command that runs in it, as given when the container was made.
     pub command: Vec<String>,
-    /// How its programs were brought into virtual time.
+    /// How its programs are brought into virtual time.
     pub mechanism: Mechanism,
-    /// The container it got its clock from.
+    /// The container whose clock it shares, if it was started on one.
     pub clock_of: Option<String>,
     /// Its control group.
     pub cgroup: Option<PathBuf>,
     /// The experiment that moves its clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
-    /// Who looks after it.
+    /// Its monitors.
     pub monitors: Vec<Monitor>,
-    /// What the OCI runtime that made it knows it by.
+    /// The OCI bundle from which a runtime made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<Bundle>,
 }
@@ -151,7 +151,7 @@ impl Record {
         })
     }
 
-    /// The monitor that looks after it, where one is alive.
+    /// Returns the monitor that supervises the container, if one is alive.
     pub fn live_monitor(&self) -> Option<&Monitor> {
         if !self.is_of_this_boot() {
             return None;
@@ -159,7 +159,7 @@ impl Record {
         self.monitors.iter().find(|monitor| monitor.is_alive())
     }
 
-    /// Whether it was made since the host booted; all processes of an older one are gone.
+    /// Whether the container was made since the host booted. All processes of an older container are gone.
     pub fn is_of_this_boot(&self) -> bool {
         boot_id().is_ok_and(|id| id == self.boot_id)
     }
@@ -173,7 +173,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Writes it whole or not at all: whoever reads at the same time sees the old one or the new one.
+    /// Writes the record complete or not at all: a concurrent reader sees the old one or the new one.
     pub(super) fn store(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
@@ -187,7 +187,7 @@ impl Record {
     }
 }
 
-/// The kernel's boot id. It is read once: it stays as long as this process.
+/// Returns the kernel's boot id. It is read once, because it does not change while this process lives.
 fn boot_id() -> io::Result<String> {
     static KNOWN: OnceLock<String> = OnceLock::new();
     if let Some(known) = KNOWN.get() {

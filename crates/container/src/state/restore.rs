@@ -1,7 +1,7 @@
-//! Making a container's directory anew, which somebody has deleted while its programs run.
+//! Making a container's directory anew after somebody has deleted it while its programs run.
 //!
-//! A deleted file cannot be given a name again. The new directory's `clock` is a symbolic link to the monitor's open file, by
-//! `/proc/PID/fd`: it leads to the very file that the programs have mapped.
+//! A deleted file cannot get a name again. In the new directory `clock` is a symbolic link to the monitor's open file, in
+//! `/proc/PID/fd`. It leads to the very file that the programs have mapped.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -15,12 +15,12 @@ use crate::watchkeeping;
 use crate::StateError;
 
 impl Container {
-    /// Makes the container's directory anew, or what of it is missing. The calling process is one of its monitors and has its
-    /// clock open as `clock`.
+    /// Makes the container's directory anew, or its missing files. The calling process is one of its monitors and has its clock
+    /// open as `clock`.
     ///
     /// # Errors
     ///
-    /// A name that is in use by now; a file system that refuses, or the directory above the state directory gone.
+    /// If another container has the name by now, the file system refuses, or the directory above the state directory is gone.
     pub(crate) fn restore(&self, clock: BorrowedFd) -> Result<Container, StateError> {
         let above = self.state.path().parent().unwrap_or(Path::new("/"));
         fs::metadata(above).map_err(|e| file_error(above, e))?;
@@ -43,7 +43,7 @@ impl Container {
         }
     }
 
-    /// The directory is there, with its record.
+    /// Makes the missing files of a directory that still has its record.
     fn mend(&mut self, clock: BorrowedFd) -> io::Result<()> {
         if FileId::of(&self.clock_path()).is_err() {
             let _ = fs::remove_file(self.clock_path());
@@ -57,7 +57,7 @@ impl Container {
         self.record.store(&self.state.record_path(self.name()))
     }
 
-    /// It appears under its name whole or not at all.
+    /// Makes the directory, which appears under its name complete or not at all.
     fn rebuild(&mut self, clock: BorrowedFd) -> io::Result<()> {
         let dir = self.state.path().join(UNFINISHED);
         clear(&dir)?;
@@ -79,7 +79,7 @@ impl Container {
         Ok(())
     }
 
-    /// Has `clock`, where it is a link to a monitor's open file, lead to this monitor's: the other one may end.
+    /// If `clock` is a link to another monitor's open file, makes it lead to this monitor's: the other monitor may end.
     pub(crate) fn take_clock_over(&self, clock: BorrowedFd) -> io::Result<()> {
         if self.clock_link().is_none() {
             return Ok(());
@@ -90,7 +90,7 @@ impl Container {
         fs::rename(new, self.clock_path())
     }
 
-    /// Whether `clock` leads to no process, or to a monitor of this container that lives.
+    /// Whether `clock` is no such link, or leads to a living monitor of this container.
     pub(crate) fn is_clock_held(&self) -> bool {
         let Some(link) = self.clock_link() else { return true };
         let of =
@@ -98,7 +98,8 @@ impl Container {
         self.record.monitors.iter().any(of)
     }
 
-    /// Where `clock` leads to this process, which ends, removes the link. Other monitors see that, and make theirs.
+    /// If `clock` leads to this process, which is about to end, removes the link. Other monitors notice this, and make links to
+    /// their own files.
     pub(super) fn leave_clock_to_others(&self) {
         let own = PathBuf::from(format!("/proc/{}/fd", std::process::id()));
         if self.clock_link().is_some_and(|link| link.starts_with(own)) {

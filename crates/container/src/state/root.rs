@@ -1,4 +1,4 @@
-//! Where the state of a user's containers lies: a directory that is private to its owner.
+//! The state directory of a user: a directory that is private to its owner.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,30 +12,31 @@ use nix::unistd::{eaccess, AccessFlags};
 
 use crate::StateError;
 
-/// Names a state directory of one's own choice.
+/// The environment variable that names another state directory.
 pub const STATE_DIR_VARIABLE: &str = "LORENTZ_STATE_DIR";
 
-/// Only the owner may look into a state directory.
+/// Permission bits of a state directory: only its owner may look into it.
 const PRIVATE: u32 = 0o700;
-/// Where anybody may make directories.
+/// The directory in which any user may make directories.
 const TMP: &str = "/tmp";
-/// Permission bits by which others could write.
+/// Permission bits that let others write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// A state directory that may not be there yet.
+/// A state directory, which may not exist yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Root {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// Named by the user: never removed, and links to it are theirs to make. Others go with the last container.
+    /// Whether the user named it. Such a directory is never removed, and may be reached by the user's own links. Other directories
+    /// go with the last container.
     pub chosen: bool,
-    /// The directory in which strangers make directories as well.
+    /// The directory above, if other users make directories there too.
     pub(super) shared: Option<Shared>,
 }
 
 impl Root {
-    /// The caller's: what LORENTZ_STATE_DIR names; else the first that can be used of /run/lorentz (root),
-    /// $XDG_RUNTIME_DIR/lorentz and /tmp/lorentz-UID, which has a suffix where a stranger has taken that name.
+    /// Returns the caller's state directory: the one that LORENTZ_STATE_DIR names; else the first usable one of /run/lorentz
+    /// (root), $XDG_RUNTIME_DIR/lorentz and /tmp/lorentz-UID. The last has a suffix if another user has taken that name.
     pub(super) fn find() -> Result<Root, StateError> {
         let user = effective_user();
         if let Some(chosen) = env::var_os(STATE_DIR_VARIABLE).filter(|value| !value.is_empty()) {
@@ -55,7 +56,7 @@ impl Root {
         }
     }
 
-    /// The one at `path`, as the caller wants it.
+    /// Returns the state directory at `path`, which the caller has named.
     pub(super) fn chosen(path: &Path) -> Result<Root, StateError> {
         let file = |error| StateError::File { path: path.to_path_buf(), error };
         let path = match fs::canonicalize(path) {
@@ -71,7 +72,7 @@ impl Root {
         Ok(Root { path, chosen: true, shared: None })
     }
 
-    /// Makes it where it is not there, private to the caller, and checks that it is theirs.
+    /// Makes the directory if it does not exist, private to the caller, and checks that it belongs to the caller.
     pub(super) fn make(&self) -> Result<(), StateError> {
         let file = |error| StateError::File { path: self.path.clone(), error };
         loop {
@@ -83,7 +84,7 @@ impl Root {
                 Err(_) => (),
             }
             match fs::symlink_metadata(&self.path) {
-                // It was there, and went with somebody's last container.
+                // The directory existed, and another command removed it with the last container.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => (),
                 found => return check(&self.path, &found.map_err(file)?, effective_user()),
             }
@@ -92,14 +93,14 @@ impl Root {
 }
 
 impl Root {
-    /// Race: a stranger's directory goes, or comes, between the looks of two commands, and each makes another directory. Each
-    /// looks for others after it has made its own, so one of them at least sees the other's, and gives way.
+    /// Race: another user's directory comes or goes between the looks of two commands, and each makes a different state directory.
+    /// Therefore each looks for others after it has made its own. At least one of the two sees the other's, and gives way.
     fn give_way(&self) -> Result<(), StateError> {
         let Some(shared) = &self.shared else { return Ok(()) };
         match shared.own().into_iter().find(|own| *own != self.path) {
             None => Ok(()),
             Some(other) => {
-                // It is empty: other commands find the first of both, and fail here as well.
+                // It is empty. Other commands find the first of both, and fail here too.
                 let _ = fs::remove_dir(&self.path);
                 Err(untrusted(&other, "another command has just made it; try again"))
             }
@@ -107,7 +108,7 @@ impl Root {
     }
 }
 
-/// A directory in which anybody may make directories, and a user.
+/// A directory in which any user may make directories, and the user whose state directory is looked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Shared {
     dir: PathBuf,
@@ -115,8 +116,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The user's state directory: the one that is there; else `lorentz-UID`; where a stranger has taken that name, one with a
-    /// suffix that strangers cannot foresee.
+    /// Returns the user's state directory: the one that exists, else `lorentz-UID`. If another user has taken that name, returns
+    /// one with a suffix that nobody can foresee.
     fn choose(&self) -> Result<PathBuf, StateError> {
         if let Some(own) = self.own().into_iter().next() {
             return Ok(own);
@@ -134,8 +135,8 @@ impl Shared {
         format!("lorentz-{}", self.user)
     }
 
-    /// Those of the user's state directories that are there and safe, the usual one first. A stranger can make none: nobody
-    /// gives directories away, and one that strangers may write to is left out.
+    /// Returns those of the user's state directories that exist and are safe, the usual one first. Another user can make none of
+    /// them: nobody can give a directory away, and one that others may write to is left out.
     fn own(&self) -> Vec<PathBuf> {
         let (usual, others) = (self.usual(), format!("{}.", self.usual()));
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
@@ -153,7 +154,7 @@ impl Shared {
     }
 }
 
-/// The same for all of this process's state directories.
+/// The suffix, the same for all state directories of this process.
 fn suffix() -> &'static str {
     static SUFFIX: OnceLock<String> = OnceLock::new();
     SUFFIX.get_or_init(super::name::invent)
@@ -164,7 +165,7 @@ fn candidates(user: u32, runtime: Option<OsString>) -> Vec<PathBuf> {
     if user == 0 {
         candidates.push(PathBuf::from("/run/lorentz"));
     }
-    // A `su` leaves the variable pointing at somebody else's.
+    // After `su` the variable still names the directory of the other user.
     let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
     let own = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.uid() == user);
     if let Some(path) = runtime.filter(own) {
@@ -177,8 +178,8 @@ fn owner(path: &Path) -> Option<u32> {
     fs::symlink_metadata(path).ok().map(|metadata| metadata.uid())
 }
 
-/// Checks that `path` is a directory of `user`'s that nobody else can write to, or could be made one. Others may
-/// be able to write to the directory above it, so no link is followed.
+/// Checks that `path` is a directory of `user`'s to which nobody else can write, or that it can be made. Others may be able to
+/// write to the directory above it, so this follows no link.
 fn usable(path: &Path, user: u32) -> Result<(), StateError> {
     let file = |error| StateError::File { path: path.to_path_buf(), error };
     match fs::symlink_metadata(path) {
@@ -277,7 +278,7 @@ mod tests {
     fn a_stranger_in_the_usual_place_is_no_obstacle() {
         let dir = tempfile::tempdir().unwrap();
         let user = effective_user();
-        // The links are this user's: for user + 1 they are a stranger's.
+        // The test's user makes the links, so for user + 1 they are another user's.
         let shared = Shared { dir: dir.path().to_path_buf(), user: user + 1 };
         let usual = dir.path().join(shared.usual());
         fs::create_dir(&usual).unwrap();

@@ -31,7 +31,7 @@ fn settings() -> ClockSettings {
     ClockOptions::default().settings(&crate::HostNow::read().unwrap()).unwrap()
 }
 
-/// Makes the calling process look as if it had died after it made `container`.
+/// Makes the record look as if the calling process had died after it made `container`.
 fn bury(container: &Container) -> Container {
     let mut dead = container.clone();
     dead.record.monitors.iter_mut().for_each(|monitor| monitor.start_ticks += 1);
@@ -76,7 +76,7 @@ fn a_name_in_use_is_refused_and_a_dead_one_used_again() {
     assert_eq!(dead.life().unwrap(), Life::Ended);
     let second = place.create(Some("web")).unwrap();
     assert_eq!(second.life().unwrap(), Life::Alive);
-    // What the first still knows does no harm to the second.
+    // The old handle of the first container does no harm to the second.
     first.leave().unwrap();
     first.remove().unwrap();
     assert_eq!(place.names(), ["web"]);
@@ -128,7 +128,7 @@ fn joining_without_a_name_makes_one_more_monitor() {
     let joined = place.state.join(&new(None), "web").unwrap();
     assert_eq!(joined.name(), "web");
     assert_eq!(place.names(), ["web"]);
-    // The same process: still one monitor, now of the second call.
+    // Still one monitor, the same process, now with the kind of the second call.
     assert_eq!(joined.record().monitors.len(), 1);
     let unknown = place.state.join(&new(None), "nosuch").unwrap_err().to_string();
     assert!(unknown.starts_with("--clock nosuch: no such container"), "{unknown}");
@@ -164,7 +164,7 @@ fn containers_are_found_by_name_and_by_process() {
     assert!(matches!(place.state.of_process(child.id()), Err(StateError::NoProcess(_))));
     assert!(matches!(place.state.of_process(1), Err(StateError::NotInside(1))));
     assert!(matches!(place.state.find("nosuch"), Err(StateError::Unknown(_))));
-    // A name goes before a number.
+    // A name takes precedence over a process id.
     place.create(Some("1")).unwrap();
     assert_eq!(place.state.find("1").unwrap().name(), "1");
 }
@@ -206,7 +206,7 @@ fn one_clock_of_two_containers_has_the_processes_of_each() {
     let mut first = place.create(Some("first")).unwrap();
     let mut second = place.state.join(&new(Some("second")), "first").unwrap();
     let programs = [Inhabitant::of(&first.clock_path()), Inhabitant::of(&second.clock_path())];
-    // Both are children of one process here: what tells them apart is whose program they are.
+    // Both are children of the test process. Only the monitors' records of first programs tell them apart.
     first.set_program(programs[0].0).unwrap();
     second.set_program(programs[1].0).unwrap();
     assert_eq!(pids(&first), [programs[0].0]);

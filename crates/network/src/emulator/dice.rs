@@ -1,4 +1,4 @@
-//! Chance, repeatable: every direction of every link draws from a generator of its own.
+//! Repeatable randomness: every direction of every link draws from a generator of its own.
 
 use lorentz_clock::Span;
 use rand_pcg::rand_core::RngCore;
@@ -7,7 +7,7 @@ use rand_pcg::Pcg64;
 use crate::impair::{Distribution, GilbertElliott, Jitter};
 use crate::units::Probability;
 
-/// A direction's generator, and what it remembers from frame to frame.
+/// The random generator of a direction, and its state from frame to frame.
 #[derive(Clone, Debug)]
 pub struct Dice {
     generator: Pcg64,
@@ -17,12 +17,12 @@ pub struct Dice {
 }
 
 impl Dice {
-    /// The dice number `stream` of a network's `seed`. PCG's sequences do not overlap.
+    /// Makes the generator number `stream` of a network's `seed`. PCG's sequences do not overlap.
     pub fn new(seed: u64, stream: u64) -> Dice {
         Dice { generator: Pcg64::new(seed.into(), stream.into()), last_normal: None, is_bad: false }
     }
 
-    /// Whether something of this probability happens.
+    /// Draws whether an event of this probability happens.
     pub fn happens(&mut self, probability: Probability) -> bool {
         match probability {
             Probability::NEVER => false,
@@ -31,18 +31,18 @@ impl Dice {
         }
     }
 
-    /// A whole number from 0 to `end` - 1; `end` must be above 0.
+    /// Draws a whole number from 0 to `end` - 1; `end` must be above 0.
     pub fn below(&mut self, end: u64) -> u64 {
         // The high half of a product: its bias is below end / 2^64.
         ((u128::from(self.generator.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number above 0 and below 1.
+    /// Draws a number above 0 and below 1.
     pub fn fraction(&mut self) -> f64 {
         ((self.generator.next_u64() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
     }
 
-    /// Whether the next frame is lost.
+    /// Draws whether the next frame is lost.
     pub fn loses(&mut self, loss: &GilbertElliott) -> bool {
         let step = if self.is_bad { loss.leave } else { loss.enter };
         if self.happens(step) {
@@ -52,7 +52,7 @@ impl Dice {
         self.happens(here)
     }
 
-    /// How much longer or shorter the next frame's delay is.
+    /// Draws the variation of the next frame's delay: positive for longer, negative for shorter.
     pub fn jitter(&mut self, jitter: &Jitter) -> Span {
         let spread = jitter.spread.span().0 as f64;
         if spread == 0.0 {
@@ -69,8 +69,8 @@ impl Dice {
         Span((value * spread).round() as i64)
     }
 
-    /// A standard normal value, correlated with the one before. What is computed from it keeps its distribution
-    /// whatever the correlation: a mean with the value before, as others do it, would narrow it.
+    /// Draws a standard normal value that is correlated with the one before. A value computed from it keeps its distribution
+    /// whatever the correlation. The usual way, a weighted mean with the value before, would make the distribution narrower.
     fn correlated_normal(&mut self, correlation: f64) -> f64 {
         let (u, v) = (self.fraction(), self.fraction());
         let fresh = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
@@ -83,16 +83,16 @@ impl Dice {
     }
 }
 
-/// The value of `distribution` that is as likely to be exceeded as `normal` is of the standard normal one.
+/// Returns the value of `distribution` that has the same probability of being exceeded as `normal` in the standard normal one.
 fn shaped(normal: f64, distribution: Distribution) -> f64 {
-    /// Pareto's shape; with it mean and variance are 3/2 and 3/4.
+    /// Pareto's shape. It gives mean 3/2 and variance 3/4.
     const SHAPE: f64 = 3.0;
     let exceeded = 0.5 * libm::erfc(normal / std::f64::consts::SQRT_2);
     match distribution {
         Distribution::Normal => normal,
         Distribution::Uniform => 1.0 - 2.0 * exceeded,
         Distribution::Pareto => {
-            // Held where double precision ends, at a chance of 10^-15.
+            // Clamped where double precision ends, at a probability of 10^-15.
             let value = exceeded.max(1e-15).powf(-1.0 / SHAPE);
             (value - 1.5) / 0.75_f64.sqrt()
         }

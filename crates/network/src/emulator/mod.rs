@@ -1,8 +1,8 @@
-//! The link emulator: what becomes of frames, in virtual time and nothing else.
+//! The link emulator: computes when and where frames arrive, in virtual time and nothing else.
 //!
-//! It makes no system call and reads no clock. Whoever owns it says what time it is, hands it frames and takes them where they
-//! arrive. All that is going to happen stands in one calendar, ordered by virtual instants; each event is computed
-//! at its own instant, however late it is looked at, so that lateness never adds up.
+//! The emulator makes no system call and reads no clock. Its owner tells it the time, hands it frames, and takes them where they
+//! arrive. One calendar holds all future events, ordered by virtual instants. Each event is computed at its own instant, however
+//! late the owner advances the emulator, so that lateness never adds up.
 
 mod dice;
 mod pipe;
@@ -25,7 +25,7 @@ use switch::{Switch, Way};
 
 use crate::impair::Impairments;
 
-/// How long nothing arrives for sure where there are no links.
+/// Least delay where there are no links.
 const NO_LINKS: Span = Span(10_000_000);
 
 /// An interface of a node.
@@ -50,10 +50,10 @@ pub enum Side {
 }
 
 impl Side {
-    /// Both.
+    /// Both directions.
     pub const BOTH: [Side; 2] = [Side::First, Side::Second];
 
-    /// The other one.
+    /// The other direction.
     pub fn other(self) -> Side {
         match self {
             Side::First => Side::Second,
@@ -62,28 +62,28 @@ impl Side {
     }
 }
 
-/// What an end of a link is plugged into.
+/// The object at an end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plug {
     /// An interface of a node; each takes one link.
     Station(StationId),
-    /// A switch or a hub; each takes any number.
+    /// A switch or a hub; each takes any number of links.
     Switch(SwitchId),
 }
 
-/// What an end of a link is plugged into, as it is kept.
+/// The object at an end of a link, as the emulator keeps it.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Station(StationId),
     Switch(SwitchId, usize),
 }
 
-/// A link: a pipe in either direction.
+/// A link: a pipe in each direction.
 #[derive(Debug)]
 struct Link {
     ends: [End; 2],
     pipes: [Pipe; 2],
-    /// Counts cuts: what was on its way before one does not arrive.
+    /// Number of cuts. Frames that were on their way before a cut do not arrive.
     cuts: u32,
 }
 
@@ -111,7 +111,8 @@ struct Event {
     what: What,
 }
 
-// The heap gives the greatest first: what is due first, and of those due together what was entered first.
+// BinaryHeap gives the greatest first. With this order, that is the event due first; of several due together, the one entered
+// first.
 impl Ord for Event {
     fn cmp(&self, other: &Event) -> Ordering {
         (other.due, other.number).cmp(&(self.due, self.number))
@@ -132,7 +133,7 @@ impl PartialEq for Event {
 
 impl Eq for Event {}
 
-/// Links, switches, and what is on its way.
+/// Links, switches, and the frames on their way.
 #[derive(Debug)]
 pub struct Emulator {
     seed: u64,
@@ -145,7 +146,7 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Nothing yet. The same `seed` and the same frames at the same instants have the same fate.
+    /// Makes an emulator without links. The same `seed` and the same frames at the same instants give the same result.
     pub fn new(seed: u64) -> Emulator {
         Emulator {
             seed,
@@ -158,20 +159,20 @@ impl Emulator {
         }
     }
 
-    /// One more interface.
+    /// Adds an interface.
     pub fn add_station(&mut self) -> StationId {
         self.stations.push(None);
         StationId(self.stations.len() - 1)
     }
 
-    /// One more switch that learns, or hub that does not.
+    /// Adds a switch, which learns, or a hub, which does not.
     pub fn add_switch(&mut self, learns: bool) -> SwitchId {
         let switch = if learns { Switch::learning() } else { Switch::hub() };
         self.switches.push(SwitchAndPorts { switch, ports: Vec::new() });
         SwitchId(self.switches.len() - 1)
     }
 
-    /// Joins two of them by a link that does what is `asked`, from the first end and from the second.
+    /// Joins two objects by a link, with the impairments `asked` from the first end and from the second.
     pub fn connect(&mut self, plugs: [Plug; 2], asked: [&Impairments; 2]) -> LinkId {
         let id = LinkId(self.links.len());
         let ends = [0, 1].map(|at| self.plug_in(plugs[at], (id, Side::BOTH[at])));
@@ -196,17 +197,18 @@ impl Emulator {
         }
     }
 
-    /// One direction of a link.
+    /// Returns one direction of a link.
     pub fn pipe(&self, link: LinkId, side: Side) -> &Pipe {
         &self.links[link.0].pipes[side as usize]
     }
 
-    /// Has a direction do what is `asked` from now on. Call [`Emulator::advance`] to this instant first.
+    /// Applies the impairments `asked` to a direction from now on. Call [`Emulator::advance`] to this instant first.
     pub fn set(&mut self, link: LinkId, side: Side, asked: &Impairments) {
         self.links[link.0].pipes[side as usize].set(asked);
     }
 
-    /// Cuts a link or mends it, both ways: what is on its way is lost. Call [`Emulator::advance`] to this instant first.
+    /// Cuts a link or restores it, in both directions. A cut drops all frames on their way. Call [`Emulator::advance`] to this
+    /// instant first.
     pub fn set_up(&mut self, link: LinkId, is_up: bool) {
         let changed = &mut self.links[link.0];
         changed.pipes.iter_mut().for_each(|pipe| pipe.set_up(is_up));
@@ -221,12 +223,12 @@ impl Emulator {
         }
     }
 
-    /// When the next thing happens; nothing to come without.
+    /// The instant of the next event; `None` if there is none.
     pub fn next_due(&self) -> Option<VirtualInstant> {
         self.calendar.peek().map(|event| event.due)
     }
 
-    /// When the next of the frames that are on their last link arrives.
+    /// The next arrival of a frame at a node; only frames that are on their last link count.
     pub fn next_delivery(&self) -> Option<VirtualInstant> {
         let is_last = |event: &&Event| {
             let end = self.links[event.link.0].ends[event.side.other() as usize];
@@ -235,22 +237,22 @@ impl Emulator {
         self.calendar.iter().filter(is_last).map(|event| event.due).min()
     }
 
-    /// What every frame takes at least to get over any of the links.
+    /// The least delay of any frame over any of the links.
     pub fn least_delay(&self) -> Span {
         let pipes = self.links.iter().flat_map(|link| &link.pipes);
         pipes.map(|pipe| pipe.asked().least_delay()).min().unwrap_or(NO_LINKS)
     }
 
-    /// Takes a frame that `station` sends at `now`. Call [`Emulator::advance`] to this instant first, and again to have what
-    /// happens at once.
+    /// Takes a frame that `station` sends at `now`. Call [`Emulator::advance`] to this instant first, and again after it for events
+    /// that happen at once.
     pub fn send(&mut self, station: StationId, frame: Frame, now: VirtualInstant) {
         if let Some((link, side)) = self.stations[station.0] {
             self.put(link, side, frame, now);
         }
     }
 
-    /// Does all that is due at `now` or before, in order. What arrives at a station is given to `deliver`, with the instant at
-    /// which it was due.
+    /// Handles all events that are due up to `now`, in order. Calls `deliver` for each frame that arrives at a station, with the
+    /// instant at which it was due.
     pub fn advance(
         &mut self,
         now: VirtualInstant,

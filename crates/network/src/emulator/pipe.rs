@@ -7,8 +7,8 @@ use super::queue::{Frame, Waiting};
 use crate::impair::{GilbertElliott, Impairments, Jitter, Queue};
 use crate::units::{BitRate, Delay, Probability};
 
-/// What one direction has done so far. `in_flight` of [`Pipe::in_flight`] completes the sum:
-/// `sent + duplicated = delivered + lost + dropped + cut + in flight`.
+/// Counters of one direction. With [`Pipe::in_flight`] they add up: `sent + duplicated = delivered + lost + dropped + cut + in
+/// flight`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// Frames handed to it.
@@ -23,7 +23,7 @@ pub struct Counts {
     pub lost: u64,
     /// Frames dropped by the queue.
     pub dropped: u64,
-    /// Frames that met or were met by a link that is down.
+    /// Frames dropped because the link is down: those sent while it was, and those in flight when it went down.
     pub cut: u64,
     /// Frames that arrive twice.
     pub duplicated: u64,
@@ -64,9 +64,9 @@ impl Terms {
 /// A frame that arrives at the other end at an instant.
 #[derive(Debug)]
 pub struct Arrival {
-    /// When.
+    /// The instant.
     pub due: VirtualInstant,
-    /// What.
+    /// The frame.
     pub frame: Frame,
 }
 
@@ -79,10 +79,10 @@ pub struct Pipe {
     waiting: Waiting,
     /// The frame on the wire.
     sending: Option<Frame>,
-    /// When its last bit is sent, and what is left of a nanosecond there, in units of 1/rate.
+    /// The instant at which its last bit is sent, and the fraction of a nanosecond left there, in units of 1/rate.
     done: VirtualInstant,
     rest: u64,
-    /// Nothing arrives before what was sent before it, but what overtakes.
+    /// The latest arrival so far. No frame arrives before an earlier one, unless it overtakes.
     last_due: VirtualInstant,
     is_up: bool,
     counts: Counts,
@@ -90,7 +90,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A direction that does what is `asked`, at chance of its own.
+    /// Makes a direction with the impairments `asked`, and a random generator of its own.
     pub fn new(asked: &Impairments, dice: Dice) -> Pipe {
         Pipe {
             asked: asked.clone(),
@@ -107,12 +107,12 @@ impl Pipe {
         }
     }
 
-    /// What is asked of it.
+    /// The impairments that were asked for.
     pub fn asked(&self) -> &Impairments {
         &self.asked
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -127,31 +127,31 @@ impl Pipe {
         self.waiting.len()
     }
 
-    /// Does what is `asked` from now on. A frame on the wire, and those on their way, are not touched.
+    /// Applies the impairments `asked` from now on. The frame on the wire, and frames on their way, keep their times.
     pub fn set(&mut self, asked: &Impairments) {
         self.asked = asked.clone();
         self.terms = Terms::of(asked);
         self.rest = 0;
     }
 
-    /// Whether it is up.
+    /// Whether the direction is up.
     pub fn is_up(&self) -> bool {
         self.is_up
     }
 
-    /// Cuts the link, or mends it. What waits or is on the wire is lost; the owner drops what is on its way.
+    /// Cuts the link, or restores it. Frames that wait or are on the wire are lost. The owner drops those on their way.
     pub fn set_up(&mut self, is_up: bool) {
         if !is_up && self.is_up {
             self.counts.cut +=
                 self.waiting.clear() + u64::from(self.sending.take().is_some()) + self.flying;
             self.flying = 0;
-            // Nothing is left that could be overtaken.
+            // No frame is left that could be overtaken.
             self.last_due = VirtualInstant(i64::MIN);
         }
         self.is_up = is_up;
     }
 
-    /// Takes a frame at `now`. Returns when its last bit is sent, where it is put on the wire at once.
+    /// Takes a frame at `now`. If the frame goes on the wire at once, returns the instant at which its last bit is sent.
     pub fn send(&mut self, frame: Frame, now: VirtualInstant) -> Option<VirtualInstant> {
         self.counts.sent += 1;
         self.counts.sent_bytes += frame.len() as u64;
@@ -168,8 +168,9 @@ impl Pipe {
         None
     }
 
-    /// The frame on the wire has been sent at `now`, the instant returned when it was put there. It arrives where the wire does
-    /// not lose it, as does its duplicate; the next one follows, until the instant returned.
+    /// Handles that the frame on the wire has been sent at `now`, the instant that was returned when it was put there. Adds its
+    /// arrival and that of its duplicate, unless the wire loses it. Puts the next frame on the wire, and returns when that one has
+    /// been sent.
     pub fn sent(
         &mut self,
         now: VirtualInstant,
@@ -182,7 +183,7 @@ impl Pipe {
         next.map(|frame| self.put_on_the_wire(frame, now))
     }
 
-    /// A frame of so many bytes has arrived.
+    /// Counts the arrival of a frame of `bytes`.
     pub fn delivered(&mut self, bytes: usize) {
         self.flying -= 1;
         self.counts.delivered += 1;
@@ -196,7 +197,7 @@ impl Pipe {
             (self.done, self.rest) = (now, 0);
             return now;
         };
-        // Back to back, fractions of a nanosecond add up; after a pause they mean nothing.
+        // Between frames back to back, fractions of a nanosecond add up. After a pause they mean nothing.
         let rest = if now == self.done { self.rest } else { 0 };
         let scaled = u128::from(bits) * NANOS_PER_SEC as u128 + u128::from(rest);
         self.rest = (scaled % u128::from(rate)) as u64;

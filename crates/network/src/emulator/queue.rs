@@ -1,4 +1,4 @@
-//! Frames that wait to be put on the wire, and who of them must go.
+//! The queue before the wire, and its rules for dropping frames.
 
 use std::collections::VecDeque;
 
@@ -20,12 +20,12 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// How many wait.
+    /// Number of waiting frames.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Has `frame` wait from `now` on. False where it is dropped instead.
+    /// Adds `frame` to the queue at `now`. Returns false if the queue drops it.
     pub fn push(
         &mut self,
         frame: Frame,
@@ -45,7 +45,7 @@ impl Waiting {
         true
     }
 
-    /// The next frame to be sent at `now`, and how many were dropped before it.
+    /// Takes the next frame to be sent at `now`. Also returns how many frames were dropped before it.
     pub fn pop(&mut self, now: VirtualInstant, queue: &Queue) -> (Option<Frame>, u64) {
         if queue.discipline != Discipline::Codel {
             return (self.take().map(|(_, frame)| frame), 0);
@@ -61,7 +61,7 @@ impl Waiting {
         (None, dropped)
     }
 
-    /// Drops all, and tells how many they were.
+    /// Drops all frames, and returns their number.
     pub fn clear(&mut self) -> u64 {
         let count = self.frames.len() as u64;
         *self = Waiting::default();
@@ -87,7 +87,7 @@ struct Red {
 impl Red {
     fn drops(&mut self, bytes: u64, queue: &Queue, dice: &mut Dice) -> bool {
         const WEIGHT: f64 = 0.002;
-        // An idle wire empties the average too: what arrives at an empty queue starts anew.
+        // An idle wire empties the average too: a frame that arrives at an empty queue starts it anew.
         self.average = match bytes {
             0 => 0.0,
             bytes => self.average + WEIGHT * (bytes as f64 - self.average),
@@ -98,7 +98,7 @@ impl Red {
             return false;
         }
         let base = probability * (self.average - min) / (max - min);
-        // Spaces drops evenly: the chance grows with each frame let in.
+        // Spaces drops evenly: the probability grows with each frame let in.
         let chance = base / (1.0 - self.since_drop * base).max(base);
         let drops = self.average >= max || dice.fraction() < chance;
         self.since_drop = if drops { 0.0 } else { self.since_drop + 1.0 };
@@ -109,7 +109,7 @@ impl Red {
 /// Controlled delay, RFC 8289.
 #[derive(Debug, Default)]
 struct Codel {
-    /// When a wait above the target will have lasted too long.
+    /// The instant at which a wait above the target will have lasted too long.
     first_above: Option<VirtualInstant>,
     dropping: bool,
     next_drop: VirtualInstant,
@@ -118,7 +118,7 @@ struct Codel {
 }
 
 impl Codel {
-    /// Whether the frame at the head, which has waited for `wait`, goes.
+    /// Whether the queue drops the frame at its head, which has waited for `wait`.
     fn drops(&mut self, wait: Span, now: VirtualInstant, (target, interval): (Span, Span)) -> bool {
         if wait < target {
             self.first_above = None;
@@ -131,7 +131,7 @@ impl Codel {
         }
         if !self.dropping {
             self.dropping = true;
-            // Where it dropped a moment ago, it goes on at about that frequency.
+            // If the last dropping phase ended recently, goes on at about its frequency.
             let fresh = self.count - self.last_count;
             let lately = now.since(self.next_drop).0 < interval.0.saturating_mul(16);
             self.count = if fresh > 1 && lately { fresh } else { 1 };
@@ -181,8 +181,8 @@ mod tests {
         assert_eq!(waiting.clear(), 10);
     }
 
-    /// A queue served at `service` us a frame and fed every `arrival` us: the waits of those served after a second, and
-    /// how many were dropped.
+    /// Serves a queue at `service` us a frame and feeds it every `arrival` us. Returns the waits of frames served after the first
+    /// second, and the number of drops.
     fn run(queue: &Queue, arrival: i64, service: i64) -> (Vec<i64>, u64) {
         let (mut dice, mut waiting) = (Dice::new(3, 3), Waiting::default());
         let (mut waits, mut dropped, mut free) = (Vec::new(), 0, 0);
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn codel_bounds_the_wait_and_leaves_a_short_queue_alone() {
         let codel = queue("{packets: 1000, discipline: codel}");
-        // A tenth more than can be sent: drop-tail fills the whole queue, a second.
+        // Ten percent more than can be sent: drop-tail fills the whole queue, which is a second.
         let (tail, _) = run(&queue("{packets: 1000}"), 910, 1_000);
         let (waits, dropped) = run(&codel, 910, 1_000);
         assert!(mean(&waits) < mean(&tail) / 2, "{} {}", mean(&waits), mean(&tail));
@@ -226,7 +226,7 @@ mod tests {
         let (waits, dropped) = run(&red, 910, 1_000);
         assert!(dropped > 50, "{dropped}");
         let longest = *waits.iter().max().unwrap();
-        // Drop-tail would fill it, 200 ms.
+        // Drop-tail would fill the queue, 200 ms.
         assert!(mean(&waits) < 120_000 && longest < 190_000, "{longest} us");
         assert_eq!(run(&red, 1_000, 900).1, 0);
     }

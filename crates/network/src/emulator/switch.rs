@@ -1,49 +1,49 @@
-//! Switches and hubs: where a frame that arrives at one port goes on.
+//! Switches and hubs: the ports to which a frame goes on.
 
 use std::collections::HashMap;
 
 use lorentz_clock::{Span, VirtualInstant};
 
-/// How long an address is remembered that is not heard of, as bridges do.
+/// How long a switch remembers an address that sends nothing, as bridges do.
 const AGE: Span = Span::from_secs(300);
-/// Addresses that one switch remembers.
+/// Most addresses that one switch remembers.
 const MOST: usize = 8_192;
 
-/// A switch, which learns where addresses are, or a hub, which does not.
+/// A switch, which learns the ports of addresses, or a hub, which does not.
 #[derive(Debug)]
 pub struct Switch {
     learns: bool,
     table: HashMap<[u8; 6], (usize, VirtualInstant)>,
 }
 
-/// Where a frame goes on.
+/// The ports to which a frame goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// To one port.
+    /// One port.
     To(usize),
-    /// To all but the one that it came from.
+    /// All ports but the one at which it came in.
     Flood,
-    /// Nowhere: it came from where it would go.
+    /// No port: the destination is behind the port at which it came in.
     Nowhere,
 }
 
 impl Switch {
-    /// A learning switch.
+    /// Makes a learning switch.
     pub fn learning() -> Switch {
         Switch { learns: true, table: HashMap::new() }
     }
 
-    /// A hub.
+    /// Makes a hub.
     pub fn hub() -> Switch {
         Switch { learns: false, table: HashMap::new() }
     }
 
-    /// Forgets what is behind a port: its link has gone down.
+    /// Forgets the addresses behind a port, whose link has gone down.
     pub fn forget(&mut self, port: usize) {
         self.table.retain(|_, (behind, _)| *behind != port);
     }
 
-    /// Where a frame that came at `port` at `now` goes.
+    /// Returns where a frame goes that came in at `port` at `now`.
     pub fn way(&mut self, frame: &[u8], port: usize, now: VirtualInstant) -> Way {
         let address = |at: usize| <[u8; 6]>::try_from(frame.get(at..at + 6)?).ok();
         let (Some(to), Some(from)) = (address(0), address(6)) else { return Way::Nowhere };

@@ -1,4 +1,4 @@
-//! What must hold for any frames through any link.
+//! Properties of any frames through any link.
 
 use super::*;
 use lorentz_clock::Span;
@@ -27,7 +27,7 @@ fn number(frame: &Frame) -> u32 {
     u32::from_be_bytes(frame[..4].try_into().unwrap())
 }
 
-/// Sends frames at their instants from the first station; what arrives at the second: (due, number).
+/// Sends frames at their instants from the first station. Returns the arrivals at the second one, each as (due, number).
 fn through(
     emulator: &mut Emulator,
     from: StationId,
@@ -44,7 +44,7 @@ fn through(
     arrived
 }
 
-/// The same in rounds, as the process of the emulator does it.
+/// As [`through`], in rounds, the way the emulator's process does it.
 fn in_rounds(
     emulator: &mut Emulator,
     from: StationId,
@@ -107,7 +107,7 @@ proptest! {
     ) {
         let (mut emulator, stations, link) = pair(seed, &impairments);
         if cut {
-            // Half of them meet a cut, and what was on its way then is gone.
+            // A cut comes after half of the frames, and drops those that are on their way.
             let half = sends.len() / 2;
             through_until(&mut emulator, stations[0], &sends[..half]);
             emulator.set_up(link, false);
@@ -125,7 +125,7 @@ proptest! {
         prop_assert_eq!(pipe.counts().sent, sends.len() as u64);
     }
 
-    /// All that arrives does so at the end of a round, and it is the same as without rounds.
+    /// Every frame arrives at the end of a round, and the arrivals are the same as without rounds.
     #[test]
     fn rounds_change_nothing(seed in any::<u64>(), impairments in impairments(), sends in sends()) {
         prop_assume!(impairments.least_delay() > Span::ZERO);
@@ -144,7 +144,7 @@ proptest! {
         prop_assert_eq!(fate(), fate());
     }
 
-    /// The sum of any number of frames back to back takes bits/rate, to the nanosecond.
+    /// Any number of frames back to back takes the sum of their bits divided by the rate, to the nanosecond.
     #[test]
     fn the_rate_is_exact(bits in 8_000_u64..10_000_000_000, sizes in prop::collection::vec(14_usize..1_514, 1..400)) {
         let (mut emulator, stations, _) = pair(1, &asked(&format!("{{rate: {bits}bit}}")));
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// As [`through`], but what is on its way at the end stays there.
+/// As [`through`], but frames that are on their way at the end stay there.
 fn through_until(emulator: &mut Emulator, from: StationId, sends: &[(i64, usize)]) {
     for &(instant, size) in sends {
         emulator.advance(VirtualInstant(instant), &mut |_, _, _| ());
@@ -188,7 +188,7 @@ fn check_arrivals(
     Ok(())
 }
 
-/// `count` frames, 100 us apart.
+/// Makes `count` frames, 100 us apart.
 fn steadily(count: usize) -> Vec<(i64, usize)> {
     (0..count).map(|at| (at as i64 * 100_000, 100)).collect()
 }
@@ -245,7 +245,7 @@ fn directions_are_independent_and_change_while_frames_are_on_their_way() {
     emulator.send(stations[0], numbered(0, 60), VirtualInstant(0));
     emulator.send(stations[1], numbered(1, 60), VirtualInstant(0));
     emulator.advance(VirtualInstant(2_000_000), &mut deliver);
-    // Shorter from here on: the next frame does not overtake.
+    // The delay is shorter from here on. The next frame does not overtake.
     emulator.set(link, Side::First, &asked("{delay: 1ms}"));
     emulator.send(stations[0], numbered(2, 60), VirtualInstant(2_000_000));
     emulator.advance(VirtualInstant(20_000_000), &mut deliver);
@@ -270,7 +270,7 @@ fn a_slower_link_holds_more_at_once_and_a_change_empties_it() {
     emulator.set(link, Side::First, &asked("{rate: 1gbit}"));
     let mut last = 0;
     emulator.advance(VirtualInstant::NEVER, &mut |_, due: VirtualInstant, _| last = due.0);
-    // The one on the wire at the old rate, 99 at the new.
+    // The frame on the wire takes the old rate, the other 99 the new one.
     assert_eq!(last, 10_000_000 + 99 * 10_000);
 }
 

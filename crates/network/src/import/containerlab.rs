@@ -10,7 +10,7 @@ use serde_saphyr::{Location, Spanned};
 use super::{link, Draft, Place, Read};
 use crate::topology::{self, Command, Kind, Node};
 
-/// All that may be there is `Value`, and noted unless it is taken.
+/// Settings by key. All of them are noted as left out, unless the reader takes them.
 type Settings = BTreeMap<String, Spanned<Value>>;
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ struct Topology {
 }
 
 fn place(at: Location) -> Place {
-    // Keys that nobody knows come without a place.
+    // An unknown key comes without a place.
     Place { line: at.line().max(1) as u32, column: at.column().max(1) as u32 }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     Ok(())
 }
 
-/// A node's settings: its own, before its group's, its kind's and those of all.
+/// Returns a node's settings. Its own come before those of its group, its kind and all nodes.
 fn settings<'a>(
     topology: &'a Topology,
     own: &'a Settings,
@@ -81,7 +81,7 @@ fn settings<'a>(
     found
 }
 
-/// Whether it is one that can be had here.
+/// Whether the node is of a kind that Lorentz has.
 fn read_node(
     draft: &mut Draft,
     topology: &Topology,
@@ -105,7 +105,7 @@ fn read_node(
             return Ok(false);
         }
     }
-    // What is said for all of them is said for containers.
+    // Settings for all nodes are settings for containers.
     let is_own = |key: &str| own.is_some_and(|own| own.value.contains_key(key));
     for (key, values) in settings {
         match node.kind {
@@ -132,14 +132,14 @@ fn read_setting(
         "kind" | "group" => {}
         "cmd" => node.command = Some(Command::Line(format!("exec {}", text(&first.value)))),
         "exec" => {
-            // Those of all come before a node's own.
+            // The settings for all nodes come before a node's own.
             for list in values.iter().rev() {
                 for line in list.value.as_array().into_iter().flatten() {
                     node.exec.push(place(list.defined).of(text(line)));
                 }
             }
         }
-        // Relative ones are meant from where the file lies.
+        // A relative path is relative to the directory of the file.
         "binds" => {
             let folder = std::path::absolute(&draft.name).unwrap_or_default();
             let folder = folder.parent().unwrap_or(Path::new("/"));
@@ -181,7 +181,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_string)
 }
 
-/// An end of a link: `NODE:INTERFACE`, or a map with both.
+/// Parses an end of a link: `NODE:INTERFACE`, or a map with both.
 fn end(value: &Value) -> Option<(String, Option<String>)> {
     if let Some(text) = value.as_str() {
         return Some((text.to_string(), None));
@@ -208,7 +208,7 @@ fn read_link(
     };
     let is_out =
         |end: &str| is_there.get(end.split(':').next().unwrap_or_default()) == Some(&false);
-    // These two are the host's side, and not nodes.
+    // These are interfaces of the host, and not nodes.
     let is_special =
         |end: &str| ["host:", "mgmt-net:", "macvlan:"].iter().any(|start| end.starts_with(start));
     if [one, other].iter().any(|end| is_out(end) || is_special(end)) {

@@ -1,4 +1,4 @@
-//! CORE's scenarios in XML, as its versions 5 to 9 write them.
+//! CORE's scenarios in XML, as CORE 5 to 9 write them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{default_routes, forward, impair, link, plain_name, Draft, Numbers, P
 use crate::impair::Impairments;
 use crate::topology::{Kind, Link, Node};
 
-/// What CORE runs in a node of a kind for which a file says nothing.
+/// CORE's default services for each kind of node.
 const DEFAULT_SERVICES: [(&str, &[&str]); 5] = [
     ("router", &["zebra", "OSPFv2", "OSPFv3", "vtysh", "IPForward"]),
     ("mdr", &["zebra", "OSPFv3MDR", "vtysh", "IPForward"]),
@@ -59,9 +59,9 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
 
 struct Scenario<'d, 'x> {
     draft: &'d mut Draft,
-    /// Names of nodes by their ids; none for those that are left out.
+    /// Names of nodes by their ids; `None` for nodes that are left out.
     names: BTreeMap<String, Option<String>>,
-    /// Node, service, and the element that names it.
+    /// Node, service, and the element that names the service.
     services: Vec<(String, String, Element<'x, 'x>)>,
 }
 
@@ -102,7 +102,7 @@ impl<'x> Scenario<'_, 'x> {
         self.draft.leave_out(place(element), shown);
     }
 
-    /// Notes what an element says beside what is `known`; what is empty or 0 says nothing.
+    /// Notes as left out the attributes of an element that are not in `known`. An attribute that is empty or 0 says nothing.
     fn leave_out_others(&mut self, element: Element, of: &str, known: &[&str]) {
         for one in element.attributes() {
             let is_nothing = ["", "0", "0.0", "None"].contains(&one.value());
@@ -209,7 +209,7 @@ impl<'x> Scenario<'_, 'x> {
         Ok(())
     }
 
-    /// A link that is written twice, for what either end sends: the first makes it.
+    /// Handles a link that is written twice, once for the frames of each end. The first one makes the link.
     fn one_way(
         &mut self,
         element: Element<'x, 'x>,
@@ -265,7 +265,7 @@ impl<'x> Scenario<'_, 'x> {
         Ok(asked)
     }
 
-    /// The addresses of the ends; a switch's are noted.
+    /// Reads the addresses of the ends. Those of a switch are noted as left out.
     fn address(&mut self, link: &mut Link, names: &[String], ifaces: [Option<Element<'x, 'x>>; 2]) {
         for (side, iface) in ifaces.into_iter().enumerate() {
             let Some(iface) = iface else { continue };
@@ -293,7 +293,7 @@ impl<'x> Scenario<'_, 'x> {
         }
     }
 
-    /// What a service is set to do in a node: its commands at the start, with the files that they run.
+    /// Reads the configuration of a service in a node: its commands at the start, with the files that they run.
     fn configured(&mut self, element: Element<'x, 'x>) -> Read<()> {
         let (node, service) =
             (self.required(element, &["node"])?, self.required(element, &["name"])?);
@@ -327,12 +327,12 @@ impl<'x> Scenario<'_, 'x> {
             let what = format!("service {service} of {node}: file {name}: no command runs it");
             self.draft.leave_out(place(element), what);
         }
-        // It stands for the service: there is no other of that name to look for.
+        // This configuration stands for the service. There is no default of that name to look for.
         self.services.retain(|(one, name, _)| *one != node || name != service);
         Ok(())
     }
 
-    /// The services that are commands, which are two.
+    /// Handles the two services that are commands.
     fn serve(self) {
         for (node, service, element) in &self.services {
             let at = place(*element);
@@ -363,7 +363,7 @@ fn position(element: Element) -> Option<[f64; 2]> {
     Some([number("x")?, number("y")?])
 }
 
-/// The services of devices of a kind: what the file says, or what CORE has.
+/// Returns the default services of a kind of device: those in the file, or CORE's.
 fn default_services(root: Element, kind: &str) -> Vec<String> {
     let said = elements(root)
         .filter(|one| one.has_tag_name("default_services"))
@@ -376,7 +376,7 @@ fn default_services(root: Element, kind: &str) -> Vec<String> {
     found.map_or(Vec::new(), |(_, services)| services.iter().map(|s| s.to_string()).collect())
 }
 
-/// A command that runs a file, `sh NAME` or `bash NAME`, with the file in it.
+/// Returns a command that runs a file, `sh NAME` or `bash NAME`, with the content of the file in it.
 fn with_file<'a>(line: &str, files: &BTreeMap<&'a str, &str>, used: &mut Vec<&'a str>) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [shell @ ("sh" | "bash" | "/bin/sh" | "/bin/bash"), file] = words[..] else {

@@ -6,14 +6,14 @@ use super::{default_routes, forward, impair, link, Draft, Numbers, Place, Read};
 use crate::impair::Impairments;
 use crate::topology::{Kind, Node};
 
-/// A word, and where it stands; without the braces, for a word that had them.
+/// A word and its place; without the braces, if it had any.
 #[derive(Clone, Debug)]
 struct Word<'a> {
     text: &'a str,
     at: Place,
 }
 
-/// The words of a list that begins at `at`.
+/// Parses the words of a list that begins at `at`.
 fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
     let mut found = Vec::new();
     let mut chars = list.text.char_indices().peekable();
@@ -70,7 +70,7 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
     Ok(found)
 }
 
-/// The keys and values of a list.
+/// Parses the keys and values of a list.
 fn pairs<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<(Word<'a>, Word<'a>)>> {
     let mut all = words(draft, list)?.into_iter();
     let mut found = Vec::new();
@@ -83,14 +83,14 @@ fn pairs<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<(Word<'a>, Word<'a>)>> 
     Ok(found)
 }
 
-/// What a node says that links need.
+/// Facts about a node that links need.
 struct Station<'a> {
     name: String,
     id: &'a str,
     at: Place,
-    /// Interface, and the id of whom it leads to.
+    /// Interface, and the id of the node to which it leads.
     peers: Vec<(&'a str, &'a str)>,
-    /// Interface, and its lines.
+    /// Interface, and the lines of its configuration.
     interfaces: Vec<(&'a str, Vec<&'a str>)>,
     is_host: bool,
     taken: Vec<&'a str>,
@@ -112,7 +112,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
         match kind.text {
             "node" => stations.extend(read_node(draft, &name, &body)?),
             "link" => links.push((name, body)),
-            // They say how it is drawn.
+            // These say how it is drawn.
             "canvas" | "annotation" => {}
             _ if body.text.trim().is_empty() => {}
             other => {
@@ -129,7 +129,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     Ok(())
 }
 
-/// The first words of something long.
+/// Returns the first words of a long text.
 fn short(text: &str) -> String {
     let line = text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
     if line.len() < text.trim().len() {
@@ -195,7 +195,7 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
     Ok(Some(station))
 }
 
-/// The lines of a router's configuration: `hostname`, and addresses below `interface`.
+/// Reads the lines of a router's configuration: `hostname`, and addresses below `interface`.
 fn read_config<'a>(draft: &mut Draft, text: &Word<'a>, station: &mut Station<'a>) {
     let mut in_interface = false;
     for (number, line) in text.text.lines().enumerate() {
@@ -207,7 +207,7 @@ fn read_config<'a>(draft: &mut Draft, text: &Word<'a>, station: &mut Station<'a>
         match first {
             "" => {}
             "!" => in_interface = false,
-            // In CORE 4 the name that people know it by; links use the id.
+            // In CORE 4 this is the name that people know. Links use the id.
             "hostname" => station.name = rest.trim().to_string(),
             "interface" => {
                 in_interface = true;
@@ -254,13 +254,13 @@ fn read_link(draft: &mut Draft, name: &Word, body: &Word, stations: &mut [Statio
     Ok(())
 }
 
-/// An end of a link: its name, and what its station's configuration says of it.
+/// An end of a link: its name, and the lines about it in its node's configuration.
 struct End<'a> {
     name: Spanned<String>,
     lines: Vec<&'a str>,
 }
 
-/// The next interface of `station` that leads to `peer`.
+/// Returns the next interface of `station` that leads to `peer`.
 fn take_end<'a>(
     draft: &Draft,
     link: &str,
@@ -283,12 +283,12 @@ fn take_end<'a>(
     Ok(End { name: own.at.of(format!("{}:{interface}", station.name)), lines })
 }
 
-/// What a link does to what either end sends; the rest of its settings is noted.
+/// Reads the impairments of frames from each end. Notes the other settings of the link as left out.
 fn ways(draft: &mut Draft, name: &Word, settings: &[(Word, Word)]) -> Read<[Impairments; 2]> {
     const OTHERS: [&str; 3] = ["nodes", "color", "width"];
     let mut ways = [Impairments::default(), Impairments::default()];
     for (key, value) in settings {
-        // One value, or one for what each end sends.
+        // One value for both ends, or one for each.
         let values = words(draft, value)?;
         let mut is_known = OTHERS.contains(&key.text);
         for (side, way) in ways.iter_mut().enumerate() {
@@ -303,7 +303,7 @@ fn ways(draft: &mut Draft, name: &Word, settings: &[(Word, Word)]) -> Read<[Impa
     Ok(ways)
 }
 
-/// Whether it is something that a link does.
+/// Sets an impairment. Returns false if `key` is none.
 fn set_way(numbers: &Numbers, key: &str, text: &str, way: &mut Impairments) -> Read<bool> {
     match key {
         "bandwidth" => way.rate = numbers.rate(key, text)?,
@@ -316,7 +316,7 @@ fn set_way(numbers: &Numbers, key: &str, text: &str, way: &mut Impairments) -> R
     Ok(true)
 }
 
-/// Impairments for both directions where they are the same, else for each.
+/// Sets the impairments for both directions if they are the same, else for each.
 fn set_ways(made: &mut crate::topology::Link, at: Place, ways: [Impairments; 2]) {
     if ways[0] == ways[1] {
         let [way, _] = ways;
@@ -326,7 +326,8 @@ fn set_ways(made: &mut crate::topology::Link, at: Place, ways: [Impairments; 2])
     made.from = names.into_iter().zip(ways.map(|way| at.of(way))).collect();
 }
 
-/// What the lines of either end give behind `start`: the first is the interface's, others are noted.
+/// Returns the addresses in the lines of each end that begin with `start`. The first one is the interface's. The others are noted
+/// as left out.
 fn addresses(
     draft: &mut Draft,
     at: Place,

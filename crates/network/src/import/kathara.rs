@@ -1,6 +1,6 @@
 //! Kathara's network scenarios: `lab.conf`, and the `.startup` files beside it.
 //!
-//! A collision domain of two interfaces is a link, one of more a switch of its name.
+//! A collision domain of two interfaces becomes a link. A domain of more interfaces becomes a switch with its name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -93,7 +93,7 @@ fn parse<'a>(draft: &Draft, raw: &'a str, number: u32) -> Read<Option<Line<'a>>>
     Ok(Some(Line { at, machine, key, value, value_at }))
 }
 
-/// A setting of a machine, other than its interfaces.
+/// Applies a setting of a machine that is not one of its interfaces.
 fn set(draft: &mut Draft, machine: &str, line: &Line) {
     let Some(node) = draft.node(machine) else { return };
     let pair = line.value.split_once('=');
@@ -152,10 +152,11 @@ fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<Member>>) -> Read<()> {
     Ok(())
 }
 
-/// The scripts of all machines, and of each; directories that would be copied into machines are noted.
+/// Reads the common script and the scripts of all machines. Notes as left out the directories that Kathara would copy into
+/// machines.
 fn startups(draft: &mut Draft, machines: &[(String, Place)], folder: &Path) {
     for (machine, at) in machines {
-        // The common one runs first, and what exec says after either.
+        // The common script runs first. The lines of exec run after both.
         for name in [machine, "shared"] {
             let Ok(text) = std::fs::read_to_string(folder.join(format!("{name}.startup"))) else {
                 continue;

@@ -1,9 +1,9 @@
 //! Scenarios of other emulators, read as topology files: CORE's XML, IMUNES' and CORE 4's `.imn`, containerlab's YAML, Kathara's
 //! `lab.conf`.
 //!
-//! Each reader makes a [`topology::File`] whose names and values keep the places they have in the original, so that what is
-//! wrong is pointed at there. What a reader does not understand, or what cannot be had here, it notes ([`LeftOut`]): nothing is
-//! dropped silently.
+//! Each reader makes a [`topology::File`]. Its names and values keep their places in the original, so that errors point there. A
+//! reader reports every element that it does not understand or that Lorentz does not have ([`LeftOut`]): nothing is dropped
+//! silently.
 
 mod containerlab;
 mod core;
@@ -24,10 +24,10 @@ use crate::impair::{Impairments, Jitter, JitterOption, LossOption, Queue};
 use crate::topology::{self, File, Kind, Link, Node, Topology, WrongTopology};
 use crate::units::{BitRate, Delay, Probability};
 
-/// Who wrote a file for what.
+/// The format of a file, named after its program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// A topology file of ours.
+    /// A topology file of Lorentz.
     Lorentz,
     /// A scenario of CORE, in XML.
     Core,
@@ -48,7 +48,7 @@ impl Format {
         ("kathara", Format::Kathara),
     ];
 
-    /// What a file of that name is taken for.
+    /// Returns the format of a file by its name.
     pub fn of(path: &Path) -> Format {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let ends = |ending: &str| name.ends_with(ending);
@@ -74,16 +74,16 @@ impl FromStr for Format {
 
 const LAB_CONF: &str = "lab.conf";
 
-/// Something in a file that is not in the network made from it.
+/// An element of a file that is not in the network made from it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LeftOut {
     /// Its file.
     pub file: String,
-    /// Its line there, from 1.
+    /// Its line, from 1.
     pub line: u64,
     /// The column in it, from 1.
     pub column: u64,
-    /// What it is, and why it is not there.
+    /// The element, and the reason.
     pub what: String,
 }
 
@@ -93,22 +93,22 @@ impl std::fmt::Display for LeftOut {
     }
 }
 
-/// A file that was read.
+/// An imported file.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// The file that [`Self::topology`] is from, as messages name it.
+    /// The name of the file that [`Self::topology`] is from, as in messages.
     pub name: String,
     /// The network.
     pub topology: File,
-    /// What is not in it.
+    /// Elements that are not in it.
     pub left_out: Vec<LeftOut>,
 }
 
-/// Reads the file at `path`, or a directory with a `lab.conf`; `format` where its name does not tell it.
+/// Reads the file at `path`, or a directory with a `lab.conf`. `format` is for files whose name does not show it.
 ///
 /// # Errors
 ///
-/// A file that cannot be read; what is wrong with it, as [`WrongTopology`].
+/// If the file cannot be read; or the error in it, as [`WrongTopology`].
 pub fn read(path: &Path, format: Option<Format>) -> anyhow::Result<Imported> {
     let path: PathBuf = if path.is_dir() { path.join(LAB_CONF) } else { path.into() };
     let text = topology::text_of(&path)?;
@@ -203,7 +203,7 @@ impl Draft {
         self.file.topology.links.push(at.of(link));
     }
 
-    /// An interface of `node` that no link has yet: the first of `stem` and a number.
+    /// Returns the first interface of `node`, called `stem` and a number, that no link has yet.
     fn unused_interface(&self, node: &str, stem: &str) -> String {
         let taken = |name: &String| {
             let end = format!("{node}:{name}");
@@ -215,12 +215,12 @@ impl Draft {
     }
 }
 
-/// A link that does nothing to frames.
+/// Makes a link without impairments.
 fn link(endpoints: [Spanned<String>; 2]) -> Link {
     Link { endpoints: endpoints.into(), ..Link::default() }
 }
 
-/// What `asked` says is done to frames in both directions of `link`.
+/// Applies the impairments `asked` to both directions of `link`.
 fn impair(link: &mut Link, asked: Impairments) {
     link.rate = asked.rate;
     link.delay = asked.delay;
@@ -232,7 +232,7 @@ fn impair(link: &mut Link, asked: Impairments) {
     link.queue = asked.queue;
 }
 
-/// A name with nothing in it that a network's cannot have.
+/// Replaces the characters that a network's name cannot have.
 fn plain_name(text: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let name: String = text.chars().map(keep).collect();
@@ -244,7 +244,7 @@ fn plain_name(text: &str) -> String {
     }
 }
 
-/// The numbers that CORE and IMUNES give a link: bit/s, microseconds, percent. 0 is none of it.
+/// Parses the numbers that CORE and IMUNES give a link: bit/s, microseconds, percent. 0 means none.
 struct Numbers<'a> {
     draft: &'a Draft,
     at: Place,
@@ -287,7 +287,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// Both vary the delay uniformly, each frame's by a quarter as the one before.
+    /// Both vary the delay uniformly, with a correlation of a quarter from frame to frame.
     fn jitter(&self, key: &str, text: &str) -> Read<Option<JitterOption>> {
         let correlation = Probability::from_billionths(250_000_000).unwrap_or_default();
         let spread = self.delay(key, text)?;
@@ -299,7 +299,7 @@ impl Numbers<'_> {
         Ok(self.percent(key, text)?.map(LossOption::Independent))
     }
 
-    /// A whole number above 0; none for 0. CORE writes some as 5000.0.
+    /// Parses a whole number above 0; `None` for 0. CORE writes some as 5000.0.
     fn whole(&self, key: &str, text: &str) -> Read<Option<u64>> {
         let digits = text.split_once('.').map_or(text, |(whole, rest)| {
             if rest.bytes().all(|c| c == b'0') {
@@ -320,14 +320,15 @@ impl Numbers<'_> {
     }
 }
 
-/// A router's settings.
+/// Sets a router's settings.
 fn forward(at: Place, node: &mut Node) {
     for key in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
         node.sysctls.insert(key.into(), at.of("1".into()));
     }
 }
 
-/// The first address of the network of `address`, as 10.0.0.9/24: where CORE's and IMUNES' hosts look for a router.
+/// Returns the first address of the network of `address`, for example of 10.0.0.9/24. There the hosts of CORE and IMUNES expect a
+/// router.
 fn first_of_network(address: &str) -> Option<IpAddr> {
     let (address, length) = address.split_once('/')?;
     let length: u32 = length.parse().ok()?;

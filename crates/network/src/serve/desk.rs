@@ -1,4 +1,4 @@
-//! Who is at the socket of a network, and what frames are handed to.
+//! Clients at the socket of a network, and the ports that receive frames.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -13,29 +13,29 @@ use crate::lateness::Histogram;
 use crate::plan::Endpoint;
 use crate::tap::Tap;
 
-/// A capture whose reader is this far behind is ended: frames missing in its middle would go unnoticed.
+/// Most bytes that a capture's reader may be behind. A capture beyond that ends: frames missing in its middle would go unnoticed.
 const BEHIND: usize = 256 << 20;
 
 /// An interface of a node.
 pub(crate) struct Port {
     pub tap: Tap,
     pub end: Endpoint,
-    /// Frames that the node would not take: its interface is down.
+    /// Frames that the node did not take, because its interface is down.
     pub refused: u64,
 }
 
-/// Somebody at the socket.
+/// A client at the socket.
 pub(super) struct Caller {
     pub stream: UnixStream,
     pub inbox: Vec<u8>,
     pub outbox: VecDeque<u8>,
     pub captures: Option<StationId>,
-    /// The poll tells when more can be written.
+    /// Whether the poll watches for room to write.
     pub waits: bool,
     pub is_done: bool,
 }
 
-/// What frames are handed to.
+/// Receivers of frames: the ports and the clients.
 pub(super) struct Desk {
     pub ports: Vec<Port>,
     pub callers: HashMap<u64, Caller>,
@@ -57,7 +57,7 @@ impl Desk {
         }
     }
 
-    /// Writes what callers can take, and forgets those who have left.
+    /// Writes the data that clients can take, and forgets clients that have left.
     pub fn flush(&mut self, poll: &Epoll) {
         for (token, caller) in &mut self.callers {
             caller.write();

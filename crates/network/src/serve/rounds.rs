@@ -1,12 +1,12 @@
-//! A network in rounds: the emulator as the simulator of a synchronised experiment.
+//! A network in rounds: the emulator as the simulator of a synchronized experiment.
 //!
-//! Every node has a clock of its own, which the experiment moves. In a round all of them go to one instant, and what they send meanwhile
-//! is taken with the instant at which it was sent, by the sender's clock. No round is longer than the shortest delay, so nothing
-//! that is sent in it arrives in it; and none goes beyond the instant at which a frame is to be handed over. Frames are handed over
-//! between two rounds, while all clocks stand at just that instant.
+//! Every node has a clock of its own, which the experiment moves. In a round all clocks go to one instant. The emulator takes the
+//! frames that nodes send in the round, each with the instant at which it was sent by the sender's clock. No round is longer than
+//! the shortest delay, so no frame arrives in the round in which it was sent. No round goes beyond the instant at which the next
+//! frame is due. The emulator delivers frames between two rounds, while all clocks stand at just that instant.
 //!
-//! The network's own clock says how fast: no round begins before that has come to where the nodes stand, and none while it is
-//! frozen.
+//! In rounds no node uses the network's own clock. That clock only paces the rounds: no round begins before it has come to where
+//! the nodes stand, and none while it is frozen.
 
 use lorentz_clock::{Pace, Span, VirtualInstant};
 use lorentz_container::Clock;
@@ -18,10 +18,10 @@ use crate::emulator::{Frame, StationId};
 use crate::protocol::{Answer, RoundsStatus, Setting};
 use crate::stamps::Stamps;
 
-/// The timeline that all nodes follow.
+/// The timeline of all nodes.
 pub(crate) const TIMELINE: u32 = 1;
 
-/// What tells when an interface has sent a frame.
+/// The source of the instants at which an interface sends frames.
 pub(crate) struct Source {
     /// Its node's clock.
     pub clock: Clock,
@@ -29,37 +29,37 @@ pub(crate) struct Source {
     pub stamps: Stamps,
 }
 
-/// A frame that was sent in the round under way, and when.
+/// A frame that was sent in the round under way, and its instant.
 struct Sent {
     at: VirtualInstant,
     station: StationId,
     frame: Frame,
 }
 
-/// How the rounds stand.
+/// State of the rounds.
 pub(super) struct Rounds {
     experiment: Experiment,
     sources: Vec<Source>,
-    /// Where all nodes stand, or have gone on from in the round under way.
+    /// The instant at which all nodes stand, or from which they have gone on in the round under way.
     pub now: VirtualInstant,
-    /// Where the round under way ends.
+    /// The end of the round under way; `None` between rounds.
     end: Option<VirtualInstant>,
     sent: Vec<Sent>,
-    /// Changes that somebody at the socket has asked for since the round began.
+    /// Changes that clients have asked for since the round began.
     settings: Vec<(u64, Box<Setting>)>,
     count: u64,
-    /// Why there are no more.
+    /// The reason why there are no more rounds; `None` while there are.
     ended: Option<String>,
 }
 
 impl Rounds {
-    /// Those of nodes that stand at `now`.
+    /// Begins rounds for nodes that stand at `now`.
     pub fn new(experiment: Experiment, sources: Vec<Source>, now: VirtualInstant) -> Rounds {
         let (sent, settings) = (Vec::new(), Vec::new());
         Rounds { experiment, sources, now, end: None, sent, settings, count: 0, ended: None }
     }
 
-    /// Takes a frame that `station` has sent, and says when that was.
+    /// Takes a frame that `station` has sent, and returns its instant.
     pub fn take(&mut self, station: StationId, frame: &[u8]) -> VirtualInstant {
         let source = &self.sources[station.0];
         let real = source.stamps.next();
@@ -69,7 +69,7 @@ impl Rounds {
         at
     }
 
-    /// Keeps a change for the end of the round, where one is under way; else gives it back.
+    /// Keeps a change for the end of the round if one is under way; else gives it back.
     pub fn keep(&mut self, token: u64, setting: Box<Setting>) -> Option<Box<Setting>> {
         if self.end.is_none() {
             return Some(setting);
@@ -78,12 +78,12 @@ impl Rounds {
         None
     }
 
-    /// Whether all nodes stand.
+    /// Whether all nodes stand still, between two rounds.
     pub fn stand(&self) -> bool {
         self.end.is_none()
     }
 
-    /// How they stand, where the network's own clock shows `shown`.
+    /// Returns the state of the rounds. `shown` is the time on the network's own clock.
     pub fn status(&self, shown: VirtualInstant) -> RoundsStatus {
         RoundsStatus {
             count: self.count,
@@ -94,7 +94,7 @@ impl Rounds {
 }
 
 impl Loop {
-    /// Has the end of rounds told of.
+    /// Adds the experiment, which reports the end of rounds, to the poll.
     pub(super) fn listen_to_rounds(&self) -> anyhow::Result<()> {
         let readable = EpollEvent::new(EpollFlags::EPOLLIN, EXPERIMENT);
         match &self.rounds {
@@ -103,7 +103,7 @@ impl Loop {
         }
     }
 
-    /// Begins a round, where it is time for one.
+    /// Begins a round if it is time for one.
     pub(super) fn begin_round(&mut self) {
         let look = self.clock.look();
         let Some(rounds) = &mut self.rounds else { return };
@@ -116,11 +116,11 @@ impl Loop {
         let events = [Some(longest), self.emulator.next_delivery(), change];
         let end = events.into_iter().flatten().min().unwrap_or(longest);
         rounds.end = Some(end);
-        // Where the experiment's process has ended, its line is readable now, and what is read tells so.
+        // If the experiment's process has ended, its socket is readable now, and the read reports the end.
         let _ = rounds.experiment.advance(TIMELINE, end);
     }
 
-    /// Real time until the next round may begin; none while one is under way.
+    /// Real time until the next round may begin. `None` while one is under way.
     pub(super) fn until_round(&self, rounds: &Rounds) -> Option<Span> {
         if rounds.end.is_some() || rounds.ended.is_some() {
             return None;
@@ -129,7 +129,7 @@ impl Loop {
         Some(look.real_at(rounds.now).since(look.real))
     }
 
-    /// The nodes have come to the end of a round: what they have sent goes on its way, what is due now is handed over.
+    /// Handles the end of a round: sends on the frames that nodes have sent, and delivers the frames that are due now.
     pub(super) fn end_round(&mut self) -> anyhow::Result<()> {
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         if let Err(error) = rounds.experiment.has_advanced() {
