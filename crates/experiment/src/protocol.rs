@@ -124,7 +124,7 @@ pub struct Status {
     pub overhead_ratio: Option<f64>,
     /// The container with the greatest TDF, whose slices take longest; none if there are no containers.
     pub leader: Option<String>,
-    /// Each container, in the order of its slot.
+    /// The containers, in the order in which they joined; a container may take the place of one that has left.
     pub containers: Vec<MemberStatus>,
 }
 
