@@ -105,7 +105,7 @@ impl Source for Programs {
         self.skel.maps.spaces.update(&cookie.to_ne_bytes(), &value, MapFlags::ANY)?;
         if let Some(shared) = self.skel.maps.bss_data.as_deref_mut() {
             let place = (cookie % shared.place_cookies.len() as u64) as usize;
-            // The place stays taken, because other namespaces may share it; the programs look those up.
+            // The place stays taken. The BPF programs look up any further namespace whose cookie has the same remainder in the map.
             if [0, cookie].contains(&shared.place_cookies[place]) {
                 shared.place_numbers[place] = number.into();
                 shared.place_cookies[place] = cookie;
