@@ -1,4 +1,4 @@
-# What the scripts share. Source it first: it moves to the top of the repository.
+# Common parts of the scripts. Source it first: it moves to the top of the repository.
 # shellcheck shell=bash
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
