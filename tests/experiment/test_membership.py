@@ -31,9 +31,9 @@ def running():
 
 
 def test_a_new_container_begins_at_the_experiments_time(running):
-    """Not at the host's: a program that joins sees what all the others see."""
+    """Not at the host's: a program that joins reads the same time as all others."""
     time.sleep(0.5)
-    # The host is ahead of an experiment that stands.
+    # The host's clock is ahead of a paused experiment.
     running.pause()
     time.sleep(0.3)
     at = running.clock(running.sleeps)
@@ -131,7 +131,7 @@ def test_when_the_leader_is_killed_another_leads(running):
 
 
 def test_a_container_with_all_its_processes_killed_in_mid_step():
-    """Nobody waits for the dead."""
+    """The experiment does not wait for killed processes."""
     with Experiment() as experiment:
         victim = experiment.run(*counter(), timeline=1)
         other = experiment.run("sleep", "1000", timeline=1)
@@ -213,7 +213,7 @@ def test_what_is_executed_in_a_member_runs_in_its_rounds(running):
 
 
 def test_an_experiment_whose_containers_have_all_ended_goes_on(running):
-    """It is empty, and somebody may join."""
+    """The experiment is empty, and a container may join."""
     (pid,) = running.sleeps.shown()["pids"]
     os.kill(pid, signal.SIGTERM)
     until(lambda: not names(running), "forgotten")
@@ -263,7 +263,8 @@ def test_an_experiment_is_stopped_and_set_up_anew():
 
 
 def test_many_join_a_synchronized_experiment():
-    """They begin when it is started, at its time; who starts them need not wait for that."""
+    """They begin when the experiment starts, at its time. The command that starts them need not
+    wait for that."""
     with Experiment() as experiment:
         experiment.run("sleep", "1000")
         experiment.synchronize()

@@ -1,5 +1,5 @@
-"""The state directory: deleted while containers run, not to be seen from another root directory,
-taken by a stranger; and a missing /proc."""
+"""The state directory: deleted while containers run, invisible from another root directory,
+replaced by another user; and a missing /proc."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and other user
 
 @contextlib.contextmanager
 def own_session(unprivileged: bool = False) -> Iterator[lorentz.Session]:
-    """A session with a state directory of its own, which a test may delete."""
+    """A session with a state directory of its own, which the test may delete."""
     session = lorentz.Session()
     session.state_dir(unprivileged)
     try:
@@ -144,7 +144,7 @@ def test_a_removed_container_is_not_made_anew():
 
 
 def test_programs_without_directory_and_monitor_are_named():
-    """Nobody is left to make it anew: the command says what ends them."""
+    """No monitor is left to make it anew: the command prints how to end them."""
     with own_session() as session, Inside("sleep", "1000", rate="2", session=session) as inside:
         inside.wait_until_shown()
         [pid] = inside.programs()
@@ -258,7 +258,8 @@ def tmp() -> Iterator[Path]:
 @needs_root
 @pytest.mark.parametrize("kind", ["directory", "open directory", "file", "link"])
 def test_a_stranger_in_the_place_of_the_state_directory_is_no_obstacle(tmp, kind):
-    """Root made something at /tmp/lorentz-65534: nobody runs, and all commands find it."""
+    """Root made a file at /tmp/lorentz-65534: user nobody runs a container, and all commands find
+    it."""
     taken = tmp / f"lorentz-{lorentz.NOBODY}"
     if kind == "file":
         taken.write_text("")
@@ -277,7 +278,7 @@ def test_a_stranger_in_the_place_of_the_state_directory_is_no_obstacle(tmp, kind
 
 @needs_root
 def test_commands_find_the_other_directory(tmp):
-    """Also when the stranger's directory goes meanwhile."""
+    """Also if the other user's directory goes meanwhile."""
     taken = tmp / f"lorentz-{lorentz.NOBODY}"
     taken.mkdir()
     run = ["run", "--name", "web", "--rate", "2", "--", "/bin/sh", "-c"]

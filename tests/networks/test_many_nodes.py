@@ -10,11 +10,11 @@ import pytest
 from framework import lorentz
 from framework.networks import Lab
 
-#: How many neighbours the kernel has room for, in all network namespaces together.
+#: The number of neighbours for which the kernel has room, in all network namespaces together.
 ROOM = Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
 
-#: Has a node ping each of `count` in turn, again after a second without a reply; prints how many
-#: requests that took.
+#: Lets a node ping each of `count` in turn, again after a second without a reply. Prints the number
+#: of requests.
 PING_ALL = """
 import socket, struct
 

@@ -52,7 +52,7 @@ for number in range(int(sys.argv[3])):
 
 
 def ping(lab: Lab, to: str, wanted: int, count: int) -> list[int]:
-    """By how many virtual ns round trips are longer than `wanted`, as the node a sees them."""
+    """Returns the time by which round trips exceed `wanted`, virtual ns, as node a measures it."""
     return [int(line) for line in lab.run("a", "python3", "-c", PING, to, wanted, count).split()]
 
 
@@ -90,12 +90,12 @@ def test_round_trips_on_the_wire_are_exact_to_the_nanosecond(text, to, wanted, t
         lab.ping("a", to, 5, 0.02)
         times, late = round_trips(capture, 5), lab.status()["lateness"]
     assert times == [wanted] * 5
-    # Frames are handed over while all clocks stand at just that instant.
+    # The emulator delivers frames while all clocks stand at exactly that instant.
     assert late["count"] >= 12 and late["max_ns"] == 0
 
 
 def test_a_program_sees_the_delay_to_a_microsecond():
-    # What it does itself between its clock and the wire counts, at its own TDF.
+    # Its own work between its clock and the wire counts, at its own TDF.
     nodes = pair("delay: 5ms").replace("a: {}", "a: {tdf: 200}")
     with Lab(ROUNDS + nodes) as lab:
         ping(lab, "10.0.0.2", 10 * MS, 1)

@@ -11,7 +11,7 @@ import pytest
 from framework import containers, needs
 from framework.networks import Lab, refused
 
-#: What the image under test says of programs.
+#: Settings of the image under test for programs.
 SAYS = (
     *("--change", "ENV GREETING=from-the-image"),
     *("--change", "ENV PATH=/bin"),
@@ -45,7 +45,7 @@ def _storage(podman, tmp_path, monkeypatch):
 
 @pytest.fixture
 def image(podman) -> str:
-    """An image that says of programs what an image can."""
+    """An image with all settings for programs that an image can have."""
     podman.call("import", *SAYS, str(podman.folder / "root.tar"), "localhost/serves:1")
     return "localhost/serves:1"
 

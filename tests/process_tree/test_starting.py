@@ -20,7 +20,8 @@ PROBE = str(round(NAP * 1e9))
 
 
 def probe(running: Inside) -> dict:
-    """What the probe said, which must be virtual: the date, by vDSO and raw, and its sleep."""
+    """Returns the probe's output, which must be virtual: the date, by vDSO and raw, and its
+    sleep."""
     told = running.line(ev="probe").data
     for clock in ("real", "real_raw"):
         passed = told[clock] - oracle.epoch(AT)
@@ -123,7 +124,7 @@ def test_an_empty_environment_changes_nothing():
 
 
 def test_the_environment_is_passed_on_as_it_is():
-    """Nothing of ours is in it, neither LD_PRELOAD nor anything else."""
+    """Nothing of Lorentz is in it, neither LD_PRELOAD nor anything else."""
     with Native(["env"]) as native:
         native.succeed()
     with Inside("env", rate="1") as inside:

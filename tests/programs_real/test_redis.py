@@ -60,7 +60,7 @@ def redis(folder, **options):
 
 
 def until_gone(client: Client, key: str, patience: float) -> float:
-    """The moment at which a key has expired."""
+    """Waits until a key has expired. Returns the moment."""
     deadline = time.monotonic() + patience
     while client("EXISTS", key):
         assert time.monotonic() < deadline, "the key does not expire"

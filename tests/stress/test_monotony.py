@@ -41,7 +41,7 @@ class Hammer:
             self.frozen = verb == "freeze"
 
     def call(self, verb: str, *arguments: str) -> None:
-        """As lorentz.call, with the least that starts a process."""
+        """Like lorentz.call, with the cheapest way to start a process."""
         words = [self.binary, verb, self.name, *arguments]
         silence = [(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)]
         pid = os.posix_spawn(self.binary, words, self.environment, file_actions=silence)

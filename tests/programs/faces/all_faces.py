@@ -2,9 +2,9 @@
 
     all_faces.py NAP     seconds between the two looks; half of them are spent computing
 
-A face is a `date` (seconds of the wall clock, of now), a `span` (seconds between the looks,
-whatever its zero), `cpu` (the same of CPU time), or a `ratio` (of what it shows to what has passed
-by the clock). What cannot be read on this machine says why.
+A face is a `date` (the wall clock now, s), a `span` (seconds between the looks, with any zero),
+`cpu` (the same for CPU time), or a `ratio` (of its gain to that of the clock). A face that this
+machine cannot read gives the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 TICK = os.sysconf("SC_CLK_TCK")
 LONG = 1_000_000
 libc = ctypes.CDLL(None, use_errno=True)
-#: name, what it tells, and two looks: the function gives a value at each `next`.
+#: Name, kind, and two looks: the function gives a value at each `next`.
 FACES: list[tuple[str, str, Callable[[], Iterator[float]]]] = []
 
 
@@ -64,7 +64,7 @@ def call(syscall: str, *arguments: object) -> int:
 
 
 def filled(syscall: str, form: str, *before: object, size: int = 512) -> tuple:
-    """What a call writes to its last argument."""
+    """Returns the value that a call writes to its last argument."""
     buffer = ctypes.create_string_buffer(size)
     call(syscall, *before, buffer)
     return struct.unpack_from(form, buffer)
