@@ -49,9 +49,7 @@ class Place:
             names = [self.name(at) for at in range(first, min(first + AT_ONCE, count))]
             for name in names:
                 line = [LORENTZ, "run", "--name", name, "--rate", "1", "--", *self.program]
-                self.monitors.append(
-                    subprocess.Popen(line, env=self.env, stdin=subprocess.DEVNULL)
-                )
+                self.monitors.append(subprocess.Popen(line, env=self.env, stdin=subprocess.DEVNULL))
             records = [self.folder / "state" / name / "container.json" for name in names]
             self.wait_until(lambda records=records: all(map(Path.exists, records)))
         self.wait_until(lambda: self.running() == count)

@@ -52,9 +52,7 @@ def estimated(method: str, options: list[str]) -> tuple[dict, int]:
 
 @pytest.mark.parametrize("options", [[], FIFO], ids=["shared", "fifo"])
 @pytest.mark.parametrize("method", ["trains", "slops", "yaz"])
-def test_no_method_takes_interruptions_for_the_links_limit(
-    method: str, options: list[str]
-) -> None:
+def test_no_method_takes_interruptions_for_the_links_limit(method: str, options: list[str]) -> None:
     found, late = estimated(method, options)
     # Even on a busy machine: the estimator sent at a rate above the available bandwidth and found
     # that.

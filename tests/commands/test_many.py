@@ -21,7 +21,7 @@ from framework.processes import state
 from framework.running import Inside, Native
 
 FEW, MANY = 3, 12
-UP = "echo \"{\\\"ev\\\":\\\"up\\\",\\\"pid\\\":$$}\""
+UP = 'echo "{\\"ev\\":\\"up\\",\\"pid\\":$$}"'
 
 
 @contextlib.contextmanager

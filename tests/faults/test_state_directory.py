@@ -51,7 +51,7 @@ def test_a_deleted_directory_is_made_anew(whole, unprivileged):
     removes it."""
     with own_session(unprivileged) as session:
         how = {"unprivileged": unprivileged, "session": session}
-        command = ["/bin/sh", "-c", "echo '{\"ev\":\"up\"}'; exec sleep 1000000"]
+        command = ["/bin/sh", "-c", 'echo \'{"ev":"up"}\'; exec sleep 1000000']
         with Inside(*command, rate="2", at=AT, **how) as inside:
             inside.line(ev="up")
             before = inside.shown()
@@ -88,7 +88,7 @@ def test_waits_follow_changes_after_the_directory_was_deleted():
 def test_a_monitor_in_the_background_makes_it_anew():
     """The command has ended, a program is left; and the directory is deleted twice."""
     with own_session() as session:
-        script = "sleep 1000000 & echo '{\"ev\":\"up\"}'"
+        script = 'sleep 1000000 & echo \'{"ev":"up"}\''
         with Inside("/bin/sh", "-c", script, rate="2", session=session) as inside:
             inside.line(ev="up")
             inside.process.wait(timeout=20)
@@ -104,7 +104,7 @@ def test_a_monitor_in_the_background_makes_it_anew():
 
 def test_containers_that_share_a_clock_are_made_anew():
     """Each by its own monitor; the second one goes on when the first has ended."""
-    up = ["/bin/sh", "-c", "echo '{\"ev\":\"up\"}'; exec sleep 1000000"]
+    up = ["/bin/sh", "-c", 'echo \'{"ev":"up"}\'; exec sleep 1000000']
     with own_session() as session, Inside(*up, rate="2", session=session) as first:
         first.line(ev="up")
         shutil.rmtree(session.state_dir())
@@ -122,7 +122,7 @@ def test_containers_that_share_a_clock_are_made_anew():
 
 
 def test_idle_time_is_skipped_after_the_directory_was_deleted():
-    script = "echo '{\"ev\":\"up\"}'; read line; sleep 100000; echo '{\"ev\":\"end\"}'"
+    script = 'echo \'{"ev":"up"}\'; read line; sleep 100000; echo \'{"ev":"end"}\''
     with own_session() as session:
         options = {"options": ["--skip-idle"], "rate": "1", "stdin": True, "session": session}
         with Inside("/bin/sh", "-c", script, **options) as inside:
