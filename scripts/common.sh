@@ -3,7 +3,7 @@
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-# Where the usual installers put Rust and Go, for shells that were not told.
+# The usual installers put Rust and Go there, and some shells do not have it in PATH.
 PATH="$PATH:$HOME/.cargo/bin:/usr/local/go/bin"
 export PATH
 

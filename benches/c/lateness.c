@@ -1,4 +1,4 @@
-// How late a sleep of one millisecond ends.
+// Measures the lateness of a sleep of one millisecond.
 //
 //     lateness COUNT
 //

@@ -1,4 +1,4 @@
-"""Which clock a container gets, who is on it, and how it is changed."""
+"""Clocks of containers: their choice, the processes on them, and their changes."""
 
 from __future__ import annotations
 

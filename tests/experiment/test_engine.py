@@ -14,7 +14,7 @@ from framework.experiments import Experiment, Seen, groups_of, until
 from framework.lorentz import refusal
 from framework.running import Inside
 
-#: Seconds after which containers go on by themselves whose experiment has died, and some more.
+#: Seconds after which the containers of a dead experiment go on by themselves, and a margin.
 ORPHANED_FOR = 10
 PATIENCE = 10
 
@@ -28,14 +28,14 @@ def looking(experiment: Experiment, seen: Seen, **options) -> Inside:
 
 
 def kill(experiment: Experiment, engine: int | None = None) -> None:
-    """The engine, and nobody it could tell."""
+    """Kills the experiment's process by SIGKILL: it cannot notify any other process."""
     pid = engine or experiment.engine
     os.kill(pid, signal.SIGKILL)
     until(lambda: has_ended(pid), "killed")
 
 
 def check_goes_on(seen: Seen, inside: Inside) -> None:
-    """Its tasks run, its clock runs, and it may be changed by anybody."""
+    """Checks that a container's tasks and clock run, and that commands may change the clock."""
     latest = seen.latest
     assert until(lambda: seen.runs(0.1), "runs")
     assert until(lambda: seen.latest > latest, "its clock runs")
@@ -122,7 +122,7 @@ def test_programs_that_send_go_on_when_the_experiment_was_killed():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_good_order(tmp_path, number):
-    """Its containers go on at once."""
+    """The experiment's containers go on at once."""
     seen = Seen(tmp_path)
     with Experiment() as experiment:
         looks = started(experiment, seen)

@@ -41,7 +41,7 @@ def test_a_new_container_begins_at_the_experiments_time(running):
     assert running.clock(counts) == at
     running.start()
     first = counts.line(ev="count")["now"]
-    # It starts within some slices.
+    # The container starts within some slices.
     assert at <= first <= at + 10 * SECOND
     status = running.advance(0.05)
     assert len({one["virtual_ns"] for one in status["containers"]}) == 1
@@ -83,7 +83,7 @@ def test_a_container_that_is_behind_leaps_to_the_others(running):
 
 
 def test_a_container_leaves_a_running_experiment(running, tmp_path):
-    """It goes on by itself, from where it stood, at the rate of its TDF."""
+    """The container goes on by itself, from its present time, at the rate of its TDF."""
     seen = Seen(tmp_path)
     leaves = running.run(build.c("experiment/look"), seen.path, "1", tdf="1/2")
     running.advance(0.05)
@@ -193,7 +193,7 @@ def test_an_attached_container_is_added_by_its_name_or_any_of_its_pids():
 
 
 def test_what_is_executed_in_a_member_runs_in_its_rounds(running):
-    """The same clock, the same processor, stopped with the rest."""
+    """The program gets the container's clock and processor, and stops with it."""
     line = ["exec", running.sleeps.name, "--", *map(str, counter())]
     with Native([*lorentz.session.command(), *line], env=lorentz.session.environment()) as executed:
         executed.wait_for(3, ev="count")

@@ -83,7 +83,7 @@ def test_time_does_not_go_back_through_whatever_happens_to_it(seen):
             experiment.ok("remove", looks.name)
             assert until(lambda: seen.runs(), "goes on by itself")
             experiment.ok("add", looks.name)
-            # Its clock stands where it is until the others have come as far.
+            # The container's clock stands until the others have come as far.
             experiment.advance(0.02)
             check(seen, experiment, looks)
             experiment.ok("stop")

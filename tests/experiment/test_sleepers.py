@@ -78,7 +78,7 @@ def test_never_early_and_late_by_what_a_wake_up_takes(kind, leader):
 
 
 def test_a_dilated_sleeper_is_late_by_as_much_less():
-    """Its clock runs at a hundredth of real speed while it wakes."""
+    """The sleeper's clock runs at a hundredth of real speed while it wakes."""
     with HostNoise() as noise, Experiment("--as-fast-as-possible") as experiment:
         experiment.run("sleep", "100000")
         experiment.synchronize()

@@ -43,7 +43,8 @@ def test_after_each_progress_every_clock_is_exactly_where_it_should_be(tmp_path,
         status = experiment.status()
         assert status["phase"] == "stepping"
         assert {one["perceived_overshoot_ns"] for one in status["containers"]} == {0}
-        # Its tasks ran, and not only its clock: the next steps take back the time it ran too long.
+        # The container's tasks ran, and not only its clock: the next steps take back the time it
+        # ran too long.
         experiment.interval(looks, 300_000_000)
         experiment.progress()
         assert at[looks.name] < seen.latest <= at[looks.name] + 300_000_000
@@ -199,7 +200,7 @@ def test_a_container_that_ends_under_way_keeps_nobody_waiting():
         experiment.progress()
         assert experiment.clock(stays) == start + 1_000_000_000
         assert ends.finish() == 0
-        # Its program ended in the step; its monitor removes the container soon.
+        # The container's program ended in the step; the monitor removes the container soon.
         lorentz.wait_until_gone(ends.name)
         until(lambda: ends.name not in clocks(experiment), "is no part of it any more")
         experiment.progress()

@@ -33,8 +33,8 @@ print(json.dumps(told), flush=True)
 
 @pytest.mark.parametrize("rate", ["1", "10"])
 def test_a_program_that_gives_its_rights_up_goes_on(rate):
-    """Its clocks, waits and first read of the uptime are virtual. A socket's timeout would need a
-    filter: it reads back as the real time that was set."""
+    """The program's clocks, waits and first read of the uptime are virtual. A socket's timeout
+    would need a filter: it reads back as the real time that was set."""
     root()
     python = tool("python3")
     with Inside(python, "-c", PROGRAM, rate=rate, at="2038-01-19") as inside:

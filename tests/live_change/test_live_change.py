@@ -22,7 +22,7 @@ FAMILIES = ("sleep", "poll", "futex", "ipc", "timers")
 SETTLE = 0.3
 #: Real seconds within which "at once" is: a change, its wake-ups, the lines printed.
 AT_ONCE = 0.75
-#: Virtual seconds; nobody waits for that long in real time.
+#: Length of a wait, virtual seconds; no wait lasts that long in real time.
 LONG = 100.0
 
 

@@ -61,7 +61,8 @@ def test_expiries_that_wait_are_taken_once(kind):
 
 @pytest.mark.parametrize("changes", [[], [SLOWER], [LEAP, SLOWER]], ids=["none", "slower", "leap"])
 def test_an_interval_timer_whose_signal_waits_follows(changes):
-    """Its next expiry is set when the signal is taken, by the clock as it goes then."""
+    """The shim sets the timer's next expiry when the program takes the signal, by the clock's
+    present rate."""
     command = [build.c("changes/waiting_signal"), "0", "interval"]
     with Inside(*command, rate="1", stdin=True) as run:
         run.line(ev="ready")

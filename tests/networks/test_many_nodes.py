@@ -55,7 +55,8 @@ FORGETFUL = """sysctls: {net.ipv4.neigh.eth0.base_reachable_time_ms: '1000',
 
 
 def on_a_switch(count: int, node: str = "") -> str:
-    """So many nodes n0, n1 and so on, each with the words `node`, joined by one switch."""
+    """Returns a topology: nodes n0, n1 and so on, each with the lines `node`, joined by one
+    switch."""
     nodes = ", ".join(f"n{i}: {{{node}}}" for i in range(count))
     links = "".join(
         f"    - {{endpoints: ['n{i}:eth0', 's:{i}'], "

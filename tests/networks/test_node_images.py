@@ -75,7 +75,7 @@ def test_a_node_sees_its_image_and_leaves_it_clean(podman):
 
 
 def test_what_the_image_says_of_programs(podman, image, tmp_path):
-    """Its command, variables and folder, where the topology says nothing else."""
+    """The image's command, variables and folder hold, unless the topology gives others."""
     nodes = (
         f"a: {{image: {image}, output: {tmp_path}/a}}",
         f"b: {{image: {image}, output: {tmp_path}/b, env: {{GREETING: mine}}}}",

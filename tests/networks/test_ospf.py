@@ -21,7 +21,7 @@ def test_routers_learn_all_routes_and_go_the_other_way_after_a_cut(pace: str, tm
     with Lab(f"{pace}\n{ring.topology()}") as lab:
         for router in range(COUNT):
             lab.wait_until(lambda at=router: ring.knows_all(at), f"all routes in n{router}")
-        # Hellos are exchanged every 10 s, tables after that; nobody had to be given up.
+        # Routers exchange hellos every 10 s, and tables after that; no neighbour was declared dead.
         assert 0 < ring.settled() < DEAD
         assert ring.routes(0)[own_address(1)][1] == "eth0"
         assert len(lab.ping("n0", own_address(1), 2)) == 2

@@ -60,7 +60,7 @@ def test_a_program_started_inside_is_inside(how, flavour):
 
 @pytest.mark.parametrize("how", ["exec", "exec-sigsys-blocked", "exec-sigsys-ignored"])
 def test_what_is_blocked_and_ignored_at_exec_reads_back_so(how):
-    """SIGSYS is the program's: blocked or ignored before exec, it is told to be so after it."""
+    """If a program blocks or ignores SIGSYS before exec, it reads that back after it."""
     command = [build.c("process/tree"), how, build.c("process/probe"), PROBE]
     with Native(command) as native:
         native.succeed()
@@ -76,7 +76,7 @@ FAILING = ["enoent", "eacces", "eacces-directory", "efault", "efault-argv", "eno
 
 @pytest.mark.parametrize("how", [*FAILING, "posix_spawn-enoent"])
 def test_an_exec_that_fails_fails_as_natively(how):
-    """The same errno, and the program goes on in virtual time."""
+    """exec fails with the same errno as natively, and the program goes on in virtual time."""
     command = [build.c("process/tree"), how, build.c("process/probe"), PROBE]
     with Native(command) as native:
         native.succeed()
@@ -190,8 +190,8 @@ def test_the_program_itself_in_every_flavour(flavour):
 
 @pytest.mark.parametrize("setuid", [False, True], ids=["plain", "setuid"])
 def test_a_setuid_program_lives_in_virtual_time_or_is_refused(tmp_path_factory, setuid):
-    """A program of root's with the setuid bit, run by nobody: virtual time, or a clear word.
-    The same program without the bit is the cross-check that it can be run at all."""
+    """A setuid program of root's, run by user nobody: virtual time, or a clear message. The same
+    program without the bit shows that it can run at all."""
     root()
     folder = lorentz.session.folder / f"setuid-{setuid}"
     folder.mkdir(exist_ok=True)

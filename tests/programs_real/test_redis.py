@@ -13,7 +13,7 @@ from framework.running import Inside
 
 
 class Client:
-    """As much of the Redis protocol as is needed."""
+    """The parts of the Redis protocol that the test needs."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX)

@@ -279,7 +279,8 @@ def test_a_client_and_a_server_on_loopback_inside():
 
 
 def test_messages_between_two_processes_that_sleep_in_turn():
-    """A pipe each way: nothing lost, in order, and the time is the sum of the sleeps."""
+    """With a pipe in each direction: no message is lost, the order stays, and the time is the sum
+    of the sleeps."""
     rounds = 300
     text = (
         "import os\n"

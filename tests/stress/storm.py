@@ -36,7 +36,7 @@ class Finding(AssertionError):
 
 @dataclasses.dataclass(frozen=True)
 class Weather:
-    """How a storm is run: the rate, whether idle time is skipped, or not inside at all."""
+    """Settings of a storm: the rate, whether idle time is skipped, or a native run."""
 
     rate: str = "1"
     skip_idle: bool = False
@@ -72,8 +72,8 @@ class Round:
         self.folder = folder
         self.program: Running | None = None
         self.frozen = False
-        #: How far the wall clock may have been stepped back since `_settle`: waits until a time of
-        #: day last as much longer.
+        #: Greatest step back of the wall clock since `_settle`, s: waits until a time of day last
+        #: as much longer.
         self.stepped_back = 0
         self.started: list[subprocess.Popen] = []
 
@@ -249,7 +249,7 @@ class Round:
                 self._found(f"after the end of the {fate}: {line.text}")
 
     def _status(self) -> int | None:
-        """Its exit status, once it has ended."""
+        """Returns the program's exit status, once it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.program.process.wait(timeout=STANDSTILL)
             return self.program.finish()

@@ -154,7 +154,7 @@ def test_ping_keeps_its_interval() -> None:
 
 def test_iperf3_measures_its_time() -> None:
     """iperf3 over loopback for a second: both ends with the timers, and they agree."""
-    # Where the machine has held it up, it is asked again.
+    # Try again if the machine has delayed it.
     for _ in range(4):
         sent, received = iperf3_ends()
         assert sent["seconds"] > 0.9 and received["bytes"] > 0
@@ -184,7 +184,7 @@ def wait_until(true: Callable[[], bool], patience: float = 20) -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """Returns a port of 127.0.0.1 without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

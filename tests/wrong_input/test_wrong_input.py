@@ -243,7 +243,7 @@ def test_attach_with_bad_options_leaves_the_process_alone():
 
 
 def test_containers_of_another_user_are_not_to_be_had(running):
-    """As nobody: neither by name nor by pid, neither clock nor program."""
+    """User nobody cannot reach them by name or by pid, neither the clock nor the programs."""
     root()
     pid = str(running.shown()["pids"][0])
     for target in (running.name, pid):

@@ -73,7 +73,7 @@ impl Experiment {
         place::all(state)
     }
 
-    /// Its name.
+    /// The experiment's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -97,7 +97,7 @@ impl Experiment {
     ///
     /// # Errors
     ///
-    /// As for [`Experiment::add`].
+    /// Those of [`Experiment::add`].
     pub fn add_as(&mut self, joining: &Joining<'_>) -> anyhow::Result<()> {
         let Joining { container, rate, timeline, own_wall } = *joining;
         let (container, tdf) = (container.to_string(), (rate.den(), rate.num()));
@@ -198,7 +198,7 @@ impl Experiment {
     ///
     /// # Errors
     ///
-    /// As [`Experiment::progress`].
+    /// Those of [`Experiment::progress`].
     pub fn has_advanced(&mut self) -> anyhow::Result<()> {
         self.hear().map(drop)
     }
@@ -207,7 +207,7 @@ impl Experiment {
     ///
     /// # Errors
     ///
-    /// As [`Experiment::progress`].
+    /// Those of [`Experiment::progress`].
     pub fn reset(&mut self, timeline: u32) -> anyhow::Result<()> {
         self.ask(&Request::Reset { timeline }).map(drop)
     }

@@ -23,12 +23,12 @@ pub enum Request {
     },
     /// Removes a container, which goes on by itself.
     Remove {
-        /// Its name.
+        /// The container's name.
         container: String,
     },
     /// Changes a container's TDF, from the next round on.
     Dilate {
-        /// Its name.
+        /// The container's name.
         container: String,
         /// TDF, as in [`Request::Add`].
         tdf: (u64, u64),
@@ -43,7 +43,7 @@ pub enum Request {
     Stop,
     /// Sets how far a container goes at the next progress of its timeline.
     Interval {
-        /// Its name.
+        /// The container's name.
         container: String,
         /// If given, the timeline the container must follow; another one is an error.
         timeline: Option<u32>,
@@ -93,7 +93,7 @@ pub enum Answer {
 /// Status of an experiment. Times in nanoseconds, shares as fractions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// Its name.
+    /// The experiment's name.
     pub name: String,
     /// The phase.
     pub phase: Phase,
@@ -131,7 +131,7 @@ pub struct Status {
 /// Status of one container of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// Its name.
+    /// The container's name.
     pub name: String,
     /// TDF: real seconds per virtual second, in the container's slices.
     pub tdf: f64,

@@ -221,7 +221,7 @@ fn until_end(
 struct Due {
     /// Virtual time up to which all deadlines are notified.
     told: VirtualInstant,
-    /// How often the tasks had run at the last notification, or when an overdue wait was found; and when that was.
+    /// Value of `runs` at the last notification or finding of an overdue wait, and its time.
     last: Option<(u64, Instant)>,
 }
 

@@ -29,7 +29,7 @@ struct StampInfo {
 }
 
 impl OuterDevice {
-    /// Refuses a device that cannot stamp packets both ways.
+    /// Checks that the device can stamp packets both ways.
     ///
     /// # Errors
     ///

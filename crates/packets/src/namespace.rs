@@ -62,7 +62,7 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// As for [`Namespace::find`].
+    /// Those of [`Namespace::find`].
     pub fn of_process(name: &str, pid: u32) -> Result<Namespace, PacketsError> {
         Namespace::at(name, Path::new(&format!("/proc/{pid}/ns/net")), Some(pid))
     }

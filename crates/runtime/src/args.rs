@@ -71,7 +71,7 @@ pub struct Absent {
 /// `exec`, with what `lorentz exec` adds.
 #[derive(Args, Debug)]
 pub struct ExecArgs {
-    /// As every runtime has it.
+    /// The arguments that every runtime has.
     #[command(flatten)]
     pub exec: Exec,
     /// Tell errors as 'lorentz exec' does, and by its exit statuses
@@ -82,7 +82,7 @@ pub struct ExecArgs {
 /// `run`, with what `lorentz run --bundle` adds.
 #[derive(Args, Debug)]
 pub struct Run {
-    /// As every runtime has it.
+    /// The arguments that every runtime has.
     #[command(flatten)]
     pub run: liboci_cli::Run,
     /// Adds an annotation to those of the bundle, in place of one of the same key

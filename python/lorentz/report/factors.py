@@ -1,4 +1,4 @@
-"""Which factors decide what timers cost and how late sleeps end: function, level, load.
+"""Effects of factors on the cost of timers and the lateness of sleeps: function, level, load.
 
 *Impact of Modern Virtualization Methods on Timing Precision*, sections 3.1.4 and 3.2.4, compares
 median, MAD, minimum and maximum of each record. The tests are Kruskal-Wallis over the values of

@@ -131,7 +131,7 @@ def waitid() -> Iterator[float]:
 
 @face("accept4", "ratio")
 def accept4() -> Iterator[float]:
-    """How long a wait with a timeout takes."""
+    """Measures a wait with a timeout."""
     server = socket.create_server(("127.0.0.1", 0))
     for seconds in (1, 5):
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("qq", seconds, 0))
@@ -345,7 +345,7 @@ def siocgstamp() -> Iterator[float]:
     receiver.bind(("127.0.0.1", 0))
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for _ in range(2):
-        # The first request has the kernel stamp what comes later.
+        # The first request makes the kernel stamp later packets.
         for _ in range(2):
             sender.sendto(b"x", receiver.getsockname())
             receiver.recv(1)
