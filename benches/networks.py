@@ -177,8 +177,8 @@ def round_trips(tdf: float, count: int) -> list[float]:
 
 
 def round_trips_in_rounds(tdf: float, count: int) -> tuple[list[float], float]:
-    """Returns the same errors in rounds, as a program sees them that reads its clock before and
-    after, to the ns; and the greatest lateness of any frame in us, which must be 0."""
+    """Returns the same errors in rounds, to the ns: a program reads its clock before and after.
+    Also returns the greatest lateness of any frame in us, which must be 0."""
     with Lab(tdf, "delay: 1500us", rounds=True) as lab:
         for _ in range(2):
             text = lab.exec("a", "python3", "-c", ECHOES, "10.0.0.2", count)

@@ -3,9 +3,9 @@
 //     factorials GATE
 //
 // The program begins when the gate is opened and ends when the gate is closed. Whenever its clock
-// stands still it writes a line, `TIME TICKS`: its CLOCK_MONOTONIC, ns, and the number of ticks of
-// the time-stamp counter for which it ran on before it was stopped. So it reports both sides of a
-// round's end: the time it reads, and the time it cannot see.
+// stands still it writes a line, `TIME TICKS`. TIME is its CLOCK_MONOTONIC, ns. TICKS is how long
+// it ran on before it was stopped, in ticks of the time-stamp counter. So it reports both sides of
+// a round's end: the time it reads, and the time it cannot see.
 #define _GNU_SOURCE
 #include <string.h>
 #include <time.h>

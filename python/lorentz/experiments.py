@@ -32,9 +32,9 @@ class Experiment:
     Any thread may call any method; several threads may each progress a timeline. After a fork, only
     one of the two processes may use an Experiment.
 
-    Methods raise WrongInputError for a wrong value, RefusedError for the wrong order of calls
-    (nothing has changed then), NotFoundError if there is no such container, and EndedError if the
-    experiment has ended.
+    Methods raise WrongInputError for a wrong value, and RefusedError for the wrong order of calls;
+    nothing has changed then. They raise NotFoundError if there is no such container, and EndedError
+    if the experiment has ended.
     """
 
     def __init__(

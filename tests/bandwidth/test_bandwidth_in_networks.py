@@ -14,8 +14,8 @@ from framework.networks import Lab, pair
 RATE = 50e6
 #: Real seconds. In simulation a method takes at most 47 s, however often its sender is interrupted.
 TIMEOUT = 80
-#: Nanoseconds. If the emulator delivers more than a hundredth of the frames later than this, the
-#: link has not the rate of its file: a stream at 1.05 times the rate is delayed by as much.
+#: Nanoseconds. If more than a hundredth of the frames are later than this, the link has not the
+#: rate of its file. Such delays equal that of a stream at 1.05 times the rate.
 ON_TIME = 1_000_000
 #: Least length of a stream, ns. Frames that are late by a part of it change its rate by as great a
 #: part.

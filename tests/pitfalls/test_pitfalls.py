@@ -102,7 +102,7 @@ def test_what_is_blocked_is_remembered_though_threads_come_and_go():
 
 
 def test_jumping_out_of_a_sleep_leaves_nothing_behind():
-    """Pitfall 30: siglongjmp out of a sleep two hundred times while the clock is changed: the next
+    """Pitfall 30: siglongjmp out of a sleep two hundred times while the clock is changed. The next
     sleep is a whole one, and no signal comes for the abandoned ones."""
     with Inside(build.c("pitfalls/signals"), "jump", "200", rate="1") as inside:
         change_rates(inside, 30, lambda: bool(inside.lines(ev="jump")))

@@ -109,8 +109,8 @@ def test_signals_are_lost_no_more_often_than_natively(rate):
 
 @pytest.mark.timeout(200)
 def test_signals_are_not_lost_while_time_changes():
-    """The same while another process changes the rate: sigsuspend does not hang, no EINTR is
-    spurious, and no more signals are lost than natively beside an equally busy process."""
+    """The same while another process changes the rate: sigsuspend does not hang, and no EINTR is
+    spurious. No more signals are lost than natively beside an equally busy process."""
     count = 400
 
     with Native([build.c("stress/eintr"), str(count)]) as native:

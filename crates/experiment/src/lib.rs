@@ -7,7 +7,7 @@
 //! task runs.
 //!
 //! An experiment is a background process ([`create`]). Clients send it requests over a socket ([`Experiment`]). It advances in one
-//! of two ways. Either it runs by itself, one round of a virtual timeslice after another (*concurrent best effort*), or a simulator
+//! of two ways. It may run by itself, one round of a virtual timeslice after another (*concurrent best effort*). Or a simulator
 //! says how far each container may go (*concurrent synchronisation*). [`Phase`] lists the requests that each state allows.
 //!
 //! In a round, each container that has something to do gets a slice (`slice`), alone on one processor. For every other container,

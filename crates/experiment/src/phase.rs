@@ -6,9 +6,9 @@
 //!                                  '------interval, progress, reset--> stepping
 //! ```
 //!
-//! `stop` ends the run in any phase: the containers go on by themselves, and a new run may be set up. An experiment runs either by
-//! itself (concurrent best effort: no container has a timeline) or as a simulator says (concurrent synchronisation: each container
-//! has a timeline), never both.
+//! `stop` ends the run in any phase: the containers go on by themselves, and a new run may be set up. An experiment either runs by
+//! itself (concurrent best effort) or as a simulator says (concurrent synchronisation), never both. No container has a timeline in
+//! the former; each has one in the latter.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -49,8 +49,8 @@ static __u32 span(__u64 from, __u64 to)
 	return span >= NO_DEVICE ? NO_DEVICE - 1 : span;
 }
 
-// Puts a record into the ring buffer and wakes no reader: readers come by ten times a second, and a wake-up for
-// each record would cost more than all the rest.
+// Puts a record into the ring buffer and wakes no reader. Readers come by ten times a second. A wake-up for each
+// record would cost more than all the rest.
 static void tell(struct space *space, struct record *record)
 {
 	if (bpf_ringbuf_output(&ring, record, sizeof(*record), BPF_RB_NO_WAKEUP))

@@ -75,8 +75,8 @@ struct call {
 
 #define WRITES 128
 
-// A call that wrote to a TCP socket: the sequence number of its first byte and, once it is done, the first one that
-// is no longer its own.
+// A call that wrote to a TCP socket. `seq` is the sequence number of its first byte. Once the call is done, `until`
+// is that of the first byte after its own.
 struct write {
 	// 0 if other calls wrote at the same time: the order of their bytes is unknown.
 	__u64 entered;

@@ -15,9 +15,9 @@ const NANOS_PER_MICRO: u64 = 1_000;
 /// Formats a packet as MACE's device does: `[sec.usec] (seq) egress|ingress: ns`.
 ///
 /// The time is the wall clock's at the outer device: `wall_offset` ns ahead of the packet's own. `seq` is the sequence number of
-/// ICMP echo, that of a TCP segment's first byte, or the first four bytes of a UDP payload; 0 for any other packet. If the latency
-/// is not known, the outcome stands in its place: `lost`, `unread` ... . For a container with virtual time, the virtual latency
-/// follows: `ns (virtual ns)`.
+/// ICMP echo, or that of a TCP segment's first byte, or the first four bytes of a UDP payload. For any other packet it is 0. If the
+/// latency is not known, the outcome stands in its place: `lost`, `unread` ... . For a container with virtual time, the virtual
+/// latency follows: `ns (virtual ns)`.
 pub fn line(packet: &Packet, wall_offset: u64) -> String {
     let wall = packet.outer_ns.saturating_add(wall_offset);
     let (secs, micros) = (wall / NANOS_PER_SEC, wall % NANOS_PER_SEC / NANOS_PER_MICRO);

@@ -1,8 +1,8 @@
 """Power of a study's tests, by statsmodels: the differences that the study could have found.
 
-The report says that a level differs if two tests agree: the metric's test over all levels, adjusted
-over all metrics, and its pairwise test, adjusted over all pairs. The power here is the lesser of
-the two, both adjusted by Bonferroni, if the mean of one level alone is shifted.
+The report says that a level differs if two tests agree. One is the metric's test over all levels,
+adjusted over all metrics. The other is its pairwise test, adjusted over all pairs. The power here
+is the lesser of the two, both adjusted by Bonferroni, if the mean of one level alone is shifted.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     all_faces.py NAP     seconds between the two looks; half of them are spent computing
 
-A face is a `date` (the wall clock now, s), a `span` (seconds between the looks, with any zero),
-`cpu` (the same for CPU time), or a `ratio` (of its gain to that of the clock). A face that this
-machine cannot read gives the reason.
+A face is one of four kinds. A `date` is the wall clock now, s. A `span` is the seconds between the
+looks, with any zero; `cpu` is the same for CPU time. A `ratio` is the face's gain divided by that
+of the clock. A face that this machine cannot read gives the reason.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ impl Conductor {
         }
     }
 
-    /// Continues slices that a send broke off (send ordering), one at a time: always that of the container furthest behind, because
-    /// no other container can send anything that it must see first.
+    /// Continues slices that a send broke off (send ordering), one at a time: always that of the container furthest behind. No
+    /// other container can have sent anything that this one must still see first.
     pub(super) fn go_on_or_end_round(&mut self) {
         let Some(Round { end, .. }) = self.round else { return };
         while let Some((at, place)) = self.furthest_behind_in_line() {
