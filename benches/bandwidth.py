@@ -1,9 +1,9 @@
-"""Available bandwidth over a path of known truth: docs/bandwidth.md.
+"""Measures the estimators of available bandwidth over a path of known bandwidth: docs/bandwidth.md.
 
-Three network namespaces in a row; the middle one is a link of constant rate in user space
+Three network namespaces in a row. The middle one is a link of constant rate in user space
 (crates/bandwidth/examples/bottleneck.rs) with cross traffic of its own. Needs root. Link and
-receiver have one processor, the link under SCHED_FIFO; the sender has the other, as any program:
-what is measured is the method and its timers, not who gets the processor.
+receiver share one processor, the link under SCHED_FIFO. The sender has the other, as any program.
+So the result depends on the method and its timers, not on competition for a processor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RAW = ROOT / "build/bench/bandwidth.json"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 METHODS = ("trains", "slops", "yaz")
 TIMERS = ("precise", "system")
-#: Estimates of each kind.
+#: Number of estimates of each kind.
 TRIALS = 10
 MBIT = 1_000_000
 SERVER = "10.99.0.2"
@@ -37,7 +37,7 @@ FAR, NEAR = (("taskset", "--cpu-list", number) for number in "01")
 
 @dataclass(frozen=True)
 class Scenario:
-    """A path: bits per second, and one way delay in microseconds."""
+    """A path: rate in bit/s, one way delay in us."""
 
     name: str
     rate: int
@@ -51,7 +51,8 @@ SCENARIOS = (
     Scenario("300 Mbit/s", 300, (0, 50, 100, 150, 200, 250), 0, 1500),
     Scenario("1 Gbit/s", 1_000, (500,), 0, 1500),
     Scenario("10 Gbit/s, RTT 20 ms, jumbo frames", 10_000, (1_000,), 10_000, 9000, ("trains",)),
-    # What two processors cannot pace at 9000 bytes they may at more; veth takes it, no cable does.
+    # Frames of 32 kB: two processors cannot pace 10 Gbit/s in frames of 9000 bytes. veth accepts
+    # such frames; no real link does.
     Scenario("10 Gbit/s, RTT 20 ms, 32 kB", 10_000, (1_000,), 10_000, 32_000, ("trains",)),
 )
 
@@ -63,7 +64,7 @@ def ip(*words: str) -> None:
 
 @contextmanager
 def namespaces() -> Iterator[dict[str, str]]:
-    """Three namespaces of our own in a row: sender, link, receiver."""
+    """Makes three namespaces in a row: sender, link, receiver."""
     names = {role: f"lorentz-bench-{os.getpid()}-{role}" for role in ("from", "link", "to")}
     try:
         for name in names.values():
@@ -87,7 +88,7 @@ def namespaces() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def running(*command: str) -> Iterator[subprocess.Popen]:
-    """A process of ours, ended afterwards, whose first line is waited for."""
+    """Runs a process until the block ends. Waits for its first line."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -100,11 +101,11 @@ def running(*command: str) -> Iterator[subprocess.Popen]:
 
 @contextmanager
 def path(scenario: Scenario, cross: int, seconds: int) -> Iterator[list[str]]:
-    """The path, and the words before a command that runs at its near end."""
+    """Makes the path. Returns the words before a command that runs at its near end."""
     with namespaces() as names:
         inside = {role: ["ip", "netns", "exec", name] for role, name in names.items()}
         rates = (str(scenario.rate * MBIT), str(cross * MBIT))
-        # A tenth of a second of queue, as routers have it.
+        # A queue of 0.1 s, as routers have.
         queue = str(scenario.rate * MBIT // 8 // 10)
         link = (str(BOTTLENECK), "near1", "far1", *rates, queue, str(scenario.delay), str(seconds))
         serve = (LORENTZ, "bandwidth", "serve")
@@ -113,7 +114,7 @@ def path(scenario: Scenario, cross: int, seconds: int) -> Iterator[list[str]]:
 
 
 def estimate(inside: list[str], scenario: Scenario, method: str, timers: str) -> dict | None:
-    """One estimate, or nothing where it does not come to an end."""
+    """Returns one estimate; None if the estimator does not finish."""
     words = ("--method", method, "--timers", timers, "--packet", str(scenario.bytes), "--json")
     most = ("--rate-max", f"{2 * scenario.rate}mbit")
     command = [*inside, LORENTZ, "bandwidth", SERVER, *words, *most]
@@ -137,7 +138,7 @@ def measure(quick: bool, rows: list[dict]) -> None:
                 continue
             found = {(method, timers): [] for method in scenario.methods for timers in TIMERS}
             with path(scenario, cross, seconds=3600) as inside:
-                # One of each kind after another: the host's moods hit all alike.
+                # One of each kind after another: disturbances of the host hit all kinds alike.
                 for _ in range(trials):
                     for (method, timers), of in found.items():
                         of.append(estimate(inside, scenario, method, timers))
@@ -147,7 +148,7 @@ def measure(quick: bool, rows: list[dict]) -> None:
 
 
 def row(scenario: Scenario, cross: int, method: str, timers: str, found: list) -> dict:
-    """What the trials of one kind come to, in Mbit/s."""
+    """Returns the summary of the trials of one kind, Mbit/s."""
     values = [one for one in found if one and one["bound"] == "value"]
     rates = sorted(one["available"] / MBIT for one in values)
     truth = scenario.rate - cross
@@ -175,12 +176,12 @@ def row(scenario: Scenario, cross: int, method: str, timers: str, found: list) -
 
 
 def shown(value: float | None, form: str = ".1f") -> str:
-    """A number for a table, or that there is none."""
+    """Formats a number for a table, or its absence."""
     return "-" if value is None else format(value, form)
 
 
 def table(rows: list[dict]) -> list[str]:
-    """All rows."""
+    """Returns the table."""
     lines = [
         "| path | cross | truth | method | timers | values | median | error | MAD | held | notes |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
@@ -208,7 +209,7 @@ def table(rows: list[dict]) -> list[str]:
 
 
 def goals(rows: list[dict]) -> list[str]:
-    """What was to be reached, and whether it was."""
+    """Returns the goals, and whether each is met."""
     by = {(one["scenario"], one["cross"], one["method"], one["timers"]): one for one in rows}
 
     def error(one: dict) -> float:
@@ -232,7 +233,7 @@ def goals(rows: list[dict]) -> list[str]:
 
 
 def run(quick: bool, tsc_hertz: float) -> None:
-    """Measure, and put the figures into the page."""
+    """Measures, and writes the figures into the page."""
     if os.geteuid() != 0:
         raise RuntimeError("network namespaces are made by root")
     if not {0, 1} <= os.sched_getaffinity(0):
@@ -245,13 +246,14 @@ def run(quick: bool, tsc_hertz: float) -> None:
         measure(quick, record["rows"])
     finally:
         record["seconds"] = before + time.monotonic() - started
-        # Of a run that was ended too: it takes an hour.
+        # Save after each row: a run takes an hour and may be ended early.
         if record["rows"]:
             show(record)
 
 
 def left(about: dict[str, str]) -> dict | None:
-    """A run that was ended early, of this build on this machine as it is now."""
+    """Returns the record of a run that was ended early, if it is of this build on this machine in
+    its present state."""
     if not RAW.exists():
         return None
     old = json.loads(RAW.read_text())
@@ -266,7 +268,7 @@ def left(about: dict[str, str]) -> dict | None:
 
 
 def asked(quick: bool) -> int:
-    """How many rows a whole run has."""
+    """Returns the number of rows of a complete run."""
     return sum(
         len(one.cross[::2] if quick else one.cross) * len(one.methods) * len(TIMERS)
         for one in SCENARIOS
@@ -274,7 +276,7 @@ def asked(quick: bool) -> int:
 
 
 def show(record: dict) -> None:
-    """The figures, raw and in the page."""
+    """Writes the figures, raw and into the page."""
     RAW.write_text(json.dumps(record, indent=1) + "\n")
     rows, quick, whole = record["rows"], record["quick"], asked(record["quick"])
     about = record["machine"]

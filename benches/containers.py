@@ -1,8 +1,9 @@
-"""Containers: what engines wait for, by lorentz-runtime and by the runtimes that are there.
+"""Containers: durations that engines wait for, with lorentz-runtime and with the installed
+runtimes.
 
-*native* is the quickest of the others in each figure, called as podman calls them. Memory is what
-an idle container takes beside its own program: the proportional share (PSS) of the monitor and of
-what the shim has in the program, and the clock's file, over CONTAINERS containers at once.
+*native* is the fastest of the other runtimes in each figure, called as podman calls them. Memory is
+that of an idle container without its program. It is the proportional share (PSS) of the monitor and
+of the shim inside the program, and the clock's file, over CONTAINERS containers at once.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from suites import TIMEOUT, Bench, Samples, announce
 
 CONTAINERS = 20
 RUNTIME = str(Path(LORENTZ).with_name("lorentz-runtime"))
-#: Where scripts/setup puts what Debian has no package of.
+#: Directory in which scripts/setup installs programs that Debian has no package of.
 YOUKI = ROOT / "build/bench/youki/bin"
-#: The shim and the clock in a program's memory.
+#: Addresses of the shim and the clock in a program's memory.
 OURS = range(0x70000000, 0x7028B000)
-#: crun refuses hybrid hierarchies unless it cannot see the second one.
+#: crun refuses hybrid hierarchies; so hide the second one.
 HIDE_UNIFIED = ("unshare", "-m", "sh", "-c", 'umount /sys/fs/cgroup/unified; exec "$@"', "--")
 
 
 def runtimes() -> dict[str, tuple[str, ...]]:
-    """The runtimes to be had here, each as a command line."""
+    """Returns the installed runtimes, each as a command line."""
     found: dict[str, tuple[str, ...]] = {LORENTZ_LEVEL: (RUNTIME,)}
     for name in ("youki", "runc", "crun"):
         path = shutil.which(name, path=f"{YOUKI}:{os.environ['PATH']}")
@@ -77,7 +78,8 @@ class Place:
         (self.bundle / "config.json").write_text(json.dumps(config))
 
     def call(self, runtime: tuple[str, ...], *words: str, stdout: int = subprocess.DEVNULL) -> None:
-        """A verb to its end; what the container's program keeps open is not waited for."""
+        """Runs a verb to its end. Does not wait for descriptors that the container's program keeps
+        open."""
         with (self.bundle / "stderr").open("w+") as errors:
             done = subprocess.run(
                 [*runtime, *words],
@@ -94,7 +96,7 @@ class Place:
 
     @contextmanager
     def container(self, runtime: tuple[str, ...], name: str) -> Iterator[None]:
-        """A container that has begun; removed afterwards."""
+        """A running container, removed when the block ends."""
         reader, writer = os.pipe()
         try:
             self.call(runtime, "create", name, stdout=writer)
@@ -107,7 +109,8 @@ class Place:
             self.call(runtime, "delete", "--force", name)
 
     def figures(self, runtime: tuple[str, ...], name: str) -> dict[str, float]:
-        """Nanoseconds from `create` to the program's first output, of an exec, of the end."""
+        """Returns three durations, ns: from `create` to the program's first output, an exec, and
+        the end."""
         start = time.monotonic_ns()
         container = self.container(runtime, name)
         container.__enter__()
@@ -123,7 +126,7 @@ class Place:
 
 
 def containers(bench: Bench) -> Samples:
-    """Start, exec and end of a container; memory of an idle one."""
+    """Measures start, exec and end of a container, and the memory of an idle one."""
     if os.geteuid() != 0:
         raise RuntimeError("containers are made by root")
     with tempfile.TemporaryDirectory(prefix="lorentz-bench-") as folder:
@@ -153,7 +156,7 @@ def containers(bench: Bench) -> Samples:
 
 
 def memory(place: Place) -> float:
-    """Bytes that an idle container takes beside its program."""
+    """Returns the memory of an idle container without its program, bytes."""
     runtime = (RUNTIME,)
     names = [f"bench-{os.getpid()}-m{number}" for number in range(CONTAINERS)]
     open_ones = [place.container(runtime, name) for name in names]
@@ -177,7 +180,7 @@ def memory(place: Place) -> float:
 
 
 def pss(pid: int, addresses: range | None = None) -> float:
-    """Bytes of a process's memory, shared ones by their share; of some addresses only, if given."""
+    """Returns the PSS of a process, bytes; only of `addresses`, if given."""
     total, counts = 0, addresses is None
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         if start := re.match(r"([0-9a-f]+)-", line):

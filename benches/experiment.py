@@ -1,4 +1,4 @@
-"""An experiment to be measured: its containers, its socket, and what its programs have seen.
+"""An experiment for measurement: its containers, its socket, and the output of its programs.
 
 Everything lies in a directory of its own, containers and all. The programs
 (`benches/c/factorials.c`, `benches/c/resting.c`) end when this process closes their gate, so none
@@ -22,23 +22,23 @@ from typing import Any
 from levels import LORENTZ
 from suites import TIMEOUT, Bench
 
-#: So many containers are started by two at a time.
+#: Number of containers from which on two are started at a time.
 MANY = 500
 NAME = "bench"
 
 
 class Refused(RuntimeError):
-    """The experiment would not do what was asked."""
+    """The experiment refused a request."""
 
 
 @dataclass
 class Seen:
-    """What computing programs have seen of the ends of rounds."""
+    """Times that computing programs have read at the ends of rounds."""
 
     stood_at: list[int] = field(default_factory=list)
-    """Their CLOCK_MONOTONIC wherever it stood, ns."""
+    """CLOCK_MONOTONIC wherever it stood, ns."""
     ran_on: list[float] = field(default_factory=list)
-    """For so long they ran on then, real ns, until they were stopped."""
+    """Time for which they ran on after that until they were stopped, real ns."""
 
 
 class Experiment:
@@ -46,7 +46,7 @@ class Experiment:
 
     def __init__(self, bench: Bench, *options: str, most: int = 1024) -> None:
         self.bench = bench
-        # In memory, as /run is on most systems.
+        # In a tmpfs, as /run is on most systems.
         memory = Path("/dev/shm")
         where = memory if memory.is_dir() else None
         self.folder = Path(tempfile.mkdtemp(prefix="lorentz-bench-", dir=where))
@@ -54,7 +54,7 @@ class Experiment:
         self.env = {**os.environ, "LORENTZ_STATE_DIR": str(self.state)}
         os.mkfifo(self.folder / "gate")
         self.gate = os.open(self.folder / "gate", os.O_RDWR | os.O_CLOEXEC)
-        #: For so long anything may take, in seconds.
+        #: Time limit of any operation, s.
         self.patience = TIMEOUT + most / 20
         self.made = 0
         self.names: list[str] = []
@@ -90,7 +90,7 @@ class Experiment:
         return done.stdout
 
     def ask(self, request: dict[str, Any]) -> Any:
-        """A request at the socket, as a simulator makes it, and its answer."""
+        """Sends a request to the socket, as a simulator does. Returns the answer."""
         self.line.sendall(json.dumps(request).encode() + b"\n")
         answer = json.loads(self.answers.readline())
         if isinstance(answer, dict) and "refused" in answer:
@@ -110,7 +110,7 @@ class Experiment:
         timeline: int | None = None,
         writes: bool = True,
     ) -> None:
-        """Starts `count` containers; `writes`: what they see is kept."""
+        """Starts `count` containers. `writes`: keep the output of their programs."""
         words = [NAME, "--tdf", tdf]
         if timeline is not None:
             words += ["--timeline", str(timeline)]
@@ -131,13 +131,13 @@ class Experiment:
         self.made += len(shares)
 
     def synchronize(self) -> int:
-        """All to one virtual time; which."""
+        """Synchronizes. Returns the common virtual time."""
         self.ask({"do": "synchronize"})
         os.write(self.gate, b"!")
         return self.status()["containers"][0]["virtual_ns"]
 
     def run_for(self, rounds: int, seconds: float) -> dict[str, Any]:
-        """Starts, and pauses after so many rounds or so long; how it stands then."""
+        """Runs for a number of rounds or a time, then pauses. Returns the status."""
         self.ask({"do": "start"})
         end = time.monotonic() + seconds
         while True:
@@ -149,7 +149,7 @@ class Experiment:
         return self.status()
 
     def seen(self) -> Seen:
-        """What the computing programs have written."""
+        """Reads the output of the computing programs."""
         seen = Seen()
         for file in sorted((self.folder / "out").glob("factorials-*.out")):
             for line in file.read_text().splitlines():
@@ -159,7 +159,7 @@ class Experiment:
         return seen
 
     def close(self) -> None:
-        """Ends the programs and the experiment; nothing is left."""
+        """Ends the programs and the experiment, and removes everything."""
         (self.folder / "gate").unlink()
         os.close(self.gate)
         self.line.close()
@@ -177,5 +177,5 @@ class Experiment:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def left(self) -> bool:
-        """Whether containers have not ended."""
+        """Whether there are containers that have not ended."""
         return self.state.exists() and any(self.state.iterdir())

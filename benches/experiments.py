@@ -1,12 +1,12 @@
 """Synchronised experiments: figures 5.1 to 5.7, tables 5.1 to 5.5 of TimeKeeper's documentation.
 
-Each part returns what docs/experiments.md shows, as plain values that JSON can keep; times are in
-nanoseconds. The perceived error is what the computing programs themselves have read on their
-clocks at the ends of rounds, against where those ends were. The overrun is the real time for which
-tasks ran on after that, which nobody inside can see.
+Each part returns its figures for docs/experiments.md as plain values for JSON; times are in
+nanoseconds. The perceived error is the difference between the times that the computing programs
+read at the ends of rounds and those ends. The overrun is the real time for which tasks ran on after
+that; no program inside can see it.
 
-TimeKeeper's timeslice is the real time for which its leader runs; `--timeslice` is virtual. So a
-timeslice of T at TDF 10 is `--timeslice T/10`.
+TimeKeeper's timeslice is the real time for which its leader runs. `--timeslice` is virtual time. So
+a timeslice of T at TDF 10 is `--timeslice T/10`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Figures = dict[str, Any]
 
 MS = 1_000_000
 CPUS = 1
-"""Processors that an experiment has here."""
+"""The processors that an experiment has here."""
 
 
 def _slice(nanos: float) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def _seconds(bench: Bench, full: float) -> float:
 
 
 def _overruns(seen: Seen) -> Figures:
-    """How long programs ran on after a round's end: mean, deviation, and each hundredth."""
+    """Returns the overruns: mean, deviation, and each percentile."""
     lengths = sorted(seen.ran_on)
     if not lengths:
         return {"count": 0}
@@ -57,7 +57,8 @@ def _overruns(seen: Seen) -> Figures:
 
 
 def _perceived(errors: list[int], status: Figures) -> Figures:
-    """The greatest error that a program has read, of how many; and what `status` says."""
+    """Returns the greatest perceived error, the number of readings, and the one that `status`
+    reports."""
     return {
         "readings": len(errors),
         "worst": max(map(abs, errors), default=None),
@@ -66,7 +67,8 @@ def _perceived(errors: list[int], status: Figures) -> Figures:
 
 
 def _told(status: Figures) -> Figures:
-    """What `status` tells of the whole: rounds, overhead, and the overruns of all containers."""
+    """Returns the figures of `status` for the whole: rounds, overhead, and the overruns of all
+    containers."""
     containers = [one for one in status["containers"] if one["overrun_median_ns"] is not None]
     idle = status["real_ns"] - status["working_ns"]
     return {
@@ -83,9 +85,10 @@ def _told(status: Figures) -> Figures:
 def best_effort(
     bench: Bench, timeslice: float, groups: list[tuple[int, str]], rounds: int, seconds: float
 ) -> Figures:
-    """An experiment that runs by itself, all of its containers computing.
+    """Runs an experiment by itself, with all containers computing.
 
-    `timeslice`: virtual; `groups`: so many containers with such a TDF; so many rounds, or so long.
+    `timeslice`: virtual. `groups`: pairs of a number of containers and their TDF. It runs for a
+    number of rounds, or for a time.
     """
     rounds = bench.rounds(rounds)
     with Experiment(bench, *_slice(timeslice)) as experiment:
@@ -169,7 +172,7 @@ def overhead(bench: Bench) -> list[Figures]:
 def _stepwise(
     bench: Bench, experiment: Experiment, start: int, cells: list[tuple[int, int]], seconds: float
 ) -> list[Figures]:
-    """Moves all containers by each interval of `cells`, so often or for so long."""
+    """Moves all containers by each interval of `cells`, a number of times or for a time."""
     ends = [start]
     found = []
     for interval, points in cells:
@@ -188,7 +191,7 @@ def _stepwise(
         found.append({"interval": interval, "points": len(taken), "progress": median(taken)})
     status = experiment.status()
     off = max(abs(one["virtual_ns"] - ends[-1]) for one in status["containers"])
-    # What was written before belongs to other rounds.
+    # Earlier output belongs to other rounds.
     errors = [_to_nearest(ends, at) for at in experiment.seen().stood_at if at >= start]
     whole = {"perceived": _perceived(errors, status), "clocks_off": off, **_told(status)}
     return [{"containers": len(experiment.names), **whole, **one} for one in found]
@@ -249,7 +252,7 @@ def clock_calls(bench: Bench) -> Figures:
         program = str(bench.programs / "micro")
         for _ in range(bench.rounds(7)):
             for level in ("native", "1", "0.5", "2"):
-                # Batches that are much shorter than a slice.
+                # Batches much shorter than a slice.
                 command = [program, "clock_", "100"]
                 if level != "native":
                     inside = (levels.LORENTZ, "run", "--experiment", "bench", "--tdf", level, "--")
@@ -265,12 +268,13 @@ def clock_calls(bench: Bench) -> Figures:
 
 
 def real_time(bench: Bench) -> list[Figures]:
-    """Figure 5.7: how many computing containers keep up with real time, for each TDF."""
+    """Figure 5.7: the number of computing containers that keep up with real time, for each TDF."""
     return [_tipping_point(bench, parts) for parts in (10, 50, 100)]
 
 
 def _tipping_point(bench: Bench, parts: int) -> Figures:
-    """The same for TDF 1/parts: halves what is between the most that kept up and the fewest not."""
+    """The same for TDF 1/parts: bisects between the most that kept up and the fewest that did
+    not."""
     tried: dict[int, float] = {}
     kept, too_many = 0, parts * CPUS + 1
     with Experiment(bench, *_slice(3 * MS)) as experiment:
@@ -285,7 +289,7 @@ def _tipping_point(bench: Bench, parts: int) -> Figures:
 
 
 def _resize(experiment: Experiment, size: int, tdf: str) -> None:
-    """Makes containers until there are `size`, or ends those beyond."""
+    """Makes containers until there are `size`, or ends the surplus."""
     experiment.ask({"do": "start"})
     if size > len(experiment.names):
         experiment.populate(size - len(experiment.names), tdf, writes=False)
@@ -310,7 +314,7 @@ def _end(experiment: Experiment, name: str) -> None:
 
 
 def _slowdown(experiment: Experiment, seconds: float) -> float:
-    """Real seconds per virtual second, over so long."""
+    """Returns the real seconds per virtual second, over `seconds` of run time."""
     before = experiment.status()
     after = experiment.run_for(before["rounds"] + 100_000, seconds)
     gone = after["virtual_ns"] - before["virtual_ns"]
@@ -379,7 +383,7 @@ PARTS = {
 
 
 def experiments(bench: Bench) -> Figures:
-    """All of it but the 45,000; a part that fails is left out, and said."""
+    """Runs all parts but the 45,000. A part that fails is left out, with a message."""
     found: Figures = {}
     for name, part in PARTS.items():
         begun = time.monotonic()
@@ -393,14 +397,14 @@ def experiments(bench: Bench) -> Figures:
     return found
 
 
-#: What 45,000 containers need; the machine has less by default.
+#: Kernel limits that 45,000 containers need; the machine's default is lower.
 LIMITS = {"pid_max": 200_000, "threads-max": 400_000}
 MOST_EVER = 45_000
 
 
 @contextmanager
 def raised_limits() -> Iterator[None]:
-    """The kernel's limits on processes raised, and put back."""
+    """Raises the kernel's limits on processes, and restores them."""
     before = {}
     try:
         for name, wanted in LIMITS.items():
@@ -423,7 +427,7 @@ def experiments_45000(bench: Bench) -> Figures:
 
 
 def _available() -> int:
-    """Bytes of memory that programs could still have."""
+    """Returns the memory that programs could still have, bytes."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Write docs/experiments.md and its plots from figures that have been measured before.
+"""Writes docs/experiments.md and its plots from figures measured before.
 
     benches/experiments_page.py [--goals] [RECORD]
 
-With --goals it prints the table of goals and writes nothing. RECORD is what `make bench
-ARGS=experiments` leaves: build/bench/experiments.json where none is named. Figures of
-`experiments-45000` beside it are shown too. The prose is in benches/experiments.md.in; where it has
-a line `<!-- figures: NAME -->`, figures take its place.
+With --goals it prints the table of goals and writes nothing. RECORD is the file that `make bench
+ARGS=experiments` writes; default: build/bench/experiments.json. It also shows figures of
+`experiments-45000` beside it. The prose is in benches/experiments.md.in; each line `<!-- figures:
+NAME -->` there is replaced by figures.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def deviating(row: Figures) -> str:
 
 
 def perceived(row: Figures) -> str:
-    """The worst error that was perceived, and by how many readings."""
+    """Formats the greatest perceived error, and the number of readings."""
     seen = row["perceived"]
     if seen["worst"] is None:
         return f"{seen['status_worst']} ns (no reading)"
@@ -64,14 +64,14 @@ def perceived(row: Figures) -> str:
 
 
 def worst_perceived(rows: list[Figures]) -> float | None:
-    """The greatest error of all; none where nobody has read any."""
+    """Returns the greatest error of all; None if there are no readings."""
     seen = [row["perceived"] for row in rows if row["perceived"]["worst"] is not None]
     return max((max(one["worst"], one["status_worst"]) for one in seen), default=None)
 
 
 @dataclass(frozen=True)
 class Page:
-    """What has been measured."""
+    """The measured figures."""
 
     record: Figures
     largest_record: Figures | None
@@ -103,7 +103,8 @@ class Page:
         return "\n".join(lines)
 
     def judged(self) -> list[tuple[str, str, tuple[str, Any], str, float | None, str]]:
-        """Each goal: what, TimeKeeper's figure, the bound, its key, the figure, as it is shown."""
+        """Returns, for each goal: its name, TimeKeeper's figure, the bound, its key, the figure,
+        and its text."""
         samples = self.samples
         zero = ("0 ns", lambda worst: worst == 0)
         ends = worst_perceived(samples.get("accuracy", []))
@@ -159,7 +160,7 @@ class Page:
         ]
 
     def dearest_call(self) -> float:
-        """gettimeofday in an experiment over native."""
+        """Returns the cost of gettimeofday in an experiment, divided by that of native."""
         calls = self.samples["clock_calls"]
         inside = max(calls[tdf]["clock_gettimeofday"] for tdf in ("1", "0.5", "2"))
         return inside / calls["native"]["clock_gettimeofday"]
@@ -347,7 +348,7 @@ class Page:
         return plot("real-time", "Slowdown against containers") + "\n\n" + table(head, rows)
 
     def part(self, name: str) -> str:
-        """The figures that take a mark's place."""
+        """Returns the figures for a mark."""
         try:
             return getattr(self, name)()
         except KeyError:

@@ -1,7 +1,7 @@
 """The plots of docs/experiments.md, as SVG.
 
-Colours of Okabe and Ito's palette that can be told apart by everybody and stand out from black and
-white alike; text and axes in a grey that does too, on no background.
+Colours of Okabe and Ito's palette, which everybody can tell apart and which contrast with both
+black and white. Text and axes are in a grey that does so too; there is no background.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ matplotlib.rcParams.update(
 
 
 def length(nanos: float) -> str:
-    """A length of time as people write it."""
+    """Formats a length of time."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(nanos) >= size:
             return f"{nanos / size:.3g} {unit}"
@@ -68,7 +68,7 @@ def _cumulated(axes: Axes, curves: list[tuple[str, Figures]]) -> None:
         axes.plot(micros, range(101), label=f"overrun, {name}", **_style(number))
     read = [of["perceived"]["worst"] for _, of in curves if of["perceived"]["worst"] is not None]
     if read:
-        # All of it lies to the left of its worst.
+        # All readings lie to the left of the greatest one.
         label = f"perceived error: all within {max(read)} ns"
         left = max(max(read), 1) / 1e3
         axes.plot([left, 1e4], [100, 100], color=COLOURS[0], linewidth=3, alpha=0.5, label=label)
@@ -139,7 +139,7 @@ def _perceived_and_overrun(axes: Axes, rows: list[Figures], rates: list[float], 
 
 
 def overhead_rows(samples: Figures, largest: Figures | None) -> list[Figures]:
-    """All experiments at a timeslice of 3 ms and TDF 1, the smallest first."""
+    """Returns all experiments at a timeslice of 3 ms and TDF 1, the smallest first."""
     rows = list(samples.get("overhead", []))
     for name in ("thousand", "many"):
         if name in samples:
@@ -199,7 +199,7 @@ def real_time(axes: Axes, samples: Figures, _: Figures) -> None:
 
 
 def draw_all(folder: Path, samples: Figures, largest: Figures | None, theirs: Figures) -> None:
-    """Writes each plot whose figures are there."""
+    """Writes each plot for which there are figures."""
     rows = overhead_rows(samples, largest)
     plots: dict[str, tuple[str, Callable[..., None], Any]] = {
         "cdf-containers": ("accuracy", by_number, samples),

@@ -1,4 +1,4 @@
-"""What the benchmarks of networks share: commands run to their end, and figures in their page."""
+"""Common parts of the network benchmarks: running commands, and writing figures into a page."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "networks.md"
 LORENTZ = os.environ.get("LORENTZ", str(ROOT / "target/release/lorentz"))
-#: Seconds that a command may take.
+#: Time limit of a command, s.
 TIMEOUT = 300
 
 
 def run(*words: object, timeout: float = TIMEOUT, **options: object) -> str:
-    """Runs a command to its end; what it printed. Where it fails, so does the benchmark."""
+    """Runs a command to its end. Returns its output. Ends the benchmark if the command fails."""
     command = [str(word) for word in words]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, check=False, **options
@@ -27,7 +27,7 @@ def run(*words: object, timeout: float = TIMEOUT, **options: object) -> str:
 
 
 def rewrite(section: str, text: str) -> None:
-    """Puts `text` between the comments in the page that name the section."""
+    """Replaces the text between the comments of the page that name the section."""
     begin, end = f"<!-- {section} -->", f"<!-- /{section} -->"
     before, _, rest = PAGE.read_text().partition(begin)
     _, _, after = rest.partition(end)
@@ -35,5 +35,5 @@ def rewrite(section: str, text: str) -> None:
 
 
 def put_back_when_ended() -> None:
-    """Whoever ends the benchmark politely finds no network left."""
+    """Makes SIGTERM end the benchmark in good order: it removes its network."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -1,13 +1,12 @@
 #!/usr/bin/python3
-"""Measure what `lorentz latency` finds and what it costs, beside ftrace; plots as in the paper.
+"""Measures the results and the cost of `lorentz latency`, beside ftrace; plots as in the paper.
 
     benches/latency.py [--quick]
 
-Writes the samples to build/bench/latency.json and, unless in a hurry, docs/latency.md with its
-plots, figures 2 to 5 of the MACE paper. Needs root. A network of namespaces is made for it: a
-container behind veth, bridge and masquerade, its host, a remote machine, and further containers
-that ping as fast as they get replies. The ways of measuring follow one another in a changing order
-within every round.
+Writes the samples to build/bench/latency.json and, without --quick, docs/latency.md with its plots,
+figures 2 to 5 of the MACE paper. Needs root. It makes a network of namespaces: a container behind
+veth, bridge and masquerade, its host, a remote machine, and further containers that ping as fast as
+they get replies. The methods follow each other in a changing order in every round.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from framework.latency import Network, Watch, check_times, number  # noqa: E402
 COUNT = 2000
 SENDERS = (0, 1, 2, 4, 8, 16)
 SIZES = (16, 56, 512, 1024, 1472)
-#: The events that are ftrace's part of the comparison: those that Lorentz uses.
+#: The events that ftrace records in the comparison: those that Lorentz uses.
 EVENTS = (
     *("net/net_dev_queue", "net/net_dev_start_xmit", "net/netif_receive_skb"),
     *("skb/skb_copy_datagram_iovec", "syscalls/sys_enter_sendto", "syscalls/sys_exit_recvfrom"),
 )
-#: What is run: where, and what looks on.
+#: The ways of measuring: the place of ping, and the observer.
 WAYS = {
     "native": ("host", ""),
     "container": ("inside", ""),
@@ -53,7 +52,7 @@ WAYS = {
 
 @contextlib.contextmanager
 def ftrace(folder: Path) -> Iterator[None]:
-    """The kernel's own tracing of the same events, in an instance of its own, read all the time."""
+    """ftrace for the same events, in an instance of its own, read all the time."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tracefs", "tracefs", folder], check=True)
     instance = folder / "instances" / f"lorentz-bench-{os.getpid()}"
@@ -77,7 +76,7 @@ def ftrace(folder: Path) -> Iterator[None]:
 
 
 def run(network: Network, way: str, size: int, folder: Path) -> dict:
-    """One run of one way: the times of its packets, and what was told of them."""
+    """Makes one run of one way. Returns the times of its packets, and the observer's output."""
     where, look = WAYS[way]
     name = getattr(network, where)
 
@@ -96,7 +95,7 @@ def run(network: Network, way: str, size: int, folder: Path) -> dict:
 
 
 def judge(one: dict, way: str) -> dict:
-    """The times of a run in us; how many packets were matched, and how many of these wrongly."""
+    """Returns the times of a run, us; the number of matched packets, and that of wrong matches."""
     ways = {"egress": {}, "ingress": {}}
     for packet in one["packets"]:
         if packet["outcome"] == "matched":
@@ -120,13 +119,13 @@ def judge(one: dict, way: str) -> dict:
 
 
 def pool(into: dict, more: dict) -> None:
-    """Adds the results of a run to those of its like."""
+    """Adds the results of a run to those of its way."""
     for key, value in more.items():
         into[key] = into.get(key, type(value)()) + value
 
 
 def rounds(network: Network, size: int, number_of: int, folder: Path, ways: list[str]) -> dict:
-    """All ways, turn by turn."""
+    """Measures all ways in turns."""
     results: dict[str, dict] = {way: {} for way in ways}
     for _ in range(number_of):
         for way in random.sample(ways, len(ways)):
@@ -135,7 +134,7 @@ def rounds(network: Network, size: int, number_of: int, folder: Path, ways: list
 
 
 def syscall_costs(network: Network) -> dict[str, float]:
-    """A system call of another process, in ns: alone, and while a container is watched."""
+    """Measures a system call of another process, ns: alone, and while a container is watched."""
     script = (
         "import os, time\n"
         "best = []\n"
@@ -160,7 +159,8 @@ def syscall_costs(network: Network) -> dict[str, float]:
 
 
 def volume(network: Network) -> float:
-    """Bytes that a packet takes up: a ring that nobody empties holds so many records."""
+    """Returns the bytes per packet, from the number of records that fit into a ring buffer without
+    a reader."""
     size = 65536
     with Watch(network, "--json", "--ring", str(size)) as watch:
         watch.process.send_signal(signal.SIGSTOP)
@@ -170,7 +170,7 @@ def volume(network: Network) -> float:
 
 
 def measure(quick: bool, folder: Path) -> dict:
-    """Everything."""
+    """Measures everything."""
     turns = 2 if quick else 12
     found: dict = {"count": COUNT, "turns": turns, "senders": {}, "sizes": {}}
     found["machine"] = machine.describe(1)
@@ -191,7 +191,7 @@ def measure(quick: bool, folder: Path) -> dict:
 
 
 def main() -> int:
-    """Measures, and writes what was found."""
+    """Measures, and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and print only")
     quick = parser.parse_args().quick

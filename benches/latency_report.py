@@ -1,17 +1,17 @@
-"""What benches/latency.py has found, as a page and as plots."""
+"""The results of benches/latency.py, as a page and as plots."""
 
 from __future__ import annotations
 
 import statistics
 from pathlib import Path
 
-#: Where nobody else has the processor: what of a host's other guests can be kept out.
+#: Greatest share of steal time in a quiet run: a host's other guests take the processor.
 QUIET = 0.05
 TRACED, IN_BAND, FTRACE = "container, traced", "container, in-band", "container, ftrace"
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value that `share` of all do not exceed."""
+    """Returns the value that the share `share` does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -21,12 +21,13 @@ def median(values: list[float]) -> float:
 
 
 def levels(found: dict) -> list[tuple[int, dict]]:
-    """By number of senders; keys of JSON are text."""
+    """Sorts by number of senders; keys of JSON are text."""
     return sorted((int(senders), ways) for senders, ways in found["senders"].items())
 
 
 def accuracy(ways: dict, share: float) -> tuple[float, float]:
-    """How far the container's RTT is from native: corrected by all of the stack, and as host."""
+    """Returns the distance of the container's RTT from native: corrected by all of the stack, and
+    as host."""
     whole = quantile(ways[TRACED]["corrected"], share) - quantile(
         ways["native, traced"]["corrected"], share
     )
@@ -35,22 +36,22 @@ def accuracy(ways: dict, share: float) -> tuple[float, float]:
 
 
 def coverage(ways: dict, way: str) -> float:
-    """Share of packets whose latencies are known both ways, in per cent."""
+    """Returns the percentage of packets with a known latency in both directions."""
     return 100 * ways[way]["matched"] / len(ways[way]["rtt"])
 
 
 def perturbation(ways: dict, way: str, share: float = 0.5) -> float:
-    """What it adds to the container's RTT, in us."""
+    """Returns the time that the measurement adds to the container's RTT, us."""
     return quantile(ways[way]["rtt"], share) - quantile(ways["container"]["rtt"], share)
 
 
 def mean_perturbation(ways: dict, way: str) -> float:
-    """The same, of the means."""
+    """The same, for the means."""
     return statistics.fmean(ways[way]["rtt"]) - statistics.fmean(ways["container"]["rtt"])
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """A table as Markdown has it."""
+    """Formats a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -106,7 +107,7 @@ def goals(found: dict) -> str:
 
 
 def details(found: dict) -> str:
-    """Level by level."""
+    """Formats the figures of each level."""
     head = ["senders", "native", "container", "corrected C - N", "p99", "as host - N", "p99"]
     head += ["coverage", "traced", "in-band", "ftrace", "mean: traced", "in-band", "ftrace"]
     head += ["p5: traced", "in-band", "ftrace"]

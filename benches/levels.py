@@ -19,14 +19,14 @@ LORENTZ_LEVEL = "lorentz"
 
 @dataclass(frozen=True)
 class Level:
-    """One way to run a command, and why it cannot be had here, if it cannot."""
+    """A way to run a command; if this machine lacks it, the reason."""
 
     name: str
     prefix: tuple[str, ...]
     missing: str = ""
 
     def command(self, *arguments: str | Path) -> list[str]:
-        """The command line that runs `arguments` at this level."""
+        """Returns the command line that runs `arguments` at this level."""
         return [*self.prefix, *map(str, arguments)]
 
 
@@ -46,7 +46,7 @@ def _checked(name: str, prefix: tuple[str, ...]) -> Level:
 
 
 def at_rate_one() -> list[Level]:
-    """All levels, each with its cheapest virtual time: an offset, rate 1."""
+    """Returns all levels, each with its cheapest virtual time: an offset, rate 1."""
     unshare = ("unshare", "-T", "--fork", "--kill-child", "--monotonic", "9999")
     if os.geteuid() != 0:
         unshare = (*unshare, "--user", "--map-root-user")
@@ -59,7 +59,7 @@ def at_rate_one() -> list[Level]:
 
 
 def at_rate_two() -> list[Level]:
-    """The levels that can run time at another speed, at twice the real one."""
+    """Returns the levels that can change the speed of time, at twice the real speed."""
     return [
         Level(NATIVE, ()),
         _checked(LIBFAKETIME, ("faketime", "-f", "+1d x2")),

@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _distribution() -> str:
 
 
 def describe(tsc_hertz: float) -> dict[str, str]:
-    """The machine, as lines for the report."""
+    """Describes the machine, as lines for the report."""
     clocksource = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     glibc = _first_line("getconf", "GNU_LIBC_VERSION")
     commit = _first_line("git", "describe", "--always", "--dirty")

@@ -1,9 +1,10 @@
-"""Many containers: what commands take where a thousand others run.
+"""Many containers: durations of commands while a thousand other containers run.
 
 Each container is one of `lorentz run`, with a monitor and one sleeping program, in a state
 directory of this run's own. A ratio compares the same command beside MANY other containers and
-beside one, which is measured before the many start and after they have gone. The two cannot be
-measured in turns, and other load of the machine only adds: so it compares the quickest calls.
+beside one. The latter is measured before the many start and after they have ended. The two cannot
+be measured in turns, and other load of the machine only adds time. Therefore the ratio compares the
+fastest calls.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from levels import LORENTZ, LORENTZ_LEVEL
 from suites import TIMEOUT, Bench, Samples
 
 SOME, MANY = 300, 1_000
-#: So many are started before one of them is waited for.
+#: Number of containers started before the first of them is waited for.
 AT_ONCE = 10
 CALLS = 21
 REMOVALS = 3
@@ -42,15 +43,13 @@ class Place:
         self.monitors: list[subprocess.Popen[bytes]] = []
 
     def start(self, count: int) -> None:
-        """Starts containers until there are so many."""
+        """Starts containers until there are `count`."""
         while len(self.monitors) < count:
             first = len(self.monitors)
             names = [self.name(at) for at in range(first, min(first + AT_ONCE, count))]
             for name in names:
                 line = [LORENTZ, "run", "--name", name, "--rate", "1", "--", *self.program]
-                self.monitors.append(
-                    subprocess.Popen(line, env=self.env, stdin=subprocess.DEVNULL)
-                )
+                self.monitors.append(subprocess.Popen(line, env=self.env, stdin=subprocess.DEVNULL))
             records = [self.folder / "state" / name / "container.json" for name in names]
             self.wait_until(lambda records=records: all(map(Path.exists, records)))
         self.wait_until(lambda: self.running() == count)
@@ -63,7 +62,7 @@ class Place:
             time.sleep(0.005)
 
     def running(self) -> int:
-        """How many containers have a program in virtual time."""
+        """Returns the number of containers with a program in virtual time."""
         done = subprocess.run(
             [LORENTZ, "ps", "--json"],
             env=self.env,
@@ -78,7 +77,7 @@ class Place:
         return f"many-{at:04}"
 
     def call(self, *words: str) -> float:
-        """What `lorentz WORDS` takes, in nanoseconds; it must succeed."""
+        """Returns the duration of `lorentz WORDS`, ns. The command must succeed."""
         start = time.monotonic_ns()
         done = subprocess.run(
             [LORENTZ, *words],
@@ -98,13 +97,13 @@ class Place:
         return [self.call(*words) for _ in range(bench.rounds(CALLS))]
 
     def remove_all(self) -> float:
-        """`rm --force` of all; what it takes."""
+        """Runs `rm --force` for all containers. Returns its duration."""
         took = self.call("rm", "--force", *(self.name(at) for at in range(len(self.monitors))))
         self.reap()
         return took
 
     def kill_monitors(self) -> None:
-        """Leaves programs without monitors, and then dead containers."""
+        """Kills the monitors: leaves programs without monitors, and then dead containers."""
         for monitor in self.monitors:
             monitor.kill()
         self.reap()
@@ -142,7 +141,7 @@ def place(bench: Bench) -> Iterator[Place]:
 
 
 def one_container(bench: Bench, where: Place) -> dict[str, list[float]]:
-    """Times of commands for one container."""
+    """Measures commands for one container."""
     name = where.name(0)
     return {
         "time": where.several(bench, "time", name),
@@ -152,7 +151,7 @@ def one_container(bench: Bench, where: Place) -> dict[str, list[float]]:
 
 
 def many(bench: Bench) -> Samples:
-    """`ps`, `rm --force`, and commands for one container, beside SOME and MANY others."""
+    """Measures `ps`, `rm --force`, and commands for one container, beside SOME and MANY others."""
     samples: dict[str, list[float]] = {}
     with place(bench) as where:
         where.start(2)

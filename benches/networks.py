@@ -25,13 +25,13 @@ from pathlib import Path
 import labs
 from labs import LORENTZ, ROOT, run
 
-#: A congestion control that counts losses: BBR looks for the least round trip every ten real
+#: A congestion control that counts losses. BBR measures the least round trip every ten real
 #: seconds, with nearly nothing on the wire.
 CONTROL = "net.ipv4.tcp_congestion_control: reno"
-#: Virtual seconds of a round trip over the link that iperf3 uses.
+#: Round trip over the link that iperf3 uses, virtual seconds.
 ROUND_TRIP = 0.01
 
-#: Says something to the next node a hundred times a second, for ever.
+#: Sends a datagram to the next node a hundred times a second, forever.
 CHATTER = """
 import socket,sys,time
 s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.connect((sys.argv[1],9))
@@ -42,7 +42,7 @@ while True:
 """
 BACKGROUND = 100
 
-#: Sends datagrams for some seconds; one that receives counts them.
+#: Sends datagrams for some seconds; another program counts them.
 SENDER = """
 import socket,sys,time
 s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.connect((sys.argv[1],9000))
@@ -54,7 +54,7 @@ while time.monotonic()<end:
 """
 
 
-#: Has the kernel of another node echo, and prints round-trip times in ns by the clock here.
+#: Lets the kernel of another node echo. Prints round-trip times in ns, by the clock here.
 ECHOES = """
 import socket,struct,sys,time
 s=socket.socket(socket.AF_INET,socket.SOCK_RAW,socket.IPPROTO_ICMP); s.connect((sys.argv[1],0))
@@ -69,7 +69,7 @@ for number in range(int(sys.argv[2])):
 
 
 class Lab:
-    """Two nodes and a link, there as long as the block."""
+    """Two nodes and a link, up as long as the block runs."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class Lab:
         background: int = 0,
         window: int = 4_000_000,
     ) -> None:
-        """window: bytes of a connection's buffers, of which the kernel counts half. pairs: so many
-        times two nodes and a link, a and b, a1 and b1. background: nodes that chatter with one
-        another meanwhile, each pair over a link of 1 ms."""
+        """window: size of a connection's buffers, bytes; the kernel counts half of it. pairs:
+        number of pairs of nodes with a link: a and b, a1 and b1. background: number of nodes that
+        send to each other meanwhile, each pair over a link of 1 ms."""
         self.pairs = pairs
         buffers = f"4096 {min(window, 1_000_000)} {window}"
         settings = f"{{net.ipv4.tcp_rmem: {buffers}, net.ipv4.tcp_wmem: {buffers}, {CONTROL}}}"
@@ -127,7 +127,7 @@ class Lab:
         return run(*self.command(node, *words))
 
     def delivered(self) -> int:
-        """Frames that have arrived at the second nodes."""
+        """Returns the number of frames that have arrived at the second nodes."""
         links = self.status()["links"]
         return sum(link["directions"][0]["counts"]["delivered"] for link in links)
 
@@ -145,12 +145,12 @@ def mbits(rate: str) -> float:
 
 
 def throughput(rate: str, tdf: float, seconds: int, udp: bool = False, background: int = 0) -> dict:
-    """iperf3 through one link of 5 ms; Mbit/s by the nodes' clock, after half a virtual second.
-    By UDP as much is sent as goes through: 1448 bytes in frames of 1490."""
+    """Measures iperf3 through one link of 5 ms: Mbit/s by the nodes' clock, after half a virtual
+    second. By UDP it sends as much as goes through: 1448 bytes in frames of 1490."""
     queue = "queue: {packets: 10000}"
     how = ["-u", "-l", 1448, "-b", f"{mbits(rate) * 1448 / 1490:.3f}M"] if udp else []
     link = f"rate: {rate}, delay: 5ms, {queue}"
-    # Two round trips of data under way: the link is never idle, and no frame has to be dropped.
+    # Two round trips of data under way: the link is never idle, and no frame is dropped.
     window = max(500_000, int(4 * mbits(rate) * 1e6 / 8 * ROUND_TRIP))
     with Lab(tdf, link, "[iperf3, -s]", background=background, window=window) as lab:
         pid = lab.status()["pid"]
@@ -168,7 +168,8 @@ def throughput(rate: str, tdf: float, seconds: int, udp: bool = False, backgroun
 
 
 def round_trips(tdf: float, count: int) -> list[float]:
-    """Errors of ping's round-trip times in us of virtual time, over a link of 1.5 ms each way."""
+    """Returns the errors of ping's round-trip times, us of virtual time, over a link of 1.5 ms each
+    way."""
     with Lab(tdf, "delay: 1500us") as lab:
         lab.exec("a", "ping", "-c", 2, "-i", 0.1, "10.0.0.2")
         text = lab.exec("a", "ping", "-c", count, "-i", max(0.01, 0.05 / tdf), "10.0.0.2")
@@ -176,8 +177,8 @@ def round_trips(tdf: float, count: int) -> list[float]:
 
 
 def round_trips_in_rounds(tdf: float, count: int) -> tuple[list[float], float]:
-    """The same errors in rounds, as a program sees them that asks its clock before and after, to
-    the ns; and the greatest lateness of any frame in us, which ought to be 0."""
+    """Returns the same errors in rounds, to the ns: a program reads its clock before and after.
+    Also returns the greatest lateness of any frame in us, which must be 0."""
     with Lab(tdf, "delay: 1500us", rounds=True) as lab:
         for _ in range(2):
             text = lab.exec("a", "python3", "-c", ECHOES, "10.0.0.2", count)
@@ -186,7 +187,7 @@ def round_trips_in_rounds(tdf: float, count: int) -> tuple[list[float], float]:
 
 
 class KernelLab:
-    """The same nodes and links of the kernel's: veth and a bridge for each pair."""
+    """The same nodes with links of the kernel: veth and a bridge for each pair."""
 
     def __init__(self, pairs: int = 1) -> None:
         self.pairs = pairs
@@ -217,13 +218,13 @@ class KernelLab:
         return ["ip", "netns", "exec", f"lzbench-{node}", *words]
 
     def delivered(self) -> int:
-        """Frames that have arrived at the second nodes."""
+        """Returns the number of frames that have arrived at the second nodes."""
         shown = [run("ip", "-n", name, "-s", "-j", "link", "show", "eth0") for name in self.names]
         return sum(json.loads(one)[0]["stats64"]["rx"]["packets"] for one in shown[1::2])
 
 
 def flood(lab: Lab | KernelLab, size: int, seconds: float) -> float:
-    """Every first node sends what it can; frames delivered per second."""
+    """Floods from every first node. Returns the frames delivered per second."""
     marks = [at or "" for at in range(lab.pairs)]
     for at, mark in enumerate(marks):
         run(*lab.command(f"a{mark}", "ping", "-c", 1, "-W", 5, f"10.0.{at}.2"))
@@ -241,7 +242,7 @@ def flood(lab: Lab | KernelLab, size: int, seconds: float) -> float:
 
 
 def idle_round_trips(lab: Lab | KernelLab, count: int) -> list[float]:
-    """Round trips through links without delay, in us."""
+    """Returns the round trips through links without delay, us."""
     words = ["python3", "-c", ECHOES, "10.0.0.2", count]
     run(*lab.command("a", *words))
     return sorted(int(line) / 1e3 for line in run(*lab.command("a", *words)).split())
@@ -259,7 +260,8 @@ def machine() -> list[str]:
 
 
 def throughputs(quick: bool) -> list[str]:
-    """What goes through one link: by TCP, by UDP, and with others that chatter meanwhile."""
+    """Returns the throughput of one link: by TCP, by UDP, and with other nodes that send
+    meanwhile."""
     lines = ["", "Through one link of 5 ms each way, iperf3; all times virtual:", ""]
     lines += ["| by | rate | TDF | Mbit/s | of the rate | emulator's CPU | late: median, p99, us |"]
     lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
@@ -280,7 +282,7 @@ def throughputs(quick: bool) -> list[str]:
 
 
 def beside_the_kernel(quick: bool) -> list[str]:
-    """Links that do nothing, beside veth and bridges in turn."""
+    """Compares links without impairments with veth and bridges, in turns."""
     lines = ["", "Floods through links that do nothing, TDF 1, frames delivered per second:", ""]
     lines += ["| links | bytes | emulator | veth and bridge | ratio |"]
     lines += ["| --- | --- | --- | --- | --- |"]

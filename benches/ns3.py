@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ns-3 in virtual time: how late its events are, by TDF, beside TimeKeeper's figures.
+"""ns-3 in virtual time: the lateness of its events by TDF, beside TimeKeeper's figures.
 
     benches/ns3.py            measures, and rewrites the figures in docs/networks.md
     benches/ns3.py --quick    briefly, and only prints
@@ -19,14 +19,14 @@ from pathlib import Path
 import labs
 from labs import LORENTZ, ROOT, run
 
-#: Seconds that a simulation, or the compiler, may take.
+#: Time limit of a simulation or a compilation, s.
 TIMEOUT = 580
 
 #: None is ns-3 without Lorentz.
 TDFS = (None, 1.1, 2, 3, 4, 5, 10)
 
-#: What is simulated, how, and TimeKeeper's averages in ms: its documentation's figures 5.9 and
-#: 5.10 and its table 5.6, as TOMACS'18 has it in table I.
+#: The simulations, their arguments, and TimeKeeper's averages in ms: its documentation's figures
+#: 5.9 and 5.10 and its table 5.6, as TOMACS'18 has it in table I.
 CASES = (
     ("light Wi-Fi", "wifi --stations=2 --rate=10", {None: 40, 2: 18.7, 3: 12.2, 4: 9.1}),
     (

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""OSPF on a ring of 200 routers: how long it takes to learn all routes, and to go around a cut.
+"""OSPF on a ring of 200 routers: the time to learn all routes, and to route around a cut.
 
     benches/ospf.py            measures, and rewrites the figures in docs/networks.md
     benches/ospf.py --quick    20 routers, and only prints
 
-Needs root and bird2. The TDF is raised until frames are handed over in time: until no more than one
-in a hundred is later than a quarter of the links' delay. It takes some ten minutes.
+Needs root and bird2. It raises the TDF until the emulator delivers frames in time: until at most
+one in a hundred is later than a quarter of the links' delay. It takes some ten minutes.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 from framework.ospf import START_SECONDS, Ring  # noqa: E402
 
-#: The links' delay in ms, and which part of it the 99th percentile of lateness may be.
+#: The links' delay, ms, and the greatest 99th percentile of lateness as a part of it.
 DELAY_MS, PART = 20, 0.25
 TDFS = (1, 2, 5, 10, 20, 40)
-#: Real seconds for routers to settle, for each of the TDF.
+#: Time limit for the routers to converge, real seconds per unit of TDF.
 PATIENCE = 120
-#: Frames after which lateness is judged in midst of a run.
+#: Number of frames after which the lateness is checked during a run.
 ENOUGH = 20_000
 
 
 class TooLateError(Exception):
-    """Frames are handed over too late at this TDF."""
+    """The emulator delivers frames too late at this TDF."""
 
 
 def status() -> dict:
@@ -46,7 +46,8 @@ def status() -> dict:
 
 
 def now() -> float:
-    """Virtual seconds since the start. Quicker than `inspect`, which looks at every node."""
+    """Returns the virtual seconds since the start. Faster than `inspect`, which looks at every
+    node."""
     return float(run(LORENTZ, "exec", "ospf.n0", "--", "date", "+%s.%N")) - START_SECONDS
 
 
@@ -55,8 +56,8 @@ def late_ms() -> float:
 
 
 def memory_mib(folder: Path) -> float:
-    """What the routers, those who look after them, and the emulator take: pages that are shared are
-    counted once. All of them name the folder on their command lines."""
+    """Returns the memory of the routers, their monitors and the emulator, MiB; shared pages count
+    once. All these processes have the folder on their command lines."""
     total = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -69,7 +70,8 @@ def memory_mib(folder: Path) -> float:
 
 
 def wait(ring: Ring, good: object, tdf: float, is_last: bool) -> None:
-    """Until `good` of every router. Routers are asked seldom, for they answer on their clock."""
+    """Waits until `good` for every router. It asks seldom, because routers answer on their
+    clock."""
     deadline = time.monotonic() + PATIENCE * tdf
     for router in range(ring.count):
         while not good(router):
@@ -109,7 +111,8 @@ def measure(ring: Ring, tdf: float, is_last: bool, file: Path) -> dict:
 
 
 def fewest_tdf(count: int, tdfs: tuple[int, ...]) -> tuple[float, dict, list[str]]:
-    """The least TDF at which frames are in time, what was measured, what the others were."""
+    """Returns the least TDF at which frames are in time, its figures, and those of the lower
+    TDFs."""
     tried = []
     for tdf in tdfs:
         with tempfile.TemporaryDirectory(prefix="lorentz-ospf-") as folder:

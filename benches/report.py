@@ -19,7 +19,7 @@ Compare = Callable[[float, float], float]
 
 @dataclass(frozen=True)
 class Goal:
-    """What is wanted: a figure made of native's and Lorentz's, and its bound."""
+    """A goal: a figure computed from native's and Lorentz's, and its bound."""
 
     words: str
     figure: Compare
@@ -72,7 +72,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """Names the row in benches/reasons.json."""
+        """Returns the row's key in benches/reasons.json."""
         return f"{self.suite}.{self.case}"
 
 
@@ -158,7 +158,8 @@ def _show(value: float, unit: str) -> str:
 
 
 def _against_native(row: Row, native: list[float], inside: list[float]) -> str:
-    """Lorentz beside native: the middle of the rounds and, in brackets, their middle half."""
+    """Returns Lorentz divided by native: the median of the rounds and, in brackets, their middle
+    half."""
     figure = row.goal.figure if row.goal else _ratio
     if figure is _itself or not native:
         return ""
@@ -172,7 +173,7 @@ def _against_native(row: Row, native: list[float], inside: list[float]) -> str:
 
 
 def verdicts(row: Row, samples: Samples) -> list[tuple[str, bool]]:
-    """Each goal of the row in words, and whether it is met."""
+    """Returns each goal of the row in words, and whether it is met."""
     inside = samples.get(LORENTZ_LEVEL, {}).get(row.case, [])
     native = samples.get(NATIVE, {}).get(row.case, [])
     rival = samples.get(LIBFAKETIME, {}).get(row.case, [])
@@ -222,7 +223,7 @@ def table(all_samples: dict[str, Samples]) -> list[str]:
 
 
 def runtimes(all_samples: dict[str, Samples]) -> list[str]:
-    """A table of the OCI runtimes one by one; nothing where only one was measured."""
+    """Returns a table of the OCI runtimes one by one; empty if only one was measured."""
     samples = all_samples.get("containers", {})
     names = [name for name in samples if name not in COLUMNS]
     if not names:
@@ -279,10 +280,10 @@ def document(
 
 
 def with_rows(page: str, machine: dict[str, str], all_samples: dict[str, Samples]) -> str:
-    """The page with the rows of the suites in `all_samples` as measured now, others as they are.
+    """Returns the page with the new rows of the suites in `all_samples`; the others stay.
 
-    Below the machine stands which rows are of another run than the table. A row is known by its
-    first cell; one that is new goes below the row before it.
+    Below the machine the page says which rows are of another run than the table. The first cell
+    identifies a row. A new row comes after the row that precedes it in the full table.
     """
     lines = page.split("\n")
     before = None
@@ -308,7 +309,7 @@ def with_rows(page: str, machine: dict[str, str], all_samples: dict[str, Samples
 
 
 def _with_misses(lines: list[str], all_samples: dict[str, Samples]) -> list[str]:
-    """The same lines, the reasons of the rows in `all_samples` as they are now."""
+    """Returns the same lines, with new reasons for the rows in `all_samples`."""
     heads = tuple(f"- **{row.what}** (" for row in ROWS if row.suite in all_samples)
     lines = [line for line in lines if not line.startswith(heads)]
     misses = _misses(all_samples)

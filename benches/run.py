@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Measure what Lorentz costs, beside native, time namespaces and libfaketime.
+"""Measures the cost of Lorentz, beside native, time namespaces and libfaketime.
 
-Writes the samples as JSON to build/bench/, the table to docs/performance.md and the
-figures of experiments to docs/experiments.md. With --quick only the JSON is written and
-the table is printed; docs/performance.md stays as it is unless all of its suites were run, or
---rows asks for the rows of those that were.
-`experiments-45000` takes long, raises limits of the kernel meanwhile, and is only
-measured where it is named; `timers` and `bandwidth` likewise, which rewrite docs/timers.md
-and docs/bandwidth.md. LORENTZ=PATH measures another build than target/release/lorentz.
+Writes the samples as JSON to build/bench/, the table to docs/performance.md and the figures of
+experiments to docs/experiments.md. With --quick it only writes the JSON and prints the table.
+docs/performance.md stays as it is unless all of its suites ran, or --rows asks for the rows of
+those that ran. `experiments-45000` takes long and raises limits of the kernel meanwhile: it runs
+only if named. So do `timers` and `bandwidth`, which rewrite docs/timers.md and docs/bandwidth.md.
+LORENTZ=PATH measures another build than target/release/lorentz.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ SUITES = {
     "many": many.many,
 }
 
-#: Their figures are pages of their own.
+#: Suites whose figures are pages of their own.
 EXPERIMENTS = {
     "experiments": experiments.experiments,
     "experiments-45000": experiments.experiments_45000,
 }
-#: Measured only when named; each rewrites a page of its own.
+#: Suites that run only if named; each rewrites a page of its own.
 PAGES = {"timers": timers.run, "bandwidth": bandwidth.run}
 ALL = {**SUITES, **EXPERIMENTS, **PAGES}
 
@@ -84,7 +83,7 @@ def build_programs(folder: Path) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line asks for."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a fifth of the rounds")
     parser.add_argument(
@@ -97,7 +96,7 @@ def arguments() -> argparse.Namespace:
 
 
 def show_experiments(quick: bool) -> None:
-    """docs/experiments.md, from what has been measured now and before; its goals, when quick."""
+    """Writes docs/experiments.md from new and earlier figures; with --quick, prints its goals."""
     python = ROOT / ".venv-bench/bin/python"
     command = [python if python.exists() else sys.executable, ROOT / "benches/experiments_page.py"]
     subprocess.run([*command, "--goals"] if quick else command, check=True)
@@ -106,9 +105,9 @@ def show_experiments(quick: bool) -> None:
 
 
 def main() -> int:
-    """Run the suites asked for; 1 if one of them failed."""
+    """Runs the suites. Returns 1 if one of them failed."""
     wanted = arguments()
-    # Whoever ends it politely finds everything put back.
+    # SIGTERM ends the run in good order: everything is restored.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     build_programs(BUILD / "programs")
     tsc_hertz = suites.output_of([str(BUILD / "programs/tsc")])["hertz"]

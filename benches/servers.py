@@ -112,6 +112,6 @@ def http(bench: Bench) -> Samples:
                 server.kill()
                 server.wait()
 
-    # libfaketime does nothing to a static program: no level of its own here.
+    # libfaketime has no effect on a static program: no level of its own here.
     choices = [level for level in levels.at_rate_one() if level.name != levels.LIBFAKETIME]
     return in_turns(bench, 25, choices, once)

@@ -1,4 +1,4 @@
-"""How fast idle time is skipped, and what watching for idleness costs those who skip nothing."""
+"""Speed of skipping idle time, and the cost of its observation for containers that skip nothing."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ NODE = "for (let i = 1; i <= {timers}; i++) setTimeout(() => {{}}, 1000 * i)"
 
 
 def skip(bench: Bench) -> Samples:
-    """A day of sleep, leaps per second, and timers of runtimes; real nanoseconds, leaps a second.
+    """Measures a day of sleep, leaps per second, and timers of runtimes; real ns, leaps/s.
 
-    `day`: what `sleep 86400` takes more than `sleep 0`, both inside, the second without skipping.
-    `leaps`: one thread that sleeps a second at a time. `rounds`: two processes that, ROUNDS times,
-    sleep and send each other a message; none may be lost, and the order be the same each time.
-    The others: a program that has TIMERS timers
-    a second apart, less the same program with one.
+    `day`: the duration of `sleep 86400` less that of `sleep 0`, both inside, the second without
+    skipping. `leaps`: one thread that sleeps a second at a time. `rounds`: two processes that,
+    ROUNDS times, sleep and send each other a message. No message may be lost, and the order must be
+    the same each time. The others: a program that has TIMERS timers a second apart, less the same
+    program with one.
     """
     runtimes = _runtimes(bench)
     orders: set[str] = set()
@@ -53,7 +53,7 @@ def skip(bench: Bench) -> Samples:
 
 
 def _runtimes(bench: Bench) -> dict[str, Callable[[int], list[str]]]:
-    """How each runtime that is there is started with so many timers a second apart."""
+    """Returns the command for each installed runtime, with `timers` timers a second apart."""
     found: dict[str, Callable[[int], list[str]]] = {}
     python = shutil.which("python3", path="/usr/bin:/bin")
     if python:
@@ -74,7 +74,8 @@ def _runtimes(bench: Bench) -> dict[str, Callable[[int], list[str]]]:
 
 
 def _rounds_per_second(bench: Bench, orders: set[str]) -> float:
-    """Of two processes that exchange messages; the order of their wake-ups goes into `orders`."""
+    """Returns the rounds per second of two processes that exchange messages. Adds the order of
+    their wake-ups to `orders`."""
     begun = time.monotonic()
     command = [*SKIPPING, str(bench.programs / "rounds"), str(ROUNDS)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
@@ -87,7 +88,7 @@ def _rounds_per_second(bench: Bench, orders: set[str]) -> float:
 
 
 def _took(command: list[str]) -> float:
-    """Real nanoseconds that `command` takes."""
+    """Returns the duration of `command`, real ns."""
     start = time.monotonic_ns()
     subprocess.run(
         command,
@@ -100,7 +101,8 @@ def _took(command: list[str]) -> float:
 
 
 def watching(bench: Bench) -> Samples:
-    """`perf bench sched pipe`: alone, and beside a container that skips and has nothing to do."""
+    """Measures `perf bench sched pipe`: alone, and beside a container that skips and has nothing to
+    do."""
     if shutil.which("perf") is None:
         bench.left_out["perf bench sched pipe"] = "perf is not there"
         return {}
@@ -108,7 +110,7 @@ def watching(bench: Bench) -> Samples:
     def once(level: Level) -> dict[str, float]:
         if level.name == NATIVE:
             return {"pipe": _pipe()}
-        # It waits for the outside: a pipe that stays open and silent.
+        # cat waits for the outside: a pipe that stays open and silent.
         command = [*SKIPPING, "cat"]
         with subprocess.Popen(command, stdin=subprocess.PIPE) as idle:
             time.sleep(0.3)
@@ -121,8 +123,8 @@ def watching(bench: Bench) -> Samples:
 
 
 def _pipe() -> float:
-    """Nanoseconds that two processes need to hand a byte to and fro."""
-    # On one processor: between two the time is that of waking an idle one.
+    """Returns the time that two processes need to pass a byte to and fro, ns."""
+    # On one processor: with two, the time is that of waking an idle processor.
     command = ["taskset", "-c", "0", "perf", "bench", "sched", "pipe", "-l", "200000"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
     found = re.search(r"([\d.]+) usecs/op", run.stdout)

@@ -3,11 +3,11 @@
 
     benches/study.py [--quick | --published | --full]
 
-Files and report go to build/study, to a folder for each of these and to `usual` without one. A run
-that was interrupted goes on where it stopped; one that is complete moves to `older` in there, and
-the new one is compared with it. With --quick no page is written; --published writes
-docs/study-as-published.md. Needs root, and a machine that does nothing else meanwhile.
-LORENTZ=PATH measures another build than target/release/lorentz.
+Files and report go to build/study, to a folder for each option and to `usual` without one. An
+interrupted run continues where it stopped. A complete run moves to the subfolder `older`, and the
+new one is compared with it. With --quick no page is written; --published writes
+docs/study-as-published.md. Needs root, and a machine without other load. LORENTZ=PATH measures
+another build than target/release/lorentz.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ ROOT = Path(__file__).resolve().parent.parent
 LORENTZ = os.environ.get("LORENTZ", str(ROOT / "target/release/lorentz"))
 PYTHON = ROOT / ".venv/bin/python"
 KINDS = ("clocks", "hot", "cold", "timers")
-#: All of them, and the control: where the host differs from itself, nothing is believed.
+#: All levels, and the control: if the host differs from itself, the study is not credible.
 LEVELS = (
     *("baseline", "control", "namespace", "container", "lorentz", "lorentz-container"),
     *("podman", "runc", "libfaketime"),
 )
-#: The patch set's benchmarks have a column of their own for the host by itself.
+#: The studies of the patch set's benchmarks, which have a column for the host alone.
 WITH_BEFORE = ("hot", "cold")
 #: The cost paper's own levels.
 PUBLISHED = ("baseline", "namespace", "container")
-#: How much is measured, where it is not the usual.
+#: Amount of measurement for each option, if not the usual.
 EFFORTS = {
     "quick": "some minutes; writes no page",
     "published": "the cost paper's study alone, its levels and its records: 90 minutes",
@@ -41,7 +41,7 @@ EFFORTS = {
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line asks for."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     effort = parser.add_mutually_exclusive_group()
     for name, text in EFFORTS.items():
@@ -51,7 +51,7 @@ def arguments() -> argparse.Namespace:
 
 
 def put_aside(folder: Path, files: list[Path]) -> list[Path]:
-    """Moves a complete run away; where it is then."""
+    """Moves a complete run away. Returns its new place."""
     older = folder / "older"
     if all(file.exists() for file in files):
         shutil.rmtree(older, ignore_errors=True)
@@ -62,7 +62,7 @@ def put_aside(folder: Path, files: list[Path]) -> list[Path]:
 
 
 def measure(kind: str, file: Path, effort: str) -> None:
-    """Makes one study, where it is not there yet."""
+    """Makes one study, if it does not exist yet."""
     if file.exists():
         return
     print(f"study: {kind}", file=sys.stderr)
@@ -73,7 +73,7 @@ def measure(kind: str, file: Path, effort: str) -> None:
 
 
 def main() -> int:
-    """From the studies to the page; 1 if one of them failed."""
+    """Makes studies and page. Returns 1 if a study failed."""
     effort = arguments().effort
     folder = ROOT / "build/study" / effort
     folder.mkdir(parents=True, exist_ok=True)

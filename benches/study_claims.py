@@ -1,4 +1,4 @@
-"""What the papers found beside what a study has found, and what Lorentz' own levels add."""
+"""The papers' findings beside those of a study, and the cost of Lorentz' own levels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VDSO = (
     *("vdso_clock_gettime_monotonic", "vdso_clock_gettime_boottime"),
     "vdso_gettimeofday",
 )
-#: What the filter lets pass.
+#: Calls that the filter lets pass.
 NOT_TRAPPED = ("clock_getres", "timer_getoverrun")
 CLAIMS = ["finding", "published", "here"]
 OWN = ("lorentz", "lorentz-container", "podman", "runc", "libfaketime")
@@ -24,7 +24,7 @@ OWN = ("lorentz", "lorentz-container", "podman", "runc", "libfaketime")
 
 @dataclass(frozen=True)
 class Judged:
-    """A study, and all that the tests say of it."""
+    """A study, and the results of its tests."""
 
     run: Run
     found: Judgement
@@ -33,7 +33,7 @@ class Judged:
     cells: pl.DataFrame
 
     def of_level(self, level: str) -> pl.DataFrame:
-        """Each metric at a level against the baseline; the harness is no metric."""
+        """Returns each metric at a level against the baseline, without the harness."""
         found = self.found.ranks if self.run.study == "timers" else self.found.pairs
         if "against" in found.columns:
             found = found.filter(pl.col("against") == BASELINE)
@@ -47,13 +47,13 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def claims(found: dict[str, Judged]) -> str:
-    """A line for each finding of a paper."""
+    """Returns a line for each finding of a paper."""
     rows = [*_of_clocks(found["clocks"]), *_ratios(found), *_factors(found["timers"])]
     return table(CLAIMS, [*rows, _control(found)])
 
 
 def claims_of_clocks(clocks: Judged) -> str:
-    """A line for each finding of the cost paper."""
+    """Returns a line for each finding of the cost paper."""
     return table(CLAIMS, _of_clocks(clocks))
 
 
@@ -63,7 +63,8 @@ def _of_clocks(clocks: Judged) -> list[list[str]]:
 
 
 def beside_table_4(clocks: Judged) -> str:
-    """How much more than the baseline each metric costs in the paper's levels, there and here."""
+    """Returns the cost of each metric beyond the baseline in the paper's levels, published and
+    measured."""
     head, columns = ["metric"], []
     for level in ("namespace", "container"):
         head += [f"{level}: published", "here", "95 % CI", "differs here"]
@@ -113,7 +114,7 @@ def _greatest(clocks: Judged, level: str) -> list[str]:
 
 
 def _greatest_median(clocks: Judged, level: str) -> str:
-    """The same of medians, which single long records do not move."""
+    """The same for medians, which single long records do not move."""
     ranks = clocks.found.ranks.filter(
         pl.col("level") == level, pl.col("metric") != HARNESS, pl.col("median_ratio").is_not_null()
     )
@@ -124,7 +125,7 @@ def _greatest_median(clocks: Judged, level: str) -> str:
 
 
 def _vdso(clocks: Judged) -> list[str]:
-    """The median of what vDSO reads cost more in a namespace, and of what system calls do."""
+    """Returns the median cost that a namespace adds to vDSO reads, and to system calls."""
     pairs = clocks.of_level("namespace")
     ours = dict(pairs.select("metric", "percent").iter_rows()) if len(pairs) else {}
     shown = []
@@ -152,7 +153,7 @@ def _sleeps(clocks: Judged) -> list[str]:
 
 
 def _ratios(found: dict[str, Judged]) -> list[list[str]]:
-    """The patch set's figures, and those of the timing paper's functions."""
+    """Compares the patch set's figures, and those of the timing paper's functions."""
     return [
         [row["what"], f"{row['published_ratio']:.3g}", f"{row['own_ratio']:.3g}"]
         for kind in ("hot", "cold", "timers")
@@ -161,7 +162,7 @@ def _ratios(found: dict[str, Judged]) -> list[list[str]]:
 
 
 def _factors(timers: Judged) -> list[list[str]]:
-    """Factors that matter by Kruskal-Wallis, as in the paper."""
+    """Returns the factors that matter by Kruskal-Wallis, as in the paper."""
     rows = []
     for kind, data, title in (
         ("cost", published.TIMING_1, "what a read costs"),
@@ -199,7 +200,8 @@ def _control(found: dict[str, Judged]) -> list[str]:
 
 
 def own_levels(clocks: Judged) -> str:
-    """What a level adds to the baseline's medians, from the least metric to the most."""
+    """Returns the cost that each level adds to the baseline's medians, from the least metric to the
+    greatest."""
     run = clocks.run
     calls = [name for name in run.metrics if name not in (*SLEEPS, HARNESS)]
     groups = {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Write docs/study.md and its plots from studies that have been made.
+"""Writes docs/study.md and its plots from existing studies.
 
     .venv/bin/python benches/study_page.py FOLDER
 
 FOLDER has clocks.parquet, hot.parquet, cold.parquet and timers.parquet, as benches/study.py leaves
-them in build/study/usual. Where it is called `published` and has clocks.parquet alone, the page is
-docs/study-as-published.md. The prose is in benches, in a file of the page's name with .in after it;
-where that has a line `<!-- figures: NAME -->`, figures take its place.
+them in build/study/usual. If its name is `published` and it has clocks.parquet alone, the page is
+docs/study-as-published.md. The prose is in benches, in a file of the page's name with .in after it.
+Each line `<!-- figures: NAME -->` there is replaced by figures.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MARK = """\
      edit: the prose is in benches/{name}.in. -->
 
 """
-#: What stands in the page of a study's figures: a part of the caption, and the file.
+#: Figures of each study in the page: a part of the caption, and the file.
 SHOWN = {
     "clocks": (("beside the baseline", "clocks"), ("how often a shift", "power")),
     "cold": (("cold_monotonic", "cold"),),
@@ -49,7 +49,7 @@ def judged(run: runs.Run) -> Judged:
 
 
 def draw(one: Judged, prefix: str) -> None:
-    """The plots that the page shows, black on white: an image takes no colours from a page."""
+    """Draws the page's plots, black on white: an image takes no colours from a page."""
     pictures = plots.pictures(one.run, one.found)
     pictures += curves.pictures(one.run, one.power, one.cells)
     for part, name in SHOWN.get(one.run.study, ()):
@@ -59,7 +59,7 @@ def draw(one: Judged, prefix: str) -> None:
 
 
 def machine(found: dict[str, Judged]) -> str:
-    """Where and when it was measured, and how much."""
+    """Describes machine, date and amount of the measurement."""
     run = found["clocks"].run
     facts = run.environment["facts"]
     begin = min(one.run.samples["at_unix_s"].min() for one in found.values())
@@ -83,12 +83,12 @@ def machine(found: dict[str, Judged]) -> str:
 
 
 def nanoseconds(value: float) -> str:
-    """A median for a table."""
+    """Formats a median for a table."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def medians(found: dict[str, Judged], kinds: tuple[str, ...]) -> str:
-    """A line for each metric and load, a column for each level."""
+    """Returns a line for each metric and load, with a column for each level."""
     there = {level for kind in kinds for level in found[kind].run.levels}
     levels = [level for level in plots.LOOKS if level in there]
     rows = []
@@ -106,7 +106,7 @@ def medians(found: dict[str, Judged], kinds: tuple[str, ...]) -> str:
 
 
 def summary(found: dict[str, Judged]) -> str:
-    """What the reports say in words."""
+    """Returns the reports' summaries in words."""
     lines = [
         line
         for one in found.values()
@@ -116,7 +116,7 @@ def summary(found: dict[str, Judged]) -> str:
 
 
 def figures(found: dict[str, Judged]) -> dict[str, str]:
-    """All that the template asks for, by name."""
+    """Returns all figures of the template, by name."""
     own = {
         "machine": machine(found),
         "medians": medians(found, tuple(kind for kind in found if kind != "timers")),

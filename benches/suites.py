@@ -1,8 +1,8 @@
 """The measurements. Each suite runs its programs at every level, turn by turn.
 
-A suite yields samples: `samples[level][case]` is a list with one value per round.
-Round by round the levels follow one another in a changing order, so that whatever
-the machine does besides hits all of them alike and the n-th values can be compared.
+A suite yields samples: `samples[level][case]` is a list with one value per round. In each round the
+levels follow each other in a changing order. So other load of the machine hits all of them alike,
+and the n-th values can be compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT = 120
 
 @dataclass
 class Bench:
-    """What a suite needs to know."""
+    """Environment of a suite."""
 
     programs: Path
     tsc_hertz: float
@@ -35,18 +35,18 @@ class Bench:
     failed: bool = False
 
     def nanoseconds(self, ticks: float) -> float:
-        """Time-stamp counter ticks as real nanoseconds."""
+        """Converts time-stamp counter ticks to real ns."""
         return ticks * 1e9 / self.tsc_hertz
 
     def give_up(self, level: Level, suite: str, error: Exception) -> None:
-        """Leave `level` out of `suite`; that Lorentz fails is a failure of the run."""
+        """Leaves `level` out of `suite`. A failure of Lorentz is a failure of the run."""
         reason = str(error).strip()
         announce(f"bench: {suite}: {level.name} failed: {reason}")
         self.left_out[f"{level.name} in {suite}"] = reason.splitlines()[0]
         self.failed = self.failed or level.name == levels.LORENTZ_LEVEL
 
     def rounds(self, full: int) -> int:
-        """How often to measure: `full` times, or a fifth of it when in a hurry."""
+        """Returns the number of rounds: `full`, or a fifth of it with --quick."""
         return max(2, full // 5) if self.quick else full
 
 
@@ -61,7 +61,7 @@ def output_of(command: list[str]) -> dict[str, float]:
 
 
 def parse(text: str) -> dict[str, float]:
-    """The lines of `text` that are a name and a number."""
+    """Returns the lines of `text` that are a name and a number."""
     pairs = re.findall(r"^(\w+) (-?\d+(?:\.\d+)?)$", text, re.M)
     return {name: float(value) for name, value in pairs}
 
@@ -69,7 +69,7 @@ def parse(text: str) -> dict[str, float]:
 def in_turns(
     bench: Bench, rounds: int, choices: list[Level], once: Callable[[Level], dict[str, float]]
 ) -> Samples:
-    """Call `once` for each level, `rounds` times over, and collect what it gives."""
+    """Calls `once` for each level in `rounds` rounds, and collects the results."""
     present = []
     for level in choices:
         if level.missing:
@@ -126,7 +126,7 @@ def execs(bench: Bench) -> Samples:
 
 
 def lateness(bench: Bench) -> Samples:
-    """How much more than a millisecond clock_nanosleep(1 ms) takes."""
+    """Measures the time beyond a millisecond that clock_nanosleep(1 ms) takes."""
 
     def once(level: Level) -> dict[str, float]:
         found = output_of(level.command(bench.programs / "lateness", "200"))
@@ -140,11 +140,12 @@ SECONDS = 2000
 
 
 def waits(bench: Bench) -> Samples:
-    """A change of the clock with THREADS waits in flight, until the last has followed.
+    """Measures a change of the clock with THREADS waits in flight, until the last wait has
+    followed.
 
-    Times are per wait, from before the command starts. `leap`: the deadline of all of
-    them is passed at once; until the last has woken. `dilate`, `freeze`, `unfreeze`:
-    until the command ends, which is when all have followed.
+    Times are per wait, from before the command starts. `leap` passes the deadline of all waits at
+    once; its time ends when the last thread has woken. `dilate`, `freeze`, `unfreeze`: until the
+    command ends, which is when all waits have followed.
     """
     level = levels.at_rate_one()[-1]
     if level.missing:
@@ -192,12 +193,12 @@ class Sleepers:
         return self
 
     def control(self, verb: str, *options: str) -> tuple[float, float]:
-        """Run a control command; the time-stamp counter before and after it."""
+        """Runs a control command. Returns the time-stamp counter before and after it."""
         found = output_of([str(self.stamp), LORENTZ, verb, self.name, *options])
         return found["start"], found["end"]
 
     def woken(self) -> dict[str, float]:
-        """Wait for the end: when the first and the last thread woke."""
+        """Waits for the end. Returns the times at which the first and the last thread woke."""
         text, _ = self.process.communicate(timeout=TIMEOUT)
         return parse(text)
 

@@ -1,7 +1,7 @@
 """The precise timers beside other clocks and sleeps, as the paper's tables 1 and 2: docs/timers.md.
 
-Three loads: none, 100 threads of square roots, and iperf3 over loopback with files written and
-synced. What is compared is measured in one run.
+Three loads: none; 100 threads of square roots; iperf3 over loopback with files written and synced.
+All figures that are compared come from one run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PAPER = {
 
 
 def measured(*words: str, timeout: float = 600) -> dict:
-    """What the program prints."""
+    """Runs the program and parses its output."""
     run = subprocess.run(
         [str(PROGRAM), *words], capture_output=True, text=True, timeout=timeout, check=True
     )
@@ -60,7 +60,7 @@ def measured(*words: str, timeout: float = 600) -> dict:
 
 @contextmanager
 def ended(*processes: subprocess.Popen) -> Iterator[None]:
-    """End these processes afterwards, which are our own."""
+    """Ends these processes, which this benchmark started, when the block ends."""
     try:
         yield
     finally:
@@ -84,7 +84,7 @@ def squares() -> Iterator[None]:
 
 
 def write_files(folder: Path, over: threading.Event) -> None:
-    """Write and sync files until it is over."""
+    """Writes and syncs files until the load is over."""
     block = os.urandom(1 << 20)
     while not over.is_set():
         with (folder / "block").open("wb") as file:
@@ -124,7 +124,7 @@ UNDER = {"idle": no_load, "cpu": squares, "io": network}
 
 
 def measure(quick: bool) -> dict:
-    """All figures: by load, what the program prints for each of its measurements."""
+    """Measures all figures: by load, the program's output for each of its measurements."""
     build = ["cargo", "build", "--release", "--locked", "--package", "lorentz-timers"]
     subprocess.run([*build, "--example", "timers_bench"], cwd=ROOT, check=True)
     (ROOT / "build").mkdir(exist_ok=True)
@@ -132,7 +132,7 @@ def measure(quick: bool) -> dict:
     figures: dict[str, dict] = {}
     for load, put_under in UNDER.items():
         with put_under():
-            # Under full load every sleep may wait for the turns of a hundred threads.
+            # Under full load every sleep may wait for a hundred other threads.
             few = str(int(misses) // 5) if load == "cpu" else misses
             figures[load] = {"cost": measured("cost", costs), "miss": measured("miss", few)}
             if os.geteuid() == 0:
@@ -143,7 +143,7 @@ def measure(quick: bool) -> dict:
 
 
 def nanos(value: float) -> str:
-    """A number of nanoseconds for a table."""
+    """Formats nanoseconds for a table."""
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
 
 
@@ -166,7 +166,7 @@ def rows(figures: dict, key: str, names: dict[str, str]) -> list[str]:
 
 
 def where_the_share_goes(figures: dict) -> list[str]:
-    """What of the share is not ours."""
+    """Returns the part of the share that is not ours."""
     share = figures["idle"]["share"]["found"]
     kernel, ours = share["usleep_1ms"], share["lorentz_1ms"]
     return [
@@ -177,7 +177,7 @@ def where_the_share_goes(figures: dict) -> list[str]:
 
 
 def goals(figures: dict) -> list[str]:
-    """What was to be reached, and whether it was."""
+    """Returns the goals, and whether each is met."""
     cost, miss = figures["idle"]["cost"]["found"], figures["idle"]["miss"]["found"]
     share = figures["idle"]["share"]["found"]
     ours, ordered = cost["moment_unordered"]["median"], cost["moment"]["median"]
@@ -185,7 +185,7 @@ def goals(figures: dict) -> list[str]:
     others = min(cost["quanta"]["median"], cost["minstant"]["median"])
     late, usleep = miss["lorentz"]["median"], miss["usleep"]["median"]
     spin = miss["spin_sleep"]["median"]
-    # Two equal clocks differ by the last tick of the counter they are measured with.
+    # Two equal clocks differ by one tick of the counter that measures them.
     tick = 1e9 / figures["idle"]["cost"]["hertz"]
     judged = [
         (
@@ -220,7 +220,7 @@ def goals(figures: dict) -> list[str]:
 
 
 def section(about: dict[str, str], figures: dict, quick: bool) -> list[str]:
-    """What stands between the marks in the page."""
+    """Returns the text between the marks in the page."""
     source = figures["idle"]["cost"]
     lines = [f"- {name}: {value}" for name, value in about.items() if name != "Beside it"]
     lines.append(f"- Time source: {source['source']} ({source['reason']})")
@@ -256,7 +256,7 @@ def draw() -> None:
 
 
 def run(quick: bool, tsc_hertz: float) -> None:
-    """Measure, and put the figures into the page."""
+    """Measures, and writes the figures into the page."""
     about = machine.describe(tsc_hertz)
     figures = measure(quick)
     FIGURES.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draw how late sleeps end, from what `make bench ARGS=timers` has measured, into docs/timers/.
+"""Draws the lateness of sleeps, measured by `make bench ARGS=timers`, into docs/timers/.
 
     .venv-bench/bin/python benches/timers_plots.py
 
 A plot for each load, as the paper's figures: the share of the sleeps that ended later (CCDF), both
-axes logarithmic. What ran under SCHED_FIFO is dotted.
+axes logarithmic. Sleeps under SCHED_FIFO are dotted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def draw(load: str, figures: dict, path: Path) -> None:
             if key not in figures:
                 continue
             curve = figures[key]["found"][name]["curve"]
-            # An axis of logarithms has no room for what was not late at all.
+            # A logarithmic axis has no place for a lateness of zero.
             late = [max(nanos, 1.0) for _, nanos in curve]
             title += ", SCHED_FIFO" if key == "fifo" else ""
             above = [share for share, _ in curve]

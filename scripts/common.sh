@@ -1,9 +1,9 @@
-# What the scripts share. Source it first: it moves to the top of the repository.
+# Common parts of the scripts. Source it first: it moves to the top of the repository.
 # shellcheck shell=bash
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-# Where the usual installers put Rust and Go, for shells that were not told.
+# The usual installers put Rust and Go there, and some shells do not have it in PATH.
 PATH="$PATH:$HOME/.cargo/bin:/usr/local/go/bin"
 export PATH
 

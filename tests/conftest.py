@@ -10,7 +10,7 @@ from framework import lorentz
 
 @pytest.fixture(scope="session", autouse=True)
 def _session():
-    # What is started in the background ignores these, and so would the programs under test.
+    # A background process ignores these signals; so would the programs under test.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

@@ -1,7 +1,7 @@
-// What the benchmark programs share: the stopwatch and the median.
+// Common parts of the benchmark programs: the stopwatch and the median.
 //
-// The stopwatch is the processor's time-stamp counter. It is the same inside a
-// container and outside, whatever the virtual clock says, so it can judge both.
+// The stopwatch is the processor's time-stamp counter. It is the same inside a container and outside,
+// whatever the virtual clock shows; so it measures both.
 #pragma once
 
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <x86intrin.h>
 
-// Fenced on both sides: nothing measured leaks out of the interval.
+// Reads the counter, fenced on both sides: no measured instruction leaves the interval.
 static inline uint64_t ticks(void)
 {
 	_mm_lfence();

@@ -1,4 +1,4 @@
-// What starting a program costs.
+// Measures the start of a program.
 //
 //     exec COUNT PROGRAM
 //

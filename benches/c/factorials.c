@@ -2,9 +2,10 @@
 //
 //     factorials GATE
 //
-// It begins when the gate is opened and ends when it is closed. Whenever its clock stands still it writes a line,
-// `TIME TICKS`: what its CLOCK_MONOTONIC stands at, in ns, and for how many ticks of the time-stamp counter it ran on since
-// then until it was stopped. So it tells what it perceives of the end of a round, and what it does not.
+// The program begins when the gate is opened and ends when the gate is closed. Whenever its clock
+// stands still it writes a line, `TIME TICKS`. TIME is its CLOCK_MONOTONIC, ns. TICKS is how long
+// it ran on before it was stopped, in ticks of the time-stamp counter. So it reports both sides of
+// a round's end: the time it reads, and the time it cannot see.
 #define _GNU_SOURCE
 #include <string.h>
 #include <time.h>
@@ -39,7 +40,8 @@ static int64_t now(void)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-// Stays until time goes on after `at`, where it was first read at `since`; writes what there was to see.
+// Waits until the clock goes on after `at`, which it first read at `since` ticks. Writes a line for
+// the standstill.
 static void while_it_stands(int64_t at, uint64_t since)
 {
 	uint64_t last = since;

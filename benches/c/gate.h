@@ -1,7 +1,7 @@
 // The gate of an experiment's programs: a FIFO that the benchmark has open for writing.
 //
-// With a byte in it, which nobody takes out, it is open. When the benchmark closes it, however that comes, they end: nothing
-// is left running. Asking takes no wait in virtual time.
+// With a byte in it, which no program reads, the gate is open. When the benchmark closes it, for whatever
+// reason, the programs end: none keeps running. A check of the gate takes no wait in virtual time.
 #pragma once
 
 #include <fcntl.h>
@@ -17,13 +17,14 @@ static inline int gate_of(int argc, char **argv)
 		exit(2);
 	}
 	int gate = open(argv[1], O_RDONLY | O_NONBLOCK);
-	// Its name is removed before it is closed: one that is closed already will not be heard to be.
+	// The benchmark removes the name before it closes the gate. A program that opens a gate already closed would
+	// never see that.
 	if (gate < 0 || access(argv[1], F_OK) != 0)
 		exit(0);
 	return gate;
 }
 
-// Waits so many ms (-1: for ever) for one of `events`; ends where the gate has been closed.
+// Waits `timeout` ms (-1: forever) for one of `events`. Exits if the gate has been closed.
 static inline void at_gate(int gate, short events, int timeout)
 {
 	struct pollfd watched = {gate, events, 0};

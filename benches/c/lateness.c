@@ -1,9 +1,9 @@
-// How late a sleep of one millisecond ends.
+// Measures the lateness of a sleep of one millisecond.
 //
 //     lateness COUNT
 //
-// Prints `median ticks` and `p99 ticks`: how long clock_nanosleep(1 ms) took.
-// The caller subtracts the millisecond; only it knows how long a tick is.
+// Prints `median ticks` and `p99 ticks`: the duration of clock_nanosleep(1 ms). The caller
+// subtracts the millisecond: only the caller knows the length of a tick.
 #define _GNU_SOURCE
 #include <time.h>
 

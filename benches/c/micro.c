@@ -1,12 +1,12 @@
-// What single calls cost: clock reads, plain syscalls, waits that return at once.
+// Measures the cost of single calls: clock reads, plain syscalls, waits that return at once.
 //
 //     micro [NAME-PREFIX [PARTS]]
 //
-// Prints one line per call, `name ticks`: the median over BATCHES batches of the
-// time-stamp counter's ticks per call. With PARTS the batches are that much shorter and
-// that many more: for a program that is stopped every now and then. The program is linked dynamically and
-// calls through libc, as programs do, so that every competitor gets its chance;
-// where libc has no function the call is a raw syscall.
+// Prints one line per call, `name ticks`: the median over BATCHES batches of the time-stamp
+// counter's ticks per call. With PARTS the batches are shorter and more by that factor, for a
+// program that is stopped from time to time. The program is linked dynamically and calls through
+// libc, as programs do, so that every competitor can intercept the call. If libc has no function,
+// the call is a raw syscall.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ static long futex(int operation, uint32_t value, const struct timespec *timeout)
 	return syscall(SYS_futex, &futex_word, operation, value, timeout, NULL, 0);
 }
 
-// Each case makes one call and says whether it did what it should.
+// Each case makes one call and returns whether the call succeeded.
 static int clock_monotonic(void) { return clock_gettime(CLOCK_MONOTONIC, &ts) == 0; }
 static int clock_realtime(void) { return clock_gettime(CLOCK_REALTIME, &ts) == 0; }
 static int clock_coarse(void) { return clock_gettime(CLOCK_MONOTONIC_COARSE, &ts) == 0; }
@@ -112,7 +112,7 @@ static void prepare(void)
 		die("prepare");
 }
 
-// The last processor this program may use: all levels then run in the same place.
+// Binds the program to the last processor that it may use: all levels then run in the same place.
 static void stay_on_one_processor(void)
 {
 	cpu_set_t allowed, last;

@@ -2,7 +2,8 @@
 //
 //     sleeper COUNT
 //
-// Prints `ticks N`: how many ticks of the time-stamp counter COUNT sleeps of one virtual second took.
+// Prints `ticks N`: the duration of COUNT sleeps of one virtual second each, in ticks of the
+// time-stamp counter.
 #define _GNU_SOURCE
 #include <time.h>
 

@@ -1,9 +1,9 @@
-// Runs a command and says when: the time-stamp counter before it started and
-// after it ended, to be held against the stamps of programs that it moved.
+// Runs a command and prints the time-stamp counter before its start and after its end, for
+// comparison with those of programs that the command affects.
 //
 //     stamp COMMAND [ARGUMENT...]
 //
-// Prints `start ticks` and `end ticks`; ends as the command ended.
+// Prints `start ticks` and `end ticks`. Ends with the command's status.
 #define _GNU_SOURCE
 #include <spawn.h>
 #include <sys/wait.h>

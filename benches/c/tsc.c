@@ -1,5 +1,5 @@
-// Prints how often the time-stamp counter ticks in a second.
-// Run outside any container: here the kernel's clock is the reference.
+// Prints the frequency of the time-stamp counter, Hz. Runs outside any container: the kernel's
+// clock is the reference.
 #include <time.h>
 
 #include "bench.h"

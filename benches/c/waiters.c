@@ -23,7 +23,7 @@ static void *sleeper(void *woken_at)
 	if (clock_nanosleep(CLOCK_MONOTONIC, 0, &duration, NULL) != 0)
 		die("clock_nanosleep");
 	*(double *)woken_at = (double)ticks();
-	/* Nobody ends while others have yet to wake: the end of a thread is not what is measured. */
+	/* No thread ends before all have woken: the end of a thread must not be measured. */
 	pthread_barrier_wait(&all_woken);
 	return NULL;
 }

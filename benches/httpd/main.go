@@ -43,7 +43,7 @@ func serve() error {
 		os.Exit(0)
 	}()
 	answer := func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok\n") }
-	// Timeouts as a service on the network has them: they arm and disarm timers.
+	// Timeouts as a service on the network has them: the server arms and disarms timers.
 	server := &http.Server{
 		Handler:      http.HandlerFunc(answer),
 		ReadTimeout:  10 * time.Second,

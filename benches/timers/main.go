@@ -1,4 +1,4 @@
-// As many goroutines as the argument says, each of which sleeps a second longer than the one before.
+// Starts as many goroutines as the argument says. Each sleeps a second longer than the one before.
 package main
 
 import (

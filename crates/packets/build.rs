@@ -11,7 +11,8 @@ fn main() {
         let source = format!("bpf/{name}.bpf.c");
         let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default())
             .join(format!("{name}.skel.rs"));
-        // Where Debian and Ubuntu keep <asm/types.h>; atomic exchanges are of the third instruction set.
+        // The directory in which Debian and Ubuntu keep <asm/types.h>. Atomic exchanges need the third version of the BPF
+        // instruction set.
         let args = ["-I/usr/include/x86_64-linux-gnu", "-mcpu=v3"];
         if let Err(error) =
             SkeletonBuilder::new().source(&source).clang_args(args).build_and_generate(&out)

@@ -1,5 +1,5 @@
-//! Links for a fixed address: what needs no relocation when it starts is not copied into each process's own memory, and
-//! there is one monitor for each container.
+//! Links for a fixed address. Data without relocations is not copied into each process's own memory, and each container has a
+//! monitor of its own.
 
 fn main() {
     println!("cargo:rustc-link-arg-bins=-no-pie");

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""So many nodes on one switch at one TDF, and a prompt: TimeKeeper's lxcStarter, by `lorentz up`.
+"""Runs COUNT nodes on one switch at one TDF, with a prompt: TimeKeeper's lxcStarter, by `lorentz
+up`.
 
     nodes.py COUNT TDF [--rounds] [--output FOLDER] [--name NAME]
 
@@ -19,12 +20,13 @@ import tempfile
 from pathlib import Path
 
 LORENTZ = os.environ.get("LORENTZ", "lorentz")
-#: A network has up to 1000 nodes, the switch among them.
+#: Greatest number of nodes: a network has up to 1000, the switch included.
 MOST = 999
 
 
 def topology(name: str, count: int, tdf: float, rounds: bool) -> str:
-    """The file: every node's eth0 is linked to a port of the switch, with 1 ms of delay."""
+    """Returns the topology file: a link of 1 ms delay from every node's eth0 to a port of the
+    switch."""
     numbers = range(1, count + 1)
     nodes = "".join(f"    node-{number}: {{}}\n" for number in numbers)
     links = "".join(
@@ -43,7 +45,7 @@ def address(number: int) -> str:
 
 
 class Nodes:
-    """The network, there as long as the block."""
+    """The network, up as long as the block runs."""
 
     def __init__(self, file: str, name: str, count: int, output: Path) -> None:
         self.file, self.name, self.count, self.output = file, name, count, output
@@ -68,7 +70,7 @@ class Nodes:
         if numbers is None or not command:
             print(f"'{line.strip()}': wanted is 1 to {self.count} or 'all', then a command")
             return
-        # All at once: they share one virtual time.
+        # Start all at once: they share one virtual time.
         started = [self.start(number, command) for number in numbers]
         for one in started:
             one.wait()

@@ -1,6 +1,6 @@
 /*
- * For LD_PRELOAD: ns-3's TapBridge has a helper open its tap device, and Debian 12's looks for it where the package was
- * built. What is not there is looked for where the package has put it.
+ * For LD_PRELOAD: ns-3's TapBridge has a helper that opens its tap device. Debian 12's TapBridge looks for it in the
+ * package's build directory. This library redirects such a path to the place where the package installs the helper.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>

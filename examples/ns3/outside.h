@@ -1,4 +1,4 @@
-// What the programs here share: real interfaces joined to simulated devices, and how late events are.
+// Common parts of the programs here: real interfaces joined to simulated devices, and the lateness of events.
 
 #ifndef OUTSIDE_H
 #define OUTSIDE_H
@@ -15,11 +15,11 @@
 #include "ns3/network-module.h"
 #include "ns3/realtime-simulator-impl.h"
 
-/// A packet socket that sees what comes in at an interface of this network namespace.
+/// Opens a packet socket for the frames received by an interface of this network namespace.
 int OpenInterface(const std::string& name);
 
-/// Joins the interface `name` to the device `inside`, which stands in for the machine behind that
-/// interface and so has its hardware address, `mac`. A station of a wireless network cannot be bridged.
+/// Joins the interface `name` to the device `inside`. The device represents the machine behind that interface
+/// and so has its hardware address, `mac`. A station of a wireless network cannot be bridged.
 inline void Join(const std::string& name, const std::string& mac,
                  ns3::Ptr<ns3::NetDevice> inside) {
   using namespace ns3;
@@ -43,7 +43,7 @@ inline void Join(const std::string& name, const std::string& mac,
       }));
 }
 
-/// Broadcasts of `bytes`, on average `rate` of them a second, from here on.
+/// Starts broadcasts of `bytes` bytes, on average `rate` per second.
 inline void Chatter(ns3::Ptr<ns3::NetDevice> device, uint32_t bytes, double rate,
                     ns3::Ptr<ns3::ExponentialRandomVariable> gap) {
   using namespace ns3;
@@ -54,7 +54,7 @@ inline void Chatter(ns3::Ptr<ns3::NetDevice> device, uint32_t bytes, double rate
   });
 }
 
-/// Looks, once in a millisecond, how much later than its instant an event happens.
+/// Measures the lateness of events: once a millisecond, the time from the scheduled instant to the event.
 class Lateness {
  public:
   void Watch() {
@@ -66,7 +66,7 @@ class Lateness {
     });
   }
 
-  /// As a line of JSON; microseconds.
+  /// Prints the result as a line of JSON; microseconds.
   void Print() {
     std::sort(late_.begin(), late_.end());
     auto quantile = [this](double part) {
@@ -83,7 +83,7 @@ class Lateness {
   std::vector<double> late_;
 };
 
-/// What both programs can be told on their command lines.
+/// Command line options of both programs.
 struct Options {
   std::string left, right;
   std::string leftMac = "02:00:00:00:00:0a", rightMac = "02:00:00:00:00:0b";
@@ -102,8 +102,7 @@ struct Options {
   }
 };
 
-/// The stations, two of them for what is outside, in a simulator that goes by the clock that the
-/// program sees.
+/// Makes the stations, two of them for machines outside, in a simulator on the clock that the program sees.
 inline ns3::NodeContainer StationsInRealTime(const Options& options) {
   using namespace ns3;
   GlobalValue::Bind("SimulatorImplementationType", StringValue("ns3::RealtimeSimulatorImpl"));
@@ -112,8 +111,8 @@ inline ns3::NodeContainer StationsInRealTime(const Options& options) {
   return nodes;
 }
 
-/// Runs, on the clock that the program sees: the first two devices are joined, by `join`, to what is
-/// outside, the others chatter.
+/// Runs on the clock that the program sees. `join` joins the first two devices to machines outside; the
+/// others broadcast.
 inline void RunInRealTime(const ns3::NetDeviceContainer& devices, const Options& options,
                           decltype(Join)* join = Join) {
   using namespace ns3;

@@ -2,7 +2,7 @@
 //
 //     print_time LOOPS
 //
-// The time it prints is the only one the program can know: its container's.
+// It prints its container's time: it knows no other.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

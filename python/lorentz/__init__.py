@@ -1,9 +1,9 @@
 """Virtual time for Linux containers.
 
-`Experiment` moves many containers through one virtual time, each with its own time dilation factor
-(TDF), whether they share too few processors or not; `Container` is one of them, or any other
-container of yours, found by its name or by the number of any of its processes. `Network` joins
-nodes by links that keep their virtual time.
+`Experiment` advances many containers in one virtual time. Each has its own time dilation factor
+(TDF), and they may share too few processors. `Container` is a container of an experiment or any
+other container of yours, found by its name or by one of its process ids. `Network` joins nodes by
+links that keep the nodes' virtual time.
 
     from lorentz import Experiment
 
@@ -12,12 +12,12 @@ nodes by links that keep their virtual time.
         slow = experiment.container(tdf=10)
         ...
 
-The `lorentz` command has to be there: named by the variable LORENTZ_COMMAND, or in PATH. Containers
-and experiments are those that it shows.
+The package needs the `lorentz` command: in the path that the variable LORENTZ_COMMAND gives, or in
+PATH. The containers and experiments here are those that the command shows.
 
-Units: a `Duration` is seconds, or text such as "10ms"; what is told is in nanoseconds and ends in
-`_ns`. A `Tdf` is real seconds per virtual second: a number, a Fraction, or text such as "1/3"; it
-is kept exactly. Errors are `LorentzError`, one class for each kind.
+Units: a `Duration` is seconds, or text such as "10ms". Results are in nanoseconds; their names end
+in `_ns`. A `Tdf` is real seconds per virtual second: a number, a Fraction, or text such as "1/3";
+it is kept exactly. Every error is a `LorentzError`, with one subclass for each kind.
 """
 
 from lorentz._native import (

@@ -1,4 +1,4 @@
-"""The Rust half; times are nanoseconds, a TDF is a text."""
+"""The Rust half of the package. Times are nanoseconds, a TDF is a text."""
 
 __version__: str
 

@@ -14,30 +14,31 @@ Words = Sequence["str | PathLike[str]"]
 
 
 class Container:
-    """A container in virtual time, by its name.
+    """A container in virtual time, identified by its name.
 
-    One that an `Experiment` is to make is there from its first program on, and ends with its last.
-    All methods but `popen` and `run` raise NotFoundError where it is not there.
+    A container of `Experiment.container` begins with its first program and ends with its last. All
+    methods but `popen` and `run` raise NotFoundError if the container does not exist.
     """
 
     def __init__(self, name: str, first: Sequence[str] = ()) -> None:
-        """The container called `name`; `first` are the words by which its first program is run."""
+        """Names a container. `first` is the command that runs its first program."""
         self.name = name
         self._first = list(first)
 
     @classmethod
     def find(cls, who: str | int) -> Container:
-        """The container of that name, or of the process of that number."""
+        """Finds a container by its name, or by the process id of one of its processes."""
         return cls(_native.find(str(who)))
 
     @classmethod
     def attach(
         cls, pid: int, tdf: Tdf = 1, *, tree: bool = False, name: str | None = None
     ) -> Container:
-        """Brings a running process into virtual time, in a new container.
+        """Attaches to a running process and puts it into virtual time, in a new container.
 
-        `tree`: its descendants too. It cannot be undone; TDF 1 does no harm. Raises NotFoundError
-        where there is no such process, RefusedError where it is somebody else's or in virtual time.
+        `tree`: attach to its descendants too. This cannot be undone; TDF 1 does no harm. Raises
+        NotFoundError if there is no such process, RefusedError if it belongs to another user or is
+        in virtual time already.
         """
         return cls(_native.attach(pid, tdf_text(tdf), tree, name))
 
@@ -46,8 +47,8 @@ class Container:
     def popen(self, args: Words, **options: object) -> subprocess.Popen:
         """Starts a program in the container, as subprocess.Popen(args, **options) does outside.
 
-        The process is that of the `lorentz` command that looks after the program: its streams,
-        signals and exit status are the program's. While the experiment stands, so does the program.
+        The result is the `lorentz` command that supervises the program: its streams, signals and
+        exit status are the program's. While the experiment is paused, so is the program.
         """
         words = [fspath(word) for word in args]
         verb = [*self._first] if self._first and not self._is_there() else ["exec", self.name]
@@ -86,37 +87,37 @@ class Container:
     # ---------------------------------------------------------------------------- its clock
 
     def time(self) -> Time:
-        """Its clocks beside the host's."""
+        """Returns the container's clocks and the host's, at one moment."""
         told = _native.reading(self.name)
         return Time(**{**told, "tdf": Fraction(told["tdf"])})
 
     def dilate(self, tdf: Tdf, *, at: HostTime | None = None) -> None:
-        """Changes its TDF: at once, or when the host's wall clock shows `at`.
+        """Changes the TDF: at once, or when the host's wall clock shows `at`.
 
-        Of one in an experiment: RefusedError; there is Experiment.dilate. A change that begins
-        earlier drops those that were announced. The same holds for the other changes. Raises
-        WrongInputError where `at` is past.
+        A change drops announced changes that begin later. Raises WrongInputError if `at` is past,
+        and RefusedError for a container in an experiment: use Experiment.dilate. All this holds for
+        freeze, unfreeze, leap and step, too.
         """
         _native.dilate(self.name, tdf_text(tdf), host_time_text(at))
 
     def freeze(self, *, at: HostTime | None = None) -> None:
-        """Lets its time stand still, and its tasks where there is a cgroup v2 freezer."""
+        """Stops the clock, and the tasks if there is a cgroup v2 freezer."""
         _native.freeze(self.name, host_time_text(at))
 
     def unfreeze(self, *, at: HostTime | None = None) -> None:
-        """Lets it go on."""
+        """Lets the clock and the tasks go on."""
         _native.unfreeze(self.name, host_time_text(at))
 
     def leap(self, by: Duration, *, at: HostTime | None = None) -> None:
-        """Moves all its clocks forward, by 0 or more of virtual time."""
+        """Moves all clocks of the container forward by `by`, virtual time, 0 or more."""
         _native.leap(self.name, nanoseconds(by), host_time_text(at))
 
     def leap_like(self, other: Container) -> None:
-        """Moves all its clocks forward to where the wall clock of another is."""
+        """Moves all clocks of the container forward, until its wall clock shows that of `other`."""
         _native.leap_like(self.name, other.name)
 
     def step(self, by: Duration, *, at: HostTime | None = None) -> None:
-        """Moves its wall clock alone, either way, not before 1970."""
+        """Moves the wall clock alone by `by`, in either direction, not before 1970."""
         _native.step(self.name, nanoseconds(by), host_time_text(at))
 
     def __repr__(self) -> str:
@@ -124,7 +125,7 @@ class Container:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Ends a program: `lorentz` passes SIGTERM on, but could not pass on its own SIGKILL."""
+    """Ends a program. SIGTERM first: `lorentz` passes it on, but cannot pass on its own SIGKILL."""
     patience = 5
     process.terminate()
     try:

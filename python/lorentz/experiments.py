@@ -26,15 +26,15 @@ class Experiment:
             experiment.set_interval(container, "1ms")   # a simulator moves it: every
             experiment.progress(timeline=0)             # container has a timeline
 
-    It ends with the `with` block, with `end`, and with this process, however that ends; its
-    containers then go on by themselves.
+    The experiment ends with the `with` block, with `end`, or with this process, however that ends.
+    Its containers then go on by themselves.
 
-    Any method may be called from any thread; several threads may each progress a timeline. An
-    Experiment is not to be used on both sides of a fork.
+    Any thread may call any method; several threads may each progress a timeline. After a fork, only
+    one of the two processes may use an Experiment.
 
-    Raises WrongInputError for a value that cannot be, RefusedError for the wrong order of calls
-    (then nothing has changed), NotFoundError where there is no such container, EndedError where the
-    experiment has ended.
+    Methods raise WrongInputError for a wrong value, and RefusedError for the wrong order of calls;
+    nothing has changed then. They raise NotFoundError if there is no such container, and EndedError
+    if the experiment has ended.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Experiment:
     ) -> None:
         """Makes an experiment without containers.
 
-        name: by which the `lorentz` command finds it, too; one is made up where none is given.
+        name: also for the `lorentz` command; default: python-PID-NUMBER.
         timeslice: virtual length of a round, 1 us to 1 minute; default 3 ms.
         cpus: processors that the containers run on, "1" or "0,2-5"; default: all but the first.
-        as_fast_as_possible: time in which nobody has anything to do is leapt over.
-        most: so many containers at once, at most; default 1024.
+        as_fast_as_possible: skip idle time, in which no container has anything to do.
+        most: greatest number of containers at once; default 1024.
         """
         name = name or f"python-{os.getpid()}-{next(_numbers)}"
         slice_ns = None if timeslice is None else nanoseconds(timeslice)
@@ -63,7 +63,7 @@ class Experiment:
 
     @classmethod
     def open(cls, name: str) -> Experiment:
-        """One that runs already. It does not end with this process."""
+        """Opens a running experiment. It does not end with this process."""
         opened = cls.__new__(cls)
         opened._native = _native.Experiment.open(name)
         opened._owned = False
@@ -71,12 +71,12 @@ class Experiment:
 
     @staticmethod
     def clear(name: str) -> None:
-        """Lets go of the containers of an experiment whose process has died."""
+        """Releases the containers of an experiment whose process has died, and removes it."""
         _native.clear(name)
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The experiment's name."""
         return self._native.name
 
     # ---------------------------------------------------------------------------- its containers
@@ -84,9 +84,9 @@ class Experiment:
     def container(
         self, name: str | None = None, *, tdf: Tdf = 1, timeline: int | None = None
     ) -> Container:
-        """A new container, which is part of the experiment from its first program's start on.
+        """Makes a new container. It joins the experiment when its first program starts.
 
-        timeline: the one it follows, 0 to 4294967295, where a simulator moves the experiment.
+        timeline: the timeline it follows, 0 to 4294967295, if a simulator moves the experiment.
         """
         name = name or f"{self.name}.{next(_numbers)}"
         first = ["run", "--experiment", self.name, "--name", name, f"--tdf={tdf_text(tdf)}"]
@@ -97,15 +97,15 @@ class Experiment:
     def add(
         self, who: Container | str | int, *, tdf: Tdf = 1, timeline: int | None = None
     ) -> Container:
-        """Takes in a container, by its name or the number of any of its processes.
+        """Adds a container, by its name or by one of its process ids.
 
-        A process that is not in virtual time is brought into it, with its descendants. Who joins a
-        synchronized experiment begins where the others are.
+        Attaches to a process that is not in virtual time, and to its descendants. A container that
+        joins a synchronized experiment begins where the others stand.
         """
         return Container(self._native.add(_who(who), tdf_text(tdf), timeline))
 
     def remove(self, who: Container | str | int) -> None:
-        """Lets a container go on by itself."""
+        """Removes a container, which goes on by itself."""
         self._native.remove(_who(who))
 
     def dilate(self, who: Container | str | int, tdf: Tdf) -> None:
@@ -115,49 +115,49 @@ class Experiment:
     # ---------------------------------------------------------------------------- its time
 
     def synchronize(self) -> None:
-        """Stops all containers at one virtual time, the latest of theirs."""
+        """Stops all containers at one virtual time, the latest of their times."""
         self._native.synchronize()
 
     def start(self) -> None:
-        """Has rounds follow one another, where the containers have no timelines."""
+        """Starts the rounds, if the containers have no timelines."""
         self._native.start()
 
     def pause(self) -> None:
-        """Has no further round begin, until `start`."""
+        """Pauses: no further round begins until `start`."""
         self._native.pause()
 
     def stop(self) -> None:
-        """Lets all containers go on by themselves; the experiment is empty then."""
+        """Removes all containers, which go on by themselves. The experiment is empty then."""
         self._native.stop()
 
     def set_interval(
         self, who: Container | str | int, interval: Duration, *, timeline: int | None = None
     ) -> None:
-        """How far a container goes with each progress of its timeline: virtual time above 0.
+        """Sets how far a container goes with each progress of its timeline: virtual time above 0.
 
-        timeline: the one it follows, to make sure.
+        timeline: if given, the one that the container must follow; another one is an error.
         """
         self._native.set_interval(_who(who), nanoseconds(interval), timeline)
 
     def progress(self, timeline: int) -> None:
-        """Moves all containers of a timeline by their intervals; those without one stay.
+        """Moves all containers of a timeline by their intervals. A container without one stays.
 
-        Returns when all have arrived; other threads run meanwhile.
+        Returns when all have arrived. Other Python threads run meanwhile.
         """
         self._native.progress(timeline)
 
     def reset(self, timeline: int) -> None:
-        """Forgets the intervals of a timeline."""
+        """Clears the intervals of a timeline."""
         self._native.reset(timeline)
 
     def status(self) -> Status:
-        """How it stands."""
+        """Returns the experiment's status."""
         return Status.from_json(self._native.status())
 
     # ---------------------------------------------------------------------------- its end
 
     def end(self) -> None:
-        """Ends it; its containers go on by themselves."""
+        """Ends the experiment. Its containers go on by themselves."""
         self._native.end()
 
     def __enter__(self) -> Experiment:
@@ -165,7 +165,7 @@ class Experiment:
 
     def __exit__(self, *_: object) -> None:
         if self._owned:
-            # It may have been ended before.
+            # The experiment may have ended before.
             with contextlib.suppress(_native.NotFoundError, _native.EndedError):
                 self.end()
 

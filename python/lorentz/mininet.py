@@ -1,4 +1,4 @@
-"""Networks of Mininet's topologies. Mininet itself is not needed."""
+"""Builds networks from Mininet's topologies. Mininet itself is not needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lorentz.networks import Network
 
-#: What says which ends a link has, and not what it does.
+#: Keys of a Mininet link that identify its ends.
 _ENDS = {"node1", "node2", "port1", "port2"}
 
 
@@ -23,10 +23,10 @@ def build(network: Network, topo: object) -> None:
         _leave_out(network, switch, {**topo.nodeInfo(switch), "isSwitch": None})
         network.switch(switch)
     for a, b, said in topo.links(withInfo=True):
-        # The ends as they were added, which is how the ports are meant.
+        # The ends in the order of addLink, to which the ports refer.
         a, b = said.get("node1", a), said.get("node2", b)
         ends = [f"{node}:{node}-eth{said[port]}" for node, port in ((a, "port1"), (b, "port2"))]
-        # A host has its address on the first of its interfaces.
+        # A host has its address on its first interface.
         ipv4 = [addresses.pop(node, None) for node in (a, b)]
         rest = {key: value for key, value in said.items() if key not in _ENDS}
         options = _options(rest)
@@ -35,7 +35,7 @@ def build(network: Network, topo: object) -> None:
 
 
 def _options(said: dict) -> dict:
-    """What Mininet's link options mean here; they are taken out of `said`."""
+    """Converts Mininet's link options to ours. Removes those from `said`."""
     options: dict = {}
     if (bw := said.pop("bw", None)) is not None:
         options["rate"] = round(bw * 1_000_000)
@@ -52,7 +52,7 @@ def _options(said: dict) -> dict:
 
 
 def _address(given: str | None, number: int) -> str:
-    """The address of the host of that number, from 1."""
+    """Returns the address of a host: `given`, or that of host number `number`, from 1."""
     if given is None:
         a, b = divmod(number, 1 << 16)
         return f"10.{a}.{b >> 8}.{b & 255}/8"

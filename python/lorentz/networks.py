@@ -22,11 +22,11 @@ Rate: TypeAlias = "str | int"
 
 
 class Node(Container):
-    """A node of a network: a container in which commands run, by `popen` and `run`."""
+    """A node of a network: a container. `popen` and `run` run commands in it."""
 
     def __init__(self, network: Network, name: str) -> None:
         super().__init__(f"{network.name}.{name}")
-        #: What it is called in its network; `name` is that of its container.
+        #: The node's name in its network; `name` is that of its container.
         self.node = name
 
 
@@ -35,7 +35,7 @@ class Link:
 
     def __init__(self, network: Network, ends: tuple[str, str]) -> None:
         self._network = network
-        #: Its ends, "NODE:INTERFACE" each.
+        #: The link's ends, "NODE:INTERFACE" each.
         self.ends = ends
 
     def set(
@@ -53,11 +53,11 @@ class Link:
         queue_bytes: str | int | None = None,
         up: bool | None = None,
     ) -> None:
-        """Changes what it does, all of it between two frames; what is not given stays.
+        """Changes the given properties, all of them between the same two frames.
 
-        `sender`: only to what that node, or end, sends; without it in both directions. `up` is
-        always for both. The network must be up. Raises WrongInputError for values that make no
-        sense, together or with what is in force; nothing has changed then.
+        `sender`: change only the direction in which this node or end sends; default: both. `up` is
+        always for both. The network must be up. Raises WrongInputError for values that contradict
+        each other or those in force; nothing has changed then.
         """
         flags = {
             "rate": _rate(rate),
@@ -78,9 +78,9 @@ class Link:
         self._call("set", self._end(sender), *words)
 
     def show(self) -> dict:
-        """How it stands: `up`, `mtu`, and of both `directions` the `impairments` and `counts`.
+        """Returns `up`, `mtu`, and the `impairments` and `counts` of both `directions`.
 
-        As `lorentz link show --json` prints it.
+        The form is that of `lorentz link show --json`.
         """
         return self._call("show", self.ends[0])[0]
 
@@ -102,7 +102,7 @@ class Link:
 
 
 class Network:
-    """A network: first built, then made by `up`. It is up as long as a `with` block, too.
+    """A network. A program builds it, then `up` creates it; a `with` block calls `up` and `down`.
 
     network = Network(tdf=10)
     a, b = network.node("a"), network.node("b")
@@ -121,10 +121,10 @@ class Network:
         rounds: bool = False,
         seed: int = 0,
     ) -> None:
-        """`at`: what the wall clock shows at the start, as "2038-01-19T03:14:00Z".
+        """`at`: the wall clock's date at the start, as "2038-01-19T03:14:00Z".
 
-        `rounds`: each node has a clock of its own; they go forward together, and frames arrive at
-        their exact virtual instants. All links need a delay then.
+        `rounds`: each node has a clock of its own. The clocks advance together, and frames arrive
+        at their exact virtual instants. All links need a delay then.
         """
         self.name = name or f"net-{os.urandom(4).hex()}"
         #: The topology, as docs/networks.md describes it.
@@ -138,15 +138,15 @@ class Network:
             self.topology["at"] = at
         if rounds:
             self.topology["rounds"] = True
-        #: What was not understood of that which it was made from.
+        #: Elements of the imported file or topology that this network leaves out, one text each.
         self.left_out: list[str] = []
 
     @classmethod
     def from_file(cls, path: str | PathLike[str], name: str | None = None) -> Network:
-        """The network of a topology file, or of a scenario of another emulator.
+        """Reads a topology file, or a scenario of another emulator.
 
-        What is not understood is in `left_out`. Raises WrongInputError for what is wrong, with
-        line and column.
+        `left_out` has the elements that are not supported. Raises WrongInputError with line and
+        column for a wrong file.
         """
         told = json.loads(_native.call(["import", os.fspath(path), "--json"]))
         network = cls(name or told["topology"]["name"])
@@ -157,11 +157,12 @@ class Network:
 
     @classmethod
     def from_mininet(cls, topo: object, name: str | None = None, **options: object) -> Network:
-        """The network of a Mininet `Topo`, or of what has its methods; options as for Network.
+        """Makes a network from a Mininet `Topo`, or an object with its methods. Options as for
+        Network.
 
-        Interfaces are called as Mininet calls them, and hosts have the addresses that it gives
-        them: their `ip`, else 10.0.0.1/8 and on. Of links, bw, delay, jitter, loss and
-        max_queue_size are taken. The rest is in `left_out`.
+        Interfaces have the names that Mininet gives them. Hosts have Mininet's addresses: their
+        `ip`, or else 10.0.0.1/8 and on. Links keep bw, delay, jitter, loss and max_queue_size. The
+        rest is in `left_out`.
         """
         from lorentz.mininet import build
 
@@ -186,8 +187,8 @@ class Network:
         rootfs: str | PathLike[str] | None = None,
         binds: Iterable[str] = (),
     ) -> Node:
-        """Adds a node, as docs/networks.md describes nodes. A `tdf` or a date (`at`) of its own: in
-        rounds only."""
+        """Adds a node; docs/networks.md describes the parameters. `tdf` and `at` (a date of its
+        own) need a network with rounds."""
         said = {
             "tdf": None if tdf is None else tdf_text(tdf),
             "command": command if command is None or isinstance(command, str) else list(command),
@@ -204,11 +205,11 @@ class Network:
         return Node(self, name)
 
     def switch(self, name: str) -> str:
-        """Adds a learning switch; its name, for `link`."""
+        """Adds a learning switch. Returns its name, for `link`."""
         return self._add(name, {"kind": "switch"})
 
     def hub(self, name: str) -> str:
-        """Adds a hub; its name, for `link`."""
+        """Adds a hub. Returns its name, for `link`."""
         return self._add(name, {"kind": "hub"})
 
     def _add(self, name: str, said: dict) -> str:
@@ -230,10 +231,11 @@ class Network:
     ) -> Link:
         """Joins two ends: a node, a switch, or "NODE:INTERFACE".
 
-        The interface of a node alone is the next of eth0, eth1 and so on. The keywords are those
-        of a link in a topology file, docs/networks.md: rate, delay (one way), jitter, loss,
-        duplicate, reorder, corrupt, queue, mtu, state, and ipv4, ipv6, mac with one for each end;
-        `from_` has, by an end, what is different for what it sends.
+        For a node alone, the link takes the next of its interfaces eth0, eth1 and so on. The
+        keywords are those of a link in a topology file (docs/networks.md): rate, delay (one way),
+        jitter, loss, duplicate, reorder, corrupt, queue, mtu, state, and ipv4, ipv6, mac with one
+        value for each end. `from_` maps an end to the properties that differ for the frames it
+        sends.
         """
         first = self._end(a)
         ends = (first, self._end(b, first))
@@ -260,10 +262,10 @@ class Network:
     # ---------------------------------------------------------------------------- its life
 
     def up(self) -> None:
-        """Makes it: returns when its time runs and every line of `exec` has ended well.
+        """Creates the network. Returns when its time runs and every line of `exec` has succeeded.
 
-        Raises WrongInputError where what was built makes no sense, FailedError where the machine
-        would not; nothing is left then. Warns where the kernel has no room for all neighbours.
+        Raises WrongInputError if the topology is wrong, FailedError if the machine refuses; nothing
+        is left then. Warns if the kernel has no room for all neighbours.
         """
         with tempfile.TemporaryDirectory(prefix="lorentz-") as folder:
             file = Path(folder) / "topology.yaml"
@@ -271,35 +273,36 @@ class Network:
             try:
                 told = _native.call(["up", str(file), "--format", "lorentz", "--json"])
             except _native.WrongInputError as error:
-                # The place is one in a file that nobody has written.
+                # The error's line and column are of a file that the user has not written.
                 text = re.sub(re.escape(str(file)) + r":\d+:\d+: ", "", str(error))
                 raise _native.WrongInputError(text) from None
         if advice := json.loads(told)["advice"]:
             warnings.warn(f"{self.name}: {advice}", RuntimeWarning, stacklevel=2)
 
     def down(self) -> None:
-        """Ends all that runs in it, and removes it."""
+        """Ends all programs of the network, and removes it."""
         _native.call(["down", self.name])
 
     def status(self) -> dict:
-        """How it stands, as `lorentz inspect --json` prints it."""
+        """Returns the network's status, as `lorentz inspect --json` prints it."""
         return json.loads(_native.call(["inspect", self.name, "--json"]))
 
     @property
     def clock(self) -> Container:
-        """The container with its clock: `dilate`, `freeze`, `leap` and `time` mean all of it."""
+        """The container with the network's clock: `dilate`, `freeze`, `leap` and `time` are for all
+        nodes."""
         return Container(self.name)
 
     @property
     def nodes(self) -> dict[str, Node]:
-        """Its nodes that can run commands, by name."""
+        """The nodes that can run commands, by name."""
         all_nodes = self.topology["topology"]["nodes"]
         hosts = [n for n, said in all_nodes.items() if said.get("kind", "process") == "process"]
         return {name: Node(self, name) for name in hosts}
 
     @property
     def links(self) -> list[Link]:
-        """Its links, in the order in which they were added."""
+        """The links, in the order in which they were added."""
         return [Link(self, tuple(one["endpoints"])) for one in self.topology["topology"]["links"]]
 
     def __enter__(self) -> Network:

@@ -1,4 +1,4 @@
-"""How an experiment stands."""
+"""Status of an experiment."""
 
 from __future__ import annotations
 
@@ -12,72 +12,75 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ContainerStatus:
-    """How one container of an experiment stands."""
+    """Status of one container of an experiment."""
 
     name: str
-    #: Real seconds per virtual second, in its slices.
+    #: TDF: real seconds per virtual second, in its slices.
     tdf: float
-    #: The timeline it follows; None where the experiment runs by itself.
+    #: The timeline it follows; None if the experiment runs by itself.
     timeline: int | None
-    #: Its CLOCK_MONOTONIC.
+    #: The container's CLOCK_MONOTONIC, ns.
     virtual_ns: int
-    #: The processor it is kept to.
+    #: The processor of its tasks.
     cpus: str
-    #: It ran when its last slice was over, and is stopped until the next.
+    #: Its tasks ran when its last slice was over. They are stopped until the next.
     stopped: bool
-    #: Slices it was given.
+    #: Number of slices.
     slices: int
-    #: ... at whose end it was still running.
+    #: Number of slices at whose end its tasks still ran.
     at_limit: int
-    #: Real time in its slices in which it had something to do.
+    #: Real length of its slices, summed, ns: in each of them it had something to do.
     cpu_wanted_ns: int
-    #: CPU time its tasks have used.
+    #: CPU time of its tasks, ns.
     cpu_got_ns: int
-    #: The latest virtual time seen beyond the end of a slice: 0.
+    #: Greatest virtual time seen beyond the end of a slice, ns; 0 unless there is a defect.
     perceived_overshoot_ns: int
-    #: Real time from the end of a slice until its tasks had stopped; None: they never had to.
+    #: Median real time from the end of a slice until its tasks had stopped, ns; None if no slice
+    #: ended so.
     overrun_median_ns: int | None
-    #: ... and what 99 of 100 do not exceed.
+    #: The same, 99th percentile, ns.
     overrun_p99_ns: int | None
 
 
 @dataclass(frozen=True)
 class Status:
-    """How an experiment stands."""
+    """Status of an experiment, with that of its containers."""
 
     name: str
     #: "setting-up", "synchronized", "running", "paused" or "stepping".
     phase: str
-    #: The process that moves it.
+    #: The experiment's process.
     pid: int
-    #: Virtual length of a round.
+    #: Virtual length of a round, ns.
     timeslice_ns: int
-    #: Idle time is leapt over.
+    #: Whether the experiment skips idle time.
     as_fast_as_possible: bool
-    #: The processors that its containers run on.
+    #: The processors that the containers run on.
     cpus: str
-    #: The kernel tells whose tasks sleep; else /proc is read.
+    #: Whether BPF programs report which tasks sleep; else the experiment reads /proc.
     told_by_kernel: bool
-    #: Rounds so far.
+    #: Number of rounds so far.
     rounds: int
-    #: Virtual time since it was synchronized.
+    #: Virtual time since the experiment was synchronized, ns.
     virtual_ns: int
-    #: Real time that its rounds have taken.
+    #: Real time that the rounds have taken, ns.
     real_ns: int
-    #: ... of which the time in which some container ran.
+    #: The part of `real_ns` in which some container ran.
     working_ns: int
     #: Real seconds per virtual second; None before the first round.
     slowdown: float | None
-    #: Time that containers ran over time spent on synchronizing them.
+    #: Time that containers ran, divided by the time spent on synchronizing them; None if the latter
+    #: is zero.
     overhead_ratio: float | None
-    #: The container with the greatest TDF.
+    #: The container with the greatest TDF; None if there are no containers.
     leader: str | None
-    #: In the order in which they were added.
+    #: The containers, in the order in which they joined; one may take the place of one that has
+    #: left.
     containers: tuple[ContainerStatus, ...]
 
     @classmethod
     def from_json(cls, text: str) -> Status:
-        """From what `lorentz experiment status NAME --json` prints."""
+        """Parses the output of `lorentz experiment status NAME --json`."""
         told = json.loads(text)
         containers = tuple(
             ContainerStatus(**_known(ContainerStatus, c)) for c in told["containers"]
@@ -85,7 +88,8 @@ class Status:
         return cls(**{**_known(cls, told), "containers": containers})
 
     def frame(self) -> polars.DataFrame:
-        """The containers as a data frame of polars, a row each (`pip install lorentz[frames]`)."""
+        """Returns a data frame of polars, one row for each container (`pip install
+        lorentz[frames]`)."""
         import polars
 
         columns = {field.name: _POLARS[field.type] for field in fields(ContainerStatus)}
@@ -93,13 +97,13 @@ class Status:
         return polars.DataFrame([asdict(one) for one in self.containers], schema=schema)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Formats the status for notebooks."""
         slowdown = "" if self.slowdown is None else f", slowdown {self.slowdown:.3g}"
         line = f"{self.name}: {self.phase}, {self.virtual_ns / 1e9:.6f} s virtual{slowdown}"
         return f"<p>{line}</p>{self.frame()._repr_html_()}"
 
 
-#: The columns' types, by the types of the fields.
+#: Types of the data frame's columns, by the types of the fields.
 _POLARS = {
     "str": "String",
     "float": "Float64",
@@ -110,6 +114,6 @@ _POLARS = {
 
 
 def _known(kind: type, told: dict) -> dict:
-    """Of what is told, that which this version knows."""
+    """Returns the entries of `told` that this version knows."""
     names = {field.name for field in fields(kind)}
     return {name: value for name, value in told.items() if name in names}

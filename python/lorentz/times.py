@@ -1,4 +1,4 @@
-"""Durations, dilation factors and clocks, as they are given and told."""
+"""Durations, dilation factors and clocks: the types of parameters and results."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lorentz import _native
 Duration: TypeAlias = "str | int | float | Fraction | timedelta"
 
 #: Real seconds per virtual second, above 0, from 1/1000000 to 1000000; or text: "10", "1/3". A
-#: float stands for the simplest ratio that is the same float: 1 / 3 is 1/3.
+#: float means the simplest ratio that rounds to the same float: 1 / 3 is 1/3.
 Tdf: TypeAlias = "str | int | float | Fraction"
 
-#: A time of the host's wall clock: a datetime, one without a time zone in the host's; or text:
-#: "2038-01-19T03:14:00Z", "@1700000000".
+#: A time of the host's wall clock: a datetime (without a time zone: local time of the host), or
+#: text: "2038-01-19T03:14:00Z", "@1700000000".
 HostTime: TypeAlias = "str | datetime"
 
 NANOS = 10**9
 
 
 def nanoseconds(duration: Duration) -> int:
-    """A duration in whole nanoseconds, rounded to the nearest.
+    """Returns a duration in whole nanoseconds, rounded to the nearest.
 
-    Raises WrongInputError for what is none, or over 292 years.
+    Raises WrongInputError if it is not a duration, or over 292 years.
     """
     if isinstance(duration, str):
         return _native.parse_duration(duration)
@@ -46,9 +46,9 @@ def nanoseconds(duration: Duration) -> int:
 
 
 def tdf_text(tdf: Tdf) -> str:
-    """A TDF as the exact ratio that it is.
+    """Returns a TDF as text, an exact ratio.
 
-    Raises WrongInputError for what is none.
+    Raises WrongInputError if it is not a TDF.
     """
     if isinstance(tdf, str):
         _native.parse_tdf(tdf)
@@ -64,7 +64,7 @@ def tdf_text(tdf: Tdf) -> str:
 
 
 def host_time_text(at: HostTime | None) -> str | None:
-    """A time of the host's wall clock as text."""
+    """Returns a time of the host's wall clock as text."""
     if at is None or isinstance(at, str):
         return at
     if isinstance(at, datetime):
@@ -76,26 +76,26 @@ def host_time_text(at: HostTime | None) -> str | None:
 
 @dataclass(frozen=True)
 class Time:
-    """The clocks of a container beside the host's, of one moment."""
+    """The clocks of a container and of the host, at one moment."""
 
-    #: Its CLOCK_REALTIME, in nanoseconds since 1970.
+    #: The container's CLOCK_REALTIME, ns since 1970.
     wall_ns: int
-    #: Its CLOCK_MONOTONIC.
+    #: The container's CLOCK_MONOTONIC, ns.
     monotonic_ns: int
-    #: Its CLOCK_BOOTTIME.
+    #: The container's CLOCK_BOOTTIME, ns.
     boottime_ns: int
-    #: The host's CLOCK_REALTIME, in nanoseconds since 1970.
+    #: The host's CLOCK_REALTIME, ns since 1970.
     host_wall_ns: int
-    #: The host's CLOCK_MONOTONIC.
+    #: The host's CLOCK_MONOTONIC, ns.
     host_monotonic_ns: int
-    #: It shows nothing later on CLOCK_MONOTONIC; None where there is no limit.
+    #: Limit of the container's CLOCK_MONOTONIC, ns; None if there is no limit.
     limit_ns: int | None
-    #: Real seconds per virtual second; in a frozen one those to go on with.
+    #: TDF: real seconds per virtual second. For a frozen container, the TDF after the freeze.
     tdf: Fraction
-    #: Its time stands still.
+    #: Whether the clock stands still.
     frozen: bool
 
     @property
     def wall(self) -> datetime:
-        """Its CLOCK_REALTIME as a date, to the microsecond, in UTC."""
+        """The container's CLOCK_REALTIME as a datetime in UTC, to the microsecond."""
         return datetime.fromtimestamp(self.wall_ns // 1000 * 1000 / NANOS, timezone.utc)

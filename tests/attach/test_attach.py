@@ -1,4 +1,4 @@
-"""A process that is running already is brought into virtual time, and notices no jump."""
+"""Attaching to a running process: it enters virtual time, and sees no jump."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def _may_attach():
 
 @contextlib.contextmanager
 def attached(running: Running, pid: int, *options: str):
-    """`lorentz attach PID`; what was attached to is ended, and its container gone, at the end."""
+    """Runs `lorentz attach PID`. At the end, ends the attached processes and checks that their
+    container is gone."""
     told = lorentz.json_of("attach", str(pid), *options)
     try:
         yield told["name"]
@@ -40,7 +41,8 @@ WATCH = ["watch", str(10**15), str(20 * 10**6)]
 
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
 def test_a_running_program_goes_on_at_another_rate(flavour):
-    """No jump at the attach; from then on ten times as fast, by the vDSO and raw."""
+    """No jump at the attach. From then on the program runs ten times as fast, by the vDSO and
+    raw."""
     with Native([build.c("clocks/clocks", flavour), *WATCH]) as native:
         pid = native.wait_for(3, ev="now")[0]["pid"]
         with HostNoise() as noise, attached(native, pid, "--rate", "10"):
@@ -58,7 +60,7 @@ def test_a_running_program_goes_on_at_another_rate(flavour):
 
 
 def test_vector_registers_are_what_they_were():
-    """A program that computes has its numbers there, wherever it is stopped."""
+    """A computing program has its numbers in vector registers, wherever the attach stops it."""
     looks = str(300_000_000)
     with Native([build.c("process/vectors"), looks]) as native:
         native.wait_for(1, ev="begins")
@@ -138,7 +140,8 @@ def test_waits_in_progress_follow_from_the_attach_on(family):
 
 
 def test_what_sockets_were_told_before_the_attach_is_virtual():
-    """A receive timeout and stamps: in virtual time, also for threads that did not set them."""
+    """A receive timeout and timestamps set before the attach: in virtual time, also for threads
+    that did not set them."""
     program = [real.python(), "-c"] + [
         "import json, socket, struct, sys, threading, time\n"
         "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
@@ -195,7 +198,7 @@ def test_what_it_starts_afterwards_is_inside(tmp_path):
 
 
 def test_a_container_made_by_attach_is_changed_like_any():
-    """By its pid: dilate, freeze, leap, step, time."""
+    """dilate, freeze, leap, step and time take its pid."""
     with Native([build.c("clocks/clocks"), *WATCH]) as native:
         pid = native.line(ev="now")["pid"]
         with attached(native, pid, "--rate", "1") as name:
@@ -238,7 +241,7 @@ def test_without_tree_the_children_stay_outside():
 
 
 def test_a_process_that_is_attached_to_is_not_left_stopped():
-    """An attach that is killed in its midst, again and again: the process runs on."""
+    """An attach is killed at random moments: the process runs on."""
     with Native([build.c("stress/hammer"), "4"], stdin=True) as native:
         pid = native.line(ev="ready")["pid"]
         for delay in (0.001, 0.002, 0.004, 0.008):
@@ -264,7 +267,7 @@ def test_a_process_that_is_attached_to_is_not_left_stopped():
 
 
 def test_one_owner_attaches_without_root():
-    """As nobody to a process of nobody's, where the kernel lets it."""
+    """User nobody attaches to a process of nobody, if the kernel allows it."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     if scope.exists() and scope.read_text().strip() != "0":
         pytest.skip("yama's ptrace_scope keeps users from attaching")

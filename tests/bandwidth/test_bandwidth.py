@@ -21,29 +21,29 @@ BOTTLENECK = build.REPO / "target" / "release" / "examples" / "bottleneck"
 
 @contextmanager
 def served(*options: str, inside: tuple[str, ...] = (), at: str = "127.0.0.1:0") -> Iterator[str]:
-    """A server; where it listens."""
+    """Runs a server. Yields its address."""
     words = [*inside, *lorentz.session.command(), "bandwidth", "serve", "--listen", at, "--json"]
     with Running([*words, *options], env=lorentz.session.environment()) as server:
         yield str(server.line()["listening"])
 
 
 def estimated(*words: str, inside: tuple[str, ...] = (), timeout: float = 80) -> dict:
-    """What `lorentz bandwidth WORDS --json` says."""
+    """Returns the result of `lorentz bandwidth WORDS --json`."""
     command = [*inside, *lorentz.session.command(), "bandwidth", *words, "--json"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     assert run.stdout, run.stderr
     found = json.loads(run.stdout)
-    # That nothing can be said is an answer, and a status.
+    # "unknown" is an answer too, and has a status of its own.
     assert run.returncode == (1 if found["bound"] == "unknown" else 0), run.stderr
     return found
 
 
 @pytest.mark.parametrize("method", ["trains", "slops", "yaz"])
 def test_loopback_is_faster_than_what_is_asked_for(method: str) -> None:
-    """Up to 50 Mbit/s nothing queues: more than that cannot be said, and is not."""
+    """At up to 50 Mbit/s nothing queues: the answer is a lower bound, not a value."""
     with served() as address:
         found = estimated(address, "--method", method, "--rate-max", "50mbit", "--packet", "1500")
-    # A machine that does something else meanwhile looks like a slower path, or like none.
+    # With other load, the machine looks like a slower path, or like none.
     assert found["available"] < 53e6, found
     assert found["bound"] in ("at_least", "value", "unknown"), found
     assert found["low"] <= found["available"] <= found["high"]
@@ -55,7 +55,7 @@ def test_in_words_and_without_progress_in_a_pipe() -> None:
         for _ in range(4):
             done = lorentz.call("bandwidth", address, "--rate-max", "5mbit")
             assert done.returncode in (0, 1) and done.stderr == "", done
-            # A machine that does something else meanwhile may leave nothing to be told.
+            # With other load, there may be no estimate.
             if done.returncode == 0:
                 break
     assert done.returncode == 0, done
@@ -115,7 +115,7 @@ def test_wrong_input_is_one_line(words: str, expected: str) -> None:
 
 @contextmanager
 def link(rate: int, cross: int) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Words to run something at either end of a link of so many bits per second."""
+    """Makes a link of `rate` bit/s. Yields the words before a command at either end."""
     root()
     ip = tool("ip")
     assert BOTTLENECK.exists(), f"{BOTTLENECK} is missing: make build makes it"
@@ -149,13 +149,13 @@ def link(rate: int, cross: int) -> Iterator[tuple[tuple[str, ...], tuple[str, ..
 
 @pytest.mark.parametrize("method", ["trains", "slops"])
 def test_what_cross_traffic_leaves_of_a_link(method: str) -> None:
-    """200 Mbit/s, of which 80 are taken: it tells about 120, or that it could not."""
+    """200 Mbit/s, of which 80 are taken: the estimate is about 120, or unknown."""
     with link(200_000_000, 80_000_000) as (near, far), served(inside=far, at="10.98.0.2:0") as at:
-        # A busy machine may leave nothing to be told: it is asked again.
+        # On a busy machine there may be no estimate: try again.
         for _ in range(3):
             words = (at, "--method", method, "--rate-max", "400mbit", "--fifo")
             found = estimated(*words, inside=near)
-            # Whatever the machine did: never more than there is, with confidence.
+            # In every case: never a confident lower bound above the available bandwidth.
             if found["bound"] == "at_least":
                 assert found["available"] < 150e6, found
             assert found["bound"] == "unknown" or found["low"] < 210e6, found

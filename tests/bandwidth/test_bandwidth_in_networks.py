@@ -1,5 +1,5 @@
-"""lorentz bandwidth over a link of `lorentz up`, whose emulator shares the processors with the
-sender: what interrupts the sender is told from what the link can do."""
+"""lorentz bandwidth over a link of `lorentz up`. The link's emulator shares the processors with the
+sender: the estimator must distinguish interruptions of the sender from the link's limit."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pytest
 from framework import lorentz
 from framework.networks import Lab, pair
 
-#: What the link serves, bits per second.
+#: Rate of the link, bit/s.
 RATE = 50e6
 #: Real seconds. In simulation a method takes at most 47 s, however often its sender is interrupted.
 TIMEOUT = 80
-#: Nanoseconds. If the emulator hands over more than a hundredth of the frames later than this, the
-#: link does not serve what its file says: a stream at 1.05 times the rate is delayed by as much.
+#: Nanoseconds. If more than a hundredth of the frames are later than this, the link has not the
+#: rate of its file. Such delays equal that of a stream at 1.05 times the rate.
 ON_TIME = 1_000_000
-#: Nanoseconds that a stream takes at least. Frames that are late by a part of it change its rate by
-#: as great a part.
+#: Least length of a stream, ns. Frames that are late by a part of it change its rate by as great a
+#: part.
 STREAM = 20_000_000
-#: A sender under SCHED_FIFO goes before all other programs, and has to tell a value.
+#: A sender under SCHED_FIFO runs before all other programs; it must return a value.
 FIFO = ["--fifo"]
 
 
 def estimated(method: str, options: list[str]) -> tuple[dict, int]:
-    """What `lorentz bandwidth` says of an idle link between nodes on real time; how late the link
-    was for 99 of 100 frames, in nanoseconds."""
+    """Returns the result of `lorentz bandwidth` for an idle link between nodes on real time, and
+    the 99th percentile of the link's lateness, ns."""
     binary = lorentz.session.command()
     with Lab("tdf: 1\n" + pair("rate: 50mbit")) as lab:
         lab.learn()
@@ -52,11 +52,10 @@ def estimated(method: str, options: list[str]) -> tuple[dict, int]:
 
 @pytest.mark.parametrize("options", [[], FIFO], ids=["shared", "fifo"])
 @pytest.mark.parametrize("method", ["trains", "slops", "yaz"])
-def test_no_method_takes_interruptions_for_the_links_limit(
-    method: str, options: list[str]
-) -> None:
+def test_no_method_takes_interruptions_for_the_links_limit(method: str, options: list[str]) -> None:
     found, late = estimated(method, options)
-    # However busy the machine is, a higher rate was sent and was above what is available.
+    # Even on a busy machine: the estimator sent at a rate above the available bandwidth and found
+    # that.
     assert found["bound"] in ("value", "unknown"), found
     if found["bound"] == "value":
         off = 0.1 + (late / STREAM if late > ON_TIME else 0)

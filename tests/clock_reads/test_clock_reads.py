@@ -24,7 +24,8 @@ AT_2038 = oracle.epoch("2038-01-19") + 3 * 3600 + 14 * 60
 
 @functools.cache
 def clocks(flavour: str, rate: str | None, at: str | None = None) -> tuple[dict, dict, float]:
-    """What `clocks read` says: by id, of the wall clock by its other names; when it began."""
+    """Returns the output of `clocks read`: by id; the wall clock by its other names; the time of
+    the start."""
     program = [build.c("clocks/clocks", flavour), "read"]
     with Native(program) if rate is None else Inside(*program, rate=rate, at=at) as running:
         running.succeed()
@@ -54,7 +55,7 @@ def test_every_way_to_read_a_clock_agrees(flavour, rate):
 def test_coarse_clocks_lag_by_a_tick_at_most(rate):
     by_id, _, _ = clocks("dynamic", rate)
     for coarse, fine in ((REAL_COARSE, REALTIME), (MONO_COARSE, MONOTONIC)):
-        # They are read one after the other; on a busy machine in different time slices.
+        # The program reads them one after another; on a busy machine, in different time slices.
         lag = by_id[fine]["raw"] - by_id[coarse]["raw"]
         assert abs(lag) / 1e9 <= (TICK + 0.2) * oracle.ratio(rate)
 
@@ -62,7 +63,8 @@ def test_coarse_clocks_lag_by_a_tick_at_most(rate):
 @pytest.mark.parametrize("rate", ["10", "1/10"])
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
 def test_every_clock_gains_what_the_rate_says(flavour, rate):
-    """During a sleep: the same on all clocks, and by the host's clock that divided by the rate."""
+    """Over a sleep, all clocks gain the same, and the host's clock gains that divided by the
+    rate."""
     number = oracle.ratio(rate)
     nominal = 0.5 * number
     program = [build.c("clocks/clocks", flavour), "advance", str(round(nominal * 1e9))]
@@ -109,7 +111,8 @@ def test_the_wall_clock_starts_at_an_offset(options):
 )
 @pytest.mark.parametrize("rate", [None, "1", "10"])
 def test_monotonic_and_boottime_start_at_an_offset(flag, field, clock, rate):
-    """With a time namespace or without: what is asked for is what is read, raw and by vDSO."""
+    """With a time namespace or without, the program reads the offset that the command line gives,
+    raw and by vDSO."""
     options = [flag, "3d"]
     program = [build.c("clocks/clocks"), "now"]
     with Inside(*program, options=options, rate=rate) as inside:
@@ -120,7 +123,7 @@ def test_monotonic_and_boottime_start_at_an_offset(flag, field, clock, rate):
 
 
 def test_clocks_are_continuous_at_the_start():
-    """Without --at and offsets, what is read at rate 1 is the host's time."""
+    """Without --at and offsets, at rate 1, the program reads the host's time."""
     with Inside(build.c("clocks/clocks"), "now", rate="1") as inside:
         line = inside.line(ev="now")
         inside.succeed()
@@ -150,7 +153,7 @@ def test_a_leap_moves_all_clocks_and_a_step_the_wall_clock_alone():
 
 
 def first_after(inside: Inside, moment: float):
-    """The first reading that was begun after `moment`."""
+    """Returns the first reading begun after `moment`."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         later = [line for line in inside.lines(ev="now") if line.at > moment]
@@ -177,7 +180,7 @@ def test_rates_as_people_write_them(rate, options):
 
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
 def test_the_vdso_is_all_there(flavour):
-    """A program that looks for it by AT_SYSINFO_EHDR finds what it finds natively."""
+    """A program that finds the vDSO by AT_SYSINFO_EHDR finds the same symbols as natively."""
     program = [build.c("clocks/clocks", flavour), "vdso"]
     with Native(program) as native:
         expect = native.line(ev="vdso").data

@@ -15,14 +15,14 @@ WATCH = ["watch", str(10**18), str(10 * 10**6)]
 
 @pytest.fixture
 def watch():
-    """A program that tells its clocks a hundred times a second, at rate 1 in 2030."""
+    """A program that prints its clocks a hundred times a second, at rate 1 in 2030."""
     with Inside(build.c("clocks/clocks"), *WATCH, rate="1", at="2030-01-01") as inside:
         inside.wait_for(2, ev="now")
         yield inside
 
 
 def now(inside: Inside) -> dict:
-    """A reading that was begun after this call."""
+    """Returns a reading begun after this call."""
     start, deadline = time.monotonic(), time.monotonic() + 10
     while time.monotonic() < deadline:
         later = [line for line in inside.lines(ev="now") if line.at > start]
@@ -76,7 +76,7 @@ def test_a_pid_does_for_a_name(watch):
 def test_a_rate_is_told_exactly(watch, flags, rate):
     watch.verb("dilate", *flags)
     told = watch.time()
-    # Printed as it is written: a number, a ratio, or parts per million.
+    # Printed in the form of the input: a number, a ratio, or parts per million.
     assert oracle.ratio(told["tdf"]) * oracle.ratio(told["rate"]) == pytest.approx(1, rel=1e-12)
     assert oracle.ratio(told["rate"]) == pytest.approx(rate, rel=1e-9)
 

@@ -59,7 +59,7 @@ def test_time_shows_the_clocks_beside_the_hosts(container):
 
 
 def test_offsets_alone_need_no_shim():
-    """Where only MONOTONIC and BOOTTIME are moved, a time namespace of the kernel's does."""
+    """If only MONOTONIC and BOOTTIME have offsets, a time namespace of the kernel's does it."""
     options = ["--monotonic", "1d", "--boottime", "2d"]
     with Inside(
         build.c("clocks/clocks"), "watch", str(10**15), str(10**9), options=options
@@ -95,7 +95,7 @@ def test_doctor_lists_what_is_there_and_what_is_not():
 
 
 def test_every_limit_of_doctor_is_written_down():
-    """Where a face is not virtual yet, docs/limits.md says so and doctor prints it."""
+    """For each face that is not virtual yet, docs/limits.md says so and doctor prints it."""
     page = (REPO / "docs" / "limits.md").read_text().lower()
     told = json.loads(lorentz.call("doctor", "--json").stdout)["not_virtual_yet"]
     assert told

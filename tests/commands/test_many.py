@@ -1,4 +1,4 @@
-"""Commands where there are many containers: what they look at, by strace, and what they find."""
+"""Commands beside many containers: the files they read, by strace, and their results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from framework.processes import state
 from framework.running import Inside, Native
 
 FEW, MANY = 3, 12
-UP = "echo \"{\\\"ev\\\":\\\"up\\\",\\\"pid\\\":$$}\""
+UP = 'echo "{\\"ev\\":\\"up\\",\\"pid\\":$$}"'
 
 
 @contextlib.contextmanager
 def sleepers(count: int, unprivileged: bool = False) -> Iterator[list[Inside]]:
-    """So many containers of one process each."""
+    """Makes `count` containers of one process each."""
     with contextlib.ExitStack() as stack:
         several = [
             Inside("/bin/sh", "-c", f"{UP}; exec sleep 100000", unprivileged=unprivileged)
@@ -40,7 +40,7 @@ def sleepers(count: int, unprivileged: bool = False) -> Iterator[list[Inside]]:
 
 
 def accesses(*words: str, unprivileged: bool = False) -> list[str]:
-    """The paths that `lorentz WORDS` names in system calls, once for each call."""
+    """Returns the paths that `lorentz WORDS` names in system calls, once for each call."""
     strace = tool("strace")
     trace = lorentz.session.state_dir(unprivileged).parent / f"trace-{unprivileged}"
     trace.touch()
@@ -63,14 +63,15 @@ def accesses(*words: str, unprivileged: bool = False) -> list[str]:
 
 
 def of_process(paths: Sequence[str], pid: int) -> Counter[str]:
-    """How often each file of /proc/PID is among `paths`."""
+    """Returns the number of times each file of /proc/PID is among `paths`."""
     return Counter(path for path in paths if path.startswith(f"/proc/{pid}/"))
 
 
 @pytest.mark.parametrize("unprivileged", [False, True], ids=["caller", "nobody"])
 @pytest.mark.parametrize("words", [("ps",), ("ps", "--json")], ids=" ".join)
 def test_ps_looks_once_at_each_process(words, unprivileged):
-    """However many containers there are: at this process, which is in none, and at one that is."""
+    """For any number of containers, at two kinds of processes: this one, which is in none, and one
+    that is."""
     seen = []
     for count in (FEW, MANY):
         with sleepers(count, unprivileged) as several:
@@ -175,7 +176,7 @@ def test_a_container_of_several_processes_and_one_that_came_by_exec():
 
 @contextlib.contextmanager
 def shared() -> Iterator[tuple[Inside, Inside, list[int]]]:
-    """Two containers on one clock, and the number of each one's process."""
+    """Two containers on one clock, with the process id of each."""
     with Inside("/bin/sh", "-c", f"{UP}; exec sleep 100000") as first:
         one = first.line(ev="up")["pid"]
         options = ("--clock", first.name)
@@ -226,7 +227,8 @@ def test_a_process_in_a_namespace_of_its_own():
 
 
 def test_a_change_finds_a_process_in_a_namespace_by_its_control_group():
-    """No look at the processes of other containers: where there is a group of this one's."""
+    """The command does not look at processes of other containers if this one has a control
+    group."""
     root()
     feature("cgroup-freeze")
     sleep = [build.c("waits/sleep"), str(1000 * 10**9), "nanosleep"]
@@ -255,7 +257,7 @@ def test_a_container_of_the_runtime():
 
 
 def test_rm_of_one_of_an_experiments_containers_leaves_the_monitor_of_the_others():
-    """One monitor looks after all of them."""
+    """One monitor supervises all containers of an experiment."""
     root()
     with Experiment() as experiment:
         names = experiment.populate(4, "sleep", "100000")
@@ -279,7 +281,7 @@ def inside_env() -> dict[str, str]:
 
 
 def kill(pid: int) -> None:
-    """Ends one process of a container that this test has started."""
+    """Kills a process of a container that this test has started."""
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 5
     while state(pid) not in ("", "Z"):

@@ -14,7 +14,7 @@ from framework.running import Inside
 
 
 def own(program: Path) -> Path:
-    """A copy of a test program where nobody can execute it."""
+    """Copies a test program to a place where nobody else can execute it."""
     copy = lorentz.session.folder / program.name
     if not copy.exists():
         shutil.copy2(program, copy)

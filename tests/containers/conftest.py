@@ -1,4 +1,4 @@
-"""What the tests of containers share."""
+"""Fixtures of the container tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which clock a container gets, who is on it, and how it is changed."""
+"""Clocks of containers: their choice, the processes on them, and their changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_nothing_asked_is_the_hosts_time_which_can_be_changed():
 
 
 def test_time_offsets_of_the_bundle_are_the_kernels_work():
-    """A time namespace that is asked for is made, without a shim; exec enters it."""
+    """A bundle's time namespace is the kernel's, without a shim; exec enters it."""
     with Bundle(SLEEPER) as bundle:
         bundle.config["linux"]["namespaces"].append({"type": "time"})
         bundle.config["linux"]["timeOffsets"] = {
@@ -125,7 +125,7 @@ def test_every_verb_of_lorentz_finds_it_by_name_and_by_id():
 
 
 def test_changes_reach_waits_in_its_process_namespace():
-    """A leap ends the sleep of the container's first process, number 1 in its own eyes."""
+    """A leap ends the sleep of the container's first process, which has process id 1 inside."""
     with Bundle(["sh", "-c", "sleep 1000000; echo over"]) as bundle:
         bundle.start()
         wait(lambda: bundle.time()["waits"] == 1, "no wait is known")
@@ -193,7 +193,7 @@ def test_idle_time_is_skipped():
 
 
 def test_without_its_monitor_nothing_enters_a_container():
-    """It runs on, its clock can be changed, and it can be removed."""
+    """The container runs on. Its clock can be changed, and the container can be removed."""
     with Bundle(SLEEPER, rate="2") as bundle:
         bundle.start()
         os.kill(lorentz.shown(bundle.id)["monitors"][0]["pid"], signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""containerd, with `lorentz-runtime` for the binary of its runc shim."""
+"""containerd, with `lorentz-runtime` as the binary of its runc shim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from framework.containers import TIMEOUT, wait
 
 
 class Containerd:
-    """One of its own, with the image that podman has made."""
+    """A containerd of the test's own, with the image that podman has made."""
 
     def __init__(self, folder: Path, podman) -> None:
         self.folder, self.image = folder, podman.image

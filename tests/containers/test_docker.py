@@ -1,4 +1,4 @@
-"""docker, with `lorentz-runtime` for one of its runtimes; variables ask for the clock."""
+"""docker, with `lorentz-runtime` as one of its runtimes; environment variables select the clock."""
 
 from __future__ import annotations
 

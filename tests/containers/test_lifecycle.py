@@ -1,4 +1,4 @@
-"""The life of a container as the OCI runtime specification has it, and the clock beside it."""
+"""Lifecycle of a container by the OCI runtime specification, and the clock during it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def traces(bundle: Bundle) -> list[str]:
-    """What is left of a container: state, control groups, mounts, sockets."""
+    """Returns the remains of a container: state, control groups, mounts, sockets."""
     state = [str(path) for path in lorentz.session.state_dir().rglob(f"*{bundle.id}*")]
     groups = [str(path) for path in CGROUPS.glob(f"**/{bundle.id}")]
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if bundle.id in line]
@@ -153,7 +153,7 @@ def test_what_it_can_do_is_told(tmp_path):
 
 @pytest.mark.parametrize("verb", ["events", "checkpoint", "restore"])
 def test_a_verb_that_is_not_there_is_refused_as_runtimes_do(verb):
-    """Engines read the refusal in the log; what they give with the verb does not matter."""
+    """Engines read the refusal in the log. The verb's arguments do not matter."""
     with Bundle(["sleep", "1000"]) as bundle:
         bundle.start()
         words = ("--log", "log", "--log-format", "json", verb, "--image-path", "/tmp", bundle.id)
@@ -165,8 +165,8 @@ def test_a_verb_that_is_not_there_is_refused_as_runtimes_do(verb):
 
 
 def kernels_figures() -> dict[str, float]:
-    """What a container that the kernel does not let go of would add to: control groups (those
-    that are gone but not freed count too), namespaces, mounts, and memory in KiB."""
+    """Returns the kernel's figures that grow if a container is not freed: control groups (also
+    those removed but not freed), namespaces, mounts, and memory in KiB."""
     found = {}
     for line in Path("/proc/cgroups").read_text().splitlines()[1:]:
         name, _, count, _ = line.split()
@@ -184,8 +184,8 @@ def kernels_figures() -> dict[str, float]:
 
 
 def growth(figures: list[dict[str, float]], part: int) -> dict[str, float]:
-    """By how much a figure is larger in the last `part` samples than in the first, per sample
-    between them: by the medians, for the kernel frees some things later."""
+    """Returns the growth of a figure per sample, from the first `part` of the samples to the last,
+    by the medians: the kernel frees some memory later."""
     between = len(figures) - part
     return {
         name: (
@@ -202,7 +202,7 @@ KEPT_KIB = 32
 
 
 def test_two_hundred_containers_leave_nothing_behind():
-    """Started, entered, removed; the monitors end, no control group, file or mount stays, and
+    """Start, enter and remove each. The monitors end, no control group, file or mount stays, and
     the kernel keeps nothing of them."""
     figures = []
     with Bundle(["sleep", "100000"], rate="60") as bundle:
@@ -217,13 +217,13 @@ def test_two_hundred_containers_leave_nothing_behind():
         assert not processes.tagged(bundle.tag)
     grown = growth(figures, 50)
     assert grown.pop("memory") < KEPT_KIB
-    # Each that stays adds one at least.
+    # Each that stays would add at least one.
     assert all(count < 0.75 for count in grown.values()), grown
 
 
 def test_a_monitor_does_not_grow_with_those_who_enter():
-    """What of ours lives as long as a container: its memory after 200 execs is that of the
-    first ones."""
+    """A monitor lives as long as its container: its memory after 200 execs is that after the first
+    ones."""
     with Bundle(["sleep", "100000"], rate="60") as bundle:
         bundle.start()
         monitor = bundle.time()["monitors"][0]["pid"]

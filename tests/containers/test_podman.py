@@ -1,4 +1,4 @@
-"""podman, as people use it, with `lorentz-runtime` for its runtime."""
+"""podman, with `lorentz-runtime` as its runtime."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def test_a_container_in_the_background(podman):
 
 
 def test_a_health_check_is_on_the_clock(podman):
-    """It is healthy in 2038 only."""
+    """The container is healthy in 2038 only."""
     options = ("--health-cmd", "test $(date +%Y) = 2038", "--health-interval", "disable")
     with podman.background(*SLEEPER, options=options, at="2038-01-19") as name:
         podman.call("healthcheck", "run", name)
 
 
 def test_a_restart_policy_is_followed(podman):
-    """Each time the program ends it is started again, on a clock that begins anew."""
+    """podman restarts the program each time it ends, on a clock that begins anew."""
     options = ("--restart", "on-failure:2")
     with podman.background(
         "sh", "-c", "date +%Y; exit 3", options=options, at="2038-01-19"
@@ -94,7 +94,7 @@ def test_a_restart_policy_is_followed(podman):
     ids=" ".join,
 )
 def test_options_of_podman(podman, options):
-    """The program runs on its clock, and so does what enters later."""
+    """The first program and later ones run on the container's clock."""
     if "--init" in options:
         needs.tool("catatonit")
     with podman.background(*SLEEPER, options=options, at="2038-01-19", rate="20") as name:

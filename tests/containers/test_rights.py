@@ -1,4 +1,4 @@
-"""What a program may do is what the bundle says, as under another runtime."""
+"""Rights of a program: those that the bundle gives, as under another runtime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECCOMP = {
     "architectures": ["SCMP_ARCH_X86_64"],
     "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 5}],
 }
-#: Enough for a shell and what it starts.
+#: System calls that a shell and its commands need.
 ALLOWED = """
 access arch_prctl brk capget capset chdir clock_gettime clock_nanosleep clone close dup2 execve exit
 exit_group faccessat fcntl fork fstat futex getcwd getdents64 getegid geteuid getgid getpgrp getpid
@@ -36,7 +36,7 @@ def capabilities(*names: str) -> dict:
     return {name: list(names) for name in SETS}
 
 
-#: Changes of a bundle's process; "linux." leads into the other part.
+#: Changes of a bundle's process; a key with "linux." is in the other object.
 CASES = {
     "usual": {},
     "no new privileges": {"noNewPrivileges": True},
@@ -91,7 +91,7 @@ def test_so_has_one_that_enters_later(case):
     with Bundle(SCRIPT, rate="2") as first:
         first.config = changed(first.config, CASES[case])
         first.write()
-        # exec has the bundle's process, so all but HOME's origin is the same.
+        # exec uses the bundle's process; so all is the same but the origin of HOME.
         assert sorted(first.run().splitlines()) == sorted(entered.splitlines())
 
 
@@ -108,7 +108,7 @@ def test_the_bundles_sandbox_holds_beside_ours(privileges):
 
 
 def test_a_sandbox_that_allows_little_leaves_time_virtual():
-    """What is not listed fails; the waits of the shim go on being allowed."""
+    """Calls not listed fail. The waits of the shim are still allowed."""
     with Bundle(["sh", "-c", "sleep 50; date +%Y"], rate="100", at="2038-01-19") as bundle:
         bundle.config["linux"]["seccomp"] = {
             "defaultAction": "SCMP_ACT_ERRNO",
@@ -139,7 +139,7 @@ def test_no_descriptor_of_ours_is_left_open():
 
 
 def test_a_user_namespace_is_entered_too():
-    """Root inside is somebody else outside, for the first program and those that come later."""
+    """Root inside is another user outside, for the first program and for later ones."""
     with Bundle(["sleep", "100000"], rate="20") as bundle:
         bundle.config["linux"]["namespaces"].append({"type": "user"})
         for ids in ("uidMappings", "gidMappings"):

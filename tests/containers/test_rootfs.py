@@ -185,8 +185,8 @@ def test_wrong_input_is_one_line_and_nothing_is_left(arguments, status, words):
 
 
 def test_exec_names_the_runtimes_directory_where_it_is_not_seen():
-    """As from another root directory, which has another /run."""
-    up = ["sh", "-c", "echo '{\"ev\":\"up\"}'; exec sleep 1000"]
+    """For example from another root directory, which has another /run."""
+    up = ["sh", "-c", 'echo \'{"ev":"up"}\'; exec sleep 1000']
     with Inside(*up, options=["--rootfs", str(rootfs())]) as inside:
         inside.line(ev="up")
         [own] = [path.parent for path in inside.session.state_dir().rglob("state.json")]

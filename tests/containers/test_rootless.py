@@ -1,7 +1,7 @@
 """podman without root: a user's containers, with `lorentz-runtime`, in podman's user namespace.
 
-A user's containers need control groups of version 2, of which one has been given to the user, as
-systemd does. The user and that view of the control groups exist in a mount namespace alone.
+A user's containers need control groups of version 2, one of which belongs to the user, as systemd
+arranges it. The user and that view of the control groups exist in a mount namespace alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ USER = 54321
 SUBORDINATE = "5432100:65536"
 UNIFIED = Path("/sys/fs/cgroup/unified")
 
-#: As root: a host with version 2 alone, and a user more.
+#: Runs as root: makes a host with version 2 alone, and one more user.
 HOST = """
 set -e
 mount --make-rprivate /
@@ -42,7 +42,7 @@ for file in passwd group subuid subgid; do mount --bind {folder}/$file /etc/$fil
 exec setpriv --reuid {user} --regid {user} --clear-groups sh {folder}/script
 """
 
-#: As that user. Lines that begin with a word and a colon are looked at.
+#: Runs as that user. The test reads lines that begin with a word and a colon.
 SCRIPT = """
 cd "$HOME"
 run() { podman run --runtime {runtime} --network none "$@"; }
@@ -67,14 +67,14 @@ podman system migrate
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory) -> dict[str, str]:
-    """What the user's script has said."""
+    """Returns the output of the user's script."""
     needs.root()
     for tool in ("podman", "conmon", "newuidmap", "setpriv"):
         needs.tool(tool)
     on_hybrid = UNIFIED.is_dir()
     if not on_hybrid and not Path("/sys/fs/cgroup/cgroup.controllers").exists():
         pytest.skip("no version 2 of control groups")
-    # The user must reach it: pytest's own directories are its user's alone.
+    # The user must be able to enter it: pytest's own directories are private.
     folder = lorentz.session.folder / "rootless"
     group = (UNIFIED if on_hybrid else Path("/sys/fs/cgroup")) / "lorentz-test-rootless"
     try:
@@ -146,7 +146,7 @@ def run_script(folder: Path, group: Path) -> dict[str, str]:
 
 
 def remove_groups(group: Path, patience: float = 5) -> None:
-    """With all that is left in them."""
+    """Removes the groups, and kills all processes left in them."""
     if group.exists():
         (group / "cgroup.kill").write_text("1")
     end = time.monotonic() + patience
@@ -168,7 +168,7 @@ def test_who_enters_is_on_it_too(said):
 
 
 def test_without_a_control_group_of_its_own_it_is_not_paused(said):
-    """The group it is in is the session's: the engine would be stopped with it."""
+    """Its group is the session's: a freeze would stop the engine too."""
     assert "no control group of its own" in said["pause"]
     assert said["pause"].endswith("running")
     assert said["again"] == "2038"

@@ -1,4 +1,4 @@
-"""A terminal for programs in the foreground: `run --rootfs` and `exec`, typed at by a person."""
+"""A terminal for programs in the foreground: `run --rootfs` and `exec`, with typed input."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from framework.running import Inside
 
 PROMPT = "typed> "
 SIZE = (33, 101)
-#: No program here takes longer to answer.
+#: Time limit for a program's answer, s.
 TIMEOUT = 20
 
 
 class Typed:
-    """A program at a pseudo terminal, whose other end this is."""
+    """A program at a pseudo terminal, with its other end."""
 
     def __init__(self, *words: str) -> None:
         self.text = ""
@@ -63,7 +63,7 @@ class Typed:
         os.write(self.master, text.encode())
 
     def read_until(self, text: str) -> str:
-        """What is shown up to `text`, which is shown within some time."""
+        """Returns the output up to `text`, which must come in time."""
         end = time.monotonic() + TIMEOUT
         while text not in self.text:
             left = end - time.monotonic()
@@ -74,13 +74,13 @@ class Typed:
         return shown
 
     def answer(self, command: str) -> list[str]:
-        """The lines that a command at a shell's prompt prints."""
+        """Returns the output of a command at a shell's prompt, as lines."""
         self.type(f"{command}\n")
         self.read_until("\n")
         return self.read_until(PROMPT).splitlines()
 
     def end(self) -> int:
-        """Its exit status; the terminal must be as it was."""
+        """Returns its exit status. The terminal must be as before."""
         status = self.process.wait(timeout=TIMEOUT)
         assert termios.tcgetattr(self.slave) == self.before
         return status
@@ -148,7 +148,7 @@ def test_other_users_have_it_too():
 
 
 def test_the_terminal_is_as_before_when_it_is_told_to_end():
-    """By a signal, which the program gets; and where the program is killed."""
+    """A signal ends it, which the program gets; or a kill of the program does."""
     script = "trap 'exit 9' TERM; echo up; while :; do sleep 0.1; done"
     for number, status in ((signal.SIGTERM, 9), (signal.SIGHUP, 128 + signal.SIGKILL)):
         with Typed("run", "--rootfs", str(rootfs()), "--name", "t", "--", "sh", "-c", script) as t:

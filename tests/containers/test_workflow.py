@@ -11,7 +11,7 @@ import pytest
 from framework import lorentz, needs
 from framework.build import REPO
 
-#: Made once, as the test programs are.
+#: Built once, as the test programs are.
 TREE = REPO / "build" / "tests" / "debian"
 LIMIT = 600
 NAMESPACES = ("--cgroup", "--ipc", "--net", "--mount", "--pid", "--uts")

@@ -11,7 +11,7 @@ from framework.containers import Bundle
 
 
 def refused(bundle: Bundle, *names: str) -> str:
-    """How `create` refuses: the same on standard error and in the log that engines read."""
+    """Returns the refusal of `create`: the same on standard error and in the log for the engine."""
     log = bundle.folder / "log.json"
     log.unlink(missing_ok=True)
     line = bundle.refused("--log", str(log), "--log-format", "json", "create", bundle.id)

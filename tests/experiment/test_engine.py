@@ -1,5 +1,5 @@
-"""The process that moves an experiment ends, politely or not: no container stands still for ever,
-and nothing is left."""
+"""The process of an experiment ends, in good order or not: no container stands still forever, and
+nothing is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from framework.experiments import Experiment, Seen, groups_of, until
 from framework.lorentz import refusal
 from framework.running import Inside
 
-#: Seconds after which containers go on by themselves whose experiment has died, and some more.
+#: Seconds after which the containers of a dead experiment go on by themselves, and a margin.
 ORPHANED_FOR = 10
 PATIENCE = 10
 
@@ -28,14 +28,14 @@ def looking(experiment: Experiment, seen: Seen, **options) -> Inside:
 
 
 def kill(experiment: Experiment, engine: int | None = None) -> None:
-    """The engine, and nobody it could tell."""
+    """Kills the experiment's process by SIGKILL: it cannot notify any other process."""
     pid = engine or experiment.engine
     os.kill(pid, signal.SIGKILL)
     until(lambda: has_ended(pid), "killed")
 
 
 def check_goes_on(seen: Seen, inside: Inside) -> None:
-    """Its tasks run, its clock runs, and it may be changed by anybody."""
+    """Checks that a container's tasks and clock run, and that commands may change the clock."""
     latest = seen.latest
     assert until(lambda: seen.runs(0.1), "runs")
     assert until(lambda: seen.latest > latest, "its clock runs")
@@ -73,7 +73,7 @@ def test_a_killed_experiments_containers_stand_still_until_rm_lets_them_go(tmp_p
         time.sleep(0.1)
         stands = seen.latest
         time.sleep(0.5)
-        # Its tasks may run on in the midst of a slice; its time does not.
+        # The tasks may run on within a slice; their clock does not.
         assert seen.latest == stands
         assert seen.backward == 0
         for call in ("status", "start", "synchronize"):
@@ -106,7 +106,7 @@ def test_without_rm_they_go_on_by_themselves_after_a_while(tmp_path):
 
 
 def test_programs_that_send_go_on_when_the_experiment_was_killed():
-    """Nobody gives them their turn any more: they need none."""
+    """No process gives them their turn to send any more, and they need none."""
     script = 'while :; do echo "{\\"ev\\":\\"sent\\"}"; sleep 0.01; done'
     with Experiment() as experiment:
         sends = experiment.run("sh", "-c", script)
@@ -116,13 +116,13 @@ def test_programs_that_send_go_on_when_the_experiment_was_killed():
         kill(experiment)
         experiment.ok("rm")
         count = len(sends.lines(ev="sent"))
-        # Some may have been on their way.
+        # Some messages may have been on their way.
         sends.wait_for(count + 20, timeout=PATIENCE, ev="sent")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_good_order(tmp_path, number):
-    """Its containers go on at once."""
+    """The experiment's containers go on at once."""
     seen = Seen(tmp_path)
     with Experiment() as experiment:
         looks = started(experiment, seen)
@@ -136,7 +136,7 @@ def test_a_signal_ends_it_in_good_order(tmp_path, number):
 
 
 def test_rm_leaves_nothing():
-    """No file, no process, no control group but those of containers that go on."""
+    """No file, process or control group stays, except those of containers that go on."""
     with Experiment() as experiment:
         member = experiment.run("sleep", "1000")
         many = experiment.populate(3, "sleep", "1000")
@@ -163,7 +163,7 @@ def test_rm_leaves_nothing():
 
 
 def test_the_caller_of_a_progress_is_told_when_the_experiment_ends():
-    """Not hung: one line, and no success."""
+    """The call returns with one line and an error; it does not hang."""
     with Experiment() as experiment:
         counts = experiment.run(build.c("experiment/count"), "100000000", timeline=1)
         experiment.synchronize()
@@ -193,7 +193,8 @@ def test_a_guard_that_is_killed_is_no_part_of_the_rest():
 
 
 def test_a_monitor_that_is_killed_stops_no_round():
-    """The container's programs run on in the rounds; the experiment does not wait for anybody."""
+    """The container's programs run on in the rounds. The experiment does not wait for the
+    monitor."""
     with Experiment() as experiment:
         counts = experiment.run(build.c("experiment/count"), "5000000")
         other = experiment.run("sleep", "1000")

@@ -31,9 +31,9 @@ def running():
 
 
 def test_a_new_container_begins_at_the_experiments_time(running):
-    """Not at the host's: a program that joins sees what all the others see."""
+    """Not at the host's: a program that joins reads the same time as all others."""
     time.sleep(0.5)
-    # The host is ahead of an experiment that stands.
+    # The host's clock is ahead of a paused experiment.
     running.pause()
     time.sleep(0.3)
     at = running.clock(running.sleeps)
@@ -41,7 +41,7 @@ def test_a_new_container_begins_at_the_experiments_time(running):
     assert running.clock(counts) == at
     running.start()
     first = counts.line(ev="count")["now"]
-    # It starts within some slices.
+    # The container starts within some slices.
     assert at <= first <= at + 10 * SECOND
     status = running.advance(0.05)
     assert len({one["virtual_ns"] for one in status["containers"]}) == 1
@@ -83,7 +83,7 @@ def test_a_container_that_is_behind_leaps_to_the_others(running):
 
 
 def test_a_container_leaves_a_running_experiment(running, tmp_path):
-    """It goes on by itself, from where it stood, at the rate of its TDF."""
+    """The container goes on by itself, from its present time, at the rate of its TDF."""
     seen = Seen(tmp_path)
     leaves = running.run(build.c("experiment/look"), seen.path, "1", tdf="1/2")
     running.advance(0.05)
@@ -131,7 +131,7 @@ def test_when_the_leader_is_killed_another_leads(running):
 
 
 def test_a_container_with_all_its_processes_killed_in_mid_step():
-    """Nobody waits for the dead."""
+    """The experiment does not wait for killed processes."""
     with Experiment() as experiment:
         victim = experiment.run(*counter(), timeline=1)
         other = experiment.run("sleep", "1000", timeline=1)
@@ -193,7 +193,7 @@ def test_an_attached_container_is_added_by_its_name_or_any_of_its_pids():
 
 
 def test_what_is_executed_in_a_member_runs_in_its_rounds(running):
-    """The same clock, the same processor, stopped with the rest."""
+    """The program gets the container's clock and processor, and stops with it."""
     line = ["exec", running.sleeps.name, "--", *map(str, counter())]
     with Native([*lorentz.session.command(), *line], env=lorentz.session.environment()) as executed:
         executed.wait_for(3, ev="count")
@@ -213,7 +213,7 @@ def test_what_is_executed_in_a_member_runs_in_its_rounds(running):
 
 
 def test_an_experiment_whose_containers_have_all_ended_goes_on(running):
-    """It is empty, and somebody may join."""
+    """The experiment is empty, and a container may join."""
     (pid,) = running.sleeps.shown()["pids"]
     os.kill(pid, signal.SIGTERM)
     until(lambda: not names(running), "forgotten")
@@ -263,7 +263,8 @@ def test_an_experiment_is_stopped_and_set_up_anew():
 
 
 def test_many_join_a_synchronized_experiment():
-    """They begin when it is started, at its time; who starts them need not wait for that."""
+    """They begin when the experiment starts, at its time. The command that starts them need not
+    wait for that."""
     with Experiment() as experiment:
         experiment.run("sleep", "1000")
         experiment.synchronize()

@@ -1,4 +1,4 @@
-"""What one container sends to another directly is never seen before it was sent."""
+"""A message between two containers is never received before it was sent."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ COUNT = 60
 @pytest.mark.parametrize("ping", ["wait", "poll"])
 @pytest.mark.parametrize("echo", ["wait", "poll"])
 def test_a_message_is_never_seen_before_it_was_sent(tmp_path: Path, ping: str, echo: str):
-    """Beside a third container that always has work; who polls is never idle."""
+    """A third container always has work; a program that polls is never idle."""
     program = build.c("experiment/messages")
     one, other, go = (str(tmp_path / name) for name in ("one", "other", "go"))
     with Experiment() as experiment:

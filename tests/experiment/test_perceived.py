@@ -1,4 +1,4 @@
-"""What programs see of their clock: never a time beyond a round's end, never an earlier one."""
+"""Clock readings of programs: never a time beyond a round's end, never one earlier than before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from framework import build
 from framework.experiments import SECOND, Experiment, Seen, until
 from framework.running import Inside
 
-#: Threads that look, in each container.
+#: Number of reading threads in each container.
 THREADS = 3
 
 
@@ -23,7 +23,7 @@ def looking(experiment: Experiment, seen: Seen, **options) -> Inside:
 
 
 def check(seen: Seen, experiment: Experiment, container: Inside) -> None:
-    """What has been seen is not beyond where the clock stands, and nobody saw time go back."""
+    """Checks that no reading is beyond the clock, and that no thread saw time go back."""
     latest = seen.latest
     member = experiment.member(container)
     assert latest <= member["virtual_ns"]
@@ -33,7 +33,7 @@ def check(seen: Seen, experiment: Experiment, container: Inside) -> None:
 
 @pytest.mark.parametrize("timeslice", ["300us", "3ms", "30ms"])
 def test_nobody_sees_a_time_beyond_the_rounds_end(tmp_path, timeslice):
-    """Three containers that do nothing but look; between rounds all stand at a round's end."""
+    """Three containers that only read their clocks; between rounds all stand at a round's end."""
     all_seen = [Seen(tmp_path) for _ in range(3)]
     with Experiment("--timeslice", timeslice) as experiment:
         members = [
@@ -83,7 +83,7 @@ def test_time_does_not_go_back_through_whatever_happens_to_it(seen):
             experiment.ok("remove", looks.name)
             assert until(lambda: seen.runs(), "goes on by itself")
             experiment.ok("add", looks.name)
-            # It stands where it has come to until the others have come so far.
+            # The container's clock stands until the others have come as far.
             experiment.advance(0.02)
             check(seen, experiment, looks)
             experiment.ok("stop")
@@ -115,7 +115,7 @@ def test_a_paused_experiment_stands_still(seen):
 
 
 def test_containers_are_at_one_virtual_time_when_they_are_synchronized(tmp_path):
-    """At that of the one that is furthest, and their wall clocks show the same."""
+    """At the latest of their times; and their wall clocks show the same."""
     watch = [build.c("clocks/clocks"), "watch", str(10**15), str(10**7)]
     with Experiment() as experiment:
         fast = experiment.run(*watch, tdf="1/20")

@@ -13,7 +13,7 @@ from framework.running import Inside
 
 
 def unchanged(status: dict) -> dict:
-    """What a refused call may not change."""
+    """Returns the state that a refused call must not change."""
     members = [
         {key: one[key] for key in ("name", "tdf", "timeline", "virtual_ns")}
         for one in status["containers"]
@@ -101,7 +101,8 @@ def test_all_have_a_timeline_or_none():
 
 @pytest.mark.parametrize("late", ["add", "run"])
 def test_who_joins_a_running_experiment_does_not_change_how_it_is_moved(late):
-    """One with a timeline, where the others have none: the experiment goes on as before."""
+    """A container with a timeline cannot join if the others have none: the experiment goes on as
+    before."""
     with Experiment() as experiment, Inside("sleep", "1000") as single:
         experiment.run("sleep", "1000")
         experiment.synchronize()
@@ -385,7 +386,7 @@ def test_nobody_else_changes_a_members_time(verb, phase):
 
 
 def test_a_members_program_does_not_set_its_clock():
-    """It gets EPERM or the like; the experiment does not stumble."""
+    """The program gets an error such as EPERM; the experiment goes on."""
     with Experiment() as experiment:
         sets = experiment.run("sh", "-c", "sleep 0.2; date -s 2040-01-01 >&2; echo status $?")
         experiment.synchronize()
@@ -396,7 +397,7 @@ def test_a_members_program_does_not_set_its_clock():
 
 
 def test_the_wrong_calls_of_somebody_at_the_socket_change_nothing():
-    """Whoever speaks to the experiment's process itself, with rubbish."""
+    """A client sends nonsense to the experiment's socket."""
     with Experiment() as experiment:
         experiment.run("sleep", "1000")
         for words in (b"", b"\n", b"rubbish\n", b'{"do":"fly"}\n', b"{" * 70000, b"\xff\n"):

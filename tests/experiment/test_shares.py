@@ -1,4 +1,4 @@
-"""What a container gets of a processor: its TDF's share of it, for each virtual second."""
+"""Share of a processor for each container: in proportion to its TDF, for each virtual second."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from framework import build
 from framework.experiments import SECOND, Experiment
 from framework.running import Inside
 
-#: Shares may be wrong by this part.
+#: Greatest relative error of a share.
 TOLERANCE = 0.05
-#: A busy machine takes from one container what it leaves the other: measured again, up to so often.
+#: Number of measurements: other load of the machine may take time from one container only.
 TRIES = 6
 STEP = "20000000"
 
 
 def counter() -> list:
-    """The program that counts its work; root has it go before the machine's other programs."""
+    """The command of the program that counts its work; as root, with priority over other
+    programs."""
     before_others = ["nice", "-n", "-20"] if os.geteuid() == 0 and shutil.which("nice") else []
     return [*before_others, build.c("experiment/count"), STEP]
 
 
 def work_per_second(inside: Inside, begin: int, end: int) -> float:
-    """Work done in a virtual second, between two moments of its own clock."""
+    """Returns the work per virtual second, between two moments of the program's own clock."""
     lines = [line.data for line in inside.lines(ev="count") if begin <= line["now"] <= end]
     first, last = lines[0], lines[-1]
     return (last["work"] - first["work"]) / (last["now"] - first["now"]) * SECOND
 
 
 def ratio_in(experiment: Experiment, one: Inside, other: Inside, seconds: float) -> float:
-    """The ratio of the work they do, in so much virtual time from here on."""
+    """Returns the ratio of their work, over `seconds` of virtual time from now on."""
     begin = experiment.status()
     end = experiment.advance(seconds)
     spans = [
@@ -48,9 +49,9 @@ def ratio_in(experiment: Experiment, one: Inside, other: Inside, seconds: float)
 def ratio_of_shares(
     experiment: Experiment, pair: list[Inside], tdfs: list[str], seconds: float
 ) -> float:
-    """The ratio of the work done at two TDFs, by two programs that each had either.
+    """Returns the ratio of the work at two TDFs; two programs had each of both.
 
-    One process is a tenth quicker than another of the same program: that cancels out.
+    Two processes of the same program differ by a tenth in speed; that cancels out.
     """
     ratios = []
     for first, second in (pair, reversed(pair)):
@@ -62,7 +63,7 @@ def ratio_of_shares(
 
 
 def check(measure, expected: float) -> None:
-    """What is measured is as expected, in one of a few tries."""
+    """Checks that a measurement is as expected, in one of a few tries."""
     got = []
     for _ in range(TRIES):
         got.append(measure())
@@ -79,12 +80,12 @@ def test_work_per_virtual_second_is_in_the_ratio_of_the_tdfs():
         experiment.start()
         check(lambda: ratio_of_shares(experiment, pair, ["10", "1"], 0.2), 10)
         status = experiment.status()
-        # The one that had TDF 10 last.
+        # The container that had TDF 10 last.
         assert status["leader"] == pair[1].name
         assert [one["perceived_overshoot_ns"] for one in status["containers"]] == [0, 0]
         for each in pair:
             member = experiment.member(each, status)
-            # Each was still running at the end of its slices.
+            # Each still ran at the end of its slices.
             assert member["at_limit"] >= 0.8 * member["slices"] > 0
             assert member["cpu_got_ns"] > 0
         # Both want the whole processor: eleven real seconds for a virtual one.
@@ -113,7 +114,7 @@ def test_a_tdf_is_changed_in_mid_run():
             experiment.advance(0.01)
             return ratio_in(experiment, changed, other, 0.2)
 
-        # Against what they do at the same TDF: each process is as quick as it is.
+        # Compared with their work at the same TDF: processes differ in speed.
         check(lambda: (1 / ratio_at("1")) * ratio_at("4"), 4)
         check(lambda: ratio_at("4") / ratio_at("1"), 4)
         assert ratio_at("1") == pytest.approx(1, rel=0.25)
@@ -140,7 +141,7 @@ def test_one_processor_is_left_for_the_rest():
 
 
 def cpu_list(cpus: list[int]) -> str:
-    """Processors as the command line writes them: 0,2-5."""
+    """Formats processors as the command line does: 0,2-5."""
     spans: list[list[int]] = []
     for cpu in cpus:
         if spans and cpu == spans[-1][-1] + 1:

@@ -1,5 +1,5 @@
-"""Sleepers wake at their virtual deadlines, whoever leads: never early, and late only by what the
-machine takes to wake somebody."""
+"""Sleepers wake at their virtual deadlines, whichever container is the leader: never early, and
+late only by the machine's wake-up latency."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ echo '{"ev":"slept","least":'${late[0]}',"median":'${late[COUNT / 2]}',"most":'$
 
 
 def sleeper(kind: str, count: int, step: float) -> list:
-    """A program that sleeps `count` times for `step` seconds and says how late it woke, in ns."""
+    """The command of a program that sleeps `count` times for `step` seconds and prints its
+    lateness, ns."""
     if kind == "c":
         return [build.c("experiment/sleeper"), str(count), str(round(step * SECOND))]
     text = {"python": PYTHON, "bash": BASH}[kind]
@@ -58,9 +59,9 @@ KINDS = ["c", "python", "bash"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("leader", ["itself", "another"])
 def test_never_early_and_late_by_what_a_wake_up_takes(kind, leader):
-    """With nothing else on the processor, but for the other's slices: it leads, and computes."""
+    """The processor has no other load than the slices of the leader, which computes."""
     with HostNoise() as noise, Experiment() as experiment:
-        # A pipe's read is timed in microseconds: what bash takes for a moment may be one less.
+        # A read of a pipe is timed in us: for bash, the wake-up may seem 1 us early.
         grain = 1_000 if kind == "bash" else 0
         if leader == "another":
             experiment.run(build.c("experiment/count"), str(SECOND), tdf="4")
@@ -77,7 +78,7 @@ def test_never_early_and_late_by_what_a_wake_up_takes(kind, leader):
 
 
 def test_a_dilated_sleeper_is_late_by_as_much_less():
-    """Its clock runs at a hundredth while it wakes."""
+    """The sleeper's clock runs at a hundredth of real speed while it wakes."""
     with HostNoise() as noise, Experiment("--as-fast-as-possible") as experiment:
         experiment.run("sleep", "100000")
         experiment.synchronize()

@@ -1,4 +1,4 @@
-"""What an experiment tells of itself: to people, to machines, once and again."""
+"""Status of an experiment: for people, for machines, once and repeatedly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ KINDS = ("counter", "gauge", "histogram", "summary", "untyped")
 
 
 def parse(page: str) -> dict[tuple[str, frozenset], float]:
-    """The samples of a page in Prometheus's text format: fails where it is none."""
+    """Returns the samples of a page in Prometheus's text format; fails if the page is not in that
+    format."""
     assert page.endswith("\n")
     kinds: dict[str, str] = {}
     helped: set[str] = set()
@@ -92,7 +93,7 @@ def test_json_is_consistent(paused):
     assert busy["overrun_median_ns"] <= busy["overrun_p99_ns"]
     assert idle["cpu_wanted_ns"] < busy["cpu_wanted_ns"]
     assert idle["overrun_p99_ns"] is None or idle["at_limit"] > 0
-    # What it got is what the kernel says, to the microsecond, of the group of its tasks.
+    # The CPU time is the kernel's, to the microsecond, of the container's control group.
     assert busy["cpu_got_ns"] <= busy["cpu_wanted_ns"] * 1.5 + 20_000_000
 
 
@@ -117,7 +118,7 @@ def test_prometheus_reads_the_page_and_it_says_the_same(paused):
 
 
 def test_the_page_of_several_experiments_is_one_page(paused):
-    """Prometheus takes each HELP and TYPE once."""
+    """Prometheus accepts each HELP and TYPE once."""
     with Experiment() as other:
         other.run("sleep", "1000")
         samples = parse(lorentz.ok("experiment", "status", "--prometheus"))
@@ -138,7 +139,7 @@ def test_a_table_for_people(paused):
     assert head.split()[:3] == ["CONTAINER", "TDF", "TIMELINE"]
     assert {row.split()[0] for row in rows} == {paused.busy.name, paused.idle.name}
     assert {row.split()[1] for row in rows} == {"4", "1"}
-    # A column begins where its head does.
+    # A column begins at the same place as its head.
     assert all(row[head.index("TDF") - 1] == " " != row[head.index("TDF")] for row in rows)
 
 
@@ -150,7 +151,7 @@ def test_all_experiments_in_a_table(paused):
 
 
 def test_watch_shows_it_again_and_again(paused):
-    """Page after page until it is killed; nothing of a terminal's in a pipe."""
+    """Prints page after page until it is killed; no terminal codes go to a pipe."""
     line = [*lorentz.session.command(), "experiment", "status", paused.name, "--watch"]
     with Native(line, env=lorentz.session.environment()) as watch:
         until(lambda: watch.stdout.count("CONTAINER ") >= 2, "two pages")

@@ -21,7 +21,7 @@ def clocks(experiment: Experiment) -> dict[str, int]:
 
 @pytest.mark.parametrize("interval", [10_000, 100_000, 1_000_000, 7_654_321])
 def test_after_each_progress_every_clock_is_exactly_where_it_should_be(tmp_path, interval):
-    """Those that compute and those that sleep; each has an interval of its own."""
+    """Computing and sleeping containers, each with an interval of its own."""
     seen = Seen(tmp_path)
     with Experiment() as experiment:
         looks = looking(experiment, seen, timeline=1, tdf="2")
@@ -43,7 +43,8 @@ def test_after_each_progress_every_clock_is_exactly_where_it_should_be(tmp_path,
         status = experiment.status()
         assert status["phase"] == "stepping"
         assert {one["perceived_overshoot_ns"] for one in status["containers"]} == {0}
-        # It looks, and is not only moved: what it ran too long, it has had of the next steps.
+        # The container's tasks ran, and not only its clock: the next steps take back the time it
+        # ran too long.
         experiment.interval(looks, 300_000_000)
         experiment.progress()
         assert at[looks.name] < seen.latest <= at[looks.name] + 300_000_000
@@ -67,7 +68,7 @@ def test_timelines_are_independent(tmp_path):
 
 @contextmanager
 def two_that_sleep(timeline: int):
-    """An experiment, two containers of it, the second on `timeline`, and where both stand."""
+    """An experiment with two containers, the second on `timeline`, and their virtual times."""
     with Experiment() as experiment:
         one = experiment.run("sleep", "1000", timeline=1)
         two = experiment.run("sleep", "1000", timeline=timeline)
@@ -103,8 +104,8 @@ def test_a_reset_of_a_timeline_leaves_the_others():
 
 
 def test_two_timelines_are_moved_at_once_by_two_processes():
-    """A short progress returns while a long one of another timeline is under way, which nobody may
-    ask for again meanwhile."""
+    """A short progress returns while a long one of another timeline is under way. A second request
+    for the latter is refused meanwhile."""
     with Experiment() as experiment:
         computes = experiment.run(build.c("experiment/count"), "100000000", timeline=1)
         sleeps = experiment.run("sleep", "1000", timeline=2)
@@ -199,7 +200,7 @@ def test_a_container_that_ends_under_way_keeps_nobody_waiting():
         experiment.progress()
         assert experiment.clock(stays) == start + 1_000_000_000
         assert ends.finish() == 0
-        # Its program has ended in the step; its monitor takes the container away in its own time.
+        # The container's program ended in the step; the monitor removes the container soon.
         lorentz.wait_until_gone(ends.name)
         until(lambda: ends.name not in clocks(experiment), "is no part of it any more")
         experiment.progress()

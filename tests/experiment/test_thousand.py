@@ -20,8 +20,8 @@ TIMESLICE = 10_000_000
 
 @pytest.mark.timeout(480)
 def test_a_thousand_containers_for_ten_virtual_seconds(tmp_path):
-    """Each sleeps in steps. All are at the same virtual time at the end, nobody woke early, and who
-    woke in a later round has woken later."""
+    """Each sleeps in steps. At the end all are at the same virtual time. No sleeper woke early, and
+    those that woke in a later round have later times."""
     root()
     diary = Diary(tmp_path / "diary", 40 * COUNT * LENGTH)
     flags = ("--most", str(COUNT), "--timeslice", "10ms", "--as-fast-as-possible")
@@ -43,17 +43,17 @@ def test_a_thousand_containers_for_ten_virtual_seconds(tmp_path):
         ends = {one["virtual_ns"] for one in status["containers"]}
         assert ends == {at + status["virtual_ns"]}
         assert {one["perceived_overshoot_ns"] for one in status["containers"]} == {0}
-        # A sleeper of the time before may have been late.
+        # A sleeper of the previous period may have been late.
         entries = [entry for entry in diary.entries() if entry[1] > at]
         experiment.ok("rm", timeout=60)
         for pid in {who for who, *_ in entries}:
             os.kill(pid, signal.SIGKILL)
         until(lambda: not experiment.left(), "nothing is left", timeout=60)
     print(f"{COUNT} containers, {LENGTH} virtual seconds: {took:.1f} real seconds")
-    # Of ten steps the first or the last may lie outside.
+    # The first or the last of ten steps may lie outside.
     assert len({who for who, *_ in entries}) == COUNT
     assert (LENGTH - 1) * COUNT <= len(entries) <= (LENGTH + 1) * COUNT
-    # One may be stopped between a look at its clock and its place in the order.
+    # A process may be stopped between its clock read and its write to the order.
     latest = 0
     for _, before, after in entries:
         assert after >= latest - TIMESLICE, "woke in an earlier round than one before"

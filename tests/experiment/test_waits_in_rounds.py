@@ -1,5 +1,5 @@
-"""Waits and timers while their container is stopped and runs in rounds: the kernel's results, no
-EINTR that would not come natively, and never an early end."""
+"""Waits and timers of a container that runs in rounds: the kernel's results, no EINTR that natively
+would not come, and never an early end."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from framework.oracle import HostNoise
 
 NOMINAL = 0.3
 FAMILIES = ("sleep", "poll", "futex", "ipc", "timers")
-#: Cases by family; what waits for whole seconds is tried with the others.
+#: Cases by family; cases that wait for whole seconds run with the others.
 CASES = {family: tuple(catalogue.of(family)) for family in FAMILIES}
 
 
 def beside_a_busy_process(command: list) -> list[str]:
-    """The command in a container that is awake at the end of each slice: stopped, and continued;
-    until it is ended."""
+    """Returns a shell command that runs the command beside a busy process. So the container is
+    awake at the end of each slice: the freezer stops it and lets it go on, until the busy process
+    is ended."""
     spin = shlex.join([str(build.c("experiment/count")), str(1000 * SECOND)])
     return ["bash", "-c", f"{spin} > /dev/null & {shlex.join(map(str, command))}; wait"]
 
@@ -61,8 +62,8 @@ def test_a_wait_is_the_kernels_and_never_early(runs, case: Case):
     assert case.name in run.results, f"{case} did not end\n{run.output}"
     data = run.results[case.name].data
     assert oracle.same(data) == oracle.same(native.data)
-    # A stop costs no virtual time: late by what it is by itself, and by slices in which the busy
-    # one, the other cases, or others of the machine ran instead.
+    # A stop costs no virtual time. The lateness is the case's own, plus slices in which other
+    # containers, cases or programs of the machine ran.
     late = waits.late(case) * data["expect"] + run.noise + 0.5
     assert -1e-6 <= data["elapsed"] - data["expect"] <= late
 
@@ -82,7 +83,7 @@ def test_they_were_stopped_in_their_midst(runs, family):
     ],
 )
 def test_a_timer_wakes_a_container_in_which_all_sleep(case):
-    """Time goes on to its expiry, which is not passed over."""
+    """Time jumps to its expiry, and not beyond."""
     with Experiment("--as-fast-as-possible") as experiment:
         experiment.run("sleep", "100000")
         experiment.synchronize()
@@ -94,7 +95,7 @@ def test_a_timer_wakes_a_container_in_which_all_sleep(case):
 
 
 def test_waits_without_an_end_are_not_interrupted():
-    """epoll_wait with -1 is, natively too, when a stopped process goes on: not here."""
+    """Natively, epoll_wait(-1) is interrupted when a stopped process continues; not here."""
     with Experiment("--timeslice", "1ms") as experiment:
         experiment.run(build.c("experiment/count"), str(SECOND))
         experiment.synchronize()

@@ -1,4 +1,4 @@
-"""What the tests of the C interfaces share."""
+"""Fixtures of the tests of the C interfaces."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from framework import lorentz, needs
 
 @pytest.fixture(autouse=True)
 def _experiments() -> Iterator[None]:
-    """Needs what experiments need; TimeKeeper's one experiment goes with the test, and containers
-    whose programs and monitors the test has ended."""
+    """Needs the machine's features for experiments. At the end, removes TimeKeeper's one
+    experiment, and containers whose programs and monitors the test has ended."""
     needs.root()
     needs.feature("cgroup-freeze")
     yield

@@ -182,7 +182,7 @@ def test_an_experiment_ends_with_its_process():
         calls.signal(9)
         calls.finish()
         assert works(program.pid, within=10)
-        # In here: what ends it has been started by the program, and is ended with it.
+        # In this block: its end is started by the program, and ends with it.
         deadline = time.monotonic() + 20
         while lorentz.json_of("experiment", "status"):
             assert time.monotonic() < deadline

@@ -66,7 +66,7 @@ def test_a_simulator_that_dies_leaves_nothing_stopped():
             assert works(line["pid"], within=15)
         status = lorentz.json_of("experiment", "status", "timekeeper")
         assert (status["phase"], status["containers"]) == ("setting-up", [])
-        # In the environment of the children stands whose they are, so they end here.
+        # The environment of the children has the test's mark, so they end here.
 
 
 def test_figure_2_1_dilations(calls):

@@ -27,7 +27,7 @@ UTILITIES = [
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
-    """Where everything is installed."""
+    """The directory with everything installed."""
     root = tmp_path_factory.mktemp("root")
     env = {**os.environ, "DESTDIR": str(root), "PREFIX": "/usr"}
     subprocess.run([build.REPO / "scripts" / "install"], env=env, check=True, timeout=60)
@@ -70,7 +70,7 @@ def test_what_is_installed(installed):
 
 
 def test_the_libraries_export_what_the_headers_declare(installed):
-    """... and nothing else: `freeze` is no name for a library to have by accident."""
+    """... and nothing else: a library must not export a name such as `freeze` by accident."""
     for library, prefix in (("lorentz", "lorentz_"), ("timekeeper", "")):
         shared = installed / "lib" / f"lib{library}.so"
         told = subprocess.run(

@@ -26,7 +26,7 @@ from lorentz import (
     WrongInputError,
 )
 
-#: Counts what it can, and writes how far it has come into a file of eight bytes.
+#: Counts without pause, and writes the count into a file of eight bytes.
 COUNTER = """
 import mmap, sys
 with open(sys.argv[1], "r+b") as file:
@@ -38,12 +38,12 @@ while True:
     count += 1
     page[:] = count.to_bytes(8, "little")
 """
-#: A measurement on a machine whose processors others use too is made again, so often.
+#: Number of measurements: the machine may have other load.
 TRIES = 6
 
 
 def counter(folder: Path, name: str) -> tuple[list[str], Path]:
-    """The command of a program that counts, and where it counts."""
+    """The command of a counting program, and its file."""
     page = folder / name
     page.write_bytes(bytes(8))
     return [sys.executable, "-c", COUNTER, str(page)], page
@@ -61,14 +61,15 @@ def wait_until(condition, what: str, timeout: float = 15) -> None:
 
 
 def processor_time(experiment: Experiment) -> dict[Fraction, int]:
-    """What the containers have had of their processor, in nanoseconds, by their TDFs."""
+    """Returns the processor time of the containers, ns, by their TDFs."""
     return {one.tdf: one.cpu_got_ns for one in experiment.status().containers}
 
 
 def test_processor_time_per_virtual_second_is_in_the_ratio_of_the_tdfs(tmp_path):
     """TDF 10 gets ten times what TDF 1 gets for a virtual second, within 5 %.
 
-    Not how much they do in that: the same program is a fifth slower in another process.
+    The test does not compare their work: one process may be a fifth slower than another of the same
+    program.
     """
     with Experiment(timeslice="3ms") as experiment:
         started = []
@@ -90,7 +91,7 @@ def test_processor_time_per_virtual_second_is_in_the_ratio_of_the_tdfs(tmp_path)
                 if abs(ratios[-1] / 10 - 1) < 0.05:
                     break
             assert ratios[-1] == pytest.approx(10, rel=0.05), ratios
-            # Whichever began first.
+            # In any order.
             assert sorted(one.tdf for one in experiment.status().containers) == [1, 10]
         finally:
             experiment.stop()

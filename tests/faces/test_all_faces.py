@@ -1,9 +1,9 @@
 """Every face of time is virtual, refused, or named in docs/limits.md.
 
-The tables of framework/faces.py are complete: the kernel's system calls, clocks and files of /proc
-are compared with them. A row that is virtual is measured at another date and rate. So is a row of
-docs/limits.md, where the face can be read: it must show the host's time, or the page is no longer
-true.
+The test compares the tables of framework/faces.py with the kernel's system calls, clocks and files
+of /proc: they must be complete. It measures each virtual row at another date and rate. It also
+measures each readable row of docs/limits.md, which must show the host's time; else the page is no
+longer true.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ALL = {
     **CLOCKS,
     **OTHERS,
 }
-#: What the program calls a file that it reads.
+#: The program's name for each file that it reads.
 READ_AS = {
     "/proc/uptime": "uptime",
     "/proc/stat": "cpu_columns",
@@ -61,7 +61,7 @@ READ_AS = {
 
 @functools.cache
 def measured() -> list[Line]:
-    """What the program reads inside, at another date and rate."""
+    """The program's readings inside, at another date and rate."""
     command = [sys.executable, PROGRAMS / "faces" / "all_faces.py", str(NAP)]
     with Inside(*command, rate=str(RATE), at=DATE) as inside:
         inside.succeed(timeout=60)
@@ -75,7 +75,7 @@ def limits() -> str:
 
 @functools.cache
 def sources() -> str:
-    """The programs of all tests."""
+    """The source text of all test programs."""
     return "".join(
         path.read_text(errors="replace")
         for path in PROGRAMS.rglob("*")
@@ -92,7 +92,7 @@ def readings(name: str) -> list[Line]:
 
 
 def shows(line: Line) -> str:
-    """Whose time a reading is: `virtual` or `host`."""
+    """Returns the clock that a reading is from: `virtual` or `host`."""
     if line["tells"] == "date":
         inside = datetime.fromisoformat(DATE).replace(tzinfo=timezone.utc).timestamp()
         whose = {"virtual": abs(line["value"] - inside), "host": abs(line["value"] - time.time())}
@@ -102,7 +102,8 @@ def shows(line: Line) -> str:
         ratio = line["value"]
     else:
         ratio = line["passed"] / (line["of_cpu"] if line["tells"] == "cpu" else line["of"])
-    # Some of the host's are in whole seconds; control groups count what the launcher used too.
+    # Some of the host's figures are in whole seconds; control groups include the launcher's CPU
+    # time.
     assert 0.8 < ratio < 1.25 or 0.5 < ratio * RATE < 2.5, line.data
     return "virtual" if ratio > 0.5 else "host"
 
@@ -111,7 +112,7 @@ def shows(line: Line) -> str:
 def test_a_virtual_face_shows_virtual_time(name):
     lines = readings(name)
     if not lines:
-        # Waits and what sets time are judged elsewhere, by programs that call them.
+        # Other tests judge waits and calls that set time, by programs that make them.
         assert re.search(rf"\b(SYS_)?{re.escape(name)}\b", sources()), f"{name}: nobody measures it"
         return
     told = [line for line in lines if "error" not in line.data]
@@ -140,7 +141,7 @@ def test_each_system_call_has_a_row():
     known = set()
     header = HEADERS / "x86_64-linux-gnu" / "asm" / "unistd_64.h"
     known.update(re.findall(r"#define __NR_(\w+) \d+", header.read_text()))
-    # The crate that the workspace builds with knows newer ones than the distribution's headers.
+    # The libc crate of the workspace knows newer calls than the distribution's headers.
     cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
     for table in cargo.glob("registry/src/*/linux-raw-sys-*/src/x86_64/general.rs"):
         known.update(re.findall(r"pub const __NR_(\w+): u32", table.read_text()))

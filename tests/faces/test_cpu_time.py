@@ -6,17 +6,18 @@ import pytest
 from framework import build, oracle
 from framework.running import Inside
 
-#: Real seconds: the kernel's accounting, and what is spent between two reads.
+#: Real seconds: the kernel's accounting, and CPU time between two reads.
 TICK = 0.02
 
 
 def slack(rate: float) -> float:
-    """What a reading may be off: a tick of times(2) is of virtual time at low rates."""
+    """Returns the tolerance of a reading: a tick of times(2) is of virtual time at low rates."""
     return 2 * TICK * max(rate, 0.5)
 
 
 def cpu(what: str, seconds: float, rate: str, options: tuple[str, ...] = ()) -> tuple[dict, float]:
-    """What programs/faces/cpu says of `seconds` of its CPU time, and how long the host saw it."""
+    """Returns the output of programs/faces/cpu for `seconds` of its CPU time, and its duration on
+    the host."""
     program = [build.c("faces/cpu"), what, str(round(seconds * 1e9))]
     with Inside(*program, rate=rate, options=options) as inside:
         inside.succeed(timeout=40)
@@ -35,7 +36,7 @@ def test_every_face_of_cpu_time_agrees(rate, seconds):
 
 @pytest.mark.parametrize(("rate", "seconds"), [("10", 3.0), ("1/10", 0.05)])
 def test_no_more_cpu_time_than_time(rate, seconds):
-    """A spinning program: as much CPU time as time has passed, or less where others run too."""
+    """A spinning program uses as much CPU time as time passes, or less if other programs run."""
     told, real = cpu("spin", seconds, rate)
     assert told["process"] <= told["wall"] * 1.001
     assert real >= seconds / oracle.ratio(rate) * (1 - oracle.LATE)

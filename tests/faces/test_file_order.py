@@ -1,7 +1,7 @@
-"""Files written one after the other, with time leapt over in between, are as far apart.
+"""Two files written before and after a leap: their times differ by the leap.
 
-The kernel stamps files by its last tick, which lies before the leap as often as not: within 4 ms
-many files and many leaps.
+The kernel stamps files with the time of its last tick. That tick may precede the leap: within 4 ms
+there are many files and many leaps.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ L = str(lorentz.session.binary)
 
 
 def stamps_are_fine() -> bool:
-    """Linux 6.13 and later: a stamp that was looked at is followed by a finer one."""
+    """Linux 6.13 and later: after a read of a timestamp, the next one is finer."""
     version = re.match(r"(\d+)\.(\d+)", os.uname().release)
     return (int(version[1]), int(version[2])) >= (6, 13)
 
 
 def order(between: str, rate: str, folder: Path, options: Sequence[str] = ()) -> Line:
-    """Writes two files with `between` in between, forty times."""
+    """Writes two files, with `between` in between, forty times."""
     command = [build.c("faces/order"), "40", between]
     with Inside(*command, name="order", rate=rate, options=options, cwd=folder) as inside:
         inside.succeed(timeout=80)
@@ -52,6 +52,6 @@ def test_a_leap_lies_between_two_files(rate, tmp_path):
 @pytest.mark.parametrize("rate", ["1", "10", "1000"])
 @pytest.mark.parametrize("to", ["1/10", "5"])
 def test_files_written_behind_a_change_of_the_rate(to, rate, tmp_path):
-    """Now slower, now faster: never older than the coarse clock has shown before."""
+    """At a slower and a faster rate: never older than an earlier reading of the coarse clock."""
     change = f"{L} dilate order --rate {rate}; {L} dilate order --rate {to}"
     assert order(change, rate, tmp_path)["older"] == 0

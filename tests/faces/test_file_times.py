@@ -14,7 +14,8 @@ DATES = [None, "2038-01-19", "1999-12-31T23:00:00Z"]
 
 
 def files(folder, options=(), at=None, rate="1", nap=0.0):
-    """What programs/faces/files says, working in `folder`, where `old` is an hour old."""
+    """Returns the output of programs/faces/files, which works in `folder`, where `old` is an hour
+    old."""
     old = folder / "old"
     old.write_text("x")
     changed = time.time() - HOUR

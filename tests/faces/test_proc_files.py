@@ -13,7 +13,7 @@ from framework.running import Inside
 PROGRAM = PROGRAMS / "faces" / "proc_files.py"
 #: Real seconds that a program computes.
 SPIN = 1.0
-#: A tick of the kernel's accounting on each processor, twice, real seconds.
+#: Two ticks of the kernel's accounting, one on each processor, real seconds.
 TICKS = 0.04
 RATES = ["1", "10", "1/10"]
 
@@ -28,7 +28,7 @@ def inside(what: str, rate: str, seconds: float, options: tuple[str, ...] = ()) 
 
 @pytest.mark.parametrize("rate", RATES)
 def test_the_cpu_columns_pass_as_the_uptime_does(rate):
-    """As top and vmstat compute: shares of what passed between two reads of one descriptor."""
+    """As in top and vmstat: shares of the difference between two reads of one descriptor."""
     told = inside("stat", rate, SPIN).line(ev="stat")
     slack = TICKS * oracle.ratio(rate) + 0.02
     assert told["elapsed"] == pytest.approx(told["uptime"], rel=0.1, abs=slack)
@@ -52,7 +52,8 @@ def test_schedstat_agrees_with_the_cpu_clock_by_every_name(rate):
         assert told["before"] <= told["run"] <= told["after"], told.data
         assert told["count"] >= 1
     child = running.line(ev="child")
-    # The kernel's text lacks what was used since the last tick, and has what came after.
+    # The kernel's text lacks the CPU time since the last tick, and has that spent after the
+    # question.
     assert child["run"] == pytest.approx(child["used"], abs=0.05 * oracle.ratio(rate))
 
 
@@ -65,7 +66,8 @@ def test_a_tasks_cpu_time_is_what_times_tells(rate):
 
 
 def test_own_cpu_time_does_not_go_back_when_the_rate_falls():
-    """By no face, whichever is read first: some are rounded down, and are read after the clock."""
+    """By no face, in any order of reading. Some faces are rounded down, and are read after the
+    clock."""
     with Inside(sys.executable, PROGRAM, "slower", "5", rate="10", stdin=True) as inside:
         before = inside.line(ev="ready")["cpu"]
         inside.dilate("1")
@@ -89,13 +91,14 @@ def test_a_start_is_told_in_virtual_time(rate, options):
     late = told["made"] - told["began"] + tick
     # ps cuts the uptime and the start to whole seconds.
     assert told["wall"] - late - 2 <= told["lstart"] <= told["wall"] + late + 2
-    # ps looks at the uptime at some time between the question and its answer.
+    # ps reads the uptime at some time between the question and its answer.
     assert told["asked"] - late - 2 <= told["age"] <= told["answered"] + late + 2
     assert told["same"]
 
 
 def test_a_start_stays_the_same_for_its_reader():
-    """It names a process: Java ends no child whose start has changed. Pieces are forgotten here."""
+    """The start identifies a process: Java ends no child with a changed start. Here the clock has
+    forgotten old pieces."""
     with Inside(sys.executable, PROGRAM, "identity", rate="1", stdin=True) as inside:
         inside.wait_until_shown()
         for rate in ("100", "1"):

@@ -1,5 +1,5 @@
-"""A program that has given its rights up may add no filter: what rests on one shows the real thing,
-and nothing else breaks."""
+"""A program without rights may add no filter: a face that needs one shows the real value, and all
+else works."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ print(json.dumps(told), flush=True)
 
 @pytest.mark.parametrize("rate", ["1", "10"])
 def test_a_program_that_gives_its_rights_up_goes_on(rate):
-    """Its clocks, waits and first look at the uptime are virtual; a socket's timeout, for which a
-    filter would be needed, is the real time it was set to."""
+    """The program's clocks, waits and first read of the uptime are virtual. A socket's timeout
+    would need a filter: it reads back as the real time that was set."""
     root()
     python = tool("python3")
     with Inside(python, "-c", PROGRAM, rate=rate, at="2038-01-19") as inside:

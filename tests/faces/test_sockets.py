@@ -1,4 +1,4 @@
-"""What sockets say about time: receive stamps, and timeouts read back."""
+"""Times of sockets: receive timestamps, and timeouts read back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sockets(rate: str | None, at: str | None) -> Inside:
 @pytest.mark.parametrize("rate", ["1", "10", "1/10"])
 @pytest.mark.parametrize("how", STAMPS)
 def test_a_receive_stamp_is_in_virtual_time(how, rate, at):
-    """A datagram over loopback is received while it is sent, between two reads of the clock."""
+    """The send of a datagram over loopback also receives it, between two reads of the clock."""
     line = sockets(rate, at).line(ev="stamp", how=how)
     us = 1000 * max(1, {"1": 1, "10": 10, "1/10": 1}[rate])
     assert line["before"] - us <= line["stamp"] <= line["after"] + us

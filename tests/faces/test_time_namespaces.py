@@ -11,12 +11,12 @@ from framework import build, lorentz, oracle
 from framework.running import Inside, Native
 
 MONOTONIC, BOOTTIME = 10 * 86_400, 20 * 86_400
-#: By how many seconds each clock is ahead there: CLOCK_MONOTONIC and its relatives, CLOCK_BOOTTIME.
+#: Seconds by which each clock is ahead there: CLOCK_MONOTONIC and its relatives, CLOCK_BOOTTIME.
 AHEAD = {1: MONOTONIC, 4: MONOTONIC, 6: MONOTONIC, 7: BOOTTIME}
-#: Clocks of date have no offset.
+#: Wall clocks have no offset.
 DATES = (0, 5, 11)
 OUTSIDE = ("here", "here, later")
-#: The ways into a time namespace: a child, its thread, what it execs, a process that joins it.
+#: The ways into a time namespace: a child, its thread, its exec, a process that joins.
 WITHIN = ("fork", "thread", "exec", "setns")
 RATES = [None, "1", "10", "1/2"]
 #: Waits of a process: on three clocks in three ways, and on two by futex.
@@ -25,7 +25,7 @@ WAITS = 11
 
 @functools.cache
 def told(rate: str | None) -> list[dict]:
-    """What the program says natively, or inside at a rate."""
+    """Returns the program's output, natively or inside at a rate."""
     command = [build.c("faces/timens"), str(MONOTONIC), str(BOOTTIME)]
     with Native(command) if rate is None else Inside(*command, rate=rate) as running:
         running.succeed(timeout=60)
@@ -71,19 +71,19 @@ def test_the_uptime_is_that_of_the_namespaces_boot_clock(rate):
 
 @pytest.mark.parametrize("rate", RATES)
 def test_waits_agree_with_the_clocks_of_the_namespace(rate):
-    """Absolute deadlines on each clock: never early, and no offset late."""
+    """Absolute deadlines on each clock: never early, and not late by the offset."""
     waits = [line for line in told(rate) if line["ev"] == "waited"]
     for who in ("here, later", "fork", "exec", "setns"):
         found = [line for line in waits if line["who"] == who]
         assert len(found) == WAITS, who
         for line in found:
             assert line["ok"] == 1, line
-            # With an offset too much it would be ten days.
+            # With the offset added twice it would be ten days.
             assert 0.05 <= line["elapsed"] < 86_400, line
 
 
 def entered() -> list[str]:
-    """The beginning of a command that is run in a time namespace."""
+    """Returns the beginning of a command that runs in a time namespace."""
     told("1")  # skips where there are none
     offsets = ["--monotonic", str(MONOTONIC), "--boottime", str(BOOTTIME)]
     return [shutil.which("unshare"), "--time", *offsets, "--fork"]
@@ -106,7 +106,7 @@ def entered() -> list[str]:
     ],
 )
 def test_a_change_finds_the_waits_of_a_time_namespace(family, cases):
-    """A million seconds ahead, at twice the rate from the midst of the wait on."""
+    """The namespace is a million seconds ahead; the rate doubles in the midst of the wait."""
     nominal = 1_000_000
     names = cases.split()
     command = [*entered(), build.c(f"waits/{family}"), str(nominal * 10**9), *names]
@@ -126,7 +126,8 @@ def test_a_change_finds_the_waits_of_a_time_namespace(family, cases):
 
 
 def test_a_command_in_a_time_namespace_inside_changes_the_clock_as_elsewhere():
-    """The host's time, by which it writes the change, is that of the monitor's namespace."""
+    """The command writes the change by the host's time, which is that of the monitor's
+    namespace."""
     binary = lorentz.session.command()[0]
     name = "in-time-namespace"
     enter = " ".join(entered())

@@ -9,7 +9,7 @@ from framework.running import Inside, Native
 
 
 def counter(rate: str | None, options: tuple[str, ...] = ()) -> dict:
-    """What 0.3 real seconds of sleep are to the time stamp counter."""
+    """Returns the ticks of the time-stamp counter during a real sleep of 0.3 s."""
     nominal = 0.3 * oracle.ratio(rate or "1")
     program = [build.c("faces/tsc"), str(round(nominal * 1e9))]
     running = Native(program) if rate is None else Inside(*program, rate=rate, options=options)
@@ -20,7 +20,7 @@ def counter(rate: str | None, options: tuple[str, ...] = ()) -> dict:
 
 @pytest.mark.parametrize("rate", ["1", "10", "1/10"])
 def test_the_time_stamp_counter_keeps_virtual_time(rate):
-    """Cycles per second of the program's own clock are the machine's, whatever the rate."""
+    """The counter's cycles per second of the program's own clock are the machine's, at any rate."""
     feature("tsc-trap")
     native = counter(None)
     hertz = native["cycles"] / native["elapsed"]

@@ -11,7 +11,7 @@ import pytest
 from framework import build, lorentz, oracle
 from framework.running import Inside
 
-#: How often each controller writes.
+#: Number of writes of each controller.
 WRITES = 150
 
 
@@ -34,8 +34,8 @@ def writer(inside: Inside, seed: int, errors: list[str]) -> None:
 
 
 def test_no_reader_sees_a_torn_clock():
-    """A program with four threads, `lorentz time` and two writers, all at once: the clock never
-    goes backwards and every reading is of one state."""
+    """A program with four threads, `lorentz time` and two writers at once: the clock never goes
+    backwards, and every reading is of one state."""
     errors: list[str] = []
     with Inside(build.c("stress/hammer"), "4", stdin=True, rate="1") as inside:
         inside.line(ev="ready")
@@ -63,7 +63,7 @@ def test_no_reader_sees_a_torn_clock():
 
 
 def test_the_last_writer_wins():
-    """After a storm of two writers a single change is what stands."""
+    """After a storm of two writers, a single change determines the clock."""
     errors: list[str] = []
     with Inside("sleep", "100000000", rate="1") as inside:
         time.sleep(0.3)
@@ -85,7 +85,7 @@ def test_the_last_writer_wins():
 
 
 def test_a_controller_that_is_killed_does_not_lock_the_clock():
-    """Writers are killed in their midst: the clock stays readable and can be changed."""
+    """Writers are killed during changes: the clock stays readable and can be changed."""
     with Inside(build.c("stress/hammer"), "2", stdin=True, rate="1") as inside:
         inside.line(ev="ready")
         rng = random.Random(5)

@@ -1,8 +1,8 @@
-"""Whoever is killed, overtaken or left behind at whichever place: nobody else waits for them.
+"""Threads killed, overtaken or stopped at any place: no other thread waits for them.
 
-Each test stops one thread of Lorentz at one place of its source (framework/failpoints.py), does
-something there, and looks at what becomes of the others. There is no luck in it, and no time but
-bounds for what happens at once.
+Each test stops one thread of Lorentz at one place of its source (framework/failpoints.py), acts
+there, and checks the other threads. The tests do not depend on luck, and on time only by bounds for
+immediate actions.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from framework.failpoints import BINARY, Faulty, Points, places, session
 from framework.running import Running
 
 EINTR = 4
-#: What happens at once is done by then on any machine.
+#: Time limit for an immediate action on any machine, s.
 AT_ONCE = 10.0
 
-#: Where a controller may stop; from the fourth on, its change is made.
+#: Places at which a controller may stop; from the fourth on, its change is made.
 CONTROLLER = [
     "BeforePiece",
     "BeforeOpen",
@@ -36,23 +36,23 @@ CONTROLLER = [
     "AfterTell",
 ]
 MADE = CONTROLLER[3:]
-#: Where one may stop beside, whose change makes the deadlines of timers later.
+#: Further places, for a controller whose change makes the deadlines of timers later.
 HOLD = ["HoldBegun", "HoldFollowed", "PutOff"]
 
 
 def points(**options: object) -> Faulty:
-    """The program that does what it is told, on a clock of its own."""
+    """The program that carries out orders, on a clock of its own."""
     return Faulty(build.c("faults/points"), stdin=True, **{"rate": "1", **options})
 
 
 def tell(program: Running, order: str) -> None:
-    """Gives the program an order."""
+    """Sends the program an order."""
     program.process.stdin.write(f"{order}\n".encode())
     program.process.stdin.flush()
 
 
 def done(program: Running, order: str, who: int = 1, count: int = 1) -> dict:
-    """Gives an order, and waits until it is done."""
+    """Sends an order, and waits until the program has carried it out."""
     verb = {1: "do", 2: "other", 3: "fork"}[who]
     tell(program, f"{verb} {order}")
     return program.wait_for(count, timeout=AT_ONCE, ev="done", who=who, op=order)[-1].data
@@ -60,7 +60,7 @@ def done(program: Running, order: str, who: int = 1, count: int = 1) -> dict:
 
 @contextlib.contextmanager
 def beside(inside: Faulty):
-    """The same program again, on the same clock."""
+    """A second such program, on the same clock."""
     inside.line(ev="ready")
     command = [*inside.session.command(), "exec", inside.name, str(build.c("faults/points"))]
     with Running(command, env=inside.session.environment(), stdin=True) as other:
@@ -82,7 +82,7 @@ def verb(inside: Faulty, *arguments: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.parametrize("point", CONTROLLER)
 def test_nobody_waits_for_a_controller_that_stands_still(point):
-    """Reads and waits go on, by what stands in the page; commands that only look do too."""
+    """Reads and waits go on, by the present state of the page; so do commands that only read."""
     with points() as inside:
         inside.line(ev="ready")
         inside.points.arm(point)
@@ -102,7 +102,7 @@ def test_nobody_waits_for_a_controller_that_stands_still(point):
 
 @pytest.mark.parametrize("point", CONTROLLER)
 def test_a_controller_that_is_killed_leaves_its_change_whole_or_not_at_all(point):
-    """Without any other command: waits in progress follow, where the change was made."""
+    """Without any other command: waits in progress follow, if the change was made."""
     with points() as inside:
         inside.line(ev="ready")
         tell(inside, "do sleep 500000000000000")
@@ -124,7 +124,7 @@ def test_a_controller_that_is_killed_leaves_its_change_whole_or_not_at_all(point
 
 @pytest.mark.parametrize("point", ["HoldBegun", "HoldFollowed", *CONTROLLER, "BeforeRefresh"])
 def test_timers_survive_a_controller_that_is_killed(point):
-    """A timer that repeats neither stops nor comes early when a slower rate was to begin."""
+    """A periodic timer neither stops nor expires early when a slower rate was to begin."""
     with points() as inside:
         inside.line(ev="ready")
         tell(inside, "do ticks 60")
@@ -140,7 +140,7 @@ def test_timers_survive_a_controller_that_is_killed(point):
 
 @pytest.mark.parametrize("point", ["HoldBegun", "HoldFollowed", *CONTROLLER])
 def test_no_timer_is_early_while_a_controller_stands_still(point):
-    """It neither tells the others nor lets a monitor do so: it has the clock's lock."""
+    """The controller neither notifies others nor lets a monitor do so: it has the clock's lock."""
     with points(rate="10") as inside:
         inside.line(ev="ready")
         tell(inside, "do ticks 400")
@@ -156,7 +156,7 @@ def test_no_timer_is_early_while_a_controller_stands_still(point):
 
 
 def test_a_change_is_put_off_until_all_timers_follow():
-    """On a busy machine a process comes to it late: until then the clock goes on as before."""
+    """On a busy machine a process follows late: until then the clock goes on as before."""
     with points(rate="10") as inside:
         inside.line(ev="ready")
         tell(inside, "do ticks 400")
@@ -201,7 +201,7 @@ def test_a_process_that_is_stopped_does_not_put_a_change_off_for_ever():
 
 @pytest.mark.parametrize("point", ["SkippingBelieved", "BeforeVersion", "BeforeTell", "AfterTell"])
 def test_skipping_that_was_begun_by_halves(point):
-    """Nobody leaps where readers would not add it, and announced changes stay."""
+    """No thread leaps while readers would not add the leap, and announced changes stay."""
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     with points() as inside:
         inside.line(ev="ready")
@@ -239,9 +239,10 @@ def test_a_busy_clock_names_its_holder_and_is_not_waited_for_for_ever():
 
 
 def test_a_reader_decides_when_a_change_begins_and_may_be_killed_over_it():
-    """The controller is stopped before it could.
+    """The controller is stopped before it could decide.
 
-    One reader is stopped on its way to decide, then a change later, then killed.
+    One reader is stopped before it decides, and goes on after the next change. Another one is
+    killed there.
     """
     with points() as inside, beside(inside) as other:
         inside.line(ev="ready")
@@ -251,7 +252,7 @@ def test_a_reader_decides_when_a_change_begins_and_may_be_killed_over_it():
         inside.points.arm("ReaderDecides")
         tell(inside, "do date")
         inside.points.wait("ReaderDecides")
-        # Others decide meanwhile, and the change after that is made.
+        # Other readers decide meanwhile, and the change after that is made.
         assert done(other, "sleep 1000000")["ret"] == 0
         inside.points.release("AfterVersion")
         assert controller.wait(timeout=AT_ONCE) == 0
@@ -274,7 +275,7 @@ def test_a_reader_decides_when_a_change_begins_and_may_be_killed_over_it():
 
 # Programs
 
-#: Where a thread of a program may stop, and what brings it there.
+#: Places at which a thread of a program may stop, and the order that leads there.
 PROGRAM = {
     "WaitClaimed": "sleep 1000000",
     "WaitStated": "sleep 1000000",
@@ -287,19 +288,19 @@ PROGRAM = {
     "BeforeFilter": "receive",
     "AfterFilter": "receive",
 }
-#: What they all do well.
+#: Orders that every program can carry out.
 EACH = ("sleep 1000000", "settimer 50", "lefttimer", "process", "thread", "receive", "file", "date")
 
 
 def works(program: Running, who: int = 1) -> None:
-    """Everything is done that can be asked for."""
+    """Checks that the program carries out every order."""
     for order in EACH:
         before = len(program.lines(ev="done", who=who, op=order))
         assert done(program, order, who=who, count=before + 1)["ret"] >= 0, order
 
 
 def wait_until_it_waits(inside: Faulty) -> None:
-    """Until the clock knows of a wait of it."""
+    """Waits until the registry has a wait of the program."""
     deadline = time.monotonic() + AT_ONCE
     while inside.time()["waits"] == 0:
         assert time.monotonic() < deadline
@@ -370,7 +371,7 @@ def test_a_signal_comes_when_the_thread_goes_on(point):
 
 @pytest.mark.parametrize("point", PROGRAM)
 def test_a_change_reaches_a_thread_that_stood_still(point):
-    """A wait that was about to begin, or to end, follows changes that came meanwhile."""
+    """A wait about to begin, or to end, follows changes made meanwhile."""
     order = PROGRAM[point].replace("1000000", "400000000000")
     with points() as inside:
         inside.line(ev="ready")
@@ -405,7 +406,7 @@ def test_a_change_at_the_end_of_an_interrupted_call_leaves_it_interrupted(order)
 
 
 def test_an_ignored_signal_during_a_trap_wakes_nobody_else():
-    """SIGCHLD is dropped as natively, though the thread that it is sent to carries out a call."""
+    """SIGCHLD is dropped as natively, although its target thread carries out a call."""
     with points() as inside:
         inside.line(ev="ready")
         child = done(inside, "child")["ret"]
@@ -431,7 +432,7 @@ def test_an_ignored_signal_during_a_trap_wakes_nobody_else():
 @pytest.mark.parametrize("changes", [False, True], ids=["first", "again"])
 @pytest.mark.parametrize("order", ["sleep 400000000000", "futex", "semaphore", "block"])
 def test_a_signal_just_before_the_call_interrupts_it(order, changes):
-    """As one just after it: in the first wait, and in one that a change has made begin anew."""
+    """Like a signal just after it: in the first wait, and in one that a change began anew."""
     with points() as inside:
         inside.line(ev="ready")
         if changes:
@@ -456,7 +457,7 @@ SKIPPER = ["LeapBeforeLog", "LeapInLog", "LeapBeforeTell"]
 
 
 def kill_skipper(inside: Faulty) -> None:
-    """Ends the process that skips."""
+    """Kills the skipper."""
     skipper = inside.time()["skip"]["skipper"]
     os.kill(skipper, signal.SIGKILL)
     deadline = time.monotonic() + AT_ONCE
@@ -480,7 +481,7 @@ def test_a_skipper_that_is_killed_holds_nobody_up(point):
 
 
 def test_a_skipper_may_be_killed_in_the_midst_of_vouching():
-    """Nobody is vouched for then, and the next skipper does it."""
+    """No thread has the mark then, and the next skipper sets it."""
     with Faulty(build.c("faults/points"), "alone", "100", options=["--skip-idle"]) as inside:
         inside.points.arm("VouchHalf")
         inside.points.wait("VouchHalf")
@@ -493,9 +494,9 @@ def test_a_skipper_may_be_killed_in_the_midst_of_vouching():
 
 @pytest.mark.parametrize("point", ["LeapBeforeLog", "LeapInLog"])
 def test_a_thread_that_is_alone_needs_no_skipper(point):
-    """It leaps by itself, when a skipper has vouched for it.
+    """A sole thread leaps by itself, once a skipper has marked it.
 
-    Files have their ages whoever of the two was killed in a leap.
+    Files keep their ages, whichever of the two was killed in a leap.
     """
     with Faulty(build.c("faults/points"), "alone", "200", options=["--skip-idle"]) as inside:
         inside.wait_for(20, ev="done")
@@ -514,7 +515,7 @@ MONITOR = ["ExecSeized", "ExecLetGo", "ExecStopped", "ExecPutIn"]
 
 @pytest.mark.parametrize("point", MONITOR)
 def test_a_monitor_that_is_killed_at_an_exec_leaves_nobody_stopped(point):
-    """The program goes on, is told that it cannot, or is ended: it never hangs, nothing is left."""
+    """The program goes on, gets an error, or is ended: it never hangs, and nothing is left."""
     script = 'read -r _; /bin/echo "{\\"ev\\":\\"echo\\"}"; exec sleep 0.01'
     with Faulty("sh", "-c", f'echo "{{\\"ev\\":\\"up\\"}}"; {script}', stdin=True) as inside:
         inside.line(ev="up")
@@ -539,7 +540,7 @@ CONDUCTOR = ["SliceBegun", "SliceRunning", "SliceStopped"]
 
 @pytest.mark.parametrize("point", CONDUCTOR)
 def test_a_conductor_that_is_killed_leaves_containers_that_can_be_let_go(point):
-    """Their clocks are whole, and nobody else holds them."""
+    """Their clocks are valid, and no other process locks them."""
     with Experiment(session=session()) as experiment:
         inside = experiment.run("sh", "-c", "while :; do :; done")
         words = Points(session().state_dir() / inside.name / "clock")
@@ -560,7 +561,8 @@ def test_a_conductor_that_is_killed_leaves_containers_that_can_be_let_go(point):
 
 
 def test_a_threads_cpu_time_is_its_own():
-    """It does not go back after a change while another thread reads the process's."""
+    """A thread's CPU time does not go back after a change while another thread reads the
+    process's."""
     with points(rate="10") as inside:
         inside.line(ev="ready")
         inside.points.arm("AnchorsHeld")
@@ -573,7 +575,8 @@ def test_a_threads_cpu_time_is_its_own():
 
 @pytest.mark.parametrize("point", ["ExecSeized", "ExecStopped", "ExecPutIn"])
 def test_a_change_in_the_midst_of_an_exec_ends_nobody(point):
-    """The new program has no handler for the kick yet. It comes when there is one."""
+    """The new program has no handler for the clock-change signal yet. The signal comes when there
+    is one."""
     with Faulty(build.c("faults/exec_again"), rate="1", stdin=True) as inside:
         inside.line(ev="ready")
         inside.points.arm(point)
@@ -586,7 +589,7 @@ def test_a_change_in_the_midst_of_an_exec_ends_nobody(point):
 
 
 def test_each_place_is_tested():
-    """A place that is added gets its tests."""
+    """Every failpoint has a test."""
     controllers = {*CONTROLLER, *HOLD, "BeforeRefresh", "ReaderDecides"}
     controllers |= {"SkippingBelieved", "TimerLookedAt"}
     others = {*PROGRAM, *SKIPPER, "VouchHalf", *MONITOR, *CONDUCTOR}
@@ -594,7 +597,7 @@ def test_each_place_is_tested():
 
 
 def test_a_release_has_no_failpoints():
-    """Neither the command nor the image that it carries."""
+    """Neither the command nor the image inside it."""
     names = [name.encode() for name in places()]
     with_points, release = BINARY.read_bytes(), lorentz.session.binary.read_bytes()
     assert all(name in with_points for name in names)

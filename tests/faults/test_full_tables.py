@@ -1,4 +1,4 @@
-"""The tables of a clock are full: waits look at the clock by themselves, timers are refused."""
+"""The tables of a clock are full: waits poll the clock by themselves, timers are refused."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from framework.running import Inside, Native
 
 WAITERS, TIMERS = 16_384, 8_192
 WAITER, TIMER = 64, 128
-#: A process that is always there and on no clock of ours.
+#: A process that always exists and is on no clock of ours.
 SOMEBODY = 1
 LONG = 10**11
 
 
 def fill(inside: Inside, key: int, place: int, table: tuple[int, int], taken: int) -> None:
-    """Takes every free slot of the table, so many of such a size, where `key` stands at `place`."""
+    """Takes every free slot of the table of `count` slots of `size` bytes, whose key is at byte
+    `place`."""
     slots, size = table
     path = Path(lorentz.session.state_dir()) / inside.name / "clock"
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
@@ -35,7 +36,7 @@ def fill(inside: Inside, key: int, place: int, table: tuple[int, int], taken: in
 
 
 def test_a_wait_without_a_place_follows_by_itself():
-    """Every ten milliseconds; so a leap, a dilate and a freeze reach it."""
+    """The wait polls every ten milliseconds; so a leap, a dilate and a freeze reach it."""
     with Inside("sleep", "1000000", rate="1") as inside:
         first = sleeping(inside)
         key, taken = first << 32 | first, SOMEBODY << 32 | SOMEBODY
@@ -89,7 +90,7 @@ def test_a_timer_without_a_place_is_refused(call, refused):
 
 
 def test_a_change_returns_when_all_have_followed():
-    """At most after a tenth of a second: for as long it waits for one that is stopped."""
+    """At most after a tenth of a second: so long it waits for a stopped process."""
     with Inside(build.c("waits/sleep"), str(LONG), "nanosleep", rate="1") as inside:
         inside.line(ev="ready")
         time.sleep(0.2)
@@ -109,7 +110,7 @@ def seconds_of(inside: Inside, by: str) -> float:
 
 
 def sleeping(inside: Inside) -> int:
-    """The process that sleeps, once it does."""
+    """Returns the process that sleeps, once it does."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         if lorentz.shown(inside.name) and inside.time()["waits"] == 1:

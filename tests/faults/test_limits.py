@@ -1,5 +1,5 @@
-"""Resource limits of the caller's shell: a program has them as it has them natively, and Lorentz
-itself needs more than they allow."""
+"""Resource limits of the caller's shell: a program has the same limits as natively, although
+Lorentz itself needs more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from framework.running import Inside
 
 AT = "2038-01-19"
 
-#: What may be limited, and works natively. Soft limits are raised by anybody.
+#: Limits with which the program works natively. Every user may raise soft limits.
 LIMITS = [
     "-S -f 0",
     "-S -f 1",
@@ -80,7 +80,7 @@ def test_a_program_runs_as_natively_under_a_limit(limit, unprivileged):
 @USERS
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_program_has_the_limits_that_it_has_natively(limit, unprivileged):
-    """Lorentz raises its own and gives back what it found."""
+    """Lorentz raises its limits and restores them."""
     show = ["/bin/bash", "-c", "ulimit -Ha; ulimit -Sa"]
     start = lorentz.as_nobody() if unprivileged else []
     native = limited(limit, *start, *show, unprivileged=unprivileged)
@@ -114,7 +114,7 @@ def test_commands_that_write_no_file_work_under_a_file_size_limit(limit, unprivi
 
 
 def test_the_files_of_proc_that_tell_the_time_need_no_room():
-    """They stand in memory, where RLIMIT_FSIZE counts as well."""
+    """They are in memory, where RLIMIT_FSIZE counts as well."""
     script = "ulimit -f 0; read up rest </proc/uptime; exec 2>&1; cat /proc/stat /proc/uptime"
     script += "; echo now $(date +%s) $up"
     done = lorentz.call("run", "--at", AT, "--rate", "2", "--", "/bin/bash", "-c", script)

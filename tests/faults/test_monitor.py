@@ -55,7 +55,7 @@ def test_time_can_still_be_changed():
 
 
 def test_the_next_exec_fails_closed():
-    """With a word on stderr, and never in real time."""
+    """With a line on stderr, and never in real time."""
     script = (
         'echo "{\\"ev\\":\\"up\\"}"; read -r _; '
         f'{build.c("process/probe")} 0; echo "{{\\"ev\\":\\"status\\",\\"is\\":$?}}"'
@@ -72,7 +72,7 @@ def test_the_next_exec_fails_closed():
 
 
 def test_an_exec_that_waits_for_the_monitor_does_not_hang():
-    """Execs without end in two processes while the monitor is killed: all come to an end."""
+    """Two processes call exec in a loop while the monitor is killed: both end."""
     loop = "for i in $(seq 100000); do /bin/true || exit 3; done"
     script = (
         f'echo "{{\\"ev\\":\\"up\\"}}"; ({loop}) & ({loop}) & wait; echo "{{\\"ev\\":\\"end\\"}}"'
@@ -85,7 +85,7 @@ def test_an_exec_that_waits_for_the_monitor_does_not_hang():
 
 
 def test_ps_tells_and_rm_clears():
-    """ps says that the monitor is dead; rm ends what runs and leaves nothing."""
+    """ps reports the dead monitor; rm ends the programs and leaves nothing."""
     with Inside(build.c("stress/hammer"), "2", stdin=True, rate="1") as inside:
         pid = inside.line(ev="ready")["pid"]
         assert inside.shown()["monitor_alive"] is True
@@ -105,8 +105,8 @@ def test_ps_tells_and_rm_clears():
 
 
 def test_a_program_in_its_exec_outlives_the_command():
-    """The command ends while a program that it has started is becoming another: the monitor in
-    the background goes on with it."""
+    """The command ends while a program that it has started executes another: the monitor in the
+    background completes that."""
     script = "sleep 1000000 </dev/null >/dev/null 2>&1 & :"
     for turn in range(20):
         name = f"exec-{os.getpid()}-{turn}"
@@ -143,8 +143,8 @@ def wait_until_up(inside: Inside) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05])
 def test_a_program_whose_launcher_is_killed_is_not_left_stopped(delay):
-    """At whatever moment of the start: afterwards there is no program, or one that runs on in
-    virtual time. None that is stopped, none in real time."""
+    """At every moment of the start: afterwards there is no program, or one that runs on in virtual
+    time. None is stopped, none runs in real time."""
     watch = [build.c("clocks/clocks"), "watch", str(10**15), str(2 * 10**8)]
     with Inside(*watch, rate="10", at=AT) as inside:
         time.sleep(delay)
@@ -174,7 +174,8 @@ def test_a_frozen_container_whose_launcher_is_killed_can_be_cleared():
 
 
 def clock_files(inside: Inside, pid: int) -> list[Path]:
-    """The files behind the clock page of a process: in the state directory, or only in /proc."""
+    """Returns the files behind the clock page of a process: in the state directory, or only in
+    /proc."""
     found = [p for p in lorentz.session.state_dir().rglob("*") if inside.name in str(p)]
     found = [p for p in found if p.is_file() and "clock" in p.name]
     with contextlib.suppress(OSError):
@@ -204,7 +205,7 @@ def test_a_clock_that_is_cut_off_gives_a_defined_end():
 
 
 def test_a_skipper_ends_with_the_last_program_of_a_dead_monitor():
-    """Nobody is left who would remove the container, and end the skipper so."""
+    """No monitor is left that would remove the container and so end the skipper."""
     with Inside(build.c("faults/points"), rate="1", stdin=True) as inside:
         inside.line(ev="ready")
         inside.verb("skip", "on")

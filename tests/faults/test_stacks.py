@@ -12,7 +12,7 @@ TOGETHER = [(24, 300), (64, 300), (200, 30)]
 @pytest.mark.parametrize(("threads", "times"), TOGETHER)
 @pytest.mark.parametrize("rate", ["1", "10"])
 def test_threads_that_end_together(threads, times, rate):
-    """Each gives back an alternate stack of its own while it stands on the shim's."""
+    """Each thread gives back an alternate stack of its own while it runs on the shim's."""
     program = build.cargo("faults/together", "together")
     with Inside(program, str(threads), str(times), rate=rate) as inside:
         inside.line(timeout=60, ev="done")
@@ -20,7 +20,7 @@ def test_threads_that_end_together(threads, times, rate):
 
 
 def children(run: Running) -> list[dict]:
-    """What became of each child."""
+    """Returns the result of each child."""
     with run:
         run.succeed()
         return [line.data for line in run.lines(ev="child")]
@@ -28,7 +28,8 @@ def children(run: Running) -> list[dict]:
 
 @pytest.mark.parametrize("options", [(), ("--skip-idle",)], ids=["plain", "births counted"])
 def test_children_on_small_stacks(options):
-    """A trapped call needs more than there is: the child lives, and nothing below is written."""
+    """A trapped call needs more stack than there is: the child lives, and nothing below the stack
+    is written."""
     program = build.c("faults/small_stack")
     native = children(Native([program]))
     assert {(child["status"], child["intact"]) for child in native} == {(0, 1)}

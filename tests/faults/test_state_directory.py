@@ -1,5 +1,5 @@
-"""The state directory: deleted while containers run, not to be seen from another root directory,
-taken by a stranger; and a missing /proc."""
+"""The state directory: deleted while containers run, invisible from another root directory,
+replaced by another user; and a missing /proc."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and other user
 
 @contextlib.contextmanager
 def own_session(unprivileged: bool = False) -> Iterator[lorentz.Session]:
-    """A session with a state directory of its own, which a test may delete."""
+    """A session with a state directory of its own, which the test may delete."""
     session = lorentz.Session()
     session.state_dir(unprivileged)
     try:
@@ -51,7 +51,7 @@ def test_a_deleted_directory_is_made_anew(whole, unprivileged):
     removes it."""
     with own_session(unprivileged) as session:
         how = {"unprivileged": unprivileged, "session": session}
-        command = ["/bin/sh", "-c", "echo '{\"ev\":\"up\"}'; exec sleep 1000000"]
+        command = ["/bin/sh", "-c", 'echo \'{"ev":"up"}\'; exec sleep 1000000']
         with Inside(*command, rate="2", at=AT, **how) as inside:
             inside.line(ev="up")
             before = inside.shown()
@@ -88,7 +88,7 @@ def test_waits_follow_changes_after_the_directory_was_deleted():
 def test_a_monitor_in_the_background_makes_it_anew():
     """The command has ended, a program is left; and the directory is deleted twice."""
     with own_session() as session:
-        script = "sleep 1000000 & echo '{\"ev\":\"up\"}'"
+        script = 'sleep 1000000 & echo \'{"ev":"up"}\''
         with Inside("/bin/sh", "-c", script, rate="2", session=session) as inside:
             inside.line(ev="up")
             inside.process.wait(timeout=20)
@@ -104,7 +104,7 @@ def test_a_monitor_in_the_background_makes_it_anew():
 
 def test_containers_that_share_a_clock_are_made_anew():
     """Each by its own monitor; the second one goes on when the first has ended."""
-    up = ["/bin/sh", "-c", "echo '{\"ev\":\"up\"}'; exec sleep 1000000"]
+    up = ["/bin/sh", "-c", 'echo \'{"ev":"up"}\'; exec sleep 1000000']
     with own_session() as session, Inside(*up, rate="2", session=session) as first:
         first.line(ev="up")
         shutil.rmtree(session.state_dir())
@@ -122,7 +122,7 @@ def test_containers_that_share_a_clock_are_made_anew():
 
 
 def test_idle_time_is_skipped_after_the_directory_was_deleted():
-    script = "echo '{\"ev\":\"up\"}'; read line; sleep 100000; echo '{\"ev\":\"end\"}'"
+    script = 'echo \'{"ev":"up"}\'; read line; sleep 100000; echo \'{"ev":"end"}\''
     with own_session() as session:
         options = {"options": ["--skip-idle"], "rate": "1", "stdin": True, "session": session}
         with Inside("/bin/sh", "-c", script, **options) as inside:
@@ -144,7 +144,7 @@ def test_a_removed_container_is_not_made_anew():
 
 
 def test_programs_without_directory_and_monitor_are_named():
-    """Nobody is left to make it anew: the command says what ends them."""
+    """No monitor is left to make it anew: the command prints how to end them."""
     with own_session() as session, Inside("sleep", "1000", rate="2", session=session) as inside:
         inside.wait_until_shown()
         [pid] = inside.programs()
@@ -258,7 +258,8 @@ def tmp() -> Iterator[Path]:
 @needs_root
 @pytest.mark.parametrize("kind", ["directory", "open directory", "file", "link"])
 def test_a_stranger_in_the_place_of_the_state_directory_is_no_obstacle(tmp, kind):
-    """Root made something at /tmp/lorentz-65534: nobody runs, and all commands find it."""
+    """Root made a file at /tmp/lorentz-65534: user nobody runs a container, and all commands find
+    it."""
     taken = tmp / f"lorentz-{lorentz.NOBODY}"
     if kind == "file":
         taken.write_text("")
@@ -277,7 +278,7 @@ def test_a_stranger_in_the_place_of_the_state_directory_is_no_obstacle(tmp, kind
 
 @needs_root
 def test_commands_find_the_other_directory(tmp):
-    """Also when the stranger's directory goes meanwhile."""
+    """Also if the other user's directory goes meanwhile."""
     taken = tmp / f"lorentz-{lorentz.NOBODY}"
     taken.mkdir()
     run = ["run", "--name", "web", "--rate", "2", "--", "/bin/sh", "-c"]

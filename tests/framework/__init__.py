@@ -1,4 +1,4 @@
-"""What the black-box tests stand on: building programs, running them, judging what they say.
+"""Foundation of the black-box tests: building programs, running them, judging their output.
 
 - ``build``: the test programs, compiled once for each content.
 - ``running``: a program and the lines it prints, natively (`Native`) or in virtual time

@@ -19,7 +19,7 @@ PROGRAMS = REPO / "tests" / "programs"
 OUTPUT = REPO / "build" / "tests"
 TIMEOUT = 600
 
-#: How C programs are linked. Static ones read the vDSO themselves; musl does so in its own way.
+#: Ways to link C programs. Static ones read the vDSO themselves; musl does so in its own way.
 C_FLAVOURS = ("dynamic", "static", "musl")
 
 
@@ -110,7 +110,7 @@ def cargo(name: str, binary: str) -> Path:
 
 
 class BuildFailed(Exception):
-    """A test program does not compile: the compiler's words."""
+    """A test program does not compile; the text is the compiler's."""
 
 
 def _run(command: list[str], **options: object) -> None:
@@ -130,7 +130,7 @@ def _version(compiler: str) -> bytes:
 def _built(
     name: str, sources: Iterable[Path], command: list[str], build: Callable[[Path], None]
 ) -> Path:
-    """The path of `name` built from `sources`; builds it where it is not there yet."""
+    """Returns the path of `name`, built from `sources` if it does not exist yet."""
     digest = hashlib.sha256(" ".join(command).replace(str(REPO), "").encode())
     digest.update(_version(command[0]))
     for source in sources:

@@ -1,4 +1,4 @@
-"""The cases of the programs in programs/waits, and what is known of each.
+"""The cases of the programs in programs/waits, and their properties.
 
 tests/native checks that this list and the programs' own lists are the same.
 """
@@ -15,10 +15,10 @@ class Case:
     #: The program, programs/waits/FAMILY.c, and the case's name there.
     family: str
     name: str
-    #: What a step of the wall clock does to it: "stays", "follows" (its deadline is on the wall
-    #: clock), "cancels" (ECANCELED), "any" (the kernel itself is in two minds).
+    #: Effect of a step of the wall clock: "stays", "follows" (its deadline is on the wall clock),
+    #: "cancels" (ECANCELED), "any" (the kernel does not define it).
     step: str = "stays"
-    #: May be changed in mid-wait: one wait, from "ready" until `nominal` has passed.
+    #: The clock may change during it: one wait, from "ready" until `nominal` has passed.
     live: bool = True
     #: May share its process with the others, in a thread.
     threads: bool = True

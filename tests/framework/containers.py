@@ -3,7 +3,7 @@
     with Bundle(["date"], rate="10") as bundle:
         assert bundle.run().stdout ...
 
-Whatever happens in the block, when it is left the container is deleted.
+The container is deleted at the end of the block, in every case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from framework import lorentz, needs, processes
 
-#: No verb of a runtime takes longer, nor does one of podman's.
+#: Time limit of a verb of the runtime, or of podman, s.
 TIMEOUT = 60
 _numbers = itertools.count(1)
 TOOLS = "sh cat date echo env grep hostname id kill ls mount sleep test touch true uname usleep"
@@ -46,12 +46,12 @@ def runtime() -> Path:
 
 @functools.cache
 def rootfs() -> Path:
-    """A root file system with nothing but busybox, for all tests of a session to read."""
+    """A root file system with nothing but busybox, which all tests of a session may read."""
     needs.root()
     folder = lorentz.session.folder / "rootfs"
     for name in ("bin", "dev", "etc", "proc", "sys", "tmp"):
         (folder / name).mkdir(parents=True)
-    # A static one: what stands at this path on Debian is that of busybox-static.
+    # busybox must be static: Debian's package busybox-static has this path.
     shutil.copy2(needs.tool("busybox"), folder / "bin" / "busybox")
     for name in TOOLS.split():
         (folder / "bin" / name).symlink_to("busybox")
@@ -103,8 +103,8 @@ class Bundle:
         (self.folder / "config.json").write_text(json.dumps(self.config))
 
     def call(self, *words: str, program: Path | None = None) -> subprocess.CompletedProcess:
-        """Calls the runtime, good or bad. What it prints goes to files: a container keeps open
-        what its runtime was given."""
+        """Calls the runtime, with success or failure. Its output goes to files: a container keeps
+        its runtime's descriptors open."""
         with (
             (self.folder / "stdout").open("w+") as out,
             (self.folder / "stderr").open("w+") as err,
@@ -130,7 +130,7 @@ class Bundle:
         return done.stdout
 
     def refused(self, *words: str) -> str:
-        """The one line by which the runtime refuses."""
+        """Returns the one line of the runtime's refusal."""
         done = self.call(*words)
         assert done.returncode == 1, f"{words}: status {done.returncode}: {done.stderr}"
         lines = done.stderr.splitlines()
@@ -138,11 +138,11 @@ class Bundle:
         return lines[0].removeprefix("lorentz-runtime: ")
 
     def run(self) -> str:
-        """The program's output, from `run` to its end."""
+        """Returns the program's output, from `run` to its end."""
         return self.ok("run", self.id)
 
     def start(self) -> Bundle:
-        """Makes the container and lets its program begin. What that prints: `printed`."""
+        """Makes the container and starts its program. `printed` returns the output."""
         self.ok("create", self.id)
         self._created = self.folder / "created"
         (self.folder / "stdout").rename(self._created)
@@ -150,7 +150,7 @@ class Bundle:
         return self
 
     def printed(self) -> str:
-        """What the program of a container has printed so far."""
+        """Returns the output of the container's program so far."""
         return self._created.read_text()
 
     def exec(self, *words: str) -> str:
@@ -166,7 +166,7 @@ class Bundle:
         wait(lambda: self.status() == status, f"{self.id}: not {status}", timeout)
 
     def time(self) -> dict:
-        """What `lorentz time` says of it."""
+        """Returns the result of `lorentz time` for the container."""
         return lorentz.json_of("time", self.id)
 
     def frozen(self) -> bool:
@@ -174,7 +174,7 @@ class Bundle:
 
 
 def wait(condition, what: str, timeout: float = 10) -> None:
-    """Waits until something is so."""
+    """Waits until a condition is true."""
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"{what} after {timeout} s"
@@ -182,7 +182,7 @@ def wait(condition, what: str, timeout: float = 10) -> None:
 
 
 class Podman:
-    """podman with storage of its own, `lorentz-runtime` for its runtime, and one image."""
+    """podman with storage of its own, `lorentz-runtime` as its runtime, and one image."""
 
     image = "localhost/busybox:1"
 
@@ -191,7 +191,7 @@ class Podman:
         self.program = needs.tool("podman")
         needs.tool("conmon")
         self.folder = Path(tempfile.mkdtemp(prefix="podman-", dir=lorentz.session.folder))
-        # conmon passes on no environment, and the session's state is to be its own.
+        # conmon passes on no environment, but the runtime must use the session's state directory.
         wrapper = self.folder / "runtime"
         state = lorentz.session.state_dir()
         wrapper.write_text(f'#!/bin/sh\nLORENTZ_STATE_DIR={state} exec {runtime()} "$@"\n')
@@ -234,7 +234,7 @@ class Podman:
 
     @contextlib.contextmanager
     def background(self, *words: str, options: tuple[str, ...] = (), **annotations: str):
-        """A container in the background; gives its name."""
+        """Starts a container in the background. Returns its name."""
         name = f"p{os.getpid()}-{next(_numbers)}"
         self.call("run", "-d", "--name", name, *self.options(options, annotations), *words)
         try:
@@ -257,7 +257,7 @@ class Podman:
         self.call("system", "reset", "--force", check=False)
         storage = self.folder / "storage" / "overlay"
         subprocess.run(["umount", "-q", str(storage)], check=False, timeout=TIMEOUT)
-        # podman leaves the groups above its containers' groups; others' containers keep them.
+        # podman leaves the parents of its containers' groups; other users' containers keep them.
         for group in ("libpod_parent/conmon", "libpod_parent"):
             for left in Path("/sys/fs/cgroup").glob(f"*/{group}"):
                 with contextlib.suppress(OSError):

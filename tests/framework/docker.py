@@ -1,7 +1,7 @@
-"""docker, with `lorentz-runtime` for one of its runtimes.
+"""docker, with `lorentz-runtime` as one of its runtimes.
 
-Debian's package starts a daemon where it is installed; so it is unpacked, and a daemon of the
-tests' own is started from there.
+Debian's package starts a daemon when installed. So it is only unpacked, and the tests start a
+daemon of their own from there.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .containers import TIMEOUT, rootfs, runtime
 
 IMAGE = "busybox:1"
 PACKAGE = "docker.io"
-#: Made by every daemon, whatever it is told; the deeper one first.
+#: Directories that every daemon makes, with any options; the deeper one first.
 PLUGINS = (Path("/run/docker/plugins"), Path("/run/docker"))
-#: A daemon is up in some seconds.
+#: Time limit for the daemon's start, s.
 START = 40
 
 
 def unpacked() -> Path:
-    """Where Debian's package is unpacked; once for all sessions."""
+    """Unpacks Debian's package, once for all sessions. Returns the directory."""
     folder = REPO / "build" / "tests" / "docker"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "usr" / "sbin" / "dockerd").exists():
@@ -148,7 +148,7 @@ class Docker:
         return [place for place in places if place.startswith(str(self.folder))]
 
     def close(self) -> None:
-        """The daemon ends by its number, and takes its containerd with it."""
+        """Ends the daemon by its process id; its containerd ends with it."""
         self.process.terminate()
         try:
             self.process.wait(timeout=TIMEOUT)
@@ -163,7 +163,7 @@ class Docker:
 
 @contextlib.contextmanager
 def daemon(folder: Path) -> Iterator[Docker]:
-    """One that has everything in `folder`, and leaves nothing."""
+    """A daemon with all its files in `folder`, which leaves nothing."""
     with Docker(folder) as made:
         yield made
     assert not made.mounts()

@@ -1,4 +1,4 @@
-"""Experiments: made, run and asked by the command line, and nothing left of them afterwards.
+"""Experiments: makes, runs and queries them by the command line, and removes them.
 
     with Experiment() as experiment:
         counter = experiment.run(build.c("experiment/count"), tdf="10")
@@ -6,8 +6,8 @@
         experiment.start()
         experiment.advance(0.5)
 
-Containers that are started by `run` or `populate` end with the block, and so does the process that
-moves them, whatever has happened.
+Containers started by `run` or `populate` end with the block, in every case; so does the process of
+the experiment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from framework.running import Inside
 
 _numbers = itertools.count(1)
 SECOND = 1_000_000_000
-#: Real seconds for something that is over in a moment on an idle machine.
+#: Time limit for something immediate on an idle machine, real seconds.
 PATIENCE = 20.0
 
 
@@ -47,7 +47,7 @@ class Experiment:
         self._inside = contextlib.ExitStack()
 
     def __enter__(self) -> Experiment:
-        # What it leaves behind in the background bears its mark.
+        # Background processes of the experiment have its mark.
         self.ok("create", *self._flags)
         return self
 
@@ -64,13 +64,13 @@ class Experiment:
                 lorentz.call("rm", left, session=self.session)
 
     def left(self) -> list[str]:
-        """Containers of `populate` that are there, or of which something is left."""
+        """Returns the containers of `populate` that still exist or have left something."""
         folder = self.session.state_dir()
         return [path.name for path in folder.glob(f"{self.name}-*")] if folder.exists() else []
 
     @property
     def place(self) -> Path:
-        """The directory that it has as long as it is there."""
+        """The experiment's directory, as long as it exists."""
         return self.session.state_dir() / ".experiments" / self.name
 
     # ------------------------------------------------------------------------- the command line
@@ -78,19 +78,19 @@ class Experiment:
     def call(
         self, word: str, *arguments: str, timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
-        """Calls `lorentz experiment WORD NAME ARGUMENTS` to its end, good or bad."""
+        """Calls `lorentz experiment WORD NAME ARGUMENTS` to its end, with success or failure."""
         env = {**self.session.environment(), processes.TAG: self._tag}
         line = ("experiment", word, self.name, *map(str, arguments))
         return lorentz.call(*line, timeout=timeout, env=env, session=self.session)
 
     def ok(self, word: str, *arguments: str, timeout: float = 60) -> str:
-        """The same, which must succeed; returns what it printed."""
+        """Calls the same, which must succeed. Returns its output."""
         done = self.call(word, *arguments, timeout=timeout)
         assert done.returncode == 0, f"{word} {arguments}: {done.returncode}: {done.stderr}"
         return done.stdout
 
     def refused(self, word: str, *arguments: str, names: str) -> str:
-        """The one line by which it is refused, with status 2."""
+        """Returns the one line of a refusal with status 2."""
         return lorentz.refusal(self.call(word, *arguments), names)
 
     def synchronize(self) -> None:
@@ -145,21 +145,22 @@ class Experiment:
     # --------------------------------------------------------------------------------- its status
 
     def status(self) -> dict:
-        """What `status --json` says."""
+        """Returns the result of `status --json`."""
         return lorentz.json_of("experiment", "status", self.name, session=self.session)
 
     def member(self, container: Inside | str, status: dict | None = None) -> dict:
-        """What the status says of one container."""
+        """Returns the status of one container."""
         name = _name(container)
         every = (status or self.status())["containers"]
         return next(one for one in every if one["name"] == name)
 
     def clock(self, container: Inside | str) -> int:
-        """A container's time, in ns."""
+        """Returns a container's virtual time, ns."""
         return self.member(container)["virtual_ns"]
 
     def advance(self, seconds: float, timeout: float = 60) -> dict:
-        """Lets it run on for so much virtual time at least; returns the status after that."""
+        """Lets the experiment run for at least `seconds` of virtual time. Returns the status after
+        that."""
         end = self.status()["virtual_ns"] + seconds * SECOND
         return until(
             lambda: (status := self.status())["virtual_ns"] >= end and status,
@@ -169,11 +170,11 @@ class Experiment:
 
     @property
     def engine(self) -> int:
-        """The process that moves it."""
+        """The process of the experiment."""
         return self.status()["pid"]
 
     def processes(self) -> list[int]:
-        """What it has started in the background that is alive."""
+        """Returns the living background processes of the experiment."""
         return processes.tagged(self._tag)
 
 
@@ -187,13 +188,13 @@ def until(true, what: object, timeout: float = PATIENCE):
 
 
 def is_there(inside: Inside) -> Inside:
-    """A container that is by itself, once it is known by its name."""
+    """Waits for a container outside of experiments, until `lorentz ps` shows its name."""
     until(lambda: lorentz.shown(inside.name), inside.name)
     return inside
 
 
 def groups_of(*names: str) -> list[Path]:
-    """The control groups of containers that are there."""
+    """Returns the existing control groups of containers."""
     return [
         group
         for parent in Path("/sys/fs/cgroup").rglob("lorentz")
@@ -203,7 +204,7 @@ def groups_of(*names: str) -> list[Path]:
 
 
 class Seen:
-    """What the threads of `experiment/look` see of their clock, as they see it."""
+    """Clock readings of the threads of `experiment/look`."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"seen-{next(_numbers)}"
@@ -216,12 +217,12 @@ class Seen:
 
     @property
     def latest(self) -> int:
-        """The latest time that any of them has seen, in ns."""
+        """The latest time that a thread has read, ns."""
         return self._field(0)
 
     @property
     def backward(self) -> int:
-        """How often one saw an earlier time than another had seen before."""
+        """The number of readings earlier than another thread's reading before."""
         return self._field(1)
 
     @property
@@ -229,16 +230,16 @@ class Seen:
         return self._field(2)
 
     def runs(self, seconds: float = 0.3) -> bool:
-        """Whether somebody looks now."""
+        """Whether a thread reads the clock now."""
         before = self.reads
         time.sleep(seconds)
         return self.reads > before
 
 
 class Diary:
-    """What the processes of `experiment/steps` write down, in the order in which they have woken.
+    """The diary of the processes of `experiment/steps`, in the order of their wake-ups.
 
-    Who it was, and its time before and after it took its place in that order.
+    Each entry: the process, and its time before and after it took its place in that order.
     """
 
     def __init__(self, path: Path, room: int) -> None:

@@ -1,8 +1,8 @@
-"""Every face of time that the kernel has, and how it stands inside: one row each.
+"""Every face of time of the kernel, and its state inside: one row each.
 
 A row is virtual, or refused, or named in docs/limits.md, or has no time in it.
-`tests/faces/test_all_faces.py` measures the rows and compares the tables with the kernel: a system
-call, a clock or a file of /proc without a row fails it.
+`tests/faces/test_all_faces.py` measures the rows and compares the tables with the kernel. It fails
+for a system call, a clock or a file of /proc without a row.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ SYSCALLS: dict[str, str | Limit | Refused] = {
     "io_uring_setup": Refused("ENOSYS"),
     "clone3": Refused("ENOSYS"),
     "ptrace": Refused("EPERM"),
-    # Without a ring they have nothing to do.
+    # Without a ring these calls do nothing.
     "io_uring_enter": Refused("EBADF"),
     "io_uring_register": Refused("EINVAL"),
     "clock_getres": Limit("`clock_getres` is the kernel's, whatever the rate"),
@@ -166,7 +166,7 @@ PROC: dict[str, str | Limit] = {
     "timer_stats": Limit("/proc/timer_list"),
 }
 
-#: The same of /proc/PID.
+#: Files of /proc/PID.
 PROC_PID: dict[str, str | Limit] = {
     **rows(
         virtual="stat schedstat",
@@ -189,7 +189,7 @@ PROC_PID: dict[str, str | Limit] = {
     "timerslack_ns": Limit("timer slack"),
 }
 
-#: The same of /proc/net. Tables with a time in a column are named; counters are no time.
+#: Files of /proc/net. Tables with a time in a column are named; counters are no time.
 PROC_NET: dict[str, str | Limit] = {
     **rows(
         none="""

@@ -7,7 +7,7 @@
         controller.kill()
 
 `target/release/lorentz-failpoints` has the places (crates/clock/src/failpoint.rs); no release has
-them. Their words lie in the clock's file, so that whoever has the clock mapped can be stopped:
+them. Their words are in the clock's file. So they can stop every process that has the clock mapped:
 programs, controllers, monitors, skippers, experiments.
 """
 
@@ -41,7 +41,7 @@ def session() -> lorentz.Session:
 
 @functools.cache
 def places() -> dict[str, int]:
-    """Where the word of each point lies in a clock's file."""
+    """Returns the offset of each failpoint's word in a clock's file."""
     told = subprocess.run([BINARY, "failpoints"], capture_output=True, timeout=10, check=True)
     return json.loads(told.stdout)
 
@@ -60,7 +60,7 @@ class Points:
         self._memory[places()[name]] = state
 
     def arm(self, name: str) -> None:
-        """The next thread that comes to the point stops."""
+        """Arms the failpoint: the next thread that comes there stops."""
         self._set(name, ARMED)
 
     def stopped(self, name: str) -> bool:
@@ -75,11 +75,11 @@ class Points:
             time.sleep(0.002)
 
     def release(self, name: str) -> None:
-        """Lets the thread go on; nobody else stops there."""
+        """Lets the thread go on; no other thread stops there."""
         self._set(name, OFF)
 
     def release_all(self) -> None:
-        """The same for all points."""
+        """Releases all failpoints."""
         for name in places():
             self._set(name, OFF)
 
@@ -102,7 +102,7 @@ class Faulty(Inside):
         return Points(clock)
 
     def begin(self, verb: str, *arguments: str) -> subprocess.Popen:
-        """Begins `lorentz VERB NAME ARGUMENTS`, and does not wait for its end."""
+        """Starts `lorentz VERB NAME ARGUMENTS`, and does not wait for its end."""
         env = {**self.session.environment(), processes.TAG: self._tag}
         process = subprocess.Popen(
             [*self.session.command(), verb, self.name, *arguments],
@@ -116,7 +116,7 @@ class Faulty(Inside):
         return process
 
     def end(self) -> None:
-        """Nobody is left at a point."""
+        """Releases all threads that a failpoint has stopped."""
         with contextlib.suppress(AssertionError, FileNotFoundError):
             self.points.release_all()
         for process in self._begun:

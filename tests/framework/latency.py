@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from framework import build, lorentz, needs, processes
 
-#: Nothing that a test starts here takes longer.
+#: Time limit of everything that a test starts here, s.
 TIMEOUT = 75
 INSIDE = {4: "172.30.0.2", 6: "fd30::2"}
 HOST = {4: "172.30.0.1", 6: "fd30::1"}
@@ -37,7 +37,7 @@ def _ip(*words: str) -> None:
 
 
 class Network:
-    """The namespaces, there as long as the block."""
+    """The namespaces, up as long as the block runs."""
 
     def __init__(self, kind: str = "bridge", mtu: int = 1500) -> None:
         needs.root()
@@ -90,7 +90,7 @@ class Network:
         self.warm_up()
 
     def warm_up(self) -> None:
-        """Waits until packets reach the remote machine and come back: devices take a while."""
+        """Waits until packets reach the remote machine and return: devices need some time."""
         deadline = time.monotonic() + TIMEOUT
         for address in REMOTE.values():
             ping = ("ping", "-c1", "-W1", address)
@@ -104,9 +104,10 @@ class Network:
         self.address(self.inside, "eth0", {4: "10.9.0.3", 6: "fd09::3"})
 
     def bridge(self) -> None:
-        """The bridge that containers are joined to, and masquerade behind it."""
-        # Without an address of its own it takes that of a port, and another's when more join: what
-        # containers have learnt of it would be wrong then, and their packets lost for seconds.
+        """Makes the bridge for the containers, and masquerade behind it."""
+        # Without an address of its own the bridge takes that of a port, and another's when more
+        # join. The containers' neighbour entries would be wrong then, and their packets lost for
+        # seconds.
         own = ("address", "02:4c:00:00:00:fe")
         _ip("-n", self.host, "link", "add", "br0", *own, "type", "bridge")
         self.address(self.host, "br0", HOST)
@@ -131,7 +132,7 @@ class Network:
                 _ip("-n", name, "route", "add", "default", "via", gateway)
 
     def more(self, number: int) -> str:
-        """One more container on the bridge."""
+        """Adds a container on the bridge."""
         name = f"{self.prefix}c{number}"
         self.extra.append(name)
         self.namespace(name)
@@ -140,7 +141,7 @@ class Network:
         return name
 
     def beyond(self) -> None:
-        """One more machine, to which the remote one is the router."""
+        """Adds a machine behind the remote one, which is the router."""
         name = f"{self.prefix}b"
         self.extra.append(name)
         self.namespace(name)
@@ -194,14 +195,14 @@ class Network:
         return process
 
     def serve(self, protocol: str, port: int = 7007) -> None:
-        """Has the remote machine send back what it gets."""
+        """Lets the remote machine send back all packets."""
         server = self.start(self.remote, build.c("latency/probe"), "serve", protocol, port)
         assert "ready" in server.stdout.readline()
 
     def probe(
         self, protocol: str, family: int = 4, name: str = "", to: str = "", **options: object
     ) -> list[dict]:
-        """Has a container exchange packets with the remote machine; what it saw of each."""
+        """Lets a container exchange packets with the remote machine. Returns its log of each."""
         words = [str(word) for pair in options.items() for word in pair]
         to = to or REMOTE[family]
         program = build.c("latency/probe")
@@ -209,7 +210,7 @@ class Network:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def flood(self, senders: int, seconds: int = 10) -> None:
-        """Has so many further containers ping as fast as they get replies, for a bounded time."""
+        """Lets `count` further containers ping as fast as they get replies, for a bounded time."""
         needs.tool("ping")
         for number in range(1, senders + 1):
             name = self.more(number)
@@ -251,7 +252,7 @@ class Watch:
     def __enter__(self) -> Watch:
         env = {**lorentz.session.environment(), processes.TAG: self.network.tag}
         before = {target: self.watchers(target) for target in self.targets}
-        # A pipe that nobody reads would hold it up.
+        # A pipe without a reader would block it.
         self.printed = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             self.network.command(
@@ -264,7 +265,7 @@ class Watch:
             env=env,
         )
         self.network.started.append(self.process)
-        # It is ready when it takes orders, and all others do.
+        # It is ready when it and all others take orders.
         deadline = time.monotonic() + TIMEOUT
         for target in self.targets:
             while self.watchers(target) <= before[target]:
@@ -280,7 +281,7 @@ class Watch:
         self.printed.close()
 
     def watchers(self, target: str) -> int:
-        """How many watch `target`."""
+        """Returns the number of watchers of `target`."""
         done = self.order("on", target)
         return len(json.loads(done.stdout)) if done.returncode == 0 else 0
 
@@ -294,7 +295,7 @@ class Watch:
         )
 
     def finish(self) -> str:
-        """Ends it, and gives all it printed."""
+        """Ends it. Returns its output."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         _, err = self.process.communicate(timeout=TIMEOUT)
@@ -302,41 +303,42 @@ class Watch:
         return self.output()
 
     def output(self) -> str:
-        """What it has printed so far."""
+        """Returns its output so far."""
         self.printed.seek(0)
         return self.printed.read()
 
     def stop(self) -> list[dict]:
-        """Ends one with `--json`, and gives the packets it told of."""
+        """Ends a watcher with `--json`. Returns its packets."""
         return [json.loads(line) for line in self.finish().splitlines()]
 
 
 def matched(packets: list[dict], direction: str) -> list[dict]:
-    """Those whose latency is known."""
+    """Returns the packets with a known latency."""
     return [p for p in packets if p["outcome"] == "matched" and p["direction"] == direction]
 
 
 def misses(packets: list[dict]) -> list[dict]:
-    """Those that ought to have one, and have none."""
+    """Returns the misses."""
     harmless = ("matched", "kernel", "again", "shared")
     return [packet for packet in packets if packet["outcome"] not in harmless]
 
 
 def number(packet: dict) -> int:
-    """The number that probe has put into a packet of ICMP or UDP."""
+    """Returns the number that probe has put into an ICMP or UDP packet."""
     return int(packet["payload"][:8], 16)
 
 
-#: The kernel of some virtual machines loses events (docs/limits.md): so many must be matched.
+#: Least share of matched packets: the kernel of some virtual machines loses events
+#: (docs/limits.md).
 COVERED = 0.98
 
 
 def check_pairs(packets: list[dict], told: list[dict]) -> None:
-    """The exchanges that probe tells of are in `packets` each way, by their own times.
+    """Checks that `packets` has each exchange of probe's log in both directions, at its own times.
 
-    The call's time lies between the clock reads of the program around it, and the times at the
-    outer device between those of the calls: what is not this packet's cannot be. What is not
-    matched is not matched wrongly either.
+    The call's time lies between the program's clock reads around the call. The times at the outer
+    device lie between those of the two calls. Another packet's times would not. A packet without a
+    match is not matched wrongly either.
     """
     assert told
     ways = {}
@@ -353,14 +355,15 @@ def check_pairs(packets: list[dict], told: list[dict]) -> None:
 
 
 def check_covered(packets: list[dict], count: int) -> None:
-    """Of `count` packets each way none is matched twice, and what is missing is told as a miss."""
+    """Checks that of `count` packets each way none is matched twice, and that a missing one counts
+    as a miss."""
     for way in ("egress", "ingress"):
         found = len(matched(packets, way))
         assert COVERED * count <= found <= count, f"{way}: {found} of {count}"
 
 
 def check_times(out: dict, back: dict, exchange: dict) -> None:
-    """By their times, both packets may be those of the exchange."""
+    """Whether both packets, by their times, may be those of the exchange."""
     assert exchange["sent_before"] <= out["call_ns"] <= exchange["sent_after"], (out, exchange)
     assert out["call_ns"] < out["outer_ns"] < back["outer_ns"] < back["call_ns"], (out, back)
     assert exchange["read_before"] <= back["call_ns"] <= exchange["read_after"], (back, exchange)
@@ -371,7 +374,7 @@ def check_times(out: dict, back: dict, exchange: dict) -> None:
 
 
 def programs() -> Iterator[str]:
-    """The ids of all BPF programs there are."""
+    """Returns the ids of all BPF programs of the machine."""
     for program in json.loads(
         subprocess.run(
             [needs.tool("bpftool"), "-j", "prog", "list"],

@@ -14,15 +14,15 @@ from framework.running import Inside, Line, Native
 
 
 def environment() -> dict[str, str]:
-    """That of programs that use a library."""
+    """Returns the environment of programs that use a library."""
     return {**lorentz.session.environment(), "LORENTZ_COMMAND": str(lorentz.session.binary)}
 
 
 @contextmanager
 def in_this_process(patch: pytest.MonkeyPatch, feature: str, *listing: str) -> Iterator[None]:
-    """The session's command and state directory, for the Python package as a test uses it.
+    """Sets the session's command and state directory for the Python package in this process.
 
-    feature: what the test needs beside root; listing: the command that shows what it left.
+    feature: a feature the test needs besides root; listing: the command that shows what it left.
     """
     needs.root()
     needs.feature(feature)
@@ -48,21 +48,22 @@ class Calls(Native):
         self._asked = 0
 
     def __call__(self, *words: object) -> Line:
-        """Has it call a function, and returns what came of it."""
+        """Lets it call a function. Returns the result."""
         self._asked += 1
         self.process.stdin.write(" ".join(map(str, words)).encode() + b"\n")
         self.process.stdin.flush()
         return self.wait_for(self._asked)[-1]
 
     def ok(self, *words: object) -> Line:
-        """The same; it must succeed."""
+        """Calls a function, which must succeed."""
         told = self(*words)
         assert told["result"] == 0, f"{words}: {told.text}"
         return told
 
 
 def pid_inside(inside: Inside) -> int:
-    """The number of a program that was just started in a container, once it is in virtual time."""
+    """Returns the process id of a program just started in a container, once it is in virtual
+    time."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         shown = lorentz.shown(inside.name)
@@ -79,7 +80,7 @@ def cpu_time(pid: int) -> int:
 
 
 def works(pid: int, within: float = 5) -> bool:
-    """Whether a process that never waits gets on: its CPU time grows."""
+    """Whether a process that never waits runs: its CPU time grows."""
     before, deadline = cpu_time(pid), time.monotonic() + within
     while time.monotonic() < deadline:
         if cpu_time(pid) > before + 2:

@@ -1,4 +1,4 @@
-"""The command line under test: where it is, how it is called, what it answers."""
+"""The command line under test: its path, its calls, its answers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pytest
 from framework import processes
 from framework.build import REPO
 
-#: Nobody in particular: the user of unprivileged runs.
+#: User id of unprivileged runs.
 NOBODY = 65534
-#: No call of the command line takes longer.
+#: Time limit of a call of the command line, s.
 TIMEOUT = 30
 
 
 class Session:
-    """What one test session shares: the binary, and a state directory for each user."""
+    """State of one test session: the binary, and a state directory for each user."""
 
     def __init__(self, binary: Path | None = None) -> None:
         given = os.environ.get("LORENTZ", str(REPO / "target" / "release" / "lorentz"))
@@ -32,7 +32,7 @@ class Session:
 
     @functools.cached_property
     def folder(self) -> Path:
-        """A directory of this session's, in which NOBODY reaches what is meant for it."""
+        """A directory of this session's; NOBODY can enter it."""
         folder = Path(tempfile.mkdtemp(prefix="lorentz-tests-"))
         folder.chmod(0o755)
         return folder
@@ -50,7 +50,7 @@ class Session:
         return folder
 
     def command(self, unprivileged: bool = False) -> list[str]:
-        """The beginning of a command line."""
+        """Returns the beginning of a command line."""
         if not self.binary.exists():
             pytest.fail(f"no such binary: {self.binary} (env LORENTZ names another)")
         if not unprivileged or os.geteuid() != 0:
@@ -58,7 +58,8 @@ class Session:
         return [*as_nobody(), str(self.reachable())]
 
     def reachable(self) -> Path:
-        """The binary where NOBODY can execute it: a checkout may lie in a private directory."""
+        """A copy of the binary that NOBODY can execute: a checkout may lie in a private
+        directory."""
         if self._nobodys_binary is None:
             probe = [*as_nobody(), "test", "-x", str(self.binary)]
             if subprocess.run(probe, timeout=TIMEOUT, check=False).returncode == 0:
@@ -81,7 +82,7 @@ session = Session()
 
 
 def as_nobody() -> list[str]:
-    """The beginning of a command line that is run without rights."""
+    """Returns the beginning of a command line without rights."""
     if os.geteuid() != 0:
         return []
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
@@ -94,8 +95,8 @@ def call(
     session: Session = session,
     **options: object,
 ) -> subprocess.CompletedProcess:
-    """Calls the command line to its end and returns what came of it, good or bad. What has not
-    ended in time is ended, with all it started."""
+    """Calls the command line to its end, with success or failure. After the time limit, ends it and
+    all its processes."""
     tag = processes.new_tag()
     env = {**session.environment(unprivileged), processes.TAG: tag}
     try:
@@ -118,14 +119,14 @@ def ok(
     timeout: float = TIMEOUT,
     session: Session = session,
 ) -> str:
-    """Calls the command line, which must succeed, and returns what it printed."""
+    """Calls the command line, which must succeed. Returns its output."""
     done = call(*arguments, unprivileged=unprivileged, timeout=timeout, session=session)
     assert done.returncode == 0, f"lorentz {' '.join(arguments)}: {done.returncode}: {done.stderr}"
     return done.stdout
 
 
 def refusal(done: subprocess.CompletedProcess[str], names: str) -> str:
-    """The one line of a refused call, which names the cause; its status was 2."""
+    """Returns the one line of a refused call, which names the cause; its status is 2."""
     assert done.returncode == 2, f"status {done.returncode}: {done.stdout}{done.stderr}"
     assert done.stdout == ""
     lines = done.stderr.splitlines()
@@ -135,7 +136,7 @@ def refusal(done: subprocess.CompletedProcess[str], names: str) -> str:
 
 
 def json_of(*arguments: str, unprivileged: bool = False, session: Session = session) -> object:
-    """What `lorentz ARGUMENTS --json` prints."""
+    """Returns the result of `lorentz ARGUMENTS --json`."""
     text = ok(*arguments, "--json", unprivileged=unprivileged, session=session)
     try:
         return json.loads(text)
@@ -149,7 +150,7 @@ def ps(unprivileged: bool = False, session: Session = session) -> list[dict]:
 
 
 def shown(name: str) -> dict | None:
-    """What `lorentz ps` says of one container."""
+    """Returns the row of `lorentz ps` for one container."""
     return next((entry for entry in ps() if entry["name"] == name), None)
 
 

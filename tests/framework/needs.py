@@ -1,7 +1,7 @@
-"""Features and tools a test cannot do without.
+"""Features and tools that tests need.
 
-What is missing makes a test skip and say why. With LORENTZ_TESTS_STRICT=1 a missing tool is a
-failure instead: for machines that are to have them all.
+If one is missing, the test skips and says why. With LORENTZ_TESTS_STRICT=1 a missing tool is a
+failure instead: for machines that must have them all.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def tool(name: str) -> str:
 
 
 def root() -> None:
-    """For what only root may do."""
+    """Skips unless the user is root."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
 
 
 @functools.cache
 def features() -> dict[str, tuple[bool, str]]:
-    """What `lorentz doctor` says of this machine: name -> (there, its words)."""
+    """Returns the result of `lorentz doctor`: name -> (there, its words)."""
     from framework import lorentz
 
-    # Its exit status is 1 where something is missing: that is for tests of doctor to judge.
+    # Its exit status is 1 if a feature is missing; the tests of doctor judge that.
     entries = json.loads(lorentz.call("doctor", "--json").stdout)["features"]
     return {
         entry["name"]: (entry["available"], f"{entry['detail']}; to get it: {entry['how_to_get']}")

@@ -1,4 +1,4 @@
-"""Networks of `lorentz up`, there as long as a block, and what was captured in them.
+"""Networks of `lorentz up`, up as long as a block runs, and captures of them.
 
 with Lab(pair("delay: 5ms")) as lab:
     lab.ping("a", "10.0.0.2")
@@ -19,11 +19,11 @@ from pathlib import Path
 
 from framework import lorentz, needs, processes
 
-#: Nothing that a test starts here takes longer.
+#: Time limit of everything that a test starts here, s.
 TIMEOUT = 60
 _numbers = itertools.count(1)
 
-#: Two nodes and a link; what it does is to be filled in.
+#: Two nodes and a link; the link's properties are to be filled in.
 PAIR = """\
 topology:
   nodes: {{a: {{}}, b: {{}}}}
@@ -40,7 +40,8 @@ def pair(*lines: str) -> str:
 
 
 def refused(folder: Path, node: str, words: str) -> None:
-    """`up` refuses a topology whose only node, a, says `node`: in one line, with `words`."""
+    """Checks that `up` refuses a topology whose only node, a, has the lines `node`: in one line,
+    with `words`."""
     file = folder / "lab.yaml"
     file.write_text(f"name: refused\ntopology: {{nodes: {{a: {{{node}}}}}}}\n")
     done = lorentz.call("up", str(file))
@@ -49,7 +50,7 @@ def refused(folder: Path, node: str, words: str) -> None:
 
 
 class Lab:
-    """A network, there as long as the block."""
+    """A network, up as long as the block runs."""
 
     def __init__(self, text: str) -> None:
         needs.root()
@@ -77,7 +78,7 @@ class Lab:
 
     def __exit__(self, *_: object) -> None:
         processes.end(self.started, TIMEOUT)
-        # Programs that they have started go with the network.
+        # Programs started in the nodes end with the network.
         down = lorentz.call("down", self.name, timeout=TIMEOUT)
         self.folder.cleanup()
         assert down.returncode == 0 or "no such network" in down.stderr, down.stderr
@@ -90,7 +91,7 @@ class Lab:
         return [*start, *map(str, words)]
 
     def run(self, node: str, *words: object) -> str:
-        """Runs a command in a node to its end, which must be good; what it printed."""
+        """Runs a command in a node to its end, which must succeed. Returns its output."""
         done = subprocess.run(
             self.command(node, *words),
             capture_output=True,
@@ -128,7 +129,7 @@ class Lab:
         return self.status()["links"][at]
 
     def direction(self, sender: str) -> dict:
-        """How the direction stands in which the end `sender` sends."""
+        """Returns the state of the direction in which the end `sender` sends."""
         ways = [way for link in self.status()["links"] for way in link["directions"]]
         return next(way for way in ways if way["from"] == sender)
 
@@ -136,7 +137,8 @@ class Lab:
         lorentz.ok("link", "set", end, *flags, "--network", self.name)
 
     def send(self, node: str, to: str, count: int, size: int, gap: float = 0) -> None:
-        """Has a node send UDP datagrams to nobody's port; a gap is virtual seconds."""
+        """Lets a node send UDP datagrams to a port without a listener; `gap` is in virtual
+        seconds."""
         code = (
             "import socket,time\n"
             "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
@@ -148,13 +150,14 @@ class Lab:
         self.python(node, code)
 
     def silence_ipv6(self, *nodes: str) -> None:
-        """IPv6 tells of its groups now and then, and what a test sends would have to wait."""
+        """Switches IPv6 off: its group messages come now and then, and would delay the test's
+        frames."""
         for node in nodes:
             self.run(node, "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6")
 
     def learn(self) -> None:
-        """Has a and b learn each other's hardware addresses, for good: from here on nothing but
-        what tests send is on the wire."""
+        """Gives a and b permanent neighbour entries: from here on only the tests' frames are on the
+        wire."""
         self.silence_ipv6("a", "b")
         for node, other in (("a", "10.0.0.2"), ("b", "10.0.0.1")):
             mac = json.loads(
@@ -163,7 +166,7 @@ class Lab:
             self.run(node, "ip", "neigh", "replace", other, "lladdr", mac, "dev", "eth0")
 
     def ping(self, node: str, to: str, count: int = 5, gap: float = 0.2) -> list[float]:
-        """Round-trip times in ms as ping inside saw them, in order."""
+        """Returns the round-trip times, ms, as ping inside saw them, in order."""
         text = self.run(node, needs.tool("ping"), "-c", count, "-i", gap, to)
         return [float(ms) for ms in re.findall(r"time=([\d.]+) ms", text)]
 
@@ -184,7 +187,7 @@ class Frame:
 
     @property
     def is_probe(self) -> bool:
-        """One of `Lab.send`: UDP to port 9."""
+        """Whether this is a datagram of `Lab.send`: UDP to port 9."""
         protocol, port = (self.data[12:14], self.data[23]), self.data[36:38]
         return protocol == (b"\x08\0", 17) and port == b"\0\x09"
 
@@ -204,11 +207,11 @@ class Capture:
         lab.wait_until(lambda: self.file.exists() and self.file.stat().st_size > 0, "a header")
 
     def frames(self) -> list[Frame]:
-        """What there is so far."""
+        """Returns the frames captured so far."""
         return parse(self.file.read_bytes())
 
     def probes(self, count: int) -> list[Frame]:
-        """The datagrams of `Lab.send`, when there are so many."""
+        """Returns the datagrams of `Lab.send`, once there are `count`."""
         found: list[Frame] = []
 
         def enough() -> bool:
@@ -220,7 +223,7 @@ class Capture:
 
 
 def parse(data: bytes) -> list[Frame]:
-    """The frames of a pcapng file, whose blocks must be whole but for the last."""
+    """Returns the frames of a pcapng file, whose blocks must be complete except the last."""
     frames = []
     at = 0
     while at + 12 <= len(data):

@@ -1,8 +1,8 @@
-"""How long something may take, and whether two runs are alike.
+"""Bounds for durations, and the comparison of two runs.
 
-Nothing here knows an absolute real time. A wait of E virtual seconds at rate R is to take E by the
-program's own clock and E / R by the host's, never less; later by what a loaded machine adds, which
-is measured while the test runs (`HostNoise`), besides a fixed slack.
+No bound is an absolute real time. A wait of E virtual seconds at rate R must take E by the
+program's own clock and E / R by the host's, never less. It may be late by a fixed slack and by the
+delay of a loaded machine, which is measured while the test runs (`HostNoise`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class HostNoise:
             thread.join()
 
     def _measure(self, cpu: int) -> None:
-        # Of this thread alone; a CPU that has gone meanwhile is measured wherever it runs.
+        # The affinity is this thread's alone. If the CPU has gone meanwhile, the thread measures
+        # wherever it runs.
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {cpu})
         step, worst = 0.005, 0.0
@@ -60,18 +61,18 @@ class HostNoise:
 
     @property
     def worst(self) -> float:
-        """The latest that it was until now, in seconds."""
+        """The greatest lateness so far, s."""
         return max(list(self._worst.values()), default=0.0)
 
     @property
     def slack(self) -> float:
-        """The real seconds by which something may be late."""
+        """The allowed lateness, real seconds."""
         return SLACK + 3 * self.worst
 
 
 @dataclass(frozen=True)
 class Span:
-    """Least and greatest that is right."""
+    """Least and greatest allowed value."""
 
     least: float
     most: float
@@ -89,21 +90,22 @@ def ratio(rate: str | float) -> float:
 
 
 def own(expect: float, rate: float, slack: float, *, late: float = LATE, early: float = 0) -> Span:
-    """What a wait of `expect` may take by the program's own clock."""
+    """Returns the allowed duration of a wait of `expect`, by the program's own clock."""
     return Span(expect * (1 - early) - 1e-6 - early * slack, expect * (1 + late) + slack * rate)
 
 
 def real(expect: float, rate: float, slack: float, *, late: float = LATE) -> Span:
-    """What a wait of `expect` virtual seconds may take by the host's clock.
+    """Returns the allowed duration of a wait of `expect` virtual seconds, by the host's clock.
 
-    The test sees its start through a line of output, which a loaded machine delivers late: by the
-    host's clock a wait may seem too short by the slack, and by the program's own it may not.
+    The test sees the start of the wait by a line of output, which a loaded machine delivers late.
+    So by the host's clock the wait may seem too short by the slack; by the program's own clock it
+    may not.
     """
     return Span(expect / rate * (1 - LATE) - slack, expect / rate * (1 + late) + slack)
 
 
 def same(result: dict) -> dict:
-    """What must be equal in every run of a case."""
+    """Returns the values that must be equal in every run of a case."""
     return {
         key: value
         for key, value in result.items()

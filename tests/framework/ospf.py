@@ -1,4 +1,4 @@
-"""Rings of routers that run BIRD's OSPF, as topology files; and what the routers say.
+"""Rings of routers that run BIRD's OSPF, as topology files; and the routers' answers.
 
 Router `n0` is linked by its eth0 to eth1 of `n1`, and so on around. Each has an address of its own,
 which all others have to learn a route to.
@@ -10,7 +10,7 @@ import re
 import socket
 from pathlib import Path
 
-#: What the wall clocks of the nodes show when time begins, and that in seconds.
+#: Date of the nodes' wall clocks at the start, and the same in seconds.
 START, START_SECONDS = "2030-01-01T00:00:00Z", 1_893_456_000
 
 #: OSPF's own defaults: hellos every 10 s, a neighbour is dead after 40 s.
@@ -43,7 +43,7 @@ class Ring:
         self.count, self.folder, self.delay = count, folder, delay
 
     def topology(self) -> str:
-        """Its part of a topology file; writes the routers' configurations."""
+        """Returns its part of a topology file. Writes the routers' configurations."""
         nodes, links = [], []
         for router in range(self.count):
             files = self.folder / f"n{router}"
@@ -59,7 +59,7 @@ class Ring:
         return head + "".join(nodes) + "  links:\n" + "".join(links)
 
     def ask(self, router: int, command: str) -> str:
-        """What BIRD answers to a command at its control socket."""
+        """Returns BIRD's answer to a command at its control socket."""
         with socket.socket(socket.AF_UNIX) as stream:
             stream.settimeout(60)
             stream.connect(str(self.folder / f"n{router}.ctl"))
@@ -67,7 +67,7 @@ class Ring:
             answer = [lines.readline()]
             lines.write(f"{command}\n")
             lines.flush()
-            # A line that ends an answer has a code and a space; in its midst it is a dash.
+            # The last line of an answer has a code and a space; the others have a dash.
             while not (len(answer) > 1 and re.match(r"\d{4} ", answer[-1])):
                 line = lines.readline()
                 assert line, f"n{router}: {command}: {answer}"
@@ -75,8 +75,8 @@ class Ring:
         return "".join(answer[1:])
 
     def routes(self, router: int) -> dict[str, tuple[float, str]]:
-        """By the address of each router: when the route there was learned, in virtual seconds
-        since the start, and by which interface it leads."""
+        """Returns, for each router's address, the time at which the route there was learned, in
+        virtual seconds since the start, and its interface."""
         if not (self.folder / f"n{router}.ctl").exists():
             return {}
         route = re.compile(
@@ -98,6 +98,6 @@ class Ring:
         return {**ways, **wanted} == ways
 
     def settled(self) -> float:
-        """When the last route of all was learned."""
+        """Returns the time at which the last route of all was learned."""
         every = (route for router in range(self.count) for route in self.routes(router).values())
         return max(at for at, _ in every)

@@ -1,6 +1,6 @@
-"""The processes a test started, found again by a mark in their environment, and ended.
+"""Finds the processes that a test started, by a mark in their environment, and ends them.
 
-Nothing else is ever signalled: a process is held by a pidfd from the moment it was recognised.
+Nothing else ever gets a signal: a pidfd keeps each process from its recognition on.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _has_tag(pid: int, tag: str) -> bool:
 
 
 def _hold(victims: dict[int, int], pid: int, still: Callable[[int], bool]) -> None:
-    """Takes a hold of `pid`, if it is `still` the process that was meant."""
+    """Opens a pidfd of `pid`, if it is `still` the intended process."""
     if pid in victims:
         return
     with contextlib.suppress(OSError):

@@ -21,11 +21,11 @@ GRAIN = 0.003
 
 @dataclass(frozen=True)
 class Program:
-    """A real program: how it is started for a nominal time in seconds, and what it is to print."""
+    """A real program: its command for a nominal time in seconds, and its expected items."""
 
     name: str
     items: int
-    #: Real seconds it may need for its own work in one item, on a machine that does other things.
+    #: Real seconds for its own work in one item, on a machine with other load.
     overhead: float = 0.12
 
     def command(self, nominal: float) -> list[str]:
@@ -89,7 +89,7 @@ def check_at_rate(program: Program, nominal: float, rate: str, at: str | None = 
 
 
 def judge(program: Program, run: Inside | Native, rate: float, slack: float):
-    """What is wrong with the items of a run, in words."""
+    """Returns the errors in the items of a run, in words."""
     started = {line["case"]: line for line in run.lines(ev="ready")}
     ended = {line["case"]: line for line in run.lines(ev="done")}
     if len(ended) != program.items:

@@ -6,8 +6,8 @@
         end = inside.line(ev="done")
         assert end.at - start.at < 1
 
-Every line is stamped with the host's time as it comes. Whatever happens in the block, when it is
-left nothing that was started in it is running.
+Every line gets the host's time at its arrival. At the end of the block every process started in it
+has ended, in every case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from framework import lorentz, processes
 
-#: How long an expected line may take where a test does not say.
+#: Time limit for an expected line, s, if a test gives none.
 PATIENCE = 20.0
 _numbers = itertools.count(1)
 
@@ -108,7 +108,7 @@ class Running:
                 stream.close()
 
     def _join_readers(self) -> None:
-        """All that was written has been read, unless somebody keeps the pipe open."""
+        """Waits until all output is read, unless a process keeps the pipe open."""
         for reader in self._readers:
             reader.join(timeout=3)
 
@@ -135,26 +135,26 @@ class Running:
 
     @property
     def stdout(self) -> str:
-        """All it has printed so far."""
+        """The standard output so far."""
         with self._arrived:
             return "".join(line.text + "\n" for line in self._lines)
 
     @property
     def stderr(self) -> str:
-        """All it has complained so far."""
+        """The standard error so far."""
         return "".join(self._errors)
 
     def lines(self, **want: object) -> list[Line]:
-        """The lines so far that say what is wanted: lines(ev="done", case="poll")."""
+        """Returns the lines so far with the given values: lines(ev="done", case="poll")."""
         with self._arrived:
             return [line for line in self._lines if line.says(want)]
 
     def line(self, timeout: float = PATIENCE, **want: object) -> Line:
-        """The first line that says what is wanted; waits until it comes."""
+        """Returns the first line with the given values; waits until it comes."""
         return self.wait_for(1, timeout, **want)[0]
 
     def wait_for(self, count: int, timeout: float = PATIENCE, **want: object) -> list[Line]:
-        """The lines that say what is wanted, once there are `count` of them."""
+        """Returns the lines with the given values, once there are `count`."""
         deadline = time.monotonic() + timeout
         with self._arrived:
             while True:
@@ -173,7 +173,7 @@ class Running:
         )
 
     def finish(self, timeout: float = PATIENCE) -> int:
-        """Waits for its end and returns its exit status, as a shell has it."""
+        """Waits for its end. Returns its exit status as a shell has it."""
         try:
             status = self.process.wait(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -287,12 +287,12 @@ class Inside(Running):
         self.verb("step", f"--by={by}")
 
     def time(self) -> dict:
-        """What `lorentz time NAME --json` says."""
+        """Returns the result of `lorentz time NAME --json`."""
         how = {"unprivileged": self.unprivileged, "session": self.session}
         return lorentz.json_of("time", self.name, **how)
 
     def shown(self) -> dict:
-        """What `lorentz ps --json` says of it."""
+        """Returns its row of `lorentz ps --json`."""
         every = lorentz.ps(self.unprivileged, self.session)
         found = [entry for entry in every if entry["name"] == self.name]
         assert len(found) == 1, f"{self.name} is not shown: {every}"
@@ -307,7 +307,7 @@ class Inside(Running):
         return pids
 
     def monitor(self) -> int:
-        """The process that looks after this container."""
+        """The process id of the container's monitor."""
         monitors = [monitor for monitor in self.shown()["monitors"] if monitor["alive"]]
         assert monitors, "no monitor is alive"
         return monitors[0]["pid"]

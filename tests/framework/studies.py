@@ -1,4 +1,4 @@
-"""Studies and reports: making small ones, and reading what they wrote."""
+"""Studies and reports: making small ones, and reading their files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def report(*arguments: str | Path) -> subprocess.CompletedProcess:
 
 
 def metadata(path: Path) -> dict:
-    """What a study says of itself; texts of JSON are read."""
+    """Returns the metadata of a study; texts of JSON are parsed."""
     found = pl.read_parquet_metadata(path)
     return {
         key: json.loads(value) if value[:1] in "{[" else value

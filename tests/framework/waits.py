@@ -1,4 +1,4 @@
-"""Runs the wait programs, many cases at once, and keeps what each run gave."""
+"""Runs the wait programs, many cases at once, and caches the result of each run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOMINAL = {None: 0.3, "1": 0.3, "10": 1.0, "1/10": 0.1}
 
 @dataclass(frozen=True)
 class Result:
-    """What one case gave: its start and end as the host saw them, and what it said."""
+    """Result of one case: start and end on the host's clock, and its output."""
 
     started: Line
     ended: Line
@@ -35,7 +35,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """What a run gave, by the cases' names; a case that did not end is not in it."""
+    """Results of a run, by the cases' names; a case that did not end is missing."""
 
     by_name: dict[str, Result]
     slack: float
@@ -64,7 +64,8 @@ def run(
     flavour: str = "dynamic",
     threads: bool = False,
 ) -> Results:
-    """Runs cases of a family at once: natively where no rate is given. Kept for other tests."""
+    """Runs cases of a family at once: natively without a rate. The result is cached for other
+    tests."""
     line = command(family, flavour, nominal, list(cases), threads)
     program: Running = Native(line) if rate is None else Inside(*line, rate=rate)
     with HostNoise() as noise, program:
@@ -74,7 +75,7 @@ def run(
 
 
 def gather(program: Running, count: int, patience: float) -> None:
-    """Waits until `count` cases have ended; gives up, without a word, after `patience`."""
+    """Waits until `count` cases have ended; gives up silently after `patience`."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if len(program.lines(ev="done")) >= count or program.process.poll() is not None:
@@ -111,7 +112,7 @@ def late(case: Case) -> float:
 
 
 def check_own_time(case: Case, result: Result, rate: float, slack: float) -> None:
-    """It took what it says it ought to, by the program's own clock."""
+    """Checks the duration by the program's own clock."""
     expect = result.data["expect"]
     span = oracle.own(expect, rate, slack, late=late(case))
     took = result.data["elapsed"]
@@ -119,13 +120,13 @@ def check_own_time(case: Case, result: Result, rate: float, slack: float) -> Non
 
 
 def check_real_time(case: Case, result: Result, rate: float, slack: float) -> None:
-    """It took what the rate makes of that, by the host's clock."""
+    """Checks the duration by the host's clock, which the rate determines."""
     span = oracle.real(result.data["expect"], rate, slack, late=late(case))
     assert result.real in span, f"{case}: by the host's clock {result.real:.4f}, not in {span}"
 
 
 def check_results(case: Case, flavour: str, rate: str) -> None:
-    """A case inside against the same natively, and against the rate."""
+    """Checks a case inside against the same natively, and against the rate."""
     native, _ = standard(case, flavour, None)
     inside, slack = standard(case, flavour, rate)
     assert oracle.same(inside.data) == oracle.same(native.data)
@@ -134,7 +135,7 @@ def check_results(case: Case, flavour: str, rate: str) -> None:
 
 
 def check_remaining(name: str, rate: str) -> None:
-    """Of a case that looks when half its time has passed: what remains is the other half."""
+    """Checks a case that reads the remaining time after half of it: the other half remains."""
     result, slack = standard(named(name), "dynamic", rate)
     nominal = 2 * result.data["expect"]
     left = nominal - result.data["elapsed"]

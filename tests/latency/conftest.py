@@ -1,4 +1,4 @@
-"""What the tests of latencies share."""
+"""Fixtures of the latency tests."""
 
 from __future__ import annotations
 

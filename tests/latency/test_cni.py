@@ -16,7 +16,7 @@ NAME = "cni0"
 
 
 class Chain:
-    """bridge with host-local addresses, then lorentz-cni, run by hand as an engine would."""
+    """bridge with host-local addresses, then lorentz-cni, run by the test as an engine would."""
 
     def __init__(self, network, folder):
         if not (PLUGINS / "bridge").exists():

@@ -1,4 +1,4 @@
-"""What networks and containers go through while they are watched."""
+"""Events of networks and containers during measurement."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_background_senders(network):
 
 
 def test_fragments_are_misses_or_right(network, watch):
-    """Conntrack puts fragments together and cuts them anew: such packets cannot be followed."""
+    """Conntrack reassembles fragments and cuts them anew: the programs cannot follow such
+    packets."""
     told = network.probe("raw", count=20, size=4000)
     packets = watch.stop()
     assert len(told) == 20
@@ -75,7 +76,7 @@ for _ in range(20):
     before = time.monotonic_ns()
     s.sendall(b"x" * 100000)
     print(json.dumps([before, time.monotonic_ns()]))
-# All is written: now it may read.
+# All data is written: now the server may read.
 socket.create_connection((sys.argv[1], 7008)).close()
 s.shutdown(socket.SHUT_WR)
 s.recv(1)
@@ -93,7 +94,7 @@ connection.close()
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_segments_that_leave_later_than_their_call(network, watch, family):
-    """Where the other side does not read, TCP sends when there is room: still that call's bytes."""
+    """If the peer does not read, TCP sends when there is room: the bytes are still that call's."""
     slow = network.start(network.remote, "python3", "-c", SLOW)
     assert "ready" in slow.stdout.readline()
     try:
@@ -133,7 +134,8 @@ with tempfile.TemporaryFile() as file:
 
 
 def test_what_sendfile_sends_is_not_the_call_before(network, watch):
-    """sendfile is not followed: its bytes are nobody's, and not those of the write before it."""
+    """The programs do not follow sendfile: its bytes belong to no call, also not to the write
+    before."""
     network.run(network.inside, "python3", "-c", MIXED, REMOTE[4])
     known = json.loads(watch.order("on").stdout)[0]
     packets = [packet for packet in watch.stop() if packet["direction"] == "egress"]
@@ -171,7 +173,7 @@ def test_a_container_that_ends_in_mid_flight(network):
         subprocess.run(["ip", "netns", "del", network.inside], timeout=TIMEOUT, check=True)
         pinging.kill()
         pinging.wait(TIMEOUT)
-        # Nothing is left to be watched: it ends by itself, and tells what there was.
+        # No namespace is left to watch: it ends by itself and prints the statistics.
         assert watch.process.wait(TIMEOUT) == 0
         rows = json.loads(watch.finish())["rows"]
     assert {row["direction"] for row in rows} == {"egress", "ingress"}
@@ -189,7 +191,7 @@ def test_an_outer_device_that_is_renamed_or_goes():
 
 
 def test_a_ring_that_overflows_counts_what_it_loses(network):
-    """Stopped readers lose records; what is told stays right, and the loss is counted."""
+    """Stopped readers lose records: the printed packets stay right, and the loss is counted."""
     with Watch(network, "--json", "--ring", "4096") as watch:
         watch.process.send_signal(signal.SIGSTOP)
         _lorentz_of(watch, signal.SIGSTOP)
@@ -278,7 +280,7 @@ def test_nothing_is_left_after_sigkill(network):
         for pid in _family(watch.process.pid):
             os.kill(pid, signal.SIGKILL)
         watch.process.wait(TIMEOUT)
-        # The kernel clears what nobody holds any more when it gets round to it.
+        # The kernel frees unreferenced objects with some delay.
         deadline = time.monotonic() + TIMEOUT
         while {one for one in programs() if _is_ours(one)} - before:
             assert time.monotonic() < deadline
@@ -341,7 +343,7 @@ def test_each_form(network, form):
 
 
 def test_what_goes_on_inside_the_host_is_not_counted_as_egress(network, watch):
-    """To another container: it never reaches the outer device, and is told as a miss."""
+    """A packet to another container never reaches the outer device, and counts as a miss."""
     network.run(network.inside, "ping", "-c3", "-i0.2", "172.30.0.1")
     packets = watch.stop()
     assert not matched(packets, "egress") and not matched(packets, "ingress")
@@ -349,7 +351,7 @@ def test_what_goes_on_inside_the_host_is_not_counted_as_egress(network, watch):
 
 
 def test_a_listener_is_not_taken_for_the_reader(network, watch):
-    """A packet socket sees the packet first; whom it is for gets the match."""
+    """A packet socket sees the packet first; the match belongs to the packet's receiver."""
     script = (
         "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))\n"
         "print('ready', flush=True)\n"

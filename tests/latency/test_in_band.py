@@ -1,4 +1,4 @@
-"""Stamps that travel with the packets."""
+"""Timestamps that travel with the packets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_tcp_on_its_way_out_is_counted_and_not_measured(network):
 
 
 def test_so_timestamp_is_the_arrival_at_the_outer_device(network):
-    """What the kernel tells the program is the outer device's time, to a microsecond."""
+    """The kernel gives the program the outer device's time, to a microsecond."""
     script = (
         "import socket, struct, sys\n"
         "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
@@ -68,7 +68,7 @@ def test_so_timestamp_is_the_arrival_at_the_outer_device(network):
     arrivals = {number(packet): packet["wall_ns"] for packet in packets}
     common = stamps.keys() & arrivals.keys()
     assert len(common) >= 48
-    # The wall clock is adjusted now and then; the two were read within a second.
+    # The wall clock is adjusted now and then; the test reads the two clocks within a second.
     apart = sorted(abs(stamps[one] - arrivals[one]) for one in common)
     latencies = sorted(packet["latency_ns"] for packet in packets)
     assert apart[len(apart) // 2] < latencies[len(latencies) // 2]

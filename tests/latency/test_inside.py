@@ -1,4 +1,4 @@
-"""What a container may read of its own packets, and nothing else."""
+"""Access of a container: its own packets, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
 
 @contextlib.contextmanager
 def reading(container, *words):
-    """Somebody without rights who reads inside, after having said `words`; gives his process."""
+    """A reader without rights inside, which has sent `words`; yields its process."""
     script = (
         "import socket, sys\n"
         "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
@@ -96,7 +96,7 @@ def test_the_aggregate_and_orders(network, inside):
 
 
 def test_another_containers_packets_are_not_to_be_had(network, inside):
-    """Neither through one's own socket nor through the other's, were it within reach."""
+    """Neither through its own socket nor through the other's, even within reach."""
     other = Container(network, network.more(5))
     targets = [inside.pid, other.pid]
     with Watch(network, verb="serve", targets=targets), reading(other, "json") as reader:
@@ -140,7 +140,8 @@ def test_a_socket_left_by_a_crash_is_replaced(network, inside):
 
 
 def test_links_inside_lead_nowhere_outside(network, inside, tmp_path):
-    """The socket is made in the container's file system, whatever the container puts there."""
+    """The server makes the socket in the container's file system, whatever links the container puts
+    there."""
     for command in (["rm", "-rf", "/run/lorentz"], ["ln", "-s", str(tmp_path), "/run/lorentz"]):
         assert inside.run(*command).returncode == 0
     assert inside.run("mount", "-t", "tmpfs", "tmpfs", str(tmp_path.parent)).returncode == 0
@@ -193,7 +194,7 @@ def test_a_rule_of_ones_own(network, inside, tmp_path):
 
 
 def test_both_times_in_a_container_with_virtual_time(network):
-    """At rate 1/10 what takes 10 us really takes 1 us inside."""
+    """At rate 1/10 a latency of 10 us is 1 us inside."""
     network.start(
         network.inside,
         *lorentz.session.command(),
@@ -215,7 +216,7 @@ def test_both_times_in_a_container_with_virtual_time(network):
 
 
 def test_readers_are_limited(network, inside):
-    """Nobody takes all of the server's descriptors."""
+    """No reader can take all of the server's descriptors."""
     script = (
         "import socket\n"
         "all = [socket.socket(socket.AF_UNIX) for _ in range(70)]\n"

@@ -35,7 +35,7 @@ def watched(name, env):
 
 
 def test_podman(podman, tmp_path):
-    """Its network namespace is found, and the socket is made in its file system."""
+    """Lorentz finds the container's network namespace, and makes the socket in its file system."""
     storage = f"--root {podman.folder}/storage --runroot {podman.folder}/run"
     script = f'CONTAINERS_CONF={podman.conf} exec {podman.program} {storage} "$@"'
     env = engine(tmp_path, "podman", script)

@@ -1,4 +1,4 @@
-"""Tools that measure, corrected by the rules that come with the command."""
+"""Measuring tools, corrected by the built-in rules."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ def network():
     needs.root()
     with Network() as made:
         made.beyond()
-        # Devices take a while.
+        # Devices need some time.
         made.run(made.inside, "ping", "-c1", "-W10", BEYOND[4])
         made.run(made.inside, "ping", "-c1", "-W10", BEYOND[6])
         yield made
 
 
 def corrected(inside, name, address):
-    """What the tool prints of each time: where from, the time, the corrected one or '-'; in ms."""
+    """Returns, for each time of the tool's output: its source, the time, and the corrected one or
+    '-'; ms."""
     command, rule, pattern = TOOLS[name]
     needs.tool(command.split()[0])
     run = [*lorentz.session.command(), "latency", "run", "--rule", rule, "--"]
@@ -53,7 +54,8 @@ def corrected(inside, name, address):
 
 
 def check(times, done):
-    """All but the few whose packets the kernel lost are corrected, to something that can be."""
+    """Checks that all times are corrected to a possible value, except for packets that the kernel
+    lost."""
     found = [(plain, better) for _, plain, better in times if better is not None]
     assert len(found) >= len(times) - 1 >= 1, done
     # Tools print to 0.001 ms, hping3 to 0.1.
@@ -66,7 +68,7 @@ def check(times, done):
 def test_the_remote_machine_by_each_tool(network, inside, name, mode):
     with Watch(network, *mode, verb="serve", targets=[inside.pid]):
         times, done = corrected(inside, name, REMOTE[4])
-    # The first hop is the host, inside of which nothing is measured.
+    # The first hop is the host; nothing is measured inside of it.
     first = {"traceroute": 3, "mtr": 3, "mtr, UDP": 3}.get(name, 0)
     if "mtr" in name:
         assert all(better is None for hop, _, better in times if hop == "0"), done
@@ -75,7 +77,7 @@ def test_the_remote_machine_by_each_tool(network, inside, name, mode):
 
 
 def test_what_reads_packet_sockets_is_corrected_in_band_only(network, inside):
-    """hping3 counts its packets in the processor's byte order, and no call tells what it reads."""
+    """hping3 numbers its packets in the processor's byte order, and no call shows its reads."""
     with Watch(network, verb="serve", targets=[inside.pid]):
         times, done = corrected(inside, "hping3", REMOTE[4])
     assert len(times) == 3 and all(better is None for _, _, better in times), done
@@ -88,7 +90,7 @@ def test_what_reads_packet_sockets_is_corrected_in_band_only(network, inside):
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("name", ["mtr", "mtr, UDP"])
 def test_routers_on_the_way(network, inside, name, family):
-    """What they send back tells of a packet; its number is in what they quote of it."""
+    """The replies of routers name a packet; its number is in the part that they quote."""
     with Watch(network, verb="serve", targets=[inside.pid]):
         times, done = corrected(inside, name, BEYOND[family])
     for hop in "12":
@@ -99,9 +101,11 @@ def test_routers_on_the_way(network, inside, name, family):
 
 
 def test_two_with_the_same_numbers_are_told_apart(network, inside):
-    """Both number their packets alike; each is corrected by its own, by their processes."""
+    """Both number their packets alike. Their processes distinguish them: each gets its own
+    correction."""
     run = [*lorentz.session.command(), "latency", "run", "--rule", "ping", "--"]
-    # The other is always the first to use a number: it has been answered before the tool begins.
+    # The other tool is always the first to use a number: its answer has come before the tool
+    # begins.
     script = (
         f"ping -c8 -i0.2 {REMOTE[4]} | {{ read head; read answer;"
         f" exec {' '.join(run)} ping -c5 -i0.2 {BEYOND[4]} 3<&0 </dev/null; }}"
@@ -112,5 +116,5 @@ def test_two_with_the_same_numbers_are_told_apart(network, inside):
     assert len(times) >= 4, done
     with Watch(network, "--in-band", verb="serve", targets=[inside.pid]):
         done = inside.run("sh", "-c", script)
-    # Whose is which is not to be known there: none is guessed.
+    # The packets of the two cannot be distinguished there: none is guessed.
     assert done.stdout.count("corrected=-") >= 4, done

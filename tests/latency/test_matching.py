@@ -38,7 +38,7 @@ def test_each_request_and_reply_of_tcp(network, watch, family):
     packets = watch.stop()
     assert len(told) == COUNT
     check_covered(packets, COUNT)
-    # The numbers of their first bytes go on by what each carries: they tell the exchange.
+    # The numbers of their first bytes grow by the payload's length: they identify the exchange.
     ways = []
     for way in ("egress", "ingress"):
         way = matched(packets, way)
@@ -85,7 +85,7 @@ def test_many_in_flight(network, watch, protocol):
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_a_packet_that_waits_for_its_neighbours_address(network, watch, family):
-    """It leaves when its call has long returned: the first one of most programs."""
+    """The packet leaves after its call has returned: the first packet of most programs."""
     network.run(network.inside, "ip", "neigh", "flush", "all")
     told = network.probe("udp", family, count=1)
     packets = watch.stop()
@@ -103,9 +103,10 @@ def test_sequence_numbers_wrap(network, watch):
 
 
 def test_the_same_id_from_two_containers(network):
-    """Masquerade gives one of them another id: what a packet is known by may not depend on it."""
+    """Masquerade changes the id of one of them: the identification of a packet must not depend on
+    the id."""
     other = network.more(1)
-    # One after the other: of two at once that masquerade gives the same id, the kernel drops one.
+    # One after another: masquerade gives two at once the same id, and the kernel drops one.
     for name in (network.inside, other):
         network.run(name, *_probe(id=77, count=1))
     with Watch(network, "--json", targets=[network.inside, other]) as watch:
@@ -134,7 +135,7 @@ def test_macvlan(protocol):
         network.serve("udp")
         network.serve("tcp")
         with Watch(network, "--json") as watch:
-            # What the container has sent first shows what kind of device it has.
+            # The first packet of the container shows the kind of its device.
             network.run(network.inside, "ping", "-c1", REMOTE[4])
             told = network.probe(protocol, first=100, count=COUNT)
             packets = watch.stop()

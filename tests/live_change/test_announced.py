@@ -15,7 +15,8 @@ from framework.running import Inside
 
 
 def host_time(ahead: float) -> tuple[str, float]:
-    """The host's wall clock so many seconds ahead, as the command takes it, and as a number."""
+    """Returns the host's wall clock `ahead` seconds from now, as text for the command, and as a
+    number."""
     at = time.time() + ahead
     text = datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat().replace("+00:00", "Z")
     return text, at
@@ -46,7 +47,7 @@ def test_what_is_to_come_is_shown_and_comes():
 
 
 def test_it_begins_at_its_very_instant():
-    """To the microsecond, by arithmetic: the clock before and after tells when the rate changed."""
+    """To the microsecond, by arithmetic: readings before and after give the time of the change."""
     with Inside("sleep", "1000000000", rate="1") as inside:
         inside.wait_until_shown()
         text, at = host_time(1.0)
@@ -67,7 +68,7 @@ def test_it_begins_at_its_very_instant():
 
 @pytest.mark.parametrize("kind", ["sleep", "timer"])
 def test_waits_and_timers_in_progress_switch_by_themselves(kind):
-    """Neither early nor late, though nobody tells them when it begins: the monitor is killed."""
+    """Neither early nor late, although no process signals the begin: the monitor is killed."""
     program = build.c("waits/sleep") if kind == "sleep" else build.c("faults/points")
     with HostNoise() as noise:
         if kind == "sleep":
@@ -119,7 +120,7 @@ def test_so_many_may_be_to_come():
 
 
 def test_a_freeze_that_was_announced_stops_the_tasks_too():
-    """By the container's monitor; and they go on when that was announced."""
+    """The container's monitor stops the tasks, and continues them as announced."""
     feature("cgroup-freeze")
     with Inside(build.c("stress/hammer"), "1", stdin=True) as inside:
         pid = inside.line(ev="ready")["pid"]
@@ -158,7 +159,8 @@ DROPPED = [("freeze",), ("dilate", "--rate", "1/1000"), ("leap", "--by", "1h")]
 @pytest.mark.parametrize("dropped", DROPPED, ids=lambda verb: verb[0])
 @pytest.mark.parametrize("later", [False, True], ids=["at once", "announced too"])
 def test_a_step_that_drops_a_change_moves_all_waits(dropped, later):
-    """The wait is not by the wall clock. It was computed by the change that is dropped."""
+    """The wait does not use the wall clock. But its deadline was computed with the dropped
+    change."""
     with Inside(build.c("waits/sleep"), str(2 * 10**9), "nanosleep", rate="1") as inside:
         start = inside.line(ev="ready")
         inside.verb(*dropped, "--at", host_time(0.8)[0])

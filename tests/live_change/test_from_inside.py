@@ -1,4 +1,4 @@
-"""A program changes the clock that it lives on: the command works inside as it does outside."""
+"""A program changes its own clock: the command works inside as outside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from framework import lorentz
 from framework.oracle import epoch
 from framework.running import Inside
 
-#: A command that waited for itself, or by the clock that it changes, would never end.
+#: Time limit, s. A command that waited for itself, or by the clock that it changes, would never
+#: end.
 AT_ONCE = 10.0
 L = str(lorentz.session.binary)
 
@@ -54,7 +55,7 @@ def test_each_change_works_from_inside(rate, unprivileged):
     assert leapt["leapt"] - before["before"] >= 1_000_000
     assert 400_000 <= stepped["stepped"] - before["before"] <= 600_000
     assert told["rate"] == "7"
-    # The host's clocks are told as the host's.
+    # The command prints the real time of the host's clocks.
     assert abs(told["host"]["monotonic_ns"] / 1e9 - time.monotonic()) < AT_ONCE
     assert there["there"] >= epoch("2040-01-01")
 
@@ -90,7 +91,8 @@ def test_freezing_oneself_is_refused_and_freezing_others_is_not():
 
 
 def test_skipping_is_begun_from_inside():
-    """The skipper is none of those whose sleep it waits for: the container's monitor starts it."""
+    """The skipper must not be one of the sleepers that it waits for: the container's monitor starts
+    it."""
     text = f"{L} skip me on && sleep 1000000 && date +%s"
     begun = time.time()
     with Inside("sh", "-c", text, name="me", rate="1") as inside:

@@ -18,17 +18,17 @@ from framework.running import Inside
 
 LIVE = [case for case in WAITS if case.live]
 FAMILIES = ("sleep", "poll", "futex", "ipc", "timers")
-#: Real seconds by which everything is in its wait, after it said that it goes there.
+#: Real seconds from a program's "ready" until it is in its wait.
 SETTLE = 0.3
 #: Real seconds within which "at once" is: a change, its wake-ups, the lines printed.
 AT_ONCE = 0.75
-#: Virtual seconds; nobody waits for that long in real time.
+#: Length of a wait, virtual seconds; no wait lasts that long in real time.
 LONG = 100.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a scenario saw: each case's result, when the marks of the scenario were, the slack."""
+    """Outcome of a scenario: each case's result, the times of the scenario's marks, the slack."""
 
     results: waits.Results
     marks: dict[str, float]
@@ -42,7 +42,7 @@ class Outcome:
 
 
 class Scenario:
-    """All live cases in one container, and a note of what was done to it when."""
+    """All live cases in one container, and a log of the changes."""
 
     def __init__(self, nominal: float, rate: str, threads: bool) -> None:
         lines = []
@@ -71,7 +71,7 @@ class Scenario:
         self.inside.__exit__()
 
     def do(self, mark: str, verb: str, *arguments: str) -> None:
-        """Changes the clock; notes when that began and when it had been done."""
+        """Changes the clock. Records the begin and the end of the command."""
         self.marks[mark] = time.monotonic()
         self.inside.verb(verb, *arguments)
         self.marks[f"{mark}-done"] = time.monotonic()
@@ -94,7 +94,7 @@ def parametrized(cases: list[Case]) -> pytest.MarkDecorator:
 
 
 def check_own(case: Case, outcome: Outcome, nominal: float, rate: float) -> None:
-    """By its own clock it lasted `nominal`, at the highest rate it lived through."""
+    """Checks that by its own clock it lasted `nominal`, at the highest rate it had."""
     span = oracle.own(nominal, rate, outcome.slack + 0.05, late=waits.late(case))
     took = outcome.of(case).data["elapsed"]
     assert took in span, f"by its own clock {took:.3f}, not in {span}"

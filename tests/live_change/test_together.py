@@ -1,4 +1,5 @@
-"""Changes of a whole container: what knows no time is left alone, all that share a clock follow."""
+"""Changes of a whole container: calls without time are not disturbed, all processes on the clock
+follow."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def test_a_frozen_container_runs_nothing():
 
 
 def test_time_stands_still_where_it_was_frozen():
-    """What a program reads before and after a standstill is one time: no jump."""
+    """A program's readings before and after a freeze show one time: no jump."""
     with Inside(build.c("stress/hammer"), "2", stdin=True) as inside:
         inside.line(ev="ready")
         for _ in range(3):

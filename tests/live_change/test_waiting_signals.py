@@ -1,4 +1,4 @@
-"""Expiries that a program has not taken yet at a change are neither lost nor counted twice."""
+"""Pending expiries at a change are neither lost nor counted twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGES = {
 
 
 def taken(run: Running, changes: list[tuple[str, ...]] = ()) -> dict[str, tuple]:
-    """What each case takes after the changes."""
+    """The expiries that each case takes after the changes."""
     with run:
         run.wait_for(len(CASES), ev="ready")
         for verb in changes:
@@ -40,7 +40,7 @@ def taken(run: Running, changes: list[tuple[str, ...]] = ()) -> dict[str, tuple]
 
 
 def expected(count: int) -> dict[str, tuple]:
-    """So many expiries, taken at once; the next one is less than an interval ahead."""
+    """Checks the number of expiries, taken at once; the next one is less than an interval ahead."""
     rets = {"process": 10, "thread": 10, "descriptor": 8}
     return {case: (ret, 0, count, 0, 1) for case, ret in rets.items()}
 
@@ -52,8 +52,8 @@ def test_natively_one_expiry_waits():
 
 @pytest.mark.parametrize("kind", CHANGES)
 def test_expiries_that_wait_are_taken_once(kind):
-    """Linux 6.13 and newer drop the pending signal of a timer that is set anew, and only the thread
-    that it goes to knows of it."""
+    """Linux 6.13 and newer drop the pending signal of a timer that is set anew. Only the signal's
+    target thread sees it."""
     changes, count = CHANGES[kind]
     command = [build.c("changes/waiting_signal"), "0", *CASES]
     assert taken(Inside(*command, rate="1", stdin=True), changes) == expected(count)
@@ -61,7 +61,8 @@ def test_expiries_that_wait_are_taken_once(kind):
 
 @pytest.mark.parametrize("changes", [[], [SLOWER], [LEAP, SLOWER]], ids=["none", "slower", "leap"])
 def test_an_interval_timer_whose_signal_waits_follows(changes):
-    """Its next expiry is set when the signal is taken, by the clock as it goes then."""
+    """The shim sets the timer's next expiry when the program takes the signal, by the clock's
+    present rate."""
     command = [build.c("changes/waiting_signal"), "0", "interval"]
     with Inside(*command, rate="1", stdin=True) as run:
         run.line(ev="ready")

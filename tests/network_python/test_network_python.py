@@ -1,4 +1,5 @@
-"""Networks from Python: built, changed while they run, taken from files and from Mininet."""
+"""Networks from Python: building, changes while they run, import of files and of Mininet
+topologies."""
 
 from __future__ import annotations
 
@@ -147,7 +148,7 @@ def test_a_scenario_of_another_emulator():
 
 
 class Topo:
-    """What a Mininet Topo has, of its own methods."""
+    """The methods of a Mininet Topo."""
 
     def __init__(self) -> None:
         self.info: dict[str, dict] = {}

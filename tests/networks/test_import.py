@@ -1,5 +1,6 @@
-"""Scenarios of CORE, IMUNES, containerlab and Kathara: what is made of them, and what is told of
-the rest. The files in scenarios/ are ours, written as those programs write them."""
+"""Import of scenarios of CORE, IMUNES, containerlab and Kathara: the resulting topology, and the
+messages for unsupported elements. The files in scenarios/ are ours, in the form of those
+programs."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def test_a_scenario_of_core():
     assert (links[0]["rate"], links[0]["delay"]) == ("100mbit", "1ms")
     assert links[0]["ipv6"] == ["2001:db8:1::1/64", None]
     assert links[1]["mac"] == ["02:00:00:aa:00:02", None]
-    # Two elements, one for what each end sends, are one link.
+    # Two elements, one for each direction, are one link.
     assert len(links) == 3 and links[2]["endpoints"] == ["gate:eth1", "web:eth0"]
     there, back = links[2]["from"]["gate:eth1"], links[2]["from"]["web:eth0"]
     assert (there["rate"], there["delay"], there["queue"]["packets"]) == ("2mbit", "20ms", 50)

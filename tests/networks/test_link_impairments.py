@@ -19,7 +19,7 @@ def whole(way: dict) -> bool:
 
 
 def settled(lab: Lab, count: int) -> dict:
-    """The direction from a, when the frames sent have met their fate."""
+    """Returns the direction from a, once every frame sent is delivered or dropped."""
     lab.wait_until(lambda: lab.direction("a:eth0")["counts"]["sent"] >= count, "all frames")
     lab.wait_until(lambda: lab.direction("a:eth0")["in_flight"] == 0, "an empty link")
     way = lab.direction("a:eth0")
@@ -60,7 +60,7 @@ def test_a_full_queue_drops():
         lab.wait_until(lambda: lab.direction("a:eth0")["counts"]["dropped"] > 100, "drops")
         way = lab.direction("a:eth0")
         assert whole(way) and way["queued"] <= 10, way
-        # Faster from here on: what waits is gone in no time.
+        # Faster from here on: the queue is empty at once.
         lab.set("a:eth0", "--rate", "1gbit")
         settled(lab, 200)
 
@@ -77,7 +77,7 @@ def test_a_link_is_changed_while_it_is_saturated():
             assert lab.direction("b:eth0")["impairments"] == {"rate": "20mbit", "delay": "2ms"}
         out, _ = client.communicate(timeout=60)
         got = json.loads(out)["end"]["sum_received"]["bits_per_second"]
-        # Never more than the fastest it was, nor next to nothing.
+        # Not more than the fastest rate, and not nearly nothing.
         assert 1e6 < got < 40e6
 
 
@@ -116,7 +116,7 @@ topology:
 @pytest.mark.parametrize(("kind", "overheard"), [("switch", 0), ("hub", 3)])
 def test_switches_learn_and_hubs_do_not(kind, overheard):
     with Lab(SWITCHED.format(kind=kind)) as lab:
-        # Whoever answers has been heard of everywhere.
+        # Every switch has learned the address of a node that answers.
         assert min(lab.ping("a", "10.0.0.4", 2)) >= 4
         lab.ping("a", "10.0.0.2", 1)
         lab.ping("a", "10.0.0.3", 1)

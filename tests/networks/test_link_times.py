@@ -1,4 +1,5 @@
-"""What links do to frames by the network's own clock: exact where the emulator computes it."""
+"""Effects of links on frames, by the network's own clock: exact where the emulator computes
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from framework.networks import Capture, Lab, pair
 #: Ethernet, IP and UDP headers.
 HEADERS = 14 + 20 + 8
 MS = 1_000_000
-#: What a loaded machine may add to a round trip, in real ms.
+#: Time that a loaded machine may add to a round trip, real ms.
 SLOW = 400
 
 

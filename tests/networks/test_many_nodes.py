@@ -10,11 +10,11 @@ import pytest
 from framework import lorentz
 from framework.networks import Lab
 
-#: How many neighbours the kernel has room for, in all network namespaces together.
+#: The number of neighbours for which the kernel has room, in all network namespaces together.
 ROOM = Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
 
-#: Has a node ping each of `count` in turn, again after a second without a reply; prints how many
-#: requests that took.
+#: Lets a node ping each of `count` in turn, again after a second without a reply. Prints the number
+#: of requests.
 PING_ALL = """
 import socket, struct
 
@@ -55,7 +55,8 @@ FORGETFUL = """sysctls: {net.ipv4.neigh.eth0.base_reachable_time_ms: '1000',
 
 
 def on_a_switch(count: int, node: str = "") -> str:
-    """So many nodes n0, n1 and so on, each with the words `node`, joined by one switch."""
+    """Returns a topology: nodes n0, n1 and so on, each with the lines `node`, joined by one
+    switch."""
     nodes = ", ".join(f"n{i}: {{{node}}}" for i in range(count))
     links = "".join(
         f"    - {{endpoints: ['n{i}:eth0', 's:{i}'], "

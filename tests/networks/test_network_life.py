@@ -35,7 +35,7 @@ def holders(namespaces: set[str]) -> list[int]:
 
 
 def is_gone(lab: Lab) -> bool:
-    """Nothing of it is shown, nor lies in the state directory."""
+    """Whether no command shows it, and the state directory has nothing of it."""
     state = lorentz.session.state_dir()
     shown = [entry["name"] for entry in lorentz.ps() + lorentz.json_of("inspect")]
     left = [path.name for path in [*state.iterdir(), *state.glob(".networks/*")]]
@@ -97,7 +97,7 @@ def test_down_leaves_nothing():
         lorentz.ok("down", lab.name)
         assert is_gone(lab)
         assert groups
-        # The last of its monitors may still be at it.
+        # The last of its monitors may still run.
         lab.wait_until(lambda: not any(group.exists() for group in groups), "no control group")
         lab.wait_until(lambda: not holders(namespaces), "no process in its namespaces")
 

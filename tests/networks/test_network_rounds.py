@@ -52,7 +52,7 @@ for number in range(int(sys.argv[3])):
 
 
 def ping(lab: Lab, to: str, wanted: int, count: int) -> list[int]:
-    """By how many virtual ns round trips are longer than `wanted`, as the node a sees them."""
+    """Returns the time by which round trips exceed `wanted`, virtual ns, as node a measures it."""
     return [int(line) for line in lab.run("a", "python3", "-c", PING, to, wanted, count).split()]
 
 
@@ -90,12 +90,12 @@ def test_round_trips_on_the_wire_are_exact_to_the_nanosecond(text, to, wanted, t
         lab.ping("a", to, 5, 0.02)
         times, late = round_trips(capture, 5), lab.status()["lateness"]
     assert times == [wanted] * 5
-    # Frames are handed over while all clocks stand at just that instant.
+    # The emulator delivers frames while all clocks stand at exactly that instant.
     assert late["count"] >= 12 and late["max_ns"] == 0
 
 
 def test_a_program_sees_the_delay_to_a_microsecond():
-    # What it does itself between its clock and the wire counts, at its own TDF.
+    # The node's own work between its clock and the wire counts, at its own TDF.
     nodes = pair("delay: 5ms").replace("a: {}", "a: {tdf: 200}")
     with Lab(ROUNDS + nodes) as lab:
         ping(lab, "10.0.0.2", 10 * MS, 1)
@@ -198,7 +198,7 @@ def test_a_flag_has_a_network_go_in_rounds(tmp_path):
         lorentz.ok("down", lab.name)
         lorentz.ok("up", "--rounds", str(lab.file))
         lab.wait_until(lambda: lab.status()["rounds"]["count"] > 2, "some rounds")
-    # As in a file that says so itself, a link without a delay is pointed at.
+    # A link without a delay is an error, also if --rounds and not the file asks for rounds.
     file = tmp_path / "lab.yaml"
     file.write_text(f"name: wrong-flag\n{pair()}")
     done = lorentz.call("up", "--check", "--rounds", str(file))
@@ -233,7 +233,7 @@ def test_what_goes_on_by_itself_goes_with_down():
 
 
 def test_a_node_with_a_date_of_its_own():
-    """Its wall clock alone differs: the nodes stand at one virtual time."""
+    """Only the node's wall clock differs: the nodes stand at one virtual time."""
     topology = pair("delay: 5ms").replace("{a: {}", "{a: {at: 2038-01-19T03:14:00Z}")
     with Lab(f"{ROUNDS}at: 2030-01-01T00:00:00Z\n{topology}") as lab:
         assert [lab.run(node, "date", "+%Y").strip() for node in "ab"] == ["2038", "2030"]

@@ -1,4 +1,4 @@
-"""What a node sees of files: a root file system of its own, and what of the host is bound in."""
+"""File system of a node: a root file system of its own, and bind mounts of the host."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_command_below_a_root_is_in_virtual_time(data):
     with lab(data, "command: 'date +%Y; sleep 1000', output: " + f"{data}/out") as network:
         network.wait_until(lambda: (data / "out").read_text() != "", "a date")
         assert (data / "out").read_text().strip().isdigit()
-        # By the network's clock, and not by the host's.
+        # By the network's clock, not by the host's.
         lorentz.ok("step", network.name, "--by", "+7305d")
         year = network.run("a", "date", "+%Y")
         assert int(year) >= int((data / "out").read_text()) + 19

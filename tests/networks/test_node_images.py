@@ -11,7 +11,7 @@ import pytest
 from framework import containers, needs
 from framework.networks import Lab, refused
 
-#: What the image under test says of programs.
+#: Settings of the image under test for programs.
 SAYS = (
     *("--change", "ENV GREETING=from-the-image"),
     *("--change", "ENV PATH=/bin"),
@@ -45,7 +45,7 @@ def _storage(podman, tmp_path, monkeypatch):
 
 @pytest.fixture
 def image(podman) -> str:
-    """An image that says of programs what an image can."""
+    """An image with all settings for programs that an image can have."""
     podman.call("import", *SAYS, str(podman.folder / "root.tar"), "localhost/serves:1")
     return "localhost/serves:1"
 
@@ -75,7 +75,7 @@ def test_a_node_sees_its_image_and_leaves_it_clean(podman):
 
 
 def test_what_the_image_says_of_programs(podman, image, tmp_path):
-    """Its command, variables and folder, where the topology says nothing else."""
+    """The image's command, variables and folder hold, unless the topology gives others."""
     nodes = (
         f"a: {{image: {image}, output: {tmp_path}/a}}",
         f"b: {{image: {image}, output: {tmp_path}/b, env: {{GREETING: mine}}}}",

@@ -1,4 +1,4 @@
-"""ns-3, unmodified, between two nodes: its real-time simulator goes by the network's clock."""
+"""ns-3, unmodified, between two nodes: its real-time simulator runs on the network's clock."""
 
 from __future__ import annotations
 

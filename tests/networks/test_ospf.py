@@ -10,7 +10,7 @@ from framework.networks import Lab
 from framework.ospf import Ring, own_address
 
 COUNT = 9
-#: After so many virtual seconds without a word a neighbour is dead, by OSPF's defaults.
+#: Virtual seconds without a hello after which a neighbour is dead, by OSPF's defaults.
 DEAD = 40
 
 
@@ -21,7 +21,7 @@ def test_routers_learn_all_routes_and_go_the_other_way_after_a_cut(pace: str, tm
     with Lab(f"{pace}\n{ring.topology()}") as lab:
         for router in range(COUNT):
             lab.wait_until(lambda at=router: ring.knows_all(at), f"all routes in n{router}")
-        # Hellos are exchanged every 10 s, tables after that; nobody had to be given up.
+        # Routers exchange hellos every 10 s, and tables after that; no neighbour was declared dead.
         assert 0 < ring.settled() < DEAD
         assert ring.routes(0)[own_address(1)][1] == "eth0"
         assert len(lab.ping("n0", own_address(1), 2)) == 2
@@ -30,7 +30,7 @@ def test_routers_learn_all_routes_and_go_the_other_way_after_a_cut(pace: str, tm
         lab.set("n0:eth0", "--down")
         for router in range(COUNT):
             lab.wait_until(lambda at=router: ring.goes_around(at), f"the other way in n{router}")
-        # They see the carrier go, and need not wait for hellos.
+        # The routers see the carrier go, and need not wait for hellos.
         assert cut < ring.settled() < cut + DEAD
         # Around the ring, and back.
         around = lab.ping("n0", own_address(1), 2)

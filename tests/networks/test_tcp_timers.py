@@ -52,7 +52,7 @@ def programs() -> set[int]:
 
 
 def syns(frames: list[Frame], port: int) -> list[int]:
-    """When SYNs to `port` were sent, in nanoseconds."""
+    """Returns the times at which SYNs to `port` were sent, ns."""
 
     def is_syn(data: bytes) -> bool:
         is_tcp = data[12:14] == b"\x08\0" and data[23] == 6
@@ -62,7 +62,7 @@ def syns(frames: list[Frame], port: int) -> list[int]:
 
 
 def first_gap(lab: Lab, capture: Capture, port: int = 9000) -> float:
-    """Virtual seconds after which a lost SYN to `port` is sent again."""
+    """Returns the virtual seconds after which a lost SYN to `port` is sent again."""
     connect = f"import socket; socket.create_connection(('10.0.0.2', {port}))"
     lab.start("a", "python3", "-c", connect)
     lab.wait_until(lambda: len(syns(capture.frames(), port)) >= 2, "a SYN sent again")
@@ -76,8 +76,8 @@ def listen(lab: Lab) -> None:
 
 
 def connect(lab: Lab) -> dict[str, float]:
-    """The timeouts of a new connection, in real milliseconds: of both ends, and the client's delay
-    of acknowledgements."""
+    """Returns the timeouts of a new connection, real ms: of both ends, and the client's delay of
+    acknowledgements."""
     port = lab.start("a", "python3", "-c", CLIENT).stdout.readline().strip()
 
     def of(node: str, *which: str) -> dict[str, float]:
@@ -174,7 +174,7 @@ def test_nothing_is_left_of_the_bpf_program(end: str):
 
 
 def forbid_bpf() -> None:
-    """Has bpf(2) say EPERM to this process and to all it becomes and starts."""
+    """Makes bpf(2) return EPERM in this process, its later programs and its children."""
     load_number, if_bpf, refuse, allow = (
         (0x20, 0, 0, 0),
         (0x15, 0, 1, 321),
@@ -203,6 +203,6 @@ def test_without_the_bpf_program_the_network_goes_on_and_says_so():
         assert "TCP's timers have the nodes' settings alone: node " in told
         listen(lab)
         slow = connect(lab)
-        # Of what needs no BPF program the kernel may have the namespace's setting.
+        # The kernel may have the namespace's setting, which needs no BPF program.
         least = 800 if Path("/proc/sys/net/ipv4/tcp_rto_min_us").exists() else 200
         assert least <= slow["client"] < 1200

@@ -1,4 +1,4 @@
-"""What others that change a program's time have stumbled over, where no other test has it."""
+"""Pitfalls of other projects that change a program's time, where no other test covers them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_highest_real_time_signal_is_the_programs_too():
 
 
 def test_what_is_blocked_is_remembered_though_threads_come_and_go():
-    """More threads than Lorentz remembers the masks of."""
+    """More threads than Lorentz has entries for masks."""
     program = build.c("pitfalls/beliefs")
     told = []
     for run in (Native([program, "600"]), Inside(program, "600", rate="1")):
@@ -102,8 +102,8 @@ def test_what_is_blocked_is_remembered_though_threads_come_and_go():
 
 
 def test_jumping_out_of_a_sleep_leaves_nothing_behind():
-    """Pitfall 30: siglongjmp out of a sleep two hundred times while the clock is changed: the
-    next sleep is a whole one, and nobody is woken for the one that was left."""
+    """Pitfall 30: siglongjmp out of a sleep two hundred times while the clock is changed. The next
+    sleep is a whole one, and no signal comes for the abandoned ones."""
     with Inside(build.c("pitfalls/signals"), "jump", "200", rate="1") as inside:
         change_rates(inside, 30, lambda: bool(inside.lines(ev="jump")))
         told = inside.line(ev="jump").data

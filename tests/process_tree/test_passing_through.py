@@ -1,4 +1,4 @@
-"""What passes through `lorentz run`: exit status, signals, streams, terminal, working directory."""
+"""Transparency of `lorentz run`: exit status, signals, streams, terminal, working directory."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ _ended: dict[int, int] = {}
 
 
 def wait_for_exit(pid: int, timeout: float) -> int | None:
-    """The status of our child `pid` as a shell has it; nothing if it still runs."""
+    """Returns the status of our child `pid` as a shell has it; None if it still runs."""
     deadline = time.monotonic() + timeout
     while pid not in _ended:
         done, status = os.waitpid(pid, os.WNOHANG)

@@ -19,7 +19,7 @@ LIVE = [case for case in WAITS if case.live]
 #: In each of the two namespaces of a run, whose processes have the same numbers.
 HALVES = (("sleep", "timers"), ("poll", "futex", "ipc"))
 UNSHARE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
-#: Virtual seconds; nobody waits for that long in real time.
+#: Length of a wait, virtual seconds; no wait lasts that long in real time.
 LONG = 100.0
 AT_ONCE = 0.75
 SETTLE = 0.3
@@ -136,7 +136,7 @@ def test_a_process_in_a_namespace_is_attached_with_its_timers():
 
 
 def test_a_thread_that_is_killed_with_its_namespace_leaves_nothing():
-    """Its places in the registry are freed by the next change."""
+    """The next change frees the killed thread's slots in the registry."""
     program = "import time; print('{}', flush=True); time.sleep(1e6)"
     sleeper = shlex.join([*UNSHARE, "python3", "-c", program])
     with Inside("sh", "-c", f"{sleeper} & sleep 1000", rate="1") as inside:

@@ -20,7 +20,8 @@ PROBE = str(round(NAP * 1e9))
 
 
 def probe(running: Inside) -> dict:
-    """What the probe said, which must be virtual: the date, by vDSO and raw, and its sleep."""
+    """Returns the probe's output, which must be virtual: the date, by vDSO and raw, and its
+    sleep."""
     told = running.line(ev="probe").data
     for clock in ("real", "real_raw"):
         passed = told[clock] - oracle.epoch(AT)
@@ -59,7 +60,7 @@ def test_a_program_started_inside_is_inside(how, flavour):
 
 @pytest.mark.parametrize("how", ["exec", "exec-sigsys-blocked", "exec-sigsys-ignored"])
 def test_what_is_blocked_and_ignored_at_exec_reads_back_so(how):
-    """SIGSYS is the program's: blocked or ignored before exec, it is told to be so after it."""
+    """If a program blocks or ignores SIGSYS before exec, it reads that back after it."""
     command = [build.c("process/tree"), how, build.c("process/probe"), PROBE]
     with Native(command) as native:
         native.succeed()
@@ -75,7 +76,7 @@ FAILING = ["enoent", "eacces", "eacces-directory", "efault", "efault-argv", "eno
 
 @pytest.mark.parametrize("how", [*FAILING, "posix_spawn-enoent"])
 def test_an_exec_that_fails_fails_as_natively(how):
-    """The same errno, and the program goes on in virtual time."""
+    """exec fails with the same errno as natively, and the program goes on in virtual time."""
     command = [build.c("process/tree"), how, build.c("process/probe"), PROBE]
     with Native(command) as native:
         native.succeed()
@@ -123,7 +124,7 @@ def test_an_empty_environment_changes_nothing():
 
 
 def test_the_environment_is_passed_on_as_it_is():
-    """Nothing of ours is in it, neither LD_PRELOAD nor anything else."""
+    """Nothing of Lorentz is in it, neither LD_PRELOAD nor anything else."""
     with Native(["env"]) as native:
         native.succeed()
     with Inside("env", rate="1") as inside:
@@ -189,8 +190,8 @@ def test_the_program_itself_in_every_flavour(flavour):
 
 @pytest.mark.parametrize("setuid", [False, True], ids=["plain", "setuid"])
 def test_a_setuid_program_lives_in_virtual_time_or_is_refused(tmp_path_factory, setuid):
-    """A program of root's with the setuid bit, run by nobody: virtual time, or a clear word.
-    The same program without the bit is the cross-check that it can be run at all."""
+    """A setuid program of root's, run by user nobody: virtual time, or a clear message. The same
+    program without the bit shows that it can run at all."""
     root()
     folder = lorentz.session.folder / f"setuid-{setuid}"
     folder.mkdir(exist_ok=True)

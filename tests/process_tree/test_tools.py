@@ -17,8 +17,8 @@ AT = "2038-01-19"
 
 @pytest.mark.parametrize("what", ["getppid", "waits", "strict"])
 def test_a_program_with_a_filter_of_its_own(what):
-    """It can be installed, what it forbids is forbidden, and sleeping stays right; or installing
-    it is refused. Natively all of them can be installed."""
+    """The program can install its filter, the filter works, and sleeping stays right; or lorentz
+    refuses the filter. Natively all of them can be installed."""
     nominal = 1.0
     command = [build.c("process/seccomp"), what, str(round(nominal * 1e9))]
     with Native(command) as native:

@@ -1,4 +1,4 @@
-"""Whatever ends, however: nothing is left behind."""
+"""The end of containers, in every way: nothing is left behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CGROUPS = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")]
 
 
 def traces(name: str) -> list[str]:
-    """What can be seen of a container outside `lorentz ps`."""
+    """Returns the visible traces of a container, except `lorentz ps`."""
     found = [str(path) for path in lorentz.session.state_dir().rglob(f"*{name}*")]
     for mount in CGROUPS:
         found += [str(path) for path in mount.glob(f"**/lorentz/{name}*")]
@@ -49,7 +49,8 @@ def test_nothing_is_left_of_a_container_that_ended(how):
 
 
 def test_programs_left_in_the_background_are_looked_after():
-    """The command ends, what it started goes on in virtual time, and may exec; then all is gone."""
+    """The command ends. Its background programs go on in virtual time, and may exec; then nothing
+    is left."""
     script = '(sleep 30; echo \'{"ev":"later"}\'; date \'+{"ev":"date","year":%Y}\') & exit 4'
     with Inside("/bin/sh", "-c", script, rate="10", at="2038-01-19") as inside:
         assert inside.process.wait(timeout=10) == 4

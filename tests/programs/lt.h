@@ -1,5 +1,5 @@
 /*
- * lt.h: what the small test programs share. Plain C, no library; builds with glibc and musl.
+ * lt.h: common parts of the small test programs. Plain C, no library; builds with glibc and musl.
  *
  * A program is a table of cases. `prog NOMINAL_NS CASE...` runs each case in a child process of
  * its own (with -t: in a thread of its own), all at once; `prog -l` lists them. A case prints
@@ -7,9 +7,9 @@
  *     {"ev":"ready","case":"poll","pid":1,"tid":1}            just before the call under test
  *     {"ev":"done","case":"poll","ret":0,"err":0,"elapsed":1.0,"expect":1.0,...}
  *
- * each line by one write(2), so that the reader's time stamp of the line is the host's time of
+ * each line by one write(2), so that the reader's timestamp of the line is the host's time of
  * the event. "elapsed" and "expect" are seconds of the program's own CLOCK_MONOTONIC; "expect"
- * is what the case itself says its call ought to take. Further fields are the case's own; those
+ * is the duration that the case expects of its call. Further fields are the case's own; those
  * called "same_..." must be equal in every run, native or inside.
  */
 #ifndef LT_H
@@ -158,7 +158,7 @@ __attribute__((unused)) static struct timespec lt_deadline(const struct lt *lt, 
 	return lt_ts(lt_now(id) + lt->nominal);
 }
 
-/* Sleep without alerting signals' users: EINTR goes on with the rest. */
+/* Sleeps to the end: continues with the rest after EINTR. */
 __attribute__((unused)) static void lt_sleep(lt_ns ns)
 {
 	struct timespec t = lt_ts(ns);

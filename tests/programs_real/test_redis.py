@@ -13,7 +13,7 @@ from framework.running import Inside
 
 
 class Client:
-    """As much of the Redis protocol as is needed."""
+    """The parts of the Redis protocol that the test needs."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
@@ -60,7 +60,7 @@ def redis(folder, **options):
 
 
 def until_gone(client: Client, key: str, patience: float) -> float:
-    """The moment at which a key has expired."""
+    """Waits until a key has expired. Returns the moment."""
     deadline = time.monotonic() + patience
     while client("EXISTS", key):
         assert time.monotonic() < deadline, "the key does not expire"

@@ -57,7 +57,7 @@ def tree(folder: Path, rows: str, code: str = CODE) -> Path:
 
 
 def check(root: Path) -> tuple[int, str]:
-    """Calls the script; its status, and what it has to say."""
+    """Calls the script. Returns its status and its output."""
     command = [REPO / "scripts/shared-words", root]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stderr

@@ -1,4 +1,4 @@
-"""messages.py SCRIPTS: runs one process for each script and says when each of its steps was done.
+"""messages.py SCRIPTS: runs one process for each script and prints the time of each of its steps.
 
 A script is a list of steps: ["sleep", seconds], ["send", to], ["receive", from]. A message is a
 byte in a pipe.

@@ -1,6 +1,6 @@
 """Run inside: a redis-server whose keys expire as many seconds apart as the argument says.
 
-Says in which order they went.
+Prints the order of their expiry.
 """
 
 import json

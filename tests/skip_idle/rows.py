@@ -10,7 +10,7 @@ ROWS, TICKS = 10, 20
 
 
 def work() -> None:
-    """Longer than whoever skips looks on by itself."""
+    """Works longer than the skipper polls by itself."""
     sum(range(20_000))
 
 

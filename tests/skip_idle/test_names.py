@@ -52,7 +52,7 @@ class SlowServer:
             number = question[:2]
             header = number + struct.pack(">HHHHH", 0x8180, 1, 1, 0, 0)
             answer = b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 60, 4) + bytes([192, 0, 2, 1])
-            # Without what the resolver says of itself at the end.
+            # Without the resolver's own record at the end.
             name = question[12:].partition(b"\0\0\x29")[0]
             with contextlib.suppress(OSError):
                 self._socket.sendto(header + name + answer, sender)
@@ -60,7 +60,7 @@ class SlowServer:
 
 @pytest.mark.parametrize("flavour", ["dynamic", "musl"])
 def test_a_slow_name_server_is_waited_for(tmp_path, flavour):
-    """At one question: by the clock inside the answer takes as long as by the host's."""
+    """With one question: the answer takes as long by the clock inside as by the host's."""
     root()
     unshare = tool("unshare")
     resolver = tmp_path / "resolv.conf"

@@ -17,7 +17,7 @@ LATE = 5.0
 
 
 def random_scripts(rng: random.Random, workers: int, steps: int) -> list[list[Step]]:
-    """Scripts that cannot deadlock: written down in an order in which they can be carried out."""
+    """Returns scripts without deadlock: in the order of writing they can be carried out."""
     scripts: list[list[Step]] = [[] for _ in range(workers)]
     for _ in range(steps):
         me = rng.randrange(workers)
@@ -31,7 +31,7 @@ def random_scripts(rng: random.Random, workers: int, steps: int) -> list[list[St
 
 
 def simulate(scripts: list[list[Step]]) -> list[list[float]]:
-    """When each step is done, where nothing but sleeping takes time."""
+    """Returns the time of each step if nothing but sleeping takes time."""
     done: list[list[float]] = [[] for _ in scripts]
     sent: dict[tuple[int, int], list[float]] = {}
     received: dict[tuple[int, int], int] = {}
@@ -65,7 +65,7 @@ def check(seed: int) -> None:
     for me, expected in enumerate(simulate(scripts)):
         assert len(told[me]) == len(expected), f"seed {seed}"
         for step, (at, due) in enumerate(zip(told[me], expected, strict=True)):
-            # A leap beyond somebody's deadline would show as late.
+            # A leap beyond a deadline would show as lateness.
             assert due <= at < due + LATE, f"seed {seed}: step {step} of {me}: {scripts[me][step]}"
 
 

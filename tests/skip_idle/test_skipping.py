@@ -1,4 +1,4 @@
-"""Time leaps over what everybody only waits for: a day in a blink, and not a moment too soon."""
+"""Skipping idle time: a day takes a moment, and no deadline comes too soon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from framework.needs import tool
 from framework.running import Inside, Native
 
 DAY = 86_400
-#: Real seconds that no skipped day takes on the busiest machine.
+#: Time limit of a skipped day on the busiest machine, real seconds.
 BLINK = 20
 
 BY_COUNT = pytest.param(False, id="counted")
@@ -51,7 +51,7 @@ def seconds_inside(text: str, *flags: str, **options) -> float:
 
 @pytest.mark.parametrize("unprivileged", [BY_COUNT, BY_LOOKING])
 def test_a_day_is_over_at_once(unprivileged):
-    """With the kernel's count as root, and without rights by looking."""
+    """As root with the kernel's counters, and without rights by reading /proc."""
     began = time.monotonic()
     with skipping("sleep", str(DAY), unprivileged=unprivileged) as inside:
         inside.succeed(timeout=BLINK)
@@ -119,8 +119,8 @@ def test_sleepers_wake_in_order():
 
 
 def test_three_sleepers_a_millisecond_apart_wake_at_their_own_time_in_order():
-    """Each leap ends at the deadline itself: nobody sees a moment before it. A machine that puts a
-    thread off for a millisecond changes their order, as it would natively; not most of the time."""
+    """Each leap ends at the deadline itself: no thread sees a moment before it. A machine that
+    delays a thread by a millisecond changes the order, as natively; not most of the time."""
     program = build.c("skip/order")
     in_order = 0
     for _ in range(9):
@@ -145,7 +145,7 @@ def test_sleepers_an_hour_apart_wake_at_their_own_hours():
 
 
 def test_the_work_is_done_before_the_next_leap():
-    """Who wakes computes for a while in real time; the next deadline comes after that."""
+    """The woken process computes for a while in real time; the next deadline comes after that."""
     text = (
         "import threading\nlog = []\n"
         "def work(i):\n"
@@ -193,7 +193,7 @@ CLIENT = (
 
 @pytest.mark.parametrize("unprivileged", [BY_COUNT, BY_LOOKING])
 def test_a_timeout_on_the_outside_does_not_fire_early(unprivileged):
-    """Five seconds for a server outside that answers in a third of one."""
+    """A timeout of five seconds for a server outside that answers in a third of one."""
     with (
         slow_server(0.3) as port,
         skipping(*python(CLIENT), str(port), unprivileged=unprivileged) as inside,
@@ -279,7 +279,8 @@ def test_a_client_and_a_server_on_loopback_inside():
 
 
 def test_messages_between_two_processes_that_sleep_in_turn():
-    """A pipe each way: nothing lost, in order, and the time is the sum of the sleeps."""
+    """With a pipe in each direction: no message is lost, the order stays, and the time is the sum
+    of the sleeps."""
     rounds = 300
     text = (
         "import os\n"
@@ -298,7 +299,8 @@ def test_messages_between_two_processes_that_sleep_in_turn():
 
 
 def orders_of_rounds(runs: int, rounds: int) -> set[str]:
-    """The orders of wake-ups in so many runs of two processes that sleep and exchange messages."""
+    """Returns the orders of wake-ups in `runs` runs of two processes that sleep and exchange
+    messages."""
     orders = set()
     for _ in range(runs):
         with skipping(build.c("skip/rounds"), str(rounds)) as inside:
@@ -337,8 +339,8 @@ WAYS = ["fork", "clone", "vfork", "posix_spawn", "orphan", "thread", "clone_vm"]
 
 @pytest.mark.parametrize("flavour", ["dynamic", "static", "musl"])
 def test_a_thread_that_leaps_by_itself_knows_what_it_has_begun(flavour):
-    """Alone it leaps without being told. Whatever it begins reads the clock, and time does not leap
-    meanwhile."""
+    """A sole thread leaps without a skipper. Each child or thread that it begins reads the clock,
+    and time does not leap meanwhile."""
     with skipping(build.c("skip/births", flavour)) as inside:
         spun = inside.wait_for(3 * len(WAYS), ev="spun", timeout=60)
         inside.line(ev="done")
@@ -348,7 +350,7 @@ def test_a_thread_that_leaps_by_itself_knows_what_it_has_begun(flavour):
 
 
 def test_a_thread_that_leaps_by_itself_knows_who_comes():
-    """A command that enters its clock: time does not leap while that works."""
+    """A command enters its clock: time does not leap while the command works."""
     births = str(build.c("skip/births"))
     nap = 'import time\nprint(\'{"ev": "up"}\', flush=True)\nwhile True: time.sleep(1)'
     with skipping(*python(nap)) as inside:
@@ -425,7 +427,8 @@ def test_attach_skips():
 
 
 def test_ps_says_for_whom_time_waits():
-    """One that waits for a connection, one that works: by its number and in words."""
+    """One process waits for a connection, one works: ps gives the number and the reason in
+    words."""
     ready = 'print(\'{"ev": "ready"}\', flush=True)\n'
     with slow_server(60) as port, skipping(*python(ready + CLIENT), str(port)) as inside:
         inside.line(ev="ready")
@@ -498,7 +501,7 @@ def test_a_month_of_cron():
 
 
 def order_of_expiry(apart: int, patience: float) -> list[int]:
-    """In which order twelve keys of a redis-server go that expire so many seconds apart."""
+    """Returns the order in which twelve keys of a redis-server expire, `apart` seconds apart."""
     tool("redis-server")
     script = Path(__file__).parent / "redis_keys.py"
     with skipping(real.python(), script, str(apart)) as inside:
@@ -522,8 +525,8 @@ def test_redis_keys_expire_in_order_through_a_year():
 
 
 def test_what_ended_unseen_does_not_slow_the_leaps_after_it():
-    """The kernel tells of switches only while time leaps again and again. Who ran when it told of
-    them last, and has ended since, does not count as running."""
+    """The kernel reports switches only while time leaps again and again. A task that ran at the
+    last report and has ended since does not count as running."""
     with skipping(real.python(), Path(__file__).parent / "rows.py") as inside:
         inside.succeed(timeout=60)
         before, after = ([row.at for row in inside.lines(ev=name)] for name in ("before", "after"))

@@ -1,10 +1,10 @@
 """A storm: random programs under random changes of their clock, while Lorentz itself is killed.
 
-programs/stress/storm.c does random things and checks what it sees of time. Meanwhile the clock
-is changed in every way, commands are killed and stopped in their midst, and at a round's end the
-monitor or the launcher may be. All of it comes from one seed: the same seed gives the same rounds
-again, though not the same schedule. `Weather.native` runs the same programs in real time: what
-is found there is not of Lorentz's making.
+programs/stress/storm.c does random things and checks its readings of time. Meanwhile this script
+changes the clock in every way, kills and stops commands, and at a round's end may kill the monitor
+or the launcher. All of it comes from one seed: the same seed gives the same rounds again, though
+not the same schedule. `Weather.native` runs the same programs in real time: a finding there is not
+a defect of Lorentz.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from framework.running import Inside, Native, Running
 
 #: Virtual time runs between a quarter and four times the weather's rate.
 RATES = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
-#: Every thread goes on within this, in real time; waits take 80 ms at most.
+#: Time within which every thread must make progress, real s; waits take 80 ms at most.
 STANDSTILL = 30.0
 ROUND = 12.0
 
 
 class Finding(AssertionError):
-    """Something that must not be, and the seed that led to it."""
+    """A violation, and the seed that led to it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Weather:
-    """How a storm is run: the rate, whether idle time is skipped, or not inside at all."""
+    """Settings of a storm: the rate, whether idle time is skipped, or a native run."""
 
     rate: str = "1"
     skip_idle: bool = False
@@ -61,7 +61,7 @@ def storm(weather: Weather, seed: int, seconds: float, folder: Path) -> int:
 
 
 class Round:
-    """One program, and all that comes over it."""
+    """One program, and all disturbances of it."""
 
     def __init__(self, weather: Weather, seed: int, folder: Path) -> None:
         self.weather = weather
@@ -72,13 +72,13 @@ class Round:
         self.folder = folder
         self.program: Running | None = None
         self.frozen = False
-        #: How far the wall clock may have been stepped back since `_settle`: waits until a time of
-        #: day last as much longer.
+        #: Greatest step back of the wall clock since `_settle`, s: waits until a time of day last
+        #: as much longer.
         self.stepped_back = 0
         self.started: list[subprocess.Popen] = []
 
     def run(self, seconds: float) -> None:
-        """The round: Finding where anything was seen that must not be."""
+        """Runs the round. Raises a Finding for a violation."""
         rate = Fraction(1 if self.weather.native else self.weather.rate)
         scale = f"{float(rate):g}"
         kinds = [str(int(kind)) for kind in (self.steps, self.freezes)]
@@ -155,7 +155,8 @@ class Round:
     def _change(self) -> None:
         verb = self._verb()
         done = lorentz.call(verb[0], self.program.name, *verb[1:], timeout=STANDSTILL)
-        # A time that has gone by when the command reads it; freezing what is frozen.
+        # Allowed failures: a time that is past when the command reads it; freezing a frozen
+        # container.
         may = (0, 2) if "--at" in verb or verb[0] in ("freeze", "unfreeze") else (0,)
         if done.returncode not in may:
             self._found(f"{verb}: {done.returncode}: {done.stderr}")
@@ -200,7 +201,7 @@ class Round:
             self._found(f"ps does not show it: {told}")
 
     def _settle(self) -> None:
-        """As in the beginning, whatever was killed in the midst of which change."""
+        """Restores the initial state, whichever change was interrupted by a kill."""
         verbs = [["unfreeze"], ["dilate", "--rate", self.weather.rate]]
         if self.stepped_back:
             verbs.append(["step", f"--by={self.stepped_back}s"])
@@ -241,14 +242,14 @@ class Round:
                 os.kill(victim, signal.SIGKILL)
             time.sleep(self.rng.uniform(0, 0.5))
             self.program.close_stdin()
-        # Whatever became of it, it ends, and no clock went back over it.
+        # In every case the program ends, and no clock went back.
         self._nothing_is_left(fate)
         for line in self.program.lines(ev="finding"):
             if line["what"] in ("back", "early"):
                 self._found(f"after the end of the {fate}: {line.text}")
 
     def _status(self) -> int | None:
-        """Its exit status, once it has ended."""
+        """Returns the program's exit status, once it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.program.process.wait(timeout=STANDSTILL)
             return self.program.finish()
@@ -263,7 +264,7 @@ class Round:
 
 
 class Watch:
-    """Sees to it that every thread goes on."""
+    """Checks that every thread makes progress."""
 
     def __init__(self, one: Round) -> None:
         self.round = one
@@ -273,7 +274,7 @@ class Watch:
         self.since: list[float] = []
 
     def look(self) -> None:
-        """Asks once a second how far the threads are."""
+        """Reads the threads' progress once a second."""
         program = self.round.program
         answers = program.lines(ev="count")
         now = time.monotonic()
@@ -309,7 +310,7 @@ class Watch:
 
 
 def describe(pids: list[int]) -> str:
-    """Where each thread of these processes is, as the kernel tells."""
+    """Returns the place of each thread of these processes, from the kernel."""
     told = []
     for pid in pids:
         for task in sorted(Path(f"/proc/{pid}/task").glob("*")):

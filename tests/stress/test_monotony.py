@@ -41,7 +41,7 @@ class Hammer:
             self.frozen = verb == "freeze"
 
     def call(self, verb: str, *arguments: str) -> None:
-        """As lorentz.call, with the least that starts a process."""
+        """Like lorentz.call, with the cheapest way to start a process."""
         words = [self.binary, verb, self.name, *arguments]
         silence = [(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)]
         pid = os.posix_spawn(self.binary, words, self.environment, file_actions=silence)
@@ -109,8 +109,8 @@ def test_signals_are_lost_no_more_often_than_natively(rate):
 
 @pytest.mark.timeout(200)
 def test_signals_are_not_lost_while_time_changes():
-    """The same while somebody changes the rate: sigsuspend does not hang, nothing is spurious, and
-    no more is lost than natively beside somebody as busy."""
+    """The same while another process changes the rate: sigsuspend does not hang, and no EINTR is
+    spurious. No more signals are lost than natively beside an equally busy process."""
     count = 400
 
     with Native([build.c("stress/eintr"), str(count)]) as native:

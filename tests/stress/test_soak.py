@@ -1,4 +1,5 @@
-"""The same for hours: `make soak`. LORENTZ_SOAK_MINUTES sets how long; 60 if not set."""
+"""The tests of monotony for hours: `make soak`. LORENTZ_SOAK_MINUTES sets the length; default
+60."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ WEATHERS = [
 
 
 def first_seed() -> int:
-    """Another storm each time, unless one is asked for."""
+    """Returns the first seed: a new one each time, unless LORENTZ_STORM_SEED gives one."""
     return int(os.environ.get("LORENTZ_STORM_SEED") or time.time_ns() // 10**6 % 10**9)
 
 

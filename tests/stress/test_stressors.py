@@ -1,4 +1,4 @@
-"""Other people's stress tests, inside: stress-ng's stressors with --verify, and cyclictest."""
+"""Stress tests of others, inside: stress-ng's stressors with --verify, and cyclictest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_stressor_finds_nothing_wrong(tmp_path, name, rate):
 
 
 def natively_too(name: str) -> None:
-    """What is not to be had inside is not to be had natively either."""
+    """A stressor that is not available inside must not be available natively either."""
     done = subprocess.run(
         stressor(name, 1), capture_output=True, text=True, timeout=30, check=False, cwd="/tmp"
     )

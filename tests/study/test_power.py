@@ -1,4 +1,4 @@
-"""What a study is said to see, held against simulated studies."""
+"""Computed power of a study, compared with simulated studies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from lorentz.report.power import ENOUGH, Design
 
 
 def share_found(design: Design, effect: float, studies: int, seed: int) -> float:
-    """How many of simulated studies find one level that is `effect` standard deviations off.
+    """Returns the share of simulated studies that find one level that is `effect` standard
+    deviations off.
 
-    The other metrics are without a difference: what is left to Holm is what Bonferroni takes.
+    The other metrics have no difference: then Holm's adjustment is Bonferroni's.
     """
     random = np.random.default_rng(seed)
     names = [judge.BASELINE, *(f"level {number}" for number in range(1, design.levels))]

@@ -14,7 +14,7 @@ from framework.studies import report
 
 pytestmark = pytest.mark.timeout(300)
 
-#: Tells what a browser made of the page, in its title.
+#: Writes the browser's view of the page into its title.
 LOOK = """<script>
 addEventListener("load", () => {
   const figures = [...document.querySelectorAll("figure svg")].map(svg => {
@@ -37,7 +37,7 @@ def page(all_kinds: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def seen(page: Path, folder: Path, *options: str, width: int = 1000) -> tuple[dict, str]:
-    """What a browser shows of the page, and what it complains of."""
+    """Returns the browser's view of the page, and its error messages."""
     copy = folder / "seen.html"
     copy.write_text(page.read_text().replace("</body>", LOOK))
     done = subprocess.run(
@@ -80,7 +80,7 @@ def test_it_stands_alone_and_has_a_dark_side(page: Path):
     text = page.read_text()
     links = re.findall(r'(?:href|src)="([^"#]*)"', text)
     assert not [link for link in links if "//" in link]
-    # What the page links to is beside it.
+    # The files that the page links to are beside it.
     files = {link for link in links if link.endswith(".csv")}
     assert files and all((page.parent / file).is_file() for file in files)
     assert "prefers-color-scheme: dark" in text and "currentColor" in text

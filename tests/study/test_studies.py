@@ -1,4 +1,5 @@
-"""`lorentz study`: what is in its files, what is left out, and going on after an interruption."""
+"""`lorentz study`: the content of its files, levels left out, and continuing after an
+interruption."""
 
 from __future__ import annotations
 

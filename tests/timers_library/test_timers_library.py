@@ -35,7 +35,7 @@ def preloaded(**more: str) -> dict[str, str]:
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None, timeout: float = 60) -> str:
-    """Run a program to its end, which must be good; what it printed."""
+    """Runs a program to its end, which must succeed. Returns its output."""
     done = subprocess.run(
         [str(word) for word in command],
         env=env,
@@ -140,7 +140,7 @@ def test_ping_keeps_its_interval() -> None:
     root()
     ping = (tool("ping"), "-i", "0.02", "-c", "50", "127.0.0.1")
     told: dict[str, int] = {}
-    # What holds up one of the two and not the other does so not always.
+    # A disturbance of only one of the two does not happen in every try.
     for _ in range(4):
         for name, env in (("natively", None), ("preloaded", preloaded())):
             output = run(*ping, env=env)
@@ -154,7 +154,7 @@ def test_ping_keeps_its_interval() -> None:
 
 def test_iperf3_measures_its_time() -> None:
     """iperf3 over loopback for a second: both ends with the timers, and they agree."""
-    # Where the machine has held it up, it is asked again.
+    # Try again if the machine has delayed it.
     for _ in range(4):
         sent, received = iperf3_ends()
         assert sent["seconds"] > 0.9 and received["bytes"] > 0
@@ -164,7 +164,7 @@ def test_iperf3_measures_its_time() -> None:
 
 
 def iperf3_ends() -> tuple[dict, dict]:
-    """What both ends of iperf3 say of a second at 50 Mbit/s."""
+    """Returns the results of both ends of iperf3 for a second at 50 Mbit/s."""
     iperf = tool("iperf3")
     port = free_port()
     words = [iperf, "-s", "-1", "-p", str(port), "-B", "127.0.0.1", "--forceflush"]
@@ -176,7 +176,7 @@ def iperf3_ends() -> tuple[dict, dict]:
 
 
 def wait_until(true: Callable[[], bool], patience: float = 20) -> None:
-    """Wait for it, but not for ever."""
+    """Waits for it, with a time limit."""
     deadline = time.monotonic() + patience
     while not true():
         assert time.monotonic() < deadline, "waited in vain"
@@ -184,14 +184,14 @@ def wait_until(true: Callable[[], bool], patience: float = 20) -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """Returns a port of 127.0.0.1 without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def test_a_wrong_source_is_told_and_the_program_runs() -> None:
-    """A variable that names no source costs a program nothing but the wish."""
+    """A wrong source in the variable: the program runs without it."""
     output = run(sys.executable, "-c", "print(1)", env=preloaded(LORENTZ_TIMERS_SOURCE="sundial"))
     assert output == "1\n"
 

@@ -42,7 +42,8 @@ RIGHTS = ("as-is", "nobody", "no-time")
 
 @functools.cache
 def arguments(rate: str | None) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return value and errno of each call, by its arguments and how often it was made before."""
+    """Returns value and errno of each call, by its arguments and the number of earlier calls with
+    them."""
     program = build.c("waits/arguments")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)

@@ -23,8 +23,8 @@ def run(case: Case, flavour: str, rate: str | None) -> tuple[waits.Result, float
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
 @pytest.mark.parametrize("case", SIGNALS, ids=str)
 def test_an_interrupted_wait_ends_as_the_kernel_ends_it(case, flavour, rate):
-    """Result, errno, handlers run, masks left behind: as natively. It lasts as long as there, by
-    the program's own clock, and what remains is told in virtual time."""
+    """Result, errno, handlers run and masks left behind are as natively. The wait lasts as long as
+    there, by the program's own clock, and the remaining time is virtual."""
     native, native_slack = run(case, flavour, None)
     inside, slack = run(case, flavour, rate)
     assert oracle.same(inside.data) == oracle.same(native.data)

@@ -15,7 +15,7 @@ RATES = ("1", "10", "1/10")
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_wait_is_the_kernels_but_for_the_rate(case, flavour, rate):
-    """Return value, errno and all that a case calls "same" are what they are natively; it lasts
+    """Return value, errno and all values that a case calls "same" are as natively. The wait lasts
     its nominal time by its own clock, and by the host's that divided by the rate."""
     waits.check_results(case, flavour, rate)
 

@@ -46,12 +46,12 @@ OPTIONS += [
 OPTIONS += [("--clock", value) for value in ("", "no-such-container", "../x")]
 
 
-#: Well written, but not possible: told in the words of lorentz.
+#: Valid syntax, but impossible values: the message is lorentz's own.
 READABLE = ("-100y", "@-1", "1969-12-31", "-1000y", "-1000000d")
 
 
 def refused(*arguments: str, names: str, unprivileged: bool = False) -> str:
-    """The one line by which these arguments are refused, with status 2."""
+    """Returns the one line of the refusal, with status 2."""
     done = lorentz.call(*arguments, unprivileged=unprivileged)
     return lorentz.refusal(done, names)
 
@@ -243,7 +243,7 @@ def test_attach_with_bad_options_leaves_the_process_alone():
 
 
 def test_containers_of_another_user_are_not_to_be_had(running):
-    """As nobody: neither by name nor by pid, neither clock nor program."""
+    """User nobody cannot reach them by name or by pid, neither the clock nor the programs."""
     root()
     pid = str(running.shown()["pids"][0])
     for target in (running.name, pid):

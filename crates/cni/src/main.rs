@@ -1,8 +1,8 @@
 //! `lorentz-cni`: a plugin for the end of a CNI chain (the specification's versions 0.3.1 to 1.0.0).
 //!
-//! The plugins before it make the container's network; this one changes nothing about it and starts `lorentz latency serve` for
-//! the container's network namespace, with the socket at `FOLDER/CONTAINERID/latency` of the host, to be mounted into the
-//! container. Whoever connects must be of the namespace. The server ends with the namespace.
+//! The plugins before it make the container's network. This plugin changes nothing about the network. It starts `lorentz latency
+//! serve` for the container's network namespace. The server's socket is `FOLDER/CONTAINERID/latency` on the host; the container has
+//! to get it as a mount. A peer must be in that namespace. The server ends with the namespace.
 //!
 //! ```json
 //! { "type": "lorentz-cni", "outer": "eth0", "inBand": false, "folder": "/run/lorentz-latency" }
@@ -23,12 +23,12 @@ use serde_json::{json, Value};
 const VERSIONS: [&str; 4] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 const FOLDER: &str = "/run/lorentz-latency";
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Error codes of the specification: of the environment, of the configuration, and ours.
+/// Error codes: a wrong environment and a wrong configuration, as the specification numbers them, and our own.
 const WRONG_ENVIRONMENT: u32 = 4;
 const WRONG_CONFIGURATION: u32 = 7;
 const NOT_SERVED: u32 = 100;
 
-/// The network's configuration, as far as it is for this plugin.
+/// The fields of the network configuration that this plugin uses.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Configuration {
@@ -40,7 +40,7 @@ struct Configuration {
     folder: Option<PathBuf>,
 }
 
-/// What went wrong, as the specification numbers it.
+/// An error, with the specification's number for it.
 struct Fault {
     code: u32,
     message: String,
@@ -72,7 +72,7 @@ fn finish(result: Result<Option<Value>, Fault>) -> ExitCode {
     }
 }
 
-/// Does what CNI_COMMAND says; what is to be printed.
+/// Carries out CNI_COMMAND. Returns the result to print.
 fn perform(text: &str) -> Result<Option<Value>, Fault> {
     let verb = variable("CNI_COMMAND")?;
     if verb == "VERSION" {
@@ -107,7 +107,7 @@ fn variable(name: &str) -> Result<String, Fault> {
     }
 }
 
-/// Starts the server and passes on what the plugins before have made.
+/// Starts the server. Returns the result of the previous plugins unchanged.
 fn add(configuration: Configuration) -> Result<Value, Fault> {
     let Some(result) = configuration.prev_result.clone() else {
         return fault(
@@ -116,7 +116,7 @@ fn add(configuration: Configuration) -> Result<Value, Fault> {
         );
     };
     let (path, container) = (variable("CNI_NETNS")?, variable("CNI_CONTAINERID")?);
-    // As the specification has it; it becomes part of a path.
+    // The characters that the specification allows: the id becomes part of a path.
     let ordinary = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     if !container.starts_with(|c: char| c.is_ascii_alphanumeric())
         || !container.chars().all(ordinary)
@@ -137,7 +137,7 @@ fn add(configuration: Configuration) -> Result<Value, Fault> {
     if configuration.in_band {
         server.arg("--in-band");
     }
-    // Of its own session and on nobody's streams: it outlives this.
+    // The server outlives this process: it gets a process group of its own, and no standard streams but a pipe for errors.
     server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     match server.spawn() {
         Ok(child) => wait_for(child, &namespace).map(|()| result),
@@ -149,13 +149,13 @@ fn namespace(path: &str) -> Result<Namespace, Fault> {
     Namespace::find(path).or_else(|error| fault(WRONG_ENVIRONMENT, format!("CNI_NETNS {error}")))
 }
 
-/// The command beside this plugin, or the one to be found.
+/// Returns the `lorentz` command beside this plugin, or else the one in PATH.
 fn lorentz() -> PathBuf {
     let beside = env::current_exe().ok().map(|own| own.with_file_name("lorentz"));
     beside.filter(|path| path.exists()).unwrap_or_else(|| "lorentz".into())
 }
 
-/// Waits until the server answers.
+/// Waits until the server answers, at most 10 s.
 fn wait_for(mut server: Child, namespace: &Namespace) -> Result<(), Fault> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {

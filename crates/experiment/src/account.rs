@@ -1,8 +1,9 @@
-//! What a container has had of its processor, against what was due to it: the real time in which its clock ran, in its slices.
+//! The processor time that a container got, compared with the time due to it: the real time in which its clock ran, in its slices.
 //!
-//! Tasks run on for a moment when their slice is over, and others on the machine take from a slice, the machine's host among
-//! them. Short slices lose a greater part by that than long ones. So it is kept, and made up for in the next slices: what was too
-//! much by time that goes by without the container, what was too little by a time that its tasks run while its clock stands.
+//! Tasks run on for a moment after their slice is over. Other tasks of the machine, and its hypervisor, take time from a slice. A
+//! short slice loses a greater part to both than a long one. The account keeps the difference, and the next slices make up for it.
+//! For time a container had too much, its clock advances without its tasks. For time it had too little, its tasks run while its
+//! clock stands.
 
 use std::time::Duration;
 
@@ -10,26 +11,26 @@ use lorentz_clock::Span;
 
 use crate::member::State;
 
-/// What it has had too much; negative where that was too little. Real time.
+/// Processor time the container had beyond its due, real time; negative if it had too little.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Account(Span);
 
 impl Account {
-    /// Notes what it had in a slice in which `due` was to be had.
+    /// Adds the result of a slice: the container had `had`, and `due` was due to it.
     pub fn note(&mut self, had: Duration, due: Span) {
         let had = i64::try_from(had.as_nanos()).unwrap_or(i64::MAX);
         self.0 = Span(self.0 .0.saturating_add(had).saturating_sub(due.0));
     }
 
-    /// The part of its next slice, of at most `slice`, that it has had already.
+    /// Takes back surplus time: returns the part of the next slice that the container has had already, from 0 to `slice`.
     pub fn pay(&mut self, slice: Span) -> Span {
         let paid = Span(self.0 .0.clamp(0, slice.0.max(0)));
         self.0 = Span(self.0 .0 - paid.0);
         paid
     }
 
-    /// How long it may run before its clock does, in a slice that takes `slice`. What is more than a few slices is forgotten:
-    /// it was taken once, by a machine that stood still.
+    /// Returns how long the container may run before its clock does, in a slice of length `slice`; at most four times `slice`. The
+    /// account forgets a greater debt: the machine stood still once, and took that time.
     pub fn draw(&mut self, slice: Span) -> Span {
         const SLICES: i64 = 4;
         let most = slice.0.max(0).saturating_mul(SLICES);
@@ -38,26 +39,28 @@ impl Account {
         drawn
     }
 
-    /// Nothing was taken from one that has nothing to do.
+    /// Forgets a debt, for a container that has nothing to do: nobody took time from it.
     pub fn forgive(&mut self) {
         self.0 = self.0.max(Span::ZERO);
     }
 
-    /// Begins anew.
+    /// Resets the account to zero.
     pub fn clear(&mut self) {
         self.0 = Span::ZERO;
     }
 }
 
-/// What a container had in a slice that took `took`, as two looks tell, before and after it: all the time that its tasks ran,
-/// if none went to sleep but once, at the end; else all in which they did not wait for a processor. Several wait for one another
-/// too: while one of them ran, they had it.
+/// Processor time that a container had in a slice of real length `took`, from a look before it and one after it.
+///
+/// If no task slept except once, at the end, the result is the time that all tasks ran. Else it is `took` less the time in which
+/// tasks waited for a processor. Tasks of one container also wait for each other. While one of them ran, the container had the
+/// processor; therefore the result is at least the time that all tasks ran, and at most `took`.
 pub fn had(took: Duration, before: &State, after: &State) -> Duration {
     let ran = after.ran.saturating_sub(before.ran);
     let waited = after.waited.saturating_sub(before.waited);
     let slept = after.slept.zip(before.slept).map(|(now, then)| now.saturating_sub(then));
     match slept {
-        // What those did that have come and gone is not known.
+        // Some tasks came or went; nobody knows how long those ran.
         _ if after.tasks != before.tasks => took,
         Some(slept) if slept <= u64::from(before.tasks) => ran,
         _ => took.saturating_sub(waited).max(ran).min(took),
@@ -101,7 +104,7 @@ mod tests {
 
     #[test]
     fn over_many_slices_it_has_what_is_due() {
-        // Every slice loses a millisecond of three to others, and half a millisecond is run on for.
+        // Every slice loses one millisecond of three to others. Its tasks run on for half a millisecond.
         let mut account = Account::default();
         let (mut due, mut had) = (0, 0);
         for _ in 0..1000 {
@@ -120,12 +123,12 @@ mod tests {
     fn time_asleep_is_not_taken_by_others() {
         let took = Duration::from_millis(10);
         let before = state(100, 50, Some(7));
-        // It computed all the time; three milliseconds are missing, the host has them.
+        // The task computed all the time. Three milliseconds are missing: the hypervisor took them.
         assert_eq!(had(took, &before, &state(107, 50, Some(8))), Duration::from_millis(7));
-        // It slept too; two milliseconds it waited for its processor.
+        // The task also slept. It waited two milliseconds for its processor.
         assert_eq!(had(took, &before, &state(105, 52, Some(12))), Duration::from_millis(8));
         assert_eq!(had(took, &before, &state(105, 52, None)), Duration::from_millis(8));
-        // Tasks that waited for one another.
+        // Tasks waited for each other.
         assert_eq!(had(took, &before, &state(109, 59, Some(12))), Duration::from_millis(9));
         let more = State { tasks: 2, ..state(105, 52, Some(12)) };
         assert_eq!(had(took, &before, &more), took);

@@ -1,4 +1,4 @@
-//! A running experiment, seen from any other process.
+//! Client of a running experiment, for use by any other process.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use crate::fault::{Ended, Refusal};
 use crate::place;
 use crate::protocol::{Answer, Request, Status};
 
-/// A running experiment. One request at a time is under way on one of these; any number of them may be open.
+/// A connection to a running experiment. It carries one request at a time. A process may open any number of connections.
 pub struct Experiment {
     name: String,
     stream: BufReader<UnixStream>,
@@ -25,35 +25,35 @@ impl AsFd for Experiment {
     }
 }
 
-/// What a running experiment would not do.
+/// A request that the experiment refused. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{why}")]
 pub struct Refused {
-    /// Why, in one line.
+    /// The reason, in one line.
     pub why: String,
-    /// The asker's mistake; else the machine's.
+    /// The client's mistake if true, the machine's if false.
     pub wrong_input: bool,
 }
 
 /// A container that is to join an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Joining<'a> {
-    /// Its name.
+    /// The container's name.
     pub container: &'a str,
-    /// Virtual seconds per real second in its slices: the inverse of its TDF.
+    /// Virtual seconds per real second in the container's slices: the inverse of its TDF.
     pub rate: Rate,
-    /// The timeline that it follows, where a simulator moves it.
+    /// The timeline the container follows, if a simulator moves it.
     pub timeline: Option<u32>,
-    /// Whether its wall clock keeps its own date when all are brought to one virtual time; else all show the same.
+    /// Whether the container's wall clock keeps its own date at [`Experiment::synchronize`]. All other wall clocks show one date.
     pub own_wall: bool,
 }
 
 impl Experiment {
-    /// The one called `name` in `state`.
+    /// Connects to the experiment called `name` in `state`.
     ///
     /// # Errors
     ///
-    /// Where there is none ([`Refusal::Unknown`]), or its process has ended ([`Refusal::Dead`]).
+    /// [`Refusal::Unknown`] if there is no such experiment; [`Refusal::Dead`] if its process has ended.
     pub fn open(state: &StateDir, name: &str) -> anyhow::Result<Experiment> {
         let place = place::of(state, name)?;
         if !place.exists() {
@@ -64,26 +64,26 @@ impl Experiment {
         Ok(Experiment { name: name.to_string(), stream: BufReader::new(stream) })
     }
 
-    /// The experiments in `state`, by name, those whose process has ended among them.
+    /// Lists the names of the experiments in `state`, sorted. Experiments whose process has ended are included.
     ///
     /// # Errors
     ///
-    /// Where the directory cannot be read.
+    /// An error if the directory cannot be read.
     pub fn list(state: &StateDir) -> io::Result<Vec<String>> {
         place::all(state)
     }
 
-    /// Its name.
+    /// The experiment's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes the container called `container` in, at `rate` (the inverse of its TDF). `timeline`: the one it follows, where a
-    /// simulator moves it.
+    /// Adds the container called `container`, at `rate` (the inverse of its TDF). `timeline` is the one it follows, if a simulator
+    /// moves it.
     ///
     /// # Errors
     ///
-    /// Where it is in an experiment already, shares its clock, or has ended.
+    /// [`Refused`] if the container is in an experiment already, shares its clock, or has ended.
     pub fn add(
         &mut self,
         container: &str,
@@ -93,22 +93,22 @@ impl Experiment {
         self.add_as(&Joining { container, rate, timeline, own_wall: false })
     }
 
-    /// The same, with everything that can be said of it.
+    /// Adds a container with all options of [`Joining`].
     ///
     /// # Errors
     ///
-    /// As for [`Experiment::add`].
+    /// Those of [`Experiment::add`].
     pub fn add_as(&mut self, joining: &Joining<'_>) -> anyhow::Result<()> {
         let Joining { container, rate, timeline, own_wall } = *joining;
         let (container, tdf) = (container.to_string(), (rate.den(), rate.num()));
         self.ask(&Request::Add { container, tdf, timeline, own_wall }).map(drop)
     }
 
-    /// Lets a container go on by itself.
+    /// Removes a container from the experiment. It goes on by itself.
     ///
     /// # Errors
     ///
-    /// Where it is not in this experiment.
+    /// [`Refused`] if the container is not in this experiment.
     pub fn remove(&mut self, container: &str) -> anyhow::Result<()> {
         self.ask(&Request::Remove { container: container.to_string() }).map(drop)
     }
@@ -117,7 +117,7 @@ impl Experiment {
     ///
     /// # Errors
     ///
-    /// Where it is not in this experiment.
+    /// [`Refused`] if the container is not in this experiment.
     pub fn dilate(&mut self, container: &str, rate: Rate) -> anyhow::Result<()> {
         let tdf = (rate.den(), rate.num());
         self.ask(&Request::Dilate { container: container.to_string(), tdf }).map(drop)
@@ -127,43 +127,44 @@ impl Experiment {
     ///
     /// # Errors
     ///
-    /// Where it is empty or synchronized, or only some containers have a timeline.
+    /// [`Refused`] if the experiment is empty or synchronized already, or only some of its containers have a timeline.
     pub fn synchronize(&mut self) -> anyhow::Result<()> {
         self.ask(&Request::Synchronize).map(drop)
     }
 
-    /// Has rounds follow one another from here on.
+    /// Starts the rounds.
     ///
     /// # Errors
     ///
-    /// Before [`Experiment::synchronize`]; where a simulator moves it.
+    /// [`Refused`] before [`Experiment::synchronize`], or if a simulator moves the experiment.
     pub fn start(&mut self) -> anyhow::Result<()> {
         self.ask(&Request::Start).map(drop)
     }
 
-    /// Has no further round begin.
+    /// Pauses the experiment: no further round begins.
     ///
     /// # Errors
     ///
-    /// Where it does not run.
+    /// [`Refused`] if the experiment does not run.
     pub fn pause(&mut self) -> anyhow::Result<()> {
         self.ask(&Request::Pause).map(drop)
     }
 
-    /// Lets all containers go on by themselves. A new experiment may be set up in this one.
+    /// Ends the current run. All containers leave the experiment and go on by themselves; another run may be set up in this
+    /// process.
     ///
     /// # Errors
     ///
-    /// Where its process has ended.
+    /// [`Ended`] if the experiment's process has ended.
     pub fn stop(&mut self) -> anyhow::Result<()> {
         self.ask(&Request::Stop).map(drop)
     }
 
-    /// How far a container is to go with each progress of its timeline, virtual time above 0.
+    /// Sets how far a container goes with each progress of its timeline. `interval` is virtual time, above 0.
     ///
     /// # Errors
     ///
-    /// Before [`Experiment::synchronize`]; where the container does not follow `timeline`, if that is given.
+    /// [`Refused`] before [`Experiment::synchronize`], or if `timeline` is given and the container does not follow it.
     pub fn set_interval(
         &mut self,
         container: &str,
@@ -174,48 +175,48 @@ impl Experiment {
         self.ask(&Request::Interval { container, timeline, nanos }).map(drop)
     }
 
-    /// Moves all containers of a timeline by their intervals; those that have none stay. Returns when all have arrived.
+    /// Moves all containers of a timeline by their intervals. A container without an interval stays. Returns when all have arrived.
     ///
     /// # Errors
     ///
-    /// Before [`Experiment::synchronize`]; where no container follows `timeline`.
+    /// [`Refused`] before [`Experiment::synchronize`], or if no container follows `timeline`.
     pub fn progress(&mut self, timeline: u32) -> anyhow::Result<()> {
         self.ask(&Request::Progress { timeline }).map(drop)
     }
 
-    /// Begins to move all containers of a timeline to the instant `to`; [`Experiment::has_advanced`] tells of the end. Nothing else is
-    /// to be asked here meanwhile.
+    /// Begins to move all containers of a timeline to the instant `to`, and returns at once. [`Experiment::has_advanced`] waits for
+    /// the end. This connection takes no other request in between.
     ///
     /// # Errors
     ///
-    /// Where its process has ended.
+    /// [`Ended`] if the experiment's process has ended.
     pub fn advance(&mut self, timeline: u32, to: VirtualInstant) -> anyhow::Result<()> {
         self.say(&Request::Advance { timeline, to: to.0 })
     }
 
-    /// Waits until what [`Experiment::advance`] has begun is done. Its descriptor is readable then.
+    /// Waits until the move that [`Experiment::advance`] began is done. The connection's descriptor becomes readable then.
     ///
     /// # Errors
     ///
-    /// As [`Experiment::progress`].
+    /// Those of [`Experiment::progress`].
     pub fn has_advanced(&mut self) -> anyhow::Result<()> {
         self.hear().map(drop)
     }
 
-    /// Forgets the intervals of a timeline.
+    /// Clears the intervals of a timeline's containers.
     ///
     /// # Errors
     ///
-    /// As [`Experiment::progress`].
+    /// Those of [`Experiment::progress`].
     pub fn reset(&mut self, timeline: u32) -> anyhow::Result<()> {
         self.ask(&Request::Reset { timeline }).map(drop)
     }
 
-    /// How it stands.
+    /// Returns the state of the experiment and of its containers.
     ///
     /// # Errors
     ///
-    /// Where its process has ended.
+    /// [`Ended`] if the experiment's process has ended.
     pub fn status(&mut self) -> anyhow::Result<Status> {
         match self.ask(&Request::Status)? {
             Answer::Status(status) => Ok(*status),
@@ -223,11 +224,11 @@ impl Experiment {
         }
     }
 
-    /// Ends it. Its containers go on by themselves.
+    /// Ends the experiment and its process. Its containers go on by themselves.
     ///
     /// # Errors
     ///
-    /// Where its process has ended.
+    /// [`Ended`] if the experiment's process has ended.
     pub fn end(&mut self) -> anyhow::Result<()> {
         self.ask(&Request::End).map(drop)
     }

@@ -1,8 +1,8 @@
-//! The conductor: the one thread that knows how an experiment stands, and says who goes how far.
+//! The scheduler: the one thread that keeps the state of an experiment and decides how far each container goes.
 //!
-//! It takes requests and the slices that have been done from one queue. A round is begun when the one before is over; between
-//! rounds requests are answered. The slices themselves are given by the threads of [`crate::stage`], one for each processor
-//! of the experiment; a container is theirs meanwhile. So a simulator's timelines do not wait for one another.
+//! It takes requests and finished slices from one queue. A round begins when the previous one is over; between rounds the scheduler
+//! answers requests. The workers of [`crate::stage`] give the slices, one worker for each processor of the experiment. During a
+//! slice its worker owns the container. So the timelines of a simulator do not wait for each other.
 
 mod rounds;
 
@@ -24,22 +24,22 @@ use crate::settings::Settings;
 use crate::stage::{Job, Stage};
 use crate::watch::Watch;
 
-/// What comes to the conductor.
+/// A message to the scheduler.
 pub enum Message {
-    /// Somebody asks for something.
+    /// A request of a client, and the channel for its answer.
     Request(Request, Sender<Answer>),
-    /// A container has had its slice.
+    /// A worker returns a container after its slice.
     Done(Box<Member>),
 }
 
-/// A place for a container, kept while it is on the stage.
+/// A slot for a container. A container keeps its slot while a worker has it (`OnStage`).
 pub(crate) enum Place {
     Here(Box<Member>),
     OnStage,
     Free,
 }
 
-/// Somebody who waits for a timeline.
+/// A client that waits for a timeline to arrive, with the number of containers still under way.
 struct Waiting {
     timeline: u32,
     left: usize,
@@ -48,7 +48,7 @@ struct Waiting {
     answer: Sender<Answer>,
 }
 
-/// See the module.
+/// The scheduler's state.
 pub struct Conductor {
     pub(crate) name: String,
     pub(crate) settings: Settings,
@@ -58,7 +58,7 @@ pub struct Conductor {
     state: StateDir,
     stage: Stage,
     inbox: Receiver<Message>,
-    /// Where all stand, in an experiment that runs by itself.
+    /// Virtual time at which all containers stand between rounds, if the experiment runs by itself.
     pub(crate) now: VirtualInstant,
     pub(crate) synchronized_at: VirtualInstant,
     waiting: Vec<Waiting>,
@@ -66,18 +66,18 @@ pub struct Conductor {
     pub(crate) rounds: u64,
     pub(crate) real: Duration,
     pub(crate) working: Duration,
-    /// Until here they are counted, where a simulator moves timelines.
+    /// Real time up to which `real` and `working` are counted, if a simulator moves timelines.
     counted_until: Instant,
-    /// When the next round may begin, so that time does not run faster than it is to.
+    /// Earliest begin of the next round: it keeps time from running faster than the clocks' rates.
     not_before: Instant,
     added: usize,
-    /// Where each container is.
+    /// Each container's slot in `places`, by name.
     index: HashMap<String, usize>,
     free: Vec<usize>,
     ended: Option<Sender<Answer>>,
 }
 
-/// A round under way.
+/// The round under way. `left` is the number of containers still with workers.
 struct Round {
     end: VirtualInstant,
     begun: Instant,
@@ -86,7 +86,7 @@ struct Round {
 }
 
 impl Conductor {
-    /// Makes one. `outbox` is the other end of `inbox`.
+    /// Makes a scheduler, with its workers. `outbox` is the sending end of `inbox`.
     pub fn new(
         name: &str,
         settings: Settings,
@@ -123,7 +123,7 @@ impl Conductor {
         })
     }
 
-    /// Serves until it is asked to end, and returns who is to hear that it has.
+    /// Serves requests until one asks for the end. Returns the channel of that request: its client still waits for the answer.
     pub fn conduct(mut self) -> Option<Sender<Answer>> {
         while self.ended.is_none() {
             let message = match self.round {
@@ -143,7 +143,7 @@ impl Conductor {
         self.ended
     }
 
-    /// Begins a round where it is time for one, else waits for a message.
+    /// Begins a round if it is time for one. Else waits for a message until then.
     fn before_the_next_round(&mut self) -> Option<Message> {
         let early = self.not_before.saturating_duration_since(Instant::now());
         if early > Duration::ZERO {
@@ -165,7 +165,7 @@ impl Conductor {
             }
             return;
         }
-        // Whoever is on the stage is awaited: requests see all containers.
+        // Wait for the containers that workers have: a request sees all containers.
         while self.places.iter().any(|place| matches!(place, Place::OnStage)) {
             match self.inbox.recv() {
                 Ok(Message::Done(member)) => self.take_back(member),
@@ -174,13 +174,13 @@ impl Conductor {
             }
         }
         if request == Request::End {
-            // It goes whatever becomes of its containers.
+            // The experiment ends even if its containers cannot be released.
             let _ = self.stop();
             self.ended = Some(answer);
             return;
         }
         let done = self.perform(request);
-        // Who has gone away meanwhile wants no answer.
+        // A client that has gone needs no answer.
         let _ = answer.send(done.unwrap_or_else(|error| refusal(&error)));
     }
 
@@ -229,7 +229,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// The same, for a step of a timeline: where nobody follows that, nothing changes.
+    /// Changes the phase by a step of a timeline. Nothing changes if no container follows the timeline.
     fn step_on(&mut self, timeline: u32, step: Step) -> anyhow::Result<()> {
         let phase = self.phase.after(step, self.manner())?;
         self.check_timeline(timeline)?;
@@ -265,7 +265,7 @@ impl Conductor {
             if member.container().is_same(&found) {
                 return Err(Refusal::Twice(container.to_string()).into());
             }
-            // That one has ended; another has its name now.
+            // The container known by this name has ended, and a new one has the name.
             let place = member.group as usize;
             self.forget(place);
         }
@@ -284,7 +284,7 @@ impl Conductor {
         member.count_from_here();
         match self.phase {
             Phase::SettingUp if !found_frozen => member.let_go(),
-            // Made to stand still, it begins with the others.
+            // The user froze it before; it begins with the others.
             Phase::SettingUp => member.stop_tasks()?,
             _ => {
                 let at = self.joining_at(timeline);
@@ -301,7 +301,8 @@ impl Conductor {
         Ok(())
     }
 
-    /// Where a container begins that joins now: where the others stand, the last of its timeline.
+    /// The virtual time at which a container begins that joins now: that of the container furthest behind on its timeline, or of
+    /// the experiment.
     fn joining_at(&self, timeline: Option<u32>) -> VirtualInstant {
         let same =
             self.members().filter(|member| timeline.is_some() && member.timeline == timeline);
@@ -316,13 +317,14 @@ impl Conductor {
         Ok(())
     }
 
-    /// All stand at the latest of their times, and their wall clocks show the same, but for those that keep their own.
+    /// Sets all clocks to the latest of their virtual times, where they stand. All wall clocks show the same date, except those
+    /// that keep their own.
     fn synchronize(&mut self) -> anyhow::Result<()> {
         let manner = self.manner();
         self.phase.after(Step::Synchronize, manner)?;
         let stepwise = manner == Manner::Stepwise;
         self.forget_the_ended();
-        // Each stands where it is; nobody is in front of where all will be.
+        // Each clock stops where it is, so that none runs past the common time.
         for member in self.members_mut() {
             member.clock.stand(VirtualInstant(0));
         }
@@ -338,7 +340,7 @@ impl Conductor {
             member.clock.stand_with_wall(at, wall);
             member.count_from_here();
             member.interval = None;
-            // A simulator says what is seen when; else everybody is here.
+            // A simulator decides when others see a packet; without one, all containers stand at `at`.
             member.clock.set_turn(if stepwise { VirtualInstant::NEVER } else { at });
         }
         (self.now, self.synchronized_at) = (at, at);
@@ -387,7 +389,8 @@ impl Conductor {
         self.places.iter().any(|place| matches!(place, Place::OnStage))
     }
 
-    /// Moves the containers of a timeline by their intervals, or `to` where that is given; `answer` hears when all have arrived.
+    /// Moves the containers of a timeline by their intervals, or to the instant `to` if given. `answer` gets the result when all
+    /// have arrived.
     fn progress(
         &mut self,
         timeline: u32,
@@ -456,7 +459,8 @@ impl Conductor {
         moved.into_iter().for_each(|(begun, staged)| self.count_time(begun, staged));
     }
 
-    /// Counts the time that a timeline has taken since `begun`, and its containers since `staged`; once, where several were under way.
+    /// Counts the real time that a timeline took since `begun`, and its containers since `staged`. Time in which several timelines
+    /// were under way counts once.
     fn count_time(&mut self, begun: Instant, staged: Instant) {
         let (now, before) = (Instant::now(), self.counted_until);
         self.real += now - begun.max(before);
@@ -464,7 +468,7 @@ impl Conductor {
         self.counted_until = now;
     }
 
-    /// Looks at all tasks.
+    /// Reads the state of all tasks of the containers that no worker has.
     fn look(&mut self) {
         for place in &mut self.places {
             if let Place::Here(member) = place {
@@ -502,12 +506,12 @@ impl Conductor {
         }
     }
 
-    /// How many tasks the containers have that are not on the stage.
+    /// Returns the number of tasks of the containers that no worker has.
     fn tasks(&self) -> usize {
         self.members().map(|member| member.seen.tasks as usize).sum()
     }
 
-    /// The containers that are not on the stage.
+    /// Iterates over the containers that no worker has.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
         self.places.iter().filter_map(|place| match place {
             Place::Here(member) => Some(&**member),
@@ -541,10 +545,10 @@ fn take(place: &mut Place) -> Option<Box<Member>> {
     }
 }
 
-/// Lets a container go on by itself.
+/// Releases a container: it goes on by itself.
 fn dismiss(member: &mut Member) {
     member.let_go();
-    // One that has ended has no record any more.
+    // A container that has ended has no record any more.
     let _ = member.container().clone().set_experiment(None);
 }
 

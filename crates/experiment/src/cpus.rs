@@ -1,4 +1,4 @@
-//! Processors: lists of them as people write them, and keeping tasks to them.
+//! Processors: lists in text form, and the affinity of tasks.
 
 use std::fmt;
 use std::io;
@@ -8,23 +8,24 @@ use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-/// Some processors, in order: `0`, `1-3`, `0,2-5`.
+/// A list of processors, in ascending order. In text: `0`, `1-3`, `0,2-5`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cpus(Vec<usize>);
 
 impl Cpus {
-    /// The processors that the calling process may use.
+    /// Returns the processors that the calling process may use.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not tell.
+    /// The error of sched_getaffinity.
     pub fn usable() -> io::Result<Cpus> {
         let set = sched_getaffinity(Pid::from_raw(0))?;
         Ok(Cpus((0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect()))
     }
 
-    /// All of these but the first, which is left for the rest of the machine; that one where there is no other.
+    /// Returns all processors of the list but the first, which stays free for the rest of the machine. A list of one stays as it
+    /// is.
     pub fn but_one(&self) -> Cpus {
         match self.0.as_slice() {
             [_, rest @ ..] if !rest.is_empty() => Cpus(rest.to_vec()),
@@ -32,28 +33,28 @@ impl Cpus {
         }
     }
 
-    /// Those of these that are not among `others`; all where none is left.
+    /// Returns the processors that are not among `others`; all if none is left.
     pub fn without(&self, others: &Cpus) -> Cpus {
         let left: Vec<usize> =
             self.0.iter().copied().filter(|cpu| !others.0.contains(cpu)).collect();
         Cpus(if left.is_empty() { self.0.clone() } else { left })
     }
 
-    /// Their numbers.
+    /// The processors' numbers.
     pub fn numbers(&self) -> &[usize] {
         &self.0
     }
 
-    /// The first that is not among `usable`.
+    /// Returns the first processor that is not among `usable`.
     pub fn first_not_in(&self, usable: &Cpus) -> Option<usize> {
         self.0.iter().copied().find(|cpu| !usable.0.contains(cpu))
     }
 
-    /// Keeps a thread to them; 0 is the calling one.
+    /// Sets the affinity of a thread to this list. 0 means the calling thread.
     ///
     /// # Errors
     ///
-    /// A thread that has ended or belongs to somebody else; processors that are not there.
+    /// The error of sched_setaffinity: the thread has ended or belongs to another user, or a processor does not exist.
     pub fn keep(&self, thread: u32) -> io::Result<()> {
         let mut set = CpuSet::new();
         for cpu in &self.0 {
@@ -62,13 +63,13 @@ impl Cpus {
         Ok(sched_setaffinity(Pid::from_raw(thread as i32), &set)?)
     }
 
-    /// One of them alone.
+    /// Returns a list of one processor: that at `place`, modulo the length.
     pub fn only(&self, place: usize) -> Cpus {
         Cpus(vec![self.0[place % self.0.len()]])
     }
 }
 
-/// Not a list of processors.
+/// The text is not a list of processors.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected numbers of processors, such as 1 or 0,2-5")]
 pub struct WrongCpus;

@@ -1,54 +1,54 @@
-//! What an experiment refuses, one line each.
+//! Errors of experiments. Each is one line of text.
 
 use lorentz_clock::Span;
 use thiserror::Error;
 
-/// Something was asked of an experiment that cannot be; nothing has changed.
+/// A request that cannot be carried out. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Refusal {
-    /// It is no part of it.
+    /// The container is not in the experiment.
     #[error("{0}: not in this experiment; 'lorentz experiment status' shows who is")]
     NotIn(String),
-    /// It is part of it already.
+    /// The container is in the experiment already.
     #[error("{0}: is in this experiment already")]
     Twice(String),
-    /// No room.
+    /// The experiment has as many containers as it has room for.
     #[error("the experiment has room for {0} containers; 'create --most N' makes one with more")]
     Full(u32),
-    /// Not a TDF.
+    /// The TDF is out of range: numerator, denominator.
     #[error("TDF {0}/{1}: expected a number above 0, from 1/1000000 to 1000000")]
     Tdf(u64, u64),
-    /// Not an interval.
+    /// The interval is not above 0.
     #[error("interval {0}: expected a duration above 0")]
     Interval(Span),
-    /// Nobody follows it.
+    /// No container follows the timeline.
     #[error("timeline {0}: no container follows it")]
     NoTimeline(u32),
-    /// It follows another.
+    /// The container follows another timeline.
     #[error("{0}: does not follow timeline {1}")]
     OtherTimeline(String, u32),
-    /// It is being moved.
+    /// Another request is moving the timeline.
     #[error("timeline {0}: a progress of it is under way")]
     UnderWay(u32),
-    /// There is an experiment of that name.
+    /// An experiment of that name exists.
     #[error("{0}: there is an experiment of this name; 'lorentz experiment rm {0}' ends it")]
     NameInUse(String),
-    /// There is none of that name.
+    /// No experiment of that name exists.
     #[error("{0}: no such experiment; 'lorentz experiment status' shows which there are")]
     Unknown(String),
-    /// Not a name.
+    /// The text cannot be an experiment's name.
     #[error("{0:?}: not an experiment's name; expected up to 128 letters, digits, '.', '_' and '-', the first a letter or digit")]
     WrongName(String),
-    /// Its process is gone.
+    /// The experiment's process has ended.
     #[error("{0}: its process has ended; 'lorentz experiment rm {0}' lets its containers go on")]
     Dead(String),
-    /// Not a timeslice.
+    /// The timeslice is out of range.
     #[error("--timeslice {0}: expected a duration from 1us to 1m")]
     Timeslice(Span),
-    /// A processor that is not there.
+    /// This process may not use the processor. The text lists those it may use.
     #[error("--cpus {0}: this process may not use that processor; expected some of {1}")]
     NoCpu(usize, String),
-    /// No room at all.
+    /// The number of containers is out of range.
     #[error("--most {0}: expected a number from 1 to 1000000")]
     Most(u32),
 }

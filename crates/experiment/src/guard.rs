@@ -1,7 +1,7 @@
-//! What becomes of containers whose experiment has died: after a while they go on by themselves.
+//! Recovery of containers whose experiment has died: a guard process thaws them after some time.
 //!
-//! The guard is a process that only waits for the end of the experiment's. Where that comes without a word, it gives people
-//! some time to look at what stands still, and then lets go of it.
+//! The guard only waits for the end of the experiment's process. If that process dies without removing the experiment, the guard
+//! waits [`ORPHANED_FOR`], so that people can look at the frozen containers. Then it lets the containers go on.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -14,15 +14,15 @@ use lorentz_container::{start_in_background, StateDir, StateError};
 
 use crate::place;
 
-/// How long containers stand still after the experiment's process has died.
+/// Time that containers stand still after the experiment's process has died.
 pub const ORPHANED_FOR: Duration = Duration::from_secs(10);
 
-/// Starts the guard of the calling process, which is that of the experiment `name` and has one thread only.
+/// Starts the guard of the calling process. The caller is the process of the experiment `name` and has one thread only.
 pub(crate) fn start(state: &StateDir, name: &str) -> anyhow::Result<()> {
     let (mine, end) = UnixStream::pair()?;
     start_in_background(&[end.as_fd()], |ready| {
         ready.done();
-        // Until the other end is closed, which only the end of that process does.
+        // Returns when the other end is closed: only the end of the experiment's process closes it.
         let _ = (&end).read(&mut [0]);
         let died = Instant::now();
         let place = place::of(state, name)?;
@@ -34,22 +34,23 @@ pub(crate) fn start(state: &StateDir, name: &str) -> anyhow::Result<()> {
         }
         Ok(())
     })?;
-    // Open as long as this process lives.
+    // This end stays open as long as this process lives.
     std::mem::forget(mine);
     Ok(())
 }
 
-/// Lets go of all containers of the experiment `name`, whose process has ended, and clears what is left of it.
+/// Lets all containers of the experiment `name` go on by themselves, and removes the remains of the experiment. Its process has
+/// ended.
 ///
 /// # Errors
 ///
-/// Where the containers cannot be listed.
+/// An error if the containers cannot be listed.
 pub fn release(state: &StateDir, name: &str) -> anyhow::Result<()> {
     for mut container in state.list()? {
         if container.record().experiment.as_deref() != Some(name) {
             continue;
         }
-        // One that ends meanwhile needs nothing.
+        // A container that ends meanwhile needs nothing.
         let _ = container.set_experiment(None);
         let clock = container.clock().and_then(|clock| {
             let path = container.clock_path();
@@ -57,7 +58,7 @@ pub fn release(state: &StateDir, name: &str) -> anyhow::Result<()> {
         });
         if let Ok(clock) = clock {
             clock.let_go(clock.rate());
-            // A program that waits for its turn to send would wait for ever.
+            // A program that waits for its turn to send (send ordering) would wait forever.
             clock.set_turn(VirtualInstant::NEVER);
         }
         if let Some(cgroup) = container.cgroup() {

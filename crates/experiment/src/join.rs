@@ -1,4 +1,4 @@
-//! Into an experiment from outside: a container by its name, or any running process.
+//! Finding or making the container that joins an experiment: by its name, or by any running process.
 
 use std::ffi::OsString;
 
@@ -7,12 +7,12 @@ use lorentz_container::{
     NewContainer, StateDir, StateError, WhichClock,
 };
 
-/// The container that `text` means: its name, or the number of a process. One that is in no container is brought into virtual
-/// time, with its descendants, in a new one. The caller must have one thread only.
+/// Returns the container that `text` means: a container's name or a process id. A process that is in no container gets a new one:
+/// Lorentz attaches to it and its descendants. The caller must have one thread only.
 ///
 /// # Errors
 ///
-/// Where there is no such container or process, or the process cannot be brought in.
+/// An error if there is no such container or process, or if Lorentz cannot attach to the process.
 pub fn container_for(state: &StateDir, text: &str) -> anyhow::Result<Container> {
     match (state.find(text), text.parse()) {
         (Err(StateError::NotInside(_)), Ok(pid)) => bring_in(state, pid),
@@ -20,7 +20,7 @@ pub fn container_for(state: &StateDir, text: &str) -> anyhow::Result<Container> 
     }
 }
 
-/// A container of processes that were attached has no control group yet.
+/// Gives a control group to a container that has none yet because Lorentz attached to its processes.
 fn with_group(mut container: Container) -> anyhow::Result<Container> {
     let shim = container.record().mechanism == Mechanism::Shim;
     if container.cgroup().is_none() && shim && container.record().experiment.is_none() {
@@ -53,7 +53,7 @@ fn give_group(
     if let Some(cgroup) = Cgroup::create(container.name()) {
         container.set_cgroup(Some(&cgroup))?;
         for pid in pids {
-            // One that has ended needs none.
+            // A process that has ended needs no group.
             let _ = cgroup.add(pid);
         }
     }

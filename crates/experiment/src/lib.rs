@@ -1,16 +1,17 @@
 //! Synchronised experiments: many containers, one virtual time.
 //!
-//! The containers of an experiment have clocks of their own that advance together, in rounds, although they share too few
-//! processors. Each has a time dilation factor (TDF): one with TDF 10 gets ten times as much of a processor for a virtual
-//! second as one with TDF 1. It is TimeKeeper's idea (Lamps, *TimeKeeper Documentation*, 2015, sections 3.2 and 4.2.2), on a
-//! stock kernel; and what a program can see is exact, for a round sets the clocks' limit before anybody runs.
+//! The containers of an experiment have clocks of their own. The clocks advance together, in rounds, although the containers share
+//! too few processors. Each container has a time dilation factor (TDF): one with TDF 10 gets ten times as much processor time for a
+//! virtual second as one with TDF 1. The idea is TimeKeeper's (Lamps, *TimeKeeper Documentation*, 2015, sections 3.2 and 4.2.2),
+//! here on a stock kernel. Programs never see a time beyond a round's end, because a round sets the limit of each clock before any
+//! task runs.
 //!
-//! An experiment is a process in the background ([`create`]), asked at a socket ([`Experiment`]). It runs by itself, rounds of
-//! a virtual timeslice following one another (*concurrent best effort*), or as a simulator says how far each container may go
-//! (*concurrent synchronisation*); [`Phase`] tells what may be asked when.
+//! An experiment is a background process ([`create`]). Clients send it requests over a socket ([`Experiment`]). It advances in one
+//! of two ways. It may run by itself, one round of a virtual timeslice after another (*concurrent best effort*). Or a simulator
+//! says how far each container may go (*concurrent synchronisation*). [`Phase`] lists the requests that each state allows.
 //!
-//! In a round each container that has something to do gets a slice (`slice`), on one processor, alone; those that have not are
-//! moved to the round's end by a write to their clocks. Whose tasks sleep, the kernel tells (`watch`).
+//! In a round, each container that has something to do gets a slice (`slice`), alone on one processor. For every other container,
+//! the experiment sets the clock to the round's end. The kernel reports whose tasks sleep (`watch`).
 //!
 //! ```no_run
 //! use lorentz_container::StateDir;

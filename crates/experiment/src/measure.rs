@@ -1,13 +1,13 @@
-//! Figures kept while an experiment runs.
+//! Statistics kept while an experiment runs.
 
 use std::time::Duration;
 
 use lorentz_clock::Span;
 
-/// Kept of the latest lengths of time, for their quantiles.
+/// Number of latest samples kept for the quantiles.
 const KEPT: usize = 4_096;
 
-/// Lengths of time, the latest kept.
+/// Overruns of slices: the latest 4,096 lengths of time.
 #[derive(Clone, Debug, Default)]
 pub struct Overruns {
     kept: Vec<u32>,
@@ -15,7 +15,7 @@ pub struct Overruns {
 }
 
 impl Overruns {
-    /// Notes one; beyond four seconds they are told as that.
+    /// Adds one length. A length above `u32::MAX` ns (4.29 s) counts as that, a negative one as 0.
     pub fn note(&mut self, length: Span) {
         let nanos = u32::try_from(length.0.max(0)).unwrap_or(u32::MAX);
         match self.kept.len() < KEPT {
@@ -25,7 +25,7 @@ impl Overruns {
         self.next = (self.next + 1) % KEPT;
     }
 
-    /// The length that this part of them (0 to 1) does not exceed; none where there are none.
+    /// Returns the length that the share `part` (0 to 1) of the samples do not exceed; none if there are no samples.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let mut sorted = self.kept.clone();
         sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! A container in an experiment: its clock, which the experiment holds, its tasks, and what it has used.
+//! A container in an experiment: its clock, which the experiment holds locked, its tasks, and its statistics.
 
 use std::time::Duration;
 
@@ -14,83 +14,84 @@ use crate::watch::Watch;
 
 /// A container in an experiment.
 pub struct Member {
-    /// Its name.
+    /// The container's name.
     pub name: String,
     container: Container,
     pub(crate) clock: HeldClock,
     pub(crate) cgroup: Cgroup,
-    /// What its tasks are called in a look.
+    /// Group number of the container's tasks in a look of [`Watch`].
     pub(crate) group: u32,
-    /// Virtual seconds per real second in its slices: the inverse of its TDF.
+    /// Virtual seconds per real second in the container's slices: the inverse of its TDF.
     pub(crate) rate: Rate,
-    /// Which simulator's steps it follows; none where the experiment runs by itself.
+    /// The timeline it follows; none if the experiment runs by itself.
     pub(crate) timeline: Option<u32>,
-    /// Its wall clock keeps its own date when all are brought to one virtual time.
+    /// The wall clock keeps its own date when the experiment is synchronized.
     pub(crate) own_wall: bool,
-    /// How far it is to go in the next step.
+    /// Virtual length of the next step of its timeline.
     pub(crate) interval: Option<Span>,
-    /// The processor its tasks are kept to.
+    /// The processor that its tasks have as their affinity.
     pub(crate) cpu: Cpus,
-    /// Its tasks are stopped: they ran when their slice was over.
+    /// The freezer stopped its tasks, because they ran at the end of their slice.
     pub(crate) stopped: bool,
-    /// Its slice has been broken off where it had something to send, and goes on when the others have come as far.
+    /// Send ordering broke off its slice: a task has something to send. The slice continues when the other containers have come as
+    /// far.
     pub(crate) in_line: bool,
-    /// What it has had of its processor.
+    /// Processor time it got, against the time due.
     pub(crate) account: Account,
-    /// Its waits that ended until here have been left, or never will be: by a jump.
+    /// Waits that ended up to here need no more attention: their threads have left them, or never will (siglongjmp).
     pub(crate) served: VirtualInstant,
-    /// What the last look has shown.
+    /// The state at the last look.
     pub(crate) seen: State,
     entries: Option<u32>,
-    /// How often its tasks had run when it was last looked whether a program begins.
+    /// Value of `seen.runs` when we last checked whether a program begins.
     checked_at: Option<u64>,
-    /// How often its tasks had run when its last turn began.
+    /// Value of `seen.runs` when its last turn of the send ordering began.
     turn_at: Option<u64>,
     pub(crate) used: Used,
 }
 
-/// What a look shows of a container.
+/// State of a container's tasks at one look.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct State {
-    /// A task runs, or is about to.
+    /// A task runs, or is about to run.
     pub awake: bool,
-    /// Its tasks.
+    /// Number of tasks.
     pub tasks: u32,
-    /// How often they have run: another number tells that one has run since.
+    /// How often the tasks have run, summed. Another number means that a task has run since.
     pub runs: u64,
-    /// Its processes.
+    /// Process ids.
     pub pids: Vec<u32>,
-    /// For how long all its tasks have run.
+    /// Time that the tasks have run, summed.
     pub ran: Duration,
-    /// For how long they have waited for a processor.
+    /// Time that the tasks have waited for a processor, summed.
     pub waited: Duration,
-    /// How often they have gone to sleep, if that is known.
+    /// How often the tasks have gone to sleep, summed; none if the kernel does not count it.
     pub slept: Option<u64>,
 }
 
-/// What a container has used of what it was given.
+/// Statistics of a container since the experiment was synchronized.
 #[derive(Clone, Debug, Default)]
 pub struct Used {
-    /// Slices it was given.
+    /// Number of slices.
     pub slices: u64,
-    /// Slices at whose end it was still running.
+    /// Number of slices at whose end its tasks still ran.
     pub at_limit: u64,
-    /// Real time of its slices that it had something to do in.
+    /// Real length of its slices, summed: in each of them it had something to do.
     pub wanted: Duration,
-    /// CPU time its tasks had used when the experiment was synchronized.
+    /// CPU time of its tasks when the experiment was synchronized.
     pub cpu_before: Duration,
-    /// The latest virtual time that was seen beyond a slice's end: always zero, or there is a mistake.
+    /// Greatest virtual time seen beyond a slice's end. Any value but zero is a defect.
     pub perceived_overshoot: Span,
-    /// Real time from a slice's end until its tasks had stopped.
+    /// Real times from a slice's end until all tasks had stopped.
     pub overruns: Overruns,
 }
 
 impl Member {
-    /// Takes hold of `container`, whose tasks run on at `rate` until it is told otherwise.
+    /// Locks the clock of `container` for the experiment. Its tasks run on at their rate until a call here changes that.
     ///
     /// # Errors
     ///
-    /// Where its clock is not to be had, or it has no control group.
+    /// An error if the clock cannot be opened, another process changes it, or the container has no control group.
     pub fn new(
         container: Container,
         group: u32,
@@ -128,15 +129,15 @@ impl Member {
         })
     }
 
-    /// Makes sure that all its processes are watched and on its processor, where programs have come since.
+    /// If programs have come since the last call: observes all processes of the container, and sets their affinity.
     pub(crate) fn watch_who_came(&mut self, watch: &Watch) {
         let entries = Some(self.clock.entries());
         if entries != self.entries {
-            // A group that is gone has nobody in it.
+            // A control group that is gone has no processes.
             let _ = watch.add(self.group, &self.cgroup);
             for pid in self.cgroup.pids().unwrap_or_default() {
                 for thread in lorentz_container::processes::threads_of(pid) {
-                    // One that has ended needs none.
+                    // A thread that has ended needs no affinity.
                     let _ = self.cpu.keep(thread);
                 }
             }
@@ -144,7 +145,7 @@ impl Member {
         }
     }
 
-    /// Forgets the last look.
+    /// Clears the result of the last look.
     pub(crate) fn forget_look(&mut self) {
         self.seen.awake = false;
         self.seen.tasks = 0;
@@ -154,7 +155,7 @@ impl Member {
         self.seen.slept = Some(0);
     }
 
-    /// Notes what a look has shown of one of its tasks.
+    /// Adds one of its tasks to the result of the present look.
     pub(crate) fn note(&mut self, task: &Seen) {
         self.seen.awake |= !task.asleep;
         self.seen.tasks += 1;
@@ -168,7 +169,7 @@ impl Member {
             self.seen.slept.zip(task.slept).map(|(sum, slept)| sum.wrapping_add(slept));
     }
 
-    /// A program that is about to begin sleeps meanwhile, but is not idle.
+    /// Counts the container as awake while one of its programs is about to begin. Such a program sleeps, but it is not idle.
     pub(crate) fn note_what_begins(&mut self, watch: &Watch) {
         let looked_at = self.checked_at == Some(self.seen.runs);
         if self.seen.awake || self.seen.tasks == 0 || looked_at {
@@ -180,13 +181,13 @@ impl Member {
         }
     }
 
-    /// The next instant that it waits for, to whoever knows that its tasks sleep. Not kept from one look to the next: a task
-    /// may have run in between without a switch that was counted.
+    /// Returns the first deadline of its waits and timers, virtual time. The caller knows that its tasks sleep. The result is not
+    /// cached: a task may have run since without a counted switch.
     pub(crate) fn next_deadline(&self) -> Option<VirtualInstant> {
         self.clock.next_deadline()
     }
 
-    /// Lets its clock run by itself from now on, and its tasks.
+    /// Lets the clock and the tasks run by themselves from now on.
     pub(crate) fn let_go(&mut self) {
         self.clock.let_go(self.rate);
         self.clock.set_turn(VirtualInstant::NEVER);
@@ -194,8 +195,8 @@ impl Member {
         self.stopped = false;
     }
 
-    /// Stops its clock at `at`, and its tasks. One whose programs have seen a later time stands there until the others have
-    /// come so far.
+    /// Stops the clock at `at`, and the tasks. If programs have seen a later time, the clock stands there until the other
+    /// containers have come as far.
     pub(crate) fn stop_at(&mut self, at: VirtualInstant) -> anyhow::Result<()> {
         match self.clock.entries() {
             0 => self.clock.begin_at(at),
@@ -204,7 +205,7 @@ impl Member {
         self.stop_tasks()
     }
 
-    /// Stops its tasks.
+    /// Stops the container's tasks.
     pub(crate) fn stop_tasks(&mut self) -> anyhow::Result<()> {
         self.cgroup.freeze()?;
         self.clock.repeat_broken_off(&self.cgroup.pids()?);
@@ -213,22 +214,22 @@ impl Member {
         Ok(())
     }
 
-    /// The virtual time, at most `most`, that goes by without it in its next slice, for what it has had too much of the ones
-    /// before. So it gets as much of a processor for a virtual second as it is to get.
+    /// Takes the container's surplus of earlier slices off its next one: returns the virtual time, at most `most`, by which its
+    /// clock advances without its tasks. So it gets its due share of the processor for each virtual second.
     pub(crate) fn skip_what_it_had(&mut self, most: Span) -> Span {
         let paid = self.account.pay(self.real_of(most));
         let (num, den) = (i128::from(self.rate.num()), i128::from(self.rate.den()));
         Span(saturate(i128::from(paid.0) * num / den)).min(most)
     }
 
-    /// The real time that so much of its virtual time takes.
+    /// Returns the real time that `span` of its virtual time takes.
     pub(crate) fn real_of(&self, span: Span) -> Span {
         let (num, den) = (i128::from(self.rate.num()), i128::from(self.rate.den()));
         Span(saturate(i128::from(span.0) * den / num))
     }
 
-    /// Notes what it had of its processor in a slice that took `took`, when `due` of it was to be had: `seen` are its tasks now,
-    /// `self.seen` told of them before.
+    /// Adds a slice of real length `took` to the account; `due` was due to the container. `seen` are its tasks now. `self.seen` is
+    /// their state before the slice.
     pub(crate) fn settle(&mut self, took: Duration, due: Span, seen: &[Seen]) {
         let before = self.seen.clone();
         self.forget_look();
@@ -236,43 +237,44 @@ impl Member {
         self.account.note(account::had(took, &before, &self.seen), due);
     }
 
-    /// Lets what it has to send be sent, where a task of its has run since the last turn: all others have come to `others`.
+    /// Begins a turn of the send ordering if one of its tasks has run since the last turn: all other clocks have come to `others`.
     pub(crate) fn take_turn(&mut self, others: VirtualInstant) {
         if self.turn_at != Some(self.seen.runs) {
             self.turn_at = Some(self.seen.runs);
-            // Who has waited for that runs now.
+            // A thread that waited for its turn runs now.
             self.seen.awake |= self.clock.set_turn(others) > 0;
         }
     }
 
-    /// Goes on with a slice that was broken off, where that helps: all others have come to `others`.
+    /// Begins a turn of the send ordering after a broken-off slice: all other clocks have come to `others`. Returns whether a
+    /// thread waited for the turn.
     pub(crate) fn go_on(&mut self, others: VirtualInstant) -> bool {
         self.in_line = false;
         self.seen.awake = self.clock.set_turn(others) > 0;
         self.seen.awake
     }
 
-    /// Whether it would do nothing before `end`, as far as the last look has shown.
+    /// Whether the last look shows nothing to do before `end`.
     pub(crate) fn has_nothing_before(&self, end: VirtualInstant) -> bool {
         !self.stopped && !self.seen.awake && self.next_deadline().is_none_or(|next| next > end)
     }
 
-    /// Whether it has anything to do, now or later.
+    /// Whether the container has anything to do, now or later.
     pub(crate) fn awake_or_waiting(&self) -> bool {
         self.stopped || self.seen.awake || self.next_deadline().is_some()
     }
 
-    /// Whether all its programs have ended.
+    /// Whether all programs of the container have ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.cgroup.pids().map_or(true, |pids| pids.is_empty())
     }
 
-    /// CPU time since the experiment was synchronized.
+    /// Returns the CPU time since the experiment was synchronized.
     pub fn cpu_time(&self) -> Duration {
         self.cgroup.cpu_time().unwrap_or_default().saturating_sub(self.used.cpu_before)
     }
 
-    /// Forgets what it has used so far.
+    /// Resets the statistics.
     pub(crate) fn count_from_here(&mut self) {
         let cpu_before = self.cgroup.cpu_time().unwrap_or_default();
         self.used = Used { cpu_before, ..Used::default() };

@@ -1,4 +1,4 @@
-//! What may be asked of an experiment when: the orders of TimeKeeper's figures 3.1 and 3.2.
+//! Phases of an experiment and the requests that each allows: the orders of TimeKeeper's figures 3.1 and 3.2.
 //!
 //! ```text
 //! setting up --synchronize--> synchronized --start--> running <--pause, start--> paused
@@ -6,92 +6,92 @@
 //!                                  '------interval, progress, reset--> stepping
 //! ```
 //!
-//! `stop` ends it from anywhere: the containers go on by themselves, and a new one may be set up. An experiment runs either by
-//! itself (concurrent best effort: its containers have no timeline) or as a simulator says (concurrent synchronisation: each
-//! has one), never both.
+//! `stop` ends the run in any phase: the containers go on by themselves, and a new run may be set up. An experiment either runs by
+//! itself (concurrent best effort) or as a simulator says (concurrent synchronisation), never both. No container has a timeline in
+//! the former; each has one in the latter.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// How far an experiment has come.
+/// Phase of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Containers are added; each runs by itself, at its own rate.
+    /// Containers join. Each runs by itself, at its own rate.
     SettingUp,
-    /// All stand at one virtual time.
+    /// All containers stand at one virtual time.
     Synchronized,
-    /// Rounds follow one another.
+    /// Rounds follow each other.
     Running,
-    /// No round is begun.
+    /// No further round begins.
     Paused,
-    /// A simulator says how far each may go.
+    /// A simulator says how far each container goes.
     Stepping,
 }
 
-/// What is asked that changes the phase, or depends on it.
+/// A request that changes the phase or depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// All to one virtual time.
+    /// Bring all containers to one virtual time.
     Synchronize,
-    /// Rounds, from here on.
+    /// Start the rounds.
     Start,
-    /// No more rounds, until it is started again.
+    /// No further round until the next start.
     Pause,
-    /// How far a container is to go.
+    /// Set the interval of a container.
     Interval,
-    /// To go there.
+    /// Move a timeline by its intervals.
     Progress,
-    /// To forget the intervals of a timeline.
+    /// Clear the intervals of a timeline.
     Reset,
-    /// To end.
+    /// End the run.
     Stop,
 }
 
-/// How the containers of an experiment were added.
+/// How the containers of an experiment advance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Manner {
-    /// There are none.
+    /// The experiment has no containers.
     Empty,
-    /// None has a timeline.
+    /// No container has a timeline.
     ByItself,
-    /// Each has one.
+    /// Each container has a timeline.
     Stepwise,
-    /// Some have one.
+    /// Some containers have a timeline, others have none.
     Mixed,
 }
 
-/// Asked at the wrong time; nothing has changed.
+/// A request that the present phase does not allow. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum WrongOrder {
-    /// Something has to come first.
+    /// The experiment is not synchronized yet.
     #[error("{0}: the experiment is not synchronized yet; 'synchronize' comes first")]
     NotSynchronized(&'static str),
-    /// It has been done.
+    /// The experiment is synchronized already.
     #[error("{0}: the experiment is synchronized already; 'stop' ends it")]
     Synchronized(&'static str),
-    /// There is nobody to do it with.
+    /// The experiment has no containers.
     #[error("{0}: the experiment has no containers; 'add' comes first")]
     Empty(&'static str),
-    /// Both manners at once.
+    /// Some containers have a timeline and others have none.
     #[error("{0}: some containers have a timeline and some have not; give one to all, or to none")]
     Mixed(&'static str),
-    /// It runs by itself.
+    /// The experiment runs by itself.
     #[error("{0}: these containers have no timeline: the experiment runs by itself, by 'start'")]
     RunsByItself(&'static str),
-    /// A simulator moves it.
+    /// A simulator moves the experiment.
     #[error("{0}: these containers have timelines: the experiment is moved by 'interval' and 'progress'")]
     Stepwise(&'static str),
-    /// It does not run.
+    /// The experiment does not run.
     #[error("{0}: the experiment does not run; 'start' comes first")]
     NotRunning(&'static str),
-    /// It runs.
+    /// The experiment runs already.
     #[error("{0}: the experiment runs already")]
     Running(&'static str),
 }
 
 impl Step {
-    /// Its name, on every face.
+    /// Returns the name that every interface uses.
     pub fn name(self) -> &'static str {
         match self {
             Step::Synchronize => "synchronize",
@@ -106,7 +106,7 @@ impl Step {
 }
 
 impl Phase {
-    /// Its name, on every face.
+    /// Returns the name that every interface uses.
     pub fn name(self) -> &'static str {
         match self {
             Phase::SettingUp => "setting-up",
@@ -117,11 +117,11 @@ impl Phase {
         }
     }
 
-    /// Whether a container may join that has a timeline, or has none.
+    /// Checks whether a container may join that has a timeline, or that has none.
     ///
     /// # Errors
     ///
-    /// Once the others stand together, one that is not moved as they are.
+    /// [`WrongOrder`] if the others are synchronized and advance in the other manner.
     pub fn joined_by(self, has_timeline: bool, manner: Manner) -> Result<(), WrongOrder> {
         match (self, manner) {
             (Phase::Running | Phase::Paused, _) | (Phase::Synchronized, Manner::ByItself)
@@ -136,11 +136,11 @@ impl Phase {
         }
     }
 
-    /// The phase after `step`.
+    /// Returns the phase after `step`.
     ///
     /// # Errors
     ///
-    /// Where this is not the time for it.
+    /// [`WrongOrder`] if this phase does not allow `step`.
     pub fn after(self, step: Step, manner: Manner) -> Result<Phase, WrongOrder> {
         let name = step.name();
         match step {

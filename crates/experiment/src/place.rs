@@ -1,4 +1,4 @@
-//! Where experiments lie: beside the containers of their user.
+//! Directories of experiments: beside the containers of their user.
 
 use std::io;
 
@@ -8,12 +8,12 @@ use crate::fault::Refusal;
 
 const FOLDER: &str = ".experiments";
 
-/// Where the experiment `name` lies, which need not be there.
+/// The place of the experiment `name`, which need not exist.
 pub(crate) fn of(state: &StateDir, name: &str) -> Result<Place, Refusal> {
     Place::of(state, FOLDER, name).ok_or_else(|| Refusal::WrongName(name.to_string()))
 }
 
-/// Those that are there, by name.
+/// Lists the existing experiments, by name.
 pub(crate) fn all(state: &StateDir) -> io::Result<Vec<String>> {
     Place::all(state, FOLDER)
 }

@@ -1,159 +1,160 @@
-//! What is said to a running experiment, and what it answers: a line of JSON each, at its socket.
+//! Protocol of a running experiment's socket: requests and answers, one line of JSON each.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::Cpus;
 use crate::phase::Phase;
 
-/// What is asked.
+/// A request to a running experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Request {
-    /// Takes a container in.
+    /// Adds a container.
     Add {
-        /// Its name.
+        /// The container's name.
         container: String,
-        /// Its TDF, as a ratio of whole numbers: real seconds per virtual second.
+        /// TDF as a ratio of whole numbers: real seconds per virtual second.
         tdf: (u64, u64),
-        /// The timeline it follows; none where the experiment runs by itself.
+        /// The timeline the container follows; none if the experiment runs by itself.
         timeline: Option<u32>,
-        /// Its wall clock keeps its own date when all are brought to one virtual time.
+        /// The wall clock keeps its own date when the experiment is synchronized.
         #[serde(default)]
         own_wall: bool,
     },
-    /// Lets a container go on by itself.
+    /// Removes a container, which goes on by itself.
     Remove {
-        /// Its name.
+        /// The container's name.
         container: String,
     },
     /// Changes a container's TDF, from the next round on.
     Dilate {
-        /// Its name.
+        /// The container's name.
         container: String,
-        /// As in [`Request::Add`].
+        /// TDF, as in [`Request::Add`].
         tdf: (u64, u64),
     },
-    /// All to one virtual time, standing still.
+    /// Brings all containers to one virtual time, where they stand.
     Synchronize,
-    /// Rounds from here on.
+    /// Starts the rounds.
     Start,
-    /// No more rounds until the next start.
+    /// Pauses: no further round until the next start.
     Pause,
-    /// All go on by themselves and are no longer part of it.
+    /// Ends the run: all containers leave the experiment and go on by themselves.
     Stop,
-    /// How far a container is to go at the next progress of its timeline.
+    /// Sets how far a container goes at the next progress of its timeline.
     Interval {
-        /// Its name.
+        /// The container's name.
         container: String,
-        /// The timeline that it follows, to make sure.
+        /// If given, the timeline the container must follow; another one is an error.
         timeline: Option<u32>,
         /// Virtual nanoseconds, above 0.
         nanos: i64,
     },
-    /// Moves all containers of a timeline by their intervals; answered when all have arrived.
+    /// Moves all containers of a timeline by their intervals. The answer comes when all have arrived.
     Progress {
-        /// Which.
+        /// The timeline's number.
         timeline: u32,
     },
-    /// Moves all containers of a timeline to one instant, whatever their intervals; answered when all have arrived.
+    /// Moves all containers of a timeline to one instant, whatever their intervals are. The answer comes when all have arrived.
     Advance {
-        /// Which.
+        /// The timeline's number.
         timeline: u32,
-        /// Nanoseconds of CLOCK_MONOTONIC inside.
+        /// CLOCK_MONOTONIC of the containers, ns.
         to: i64,
     },
-    /// Forgets the intervals of a timeline.
+    /// Clears the intervals of a timeline.
     Reset {
-        /// Which.
+        /// The timeline's number.
         timeline: u32,
     },
-    /// How it stands.
+    /// Asks for the status.
     Status,
     /// Ends the experiment and its process.
     End,
 }
 
-/// What comes back.
+/// Answer to a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// It has been done.
+    /// The request has been carried out.
     Done,
-    /// How it stands.
+    /// The status, for [`Request::Status`].
     Status(Box<Status>),
-    /// It was not to be done; nothing has changed.
+    /// The experiment refused the request. Nothing has changed.
     Refused {
-        /// Why, in one line.
+        /// The reason, in one line.
         why: String,
-        /// The asker's mistake, not the machine's.
+        /// The client's mistake if true, the machine's if false.
         wrong_input: bool,
     },
 }
 
-/// How an experiment stands. Times in nanoseconds, shares as fractions.
+/// Status of an experiment. Times in nanoseconds, shares as fractions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// Its name.
+    /// The experiment's name.
     pub name: String,
-    /// How far it has come.
+    /// The phase.
     pub phase: Phase,
-    /// The process that moves it.
+    /// The experiment's process.
     pub pid: u32,
     /// Virtual length of a round.
     pub timeslice_ns: i64,
-    /// Idle time is leapt over.
+    /// Whether the experiment skips idle time.
     pub as_fast_as_possible: bool,
-    /// So many containers at once, at most.
+    /// Greatest number of containers at once.
     pub most: u32,
-    /// The processors that its containers run on.
+    /// The processors that the containers run on.
     pub cpus: Cpus,
-    /// Whether the kernel tells whose tasks sleep.
+    /// Whether BPF programs report which tasks sleep; else the experiment reads /proc.
     pub told_by_kernel: bool,
-    /// Rounds so far.
+    /// Number of rounds so far.
     pub rounds: u64,
-    /// Virtual time since it was synchronized.
+    /// Virtual time since the experiment was synchronized, ns.
     pub virtual_ns: i64,
-    /// Real time that its rounds have taken.
+    /// Real time that the rounds have taken, ns.
     pub real_ns: i64,
-    /// ... of which the time in which some container ran.
+    /// The part of `real_ns` in which some container ran.
     pub working_ns: i64,
     /// Real seconds per virtual second; none before the first round.
     pub slowdown: Option<f64>,
-    /// Time that containers ran over time spent on synchronizing them (the documentation's overhead ratio, section 5.3.3).
+    /// Time that containers ran, divided by the time spent on synchronizing them (overhead ratio of TimeKeeper's documentation,
+    /// section 5.3.3); none if the latter is zero.
     pub overhead_ratio: Option<f64>,
-    /// The container with the greatest TDF, which takes longest for a round.
+    /// The container with the greatest TDF, whose slices take longest; none if there are no containers.
     pub leader: Option<String>,
-    /// Each container, in the order in which they were added.
+    /// The containers, in the order in which they joined; a container may take the place of one that has left.
     pub containers: Vec<MemberStatus>,
 }
 
-/// How one container of it stands.
+/// Status of one container of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// Its name.
+    /// The container's name.
     pub name: String,
-    /// Real seconds per virtual second, in its slices.
+    /// TDF: real seconds per virtual second, in the container's slices.
     pub tdf: f64,
-    /// The timeline it follows.
+    /// The timeline the container follows, if any.
     pub timeline: Option<u32>,
-    /// Its CLOCK_MONOTONIC.
+    /// The container's CLOCK_MONOTONIC, ns.
     pub virtual_ns: i64,
-    /// The processor it is kept to.
+    /// The processor of its tasks.
     pub cpus: Cpus,
-    /// It ran when its last slice was over, and is stopped until the next.
+    /// Its tasks ran when its last slice was over. They are stopped until the next.
     pub stopped: bool,
-    /// Slices it was given.
+    /// Number of slices.
     pub slices: u64,
-    /// ... at whose end it was still running.
+    /// Number of slices at whose end its tasks still ran.
     pub at_limit: u64,
-    /// Real time in its slices in which it had something to do.
+    /// Real length of its slices, summed, ns: in each of them it had something to do.
     pub cpu_wanted_ns: i64,
-    /// CPU time its tasks used.
+    /// CPU time of its tasks, ns.
     pub cpu_got_ns: i64,
-    /// The latest virtual time seen beyond the end of a slice.
+    /// Greatest virtual time seen beyond the end of a slice, ns; 0 unless there is a defect.
     pub perceived_overshoot_ns: i64,
-    /// Real time from the end of a slice until its tasks had stopped, median; none where they never had to be stopped.
+    /// Real time from the end of a slice until its tasks had stopped, median, ns; none if no slice ended so.
     pub overrun_median_ns: Option<i64>,
-    /// ... and what 99 of 100 do not exceed.
+    /// The same, 99th percentile, ns.
     pub overrun_p99_ns: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! How an experiment stands, for people and machines: overload is told, not hidden.
+//! Status reports of an experiment, for people and for Prometheus. They show overload.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::member::Member;
 use crate::protocol::{MemberStatus, Status};
 
 impl Conductor {
-    /// How it stands. All containers are here.
+    /// Returns the status. No worker has a container meanwhile.
     pub(crate) fn status(&self) -> Status {
         let virtual_ns = match self.phase {
             crate::phase::Phase::SettingUp => 0,
@@ -76,16 +76,16 @@ fn nanos(length: Duration) -> i64 {
 }
 
 impl Status {
-    /// The same as a page that Prometheus reads (text format 0.0.4).
+    /// Formats the status as a page for Prometheus (text format 0.0.4).
     pub fn prometheus(&self) -> String {
         prometheus(&[self])
     }
 }
 
-/// Name, kind, explanation, and a value for each set of labels.
+/// A metric: name, kind, explanation, and one value for each set of labels.
 type Metric = (&'static str, &'static str, &'static str, Vec<(String, f64)>);
 
-/// Several experiments as one page that Prometheus reads (text format 0.0.4): each metric is explained once.
+/// Formats the status of several experiments as one page for Prometheus (text format 0.0.4). The page explains each metric once.
 pub fn prometheus(all: &[&Status]) -> String {
     let whole = |value: fn(&Status) -> f64| -> Vec<(String, f64)> {
         let row = |one: &&Status| (format!("experiment=\"{}\"", label(&one.name)), value(one));

@@ -1,4 +1,4 @@
-//! The process of an experiment: made in the background, asked at its socket, looked after by a guard.
+//! The process of an experiment: started in the background, controlled through its socket, supervised by a guard.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
@@ -19,11 +19,11 @@ use crate::place;
 use crate::protocol::{Answer, Request};
 use crate::settings::{Settings, Wanted};
 
-/// Makes the experiment `name`, whose process goes on in the background. The caller must have one thread only.
+/// Creates the experiment `name` and starts its process in the background. The caller must have one thread only.
 ///
 /// # Errors
 ///
-/// A name that cannot be or is in use; settings this machine cannot have; where no process can be made.
+/// An error if the name is wrong or in use, the settings do not fit this machine, or no process can be started.
 pub fn create(state: &StateDir, name: &str, wanted: &Wanted) -> anyhow::Result<()> {
     let settings = wanted.settings()?;
     let place = place::of(state, name)?;
@@ -48,7 +48,7 @@ fn serve(
 ) -> anyhow::Result<()> {
     crate::guard::start(state, place.name())?;
     go_before_others();
-    // Changes of clocks are not to be broken off; whoever ends this process politely is heard by a thread.
+    // A signal must not interrupt a change of a clock. Therefore one thread waits for the signals that end this process.
     let signals = SigSet::all();
     signals.thread_block()?;
     let (outbox, inbox) = channel();
@@ -59,7 +59,7 @@ fn serve(
     thread::Builder::new().name("door".into()).spawn(move || {
         for caller in listener.incoming().flatten() {
             let (outbox, under_way) = (callers.clone(), counted.clone());
-            // Where there is no thread to be had, the caller finds its line cut.
+            // If no thread can be made, the server closes the caller's connection.
             let _ = thread::Builder::new()
                 .name("caller".into())
                 .spawn(move || answer(&caller, &outbox, &under_way));
@@ -67,7 +67,7 @@ fn serve(
     })?;
     ready();
     let who_ended_it = conductor.conduct();
-    // Whoever hears of it finds nothing left.
+    // Remove the files first: a caller that gets the answer to its `end` finds nothing left.
     place.remove();
     if let Some(answer) = who_ended_it {
         let _ = answer.send(Answer::Done);
@@ -79,23 +79,24 @@ fn serve(
     Ok(())
 }
 
-/// All containers wait while a thread of this process is about to run. It has little to do at a time.
+/// Gives this process the highest priority: all containers wait while one of its threads is about to run, and each run is short.
 fn go_before_others() {
     const FIRST: i32 = -20;
-    // SAFETY: a number is set. Where that is not allowed it takes its turn like others.
+    // SAFETY: the call sets a number. Without the right to do so, this process keeps its usual priority.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, FIRST) };
 }
 
-/// How long answers may take to be written when the experiment has ended.
+/// Time for the answers to be written after the experiment has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Answers one caller until it leaves. `under_way` counts the requests that have come and have not been answered.
+/// Answers the requests of one caller until it closes its connection. `under_way` counts the requests that have come and have no
+/// answer yet.
 fn answer(
     caller: &UnixStream,
     outbox: &Sender<Message>,
     under_way: &AtomicUsize,
 ) -> io::Result<()> {
-    /// A request is shorter.
+    /// Limit for the length of a request, bytes.
     const LONGEST: u64 = 64 * 1024;
     let (sender, answers) = channel();
     let mut reader = BufReader::new(caller);
@@ -127,7 +128,7 @@ fn answer(
     }
 }
 
-/// SIGTERM and its like end the experiment in good order.
+/// Ends the experiment in good order on SIGTERM, SIGINT, SIGHUP or SIGQUIT.
 fn listen_to_signals(outbox: Sender<Message>) -> anyhow::Result<()> {
     let mut ending = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {

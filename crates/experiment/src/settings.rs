@@ -1,4 +1,4 @@
-//! What is chosen when an experiment is made.
+//! Options of a new experiment.
 
 use lorentz_clock::Span;
 use serde::{Deserialize, Serialize};
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 use crate::cpus::Cpus;
 use crate::fault::Refusal;
 
-/// What is chosen when an experiment is made.
+/// Options of an experiment, checked and complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Virtual length of a round, from 1 us to 1 minute.
     pub timeslice: Span,
-    /// The processors that its containers run on, each on one of them.
+    /// The processors that the containers run on. Each container runs on one of them.
     pub cpus: Cpus,
-    /// Time in which nobody has anything to do is leapt over, and never waited for.
+    /// Skip idle time: when no container has anything to do, the clocks jump to the first deadline instead of waiting.
     pub as_fast_as_possible: bool,
-    /// So many containers at once, at most.
+    /// Greatest number of containers at once, from 1 to 1,000,000.
     pub most: u32,
 }
 
-/// The same as people choose it: what is not said has a default.
+/// Options as the user gives them. An absent option has a default.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Wanted {
-    /// Virtual nanoseconds; 3 ms, as TimeKeeper's.
+    /// Virtual length of a round, ns. Default: 3,000,000 (3 ms), as in TimeKeeper.
     pub timeslice_ns: Option<i64>,
-    /// All but the first.
+    /// The containers' processors. Default: all usable ones but the first.
     pub cpus: Option<Cpus>,
-    /// Not, unless wanted.
+    /// Skip idle time. Default: false.
     pub as_fast_as_possible: bool,
-    /// 1,024.
+    /// Greatest number of containers at once. Default: 1,024.
     pub most: Option<u32>,
 }
 
@@ -39,11 +39,11 @@ impl Wanted {
     const MOST: u32 = 1_024;
     const MOST_EVER: u32 = 1_000_000;
 
-    /// What comes of it on this machine.
+    /// Completes the options with the defaults of this machine.
     ///
     /// # Errors
     ///
-    /// A timeslice or number out of range; a processor that is not there.
+    /// [`Refusal`] if the timeslice or the number of containers is out of range, or this process may not use a processor.
     pub fn settings(&self) -> anyhow::Result<Settings> {
         let usable = Cpus::usable()?;
         let timeslice = self.timeslice_ns.map_or(Wanted::TIMESLICE, Span);

@@ -1,12 +1,12 @@
-//! One container's part of a round: it runs, alone on its processor, until its clock stands at the round's end or it has
-//! nothing left to do.
+//! A slice: one container's part of a round. Its tasks run, alone on their processor, until the clock stands at the round's end or
+//! they have nothing left to do.
 //!
-//! While its tasks run, its clock runs at its rate. When all of them sleep, its time goes on to what the first of them waits
-//! for, without waiting; if that lies beyond the round's end, the slice is over. Tasks that still run at the end are stopped by
-//! the control group's freezer. However long that takes, their clock has been standing since the limit was reached.
+//! While the tasks run, the clock runs at the container's rate. When all of them sleep, the clock jumps to their first deadline. If
+//! that lies beyond the round's end, the slice is over. The freezer of the control group stops tasks that still run at the end.
+//! However long that takes, their clock has been standing since it reached the limit.
 //!
-//! Where all sleep because one of them has something to send that containers behind it must not see yet, the clock stands there,
-//! and the slice goes on when the others have come as far.
+//! All tasks may sleep because one of them has something to send that containers behind it must not see yet (send ordering). Then
+//! the clock stands there, and the slice continues when the others have come as far.
 
 use std::time::{Duration, Instant};
 
@@ -15,39 +15,40 @@ use lorentz_clock::{failpoint, saturate, Failpoint, Span, VirtualInstant};
 use crate::member::Member;
 use crate::watch::Watch;
 
-/// For so long it is looked at again and again; most programs wait again by then.
+/// Time of polling before the worker waits for an event; most programs wait again within it.
 const LOOKS: Duration = Duration::from_micros(100);
-/// Woken so early, there is time to be exact.
+/// Time before the limit, ns, at which the worker wakes; it spins for the rest, to be exact.
 const EARLY: Span = Span(60_000);
-/// Deadlines nearer than this come sooner by themselves than anything could be done about them.
+/// A deadline nearer than this, ns, comes by itself sooner than a jump would take.
 const NEAR: Span = Span(20_000);
-/// How long a task that has been told may take to wake, on a busy processor.
+/// Time that a notified task may take to wake, on a busy processor.
 const WAKING: Duration = Duration::from_millis(5);
-/// Who is still in a wait that has ended for so long has jumped out of it.
+/// Time after the end of a wait from which the worker takes it that the thread left the wait by siglongjmp.
 const ABANDONED: Duration = Duration::from_millis(250);
-/// How long a timer may take that was set for a moment gone by: its thread runs once to set it, and again when it goes off.
+/// Time that a timer set to a past moment may take. Its thread runs once to set it, and again when it expires.
 const GOING_OFF: Duration = Duration::from_micros(50);
-/// After so long a slice may be broken off for another timeline's.
+/// Length of a slice, real time, after which it may be broken off for another timeline's.
 const TURN: Duration = Duration::from_millis(3);
-/// How long tasks may take to stop. One in an uninterruptible wait stops when it comes back; its clock stands.
+/// Time that tasks may take to stop. A task in an uninterruptible wait stops when it returns; its clock stands meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where a slice is given, and what else is asked for there.
+/// The worker's side of a slice.
 pub struct Place<'a> {
-    /// Who watches over the tasks.
+    /// The source of task states.
     pub watch: &'a Watch,
-    /// How many tasks the experiment has.
+    /// Number of tasks of the experiment.
     pub tasks: usize,
     /// Whether another timeline's container waits for the same processor.
     pub others: &'a dyn Fn() -> bool,
 }
 
-/// Gives `member` its slice, up to `end`. False where that is broken off, for another timeline: it is to go on later.
+/// Gives `member` its slice, up to `end`. Returns false if the slice was broken off for another timeline; the caller continues it
+/// later.
 pub fn run(member: &mut Member, end: VirtualInstant, place: &Place<'_>) -> bool {
     let begun = Instant::now();
     let from = beginning(member, end);
     if member.stopped && from >= end {
-        // It has had all of this slice, and more, when it ran on after an earlier one; or it has joined from the future.
+        // The container had all of this slice and more when it ran on after an earlier one, or it joined with a later time.
         member.used.slices += 1;
         member.used.at_limit += 1;
         member.clock.stand(end);
@@ -62,14 +63,14 @@ pub fn run(member: &mut Member, end: VirtualInstant, place: &Place<'_>) -> bool 
         }
         Outcome::AtLimit | Outcome::InLine | Outcome::BrokenOff => {
             if outcome != Outcome::AtLimit {
-                // Where it is.
+                // The clock stands where it is.
                 member.clock.stand(VirtualInstant(0));
             }
             let overrun = if outcome == Outcome::InLine { Span::ZERO } else { stop(member, end) };
             let seen = place.watch.look(member.group, &member.cgroup, place.tasks);
             let took = begun.elapsed();
             let due = match rested {
-                // It had all that it wanted, but for what others took.
+                // The container had all that it wanted, except the time that others took.
                 true => took.as_nanos() as i128 - i128::from(overrun.0),
                 false => {
                     let ran = member.real_of(member.clock.now().since(from).max(Span::ZERO));
@@ -87,12 +88,12 @@ pub fn run(member: &mut Member, end: VirtualInstant, place: &Place<'_>) -> bool 
     outcome != Outcome::BrokenOff
 }
 
-/// From when on there is something for it to do in a slice up to `end`.
+/// Returns the virtual time in a slice up to `end` from which the container has something to do.
 fn beginning(member: &mut Member, end: VirtualInstant) -> VirtualInstant {
     match member.next_deadline() {
         next if member.stopped || member.seen.awake => {
             let now = member.clock.now();
-            // What is due meanwhile comes in time.
+            // A deadline before `end` is not skipped.
             let until = next.map_or(end, |next| next.min(end));
             now.plus(member.skip_what_it_had(until.since(now).max(Span::ZERO)))
         }
@@ -101,7 +102,7 @@ fn beginning(member: &mut Member, end: VirtualInstant) -> VirtualInstant {
     }
 }
 
-/// Lets the clock run from `from`, and the tasks; they ran before it for as long as is returned, real time.
+/// Lets the clock run from `from`, and the tasks. Returns the real time for which the tasks ran before the clock did.
 fn begin(
     member: &mut Member,
     from: VirtualInstant,
@@ -119,7 +120,7 @@ fn begin(
     }
     failpoint(member.clock.registry(), Failpoint::SliceBegun);
     if member.stopped {
-        // Told first: a wait that stopping has broken off goes on only if the word is there when its thread runs.
+        // Notify first: a wait that the freezer broke off continues only if its signal is pending when its thread runs.
         member.clock.tell_all(&member.seen.pids);
         member.cgroup.thaw();
         member.stopped = false;
@@ -136,7 +137,8 @@ fn begin(
     ran
 }
 
-/// Lets the tasks run for so long while their clock stands, and returns how long they did: if they sleep, they need no more.
+/// Lets the tasks run for `ahead` while their clock stands. Returns how long they ran: less than `ahead` if all of them slept
+/// before.
 fn run_ahead(member: &Member, ahead: Duration, place: &Place<'_>) -> Duration {
     let begun = Instant::now();
     while let Some(left) = ahead.checked_sub(begun.elapsed()) {
@@ -148,20 +150,20 @@ fn run_ahead(member: &Member, ahead: Duration, place: &Place<'_>) -> Duration {
     begun.elapsed()
 }
 
-/// How a slice ends.
+/// The end of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
-    /// Its tasks still run when its clock has come to the end.
+    /// The tasks still run when the clock has come to the end.
     AtLimit,
-    /// Its tasks sleep, and none of them waits for anything before the end.
+    /// The tasks sleep, and none has a deadline before the end.
     Idle,
-    /// Its tasks sleep, one of them because it has something to send.
+    /// The tasks sleep, one of them because it has something to send (send ordering).
     InLine,
-    /// Its tasks still run, and another timeline's are to.
+    /// The tasks still run, and another timeline's container waits for the processor.
     BrokenOff,
 }
 
-/// Waits for the end of a slice that has begun at `from`. Tells too whether time has gone on to what it waited for.
+/// Waits for the end of a slice that began at `from`. Also returns whether the clock jumped to a deadline of the container.
 fn until_end(
     member: &mut Member,
     from: VirtualInstant,
@@ -179,7 +181,7 @@ fn until_end(
             match member.clock.next_deadline() {
                 _ if member.clock.is_in_line() => return (Outcome::InLine, rested),
                 Some(next) if next <= end => {
-                    // Nobody has taken anything from one that has nothing to do.
+                    // The container had nothing to do; nobody took time from it.
                     member.account.forgive();
                     rested = true;
                     if next.since(member.clock.now()) > NEAR {
@@ -215,22 +217,22 @@ fn until_end(
     }
 }
 
-/// Those whose time has come and who sleep still: they are about to wake.
+/// Threads whose deadline has come and that still sleep: they are about to wake.
 struct Due {
-    /// Until here all have been told.
+    /// Virtual time up to which all deadlines are notified.
     told: VirtualInstant,
-    /// How often the tasks had run when somebody was told or found, and when that was.
+    /// Value of `runs` at the last notification or finding of an overdue wait, and its time.
     last: Option<(u64, Instant)>,
 }
 
 impl Due {
-    /// In a slice of `member` that begins at `from`, where those have been told who were asleep.
+    /// Begins at `from`, in a slice of `member`. All threads that slept have been notified.
     fn since(from: VirtualInstant, member: &Member) -> Due {
         let last = (!member.seen.awake).then(|| (member.seen.runs, Instant::now()));
         Due { told: from.plus(Span(-1)), last }
     }
 
-    /// Whether there are any, to whoever has found all tasks asleep when they had run so often.
+    /// Whether a thread is about to wake. The caller has found all tasks asleep when they had run `runs` times.
     fn are_awaited(&mut self, member: &mut Member, runs: u64) -> bool {
         let now = member.clock.now();
         let before = std::mem::replace(&mut self.told, now);
@@ -254,11 +256,11 @@ impl Due {
     }
 }
 
-/// Stops its tasks, and notes and returns how long they ran on while their clock stood.
+/// Stops the tasks. Adds and returns the overrun: the real time for which they ran on while their clock stood.
 fn stop(member: &mut Member, end: VirtualInstant) -> Span {
     let stopping = Instant::now();
     if member.cgroup.begin_freeze().is_err() {
-        // The group is gone, and has no tasks.
+        // The control group is gone and has no tasks.
         return Span::ZERO;
     }
     while stopping.elapsed() < PATIENCE && member.cgroup.is_frozen().is_ok_and(|frozen| !frozen) {
@@ -267,7 +269,7 @@ fn stop(member: &mut Member, end: VirtualInstant) -> Span {
     failpoint(member.clock.registry(), Failpoint::SliceStopped);
     let overrun = member.clock.since_limit();
     member.stopped = true;
-    // Those that have come since the last look among them.
+    // These include processes that have come since the last look.
     member.clock.repeat_broken_off(&member.cgroup.pids().unwrap_or_default());
     member.used.overruns.note(overrun);
     let perceived = member.clock.now().since(end);

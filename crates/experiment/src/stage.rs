@@ -1,5 +1,5 @@
-//! The stage: a thread for each processor of an experiment, which gives slices to containers there, one after another. It
-//! runs on a processor that is not the experiment's, where there is one.
+//! The workers: one thread for each processor of an experiment. A worker gives slices to the containers of its processor, one after
+//! another. It runs on a processor that the experiment does not use, if there is one.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,23 +17,23 @@ use crate::watch::Watch;
 
 /// A slice to be given.
 pub struct Job {
-    /// To whom.
+    /// The container that gets the slice.
     pub member: Box<Member>,
-    /// Up to where.
+    /// The slice's end, virtual time.
     pub end: VirtualInstant,
 }
 
-/// The threads.
+/// The worker threads, each with its processor.
 pub struct Stage {
     players: Vec<(Cpus, Sender<(Job, usize)>)>,
 }
 
 impl Stage {
-    /// One thread for each of `cpus`, on `spare`. What has been played goes to `outbox`.
+    /// Starts one thread for each of `cpus`, on `spare`. The threads send finished containers to `outbox`.
     ///
     /// # Errors
     ///
-    /// Where no thread can be made.
+    /// An error if no thread can be made.
     pub fn new(
         cpus: &Cpus,
         spare: &Cpus,
@@ -46,7 +46,7 @@ impl Stage {
             let player = Player { jobs, watch: watch.clone(), outbox: outbox.clone() };
             let spare = spare.clone();
             thread::Builder::new().name(format!("stage-{place}")).spawn(move || {
-                // Else it runs where it may.
+                // If that fails, the thread runs on any processor.
                 let _ = spare.keep(0);
                 player.play();
             })?;
@@ -55,17 +55,18 @@ impl Stage {
         Ok(Stage { players })
     }
 
-    /// Has a slice given, on the container's processor.
+    /// Gives `job` to the worker of the container's processor. `tasks` is the number of tasks the scheduler has counted in the
+    /// experiment.
     pub fn play(&self, job: Job, tasks: usize) {
         let own = self.players.iter().find(|(cpus, _)| *cpus == job.member.cpu);
         if let Some((_, player)) = own.or(self.players.first()) {
-            // The thread ends with this.
+            // The thread lives as long as this object; therefore sending does not fail.
             let _ = player.send((job, tasks));
         }
     }
 }
 
-/// One of the threads.
+/// One worker thread.
 struct Player {
     jobs: Receiver<(Job, usize)>,
     watch: Arc<Watch>,
@@ -73,8 +74,8 @@ struct Player {
 }
 
 impl Player {
-    /// Gives slices until nobody is there to ask for any or to hear of them. Those of one timeline come one after another;
-    /// where several timelines are under way, long ones are broken off for the others, and go on in their turn.
+    /// Gives slices until the scheduler has closed one of the two channels. Slices of one timeline run one after another. If
+    /// several timelines have slices waiting, the worker breaks off a long slice for the others, and continues it in its turn.
     fn play(self) {
         let waiting = RefCell::new(VecDeque::new());
         loop {

@@ -1,4 +1,5 @@
-//! Whose tasks sleep: asked of the kernel by the programs of `lorentz-container` where it lets us, else of /proc.
+//! Task states: which containers' tasks sleep. The BPF programs of `lorentz-container` read them in the kernel; without BPF, this
+//! module reads /proc.
 
 use std::fs;
 use std::io;
@@ -12,51 +13,51 @@ use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use std::os::fd::BorrowedFd;
 
-/// Above so many tasks it is quicker to ask /proc of a few than to have the kernel look through all.
+/// Number of tasks above which reading /proc for one container is faster than letting the kernel iterate over all tasks.
 const MANY_TASKS: usize = 400;
 
-/// Watches over the tasks of an experiment, each container a group.
+/// Observes the tasks of an experiment. Each container is a group.
 pub struct Watch {
     kernel: Option<Mutex<Scheduler>>,
     events: Option<i32>,
 }
 
 impl Watch {
-    /// Watches over nobody yet, and has room for so many groups.
+    /// Makes a watch with room for `groups` groups. It observes no task yet.
     pub fn new(groups: u32) -> Watch {
         let kernel = Scheduler::of_groups(groups).ok();
         let events = kernel.as_ref().map(Scheduler::events_fd);
         Watch { kernel: kernel.map(Mutex::new), events }
     }
 
-    /// Whether the kernel tells; else it is looked through /proc, which takes longer.
+    /// Whether BPF programs report the task states. If not, the watch reads /proc, which takes longer.
     pub fn is_told(&self) -> bool {
         self.kernel.is_some()
     }
 
     fn scheduler(&self) -> Option<std::sync::MutexGuard<'_, Scheduler>> {
-        // What a thread that panicked has left is as good as any: it is asked anew each time.
+        // A thread that panicked leaves nothing that matters: each look asks the kernel anew.
         self.kernel
             .as_ref()
             .map(|kernel| kernel.lock().unwrap_or_else(|broken| broken.into_inner()))
     }
 
-    /// Has a word come whenever none of a group seems to run any more, or not.
+    /// Subscribes to an event for the moment when no task of a group seems to run any more, or unsubscribes.
     pub fn be_told(&self, told: bool) {
         if let Some(mut scheduler) = self.scheduler() {
             scheduler.be_told(told);
         }
     }
 
-    /// Watches the processes in `cgroup` from now on, and all that they start. Returns their threads.
+    /// Observes the processes in `cgroup` from now on, and all that they start.
     pub fn add(&self, group: u32, cgroup: &Cgroup) -> io::Result<()> {
         let Some(mut scheduler) = self.scheduler() else { return Ok(()) };
-        // Until a look finds nobody new: one that is not watched yet may have started another.
+        // Repeats until a pass finds no new process: one that is not observed yet may have started another.
         while cgroup.pids()?.iter().filter(|pid| scheduler.add_to(group, **pid)).count() > 0 {}
         Ok(())
     }
 
-    /// All tasks of `cgroups`, each with its group.
+    /// Returns all tasks of `cgroups`, each with its group.
     pub fn all<'a>(&self, cgroups: impl Iterator<Item = (u32, &'a Cgroup)>) -> Vec<Seen> {
         if let Some(seen) = self.scheduler().and_then(|mut scheduler| scheduler.seen().ok()) {
             return seen;
@@ -64,8 +65,8 @@ impl Watch {
         cgroups.flat_map(|(group, cgroup)| by_proc(group, cgroup)).collect()
     }
 
-    /// How often the tasks of a group have run, if all of them sleep, and go on sleeping: two looks agree. `tasks` is how many
-    /// the experiment has.
+    /// Returns how often the tasks of a group have run, if all of them sleep in two looks that agree. None if a task runs or
+    /// executes another program. `tasks` is the number of tasks of the experiment.
     pub fn idle(&self, group: u32, cgroup: &Cgroup, tasks: usize) -> Option<u64> {
         let look = || self.look(group, cgroup, tasks);
         let first = look();
@@ -76,7 +77,7 @@ impl Watch {
         idle.then_some(runs)
     }
 
-    /// The tasks of a group. `tasks` is how many the experiment has.
+    /// Returns the tasks of a group. `tasks` is the number of tasks of the experiment.
     pub fn look(&self, group: u32, cgroup: &Cgroup, tasks: usize) -> Vec<Seen> {
         match self.scheduler().filter(|_| tasks < MANY_TASKS) {
             Some(mut scheduler) => scheduler.seen().map_or_else(
@@ -90,23 +91,24 @@ impl Watch {
         }
     }
 
-    /// Whether any thread of these processes is about to execute another program: it sleeps then, for the monitor is asked.
+    /// Whether a thread of these processes is about to execute another program. Such a thread sleeps, because it waits for the
+    /// monitor.
     pub fn any_executes(&self, pids: &[u32]) -> bool {
         pids.iter().any(|pid| threads_of(*pid).any(|thread| executes(*pid, thread)))
     }
 
-    /// Waits until none of some group seems to run any more, at most so long.
+    /// Waits until no task of one of the groups seems to run any more, at most for `limit`.
     pub fn wait(&self, limit: Duration) {
         let Some(events) = self.events else {
-            /// /proc is looked through again after this long.
+            /// Interval between two readings of /proc.
             const OFTEN: Duration = Duration::from_micros(200);
             std::thread::sleep(limit.min(OFTEN));
             return;
         };
-        // SAFETY: the scheduler, which has it open, lives as long as `self`.
+        // SAFETY: `self` owns the scheduler, which has the descriptor open.
         let events = unsafe { BorrowedFd::borrow_raw(events) };
         let limit = TimeSpec::nanoseconds(limit.as_nanos() as i64);
-        // An interruption is a wake-up like any other.
+        // EINTR is a wake-up like any other.
         let ready = ppoll(&mut [PollFd::new(events, PollFlags::POLLIN)], Some(limit), None);
         if ready.is_ok_and(|ready| ready > 0) {
             if let Some(scheduler) = self.scheduler() {
@@ -121,7 +123,7 @@ fn executes(pid: u32, thread: u32) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
         return false;
     };
-    // By now it may have been told already, and run.
+    // Race: the thread asks the monitor. The monitor answers before this read. Therefore a running thread counts too.
     let runs = text.starts_with("running");
     runs || text
         .split(' ')

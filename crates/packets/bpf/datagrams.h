@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which datagram a read has taken. Reading a small one passes no event that tells of the packet, so the order is kept: what is
- * queued is noted with the socket, and what has been read is the one before what is in front now.
+ * Finds the datagram that a read has taken. The read of a small datagram passes no event that names the packet. So these programs
+ * keep the order of each socket's queue: the packet read is the one before the present front.
  */
 
 #ifndef LORENTZ_DATAGRAMS_H
@@ -9,7 +9,7 @@
 
 #include "packet.h"
 
-// What precedes the data of a datagram.
+// Length of the UDP header, bytes.
 #define UDP_HEADER 8
 
 static struct waiting *hand(void)
@@ -31,7 +31,8 @@ static void take_in_hand(const struct sk_buff *skb, struct header *header, __u64
 	hold->length = header->length - (header->flags & IPV6 ? 40 : 20) - UDP_HEADER;
 }
 
-// Nobody holds it for longer than this takes; who cannot have it leaves a packet unmatched.
+// Takes a spin lock that is held for some instructions only. Without it after 256 tries, the caller leaves a packet
+// unmatched.
 static bool lock(__u32 *taken)
 {
 	for (int i = 0; i < 256; i++)
@@ -62,7 +63,7 @@ static void note(struct queue *queue, __u32 at, struct sk_buff *skb)
 	waiting->outer = found ? found->record.outer : 0;
 }
 
-// Notes what is new at the end of the socket's queue: several may have come at once.
+// Adds the new packets at the end of the socket's queue: several may have come at once.
 static void note_new(struct queue *queue, struct sock *sk, struct waiting *hold)
 {
 	__u64 last = queue->waiting[(queue->end - 1) & (QUEUE - 1)].skb;
@@ -83,7 +84,8 @@ static void note_new(struct queue *queue, struct sock *sk, struct waiting *hold)
 	for (int i = AT_ONCE - 1; i >= 0; i--)
 		if (found[i] && end - queue->first < QUEUE)
 			note(queue, end++, found[i]);
-	// Read meanwhile, it would be taken for the next one, unless it is waited for.
+	// Race: a reader takes the packet before it is added here. The entry would then stand for the next packet.
+	// Therefore add it only if it is still queued, or if a reader waits for it.
 	if (end != queue->end && (newest == BPF_CORE_READ(sk, sk_receive_queue.prev) ||
 				  newest == BPF_CORE_READ((struct udp_sock *)sk, reader_queue.prev))) {
 		queue->end = end;
@@ -93,7 +95,7 @@ static void note_new(struct queue *queue, struct sock *sk, struct waiting *hold)
 	}
 }
 
-// Whoever notes the packet that has just been read may be a moment behind.
+// Waits for the program that adds the packet just read: it may be a moment behind.
 static void await(struct queue *queue)
 {
 	if (queue->first != queue->end)
@@ -110,7 +112,7 @@ static void await(struct queue *queue)
 	}
 }
 
-// What waits in front, if anything: in the queue of the readers, or in that of the network.
+// Returns the packet in front, if any: in the queue of the readers, or in that of the network.
 static struct sk_buff *front(struct sock *sk)
 {
 	struct udp_sock *udp = (struct udp_sock *)sk;
@@ -135,7 +137,7 @@ static bool still_there(struct waiting *waiting, struct sk_buff *front)
 	return waiting->head == head && found && found->record.outer == waiting->outer;
 }
 
-// Goes on with what is in front now, whatever was read before it.
+// Moves `first` on to the packet that is in front now.
 static void find(struct queue *queue, struct sk_buff *front, __u32 end)
 {
 	for (int i = 0; i < QUEUE; i++) {
@@ -145,7 +147,8 @@ static void find(struct queue *queue, struct sk_buff *front, __u32 end)
 	}
 }
 
-// The packet that has just been taken out of the queue, if that is certain: the one before what is in front now.
+// Returns the packet that has just been taken out of the queue, if it is certain which one that is: the one before
+// the present front.
 static bool take(struct queue *queue, struct sock *sk, long length, struct waiting *taken)
 {
 	__u32 end = queue->end;

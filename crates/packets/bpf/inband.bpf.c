@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //
-// The in-band variant: stamps travel with the packet, in fields that a bridge, NAT and the way between namespaces leave alone.
-// Nothing is attached to system calls; only two devices pay.
+// The in-band variant: timestamps travel with the packet, in fields that a bridge, NAT and the way between
+// namespaces leave alone. No program is attached to system calls; only two devices have a cost.
 //
-// Egress: the container's device writes when the packet left it, as a monotonic time stamp; the outer device reads it. Ingress:
-// the outer device writes when the packet came; the container's device reads it and turns it into the wall time that
-// SO_TIMESTAMP gives the program, which is then that of the outer device.
+// Egress: the container's device writes the time at which the packet left it, as a monotonic timestamp. The outer
+// device reads it. Ingress: the outer device writes the time at which the packet came. The container's device reads
+// it and converts it to the wall time that SO_TIMESTAMP gives the program: the program gets the time of the outer
+// device.
 //
-// A packet that has a time stamp already keeps it: TCP's say when to send. A tag in the hash tells ours from others.
+// A packet that has a timestamp already keeps it: TCP's timestamps say when to send. A tag in the hash
+// distinguishes our timestamps from others.
 
 #include "kernel.h"
 #include "record.h"
 
-// In network order.
+// In network byte order.
 #define ETH_P_IP 0x0008
 #define ETH_P_IPV6 0xdd86
 #define ETH_HEADER 14
@@ -20,10 +22,10 @@
 #define TAG 0x4c540000
 #define TAG_MASK 0xffff0000
 #define TC_NEXT -1
-// Newer than some systems' headers.
+// Some systems' headers lack this value.
 #define CLOCK_OF_WALL 0
 
-// Of a namespace: what the ring had no room for; what could not be stamped, or came without a stamp.
+// Counters of a namespace: records that the ring buffer had no room for; packets without a timestamp.
 struct counts {
 	__u64 dropped;
 	__u64 unstamped;
@@ -41,7 +43,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 } ring SEC(".maps");
 
-// How far the wall clock is ahead of the monotonic one, in ns.
+// Offset of the wall clock from the monotonic clock, ns.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -49,7 +51,7 @@ struct {
 	__type(value, __u64);
 } wall_offset SEC(".maps");
 
-// The namespace whose devices these programs are for: it has programs of its own.
+// Number of the namespace whose devices these programs are attached to. Each namespace has programs of its own.
 const volatile __u16 space;
 
 static struct counts *counts_of(__u32 number)
@@ -66,7 +68,7 @@ static int unstamped(void)
 	return TC_NEXT;
 }
 
-// `inner` is when it passed the container's device.
+// Writes a record. `inner` is the time at which the packet passed the container's device, ns.
 static void tell(struct __sk_buff *skb, __u64 inner, __u64 outer, __u8 flags, __u16 of)
 {
 	struct record record = {};
@@ -88,11 +90,11 @@ static void tell(struct __sk_buff *skb, __u64 inner, __u64 outer, __u8 flags, __
 	}
 	if (skb->len <= at)
 		return;
-	// As much as there is of it.
+	// Copy as many bytes as the packet has.
 	above = skb->len - at;
 	if (above > sizeof(record.above))
 		above = sizeof(record.above);
-	// The verifier has to see it where it is used.
+	// The verifier must see the bounds at the place of use.
 	barrier_var(above);
 	if (!above || above > sizeof(record.above) ||
 	    bpf_skb_load_bytes(skb, at, record.above, above))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the programs here use of the kernel's own structures. Where a member really lies is found out when they are loaded.
+ * The parts of the kernel's own structures that these programs use. The loader finds the real offset of each member (CO-RE).
  */
 
 #ifndef LORENTZ_KERNEL_H

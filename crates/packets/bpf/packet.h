@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a packet is known by, and how it is told of.
+ * Identification of packets, and the writing of records.
  */
 
 #ifndef LORENTZ_PACKET_H
@@ -49,7 +49,8 @@ static __u32 span(__u64 from, __u64 to)
 	return span >= NO_DEVICE ? NO_DEVICE - 1 : span;
 }
 
-// Readers come by ten times a second; to wake them for each record would cost more than all the rest.
+// Puts a record into the ring buffer and wakes no reader. Readers come by ten times a second. A wake-up for each
+// record would cost more than all the rest.
 static void tell(struct space *space, struct record *record)
 {
 	if (bpf_ringbuf_output(&ring, record, sizeof(*record), BPF_RB_NO_WAKEUP))
@@ -71,12 +72,12 @@ static __u64 data_at(const struct sk_buff *skb)
 {
 	__u64 at = skb->data - skb->head;
 
-	// Only the difference of the two may be calculated with: it must not become part of a sum.
+	// Only the difference of the two pointers may enter a calculation: the compiler must not make it part of a sum.
 	barrier_var(at);
 	return at;
 }
 
-// Of the packet that a message of ICMP tells of, 8 bytes behind its IP header.
+// Reads 8 bytes behind the IP header of the packet that an ICMP error quotes.
 static void read_quoted(const struct sk_buff *skb, __u64 at, struct header *header)
 {
 	__u64 ip = header->flags & IPV6 ? 40 : 20;
@@ -87,7 +88,7 @@ static void read_quoted(const struct sk_buff *skb, __u64 at, struct header *head
 		bpf_probe_read_kernel(header->quoted, sizeof(header->quoted), skb->head + at);
 }
 
-// The IP header, `at` bytes into the data, and 16 bytes after it.
+// Reads the IP header, `at` bytes into the data, and 16 bytes after it.
 static bool read_header(const struct sk_buff *skb, __u64 at, struct header *header)
 {
 	__u64 room = (__u64)skb->tail - at;
@@ -102,7 +103,7 @@ static bool read_header(const struct sk_buff *skb, __u64 at, struct header *head
 	__builtin_memset(header, 0, sizeof(*header));
 	if (bytes[0] >> 4 == 4) {
 		header->protocol = bytes[9];
-		// Length, identification, fragment; the rest is a router's to change.
+		// Length, identification, fragment offset; a router may change the other fields.
 		header->mark.ip = *(__u64 *)bytes >> 16;
 		if ((bytes[6] & 0x1f) || bytes[7])
 			header->flags = LATER_FRAGMENT;

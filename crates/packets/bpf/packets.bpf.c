@@ -5,11 +5,12 @@
 // Egress: entry of a send call, first device of the namespace, start of transmission on the outer device. Ingress:
 // reception on the outer device, reception in the namespace, exit of the receive call that copied it.
 //
-// A packet is known by the address of its sk_buff between devices, and by that of its data from there to the socket, where
-// it may have been cloned. Addresses are used again at once, so that an event that is lost would join two packets: a mark of
-// what no forwarding changes goes with each and must be the same at either end. What does not fit is told as a miss.
+// Between devices, the address of its sk_buff identifies a packet. From there to the socket the sk_buff may have
+// been cloned; there, the address of its data identifies it. The kernel reuses addresses at once, so a lost event
+// would join two packets. Therefore each entry has a mark, made of the fields that no forwarding changes. The marks
+// of both ends must agree; if not, the packet counts as a miss.
 //
-// Nothing above IP is looked into: its first bytes are handed on for the process that reads the records.
+// The programs parse nothing above IP: they pass its first bytes on to the process that reads the records.
 
 #include "datagrams.h"
 #include "packet.h"
@@ -52,7 +53,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long number)
 	return 0;
 }
 
-// Nothing has left yet of what the call sent.
+// Remembers a send call whose packet has not left yet.
 static void delay(struct call *call)
 {
 	struct delayed new = {
@@ -79,7 +80,7 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long result)
 	__u32 kind;
 	__u64 now;
 
-	// Every call of the machine passes here.
+	// Every system call of the machine passes here.
 	if (!kind_of(regs->orig_ax))
 		return 0;
 	call = bpf_task_storage_get(&calls, task, 0, 0);
@@ -106,7 +107,7 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long result)
 	return 0;
 }
 
-// Finds the call that sent `skb`, and tells `record` of it.
+// Finds the call that sent `skb`, and writes the call into `record`.
 static bool claim(const struct sk_buff *skb, struct header *header, struct record *record)
 {
 	struct delayed *delayed;
@@ -128,7 +129,7 @@ static bool claim(const struct sk_buff *skb, struct header *header, struct recor
 		return 1;
 	}
 	delayed = bpf_map_lookup_elem(&delays, &sk);
-	// Of several that wait nobody can tell which this is.
+	// If several calls wait, this packet may belong to any of them.
 	if (!delayed || delayed->count != 1 || bpf_ktime_get_ns() - delayed->entered > DELAY_NS)
 		return 0;
 	record->call = delayed->entered;
@@ -139,14 +140,15 @@ static bool claim(const struct sk_buff *skb, struct header *header, struct recor
 	return 1;
 }
 
-// Whether it is the same one, with what is above IP, which nobody changes inside: another may be as long and carry the same.
+// Whether `skb` is the packet of `old`. The comparison includes the bytes above IP, which nothing changes inside
+// the namespace: another packet may have the same length and payload.
 static bool same_inside(const struct leaving *old, const struct sk_buff *skb, struct header *header)
 {
 	return old->sk == (__u64)skb->sk && same(&old->mark, &header->mark) &&
 	       *(__u64 *)old->record.above == *(__u64 *)header->above;
 }
 
-// The first device on the way out.
+// Called on each device of the namespace on the way out; acts on the first one.
 static void leave(struct space *space, const struct sk_buff *skb)
 {
 	static const struct leaving none;
@@ -158,7 +160,7 @@ static void leave(struct space *space, const struct sk_buff *skb)
 	if (!read_header(skb, skb->network_header, &header))
 		return;
 	old = bpf_map_lookup_elem(&leaving, &key);
-	// The next device in the same namespace.
+	// The next device in the same namespace: nothing to do.
 	if (old && same_inside(old, skb, &header))
 		return;
 	if (!claim(skb, &header, &record)) {
@@ -176,14 +178,14 @@ static void leave(struct space *space, const struct sk_buff *skb)
 		return;
 	}
 	fill(&record, space->number, &header);
-	// Until the outer device tells its own.
+	// The outer device overwrites this time with its own.
 	record.outer = bpf_ktime_get_ns();
 	old->record = record;
 	old->mark = header.mark;
 	old->sk = (__u64)skb->sk;
 }
 
-// To another program of the same namespace: nothing of it is to be followed.
+// Handles a packet to another program of the same namespace: counts it for its call, and does not follow it.
 static void stay(const struct sk_buff *skb)
 {
 	struct call *call = bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0, 0);
@@ -257,11 +259,12 @@ static void forget(struct delivered *old)
 	if (space)
 		tell_miss(space, &old->record, UNREAD);
 	old->read = 1;
-	// Nothing has it.
+	// No packet has this mark.
 	old->mark.ip = 0;
 }
 
-// From here on it is known by its data. `space` is none where its reader will tell.
+// From here on the address of its data identifies the packet. Without `space`, the packet's reader determines the
+// namespace.
 static void deliver(struct space *space, const struct sk_buff *skb, struct header *header, __u64 outer,
 		    __u64 now)
 {
@@ -284,7 +287,7 @@ static void deliver(struct space *space, const struct sk_buff *skb, struct heade
 	fill(&record, space ? space->number : NO_SPACE, header);
 	record.outer = outer;
 	record.device = space ? span(outer, now) : NO_DEVICE;
-	// Until a call reads it.
+	// The receive call overwrites this time with its own.
 	record.call = now;
 	found->record = record;
 	found->mark = header->mark;
@@ -303,7 +306,7 @@ static void arrive_inside(struct space *space, const struct sk_buff *skb, struct
 		found->outer = 0;
 		return;
 	}
-	// The next device in the same namespace, or a packet from elsewhere in the place of another.
+	// The next device in the same namespace, or a new packet at the address of another.
 	old = bpf_map_lookup_elem(&delivered, &head);
 	if (old && same(&old->mark, &header->mark))
 		return;
@@ -344,7 +347,7 @@ int BPF_PROG(on_receive, struct sk_buff *skb)
 	return 0;
 }
 
-// A call has read the packet whose data is at `head`.
+// Handles the read of the packet whose data is at `head` by a call.
 static void read_by(struct call *call, struct delivered *found, bool whole)
 {
 	struct record *record;
@@ -386,7 +389,7 @@ int BPF_PROG(on_copy, const struct sk_buff *skb, int length)
 	struct delivered *found;
 	struct header header;
 
-	// A packet socket looks on; it is not who the packet is for.
+	// A packet socket only observes; the packet is not for it.
 	if (!call || call->looks_on)
 		return 0;
 	found = bpf_map_lookup_elem(&delivered, &head);
@@ -439,7 +442,7 @@ int BPF_PROG(on_received, struct sock *sk, int length, int flags)
 	if (!certain || !taken.outer)
 		return 0;
 	found = bpf_map_lookup_elem(&delivered, &taken.head);
-	// Copied whole a moment ago, or another packet by now.
+	// The packet was copied whole a moment ago, or another packet has its address now.
 	if (!found || found->read || found->record.outer != taken.outer)
 		return 0;
 	call = bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0, 0);

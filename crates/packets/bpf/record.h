@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What the programs tell of a packet. */
+/* The record of a packet. */
 
 #ifndef LORENTZ_RECORD_H
 #define LORENTZ_RECORD_H
 
 #include "kernel.h"
 
-// What a record says besides its times.
+// Flags of a record.
 #define INGRESS 1
 #define IPV6 2
 #define LATER_FRAGMENT 4
-// Read once more, by another socket or another call.
+// A further read, by another socket or another call.
 #define AGAIN 8
-// The same bit on the way out: of TCP, and `write_seq` is the number of the byte that was the next to be sent.
+// The same bit in a record of egress: TCP, and `write_seq` is the sequence number of the next byte to be sent.
 #define BY_NUMBER 8
 
-// One record for each packet and direction. With the ring's own 8 bytes: 64.
+// One record for each packet and direction: 64 bytes, with the 8 bytes of the ring buffer's header.
 struct record {
-	// CLOCK_MONOTONIC: at the outer device; at the entry or exit of the call.
+	// CLOCK_MONOTONIC, ns: at the outer device; at the entry or exit of the call.
 	__u64 outer;
 	__u64 call;
 	// Between the outer device and that of the namespace, in ns.
 	__u32 device;
-	// As the host and as the container count.
+	// Process id on the host, and inside the container.
 	__u32 pid;
 	__u32 inner_pid;
-	// TCP: number of the first byte that the call wrote, or of the next one to be sent.
+	// TCP: sequence number of the first byte that the call wrote, or of the next byte to be sent.
 	__u32 write_seq;
-	// From the IP header on.
+	// Bytes from the IP header on.
 	__u16 length;
 	__u16 fd;
 	__u16 space;
@@ -36,7 +36,7 @@ struct record {
 	__u8 above[16];
 };
 
-// Whether IP carries a message of ICMP that tells of a packet, of which it then holds the beginning.
+// Whether the payload of IP is an ICMP error that quotes the beginning of a packet.
 static bool quotes_packet(__u8 protocol, __u8 kind)
 {
 	if (protocol == IPPROTO_ICMP)

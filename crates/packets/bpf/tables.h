@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What is kept between events, and where.
+ * State between events: maps and global variables.
  */
 
 #ifndef LORENTZ_TABLES_H
@@ -8,14 +8,14 @@
 
 #include "record.h"
 
-// Calls.
+// Kinds of calls.
 enum { NONE, SEND, RECEIVE };
 
 // Reasons of a miss.
 #define MISS(reason) ((reason) << 4)
 enum { UNREAD = 1, CHANGED, CROWDED, NO_CALL, PARTIAL, LOST };
 
-// What does not change on the way, through NAT and forwarding.
+// The fields that stay the same on the way, through NAT and forwarding.
 struct mark {
 	__u64 ip;
 	__u64 payload;
@@ -31,22 +31,22 @@ struct header {
 	bool quotes;
 };
 
-// A packet between call and outer device, by its sk_buff.
+// A packet between call and outer device, by the address of its sk_buff.
 struct leaving {
 	struct record record;
 	struct mark mark;
-	// None once it has been seen on the outer device.
+	// 0 once the outer device has seen the packet.
 	__u64 sk;
 };
 
-// Between outer device and namespace, by its sk_buff.
+// A packet between outer device and namespace, by the address of its sk_buff.
 struct arrived {
-	// None once it has been seen in the namespace.
+	// 0 once the namespace has seen the packet.
 	__u64 outer;
 	struct mark mark;
 };
 
-// Between namespace and reader, by its data; done with once it is read.
+// A packet between namespace and reader, by the address of its data. The entry is done once the packet is read.
 struct delivered {
 	struct record record;
 	struct mark mark;
@@ -55,18 +55,18 @@ struct delivered {
 
 #define PER_CALL 64
 
-// What a task does at the moment, in a watched namespace.
+// The present call of a task in a watched namespace.
 struct call {
 	__u64 entered;
 	__u64 sk;
-	// Behind `fd`, as it was found last; `sk` is none where it is no socket of the network.
+	// The file of `fd` at the last lookup; `sk` is 0 if it is no network socket.
 	__u64 file;
 	__u64 socket;
 	__u32 kind;
 	__u32 pid;
 	__u32 inner_pid;
 	__u32 fd;
-	// Packets read so far, or sent.
+	// Number of packets read or sent so far.
 	__u32 count;
 	bool tcp;
 	bool looks_on;
@@ -75,9 +75,10 @@ struct call {
 
 #define WRITES 128
 
-// A call that wrote to a socket of TCP: which byte was its first, and once it is done which is not its own any more.
+// A call that wrote to a TCP socket. `seq` is the sequence number of its first byte. Once the call is done, `until`
+// is that of the first byte after its own.
 struct write {
-	// None where others wrote at the same time: whose bytes follow, nobody can tell.
+	// 0 if other calls wrote at the same time: the order of their bytes is unknown.
 	__u64 entered;
 	__u32 seq;
 	__u32 until;
@@ -87,17 +88,19 @@ struct write {
 	bool done;
 };
 
-// The latest calls that wrote to a socket: what TCP sends later than in the call is found by its number.
+// The latest calls that wrote to a socket. TCP may send data after the call has returned; its sequence number finds
+// the call.
 struct writes {
-	// What the socket is joined to: its address may be another socket's by now.
+	// The peer of the socket: another socket may have its address by now.
 	__u64 peer;
 	__u32 end;
-	// Calls that are in progress.
+	// Number of calls in progress.
 	__u32 active;
 	struct write write[WRITES];
 };
 
-// A send call that returned before its packet left: it waits for the neighbour's address, as the first one does.
+// A send call that returned before its packet left. The packet waits for the neighbour's address, as the first
+// packet to a neighbour does.
 struct delayed {
 	__u64 entered;
 	__u32 pid;
@@ -106,14 +109,14 @@ struct delayed {
 	__u32 count;
 };
 
-// Longer than any neighbour is asked for.
+// Longer than the kernel asks for a neighbour's address.
 #define DELAY_NS 4000000000ull
 
 #define QUEUE 128
-// Packets that one event may tell of.
+// Greatest number of packets of one event.
 #define AT_ONCE 8
 
-// What waits in a UDP socket: reading it tells nothing of the packet.
+// A packet that waits in a UDP socket: the read of a datagram does not say which packet it was.
 struct waiting {
 	__u64 skb;
 	__u64 head;
@@ -122,26 +125,26 @@ struct waiting {
 };
 
 struct queue {
-	// Who notes moves the end, who takes the first; those that do the same take turns.
+	// Locks. The program that adds packets moves `end`; the program that takes them moves `first`.
 	__u32 noting;
 	__u32 taking;
 	__u32 first;
 	__u32 end;
-	// Somebody has read a packet that is not noted yet, and waits for it.
+	// A reader has read a packet that is not in the queue yet, and waits for it.
 	__u32 awaited;
 	__u32 unused;
 	struct waiting waiting[QUEUE];
 };
 
-// What is counted in the kernel, for each namespace.
+// Counters of a namespace, and whether it is watched now.
 struct space {
 	__u32 on;
 	__u32 number;
 	__u64 cookie;
-	// Records for which the ring had no room, packets for which a map had none.
+	// Records for which the ring buffer had no room; packets for which a map had none.
 	__u64 dropped;
 	__u64 full;
-	// Packets that no send call sent: the kernel's own; TCP's, sent later than is remembered.
+	// Packets that no send call sent: the kernel's own, or TCP data sent after its call was forgotten.
 	__u64 unclaimed;
 	// Packets that came, but not through the outer device.
 	__u64 inside;
@@ -154,7 +157,7 @@ struct {
 	__type(value, __u32);
 } spaces SEC(".maps");
 
-// Namespaces by their number in records.
+// Namespaces, by their number in records.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1024);
@@ -165,16 +168,17 @@ struct {
 #define PLACES 1024
 #define OUTERS 8
 
-// Every packet of the machine passes here, on each of its devices: what is none of ours is to cost little. A place for the
-// watched namespaces whose cookies have the same rest, with the first one's number; and the outer devices, each with the
-// namespace it is in.
+// Every packet of the machine passes here, on each of its devices. A packet of no watched namespace must cost
+// little. Each place stands for the watched namespaces whose cookies have the same remainder, and has the first
+// one's number. Each outer device has the cookie of its namespace.
 __u64 place_cookies[PLACES];
 __u32 place_numbers[PLACES];
 __u32 outer_devices[OUTERS];
 __u64 outer_cookies[OUTERS];
 
-// Addresses are used again at once, so what is done with stays for the next packet there: to write over it costs less than to
-// take it out and put another in. What is not used again is taken out by whoever reads the records.
+// The kernel reuses addresses at once. Therefore an entry that is done stays for the next packet at its address:
+// overwriting costs less than deleting and inserting. The process that reads the records deletes entries that are
+// not reused.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -203,7 +207,7 @@ struct {
 	__type(value, struct call);
 } calls SEC(".maps");
 
-// By socket.
+// By the socket's address.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -211,7 +215,7 @@ struct {
 	__type(value, struct delayed);
 } delays SEC(".maps");
 
-// By socket.
+// By the socket's address.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -226,7 +230,7 @@ struct {
 	__type(value, struct queue);
 } queues SEC(".maps");
 
-// The datagram that each processor works on: it may be read by another before it is noted.
+// The datagram that each processor works on: another processor may read the packet before it is in the queue.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -239,10 +243,10 @@ struct {
 	__uint(max_entries, 1 << 20);
 } ring SEC(".maps");
 
-// Whether a namespace has a device that is a part of another (macvlan, ipvlan). Such a packet is not received once more in
-// the namespace; whose it is shows when it is read.
+// Whether a namespace has a device that is part of another one (macvlan, ipvlan). Such a packet has no second
+// reception in the namespace; its reader determines the namespace.
 bool shared_device;
-// The device that was looked at for that last: mostly it is the same again.
+// The device of the last such check: mostly the next packet has the same.
 __u64 seen_device;
 
 #define NO_SPACE 0xffff

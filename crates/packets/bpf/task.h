@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a task is about to do, and on which socket.
+ * The system call that a task is about to make, and its socket.
  */
 
 #ifndef LORENTZ_TASK_H
@@ -8,7 +8,7 @@
 
 #include "tables.h"
 
-// Finds the socket behind the call's descriptor, if it is one of the network. Mostly it is that of the call before.
+// Finds the network socket of the call's descriptor, if it is one. Mostly it is that of the previous call.
 static bool find_socket(struct task_struct *task, struct call *call)
 {
 	struct fdtable *table = task->files->fdt;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which call wrote a segment of TCP. It may leave in that call or later, when there is room for it or an acknowledgement has come;
- * so what was written is noted with its first byte's number, and the socket knows which byte it sends next. The number in the
- * segment itself is compared by whoever reads the records: another one is sent once more.
+ * Finds the call that wrote a TCP segment. The segment may leave in that call or later, when there is room for it or an
+ * acknowledgement has come. So each write is recorded with the sequence number of its first byte, and the socket knows the number
+ * of the byte that it sends next. The process that reads the records compares that with the number in the segment itself: if they
+ * differ, the segment is a retransmission.
  */
 
 #ifndef LORENTZ_WRITES_H
@@ -16,7 +17,7 @@ static __u64 peer_of(struct sock *sk)
 	       BPF_CORE_READ(sk, __sk_common.skc_portpair);
 }
 
-// Notes that `call` is about to write to its socket.
+// Records that `call` is about to write to its socket.
 static void begin_write(struct call *call)
 {
 	static const struct writes none;
@@ -38,7 +39,7 @@ static void begin_write(struct call *call)
 		noted->active = 0;
 	}
 	write = &noted->write[(noted->end - 1) & (WRITES - 1)];
-	// The one before has written nothing.
+	// The previous call has written nothing.
 	if (!noted->end || write->seq != seq || noted->active) {
 		write = &noted->write[noted->end & (WRITES - 1)];
 		noted->end++;
@@ -55,7 +56,8 @@ static void begin_write(struct call *call)
 	}
 }
 
-// Notes up to where it has written: what follows may be that of a call that is not seen, as sendfile.
+// Records the end of the bytes written: what follows may belong to a call that these programs do not see, such as
+// sendfile.
 static void end_write(struct call *call)
 {
 	struct sock *sk = (struct sock *)call->sk;
@@ -71,7 +73,7 @@ static void end_write(struct call *call)
 	__sync_fetch_and_add(&noted->active, -1);
 }
 
-// Finds the call that wrote what `skb` carries, and tells `record` of it.
+// Finds the call that wrote the data of `skb`, and writes the call into `record`.
 static bool claim_written(const struct sk_buff *skb, struct header *header, struct record *record)
 {
 	long carried = header->length - (header->flags & IPV6 ? 40 : 20);
@@ -87,7 +89,7 @@ static bool claim_written(const struct sk_buff *skb, struct header *header, stru
 	if (!noted || noted->peer != peer_of(sk))
 		return 0;
 	carried -= BPF_CORE_READ((struct tcp_sock *)sk, tcp_header_len);
-	// The kernel's own.
+	// A segment without data is the kernel's own.
 	if (carried <= 0)
 		return 0;
 	next = BPF_CORE_READ((struct tcp_sock *)sk, snd_nxt);
@@ -108,7 +110,7 @@ static bool claim_written(const struct sk_buff *skb, struct header *header, stru
 		record->fd = write->fd;
 		record->write_seq = next;
 		record->flags |= BY_NUMBER;
-		// What was written after it is in it too.
+		// The segment also has data that was written after the call.
 		if (write->done && (int)(next + (__u32)carried - write->until) > 0)
 			record->flags |= MISS(PARTIAL);
 		return 1;

@@ -1,4 +1,4 @@
-//! Somebody who reads at a door.
+//! A reader: one connection to the socket inside a container.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,27 +8,27 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{send, MsgFlags};
 
-/// What may wait for a reader, in bytes; lines beyond are dropped and counted.
+/// Limit of a reader's output buffer, bytes. Lines beyond are dropped and counted.
 const PATIENCE: usize = 1 << 20;
-/// No word is longer.
+/// Length limit of a word, bytes.
 const LONGEST_WORD: usize = 64;
 
-/// What a reader may ask, a word a line.
+/// A reader's request: one word a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
-    /// Packets as JSON from now on.
+    /// Send packets as JSON from now on.
     Json,
-    /// Packets as lines of text from now on, as from the beginning.
+    /// Send packets as lines of text from now on, as at the beginning.
     Text,
-    /// Watch its namespace, or not for now.
+    /// Switch the watching of its namespace on or off.
     Switch(bool),
-    /// Count from nothing.
+    /// Reset the statistics.
     Reset,
-    /// All packets together, as one line of JSON.
+    /// Send the statistics of all packets, as one line of JSON.
     Aggregate,
-    /// All that is known up to now, and then a line that says so.
+    /// Send all packets known up to now, then a line that marks the end.
     Sync,
-    /// A word that means nothing.
+    /// An unknown word.
     Unknown,
 }
 
@@ -71,25 +71,25 @@ impl Client {
         }
     }
 
-    /// Whether it may still ask something.
+    /// Whether the reader may still send requests.
     pub fn speaks(&self) -> bool {
         !self.silent
     }
 
-    /// Whether it has closed both halves.
+    /// Whether the reader has closed both halves of the connection.
     fn is_gone(&self) -> bool {
         let mut fds = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|count| count > 0)
     }
 
-    /// What it has asked since the last time; none once it has gone.
+    /// Reads the requests that came since the last call; none once the reader has gone.
     pub fn wishes(&mut self) -> Option<Vec<Wish>> {
         if self.silent {
             return (!self.is_gone()).then(Vec::new);
         }
         let mut bytes = [0; 512];
         match self.stream.read(&mut bytes) {
-            // It may have closed its half only, as `echo aggregate | nc -NU` does, and still read.
+            // The reader may have closed its sending half only, as `echo aggregate | nc -NU` does, and still read.
             Ok(0) => self.silent = true,
             Ok(count) => self.input.extend_from_slice(&bytes[..count]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
@@ -103,7 +103,7 @@ impl Client {
         (self.input.len() <= LONGEST_WORD).then_some(wishes)
     }
 
-    /// Has `line` written as soon as it reads.
+    /// Queues `line` for the reader.
     pub fn tell(&mut self, line: &str) {
         if self.output.len() + line.len() > PATIENCE {
             self.lost += 1;
@@ -117,7 +117,7 @@ impl Client {
         self.output.push(b'\n');
     }
 
-    /// Writes what it takes; false once it has gone.
+    /// Writes as much as the socket takes. Returns false once the reader has gone.
     pub fn flush(&mut self) -> bool {
         while !self.output.is_empty() {
             match send(self.stream.as_raw_fd(), &self.output, MsgFlags::MSG_NOSIGNAL) {

@@ -1,4 +1,4 @@
-//! How a watcher is told to go on, to stop, to count anew, while it runs: an abstract socket, which ends with its process.
+//! Control of a running watcher (go on, stop, reset, show) through an abstract socket, which ends with its process.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -16,20 +16,20 @@ use crate::namespace::Namespace;
 
 const PREFIX: &str = "lorentz-latency/";
 const PATIENCE: Duration = Duration::from_secs(5);
-/// No order is longer.
+/// Length limit of an order, bytes.
 const LONGEST: u64 = 4096;
 
-/// What a watcher may be told about one namespace.
+/// An order to a watcher, about one namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// Go on watching it.
+    /// Continue watching the namespace.
     On,
     /// Stop for now.
     Off,
-    /// Count from nothing.
+    /// Reset the statistics.
     Reset,
-    /// Tell what has been seen.
+    /// Answer with the statistics.
     Show,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn listen() -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Takes one order and answers what `obey` gives, if it comes from root or from who started this.
+/// Takes one order and answers with the result of `obey`. Ignores orders from users other than root and the user of this process.
 pub(crate) fn serve(
     listener: &UnixListener,
     obey: impl FnOnce(&Request) -> Option<serde_json::Value>,
@@ -64,11 +64,11 @@ pub(crate) fn serve(
     stream.write_all(serde_json::to_string(&answer)?.as_bytes())
 }
 
-/// Gives `order` about `namespace` to all who watch it; what each answers.
+/// Sends `order` about `namespace` to all its watchers. Returns the answer of each.
 ///
 /// # Errors
 ///
-/// Where nobody watches it.
+/// [`PacketsError::NotWatched`] if no process watches the namespace.
 pub fn command(
     order: Order,
     namespace: &Namespace,
@@ -84,7 +84,7 @@ pub fn command(
         stream.read_to_string(&mut answer)?;
         Ok(serde_json::from_str(&answer)?)
     };
-    // One that ends meanwhile watches nothing.
+    // A watcher that ends meanwhile watches nothing.
     let answers = watchers()?.into_iter().filter_map(|name| ask(name).ok());
     let answers: Vec<_> = answers.filter(|answer| !answer.is_null()).collect();
     if answers.is_empty() {
@@ -93,7 +93,7 @@ pub fn command(
     Ok(answers)
 }
 
-/// The names of all watchers' sockets in this network namespace.
+/// Lists the names of all watchers' sockets in this network namespace.
 fn watchers() -> io::Result<Vec<String>> {
     let sockets = fs::read_to_string("/proc/self/net/unix")?;
     let names =
@@ -101,7 +101,7 @@ fn watchers() -> io::Result<Vec<String>> {
     let mut names: Vec<String> =
         names.filter(|name| name.starts_with(PREFIX)).map(String::from).collect();
     names.sort();
-    // Connections have the name of their listener too.
+    // A connection has the name of its listener too.
     names.dedup();
     Ok(names)
 }

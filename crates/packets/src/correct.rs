@@ -1,7 +1,8 @@
-//! Correcting what a tool says by what the container's stack added: the paper's section 3.3, for any tool with a rule.
+//! Corrects the times that a tool prints by the latency that the container's stack added: the paper's section 3.3, for any tool
+//! with a rule.
 //!
-//! `corrected = time - (egress + ingress)`, where ingress ends where the tool's own measurement does. A time for whose packets
-//! either is not known is left alone, and counted.
+//! `corrected = time - (egress + ingress)`. The ingress part ends at the point where the tool's own measurement ends. If either
+//! part of a time's exchange is not known, the time stays uncorrected and is counted.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -17,15 +18,16 @@ use crate::inside::Inside;
 use crate::rule::Rule;
 
 const NANOS_PER_MILLI: f64 = 1e6;
-/// Packets are read at least so often: once their process has ended, nobody can tell whether it was the tool's.
+/// Greatest interval between two readings of packets. Once a packet's process has ended, nobody can find out whether it belonged to
+/// the tool.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs `command` with `arguments` and writes its output to `out`, each time with the corrected one behind it, and at the end
-/// the statistics of the corrected ones. Needs the socket that `lorentz latency serve` gives a container.
+/// Runs `command` with `arguments` and copies its output to `out`. Each time is followed by the corrected one. The statistics of
+/// the corrected times come at the end. Needs the socket that `lorentz latency serve` makes in a container.
 ///
 /// # Errors
 ///
-/// Where there is no such socket, the tool cannot be started, or `out` cannot be written.
+/// An error if there is no such socket, the tool cannot be started, or `out` cannot be written.
 pub fn correct(
     rule: &Rule,
     command: &str,
@@ -38,8 +40,7 @@ pub fn correct(
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("{command}: {error}"));
     let mut child = tool.spawn().map_err(failed)?;
     let mut packets = Exchanges::new(rule.key, child.id());
-    // It is for the tool to end, with its statistics; what it says last is still corrected.
-    // SAFETY: no handler runs.
+    // SIGINT is for the tool, which then prints its statistics; this process still corrects its last lines.
     unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) }.map_err(io::Error::from)?;
     let mut sums = Sums::default();
     let mut counted = rule.first();
@@ -81,17 +82,17 @@ pub fn correct(
     Ok(status)
 }
 
-/// What the tool prints, line by line.
+/// Returns a channel with the lines that the tool prints.
 fn lines_of(output: ChildStdout) -> Receiver<io::Result<String>> {
     let (sender, lines) = channel();
     thread::spawn(move || {
-        // Nobody listens any more once writing has failed.
+        // The receiver is gone once writing has failed.
         BufReader::new(output).lines().try_for_each(|line| sender.send(line))
     });
     lines
 }
 
-/// Corrected times together, as ping tells its own.
+/// Statistics of the corrected times, in ping's format.
 #[derive(Default)]
 struct Sums {
     corrected: Vec<f64>,

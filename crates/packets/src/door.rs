@@ -1,8 +1,9 @@
-//! The socket inside a container, at which its own programs read what its network stack adds to their packets.
+//! The registration socket inside a container, at which its own programs read the latency that its network stack adds to their
+//! packets.
 //!
-//! It lies in the container's file system and is made through a descriptor of its directory, so that nothing the container
-//! puts there leads outside. Who connects must be in the namespace it is for: a directory that two containers share gives
-//! neither the other's packets.
+//! The socket lies in the container's file system. This module makes it through a descriptor of its directory, so that no link that
+//! the container puts there leads outside. A peer must be in the socket's network namespace: a directory that two containers share
+//! gives neither the other's packets.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -21,36 +22,36 @@ use nix::unistd::{unlinkat, UnlinkatFlags};
 use crate::fault::PacketsError;
 use crate::namespace::Namespace;
 
-/// Where it is inside the container.
+/// Path of the socket inside the container.
 pub const SOCKET: &str = "/run/lorentz/latency";
 const RUN: &str = "run";
 const FOLDER: &str = "lorentz";
 const FILE: &str = "latency";
 
-/// Where a namespace's own programs are to find the socket.
+/// Location of the socket for a namespace's own programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Nowhere.
+    /// No socket.
     Nowhere,
-    /// At [`SOCKET`] inside the container, where the namespace is one's.
+    /// At [`SOCKET`] inside the container, if the namespace is a container's.
     Inside,
     /// At this path of the host, to be mounted into the container.
     At(PathBuf),
 }
 
-/// The socket, there as long as this is.
+/// The socket. Dropping this value removes it.
 pub(crate) struct Door {
     pub listener: UnixListener,
     pub cookie: u64,
     inode: u64,
     folder: OwnedFd,
     file: OsString,
-    /// The folders that this has made, each with the one it lies in, the outer one first.
+    /// Directories that this object made, each with its parent; outermost first.
     made: Vec<(OwnedFd, &'static str)>,
 }
 
 impl Door {
-    /// Makes it at `place` for `namespace`.
+    /// Makes the socket at `place` for `namespace`; none if `place` gives no location.
     pub fn open(namespace: &Namespace, place: &Place) -> Result<Option<Door>, PacketsError> {
         let (path, door) = match (place, namespace.process) {
             (Place::At(path), _) => (path.as_path(), Door::make_at(path, namespace)),
@@ -91,7 +92,7 @@ impl Door {
             openat2(root.as_fd(), path, how)
         };
         let mut made = Vec::new();
-        // Images of a single program have none.
+        // Images of a single program have no /run.
         let outer = root.try_clone()?;
         if make_folder(&outer, RUN)? {
             made.push((outer, RUN));
@@ -108,7 +109,7 @@ impl Door {
         Door::listening(folder, OsStr::new(FILE), made, namespace)
     }
 
-    /// The next who has come, if he is of the namespace.
+    /// Accepts the next connection. Returns none if there is none, or if the peer is in another network namespace.
     pub fn admit(&self) -> io::Result<Option<UnixStream>> {
         let (stream, _) = match self.listener.accept() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -126,7 +127,7 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // Gone where the container is.
+        // This fails if the container is gone, and the socket with it.
         let _ = unlinkat(&self.folder, self.file.as_os_str(), UnlinkatFlags::NoRemoveDir);
         for (outer, folder) in self.made.iter().rev() {
             let _ = unlinkat(outer, *folder, UnlinkatFlags::RemoveDir);
@@ -134,7 +135,7 @@ impl Drop for Door {
     }
 }
 
-/// Makes `name` in `outer`; false where something of that name is there.
+/// Makes the directory `name` in `outer`. Returns false if something of that name exists.
 fn make_folder(outer: &OwnedFd, name: &str) -> io::Result<bool> {
     match mkdirat(outer, name, Mode::from_bits_truncate(0o755)) {
         Ok(()) => Ok(true),
@@ -143,7 +144,7 @@ fn make_folder(outer: &OwnedFd, name: &str) -> io::Result<bool> {
     }
 }
 
-/// Listens at `file` in `folder`, in place of one that nobody listens at any more.
+/// Listens at `file` in `folder`. Replaces a socket there that has no listener any more.
 fn listen(folder: &OwnedFd, file: &OsStr) -> io::Result<UnixListener> {
     let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(file);
     if let Err(error) = UnixStream::connect(&path) {
@@ -151,7 +152,7 @@ fn listen(folder: &OwnedFd, file: &OsStr) -> io::Result<UnixListener> {
             unlinkat(folder, file, UnlinkatFlags::NoRemoveDir)?;
         }
     }
-    // Anybody inside may connect. The mode is given at birth: a name could mean another file a moment later.
+    // Any user inside may connect. The umask sets the mode at creation, because a later chmod by name could reach another file.
     let before = umask(Mode::empty());
     let listener = UnixListener::bind(&path);
     umask(before);

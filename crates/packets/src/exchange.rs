@@ -1,4 +1,4 @@
-//! Which packets a time of a tool is about: what it sent under a number, and what answered that.
+//! Exchanges of a tool: the packet it sent under a number, and the packet that answered.
 
 use std::collections::HashMap;
 
@@ -6,24 +6,25 @@ use serde_json::Value;
 
 use crate::rule::{Key, Until};
 
-/// Within this time the same number from two senders is ambiguous, in ns.
+/// Time, ns, within which the same number from two senders is ambiguous.
 const AT_ONCE: u64 = 10_000_000_000;
-/// Generations that are looked up to see whether a process belongs to the tool.
+/// Number of ancestors that we check to see whether a process belongs to the tool.
 const GENERATIONS: usize = 16;
 
-/// A packet that left.
+/// A packet that the tool sent.
 struct Left {
     pid: u64,
     fd: u64,
-    /// Who sent it: its process; in-band, where that is not known, the id of its echo or its port.
+    /// The sender: its process. In-band measurement does not know the process; there, the identifier of the ICMP echo or the source
+    /// port.
     sender: (u64, u64),
     at: u64,
     latency: f64,
-    /// Somebody else sent the same number at about the same time: whose it is cannot be told.
+    /// Another sender used the same number at about the same time: the answer may belong to either.
     ambiguous: bool,
 }
 
-/// A packet that came: until its reader had it, and until it had reached the container's device.
+/// A received packet, with two latencies in ns: until its reader had it, and until it had reached the container's device.
 #[derive(Clone, Copy)]
 struct Came {
     call: f64,
@@ -31,26 +32,26 @@ struct Came {
     in_band: bool,
 }
 
-/// What a tool exchanged.
+/// The packets that a tool exchanged.
 pub(crate) struct Exchanges {
     key: Key,
     family: Family,
-    /// By number.
+    /// Sent packets, by number.
     left: HashMap<u32, Left>,
     came: HashMap<u32, Came>,
-    /// Answers that bear no number, by process and descriptor.
+    /// Answers without a number, by process and descriptor.
     answered: HashMap<(u64, u64), Came>,
 }
 
 impl Exchanges {
-    /// Those of process `tool` and its descendants, told apart by `key`.
+    /// Makes an empty set for process `tool` and its descendants; `key` says which field numbers the packets.
     pub fn new(key: Key, tool: u32) -> Exchanges {
         let family = Family { known: HashMap::from([(u64::from(tool), true)]) };
         let (left, came, answered) = (HashMap::new(), HashMap::new(), HashMap::new());
         Exchanges { key, family, left, came, answered }
     }
 
-    /// Notes a packet, as the container's socket tells of it in JSON.
+    /// Adds a packet, in the JSON form of the container's socket.
     pub fn note(&mut self, packet: &Value) {
         let number = |name: &str| packet[name].as_u64();
         let (Some(pid), Some(latency), Some(fd)) =
@@ -58,7 +59,7 @@ impl Exchanges {
         else {
             return;
         };
-        // In-band nobody knows the process.
+        // In-band measurement does not know the process.
         if pid != 0 && !self.family.has(pid) {
             return;
         }
@@ -77,12 +78,12 @@ impl Exchanges {
             self.answered.remove(&(pid, fd));
             return;
         }
-        // Where both share a device, the tool's own stamp is that of the outer one.
+        // If container and host share a device, the tool's own timestamp is that of the outer device.
         let device = number("device_ns").unwrap_or(0) as f64;
         let came = Came { call: latency, device, in_band: pid == 0 };
         match self.answers(packet) {
             Some(key) => drop(self.came.insert(key, came)),
-            // Read from a socket of its own: the first one is meant.
+            // The tool read it from a socket of its own: the first packet there is the answer.
             None if pid != 0 => drop(self.answered.entry((pid, fd)).or_insert(came)),
             None => (),
         }
@@ -96,12 +97,12 @@ impl Exchanges {
         }
     }
 
-    /// The number of the packet that this one answers.
+    /// Returns the number of the packet that this one answers.
     fn answers(&self, packet: &Value) -> Option<u32> {
         let Some(quoted) = packet["quoted"].as_str() else {
             return self.sent_as(packet).filter(|_| self.key != Key::DestinationPort);
         };
-        // An echo request's kind stands where others have their port.
+        // An ICMP echo request has its type where UDP and TCP have their source port.
         let echo = matches!(quoted.get(..4)?, "0800" | "8000");
         let digits = match self.key {
             Key::Seq if echo => quoted.get(12..16)?,
@@ -111,9 +112,9 @@ impl Exchanges {
         u32::from_str_radix(digits, 16).ok()
     }
 
-    /// What the stack added to the exchange with this number, in ns; none where either part is not known.
+    /// Returns the latency that the stack added to the exchange with this number, ns; none if either part is not known.
     pub fn added(&self, number: u32, until: Until) -> Option<f64> {
-        // Sequence numbers of ICMP have 16 bits; what is printed may have more.
+        // Sequence numbers of ICMP have 16 bits. The tool may print more.
         let number = if self.key == Key::Seq { number & 0xffff } else { number };
         let left = self.left.get(&number).filter(|left| !left.ambiguous)?;
         let by_socket = || self.answered.get(&(left.pid, left.fd));
@@ -123,7 +124,7 @@ impl Exchanges {
         }?;
         let back = match until {
             Until::Call => came.call,
-            // In-band SO_TIMESTAMP is the arrival at the outer device.
+            // In-band, SO_TIMESTAMP is the time of reception on the outer device.
             Until::Device if came.in_band => 0.0,
             Until::Device => came.device,
         };
@@ -156,7 +157,7 @@ impl Family {
 
 fn parent(pid: u64) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything.
+    // The fields after the program's name, which may contain any character.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok().filter(|&parent| parent > 1)
 }

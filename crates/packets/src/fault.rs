@@ -1,4 +1,4 @@
-//! What may be wrong, each as one line.
+//! Errors of this crate. Each is one line of text.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,84 +6,84 @@ use std::path::PathBuf;
 /// Why packets cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketsError {
-    /// Nothing is called that.
+    /// No container or namespace has that name.
     #[error("{0}: no such container or network namespace; expected a running container of lorentz, podman or docker, \
              a name of 'ip netns', the number of a process, or a path such as /proc/1/ns/net")]
     NoSuchNamespace(String),
-    /// It is there, but.
+    /// The namespace exists but cannot be entered.
     #[error("{name}: its network namespace cannot be entered: {error}; root is needed")]
     Namespace {
-        /// What was asked for.
+        /// The name as the user gave it.
         name: String,
-        /// Why.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// Given twice.
+    /// The user gave a namespace more than once.
     #[error("{0}: given more than once; expected once")]
     Twice(String),
-    /// No device of that name.
+    /// No device has that name.
     #[error("--outer {name}: no such device in this network namespace; expected one of {there}")]
     NoSuchDevice {
-        /// What was asked for.
+        /// The device as the user gave it.
         name: String,
-        /// What there is.
+        /// The existing devices.
         there: String,
     },
-    /// No device was named, and none is found.
+    /// The user named no device, and there is no default route.
     #[error("--outer is needed: there is no default route in this network namespace; expected one of {there}")]
     NoDefaultRoute {
-        /// What there is.
+        /// The existing devices.
         there: String,
     },
-    /// More than the programs have room for.
+    /// More outer devices than the BPF programs have room for.
     #[error("--outer: expected at most {0} devices")]
     TooManyDevices(usize),
-    /// The outer device has ceased to be.
+    /// The outer device no longer exists.
     #[error("{0}: the outer device is gone")]
     DeviceGone(String),
-    /// No time stamps from the hardware.
+    /// The device has no hardware timestamps.
     #[error("--hardware: {device} has no hardware time stamps ({why}); leave it out to measure by the kernel's clock")]
     NoHardwareStamps {
-        /// Its name.
+        /// The device's name.
         device: String,
-        /// What it lacks.
+        /// The capabilities it lacks.
         why: String,
     },
-    /// A ring of that size cannot be.
+    /// The size of the ring buffer is not allowed.
     #[error("--ring {0}: expected a power of two from 4096 to 1073741824 bytes")]
     RingSize(u32),
-    /// More than the programs have numbers for.
+    /// More namespaces than the BPF programs have numbers for.
     #[error("{0}: expected at most 1024 network namespaces at once")]
     TooMany(String),
-    /// A rule that cannot be used.
+    /// The rule cannot be used.
     #[error("--rule {rule}: {why}")]
     Rule {
-        /// Its name or file.
+        /// The rule's name or file.
         rule: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The kernel refuses the programs.
+    /// The kernel refused the BPF programs.
     #[error("the kernel does not take the BPF programs ({0}); root, Linux 5.14 and BTF (/sys/kernel/btf/vmlinux) are needed")]
     Kernel(#[from] libbpf_rs::Error),
-    /// The socket inside a container.
+    /// The socket inside a container cannot be made.
     #[error("{path}: {error}")]
     Socket {
-        /// As the container sees it.
+        /// The socket's path, as the container sees it.
         path: PathBuf,
-        /// Why.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// No watcher could be asked.
+    /// No running watcher watches the namespace.
     #[error("{0}: nobody watches it; expected a namespace of a running 'lorentz latency watch' or 'serve'")]
     NotWatched(String),
-    /// Something else.
+    /// Any other error of the kernel.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl PacketsError {
-    /// Whether something was asked that cannot be.
+    /// Whether the user's input is the cause.
     pub fn is_wrong_input(&self) -> bool {
         use PacketsError as E;
         matches!(

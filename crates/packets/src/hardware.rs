@@ -1,4 +1,4 @@
-//! Whether a device stamps packets itself.
+//! Hardware timestamps: whether a device has them.
 
 use std::io;
 use std::net::UdpSocket;
@@ -29,12 +29,12 @@ struct StampInfo {
 }
 
 impl OuterDevice {
-    /// Refuses a device that cannot stamp packets both ways.
+    /// Checks that the device can stamp packets both ways.
     ///
     /// # Errors
     ///
-    /// [`PacketsError::NoHardwareStamps`], with what it lacks; also for a device that can, for reading its stamps is not
-    /// offered yet.
+    /// [`PacketsError::NoHardwareStamps`], with the missing capabilities; also for a device that has all of them, because reading
+    /// its timestamps is not supported yet.
     pub fn check_hardware_stamps(&self) -> Result<(), PacketsError> {
         let refused = |why: &str| {
             Err(PacketsError::NoHardwareStamps { device: self.name.clone(), why: why.into() })
@@ -49,11 +49,11 @@ impl OuterDevice {
         }
     }
 
-    /// What kinds of stamps the driver tells of.
+    /// Returns the SOF_TIMESTAMPING flags that the driver reports.
     fn stamping(&self) -> io::Result<u32> {
         let socket = UdpSocket::bind(("0.0.0.0", 0))?;
         let mut info = StampInfo { command: ETHTOOL_GET_TS_INFO, ..Default::default() };
-        // SAFETY: numbers and pointers, for which zeros are values.
+        // SAFETY: the struct has numbers and pointers only, for which zeros are valid values.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in
             request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(self.name.bytes())
@@ -61,14 +61,14 @@ impl OuterDevice {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_data = (&raw mut info).cast();
-        // SAFETY: a request as the call expects it, which lives until it returns.
+        // SAFETY: the request has the form that the call expects, and lives until the call returns.
         let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
         nix::errno::Errno::result(done)?;
         Ok(info.stamping)
     }
 }
 
-/// What is missing in `stamping`, and all that is needed.
+/// Returns the capabilities missing in `stamping`, of those needed.
 fn lacking(stamping: u32) -> &'static [&'static str] {
     const ALL: [&str; 2] = ["hardware transmission stamps", "hardware reception stamps"];
     let transmits = stamping & TX_HARDWARE != 0 && stamping & RAW_HARDWARE != 0;

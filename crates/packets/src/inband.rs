@@ -1,4 +1,5 @@
-//! The programs of `bpf/inband.bpf.c`: stamps that travel with the packets, by tcx on the container's devices and the outer ones.
+//! The BPF programs of `bpf/inband.bpf.c`: timestamps that travel with the packets, by tcx programs on the container's devices and
+//! the outer ones.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,17 +24,17 @@ mod program {
 }
 use program::{InbandSkel, InbandSkelBuilder};
 
-/// The loopback device's number, in every namespace.
+/// Interface index of the loopback device, in every namespace.
 const LOOPBACK: u32 = 1;
 
 /// The programs of one namespace.
 struct Inside {
     skel: InbandSkel<'static>,
-    /// None while it is off. They end with their descriptors, however the process does.
+    /// Empty while it is off. The links end with their descriptors, however the process ends.
     links: Vec<OwnedFd>,
 }
 
-/// Stamps in the packets themselves.
+/// In-band measurement: timestamps in the packets themselves.
 pub(crate) struct InBand {
     outer: InbandSkel<'static>,
     links: Vec<OwnedFd>,
@@ -43,7 +44,7 @@ pub(crate) struct InBand {
 }
 
 impl InBand {
-    /// Loads the programs of the outer devices, with a ring of `ring` bytes.
+    /// Loads the programs of the outer devices, with a ring buffer of `ring` bytes.
     pub fn load(ring: u32) -> Result<InBand, PacketsError> {
         libbpf_rs::set_print(None);
         let mut open = InbandSkelBuilder::default().open(room())?;
@@ -52,7 +53,7 @@ impl InBand {
         let (sender, records) = channel();
         let mut builder = RingBufferBuilder::new();
         builder.add(&outer.maps.ring, move |bytes| {
-            // The receiver lives as long as the ring.
+            // The receiver lives as long as the ring buffer.
             let _ = bytes.get(..RECORD).and_then(|b| b.try_into().ok()).map(|b| sender.send(b));
             0
         })?;
@@ -62,14 +63,14 @@ impl InBand {
         Ok(in_band)
     }
 
-    /// Tells the programs what wall time it is.
+    /// Writes the offset of the wall clock into the programs' map.
     fn set_clock(&self) -> Result<(), PacketsError> {
         let offset = wall_offset()?.to_ne_bytes();
         let map = &self.outer.maps.wall_offset;
         Ok(map.update(&0_u32.to_ne_bytes(), &offset, MapFlags::ANY)?)
     }
 
-    /// The programs for one namespace, on the same maps.
+    /// Loads the programs for one namespace, on the same maps.
     fn programs_of(&self, number: u16) -> Result<InbandSkel<'static>, PacketsError> {
         let mut open = InbandSkelBuilder::default().open(room())?;
         if let Some(data) = open.maps.rodata_data.as_deref_mut() {
@@ -87,20 +88,20 @@ impl InBand {
     }
 }
 
-/// Room for a skeleton, as long as the process lives.
+/// Allocates memory for a skeleton. The memory is never freed.
 fn room<T>() -> &'static mut MaybeUninit<T> {
     Box::leak(Box::new(MaybeUninit::uninit()))
 }
 
-/// Attaches `program` to the device with this number in this thread's network namespace.
+/// Attaches `program` to the device with index `device` in this thread's network namespace.
 fn attach(program: RawFd, device: u32, kind: bpf_attach_type) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers, and no options.
+    // SAFETY: the arguments are plain numbers, and there are no options.
     let link =
         unsafe { libbpf_sys::bpf_link_create(program, device as i32, kind, std::ptr::null()) };
     if link < 0 {
         return Err(io::Error::from_raw_os_error(-link));
     }
-    // SAFETY: a descriptor that has just been made, and is nobody else's.
+    // SAFETY: the kernel has just made the descriptor; nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
@@ -173,7 +174,7 @@ impl Source for InBand {
     }
 
     fn sweep(&mut self, _: u64, _: bool) -> Result<Vec<[u8; RECORD]>, PacketsError> {
-        // Nothing waits anywhere; but the wall clock may have been set.
+        // No packet waits in a table. But the wall clock may have been set.
         self.set_clock()?;
         Ok(Vec::new())
     }

@@ -1,4 +1,4 @@
-//! The socket that a container finds inside, as somebody reads it who wants all that is known of its packets.
+//! Client of the socket inside a container, for a reader that wants all packets of the container.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Shutdown;
@@ -12,14 +12,14 @@ use crate::fault::PacketsError;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection to it.
+/// A connection to the socket.
 pub(crate) struct Inside {
     stream: UnixStream,
     lines: BufReader<UnixStream>,
 }
 
 impl Inside {
-    /// Connects, and waits until it answers.
+    /// Connects, and waits until the server answers.
     pub fn connect() -> Result<Inside, PacketsError> {
         let failed = |error: io::Error| {
             let why = "; 'lorentz latency serve' outside makes it, for its own network namespace";
@@ -35,7 +35,7 @@ impl Inside {
         Ok(inside)
     }
 
-    /// Gives `note` each packet that is known up to now and was not told before.
+    /// Calls `note` with each packet known up to now that this connection has not delivered before.
     pub fn catch_up(&mut self, mut note: impl FnMut(&Value)) -> io::Result<()> {
         self.stream.write_all(b"sync\n")?;
         let mut line = String::new();
@@ -56,7 +56,7 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // The server sees it anyway.
+        // If this fails, the server sees the end of the connection anyway.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

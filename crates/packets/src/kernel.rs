@@ -1,4 +1,4 @@
-//! The BPF programs of `bpf/packets.bpf.c`, loaded and attached: who is watched, where, and what they counted.
+//! The BPF programs of `bpf/packets.bpf.c`: loading, attaching, the watched namespaces, and the kernel's counters.
 
 use std::mem::MaybeUninit;
 
@@ -17,24 +17,24 @@ mod program {
 }
 use program::{PacketsSkel, PacketsSkelBuilder};
 
-/// How long a packet may be on its way between devices before it counts as lost, in ns.
+/// Time in ns that a packet may take between devices before it counts as lost.
 const ON_THE_WAY: u64 = 1_000_000_000;
-/// How long it may wait in a socket.
+/// Time in ns that a packet may wait in a socket before it counts as unread.
 const IN_A_SOCKET: u64 = 10_000_000_000;
-/// Reasons, as `bpf/packets.bpf.c` numbers them.
+/// Reasons of a miss, numbered as in `bpf/tables.h`.
 const UNREAD: u8 = 1;
 const LOST: u8 = 6;
-/// Bytes of what is kept of a namespace.
+/// Size of `struct space`, bytes.
 const SPACE: usize = 48;
-/// Where flags and reason stand in a record.
+/// Offset of flags and reason in a record.
 const FLAGS: usize = 39;
-/// Where in a table's value stands whether it is done with: behind record and mark.
+/// Offset, in a table's value, of the word that says whether the entry is done: behind record and mark.
 const AFTER_MARK: usize = RECORD + 16;
 
-/// What the programs count themselves, for each namespace.
+/// Counters of the BPF programs, for each namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
-    /// Records for which the ring had no room.
+    /// Records for which the ring buffer had no room.
     pub dropped: u64,
     /// Packets for which there was no room in a table.
     pub full: u64,
@@ -44,7 +44,8 @@ pub struct Counters {
     pub inside: u64,
 }
 
-/// The programs. They are detached when this ends, and by the kernel when the process does, however it ends.
+/// The loaded programs. They are detached when this value is dropped. The kernel detaches them when the process ends, however it
+/// ends.
 pub(crate) struct Programs {
     skel: PacketsSkel<'static>,
     ring: RingBuffer<'static>,
@@ -52,10 +53,10 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Loads and attaches them, with a ring of `ring` bytes. Nobody is watched yet.
+    /// Loads and attaches the programs, with a ring buffer of `ring` bytes. They watch no namespace yet.
     pub fn load(ring: u32) -> libbpf_rs::Result<Programs> {
         libbpf_rs::set_print(None);
-        // As long as the process lives.
+        // The memory is never freed.
         let object = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = PacketsSkelBuilder::default().open(object)?;
         open.maps.ring.set_max_entries(ring)?;
@@ -64,7 +65,7 @@ impl Programs {
         let (sender, records) = channel();
         let mut builder = RingBufferBuilder::new();
         builder.add(&skel.maps.ring, move |bytes| {
-            // The receiver lives as long as the ring.
+            // The receiver lives as long as the ring buffer.
             let _ = bytes.get(..RECORD).and_then(|b| b.try_into().ok()).map(|b| sender.send(b));
             0
         })?;
@@ -91,7 +92,7 @@ impl Source for Programs {
         let Some(free) = shared.outer_devices.iter().position(|&number| number == 0) else {
             return Err(PacketsError::TooManyDevices(shared.outer_devices.len()));
         };
-        // What is there counts once its number is.
+        // Write the device's index last: the programs use the entry once the index is set.
         shared.outer_cookies[free] = cookie;
         shared.outer_devices[free] = device.number;
         Ok(())
@@ -104,7 +105,7 @@ impl Source for Programs {
         self.skel.maps.spaces.update(&cookie.to_ne_bytes(), &value, MapFlags::ANY)?;
         if let Some(shared) = self.skel.maps.bss_data.as_deref_mut() {
             let place = (cookie % shared.place_cookies.len() as u64) as usize;
-            // It stays taken: a further one there is looked up.
+            // The place stays taken. The BPF programs look up any further namespace whose cookie has the same remainder in the map.
             if [0, cookie].contains(&shared.place_cookies[place]) {
                 shared.place_numbers[place] = number.into();
                 shared.place_cookies[place] = cookie;
@@ -149,7 +150,7 @@ impl Source for Programs {
             Some(record)
         };
         let mut misses = Vec::new();
-        // `outer` holds when it left, until the outer device is reached.
+        // `outer` is the time at which it left, until the packet reaches the outer device.
         for value in take_older(&maps.leaving, 0, limit(ON_THE_WAY)) {
             let seen = word(&value, AFTER_MARK).is_none_or(|socket| socket == 0);
             misses.extend((!seen).then(|| miss(&value, LOST)).flatten());
@@ -167,7 +168,7 @@ fn word(value: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(value.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Takes the values out of `map` whose time, at byte `at`, is before `limit`.
+/// Removes the entries of `map` whose time, at byte `at` of the value, is before `limit`. Returns their values.
 fn take_older(map: &MapImpl<'_>, at: usize, limit: u64) -> Vec<Vec<u8>> {
     let old = |key: &Vec<u8>| {
         let value = map.lookup(key, MapFlags::ANY).ok()??;
@@ -175,6 +176,6 @@ fn take_older(map: &MapImpl<'_>, at: usize, limit: u64) -> Vec<Vec<u8>> {
     };
     let keys: Vec<Vec<u8>> = map.keys().collect();
     let old = keys.into_iter().filter_map(|key| Some((old(&key)?, key)));
-    // One that an event has taken in between is its business.
+    // Race: a BPF program takes an entry. This loop then finds it gone. Therefore only deleted entries are returned.
     old.filter(|(_, key)| map.delete(key).is_ok()).map(|(value, _)| value).collect()
 }

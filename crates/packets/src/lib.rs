@@ -1,18 +1,19 @@
-//! What the network stack of a container adds to each packet: MACE (Misa, Kannan, Durairajan, ANRW 2019) on a stock kernel.
+//! Latency that a container's network stack adds to each packet: MACE (Misa, Kannan, Durairajan, ANRW 2019) on a stock kernel.
 //!
-//! BPF programs on tracepoints (`bpf/packets.bpf.c`) stamp a packet at the entry of the send call and at the start of
-//! transmission on the outer device, or at reception there and at the exit of the receive call, and put a record of both into a
-//! ring. All else is done here: what the packet is, what became of it, statistics, who may read of it. A packet that is not seen
-//! at both ends is told as a miss; nothing is guessed. Everything the kernel holds ends with the process.
+//! BPF programs on tracepoints (`bpf/packets.bpf.c`) take two timestamps of a packet. For egress: entry of the send call, and start
+//! of transmission on the outer device. For ingress: reception on the outer device, and exit of the receive call. They put one
+//! record with both into a ring buffer. This crate does everything else: it parses the packet, decides its outcome, keeps
+//! statistics, and checks who may read them. A packet seen at one end only counts as a miss; nothing is guessed. Everything in the
+//! kernel ends with the process.
 //!
-//! - [`Namespace`], [`OuterDevice`]: what is measured, found by the names people use;
-//! - [`Watcher`]: gives [`Packet`]s and [`Statistics`], by one [`Way`] or the other: traced, or by stamps that travel with the
+//! - [`Namespace`], [`OuterDevice`]: the ends of a measurement, found by the names people use;
+//! - [`Watcher`]: returns [`Packet`]s and [`Statistics`], measured in one [`Way`]: traced, or by timestamps that travel with the
 //!   packets (`bpf/inband.bpf.c`);
-//! - [`Service`]: a watcher at work, which hands packets to an [`Audience`], takes orders ([`command`]) and gives containers a
-//!   socket at [`SOCKET`], where each reads of its own packets and no others;
-//! - [`correct()`]: inside a container, the output of a tool that measures, corrected by a [`Rule`];
+//! - [`Service`]: the loop of a watcher. It hands packets to an [`Audience`], takes orders ([`command`]) and makes a socket in each
+//!   container, at [`SOCKET`], where the container's programs read of its own packets and no others;
+//! - [`correct()`]: corrects the output of a measuring tool inside a container by a [`Rule`];
 //! - [`line()`], [`json_line`], [`aggregate`], [`prometheus`]: packets and statistics as text;
-//! - [`PacketsError`]: what may be wrong, one line each.
+//! - [`PacketsError`]: the errors, one line each.
 //!
 //! ```no_run
 //! use lorentz_packets::{Namespace, OuterDevice, Watcher, Way, DEFAULT_RING};
@@ -26,7 +27,7 @@
 //! # Ok::<(), lorentz_packets::PacketsError>(())
 //! ```
 //!
-//! One that runs anywhere:
+//! An example that runs anywhere:
 //!
 //! ```
 //! use lorentz_packets::{Namespace, Rule};

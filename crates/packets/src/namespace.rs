@@ -1,4 +1,4 @@
-//! Network namespaces and their devices: found by what a person calls them, known by the kernel's number for them.
+//! Network namespaces and their devices. People give a name; the kernel's cookie identifies the namespace.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,33 +15,32 @@ use crate::fault::PacketsError;
 
 /// From <asm-generic/socket.h>.
 const SO_NETNS_COOKIE: libc::c_int = 71;
-/// Where `ip netns` keeps its names.
+/// Directory of the names of `ip netns`.
 const NAMED: &str = "/run/netns";
-/// Engines that can be asked for a container's first process, in this order.
+/// Container engines that we ask for a container's first process, in this order.
 const ENGINES: [&str; 2] = ["podman", "docker"];
 
 /// A network namespace that is to be watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
-    /// What it was called when it was asked for.
+    /// The name by which the user asked for it.
     pub name: String,
-    /// A process in it whose file system it goes with, where it is that of a container.
+    /// For a container's namespace: a process in it, whose file system is the container's.
     pub process: Option<u32>,
-    /// The file that stands for it.
+    /// The file of the namespace, such as /proc/PID/ns/net.
     path: PathBuf,
-    /// The kernel's number for it, never used again.
+    /// The kernel's cookie of the namespace (SO_NETNS_COOKIE), never used again.
     pub cookie: u64,
-    /// Number of the file, by which `ls -l /proc/PID/ns/net` tells it.
+    /// Inode of the namespace's file, as `ls -l /proc/PID/ns/net` shows it.
     pub inode: u64,
 }
 
 impl Namespace {
-    /// Finds the namespace called `name`: the number of a process, a path, a name of `ip netns`, or that of a container of
-    /// podman or docker.
+    /// Finds the namespace called `name`: a process id, a path, a name of `ip netns`, or a container of podman or docker.
     ///
     /// # Errors
     ///
-    /// Where there is none such, or it may not be entered.
+    /// An error if there is no such namespace, or this process may not enter it.
     pub fn find(name: &str) -> Result<Namespace, PacketsError> {
         if let Ok(pid) = name.parse::<u32>() {
             return Namespace::of_process(name, pid);
@@ -59,11 +58,11 @@ impl Namespace {
         }
     }
 
-    /// That of process `pid`, called `name`.
+    /// Finds the namespace of process `pid`; its name shall be `name`.
     ///
     /// # Errors
     ///
-    /// As for [`Namespace::find`].
+    /// Those of [`Namespace::find`].
     pub fn of_process(name: &str, pid: u32) -> Result<Namespace, PacketsError> {
         Namespace::at(name, Path::new(&format!("/proc/{pid}/ns/net")), Some(pid))
     }
@@ -82,17 +81,17 @@ impl Namespace {
         Ok(Namespace { name: name.into(), process, path: path.into(), cookie, inode })
     }
 
-    /// Whether it is still there under the name by which it was found. It is not held: a namespace ends with its last
-    /// process, watched or not.
+    /// Whether the namespace still exists under the name by which it was found. Nothing here keeps it alive: a namespace ends with
+    /// its last process, watched or not.
     pub fn is_alive(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|now| now.ino() == self.inode)
     }
 
-    /// What `task` gives when done inside.
+    /// Runs `task` inside the namespace and returns its result.
     ///
     /// # Errors
     ///
-    /// Where the namespace is gone or may not be entered, and those of `task`.
+    /// An error if the namespace is gone or may not be entered, and the errors of `task`.
     pub fn inside<T: Send>(&self, task: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         let file = File::open(&self.path)?;
         if file.metadata()?.ino() != self.inode {
@@ -102,7 +101,7 @@ impl Namespace {
     }
 }
 
-/// What `task` gives when done in the network namespace `file`, by a thread that ends with it.
+/// Runs `task` in the network namespace `file`, on a thread of its own, and returns its result.
 fn inside<T: Send>(file: &File, task: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let enter = || {
         setns(file.as_fd(), CloneFlags::CLONE_NEWNET)?;
@@ -114,16 +113,16 @@ fn inside<T: Send>(file: &File, task: impl FnOnce() -> io::Result<T> + Send) -> 
     })
 }
 
-/// The kernel's number for the network namespace of this thread.
+/// Returns the kernel's cookie of this thread's network namespace.
 ///
 /// # Errors
 ///
-/// Where the kernel is older than 5.14.
+/// An error if the kernel is older than 5.14.
 pub(crate) fn cookie_here() -> io::Result<u64> {
     let socket = UnixDatagram::unbound()?;
     let mut cookie = 0_u64;
     let mut length = mem::size_of::<u64>() as libc::socklen_t;
-    // SAFETY: room for eight bytes, and their number.
+    // SAFETY: the buffer has eight bytes, and the call gets that length.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -137,7 +136,7 @@ pub(crate) fn cookie_here() -> io::Result<u64> {
     Ok(cookie)
 }
 
-/// The first process of `container`, if `engine` knows it and it runs.
+/// Returns the first process of `container`, if `engine` knows the container and it runs.
 fn process_of_container(engine: &str, container: &str) -> Option<u32> {
     let format = ["container", "inspect", "--format", "{{.State.Pid}}", "--"];
     let told = Command::new(engine).args(format).arg(container).output().ok()?;
@@ -145,21 +144,21 @@ fn process_of_container(engine: &str, container: &str) -> Option<u32> {
     (told.status.success() && pid > 0).then_some(pid)
 }
 
-/// A device of the network namespace this process is in, at which a container's stack ends.
+/// An outer device: a device of this process's network namespace at which a container's stack ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OuterDevice {
-    /// Its name when it was found.
+    /// The device's name when it was found.
     pub name: String,
-    /// Its number, which it keeps when it is renamed.
+    /// The interface index, which stays the same when the device is renamed.
     pub number: u32,
 }
 
 impl OuterDevice {
-    /// The device called `name`.
+    /// Finds the device called `name`.
     ///
     /// # Errors
     ///
-    /// Where there is none.
+    /// An error if there is no such device.
     pub fn named(name: &str) -> Result<OuterDevice, PacketsError> {
         match nix::net::if_::if_nametoindex(name) {
             Ok(number) => Ok(OuterDevice { name: name.into(), number }),
@@ -169,11 +168,11 @@ impl OuterDevice {
         }
     }
 
-    /// Those that the default routes use, of IPv4 and IPv6.
+    /// Returns the devices of the default routes, of IPv4 and IPv6.
     ///
     /// # Errors
     ///
-    /// Where there is no default route.
+    /// An error if there is no default route.
     pub fn of_default_routes() -> Result<Vec<OuterDevice>, PacketsError> {
         let mut names: Vec<String> = Vec::new();
         for (file, is_default) in [
@@ -192,15 +191,15 @@ impl OuterDevice {
         names.iter().map(|name| OuterDevice::named(name)).collect()
     }
 
-    /// Its name now; none once it is gone.
+    /// Returns the device's present name; none once the device is gone.
     pub fn name_now(&self) -> Option<String> {
         let name = nix::net::if_::if_indextoname(self.number).ok()?;
-        // Where there is none, nix gives an empty one.
+        // For a missing device, nix returns an empty name.
         (!name.is_empty()).then(|| name.to_string_lossy().into_owned())
     }
 }
 
-/// The device of a line of /proc/net/route, if it is a default route.
+/// Returns the device of a line of /proc/net/route, if the line is a default route.
 fn is_default_v4(words: &[&str]) -> Option<String> {
     match words {
         [device, "00000000", _gateway, _flags, _, _, _, "00000000", ..] => Some((*device).into()),
@@ -208,7 +207,8 @@ fn is_default_v4(words: &[&str]) -> Option<String> {
     }
 }
 
-/// The same of /proc/net/ipv6_route; `lo` holds the refusal that is there where no route is.
+/// Returns the device of a line of /proc/net/ipv6_route, if the line is a default route. A route on `lo` is the kernel's reject
+/// route, present where there is no default route.
 fn is_default_v6(words: &[&str]) -> Option<String> {
     let default = words.len() == 10
         && words[0].bytes().all(|digit| digit == b'0')

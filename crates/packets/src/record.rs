@@ -1,15 +1,15 @@
-//! Records as the BPF programs write them, and what they mean.
+//! Records of the BPF programs, parsed into packets.
 
 use serde::Serialize;
 
-/// Bytes of a record in the ring.
+/// Size of a record in the ring buffer, bytes.
 pub(crate) const RECORD: usize = 56;
 
 const INGRESS: u8 = 1;
 const IPV6: u8 = 2;
 const LATER_FRAGMENT: u8 = 4;
 const AGAIN: u8 = 8;
-/// The same bit on the way out.
+/// The same bit as AGAIN, in a record of egress.
 const BY_NUMBER: u8 = 8;
 const NO_DEVICE: u32 = u32::MAX;
 
@@ -18,7 +18,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// Which way a packet went, as the container sees it.
+/// Direction of a packet, as the container sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -29,7 +29,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// `egress` or `ingress`.
+    /// Returns `egress` or `ingress`.
     pub fn name(self) -> &'static str {
         match self {
             Direction::Egress => "egress",
@@ -38,7 +38,7 @@ impl Direction {
     }
 }
 
-/// What IP carried.
+/// The protocol above IP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -48,15 +48,15 @@ pub enum Protocol {
     Udp,
     /// TCP.
     Tcp,
-    /// Anything else.
+    /// Any other protocol.
     Other,
 }
 
 impl Protocol {
-    /// All of them, in the order they are shown.
+    /// All protocols, in the order of display.
     pub const ALL: [Protocol; 4] = [Protocol::Icmp, Protocol::Udp, Protocol::Tcp, Protocol::Other];
 
-    /// `icmp`, `udp`, `tcp` or `other`.
+    /// Returns `icmp`, `udp`, `tcp` or `other`.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Icmp => "icmp",
@@ -67,27 +67,28 @@ impl Protocol {
     }
 }
 
-/// What became of a packet.
+/// Outcome of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Seen at both ends: its latency is known.
+    /// Both ends saw the packet: its latency is known.
     Matched,
-    /// The kernel's own part of a TCP connection, an acknowledgement without data or a segment sent again: nobody sent or read it.
+    /// The kernel's own part of a TCP connection: an acknowledgement without data, or a retransmitted segment. No program sent or
+    /// read it.
     Kernel,
-    /// Part of it has another sender or reader: read in pieces, or sent together with what the next call wrote.
+    /// Part of it has another sender or reader: it was read in pieces, or sent together with the data of the next call.
     Shared,
-    /// A further reading of a packet that was matched before.
+    /// A further read of a packet that was matched before.
     Again,
-    /// A miss: sent, never seen on the outer device (it went elsewhere, was dropped or replaced on the way).
+    /// A miss: sent, never seen on the outer device (it went elsewhere, was dropped, or was replaced on the way).
     Lost,
-    /// A miss: came in, never read (dropped, read by io_uring or splice, merged with another).
+    /// A miss: received, never read (dropped, read by io_uring or splice, or merged with another).
     Unread,
-    /// A miss: what came at the other end under the same address was another packet.
+    /// A miss: another packet had the same sk_buff address at the other end.
     Changed,
-    /// A miss: more packets in one call than there is room for.
+    /// A miss: one call had more packets than there is room for.
     Crowded,
-    /// A miss: read outside any receive call that is followed.
+    /// A miss: read outside any receive call that the programs follow.
     Elsewhere,
 }
 
@@ -98,7 +99,7 @@ impl Outcome {
         matches!(self, Lost | Unread | Changed | Crowded | Elsewhere)
     }
 
-    /// As it stands in JSON.
+    /// Returns the outcome's name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Matched => "matched",
@@ -114,55 +115,55 @@ impl Outcome {
     }
 }
 
-/// One packet of a watched namespace on its way in one direction. Times are CLOCK_MONOTONIC in ns.
+/// One packet of a watched namespace, in one direction. Times are CLOCK_MONOTONIC, ns.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Packet {
-    /// Number of the namespace, as the watcher gave it.
+    /// Number that the watcher gave to the namespace.
     #[serde(skip)]
     pub space: u16,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What IP carried.
+    /// The protocol above IP.
     pub protocol: Protocol,
-    /// 4 or 6.
+    /// Version of IP: 4 or 6.
     pub ip: u8,
-    /// Bytes from the IP header on, 65,535 where more.
+    /// Length from the IP header on, bytes; 65,535 if greater.
     pub length: u16,
-    /// When transmission began on the outer device, or when it received the packet.
+    /// Start of transmission on the outer device, or reception there.
     pub outer_ns: u64,
-    /// When the send call was entered, or the receive call exited.
+    /// Entry of the send call, or exit of the receive call.
     pub call_ns: u64,
-    /// Between the two: what the stack added. None for a miss.
+    /// Time between the two: the latency that the stack added, ns. None for a miss.
     pub latency_ns: Option<u64>,
-    /// The same as the container's virtual clock would measure it, where it has one.
+    /// The same latency on the container's virtual clock, ns; none if it has no such clock.
     pub virtual_ns: Option<u64>,
-    /// The part of it between the outer device and the namespace's own; none where they share a device.
+    /// The part of the latency between the outer device and the namespace's own, ns; none if they share a device.
     pub device_ns: Option<u32>,
-    /// ICMP echo: its identifier, as the namespace sees it; 0 in a message of another kind.
+    /// ICMP echo: the identifier, as the namespace sees it. 0 in an ICMP message of another kind.
     pub id: Option<u16>,
-    /// ICMP echo: its sequence number. UDP, TCP: none.
+    /// ICMP echo: the sequence number. None for UDP and TCP.
     pub seq: Option<u32>,
-    /// Port of the sender; UDP and TCP.
+    /// UDP and TCP: the sender's port.
     pub source_port: Option<u16>,
-    /// Port of the receiver; UDP and TCP.
+    /// UDP and TCP: the receiver's port.
     pub destination_port: Option<u16>,
-    /// TCP: number of the segment's first byte.
+    /// TCP: sequence number of the segment's first byte.
     pub tcp_seq: Option<u32>,
-    /// UDP, ICMP: the first 8 bytes of what they carry, in hexadecimal.
+    /// UDP, ICMP: first 8 bytes of the payload, in hexadecimal.
     pub payload: Option<String>,
-    /// ICMP that tells of a packet (unreachable, time exceeded): that packet's first 8 bytes behind IP, in hexadecimal.
+    /// ICMP errors (unreachable, time exceeded): first 8 bytes behind the quoted packet's IP header, in hexadecimal.
     pub quoted: Option<String>,
-    /// The process, as the host numbers it; 0 where none.
+    /// Process id on the host; 0 if there is no process.
     pub pid: u32,
-    /// The same as the container numbers it.
+    /// Process id inside the container.
     pub inner_pid: u32,
-    /// Its descriptor of the socket.
+    /// The process's descriptor of the socket.
     pub fd: u16,
 }
 
-/// Numbers out of the bytes of a record.
+/// Reads numbers from a record.
 struct Bytes<'a>(&'a [u8; RECORD]);
 
 impl Bytes<'_> {
@@ -185,11 +186,11 @@ impl Bytes<'_> {
     }
 }
 
-/// What stands behind the IP header.
+/// First bytes behind the IP header.
 struct Above {
     bytes: [u8; 16],
     protocol: u8,
-    /// The first fragment's header is not in this packet.
+    /// The packet is a later fragment: the header is in the first one.
     headless: bool,
 }
 
@@ -206,13 +207,13 @@ impl Above {
         !self.headless && protocols.contains(&self.protocol)
     }
 
-    /// Echo request or reply.
+    /// Whether this is an echo request or reply.
     fn is_echo(&self) -> bool {
         (self.is(&[ICMP]) && matches!(self.bytes[0], 0 | 8))
             || (self.is(&[ICMPV6]) && matches!(self.bytes[0], 128 | 129))
     }
 
-    /// Whether it tells of another packet and holds its beginning.
+    /// Whether this is an ICMP error that quotes the beginning of another packet.
     fn quotes(&self) -> bool {
         (self.is(&[ICMP]) && matches!(self.bytes[0], 3..=5 | 11 | 12))
             || (self.is(&[ICMPV6]) && self.bytes[0] < 128)
@@ -235,7 +236,7 @@ impl Above {
 }
 
 impl Packet {
-    /// The packet that a record tells of; none where it is no record.
+    /// Parses a record; none if the bytes are no record.
     pub(crate) fn parse(record: &[u8]) -> Option<Packet> {
         let record: &[u8; RECORD] = record.get(..RECORD)?.try_into().ok()?;
         let bytes = Bytes(record);
@@ -276,7 +277,7 @@ impl Packet {
     }
 }
 
-/// What became of it: as the kernel saw it, and for TCP by the numbers of its bytes.
+/// Returns the outcome: from the kernel's reason, and for TCP from the sequence numbers.
 fn outcome(bytes: &Bytes<'_>, above: &Above, flags: u8) -> Outcome {
     let ip_header = if flags & IPV6 != 0 { 40 } else { 20 };
     if above.is(&[TCP]) && !above.has_data(bytes.u16(32), ip_header) {
@@ -284,7 +285,7 @@ fn outcome(bytes: &Bytes<'_>, above: &Above, flags: u8) -> Outcome {
     }
     let (ingress, bit) = (flags & INGRESS != 0, flags & AGAIN != 0);
     let by_number = !ingress && flags & BY_NUMBER != 0;
-    // Another byte was the next one then.
+    // The segment begins with another byte than the next one to be sent: a retransmission.
     if by_number && above.is(&[TCP]) && above.u32(4) != bytes.u32(28) {
         return Outcome::Kernel;
     }
@@ -308,7 +309,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// A record: egress of 84 bytes at 1,000 ns to 3,500 ns, with what is set by `change`.
+    /// Makes a record: egress of 84 bytes, at 1,000 ns to 3,500 ns; `change` modifies it.
     fn record(
         protocol: u8,
         flags: u8,

@@ -1,11 +1,11 @@
-//! How the output of a tool that measures is read: where a time stands, and which packet it belongs to.
+//! Rules: where the output of a measuring tool has a time, and which packet the time belongs to.
 
 use regex::{Captures, Regex};
 use serde::Deserialize;
 
 use crate::fault::PacketsError;
 
-/// Rules that come with the command.
+/// The built-in rules.
 const KNOWN: [(&str, &str); 7] = [
     ("ping", include_str!("../rules/ping.toml")),
     ("fping", include_str!("../rules/fping.toml")),
@@ -16,23 +16,23 @@ const KNOWN: [(&str, &str); 7] = [
     ("hping3", include_str!("../rules/hping3.toml")),
 ];
 
-/// What the number of a time means among packets.
+/// The packet field that a time's number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Key {
     /// The sequence number of ICMP echo.
     Seq,
-    /// The port that a datagram or segment is sent to.
+    /// The destination port of a datagram or segment.
     DestinationPort,
-    /// The number in the first four bytes that a datagram carries, big-endian.
+    /// The first four bytes of a datagram's payload, big-endian.
     Payload,
 }
 
-/// Until where the tool itself measures.
+/// End point of the tool's own measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
-    /// Its receive call (user to user).
+    /// The tool's receive call (user to user).
     Call,
     /// The container's device, by SO_TIMESTAMP.
     Device,
@@ -49,7 +49,7 @@ enum Unit {
     Micros,
 }
 
-/// A file of rules, as TOML.
+/// A rule as its TOML file has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -57,9 +57,9 @@ struct File {
     unit: Unit,
     key: Key,
     until: Until,
-    /// Number of the first time, where the tool does not print any.
+    /// Number of the first time, if the tool prints none.
     first: Option<u32>,
-    /// Whether the tool puts its sequence number into the packet as the processor has it, not in network order.
+    /// Whether the tool writes its sequence number in the processor's byte order, not in network order.
     #[serde(default)]
     swapped: bool,
     /// Arguments that make the tool measure from call to call.
@@ -72,7 +72,7 @@ struct File {
 pub struct Rule {
     pattern: Regex,
     unit: Unit,
-    /// What the numbers mean.
+    /// The packet field that the numbers stand for.
     pub key: Key,
     until: Until,
     first: Option<u32>,
@@ -80,23 +80,23 @@ pub struct Rule {
     call_arguments: Vec<String>,
 }
 
-/// A time in a line.
+/// A time found in a line of output.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
-    /// Its packet's number, as it was printed with it; none where it is counted instead.
+    /// The packet's number, printed with the time; none if the times are counted instead.
     pub number: Option<u32>,
-    /// The time in ns; none where the tool says that there is none.
+    /// The time in ns; none if the tool reports that there is none.
     pub nanos: Option<f64>,
-    /// Where in the line more may be said about it.
+    /// Byte offset in the line at which the corrected time can be inserted.
     pub end: usize,
 }
 
 impl Rule {
-    /// The rule called `name`: one that comes with the command, or a file.
+    /// Finds the rule called `name`: a built-in rule, or a file.
     ///
     /// # Errors
     ///
-    /// Where there is none such, or it is not right.
+    /// [`PacketsError::Rule`] if there is no such rule, or its file has an error.
     pub fn find(name: &str) -> Result<Rule, PacketsError> {
         let wrong = |why: String| PacketsError::Rule { rule: name.into(), why };
         if let Some((_, text)) = KNOWN.iter().find(|(known, _)| *known == name) {
@@ -131,7 +131,7 @@ impl Rule {
         })
     }
 
-    /// Until where the tool measures when started with `arguments`.
+    /// Returns the end point of the tool's measurement when started with `arguments`.
     pub fn until(&self, arguments: &[String]) -> Until {
         let short = |argument: &str| argument.starts_with('-') && !argument.starts_with("--");
         let asks = |argument: &String| {
@@ -148,7 +148,7 @@ impl Rule {
         }
     }
 
-    /// The number of the first time, where they are counted.
+    /// Returns the number of the first time, if the times are counted.
     pub fn first(&self) -> Option<u32> {
         self.first
     }
@@ -158,7 +158,7 @@ impl Rule {
         Some(if self.swapped { u32::from((number as u16).swap_bytes()) } else { number })
     }
 
-    /// The times in `line`, in order.
+    /// Returns the times in `line`, in order.
     pub fn times(&self, line: &str) -> Vec<Found> {
         let of = |captures: Captures<'_>| {
             let nanos = captures.name("time").and_then(|time| time.as_str().parse::<f64>().ok());

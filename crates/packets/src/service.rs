@@ -1,4 +1,5 @@
-//! The loop of a watcher: packets from the kernel to whoever reads them, until a signal, a limit or the end of all it watches.
+//! The loop of a watcher. It delivers packets from the kernel to their readers, until a signal, a limit, or the end of all that it
+//! watches.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -20,34 +21,34 @@ use crate::record::Packet;
 use crate::text;
 use crate::watch::{wall_offset, ToVirtual, Watched, Watcher};
 
-/// Between two looks into the ring: it wakes nobody.
+/// Interval between two readings of the ring buffer, ms; the ring buffer wakes no reader.
 const LOOK_MILLIS: u8 = 50;
-/// Between two looks at what may have ended.
+/// Interval between two checks for namespaces that have ended.
 const CHECK: Duration = Duration::from_millis(500);
-/// Between two looks of an audience at all there is.
+/// Interval between two calls of [`Audience::tick`].
 const TICK: Duration = Duration::from_secs(1);
-/// How many may read of one namespace at a time: each takes a descriptor and room.
+/// Number of readers of one namespace at a time. Each takes a descriptor and a buffer.
 const READERS: usize = 64;
 
-/// Who is told of everything.
+/// The receiver of all packets and events of a [`Service`].
 pub trait Audience {
-    /// A packet of `watched`, whose wall time is `wall_offset` ns ahead of the packet's.
+    /// Called with each packet of `watched`. Wall time is `wall_offset` ns ahead of the packet's times.
     ///
     /// # Errors
     ///
-    /// Ends the service.
+    /// An error ends the service.
     fn packet(&mut self, watched: &Watched, packet: &Packet, wall_offset: u64) -> io::Result<()>;
-    /// A second has passed.
+    /// Called once a second.
     ///
     /// # Errors
     ///
-    /// Ends the service.
+    /// An error ends the service.
     fn tick(&mut self, watcher: &Watcher) -> io::Result<()>;
-    /// A namespace has ended, with all that was known of it.
+    /// Called when a namespace has ended, with its statistics and counters.
     ///
     /// # Errors
     ///
-    /// Ends the service.
+    /// An error ends the service.
     fn ended(&mut self, watched: &Watched, counters: Counters) -> io::Result<()>;
 }
 
@@ -61,11 +62,11 @@ pub struct Service {
 }
 
 impl Service {
-    /// Puts `watcher` to work. SIGINT, SIGTERM and SIGHUP end it from now on instead of the process.
+    /// Makes a service for `watcher`. From now on SIGINT, SIGTERM and SIGHUP end the service and not the process.
     ///
     /// # Errors
     ///
-    /// Where descriptors or sockets cannot be had.
+    /// An error if descriptors or sockets cannot be made.
     pub fn new(watcher: Watcher) -> Result<Service, PacketsError> {
         let set: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
         set.thread_block().map_err(io::Error::from)?;
@@ -75,16 +76,16 @@ impl Service {
         Ok(Service { watcher, control, doors: Vec::new(), clients: Vec::new(), signals })
     }
 
-    /// The watcher.
+    /// Returns the watcher.
     pub fn watcher(&self) -> &Watcher {
         &self.watcher
     }
 
-    /// Watches `namespace`; its own programs may read of it at `place`.
+    /// Watches `namespace`. Programs of the namespace may read of its packets at `place`.
     ///
     /// # Errors
     ///
-    /// Where it is watched already, or the socket cannot be made.
+    /// An error if the namespace is watched already, or the socket cannot be made.
     pub fn add(
         &mut self,
         namespace: Namespace,
@@ -95,11 +96,11 @@ impl Service {
         self.watcher.add(namespace, to_virtual)
     }
 
-    /// Works until a signal comes, `limit` has passed, or all that is watched has ended.
+    /// Runs until a signal comes, `limit` has passed, or all watched namespaces have ended.
     ///
     /// # Errors
     ///
-    /// Where an outer device is gone, the kernel does not answer, or `audience` fails.
+    /// An error if an outer device is gone, the kernel refuses a call, or `audience` fails.
     pub fn run(
         &mut self,
         limit: Option<Duration>,
@@ -126,7 +127,7 @@ impl Service {
         self.hand_out(&packets, audience)
     }
 
-    /// Waits for something to do; true where a signal came.
+    /// Waits for an event. Returns true if it is a signal.
     fn wait(&self) -> Result<bool, PacketsError> {
         let own = [self.signals.as_fd(), self.control.as_fd()].into_iter();
         let doors = self.doors.iter().map(|door| door.listener.as_fd());
@@ -141,7 +142,7 @@ impl Service {
         Ok(all[0].any().unwrap_or(false))
     }
 
-    /// New packets to everybody.
+    /// Delivers new packets to the audience and the readers.
     fn deliver(&mut self, audience: &mut dyn Audience) -> Result<(), PacketsError> {
         let packets = self.watcher.read()?;
         self.hand_out(&packets, audience)
@@ -168,15 +169,15 @@ impl Service {
         Ok(())
     }
 
-    /// Whoever has come or asked something.
+    /// Accepts connections, and answers orders and requests.
     fn answer(&mut self, audience: &mut dyn Audience) -> Result<(), PacketsError> {
         let watcher = &mut self.watcher;
-        // Nobody there, or one that has gone again.
+        // An error means that there is no connection, or that it has closed.
         let _ = control::serve(&self.control, |request| {
             obey(watcher, request.order, request.cookie).ok().flatten()
         });
         for door in &self.doors {
-            // One that is not admitted sees the end of its connection.
+            // A refused connection is closed.
             let readers = self.clients.iter().filter(|client| client.cookie == door.cookie).count();
             if let (Ok(Some(stream)), true) = (door.admit(), readers < READERS) {
                 self.clients.push(Client::new(stream, door.cookie));
@@ -234,7 +235,7 @@ impl Service {
         Ok(())
     }
 
-    /// What has ended meanwhile.
+    /// Removes the namespaces that have ended, and checks the outer devices.
     fn check(&mut self, audience: &mut dyn Audience) -> Result<(), PacketsError> {
         self.watcher.check_outers()?;
         for (ended, counters) in self.watcher.ended()? {
@@ -246,7 +247,7 @@ impl Service {
     }
 }
 
-/// Does what was ordered, and tells what is known now; none where that namespace is not watched.
+/// Carries out an order and returns the statistics now; none if the namespace is not watched.
 fn obey(
     watcher: &mut Watcher,
     order: Order,

@@ -1,24 +1,25 @@
-//! Where records come from: the tracepoints, or stamps that travel with the packets.
+//! Sources of records: the tracepoints, or timestamps that travel with the packets.
 
 use crate::fault::PacketsError;
 use crate::kernel::Counters;
 use crate::namespace::{Namespace, OuterDevice};
 use crate::record::RECORD;
 
-/// What a watcher asks of the programs in the kernel. Namespaces have a number each, by which records name them.
+/// Interface of a watcher to the BPF programs. Each namespace has a number, which its records carry.
 pub(crate) trait Source {
-    /// Makes `device`, in the namespace with this cookie, one at which containers' stacks end.
+    /// Makes `device` an outer device. `cookie` identifies the device's network namespace.
     fn add_outer(&mut self, device: &OuterDevice, cookie: u64) -> Result<(), PacketsError>;
-    /// Watches `namespace` and counts from nothing.
+    /// Starts watching `namespace`, with counters at 0.
     fn add(&mut self, namespace: &Namespace, number: u16) -> Result<(), PacketsError>;
-    /// Watches it no more and forgets it.
+    /// Stops watching the namespace and clears its state.
     fn remove(&mut self, namespace: &Namespace, number: u16) -> Result<(), PacketsError>;
-    /// Goes on watching it, or stops for now.
+    /// Resumes (`on`) or suspends the watching.
     fn switch(&mut self, namespace: &Namespace, number: u16, on: bool) -> Result<(), PacketsError>;
-    /// What was counted of it in the kernel.
+    /// Returns the kernel's counters of the namespace.
     fn counters(&self, namespace: &Namespace, number: u16) -> Result<Counters, PacketsError>;
-    /// Records that have come since the last time.
+    /// Returns the records since the last call.
     fn records(&mut self) -> Result<Vec<[u8; RECORD]>, PacketsError>;
-    /// Clears what has waited too long, at CLOCK_MONOTONIC `now`, and gives the misses among it. With `all`, whatever its age.
+    /// Removes packets that have waited too long at CLOCK_MONOTONIC `now`, ns, and returns the misses among them. With `all`, of
+    /// any age.
     fn sweep(&mut self, now: u64, all: bool) -> Result<Vec<[u8; RECORD]>, PacketsError>;
 }

@@ -1,4 +1,4 @@
-//! What is known of all packets of a namespace together.
+//! Statistics of all packets of a namespace.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use hdrhistogram::Histogram;
 
 use crate::record::{Direction, Outcome, Packet, Protocol};
 
-/// Latencies are kept to three digits.
+/// Precision of latencies: three decimal digits.
 const DIGITS: u8 = 3;
-/// Longer ones, in ns, count as this: an hour.
+/// Greatest latency, ns (one hour). Longer ones count as this.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Latencies of one protocol in one direction, in ns to three digits.
+/// Latencies of one protocol in one direction, ns, to three digits.
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
 
@@ -20,17 +20,17 @@ impl Latencies {
         Histogram::new_with_bounds(1, LONGEST, DIGITS).ok().map(Latencies)
     }
 
-    /// How many.
+    /// Returns the number of latencies.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The latency that `share` of the packets (0 to 1) do not exceed; none of none.
+    /// Returns the latency, ns, that the share `share` (0 to 1) of the packets do not exceed; none if there are no packets.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         (self.count() > 0).then(|| self.0.value_at_quantile(share))
     }
 
-    /// How many need no more than 1, 2, 4, 8 ... ns: the limit and the count, up to the first limit that all keep.
+    /// Returns, for 1, 2, 4, 8 ... ns, the limit and the number of latencies not above it, up to the first limit that all keep.
     pub fn powers_of_two(&self) -> Vec<(u64, u64)> {
         let limits = (0..u64::BITS - 1).map(|power| 1_u64 << power);
         let mut counts = Vec::new();
@@ -44,13 +44,13 @@ impl Latencies {
         counts
     }
 
-    /// Sum of all, in ns.
+    /// Returns the sum of all latencies, ns.
     pub fn sum(&self) -> u64 {
         (self.0.mean() * self.0.len() as f64) as u64
     }
 }
 
-/// What one namespace's packets have in common.
+/// Statistics of one namespace's packets.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
     latencies: BTreeMap<(Protocol, Direction), Latencies>,
@@ -58,7 +58,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// One more packet.
+    /// Adds a packet.
     pub fn add(&mut self, packet: &Packet) {
         let key = (packet.protocol, packet.direction);
         *self.outcomes.entry((key.0, key.1, packet.outcome)).or_default() += 1;
@@ -73,31 +73,31 @@ impl Statistics {
         }
     }
 
-    /// What has been seen of `protocol` in `direction`, if any latency of it.
+    /// Returns the latencies of `protocol` in `direction`, if there are any.
     pub fn latencies(&self, protocol: Protocol, direction: Direction) -> Option<&Latencies> {
         self.latencies.get(&(protocol, direction))
     }
 
-    /// How many packets came to `outcome`.
+    /// Returns the number of packets with `outcome`.
     pub fn count(&self, protocol: Protocol, direction: Direction, outcome: Outcome) -> u64 {
         self.outcomes.get(&(protocol, direction, outcome)).copied().unwrap_or(0)
     }
 
-    /// How often each outcome was seen.
+    /// Iterates over the number of packets of each outcome.
     pub fn outcomes(&self) -> impl Iterator<Item = (Protocol, Direction, Outcome, u64)> + '_ {
         self.outcomes
             .iter()
             .map(|(&(protocol, direction, outcome), &count)| (protocol, direction, outcome, count))
     }
 
-    /// How many should have been matched and were not.
+    /// Returns the number of misses.
     pub fn misses(&self, protocol: Protocol, direction: Direction) -> u64 {
         let of = |key: &(Protocol, Direction, Outcome)| (key.0, key.1) == (protocol, direction);
         let misses = self.outcomes.iter().filter(|(key, _)| of(key) && key.2.is_miss());
         misses.map(|(_, count)| count).sum()
     }
 
-    /// Protocols and directions of which anything was seen.
+    /// Returns the protocols and directions of which any packet was seen.
     pub fn seen(&self) -> Vec<(Protocol, Direction)> {
         let mut seen: Vec<_> = self.outcomes.keys().map(|key| (key.0, key.1)).collect();
         seen.dedup();

@@ -12,12 +12,12 @@ use crate::watch::Watched;
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 const NANOS_PER_MICRO: u64 = 1_000;
 
-/// The line of MACE's device for a packet: `[sec.usec] (seq) egress|ingress: ns`.
+/// Formats a packet as MACE's device does: `[sec.usec] (seq) egress|ingress: ns`.
 ///
-/// The time is the wall clock's at the outer device, `wall_offset` ahead of the packet's own. `seq` is the sequence number of
-/// ICMP echo, the number of a TCP segment's first byte, the first four bytes that UDP carries; 0 of anything else. Where the
-/// latency is not known, why stands in its place: `lost`, `unread` ... . A container with virtual time is told its own time too:
-/// `ns (virtual ns)`.
+/// The time is the wall clock's at the outer device: `wall_offset` ns ahead of the packet's own. `seq` is the sequence number of
+/// ICMP echo, or that of a TCP segment's first byte, or the first four bytes of a UDP payload. For any other packet it is 0. If the
+/// latency is not known, the outcome stands in its place: `lost`, `unread` ... . For a container with virtual time, the virtual
+/// latency follows: `ns (virtual ns)`.
 pub fn line(packet: &Packet, wall_offset: u64) -> String {
     let wall = packet.outer_ns.saturating_add(wall_offset);
     let (secs, micros) = (wall / NANOS_PER_SEC, wall % NANOS_PER_SEC / NANOS_PER_MICRO);
@@ -34,7 +34,7 @@ fn sequence(packet: &Packet) -> u32 {
     packet.seq.or(packet.tcp_seq).or_else(carried).unwrap_or(0)
 }
 
-/// A packet as one line of JSON, of the namespace called `name`.
+/// Formats a packet of the namespace called `name` as one line of JSON.
 pub fn json_line(packet: &Packet, name: &str, wall_offset: u64) -> String {
     let mut value = serde_json::to_value(packet).unwrap_or_default();
     if let Some(object) = value.as_object_mut() {
@@ -45,7 +45,7 @@ pub fn json_line(packet: &Packet, name: &str, wall_offset: u64) -> String {
     value.to_string()
 }
 
-/// What is known of all packets of a namespace, as JSON; with how many needed up to 1, 2, 4 ... ns where `histogram` is asked for.
+/// Returns the statistics of a namespace as JSON. With `histogram`, also the number of latencies up to 1, 2, 4 ... ns.
 pub fn aggregate(watched: &Watched, counters: Counters, histogram: bool) -> Value {
     let rows = watched
         .statistics
@@ -93,7 +93,7 @@ fn row(
     row
 }
 
-/// The same for Prometheus: histograms whose buckets are powers of two ns, and counters.
+/// Formats the statistics of `all` for Prometheus: histograms whose buckets are powers of two ns, and counters.
 pub fn prometheus(all: &[(&Watched, Counters)]) -> String {
     let mut text = String::from(
         "# HELP lorentz_latency_ns What the container's network stack added to a packet, in ns.\n\
@@ -153,7 +153,7 @@ fn labels(watched: &Watched, protocol: Protocol, direction: Direction) -> String
     format!("namespace=\"{name}\",protocol=\"{protocol}\",direction=\"{direction}\"")
 }
 
-/// As the exposition format has it.
+/// Escapes a label's value for the exposition format.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! A watcher: some namespaces, the outer devices, the packets between them.
+//! A watcher: the watched namespaces, the outer devices, and the packets between them.
 
 use std::time::{Duration, Instant};
 
@@ -12,33 +12,33 @@ use crate::record::{Packet, RECORD};
 use crate::source::Source;
 use crate::statistics::Statistics;
 
-/// The ring's size in bytes unless another is asked for: room for 16,000 packets.
+/// Default size of the ring buffer, bytes: room for 16,000 packets.
 pub const DEFAULT_RING: u32 = 1 << 20;
 const RING_SIZES: std::ops::RangeInclusive<u32> = 1 << 12..=1 << 30;
 const MOST: usize = 1024;
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// How many ns pass on a container's virtual clock while so many pass really.
+/// Converts a real duration, ns, to that on a container's virtual clock, ns.
 pub type ToVirtual = Box<dyn Fn(u64) -> u64>;
 
-/// A namespace that is watched.
+/// A watched namespace.
 pub struct Watched {
-    /// Which.
+    /// The namespace.
     pub namespace: Namespace,
-    /// Whether it is, at the moment.
+    /// Whether the watching is on; an order may suspend it.
     pub on: bool,
-    /// Its packets, since it was watched or since the last reset.
+    /// Statistics of its packets since watching began or since the last reset.
     pub statistics: Statistics,
     number: u16,
     to_virtual: Option<ToVirtual>,
 }
 
-/// How packets are followed.
+/// Method of measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// By tracepoints, from call to outer device and back.
+    /// Tracepoints: from call to outer device and back.
     Traced,
-    /// By stamps in the packets, from the container's device to the outer one and back.
+    /// Timestamps in the packets: from the container's device to the outer one and back.
     InBand,
 }
 
@@ -52,12 +52,13 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches nobody yet; containers' stacks end at `outers`, devices of the network namespace this process is in. `ring` is
-    /// the size in bytes of the ring that takes the records until they are read, a power of two.
+    /// Makes a watcher that watches no namespace yet. `outers` are the devices of this process's network namespace at which
+    /// containers' stacks end. `ring` is the size of the ring buffer that holds the records until they are read: bytes, a power of
+    /// two.
     ///
     /// # Errors
     ///
-    /// Where the size cannot be, or the kernel does not take the programs.
+    /// An error if the size is not allowed, or the kernel refuses the BPF programs.
     pub fn new(outers: Vec<OuterDevice>, way: Way, ring: u32) -> Result<Watcher, PacketsError> {
         if !is_ring_size(ring) {
             return Err(PacketsError::RingSize(ring));
@@ -74,11 +75,11 @@ impl Watcher {
         Ok(Watcher { source, outers, watched, next: 0, swept: Instant::now() })
     }
 
-    /// Watches `namespace` too; latencies are told in its virtual time as well, where `to_virtual` is given.
+    /// Watches `namespace` too. With `to_virtual`, packets also carry latencies in virtual time.
     ///
     /// # Errors
     ///
-    /// Where it is watched already, or too many are.
+    /// An error if the namespace is watched already, or too many are.
     pub fn add(
         &mut self,
         namespace: Namespace,
@@ -92,7 +93,8 @@ impl Watcher {
         let Some(number) = all.into_iter().find(|&number| !taken(number)) else {
             return Err(PacketsError::TooMany(namespace.name));
         };
-        // Records on their way may still bear the number of one that has gone: it is used again late.
+        // Records in the ring buffer may carry the number of a namespace that has ended. Therefore a number is reused as late as
+        // possible.
         self.next = (number + 1) % MOST as u16;
         self.source.add(&namespace, number)?;
         let statistics = Statistics::default();
@@ -100,26 +102,26 @@ impl Watcher {
         Ok(())
     }
 
-    /// What is watched.
+    /// Returns the watched namespaces.
     pub fn watched(&self) -> &[Watched] {
         &self.watched
     }
 
-    /// The outer devices.
+    /// Returns the outer devices.
     pub fn outers(&self) -> &[OuterDevice] {
         &self.outers
     }
 
-    /// What is known of the namespace with this cookie, if it is watched.
+    /// Returns the watched namespace with this cookie, if there is one.
     pub fn find(&self, cookie: u64) -> Option<&Watched> {
         self.watched.iter().find(|watched| watched.namespace.cookie == cookie)
     }
 
-    /// Goes on watching the namespace with this cookie, or stops for now. What was counted stays.
+    /// Resumes (`on`) or suspends the watching of the namespace with this cookie. Its statistics stay.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not let it.
+    /// An error if the kernel refuses.
     pub fn switch(&mut self, cookie: u64, on: bool) -> Result<(), PacketsError> {
         let found = self.watched.iter_mut().find(|watched| watched.namespace.cookie == cookie);
         let Some(watched) = found else { return Ok(()) };
@@ -127,13 +129,13 @@ impl Watcher {
         self.source.switch(&watched.namespace, watched.number, on)
     }
 
-    /// Counts the packets of the namespace with this cookie from nothing.
+    /// Resets the statistics and counters of the namespace with this cookie.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not let it.
+    /// An error if the kernel refuses.
     pub fn reset(&mut self, cookie: u64) -> Result<(), PacketsError> {
-        // What is still in the ring is of before.
+        // Records still in the ring buffer belong to the time before the reset.
         self.read()?;
         let found = self.watched.iter_mut().find(|watched| watched.namespace.cookie == cookie);
         let Some(watched) = found else { return Ok(()) };
@@ -142,11 +144,11 @@ impl Watcher {
         self.source.switch(&watched.namespace, watched.number, watched.on)
     }
 
-    /// What the kernel counted for the namespace with this cookie.
+    /// Returns the kernel's counters of the namespace with this cookie.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not tell.
+    /// An error if the kernel refuses.
     pub fn counters(&self, cookie: u64) -> Result<Counters, PacketsError> {
         match self.find(cookie) {
             Some(watched) => self.source.counters(&watched.namespace, watched.number),
@@ -154,12 +156,12 @@ impl Watcher {
         }
     }
 
-    /// Packets since the last time, each with the namespace it belongs to. Once a second those that nothing has been heard
-    /// of for long are told as misses: 1 s on the way, 10 s in a socket.
+    /// Returns the packets since the last call, each with its namespace's cookie. Once a second, packets without a second event
+    /// become misses: after 1 s on the way, 10 s in a socket.
     ///
     /// # Errors
     ///
-    /// Where the ring cannot be read.
+    /// An error if the ring buffer cannot be read.
     pub fn read(&mut self) -> Result<Vec<(u64, Packet)>, PacketsError> {
         let mut records = self.source.records()?;
         if self.swept.elapsed() >= SWEEP {
@@ -169,11 +171,11 @@ impl Watcher {
         Ok(self.take(&records))
     }
 
-    /// Ends with what is still on its way, as misses.
+    /// Returns the last packets. Those still on their way are misses.
     ///
     /// # Errors
     ///
-    /// Where the ring cannot be read.
+    /// An error if the ring buffer cannot be read.
     pub fn finish(&mut self) -> Result<Vec<(u64, Packet)>, PacketsError> {
         let mut records = self.source.records()?;
         records.extend(self.source.sweep(monotonic()?, true)?);
@@ -184,7 +186,7 @@ impl Watcher {
         let mut packets = Vec::with_capacity(records.len());
         for mut packet in records.iter().filter_map(|record| Packet::parse(record)) {
             let of = |watched: &&mut Watched| watched.number == packet.space;
-            // Of one that has gone.
+            // The record's namespace is no longer watched.
             let Some(watched) = self.watched.iter_mut().find(of) else { continue };
             packet.virtual_ns = packet.latency_ns.and_then(|ns| watched.in_virtual_time(ns));
             watched.statistics.add(&packet);
@@ -193,11 +195,11 @@ impl Watcher {
         packets
     }
 
-    /// Those of the watched that have ended, with what the kernel counted for them; they are watched no more.
+    /// Removes the namespaces that have ended, and returns them with the kernel's counters.
     ///
     /// # Errors
     ///
-    /// Where the kernel does not let it.
+    /// An error if the kernel refuses.
     pub fn ended(&mut self) -> Result<Vec<(Watched, Counters)>, PacketsError> {
         let mut ended = Vec::new();
         while let Some(at) = self.watched.iter().position(|one| !one.namespace.is_alive()) {
@@ -209,11 +211,11 @@ impl Watcher {
         Ok(ended)
     }
 
-    /// Refuses to go on once an outer device is gone; one that is renamed stays the same.
+    /// Checks that all outer devices still exist. A renamed device stays the same.
     ///
     /// # Errors
     ///
-    /// [`PacketsError::DeviceGone`].
+    /// [`PacketsError::DeviceGone`] if one is gone.
     pub fn check_outers(&self) -> Result<(), PacketsError> {
         match self.outers.iter().find(|outer| outer.name_now().is_none()) {
             Some(gone) => Err(PacketsError::DeviceGone(gone.name.clone())),
@@ -222,19 +224,19 @@ impl Watcher {
     }
 }
 
-/// Whether a ring may have so many bytes: a power of two from 4096 to 1073741824.
+/// Whether a ring buffer may have `bytes` bytes: a power of two from 4096 to 1073741824.
 pub fn is_ring_size(bytes: u32) -> bool {
     bytes.is_power_of_two() && RING_SIZES.contains(&bytes)
 }
 
 impl Watched {
-    /// So many real ns on the container's virtual clock, where it has one.
+    /// Converts a real duration, ns, to the container's virtual clock; none if it has no virtual clock.
     pub fn in_virtual_time(&self, nanos: u64) -> Option<u64> {
         self.to_virtual.as_ref().map(|clock| clock(nanos))
     }
 }
 
-/// CLOCK_MONOTONIC in ns.
+/// Returns CLOCK_MONOTONIC, ns.
 ///
 /// # Errors
 ///
@@ -243,7 +245,7 @@ pub(crate) fn monotonic() -> Result<u64, PacketsError> {
     nanos(ClockId::CLOCK_MONOTONIC)
 }
 
-/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, in ns, as packets' times are told.
+/// Returns the offset of CLOCK_REALTIME from CLOCK_MONOTONIC, ns: the `wall_offset` of packets.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! `lorentz._native`: the Rust half of the Python package, thin over [`lorentz_embed`].
 //!
-//! What users see, and its documentation, is in `python/lorentz`. Here, times are nanoseconds, a rate is a text, and while a
-//! call waits other threads of Python run.
+//! The users' interface and its documentation are in `python/lorentz`. Here, times are nanoseconds and a rate is a text. While a
+//! call waits, other Python threads run.
 
 use lorentz_embed as embed;
 use lorentz_embed::{Attach, Container, Fault, Kind, Owner, Rate, Span, Target, WallTime, Wanted};
@@ -27,7 +27,7 @@ create_exception!(
 create_exception!(lorentz, EndedError, LorentzError, "The process of the experiment has ended.");
 create_exception!(lorentz, FailedError, LorentzError, "The machine or the kernel would not.");
 
-/// An error on its way to Python.
+/// An error that becomes a Python exception.
 struct Raised(Fault);
 
 impl From<Fault> for Raised {
@@ -50,7 +50,7 @@ impl From<Raised> for PyErr {
 
 type Told<T> = Result<T, Raised>;
 
-/// Does `act` while other threads of Python run.
+/// Runs `act` without the GIL: other Python threads run meanwhile.
 fn apart<T: Send>(py: Python, act: impl FnOnce() -> embed::Result<T> + Send) -> Told<T> {
     Ok(py.detach(act)?)
 }
@@ -139,7 +139,7 @@ impl Experiment {
         apart(py, || self.0.reset(timeline))
     }
 
-    /// As JSON.
+    /// Returns the status as JSON.
     fn status(&self, py: Python) -> Told<String> {
         apart(py, || {
             let status = self.0.status()?;
@@ -152,13 +152,13 @@ impl Experiment {
     }
 }
 
-/// Lets go of what an experiment has left whose process has died.
+/// Releases the containers of an experiment whose process has died, and removes its files.
 #[pyfunction]
 fn clear(py: Python, name: &str) -> Told<()> {
     apart(py, || embed::Experiment::clear(name))
 }
 
-/// The clocks of a container beside the host's.
+/// Returns the clocks of a container and of the host, at one moment, in ns.
 #[pyfunction]
 fn reading<'py>(py: Python<'py>, container: &str) -> PyResult<Bound<'py, PyDict>> {
     let reading = apart(py, || Container::find(container)?.reading())?;
@@ -175,13 +175,13 @@ fn reading<'py>(py: Python<'py>, container: &str) -> PyResult<Bound<'py, PyDict>
     Ok(told)
 }
 
-/// The name of the container of a name or process.
+/// Returns the name of the container with this name or process id.
 #[pyfunction]
 fn find(py: Python, who: &str) -> Told<String> {
     apart(py, || Ok(Container::find(who)?.name().to_string()))
 }
 
-/// Brings a running process into virtual time; the name of its container.
+/// Attaches to a running process and puts it into virtual time. Returns the name of its new container.
 #[pyfunction]
 fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> Told<String> {
     apart(py, || {
@@ -191,7 +191,7 @@ fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> To
     })
 }
 
-/// A time of the host's wall clock, as people write it.
+/// Parses a time of the host's wall clock.
 fn announced(at: Option<&str>) -> Result<Option<WallTime>, Fault> {
     let time = |text: &str| {
         text.parse::<WallTime>().map_err(|error| Fault::wrong(format!("at {text}: {error}")))
@@ -232,28 +232,28 @@ fn step(py: Python, container: &str, by_ns: i64, at: Option<&str>) -> Told<()> {
     apart(py, || Container::find(container)?.step(Target::By(Span(by_ns)), announced(at)?))
 }
 
-/// A duration as people write it, in nanoseconds.
+/// Parses a duration. Returns nanoseconds.
 #[pyfunction]
 fn parse_duration(text: &str) -> Told<i64> {
     let span: Result<Span, _> = text.parse();
     Ok(span.map_err(|error| Fault::wrong(format!("duration {text}: {error}")))?.0)
 }
 
-/// A TDF as people write it, in lowest terms: real seconds, and virtual seconds.
+/// Parses a TDF. Returns it in lowest terms: real seconds, virtual seconds.
 #[pyfunction]
 fn parse_tdf(text: &str) -> Told<(u64, u64)> {
     let rate = rate(text)?;
     Ok((rate.den(), rate.num()))
 }
 
-/// The simplest ratio that is the same number.
+/// Returns the simplest ratio that rounds to `number`: real seconds, virtual seconds.
 #[pyfunction]
 fn tdf_of_number(number: f64) -> Told<(u64, u64)> {
     let rate = embed::rate_of_tdf(number)?;
     Ok((rate.den(), rate.num()))
 }
 
-/// Calls the `lorentz` command with these words to its end; what it has printed.
+/// Runs the `lorentz` command with the arguments `words` to its end. Returns its output.
 #[pyfunction]
 fn call(py: Python, words: Vec<String>) -> Told<String> {
     apart(py, || {
@@ -264,7 +264,7 @@ fn call(py: Python, words: Vec<String>) -> Told<String> {
     })
 }
 
-/// Where the `lorentz` command is.
+/// Returns the path of the `lorentz` command.
 #[pyfunction]
 fn command() -> Told<String> {
     Ok(embed::command_path()?.to_string_lossy().into_owned())

@@ -1,4 +1,4 @@
-//! The command line: what engines expect of an OCI runtime.
+//! The command line, as engines expect it of an OCI runtime.
 
 use clap::{Args, Parser, Subcommand};
 use liboci_cli::{
@@ -13,12 +13,12 @@ pub struct Cli {
     /// Options of every verb.
     #[command(flatten)]
     pub global: GlobalOpts,
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What can be done.
+/// The verbs.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Make a container; its program waits for 'start'
@@ -60,7 +60,7 @@ pub enum Verb {
     Restore(Absent),
 }
 
-/// What other runtimes take with a verb that this one does not have.
+/// Arguments of a verb that other runtimes have and this one has not.
 #[derive(Args, Debug)]
 pub struct Absent {
     /// All of it.
@@ -71,7 +71,7 @@ pub struct Absent {
 /// `exec`, with what `lorentz exec` adds.
 #[derive(Args, Debug)]
 pub struct ExecArgs {
-    /// As every runtime has it.
+    /// The arguments that every runtime has.
     #[command(flatten)]
     pub exec: Exec,
     /// Tell errors as 'lorentz exec' does, and by its exit statuses
@@ -82,7 +82,7 @@ pub struct ExecArgs {
 /// `run`, with what `lorentz run --bundle` adds.
 #[derive(Args, Debug)]
 pub struct Run {
-    /// As every runtime has it.
+    /// The arguments that every runtime has.
     #[command(flatten)]
     pub run: liboci_cli::Run,
     /// Adds an annotation to those of the bundle, in place of one of the same key

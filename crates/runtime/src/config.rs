@@ -1,5 +1,5 @@
-//! What a bundle asks for: its config.json, as the engine wrote it, and what is changed in it before `libcontainer`
-//! makes the container.
+//! The config.json of a bundle, as the engine wrote it, and the changes that we make to it before `libcontainer` makes the
+//! container.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde_json::{json, Value};
 use crate::rights::Rights;
 use crate::sandbox;
 
-/// Where engines write that a container is one of a pod's: annotations that hold the pod's id.
+/// Annotations that hold the id of a container's pod.
 const POD_ANNOTATIONS: [&str; 2] =
     ["io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"];
 
@@ -23,28 +23,28 @@ pub struct Config {
     bundle: PathBuf,
 }
 
-/// Whose time a container is to have.
+/// The source of a container's time.
 pub enum Time {
-    /// A clock of Lorentz's.
+    /// A clock of Lorentz.
     Clock(Box<WhichClock>),
-    /// That of a time namespace which is there already.
+    /// An existing time namespace.
     Namespace,
 }
 
-/// Which clock a bundle asks for.
+/// The clock that a bundle asks for.
 pub struct Wanted {
     /// The clock.
     pub time: Time,
-    /// The container's name for `lorentz`, where it is to have one beside its id.
+    /// The container's name for `lorentz`, if it has one beside its id.
     pub name: Option<String>,
-    /// The pod it belongs to.
+    /// The id of its pod, if any.
     pub pod: Option<String>,
-    /// All that was asked, to compare.
+    /// All settings as text, for comparison with other containers of the pod.
     pub text: String,
 }
 
 impl Config {
-    /// Reads the one of `bundle`.
+    /// Reads the config.json of `bundle`.
     pub fn load(bundle: &Path) -> anyhow::Result<Config> {
         let bundle =
             fs::canonicalize(bundle).with_context(|| format!("bundle {}", bundle.display()))?;
@@ -60,7 +60,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What every container must have; the rest `libcontainer` looks at.
+    /// Checks the fields that every container must have. `libcontainer` checks the others.
     fn check(&self) -> anyhow::Result<()> {
         if self.value["ociVersion"].as_str().is_none() {
             bail!("ociVersion is missing; expected 1.0.0 or later, below 2");
@@ -80,29 +80,29 @@ impl Config {
         Ok(())
     }
 
-    /// The directory of the bundle.
+    /// Returns the directory of the bundle.
     pub fn bundle(&self) -> &Path {
         &self.bundle
     }
 
-    /// The program and its arguments.
+    /// Returns the program and its arguments.
     pub fn command(&self) -> Vec<std::ffi::OsString> {
         self.strings("process", "args").into_iter().map(Into::into).collect()
     }
 
-    /// The process of the container's program.
+    /// Returns the `process` object of the container's program.
     pub fn process(&self) -> &Value {
         &self.value["process"]
     }
 
-    /// Whether the program is to have a terminal.
+    /// Whether the program gets a terminal.
     pub fn wants_terminal(&self) -> bool {
         self.process()["terminal"] == true
     }
 
-    /// Puts another program in place of the bundle's, and adds annotations.
+    /// Replaces the bundle's program, and adds annotations.
     pub fn change(&mut self, annotations: &[String], command: &[String]) -> anyhow::Result<()> {
-        // A clock that is asked for here is not that of the bundle with some changes.
+        // A clock on the command line replaces that of the bundle; it does not modify it.
         if let (false, Some(all)) =
             (annotations.is_empty(), self.value["annotations"].as_object_mut())
         {
@@ -129,7 +129,7 @@ impl Config {
         self.value["annotations"][key].as_str()
     }
 
-    /// Which clock the annotations, the program's variables and the time namespace ask for.
+    /// Returns the clock that the annotations, the program's variables and the time namespace ask for.
     pub fn wanted(&self, host: &HostNow) -> anyhow::Result<Wanted> {
         let annotations = self.value["annotations"].as_object().into_iter().flatten();
         let annotations =
@@ -173,7 +173,7 @@ impl Config {
         namespaces.iter().find(|namespace| namespace["type"] == "time")
     }
 
-    /// An offset of the bundle's time namespace; none where it is zero.
+    /// Returns an offset of the bundle's time namespace; none if it is zero.
     fn time_offset(&self, clock: &str) -> anyhow::Result<Option<Span>> {
         let offset = &self.value["linux"]["timeOffsets"][clock];
         if offset.is_null() {
@@ -191,9 +191,9 @@ impl Config {
         Ok((span != Span::ZERO).then_some(span))
     }
 
-    /// What `libcontainer` is to be given: paths that hold from elsewhere, the capabilities that it takes to come onto a
-    /// clock, a time namespace where the kernel is to do it alone and none where the shim does it. And what the program
-    /// is to be left of its capabilities.
+    /// Converts the config.json to the one that `libcontainer` gets. Paths become absolute. The process gets the capabilities
+    /// needed to come onto a clock. A time namespace stays if the kernel alone provides the time, and goes if the shim does. Also
+    /// returns the capabilities that the program keeps.
     pub fn adapt(mut self, time: &Time) -> anyhow::Result<(Value, Option<Rights>)> {
         let root = &mut self.value["root"]["path"];
         let path = root.as_str().context("root.path is missing; expected the root file system")?;
@@ -211,7 +211,7 @@ impl Config {
         Ok((self.value, rights))
     }
 
-    /// The sandbox of all the container's programs.
+    /// Returns the seccomp profile of all programs of the container.
     pub fn profile(&self) -> anyhow::Result<Option<Profile>> {
         sandbox::profile(&self.value["linux"]["seccomp"])
     }

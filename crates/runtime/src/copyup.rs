@@ -1,5 +1,5 @@
-//! `tmpcopyup`, a mount option of runtimes that `libcontainer` does not know: an empty file system in memory begins with
-//! what the root file system has at that place. Engines ask for it where a root file system is read-only.
+//! `tmpcopyup`, a mount option that other runtimes have and `libcontainer` does not know: a new tmpfs gets a copy of the directory
+//! that it covers. Engines use it with read-only root file systems.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const OPTION: &str = "tmpcopyup";
 
-/// Takes the option out of a config.json; gives the places where it stood.
+/// Removes the option from a config.json. Returns the mount points that had it.
 pub fn take(config: &mut Value) -> Vec<String> {
     let mut places = Vec::new();
     for mount in config["mounts"].as_array_mut().into_iter().flatten() {
@@ -27,7 +27,8 @@ pub fn take(config: &mut Value) -> Vec<String> {
     places
 }
 
-/// Copies what is at `places` below `root` to the same places as process `pid` sees them. Its program has not begun.
+/// Copies the contents of `places` below `root` to the same paths in the mount namespace of process `pid`. The container's program
+/// has not begun yet.
 pub fn fill(places: &[String], root: &Path, pid: i32) -> anyhow::Result<()> {
     for place in places {
         let copied = copy(place, root, pid);
@@ -44,7 +45,7 @@ fn copy(place: &str, root: &Path, pid: i32) -> anyhow::Result<()> {
     }
     let seen = format!("/proc/{pid}/root");
     let Some(to) = inside(Path::new(&seen), place)? else { bail!("is not there") };
-    // A child has the descriptors under the same numbers: it is to inherit them.
+    // The child uses the descriptors by their numbers: it must inherit them.
     let mut command = Command::new("cp");
     command.args([
         "-a",
@@ -59,13 +60,12 @@ fn copy(place: &str, root: &Path, pid: i32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same file, named by way of this process, which outlives its child.
+/// Returns a path of the same file by way of this process, which outlives its child.
 fn inherited(path: &str) -> String {
     path.replace("/proc/self/", &format!("/proc/{}/", std::process::id()))
 }
 
-/// The directory `place` as whoever has `root` for its root sees it: no link in it leads outside. None where it is not
-/// there.
+/// Opens the directory `place` below `root`. No link in the path leads outside. None if there is no such directory.
 fn inside(root: &Path, place: &str) -> anyhow::Result<Option<OwnedFd>> {
     let root = File::open(root).with_context(|| root.display().to_string())?;
     let how = OpenHow::new()

@@ -1,4 +1,4 @@
-//! Making containers: `create` and `run`.
+//! Making containers: the verbs `create` and `run`.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -25,7 +25,7 @@ use crate::terminal::{self, Console};
 use crate::witness::watched;
 use crate::workload::Workload;
 
-/// What the command line says of a container to be made.
+/// The options of a new container, from the command line.
 struct Order<'a> {
     id: &'a str,
     console_socket: Option<&'a Path>,
@@ -35,7 +35,7 @@ struct Order<'a> {
     detached: bool,
 }
 
-/// `create`.
+/// The verb `create`.
 pub fn create(place: &Place, args: &liboci_cli::Create) -> anyhow::Result<i32> {
     let order = Order {
         id: &args.container_id,
@@ -49,7 +49,7 @@ pub fn create(place: &Place, args: &liboci_cli::Create) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// `run`.
+/// The verb `run`.
 pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
     let Run { run, annotation, command, .. } = args;
     let id = run.container_id.as_str();
@@ -80,7 +80,7 @@ pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
     };
     let started = terminal.and_then(|terminal| {
         if !run.detach {
-            // From here on they are the program's, which begins before it is waited for.
+            // From here on signals are for the program, which begins before this process waits for it.
             life::hold_signals()?;
         }
         life::start(place, id)?;
@@ -121,20 +121,20 @@ fn make(place: &Place, order: &Order, config: Config) -> anyhow::Result<Tasks> {
         Time::Clock(which) => {
             let mut container = clocked(place, order.id, &config, &wanted, which)?;
             let made = build_on_clock(place, order, config, &wanted.time, &mut container);
-            // The monitor in the background stays, where there is something to look after.
+            // The monitor in the background keeps the container, if it has processes to supervise.
             container.leave()?;
             made
         }
     };
     if made.is_err() {
-        // What libcontainer leaves where it gives up early.
+        // libcontainer leaves this directory when it fails early.
         let _ = fs::remove_dir_all(&dir);
         place.leave();
     }
     made
 }
 
-/// Clears what is left of a container that was made from a bundle of `lorentz run`'s, when nobody is left who would.
+/// Removes the remains of a container made by `lorentz run --bundle`, once no process is left that would remove them.
 fn clear_ended(place: &Place, id: &str, bundle: &Path) -> bool {
     let ended = place.tasks(id).is_ok_and(|tasks| {
         tasks.status() == ContainerStatus::Stopped && tasks.bundle().as_path() == bundle
@@ -143,7 +143,7 @@ fn clear_ended(place: &Place, id: &str, bundle: &Path) -> bool {
     ended && ours && place.tasks(id).is_ok_and(|mut tasks| tasks.delete(true).is_ok())
 }
 
-/// The Lorentz container of an OCI container: a new clock, or another's.
+/// Makes the Lorentz container of an OCI container: on a new clock, or on that of another container.
 fn clocked(
     place: &Place,
     id: &str,
@@ -173,7 +173,7 @@ fn clocked(
     Ok(container)
 }
 
-/// The container of the same pod that has asked for the same clock: containers of a pod share it.
+/// Returns a container of the same pod that asks for the same clock: such containers share one.
 fn of_pod(state: &StateDir, wanted: &Wanted) -> anyhow::Result<Option<String>> {
     if wanted.pod.is_none() {
         return Ok(None);
@@ -212,12 +212,13 @@ fn build_on_clock(
     Ok(tasks)
 }
 
-/// Writes down the container's first process and its control group.
+/// Records the container's first process and its control group.
 fn watch(container: &mut Container, tasks: &Tasks, way: &Way, by_shim: bool) -> anyhow::Result<()> {
     let pid = tasks.pid().context("the container has no process")?.as_raw() as u32;
     container.set_program_of_others(pid)?;
     if container.cgroup().is_none() {
-        // Where it was given none, it is in this process's, and so may be others: an engine, a whole session.
+        // If the engine chose no control group, the container is in this process's. That one may hold other processes too: an
+        // engine, or a whole session.
         let ours = Cgroup::of(std::process::id());
         let group = Cgroup::of(pid).filter(|group| Some(group) != ours.as_ref());
         container.set_cgroup(group.as_ref())?;
@@ -228,14 +229,14 @@ fn watch(container: &mut Container, tasks: &Tasks, way: &Way, by_shim: bool) -> 
     Ok(())
 }
 
-/// This process's stay in a container's control group, so that all that is born there is in it.
+/// Moves this process into a container's control group for a time: the processes that it makes meanwhile are born there.
 pub struct Group {
     back: Option<Cgroup>,
 }
 
 impl Group {
-    /// Where version 2 is not what the engine's limits are in, a container gets a group of ours there, for the sake of
-    /// its freezer. Else the one that the engine has chosen serves.
+    /// Joins the group of a new container. If the engine's limits are not in cgroup version 2, the container gets a version 2 group
+    /// of ours, for its freezer. Else it stays in the group that the engine has chosen.
     fn join(container: &mut Container) -> anyhow::Result<Group> {
         if !matches!(get_cgroup_setup(), Ok(CgroupSetup::Unified)) {
             if let Some(group) = Cgroup::create_at_top(container.name()) {
@@ -245,7 +246,7 @@ impl Group {
         Ok(Group::enter(container))
     }
 
-    /// Into the group that `container` has, if it is one of ours.
+    /// Joins the group of `container`, if we made it.
     pub fn enter(container: &Container) -> Group {
         let ours = !matches!(get_cgroup_setup(), Ok(CgroupSetup::Unified));
         let Some(group) = container.cgroup().filter(|_| ours) else { return Group { back: None } };
@@ -254,7 +255,7 @@ impl Group {
         Group { back: back.filter(|_| entered) }
     }
 
-    /// Back to where it was.
+    /// Returns this process to its former group.
     pub fn leave(self) {
         if let Some(back) = self.back {
             let _ = back.add(std::process::id());
@@ -299,7 +300,7 @@ fn build(
     Ok(tasks)
 }
 
-/// A bundle as `libcontainer` is to see it; it goes when the container has been made.
+/// The bundle for `libcontainer`. Dropping this value removes it, when the container has been made.
 struct Adapted {
     dir: PathBuf,
 }

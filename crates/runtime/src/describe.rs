@@ -1,4 +1,4 @@
-//! What this runtime can do (`features`), and a config.json to begin with (`spec`).
+//! The verbs `features`, which prints the runtime's capabilities, and `spec`, which writes a config.json to begin with.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use anyhow::{bail, Context};
 use libcontainer::oci_spec::runtime::{Spec, VERSION};
 use serde_json::json;
 
-/// `features`.
+/// The verb `features`.
 pub fn features() -> anyhow::Result<i32> {
     let capabilities: Vec<String> = caps::all().iter().map(ToString::to_string).collect();
     let features = json!({
@@ -31,7 +31,7 @@ pub fn features() -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// `spec`.
+/// The verb `spec`.
 pub fn spec(args: &liboci_cli::Spec) -> anyhow::Result<i32> {
     let path = args.bundle.clone().unwrap_or_else(|| PathBuf::from(".")).join("config.json");
     if path.exists() {

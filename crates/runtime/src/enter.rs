@@ -1,4 +1,4 @@
-//! One more program in a container: `exec`.
+//! One more program in a container: the verb `exec`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -24,7 +24,7 @@ use crate::terminal::{self, Console};
 use crate::witness::watched;
 use crate::workload::Workload;
 
-/// `exec`.
+/// The verb `exec`.
 pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     let id = &args.container_id;
     let tasks = place.tasks(id)?;
@@ -85,12 +85,13 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     }
 }
 
-/// Joins a namespace of process `pid`, if this one is in another. libcontainer joins those that the bundle names, but never
-/// the user namespace, to which the others belong; and a time namespace may be there without the bundle's naming it.
+/// Joins the namespace `kind` of process `pid`, if this process is in another one. libcontainer joins the namespaces that the
+/// bundle names, but not the user namespace, which owns the others. And the container may have a time namespace that the bundle
+/// does not name.
 fn join(kind: &str, pid: i32) -> anyhow::Result<()> {
     let (ours, theirs) = (format!("/proc/self/ns/{kind}"), format!("/proc/{pid}/ns/{kind}"));
     if fs::read_link(&ours)? != fs::read_link(&theirs)? {
-        // Of whatever kind it is.
+        // 0: setns accepts any kind.
         let joined = setns(File::open(&theirs)?, CloneFlags::empty());
         joined.with_context(|| format!("the container's {kind} namespace"))?;
     }
@@ -103,7 +104,7 @@ fn read(path: &Path) -> anyhow::Result<Value> {
     serde_json::from_slice(&text).with_context(|| format!("--process {shown}"))
 }
 
-/// The bundle's own process, with what the command line says instead.
+/// Returns the bundle's `process`, changed as the command line says.
 fn ordered(config: &Config, args: &Exec) -> anyhow::Result<Value> {
     if args.command.is_empty() {
         bail!("exec: expected a command, or --process FILE");
@@ -144,7 +145,7 @@ fn ordered(config: &Config, args: &Exec) -> anyhow::Result<Value> {
     Ok(process)
 }
 
-/// The process as `libcontainer` is to make it.
+/// The file with the `process` for `libcontainer`.
 struct ProcessFile {
     path: PathBuf,
 }

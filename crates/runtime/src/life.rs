@@ -1,4 +1,4 @@
-//! A container's life between its making and its end.
+//! Lifecycle of a container after its creation: the verbs from `start` to `delete`.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use serde_json::{json, Value};
 
 use crate::place::Place;
 
-/// A status, as the specification writes it.
+/// Returns a status in the specification's words.
 pub fn word(status: ContainerStatus) -> &'static str {
     match status {
         ContainerStatus::Creating => "creating",
@@ -25,14 +25,14 @@ pub fn word(status: ContainerStatus) -> &'static str {
     }
 }
 
-/// `start`.
+/// The verb `start`.
 pub fn start(place: &Place, id: &str) -> anyhow::Result<i32> {
     let mut tasks = place.tasks(id)?;
     if tasks.status() != ContainerStatus::Created {
         bail!("cannot start container {id}: it is {}", word(tasks.status()));
     }
     if let Some(container) = place.timed(id)? {
-        // Its program begins when time does.
+        // The program of a frozen container begins when its clock does.
         if container.clock()?.is_frozen() {
             if let Some(cgroup) = container.cgroup() {
                 cgroup.freeze()?;
@@ -43,7 +43,7 @@ pub fn start(place: &Place, id: &str) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// `state`.
+/// The verb `state`.
 pub fn state(place: &Place, id: &str) -> anyhow::Result<i32> {
     let tasks = place.tasks(id)?;
     print_json(&describe(&tasks))?;
@@ -64,7 +64,7 @@ fn describe(tasks: &Tasks) -> Value {
     })
 }
 
-/// `kill`.
+/// The verb `kill`.
 pub fn kill(place: &Place, args: &Kill) -> anyhow::Result<i32> {
     let id = &args.container_id;
     let signal = Signal::try_from(args.signal.as_str()).map_err(|_| {
@@ -81,13 +81,13 @@ pub fn kill(place: &Place, args: &Kill) -> anyhow::Result<i32> {
     }
     tasks.kill(signal, args.all).with_context(|| format!("killing container {id}"))?;
     if matches!(before, ContainerStatus::Created | ContainerStatus::Paused) {
-        // libcontainer takes every signal for the last one.
+        // libcontainer takes any signal for one that ends the container.
         tasks.set_status(before).save()?;
     }
     Ok(0)
 }
 
-/// `delete`.
+/// The verb `delete`.
 pub fn delete(place: &Place, id: &str, force: bool) -> anyhow::Result<i32> {
     let dir = place.dir(id)?;
     if !dir.exists() && force {
@@ -106,8 +106,8 @@ pub fn delete(place: &Place, id: &str, force: bool) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// libcontainer gives processes that were killed a tenth of a second to leave their control groups: not enough on a busy
-/// machine.
+/// Deletes the container, with retries for up to 5 s. libcontainer waits 0.1 s for killed processes to leave their control groups,
+/// which is too short on a busy machine.
 fn delete_tasks(tasks: &mut Tasks, force: bool) -> Result<(), LibcontainerError> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let end = Instant::now() + PATIENCE;
@@ -119,7 +119,8 @@ fn delete_tasks(tasks: &mut Tasks, force: bool) -> Result<(), LibcontainerError>
     }
 }
 
-/// The monitor leaves by itself when the last task is gone; who makes a container of this id next must not meet it.
+/// Waits until the monitor is gone, at most 2 s, and removes its container. The monitor ends by itself after the last task. A new
+/// container of the same id must not meet the old one.
 fn forget(place: &Place, id: &str, container: Container) -> anyhow::Result<()> {
     const PATIENCE: Duration = Duration::from_secs(2);
     let end = Instant::now() + PATIENCE;
@@ -139,7 +140,7 @@ fn forget(place: &Place, id: &str, container: Container) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `pause`.
+/// The verb `pause`.
 pub fn pause(place: &Place, id: &str) -> anyhow::Result<i32> {
     place.tasks(id)?;
     let _lock = place.lock()?;
@@ -177,7 +178,7 @@ pub fn pause(place: &Place, id: &str) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Whether another container on the same clock runs and is not paused: its time must go on.
+/// Whether another container on the same clock runs and is not paused: the clock must go on then.
 fn others_run(place: &Place, container: &Container) -> anyhow::Result<bool> {
     let others = container.sharing_its_clock()?;
     let mut others = others.iter().filter(|other| other.name() != container.name());
@@ -197,7 +198,7 @@ fn set_paused_clock(mut container: Container, paused: bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// `resume`.
+/// The verb `resume`.
 pub fn resume(place: &Place, id: &str) -> anyhow::Result<i32> {
     place.tasks(id)?;
     let _lock = place.lock()?;
@@ -217,7 +218,7 @@ pub fn resume(place: &Place, id: &str) -> anyhow::Result<i32> {
         }
     }
     match container.cgroup() {
-        // Frozen by somebody's hand beside: then its tasks wait for that hand.
+        // A user has also frozen the clock: the tasks wait until the user thaws it.
         Some(cgroup) if !clock.is_frozen() => cgroup.thaw(),
         Some(_) => {}
         None => tasks.resume()?,
@@ -227,7 +228,7 @@ pub fn resume(place: &Place, id: &str) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// `list`.
+/// The verb `list`.
 pub fn list(place: &Place, args: &List) -> anyhow::Result<i32> {
     let ids = place.ids()?;
     if args.quiet {
@@ -258,7 +259,7 @@ pub fn list(place: &Place, args: &List) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// `ps`.
+/// The verb `ps`.
 pub fn ps(place: &Place, args: &Ps) -> anyhow::Result<i32> {
     let tasks = place.tasks(&args.container_id)?;
     let pids = crate::resources::pids(&tasks)?;
@@ -287,8 +288,7 @@ pub fn ps(place: &Place, args: &Ps) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Waits for a child of this process, passes on the signals that come meanwhile, and gives its status as a shell
-/// would.
+/// Waits for a child of this process, and passes on the signals that come meanwhile. Returns the child's status as a shell would.
 pub fn wait_for(pid: i32) -> anyhow::Result<i32> {
     let all = hold_signals()?;
     loop {
@@ -302,17 +302,17 @@ pub fn wait_for(pid: i32) -> anyhow::Result<i32> {
     }
 }
 
-/// Has signals wait until they are asked for.
+/// Blocks all signals; the caller takes them by sigwait or signalfd.
 pub fn hold_signals() -> nix::Result<SigSet> {
     let all = SigSet::all();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&all), None)?;
     Ok(all)
 }
 
-/// The status of a child of this process, as a shell would give it; none while it has not ended.
+/// Returns the status of a child of this process, as a shell would; none if it has not ended. Does not wait.
 pub fn ended(pid: i32) -> anyhow::Result<Option<i32>> {
     let mut status = 0;
-    // SAFETY: writes to `status`.
+    // SAFETY: the call writes to `status` only.
     let ended = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
     if ended < 0 {
         return Err(std::io::Error::last_os_error()).context("waiting for the program");
@@ -323,9 +323,9 @@ pub fn ended(pid: i32) -> anyhow::Result<Option<i32>> {
     }))
 }
 
-/// Sends `signal` to a child of this process that has not been waited for.
+/// Sends `signal` to a child of this process that this process has not waited for.
 pub fn pass_on(signal: i32, pid: i32) {
-    // SAFETY: our own child, not yet waited for.
+    // SAFETY: the pid cannot name another process: the child is ours, and we have not waited for it.
     unsafe { libc::kill(pid, signal) };
 }
 

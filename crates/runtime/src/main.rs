@@ -1,17 +1,16 @@
 //! `lorentz-runtime`: an OCI runtime whose containers have clocks of their own.
 //!
-//! Containers are made by `libcontainer`, the library of the runtime youki. What is added is time: annotations
-//! (`lorentz.rate=10`) or variables of the environment (`LORENTZ_RATE=10`) say which clock a container gets, a monitor
-//! in the background looks after it, and every process, those that enter later too, comes onto the clock before its
-//! first instruction.
+//! `libcontainer`, the library of the runtime youki, makes the containers. This runtime adds time. Annotations (`lorentz.rate=10`)
+//! or environment variables (`LORENTZ_RATE=10`) say which clock a container gets. A monitor in the background supervises it. Every
+//! process, also one that enters later, comes onto the clock before its first instruction.
 //!
 //! ```text
 //! podman run --runtime lorentz-runtime --annotation lorentz.at=2038-01-19 IMAGE date
 //! ```
 //!
-//! The story: [`args`] holds the command line, [`config`] what a bundle asks for, [`create`] and [`enter`] make
-//! processes, [`workload`] is what those do last, [`life`] the other verbs, [`terminal`] serves
-//! a program in the foreground, [`report`] how errors are told.
+//! The modules: [`args`] has the command line, [`config`] the bundle's settings. [`create`] and [`enter`] make processes;
+//! [`workload`] is the last step of each before its program. [`life`] has the other verbs. [`terminal`] serves a program in the
+//! foreground. [`report`] prints errors.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -38,7 +37,7 @@ use lorentz_container::{limits, on_ample_stack};
 use args::{Cli, Verb};
 use place::Place;
 
-/// Called by the C library, without Rust's own preparations: they ignore SIGPIPE, and programs would inherit that.
+/// Called by the C library, without Rust's runtime setup: that ignores SIGPIPE, and programs would inherit it.
 #[cfg(not(test))]
 #[no_mangle]
 extern "C" fn main() -> libc::c_int {

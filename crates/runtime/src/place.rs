@@ -1,4 +1,4 @@
-//! Where the runtime keeps what it knows of containers, beside what `lorentz` keeps of their clocks.
+//! The runtime's directory of containers. `lorentz` keeps the state of their clocks in another one.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use liboci_cli::GlobalOpts;
 use lorentz_container::{runtime_root, Container, StateDir};
 use nix::fcntl::{Flock, FlockArg};
 
-/// The runtime's directory, and how it goes about control groups.
+/// The runtime's directory, and the kind of control groups.
 pub struct Place {
-    /// One directory for each container.
+    /// Parent of the containers' directories.
     pub root: PathBuf,
-    /// Control groups are made by systemd.
+    /// Whether systemd makes the control groups.
     pub systemd: bool,
 }
 
 impl Place {
-    /// As the command line has it.
+    /// Makes it from the command line.
     pub fn of(global: &GlobalOpts) -> anyhow::Result<Place> {
         let root = global.root.clone().unwrap_or_else(runtime_root);
         let root =
@@ -26,7 +26,7 @@ impl Place {
         Ok(Place { root, systemd: global.systemd_cgroup })
     }
 
-    /// The directory of container `id`.
+    /// Returns the directory of container `id`.
     pub fn dir(&self, id: &str) -> anyhow::Result<PathBuf> {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-' | '.');
         if id.is_empty() || id.starts_with('.') || !id.chars().all(good) {
@@ -35,7 +35,7 @@ impl Place {
         Ok(self.root.join(id))
     }
 
-    /// Container `id`.
+    /// Loads container `id`.
     pub fn tasks(&self, id: &str) -> anyhow::Result<Tasks> {
         let dir = self.dir(id)?;
         if !dir.exists() {
@@ -44,7 +44,7 @@ impl Place {
         Tasks::load(dir).with_context(|| format!("container {id:?}"))
     }
 
-    /// The ids of all containers.
+    /// Lists the ids of all containers.
     pub fn ids(&self) -> anyhow::Result<Vec<String>> {
         let Ok(entries) = fs::read_dir(&self.root) else { return Ok(Vec::new()) };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -53,7 +53,7 @@ impl Place {
         Ok(ids)
     }
 
-    /// The container's clock and monitors; none where it has ended.
+    /// Finds the Lorentz container of container `id`; none if it has ended.
     pub fn timed(&self, id: &str) -> anyhow::Result<Option<Container>> {
         let known = |container: &Container| {
             let bundle = container.record().bundle.as_ref();
@@ -62,8 +62,7 @@ impl Place {
         Ok(StateDir::open()?.list()?.into_iter().find(known))
     }
 
-    /// Keeps other calls of the runtime from changing who is paused until it is dropped: engines pause a pod's containers
-    /// at once.
+    /// Locks the set of paused containers until the result is dropped: engines pause the containers of a pod at the same time.
     pub fn lock(&self) -> anyhow::Result<Flock<File>> {
         let dir =
             File::open(&self.root).with_context(|| format!("--root {}", self.root.display()))?;
@@ -72,7 +71,7 @@ impl Place {
             .with_context(|| format!("--root {}", self.root.display()))
     }
 
-    /// Removes the directory of all containers, where the last one has gone.
+    /// Removes the runtime's directory, if it is empty.
     pub fn leave(&self) {
         let _ = fs::remove_dir(&self.root);
     }

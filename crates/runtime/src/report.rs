@@ -1,4 +1,4 @@
-//! How errors are told: on standard error, and in the log that the engine reads.
+//! Reporting of errors: on standard error, and in the log that the engine reads.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,17 +8,17 @@ use anyhow::{bail, Context};
 use liboci_cli::GlobalOpts;
 use lorentz_container::HostNow;
 
-/// The exit status when something was wrong or has failed.
+/// Exit status of any error.
 pub const FAILED: i32 = 1;
 
-/// The log file that was asked for, if one was.
+/// The log file, if the command line names one.
 pub struct Log {
     file: Option<File>,
     json: bool,
 }
 
 impl Log {
-    /// Opens it.
+    /// Opens the log.
     pub fn of(global: &GlobalOpts) -> anyhow::Result<Log> {
         let json = match global.log_format.as_deref() {
             Some("json") => true,
@@ -32,7 +32,7 @@ impl Log {
         Ok(Log { file, json })
     }
 
-    /// Writes an error into it. There is nobody left to tell where that fails.
+    /// Writes an error to the log. A failure of that has no other place to go.
     pub fn error(&self, error: &anyhow::Error) {
         let Some(mut file) = self.file.as_ref() else { return };
         let message = line(error);
@@ -51,7 +51,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-/// `error` and its causes as one line, without what a cause repeats.
+/// Formats `error` and its causes as one line, without the parts that a cause repeats.
 pub fn line(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
@@ -65,14 +65,14 @@ pub fn line(error: &anyhow::Error) -> String {
     WORDY.iter().fold(parts.join(": "), |text, wordy| text.replace(wordy, ""))
 }
 
-/// What libcontainer says around an error of a process that it has made.
+/// Words of libcontainer around an error of a process that it has made.
 const WORDY: [&str; 3] = [
     "failed to create container: ",
     "exec process failed with error error in executing process : ",
     "exec process failed with error ",
 ];
 
-/// The exit status of `lorentz run` where a container could not be started for the reason in `line`.
+/// Returns the exit status of `lorentz run` for a container that could not be started for the reason in `line`.
 pub fn launch_status(line: &str) -> i32 {
     const REASONS: [(&str, i32); 6] = [
         ("in use by a running", 2),

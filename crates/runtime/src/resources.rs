@@ -1,4 +1,4 @@
-//! A container's control groups: `update`, and who is in them.
+//! A container's control groups: the verb `update`, and the processes in the groups.
 
 use std::fs;
 use std::io::Read;
@@ -22,13 +22,13 @@ fn manager(tasks: &Tasks) -> anyhow::Result<AnyCgroupManager> {
     })?)
 }
 
-/// The container's processes, as numbered here.
+/// Returns the container's processes, as this process's pid namespace numbers them.
 pub fn pids(tasks: &Tasks) -> anyhow::Result<Vec<i32>> {
     let pids = manager(tasks)?.get_all_pids()?;
     Ok(pids.into_iter().map(|pid| pid.as_raw()).collect())
 }
 
-/// `update`.
+/// The verb `update`.
 pub fn update(place: &Place, args: &Update) -> anyhow::Result<i32> {
     let tasks = place.tasks(&args.container_id)?;
     let resources: LinuxResources = match &args.resources {
@@ -53,7 +53,7 @@ pub fn update(place: &Place, args: &Update) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// The flags as the specification's `resources`.
+/// Converts the flags to the specification's `resources`.
 fn ordered(args: &Update) -> Value {
     let mut all = json!({});
     let mut set = |part: &str, field: &str, value: Option<Value>| {

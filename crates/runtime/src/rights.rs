@@ -1,5 +1,5 @@
-//! A program's capabilities. Installing our filter takes one that bundles seldom give, so the process keeps two more
-//! than it is to have until that is done.
+//! Capabilities of a program. Installing our filter needs CAP_SYS_ADMIN, which bundles seldom grant. So the process has two
+//! capabilities more than its program gets, until the filter is there.
 
 use std::str::FromStr;
 
@@ -7,12 +7,12 @@ use anyhow::Context;
 use caps::{CapSet, Capability, CapsHashSet};
 use serde_json::{json, Value};
 
-/// What it takes to install a filter, and to give capabilities up again.
+/// The capabilities needed to install a filter, and to give up capabilities afterwards.
 const NEEDED: [Capability; 2] = [Capability::CAP_SYS_ADMIN, Capability::CAP_SETPCAP];
-/// The sets they have to be in.
+/// The sets that must contain them.
 const WIDENED: [&str; 3] = ["bounding", "effective", "permitted"];
 
-/// The capabilities that a program is to begin with, where they are fewer than its process has.
+/// The capabilities that a program begins with, if they are fewer than its process has.
 #[derive(Clone, Debug, Default)]
 pub struct Rights {
     beyond_bounding: Vec<Capability>,
@@ -21,12 +21,12 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Adds to the capabilities of `process`, as a config.json has it, what installing a filter needs. Gives what the
-    /// program itself is to have; none where there is nothing to take back.
+    /// Adds the capabilities for installing a filter to `process`, a config.json's object. Returns those that the program itself
+    /// gets; none if there is nothing to take back.
     ///
     /// # Errors
     ///
-    /// Capabilities that are no lists of names.
+    /// An error if the capabilities are not lists of names.
     pub fn widen(process: &mut Value) -> anyhow::Result<Option<Rights>> {
         let bound = process.get("noNewPrivileges").and_then(Value::as_bool) == Some(true);
         let Some(sets) = process.get_mut("capabilities").filter(|sets| sets.is_object()) else {
@@ -51,20 +51,20 @@ impl Rights {
         Ok(Some(rights))
     }
 
-    /// Takes back what can be taken back before the filter is there.
+    /// Drops the capabilities that can be dropped before the filter is there.
     ///
     /// # Errors
     ///
-    /// Where the kernel refuses.
+    /// The kernel's error.
     pub fn bound(&self) -> Result<(), caps::errors::CapsError> {
         self.beyond_bounding.iter().try_for_each(|one| caps::drop(None, CapSet::Bounding, *one))
     }
 
-    /// Takes back the rest.
+    /// Drops the rest.
     ///
     /// # Errors
     ///
-    /// Where the kernel refuses.
+    /// The kernel's error.
     pub fn settle(&self) -> Result<(), caps::errors::CapsError> {
         caps::set(None, CapSet::Effective, &self.effective)?;
         caps::set(None, CapSet::Permitted, &self.permitted)

@@ -1,5 +1,5 @@
-//! The bundle's seccomp profile as a program for the kernel. It is made before the container is, so that what is wrong
-//! with it can be told.
+//! The bundle's seccomp profile, compiled to a BPF program. Compilation comes before the container, so that its errors can be
+//! reported.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -13,7 +13,7 @@ use lorentz_inject::Profile;
 use nix::sys::memfd::{memfd_create, MFdFlags};
 use serde_json::Value;
 
-/// The profile `linux.seccomp` of a config.json; none where there is none.
+/// Compiles `linux.seccomp` of a config.json; none if there is none.
 pub fn profile(seccomp: &Value) -> anyhow::Result<Option<Profile>> {
     if seccomp.is_null() {
         return Ok(None);
@@ -36,14 +36,14 @@ fn translate(seccomp: &Value) -> anyhow::Result<ScmpFilterContext> {
     }
     for rule in seccomp["syscalls"].as_array().into_iter().flatten() {
         let action = action(&rule["action"], &rule["errnoRet"])?;
-        // What happens anyway needs no rule, and libseccomp takes none.
+        // The default action needs no rule, and libseccomp accepts none.
         if action == default {
             continue;
         }
         let conditions = rule["args"].as_array().into_iter().flatten();
         let conditions = conditions.map(condition).collect::<anyhow::Result<Vec<_>>>()?;
         for name in strings(&rule["names"]) {
-            // A call that is not known here cannot be made either.
+            // This architecture has no call of that name; no program can make it.
             if let Ok(call) = ScmpSyscall::from_name(name) {
                 add(&mut context, action, call, &conditions).with_context(|| name.to_string())?;
             }
@@ -52,7 +52,8 @@ fn translate(seccomp: &Value) -> anyhow::Result<ScmpFilterContext> {
     Ok(context)
 }
 
-/// A rule may look at each argument once; conditions that look at one twice are rules of their own, any of which will do.
+/// Adds a rule. libseccomp allows one comparison of each argument in a rule. Further comparisons of an argument become rules of
+/// their own, of which any one matches.
 fn add(
     context: &mut ScmpFilterContext,
     action: ScmpAction,
@@ -123,7 +124,7 @@ fn flags(seccomp: &Value) -> anyhow::Result<u64> {
         flags |= match flag {
             "SECCOMP_FILTER_FLAG_LOG" => LOG,
             "SECCOMP_FILTER_FLAG_SPEC_ALLOW" => SPEC_ALLOW,
-            // The process has one thread, and no listener.
+            // The process has one thread and no listener: the flags have no effect.
             "SECCOMP_FILTER_FLAG_TSYNC" | "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV" => 0,
             other => bail!("linux.seccomp: flag {other:?} is not known"),
         };

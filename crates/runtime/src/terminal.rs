@@ -1,9 +1,9 @@
-//! A terminal for a program in the foreground: it gets a pseudo terminal of its own, whose other end is served here.
+//! A terminal for a program in the foreground: the program gets a pseudo terminal of its own, and this process serves its master.
 //!
-//! `libcontainer` makes the pseudo terminal inside the container and sends its master over a socket, the *console socket*
-//! that engines offer with `--console-socket`. Where none is offered and a terminal is wanted, [`Console`] is that socket and
-//! [`Terminal`] what an engine would do with the master: this process's own terminal becomes raw, so that every key reaches
-//! the program's, which does the line editing and sends the signals, and follows in size.
+//! `libcontainer` makes the pseudo terminal inside the container. It sends the master over a socket, the *console socket*, which
+//! engines offer with `--console-socket`. If the program needs a terminal and the command line has no such socket, [`Console`] is
+//! that socket. [`Terminal`] then does with the master what an engine would do. This process's own terminal becomes raw, so that
+//! every key reaches the program's terminal. That one does the line editing, sends the signals, and follows in size.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
@@ -25,23 +25,23 @@ use nix::sys::termios::{cfmakeraw, tcgetattr, tcsetattr, SetArg, Termios};
 use crate::life;
 use crate::place::Place;
 
-/// The socket at which a container hands in its terminal; it goes when that is dropped.
+/// The console socket, over which a container sends the master of its terminal. Dropping this value removes the socket.
 pub struct Console {
     dir: PathBuf,
     listener: UnixListener,
 }
 
 impl Console {
-    /// Offers one for container `id`.
+    /// Makes a console socket for container `id`.
     ///
     /// # Errors
     ///
-    /// Where no directory or socket can be made.
+    /// An error if the directory or the socket cannot be made.
     pub fn offer(place: &Place, id: &str) -> anyhow::Result<Console> {
         let make = || -> io::Result<Console> {
             let dir = place.root.join(format!(".{id}.console.{}", std::process::id()));
             DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-            // The path may be longer than a socket's address; that of the descriptor is not.
+            // The path may be too long for a socket's address; that by way of the descriptor is short.
             let opened = File::open(&dir)?;
             let address = format!("/proc/self/fd/{}/socket", opened.as_raw_fd());
             let listener = UnixListener::bind(address).inspect_err(|_| {
@@ -53,18 +53,18 @@ impl Console {
         make().context("offering a terminal")
     }
 
-    /// Where it is.
+    /// Returns the socket's path.
     pub fn path(&self) -> PathBuf {
         self.dir.join("socket")
     }
 
-    /// The terminal that was handed in.
+    /// Receives the terminal.
     ///
     /// # Errors
     ///
-    /// Where none was.
+    /// An error if the container sent none.
     pub fn accept(self) -> anyhow::Result<Terminal> {
-        /// It was sent before the container was there.
+        /// Time limit for receiving; the container sent the terminal before it was ready.
         const PATIENCE: Duration = Duration::from_secs(2);
         let (stream, _) = self.listener.accept().context("the container opened no terminal")?;
         stream.set_nonblocking(false)?;
@@ -81,7 +81,7 @@ impl Console {
             _ => None,
         });
         let Some(master) = master else { bail!("the container handed in no terminal") };
-        // SAFETY: it has just come, and is nobody else's.
+        // SAFETY: the descriptor has just arrived; nothing else owns it.
         let master = unsafe { OwnedFd::from_raw_fd(master) };
         fcntl(&master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let terminal = Terminal { master: master.into(), typed: Vec::new(), reads: true };
@@ -99,35 +99,35 @@ impl Drop for Console {
 /// The master of a program's terminal.
 pub struct Terminal {
     master: File,
-    /// What was typed and did not fit yet.
+    /// Input that the master had no room for yet.
     typed: Vec<u8>,
-    /// Whether more may be typed.
+    /// Whether standard input may have more.
     reads: bool,
 }
 
-/// What came of showing what a program has written.
+/// Result of copying the program's output.
 #[derive(PartialEq, Eq)]
 enum Shown {
-    /// There may be more.
+    /// There may be more output.
     Some,
-    /// There was nothing.
+    /// There was no output.
     Nothing,
-    /// All who could write are gone.
+    /// All descriptors of the other side are closed.
     End,
 }
 
-/// What the end of input is to a program that reads line by line.
+/// The EOF character (^D), for a terminal in canonical mode.
 const END_OF_INPUT: u8 = 4;
 
 impl Terminal {
-    /// Passes on what is typed, written and signalled until process `pid`, a child of this one, has ended. Gives its
-    /// status as a shell would.
+    /// Copies input, output and signals until process `pid`, a child of this process, has ended. Returns its status as a shell
+    /// would.
     ///
     /// # Errors
     ///
-    /// Where it is no child, or the terminal fails.
+    /// An error if `pid` is no child, or the terminal fails.
     pub fn serve(mut self, pid: i32) -> anyhow::Result<i32> {
-        // Whoever touches the terminal from the background is to be stopped, as shells expect.
+        // SIGTTOU stays open: shells expect that it stops a background process that uses the terminal.
         let mut all = SigSet::all();
         all.remove(Signal::SIGTTOU);
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&all), None)?;
@@ -152,7 +152,7 @@ impl Terminal {
         Ok(status)
     }
 
-    /// Until there is something to do.
+    /// Waits for an event.
     fn wait(&self, signals: BorrowedFd, open: bool) -> nix::Result<()> {
         let stdin = io::stdin();
         let mut from = vec![PollFd::new(signals, PollFlags::POLLIN)];
@@ -185,25 +185,25 @@ impl Terminal {
         Ok(())
     }
 
-    /// Shows what the program has written.
+    /// Copies the program's output to standard output.
     fn show(&mut self) -> io::Result<Shown> {
         let mut room = [0; 4096];
         match self.master.read(&mut room) {
             Ok(0) => Ok(Shown::End),
             Ok(len) => {
                 let mut out = io::stdout().lock();
-                // Nobody may be there any more who could see it.
+                // An error is ignored: the reader of standard output may be gone.
                 let _ = out.write_all(&room[..len]).and_then(|()| out.flush());
                 Ok(Shown::Some)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Shown::Nothing),
-            // All ends on the other side are closed.
+            // EIO: all descriptors of the other side are closed.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(Shown::End),
             Err(error) => Err(error),
         }
     }
 
-    /// Passes on what was typed.
+    /// Copies standard input to the program's terminal.
     fn hear(&mut self) -> io::Result<()> {
         if self.typed.is_empty() && self.reads && is_readable(io::stdin().as_fd()) {
             let mut room = [0; 4096];
@@ -221,18 +221,18 @@ impl Terminal {
             match self.master.write(&self.typed) {
                 Ok(len) => drop(self.typed.drain(..len)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Nobody reads any more.
+                // No process reads the terminal any more.
                 Err(_) => self.typed.clear(),
             }
         }
         Ok(())
     }
 
-    /// The program's terminal is as large as this process's, where that has one.
+    /// Sets the size of the program's terminal to that of this process's, if it has one.
     fn follow_size(&self) {
-        // SAFETY: plain numbers.
+        // SAFETY: the struct has plain numbers only.
         let mut size: libc::winsize = unsafe { std::mem::zeroed() };
-        // SAFETY: open descriptors, and room for the answer.
+        // SAFETY: the descriptors are open, and `size` has room for the answer.
         unsafe {
             if libc::ioctl(libc::STDIN_FILENO, libc::TIOCGWINSZ, &mut size) == 0 {
                 libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size);
@@ -246,13 +246,13 @@ fn is_readable(fd: BorrowedFd) -> bool {
     poll(&mut polled, PollTimeout::ZERO).is_ok_and(|count| count > 0)
 }
 
-/// This process's terminal, raw until this is dropped.
+/// Raw mode of this process's terminal. Dropping this value restores the former mode.
 struct Raw {
     before: Termios,
 }
 
 impl Raw {
-    /// None where standard input is no terminal.
+    /// Sets raw mode; none if standard input is not a terminal.
     fn set() -> nix::Result<Option<Raw>> {
         let Ok(before) = tcgetattr(io::stdin()) else { return Ok(None) };
         let raw = Raw { before };
@@ -260,7 +260,7 @@ impl Raw {
         Ok(Some(raw))
     }
 
-    /// A shell may have set it otherwise while this process was stopped.
+    /// Sets raw mode again: a shell may have changed it while this process was stopped.
     fn again(&self) -> nix::Result<()> {
         let mut raw = self.before.clone();
         cfmakeraw(&mut raw);
@@ -274,11 +274,11 @@ impl Drop for Raw {
     }
 }
 
-/// Offers a console for a program that wants a terminal in the foreground and to which nobody else has offered one.
+/// Makes a console for a program that needs a terminal, runs in the foreground, and has no console socket from the command line.
 ///
 /// # Errors
 ///
-/// As [`Console::offer`].
+/// Those of [`Console::offer`].
 pub fn where_wanted(
     place: &Place,
     id: &str,

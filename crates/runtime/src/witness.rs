@@ -1,5 +1,5 @@
-//! What goes wrong in the processes that `libcontainer` makes: it tells their parent what has failed, and its log why.
-//! The log's errors are kept in memory that all these processes share, to be told as well.
+//! Log capture for the processes that `libcontainer` makes. Such a process tells its parent which step has failed; only its log
+//! says why. This module keeps the log's errors in memory that all these processes share, and adds them to the error.
 
 use std::fmt::{Debug, Write as _};
 use std::fs::File;
@@ -12,7 +12,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::report;
 
-/// Does `work` of libcontainer's. An error is told with the first that was logged meanwhile, if that says more.
+/// Runs `work`, a function of libcontainer. Its error gets the first error logged meanwhile, if that one says more.
 pub fn watched<T, E: Into<anyhow::Error>>(
     work: impl FnOnce() -> Result<T, E>,
 ) -> anyhow::Result<T> {
@@ -25,7 +25,7 @@ pub fn watched<T, E: Into<anyhow::Error>>(
     })
 }
 
-/// Keeps the errors that are logged from now on, by this process and those made by it.
+/// Collects the errors logged from now on, by this process and by its children.
 struct Witness {
     file: File,
 }
@@ -35,7 +35,7 @@ struct Keeper {
 }
 
 impl Witness {
-    /// The only one of this process; none where there is another.
+    /// Starts the only log capture of this process; none if one exists already.
     fn call() -> Option<Witness> {
         let file = File::from(memfd_create(c"errors", MFdFlags::MFD_CLOEXEC).ok()?);
         let keeper = Keeper { file: file.try_clone().ok()? };
@@ -43,7 +43,7 @@ impl Witness {
         Some(Witness { file })
     }
 
-    /// The first error that was logged: the one nearest to the cause.
+    /// Returns the first error logged: the one nearest to the cause.
     fn first(mut self) -> Option<String> {
         let mut text = String::new();
         self.file.rewind().ok()?;

@@ -1,5 +1,5 @@
-//! What a container's process does last: it comes onto the clock and becomes its program. `libcontainer` calls this in
-//! the process itself, when all namespaces and mounts are there.
+//! Last step of a container's process: it comes onto the clock and executes its program. `libcontainer` calls this in the process
+//! itself, after it has made all namespaces and mounts.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -17,23 +17,23 @@ use nix::unistd::{access, AccessFlags};
 
 use crate::rights::Rights;
 
-/// Where programs are looked for when the bundle does not say.
+/// Default of PATH, for a bundle that gives none.
 const USUAL_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The last part of a process's preparation.
 #[derive(Clone, Default)]
 pub struct Workload {
-    /// The way onto the clock; none where the clock is the kernel's.
+    /// Entrance to the clock; none if the clock is the kernel's.
     pub entrance: Option<Rc<Entrance>>,
-    /// What it is to keep of its capabilities, where it has more.
+    /// The capabilities that the program keeps, if the process has more.
     pub rights: Option<Rights>,
-    /// Its sandbox.
+    /// The seccomp profile.
     pub profile: Option<Profile>,
 }
 
 impl Workload {
-    /// Onto the clock, into the sandbox, and down to the rights the program is to have. From the first of these on only
-    /// calls may be made that are not trapped.
+    /// Brings the process onto the clock, installs the seccomp profile, and drops capabilities. Once it is on the clock, it may
+    /// only make system calls that our filter does not trap.
     fn prepare(&self) -> anyhow::Result<Option<Entered>> {
         const RIGHTS: &str = "giving up capabilities";
         if let Some(rights) = &self.rights {
@@ -97,7 +97,7 @@ fn process(spec: &Spec) -> Option<&Process> {
         .filter(|process| process.args().as_ref().is_some_and(|args| !args.is_empty()))
 }
 
-/// The program's variables in the bundle's order, then those that were added on the way (HOME, LISTEN_FDS).
+/// Returns the program's variables in the bundle's order, then those added on the way (HOME, LISTEN_FDS).
 fn variables(process: &Process) -> Result<Vec<CString>, ExecutorError> {
     let given: Vec<&String> = process.env().iter().flatten().collect();
     let is_given = |key: &OsStr| {
@@ -108,14 +108,14 @@ fn variables(process: &Process) -> Result<Vec<CString>, ExecutorError> {
         key.push(value);
         key
     });
-    // Who has no home by /etc/passwd has this one under other runtimes, too.
+    // Under other runtimes, too, a user without a home in /etc/passwd gets this one.
     let homeless = !is_given(OsStr::new("HOME")) && std::env::var_os("HOME").is_none();
     let home = homeless.then(|| "HOME=/".into());
     let all = given.iter().map(|entry| entry.into()).chain(added).chain(home);
     all.map(|entry: std::ffi::OsString| c_string(&entry)).collect()
 }
 
-/// The program as a path: along PATH unless it has a slash.
+/// Returns the program's path. Searches PATH unless the name has a slash.
 fn find(process: &Process) -> Result<PathBuf, String> {
     let name = process.args().iter().flatten().next().map(String::as_str).unwrap_or_default();
     let refused = |why: &str| format!("exec: {name:?}: {why}");

@@ -13,7 +13,7 @@ WRONG_INPUT = 2
 
 
 def main() -> int:
-    """From the command line to an exit status."""
+    """Runs the command. Returns its exit status."""
     parser = argparse.ArgumentParser(prog="lorentz report")
     parser.add_argument("runs", metavar="RUN", nargs="+")
     parser.add_argument("-o", "--output", metavar="DIR", type=Path, required=True)
@@ -23,7 +23,7 @@ def main() -> int:
     try:
         runs = read(arguments.runs)
         older = read(arguments.against) if arguments.against else None
-        # The statistics' libraries take seconds to load, a wrong file need not wait for them.
+        # The libraries for statistics take seconds to load. Errors of wrong files come before.
         from lorentz.report.page import write
 
         said = write(runs, arguments.output, older)

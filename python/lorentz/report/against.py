@@ -1,8 +1,8 @@
-"""Two studies of the same kind: what has changed beyond noise.
+"""Comparison of two studies of the same kind: changes beyond noise.
 
-Machines drift from one day to the next, and a level drifts with its baseline. So it is the ratio
-to the baseline of the same round that is compared, by Welch's t-test of its logarithm, adjusted
-over all comparisons by Holm. The baseline itself is compared as it is.
+Machines drift from one day to the next, and a level drifts with its baseline. Therefore the
+compared value is the ratio to the baseline of the same round: Welch's t-test of its logarithm,
+adjusted over all comparisons by Holm. The baseline itself is compared by its absolute value.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from scipy import stats
 from lorentz.report.judge import ALPHA, BASELINE, FEWEST, adjusted
 from lorentz.report.runs import Run, WrongRunError
 
-#: A change below it, percent, is not worth a word, however certain it is.
+#: Changes smaller than this, percent, are not reported, even if certain.
 SMALLEST = 1.0
 
 
 def compare(new: Run, old: Run) -> pl.DataFrame:
-    """For each level, metric and load that both have: the change in percent, its interval, p."""
+    """Returns, for each level, metric and load of both studies, the change in percent, its
+    interval, and p."""
     if new.study != old.study:
         raise WrongRunError(
             f"--against {old.sources[0]}: a study of {old.study}; expected one of {new.study}"
@@ -57,7 +58,7 @@ def _logarithms(run: Run, metric: str, load: str, level: str) -> np.ndarray:
 
 def _change(new: np.ndarray, old: np.ndarray) -> dict[str, float]:
     if np.array_equal(new, old):
-        # The t-test knows no p where nothing varies.
+        # The t-test gives no p if no value varies.
         return {"percent": 0.0, "ci_low_percent": 0.0, "ci_high_percent": 0.0, "p": 1.0}
     found = stats.ttest_ind(new, old, equal_var=False)
     interval = found.confidence_interval(1 - ALPHA)

@@ -14,15 +14,15 @@ from lorentz.report.power import ENOUGH, SHIFT, Design
 from lorentz.report.runs import Run
 from lorentz.report.words import HARNESS
 
-#: What is drawn beside the study's own number of records: the usual and the published one.
+#: Further numbers of records to draw: the usual and the published one.
 RECORDS = (50, 200)
-#: Dashes and colours of the numbers of records, the own one first.
+#: Colour and dashes for each number of records; the study's own comes first.
 LINES = ((INK, "-"), ("#d55e00", "--"), ("#0072b2", "-."))
 SHIFTS_PERCENT = np.geomspace(0.2, 20, 25)
 
 
 def pictures(run: Run, power: pl.DataFrame, cells: pl.DataFrame) -> list[Picture]:
-    """Those that the study has."""
+    """Returns the figures for which the study has data."""
     drawn = []
     with pyplot.rc_context(STYLE):
         if len(power):
@@ -33,7 +33,7 @@ def pictures(run: Run, power: pl.DataFrame, cells: pl.DataFrame) -> list[Picture
 
 
 def _grid(panels: int, most: int) -> tuple[Figure, list[Axes]]:
-    """Panels, at most so many beside one another."""
+    """Makes a grid of `panels` panels, at most `most` in a row."""
     columns = min(most, panels)
     lines = -(-panels // columns)
     size = (max(3 * columns, 8.5), 1.2 + 2.4 * lines)
@@ -46,7 +46,7 @@ def _grid(panels: int, most: int) -> tuple[Figure, list[Axes]]:
 
 
 def _power(run: Run, power: pl.DataFrame) -> Picture:
-    """For each metric: how often a shift is found, by the number of records."""
+    """Draws, for each metric, the probability of finding a shift, by the number of records."""
     shown = power.filter(pl.col("metric") != HARNESS) if run.metrics != [HARNESS] else power
     own = int(shown["records"].max())
     counts = [own, *(count for count in RECORDS if count != own)]
@@ -81,7 +81,7 @@ def _power(run: Run, power: pl.DataFrame) -> Picture:
 
 
 def _loads(run: Run, cells: pl.DataFrame) -> Picture:
-    """For each function: the medians of the levels under each load."""
+    """Draws, for each function, the medians of the levels under each load."""
     functions = list(dict.fromkeys(cells["function"]))
     figure, grid = _grid(len(functions), most=2)
     for axes, function in zip(grid, functions, strict=True):
@@ -103,7 +103,7 @@ def _medians(axes: Axes, run: Run, of: pl.DataFrame) -> None:
     loads = [load for load in run.loads if load in set(of["load"])]
     for number, level in enumerate(levels):
         part = of.filter(pl.col("level") == level)
-        # Beside one another, for many lie on the same height.
+        # Draw the points beside each other: many have the same height.
         aside = (number - (len(levels) - 1) / 2) * 0.5 / len(levels)
         medians = np.maximum(part["median_ns"].to_numpy(), 1.0)
         deviations = part["mad_ns"].to_numpy()

@@ -27,9 +27,9 @@ from lorentz.report.runs import Run
 
 ALPHA = 0.05
 BASELINE = "baseline"
-#: The studies whose paper compares means; all are compared by ranks too.
+#: The studies whose paper compares means. All studies are also compared by ranks.
 BY_MEANS = ("clocks", "hot", "cold")
-#: Below so many records there is no judging.
+#: Least number of records for a test.
 FEWEST = 3
 
 Groups = dict[str, list[float]]
@@ -37,7 +37,8 @@ Groups = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the tests say of a study, a table for each; one row per metric and load, or per pair."""
+    """Results of the tests of a study: tables with one row for each metric and load, or each
+    pair."""
 
     descriptives: pl.DataFrame
     omnibus: pl.DataFrame
@@ -45,7 +46,7 @@ class Judgement:
     ranks: pl.DataFrame
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """All of them by name."""
+        """Returns the tables by name."""
         return {
             "descriptives": self.descriptives,
             "tests": self.omnibus,
@@ -55,7 +56,7 @@ class Judgement:
 
 
 def omnibus(groups: Groups) -> dict[str, object]:
-    """Do the means of the groups differ? Levene's test chooses between ANOVA and Welch's."""
+    """Tests whether the means of the groups differ. Levene's test chooses ANOVA or Welch's."""
     long = _long(groups)
     levene = stats.levene(*groups.values(), center="mean").pvalue
     is_equal = bool(levene >= ALPHA)
@@ -75,10 +76,10 @@ def omnibus(groups: Groups) -> dict[str, object]:
 
 
 def post_hoc(groups: Groups, is_equal: bool) -> list[dict[str, object]]:
-    """Which pairs differ: Tukey's HSD where variances are equal, Games-Howell where not.
+    """Tests which pairs differ: by Tukey's HSD if variances are equal, else by Games-Howell.
 
-    All against the baseline, and of the others each pair once. The interval is that of the
-    studentized range, as the test itself.
+    Each level is compared with the baseline, and the others each pair once. The interval comes from
+    the studentized range, as the test itself does.
     """
     test = pingouin.pairwise_tukey if is_equal else pingouin.pairwise_gameshowell
     records = sum(len(values) for values in groups.values())
@@ -105,7 +106,7 @@ def post_hoc(groups: Groups, is_equal: bool) -> list[dict[str, object]]:
 
 
 def ranks(groups: Groups) -> tuple[dict[str, float], pd.DataFrame]:
-    """Kruskal-Wallis, and Dunn's p for each pair, adjusted by Holm."""
+    """Tests by Kruskal-Wallis, and each pair by Dunn; the latter p are adjusted by Holm."""
     found = stats.kruskal(*groups.values())
     dunn = scikit_posthocs.posthoc_dunn(
         _long(groups), val_col="value", group_col="group", p_adjust="holm"
@@ -114,7 +115,7 @@ def ranks(groups: Groups) -> tuple[dict[str, float], pd.DataFrame]:
 
 
 def adjusted(p_values: list[float]) -> list[float]:
-    """The p of a family of tests by Holm."""
+    """Adjusts the p of a family of tests by Holm."""
     return [float(p) for p in multipletests(p_values, method="holm")[1]] if p_values else []
 
 
@@ -139,7 +140,7 @@ def _described(values: list[float]) -> dict[str, float | int | None]:
 
 
 def judge(run: Run) -> Judgement:
-    """All tests of a study."""
+    """Runs all tests of a study."""
     described, tests, pairs, ranked = [], [], [], []
     for load in run.loads:
         for metric in run.metrics:

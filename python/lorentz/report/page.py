@@ -1,4 +1,4 @@
-"""The report: one page that stands alone; each table as CSV, each figure as SVG."""
+"""The report: one self-contained page; also each table as CSV, each figure as SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lorentz.report.against import compare
 from lorentz.report.judge import judge
 from lorentz.report.runs import Run, WrongRunError
 
-#: What the tables are called in the page.
+#: Titles of the tables in the page.
 TITLES = {
     "descriptives": "Means, deviations, medians; Shapiro-Wilk",
     "tests": "Do the levels differ at all? Levene, then ANOVA or Welch's",
@@ -30,7 +30,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page, and the file that has it."""
+    """A table of the page, and the name of its CSV file."""
 
     title: str
     file: str
@@ -40,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chapter:
-    """All about one study."""
+    """The page's content for one study."""
 
     study: str
     facts: dict[str, str]
@@ -52,7 +52,7 @@ class Chapter:
 
 
 def write(runs: list[Run], folder: Path, older: list[Run] | None = None) -> dict[str, list[str]]:
-    """Writes the report into `folder`; what it says in words, by study."""
+    """Writes the report into `folder`. Returns the summaries in words, by study."""
     olds = {run.study: run for run in older or []}
     for study, old in olds.items():
         if study not in {run.study for run in runs}:
@@ -104,7 +104,7 @@ def _chapter(run: Run, folder: Path, old: Run | None) -> Chapter:
 
 
 def _factors(run: Run) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The timing paper's analysis, of its own study."""
+    """Returns the timing paper's analysis, for a study of its kind; else empty frames."""
     return factors.analysed(run) if run.study == "timers" else (pl.DataFrame(), pl.DataFrame())
 
 
@@ -141,7 +141,7 @@ def _table(study: str, name: str, frame: pl.DataFrame, folder: Path) -> Table:
 
 
 def _cell(column: str, value: object) -> str:
-    """A value for people; CSV has all its digits."""
+    """Formats a value for people; the CSV has all digits."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, bool):

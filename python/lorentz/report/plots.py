@@ -1,4 +1,4 @@
-"""The figures, as SVG that stands in the page and takes its colours from there."""
+"""The figures, as SVG inside the page; they take their colours from it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from lorentz.report.judge import BASELINE, FEWEST, Judgement
 from lorentz.report.runs import Run
 from lorentz.report.words import BOUND, HARNESS
 
-#: What is drawn in it takes the colour of the page's text.
+#: Placeholder colour: the page replaces it by the colour of its text.
 INK = "#010203"
 
-#: Okabe and Ito's colours, which colour-blind readers can tell apart, and two more; each level has
-#: its own in all figures, and its own marker and dashes.
+#: Colour, marker and dashes of each level, the same in all figures. Most colours are Okabe and
+#: Ito's, which colour-blind readers can tell apart; two are added.
 LOOKS: dict[str, tuple[str, str, object]] = {
     "before": ("#56b4e9", "X", (0, (1, 1))),
     "baseline": (INK, "o", "-"),
@@ -61,14 +61,14 @@ STYLE = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: its drawing, and what it shows."""
+    """A figure: its drawing and its caption."""
 
     svg: str
     caption: str
 
 
 def nanoseconds(value: float, _: object = None) -> str:
-    """A length of time for an axis: `100 ns`, `2.5 ms`."""
+    """Formats a length of time for an axis: `100 ns`, `2.5 ms`."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(value) >= size:
             return f"{value / size:g} {unit}"
@@ -76,7 +76,7 @@ def nanoseconds(value: float, _: object = None) -> str:
 
 
 def pictures(run: Run, found: Judgement) -> list[Picture]:
-    """All figures of a study."""
+    """Draws all figures of a study."""
     drawn: list[Picture | None] = []
     with pyplot.rc_context(STYLE):
         drawn.append(_ratios(run, found))
@@ -87,14 +87,14 @@ def pictures(run: Run, found: Judgement) -> list[Picture]:
 
 
 def marked(level: str, size: float) -> dict[str, object]:
-    """A level as points."""
+    """Returns the style of a level drawn as points."""
     colour, marker, _ = LOOKS[level]
     style = {"color": colour, "label": level, "marker": marker, "markersize": size}
     return {**style, "linestyle": "none"}
 
 
 def lined(level: str) -> dict[str, object]:
-    """A level as a line."""
+    """Returns the style of a level drawn as a line."""
     colour, _, dashes = LOOKS[level]
     return {"color": colour, "label": level, "linestyle": dashes}
 
@@ -105,7 +105,7 @@ def svg(figure: Figure, caption: str) -> Picture:
     pyplot.close(figure)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
-    # Its own size is a proposal; the page decides.
+    # The page decides the size; the figure's own is only a default.
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     label = caption.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
@@ -114,7 +114,7 @@ def svg(figure: Figure, caption: str) -> Picture:
 
 
 def _ratios(run: Run, found: Judgement) -> Picture | None:
-    """Each metric at each level, in percent of the baseline, with its interval."""
+    """Draws each metric at each level, in percent of the baseline, with its interval."""
     if found.pairs.is_empty():
         return None
     rows = found.pairs.filter(pl.col("against") == BASELINE, pl.col("metric") != HARNESS)
@@ -123,7 +123,7 @@ def _ratios(run: Run, found: Judgement) -> Picture | None:
     figure, axes = pyplot.subplots(
         figsize=(8.5, 1.4 + 0.16 * len(names) * max(len(levels), 2)), layout="constrained"
     )
-    # Of an interval down to zero an axis of logarithms shows a part.
+    # A logarithmic axis cannot show zero: clip the interval here, in percent.
     least = 0.1
     for number, level in enumerate(levels):
         of = {
@@ -172,14 +172,14 @@ def titled(metric: str, load: str) -> str:
 
 
 def _ccdf(run: Run, metric: str, load: str) -> Picture | None:
-    """The share of the samples that lies above."""
+    """Draws the share of the samples above each value."""
     chosen = run.samples.filter(pl.col("metric") == metric, pl.col("load") == load)
     if chosen.is_empty():
         return None
     figure, axes = pyplot.subplots(figsize=(8, 4.2), layout="constrained")
     for level in run.levels:
         values = chosen.filter(pl.col("level") == level)["value_ns"].to_numpy()
-        # An axis of logarithms has no room for what took no time at all.
+        # A logarithmic axis has no place for a duration of zero.
         axes.ecdf(
             np.maximum(values, 1.0),
             complementary=True,
@@ -198,7 +198,7 @@ def _ccdf(run: Run, metric: str, load: str) -> Picture | None:
 
 
 def _quantiles(run: Run) -> Picture | None:
-    """Q-Q plots: the records against a normal distribution."""
+    """Draws Q-Q plots of the records against a normal distribution."""
     panels = [
         (metric, load)
         for load in run.loads
@@ -231,7 +231,7 @@ def _panel(axes: Axes, run: Run, metric: str, load: str) -> None:
     ends = 0.0
     for level, values in run.values(metric, load).items():
         array = np.asarray(values)
-        # Records that hardly vary, as counts of a coarse tick, have no shape.
+        # Records that hardly vary, as counts of a coarse tick, show no distribution.
         if len(array) < FEWEST or array.std() <= 1e-9 * abs(array.mean()):
             continue
         expected, ordered = stats.probplot(stats.zscore(array), fit=False)

@@ -1,8 +1,8 @@
-"""What a study could have seen: the power of its tests, by statsmodels.
+"""Power of a study's tests, by statsmodels: the differences that the study could have found.
 
-A level is said to differ where two tests agree: the metric's over all levels, adjusted over all
-metrics, and its own after it, adjusted over all pairs. The power told here is the lesser of the
-two, both adjusted by Bonferroni, where the mean of one level alone is shifted.
+The report says that a level differs if two tests agree. One is the metric's test over all levels,
+adjusted over all metrics. The other is its pairwise test, adjusted over all pairs. The power here
+is the lesser of the two, both adjusted by Bonferroni, if the mean of one level alone is shifted.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ from statsmodels.stats.power import FTestAnovaPower, TTestIndPower
 from lorentz.report.judge import ALPHA, BASELINE, BY_MEANS, FEWEST
 from lorentz.report.runs import Run
 
-#: A difference counts as visible where so many of a hundred such studies would find it.
+#: A difference is visible if this share of such studies would find it.
 ENOUGH = 0.8
-#: No study of three records or more needs a difference of so many standard deviations.
+#: Upper bound of the search, in standard deviations: no study of three records or more needs a
+#: greater difference.
 MOST = 50.0
-#: The shift that the power is told for, percent.
+#: Shift for which the report gives the power, percent.
 SHIFT = 2.0
 
 
 @dataclass(frozen=True)
 class Design:
-    """What decides the power, beside shift and noise."""
+    """Parameters of the power, besides shift and noise."""
 
     records: int
     levels: int
     metrics: int
 
     def power(self, effect: float) -> float:
-        """Of finding one level that differs by so many standard deviations."""
+        """Returns the probability of finding a level that differs by `effect` standard
+        deviations."""
         pairs = self.levels * (self.levels - 1) / 2
         after = TTestIndPower().power(effect, self.records, ALPHA / pairs / 2, alternative="larger")
         over_all = FTestAnovaPower().power(
@@ -44,22 +46,23 @@ class Design:
         return float(min(after, over_all))
 
     def visible(self) -> float:
-        """The difference, in standard deviations, that is found often enough."""
+        """Returns the smallest visible difference, in standard deviations."""
         return optimize.brentq(lambda effect: self.power(effect) - ENOUGH, 0.01, MOST)
 
     def _share(self) -> float:
-        """Cohen's f of the levels' means where one of them is a standard deviation off."""
+        """Returns Cohen's f of the levels' means if one of them is a standard deviation off."""
         return float(np.std([1.0] + [0.0] * (self.levels - 1)))
 
 
 def told(run: Run) -> pl.DataFrame:
-    """For each metric and level: the noise, what shift was visible, the power at 2 percent."""
+    """Returns, for each metric and level, the noise, the visible shift, and the power at 2
+    percent."""
     rows = []
     for metric, load, groups in _compared(run):
         base = np.asarray(groups.pop(BASELINE))
         for level, values in groups.items():
             design = Design(min(len(base), len(values)), len(groups) + 1, len(run.metrics))
-            # As of a difference of two means, whatever each one's own noise.
+            # Noise of a difference of two means, each with its own variance.
             noise = np.sqrt((np.var(base, ddof=1) + np.var(values, ddof=1)) / 2) / base.mean() * 100
             rows.append(
                 {
@@ -76,7 +79,7 @@ def told(run: Run) -> pl.DataFrame:
 
 
 def _compared(run: Run) -> Iterable[tuple[str, str, dict[str, list[float]]]]:
-    """The groups whose means are compared, by metric and load."""
+    """Iterates over the groups whose means are compared, by metric and load."""
     if run.study not in BY_MEANS:
         return
     for load in run.loads:

@@ -1,4 +1,4 @@
-"""The papers' tables beside a study's own figures: as ratios, for machines' times differ."""
+"""The papers' tables beside a study's own figures, as ratios: the machines' times differ."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True)
 class DataSet:
-    """A published table, and where it stands."""
+    """A published table and its source."""
 
     name: str
     source: str
 
     def frame(self) -> pl.DataFrame:
-        """Its figures."""
+        """Reads the table."""
         file = resources.files("lorentz.report") / "published" / f"{self.name}.csv"
         return pl.read_csv(file.read_bytes(), infer_schema_length=None)
 
@@ -60,7 +60,7 @@ ALL = (
 
 
 def beside(run: Run) -> pl.DataFrame:
-    """Each published ratio that the study has one of its own for."""
+    """Returns each published ratio for which the study has one of its own."""
     find = {"clocks": _clocks, "hot": _hot, "cold": _cold, "timers": _timers}[run.study]
     columns = ["what", "level", "published_ratio", "own_ratio", "source"]
     return pl.DataFrame(find(run), schema=columns, orient="row")
@@ -98,7 +98,7 @@ def _clocks(run: Run) -> Rows:
     return rows
 
 
-#: The patch set's columns, by the levels that come nearest.
+#: The patch set's columns, by the most similar levels.
 _COLUMNS = {"host": "baseline", "inside": "namespace"}
 
 
@@ -131,7 +131,8 @@ _FUNCTIONS = (
 
 
 def _timers(run: Run) -> Rows:
-    """The system's own function to the precise one, medians on the bare host."""
+    """Returns the ratios of the system's own function to the precise one, from medians on the
+    host."""
     rows: Rows = []
     for data, system, precise, own_system, own_precise in _FUNCTIONS:
         host = data.frame().filter(pl.col("platform") == "HostOS")

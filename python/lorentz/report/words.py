@@ -8,21 +8,21 @@ from lorentz.report.judge import BASELINE, FEWEST, Judgement
 from lorentz.report.power import ENOUGH, SHIFT
 from lorentz.report.runs import Run
 
-#: The paper's bound: its worst case is to be below (sections VI and VIII).
+#: The paper's bound in percent: its worst case must stay below (sections VI and VIII).
 BOUND = 4.0
-#: What the harness itself costs is no metric of a level.
+#: Metric of the harness's own cost, which is no metric of a level.
 HARNESS = "harness"
 
 
 def percent(value: float) -> str:
-    """`+3.4 %`, and times where it is many."""
+    """Formats a change: `+3.4 %`, or as a multiple from 200 % on."""
     if value >= 200:
         return f"{1 + value / 100:,.1f} times"
     return f"{value:+.1f} %"
 
 
 def summary(run: Run, found: Judgement, power: pl.DataFrame, effects: pl.DataFrame) -> list[str]:
-    """A sentence or two for each level."""
+    """Returns a sentence or two for each level."""
     left_out = [f"{run.study}: {level} was left out: {why}." for level, why in run.left_out.items()]
     if _against_baseline(run, found).is_empty():
         rounds = run.records["round"].n_unique()
@@ -42,7 +42,7 @@ def summary(run: Run, found: Judgement, power: pl.DataFrame, effects: pl.DataFra
 
 
 def _against_baseline(run: Run, found: Judgement) -> pl.DataFrame:
-    """Means where the paper compares means, medians where it compares medians."""
+    """Returns the comparison with the baseline: by means or by medians, as the paper compares."""
     if run.study == "timers":
         if found.ranks.is_empty():
             return found.ranks
@@ -60,7 +60,8 @@ def _harness(run: Run) -> str:
 
 
 def _power(run: Run, power: pl.DataFrame) -> list[str]:
-    """What the study could have seen, metric by metric, at a level in the middle."""
+    """Describes the differences that the study could have found, metric by metric, at a median
+    level."""
     if power.is_empty():
         return []
     of = pl.col("visible_percent", "power_at_2_percent").median()
@@ -82,19 +83,19 @@ def _power(run: Run, power: pl.DataFrame) -> list[str]:
 
 
 def _visible(power: pl.DataFrame, level: str) -> float | None:
-    """The difference that would have been found in half of a level's metrics."""
+    """Returns the difference, percent, visible in half of a level's metrics."""
     if power.is_empty():
         return None
     of = power.filter(pl.col("level") == level, pl.col("metric") != HARNESS)
     return of["visible_percent"].median()
 
 
-#: What the functions of the timing paper are measured for.
+#: The measured quantity of each kind of the timing paper's functions.
 KINDS = {"cost": "what a read of a clock costs", "miss": "how late a sleep ends"}
 
 
 def _effects(run: Run, effects: pl.DataFrame) -> list[str]:
-    """What decides the medians of the timing paper's functions."""
+    """Describes the factors that decide the medians of the timing paper's functions."""
     lines = []
     for kind, title in KINDS.items() if len(effects) else ():
         of = effects.filter(pl.col("what") == kind, pl.col("statistic") == "median_ns")
@@ -138,7 +139,7 @@ def _of_level(run: Run, level: str, pairs: pl.DataFrame, visible: float | None) 
 
 
 def _by_ranks(run: Run, found: Judgement, level: str, named: list[str]) -> list[str]:
-    """What the means of a few records do not show: single long ones hide it from them."""
+    """Describes the differences that means of few records hide behind single long ones."""
     if run.study == "timers" or found.ranks.is_empty():
         return []
     of = found.ranks.filter(
@@ -161,7 +162,7 @@ def _under(load: str) -> str:
 
 
 def changes(frame: pl.DataFrame) -> list[str]:
-    """What a comparison with an older study says."""
+    """Describes the result of a comparison with an older study."""
     if frame.is_empty():
         return ["Nothing could be compared: expected 3 records or more on both sides."]
     changed = frame.filter("changed").sort(pl.col("percent").abs(), descending=True)

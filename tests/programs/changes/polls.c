@@ -1,6 +1,7 @@
 /*
- * polls: looks for events again and again without waiting, by poll, ppoll and select, until its input ends. A timer whose signal
- * goes to the polling thread is set far ahead, so that each change of the clock is told to that thread.
+ * polls: checks for events again and again without waiting, by poll, ppoll and select, until its input ends. A timer
+ * whose signal goes to the polling thread is set far ahead. So each change of the clock sends that thread the
+ * clock-change signal.
  *
  *     {"ev":"ready"}
  *     {"ev":"polls","calls":100000,"interrupted":0}
@@ -9,7 +10,7 @@
 #include <poll.h>
 #include <sys/select.h>
 
-/* So many that the kernel is most of the time at it. */
+/* So many descriptors that the kernel spends most of the time on them. */
 #define MANY 900
 
 static volatile int over;

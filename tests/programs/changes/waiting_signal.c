@@ -1,19 +1,20 @@
 /*
- * waiting_signal: expiries of periodic timers that nobody has taken yet when the clock changes.
+ * waiting_signal: expiries of periodic timers that the program has not taken yet when the clock
+ * changes.
  *
- * Each case sets a timer for 1 ms with an interval of 20 s, and says "ready" once it has gone off. It blocks the
- * signal, and waits in a read of standard input. At the end of its input it takes what there is:
+ * Each case sets a timer for 1 ms with an interval of 20 s, and prints "ready" after its first expiry. It blocks
+ * the signal, and waits in a read of standard input. At the end of its input it takes all pending expiries:
  *
  *     {"ev":"done","case":"thread","ret":10,...,"count":1,"again":0,"left":1}
  *
- * count: expiries; again: a second one is there to take; left: until the next one, in intervals, rounded up
+ * count: expiries; again: whether a second one is pending; left: until the next one, in intervals, rounded up
  *
- * thread: the signal goes to the second thread; a change of the clock is told to the first one
+ * thread: the signal goes to the second thread; the clock-change signal goes to the first one
  * process: the signal goes to the process
  * descriptor: a timer descriptor
  *
- * Another case, interval, takes 20 signals of an interval timer that goes off every 10 ms, the first of which waits since before
- * the change. It says how many of them came too early: {"ev":"done","case":"interval","ret":14,...,"early":0}
+ * Another case, interval, takes 20 signals of an interval timer with a period of 10 ms; the first has been pending
+ * since before the change. It prints the number of early ones: {"ev":"done","case":"interval","ret":14,...,"early":0}
  */
 #include "../lt.h"
 #include <poll.h>

@@ -1,5 +1,6 @@
 /*
- * count STEP_NS: computes factorials for ever, and every STEP_NS of its own time says how many so far.
+ * count STEP_NS: computes factorials forever. Every STEP_NS of its own time it prints their number so
+ * far.
  */
 #include "../lt.h"
 

@@ -1,6 +1,6 @@
 /*
- * forever BUSY_NS: threads that wait for an event without a timeout, each in a call of its own, while another computes for
- * BUSY_NS of its own time; then each gets its event. One line for each: what its call gave.
+ * forever BUSY_NS: threads that wait for an event without a timeout, each in a call of its own. Another thread computes
+ * for BUSY_NS of its own time; then each gets its event. One line for each: the result of its call.
  */
 #include "../lt.h"
 #include <linux/futex.h>

@@ -1,6 +1,7 @@
 /*
- * look FILE THREADS: threads that read the monotonic clock again and again, by the vDSO and raw. FILE, 24 bytes, is where
- * others see what they have seen: the latest time, how often one saw an earlier time than another before it, and the reads.
+ * look FILE THREADS: threads that read the monotonic clock again and again, by the vDSO and raw. FILE, 24 bytes, shows
+ * other processes the latest time read, the number of readings earlier than another thread's before, and the number of
+ * reads.
  */
 #include "../lt.h"
 #include <stdatomic.h>

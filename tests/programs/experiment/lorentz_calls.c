@@ -1,4 +1,4 @@
-/* Calls a function of liblorentz for each line on standard input, and prints what came of it as a line of
+/* Calls a function of liblorentz for each line on standard input, and prints the result as a line of
  * JSON: FUNCTION, without its "lorentz_" or "lorentz_experiment_", then a text and three numbers, "-" for
  * NULL. */
 #include <lorentz.h>

@@ -1,5 +1,6 @@
-// messages OWN PEER ping|echo wait|poll COUNT GO: stamps go to and fro between two datagram sockets once the file GO is
-// there. Each says how many came earlier, by the receiver's clock, than they were sent by the sender's.
+// messages OWN PEER ping|echo wait|poll COUNT GO: sends timestamps to and fro between two datagram
+// sockets once the file GO exists. Each process prints the number of messages that, by the
+// receiver's clock, came earlier than the sender's clock at the send.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * sleeper COUNT STEP_NS: sleeps until COUNT deadlines STEP_NS apart, and says how late it woke, in its own time: the least,
- * the median and the most, and when it began and ended.
+ * sleeper COUNT STEP_NS: sleeps until COUNT deadlines STEP_NS apart. Prints its lateness in its own time: the least,
+ * the median and the most; and its begin and end.
  */
 #include "../lt.h"
 

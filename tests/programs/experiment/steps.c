@@ -1,7 +1,8 @@
 /*
- * steps FILE WHO STEP_NS UNTIL_NS: sleeps in steps until UNTIL_NS of its own time, a different phase for each WHO (any
- * number; the process's own where it is 0), and writes down in FILE, which is shared, each time it woke: a count, then
- * in the order in which all have woken who it was, and its time before and after it took its place in that order. Steps are 64 phases apart.
+ * steps FILE WHO STEP_NS UNTIL_NS: sleeps in steps until UNTIL_NS of its own time, with a different phase for each WHO
+ * (any number; 0 means the process id). Steps are 64 phases apart. FILE is shared: it has a count, then one entry for
+ * each wake-up, in their order. An entry has WHO, and the time before and after the process took its place in that
+ * order.
  */
 #include "../lt.h"
 #include <stdatomic.h>

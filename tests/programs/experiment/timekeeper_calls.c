@@ -1,5 +1,5 @@
-/* Calls one of TimeKeeper's functions for each line on standard input, and prints what came of it as a
- * line of JSON: FUNCTION PID NUMBER. Times are told in microseconds since 1970, as is a new process. */
+/* Calls one of TimeKeeper's functions for each line on standard input, and prints the result as a line of
+ * JSON: FUNCTION PID NUMBER. Times are microseconds since 1970; so is the result of a new process. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -14,7 +14,7 @@ static int call(const char *what, int pid, const char *name, double number, long
     struct timezone tz;
     int result = -2;
     if (!strcmp(what, "clone_time")) {
-        /* PID: whether it is held; 2: with a flag that cannot be. */
+        /* PID says whether the new process is held. 2: with a wrong flag. */
         result = clone_time(pid == 2 ? CLONE_VM : SIGCHLD | CLONE_NEWUTS, number, pid);
         while (result == 0) {
         }

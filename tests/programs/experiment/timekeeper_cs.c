@@ -2,8 +2,9 @@
  *
  *     timekeeper_cs PROCESSES ROUNDS INTERVAL_US [die]
  *
- * Each process counts what it can, and tells the time it sees to its parent whenever it is asked. The
- * parent prints what came of each step as a line of JSON. With "die" it ends itself in the middle. */
+ * Each process counts without pause, and sends the time it reads to its parent on request. The
+ * parent prints the result of each step as a line of JSON. With "die" it ends itself in the
+ * middle. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 enum { MOST = 64 };
 
-/* What a process shares with its parent: the last time it has seen, and how much it has counted. */
+/* Shared by a process and its parent: the last time it has read, and its count. */
 static struct seen {
     volatile long micros;
     volatile long count;

@@ -2,9 +2,9 @@
 
     all_faces.py NAP     seconds between the two looks; half of them are spent computing
 
-A face is a `date` (seconds of the wall clock, of now), a `span` (seconds between the looks,
-whatever its zero), `cpu` (the same of CPU time), or a `ratio` (of what it shows to what has passed
-by the clock). What cannot be read on this machine says why.
+A face is one of four kinds. A `date` is the wall clock now, s. A `span` is the seconds between the
+looks, with any zero; `cpu` is the same for CPU time. A `ratio` is the face's gain divided by that
+of the clock. A face that this machine cannot read gives the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 TICK = os.sysconf("SC_CLK_TCK")
 LONG = 1_000_000
 libc = ctypes.CDLL(None, use_errno=True)
-#: name, what it tells, and two looks: the function gives a value at each `next`.
+#: Name, kind, and two looks: the function gives a value at each `next`.
 FACES: list[tuple[str, str, Callable[[], Iterator[float]]]] = []
 
 
@@ -64,7 +64,7 @@ def call(syscall: str, *arguments: object) -> int:
 
 
 def filled(syscall: str, form: str, *before: object, size: int = 512) -> tuple:
-    """What a call writes to its last argument."""
+    """Returns the value that a call writes to its last argument."""
     buffer = ctypes.create_string_buffer(size)
     call(syscall, *before, buffer)
     return struct.unpack_from(form, buffer)
@@ -131,7 +131,7 @@ def waitid() -> Iterator[float]:
 
 @face("accept4", "ratio")
 def accept4() -> Iterator[float]:
-    """How long a wait with a timeout takes."""
+    """Measures a wait with a timeout."""
     server = socket.create_server(("127.0.0.1", 0))
     for seconds in (1, 5):
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("qq", seconds, 0))
@@ -345,7 +345,7 @@ def siocgstamp() -> Iterator[float]:
     receiver.bind(("127.0.0.1", 0))
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for _ in range(2):
-        # The first request has the kernel stamp what comes later.
+        # The first request makes the kernel stamp later packets.
         for _ in range(2):
             sender.sendto(b"x", receiver.getsockname())
             receiver.recv(1)

@@ -1,11 +1,11 @@
 /*
- * order TIMES COMMAND: files written one after the other, with time leapt over in between: by a sleep of two seconds where COMMAND
- * is "", else by COMMAND, run by a shell.
+ * order TIMES COMMAND: writes two files, with a leap in between: by a sleep of two seconds if COMMAND is "", else by
+ * COMMAND, which a shell runs.
  *
  *     {"ev":"order","older":0,"close":0,"times":100}
  *
- * "older": files that are older than CLOCK_REALTIME_COARSE showed just before they were written. "close": those less than 1.9
- * seconds younger than the file before them.
+ * "older": number of files older than the reading of CLOCK_REALTIME_COARSE just before they were written. "close":
+ * number of files less than 1.9 seconds younger than the file before them.
  */
 #include "../lt.h"
 #include <sys/stat.h>

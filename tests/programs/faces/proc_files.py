@@ -1,4 +1,5 @@
-"""The files of /proc that tell time, by their names and ways: prints JSON lines, as lt.h does."""
+"""Reads the files of /proc that show time, by their names and by other ways; prints JSON lines, as
+lt.h does."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def own_cpu() -> float:
 
 
 def stat(seconds: str) -> None:
-    """What passes by the columns of /proc/stat, by the uptime and by the own CPU time."""
+    """Measures a span by the columns of /proc/stat, by the uptime and by its own CPU time."""
     processors = sum(line[:3] == "cpu" for line in text("/proc/stat").splitlines()) - 1
     fd = os.open("/proc/stat", os.O_RDONLY)
     before = columns(os.read(fd, 1 << 16).decode()), uptime(), own_cpu()
@@ -98,7 +99,7 @@ def sched(seconds: str) -> None:
 
 
 def used(seconds: str) -> None:
-    """A child: says what it has used and waits."""
+    """A child that prints its CPU time and waits."""
     spin(float(seconds))
     emit("used", cpu=time.process_time())
     sys.stdin.read()
@@ -174,7 +175,7 @@ def words_of(name: str, number: int) -> list[str]:
     return next(line.split() for line in lines if int(line.split()[1]) == number)
 
 
-#: Of each kind: how it is made, where its times stand in /proc/sysvipc and in the structure.
+#: For each kind: how to make it, and where its times are in /proc/sysvipc and in the structure.
 IPC = {
     "shm": (lambda: libc.shmget(0, 4096, 0o600), [11, 12, 13], [56, 64, 72]),
     "msg": (lambda: libc.msgget(0, 0o600), [11, 12, 13], [48, 56, 64]),

@@ -1,6 +1,6 @@
 /*
- * What sockets say about time: receive stamps of a UDP datagram over loopback, and SO_RCVTIMEO
- * and SO_SNDTIMEO read back.
+ * Times of sockets: receive timestamps of a UDP datagram over loopback, and SO_RCVTIMEO and
+ * SO_SNDTIMEO read back.
  */
 #include "../lt.h"
 #include <arpa/inet.h>

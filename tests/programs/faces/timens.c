@@ -1,9 +1,10 @@
 /*
- * timens MONOTONIC BOOTTIME: enters a time namespace with these offsets, in seconds, in each way there is.
+ * timens MONOTONIC BOOTTIME: enters a time namespace with these offsets, in seconds, in each possible way.
  *
- * "here" is a process outside of it. "fork" is a child after unshare(CLONE_NEWTIME), "exec" what that child execs, "thread"
- * its thread, "setns" a process that has joined. Each reads every clock as a raw system call, by libc and raw again, and
- * waits 50 ms until a time on each clock that can be waited on, and says how long that took by its CLOCK_MONOTONIC.
+ * "here" is a process outside of it. "fork" is a child after unshare(CLONE_NEWTIME), "exec" the program that this child
+ * executes, "thread" its thread, "setns" a process that has joined. Each reads every clock as a raw system call, by
+ * libc and raw again. Then it waits 50 ms until a time on each clock that supports waits, and prints the duration by
+ * its CLOCK_MONOTONIC.
  *
  *     {"ev":"clock","who":"fork","id":1,"raw":1,"libc":2,"raw2":3}
  *     {"ev":"waited","who":"fork","how":"timerfd 7","elapsed":0.0503,"ok":1}

@@ -1,4 +1,4 @@
-/* tsc NS: what the time stamp counter gains in a nanosleep of NS, in seconds of a calibration. */
+/* tsc NS: prints the gain of the time-stamp counter in a nanosleep of NS, in seconds of a calibration. */
 #include "../lt.h"
 
 static unsigned long long tsc(void)

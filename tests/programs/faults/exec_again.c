@@ -1,6 +1,7 @@
 /*
- * exec_again: sets a timer descriptor that survives an exec, says {"ev":"ready"}, waits for a line on its standard input, and
- * becomes this program again with the word "again": that says {"ev":"done"}, and ends with status 0.
+ * exec_again: sets a timer descriptor that survives an exec, prints {"ev":"ready"}, and waits for a line on its
+ * standard input. Then it executes this program again with the word "again": that prints {"ev":"done"}, and ends with
+ * status 0.
  */
 #include "../lt.h"
 #include <sys/timerfd.h>

@@ -1,5 +1,6 @@
 /*
- * points: does what its standard input says, each by a thread of its own, so that a test can stop one of them in the midst.
+ * points: carries out the orders on its standard input, each by a thread of its own, so that a test can stop one of the
+ * threads during its order.
  *
  *     do OP      thread 1 does it        other OP   thread 2 does it
  *     fork OP    a child does it         exec       becomes this program again, by another thread than 1
@@ -59,7 +60,7 @@ static long left_of_timer(void)
 	return value.it_value.tv_sec + (value.it_value.tv_nsec > 0);
 }
 
-/* So many expiries of a timer that goes off every 10 ms; how many of them came too early. */
+/* Takes a number of expiries of a timer with a period of 10 ms; returns the number of early ones. */
 static long ticks(long count)
 {
 	const lt_ns interval = 10000000;
@@ -144,7 +145,7 @@ static long cpu_time(int id)
 	return clock_gettime(id, &now);
 }
 
-/* A child that only waits to be killed. */
+/* A child that waits for its kill. */
 static long bear(void)
 {
 	pid_t child = fork();
@@ -220,7 +221,7 @@ static void do_and_say(int who, const char *op)
 	    ret < 0 ? errno : 0, (int)signals);
 }
 
-/* A thread that does what is put before it. */
+/* A thread that carries out the order in its slot. */
 struct worker {
 	int who;
 	int orders[2];

@@ -1,7 +1,7 @@
 /*
- * reads: one thread reads CLOCK_MONOTONIC again and again, another one only the processor's counter, until stdin ends. For how long did
- * either stand still, all stops of more than a millisecond or so together? Both in ticks, beside the ticks of the whole run. Two timers
- * are armed meanwhile.
+ * reads: one thread reads CLOCK_MONOTONIC again and again, another one only the processor's counter, until stdin ends.
+ * Prints for each the sum of its stops longer than a millisecond or so, and the length of the whole run; all in ticks.
+ * Two timers are armed meanwhile.
  */
 #include "../lt.h"
 #include <sys/timerfd.h>

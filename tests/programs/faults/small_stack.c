@@ -1,10 +1,11 @@
 /*
- * small_stack: children made by clone on stacks of a few KiB, which open a file, sleep, and take a signal that has no alternate stack.
- * Below each stack lies a page with a pattern: whoever runs over the end of the stack is found out.
+ * small_stack: children made by clone on stacks of a few KiB. They open a file, sleep, and take a signal that has no
+ * alternate stack. Below each stack is a page with a pattern, which shows an overrun of the stack's end.
  *
  *     {"ev":"child","how":"copy","size":4096,"status":0,"intact":1,"altstack":2}
  *
- * "how" is copy (no CLONE_VM), shared (CLONE_VM) or vfork (both and CLONE_VFORK). "altstack" is ss_flags as the child is told.
+ * "how" is copy (no CLONE_VM), shared (CLONE_VM) or vfork (both and CLONE_VFORK). "altstack" is ss_flags as the child
+ * reads it.
  */
 #include "../lt.h"
 #include <sched.h>

@@ -1,4 +1,5 @@
-// Sends requests and reads the replies, one at a time or several, by the calls that are asked for, and says when.
+// Sends requests and reads the replies, one at a time or several, by the given calls, and prints
+// the times.
 //
 //   probe PROTOCOL ADDRESS [send CALL] [receive CALL] [count N] [size N] [first N] [id N] [burst N] [port N] [pause US]
 //   probe serve PROTOCOL PORT
@@ -119,7 +120,7 @@ static void send_all(unsigned number, int n)
 	}
 }
 
-// Where the number stands in what was read.
+// Returns the offset of the number in the data read.
 static int payload(const unsigned char *bytes)
 {
 	if (protocol == 'r' && family == AF_INET)

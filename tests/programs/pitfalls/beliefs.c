@@ -1,6 +1,6 @@
 /*
- * beliefs N: blocks SIGRTMAX, starts and joins N threads one after the other, which have it blocked too, and looks whether it
- * still is:
+ * beliefs N: blocks SIGRTMAX, then starts and joins N threads one after another, which inherit the mask. Checks that it
+ * is still blocked:
  *
  *     {"ev":"blocked","before":1,"in_threads":300,"after":1}
  */

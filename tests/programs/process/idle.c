@@ -1,8 +1,8 @@
 /*
- * idle [armed]: waits that know no time: pause, sigwaitinfo, read, futex without a timeout ... A change of the
- * clock must not end them. One process each; each says "ready" and, should its wait return,
- * "done". When stdin ends, every child gets SIGUSR1 (handled, not restarted): they must all return
- * with EINTR (or the signal) then, and not before.
+ * idle [armed]: waits without time: pause, sigwaitinfo, read, futex without a timeout ... A change of the
+ * clock must not end them. One process each: it prints "ready" and, if its wait returns, "done". When stdin
+ * ends, every child gets SIGUSR1 (handled, not restarted): only then must all return, with EINTR (or the
+ * signal).
  */
 #include "../lt.h"
 #include <poll.h>

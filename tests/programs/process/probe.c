@@ -1,5 +1,5 @@
 /*
- * The program at the end of every exec: says which time it lives in.
+ * The program at the end of every exec: prints the time it reads.
  *     probe [SLEEP_NS [EXIT_STATUS]]
  * prints {"ev":"probe","real":s,"real_raw":s,"mono":s,"slept":s,...}; "slept" is what its own
  * clock says a nanosleep of SLEEP_NS took.

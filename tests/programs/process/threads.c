@@ -1,6 +1,6 @@
 /*
  * threads N NS: N threads, each sleeping NS in its own way and reading the clock after it.
- * Prints the shortest and longest of what they say it took.
+ * Prints the shortest and longest of their durations.
  */
 #include "../lt.h"
 #include <poll.h>

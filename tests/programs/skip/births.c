@@ -1,9 +1,9 @@
 /*
- * births: begins tasks in every way there is, each between sleeps of a thread that is alone. Each task reads the clock
- * without a rest for a while and says the widest gap it saw, while whoever began it sleeps for a thousand seconds: time
- * must not leap over that before the task has ended.
+ * births: begins tasks in every possible way, each between sleeps of a sole thread. Each task reads the clock in a loop
+ * for a while and prints the widest gap between two readings. Its parent sleeps for a thousand seconds meanwhile: time
+ * must not leap over that sleep before the task has ended.
  *
- * births spin: is such a task, and says "spun".
+ * births spin: runs such a task, and prints "spun".
  */
 #define _GNU_SOURCE
 #include "../lt.h"
@@ -48,7 +48,7 @@ static void nap(int seconds)
 	nanosleep(&ts, NULL);
 }
 
-/* Until what has been begun has come to read the clock; then a sleep over it. */
+/* Waits until the new task reads the clock; then sleeps meanwhile. */
 static void nap_over_it(void)
 {
 	long long begun = now();
@@ -119,7 +119,7 @@ static void by_spawn(char *self)
 	reap(child);
 }
 
-/* A grandchild whose parent has gone: nobody here waits for it. */
+/* A grandchild whose parent has ended: no process here waits for it. */
 static void by_orphan(char *self)
 {
 	int ends[2];

@@ -1,4 +1,4 @@
-/* lookup NAME: looks a name up and says what it found and how long that took. */
+/* lookup NAME: looks a name up. Prints the result and the duration. */
 #include "../lt.h"
 #include <arpa/inet.h>
 #include <netdb.h>

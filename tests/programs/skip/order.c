@@ -1,4 +1,4 @@
-/* order N STEP_NS: N threads sleep until absolute moments STEP_NS apart, an hour from now, and say when they woke. */
+/* order N STEP_NS: N threads sleep until absolute moments STEP_NS apart, an hour from now, and print when they woke. */
 #include "../lt.h"
 
 static struct timespec base;
@@ -25,7 +25,7 @@ int main(int argc, char **argv)
 
 	step = argc > 2 ? atol(argv[2]) : 1000000;
 	clock_gettime(CLOCK_MONOTONIC, &base);
-	/* The last first, so that the order is the deadlines' and not that of their beginnings. */
+	/* Starts the last one first: the order must come from the deadlines, not from the starts. */
 	for (long i = count - 1; i >= 0; i--)
 		pthread_create(&threads[i], NULL, sleeper, (void *)i);
 	for (long i = 0; i < count; i++)

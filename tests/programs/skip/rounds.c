@@ -1,7 +1,7 @@
 /*
- * rounds N: two processes that, N times each, sleep, send the other a message, and read the other's. They sleep for
- * different times, so that the order in which they wake is that of their deadlines. Says how many messages were not the
- * expected ones, and a number that stands for the order of all wake-ups.
+ * rounds N: two processes that, N times each, sleep, send each other a message, and read it. They sleep for different
+ * times, so that they wake in the order of their deadlines. Prints the number of unexpected messages, and a number
+ * computed from the order of all wake-ups.
  */
 #include "../lt.h"
 #include <stdatomic.h>
@@ -17,8 +17,8 @@ static void work(struct log *log, int who, unsigned rounds, int to_other, int fr
 {
 	for (unsigned i = 0; i < rounds; i++) {
 		/*
-		 * A second apart at the least, now the one first and now the other: who has been woken works in real
-		 * time, and a machine with much to do lets it wait.
+		 * At least a second apart, with each process first in turn: a woken process works in real time, and
+		 * a busy machine delays it.
 		 */
 		struct timespec nap = { who ? 2 + 2 * (i * 7 % 40) : 1 + 2 * (i % 40), 0 };
 		unsigned got = ~0u;

@@ -1,7 +1,7 @@
 /*
  * hammer THREADS: threads read CLOCK_MONOTONIC, half of them by the vDSO and half raw, until stdin
- * ends. The greatest value anybody has seen is shared: a read that comes after it in time and is
- * smaller went backwards. BOOTTIME, MONOTONIC_RAW and MONOTONIC_COARSE are watched per thread.
+ * ends. They share the greatest value that a thread has read: a smaller value in a later read went
+ * backwards. Each thread checks BOOTTIME, MONOTONIC_RAW and MONOTONIC_COARSE for itself.
  */
 #include "../lt.h"
 #include <sched.h>

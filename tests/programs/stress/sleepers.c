@@ -1,7 +1,7 @@
 /*
  * sleepers THREADS NS: threads wait NS again and again in twelve ways until stdin ends, while
- * somebody changes the clock. No wait may end early, with another result, or with an EINTR that
- * nobody sent.
+ * another process changes the clock. No wait may end early, with another result, or with EINTR
+ * without a signal.
  */
 #include "../lt.h"
 #include <poll.h>

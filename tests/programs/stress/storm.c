@@ -1,5 +1,5 @@
 /*
- * storm SEED SCALE STEPS FREEZES: threads that do random things, and check what they see of time.
+ * storm SEED SCALE STEPS FREEZES: threads that do random things, and check their readings of time.
  *
  * Each of WORKERS threads takes one action after another from its own generator, so that a seed
  * gives every thread the same actions again. SCALE is how fast the clock runs at the beginning
@@ -44,14 +44,14 @@ static const clockid_t SEEN[] = {
 };
 #define NSEEN (sizeof SEEN / sizeof *SEEN)
 
-/* What all processes of the storm share. */
+/* Shared by all processes of the storm. */
 static struct {
 	_Atomic lt_ns seen[NSEEN];
 	atomic_int begun, stop, findings;
 	atomic_long actions, waits, interrupted, jumps, children;
 } *all;
 
-/* A thread's own. */
+/* State of one thread. */
 struct self {
 	int number;
 	uint64_t random;
@@ -80,7 +80,7 @@ static void finding(const char *what, lt_ns a, lt_ns b)
 		what, self->in, self->number, self->n, a, b);
 }
 
-/* Reads one clock: it shows no less than anybody has seen of it before. */
+/* Reads one clock and checks it: not less than any earlier reading of any thread. */
 static lt_ns see(unsigned which)
 {
 	lt_ns before = atomic_load(&all->seen[which]);
@@ -436,7 +436,7 @@ static void library(void)
 		dlclose(handle);
 }
 
-/* A file is never older than what the coarse clock showed before. */
+/* A file is never older than an earlier reading of the coarse clock. */
 static void file(void)
 {
 	char name[64];
@@ -500,7 +500,7 @@ static void expect_status(pid_t pid, int expected)
 	atomic_fetch_add(&all->children, 1);
 }
 
-/* The words of a child by exec; made before vfork, which shares its memory. */
+/* The arguments of a child by exec; made before vfork, which shares the memory. */
 struct words { char code[8], after[24], kinds[4]; char *argv[6]; };
 
 static void fill(struct words *words, int code)
@@ -611,12 +611,12 @@ static void *work(void *argument)
 	sigemptyset(&both);
 	sigaddset(&both, SIGUSR1);
 	sigaddset(&both, SIGUSR2);
-	while (!atomic_load(&all->begun)) /* whoever is poked is there */
+	while (!atomic_load(&all->begun)) /* then the target of each signal exists */
 		sched_yield();
 	pthread_sigmask(SIG_UNBLOCK, &both, NULL);
 	while (!atomic_load(&all->stop))
 		one_action();
-	pthread_sigmask(SIG_BLOCK, &both, NULL); /* the others may still poke */
+	pthread_sigmask(SIG_BLOCK, &both, NULL); /* the others may still send signals */
 	return NULL;
 }
 

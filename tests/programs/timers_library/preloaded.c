@@ -1,4 +1,4 @@
-/* What a program must not notice of the preloaded timers: values, errors, signals, cancellation. */
+/* Behaviour that the preloaded timers must not change: values, errors, signals, cancellation. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ static int64_t preloaded(clockid_t clock)
     return nanos(t);
 }
 
-/* The kernel's own word, which no library stands in front of. */
+/* The kernel's own answer, which no library can replace. */
 static int64_t kernels(clockid_t clock)
 {
     struct timespec t;

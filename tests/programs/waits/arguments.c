@@ -176,7 +176,7 @@ static void reading(void)
 	GRID(sysinfo, 0, outputs);
 	GRID(getitimer, 0, LIST(N(-1), N(0), N(1), N(2), N(3), UPPER(0)), outputs);
 	GRID(sched_rr_get_interval, 0, LIST(N(-1), N(0), N(0x3fffffff), UPPER(0)), outputs);
-	/* What they return is a time. */
+	/* Calls that return a time. */
 	tell("time", "bad", syscall(SYS_time, 8L), errno);
 	tell("time", "edge+4", syscall(SYS_time, edge + 4), errno);
 	tell("times", "bad", syscall(SYS_times, 8L), errno);

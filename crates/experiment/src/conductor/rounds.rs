@@ -1,4 +1,4 @@
-//! Rounds of an experiment that runs by itself: who is moved to a round's end at once, who gets a slice, and when the next
+//! Rounds of an experiment that runs by itself: which containers jump to the round's end, which get a slice, and when the next
 //! round may begin.
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::member::Member;
 use crate::stage::Job;
 
 impl Conductor {
-    /// A round of an experiment that runs by itself.
+    /// Begins a round: moves idle containers to its end, and gives the others to the workers.
     pub(super) fn begin_round(&mut self) {
         let begun = Instant::now();
         self.forget_the_ended();
@@ -29,7 +29,7 @@ impl Conductor {
             }
         }
         if let [only] = &jobs[..] {
-            // All others stand at the round's end already.
+            // All other containers stand at the round's end already.
             only.member.clock.set_turn(end);
         } else {
             hold_until_their_slices(&mut jobs);
@@ -42,8 +42,8 @@ impl Conductor {
         }
     }
 
-    /// Slices that were broken off go on, one at a time: always that of the container that is furthest behind, for nobody
-    /// else can have anything for it to see.
+    /// Continues slices that a send broke off (send ordering), one at a time: always that of the container furthest behind. No
+    /// other container can have sent anything that this one must still see first.
     pub(super) fn go_on_or_end_round(&mut self) {
         let Some(Round { end, .. }) = self.round else { return };
         while let Some((at, place)) = self.furthest_behind_in_line() {
@@ -52,7 +52,7 @@ impl Conductor {
             let others = others.map(|member| member.clock.now()).min().unwrap_or(end);
             let Place::Here(member) = &mut self.places[place] else { return };
             if !member.go_on(others.max(at)) {
-                // Nobody waited: it was killed in its wait.
+                // No thread waited: it was killed in its wait.
                 member.clock.stand(end);
                 continue;
             }
@@ -70,8 +70,8 @@ impl Conductor {
         in_line.map(|member| (member.clock.now(), member.group as usize)).min()
     }
 
-    /// Where the round that begins now is to end: one timeslice further, or, where nobody has anything to do and time is to
-    /// be leapt over, as many as there are until somebody has.
+    /// Returns the virtual end of the round that begins now: one timeslice further. If no container has anything to do and idle
+    /// time is skipped, as many timeslices further as lie before the first deadline.
     fn end_of_round(&mut self) -> VirtualInstant {
         let (now, slice) = (self.now, self.settings.timeslice);
         if self.settings.as_fast_as_possible
@@ -96,9 +96,9 @@ impl Conductor {
         self.keep_pace(round.begun, advance);
     }
 
-    /// Time is not to run faster than the slowest container's clock would by itself.
+    /// Sets the begin of the next round, so that time does not run faster than the slowest container's clock would by itself.
     fn keep_pace(&mut self, begun: Instant, advance: Span) {
-        /// Rounds that may be caught up where some took longer.
+        /// Number of rounds of delay that later rounds may make up for.
         const BEHIND: u32 = 10;
         let anything_to_come = self.members().any(Member::awake_or_waiting);
         if self.settings.as_fast_as_possible && anything_to_come {
@@ -113,14 +113,14 @@ impl Conductor {
     }
 }
 
-/// Has the tasks stopped of those that have to wait for their slices while others have theirs on the same processor.
+/// Stops the tasks of containers that wait for their slices while another container has its slice on the same processor.
 fn hold_until_their_slices(jobs: &mut [Job]) {
     let mut taken = Vec::new();
     for Job { member, .. } in jobs {
         if !taken.contains(&member.cpu) {
             taken.push(member.cpu.clone());
         } else if member.seen.awake && !member.stopped && member.stop_tasks().is_err() {
-            // Its group is gone, and its tasks with it.
+            // Its control group is gone, and its tasks with the group.
             member.stopped = false;
         }
     }
