@@ -286,7 +286,8 @@ pub fn features(features: &[Feature], limits: &[Limit]) -> String {
         text += &table(&missing);
     }
     text += "\nnot virtual yet:\n";
-    let limits: Vec<_> = limits.iter().map(|limit| row(["", limit.what, limit.instead])).collect();
+    let limits: Vec<_> =
+        limits.iter().map(|limit| row(["", &limit.what, &limit.instead])).collect();
     text + &table(&limits)
 }
 
