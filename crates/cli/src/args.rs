@@ -66,7 +66,7 @@ fn help_template(command: &clap::Command) -> String {
                 &format!("  {verb:10}  {}\n", about.map(ToString::to_string).unwrap_or_default());
         }
     }
-    text + "\nOptions:\n{options}\n{after-help}\n"
+    text + "\nOptions:\n{options}{after-help}\n"
 }
 
 /// The verbs. Aliases are the names that users of other tools try first; docs/cli.md lists them.

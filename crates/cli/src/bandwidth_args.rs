@@ -9,8 +9,9 @@ use lorentz_bandwidth::{BitRate, Method, Timers};
 const BANDWIDTH_HELP: &str = "\
 RATE  500kbit, 300mbit, 2.5gbit, 10000000; from 1kbit to 1000gbit
 
-The estimate is the rate that a new flow could have beside the existing flows, from here to the server, at IP.
-'low' and 'high' are the ends of the 95 % confidence interval; with slops, of the range in which the rate varied.";
+The estimate is the rate that a new flow could have beside the existing flows, from here to the
+server, at IP. 'low' and 'high' are the ends of the 95 % confidence interval; with slops, of the
+range in which the rate varied.";
 
 /// `lorentz bandwidth`.
 #[derive(Args, Debug)]

@@ -7,11 +7,13 @@ use clap::{Args, Subcommand};
 use lorentz_study::{Effort, Level, Metric, Settings, Study};
 
 const LEVELS_HELP: &str = "\
-LEVELS   before, baseline, control, namespace, container, lorentz, lorentz-container, podman, runc, libfaketime
+LEVELS   before, baseline, control, namespace, container, lorentz, lorentz-container, podman, runc,
+         libfaketime
 METRICS  those of the study; docs/study.md lists them
 
-Raw data goes to one Parquet file, a row for each sample; 'lorentz report' evaluates it. After an interruption, the same
-command continues the study. A level that is not available here is left out, with a message.";
+Raw data goes to one Parquet file, a row for each sample; 'lorentz report' evaluates it. After an
+interruption, the same command continues the study. A level that is not available here is left out,
+with a message.";
 
 /// `lorentz study`.
 #[derive(Subcommand, Debug)]
