@@ -1,8 +1,8 @@
-//! The command line: each flag, what it means and what it accepts, in this one place.
+//! The command line: each verb and flag, its help text and its accepted values.
 
 use std::ffi::OsString;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
 use lorentz_container::{parse_read_cost, ClockOptions};
 
@@ -14,121 +14,169 @@ use crate::root_args::RootArgs;
 use crate::study_args::{Report, StudyVerb};
 
 const VALUES: &str = "\
-DUR   10ms, 1h30m, +3d, -1h30m; units ns us ms s m h d w y; a number alone is seconds
-TIME  2038-01-19T03:14:00Z, 2030-01-01, @1700000000; UTC where no zone is given
+DUR   10ms, 1h30m, +3d, -1h30m; units ns us ms s m h d w y; a number alone is in seconds
+TIME  2038-01-19T03:14:00Z, 2030-01-01, @1700000000; UTC if no zone is given
 R, N  2, 0.1, 1/10, 60x, +200ppm; above 0, from 1/1000000 to 1000000";
 
 const RUN_STATUS: &str = "\
 Exit status:
-  the program's own, or 128+N if signal N ended it
+  the program's own, or 128+N if signal N ended the program
   127  command not found
-  126  not executable, or cannot be brought into virtual time
+  126  command not executable, or cannot run in virtual time
   125  lorentz itself failed
   2    wrong input; nothing was started";
 
-/// Virtual time for Linux programs: another date, another speed, standing still, jumping; changed while they run.
+/// Groups of verbs in the order of `lorentz --help`.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Containers", &["run", "attach", "exec", "ps", "time", "rm"]),
+    ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip"]),
+    ("Experiments", &["experiment"]),
+    ("Networks", &["up", "down", "inspect", "link", "capture", "graph", "import"]),
+    ("Measurement", &["latency", "bandwidth", "study", "report", "doctor"]),
+];
+
+/// Virtual time for unmodified Linux programs: set their date, change their speed, freeze them, jump ahead.
 #[derive(Parser, Debug)]
 #[command(name = "lorentz", version, disable_help_subcommand = true, after_help = VALUES)]
 #[command(arg_required_else_help = false, subcommand_required = true)]
 pub struct Cli {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What can be done.
+impl Cli {
+    /// Parses a command line. `--help` shows the verbs by [`GROUPS`].
+    pub fn parse_words(words: Vec<OsString>) -> Result<Cli, clap::Error> {
+        let command = Cli::command();
+        let template = help_template(&command);
+        let mut matches = command.help_template(template).try_get_matches_from(words)?;
+        Cli::from_arg_matches_mut(&mut matches)
+    }
+}
+
+/// Returns the template of `lorentz --help`, in which clap itself cannot group verbs.
+fn help_template(command: &clap::Command) -> String {
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_string();
+    for (group, verbs) in GROUPS {
+        text += &format!("\n{group}:\n");
+        for verb in *verbs {
+            let about = command.find_subcommand(verb).and_then(clap::Command::get_about);
+            text +=
+                &format!("  {verb:10}  {}\n", about.map(ToString::to_string).unwrap_or_default());
+        }
+    }
+    text + "\nOptions:\n{options}{after-help}\n"
+}
+
+/// The verbs. Aliases are the names that users of other tools try first; docs/cli.md lists them.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Run a program in virtual time
     ///
-    /// Any program, unmodified: its clocks, waits and timers follow the container's clock from its first
-    /// instruction on, and so do those of all it starts. Standard streams, the terminal, signals and the working
+    /// The program is unmodified. Its clocks, waits and timers follow the container's clock from its first instruction
+    /// on, and so do those of every program that it starts. Standard streams, the terminal, signals and the working
     /// directory pass through.
     Run(Box<Run>),
     /// Bring a running process into virtual time
     ///
-    /// With its waits and timers. It cannot be taken out again; a clock at rate 1 does no harm. Needs the rights
-    /// that a debugger needs.
+    /// Its waits in progress and armed timers follow the new clock too. An attach cannot be undone; a clock at rate 1 does
+    /// no harm. It needs the rights of a debugger.
     Attach(Attach),
     /// Run one more program in a container, on its clock
     Exec(Exec),
-    /// List what runs in virtual time
+    /// List the containers
+    #[command(aliases = ["list", "ls"])]
     Ps(Look),
     /// Show a container's clocks beside the host's
     ///
-    /// And its rate and TDF, whether time runs or is frozen, and by which mechanism its programs were brought into
-    /// virtual time.
+    /// Also shows its rate and TDF, whether its clock is frozen, announced changes, and the mechanism of its virtual time.
     Time(LookAt),
-    /// Set how fast time passes
+    /// Speed up or slow down a container's clock
     ///
-    /// From this moment on; waits in progress and armed timers follow. On a frozen clock: once it is unfrozen.
+    /// No clock jumps. Waits in progress and armed timers follow the new rate. On a frozen clock the rate applies once
+    /// somebody unfreezes it.
+    #[command(aliases = ["set-rate", "speed"])]
     Dilate(Dilate),
-    /// Let time stand still, and the programs with it
+    /// Stop a container's clock and its programs
     ///
-    /// Of all containers on the clock. Their tasks stop too where there is a cgroup v2 freezer ('lorentz doctor').
-    /// What is frozen already stays so.
+    /// Freezes all containers on the clock. Their programs stop too if there is a cgroup v2 freezer ('lorentz doctor').
+    /// Freezing a frozen clock changes nothing.
+    #[command(alias = "pause")]
     Freeze(Pause),
-    /// Let time go on
+    /// Resume a frozen container
+    #[command(aliases = ["resume", "unpause"])]
     Unfreeze(Pause),
-    /// Move all clocks forward
+    /// Move all clocks of a container forward
     ///
-    /// As if the time had passed: sleeps that would have ended end. Time does not go backwards: for the wall clock
-    /// alone there is 'lorentz step'.
+    /// As if the time had passed: waits and timers that are due by then end. Time does not go back; 'lorentz step' sets
+    /// the wall clock alone, either way.
+    #[command(alias = "jump")]
     Leap(Leap),
-    /// Move the wall clock alone, forward or back
+    /// Set a container's wall clock, forward or back
     ///
-    /// As an operator or NTP would. Waits for a date follow; other clocks and all other waits do not move.
+    /// As an operator or NTP would. Waits for a date follow. Other clocks and all other waits do not move.
+    #[command(aliases = ["set-time", "bump"])]
     Step(Step),
-    /// Have time leap over what everybody only waits for, or not
+    /// Turn skipping of idle time on or off
     ///
-    /// When all of a container sleeps and nothing is to come from outside, its time leaps to the next deadline.
+    /// When every task of a container waits, the clock jumps to the next deadline. It never jumps past an answer that may
+    /// still come from outside the container.
     Skip(Skip),
-    /// Move many containers through one virtual time, in rounds
+    /// Run many containers in one virtual time, on few processors
     ///
-    /// Their clocks advance together although they share too few processors, each with its own TDF.
+    /// Their clocks advance together in rounds, although they share too few processors. Each has its own TDF.
     Experiment(Experiment),
-    /// Make a network from a topology file: nodes on one clock, joined by links that keep its time
-    Up(Up),
-    /// Write another emulator's scenario as a topology file
+    /// Create a network of nodes and links from a topology file
     ///
-    /// Of CORE, IMUNES, containerlab or Kathara. What is not understood, or cannot be had, is listed on standard error.
+    /// All nodes are on one clock. The links' delay, rate and loss follow that clock.
+    #[command(alias = "deploy")]
+    Up(Up),
+    /// Convert another emulator's scenario to a topology file
+    ///
+    /// Reads CORE, IMUNES, containerlab and Kathara. Standard error lists each element that a topology file cannot
+    /// represent.
     Import(Import),
-    /// Take a network down, with all that runs in it
+    /// Remove a network and end its programs
+    #[command(alias = "destroy")]
     Down(Down),
-    /// Show networks: their clock, nodes and links
+    /// Show networks: clock, nodes and links
     Inspect(Inspect),
-    /// Show what links do to frames, and change it
+    /// Show or change the delay, rate and loss of links
     #[command(subcommand)]
     Link(LinkVerb),
-    /// Record what an interface sends and gets, as pcapng with virtual time stamps
+    /// Record an interface's frames as pcapng, with virtual timestamps
     Capture(Capture),
-    /// Draw a network, as SVG
+    /// Draw a network as SVG
     Graph(Graph),
-    /// Measure what the network stack of containers adds to each packet
+    /// Measure the delay that a network stack adds to each packet
     #[command(subcommand)]
     Latency(Latency),
-    /// Clear what a container left behind
+    /// Remove what a crashed container left behind
     ///
-    /// A container clears up after itself when its last program ends; this is for what a crash left. Programs
-    /// that still run after their monitor died are ended. Refused while a monitor lives.
+    /// A container cleans up after itself when its last program ends; this is for the rest after a crash. It ends programs
+    /// that still run after their monitor died. It is refused while a monitor lives, unless --force is given.
+    #[command(alias = "remove")]
     Rm(Rm),
-    /// Measure the available bandwidth to another host, or serve those who do
+    /// Measure the available bandwidth to another host
     ///
-    /// Streams of UDP probes are sent to 'lorentz bandwidth serve' there; from which rate on their delays grow is what
-    /// is looked for. It loads the path for some seconds.
+    /// Sends streams of UDP probes to 'lorentz bandwidth serve' on that host, and looks for the rate from which on their
+    /// delays grow. It loads the path for some seconds.
     Bandwidth(Box<Bandwidth>),
-    /// Measure what virtual time costs on this machine, beside containers of others and libfaketime
+    /// Measure the cost of virtual time on this machine
+    ///
+    /// Compares native programs, namespaces, other runtimes' containers and libfaketime with Lorentz.
     #[command(subcommand)]
     Study(StudyVerb),
-    /// Judge what was measured: statistics, plots and a summary in words, as one page
+    /// Evaluate studies: statistics, plots and a summary, as one page
     ///
     /// Needs the Python package, installed as `lorentz[report]`; LORENTZ_PYTHON names the Python that has it.
     Report(Report),
-    /// Tell what this host can do, and what is not virtual yet
+    /// Show what this machine supports, and what stays real
     ///
-    /// Each feature is tried. The exit status is 1 where something is missing without which nothing can run.
+    /// Tries each kernel feature. The exit status is 1 if a feature is missing without which nothing can run.
     Doctor(Look),
-    /// Print where in a clock's file the words of the failpoints lie, as JSON
+    /// Print the offsets of the failpoints' words in a clock's file, as JSON
     #[cfg(feature = "failpoints")]
     Failpoints,
 }
@@ -139,14 +187,14 @@ pub enum Verb {
 pub struct Run {
     /// Name of the container
     ///
-    /// By it the other commands find it. Letters, digits, '.', '_' and '-', at most 128, the first a letter or
-    /// digit; not in use. Default: one is made up, such as quiet-lynx-4f2a.
+    /// The other verbs find the container by it. At most 128 letters, digits, '.', '_' and '-', the first a letter or
+    /// digit; not in use. Default: a generated name such as quiet-lynx-4f2a.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// As part of this experiment, from its first instruction on; --tdf or --rate say how much of a processor it gets
+    /// Join this experiment from the first instruction on; --tdf or --rate sets the share of a processor
     #[arg(long, value_name = "NAME", conflicts_with_all = ["rootfs", "bundle", "clock", "frozen", "skip_idle"])]
     pub experiment: Option<String>,
-    /// With --experiment: the timeline it follows, where a simulator moves it
+    /// With --experiment: the timeline that the container follows, if a simulator moves it
     #[arg(long, value_name = "N", requires = "experiment", allow_hyphen_values = true)]
     #[arg(value_parser = crate::experiment_args::timeline)]
     pub timeline: Option<u32>,
@@ -166,13 +214,13 @@ pub struct Run {
 #[derive(Args, Debug)]
 #[command(after_help = VALUES)]
 pub struct Attach {
-    /// Number of the process: a running program of your own (of anybody's, as root)
+    /// Id of a running process: one of your own, or any as root
     #[arg(value_name = "PID", value_parser = parse_pid)]
     pub pid: u32,
-    /// Its descendants too
+    /// Attach to its descendants too
     #[arg(long)]
     pub tree: bool,
-    /// It is to be part of an experiment: what it sends there is seen in turn
+    /// Prepare it for an experiment: its sends are ordered with those of the other containers
     #[arg(long, conflicts_with = "clock")]
     pub for_experiment: bool,
     /// Name of the container, as for 'lorentz run'
@@ -190,7 +238,7 @@ pub struct Attach {
 #[derive(Args, Debug)]
 #[command(after_help = RUN_STATUS)]
 pub struct Exec {
-    /// The container: its name, or the number of any of its processes
+    /// The container: its name, or the id of any of its processes
     #[arg(value_name = "NAME|PID")]
     pub container: String,
     /// The program and its arguments
@@ -198,7 +246,7 @@ pub struct Exec {
     pub command: Vec<OsString>,
 }
 
-/// Everything there is to look at.
+/// `lorentz ps`, `lorentz doctor`.
 #[derive(Args, Debug)]
 pub struct Look {
     /// Print JSON
@@ -206,10 +254,10 @@ pub struct Look {
     pub json: bool,
 }
 
-/// One container to look at.
+/// One container.
 #[derive(Args, Debug)]
 pub struct LookAt {
-    /// The container: its name, or the number of any of its processes
+    /// The container: its name, or the id of any of its processes
     #[arg(value_name = "NAME|PID")]
     pub container: String,
     /// Print its clocks as JSON
@@ -217,13 +265,13 @@ pub struct LookAt {
     pub json: bool,
 }
 
-/// When a change of a clock happens: at once, or at a time that is announced.
+/// The time of a change: at once, or announced.
 #[derive(Args, Debug)]
 pub struct When {
-    /// When the host's wall clock shows this time, not at once
+    /// Announce the change for the moment when the host's wall clock shows this time
     ///
-    /// The change is announced now and comes by itself; 'lorentz time' shows it until then. An announced change that an
-    /// earlier one overtakes is dropped. At most 16 are to come at once.
+    /// Default: change at once. An announced change begins by itself; 'lorentz time' shows it until then. A change drops
+    /// those that were announced for its own instant or a later one. At most 16 can be pending.
     #[arg(long = "at", value_name = "TIME", allow_hyphen_values = true)]
     pub announced: Option<WallTime>,
 }
@@ -252,7 +300,7 @@ pub struct Dilate {
     /// Above 0, from 1/1000000 to 1000000.
     #[arg(long, value_name = "R", group = "speed", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
-    /// Time dilation factor, real seconds per virtual second: the inverse of a rate
+    /// Time dilation factor, the inverse of a rate: real seconds per virtual second
     #[arg(long, value_name = "N", group = "speed", allow_hyphen_values = true)]
     #[arg(value_parser = Rate::parse_tdf)]
     pub tdf: Option<Rate>,
@@ -268,13 +316,13 @@ pub struct Leap {
     /// The container.
     #[command(flatten)]
     pub at: LookAt,
-    /// This far: a duration of 0 or more
+    /// Move by this duration, 0 or more
     #[arg(long, value_name = "DUR", group = "target", allow_hyphen_values = true)]
     pub by: Option<Span>,
-    /// Until the wall clock shows this time, which must be in its future
+    /// Move until the wall clock shows this time, which must be in its future
     #[arg(long, value_name = "TIME", group = "target", allow_hyphen_values = true)]
     pub to: Option<WallTime>,
-    /// Until the wall clock shows what that of another container shows at that moment
+    /// Move until the wall clock shows the same as this container's
     #[arg(long, value_name = "NAME|PID", group = "target")]
     pub like: Option<String>,
     /// When.
@@ -289,10 +337,10 @@ pub struct Step {
     /// The container.
     #[command(flatten)]
     pub at: LookAt,
-    /// This far, forward or back
+    /// Move by this duration, forward or back
     #[arg(long, value_name = "DUR", group = "target", allow_hyphen_values = true)]
     pub by: Option<Span>,
-    /// To this time
+    /// Set to this time
     #[arg(long, value_name = "TIME", group = "target", allow_hyphen_values = true)]
     pub to: Option<WallTime>,
     /// When.
@@ -303,15 +351,15 @@ pub struct Step {
 /// `lorentz skip`.
 #[derive(Args, Debug)]
 pub struct Skip {
-    /// The container: its name, or the number of any of its processes
+    /// The container: its name, or the id of any of its processes
     #[arg(value_name = "NAME|PID")]
     pub container: String,
-    /// on; off; force: whatever the outside may bring
+    /// on; off; force: skip even while the outside may bring an answer
     #[arg(value_name = "on|off|force", hide_possible_values = true)]
     pub mode: Switch,
-    /// What reading a clock costs in virtual time, so that a program that spins on it comes to an end
+    /// Virtual time that each clock read costs, so that a program that spins on a clock ends
     ///
-    /// 0 or more, up to 1s.
+    /// From 0 to 1s.
     #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_parser = parse_read_cost)]
     pub read_cost: Option<Span>,
     /// Print its clocks as JSON
@@ -319,14 +367,14 @@ pub struct Skip {
     pub json: bool,
 }
 
-/// Whether idle time is skipped.
+/// Mode of skipping idle time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Switch {
-    /// Skipped
+    /// Skip
     On,
-    /// Not skipped
+    /// Do not skip
     Off,
-    /// Skipped, whatever the outside may bring
+    /// Skip even while the outside may bring an answer
     Force,
 }
 
@@ -336,21 +384,21 @@ pub struct Rm {
     /// The containers' names
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
-    /// End their programs even while a monitor looks after them
+    /// End their programs even while a monitor supervises them
     #[arg(long)]
     pub force: bool,
 }
 
-/// Which clock.
+/// Options of a container's clock.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Clock")]
 pub struct ClockArgs {
-    /// The wall clock starts at this time [default: the host's]
+    /// Start the wall clock at this time [default: the host's]
     ///
     /// Not before 1970. Excludes --offset.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub at: Option<WallTime>,
-    /// ... or this far from the host's: +10d, -1h30m
+    /// Start the wall clock this far from the host's: +10d, -1h30m
     ///
     /// Moves the wall clock alone, not before 1970. Excludes --at.
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
@@ -360,59 +408,59 @@ pub struct ClockArgs {
     /// Above 0, from 1/1000000 to 1000000. Excludes --tdf.
     #[arg(long, value_name = "R", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
-    /// Time dilation factor, real seconds per virtual second: the inverse of --rate
+    /// Time dilation factor, the inverse of --rate: real seconds per virtual second
     ///
     /// Written as a rate is: 10, 0.5, 1/3. Excludes --rate.
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = Rate::parse_tdf)]
     pub tdf: Option<Rate>,
-    /// CLOCK_MONOTONIC starts this far from the host's
+    /// Start CLOCK_MONOTONIC this far from the host's
     ///
-    /// May not make it negative: the host's counts from its boot.
+    /// The clock may not become negative: the host's counts from its boot.
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     pub monotonic: Option<Span>,
-    /// CLOCK_BOOTTIME, and with it the uptime, starts this far from the host's
+    /// Start CLOCK_BOOTTIME, and with it the uptime, this far from the host's
     ///
-    /// May not make it negative: the host's counts from its boot.
+    /// The clock may not become negative: the host's counts from its boot.
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     pub boottime: Option<Span>,
-    /// Start with time standing still: the program starts when 'lorentz unfreeze' comes
+    /// Start with a frozen clock: the program starts at 'lorentz unfreeze'
     #[arg(long)]
     pub frozen: bool,
-    /// Time leaps over what everybody only waits for
+    /// Skip idle time
     ///
-    /// When all of the container sleeps, its clocks leap to the next deadline. While somebody waits for something that
-    /// can come from outside (a connection, a terminal, a pipe), time keeps to its rate: 'lorentz ps' says for whom.
-    /// =force: leaps whatever the outside may bring.
+    /// When every task of the container waits, its clocks jump to the next deadline. While a task waits for an answer that
+    /// may come from outside (a connection, a terminal, a pipe), time keeps to its rate; 'lorentz ps' names the process.
+    /// =force: skip even then.
     #[arg(long, value_name = "on|force", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "on", hide_possible_values = true)]
     pub skip_idle: Option<Switch>,
-    /// With --skip-idle: what reading a clock costs in virtual time
+    /// With --skip-idle: virtual time that each clock read costs
     ///
-    /// A program that spins on the clock is never idle; so it comes to an end. 0 or more, up to 1s.
+    /// A program that spins on a clock is never idle; with a cost it ends. From 0 to 1s.
     #[arg(long, value_name = "DUR", requires = "skip_idle", allow_hyphen_values = true)]
     #[arg(value_parser = parse_read_cost)]
     pub read_cost: Option<Span>,
-    /// CPU clocks run at the clock's rate, or as the host's [default: virtual]
+    /// Show CPU time at the clock's rate, or as the host does [default: virtual]
     ///
-    /// Virtual: no program uses more CPU time than time passed.
+    /// virtual: no program uses more CPU time than time passed.
     #[arg(long, value_name = "virtual|real", hide_possible_values = true)]
     pub cpu_clocks: Option<Whose>,
-    /// File times are told in virtual time, or in the host's [default: virtual]
+    /// Show file times in virtual time, or in the host's [default: virtual]
     ///
-    /// Virtual: ages are right inside; what changed an hour before the start is an hour old.
+    /// virtual: ages are right inside; a file that changed an hour before the start is an hour old.
     #[arg(long, value_name = "virtual|real", hide_possible_values = true)]
     pub file_times: Option<Whose>,
-    /// The rdtsc instruction tells virtual time too, at about 2 us each
+    /// Make the rdtsc instruction return virtual time, at about 2 us each
     #[arg(long)]
     pub trap_tsc: bool,
-    /// On the clock of this container instead of a new one: several programs, one time
+    /// Use the clock of this container instead of a new one
     ///
-    /// Without --name it becomes part of that container. Excludes all other options of a clock.
+    /// Without --name the program becomes part of that container. Excludes all other clock options.
     #[arg(long, value_name = "NAME")]
     pub clock: Option<String>,
 }
 
-/// Whose time something is told in.
+/// The time in which a face of time is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Whose {
     /// The container's
@@ -422,7 +470,7 @@ pub enum Whose {
 }
 
 impl Switch {
-    /// The same, free of any command line.
+    /// Converts to the library's type.
     pub fn mode(self) -> SkipMode {
         match self {
             Switch::On => SkipMode::On,
@@ -433,7 +481,7 @@ impl Switch {
 }
 
 impl ClockArgs {
-    /// The same, free of any command line.
+    /// Converts to the library's type.
     pub fn options(&self) -> ClockOptions {
         let is_real = |whose: Whose| whose == Whose::Real;
         ClockOptions {
@@ -463,15 +511,58 @@ fn parse_pid(text: &str) -> Result<u32, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
     }
 
+    #[test]
+    fn help_shows_each_verb_once_in_a_group() {
+        let command = Cli::command();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
+        let mut verbs: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        verbs.retain(|verb| *verb != "failpoints");
+        grouped.sort_unstable();
+        verbs.sort_unstable();
+        assert_eq!(grouped, verbs);
+        let help = Cli::parse_words(vec!["lorentz".into(), "--help".into()]).unwrap_err();
+        let help = help.to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+        for part in ["Containers:\n  run ", "\nClock:\n  dilate ", "\n  -h, --help", "\nTIME  "] {
+            assert!(help.contains(part), "{part:?} in {help}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_the_command_agrees_on_verbs_and_aliases() {
+        const PAGE: &str = include_str!("../../../docs/cli.md");
+        let command = Cli::command();
+        let aliases = PAGE.split_once("\n## Aliases\n").unwrap().1.split_once("\n## ").unwrap().0;
+        for (_, verbs) in GROUPS {
+            for verb in *verbs {
+                let verb = command.find_subcommand(verb).unwrap();
+                let row = PAGE
+                    .lines()
+                    .find(|line| line.starts_with(&format!("| [`{}`]", verb.get_name())));
+                let about = verb.get_about().unwrap().to_string();
+                assert!(
+                    row.is_some_and(|row| row.ends_with(&format!(" | {about} |"))),
+                    "{about}: {row:?}"
+                );
+                for alias in verb.get_all_aliases() {
+                    let row = aliases.lines().find(|line| line.contains(&format!("`{alias}`")));
+                    let name = format!("| `{}` |", verb.get_name());
+                    assert!(row.is_some_and(|row| row.contains(&name)), "{alias}: {row:?}");
+                }
+            }
+        }
+    }
+
     fn run(words: &str) -> Run {
-        match Cli::try_parse_from(words.split(' ')).unwrap().verb {
+        match Cli::parse_words(words.split(' ').map(OsString::from).collect()).unwrap().verb {
             Verb::Run(run) => *run,
             other => panic!("{other:?}"),
         }

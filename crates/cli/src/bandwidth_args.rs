@@ -9,8 +9,9 @@ use lorentz_bandwidth::{BitRate, Method, Timers};
 const BANDWIDTH_HELP: &str = "\
 RATE  500kbit, 300mbit, 2.5gbit, 10000000; from 1kbit to 1000gbit
 
-The estimate is of the way from here to the server, at IP: what a new flow could have beside those that are there.
-'low' and 'high' are the ends of the 95 % confidence interval; with slops, of the range in which it varied.";
+The estimate is the rate that a new flow could have beside the existing flows, from here to the
+server, at IP. 'low' and 'high' are the ends of the 95 % confidence interval; with slops, of the
+range in which the rate varied.";
 
 /// `lorentz bandwidth`.
 #[derive(Args, Debug)]
@@ -25,23 +26,23 @@ pub struct Bandwidth {
     pub measure: Measure,
 }
 
-/// What `lorentz bandwidth` can do besides measuring.
+/// Verbs of `lorentz bandwidth`.
 #[derive(Subcommand, Debug)]
 pub enum BandwidthVerb {
-    /// Receive the probes of those who measure the way to here
+    /// Receive the probes of hosts that measure the path to here
     ///
-    /// Control is over TCP, probes come over UDP to a port that the system chooses for each session. Ends when it is
-    /// ended.
+    /// Control is over TCP. Probes come over UDP, to a port that the system chooses for each session. Runs until a signal
+    /// ends it.
     Serve(Serve),
 }
 
 /// `lorentz bandwidth serve`.
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Where to listen for control connections
+    /// Address for control connections
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:13979")]
     pub listen: SocketAddr,
-    /// Only serve those who know the secret in this file
+    /// Serve only clients that know the secret in this file
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Print JSON
@@ -91,30 +92,30 @@ impl From<TimersName> for Timers {
 /// `lorentz bandwidth HOST`.
 #[derive(Args, Debug)]
 pub struct Measure {
-    /// Where 'lorentz bandwidth serve' runs; the port is 13979 where none is given
+    /// The host of 'lorentz bandwidth serve' [default port: 13979]
     #[arg(value_name = "HOST[:PORT]", required = true)]
     pub host: Option<String>,
-    /// How to measure
+    /// The method
     #[arg(long, value_enum, default_value = "trains", value_name = "METHOD")]
     pub method: MethodName,
     /// The highest rate to probe
     ///
-    /// More is not found, and the first train is sent at it: not far above what the path can have.
+    /// The estimate cannot exceed it, and the first train has this rate. Choose it not far above the capacity of the path.
     #[arg(long, value_name = "RATE", default_value = "1gbit")]
     pub rate_max: BitRate,
-    /// What to pace and stamp the probes by
+    /// The timers that pace and timestamp the probes
     #[arg(long, value_enum, default_value = "precise", value_name = "TIMERS")]
     pub timers: TimersName,
-    /// Send under SCHED_FIFO, before all ordinary programs (needs CAP_SYS_NICE)
+    /// Send under SCHED_FIFO, ahead of all ordinary programs (needs CAP_SYS_NICE)
     #[arg(long)]
     pub fifo: bool,
-    /// Length of the longest probe as an IP packet, 100 to 65535; default: what the first link takes, at most 9000
+    /// Length of the longest probe as an IP packet, 100 to 65535 [default: the first link's MTU, at most 9000]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(100..=65535))]
     pub packet: Option<u32>,
-    /// The secret of the server is in this file
+    /// File with the server's secret
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Measure again and again, a line each, until it is ended
+    /// Measure until interrupted, one line for each estimate
     #[arg(long)]
     pub watch: bool,
     /// Print JSON, an object for each estimate

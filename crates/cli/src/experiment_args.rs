@@ -1,4 +1,4 @@
-//! The command line of `lorentz experiment`: each flag, what it means and what it accepts.
+//! The command line of `lorentz experiment`: each flag, its help text and its accepted values.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,63 +10,63 @@ use lorentz_experiment::Cpus;
 /// `lorentz experiment`.
 #[derive(Args, Debug)]
 pub struct Experiment {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub verb: ExperimentVerb,
 }
 
-/// What can be done with an experiment.
+/// Verbs of `lorentz experiment`.
 #[derive(Subcommand, Debug)]
 pub enum ExperimentVerb {
-    /// Make an experiment, without containers yet
+    /// Create an experiment without containers
     ///
-    /// A process in the background moves it from then on, until 'rm'.
+    /// A process in the background runs its rounds, until 'rm'.
     Create(Create),
-    /// Take a container or a running process in
+    /// Add a container or a running process
     ///
-    /// A process that is in no container is brought into virtual time first. 'lorentz run --experiment NAME' starts a
-    /// program inside from its first instruction on. Containers may join while it runs.
+    /// A process that is in no container is attached first. 'lorentz run --experiment NAME' starts a program inside from
+    /// its first instruction on. Containers may join while the experiment runs.
     Add(Add),
-    /// Start many containers with the same program, as part of the experiment
+    /// Start many containers with the same program in the experiment
     ///
-    /// NAME-1, NAME-2 and so on, in the background: a few processes look after all of them. A single one is started by
-    /// 'lorentz run --experiment'.
+    /// Starts NAME-1, NAME-2 and so on in the background; a few processes supervise all of them. 'lorentz run
+    /// --experiment' starts a single one.
     Populate(Populate),
-    /// Let a container go on by itself
+    /// Remove a container, which then runs by itself
     Remove(Member),
     /// Change a container's TDF, from the next round on
     Dilate(DilateMember),
     /// Stop all containers at one virtual time
     ///
-    /// That of the container that is furthest; the wall clocks show the same too.
+    /// The time is that of the container that is furthest ahead. Their wall clocks show the same time too.
     Synchronize(Named),
-    /// Have rounds follow one another
+    /// Start the rounds
     ///
     /// In each round every container runs for its share, its TDF times the timeslice, and is stopped otherwise.
     Start(Named),
-    /// Have no further round begin, until 'start'
+    /// Stop after the current round, until 'start'
     Pause(Named),
-    /// Let all containers go on by themselves; the experiment is empty then
+    /// Remove all containers, which then run by themselves
     Stop(Named),
-    /// Say how far a container goes with each 'progress' of its timeline
+    /// Set how far a container moves with each 'progress' of its timeline
     Interval(Interval),
-    /// Move all containers of a timeline by their intervals; returns when all have arrived
+    /// Move all containers of a timeline by their intervals, and wait until all have arrived
     Progress(Timeline),
-    /// Forget the intervals of a timeline
+    /// Clear the intervals of a timeline
     Reset(Timeline),
-    /// Show how an experiment stands, or all of them
+    /// Show the progress and load of an experiment, or of all
     ///
-    /// Per container the CPU time it wanted and got, the slices at whose end it was still running, and how long its tasks
-    /// took to stop then. SLOWDOWN is real seconds per virtual second.
+    /// Per container: the CPU time that it wanted and got, the slices at whose end it was still running, and how long its
+    /// tasks took to stop then. SLOWDOWN is real seconds per virtual second.
     Status(Status),
-    /// End an experiment; its containers go on by themselves
+    /// End an experiment; its containers then run by themselves
     ///
-    /// Also what is left of one whose process has died.
+    /// Also removes the rest of an experiment whose process has died.
     Rm(Named),
-    /// Let the containers go when a process ends, or standard input
+    /// Resume the containers when a process or standard input ends
     ///
-    /// For a simulator that may die while containers stand still at its word. It goes on in the background; a line on
-    /// standard input sends it away. An experiment that runs by itself goes on.
+    /// For a simulator that may die while it keeps containers stopped. The guard waits in the background; a line on
+    /// standard input ends it. An experiment that runs by itself goes on.
     Guard(Guard),
 }
 
@@ -80,18 +80,18 @@ pub struct Create {
     pub name: String,
     /// Virtual length of a round [default: 3ms]
     ///
-    /// From 1us to 1m. The shorter, the closer together the containers are, and the more is spent on it.
+    /// From 1us to 1m. A shorter timeslice keeps the containers' clocks closer together, and costs more.
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     pub timeslice: Option<Span>,
-    /// Processors that the containers run on, each on one: 1 or 0,2-5 [default: all but the first]
+    /// Processors for the containers, each on one of them: 1 or 0,2-5 [default: all but the first]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub cpus: Option<Cpus>,
-    /// Time in which nobody has anything to do is leapt over
+    /// Skip time in which every container waits
     ///
-    /// Else time runs no faster than the clock of the container with the greatest TDF would by itself.
+    /// Without it time runs no faster than the clock of the container with the greatest TDF would by itself.
     #[arg(long, visible_alias = "skip-idle")]
     pub as_fast_as_possible: bool,
-    /// So many containers at once, at most [default: 1024]
+    /// Maximum number of containers at once [default: 1024]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number::<1, 1_000_000>)]
     pub most: Option<u32>,
 }
@@ -110,12 +110,12 @@ pub struct Member {
     /// The experiment's name
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// The container: its name, or the number of any of its processes
+    /// The container: its name, or the id of any of its processes
     #[arg(value_name = "CONTAINER|PID")]
     pub container: String,
 }
 
-/// A TDF, however written.
+/// A TDF, or its inverse as a rate.
 #[derive(Args, Debug)]
 pub struct Dilation {
     /// Time dilation factor: real seconds per virtual second in its slices
@@ -130,7 +130,7 @@ pub struct Dilation {
 }
 
 impl Dilation {
-    /// What was given, as a rate.
+    /// Returns the given value as a rate.
     pub fn rate(&self) -> Option<Rate> {
         self.rate.or(self.tdf)
     }
@@ -146,7 +146,7 @@ pub struct Add {
     /// Its TDF; 1 where none is given.
     #[command(flatten)]
     pub dilation: Dilation,
-    /// The timeline it follows, where a simulator moves it by 'interval' and 'progress'
+    /// The timeline that it follows, if a simulator moves it by 'interval' and 'progress'
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = timeline)]
     pub timeline: Option<u32>,
 }
@@ -158,19 +158,19 @@ pub struct Populate {
     /// The experiment's name
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// So many containers: 1 or more
+    /// Number of containers, from 1 to 1000000
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number::<1, 1_000_000>)]
     pub count: u32,
-    /// What they are called, before the number [default: the experiment's name]
+    /// Their names before the number [default: the experiment's name]
     #[arg(long, value_name = "NAME")]
     pub prefix: Option<String>,
-    /// What they write goes to DIR/NAME.out [default: nowhere]
+    /// Write their output to DIR/NAME.out [default: discard it]
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Their TDF; 1 where none is given.
     #[command(flatten)]
     pub dilation: Dilation,
-    /// The timeline they follow, where a simulator moves it
+    /// The timeline that they follow, if a simulator moves it
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = timeline)]
     pub timeline: Option<u32>,
     /// The program and its arguments
@@ -196,10 +196,10 @@ pub struct Interval {
     /// The container.
     #[command(flatten)]
     pub member: Member,
-    /// How far: a duration above 0, in virtual time
+    /// A duration above 0, in virtual time
     #[arg(value_name = "DUR", allow_hyphen_values = true)]
     pub interval: Span,
-    /// The timeline that it follows, to make sure
+    /// The timeline that it follows; refused if it follows another
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = timeline)]
     pub timeline: Option<u32>,
 }
@@ -210,10 +210,10 @@ pub struct Guard {
     /// The experiment's name
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// The process whose end is waited for, beside that of standard input
+    /// Wait for the end of this process, beside that of standard input
     #[arg(long, value_name = "PID")]
     pub pid: u32,
-    /// End the experiment then, even one that runs by itself
+    /// Then end the experiment, even one that runs by itself
     #[arg(long)]
     pub rm: bool,
 }
@@ -232,10 +232,10 @@ pub struct Timeline {
 /// `lorentz experiment status`.
 #[derive(Args, Debug)]
 pub struct Status {
-    /// The experiment's name; all where none is given
+    /// The experiment's name [default: all experiments]
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Show it again and again, until interrupted
+    /// Show it each second until interrupted
     #[arg(long, requires = "name", conflicts_with_all = ["json", "prometheus"])]
     pub watch: bool,
     /// Print JSON; all times in nanoseconds
@@ -246,13 +246,13 @@ pub struct Status {
     pub prometheus: bool,
 }
 
-/// A whole number from LEAST to MOST.
+/// Parses a whole number from LEAST to MOST.
 fn number<const LEAST: u32, const MOST: u32>(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (LEAST..=MOST).contains(number));
     number.ok_or_else(|| format!("expected a number from {LEAST} to {MOST}"))
 }
 
-/// The number of a timeline.
+/// Parses the number of a timeline.
 pub fn timeline(text: &str) -> Result<u32, String> {
     number::<0, { u32::MAX }>(text)
 }

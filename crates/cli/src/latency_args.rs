@@ -5,57 +5,58 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use lorentz_clock::Span;
 
-/// What can be done about latencies.
+/// Verbs of `lorentz latency`.
 #[derive(Subcommand, Debug)]
 pub enum Latency {
-    /// Measure what the network stack of containers adds to each packet, and show it
+    /// Measure and show the delay that containers' network stacks add to each packet
     ///
-    /// From the entry of the send call to the start of transmission on the outer device, and from reception there to
-    /// the exit of the receive call. A table: live on a terminal, else once at the end. Needs root.
+    /// Egress: from the entry of the send call to the start of transmission on the outer device. Ingress: from reception
+    /// there to the exit of the receive call. Shows a table: live on a terminal, else once at the end. Needs root.
     Watch(Watch),
-    /// Let containers read it themselves, at /run/lorentz/latency inside; shows nothing
+    /// Let containers read their own latencies, at /run/lorentz/latency inside
     ///
-    /// Reading gives one line a packet, '[sec.usec] (seq) egress|ingress: ns'. Needs root; who reads does not.
+    /// A reader gets one line for each packet, '[sec.usec] (seq) egress|ingress: ns'. The server needs root, a reader does
+    /// not.
     Serve(Serve),
-    /// Inside a container: the system's ping, with each time corrected
+    /// Run the system's ping inside a container, with each time corrected
     ///
-    /// By what the container's network stack added to the packet, as 'lorentz latency serve' outside measures it. All
-    /// arguments are ping's.
+    /// Subtracts the delay that the container's network stack added to the packet, as 'lorentz latency serve' outside
+    /// measures it. All arguments are ping's.
     #[command(disable_help_flag = true)]
     Ping(Ping),
-    /// Inside a container: any tool that prints times, with each corrected by a rule
+    /// Run a tool inside a container, with each printed time corrected by a rule
     Run(Run),
-    /// Go on measuring in a namespace that is watched
+    /// Resume measuring in a watched namespace
     On(Order),
-    /// Stop measuring in it for now
+    /// Pause measuring in a watched namespace
     Off(Order),
-    /// Count its packets from nothing
+    /// Reset the counts of a watched namespace
     Reset(Order),
 }
 
-/// What is measured, and where.
+/// The measured namespaces and devices.
 #[derive(Args, Debug)]
 pub struct Measure {
-    /// A container of lorentz, podman or docker, a name of 'ip netns', a process's number, or a path
+    /// A container of lorentz, podman or docker, a name of 'ip netns', a process id, or a path
     #[arg(value_name = "CONTAINER|NETNS", required = true)]
     pub targets: Vec<String>,
-    /// Device at which the containers' stack ends; may be repeated [default: those of the default routes]
+    /// Outer device, where the containers' stack ends; may be repeated [default: those of the default routes]
     #[arg(long, value_name = "DEV")]
     pub outer: Vec<String>,
-    /// Bytes that records may take up until they are read: a power of two from 4096 to 1073741824
+    /// Bytes for records that wait to be read: a power of two from 4096 to 1073741824
     #[arg(long, value_name = "BYTES", default_value_t = lorentz_packets::DEFAULT_RING)]
     #[arg(value_parser = parse_ring)]
     pub ring: u32,
-    /// End after this time: a duration above 0
+    /// End after this duration, above 0
     #[arg(long = "for", value_name = "DUR", value_parser = parse_above_zero)]
     pub limit: Option<Span>,
-    /// Have the stamps travel with the packets instead of tracing calls; from the container's device on
+    /// Carry timestamps in the packets, from the container's device on, instead of tracing system calls
     ///
-    /// SO_TIMESTAMP inside is then the arrival at the outer device, for every tool. Alters time stamps and hashes of
-    /// packets on their way; TCP is not measured on its way out. Needs Linux 6.10.
+    /// SO_TIMESTAMP inside is then the arrival at the outer device, for every tool. Alters timestamps and hashes of packets
+    /// on their way. Does not measure TCP's egress. Needs Linux 6.10.
     #[arg(long)]
     pub in_band: bool,
-    /// Measure by the network card's own time stamps; refused where it has none
+    /// Measure by the network card's own timestamps; always refused, with the reason
     #[arg(long, conflicts_with = "in_band")]
     pub hardware: bool,
 }
@@ -63,22 +64,22 @@ pub struct Measure {
 /// `lorentz latency watch`.
 #[derive(Args, Debug)]
 pub struct Watch {
-    /// What, and where.
+    /// The measured namespaces and devices.
     #[command(flatten)]
     pub measure: Measure,
-    /// Let the containers read it themselves too, as 'lorentz latency serve' does
+    /// Let the containers read their own latencies too, as 'lorentz latency serve' does
     #[arg(long)]
     pub serve: bool,
     /// Print each packet as one line of JSON; times in ns
     #[arg(long, group = "form")]
     pub json: bool,
-    /// Print all packets together as JSON, at the end
+    /// Print a summary of all packets as JSON, at the end
     #[arg(long, group = "form")]
     pub summary: bool,
-    /// Print how many needed up to 1, 2, 4 ... ns too
+    /// Add a histogram: packets that took up to 1, 2, 4 ... ns
     #[arg(long, conflicts_with_all = ["json", "prometheus"])]
     pub histogram: bool,
-    /// Print the text that Prometheus reads, at the end
+    /// Print a summary in Prometheus's text format, at the end
     #[arg(long, group = "form")]
     pub prometheus: bool,
 }
@@ -94,7 +95,7 @@ pub struct Ping {
 /// `lorentz latency run`.
 #[derive(Args, Debug)]
 pub struct Run {
-    /// How the tool's output is read: ping, fping, traceroute, mtr, mtr-udp, scamper, hping3, or a file
+    /// Rule for the tool's output: ping, fping, traceroute, mtr, mtr-udp, scamper, hping3, or a file
     #[arg(long, value_name = "RULE")]
     pub rule: String,
     /// The tool and its arguments
@@ -106,21 +107,21 @@ pub struct Run {
 /// `lorentz latency serve`.
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// What, and where.
+    /// The measured namespaces and devices.
     #[command(flatten)]
     pub measure: Measure,
-    /// Make the socket at this path outside, to be mounted into the container; for one namespace
+    /// Create the socket at this path of the host, to mount it into the container; for one namespace
     #[arg(long, value_name = "PATH")]
     pub at: Option<PathBuf>,
 }
 
-/// An order to whoever watches.
+/// `lorentz latency on`, `off` and `reset`.
 #[derive(Args, Debug)]
 pub struct Order {
-    /// As it was called for 'watch' or 'serve', or in another of its ways
+    /// The watched namespace, by any of its names
     #[arg(value_name = "CONTAINER|NETNS")]
     pub target: String,
-    /// Print what was known of its packets as JSON
+    /// Print the counts so far as JSON
     #[arg(long)]
     pub json: bool,
 }

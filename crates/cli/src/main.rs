@@ -9,8 +9,8 @@
 //! lorentz leap web --by 1d
 //! ```
 //!
-//! The story: [`args`] holds each flag with what it means, [`verbs`] what the commands do, [`view`] and
-//! [`mod@print`] what is shown, [`wrong`] what is said when something is not right, [`start`] how the process begins.
+//! [`args`] defines the verbs and flags, [`verbs`] performs them, [`view`] and [`mod@print`] make the output, [`wrong`] makes
+//! error lines and exit statuses, [`start`] begins the process.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -32,14 +32,12 @@ mod wrong;
 
 use std::ffi::OsString;
 
-use clap::Parser;
-
 use args::{Cli, Verb};
 
-/// From the words of a command line to an exit status.
+/// Performs a command line and returns the exit status.
 fn story(words: Vec<OsString>) -> i32 {
     lorentz_container::on_busy_clock(|line| eprintln!("lorentz: {line}"));
-    let cli = match Cli::try_parse_from(words) {
+    let cli = match Cli::parse_words(words) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => return show_help(&error),
         Err(error) => return complain(&wrong::command_line(&error), wrong::WRONG_INPUT),

@@ -9,16 +9,16 @@ use lorentz_network::plan::Endpoint;
 use lorentz_network::units::{BitRate, Bytes, Delay, Probability};
 use lorentz_network::Setting;
 
-/// A file with a network in it.
+/// The file that describes a network.
 #[derive(Args, Debug)]
 pub struct Source {
     /// The topology file, as docs/networks.md describes it; or a scenario of CORE, IMUNES, containerlab or Kathara
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// What it is: lorentz, core, imn, containerlab or kathara [default: by its name]
+    /// Its format: lorentz, core, imn, containerlab or kathara [default: by its name]
     ///
-    /// core is NAME.xml, imn NAME.imn, containerlab NAME.clab.yml or NAME.clab.yaml, kathara lab.conf or a directory with
-    /// one. Everything else is a topology file.
+    /// By name: core is NAME.xml, imn NAME.imn, containerlab NAME.clab.yml or NAME.clab.yaml, kathara lab.conf or a
+    /// directory with one. Every other file is a topology file.
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
 }
@@ -31,7 +31,7 @@ pub struct Import {
     /// Write to this file [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub write: Option<PathBuf>,
-    /// Print JSON: the topology, and what was left out
+    /// Print JSON: the topology, and the elements left out
     #[arg(long)]
     pub json: bool,
 }
@@ -41,10 +41,10 @@ pub struct Import {
 pub struct Up {
     #[command(flatten)]
     pub source: Source,
-    /// Nodes go forward together in rounds, as by 'rounds: true' in the file
+    /// Run the nodes in rounds, as 'rounds: true' in the file does
     #[arg(long)]
     pub rounds: bool,
-    /// Only check the file
+    /// Check the file and create nothing
     #[arg(long)]
     pub check: bool,
     /// Print JSON
@@ -55,7 +55,7 @@ pub struct Up {
 /// `lorentz down`.
 #[derive(Args, Debug)]
 pub struct Down {
-    /// The network [default: the only one there is]
+    /// The network [default: the only one]
     #[arg(value_name = "NETWORK")]
     pub network: Option<String>,
     /// Print JSON
@@ -77,57 +77,59 @@ pub struct Inspect {
 /// `lorentz link`.
 #[derive(Subcommand, Debug)]
 pub enum LinkVerb {
-    /// Change what a link does to the frames that an end sends, at once and all together
+    /// Change a link for the frames that one end sends
     ///
-    /// What is not given stays as it is. Delays are one way, and in virtual time.
+    /// All given values change at once; the others stay. Delays are one way, in virtual time.
+    #[command(alias = "change")]
     Set(Box<LinkSet>),
-    /// Show what links do, and what they have done so far
+    /// Show the settings and counts of links
+    #[command(aliases = ["list", "ls"])]
     Show(LinkShow),
 }
 
 /// `lorentz link set`.
 #[derive(Args, Debug)]
 pub struct LinkSet {
-    /// An end of the link: frames that it sends are meant
+    /// The end of the link that sends the frames
     #[arg(value_name = "NODE:INTERFACE")]
     pub end: Endpoint,
-    /// Frames in both directions
+    /// Change both directions
     #[arg(long)]
     pub both: bool,
-    /// How fast frames are put on the wire: 8bit to 1tbit such as 10mbit, or none
+    /// Transmission rate: 8bit to 1tbit such as 10mbit, or none
     #[arg(long, value_name = "RATE")]
     pub rate: Option<BitRate>,
-    /// Propagation, one way: 0 to 1d such as 20ms
+    /// Propagation delay, one way: 0 to 1d such as 20ms
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     pub delay: Option<Delay>,
-    /// How far the delay varies, uniformly; a topology file can say more
+    /// Uniform variation of the delay; a topology file has other distributions
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     pub jitter: Option<Delay>,
-    /// Frames lost: 0% to 100% such as 0.1%
+    /// Share of frames lost: 0% to 100% such as 0.1%
     #[arg(long, value_name = "P%", allow_hyphen_values = true)]
     pub loss: Option<Probability>,
-    /// Frames that arrive twice
+    /// Share of frames that arrive twice
     #[arg(long, value_name = "P%", allow_hyphen_values = true)]
     pub duplicate: Option<Probability>,
-    /// Frames that skip the delay
+    /// Share of frames that skip the delay
     #[arg(long, value_name = "P%", allow_hyphen_values = true)]
     pub reorder: Option<Probability>,
-    /// Frames in which one bit is flipped
+    /// Share of frames in which one bit flips
     #[arg(long, value_name = "P%", allow_hyphen_values = true)]
     pub corrupt: Option<Probability>,
-    /// Frames that may wait for the wire, drop-tail: 1 to 1000000
+    /// Queue limit in frames, drop-tail: 1 to 1000000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub queue_packets: Option<u32>,
-    /// Bytes that may wait for the wire, drop-tail: 64 to 4gb such as 64kb
+    /// Queue limit in bytes, drop-tail: 64 to 4gb such as 64kb
     #[arg(long, value_name = "BYTES")]
     pub queue_bytes: Option<Bytes>,
-    /// Mend the link
+    /// Set the link up
     #[arg(long, conflicts_with = "down")]
     pub up: bool,
-    /// Cut the link, both ways: what is on its way is lost
+    /// Set the link down, both ways; frames on their way are lost
     #[arg(long)]
     pub down: bool,
-    /// Which network, where there are several
+    /// The network, if there are several
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<String>,
     /// Print the link as JSON
@@ -136,7 +138,7 @@ pub struct LinkSet {
 }
 
 impl LinkSet {
-    /// The same, free of any command line.
+    /// Converts to the library's type.
     pub fn setting(&self) -> Setting {
         let queue =
             Queue { packets: self.queue_packets, bytes: self.queue_bytes, ..Queue::default() };
@@ -163,7 +165,7 @@ pub struct LinkShow {
     /// An end of the link [default: all links]
     #[arg(value_name = "NODE:INTERFACE")]
     pub end: Option<Endpoint>,
-    /// Which network, where there are several
+    /// The network, if there are several
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<String>,
     /// Print JSON
@@ -177,10 +179,10 @@ pub struct Capture {
     /// The interface of a node
     #[arg(value_name = "NODE:INTERFACE")]
     pub end: Endpoint,
-    /// Write to this file; without it to standard output, which must not be a terminal
+    /// Write to this file [default: standard output, which must not be a terminal]
     #[arg(long, short, value_name = "FILE")]
     pub write: Option<PathBuf>,
-    /// Which network, where there are several
+    /// The network, if there are several
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<String>,
 }
@@ -188,7 +190,7 @@ pub struct Capture {
 /// `lorentz graph`.
 #[derive(Args, Debug)]
 pub struct Graph {
-    /// The network [default: the only one there is]
+    /// The network [default: the only one]
     #[arg(value_name = "NETWORK")]
     pub network: Option<String>,
     /// Write to this file [default: standard output]

@@ -285,8 +285,9 @@ pub fn features(features: &[Feature], limits: &[Limit]) -> String {
         text += "\nhow to get what is missing:\n";
         text += &table(&missing);
     }
-    text += "\nnot virtual yet:\n";
-    let limits: Vec<_> = limits.iter().map(|limit| row(["", limit.what, limit.instead])).collect();
+    text += "\nstays real, or is refused (docs/limits.md):\n";
+    let limits: Vec<_> =
+        limits.iter().map(|limit| row(["", &limit.what, &limit.instead])).collect();
     text + &table(&limits)
 }
 

@@ -6,54 +6,54 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use lorentz_container::{Bind, RootOptions};
 
-/// What the container is like.
+/// Options of a container with a root file system of its own.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Container")]
 pub struct RootArgs {
-    /// In namespaces of its own, with this directory for its root; needs root
+    /// Run in new namespaces, with this directory as the root file system; needs root
     ///
-    /// What the container writes goes into a layer in memory and ends with it; the directory stays as it is.
+    /// Writes go to a layer in memory that ends with the container; the directory does not change.
     #[arg(long, value_name = "DIR", conflicts_with = "bundle")]
     pub rootfs: Option<PathBuf>,
-    /// ... or as the OCI bundle in this directory says; COMMAND takes the place of the bundle's
+    /// Run the OCI bundle in this directory; COMMAND replaces the bundle's
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
-    /// With --rootfs: write through to the directory
+    /// With --rootfs: write to the directory itself
     #[arg(long, requires = "rootfs")]
     pub read_write: bool,
     /// With --rootfs: host name inside [default: the container's name]
     #[arg(long, value_name = "NAME", requires = "rootfs")]
     pub hostname: Option<String>,
-    /// With --rootfs: a variable of the program's environment; may be repeated
+    /// With --rootfs: set an environment variable; may be repeated
     #[arg(long, value_name = "KEY=VALUE", requires = "rootfs", value_parser = parse_variable)]
     pub env: Vec<String>,
     /// With --rootfs: the program's working directory [default: /]
     #[arg(long, value_name = "DIR", requires = "rootfs", value_parser = parse_directory)]
     pub workdir: Option<PathBuf>,
-    /// With --rootfs: whose program it is, by number [default: 0:0]
+    /// With --rootfs: the program's user and group, by number [default: 0:0]
     #[arg(long, value_name = "UID[:GID]", requires = "rootfs", value_parser = parse_user)]
     pub user: Option<(u32, u32)>,
-    /// With --rootfs: a user namespace too: root inside is nobody outside
+    /// With --rootfs: also a user namespace: root inside is an unprivileged user outside
     #[arg(long, requires = "rootfs")]
     pub user_namespace: bool,
-    /// With --rootfs: a network of its own with nothing in it, or the host's [default: none]
+    /// With --rootfs: an empty network of its own, or the host's [default: none]
     #[arg(long, value_name = "none|host", requires = "rootfs", hide_possible_values = true)]
     pub network: Option<Network>,
-    /// With --rootfs: a file or directory of the host inside; may be repeated
+    /// With --rootfs: mount a file or directory of the host; may be repeated
     #[arg(long, value_name = "SOURCE:TARGET[:ro]", requires = "rootfs")]
     pub mount: Vec<Bind>,
-    /// With --rootfs: at most this much memory: 64M, 2G
+    /// With --rootfs: memory limit: 64M, 2G
     #[arg(long, value_name = "BYTES", requires = "rootfs", value_parser = parse_bytes)]
     pub memory: Option<u64>,
-    /// With --rootfs: at most so many processors: 0.5, 2
+    /// With --rootfs: processor limit: 0.5, 2
     #[arg(long, value_name = "N", requires = "rootfs", value_parser = parse_processors)]
     pub cpus: Option<u64>,
-    /// With --rootfs: at most so many processes and threads
+    /// With --rootfs: limit of processes and threads
     #[arg(long, value_name = "N", requires = "rootfs", value_parser = parse_processes)]
     pub pids: Option<u32>,
 }
 
-/// Which network.
+/// The container's network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Network {
     /// One of its own
@@ -63,7 +63,7 @@ pub enum Network {
 }
 
 impl RootArgs {
-    /// The same, free of any command line; none where no root file system was given.
+    /// Converts to the library's type; `None` without --rootfs.
     pub fn options(&self) -> Option<RootOptions> {
         Some(RootOptions {
             root: self.rootfs.clone()?,
@@ -83,8 +83,8 @@ impl RootArgs {
     }
 }
 
-/// Whether somebody sits at a terminal: then a program gets one of its own. Where one of the streams goes elsewhere, they must
-/// stay apart and as they are.
+/// Whether standard input, output and error are all a terminal. Then the program gets a terminal of its own; otherwise the
+/// streams pass through separately.
 pub fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal() && io::stderr().is_terminal()
 }
@@ -115,7 +115,7 @@ fn parse_bytes(text: &str) -> Result<u64, &'static str> {
     bytes.filter(|bytes| *bytes > 0).ok_or(EXPECTED)
 }
 
-/// In thousandths.
+/// Parses a number of processors, in thousandths.
 fn parse_processors(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: &str = "expected a number of processors from 0.01 to 4096 such as 0.5";
     let number: f64 = text.parse().map_err(|_| EXPECTED)?;

@@ -7,49 +7,51 @@ use clap::{Args, Subcommand};
 use lorentz_study::{Effort, Level, Metric, Settings, Study};
 
 const LEVELS_HELP: &str = "\
-LEVELS   before, baseline, control, namespace, container, lorentz, lorentz-container, podman, runc, libfaketime
+LEVELS   before, baseline, control, namespace, container, lorentz, lorentz-container, podman, runc,
+         libfaketime
 METRICS  those of the study; docs/study.md lists them
 
-Raw data goes to one Parquet file, a row for each sample; 'lorentz report' judges it. A study that was interrupted goes
-on where it stopped when the same command is given again. A level that cannot be had is left out, and told.";
+Raw data goes to one Parquet file, a row for each sample; 'lorentz report' evaluates it. After an
+interruption, the same command continues the study. A level that is not available here is left out,
+with a message.";
 
 /// `lorentz study`.
 #[derive(Subcommand, Debug)]
 pub enum StudyVerb {
-    /// The 15 metrics of 'The Cost of Time Virtualization in Linux Containers': clock reads, sleeps, timers
+    /// Measure the 15 metrics of 'The Cost of Time Virtualization in Linux Containers': clock reads, sleeps, timers
     Clocks(StudyArgs),
-    /// How many clock reads fit into 3 s, with hot caches
+    /// Count the clock reads in 3 s, with hot caches
     Hot(StudyArgs),
-    /// What a clock read takes whose pages were flushed from all caches
+    /// Time a clock read whose pages were flushed from all caches
     Cold(StudyArgs),
-    /// Timer cost and sleep miss time: idle, under 100 computing threads, under network and disk load
+    /// Measure timer cost and sleep miss time: idle, under 100 computing threads, under network and disk load
     Timers(StudyArgs),
 }
 
-/// What every study takes.
+/// Options of every study.
 #[derive(Args, Debug)]
 #[command(after_help = LEVELS_HELP)]
 pub struct StudyArgs {
-    /// The file to write; it must not be there yet
+    /// The file to write; it must not exist
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Minutes: few and short records
+    /// Take minutes: few and short records
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// As published: hours
+    /// Take hours: as published
     #[arg(long)]
     pub full: bool,
-    /// Where to measure [default: all but control]
+    /// Levels to measure [default: all but control]
     #[arg(long, value_name = "LEVELS", value_delimiter = ',')]
     pub levels: Vec<Level>,
-    /// What to measure [default: all of the study]
+    /// Metrics to measure [default: all of the study]
     #[arg(long, value_name = "METRICS", value_delimiter = ',')]
     pub metrics: Vec<Metric>,
     /// Records of each metric at each level: 1 to 100000
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub records: Option<u32>,
-    /// Calls whose mean is a record: 1 to 1000000000
+    /// Calls in a record, which is their mean: 1 to 1000000000
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     pub calls: Option<u32>,
@@ -59,7 +61,7 @@ pub struct StudyArgs {
 }
 
 impl StudyVerb {
-    /// Which study, and how.
+    /// Returns the study and its options.
     pub fn parts(&self) -> (Study, &StudyArgs) {
         match self {
             StudyVerb::Clocks(args) => (Study::Clocks, args),
@@ -71,7 +73,7 @@ impl StudyVerb {
 }
 
 impl StudyArgs {
-    /// What `study` is with these flags.
+    /// Returns the settings of `study` with these flags.
     pub fn settings(&self, study: Study) -> Settings {
         let effort = match (self.quick, self.full) {
             (true, _) => Effort::Quick,
@@ -94,13 +96,13 @@ impl StudyArgs {
 /// `lorentz report`.
 #[derive(Args, Debug)]
 pub struct Report {
-    /// Studies: files that 'lorentz study' has written
+    /// Files that 'lorentz study' has written
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<OsString>,
-    /// The folder to write to: index.html, and each table as CSV
+    /// The folder for index.html and each table as CSV
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// An older study of the same kind: what has changed since, beyond noise
+    /// Compare with an older study of the same kind, and show changes beyond noise
     #[arg(long, value_name = "OLD")]
     pub against: Vec<OsString>,
     /// Print JSON

@@ -244,7 +244,7 @@ fn doctor_tells_the_same_in_both_forms() {
         assert!(text.contains(feature["name"].as_str().unwrap()));
         assert!(feature["available"].is_boolean());
     }
-    assert!(text.contains("not virtual yet:"));
+    assert!(text.contains("stays real, or is refused"));
     assert!(!json["not_virtual_yet"].as_array().unwrap().is_empty());
 }
 

@@ -8,6 +8,7 @@
 //! }
 //! ```
 
+mod limits;
 mod probes;
 
 use std::fs;
@@ -16,6 +17,8 @@ use nix::errno::Errno;
 
 use crate::skip;
 use crate::state::effective_user;
+
+pub use limits::{Limit, LIMITS};
 
 /// A feature that a host has or lacks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,70 +36,6 @@ pub struct Feature {
     /// Advice: how to get it if it is missing.
     pub how_to_get: &'static str,
 }
-
-/// An interface of time that is not virtual, or a kind of program that cannot run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limit {
-    /// The interface or the kind of program.
-    pub what: &'static str,
-    /// The behaviour instead.
-    pub instead: &'static str,
-}
-
-/// Interfaces that are not virtual yet, in one line each; docs/limits.md has the full list.
-pub const NOT_VIRTUAL_YET: &[Limit] = &[
-    Limit {
-        what: "TCP's own timers (retransmission, delayed ACK, keepalive, linger)",
-        instead: "run in real time, in the kernel",
-    },
-    Limit {
-        what: "/proc: timer_list, loadavg, pressure, interrupts, diskstats, PID/sched; /sys and control groups",
-        instead: "show the host's time",
-    },
-    Limit {
-        what: "/proc/uptime, stat, schedstat, sysvipc by openat2 or links of other names",
-        instead: "show the host's time",
-    },
-    Limit {
-        what: "clocks of devices (/dev/rtc, /dev/ptpN), SIOCGSTAMP, PACKET_MMAP, ages in netlink, utmp",
-        instead: "show the host's or the hardware's time",
-    },
-    Limit { what: "rdtsc", instead: "reads the machine's counter, unless --trap-tsc is given" },
-    Limit {
-        what: "socket timeouts set before an exec, or on a dup of the socket",
-        instead: "stay the real time that they were",
-    },
-    Limit {
-        what: "timer descriptors whose process has ended, or that were passed over a socket",
-        instead: "changes do not reach them; the latter are taken for CLOCK_MONOTONIC's",
-    },
-    Limit {
-        what: "process id namespaces made inside: before the first exec there, and from the 1,024th on",
-        instead: "live in virtual time, but changes do not reach them",
-    },
-    Limit {
-        what: "time namespaces made inside (unshare --time)",
-        instead: "all clocks are off by the offset times the rate",
-    },
-    Limit {
-        what: "SIGRTMAX and SIGSYS",
-        instead: "belong to Lorentz: delivered to a program even while it blocks them",
-    },
-    Limit { what: "32-bit programs", instead: "refused" },
-    Limit {
-        what: "ptrace inside (gdb, strace)",
-        instead: "refused with EPERM; trace from outside, with -p",
-    },
-    Limit {
-        what: "seccomp listeners inside, and Lorentz in Lorentz",
-        instead: "refused with EBUSY",
-    },
-    Limit { what: "io_uring", instead: "refused with ENOSYS; programs fall back to epoll" },
-    Limit {
-        what: "attached processes, and hosts without a cgroup v2 freezer",
-        instead: "freeze stops time and waits, not the tasks",
-    },
-];
 
 /// Result of a probe: that the feature works, or why not, with the details in either case.
 type Found = Result<String, String>;

@@ -34,9 +34,9 @@ pub fn time(args: &LookAt) -> anyhow::Result<i32> {
 pub fn doctor(args: &Look) -> anyhow::Result<i32> {
     let features = doctor::features();
     if args.json {
-        print::out_json(&print::features_json(&features, doctor::NOT_VIRTUAL_YET))?;
+        print::out_json(&print::features_json(&features, &doctor::LIMITS))?;
     } else {
-        print::out(&print::features(&features, doctor::NOT_VIRTUAL_YET))?;
+        print::out(&print::features(&features, &doctor::LIMITS))?;
     }
     let lacking = features.iter().any(|feature| feature.needed && !feature.available);
     Ok(lacking.into())
