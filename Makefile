@@ -48,8 +48,9 @@ lint: ## check formatting and look for mistakes
 	@scripts/setup lint
 	@scripts/lint
 
-docs: ## build the API documentation and check the links of the pages
-	@scripts/setup
+docs: ## build the API documentation and the book of the pages, check their links, run their examples
+	@scripts/setup docs
+	@scripts/build
 	@scripts/docs
 
 clean: ## remove what was built
