@@ -1,4 +1,4 @@
-"""What the papers found beside what a study has found, and what Lorentz' own levels add."""
+"""Tables of docs/study.md: the findings of the papers and of a study, the cost of our levels."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 import polars as pl
 from lorentz.report import factors, published
+from lorentz.report.compared import HARNESS
 from lorentz.report.judge import ALPHA, BASELINE, Judgement
 from lorentz.report.runs import Run
-from lorentz.report.words import HARNESS, percent
+from lorentz.report.words import percent
 
 SLEEPS = ("nanosleep", "clock_nanosleep")
 VDSO = (
     *("vdso_clock_gettime_monotonic", "vdso_clock_gettime_boottime"),
     "vdso_gettimeofday",
 )
-#: What the filter lets pass.
+#: System calls that the seccomp filter does not trap.
 NOT_TRAPPED = ("clock_getres", "timer_getoverrun")
 CLAIMS = ["finding", "published", "here"]
 OWN = ("lorentz", "lorentz-container", "podman", "runc", "libfaketime")
@@ -199,7 +200,7 @@ def _control(found: dict[str, Judged]) -> list[str]:
 
 
 def own_levels(clocks: Judged) -> str:
-    """What a level adds to the baseline's medians, from the least metric to the most."""
+    """The time that a level adds to the baseline's medians, from the least metric to the most."""
     run = clocks.run
     calls = [name for name in run.metrics if name not in (*SLEEPS, HARNESS)]
     groups = {

@@ -23,7 +23,16 @@ sys.path.insert(0, str(ROOT / "python"))
 
 import polars as pl  # noqa: E402
 import study_claims  # noqa: E402
-from lorentz.report import curves, factors, judge, plots, power, runs, words  # noqa: E402
+from lorentz.report import (  # noqa: E402
+    compared,
+    curves,
+    factors,
+    judge,
+    plots,
+    power,
+    runs,
+    words,
+)
 from study_claims import Judged, table  # noqa: E402
 
 PLOTS = ROOT / "docs/study"
@@ -33,7 +42,7 @@ MARK = """\
      edit: the prose is in benches/{name}.in. -->
 
 """
-#: What stands in the page of a study's figures: a part of the caption, and the file.
+#: The figures in the page, by study: a part of the caption, and the name of the file.
 SHOWN = {
     "clocks": (("beside the baseline", "clocks"), ("how often a shift", "power")),
     "cold": (("cold_monotonic", "cold"),),
@@ -106,13 +115,13 @@ def medians(found: dict[str, Judged], kinds: tuple[str, ...]) -> str:
 
 
 def summary(found: dict[str, Judged]) -> str:
-    """What the reports say in words."""
-    lines = [
-        line
-        for one in found.values()
-        for line in words.summary(one.run, one.found, one.power, one.effects)
-    ]
-    return "\n".join(f"- {line}" for line in lines)
+    """The sentences of the reports."""
+    lines = []
+    for kind, one in found.items():
+        comparison = compared.compared(one.run, one.found)
+        said = words.summary(one.run, one.found, comparison, one.power, one.effects)
+        lines += [f"- {kind}: {line}" for line in said.lines()]
+    return "\n".join(lines)
 
 
 def figures(found: dict[str, Judged]) -> dict[str, str]:

@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from lorentz.report.compared import HARNESS, kind
 from lorentz.report.plots import INK, LOOKS, STYLE, Picture, marked, nanoseconds, svg, titled
 from lorentz.report.power import ENOUGH, SHIFT, Design
 from lorentz.report.runs import Run
-from lorentz.report.words import HARNESS
 
-#: What is drawn beside the study's own number of records: the usual and the published one.
+#: Numbers of records to draw beside the study's own: the usual and the published one.
 RECORDS = (50, 200)
 #: Dashes and colours of the numbers of records, the own one first.
 LINES = ((INK, "-"), ("#d55e00", "--"), ("#0072b2", "-."))
@@ -87,15 +87,25 @@ def _loads(run: Run, cells: pl.DataFrame) -> Picture:
     for axes, function in zip(grid, functions, strict=True):
         _medians(axes, run, cells.filter(pl.col("function") == function))
         axes.set_title(function, fontsize=9)
+    _share_scales(dict(zip(functions, grid, strict=True)))
     handles, labels = grid[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4)
+    figure.legend(handles, labels, loc="outside upper center", ncols=5)
     figure.supxlabel("load", fontsize=10)
     figure.supylabel("median of the records' medians (logarithmic)", fontsize=10)
     return svg(
         figure,
-        f"{run.study}: medians over level and load, with MAD. Lines that are not parallel: what a "
-        "load does depends on the level.",
+        f"{run.study}: medians over level and load, with MAD. Clock reads share a scale, and so do "
+        "sleeps. Where lines are not parallel, the effect of a load depends on the level.",
     )
+
+
+def _share_scales(panels: dict[str, Axes]) -> None:
+    """Gives the functions of one kind the same axis of times."""
+    for function, axes in panels.items():
+        same = [other for name, other in panels.items() if kind(name) is kind(function)]
+        low = min(other.get_ylim()[0] for other in same)
+        high = max(other.get_ylim()[1] for other in same)
+        axes.set_ylim(low, high)
 
 
 def _medians(axes: Axes, run: Run, of: pl.DataFrame) -> None:
@@ -118,8 +128,8 @@ def _medians(axes: Axes, run: Run, of: pl.DataFrame) -> None:
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     if high / low < 10:
-        axes.set_ylim(low * 0.7, low * 12)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.set_ylim(low * 0.8, high * 1.3)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7), numticks=99))
     axes.yaxis.set_major_formatter(FuncFormatter(nanoseconds))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(range(len(loads)), loads)

@@ -5,9 +5,10 @@ ANOVA where variances are equal and Welch's where not, then Tukey's HSD or Games
 *Impact of Modern Virtualization Methods on Timing Precision*, section 2.3: median, MAD as half the
 interquartile range, Kruskal-Wallis, then Dunn's test.
 
-A study tests many metrics. So that it does not find what is not there, a level is said to differ
-only where its metric's p, adjusted over all metrics by Holm, and its own p after the post hoc test
-are both below 0.05; the papers' own p stand beside it.
+A study tests many metrics, and some would differ by chance. A level counts as different only if two
+p are below 0.05: the metric's p, which Holm's method adjusts over all metrics, and the level's own
+p of the post hoc test. `p_adjusted` of `pairs` and `ranks` is the greater of the two. The tables
+keep the p of the papers too.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Groups = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the tests say of a study, a table for each; one row per metric and load, or per pair."""
+    """Results of the tests of a study, a table a test: one row per metric and load, or per pair."""
 
     descriptives: pl.DataFrame
     omnibus: pl.DataFrame
@@ -180,6 +181,11 @@ def _ranked(groups: Groups) -> list[dict[str, object]]:
     ]
 
 
+def _greater(of_metric: float, of_level: float) -> float:
+    """Returns the p that decides whether a level differs; not a number if either is not."""
+    return float(np.maximum(of_metric, of_level))
+
+
 def _finished(
     described: list[dict], tests: list[dict], pairs: list[dict], ranked: list[dict]
 ) -> Judgement:
@@ -192,14 +198,14 @@ def _finished(
         for name, part in (("percent", "difference"), ("ci_low", "ci_low"), ("ci_high", "ci_high")):
             title = "percent" if name == "percent" else f"{name}_percent"
             pair[title] = pair[f"{part}_ns"] / base * 100 if against_base else None
-        adjusted_p = family[pair["metric"], pair["load"]]
-        pair["differs"] = bool(adjusted_p < ALPHA and pair["p"] < ALPHA)
+        pair["p_adjusted"] = _greater(family[pair["metric"], pair["load"]], pair["p"])
+        pair["differs"] = pair["p_adjusted"] < ALPHA
     keys = list(dict.fromkeys((row["metric"], row["load"]) for row in ranked))
     by_key = {(row["metric"], row["load"]): row["kruskal_p"] for row in ranked}
     for_ranks = dict(zip(keys, adjusted([by_key[key] for key in keys]), strict=True))
     for row in ranked:
-        p = for_ranks[row["metric"], row["load"]]
-        row["differs"] = bool(p < ALPHA and row["dunn_p"] < ALPHA)
+        row["p_adjusted"] = _greater(for_ranks[row["metric"], row["load"]], row["dunn_p"])
+        row["differs"] = row["p_adjusted"] < ALPHA
     frames = (pl.DataFrame(rows, infer_schema_length=None) for rows in (described, tests))
     more = (pl.DataFrame(rows, infer_schema_length=None) for rows in (pairs, ranked))
     return Judgement(*frames, *more)
