@@ -124,12 +124,35 @@ def summary(found: dict[str, Judged]) -> str:
     return "\n".join(lines)
 
 
+def differences(found: dict[str, Judged]) -> str:
+    """A line for each metric and load, a column for each level: the difference, if there is one."""
+    there = {level for one in found.values() for level in one.run.levels}
+    levels = [level for level in plots.LOOKS if level in there - {judge.BASELINE}]
+    rows = []
+    for one in found.values():
+        frame = compared.compared(one.run, one.found)
+        of = {(row["metric"], row["load"], row["level"]): row for row in frame.to_dicts()}
+        for pairs in compared.rows_of(one.run).values():
+            for metric, load in pairs:
+                cells = [_difference(of.get((metric, load, level))) for level in levels]
+                title = f"`{metric}`" + (f", {load}" if one.run.study == "timers" else "")
+                rows.append([title, *cells])
+    return table(["metric", *levels], rows)
+
+
+def _difference(row: dict | None) -> str:
+    if row is None or row["differs"] is None or row["ratio"] is None:
+        return "-"
+    return words.percent((row["ratio"] - 1) * 100) if row["differs"] else "="
+
+
 def figures(found: dict[str, Judged]) -> dict[str, str]:
-    """All that the template asks for, by name."""
+    """The figures of the template, by name."""
     own = {
         "machine": machine(found),
         "medians": medians(found, tuple(kind for kind in found if kind != "timers")),
         "summary": summary(found),
+        "differences": differences(found),
     }
     if len(found) == 1:
         clocks = found["clocks"]

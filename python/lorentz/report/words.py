@@ -33,12 +33,12 @@ def percent(value: float) -> str:
     """`+3.4 %`; from 200 % on, times: `3.4 times`."""
     if value >= 200:
         return f"{1 + value / 100:,.1f} times"
-    return f"{value:+.1f} %" if abs(value) >= 0.1 else f"{value:+.2f} %"
+    return f"{value:+.1f} %" if abs(value) >= 0.095 else f"{value:+.2f} %"
 
 
 def _size(value: float) -> str:
     """A difference without its sign: `3.4 %`, `0.03 %`."""
-    return f"{value:.1f} %" if value >= 0.1 else f"{value:.2f} %"
+    return f"{value:.1f} %" if value >= 0.095 else f"{value:.2f} %"
 
 
 def summary(
@@ -122,8 +122,8 @@ def _effects(effects: pl.DataFrame) -> list[str]:
         depends = f"depends on {', '.join(named)}" if named else "depends on no factor"
         rest = ", ".join(of.filter(~pl.col("matters"))["factor"])
         without = f" No effect was found of {rest}." if rest and named else ""
-        size = " (partial eta squared of the medians' ranks)" if named else ""
-        lines.append(f"{title} {depends}{size}.{without}")
+        size = " In brackets: partial eta squared of the medians' ranks." if named else ""
+        lines.append(f"{title} {depends}.{size}{without}")
     return lines
 
 
