@@ -41,7 +41,7 @@ EFFORTS = {
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line asks for."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     effort = parser.add_mutually_exclusive_group()
     for name, text in EFFORTS.items():

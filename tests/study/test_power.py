@@ -1,4 +1,4 @@
-"""What a study is said to see, held against simulated studies."""
+"""The sensitivity that a report gives, checked by simulated studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of `power` and `factors`: power over shifts, medians over loads."""
+"""Draws the figures of `power` and `factors`: power over shifts, medians over loads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHIFTS_PERCENT = np.geomspace(0.2, 20, 25)
 
 
 def pictures(run: Run, power: pl.DataFrame, cells: pl.DataFrame) -> list[Picture]:
-    """Those that the study has."""
+    """Draws the figures that the study has data for."""
     drawn = []
     with pyplot.rc_context(STYLE):
         if len(power):
@@ -33,7 +33,7 @@ def pictures(run: Run, power: pl.DataFrame, cells: pl.DataFrame) -> list[Picture
 
 
 def _grid(panels: int, most: int) -> tuple[Figure, list[Axes]]:
-    """Panels, at most so many beside one another."""
+    """Makes panels, at most `most` beside one another."""
     columns = min(most, panels)
     lines = -(-panels // columns)
     size = (max(3 * columns, 8.5), 1.2 + 2.4 * lines)
@@ -113,7 +113,7 @@ def _medians(axes: Axes, run: Run, of: pl.DataFrame) -> None:
     loads = [load for load in run.loads if load in set(of["load"])]
     for number, level in enumerate(levels):
         part = of.filter(pl.col("level") == level)
-        # Beside one another, for many lie on the same height.
+        # Levels stand beside one another, because many have the same median.
         aside = (number - (len(levels) - 1) / 2) * 0.5 / len(levels)
         medians = np.maximum(part["median_ns"].to_numpy(), 1.0)
         deviations = part["mad_ns"].to_numpy()

@@ -44,7 +44,7 @@ def observations(run: Run) -> pl.DataFrame:
 
 
 def effects(frame: pl.DataFrame) -> pl.DataFrame:
-    """What each factor, and each two together, does to each statistic; one kind of function."""
+    """Effects of each factor, and of each two together, on each statistic; one kind of function."""
     factors = [factor for factor in FACTORS if frame[factor].n_unique() > 1]
     if len(factors) < 2:
         return pl.DataFrame()

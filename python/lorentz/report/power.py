@@ -1,8 +1,8 @@
-"""What a study could have seen: the power of its tests, by statsmodels.
+"""The sensitivity of a study: the power of its tests, by statsmodels.
 
-A level is said to differ where two tests agree: the metric's over all levels, adjusted over all
-metrics, and its own after it, adjusted over all pairs. The power told here is the lesser of the
-two, both adjusted by Bonferroni, where the mean of one level alone is shifted.
+A level differs if two tests agree: the metric's over all levels, adjusted over all metrics, and
+the level's own after it, adjusted over all pairs. The power here is the lesser of the two, both
+adjusted by Bonferroni, for a shift of the mean of one level alone.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from statsmodels.stats.power import FTestAnovaPower, TTestIndPower
 from lorentz.report.judge import ALPHA, BASELINE, BY_MEANS, FEWEST
 from lorentz.report.runs import Run
 
-#: A difference counts as visible where so many of a hundred such studies would find it.
+#: A difference is visible if this share of such studies would find it.
 ENOUGH = 0.8
-#: No study of three records or more needs a difference of so many standard deviations.
+#: Upper bound of visible differences, standard deviations, for three records or more.
 MOST = 50.0
-#: The shift that the power is told for, percent.
+#: The shift whose power the report gives, percent.
 SHIFT = 2.0
 
 
 @dataclass(frozen=True)
 class Design:
-    """What decides the power, beside shift and noise."""
+    """The inputs of the power beside shift and noise."""
 
     records: int
     levels: int
     metrics: int
 
     def power(self, effect: float) -> float:
-        """Of finding one level that differs by so many standard deviations."""
+        """The power to find one level that differs by `effect` standard deviations."""
         pairs = self.levels * (self.levels - 1) / 2
         after = TTestIndPower().power(effect, self.records, ALPHA / pairs / 2, alternative="larger")
         over_all = FTestAnovaPower().power(
@@ -44,7 +44,7 @@ class Design:
         return float(min(after, over_all))
 
     def visible(self) -> float:
-        """The difference, in standard deviations, that is found often enough."""
+        """The difference, in standard deviations, whose power is `ENOUGH`."""
         return optimize.brentq(lambda effect: self.power(effect) - ENOUGH, 0.01, MOST)
 
     def _share(self) -> float:
@@ -53,13 +53,13 @@ class Design:
 
 
 def told(run: Run) -> pl.DataFrame:
-    """For each metric and level: the noise, what shift was visible, the power at 2 percent."""
+    """For each metric and level: the noise, the visible shift, the power at 2 percent."""
     rows = []
     for metric, load, groups in _compared(run):
         base = np.asarray(groups.pop(BASELINE))
         for level, values in groups.items():
             design = Design(min(len(base), len(values)), len(groups) + 1, len(run.metrics))
-            # As of a difference of two means, whatever each one's own noise.
+            # The noise of a difference of two means: their variances may differ.
             noise = np.sqrt((np.var(base, ddof=1) + np.var(values, ddof=1)) / 2) / base.mean() * 100
             rows.append(
                 {

@@ -1,4 +1,4 @@
-"""The papers' tables beside a study's own figures: as ratios, for machines' times differ."""
+"""The papers' tables beside a study's own figures, as ratios: times differ by machine."""
 
 from __future__ import annotations
 

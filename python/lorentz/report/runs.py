@@ -1,4 +1,4 @@
-"""Reading studies: the files of `lorentz study`, and what of them is one study."""
+"""Reads the files of `lorentz study`, and joins files of one kind to one study."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 import polars as pl
 
-#: The format of the files that are understood; crates/study/src/table.rs writes it.
+#: The accepted format of the files, which crates/study/src/table.rs writes.
 FORMAT = "1"
 #: Settings that must agree before records can stand beside one another.
 SIZES = ("calls", "sleeps", "millis", "samples")
 
 
 class WrongRunError(Exception):
-    """A file that cannot be judged, and why; one line."""
+    """A file that cannot be judged; the message is one line."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One study: its raw samples, and its records, which are what is compared.
+    """One study: its raw samples, and its records. The tests compare records.
 
     `records` has a row for each round, load, level and metric, with `value_ns`: nanoseconds per
     call; for sleeps of the timing paper, how much later than asked. Where a record has many samples
@@ -37,19 +37,19 @@ class Run:
 
     @property
     def levels(self) -> list[str]:
-        """Those that were measured, in the order of the study."""
+        """The measured ones, in the order of the study."""
         there = set(self.records["level"])
         return [name for name in self.settings["levels"] if name in there]
 
     @property
     def metrics(self) -> list[str]:
-        """Those that were measured, in the order of the study."""
+        """The measured ones, in the order of the study."""
         there = set(self.records["metric"])
         return [name for name in self.settings["metrics"] if name in there]
 
     @property
     def loads(self) -> list[str]:
-        """Those under which it was measured."""
+        """The loads of the study."""
         return list(self.settings["loads"])
 
     def values(self, metric: str, load: str) -> dict[str, list[float]]:
@@ -101,7 +101,7 @@ def _read_one(path: str) -> Run:
 
 
 def _asked(study: str) -> pl.Expr:
-    """What is not counted: the timing paper's sleeps are judged by how late they end."""
+    """The time to subtract: of a sleep of the timing paper, its lateness alone counts."""
     return pl.col("asked_ns") if study == "timers" else pl.lit(0)
 
 
