@@ -212,7 +212,7 @@ def test_each_level_has_one_short_sentence(kind: str, results: dict[str, dict]):
 def test_a_level_that_is_not_found_to_differ_says_what_it_would_show(results: dict[str, dict]):
     sentences = results["hot"]["summary"]
     same = sentences[LEVELS.index("podman")]
-    assert same.startswith("podman: none of 2 raw calls differs; half of them would show a ")
+    assert same.startswith("podman: none of 2 raw calls differs; half of the metrics would show a ")
 
 
 def texts(figure: Path) -> list[str]:

@@ -132,7 +132,7 @@ def _of_level(level: str, of: pl.DataFrame, visible: float | None) -> str:
     groups = (("wait", of.filter(is_wait)), ("raw call", of.filter(~is_wait)))
     text = ", ".join(_of_group(name, rows) for name, rows in groups if len(rows))
     if visible is not None and not of["differs"].any():
-        where = "half of them would show" if len(of) > 1 else "it would show"
+        where = "half of the metrics would show" if len(of) > 1 else "it would show"
         text += f"; {where} a difference of {_size(visible)}"
     return f"{level}: {text}."
 
