@@ -1,4 +1,4 @@
-"""The papers' findings beside those of a study, and the cost of Lorentz' own levels."""
+"""Tables of docs/study.md: the findings of the papers and of a study, the cost of our levels."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 import polars as pl
 from lorentz.report import factors, published
+from lorentz.report.compared import HARNESS
 from lorentz.report.judge import ALPHA, BASELINE, Judgement
 from lorentz.report.runs import Run
-from lorentz.report.words import HARNESS, percent
+from lorentz.report.words import percent
 
 SLEEPS = ("nanosleep", "clock_nanosleep")
 VDSO = (
     *("vdso_clock_gettime_monotonic", "vdso_clock_gettime_boottime"),
     "vdso_gettimeofday",
 )
-#: Calls that the filter lets pass.
+#: System calls that the seccomp filter does not trap.
 NOT_TRAPPED = ("clock_getres", "timer_getoverrun")
 CLAIMS = ["finding", "published", "here"]
 OWN = ("lorentz", "lorentz-container", "podman", "runc", "libfaketime")
@@ -24,7 +25,7 @@ OWN = ("lorentz", "lorentz-container", "podman", "runc", "libfaketime")
 
 @dataclass(frozen=True)
 class Judged:
-    """A study, and the results of its tests."""
+    """A study, and all that the tests say of it."""
 
     run: Run
     found: Judgement
@@ -33,7 +34,7 @@ class Judged:
     cells: pl.DataFrame
 
     def of_level(self, level: str) -> pl.DataFrame:
-        """Returns each metric at a level against the baseline, without the harness."""
+        """Each metric at a level against the baseline; the harness is no metric."""
         found = self.found.ranks if self.run.study == "timers" else self.found.pairs
         if "against" in found.columns:
             found = found.filter(pl.col("against") == BASELINE)
@@ -47,13 +48,13 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def claims(found: dict[str, Judged]) -> str:
-    """Returns a line for each finding of a paper."""
+    """A line for each finding of a paper."""
     rows = [*_of_clocks(found["clocks"]), *_ratios(found), *_factors(found["timers"])]
     return table(CLAIMS, [*rows, _control(found)])
 
 
 def claims_of_clocks(clocks: Judged) -> str:
-    """Returns a line for each finding of the cost paper."""
+    """A line for each finding of the cost paper."""
     return table(CLAIMS, _of_clocks(clocks))
 
 
@@ -63,8 +64,7 @@ def _of_clocks(clocks: Judged) -> list[list[str]]:
 
 
 def beside_table_4(clocks: Judged) -> str:
-    """Returns the cost of each metric beyond the baseline in the paper's levels, published and
-    measured."""
+    """How much more than the baseline each metric costs in the paper's levels, there and here."""
     head, columns = ["metric"], []
     for level in ("namespace", "container"):
         head += [f"{level}: published", "here", "95 % CI", "differs here"]
@@ -114,7 +114,7 @@ def _greatest(clocks: Judged, level: str) -> list[str]:
 
 
 def _greatest_median(clocks: Judged, level: str) -> str:
-    """The same for medians, which single long records do not move."""
+    """The same of medians, which single long records do not move."""
     ranks = clocks.found.ranks.filter(
         pl.col("level") == level, pl.col("metric") != HARNESS, pl.col("median_ratio").is_not_null()
     )
@@ -125,7 +125,7 @@ def _greatest_median(clocks: Judged, level: str) -> str:
 
 
 def _vdso(clocks: Judged) -> list[str]:
-    """Returns the median cost that a namespace adds to vDSO reads, and to system calls."""
+    """The median of what vDSO reads cost more in a namespace, and of what system calls do."""
     pairs = clocks.of_level("namespace")
     ours = dict(pairs.select("metric", "percent").iter_rows()) if len(pairs) else {}
     shown = []
@@ -153,7 +153,7 @@ def _sleeps(clocks: Judged) -> list[str]:
 
 
 def _ratios(found: dict[str, Judged]) -> list[list[str]]:
-    """Compares the patch set's figures, and those of the timing paper's functions."""
+    """The patch set's figures, and those of the timing paper's functions."""
     return [
         [row["what"], f"{row['published_ratio']:.3g}", f"{row['own_ratio']:.3g}"]
         for kind in ("hot", "cold", "timers")
@@ -162,7 +162,7 @@ def _ratios(found: dict[str, Judged]) -> list[list[str]]:
 
 
 def _factors(timers: Judged) -> list[list[str]]:
-    """Returns the factors that matter by Kruskal-Wallis, as in the paper."""
+    """Factors that matter by Kruskal-Wallis, as in the paper."""
     rows = []
     for kind, data, title in (
         ("cost", published.TIMING_1, "what a read costs"),
@@ -200,8 +200,7 @@ def _control(found: dict[str, Judged]) -> list[str]:
 
 
 def own_levels(clocks: Judged) -> str:
-    """Returns the cost that each level adds to the baseline's medians, from the least metric to the
-    greatest."""
+    """The time that a level adds to the baseline's medians, from the least metric to the most."""
     run = clocks.run
     calls = [name for name in run.metrics if name not in (*SLEEPS, HARNESS)]
     groups = {

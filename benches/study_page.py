@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes docs/study.md and its plots from existing studies.
+"""Write docs/study.md and its plots from studies that have been made.
 
     .venv/bin/python benches/study_page.py FOLDER
 
 FOLDER has clocks.parquet, hot.parquet, cold.parquet and timers.parquet, as benches/study.py leaves
-them in build/study/usual. If its name is `published` and it has clocks.parquet alone, the page is
-docs/study-as-published.md. The prose is in benches, in a file of the page's name with .in after it.
-Each line `<!-- figures: NAME -->` there is replaced by figures.
+them in build/study/usual. Where it is called `published` and has clocks.parquet alone, the page is
+docs/study-as-published.md. The prose is in benches, in a file of the page's name with .in after it;
+where that has a line `<!-- figures: NAME -->`, figures take its place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ sys.path.insert(0, str(ROOT / "python"))
 
 import polars as pl  # noqa: E402
 import study_claims  # noqa: E402
-from lorentz.report import curves, factors, judge, plots, power, runs, words  # noqa: E402
+from lorentz.report import (  # noqa: E402
+    compared,
+    curves,
+    factors,
+    judge,
+    plots,
+    power,
+    runs,
+    words,
+)
 from study_claims import Judged, table  # noqa: E402
 
 PLOTS = ROOT / "docs/study"
@@ -33,7 +42,7 @@ MARK = """\
      edit: the prose is in benches/{name}.in. -->
 
 """
-#: Figures of each study in the page: a part of the caption, and the file.
+#: The figures in the page, by study: a part of the caption, and the name of the file.
 SHOWN = {
     "clocks": (("beside the baseline", "clocks"), ("how often a shift", "power")),
     "cold": (("cold_monotonic", "cold"),),
@@ -49,7 +58,7 @@ def judged(run: runs.Run) -> Judged:
 
 
 def draw(one: Judged, prefix: str) -> None:
-    """Draws the page's plots, black on white: an image takes no colours from a page."""
+    """The plots that the page shows, black on white: an image takes no colours from a page."""
     pictures = plots.pictures(one.run, one.found)
     pictures += curves.pictures(one.run, one.power, one.cells)
     for part, name in SHOWN.get(one.run.study, ()):
@@ -59,7 +68,7 @@ def draw(one: Judged, prefix: str) -> None:
 
 
 def machine(found: dict[str, Judged]) -> str:
-    """Describes machine, date and amount of the measurement."""
+    """Where and when it was measured, and how much."""
     run = found["clocks"].run
     facts = run.environment["facts"]
     begin = min(one.run.samples["at_unix_s"].min() for one in found.values())
@@ -83,12 +92,12 @@ def machine(found: dict[str, Judged]) -> str:
 
 
 def nanoseconds(value: float) -> str:
-    """Formats a median for a table."""
+    """A median for a table."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def medians(found: dict[str, Judged], kinds: tuple[str, ...]) -> str:
-    """Returns a line for each metric and load, with a column for each level."""
+    """A line for each metric and load, a column for each level."""
     there = {level for kind in kinds for level in found[kind].run.levels}
     levels = [level for level in plots.LOOKS if level in there]
     rows = []
@@ -106,21 +115,44 @@ def medians(found: dict[str, Judged], kinds: tuple[str, ...]) -> str:
 
 
 def summary(found: dict[str, Judged]) -> str:
-    """Returns the reports' summaries in words."""
-    lines = [
-        line
-        for one in found.values()
-        for line in words.summary(one.run, one.found, one.power, one.effects)
-    ]
-    return "\n".join(f"- {line}" for line in lines)
+    """The sentences of the reports."""
+    lines = []
+    for kind, one in found.items():
+        comparison = compared.compared(one.run, one.found)
+        said = words.summary(one.run, one.found, comparison, one.power, one.effects)
+        lines += [f"- {kind}: {line}" for line in said.lines()]
+    return "\n".join(lines)
+
+
+def differences(found: dict[str, Judged]) -> str:
+    """A line for each metric and load, a column for each level: the difference, if there is one."""
+    there = {level for one in found.values() for level in one.run.levels}
+    levels = [level for level in plots.LOOKS if level in there - {judge.BASELINE}]
+    rows = []
+    for one in found.values():
+        frame = compared.compared(one.run, one.found)
+        of = {(row["metric"], row["load"], row["level"]): row for row in frame.to_dicts()}
+        for pairs in compared.rows_of(one.run).values():
+            for metric, load in pairs:
+                cells = [_difference(of.get((metric, load, level))) for level in levels]
+                title = f"`{metric}`" + (f", {load}" if one.run.study == "timers" else "")
+                rows.append([title, *cells])
+    return table(["metric", *levels], rows)
+
+
+def _difference(row: dict | None) -> str:
+    if row is None or row["differs"] is None or row["ratio"] is None:
+        return "-"
+    return words.percent((row["ratio"] - 1) * 100) if row["differs"] else "="
 
 
 def figures(found: dict[str, Judged]) -> dict[str, str]:
-    """Returns all figures of the template, by name."""
+    """The figures of the template, by name."""
     own = {
         "machine": machine(found),
         "medians": medians(found, tuple(kind for kind in found if kind != "timers")),
         "summary": summary(found),
+        "differences": differences(found),
     }
     if len(found) == 1:
         clocks = found["clocks"]

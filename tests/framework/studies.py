@@ -1,4 +1,4 @@
-"""Studies and reports: making small ones, and reading their files."""
+"""Studies and reports: making small ones, and reading what they wrote."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from framework import lorentz
@@ -42,13 +43,60 @@ def report(*arguments: str | Path) -> subprocess.CompletedProcess:
 
 
 def metadata(path: Path) -> dict:
-    """Returns the metadata of a study; texts of JSON are parsed."""
+    """The metadata of a study, with values of JSON parsed."""
     found = pl.read_parquet_metadata(path)
     return {
         key: json.loads(value) if value[:1] in "{[" else value
         for key, value in found.items()
         if not key.startswith("ARROW")
     }
+
+
+#: The environment of a simulated study.
+FACTS = {"facts": {"kernel": "k", "processor": "p"}, "cpu": 0, "tsc_hertz": 10**9, "steal_s": 0.0}
+#: Metrics of a simulated study, by kind.
+SIMULATED = {
+    "clocks": ("harness", "vdso_gettimeofday", "gettimeofday", "timer_create", "nanosleep"),
+    "hot": ("hot_monotonic", "hot_boottime"),
+    "cold": ("cold_monotonic",),
+    "timers": ("cost_moment", "cost_clock_gettime", "miss_sleep", "miss_usleep"),
+}
+
+
+def simulated(
+    path: Path,
+    shifts: dict[str, float],
+    rounds: int,
+    seed: int,
+    kind: str = "clocks",
+    metrics: tuple[str, ...] = (),
+) -> Path:
+    """A study in which a level takes `1 + shift` times as long. All levels drift alike.
+
+    A record of `cold` and `timers` has 10 samples, one of the other kinds has one.
+    """
+    random = np.random.default_rng(seed)
+    metrics = metrics or SIMULATED[kind]
+    loads = ["idle", "cpu", "io"] if kind == "timers" else ["idle"]
+    samples = 10 if kind in ("cold", "timers") else 1
+    settings = {"levels": list(shifts), "metrics": metrics, "loads": loads, "study": kind}
+    settings |= {"calls": 1000, "sleeps": 1, "millis": 100, "samples": 50}
+    rows = []
+    for number in range(rounds):
+        drift = 1 + 0.02 * np.sin(number / 10)
+        for load in loads:
+            for metric in metrics:
+                asked = 500_000 if metric.startswith("miss") else 0
+                for level, shift in shifts.items():
+                    means = 200 * (1 + shift) * drift * random.normal(1, 0.01, samples)
+                    key = (number, level, load, metric, float(number), 1000, asked, 1)
+                    rows += [(*key, asked + mean) for mean in means]
+    columns = ["round", "level", "load", "metric", "at_unix_s", "calls", "asked_ns"]
+    frame = pl.DataFrame(rows, schema=[*columns, "elapsed_ticks", "mean_ns"], orient="row")
+    about = {"lorentz_study_format": "1", "study": kind, "left_out": "{}"}
+    about |= {"settings": json.dumps(settings), "environment": json.dumps(FACTS)}
+    frame.write_parquet(path, metadata=about)
+    return path
 
 
 def rewritten(path: Path, to: Path, **changes: str) -> Path:

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from framework import studies
 from lorentz.report import against, judge, runs
 from scipy import stats
 
-FACTS = {"facts": {"kernel": "k", "processor": "p"}, "cpu": 0, "tsc_hertz": 10**9, "steal_s": 0.0}
+METRICS = ("clock_getres", "gettimeofday", "timer_create", "timerfd_create")
 
 
 def simulated(folder: Path, name: str, shifts: dict[str, float], rounds: int, seed: int) -> Path:
-    """A study in which `level` takes `1 + shift` times as long; all drift together."""
-    random = np.random.default_rng(seed)
-    metrics = ["clock_getres", "gettimeofday", "timer_create", "timerfd_create"]
-    settings = {"levels": list(shifts), "metrics": metrics, "loads": ["idle"], "study": "clocks"}
-    settings |= {"calls": 1000, "sleeps": 1, "millis": 100, "samples": 50}
-    rows = []
-    for number in range(rounds):
-        drift = 1 + 0.02 * np.sin(number / 10)
-        for metric in metrics:
-            for level, shift in shifts.items():
-                mean = 200 * (1 + shift) * drift * random.normal(1, 0.01)
-                rows.append((number, level, "idle", metric, float(number), 1000, 0, 1, mean))
-    columns = ["round", "level", "load", "metric", "at_unix_s", "calls", "asked_ns"]
-    frame = pl.DataFrame(rows, schema=[*columns, "elapsed_ticks", "mean_ns"], orient="row")
-    about = {"lorentz_study_format": "1", "study": "clocks", "left_out": "{}"}
-    about |= {"settings": json.dumps(settings), "environment": json.dumps(FACTS)}
-    frame.write_parquet(folder / name, metadata=about)
-    return folder / name
+    return studies.simulated(folder / name, shifts, rounds, seed, metrics=METRICS)
 
 
 def found(path: Path) -> tuple[runs.Run, judge.Judgement]:
@@ -81,6 +64,19 @@ def test_false_positives_over_two_thousand_studies():
             }
             wrong += judge.omnibus(groups)["p"] < judge.ALPHA
         assert 0.04 <= wrong / 2000 <= 0.06
+
+
+def test_the_adjusted_p_decides_whether_a_level_differs(tmp_path: Path):
+    """It is the greater of the metric's p, adjusted by Holm, and the p of the post hoc test."""
+    shifts = {"baseline": 0.0, "control": 0.0, "namespace": 0.02}
+    _, judged = found(simulated(tmp_path, "x.parquet", shifts, 60, seed=9))
+    of_metric = judged.omnibus.select("metric", "load", of_metric="p_adjusted")
+    pairs = judged.pairs.join(of_metric, on=["metric", "load"])
+    greater = pairs.select(pl.max_horizontal("of_metric", "p")).to_series()
+    assert pairs["p_adjusted"].to_list() == greater.to_list()
+    for frame in (judged.pairs, judged.ranks):
+        assert (frame["differs"] == (frame["p_adjusted"] < judge.ALPHA)).all()
+        assert frame["differs"].any() and not frame["differs"].all()
 
 
 @pytest.mark.parametrize("is_equal", [True, False])

@@ -1,4 +1,4 @@
-"""Computed power of a study, compared with simulated studies."""
+"""The sensitivity that a report gives, checked by simulated studies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from lorentz.report.power import ENOUGH, Design
 
 
 def share_found(design: Design, effect: float, studies: int, seed: int) -> float:
-    """Returns the share of simulated studies that find one level that is `effect` standard
-    deviations off.
+    """How many of simulated studies find one level that is `effect` standard deviations off.
 
-    The other metrics have no difference: then Holm's adjustment is Bonferroni's.
+    The other metrics are without a difference: what is left to Holm is what Bonferroni takes.
     """
     random = np.random.default_rng(seed)
     names = [judge.BASELINE, *(f"level {number}" for number in range(1, design.levels))]

@@ -1,4 +1,4 @@
-//! What a study is made on.
+//! The machine that a study runs on.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,21 +6,21 @@ use std::fs;
 use lorentz_timers::TimeSource;
 use serde::{Deserialize, Serialize};
 
-/// The machine, and what it does besides.
+/// The machine and its other work.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Environment {
-    /// Of the time-stamp counter, which is the stopwatch.
+    /// Frequency of the time-stamp counter, which is the stopwatch.
     pub tsc_hertz: u64,
-    /// The processor on which all is measured.
+    /// The processor that all measurements run on.
     pub cpu: usize,
-    /// In words, by name: kernel, processor, clock source, mitigations, governor and more.
+    /// Text by name: kernel, processor, clock source, mitigations, governor and more.
     pub facts: BTreeMap<String, String>,
-    /// Time that the hypervisor gave to others, seconds of all processors since boot, as the study began.
+    /// Steal time of all processors since boot, seconds, at the start of the study.
     pub steal_begin_s: f64,
 }
 
 impl Environment {
-    /// What can be found out.
+    /// Reads the environment. A fact that the machine does not give is "unknown".
     pub fn look() -> Environment {
         let cpu = last_processor();
         let mut facts = BTreeMap::new();
@@ -82,7 +82,7 @@ fn mitigations() -> String {
     found.join("; ")
 }
 
-/// Time stolen from all processors since boot.
+/// Returns the steal time of all processors since boot, seconds.
 pub fn steal_seconds() -> f64 {
     const USER_HZ: f64 = 100.0;
     const STEAL: usize = 8; // proc(5): the line's name, then user, nice, system, idle, iowait, irq, softirq, steal
@@ -90,7 +90,7 @@ pub fn steal_seconds() -> f64 {
     line.split_whitespace().nth(STEAL).and_then(|word| word.parse().ok()).unwrap_or(0.0) / USER_HZ
 }
 
-/// The last processor this program may use: most of what a machine does besides is on the first.
+/// Returns the last processor that this program may use: most other work of a machine runs on the first.
 fn last_processor() -> usize {
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap_or_default();
     let numbers = 0..nix::sched::CpuSet::count();

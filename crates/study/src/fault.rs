@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of a study.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,48 +11,48 @@ pub enum StudyError {
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system call.
         error: io::Error,
     },
-    /// There is a finished study already.
+    /// The output file exists. A study never overwrites a file.
     #[error("--output {}: it is there already; expected a new file", .0.display())]
     Exists(PathBuf),
-    /// Another study was begun there.
+    /// Beside the output file lies the journal of a study with other settings.
     #[error(
         "--output {}: another study was begun there, in {}.part; expected its flags, or another file",
         .0.display(), .0.display()
     )]
     Another(PathBuf),
-    /// A level was entered, but its clocks or namespaces are not as they are to be.
+    /// The measuring program runs at the level, but its clocks or namespaces are not those of the level.
     #[error("level {}: it did not take effect: {why}; the study stops", level.name())]
     NoEffect {
-        /// Which.
+        /// The level.
         level: Level,
-        /// What is not as it is to be.
+        /// The clock or namespace that is wrong, and the expected one.
         why: String,
     },
-    /// A level that was there went wrong.
+    /// The measuring program at a level failed, or ended.
     #[error("level {}: {why}", level.name())]
     Level {
-        /// Which.
+        /// The level.
         level: Level,
-        /// What happened.
+        /// The failed call, or the last line of the program's standard error.
         why: String,
     },
-    /// Without what all others are compared with there is no study.
+    /// The baseline cannot be measured, and every level is compared with the baseline.
     #[error("no level is left to measure at: {0}")]
     NothingLeft(String),
-    /// A signal asked for the end.
+    /// SIGINT, SIGTERM or SIGHUP stopped the study.
     #[error("interrupted; what was measured is kept, the same command goes on from there")]
     Interrupted,
-    /// The data could not be written as a table.
+    /// The Parquet file could not be written.
     #[error("{}: {error}", path.display())]
     Table {
-        /// Which file.
+        /// The Parquet file.
         path: PathBuf,
-        /// Why.
+        /// The error of the writer.
         error: parquet::errors::ParquetError,
     },
     /// A clock could not be read.
@@ -61,12 +61,12 @@ pub enum StudyError {
 }
 
 impl StudyError {
-    /// `error` of what was done with `path`.
+    /// Adds to `error` the file that it concerns.
     pub fn at(path: &Path, error: io::Error) -> StudyError {
         StudyError::File { path: path.to_path_buf(), error }
     }
 
-    /// Whether what was asked could not be, and nothing was started.
+    /// Returns whether the command line is wrong. Nothing was started then.
     pub fn is_wrong_input(&self) -> bool {
         matches!(self, StudyError::Exists(_) | StudyError::Another(_))
     }

@@ -1,7 +1,7 @@
-//! What a study has measured so far, so that an interrupted one goes on.
+//! The journal: all records of a study so far. An interrupted study goes on from it.
 //!
-//! A file of JSON lines: the settings and the environment first, then each record as soon as it is there. A line that
-//! an interruption cut short counts as not written.
+//! A journal is a file of JSON lines. The first line has the settings and the environment; each record adds a line as
+//! soon as it is measured. If an interruption cuts a line short, that record counts as not measured.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -14,46 +14,46 @@ use crate::environment::Environment;
 use crate::protocol::Sample;
 use crate::{Level, Load, Metric, Settings, StudyError};
 
-/// How a study began.
+/// First line of a journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begin {
-    /// What is measured.
+    /// The settings of the study.
     pub settings: Settings,
-    /// On what.
+    /// The machine it began on.
     pub environment: Environment,
 }
 
-/// Which record.
+/// Identity of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Key {
-    /// From 0 on.
+    /// Number of the round, from 0 on.
     pub round: u32,
-    /// As a number of the settings' loads, so that the same load can stand there twice.
+    /// Index into the loads of the settings. The same load can stand there twice.
     pub load: u32,
-    /// At which level.
+    /// The level it is measured at.
     pub level: Level,
-    /// Of what.
+    /// The metric.
     pub metric: Metric,
 }
 
-/// What was measured at once.
+/// Samples of one metric, taken in one go.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// Which it is.
+    /// Its identity.
     pub key: Key,
-    /// Under which load.
+    /// The load during the record.
     pub load: Load,
-    /// The host's wall clock before it, seconds since 1970.
+    /// The host's wall clock before the record, seconds since 1970.
     pub at_unix_s: f64,
-    /// One, or as many as the settings say.
+    /// One sample, or as many as the settings say: see [`crate::Unit`].
     pub samples: Vec<Sample>,
 }
 
-/// The file, and what is in it.
+/// The open journal and its records.
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// How the study began.
+    /// The first line.
     pub begin: Begin,
     /// All records so far.
     pub records: Vec<Record>,
@@ -61,7 +61,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins it, or goes on with the one that is there; `None` where that is of other settings.
+    /// Opens the journal at `path`, or begins one. Returns `None` if the journal there has other settings.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Journal {
             }
             Err(_) => (begin, Vec::new()),
         };
-        // Written anew, so that no half line stands in the midst of it.
+        // Write the whole file anew: a line that was cut short must not stay in it.
         let beside = path.with_extension("new");
         let mut text = line(&begin);
         text.extend(records.iter().map(line));
@@ -90,12 +90,12 @@ impl Journal {
         Ok(Some(Journal { path: path.to_path_buf(), file, begin, records, done }))
     }
 
-    /// Whether that record is there.
+    /// Returns whether the journal has that record.
     pub fn has(&self, key: &Key) -> bool {
         self.done.contains(key)
     }
 
-    /// Notes a record.
+    /// Appends a record.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Where a program can run, how it is brought there, and how it shows that it is.
+//! Levels: the command that runs a program at a level, and the proof that the program is there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,15 +9,16 @@ use crate::root::{self, Root};
 
 /// A way to run the measuring program.
 ///
-/// The first three of *The Cost of Time Virtualization in Linux Containers*, section IV, are `Baseline`, `Namespace` and
-/// `Container`; its future work, and more, are the rest.
+/// `Baseline`, `Namespace` and `Container` are those of *The Cost of Time Virtualization in Linux Containers*, section IV.
+/// Some of the others are in that paper's future work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Level {
-    /// The host while no other level is there: the patch set's column of that name, as near as one kernel comes to it.
+    /// The host while no other level runs. It stands for the patch set's column of that name, which is of a kernel without
+    /// time namespaces.
     Before,
     /// The host.
     Baseline,
-    /// The host a second time: what differs from `Baseline` is noise.
+    /// The host a second time. A difference from `Baseline` is noise.
     Control,
     /// A time namespace alone.
     Namespace,
@@ -48,7 +49,7 @@ named!(Level, "level", {
     Libfaketime = "libfaketime",
 });
 
-/// Our own programs that a study uses.
+/// Paths of our own programs that a study runs.
 #[derive(Clone, Debug)]
 pub struct Tools {
     /// `lorentz`.
@@ -57,16 +58,16 @@ pub struct Tools {
     pub probe: PathBuf,
 }
 
-/// How far the monotonic clocks of a time namespace are ahead, seconds.
+/// Offset of CLOCK_MONOTONIC and CLOCK_BOOTTIME in a time namespace, seconds.
 const AHEAD_SECONDS: i64 = 100_000;
-/// How far a virtual wall clock is ahead.
+/// Offset of a virtual wall clock, days.
 const AHEAD_DAYS: i64 = 1;
 const SECOND: i64 = 1_000_000_000;
-/// A reading may be that much older than the one it is compared with: how long a level may take to be entered.
+/// Tolerance of a proof, ns. The host's clocks are read before the level starts, and that start may take so long.
 const SLACK: i64 = 1_000 * SECOND;
 const ALL_NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
 
-/// How a level shows that it took effect.
+/// The clocks and namespaces of a program that is at a level.
 struct Proof {
     wall_ahead: i64,
     monotonic_ahead: i64,
@@ -74,21 +75,21 @@ struct Proof {
 }
 
 impl Level {
-    /// Whether it is measured before any other level is entered.
+    /// Returns whether the level is measured before any other level starts.
     pub fn is_alone(self) -> bool {
         self == Level::Before
     }
 
-    /// Whether the program there sees a root file system of its own.
+    /// Returns whether the level has a root file system of its own.
     pub fn has_root(self) -> bool {
         matches!(self, Level::Container | Level::LorentzContainer | Level::Podman | Level::Runc)
     }
 
-    /// The command that runs the measuring program on processor `cpu`; what it needs is made in `folder`.
+    /// Returns the command that runs the measuring program on processor `cpu`. Files for that command go to `folder`.
     ///
     /// # Errors
     ///
-    /// What it needs could not be made.
+    /// A file in `folder` could not be written, or `runc spec` failed.
     pub fn command(
         self,
         tools: &Tools,
@@ -134,10 +135,10 @@ impl Level {
                 words.extend(["--rootfs".into(), root.path().into(), "--".into()]);
             }
             Level::Podman => {
-                // With runc beneath, so that what differs from that level is podman's own.
+                // Podman runs runc here: a difference from the level `Runc` is then the cost of podman.
                 say(&["podman", "--runtime", "runc", "run", "--rm", "--interactive"]);
                 say(&["--network", "none"]);
-                // The usual limits: those of podman's own are above what a machine without privileges allows.
+                // The usual limits. Podman's defaults are higher than a machine without privileges allows.
                 say(&["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]);
                 words.extend(["--rootfs".into(), root.path().into()]);
             }
@@ -164,11 +165,12 @@ impl Level {
         Proof { wall_ahead, monotonic_ahead, own_namespaces }
     }
 
-    /// Whether a program that sees `inside` is at this level, and not where `host` was seen shortly before.
+    /// Checks by its clocks and namespaces that a program is at this level. `inside` is of that program, `host` of the
+    /// host shortly before.
     ///
     /// # Errors
     ///
-    /// Says which clock or namespace is not as it is to be.
+    /// Names the clock or namespace that is wrong, and the expected one.
     pub fn prove(self, host: &Greeting, inside: &Greeting) -> Result<(), String> {
         let proof = self.proof();
         let checks = [
@@ -177,7 +179,7 @@ impl Level {
             ("CLOCK_BOOTTIME", host.boottime, inside.boottime, proof.monotonic_ahead),
         ];
         for (what, Nanos(outside), Nanos(inside), ahead) in checks {
-            // libfaketime moves these too, and may; virtual time at rate 1 does not.
+            // libfaketime may move these clocks too. Virtual time at rate 1 must not.
             if self == Level::Libfaketime && what != "the wall clock" {
                 continue;
             }

@@ -1,15 +1,15 @@
-//! Repeatable measurements of what virtual time costs. It writes raw data and judges nothing; `lorentz report` does.
+//! Measures the cost of virtual time, repeatably. It writes raw data and does not judge them; `lorentz report` does.
 //!
 //! - A [`Study`] has [`Metric`]s: the 15 of *The Cost of Time Virtualization in Linux Containers* (Merino & Otero 2022),
 //!   the two benchmarks of the time namespace patch set, and the timer cost and sleep miss time of *Impact of Modern
 //!   Virtualization Methods on Timing Precision* (Kirova et al. 2019), the last under three [`Load`]s.
-//! - Each is measured at [`Level`]s, from the bare host to containers of other makers. A level proves itself by a clock
-//!   that is off, or by its namespaces, each time it is entered; one that did not take effect stops the study.
+//! - A study measures each metric at [`Level`]s, from the bare host to containers of other makers. At each start of a
+//!   level, the measuring program proves by its clocks or namespaces that it is there. If the proof fails, the study stops.
 //! - The measuring program is `lorentz-probe`, the same at every level. Its stopwatch is the processor's time-stamp
-//!   counter, which no level here makes virtual. Each round enters every level anew, and within a round the levels
-//!   follow one another metric by metric, in changing order: drift of the machine hits all alike.
-//! - What is measured is noted at once in a [`journal`]; a study that was interrupted goes on there. At the end all of
-//!   it becomes one Parquet file, by [`table`], a row for each sample.
+//!   counter, which no level here makes virtual. Each round starts every level anew. Within a round the levels take turns
+//!   metric by metric, in changing order: drift of the machine hits all alike.
+//! - The study writes each record at once to a [`journal`], and an interrupted study goes on from it. At the end [`table`]
+//!   writes one Parquet file with a row for each sample.
 //!
 //! ```
 //! use lorentz_study::{Effort, Level, Settings, Study};

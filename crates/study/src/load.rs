@@ -1,4 +1,4 @@
-//! What keeps the machine busy while timers are measured.
+//! Loads: other work of the machine while a study measures timers.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use crate::StudyError;
 /// A load of *Impact of Modern Virtualization Methods on Timing Precision*, section 2.2.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// The machine as it is.
+    /// No load: the machine as it is.
     Idle,
     /// 100 threads of square roots.
     Cpu,
@@ -20,18 +20,18 @@ pub enum Load {
 
 named!(Load, "load", { Idle = "idle", Cpu = "cpu", Io = "io" });
 
-/// A load's begin is not its full weight.
+/// Time until a load has its full weight.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// A load while it lasts.
+/// A running load. Dropping it ends the load.
 pub struct Running(Option<Child>);
 
 impl Running {
-    /// Puts the machine under `load`; files are written in `folder`.
+    /// Puts the machine under `load`. The load writes its files in `folder`.
     ///
     /// # Errors
     ///
-    /// The program that makes it cannot be started.
+    /// The program that makes the load cannot be started.
     pub fn start(load: Load, probe: &Path, folder: &Path) -> Result<Running, StudyError> {
         if load == Load::Idle {
             return Ok(Running(None));

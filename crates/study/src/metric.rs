@@ -1,12 +1,12 @@
-//! What is measured.
+//! Metrics of the studies.
 
 use crate::named::named;
 use crate::Study;
 
-/// One thing that is measured, by its name in the papers where it has one.
+/// A metric. It has the name of the papers if they name it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Metric {
-    /// A call of a function that does nothing: what the harness itself costs.
+    /// A call of a function that does nothing: the cost of the harness itself.
     Harness,
     /// The resolution of CLOCK_MONOTONIC, by a system call.
     ClockGetres,
@@ -26,31 +26,31 @@ pub enum Metric {
     Nanosleep,
     /// A sleep of 100 ms on CLOCK_MONOTONIC.
     ClockNanosleep,
-    /// A timer of the process on CLOCK_MONOTONIC is made.
+    /// timer_create on CLOCK_MONOTONIC.
     TimerCreate,
-    /// It is armed.
+    /// timer_settime, which arms the timer.
     TimerSettime,
-    /// How often it ran out unseen.
+    /// timer_getoverrun, which returns the number of expirations that no signal announced.
     TimerGetoverrun,
-    /// It is deleted.
+    /// timer_delete.
     TimerDelete,
-    /// A timer behind a file descriptor on CLOCK_MONOTONIC is made.
+    /// timerfd_create on CLOCK_MONOTONIC.
     TimerfdCreate,
-    /// It is armed.
+    /// timerfd_settime, which arms the timer.
     TimerfdSettime,
-    /// Reads of CLOCK_MONOTONIC in a row for 3 s, caches hot.
+    /// Reads of CLOCK_MONOTONIC in a row with hot caches, for `millis` of the settings: 3 s as published.
     HotMonotonic,
-    /// The same of CLOCK_BOOTTIME.
+    /// Reads of CLOCK_BOOTTIME in a row, likewise.
     HotBoottime,
-    /// One read of CLOCK_MONOTONIC after all pages it needs were flushed from the caches.
+    /// One read of CLOCK_MONOTONIC after a flush of all its pages from the caches.
     ColdMonotonic,
-    /// A read of the precise timers' clock.
+    /// A read of the clock of the precise timers (`lorentz_timers`).
     CostMoment,
     /// A read of CLOCK_MONOTONIC.
     CostClockGettime,
-    /// How late a sleep of the precise timers ends.
+    /// Lateness of the end of a sleep by the precise timers.
     MissSleep,
-    /// How late `usleep` ends.
+    /// Lateness of the end of `usleep`.
     MissUsleep,
 }
 
@@ -80,7 +80,7 @@ named!(Metric, "metric", {
     MissUsleep = "miss_usleep",
 });
 
-/// What a metric's amount counts.
+/// Unit of a metric's amount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Calls whose mean is one sample.
@@ -94,7 +94,7 @@ pub enum Unit {
 }
 
 impl Metric {
-    /// Of which study it is.
+    /// Returns the study that measures the metric.
     pub fn study(self) -> Study {
         match self {
             Self::HotMonotonic | Self::HotBoottime => Study::Hot,
@@ -106,7 +106,7 @@ impl Metric {
         }
     }
 
-    /// What its amount counts.
+    /// Returns the unit of the metric's amount.
     pub fn unit(self) -> Unit {
         match self {
             Self::Nanosleep | Self::ClockNanosleep => Unit::Sleeps,

@@ -1,22 +1,22 @@
-//! Things of a fixed set that have names: levels, metrics, loads, studies.
+//! Names of levels, metrics, loads and studies.
 
 use std::fmt;
 
-/// One of a fixed set, known by its name on the command line and in the data.
+/// A member of a fixed set. The command line and the data have its name.
 pub trait Named: Copy + 'static {
-    /// What such a thing is called in messages.
+    /// The word for a member in messages: "level", "metric".
     const KIND: &'static str;
-    /// All there are.
+    /// All members of the set.
     const ALL: &'static [Self];
 
-    /// Its name.
+    /// Returns the member's name.
     fn name(self) -> &'static str;
 
-    /// The one of that name.
+    /// Returns the member with that name.
     ///
     /// # Errors
     ///
-    /// Says which names there are.
+    /// No member has that name. The error lists the accepted names.
     fn parse(name: &str) -> Result<Self, UnknownName> {
         Self::ALL.iter().copied().find(|one| one.name() == name).ok_or_else(|| UnknownName {
             kind: Self::KIND,
@@ -25,7 +25,7 @@ pub trait Named: Copy + 'static {
     }
 }
 
-/// No such name; and those there are.
+/// A name that no member has, and the accepted names.
 #[derive(Debug)]
 pub struct UnknownName {
     kind: &'static str,
@@ -40,7 +40,7 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// A set of things and their names, which are also what is written into data.
+/// Implements [`Named`] for a set. Serialized data has the same names.
 macro_rules! named {
     ($type:ident, $kind:literal, { $($variant:ident = $name:literal),+ $(,)? }) => {
         impl $crate::named::Named for $type {

@@ -1,4 +1,4 @@
-//! The measuring program at a level, as the study sees it.
+//! The study's side of the measuring program at a level.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -9,10 +9,10 @@ use crate::protocol::{Answer, Ask, Greeting, Sample};
 use crate::root::Root;
 use crate::{Level, StudyError, Tools};
 
-/// A container may take that long to be cleared away.
+/// Time that a container may take for its removal.
 const LONGEST_END: Duration = Duration::from_secs(20);
 
-/// A program that waits to be asked, at its level.
+/// A measuring program that runs at its level and waits for requests.
 pub struct Probe {
     level: Level,
     child: Child,
@@ -20,20 +20,20 @@ pub struct Probe {
     output: BufReader<ChildStdout>,
 }
 
-/// A level could not be entered, or did not take effect.
+/// Reasons for a level that cannot be measured.
 pub enum NotThere {
-    /// It cannot be had here, and why.
+    /// This machine does not have the level; the reason.
     Missing(String),
-    /// It was entered in vain.
+    /// The level runs but has no effect, or the host's clocks cannot be read.
     Fault(StudyError),
 }
 
 impl Probe {
-    /// Enters `level`.
+    /// Starts the measuring program at `level`.
     ///
     /// # Errors
     ///
-    /// It cannot be had, or its proof fails.
+    /// This machine does not have the level, or the level's proof fails.
     pub fn start(
         level: Level,
         tools: &Tools,
@@ -64,12 +64,12 @@ impl Probe {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        // An end of the output, however it came, is an empty line.
+        // An end of the output and a read error both become an empty line.
         let _ = self.output.read_line(&mut line);
         line
     }
 
-    /// What a program that is not to be asked any more said last on its standard error.
+    /// Ends the program and returns the last line of its standard error.
     fn last_words(&mut self) -> String {
         self.end();
         let mut text = String::new();
@@ -80,16 +80,16 @@ impl Probe {
         last.unwrap_or("it ended without a word").to_string()
     }
 
-    /// A record.
+    /// Requests a record and returns its samples.
     ///
     /// # Errors
     ///
-    /// A call went wrong, or the program ended.
+    /// A call failed at the level, or the program ended.
     pub fn ask(&mut self, ask: Ask) -> Result<Vec<Sample>, StudyError> {
         let mut line = serde_json::to_string(&ask).expect("plain data");
         line.push('\n');
         if let Some(input) = &mut self.input {
-            // Where it is gone, the answer that does not come tells more.
+            // If the program is gone, the missing answer leads to its last words. They say more than EPIPE.
             let _ = input.write_all(line.as_bytes());
         }
         let answer = self.line();
@@ -101,7 +101,7 @@ impl Probe {
         Err(StudyError::Level { level: self.level, why })
     }
 
-    /// The end of its input is the program's own end, and its container's.
+    /// Closes the program's input. The program ends then, and its container with it.
     fn end(&mut self) {
         self.input = None;
         let deadline = Instant::now() + LONGEST_END;

@@ -1,6 +1,6 @@
-//! What the study and the program that measures say to each other: JSON, a line each way.
+//! Protocol between the study and the measuring program: one line of JSON a message.
 //!
-//! `lorentz-probe CPU` greets, then answers what it is asked until its standard input ends.
+//! `lorentz-probe CPU` writes a [`Greeting`]. Then it writes an [`Answer`] to each [`Ask`] until its standard input ends.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Metric;
 
-/// A count of the time-stamp counter.
+/// Ticks of the time-stamp counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ticks(pub i64);
 
-/// Nanoseconds of real time, or of the clock they were read from.
+/// Nanoseconds of real time, or of the clock that was read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub i64);
 
-/// What a process sees of its clocks, and in which namespaces it is.
+/// Clocks and namespaces of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Greeting {
     /// CLOCK_REALTIME.
@@ -27,48 +27,48 @@ pub struct Greeting {
     pub monotonic: Nanos,
     /// CLOCK_BOOTTIME.
     pub boottime: Nanos,
-    /// The namespaces in /proc/self/ns, by their names; empty where there is no /proc.
+    /// The links in /proc/self/ns, by name. Empty without /proc.
     pub namespaces: BTreeMap<String, String>,
 }
 
-/// A record that is wanted.
+/// Request for a record.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Ask {
-    /// Of what.
+    /// The metric.
     pub metric: Metric,
-    /// How much of it, in the metric's [`crate::Unit`].
+    /// The amount, in the metric's [`crate::Unit`].
     pub amount: u32,
 }
 
-/// One stretch that was measured.
+/// One measured stretch of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Calls in it.
+    /// Number of calls.
     pub calls: u64,
-    /// How long all of them took.
+    /// Time of all calls together.
     pub elapsed: Ticks,
-    /// How long each was to last, where it was to: sleeps.
+    /// Requested length of each call, for sleeps. Otherwise 0.
     pub asked: Nanos,
 }
 
-/// What comes of an [`Ask`].
+/// Answer to an [`Ask`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It was measured.
+    /// The samples of the record.
     Samples(Vec<Sample>),
-    /// A call went wrong: what, and how.
+    /// A call failed; the error.
     Failed(String),
 }
 
-/// A clock of this process.
+/// Reads a clock of this process.
 pub fn read(clock: nix::time::ClockId) -> nix::Result<Nanos> {
     let now = clock.now()?;
     Ok(Nanos(now.tv_sec() * 1_000_000_000 + now.tv_nsec()))
 }
 
 impl Greeting {
-    /// What this process sees.
+    /// Reads the clocks and namespaces of this process.
     ///
     /// # Errors
     ///

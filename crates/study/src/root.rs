@@ -1,4 +1,4 @@
-//! The root file system of the levels that have one of their own: the measuring program, its libraries, nothing else.
+//! Root file system for the levels that have one of their own. It holds the measuring program and its libraries.
 
 use std::fs;
 use std::io;
@@ -7,14 +7,14 @@ use std::process::Command;
 
 use serde_json::{json, Value};
 
-/// The measuring program, inside.
+/// Path of the measuring program inside.
 pub const PROBE: &str = "/lorentz-probe";
 
 /// A root file system in a folder.
 pub struct Root(PathBuf);
 
 impl Root {
-    /// Makes it at `path`, anew where there is one.
+    /// Makes a root file system at `path`, in place of the one that is there.
     ///
     /// # Errors
     ///
@@ -23,7 +23,7 @@ impl Root {
         if path.exists() {
             fs::remove_dir_all(path)?;
         }
-        // Where runtimes mount, and look for users.
+        // Mount points of the runtimes, and the folder where they look for users.
         for folder in ["proc", "dev", "sys", "tmp", "etc", "run", "var/tmp"] {
             fs::create_dir_all(path.join(folder))?;
         }
@@ -37,16 +37,16 @@ impl Root {
         Ok(Root(path.canonicalize()?))
     }
 
-    /// Where it is.
+    /// Returns the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The command by which runc runs the measuring program in it, from a bundle in `folder`.
+    /// Returns the command by which runc runs the measuring program here. The bundle is made in `folder`.
     ///
     /// # Errors
     ///
-    /// There is no runc, or the bundle could not be written.
+    /// `runc spec` cannot be run or fails, or the bundle could not be written.
     pub fn runc(&self, cpu: usize, folder: &Path) -> io::Result<Command> {
         let bundle = folder.join("bundle");
         fs::create_dir_all(&bundle)?;
@@ -71,7 +71,7 @@ impl Root {
     }
 }
 
-/// The interpreter and the libraries of a program, as `ldd` finds them.
+/// Returns the interpreter and the libraries of a program, by `ldd`.
 fn loaded_by(program: &Path) -> io::Result<Vec<String>> {
     let found = Command::new("ldd").arg(program).output()?;
     let text = String::from_utf8_lossy(&found.stdout);

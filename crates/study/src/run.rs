@@ -1,4 +1,4 @@
-//! A study from its first record to its file.
+//! Runs a study from its first record to its file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,45 +17,45 @@ use crate::root::Root;
 use crate::table;
 use crate::{Level, Metric, Named, Settings, StudyError, Tools};
 
-/// How far a study is.
+/// Progress of a study.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Records that are there.
+    /// Records in the journal.
     pub done: u64,
-    /// Of so many.
+    /// Records of the whole study.
     pub all: u64,
-    /// Of those, from before an interruption.
+    /// Records of an earlier, interrupted run; `done` includes them.
     pub resumed: u64,
 }
 
-/// What a study has brought.
+/// Result of a study.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The file.
+    /// The Parquet file.
     pub path: PathBuf,
-    /// Records in it.
+    /// Records in the file.
     pub records: u64,
-    /// Of those, from before an interruption.
+    /// Records of an earlier, interrupted run; `records` includes them.
     pub resumed: u64,
-    /// Levels that could not be had, and why.
+    /// Levels that this machine does not have, with the reasons.
     pub left_out: BTreeMap<Level, String>,
 }
 
-/// Set by whoever wants the study to stop after its present record.
+/// Stops the study after its present record. A signal handler sets it.
 pub static STOP: AtomicBool = AtomicBool::new(false);
 
-/// A folder beside the output, in which all is that a study needs until it is done: the journal, the root file system.
+/// Returns the folder beside the output that has the journal and the root file system until the study is done.
 fn workplace(output: &Path) -> PathBuf {
     let mut name = output.as_os_str().to_os_string();
     name.push(".part");
     name.into()
 }
 
-/// Makes the study that `settings` describe and writes it to `output`; goes on where an earlier call was interrupted.
+/// Runs the study that `settings` describe and writes it to `output`. After an interruption the same call goes on.
 ///
 /// # Errors
 ///
-/// See [`StudyError`]. What was measured until then is kept beside `output`.
+/// See [`StudyError`]. The records until then stay in the journal beside `output`.
 pub fn run(
     settings: &Settings,
     tools: &Tools,
@@ -108,7 +108,7 @@ impl AtWork<'_> {
         Probe::start(level, self.tools, &self.root, cpu, &self.folder)
     }
 
-    /// Enters each level once: those that cannot be had are left out from the beginning.
+    /// Starts each level once. A level that this machine does not have is left out of the whole study.
     fn find_levels(&mut self) -> Result<(), StudyError> {
         for &level in &self.settings.levels {
             match self.start(level) {
@@ -195,7 +195,7 @@ impl AtWork<'_> {
         Ok(())
     }
 
-    /// A terminal's interrupt ends the measuring programs too: that is no fault of theirs.
+    /// Returns `Interrupted` after an interrupt. The terminal sends SIGINT to the measuring programs too, and they fail then.
     fn or_interrupted(&self, fault: StudyError) -> StudyError {
         if STOP.load(Ordering::Relaxed) {
             StudyError::Interrupted
@@ -213,7 +213,7 @@ impl AtWork<'_> {
     }
 }
 
-/// Where in a study a record is.
+/// Round and load of a record.
 #[derive(Clone, Copy)]
 struct Place {
     round: u32,

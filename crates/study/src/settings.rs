@@ -1,4 +1,4 @@
-//! Which study is made, of what, and how much of it.
+//! Settings of a study: its kind, its levels and metrics, and the amounts.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,11 @@ use crate::{Level, Load, Metric, Unit};
 /// A kind of study.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Study {
-    /// The paper's 15 metrics.
+    /// The 15 metrics of Merino & Otero 2022, and the harness.
     Clocks,
-    /// Clock reads in 3 s.
+    /// Clock reads in a row, with hot caches.
     Hot,
-    /// Clock reads whose pages are in no cache.
+    /// Clock reads after a flush of all caches.
     Cold,
     /// Timer cost and sleep miss time, under loads.
     Timers,
@@ -20,7 +20,7 @@ pub enum Study {
 
 named!(Study, "study", { Clocks = "clocks", Hot = "hot", Cold = "cold", Timers = "timers" });
 
-/// How much is measured, where nothing else is said.
+/// Default amounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effort {
     /// Minutes.
@@ -31,30 +31,30 @@ pub enum Effort {
     Full,
 }
 
-/// All that decides what is measured; two studies with the same settings can be one.
+/// All that decides the records of a study. An interrupted study goes on only with equal settings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// The study.
     pub study: Study,
-    /// At which levels.
+    /// The levels to measure at.
     pub levels: Vec<Level>,
-    /// What.
+    /// The metrics to measure.
     pub metrics: Vec<Metric>,
-    /// Under which loads.
+    /// The loads to measure under.
     pub loads: Vec<Load>,
     /// Rounds, each of one record for every metric and level.
     pub records: u32,
-    /// Calls whose mean is a record.
+    /// Calls in a record, which is their mean.
     pub calls: u32,
-    /// Sleeps whose mean is a record.
+    /// Sleeps in a record, which is their mean.
     pub sleeps: u32,
-    /// Milliseconds that a record of reads in a row lasts.
+    /// Length of a record of reads in a row, ms.
     pub millis: u32,
-    /// Samples in a record, where each stands for itself.
+    /// Samples in a record, for metrics that keep each sample.
     pub samples: u32,
 }
 
-/// A setting that cannot be.
+/// A setting that is not accepted.
 #[derive(thiserror::Error, PartialEq, Eq, Debug)]
 #[error("{flag} {value}: {why}")]
 pub struct Wrong {
@@ -64,12 +64,12 @@ pub struct Wrong {
 }
 
 impl Study {
-    /// What it measures.
+    /// Returns the metrics of the study.
     pub fn metrics(self) -> Vec<Metric> {
         <Metric as crate::Named>::ALL.iter().copied().filter(|one| one.study() == self).collect()
     }
 
-    /// The levels where nothing else is said: all but the control; before any other only where the patch set has it.
+    /// Returns the default levels: all but `Control`. `Before` is among them in the studies of the patch set.
     fn levels(self) -> Vec<Level> {
         let patch_set = matches!(self, Study::Hot | Study::Cold);
         let usual = |level: &Level| match level {
@@ -82,7 +82,7 @@ impl Study {
 }
 
 impl Settings {
-    /// What `study` is without further words.
+    /// Returns the default settings of `study`.
     pub fn new(study: Study, effort: Effort) -> Settings {
         let of = |quick, usual, full| match effort {
             Effort::Quick => quick,
@@ -110,7 +110,7 @@ impl Settings {
         }
     }
 
-    /// How much of `metric` makes a record.
+    /// Returns the amount of `metric` in a record, in the metric's unit.
     pub fn amount(&self, metric: Metric) -> u32 {
         match metric.unit() {
             Unit::Calls => self.calls,
@@ -120,11 +120,11 @@ impl Settings {
         }
     }
 
-    /// Whether such a study can be made.
+    /// Checks that a study can have these settings.
     ///
     /// # Errors
     ///
-    /// Names the flag, its value, and what is accepted.
+    /// Names the flag, its value, and the accepted values.
     pub fn check(&self) -> Result<(), Wrong> {
         let study = crate::Named::name(self.study);
         let name = |one: &Metric| crate::Named::name(*one);

@@ -1,14 +1,14 @@
-//! The raw data as one Parquet file: a row for each sample, units in the names of the columns, the rest as metadata.
+//! Writes the raw data as one Parquet file: a row for each sample, units in the names of the columns, the rest as metadata.
 //!
-//! | column | what |
+//! | column | content |
 //! |---|---|
-//! | `round` | from 0 on; in each round every level is entered anew |
-//! | `level`, `load`, `metric` | by their names |
+//! | `round` | number, from 0 on; each round starts every level anew |
+//! | `level`, `load`, `metric` | names |
 //! | `at_unix_s` | the host's wall clock before the record |
-//! | `calls` | calls in the sample |
-//! | `asked_ns` | how long each was to last: sleeps; else 0 |
-//! | `elapsed_ticks` | how long all of them took, by the time-stamp counter |
-//! | `mean_ns` | the same for one call, in nanoseconds |
+//! | `calls` | number of calls in the sample |
+//! | `asked_ns` | requested length of each call, for sleeps; otherwise 0 |
+//! | `elapsed_ticks` | time of all calls together, by the time-stamp counter |
+//! | `mean_ns` | mean time of a call |
 //!
 //! The file's metadata has `lorentz_study_format`, `study`, `settings`, `environment` and `left_out`, the last three as
 //! JSON.
@@ -29,7 +29,7 @@ use crate::journal::{Journal, Record};
 use crate::protocol::Sample;
 use crate::{Level, Named, StudyError};
 
-/// Changes when the columns or the metadata do.
+/// Version of the file's format. A change of columns or metadata changes it.
 pub const FORMAT: &str = "1";
 
 const SCHEMA: &str = "message study {
@@ -46,7 +46,7 @@ const SCHEMA: &str = "message study {
 
 type Row<'a> = (&'a Record, &'a Sample);
 
-/// Writes all records of `journal` to `path`, with the levels that could not be had and why.
+/// Writes all records of `journal` to `path`. `left_out` has the reason for each level that was not measured.
 ///
 /// # Errors
 ///

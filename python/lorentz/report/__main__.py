@@ -13,7 +13,7 @@ WRONG_INPUT = 2
 
 
 def main() -> int:
-    """Runs the command. Returns its exit status."""
+    """Runs the command line and returns its exit status."""
     parser = argparse.ArgumentParser(prog="lorentz report")
     parser.add_argument("runs", metavar="RUN", nargs="+")
     parser.add_argument("-o", "--output", metavar="DIR", type=Path, required=True)
@@ -23,8 +23,8 @@ def main() -> int:
     try:
         runs = read(arguments.runs)
         older = read(arguments.against) if arguments.against else None
-        # The libraries for statistics take seconds to load. Errors of wrong files come before.
-        from lorentz.report.page import write
+        # Loading the statistics libraries takes seconds. Refuse a wrong file before that.
+        from lorentz.report.page import named, write
 
         said = write(runs, arguments.output, older)
     except WrongRunError as error:
@@ -32,9 +32,10 @@ def main() -> int:
         return WRONG_INPUT
     page = arguments.output / "index.html"
     if arguments.json:
-        print(json.dumps({"page": str(page), "summary": said}, indent=2))
+        results = arguments.output / "results.json"
+        print(json.dumps({"page": str(page), "results": str(results), "summary": said}, indent=2))
     else:
-        print("\n".join(line for lines in said.values() for line in lines))
+        print("\n".join(named(said)))
         print(page)
     return 0
 

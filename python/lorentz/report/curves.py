@@ -1,4 +1,4 @@
-"""The figures of `power` and `factors`: power over shifts, medians over loads."""
+"""Draws the figures of `power` and `factors`: power over shifts, medians over loads."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from lorentz.report.compared import HARNESS, kind
 from lorentz.report.plots import INK, LOOKS, STYLE, Picture, marked, nanoseconds, svg, titled
 from lorentz.report.power import ENOUGH, SHIFT, Design
 from lorentz.report.runs import Run
-from lorentz.report.words import HARNESS
 
-#: Further numbers of records to draw: the usual and the published one.
+#: Numbers of records to draw beside the study's own: the usual and the published one.
 RECORDS = (50, 200)
-#: Colour and dashes for each number of records; the study's own comes first.
+#: Dashes and colours of the numbers of records, the own one first.
 LINES = ((INK, "-"), ("#d55e00", "--"), ("#0072b2", "-."))
 SHIFTS_PERCENT = np.geomspace(0.2, 20, 25)
 
 
 def pictures(run: Run, power: pl.DataFrame, cells: pl.DataFrame) -> list[Picture]:
-    """Returns the figures for which the study has data."""
+    """Draws the figures that the study has data for."""
     drawn = []
     with pyplot.rc_context(STYLE):
         if len(power):
@@ -33,7 +33,7 @@ def pictures(run: Run, power: pl.DataFrame, cells: pl.DataFrame) -> list[Picture
 
 
 def _grid(panels: int, most: int) -> tuple[Figure, list[Axes]]:
-    """Makes a grid of `panels` panels, at most `most` in a row."""
+    """Makes panels, at most `most` beside one another."""
     columns = min(most, panels)
     lines = -(-panels // columns)
     size = (max(3 * columns, 8.5), 1.2 + 2.4 * lines)
@@ -46,7 +46,7 @@ def _grid(panels: int, most: int) -> tuple[Figure, list[Axes]]:
 
 
 def _power(run: Run, power: pl.DataFrame) -> Picture:
-    """Draws, for each metric, the probability of finding a shift, by the number of records."""
+    """For each metric: how often a shift is found, by the number of records."""
     shown = power.filter(pl.col("metric") != HARNESS) if run.metrics != [HARNESS] else power
     own = int(shown["records"].max())
     counts = [own, *(count for count in RECORDS if count != own)]
@@ -81,21 +81,31 @@ def _power(run: Run, power: pl.DataFrame) -> Picture:
 
 
 def _loads(run: Run, cells: pl.DataFrame) -> Picture:
-    """Draws, for each function, the medians of the levels under each load."""
+    """For each function: the medians of the levels under each load."""
     functions = list(dict.fromkeys(cells["function"]))
     figure, grid = _grid(len(functions), most=2)
     for axes, function in zip(grid, functions, strict=True):
         _medians(axes, run, cells.filter(pl.col("function") == function))
         axes.set_title(function, fontsize=9)
+    _share_scales(dict(zip(functions, grid, strict=True)))
     handles, labels = grid[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4)
+    figure.legend(handles, labels, loc="outside upper center", ncols=5)
     figure.supxlabel("load", fontsize=10)
     figure.supylabel("median of the records' medians (logarithmic)", fontsize=10)
     return svg(
         figure,
-        f"{run.study}: medians over level and load, with MAD. Lines that are not parallel: what a "
-        "load does depends on the level.",
+        f"{run.study}: medians over level and load, with MAD. Clock reads share a scale, and so do "
+        "sleeps. Where lines are not parallel, the effect of a load depends on the level.",
     )
+
+
+def _share_scales(panels: dict[str, Axes]) -> None:
+    """Gives the functions of one kind the same axis of times."""
+    for function, axes in panels.items():
+        same = [other for name, other in panels.items() if kind(name) is kind(function)]
+        low = min(other.get_ylim()[0] for other in same)
+        high = max(other.get_ylim()[1] for other in same)
+        axes.set_ylim(low, high)
 
 
 def _medians(axes: Axes, run: Run, of: pl.DataFrame) -> None:
@@ -103,7 +113,7 @@ def _medians(axes: Axes, run: Run, of: pl.DataFrame) -> None:
     loads = [load for load in run.loads if load in set(of["load"])]
     for number, level in enumerate(levels):
         part = of.filter(pl.col("level") == level)
-        # Draw the points beside each other: many have the same height.
+        # Levels stand beside one another, because many have the same median.
         aside = (number - (len(levels) - 1) / 2) * 0.5 / len(levels)
         medians = np.maximum(part["median_ns"].to_numpy(), 1.0)
         deviations = part["mad_ns"].to_numpy()
@@ -118,8 +128,8 @@ def _medians(axes: Axes, run: Run, of: pl.DataFrame) -> None:
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     if high / low < 10:
-        axes.set_ylim(low * 0.7, low * 12)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.set_ylim(low * 0.8, high * 1.3)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7), numticks=99))
     axes.yaxis.set_major_formatter(FuncFormatter(nanoseconds))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(range(len(loads)), loads)

@@ -1,10 +1,10 @@
-"""Effects of factors on the cost of timers and the lateness of sleeps: function, level, load.
+"""Which factors decide what timers cost and how late sleeps end: function, level, load.
 
-*Impact of Modern Virtualization Methods on Timing Precision*, sections 3.1.4 and 3.2.4, compares
-median, MAD, minimum and maximum of each record. The tests are Kruskal-Wallis over the values of
-each factor and of each pair of factors, then Dunn's test. Two factors together differ also if only
-one of them matters. Therefore an ANOVA on ranks, with all factors and each interaction of two in
-one model, decides what the summary says.
+*Impact of Modern Virtualization Methods on Timing Precision*, sections 3.1.4 and 3.2.4: median,
+MAD, minimum and maximum of each record are compared by Kruskal-Wallis over the values of each
+factor and over those of two factors together, then by Dunn's test. Two factors together differ
+also where only one of them matters; so an ANOVA on ranks, with all factors and each interaction of
+two in one model, stands beside it and decides what is said.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ IDLE = "idle"
 
 
 def observations(run: Run) -> pl.DataFrame:
-    """Returns median, MAD, minimum and maximum of each record's samples."""
+    """Median, MAD, minimum and maximum of each record's samples."""
     value = pl.col("value_ns")
-    # The order of the settings, not that of the measurement.
+    # In the order of the study, and not in that of its turns.
     order = {"metric": run.metrics, "level": run.levels, "load": run.loads}
     samples = run.samples.sort(
         [pl.col(name).cast(pl.Enum(names)) for name, names in order.items()], maintain_order=True
@@ -44,8 +44,7 @@ def observations(run: Run) -> pl.DataFrame:
 
 
 def effects(frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the effect of each factor and each pair of factors on each statistic, for one kind of
-    function."""
+    """Effects of each factor, and of each two together, on each statistic; one kind of function."""
     factors = [factor for factor in FACTORS if frame[factor].n_unique() > 1]
     if len(factors) < 2:
         return pl.DataFrame()
@@ -86,10 +85,9 @@ def _anova_on_ranks(frame: pl.DataFrame, statistic: str, factors: list[str]) -> 
 
 
 def cells(frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the medians of each function over level x load, and p by Dunn against two other
-    cells.
+    """The medians of each function over level x load; p after Dunn, beside its neighbours.
 
-    Each cell is compared with the baseline under the same load, and with the same level when idle.
+    A cell is held against the baseline under the same load, and against the same level when idle;
     p is adjusted by Holm over all pairs of cells of a function.
     """
     rows = []
@@ -119,12 +117,12 @@ def cells(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-#: The functions that are compared with each other: tables 1 and 2 of the paper.
+#: The functions that are compared with one another: tables 1 and 2 of the paper.
 KINDS = {"cost": ("cost_clock_gettime", "cost_moment"), "miss": ("miss_usleep", "miss_sleep")}
 
 
 def analysed(run: Run) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns effects and cells of a study of timers."""
+    """Effects and cells of a study of timers."""
     frame = observations(run)
     if frame["round"].n_unique() < FEWEST:
         return pl.DataFrame(), pl.DataFrame()

@@ -5,9 +5,10 @@ ANOVA where variances are equal and Welch's where not, then Tukey's HSD or Games
 *Impact of Modern Virtualization Methods on Timing Precision*, section 2.3: median, MAD as half the
 interquartile range, Kruskal-Wallis, then Dunn's test.
 
-A study tests many metrics. So that it does not find what is not there, a level is said to differ
-only where its metric's p, adjusted over all metrics by Holm, and its own p after the post hoc test
-are both below 0.05; the papers' own p stand beside it.
+A study tests many metrics, and some would differ by chance. A level counts as different only if two
+p are below 0.05: the metric's p, which Holm's method adjusts over all metrics, and the level's own
+p of the post hoc test. `p_adjusted` of `pairs` and `ranks` is the greater of the two. The tables
+keep the p of the papers too.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from lorentz.report.runs import Run
 
 ALPHA = 0.05
 BASELINE = "baseline"
-#: The studies whose paper compares means. All studies are also compared by ranks.
+#: The studies whose paper compares means; all are compared by ranks too.
 BY_MEANS = ("clocks", "hot", "cold")
-#: Least number of records for a test.
+#: Below so many records there is no judging.
 FEWEST = 3
 
 Groups = dict[str, list[float]]
@@ -37,8 +38,7 @@ Groups = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Judgement:
-    """Results of the tests of a study: tables with one row for each metric and load, or each
-    pair."""
+    """Results of the tests of a study, a table a test: one row per metric and load, or per pair."""
 
     descriptives: pl.DataFrame
     omnibus: pl.DataFrame
@@ -46,7 +46,7 @@ class Judgement:
     ranks: pl.DataFrame
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Returns the tables by name."""
+        """All of them by name."""
         return {
             "descriptives": self.descriptives,
             "tests": self.omnibus,
@@ -56,7 +56,7 @@ class Judgement:
 
 
 def omnibus(groups: Groups) -> dict[str, object]:
-    """Tests whether the means of the groups differ. Levene's test chooses ANOVA or Welch's."""
+    """Do the means of the groups differ? Levene's test chooses between ANOVA and Welch's."""
     long = _long(groups)
     levene = stats.levene(*groups.values(), center="mean").pvalue
     is_equal = bool(levene >= ALPHA)
@@ -76,10 +76,10 @@ def omnibus(groups: Groups) -> dict[str, object]:
 
 
 def post_hoc(groups: Groups, is_equal: bool) -> list[dict[str, object]]:
-    """Tests which pairs differ: by Tukey's HSD if variances are equal, else by Games-Howell.
+    """Which pairs differ: Tukey's HSD where variances are equal, Games-Howell where not.
 
-    Each level is compared with the baseline, and the others each pair once. The interval comes from
-    the studentized range, as the test itself does.
+    All against the baseline, and of the others each pair once. The interval is that of the
+    studentized range, as the test itself.
     """
     test = pingouin.pairwise_tukey if is_equal else pingouin.pairwise_gameshowell
     records = sum(len(values) for values in groups.values())
@@ -106,7 +106,7 @@ def post_hoc(groups: Groups, is_equal: bool) -> list[dict[str, object]]:
 
 
 def ranks(groups: Groups) -> tuple[dict[str, float], pd.DataFrame]:
-    """Tests by Kruskal-Wallis, and each pair by Dunn; the latter p are adjusted by Holm."""
+    """Kruskal-Wallis, and Dunn's p for each pair, adjusted by Holm."""
     found = stats.kruskal(*groups.values())
     dunn = scikit_posthocs.posthoc_dunn(
         _long(groups), val_col="value", group_col="group", p_adjust="holm"
@@ -115,7 +115,7 @@ def ranks(groups: Groups) -> tuple[dict[str, float], pd.DataFrame]:
 
 
 def adjusted(p_values: list[float]) -> list[float]:
-    """Adjusts the p of a family of tests by Holm."""
+    """The p of a family of tests by Holm."""
     return [float(p) for p in multipletests(p_values, method="holm")[1]] if p_values else []
 
 
@@ -140,7 +140,7 @@ def _described(values: list[float]) -> dict[str, float | int | None]:
 
 
 def judge(run: Run) -> Judgement:
-    """Runs all tests of a study."""
+    """All tests of a study."""
     described, tests, pairs, ranked = [], [], [], []
     for load in run.loads:
         for metric in run.metrics:
@@ -181,6 +181,11 @@ def _ranked(groups: Groups) -> list[dict[str, object]]:
     ]
 
 
+def _greater(of_metric: float, of_level: float) -> float:
+    """Returns the p that decides whether a level differs; not a number if either is not."""
+    return float(np.maximum(of_metric, of_level))
+
+
 def _finished(
     described: list[dict], tests: list[dict], pairs: list[dict], ranked: list[dict]
 ) -> Judgement:
@@ -193,14 +198,14 @@ def _finished(
         for name, part in (("percent", "difference"), ("ci_low", "ci_low"), ("ci_high", "ci_high")):
             title = "percent" if name == "percent" else f"{name}_percent"
             pair[title] = pair[f"{part}_ns"] / base * 100 if against_base else None
-        adjusted_p = family[pair["metric"], pair["load"]]
-        pair["differs"] = bool(adjusted_p < ALPHA and pair["p"] < ALPHA)
+        pair["p_adjusted"] = _greater(family[pair["metric"], pair["load"]], pair["p"])
+        pair["differs"] = pair["p_adjusted"] < ALPHA
     keys = list(dict.fromkeys((row["metric"], row["load"]) for row in ranked))
     by_key = {(row["metric"], row["load"]): row["kruskal_p"] for row in ranked}
     for_ranks = dict(zip(keys, adjusted([by_key[key] for key in keys]), strict=True))
     for row in ranked:
-        p = for_ranks[row["metric"], row["load"]]
-        row["differs"] = bool(p < ALPHA and row["dunn_p"] < ALPHA)
+        row["p_adjusted"] = _greater(for_ranks[row["metric"], row["load"]], row["dunn_p"])
+        row["differs"] = row["p_adjusted"] < ALPHA
     frames = (pl.DataFrame(rows, infer_schema_length=None) for rows in (described, tests))
     more = (pl.DataFrame(rows, infer_schema_length=None) for rows in (pairs, ranked))
     return Judgement(*frames, *more)

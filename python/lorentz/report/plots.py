@@ -1,4 +1,4 @@
-"""The figures, as SVG inside the page; they take their colours from it."""
+"""Draws the figures as SVG. They stand in the page and take their colours from it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ import polars as pl
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from scipy import stats
 
+from lorentz.report.compared import HARNESS, Kind, kind, rows_of
 from lorentz.report.judge import BASELINE, FEWEST, Judgement
 from lorentz.report.runs import Run
-from lorentz.report.words import BOUND, HARNESS
+from lorentz.report.words import BOUND
 
-#: Placeholder colour: the page replaces it by the colour of its text.
+#: The colour that stands for the colour of the page's text.
 INK = "#010203"
 
-#: Colour, marker and dashes of each level, the same in all figures. Most colours are Okabe and
-#: Ito's, which colour-blind readers can tell apart; two are added.
+#: Okabe and Ito's colours, which colour-blind readers can tell apart, and two more; each level has
+#: its own in all figures, and its own marker and dashes.
 LOOKS: dict[str, tuple[str, str, object]] = {
     "before": ("#56b4e9", "X", (0, (1, 1))),
     "baseline": (INK, "o", "-"),
@@ -61,14 +62,14 @@ STYLE = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: its drawing and its caption."""
+    """A figure: its drawing, and what it shows."""
 
     svg: str
     caption: str
 
 
 def nanoseconds(value: float, _: object = None) -> str:
-    """Formats a length of time for an axis: `100 ns`, `2.5 ms`."""
+    """A length of time for an axis: `100 ns`, `2.5 ms`."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(value) >= size:
             return f"{value / size:g} {unit}"
@@ -76,25 +77,25 @@ def nanoseconds(value: float, _: object = None) -> str:
 
 
 def pictures(run: Run, found: Judgement) -> list[Picture]:
-    """Draws all figures of a study."""
+    """All figures of a study."""
     drawn: list[Picture | None] = []
     with pyplot.rc_context(STYLE):
         drawn.append(_ratios(run, found))
         if run.study in ("cold", "timers"):
-            drawn += [_ccdf(run, metric, load) for metric in run.metrics for load in run.loads]
+            drawn += [_ccdf(run, metric) for metric in run.metrics]
         drawn.append(_quantiles(run))
     return [picture for picture in drawn if picture]
 
 
 def marked(level: str, size: float) -> dict[str, object]:
-    """Returns the style of a level drawn as points."""
+    """A level as points."""
     colour, marker, _ = LOOKS[level]
     style = {"color": colour, "label": level, "marker": marker, "markersize": size}
     return {**style, "linestyle": "none"}
 
 
 def lined(level: str) -> dict[str, object]:
-    """Returns the style of a level drawn as a line."""
+    """A level as a line."""
     colour, _, dashes = LOOKS[level]
     return {"color": colour, "label": level, "linestyle": dashes}
 
@@ -105,7 +106,7 @@ def svg(figure: Figure, caption: str) -> Picture:
     pyplot.close(figure)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
-    # The page decides the size; the figure's own is only a default.
+    # The page decides the size.
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     label = caption.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
@@ -113,133 +114,212 @@ def svg(figure: Figure, caption: str) -> Picture:
     return Picture(text.replace(INK, "currentColor"), caption)
 
 
+#: Of an interval down to zero an axis of logarithms shows a part.
+_LEAST_RATIO = 0.1
+#: A range of ratios below it has no room for marks of an axis of logarithms.
+_NARROW = 1.2
+
+
 def _ratios(run: Run, found: Judgement) -> Picture | None:
-    """Draws each metric at each level, in percent of the baseline, with its interval."""
+    """Each metric at each level as a ratio to the baseline: one panel a group of metrics."""
     if found.pairs.is_empty():
         return None
-    rows = found.pairs.filter(pl.col("against") == BASELINE, pl.col("metric") != HARNESS)
-    names = list(dict.fromkeys(rows.select("metric", "load").iter_rows()))
+    pairs = found.pairs.filter(pl.col("against") == BASELINE, pl.col("metric") != HARNESS)
+    there = {(row["metric"], row["load"], row["level"]): row for row in pairs.iter_rows(named=True)}
+    judged = {key[:2] for key in there}
+    groups = {
+        group: names
+        for group, every in rows_of(run).items()
+        if (names := [name for name in every if name in judged])
+    }
+    if not groups:
+        return None
     levels = [level for level in run.levels if level != BASELINE]
-    figure, axes = pyplot.subplots(
-        figsize=(8.5, 1.4 + 0.16 * len(names) * max(len(levels), 2)), layout="constrained"
+    counts = [len(names) for names in groups.values()]
+    lines = max(len(levels), 3)
+    figure, grid = pyplot.subplots(
+        len(groups),
+        figsize=(9, 1.1 + 0.75 * len(groups) + 0.1 * sum(counts) * lines),
+        height_ratios=[count + 0.5 for count in counts],
+        layout="constrained",
+        squeeze=False,
     )
-    # A logarithmic axis cannot show zero: clip the interval here, in percent.
-    least = 0.1
-    for number, level in enumerate(levels):
-        of = {
-            (row["metric"], row["load"]): row
-            for row in rows.iter_rows(named=True)
-            if row["level"] == level
-        }
-        there = [(place, of[name]) for place, name in enumerate(names) if name in of]
-        offset = (number - (len(levels) - 1) / 2) * 0.8 / max(len(levels), 1)
-        middle = [max(1 + row["percent"] / 100, least) for _, row in there]
-        low = [max(1 + row["ci_low_percent"] / 100, least) for _, row in there]
-        high = [max(1 + row["ci_high_percent"] / 100, least) for _, row in there]
-        axes.errorbar(
-            middle,
-            [place + offset for place, _ in there],
-            xerr=[
-                np.maximum(np.subtract(middle, low), 0),
-                np.maximum(np.subtract(high, middle), 0),
-            ],
-            linewidth=1,
-            **marked(level, 4),
-        )
-    axes.axvline(1, color=INK, linewidth=0.8)
-    axes.axvline(1 + BOUND / 100, color=INK, linewidth=0.8, linestyle=":")
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlim(left=max(axes.get_xlim()[0], least))
-    if axes.get_xlim()[1] / axes.get_xlim()[0] > 5:
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-        axes.tick_params(axis="x", which="minor", labelsize=8, rotation=45)
-    axes.set_yticks(range(len(names)), [titled(*name) for name in names])
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlabel("mean time per call, ratio to the baseline (logarithmic; 1 = the baseline)")
-    figure.legend(loc="outside upper center", ncols=4)
+    for axes, (group, names) in zip(grid.flat, groups.items(), strict=True):
+        _ratios_of(axes, there, names, levels)
+        axes.set_title(group.title, fontsize=10, loc="left")
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=5)
+    figure.supxlabel("mean time, ratio to the baseline (1 = the baseline)", fontsize=10)
     return svg(
         figure,
         f"{run.study}: each level beside the baseline, with 95 % confidence intervals of the "
-        f"difference. Dotted: {BOUND:.0f} % more than the baseline.",
+        f"difference. Each group of metrics has a scale of its own. Dotted: {BOUND:.0f} % more "
+        "than the baseline, where the scale reaches it.",
     )
+
+
+def _ratios_of(axes: Axes, there: dict, names: list[tuple[str, str]], levels: list[str]) -> None:
+    """One panel: metrics downward, for each the levels below one another."""
+    for place in range(0, len(names), 2):
+        axes.axhspan(place - 0.5, place + 0.5, color=INK, alpha=0.05, linewidth=0)
+    ends = [1.0]
+    for number, level in enumerate(levels):
+        of = [
+            (place, row) for place, name in enumerate(names) if (row := there.get((*name, level)))
+        ]
+        offset = (number - (len(levels) - 1) / 2) * 0.84 / max(len(levels), 1)
+        middle, low, high = (
+            np.array([max(1 + row[column] / 100, _LEAST_RATIO) for _, row in of])
+            for column in ("percent", "ci_low_percent", "ci_high_percent")
+        )
+        axes.errorbar(
+            middle,
+            [place + offset for place, _ in of],
+            xerr=[np.maximum(middle - low, 0), np.maximum(high - middle, 0)],
+            linewidth=1,
+            **marked(level, 3.5),
+        )
+        ends += [*low, *high]
+    axes.set_yticks(range(len(names)), [titled(*name) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    _scale(axes, min(ends), max(ends))
+
+
+def _scale(axes: Axes, low: float, high: float) -> None:
+    """Sets an axis of ratios: logarithmic, or linear where all are nearly equal."""
+    if high / low < _NARROW:
+        room = max((high - low) * 0.06, 1e-5)
+        axes.set_xlim(low - room, high + room)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
+    else:
+        axes.set_xscale("log")
+        room = (high / low) ** 0.05
+        axes.set_xlim(low / room, high * room)
+        steps = (1, 2, 5) if high / low > 8 else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+        axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=99))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.axvline(1, color=INK, linewidth=0.8)
+    if axes.get_xlim()[1] > 1 + BOUND / 100:
+        axes.axvline(1 + BOUND / 100, color=INK, linewidth=0.8, linestyle=":")
 
 
 def titled(metric: str, load: str) -> str:
+    """The name of a metric under a load."""
     return metric if load == "idle" else f"{metric}, {load}"
 
 
-def _ccdf(run: Run, metric: str, load: str) -> Picture | None:
-    """Draws the share of the samples above each value."""
-    chosen = run.samples.filter(pl.col("metric") == metric, pl.col("load") == load)
-    if chosen.is_empty():
+def _ccdf(run: Run, metric: str) -> Picture | None:
+    """The share of the samples above each value: one panel a load, all of one scale."""
+    chosen = run.samples.filter(pl.col("metric") == metric)
+    there = set(chosen["load"])
+    loads = [load for load in run.loads if load in there]
+    if not loads:
         return None
-    figure, axes = pyplot.subplots(figsize=(8, 4.2), layout="constrained")
-    for level in run.levels:
-        values = chosen.filter(pl.col("level") == level)["value_ns"].to_numpy()
-        # A logarithmic axis has no place for a duration of zero.
-        axes.ecdf(
-            np.maximum(values, 1.0),
-            complementary=True,
-            **lined(level),
-        )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(bottom=0.5 / max(len(chosen) / len(run.levels), 1), top=1.2)
-    axes.xaxis.set_major_formatter(FuncFormatter(nanoseconds))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    what = "late by more than" if metric.startswith("miss") else "takes more than"
-    axes.set_xlabel(f"{metric}: {what}")
-    axes.set_ylabel("share of the samples")
-    figure.legend(loc="outside right upper")
-    return svg(figure, f"{run.study}: {titled(metric, load)}, the whole distribution (CCDF).")
+    figure, grid = pyplot.subplots(
+        1,
+        len(loads),
+        figsize=(9, 4.2),
+        layout="constrained",
+        squeeze=False,
+        sharex=True,
+        sharey=True,
+    )
+    for axes, load in zip(grid.flat, loads, strict=True):
+        of = chosen.filter(pl.col("load") == load)
+        for level in run.levels:
+            values = of.filter(pl.col("level") == level)["value_ns"].to_numpy()
+            if len(values):
+                # An axis of logarithms has no room for a sample of no time at all.
+                axes.ecdf(np.maximum(values, 1.0), complementary=True, **lined(level))
+        if len(loads) > 1:
+            axes.set_title(load, fontsize=9)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(nanoseconds))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    most = len(chosen) / len(run.levels) / len(loads)
+    grid.flat[0].set_ylim(bottom=0.5 / max(most, 1), top=1.2)
+    low, high = grid.flat[0].get_xlim()
+    if high / low < 20:
+        grid.flat[0].xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5), numticks=99))
+    what = "late by more than" if kind(metric) is Kind.WAIT else "takes more than"
+    figure.supxlabel(f"{metric}: {what}", fontsize=10)
+    figure.supylabel("share of the samples", fontsize=10)
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=5)
+    return svg(figure, f"{run.study}: {metric}, the whole distribution (CCDF).")
+
+
+#: Colours and markers of the groups of metrics in Q-Q plots.
+_GROUPS = {
+    Kind.WAIT: ("#0072b2", "o"),
+    Kind.READ: ("#009e73", "s"),
+    Kind.CALL: ("#d55e00", "^"),
+}
 
 
 def _quantiles(run: Run) -> Picture | None:
-    """Draws Q-Q plots of the records against a normal distribution."""
-    panels = [
-        (metric, load)
-        for load in run.loads
-        for metric in run.metrics
-        if metric != HARNESS and any(len(v) >= FEWEST for v in run.values(metric, load).values())
-    ]
+    """Q-Q plots of the records against a normal distribution: one panel a level."""
+    panels = {level: points for level in run.levels if (points := _normal_scores(run, level))}
     if not panels:
         return None
-    columns = min(3, len(panels))
+    # As wide as leaves the fewest places empty.
+    columns = min(range(min(5, len(panels)), 2, -1), key=lambda n: -len(panels) % n, default=2)
+    columns = min(columns, len(panels))
     lines = -(-len(panels) // columns)
     figure, grid = pyplot.subplots(
-        lines, columns, figsize=(9, 0.9 + 2.4 * lines), layout="constrained", squeeze=False
+        lines,
+        columns,
+        figsize=(9, 1.2 + 2.2 * lines),
+        layout="constrained",
+        squeeze=False,
+        sharex=True,
+        sharey=True,
     )
-    for axes, (metric, load) in zip(grid.flat, panels, strict=False):
-        _panel(axes, run, metric, load)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    handles, labels = grid.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, markerscale=2)
+    shown: dict[str, object] = {}
+    for axes, (level, points) in zip(grid.flat, panels.items(), strict=False):
+        _panel(axes, level, points)
+        handles, labels = axes.get_legend_handles_labels()
+        shown |= dict(zip(labels, handles, strict=True))
+    for number, axes in enumerate(grid.flat):
+        axes.set_visible(number < len(panels))
+        # No panel stands below: this one has the labels of its column.
+        axes.tick_params(labelbottom=number + columns >= len(panels))
+    figure.legend(shown.values(), shown, loc="outside upper center", ncols=3, markerscale=2)
     figure.supxlabel("quantile of a normal distribution (sd)", fontsize=10)
     figure.supylabel("record, from its mean (sd)", fontsize=10)
     return svg(
         figure,
-        f"{run.study}: Q-Q plots. Records that are normally distributed lie on the line; sd is "
-        "the standard deviation of the level's records.",
+        f"{run.study}: Q-Q plots, all metrics of a level in one panel. Records of a normal "
+        "distribution lie on the line; sd is the standard deviation of the metric's records at the "
+        "level. Below the level stands the metric that is farthest from the line.",
     )
 
 
-def _panel(axes: Axes, run: Run, metric: str, load: str) -> None:
-    ends = 0.0
-    for level, values in run.values(metric, load).items():
-        array = np.asarray(values)
-        # Records that hardly vary, as counts of a coarse tick, show no distribution.
-        if len(array) < FEWEST or array.std() <= 1e-9 * abs(array.mean()):
-            continue
-        expected, ordered = stats.probplot(stats.zscore(array), fit=False)
-        ends = max(ends, float(expected.max()))
-        axes.plot(
-            expected,
-            ordered,
-            **marked(level, 2),
-        )
-    axes.plot([-ends, ends], [-ends, ends], color=INK, linewidth=0.8)
-    axes.set_title(titled(metric, load), fontsize=9)
+Points = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
+
+
+def _normal_scores(run: Run, level: str) -> Points:
+    """For each metric and load: expected quantiles, and the records in order, both in sd."""
+    found: Points = {}
+    for pairs in rows_of(run).values():
+        for metric, load in pairs:
+            array = np.asarray(run.values(metric, load).get(level, []))
+            # Records that hardly vary, as counts of a coarse tick, have no shape.
+            if len(array) >= FEWEST and array.std() > 1e-9 * abs(array.mean()):
+                found[metric, load] = stats.probplot(stats.zscore(array), fit=False)
+    return found
+
+
+def _panel(axes: Axes, level: str, points: Points) -> None:
+    for (metric, _), (expected, ordered) in points.items():
+        group = kind(metric)
+        colour, marker = _GROUPS[group]
+        style = {"color": colour, "marker": marker, "markersize": 2, "linestyle": "none"}
+        axes.plot(expected, ordered, label=f"{group.value}s", **style)
+    end = max(float(expected.max()) for expected, _ in points.values())
+    axes.plot([-end, end], [-end, end], color=INK, linewidth=0.8)
+    farthest = max(points, key=lambda name: float(np.abs(np.subtract(*points[name])).max()))
+    axes.set_title(f"{level}\n", fontsize=9)
+    axes.text(0.5, 1.02, titled(*farthest), transform=axes.transAxes, ha="center", fontsize=7)

@@ -1,8 +1,8 @@
-"""Power of a study's tests, by statsmodels: the differences that the study could have found.
+"""The sensitivity of a study: the power of its tests, by statsmodels.
 
-The report says that a level differs if two tests agree. One is the metric's test over all levels,
-adjusted over all metrics. The other is its pairwise test, adjusted over all pairs. The power here
-is the lesser of the two, both adjusted by Bonferroni, if the mean of one level alone is shifted.
+A level differs if two tests agree: the metric's over all levels, adjusted over all metrics, and
+the level's own after it, adjusted over all pairs. The power here is the lesser of the two, both
+adjusted by Bonferroni, for a shift of the mean of one level alone.
 """
 
 from __future__ import annotations
@@ -20,24 +20,22 @@ from lorentz.report.runs import Run
 
 #: A difference is visible if this share of such studies would find it.
 ENOUGH = 0.8
-#: Upper bound of the search, in standard deviations: no study of three records or more needs a
-#: greater difference.
+#: Upper bound of visible differences, standard deviations, for three records or more.
 MOST = 50.0
-#: Shift for which the report gives the power, percent.
+#: The shift whose power the report gives, percent.
 SHIFT = 2.0
 
 
 @dataclass(frozen=True)
 class Design:
-    """Parameters of the power, besides shift and noise."""
+    """The inputs of the power beside shift and noise."""
 
     records: int
     levels: int
     metrics: int
 
     def power(self, effect: float) -> float:
-        """Returns the probability of finding a level that differs by `effect` standard
-        deviations."""
+        """The power to find one level that differs by `effect` standard deviations."""
         pairs = self.levels * (self.levels - 1) / 2
         after = TTestIndPower().power(effect, self.records, ALPHA / pairs / 2, alternative="larger")
         over_all = FTestAnovaPower().power(
@@ -46,23 +44,22 @@ class Design:
         return float(min(after, over_all))
 
     def visible(self) -> float:
-        """Returns the smallest visible difference, in standard deviations."""
+        """The difference, in standard deviations, whose power is `ENOUGH`."""
         return optimize.brentq(lambda effect: self.power(effect) - ENOUGH, 0.01, MOST)
 
     def _share(self) -> float:
-        """Returns Cohen's f of the levels' means if one of them is a standard deviation off."""
+        """Cohen's f of the levels' means where one of them is a standard deviation off."""
         return float(np.std([1.0] + [0.0] * (self.levels - 1)))
 
 
 def told(run: Run) -> pl.DataFrame:
-    """Returns, for each metric and level, the noise, the visible shift, and the power at 2
-    percent."""
+    """For each metric and level: the noise, the visible shift, the power at 2 percent."""
     rows = []
     for metric, load, groups in _compared(run):
         base = np.asarray(groups.pop(BASELINE))
         for level, values in groups.items():
             design = Design(min(len(base), len(values)), len(groups) + 1, len(run.metrics))
-            # Noise of a difference of two means, each with its own variance.
+            # The noise of a difference of two means: their variances may differ.
             noise = np.sqrt((np.var(base, ddof=1) + np.var(values, ddof=1)) / 2) / base.mean() * 100
             rows.append(
                 {
@@ -79,7 +76,7 @@ def told(run: Run) -> pl.DataFrame:
 
 
 def _compared(run: Run) -> Iterable[tuple[str, str, dict[str, list[float]]]]:
-    """Iterates over the groups whose means are compared, by metric and load."""
+    """The groups whose means are compared, by metric and load."""
     if run.study not in BY_MEANS:
         return
     for load in run.loads:

@@ -1,4 +1,4 @@
-"""The papers' tables beside a study's own figures, as ratios: the machines' times differ."""
+"""The papers' tables beside a study's own figures, as ratios: times differ by machine."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True)
 class DataSet:
-    """A published table and its source."""
+    """A published table, and where it stands."""
 
     name: str
     source: str
 
     def frame(self) -> pl.DataFrame:
-        """Reads the table."""
+        """Its figures."""
         file = resources.files("lorentz.report") / "published" / f"{self.name}.csv"
         return pl.read_csv(file.read_bytes(), infer_schema_length=None)
 
@@ -60,7 +60,7 @@ ALL = (
 
 
 def beside(run: Run) -> pl.DataFrame:
-    """Returns each published ratio for which the study has one of its own."""
+    """Each published ratio that the study has one of its own for."""
     find = {"clocks": _clocks, "hot": _hot, "cold": _cold, "timers": _timers}[run.study]
     columns = ["what", "level", "published_ratio", "own_ratio", "source"]
     return pl.DataFrame(find(run), schema=columns, orient="row")
@@ -98,7 +98,7 @@ def _clocks(run: Run) -> Rows:
     return rows
 
 
-#: The patch set's columns, by the most similar levels.
+#: The patch set's columns, by the levels that come nearest.
 _COLUMNS = {"host": "baseline", "inside": "namespace"}
 
 
@@ -131,8 +131,7 @@ _FUNCTIONS = (
 
 
 def _timers(run: Run) -> Rows:
-    """Returns the ratios of the system's own function to the precise one, from medians on the
-    host."""
+    """The system's own function to the precise one, medians on the bare host."""
     rows: Rows = []
     for data, system, precise, own_system, own_precise in _FUNCTIONS:
         host = data.frame().filter(pl.col("platform") == "HostOS")

@@ -1,4 +1,4 @@
-"""Reads the files of `lorentz study`, and joins those that belong to one study."""
+"""Reads the files of `lorentz study`, and joins files of one kind to one study."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 
 import polars as pl
 
-#: The file format that this module reads; crates/study/src/table.rs writes it.
+#: The accepted format of the files, which crates/study/src/table.rs writes.
 FORMAT = "1"
-#: Settings that must be equal in all files of a study.
+#: Settings that must agree before records can stand beside one another.
 SIZES = ("calls", "sleeps", "millis", "samples")
 
 
 class WrongRunError(Exception):
-    """A file that cannot be judged, with the reason in one line."""
+    """A file that cannot be judged; the message is one line."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One study: its raw samples, and its records, which the tests compare.
+    """One study: its raw samples, and its records. The tests compare records.
 
-    `records` has a row for each round, load, level and metric. Its `value_ns` is the time of a
-    call, ns; for the timing paper's sleeps, the time by which they end late. If a record has many
-    samples, the value is their median.
+    `records` has a row for each round, load, level and metric, with `value_ns`: nanoseconds per
+    call; for sleeps of the timing paper, how much later than asked. Where a record has many samples
+    it is their median.
     """
 
     study: str
@@ -37,13 +37,13 @@ class Run:
 
     @property
     def levels(self) -> list[str]:
-        """The measured levels, in the order of the study."""
+        """The measured ones, in the order of the study."""
         there = set(self.records["level"])
         return [name for name in self.settings["levels"] if name in there]
 
     @property
     def metrics(self) -> list[str]:
-        """The measured metrics, in the order of the study."""
+        """The measured ones, in the order of the study."""
         there = set(self.records["metric"])
         return [name for name in self.settings["metrics"] if name in there]
 
@@ -53,7 +53,7 @@ class Run:
         return list(self.settings["loads"])
 
     def values(self, metric: str, load: str) -> dict[str, list[float]]:
-        """Returns the records of a metric under a load, by level."""
+        """The records of a metric under a load, by level."""
         chosen = self.records.filter(pl.col("metric") == metric, pl.col("load") == load)
         found = {
             level: chosen.filter(pl.col("level") == level)["value_ns"].to_list()
@@ -63,7 +63,7 @@ class Run:
 
 
 def read(paths: list[str]) -> list[Run]:
-    """Reads the studies in these files, one for each kind: files of one kind are one study."""
+    """The studies in these files, one for each kind; files of one kind are one study."""
     by_kind: dict[str, list[Run]] = {}
     for path in paths:
         run = _read_one(path)
@@ -101,8 +101,7 @@ def _read_one(path: str) -> Run:
 
 
 def _asked(study: str) -> pl.Expr:
-    """The duration to subtract: of the timing paper's sleeps, only the delay of their end
-    counts."""
+    """The time to subtract: of a sleep of the timing paper, its lateness alone counts."""
     return pl.col("asked_ns") if study == "timers" else pl.lit(0)
 
 

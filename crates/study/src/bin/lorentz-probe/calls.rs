@@ -1,4 +1,4 @@
-//! Calls in a row: the mean of many.
+//! Measures many calls in a row; a sample is their mean.
 
 use std::hint::black_box;
 use std::io;
@@ -14,18 +14,18 @@ use crate::stopwatch;
 
 /// A sleep of the paper (section VI A).
 const SLEEP: Nanos = Nanos(100_000_000);
-/// Timers are armed so far ahead that none runs out.
+/// Expiration time of armed timers. None expires during a study.
 const HOUR: itimerspec = itimerspec {
     it_interval: timespec { tv_sec: 0, tv_nsec: 0 },
     it_value: timespec { tv_sec: 3_600, tv_nsec: 0 },
 };
-/// Timers that are there at once: below the usual limits of files and signals.
+/// Timers that exist at once. The usual limits of descriptors and of queued signals are higher.
 const BATCH: u64 = 128;
-/// Reads between two looks at the stopwatch.
+/// Clock reads between two reads of the stopwatch.
 const STRIDE: u64 = 1_000;
 const MOST_WARM_UP: u64 = 10_000;
 
-/// The mean of `count` calls; a tenth as many before them to warm up.
+/// Measures `count` calls, after a tenth as many to warm up. Sleeps have no warm-up.
 pub fn mean(metric: Metric, count: u64) -> io::Result<Sample> {
     if matches!(metric, Metric::Nanosleep | Metric::ClockNanosleep) {
         return repeated(metric, count).map(|elapsed| sample(count, elapsed, SLEEP));
@@ -38,7 +38,7 @@ fn sample(calls: u64, elapsed: Ticks, asked: Nanos) -> Sample {
     Sample { calls, elapsed, asked }
 }
 
-/// Reads of a clock for `millis` of real time: the patch set's first benchmark.
+/// Reads a clock for `millis` of real time, as the patch set's gettime_perf does.
 pub fn in_a_row(metric: Metric, millis: u64) -> io::Result<Sample> {
     let clock = match metric {
         Metric::HotBoottime => libc::CLOCK_BOOTTIME,
@@ -64,7 +64,7 @@ pub fn in_a_row(metric: Metric, millis: u64) -> io::Result<Sample> {
     }
 }
 
-/// The counter's frequency as told by the processor, or measured by a clock: here it only decides when to stop.
+/// Returns the counter's frequency, Hz, by the processor's data or by a clock of the level. It only decides when to stop.
 fn about_hertz() -> io::Result<u64> {
     if let Some(hertz) = tsc::told_hertz() {
         return Ok(hertz);
@@ -103,11 +103,11 @@ fn repeated(metric: Metric, count: u64) -> io::Result<Ticks> {
         Metric::TimerCreate => posix_timers(count).map(|(made, _)| made),
         Metric::TimerDelete => posix_timers(count).map(|(_, deleted)| deleted),
         Metric::TimerSettime => with_timer(|timer| {
-            // SAFETY: the timer is there; nothing is asked back.
+            // SAFETY: the timer exists. The pointer for the old setting is null.
             each(count, || unsafe { libc::timer_settime(timer, 0, &HOUR, ptr::null_mut()) })
         }),
         Metric::TimerGetoverrun => with_timer(|timer| {
-            // SAFETY: the timer is there.
+            // SAFETY: the timer exists.
             each(count, || unsafe { libc::timer_getoverrun(timer) })
         }),
         Metric::TimerfdCreate => timerfds(count),
@@ -116,7 +116,7 @@ fn repeated(metric: Metric, count: u64) -> io::Result<Ticks> {
     }
 }
 
-/// `count` calls, all of which must return 0.
+/// Measures `count` calls. An error if one does not return 0.
 #[inline(always)]
 fn each(count: u64, mut call: impl FnMut() -> c_int) -> io::Result<Ticks> {
     let mut wrong = 0;
@@ -135,21 +135,21 @@ fn good(is_good: bool) -> io::Result<()> {
 #[inline(always)]
 pub fn vdso(clock: clockid_t) -> c_int {
     let mut now = MaybeUninit::<timespec>::uninit();
-    // SAFETY: the answer is written to our own `now`.
+    // SAFETY: the call writes to our own `now`.
     unsafe { libc::clock_gettime(clock, black_box(now.as_mut_ptr())) }
 }
 
 #[inline(always)]
 fn syscall(number: c_long, clock: clockid_t) -> c_int {
     let mut now = MaybeUninit::<timespec>::uninit();
-    // SAFETY: both calls that are made so take a clock and write a timespec.
+    // SAFETY: clock_getres and clock_gettime, the two calls that come here, take a clock and write a timespec.
     unsafe { libc::syscall(number, clock, now.as_mut_ptr()) as c_int }
 }
 
 #[inline(always)]
 fn gettimeofday() -> c_int {
     let mut now = MaybeUninit::<timeval>::uninit();
-    // SAFETY: the answer is written to our own `now`.
+    // SAFETY: the call writes to our own `now`.
     unsafe { libc::gettimeofday(black_box(now.as_mut_ptr()), ptr::null_mut()) }
 }
 
@@ -157,7 +157,7 @@ fn gettimeofday() -> c_int {
 fn gettimeofday_syscall() -> c_int {
     let mut now = MaybeUninit::<timeval>::uninit();
     let nothing = ptr::null_mut::<libc::timezone>();
-    // SAFETY: the answer is written to our own `now`.
+    // SAFETY: the call writes to our own `now`.
     unsafe { libc::syscall(libc::SYS_gettimeofday, now.as_mut_ptr(), nothing) as c_int }
 }
 
@@ -166,30 +166,30 @@ fn a_sleep() -> timespec {
 }
 
 fn nanosleep() -> c_int {
-    // SAFETY: the length is ours, and nothing is asked back.
+    // SAFETY: the kernel reads our timespec. It writes no remaining time, for that pointer is null.
     unsafe { libc::nanosleep(&a_sleep(), ptr::null_mut()) }
 }
 
 fn clock_nanosleep() -> c_int {
-    // SAFETY: as above.
+    // SAFETY: as in `nanosleep`.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &a_sleep(), ptr::null_mut()) }
 }
 
 fn make_timer() -> io::Result<timer_t> {
-    // SAFETY: all zeroes are a sigevent, and one that tells nobody is told by one number more.
+    // SAFETY: all zeroes are a valid sigevent. SIGEV_NONE needs no other field than sigev_notify.
     let mut nobody: libc::sigevent = unsafe { std::mem::zeroed() };
     nobody.sigev_notify = libc::SIGEV_NONE;
     let mut timer = MaybeUninit::uninit();
-    // SAFETY: both are ours.
+    // SAFETY: `nobody` and `timer` are our own.
     good(
         unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut nobody, timer.as_mut_ptr()) } == 0,
     )?;
-    // SAFETY: it was made.
+    // SAFETY: timer_create succeeded and wrote `timer`.
     Ok(unsafe { timer.assume_init() })
 }
 
 fn delete_timer(timer: timer_t) -> io::Result<()> {
-    // SAFETY: whoever calls it has made the timer, and does not use it after.
+    // SAFETY: the caller made the timer and does not use it again.
     good(unsafe { libc::timer_delete(timer) } == 0)
 }
 
@@ -200,7 +200,7 @@ fn with_timer<T>(work: impl FnOnce(timer_t) -> io::Result<T>) -> io::Result<T> {
     done
 }
 
-/// Makes and deletes `count` timers, a batch at a time: how long the one and the other took.
+/// Makes and deletes `count` timers, a batch at a time. Returns the times of creation and of deletion.
 fn posix_timers(count: u64) -> io::Result<(Ticks, Ticks)> {
     let (mut made, mut deleted) = (0, 0);
     for batch in batches(count) {
@@ -235,7 +235,7 @@ fn batches(count: u64) -> impl Iterator<Item = u64> {
 }
 
 fn make_timerfd() -> c_int {
-    // SAFETY: plain numbers.
+    // SAFETY: both arguments are plain numbers.
     unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) }
 }
 
@@ -251,7 +251,7 @@ fn timerfds(count: u64) -> io::Result<Ticks> {
         .0;
         good(files.iter().all(|file| *file >= 0))?;
         for file in files {
-            // SAFETY: it is ours, and not used after.
+            // SAFETY: the descriptor is ours, and nothing uses it again.
             unsafe { libc::close(file) };
         }
     }
@@ -261,9 +261,9 @@ fn timerfds(count: u64) -> io::Result<Ticks> {
 fn timerfd_settime(count: u64) -> io::Result<Ticks> {
     let file = make_timerfd();
     good(file >= 0)?;
-    // SAFETY: the file is there; nothing is asked back.
+    // SAFETY: the descriptor is open. The pointer for the old setting is null.
     let done = each(count, || unsafe { libc::timerfd_settime(file, 0, &HOUR, ptr::null_mut()) });
-    // SAFETY: it is ours, and not used after.
+    // SAFETY: the descriptor is ours, and nothing uses it again.
     unsafe { libc::close(file) };
     done
 }

@@ -1,4 +1,4 @@
-//! A read of the clock after the pages that it needs were flushed from all caches: the patch set's second benchmark.
+//! Measures clock reads with cold caches, as the patch set's gettime_perf_cold does.
 
 use std::arch::x86_64::{_mm_clflush, _mm_mfence};
 use std::fs;
@@ -12,14 +12,14 @@ use crate::{calls, stopwatch};
 
 const LINE: usize = 64;
 const PAGE: usize = 4096;
-/// What such pages are called in /proc/self/maps: the kernel's, and those of libfaketime.
+/// Names in /proc/self/maps of the kernel's pages for clock reads, and of libfaketime's pages.
 const NAMES: [&str; 3] = ["[vdso]", "[vvar", "faketime"];
-/// Where the shim and its clock page are, as its linker script has it.
+/// Addresses of the shim and its clock page, as in the shim's linker script.
 const OURS: Range<usize> = 0x7000_0000..0x7100_0000;
-/// No clock read goes further into a mapping; the registry of waiters, which is behind the clock page, is long.
+/// Pages to flush of each mapping. No clock read goes further; the registry behind the clock page is long.
 const MOST_PAGES: usize = 64;
 
-/// `count` reads, each a sample.
+/// Measures `count` reads, each a sample. All their pages are flushed before each read.
 pub fn reads(count: u64) -> io::Result<Vec<Sample>> {
     let pages = pages()?;
     let one = |_| {
@@ -33,7 +33,7 @@ pub fn reads(count: u64) -> io::Result<Vec<Sample>> {
     Ok((0..count).map(one).collect())
 }
 
-/// The addresses of the pages that a read of the clock can touch, and that are there.
+/// Returns the addresses of the readable pages that a clock read can touch.
 fn pages() -> io::Result<Vec<usize>> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     let mut pages = Vec::new();
@@ -58,9 +58,10 @@ fn parse(range: &str) -> Option<Range<usize>> {
     Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
 }
 
-/// Whether a page can be read: some of the kernel's own have nothing behind them. The kernel is asked to read it.
+/// Returns whether a page can be read: some of the kernel's pages have no memory. write(2) reads the page for us and
+/// fails with EFAULT.
 fn is_there(page: usize, reader: &OwnedFd, writer: &OwnedFd) -> bool {
-    // SAFETY: where the address cannot be read, the call says so.
+    // SAFETY: the kernel reads the address. It returns EFAULT if it cannot.
     let written = unsafe { libc::write(writer.as_raw_fd(), page as *const libc::c_void, 1) };
     written == 1 && nix::unistd::read(reader, &mut [0]) == Ok(1)
 }
@@ -68,10 +69,10 @@ fn is_there(page: usize, reader: &OwnedFd, writer: &OwnedFd) -> bool {
 fn flush(pages: &[usize]) {
     for page in pages {
         for line in (*page..*page + PAGE).step_by(LINE) {
-            // SAFETY: the page can be read, and flushing changes nothing in it.
+            // SAFETY: `is_there` has read the page, and a flush does not change it.
             unsafe { _mm_clflush(line as *const u8) };
         }
     }
-    // SAFETY: it is there on every x86-64 processor.
+    // SAFETY: every x86-64 processor has the instruction.
     unsafe { _mm_mfence() };
 }

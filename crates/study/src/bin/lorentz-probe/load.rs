@@ -1,4 +1,4 @@
-//! Loads: Kirova et al. 2019, section 2.2.3. They end with the program's input.
+//! Loads of Kirova et al. 2019, section 2.2.3. A load ends when the program's input ends.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use std::thread;
 const THREADS: u32 = 100;
 const BLOCK: usize = 1 << 20;
 
-/// Keeps the machine busy.
+/// Puts the machine under a load until the standard input ends. Files go to `folder`.
 pub fn run(kind: &str, folder: &Path) -> io::Result<()> {
     match kind {
         "cpu" => {

@@ -1,12 +1,12 @@
-//! `lorentz-probe`: measures at the level at which it runs.
+//! `lorentz-probe` measures at the level it runs at.
 //!
 //! ```text
-//! lorentz-probe CPU                 greets, then answers what it is asked until its input ends
-//! lorentz-probe load cpu|io FOLDER  keeps the machine busy until its input ends
+//! lorentz-probe CPU                 writes a greeting, then answers requests until its input ends
+//! lorentz-probe load cpu|io FOLDER  puts the machine under a load until its input ends
 //! ```
 //!
-//! Dynamically linked, and by libc wherever libc has a function: as programs are, so that each way of virtual time gets
-//! its chance. Its stopwatch is the time-stamp counter.
+//! The program is dynamically linked and calls libc where libc has a function, as most programs do: preloaded libraries
+//! can then take effect. Its stopwatch is the time-stamp counter.
 
 mod calls;
 mod cold;

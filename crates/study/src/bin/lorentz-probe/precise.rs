@@ -1,4 +1,4 @@
-//! What a read of a clock costs, and how late a sleep ends, one by one: Kirova et al. 2019, section 2.3.
+//! Measures the cost of a clock read and the lateness of a sleep, sample by sample: Kirova et al. 2019, section 2.3.
 
 use std::hint::black_box;
 use std::io;
@@ -10,12 +10,12 @@ use lorentz_timers::{sleep, Interval, Moment};
 
 use crate::{calls, stopwatch};
 
-/// Reads in one sample, so that what the stopwatch costs does not count.
+/// Reads in one sample. The cost of the stopwatch is spread over them.
 const TOGETHER: u64 = 16;
-/// Sleeps before those that count: the precise timers learn how late the kernel is.
+/// Samples before those that count. In them the precise timers learn the lateness of the kernel.
 const LEARNT: u64 = 20;
 
-/// `count` samples of `metric`.
+/// Takes `count` samples of `metric`.
 pub fn samples(metric: Metric, count: u64) -> io::Result<Vec<Sample>> {
     let of = |one: &dyn Fn(u64) -> Sample| {
         (0..LEARNT).map(one).for_each(drop);
@@ -39,7 +39,7 @@ pub fn samples(metric: Metric, count: u64) -> io::Result<Vec<Sample>> {
         }),
         Metric::MissUsleep => of(&|turn| {
             let length = length(turn);
-            // SAFETY: any number is a length.
+            // SAFETY: usleep takes any number.
             slept(length, || unsafe {
                 libc::usleep(length.as_micros() as libc::c_uint);
             })
@@ -53,7 +53,7 @@ fn cost(mut read: impl FnMut()) -> Sample {
     Sample { calls: TOGETHER, elapsed, asked: Nanos(0) }
 }
 
-/// From 200 us to 1 ms, in no order.
+/// Returns the length of a sleep: 200 us to 1 ms, in scattered order.
 fn length(turn: u64) -> Duration {
     Duration::from_micros(200 + turn * 37 % 800)
 }

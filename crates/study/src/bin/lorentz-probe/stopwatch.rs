@@ -1,20 +1,20 @@
-//! The stopwatch: the time-stamp counter, fenced on both sides, which no level makes virtual.
+//! The stopwatch: the time-stamp counter with a fence on both sides. No level makes the counter virtual.
 
 use std::arch::x86_64::_mm_lfence;
 
 use lorentz_study::protocol::Ticks;
 use lorentz_timers::tsc;
 
-/// The counter; nothing that is measured leaks out of the interval between two of these.
+/// Reads the counter. The fences keep the measured instructions between two reads.
 #[inline(always)]
 pub fn now() -> i64 {
     let ticks = tsc::ordered();
-    // SAFETY: it is there on every x86-64 processor.
+    // SAFETY: every x86-64 processor has the instruction.
     unsafe { _mm_lfence() };
     ticks
 }
 
-/// How long `work` took.
+/// Measures the time of `work`.
 #[inline(always)]
 pub fn time(work: impl FnOnce()) -> Ticks {
     let start = now();
