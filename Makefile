@@ -1,6 +1,6 @@
 # Lorentz. `make help` lists the targets; the work is done in scripts/.
 
-.PHONY: help build install wheel demo test bench study soak lint docs clean
+.PHONY: help build install uninstall wheel demo test bench study soak fuzz miri nightly lint docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -12,6 +12,9 @@ build: ## build the commands, the C libraries and the Python package, in target/
 
 install: build ## install them in PREFIX (/usr/local); DESTDIR before it
 	@scripts/install
+
+uninstall: ## remove from PREFIX the files that `make install` puts there
+	@scripts/install --uninstall
 
 wheel: ## build the Python package as a wheel, in target/wheels
 	@scripts/setup
@@ -43,6 +46,19 @@ soak: ## run the tests that take hours
 	@scripts/setup test
 	@scripts/build
 	@scripts/soak
+
+fuzz: ## run every fuzz target, LORENTZ_FUZZ_SECONDS each (60)
+	@scripts/setup
+	@scripts/fuzz
+
+miri: ## run tests of crates/clock under Miri; needs a nightly Rust
+	@scripts/setup
+	@scripts/miri
+
+nightly: ## run the long checks: fuzz (600 s each), miri, test, soak; the log is in build/nightly
+	@scripts/setup test
+	@scripts/build
+	@scripts/nightly
 
 lint: ## check formatting and look for mistakes
 	@scripts/setup lint

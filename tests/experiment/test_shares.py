@@ -1,28 +1,29 @@
-"""Share of a processor for each container: in proportion to its TDF, for each virtual second."""
+"""What a container gets of a processor: its TDF's share of it, for each virtual second.
+
+The kernel counts how long a process ran. That count says the share within 5 % in one measurement,
+on a busy machine too (`experiments.check_shares`). How much a program does in that time is the
+processor's affair: one process is a tenth quicker than another of the same program.
+"""
 
 from __future__ import annotations
 
-import math
 import os
-import shutil
 
-import pytest
 from framework import build
-from framework.experiments import SECOND, Experiment
+from framework.experiments import SECOND, Experiment, check_shares
 from framework.running import Inside
 
-#: Greatest relative error of a share.
-TOLERANCE = 0.05
-#: Number of measurements: other load of the machine may take time from one container only.
-TRIES = 6
 STEP = "20000000"
 
 
 def counter() -> list:
-    """The command of the program that counts its work; as root, with priority over other
-    programs."""
-    before_others = ["nice", "-n", "-20"] if os.geteuid() == 0 and shutil.which("nice") else []
-    return [*before_others, build.c("experiment/count"), STEP]
+    """The program that counts its work."""
+    return [build.c("experiment/count"), STEP]
+
+
+def pids(*containers: Inside) -> dict[str, int]:
+    """The one process of each container, by the container's name."""
+    return {each.name: pid for each in containers for pid in each.shown()["pids"]}
 
 
 def work_per_second(inside: Inside, begin: int, end: int) -> float:
@@ -32,56 +33,25 @@ def work_per_second(inside: Inside, begin: int, end: int) -> float:
     return (last["work"] - first["work"]) / (last["now"] - first["now"]) * SECOND
 
 
-def ratio_in(experiment: Experiment, one: Inside, other: Inside, seconds: float) -> float:
-    """Returns the ratio of their work, over `seconds` of virtual time from now on."""
-    begin = experiment.status()
-    end = experiment.advance(seconds)
-    spans = [
-        (experiment.member(each, begin)["virtual_ns"], experiment.member(each, end)["virtual_ns"])
-        for each in (one, other)
-    ]
-    fast, slow = (
-        work_per_second(each, *span) for each, span in zip((one, other), spans, strict=True)
-    )
-    return fast / slow
-
-
-def ratio_of_shares(
-    experiment: Experiment, pair: list[Inside], tdfs: list[str], seconds: float
-) -> float:
-    """Returns the ratio of the work at two TDFs; two programs had each of both.
-
-    Two processes of the same program differ by a tenth in speed; that cancels out.
-    """
-    ratios = []
-    for first, second in (pair, reversed(pair)):
-        for inside, tdf in zip((first, second), tdfs, strict=True):
-            experiment.dilate(inside, tdf)
-        experiment.advance(0.01)
-        ratios.append(ratio_in(experiment, first, second, seconds))
-    return math.sqrt(math.prod(ratios))
-
-
-def check(measure, expected: float) -> None:
-    """Checks that a measurement is as expected, in one of a few tries."""
-    got = []
-    for _ in range(TRIES):
-        got.append(measure())
-        if abs(got[-1] / expected - 1) <= TOLERANCE:
-            return
-    pytest.fail(f"{got}, none of them within {TOLERANCE:.0%} of {expected}")
-
-
 def test_work_per_virtual_second_is_in_the_ratio_of_the_tdfs():
     """Two that compute, TDF 10 and 1, on one processor."""
     with Experiment() as experiment:
         pair = [experiment.run(*counter(), tdf=tdf) for tdf in ("10", "1")]
         experiment.synchronize()
         experiment.start()
-        check(lambda: ratio_of_shares(experiment, pair, ["10", "1"], 0.2), 10)
-        status = experiment.status()
-        # The container that had TDF 10 last.
-        assert status["leader"] == pair[1].name
+        begin = experiment.advance(0.01)
+        status = check_shares(experiment, pids(*pair), 0.6)
+        # What they have done with it: not exact, but no other factor.
+        slow, fast = (
+            work_per_second(
+                each,
+                experiment.member(each, begin)["virtual_ns"],
+                experiment.member(each, status)["virtual_ns"],
+            )
+            for each in pair
+        )
+        assert 5 < slow / fast < 20
+        assert status["leader"] == pair[0].name
         assert [one["perceived_overshoot_ns"] for one in status["containers"]] == [0, 0]
         for each in pair:
             member = experiment.member(each, status)
@@ -97,7 +67,8 @@ def test_a_tdf_below_one_is_a_smaller_share():
         pair = [experiment.run(*counter(), tdf=tdf) for tdf in ("1", "1/2")]
         experiment.synchronize()
         experiment.start()
-        check(lambda: ratio_of_shares(experiment, pair, ["1", "1/2"], 0.5), 2)
+        experiment.advance(0.01)
+        check_shares(experiment, pids(*pair), 2)
 
 
 def test_a_tdf_is_changed_in_mid_run():
@@ -106,18 +77,12 @@ def test_a_tdf_is_changed_in_mid_run():
         changed, other = (experiment.run(*counter(), tdf=tdf) for tdf in ("1", "1"))
         experiment.synchronize()
         experiment.start()
-
-        def ratio_at(tdf: str) -> float:
+        for tdf in ("1", "4", "1"):
             experiment.dilate(changed, tdf)
             assert experiment.member(changed)["tdf"] == float(tdf)
             assert experiment.member(other)["tdf"] == 1
             experiment.advance(0.01)
-            return ratio_in(experiment, changed, other, 0.2)
-
-        # Compared with their work at the same TDF: processes differ in speed.
-        check(lambda: (1 / ratio_at("1")) * ratio_at("4"), 4)
-        check(lambda: ratio_at("4") / ratio_at("1"), 4)
-        assert ratio_at("1") == pytest.approx(1, rel=0.25)
+            check_shares(experiment, pids(changed, other), 0.6)
 
 
 def test_each_container_is_kept_to_one_of_the_experiments_processors():

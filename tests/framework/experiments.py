@@ -20,6 +20,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from framework import lorentz, processes
@@ -176,6 +177,86 @@ class Experiment:
     def processes(self) -> list[int]:
         """Returns the living background processes of the experiment."""
         return processes.tagged(self._tag)
+
+
+def schedstat(folder: Path) -> tuple[int, int]:
+    """How long a task ran, and how long it was runnable while another ran, in ns."""
+    ran, waited, _ = map(int, (folder / "schedstat").read_text().split())
+    return ran, waited
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What the kernel has counted of one process and of its processor, in ns."""
+
+    #: The process ran.
+    ran: int
+    #: It was runnable, and another task ran.
+    waited: int
+    #: The hypervisor ran another guest there.
+    stolen: int
+
+    @classmethod
+    def now(cls, pid: int, cpu: int) -> Processor:
+        ran, waited = schedstat(Path(f"/proc/{pid}"))
+        lines = Path("/proc/stat").read_text().splitlines()
+        ticks = next(line.split() for line in lines if line.startswith(f"cpu{cpu} "))
+        return cls(ran, waited, int(ticks[8]) * SECOND // os.sysconf("SC_CLK_TCK"))
+
+
+#: How many of its slices a container's account may be off by: what it runs ahead for is at most
+#: four slices (crates/experiment/src/account.rs), and one slice may be under way.
+SLICES = 5
+
+
+def check_shares(
+    experiment: Experiment, pids: dict[str, int], seconds: float, timeout: float = 60
+) -> dict:
+    """Each container that computes gets its TDF's share of a processor, for so much virtual time.
+
+    pids: the process of each, by the containers' names. In V of virtual time the process of a
+    container with TDF F is to run for F * V, by the kernel's count, give or take `SLICES` of its
+    slices. On a busy machine the kernel also counts what may come on top:
+
+    - too little by the time for which other tasks or guests had the container's processor;
+    - too much by the time for which the experiment's process waited for a processor. It stops the
+      container at the end of a slice, and takes later from it what it had too much.
+
+    Returns the status at the end.
+    """
+
+    def engine_waited() -> int:
+        tasks = Path(f"/proc/{engine}/task").iterdir()
+        return sum(schedstat(task)[1] for task in tasks)
+
+    def look(status: dict) -> dict[str, Processor]:
+        members = {name: experiment.member(name, status) for name in pids}
+        return {name: Processor.now(pids[name], int(members[name]["cpus"])) for name in pids}
+
+    first = experiment.status()
+    engine = first["pid"]
+    delayed = -engine_waited()
+    earliest, begin = look(first), experiment.status()
+    begun = look(begin)
+    nearly = experiment.advance(seconds, timeout)
+    ending, end = look(nearly), experiment.status()
+    latest = look(end)
+    delayed += engine_waited()
+    for name in pids:
+        tdf = experiment.member(name, end)["tdf"]
+        passed = [experiment.member(name, status)["virtual_ns"] for status in (begin, end)]
+        due = (passed[1] - passed[0]) * tdf
+        spare = SLICES * end["timeslice_ns"] * tdf
+        assert due >= 20 * spare, f"{name}: {due} ns are too few to judge within 5 %"
+        taken = latest[name].waited - earliest[name].waited
+        taken += latest[name].stolen - earliest[name].stolen
+        # It ran for no less than between the inner looks, and no more than between the outer ones.
+        least, most = ending[name].ran - begun[name].ran, latest[name].ran - earliest[name].ran
+        told = f"{name}, TDF {tdf}: due {due}, ran {least} to {most}, others took {taken} ns, "
+        told += f"the experiment's process waited {delayed} ns"
+        assert least <= due + spare + delayed, told
+        assert most >= due - spare - taken, told
+    return end
 
 
 def until(true, what: object, timeout: float = PATIENCE):

@@ -1,8 +1,12 @@
 """Bounds for durations, and the comparison of two runs.
 
-No bound is an absolute real time. A wait of E virtual seconds at rate R must take E by the
-program's own clock and E / R by the host's, never less. It may be late by a fixed slack and by the
-delay of a loaded machine, which is measured while the test runs (`HostNoise`).
+Nothing here knows an absolute real time. A wait of E virtual seconds at rate R is to take E by the
+program's own clock and E / R by the host's, never less; later by what a loaded machine adds, which
+is measured while the test runs (`HostNoise`), besides a fixed slack.
+
+The slack is real time. By the program's own clock the slack counts R times. A test therefore
+chooses E so that E / R is some tenths of a second at least. With E / R = 1 s a wait that is 9 % too
+long fails on an idle machine, at every rate.
 """
 
 from __future__ import annotations

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from framework import build, oracle
+from framework.build import C_FLAVOURS
 from framework.catalogue import WAITS, Case
 from framework.oracle import HostNoise
 from framework.running import Inside, Line, Native, Running
 
-#: Nominal seconds by rate: long enough to tell a rate from another, short in real time.
-NOMINAL = {None: 0.3, "1": 0.3, "10": 1.0, "1/10": 0.1}
+#: Nominal seconds by rate. At the rates 10 and 1/10 a wait takes one real second. The fixed slack
+#: of 30 ms is then 3 % of the wait, at either rate.
+NOMINAL = {None: 0.3, "1": 0.3, "10": 10.0, "1/10": 0.1}
 
 
 @dataclass(frozen=True)
@@ -91,17 +94,35 @@ def collect(program: Running) -> dict[str, Result]:
     return {name: Result(started[name], ended[name]) for name in ended if name in started}
 
 
+def is_tested(case: Case, flavour: str, rate: str | None) -> bool:
+    """Whether a case is run at a rate by a program that is linked so.
+
+    A whole second at rate 1/10 takes ten real seconds. The dynamically linked program alone waits
+    for so long.
+    """
+    return not (case.whole_seconds and rate == "1/10" and flavour != "dynamic")
+
+
+def matrix(cases: list[Case], rates: Sequence[str]) -> pytest.MarkDecorator:
+    """Parametrizes a test by `case`, `flavour` and `rate`, with the combinations tested."""
+    every = [
+        pytest.param(case, flavour, rate, id=f"{case}-{flavour}-{rate}")
+        for rate in rates
+        for flavour in C_FLAVOURS
+        for case in cases
+        if is_tested(case, flavour, rate)
+    ]
+    return pytest.mark.parametrize(("case", "flavour", "rate"), every)
+
+
 def standard(case: Case, flavour: str, rate: str | None) -> tuple[Result, float]:
     """A case's result, from a run of its whole family, and the slack of that run."""
+    assert is_tested(case, flavour, rate)
     family = [
         other
         for other in WAITS
-        if other.family == case.family
-        # A whole second at rate 1/10 is ten real ones: once is enough.
-        and not (other.whole_seconds and rate == "1/10" and flavour != "dynamic")
+        if other.family == case.family and is_tested(other, flavour, rate)
     ]
-    if case not in family:
-        pytest.skip("ten real seconds; the dynamically linked program is tested")
     results = run(case.family, tuple(family), rate=rate, nominal=NOMINAL[rate], flavour=flavour)
     return results.of(case), results.slack
 

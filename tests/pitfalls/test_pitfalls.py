@@ -32,7 +32,7 @@ def change_rates(inside: Inside, seed: int, until) -> None:
 def test_children_that_share_memory_leave_their_parent_in_order(flavour):
     """Pitfalls 3 and 11: vfork, CLONE_VM and CLONE_CLEAR_SIGHAND children sleep in virtual time,
     and so does the parent after them. clone3 with CLONE_CLEAR_SIGHAND may be refused (ENOSYS)."""
-    nominal = 1.0
+    nominal = 5.0
     command = [build.c("pitfalls/clones", flavour), str(round(nominal * 1e9))]
     with HostNoise() as noise, Inside(*command, rate="10") as inside:
         inside.succeed()
@@ -68,7 +68,7 @@ def test_lorentz_runs_under_a_filter_of_somebody_elses():
 def test_a_trap_with_every_signal_blocked_does_not_kill(flavour):
     """Pitfall 24: SIGSYS blocked at a trap ends a process; by mask, sa_mask, ppoll's mask,
     inherited by threads and children."""
-    nominal = 0.5
+    nominal = 3.0
     command = [build.c("pitfalls/masks", flavour), str(round(nominal * 1e9))]
     with HostNoise() as noise, Inside(*command, rate="10") as inside:
         inside.succeed()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from framework import build, oracle, waits
-from framework.build import C_FLAVOURS
 from framework.catalogue import WAITS
 from framework.running import Inside
 
@@ -12,9 +11,7 @@ CASES = [case for case in WAITS if case.family == "timers"]
 RATES = ("1", "10", "1/10")
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("flavour", C_FLAVOURS)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@waits.matrix(CASES, RATES)
 def test_a_timer_is_the_kernels_but_for_the_rate(case, flavour, rate):
     """Signals, siginfo, counts and errno are as natively; it goes off at its nominal time by the
     program's own clock, and by the host's at that divided by the rate."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 from framework import oracle, waits
-from framework.build import C_FLAVOURS
 from framework.catalogue import WAITS
 
 CASES = [case for case in WAITS if case.family != "timers"]
 RATES = ("1", "10", "1/10")
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("flavour", C_FLAVOURS)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@waits.matrix(CASES, RATES)
 def test_a_wait_is_the_kernels_but_for_the_rate(case, flavour, rate):
     """Return value, errno and all values that a case calls "same" are as natively. The wait lasts
     its nominal time by its own clock, and by the host's that divided by the rate."""

@@ -23,6 +23,8 @@
 mod client;
 mod estimate;
 mod fleet;
+#[cfg(test)]
+mod fuzz;
 mod path;
 mod rate;
 mod server;

@@ -295,7 +295,7 @@ impl Trains {
         if narrow || instants.len() >= most_rounds {
             return Step::Done(self.finding(&instants));
         }
-        if instants.len() % LEAST_ROUNDS == 0 && self.silent + self.interrupted == 0 {
+        if instants.len().is_multiple_of(LEAST_ROUNDS) && self.silent + self.interrupted == 0 {
             self.length = (self.length * 2.0).min(2.0);
         }
         self.send_round(0)

@@ -224,7 +224,7 @@ impl Registry {
         }
         failpoint(self, Failpoint::LeapBeforeLog);
         let number = leaps.count.fetch_add(1, Ordering::AcqRel).max(0) as u64;
-        for level in Level::all().take_while(|level| number % (1 << level.stride) == 0) {
+        for level in Level::all().take_while(|level| number.is_multiple_of(1 << level.stride)) {
             let entry = &leaps.log[level.place(number >> level.stride)];
             // The entry must not be valid while its words change: neither with the old words nor with the new ones.
             entry.seal.store(!seal(number, at.0, sum), Ordering::Relaxed);

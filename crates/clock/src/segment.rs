@@ -116,7 +116,7 @@ fn divide(product: u128, den: u64) -> u128 {
     if (product >> 64) as u64 >= den {
         return u128::MAX;
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let quotient: u64;
         // SAFETY: `div` faults only if the quotient does not fit 64 bits. The test above excludes that: the high half is below
@@ -132,7 +132,7 @@ fn divide(product: u128, den: u64) -> u128 {
         }
         quotient as u128
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
     {
         product / den as u128
     }

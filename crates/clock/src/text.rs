@@ -156,7 +156,7 @@ impl Line {
         if numerator == 0 {
             return Ok(());
         }
-        while numerator % 10 == 0 {
+        while numerator.is_multiple_of(10) {
             numerator /= 10;
             places -= 1;
         }

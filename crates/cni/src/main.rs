@@ -180,3 +180,17 @@ fn check() -> Result<(), Fault> {
         Err(error) => fault(NOT_SERVED, error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Configuration;
+
+    #[test]
+    fn fuzz_configuration() {
+        let seed = r#"{"cniVersion":"1.0.0","name":"web","type":"lorentz-cni","outer":"eth0","inBand":false,"prevResult":{}}"#;
+        let words = ["\"folder\":", "\"cniVersion\":", "{", "}", "[", "]", "null", ",", "true"];
+        lorentz_fuzz::fuzz("cni-configuration", &[seed], &words, |bytes| {
+            serde_json::from_slice::<Configuration>(bytes).is_ok()
+        });
+    }
+}

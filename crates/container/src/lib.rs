@@ -46,6 +46,8 @@ mod fault;
 mod file_stamps;
 mod followers;
 mod freeze;
+#[cfg(test)]
+mod fuzz;
 mod home;
 pub mod host_time;
 #[cfg(test)]

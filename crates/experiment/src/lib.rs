@@ -34,6 +34,8 @@ mod client;
 mod conductor;
 mod cpus;
 mod fault;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 mod join;
 mod measure;

@@ -35,6 +35,8 @@
 mod capture;
 mod client;
 pub mod emulator;
+#[cfg(test)]
+mod fuzz;
 pub mod graph;
 mod image;
 pub mod impair;

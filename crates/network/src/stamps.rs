@@ -12,6 +12,7 @@ use crate::tap::Tap;
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code)]
+    #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/stamp.skel.rs"));
 }
 use program::{StampSkel, StampSkelBuilder};

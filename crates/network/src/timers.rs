@@ -24,6 +24,7 @@ use crate::tap;
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code)]
+    #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/timers.skel.rs"));
 }
 use program::{TimersSkel, TimersSkelBuilder};

@@ -77,7 +77,7 @@ impl fmt::Display for BitRate {
             return f.write_str("none");
         }
         let units = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")];
-        let unit = units.into_iter().find(|(size, _)| self.0 % size == 0);
+        let unit = units.into_iter().find(|(size, _)| self.0.is_multiple_of(*size));
         let (size, name) = unit.unwrap_or((1, "bit"));
         write!(f, "{}{name}", self.0 / size)
     }

@@ -20,6 +20,7 @@ use crate::watch::wall_offset;
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code, unused_qualifications)]
+    #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/inband.skel.rs"));
 }
 use program::{InbandSkel, InbandSkelBuilder};

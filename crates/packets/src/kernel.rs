@@ -13,6 +13,7 @@ use crate::source::Source;
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code, unused_qualifications)]
+    #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/packets.skel.rs"));
 }
 use program::{PacketsSkel, PacketsSkelBuilder};

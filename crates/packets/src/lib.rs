@@ -46,6 +46,8 @@ mod correct;
 mod door;
 mod exchange;
 mod fault;
+#[cfg(test)]
+mod fuzz;
 mod hardware;
 mod inband;
 mod inside;

@@ -109,7 +109,7 @@ impl Rule {
         Rule::parse(&text).map_err(wrong)
     }
 
-    fn parse(text: &str) -> Result<Rule, String> {
+    pub(crate) fn parse(text: &str) -> Result<Rule, String> {
         let file: File = toml::from_str(text).map_err(|error| error.message().to_string())?;
         let pattern = Regex::new(&file.pattern)
             .map_err(|_| "pattern: expected a regular expression".to_string())?;

@@ -326,4 +326,37 @@ mod tests {
             assert!(error.starts_with(word), "{error}");
         }
     }
+
+    #[test]
+    fn fuzz_config() {
+        let seed = json!({
+            "ociVersion": "1.0.2", "root": {"path": "rootfs"}, "linux": offsets(),
+            "process": {"args": ["sh"], "env": ["LORENTZ_RATE=10"], "capabilities": {"bounding": ["CAP_KILL"]}},
+            "annotations": {"lorentz.at": "2038-01-19"},
+        });
+        let words = [
+            "{",
+            "}",
+            "[",
+            "]",
+            "null",
+            ",",
+            "\"seccomp\":",
+            "\"syscalls\":",
+            "\"capabilities\":",
+            "\"path\":",
+            "\"lorentz.tdf\":\"2\"",
+            "\"type\":\"time\"",
+        ];
+        lorentz_fuzz::fuzz("oci-config", &[&seed.to_string()], &words, |bytes| {
+            let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return false };
+            let config = Config { value, bundle: "/b".into() };
+            if config.check().is_err() {
+                return false;
+            }
+            let profile = config.profile().is_ok();
+            let adapted = config.wanted(&HOST).and_then(|wanted| config.adapt(&wanted.time));
+            profile && adapted.is_ok()
+        });
+    }
 }

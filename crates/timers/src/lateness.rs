@@ -39,7 +39,7 @@ impl Lateness {
         self.seen[count as usize % REMEMBERED].set(nanos.clamp(0, u32::MAX.into()) as u32);
         // When the count overflows, it continues at a value that still says that all places are filled.
         self.count.set(count.checked_add(1).unwrap_or(REMEMBERED as u32 * BATCH));
-        if self.count.get() % BATCH == 0 {
+        if self.count.get().is_multiple_of(BATCH) {
             self.window.set(self.reckon());
         }
     }

@@ -76,7 +76,7 @@ fn never_backwards(take: impl Fn() -> i64 + Sync) {
     let turn = |number: usize| {
         let mut turns = 0u64;
         while !over.load(Ordering::Relaxed) {
-            if turns % 2_000 == 0 {
+            if turns.is_multiple_of(2_000) {
                 pin_to((turns as usize / 2_000 + number) % 2);
             }
             let seen = told.load(Ordering::Acquire);

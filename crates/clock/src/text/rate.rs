@@ -172,7 +172,7 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = Line::new();
         let (num, den) = (self.num(), self.den());
-        if PLACES_SCALE % den == 0 {
+        if PLACES_SCALE.is_multiple_of(den) {
             write!(line, "{}", num / den)?;
             line.write_fraction(num % den * (PLACES_SCALE / den), PLACES)?;
         } else {

@@ -209,9 +209,10 @@ pub(super) fn futex_lock_pi2() -> nix::Result<()> {
 
 /// Probes whether rdtsc can be made to trap.
 pub(super) fn tsc_trap() -> nix::Result<()> {
-    // SAFETY: no memory is involved; the child reads no TSC before it ends.
     in_child(|| {
-        outcome(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) }.into()).map(drop)
+        // SAFETY: PR_SET_TSC takes no pointer. The child reads no TSC before it ends.
+        let result = unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) };
+        outcome(result.into()).map(drop)
     })
 }
 

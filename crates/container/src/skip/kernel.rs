@@ -16,6 +16,7 @@ use crate::processes::threads_of;
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code)]
+    #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/idle.skel.rs"));
 }
 use program::types::{bss, seen};

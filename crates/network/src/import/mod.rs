@@ -112,13 +112,19 @@ pub struct Imported {
 pub fn read(path: &Path, format: Option<Format>) -> anyhow::Result<Imported> {
     let path: PathBuf = if path.is_dir() { path.join(LAB_CONF) } else { path.into() };
     let text = topology::text_of(&path)?;
-    let mut draft = Draft::new(&path);
-    let topology = match format.unwrap_or_else(|| Format::of(&path)) {
-        Format::Lorentz => topology::parse(&draft.name, &text)?,
-        Format::Core => core::read(&mut draft, &text).map(|()| draft.file)?,
-        Format::Imn => imn::read(&mut draft, &text).map(|()| draft.file)?,
-        Format::Containerlab => containerlab::read(&mut draft, &text).map(|()| draft.file)?,
-        Format::Kathara => kathara::read(&mut draft, &text, &path).map(|()| draft.file)?,
+    let format = format.unwrap_or_else(|| Format::of(&path));
+    Ok(read_text(&path, format, &text)?)
+}
+
+/// Reads `text` as the file at `path`.
+pub(crate) fn read_text(path: &Path, format: Format, text: &str) -> Read<Imported> {
+    let mut draft = Draft::new(path);
+    let topology = match format {
+        Format::Lorentz => topology::parse(&draft.name, text)?,
+        Format::Core => core::read(&mut draft, text).map(|()| draft.file)?,
+        Format::Imn => imn::read(&mut draft, text).map(|()| draft.file)?,
+        Format::Containerlab => containerlab::read(&mut draft, text).map(|()| draft.file)?,
+        Format::Kathara => kathara::read(&mut draft, text, path).map(|()| draft.file)?,
     };
     let mut left_out = draft.left_out;
     left_out.sort_by_key(|one| (one.line, one.column));

@@ -46,7 +46,8 @@ impl Call {
 
     fn word(&self, offset: u32) -> u32 {
         assert_eq!(offset % 4, 0, "a filter loads aligned words");
-        let half = |value: u64| if offset % 8 == 0 { value as u32 } else { (value >> 32) as u32 };
+        let half =
+            |value: u64| if offset.is_multiple_of(8) { value as u32 } else { (value >> 32) as u32 };
         match offset {
             0 => self.number,
             4 => self.architecture,

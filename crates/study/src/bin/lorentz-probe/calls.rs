@@ -180,11 +180,11 @@ fn make_timer() -> io::Result<timer_t> {
     let mut nobody: libc::sigevent = unsafe { std::mem::zeroed() };
     nobody.sigev_notify = libc::SIGEV_NONE;
     let mut timer = MaybeUninit::uninit();
-    // SAFETY: `nobody` and `timer` are our own.
-    good(
-        unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut nobody, timer.as_mut_ptr()) } == 0,
-    )?;
-    // SAFETY: timer_create succeeded and wrote `timer`.
+    // SAFETY: the sigevent is initialized, and `timer` has room for a timer_t.
+    let result =
+        unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut nobody, timer.as_mut_ptr()) };
+    good(result == 0)?;
+    // SAFETY: timer_create succeeded, and so it has written the timer_t.
     Ok(unsafe { timer.assume_init() })
 }
 

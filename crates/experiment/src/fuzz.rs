@@ -1,0 +1,40 @@
+//! Fuzz targets: requests to an experiment, lists of processors.
+
+use lorentz_fuzz::fuzz;
+
+use crate::cpus::Cpus;
+use crate::protocol::Request;
+
+#[test]
+fn fuzz_request() {
+    let seeds = [r#"{"do":"add","container":"a","tdf":[10,1],"timeline":1}"#, r#"{"do":"status"}"#];
+    let words = [
+        "\"do\":",
+        "\"progress\"",
+        "\"timeline\":",
+        "{",
+        "}",
+        "[",
+        "]",
+        "null",
+        ",",
+        "\"tdf\":[1,10]",
+    ];
+    fuzz("experiment-request", &seeds, &words, |bytes| {
+        let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return false };
+        let told = serde_json::to_vec(&request).expect("it was read");
+        assert_eq!(serde_json::from_slice::<Request>(&told).expect("it was told"), request);
+        true
+    });
+}
+
+#[test]
+fn fuzz_cpus() {
+    fuzz("cpus", &["0", "0,2-5", "1-3,7"], &[",", "-", "0-4095", " "], |bytes| {
+        let Some(Ok(cpus)) = std::str::from_utf8(bytes).ok().map(str::parse::<Cpus>) else {
+            return false;
+        };
+        assert_eq!(cpus.to_string().parse::<Cpus>().ok(), Some(cpus));
+        true
+    });
+}
