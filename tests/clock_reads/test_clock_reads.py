@@ -127,9 +127,7 @@ def test_the_wall_clock_starts_at_an_offset(options):
     assert before.real + offset * SECOND <= line["real"] <= Host.now().real + offset * SECOND
 
 
-@pytest.mark.parametrize(
-    ("flag", "field"), [("--monotonic", "mono"), ("--boottime", "boot")]
-)
+@pytest.mark.parametrize(("flag", "field"), [("--monotonic", "mono"), ("--boottime", "boot")])
 @pytest.mark.parametrize("rate", [None, "1", "10"])
 def test_monotonic_and_boottime_start_at_an_offset(flag, field, rate):
     """With a time namespace or without: what is asked for is what is read, raw and by vDSO."""

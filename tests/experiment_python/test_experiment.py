@@ -39,6 +39,7 @@ while True:
     page[:] = count.to_bytes(8, "little")
 """
 
+
 def counter(folder: Path, name: str) -> tuple[list[str], Path]:
     """The command of a counting program, and its file."""
     page = folder / name

@@ -119,9 +119,7 @@ def standard(case: Case, flavour: str, rate: str | None) -> tuple[Result, float]
     """A case's result, from a run of its whole family, and the slack of that run."""
     assert is_tested(case, flavour, rate)
     family = [
-        other
-        for other in WAITS
-        if other.family == case.family and is_tested(other, flavour, rate)
+        other for other in WAITS if other.family == case.family and is_tested(other, flavour, rate)
     ]
     results = run(case.family, tuple(family), rate=rate, nominal=NOMINAL[rate], flavour=flavour)
     return results.of(case), results.slack

@@ -1,7 +1,7 @@
 //! The filters, run as the kernel runs them.
 
 use super::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::vec::Vec;
 
 const X86_64: u32 = 0xc000_003e;
