@@ -41,6 +41,7 @@ pub fn correct(
     let mut child = tool.spawn().map_err(failed)?;
     let mut packets = Exchanges::new(rule.key, child.id());
     // SIGINT is for the tool, which then prints its statistics; this process still corrects its last lines.
+    // SAFETY: an ignored signal runs no handler.
     unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) }.map_err(io::Error::from)?;
     let mut sums = Sums::default();
     let mut counted = rule.first();

@@ -5,7 +5,8 @@
 //! - Every task of every process on the clock sleeps.
 //! - No task waits for something that the outside can bring.
 //! - A second look, after the skipper has found out both, shows that no task has run in between.
-//!  The skipper leaps to the earliest deadline and wakes only the tasks with that deadline. The next leap comes after these tasks
+//!
+//! The skipper leaps to the earliest deadline and wakes only the tasks with that deadline. The next leap comes after these tasks
 //! have done their work, because they run until then.
 
 mod kernel;
