@@ -149,15 +149,16 @@ fn plain(argument: &str) -> String {
     bare.replace("|--", " or --")
 }
 
-/// The commands there are, or those of `experiment` or `study` where one of them is missing.
+/// Returns the commands, or the subcommands of the command that lacks one.
 fn verbs(given: &Context) -> String {
     use clap::CommandFactory;
     let commands = crate::args::Cli::command();
-    // The usage is told apart, or in the help that is shown instead.
+    // The error shows the usage, or the help with the usage in it.
     let usage = given.0.to_string();
-    let is_meant = |name: &&str| usage.contains(&format!("lorentz {name}"));
-    let meant = ["experiment", "study"].into_iter().find(is_meant);
-    let command = meant.and_then(|name| commands.find_subcommand(name)).unwrap_or(&commands);
+    let is_meant = |command: &&clap::Command| {
+        command.has_subcommands() && usage.contains(&format!("lorentz {} ", command.get_name()))
+    };
+    let command = commands.get_subcommands().find(is_meant).unwrap_or(&commands);
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     names.join(", ")
 }
@@ -213,6 +214,8 @@ mod tests {
         ("experiment", "a command is missing; expected one of create, add"),
         ("experiment create x --most many", "--most many: expected a number from 1 to 1000000"),
         ("experiment progress x -1", "TIMELINE -1: expected a number from 0 to 4294967295"),
+        ("link dance", "dance: no such command; expected one of set, show"),
+        ("latency dance", "dance: no such command; expected one of watch, serve"),
         ("study dance", "dance: no such command; expected one of clocks, hot, cold, timers"),
         ("study", "a command is missing; expected one of clocks, hot, cold, timers"),
         ("study hot -o x --records 0", "--records 0: 0 is not in 1..=100000"),

@@ -142,18 +142,19 @@ impl Stopped {
                 timers::adopt(owner, &timers, &monitor.clock()?);
                 Ok(())
             });
-            if let Err(error) = told {
-                let _ = kill(self.pid, Signal::SIGKILL);
-                return Err(refused(io::Error::other(format!(
-                    "{error}; it could not go on and is ended"
-                ))));
-            }
+            told.map_err(|error| self.end(&error))?;
             let _ = borrowed.call(libc::SYS_munmap, [scratch, SCRATCH, 0, 0, 0, 0]);
             listener
         };
-        self.open_masks().map_err(refused)?;
+        self.open_masks().map_err(|error| self.end(&error))?;
         waits.iter().for_each(Wait::make_again);
         Ok(listener)
+    }
+
+    /// Ends the process, which has the filter and cannot go on. Returns what to say.
+    fn end(&self, error: &io::Error) -> Error {
+        let _ = kill(self.pid, Signal::SIGKILL);
+        Error::Refused(format!("process {}: {error}; it could not go on and is ended", self.pid))
     }
 
     /// Installs the filter in all threads. If the kernel requires it, the process sets no_new_privs first.
@@ -185,7 +186,8 @@ impl Stopped {
         if result < 0 {
             return Err(filter::explain(io::Error::from_raw_os_error(-result as i32)));
         }
-        let listener = take_fd(self.pid, result as i32)?;
+        let listener = take_fd(self.pid, result as i32)
+            .map_err(|error| self.end(&io::Error::other(error.to_string())))?;
         let _ = borrowed.call(libc::SYS_close, [result as u64, 0, 0, 0, 0, 0]);
         Ok(listener)
     }

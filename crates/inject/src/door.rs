@@ -153,7 +153,11 @@ mod tests {
         });
         assert_eq!(door.fds().count(), 3);
         drop((first, second));
-        assert!(door.serve().is_empty() && door.is_empty());
+        // Race: another test of this process starts a program. Its child has copies of the two sockets until its exec.
+        while !door.is_empty() {
+            assert!(door.serve().is_empty());
+            std::thread::yield_now();
+        }
     }
 
     #[test]

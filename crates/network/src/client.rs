@@ -53,6 +53,7 @@ impl Network {
             Some(name) if all.iter().any(|one| one == name) => Ok(name.to_string()),
             Some(name) => Err(Refusal::Unknown(name.to_string()).into()),
             None if all.len() == 1 => Ok(all.remove(0)),
+            None if all.is_empty() => Err(Refusal::NoNetwork.into()),
             None => Err(Refusal::WhichNetwork(all.join(", ")).into()),
         }
     }

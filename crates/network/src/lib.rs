@@ -76,8 +76,11 @@ pub enum Refusal {
     /// The name belongs to a network that exists.
     #[error("name: {0}: in use by a network; 'lorentz down {0}' ends it")]
     NameInUse(String),
-    /// No network was named, and there is not exactly one.
-    #[error("a network has to be named, there is not exactly one; expected one of: {0}")]
+    /// No network was named, and there is none.
+    #[error("there is no network; 'lorentz up FILE' creates one")]
+    NoNetwork,
+    /// No network was named, and there are several.
+    #[error("name a network, for there are several; expected one of: {0}")]
     WhichNetwork(String),
     /// The emulator of the network has ended.
     #[error(

@@ -150,8 +150,12 @@ impl<'a> Outside<'a> {
     /// direction, `depth` the number of epoll descriptors that led to this one.
     fn reach(&mut self, pid: u32, fd: u32, writes: bool, depth: u32) -> Option<String> {
         let path = format!("/proc/{pid}/fd/{fd}");
-        // The descriptor is closed: nothing comes from it.
-        let target = fs::read_link(&path).ok()?;
+        let target = match fs::read_link(&path) {
+            Ok(target) => target,
+            // The descriptor is closed: nothing comes from it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => return Some(format!("descriptor {fd} ({error})")),
+        };
         let name = target.to_string_lossy();
         if let Some(inode) = number_in(&name, "socket:") {
             return self.reach_of_socket(inode);
@@ -242,7 +246,11 @@ impl<'a> Outside<'a> {
     }
 
     fn reach_of_pidfd(&self, pid: u32, fd: u32) -> Option<String> {
-        let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+        let text = match fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => return Some(format!("the end of a process ({error})")),
+        };
         let of = text.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
         (!self.members.contains(&of)).then(|| format!("the end of {}", name_of(of)))
     }
@@ -384,7 +392,10 @@ fn polled(pid: u32, at: u64, count: u64) -> Waits {
     if count == 0 || at == 0 {
         return Waits::Nothing;
     }
-    let Some(bytes) = memory(pid, at, count.min(MOST) as usize * ENTRY) else {
+    if count > MOST {
+        return Waits::Unknown(format!("{count} descriptors"));
+    }
+    let Some(bytes) = memory(pid, at, count as usize * ENTRY) else {
         return Waits::Unknown("something that cannot be read".into());
     };
     let entries = bytes.chunks_exact(ENTRY).filter_map(|entry| {
@@ -400,7 +411,10 @@ fn polled(pid: u32, at: u64, count: u64) -> Waits {
 
 fn selected(pid: u32, count: u64, reads: u64, writes: u64) -> Waits {
     const MOST: u64 = 65_536;
-    let len = (count.min(MOST) as usize).div_ceil(64) * 8;
+    if count > MOST {
+        return Waits::Unknown(format!("{count} descriptors"));
+    }
+    let len = (count as usize).div_ceil(64) * 8;
     let mut found = Vec::new();
     for (at, direction) in [(reads, false), (writes, true)] {
         if at == 0 || len == 0 {
@@ -409,7 +423,7 @@ fn selected(pid: u32, count: u64, reads: u64, writes: u64) -> Waits {
         let Some(bytes) = memory(pid, at, len) else {
             return Waits::Unknown("something that cannot be read".into());
         };
-        let set = (0..count.min(MOST) as usize).filter(|fd| bytes[fd / 8] & 1 << (fd % 8) != 0);
+        let set = (0..count as usize).filter(|fd| bytes[fd / 8] & 1 << (fd % 8) != 0);
         found.extend(set.map(|fd| (fd as u32, direction)));
     }
     match found.is_empty() {
