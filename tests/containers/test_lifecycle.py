@@ -214,7 +214,11 @@ def test_two_hundred_containers_leave_nothing_behind():
             figures.append(kernels_figures())
         assert not traces(bundle)
         assert not list(lorentz.session.state_dir().glob(f"{bundle.id}*"))
-        assert not processes.tagged(bundle.tag)
+        # The last monitor ends after its container is gone.
+        deadline = time.monotonic() + 10
+        while processes.tagged(bundle.tag):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     grown = growth(figures, 50)
     assert grown.pop("memory") < KEPT_KIB
     # Each that stays would add at least one.

@@ -264,7 +264,8 @@ def _known(name):
 
 
 def _name(one):
-    return _bpftool("map", "show", "id", str(one))["name"]
+    # Others on this machine may make a map without a name meanwhile.
+    return _bpftool("map", "show", "id", str(one)).get("name", "")
 
 
 def _entries(one):
