@@ -41,7 +41,7 @@ class Host:
         return cls(*map(time.clock_gettime_ns, clocks))
 
     def until(self, after: Host, field: str, rate: str | None) -> oracle.Span:
-        """What a clock may show that left the host's between the two moments, and has run at
+        """Readings possible for a clock that left the host's between the two moments and ran at
         `rate` since."""
         before, length = getattr(self, field), getattr(after, field) - getattr(self, field)
         return oracle.Span(before, before + math.ceil(length * max(1, oracle.ratio(rate or "1"))))

@@ -1,4 +1,4 @@
-"""What a container gets of a processor: its TDF's share of it, for each virtual second.
+"""A container gets a share of a processor in proportion to its TDF, for each virtual second.
 
 The kernel counts how long a process ran. That count says the share within 5 % in one measurement,
 on a busy machine too (`experiments.check_shares`). How much a program does in that time is the
@@ -41,7 +41,7 @@ def test_work_per_virtual_second_is_in_the_ratio_of_the_tdfs():
         experiment.start()
         begin = experiment.advance(0.01)
         status = check_shares(experiment, pids(*pair), 0.6)
-        # What they have done with it: not exact, but no other factor.
+        # The work done in that time is less exact, but of the same order.
         slow, fast = (
             work_per_second(
                 each,

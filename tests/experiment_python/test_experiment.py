@@ -79,7 +79,7 @@ def test_processor_time_per_virtual_second_is_in_the_ratio_of_the_tdfs(tmp_path)
             begin = shown.advance(0.01)
             between = experiment.status()
             end = experiments.check_shares(shown, pids, 0.6)
-            # What the package tells is what the command tells.
+            # The package tells the same as the command.
             for one in between.containers:
                 first, last = (shown.member(one.name, status) for status in (begin, end))
                 assert first["cpu_got_ns"] <= one.cpu_got_ns < last["cpu_got_ns"]

@@ -14,12 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from framework import build, lorentz
+from framework import build, lorentz, needs
 from framework.oracle import epoch
 from framework.running import Inside
 
 AT = "2038-01-19"
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and other users need root")
 
 
 @contextlib.contextmanager
@@ -162,8 +161,7 @@ def test_programs_without_directory_and_monitor_are_named():
 @pytest.fixture
 def other_root() -> Iterator[Path]:
     """A root directory with everything but another /run and /tmp."""
-    if os.geteuid() != 0:
-        pytest.skip("chroot needs root")
+    needs.root()
     root = Path(tempfile.mkdtemp(prefix="lorentz-root-", dir="/var/tmp"))
     yield root
     shutil.rmtree(root)
@@ -255,11 +253,11 @@ def tmp() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@needs_root
 @pytest.mark.parametrize("kind", ["directory", "open directory", "file", "link"])
 def test_a_stranger_in_the_place_of_the_state_directory_is_no_obstacle(tmp, kind):
     """Root made a file at /tmp/lorentz-65534: user nobody runs a container, and all commands find
     it."""
+    needs.root()
     taken = tmp / f"lorentz-{lorentz.NOBODY}"
     if kind == "file":
         taken.write_text("")
@@ -276,9 +274,9 @@ def test_a_stranger_in_the_place_of_the_state_directory_is_no_obstacle(tmp, kind
         assert list(taken.iterdir()) == []
 
 
-@needs_root
 def test_commands_find_the_other_directory(tmp):
     """Also if the other user's directory goes meanwhile."""
+    needs.root()
     taken = tmp / f"lorentz-{lorentz.NOBODY}"
     taken.mkdir()
     run = ["run", "--name", "web", "--rate", "2", "--", "/bin/sh", "-c"]

@@ -187,7 +187,7 @@ def schedstat(folder: Path) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Processor:
-    """What the kernel has counted of one process and of its processor, in ns."""
+    """The kernel's counts for one process and its processor, ns."""
 
     #: The process ran.
     ran: int

@@ -16,7 +16,7 @@ PAGES = [Path("README.md"), Path("docs/tutorial.md"), *HOW_TO]
 
 
 def examples(page: Path, timeout: float) -> subprocess.CompletedProcess:
-    """What the script says of a page."""
+    """Runs the script on a page."""
     return subprocess.run(
         [sys.executable, REPO / "scripts/docs-examples", page],
         env={**os.environ, "LORENTZ_BUILT": str(lorentz.session.binary.parent)},

@@ -184,7 +184,7 @@ global_asm!(
     "4:",
     "mov r12, {early}",
     "5:",
-    // What the program ignores stays open in the handler's mask, unless the program has blocked it.
+    // The handler's mask leaves ignored signals unblocked, unless the program itself blocks them.
     "mov rax, ds:[{trap_mask}]",
     "or rax, [rbx + {open}]",
     "mov [rbx + {closed}], rax",

@@ -177,13 +177,14 @@ pub fn rt_sigaction(call: &mut Call) -> isize {
         let new = action.as_ref().map_or(core::ptr::null(), |action| action as *const Sigaction);
         let signal = signal as u32;
         let ignores = action.is_some_and(|action| trap_mask::is_ignored(signal, &action));
-        let is_ours = action.is_some() && (1..=64).contains(&signal) && owns_memory();
-        if is_ours && !ignores {
+        // posix_spawn's child makes sixty of these calls, in its parent's memory.
+        let changes = action.is_some() && trap_mask::changes(signal, ignores) && owns_memory();
+        if changes && !ignores {
             trap_mask::add(signal);
         }
         // SAFETY: our copy of the new action; the old one goes where the program said.
         let result = unsafe { sys!(nr::RT_SIGACTION, signal, new, old, size) };
-        if is_ours && ignores && result == 0 {
+        if changes && ignores && result == 0 {
             trap_mask::remove(signal);
         }
         return result;

@@ -40,7 +40,7 @@ impl Kernel {
         Kernel { kind, id, relative: timer.clock() & Timer::RELATIVE != 0 }
     }
 
-    /// What it shows; or the kernel's error.
+    /// Reads the kernel's timer, or returns the kernel's error.
     ///
     /// Race: the thread is interrupted between the clock and the timer. Where the two may be more than half of an interval apart,
     /// they are looked at again.
@@ -403,7 +403,7 @@ fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) ->
     }
 }
 
-/// What a read of a timer descriptor would tell, taken from it. It never waits: a thread of the program may read it first.
+/// Takes the expiries from a timer descriptor. Never waits, although a thread of the program may read the descriptor first.
 fn unread(fd: u32) -> i64 {
     let mut count = 0u64;
     let result = read_at_once(fd, &mut count);

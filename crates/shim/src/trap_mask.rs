@@ -52,20 +52,21 @@ pub fn is_ignored(signal: u32, action: &Sigaction) -> bool {
     action.handler == SIG_IGN || (action.handler == 0 && by_default)
 }
 
+/// Whether the mask changes when the program begins to ignore `signal`, or stops ignoring it.
+pub fn changes(signal: u32, ignores: bool) -> bool {
+    (1..=64).contains(&signal) && ignores == (get() & bit(signal) != 0)
+}
+
 /// Adds `signal`, before the program stops ignoring it.
 pub fn add(signal: u32) {
-    if get() & bit(signal) == 0 {
-        data().trap_mask.fetch_or(bit(signal), SeqCst);
-        install();
-    }
+    data().trap_mask.fetch_or(bit(signal), SeqCst);
+    install();
 }
 
 /// Removes `signal`, after the program began to ignore it.
 pub fn remove(signal: u32) {
-    if get() & bit(signal) != 0 {
-        data().trap_mask.fetch_and(!bit(signal), SeqCst);
-        install();
-    }
+    data().trap_mask.fetch_and(!bit(signal), SeqCst);
+    install();
 }
 
 /// Race: two threads change the mask, and the one that computed its handlers first installs them last. Therefore each repeats until

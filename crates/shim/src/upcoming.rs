@@ -12,7 +12,7 @@ use lorentz_clock::{Armed, Deadline, RealInstant, Setting, Span, TimerKind};
 pub struct Shown {
     /// The real time just before.
     pub now: RealInstant,
-    /// What was left then.
+    /// The time left then.
     pub left: Span,
 }
 

@@ -16,11 +16,11 @@ pub struct Syscall {
     pub handler: Option<Handler>,
     /// Its timeout.
     pub timeout: Option<Timeout>,
-    /// What a thread that sleeps in it waits for.
+    /// The event that a thread in this call waits for.
     pub waits_for: WaitsFor,
     /// How it goes on after a signal.
     pub restart: Restart,
-    /// What of it is virtual, in a few words.
+    /// The virtual part of the call, in a few words.
     pub meaning: &'static str,
     /// The test that holds it: a path below `tests`.
     pub test: &'static str,
@@ -33,7 +33,7 @@ pub struct Timeout {
     pub argument: u8,
     /// How it is given.
     pub form: Form,
-    /// What it counts.
+    /// The clock that counts it.
     pub clock: TimeoutClock,
 }
 
@@ -48,7 +48,7 @@ pub enum Form {
     Timeval,
 }
 
-/// What a timeout counts.
+/// The clock of a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeoutClock {
     /// A length of time, on CLOCK_MONOTONIC.
@@ -59,7 +59,7 @@ pub enum TimeoutClock {
     ByArguments,
 }
 
-/// What a thread that sleeps in a call waits for, beside its timeout.
+/// The event that a sleeping thread waits for, beside its timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitsFor {
     /// Other threads of the container, signals, or nothing.
