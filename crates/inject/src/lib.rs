@@ -37,6 +37,7 @@ mod sockets;
 mod stack;
 mod timers;
 mod trace;
+mod tracee;
 mod wall;
 
 pub use door::{hand_in_process, Door};

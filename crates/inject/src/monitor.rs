@@ -10,6 +10,7 @@ use crate::namespace;
 use crate::notify::{self, Notification};
 use crate::shared::SharedClock;
 use crate::trace::Thread;
+use crate::tracee::{describe, refuse};
 use crate::wall::{self, SetWall};
 use crate::{Error, Result};
 use lorentz_clock::{failpoint, Failpoint, Policy, Space, FAILPOINTS};
@@ -562,32 +563,6 @@ fn take_back(thread: Thread, handed: Handed) -> io::Result<()> {
         thread.set_registers(&regs)?;
     }
     Ok(())
-}
-
-fn refuse(thread: Thread, error: &io::Error) {
-    if tracer_of(thread).is_some() {
-        eprintln!(
-            "lorentz: exec refused in {}: it is traced (strace or gdb inside). Attach from outside instead, with -p",
-            describe(thread)
-        );
-    } else {
-        eprintln!("lorentz: exec refused in {}: ptrace: {error}", describe(thread));
-    }
-}
-
-fn tracer_of(thread: Thread) -> Option<i32> {
-    status_of(thread, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
-}
-
-/// Returns a field of /proc/PID/status.
-pub(crate) fn status_of(thread: Thread, field: &str) -> Option<String> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", thread.0)).ok()?;
-    status.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_string())
-}
-
-fn describe(thread: Thread) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{}/comm", thread.0)).unwrap_or_default();
-    format!("process {} ({})", thread.0, name.trim())
 }
 
 fn unexpected() -> io::Error {

@@ -1,8 +1,8 @@
 //! Requests of programs to set their wall clock.
 
-use crate::monitor::status_of;
 use crate::notify::{self, Notification};
 use crate::trace::Thread;
+use crate::tracee::status_of;
 use lorentz_clock::WallTime;
 use lorentz_shim::filter::{ASK_SET_WALL, ASK_STEP_WALL};
 use std::io;

@@ -5,10 +5,40 @@
 use std::alloc::{alloc_zeroed, handle_alloc_error, Layout};
 use std::cell::Cell;
 
+use proptest::prelude::*;
+
 use lorentz_clock::{
     Change, ClockPage, FastClock, Pace, Policy, Published, Rate, RealInstant, Registry, Segment,
-    Snapshot, Span, VirtualInstant, WallTime,
+    Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
 };
+
+pub const DAY: i64 = 86_400 * NANOS_PER_SEC;
+pub const YEAR: i64 = 365 * DAY;
+
+/// Returns `num/den`, which must be a valid rate.
+pub fn rate(num: u64, den: u64) -> Rate {
+    Rate::new(num, den).expect("a valid rate")
+}
+
+/// Returns the piece at which the tests' clocks start.
+pub fn start() -> Segment {
+    Segment {
+        real: RealInstant(1_000),
+        virt: VirtualInstant(50_000),
+        pace: Pace::Running(Rate::ONE),
+        wall: WallTime { secs: 2_000_000_000, nanos: 999_999_999 },
+        boot: Span(7),
+    }
+}
+
+/// Any pace that a piece may have.
+pub fn any_pace() -> impl Strategy<Value = Pace> {
+    prop_oneof![
+        2 => Just(Pace::Running(Rate::ONE)),
+        1 => Just(Pace::Frozen),
+        2 => (1..=1000_u64, 1..=1000_u64).prop_map(|(num, den)| Pace::Running(rate(num, den))),
+    ]
+}
 
 /// Allocates zeroed memory, which is what a new file of a clock contains.
 ///

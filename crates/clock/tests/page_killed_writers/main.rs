@@ -7,11 +7,15 @@
 
 #![cfg(not(loom))]
 
+#[path = "../clock/mod.rs"]
 mod clock;
+mod hosts;
+mod tally;
 
 use clock::{blank_page, blank_registry, start_at, Dice};
+use hosts::*;
 use lorentz_clock::{
-    file, Change, ClockPage, FastClock, Host, Pace, Rate, RealInstant, Registry, Snapshot, Span,
+    file, Change, ClockPage, FastClock, Pace, Rate, RealInstant, Registry, Snapshot, Span,
     VirtualInstant, NANOS_PER_SEC,
 };
 use nix::fcntl::{Flock, FlockArg};
@@ -29,9 +33,10 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{self, Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use tally::*;
 
 const READERS: usize = 3;
 const WRITERS: usize = 2;
@@ -39,8 +44,6 @@ const WRITERS: usize = 2;
 const CLOCK_FILE: &str = "LORENTZ_TEST_CLOCK_FILE";
 /// The longest read without a context switch, ns.
 const LONG: i64 = 20_000;
-/// The longest window of 99.9 % of changes, ns.
-const WINDOW: i64 = 3_000;
 /// Number of reads between two reads of the count of context switches.
 const BLOCK: usize = 16;
 
@@ -54,131 +57,6 @@ fn host() -> RealInstant {
 fn switches() -> i64 {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("the usage of this thread");
     usage.voluntary_context_switches() + usage.involuntary_context_switches()
-}
-
-/// A histogram of lengths of time.
-#[repr(C)]
-struct Histogram {
-    counts: [AtomicU64; Histogram::STEPS],
-    longest: AtomicI64,
-}
-
-impl Histogram {
-    /// Width of a step, ns.
-    const STEP: i64 = 10;
-    /// The last step holds all greater lengths.
-    const STEPS: usize = 2_501;
-
-    fn new() -> Histogram {
-        Histogram { counts: [const { AtomicU64::new(0) }; Self::STEPS], longest: AtomicI64::new(0) }
-    }
-
-    fn add(&self, span: i64) {
-        let step = (span / Self::STEP) as usize;
-        self.counts[step.min(Self::STEPS - 1)].fetch_add(1, Ordering::Relaxed);
-        self.longest.fetch_max(span, Ordering::Relaxed);
-    }
-
-    fn merge(&self, other: &Histogram) {
-        for (sum, count) in self.counts.iter().zip(&other.counts) {
-            sum.fetch_add(count.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        self.longest.fetch_max(other.longest.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-
-    fn total(&self) -> u64 {
-        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Returns the number of lengths of `span` and more. `span` is a multiple of the step.
-    fn longer_than(&self, span: i64) -> u64 {
-        let steps = &self.counts[(span / Self::STEP) as usize..];
-        steps.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Returns the upper end, ns, of the step that `per_mille` of the lengths do not exceed; `i64::MAX` for the last step.
-    fn percentile(&self, per_mille: u64) -> i64 {
-        let rank = (self.total() * per_mille).div_ceil(1_000);
-        let mut sum = 0;
-        let step = self.counts.iter().position(|count| {
-            sum += count.load(Ordering::Relaxed);
-            sum >= rank
-        });
-        match step {
-            Some(step) if step < Self::STEPS - 1 => (step as i64 + 1) * Self::STEP,
-            _ => i64::MAX,
-        }
-    }
-
-    fn print(&self, what: &str) {
-        let (total, longest) = (self.total(), self.longest.load(Ordering::Relaxed));
-        print!("{what}: {total}");
-        for (name, per_mille) in [("p50", 500), ("p99", 990), ("p99.9", 999)] {
-            match self.percentile(per_mille) {
-                i64::MAX => print!(", {name} beyond the steps"),
-                span => print!(", {name} {span} ns"),
-            }
-        }
-        println!(", max {longest} ns");
-    }
-}
-
-/// Shared memory of the test's processes, behind the registry.
-#[repr(C)]
-struct Tally {
-    /// The latest virtual time that any thread has seen.
-    latest: AtomicI64,
-    /// Changes whose window was measured.
-    changes: AtomicU64,
-    /// The latest version for which a reader found the change incomplete: the fast path was not open.
-    under_way: AtomicU64,
-    /// Changes whose writer died after the store of the version, and which the next writer completed.
-    completed_by_next: AtomicU64,
-    /// Windows of changes without a context switch.
-    windows: Windows,
-    /// Windows of changes with a context switch.
-    windows_with_switch: Windows,
-    /// Windows of the first change of each process, which neither of the above contains. Their upper bound includes the page
-    /// faults of the first stores.
-    first_windows: Windows,
-    /// Windows without a context switch, on a page that no other thread uses.
-    windows_alone: Windows,
-}
-
-/// Lengths of windows.
-#[repr(C)]
-struct Windows {
-    at_most: Histogram,
-    at_least: Histogram,
-}
-
-impl Windows {
-    fn add(&self, window: &Window) {
-        self.at_most.add(window.at_most);
-        self.at_least.add(window.at_least);
-    }
-
-    fn print(&self, what: &str) {
-        for (windows, bound) in [(&self.at_most, "at most"), (&self.at_least, "at least")] {
-            windows.print(&format!("windows {what}, {bound}"));
-            println!("    longer than {WINDOW} ns: {}", windows.longer_than(WINDOW));
-        }
-    }
-}
-
-impl Tally {
-    /// Checks that 99.9 % of the windows without a context switch are short. On a slow machine, three times the time that the
-    /// same changes take on a page of one thread is permitted.
-    fn check(&self) {
-        self.windows.print("without a switch");
-        self.windows_with_switch.print("with a switch");
-        self.first_windows.print("of the first change of a process");
-        self.windows_alone.print("of a page of one thread");
-        let alone = self.windows_alone.at_most.percentile(999);
-        let longest = WINDOW.max(alone.saturating_mul(3));
-        let nearly_all = self.windows.at_most.percentile(999);
-        assert!(nearly_all <= longest, "{nearly_all} ns of {longest}");
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -262,118 +140,6 @@ impl SharedClock {
         let published = self.page.version() - first;
         assert!(looks <= 1 + published, "{looks} looks through {published} changes");
     }
-}
-
-/// The host's clock, which counts its readings to compute a number of looks.
-#[derive(Default)]
-struct CountingHost {
-    times: Cell<u64>,
-    decisions: Cell<u64>,
-}
-
-impl CountingHost {
-    /// Returns the number of looks of a [`ClockPage::snapshot`].
-    ///
-    /// Each look reads the host's time once, and twice more if it decides the start of a change. During a look the writer may
-    /// open the fast path. Such a look may read the time once less, and then does not count.
-    fn looks(&self) -> u64 {
-        self.times.get().saturating_sub(2 * self.decisions.get())
-    }
-}
-
-impl Host for CountingHost {
-    fn now(&self) -> RealInstant {
-        self.times.set(self.times.get() + 1);
-        host()
-    }
-
-    fn decides(&self) -> bool {
-        self.decisions.set(self.decisions.get() + 1);
-        true
-    }
-}
-
-/// The host's clock for one `publish`. It records when the window of the change begins. It may also delay the writer, as the
-/// kernel does when it takes a writer off its processor.
-struct WriterHost<'a> {
-    page: &'a ClockPage,
-    /// The version before the change.
-    version: u64,
-    /// The last time read before the store of the version.
-    last_before: Cell<Option<RealInstant>>,
-    /// The first time read after the store of the version.
-    first_after: Cell<Option<RealInstant>>,
-    /// Number of readings so far.
-    times: Cell<u64>,
-    delay: Option<Delay>,
-}
-
-/// A delay at reading number `at` of the clock, before or after it.
-#[derive(Clone, Copy)]
-struct Delay {
-    at: u64,
-    before: bool,
-    span: Span,
-}
-
-impl Delay {
-    /// Picks a delay in one of 4 changes.
-    fn pick(dice: &mut Dice) -> Option<Delay> {
-        let picked = dice.below(4) == 0;
-        picked.then(|| Delay {
-            at: dice.below(5),
-            before: dice.below(2) == 0,
-            span: Span(dice.below(50_000) as i64),
-        })
-    }
-}
-
-impl<'a> WriterHost<'a> {
-    fn new(page: &'a ClockPage, delay: Option<Delay>) -> WriterHost<'a> {
-        WriterHost {
-            page,
-            version: page.version(),
-            last_before: Cell::new(None),
-            first_after: Cell::new(None),
-            times: Cell::new(0),
-            delay,
-        }
-    }
-
-    fn delay(&self, before: bool) {
-        let picked = |delay: &Delay| delay.at == self.times.get() && delay.before == before;
-        if let Some(Delay { span, .. }) = self.delay.filter(picked) {
-            let until = host().plus(span);
-            while host() < until {
-                std::hint::spin_loop();
-            }
-        }
-    }
-}
-
-impl Host for WriterHost<'_> {
-    fn now(&self) -> RealInstant {
-        self.delay(true);
-        let now = host();
-        self.delay(false);
-        self.times.set(self.times.get() + 1);
-        if self.page.version() == self.version {
-            self.last_before.set(Some(now));
-        } else if self.first_after.get().is_none() {
-            self.first_after.set(Some(now));
-        }
-        now
-    }
-}
-
-/// Bounds of the time from the store of a version to the open fast path, ns.
-struct Window {
-    /// Upper bound: from the last reading of `publish` before the store of the version.
-    at_most: i64,
-    /// Lower bound: from the first reading of `publish` after the store of the version.
-    at_least: i64,
-    /// Whether the kernel took the writer off its processor during `publish`.
-    switched: bool,
 }
 
 /// Publishes a change and returns its window. `None` if the writer was delayed, or if the page has no room for the change.

@@ -1,0 +1,97 @@
+//! The command line, as people type it.
+
+use super::*;
+
+#[test]
+fn the_definition_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn help_shows_each_verb_once_in_a_group() {
+    let command = Cli::command();
+    let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
+    let mut verbs: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    verbs.retain(|verb| *verb != "failpoints");
+    grouped.sort_unstable();
+    verbs.sort_unstable();
+    assert_eq!(grouped, verbs);
+    let help = Cli::parse_words(vec!["lorentz".into(), "--help".into()]).unwrap_err();
+    let help = help.to_string();
+    for line in help.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    for part in ["Containers:\n  run ", "\nClock:\n  dilate ", "\n  -h, --help", "\nTIME  "] {
+        assert!(help.contains(part), "{part:?} in {help}");
+    }
+}
+
+#[test]
+fn the_page_of_the_command_agrees_on_verbs_and_aliases() {
+    const PAGE: &str = include_str!("../../../../docs/cli.md");
+    let command = Cli::command();
+    let aliases = PAGE.split_once("\n## Aliases\n").unwrap().1.split_once("\n## ").unwrap().0;
+    for (_, verbs) in GROUPS {
+        for verb in *verbs {
+            let verb = command.find_subcommand(verb).unwrap();
+            let row =
+                PAGE.lines().find(|line| line.starts_with(&format!("| [`{}`]", verb.get_name())));
+            let about = verb.get_about().unwrap().to_string();
+            assert!(
+                row.is_some_and(|row| row.ends_with(&format!(" | {about} |"))),
+                "{about}: {row:?}"
+            );
+            for alias in verb.get_all_aliases() {
+                let row = aliases.lines().find(|line| line.contains(&format!("`{alias}`")));
+                let name = format!("| `{}` |", verb.get_name());
+                assert!(row.is_some_and(|row| row.contains(&name)), "{alias}: {row:?}");
+            }
+        }
+    }
+}
+
+fn run(words: &str) -> Run {
+    match Cli::parse_words(words.split(' ').map(OsString::from).collect()).unwrap().verb {
+        Verb::Run(run) => *run,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_follows_the_command_is_the_commands() {
+    let run = run("lorentz run --rate 10 --name web date --rate 3 -u -- x");
+    assert_eq!(run.command, ["date", "--rate", "3", "-u", "--", "x"]);
+    assert_eq!((run.clock.rate, run.name.as_deref()), (Rate::new(10, 1), Some("web")));
+}
+
+#[test]
+fn two_dashes_may_stand_before_the_command() {
+    let run = run("lorentz run --offset -1h30m -- -odd --name x");
+    assert_eq!(run.command, ["-odd", "--name", "x"]);
+    assert_eq!(run.clock.offset, Some(Span::from_secs(-5_400)));
+}
+
+#[test]
+fn every_clock_option_arrives() {
+    let run = run(
+        "lorentz run --at @5 --offset 1 --rate 2 --tdf 4 --monotonic 3 --boottime -4 --frozen \
+         --skip-idle=force --read-cost 1us --cpu-clocks real --file-times virtual --trap-tsc --clock web true",
+    );
+    let expected = ClockOptions {
+        at: Some(WallTime { secs: 5, nanos: 0 }),
+        offset: Some(Span::from_secs(1)),
+        rate: Rate::new(2, 1),
+        tdf: Rate::new(1, 4),
+        monotonic: Some(Span::from_secs(3)),
+        boottime: Some(Span::from_secs(-4)),
+        frozen: true,
+        skip_idle: Some(SkipMode::Force),
+        read_cost: Some(Span(1_000)),
+        real_cpu_clocks: Some(true),
+        real_file_times: Some(false),
+        trap_tsc: true,
+        clock: Some("web".to_string()),
+        in_experiment: false,
+    };
+    assert_eq!(run.clock.options(), expected);
+}

@@ -1,0 +1,108 @@
+//! The host's clock as a reader and as a writer see it.
+
+use crate::clock::Dice;
+use crate::host;
+use lorentz_clock::{ClockPage, Host, RealInstant, Span};
+use std::cell::Cell;
+
+/// The host's clock, which counts its readings to compute a number of looks.
+#[derive(Default)]
+pub struct CountingHost {
+    pub times: Cell<u64>,
+    pub decisions: Cell<u64>,
+}
+
+impl CountingHost {
+    /// Returns the number of looks of a [`ClockPage::snapshot`].
+    ///
+    /// Each look reads the host's time once, and twice more if it decides the start of a change. During a look the writer may
+    /// open the fast path. Such a look may read the time once less, and then does not count.
+    pub fn looks(&self) -> u64 {
+        self.times.get().saturating_sub(2 * self.decisions.get())
+    }
+}
+
+impl Host for CountingHost {
+    fn now(&self) -> RealInstant {
+        self.times.set(self.times.get() + 1);
+        host()
+    }
+
+    fn decides(&self) -> bool {
+        self.decisions.set(self.decisions.get() + 1);
+        true
+    }
+}
+
+/// The host's clock for one `publish`. It records when the window of the change begins. It may also delay the writer, as the
+/// kernel does when it takes a writer off its processor.
+pub struct WriterHost<'a> {
+    pub page: &'a ClockPage,
+    /// The version before the change.
+    pub version: u64,
+    /// The last time read before the store of the version.
+    pub last_before: Cell<Option<RealInstant>>,
+    /// The first time read after the store of the version.
+    pub first_after: Cell<Option<RealInstant>>,
+    /// Number of readings so far.
+    pub times: Cell<u64>,
+    pub delay: Option<Delay>,
+}
+
+/// A delay at reading number `at` of the clock, before or after it.
+#[derive(Clone, Copy)]
+pub struct Delay {
+    pub at: u64,
+    pub before: bool,
+    pub span: Span,
+}
+
+impl Delay {
+    /// Picks a delay in one of 4 changes.
+    pub fn pick(dice: &mut Dice) -> Option<Delay> {
+        let picked = dice.below(4) == 0;
+        picked.then(|| Delay {
+            at: dice.below(5),
+            before: dice.below(2) == 0,
+            span: Span(dice.below(50_000) as i64),
+        })
+    }
+}
+
+impl<'a> WriterHost<'a> {
+    pub fn new(page: &'a ClockPage, delay: Option<Delay>) -> WriterHost<'a> {
+        WriterHost {
+            page,
+            version: page.version(),
+            last_before: Cell::new(None),
+            first_after: Cell::new(None),
+            times: Cell::new(0),
+            delay,
+        }
+    }
+
+    pub fn delay(&self, before: bool) {
+        let picked = |delay: &Delay| delay.at == self.times.get() && delay.before == before;
+        if let Some(Delay { span, .. }) = self.delay.filter(picked) {
+            let until = host().plus(span);
+            while host() < until {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+impl Host for WriterHost<'_> {
+    fn now(&self) -> RealInstant {
+        self.delay(true);
+        let now = host();
+        self.delay(false);
+        self.times.set(self.times.get() + 1);
+        if self.page.version() == self.version {
+            self.last_before.set(Some(now));
+        } else if self.first_after.get().is_none() {
+            self.first_after.set(Some(now));
+        }
+        now
+    }
+}
