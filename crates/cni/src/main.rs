@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn fuzz_configuration() {
         let seed = r#"{"cniVersion":"1.0.0","name":"web","type":"lorentz-cni","outer":"eth0","inBand":false,"prevResult":{}}"#;
-        let words = ["\"folder\":", "\"cniVersion\":", "{", "}", "[", "]", "null", ",", "true"];
-        lorentz_fuzz::fuzz("cni-configuration", &[seed], &words, |bytes| {
+        let words = ["\"folder\":", "\"cniVersion\":", "true"];
+        lorentz_fuzz::fuzz_json("cni-configuration", &[seed], &words, |bytes| {
             serde_json::from_slice::<Configuration>(bytes).is_ok()
         });
     }

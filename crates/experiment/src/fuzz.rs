@@ -1,6 +1,6 @@
 //! Fuzz targets: requests to an experiment, lists of processors.
 
-use lorentz_fuzz::fuzz;
+use lorentz_fuzz::{fuzz, fuzz_json};
 
 use crate::cpus::Cpus;
 use crate::protocol::Request;
@@ -8,19 +8,8 @@ use crate::protocol::Request;
 #[test]
 fn fuzz_request() {
     let seeds = [r#"{"do":"add","container":"a","tdf":[10,1],"timeline":1}"#, r#"{"do":"status"}"#];
-    let words = [
-        "\"do\":",
-        "\"progress\"",
-        "\"timeline\":",
-        "{",
-        "}",
-        "[",
-        "]",
-        "null",
-        ",",
-        "\"tdf\":[1,10]",
-    ];
-    fuzz("experiment-request", &seeds, &words, |bytes| {
+    let words = ["\"do\":", "\"progress\"", "\"timeline\":", "\"tdf\":[1,10]"];
+    fuzz_json("experiment-request", &seeds, &words, |bytes| {
         let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return false };
         let told = serde_json::to_vec(&request).expect("it was read");
         assert_eq!(serde_json::from_slice::<Request>(&told).expect("it was told"), request);

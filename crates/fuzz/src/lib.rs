@@ -33,6 +33,16 @@ const POOL: usize = 512;
 /// A parser that takes longer for one input is too slow: the input has [`LONGEST`] bytes.
 const SLOW: Duration = Duration::from_secs(5);
 
+/// Calls [`fuzz`] with the tokens of JSON besides `words`.
+///
+/// # Panics
+///
+/// As [`fuzz`].
+pub fn fuzz_json(name: &str, seeds: &[&str], words: &[&str], target: impl Fn(&[u8]) -> bool) {
+    const TOKENS: [&str; 7] = ["{", "}", "[", "]", ",", ":", "null"];
+    fuzz(name, seeds, &[&TOKENS, words].concat(), target);
+}
+
 /// Calls `target` with mutations of `seeds`, into which it inserts `words`. `target` returns whether it accepted the input.
 /// It must accept each seed, or the mutations would test nothing but refusals.
 ///
