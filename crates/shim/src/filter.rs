@@ -367,7 +367,7 @@ impl<const N: usize> Program<N> {
 /// Instructions to put before a program's own filter, so that what the handler needs to do its work and to return is
 /// let through when the image asks for it: signal masks, waiting, looking at the clock. Nothing that opens or sends.
 pub fn allow_handler(into: &mut [Instruction]) -> usize {
-    const NEEDED: [u32; 23] = [
+    const NEEDED: [u32; 24] = [
         RT_SIGRETURN,
         RT_SIGPROCMASK,
         RT_SIGPENDING,
@@ -388,6 +388,7 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
         TIMER_SETTIME,
         TIMERFD_GETTIME,
         TIMERFD_SETTIME,
+        PREADV2,
         FACCESSAT2,
         FSTAT,
         MUNMAP,

@@ -19,7 +19,6 @@ pub mod errno {
     pub const EINVAL: isize = 22;
     pub const ESPIPE: isize = 29;
     pub const ENOSYS: isize = 38;
-    pub const EOPNOTSUPP: isize = 95;
     pub const ETIMEDOUT: isize = 110;
     pub const EINPROGRESS: isize = 115;
     pub const ECANCELED: isize = 125;

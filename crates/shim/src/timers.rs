@@ -407,8 +407,9 @@ fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) ->
 fn unread(fd: u32) -> i64 {
     let mut count = 0u64;
     let result = read_at_once(fd, &mut count);
-    if result == -errno::EOPNOTSUPP && is_readable(fd) {
-        // Race: before Linux 6.10 a thread of the program may be first, and this one waits for the next expiry.
+    if ![8, -errno::EAGAIN].contains(&result) && is_readable(fd) {
+        // The kernel is older than 6.10, or the program's own filter denies preadv2.
+        // Race: a thread of the program reads first. This thread then waits for the next expiry.
         // SAFETY: writes to `count`.
         unsafe { sys!(nr::READ, fd, &mut count as *mut u64, 8u64) };
     }
@@ -417,12 +418,11 @@ fn unread(fd: u32) -> i64 {
 
 /// preadv2(2) with RWF_NOWAIT.
 fn read_at_once(fd: u32, count: &mut u64) -> isize {
-    const PREADV2: u32 = 327;
     const NO_OFFSET: i64 = -1;
     const RWF_NOWAIT: u64 = 8;
     let vector = [count as *mut u64 as u64, 8];
     // SAFETY: writes to `count`.
-    unsafe { sys!(PREADV2, fd, vector.as_ptr(), 1u64, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
+    unsafe { sys!(nr::PREADV2, fd, vector.as_ptr(), 1u64, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
 }
 
 fn is_readable(fd: u32) -> bool {

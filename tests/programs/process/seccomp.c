@@ -4,7 +4,6 @@
  *     waits      ppoll, futex and epoll_pwait2 fail with EPERM: what a shim might use behind the
  *                program's back
  *     strict     all fails with EPERM but what nanosleep, printing and leaving need
- *     strict     all fails with EPERM but what nanosleep, printing and leaving need
  * then a nanosleep of NS; or, with further arguments, exec of these.
  */
 #include "../lt.h"
