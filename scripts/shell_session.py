@@ -23,7 +23,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 #: The built commands and libraries.
 BUILT = Path(os.environ.get("LORENTZ_BUILT", ROOT / "target/release"))
-#: Seconds that a container in the background may take until `lorentz ps` shows it.
+#: Seconds that the program of a container in the background may take until it waits.
 START_LIMIT = 10
 #: Seconds that each command may take that ends what the examples left behind.
 CLEAN_UP_LIMIT = 30
@@ -86,8 +86,8 @@ class ShellSession:
 
         Raises TooLongError after `timeout` seconds. The session is of no use then.
         """
-        in_background = command.rstrip().endswith("&") and "lorentz" in command
-        before = len(self._list("ps")) if in_background else 0
+        in_background = command.rstrip().endswith("&") and "lorentz run" in command
+        before = len(self._at_rest()) if in_background else 0
         mark = secrets.token_hex(8)
         line = f"eval {shlex.quote(command)} </dev/null; printf '%s %s\\n' {mark} $?\n"
         self._bash.stdin.write(line.encode())
@@ -113,10 +113,14 @@ class ShellSession:
             got += chunk.decode(errors="replace")
 
     def _wait_for_container(self, before: int) -> None:
-        """Wait until `lorentz ps` lists more than `before` containers, at most START_LIMIT."""
+        """Wait until more than `before` containers are at rest, at most START_LIMIT."""
         end = time.monotonic() + START_LIMIT
-        while len(self._list("ps")) <= before and time.monotonic() < end:
+        while len(self._at_rest()) <= before and time.monotonic() < end:
             time.sleep(0.1)
+
+    def _at_rest(self) -> list[str]:
+        """The containers with a wait in progress: their programs have started."""
+        return [entry["name"] for entry in self._entries("ps") if entry["waits"]]
 
     def _lorentz(self, *words: str) -> str:
         """Standard output of `lorentz WORDS`, whatever its exit status."""
@@ -133,9 +137,13 @@ class ShellSession:
 
     def _list(self, *words: str) -> list[str]:
         """The names in the list that `lorentz WORDS --json` prints."""
+        return [entry["name"] for entry in self._entries(*words)]
+
+    def _entries(self, *words: str) -> list[dict]:
+        """The list that `lorentz WORDS --json` prints; empty where it prints none."""
         try:
-            return [entry["name"] for entry in json.loads(self._lorentz(*words, "--json"))]
-        except (json.JSONDecodeError, TypeError, KeyError):
+            return json.loads(self._lorentz(*words, "--json"))
+        except json.JSONDecodeError:
             return []
 
     def close(self) -> None:

@@ -74,6 +74,14 @@ def test_comments_change_what_is_expected(page):
     assert "2 commands as shown" in done.stdout
 
 
+def test_a_duration_varies_in_its_units(page):
+    text = (
+        "<!-- example: digits vary -->\n```console\n$ echo 26335d56m53.7s 12.5us 40 0s\n{}\n```\n"
+    )
+    assert page(text.format("26335d5h21m16.81s 0ns 7 1.5ms")).returncode == 0
+    assert page(text.format("26335d5h21m16.81s 0ns 7s 1.5ms")).returncode == 1
+
+
 def test_a_skipped_block_is_named_with_its_reason(page):
     done = page("<!-- example: needs no-such-tool -->\n```console\n$ false\n```\n")
     assert done.returncode == 0
