@@ -1,4 +1,5 @@
-"""File times: ages are right inside, times set by hand read back as they were set."""
+"""File times: what is written inside is new there, what is older keeps its time, times set by hand
+read back as they were set."""
 
 from __future__ import annotations
 
@@ -26,14 +27,23 @@ def files(folder, options=(), at=None, rate="1", nap=0.0):
         return inside
 
 
-@pytest.mark.parametrize("at", DATES)
-def test_what_changed_an_hour_before_the_start_is_an_hour_old(tmp_path, at):
+@pytest.mark.parametrize("at", [None, "2038-01-19"])
+def test_a_file_of_before_the_start_shows_the_hosts_time(tmp_path, at):
     """By every call of the stat family."""
     inside = files(tmp_path, at=at)
     calls = inside.lines(ev="times")
     assert len(calls) == 10
     for line in calls:
-        assert line["age"] == pytest.approx(HOUR, abs=5), line["call"]
+        assert line["mtime"] == (tmp_path / "old").stat().st_mtime_ns, line["call"]
+
+
+def test_a_young_file_shows_half_its_age_where_the_hosts_date_is_to_come(tmp_path):
+    """By every call of the stat family."""
+    inside = files(tmp_path, at="1999-12-31T23:00:00Z")
+    calls = inside.lines(ev="times")
+    assert len(calls) == 10
+    for line in calls:
+        assert line["age"] == pytest.approx(HOUR / 2, abs=5), line["call"]
         assert line["mtime"] == calls[0]["mtime"], line["call"]
 
 
@@ -67,8 +77,8 @@ def test_times_set_by_hand_read_back_the_same(tmp_path, at):
     assert not wrong
 
 
-def test_ages_inside_are_right_for_programs(tmp_path):
-    """find -mmin, test -nt and make see a file made before the start as it is."""
+def test_programs_see_which_file_is_newer(tmp_path):
+    """find and test see that a file was made before the start."""
     old = tmp_path / "old"
     old.write_text("x")
     hour_ago = time.time() - HOUR
@@ -76,7 +86,7 @@ def test_ages_inside_are_right_for_programs(tmp_path):
     script = """
         touch new
         test new -nt old && echo newer
-        find . -name old -mmin +55 -mmin -65
+        find . -name old -mtime +365
         find . -name new -mmin -1
     """
     with Inside("/bin/sh", "-c", script, rate="1", at="2038-01-19", cwd=tmp_path) as inside:

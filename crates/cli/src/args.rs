@@ -447,7 +447,7 @@ pub struct ClockArgs {
     pub cpu_clocks: Option<Whose>,
     /// Show file times in virtual time, or in the host's [default: virtual]
     ///
-    /// virtual: ages are right inside; a file that changed an hour before the start is an hour old.
+    /// virtual: a file that is written inside shows the time inside; an older one keeps its time.
     #[arg(long, value_name = "virtual|real", hide_possible_values = true)]
     pub file_times: Option<Whose>,
     /// Make the rdtsc instruction return virtual time, at about 2 us each

@@ -58,18 +58,30 @@ pub fn draw_line() -> Option<RealInstant> {
         result
     };
     let stamp = Timespec { secs: stat[MODIFIED], nanos: stat[MODIFIED + 1] };
-    (result == 0).then(|| to_real(stamp))
+    (result == 0).then(|| to_real(stamp, host_wall_ahead()))
 }
 
-fn to_real(stamp: Timespec) -> RealInstant {
+/// Translates a time by the host's wall clock, which is `ahead` nanoseconds ahead of its CLOCK_MONOTONIC.
+fn to_real(stamp: Timespec, ahead: i128) -> RealInstant {
     let nanos = stamp.secs as i128 * NANOS_PER_SEC as i128 + stamp.nanos as i128;
-    RealInstant(saturate(nanos - host_wall_ahead()))
+    RealInstant(saturate(nanos - ahead))
 }
 
-/// A time by the host's wall clock, as the container's wall clock had it then.
-pub fn to_virtual(stamp: Timespec) -> Timespec {
-    let real = to_real(stamp);
-    let wall = clock().wall_of_file(registry(), real, clocks::host());
+/// Translates the host's wall time at which the kernel received a packet into wall time inside.
+fn packet_to_virtual(stamp: Timespec) -> Timespec {
+    let real = to_real(stamp, host_wall_ahead());
+    with_leaps(clock().wall_of(registry(), real), real)
+}
+
+/// Translates a file's timestamp into the time that the file shows inside.
+pub fn file_to_virtual(stamp: Timespec) -> Timespec {
+    let ahead = host_wall_ahead();
+    let real = to_real(stamp, ahead);
+    let wall = clock().wall_of_file(registry(), real, clocks::host(), WallTime::from_nanos(ahead));
+    with_leaps(wall, real)
+}
+
+fn with_leaps(wall: WallTime, real: RealInstant) -> Timespec {
     let wall = match clock().leaps() {
         true => wall.plus(registry().leaps.at(real)),
         false => wall,
@@ -77,15 +89,16 @@ pub fn to_virtual(stamp: Timespec) -> Timespec {
     Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
 }
 
-/// The inverse.
-pub fn to_host(stamp: Timespec) -> Timespec {
+/// Translates the time that a file is to show inside into the timestamp for the kernel.
+pub fn file_to_host(stamp: Timespec) -> Timespec {
     let inside = WallTime { secs: stamp.secs, nanos: stamp.nanos as u32 };
-    let real = if clock().leaps() {
-        registry().leaps.real_of(|sum| clock().real_of(registry(), inside.plus(Span(-sum.0))))
-    } else {
-        clock().real_of(registry(), inside)
+    let ahead = host_wall_ahead();
+    let stamp_of = |wall| clock().stamp_of_file(registry(), wall, WallTime::from_nanos(ahead));
+    let real = match clock().leaps() {
+        true => registry().leaps.real_of(|sum| stamp_of(inside.plus(Span(-sum.0)))),
+        false => stamp_of(inside),
     };
-    let wall = WallTime::from_nanos(real.0 as i128 + host_wall_ahead());
+    let wall = WallTime::from_nanos(i128::from(real.0) + ahead);
     Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
 }
 
@@ -141,7 +154,7 @@ unsafe fn translate_stamps(kind: i32, data: *mut u8, len: usize) {
     unsafe {
         let value = at.read_unaligned();
         if value != Timespec::default() {
-            let told = to_virtual(Timespec { secs: value.secs, nanos: value.nanos * unit });
+            let told = packet_to_virtual(Timespec { secs: value.secs, nanos: value.nanos * unit });
             at.write_unaligned(Timespec { secs: told.secs, nanos: told.nanos / unit });
         }
     }

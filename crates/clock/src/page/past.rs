@@ -6,6 +6,43 @@ use crate::registry::Registry;
 use crate::segment::Segment;
 use crate::sync::{fence, Ordering};
 
+/// The moment at which a clock was created, for the times of files that are older than the clock.
+///
+/// A file of the host keeps its time inside, so that times that programs have noted of it (in a .pyc file, in git's index) stay
+/// true inside and outside. The exception is a clock that was created `d` behind the host's wall clock: there a file would show a
+/// time to come. A file that was less than `2 d` old shows half its age, counted back from the start of the clock. So files keep
+/// their order, and none shows a time to come.
+struct Origin {
+    start: RealInstant,
+    /// The host's wall clock at the start, ns since 1970.
+    host: i128,
+    /// The wall clock inside at the start, ns since 1970.
+    inside: i128,
+}
+
+impl Origin {
+    /// Returns the time that a file shows whose timestamp is that of `stamp`, before the start.
+    fn shown(&self, stamp: RealInstant) -> WallTime {
+        let age = i128::from(self.start.0) - i128::from(stamp.0);
+        let behind = self.host - self.inside;
+        WallTime::from_nanos(match age < 2 * behind {
+            true => self.inside - age / 2,
+            false => self.host - age,
+        })
+    }
+
+    /// Returns the timestamp for a file that is to show `wall`, before the start; the start itself if no older file shows `wall`.
+    fn stamp(&self, wall: WallTime) -> RealInstant {
+        let before = self.inside - wall.as_nanos();
+        let behind = self.host - self.inside;
+        let age = match before < behind {
+            true => 2 * before,
+            false => before + behind,
+        };
+        self.start.plus(Span(-saturate(age.max(0))))
+    }
+}
+
 /// Iterator over the pieces of a clock, the latest first, each with the instant at which the next one begins. It leaves out
 /// pieces that a later change dropped before they began.
 pub(super) struct Backwards<'a> {
@@ -122,13 +159,19 @@ impl ClockPage {
         })
     }
 
-    /// Returns wall time inside for a file that the kernel has stamped with `stamp`; `now` is the real instant of the question.
-    /// The stamp may lie a tick before the moment of writing, with a change in between ([`super::Change::line`]).
+    /// Returns the modification time that a file shows inside. The kernel's timestamp of the file is that of the instant `stamp`.
+    /// `now` is the real instant of the question, `host_wall` the span by which the host's wall clock is ahead of its
+    /// CLOCK_MONOTONIC.
+    ///
+    /// A file written before the clock was created shows the time that [`Origin::shown`] says. A later file shows the wall time
+    /// inside at which it was written. The timestamp may lie a tick before that moment, with a change in between
+    /// ([`super::Change::line`]).
     pub fn wall_of_file(
         &self,
         registry: &Registry,
         stamp: RealInstant,
         now: RealInstant,
+        host_wall: WallTime,
     ) -> WallTime {
         let written = self.look_at(registry, |last, newest| {
             let start = |number| match newest {
@@ -141,7 +184,31 @@ impl ClockPage {
                 .find(|(number, start)| *start <= now && self.piece(*number).line(*start) <= stamp)
                 .map_or(stamp, |(_, start)| start)
         });
-        self.wall_of(registry, written)
+        self.look_back(registry, |pieces| match piece_of(pieces, written) {
+            Some((segment, virt)) => segment.wall_at(virt),
+            None => self.origin(host_wall).shown(written),
+        })
+    }
+
+    /// Returns the instant of the timestamp for a file that is to show `wall` inside: the inverse of [`ClockPage::wall_of_file`].
+    /// If no timestamp shows `wall`, the result is the next one.
+    pub fn stamp_of_file(
+        &self,
+        registry: &Registry,
+        wall: WallTime,
+        host_wall: WallTime,
+    ) -> RealInstant {
+        self.real_since_start(registry, wall).unwrap_or_else(|| self.origin(host_wall).stamp(wall))
+    }
+
+    /// Returns the origin of the clock. See [`ClockPage::wall_of_file`] for `host_wall`.
+    fn origin(&self, host_wall: WallTime) -> Origin {
+        let first = self.pieces[0].load().segment;
+        Origin {
+            start: first.real,
+            host: i128::from(first.real.0) + host_wall.as_nanos(),
+            inside: first.wall_at(first.virt).as_nanos(),
+        }
     }
 
     /// Returns virtual time when the host's monotonic clock showed `real`; `None` if the clock was created later.
@@ -161,6 +228,15 @@ impl ClockPage {
     /// Returns when the host's monotonic clock shows wall time `wall` inside: the inverse of [`ClockPage::wall_of`]. For a time
     /// that comes twice, the result is the last coming. For a time that was leapt over, it is the moment of the leap.
     pub fn real_of(&self, registry: &Registry, wall: WallTime) -> RealInstant {
+        self.real_since_start(registry, wall).unwrap_or_else(|| {
+            let first = self.pieces[0].load().segment;
+            let before_start = first.wall_at(first.virt).as_nanos() - wall.as_nanos();
+            first.real.plus(Span(-saturate(before_start)))
+        })
+    }
+
+    /// Does the same for a time since the clock was created; `None` for an earlier one.
+    fn real_since_start(&self, registry: &Registry, wall: WallTime) -> Option<RealInstant> {
         self.look_back(registry, |pieces| {
             let mut leapt_over = None;
             for (Piece { segment, .. }, end) in pieces {
@@ -168,17 +244,13 @@ impl ClockPage {
                 if virt >= segment.virt {
                     let real = segment.real_at(virt);
                     if real < end {
-                        return real;
+                        return Some(real);
                     }
                     leapt_over = leapt_over.or(Some(end));
                 }
             }
             let first = self.pieces[0].load().segment;
-            let after_start = wall.as_nanos() - first.wall_at(first.virt).as_nanos();
-            match leapt_over {
-                Some(leap) if after_start >= 0 => leap,
-                _ => first.real.plus(Span(saturate(after_start))),
-            }
+            leapt_over.filter(|_| wall.as_nanos() >= first.wall_at(first.virt).as_nanos())
         })
     }
 

@@ -25,7 +25,7 @@ pub fn stat(call: &Call) -> isize {
 fn translate(at: u64) {
     let at = at as *mut Timespec;
     // SAFETY: within the structure that the kernel has just written.
-    unsafe { at.write_unaligned(stamps::to_virtual(at.read_unaligned())) };
+    unsafe { at.write_unaligned(stamps::file_to_virtual(at.read_unaligned())) };
 }
 
 /// struct statx_timestamp: seconds, 32 bits of nanoseconds, padding. All zero where the file system has none.
@@ -35,7 +35,7 @@ fn translate_statx(at: u64) {
         let (secs, nanos) = (at as *mut i64, (at + 8) as *mut u32);
         let stamp = Timespec { secs: secs.read_unaligned(), nanos: nanos.read_unaligned() as i64 };
         if stamp != Timespec::default() {
-            let told = stamps::to_virtual(stamp);
+            let told = stamps::file_to_virtual(stamp);
             secs.write_unaligned(told.secs);
             nanos.write_unaligned(told.nanos as u32);
         }
@@ -78,7 +78,7 @@ fn read_times(nr: u32, at: u64) -> Result<[Timespec; 2], isize> {
 /// UTIME_NOW, UTIME_OMIT and what is invalid are left to the kernel.
 fn to_host(time: Timespec) -> Timespec {
     if (0..lorentz_clock::NANOS_PER_SEC).contains(&time.nanos) {
-        stamps::to_host(time)
+        stamps::file_to_host(time)
     } else {
         time
     }

@@ -366,6 +366,6 @@ fn write_ipc(memory: u32, source: u32, times: core::ops::Range<usize>) -> bool {
 pub fn ipc_time(secs: i64) -> i64 {
     match secs {
         0 => 0,
-        _ => stamps::to_virtual(Timespec { secs, nanos: 0 }).secs,
+        _ => stamps::file_to_virtual(Timespec { secs, nanos: 0 }).secs,
     }
 }
