@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use lorentz_clock::{saturate, Rate, SkipMode, Span, WallTime};
 use lorentz_container::doctor::{Feature, Limit};
-use lorentz_container::skip::SkipReport;
-use lorentz_container::{Followed, Life, Monitor, Reading, ToCome};
+use lorentz_container::{Life, Monitor};
+use lorentz_control::{Followed, Reading, ToCome};
+use lorentz_idle::SkipReport;
 use serde_json::{json, Value};
 
 use crate::view::View;

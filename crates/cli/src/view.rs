@@ -1,9 +1,10 @@
 //! What is shown of a container, gathered once and printed in either form.
 
 use lorentz_clock::{SkipMode, Span};
-use lorentz_container::processes::{self, FileId, Process};
-use lorentz_container::skip::{self, SkipReport};
-use lorentz_container::{look, Container, HostNow, Life, Reading, Record, StateDir};
+use lorentz_container::{look, Container, Life, Record, StateDir};
+use lorentz_control::processes::{self, FileId, Process};
+use lorentz_control::{HostNow, Reading};
+use lorentz_idle::SkipReport;
 
 /// A container as it stands.
 pub struct View {
@@ -62,7 +63,11 @@ impl View {
             container.clock().map(|clock| clock.reading()).map_err(|error| error.to_string());
         let skips = reading.as_ref().is_ok_and(|reading| reading.skipping.mode != SkipMode::Off);
         Ok(View {
-            skip: if skips { Some(skip::report(container, &on_clock()?)?) } else { None },
+            skip: if skips {
+                Some(lorentz_idle::report(container.clock()?, &on_clock()?)?)
+            } else {
+                None
+            },
             reading,
             life,
             processes,

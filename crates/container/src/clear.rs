@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use crate::host_time::{sleep, Moment};
-use crate::processes::{self, Process};
+use lorentz_control::host_time::{sleep, Moment};
+use lorentz_control::processes::{self, Process};
+
 use crate::state::look;
 use crate::{Container, StateDir, StateError};
 

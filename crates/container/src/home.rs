@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use crate::host_time::{now, Moment};
+use lorentz_control::host_time::{now, Moment};
+
 use crate::Container;
 
 /// Time from the last deletion of a file until the directory is made anew: `rm -rf` is done by then.

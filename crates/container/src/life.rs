@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use lorentz_clock::{saturate, Span, MOST_SETTABLE_SECS, NANOS_PER_SEC};
+use lorentz_control::processes::{self, Process};
+use lorentz_control::{host_time, Cgroup, Clock};
 use lorentz_inject::{Monitor, SetWall, Target, WallChange};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
 use crate::background::{self, close_standard_streams};
-use crate::processes::{self, Process};
 use crate::watchkeeping::Watchkeeper;
-use crate::{host_time, skip, time_namespace, Cgroup, Clock, Container, Mechanism, MonitorKind};
+use crate::{skip, time_namespace, Container, Mechanism, MonitorKind};
 
 /// The processes that an attach has brought into virtual time.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,12 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::Context;
+use lorentz_control::{Cgroup, ClockSettings};
 use lorentz_inject::{find_command, Monitor};
 use nix::sys::signal::SigSet;
 
 use crate::background::start_in_background;
 use crate::life::{set_wall, target};
-use crate::{Cgroup, ClockSettings, Container, MonitorKind, NewContainer, StateDir};
+use crate::{Container, MonitorKind, NewContainer, StateDir};
 
 /// Most containers that one process supervises. It looks at all of them whenever one executes a program or ends.
 pub const BROOD: usize = 256;

@@ -1,57 +1,19 @@
 //! A monitor's watch over its clock. It completes the change of a controller that was killed, and takes announced changes through
 //! their start.
 //!
-//! A container's directory has a pipe, `changes`. A controller holds it open for writing while it has the clock's lock. The kernel
-//! closes the pipe when the controller is done or dies, and so wakes the monitor, which has the pipe open for reading. Therefore a
-//! monitor does nothing while nobody changes its clock. Containers that share a clock share the pipe.
+//! The pipe `changes` wakes the monitor ([`lorentz_control::change_pipe`]). Therefore a monitor does nothing while nobody changes its clock.
 
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lorentz_control::change_pipe::listen;
+use lorentz_control::host_time::{now, Moment};
+use lorentz_control::{Clock, ToCome};
 use lorentz_inject::Attendant;
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
 
-use crate::control::ToCome;
 use crate::home::Home;
-use crate::host_time::{now, Moment};
-use crate::{freeze, skip, Clock, Container, Mechanism};
-
-/// The pipe's name.
-const NAME: &str = "changes";
-
-/// The path of the pipe of the clock at `clock`.
-fn beside(clock: &Path) -> PathBuf {
-    clock.with_file_name(NAME)
-}
-
-/// Makes the pipe beside a new clock.
-pub(crate) fn make(clock: &Path) -> io::Result<()> {
-    Ok(mkfifo(&beside(clock), Mode::from_bits_truncate(0o600))?)
-}
-
-/// Gives a second name of a clock the same pipe.
-pub(crate) fn share(owner: &Path, clock: &Path) -> io::Result<()> {
-    match std::fs::hard_link(beside(owner), beside(clock)) {
-        // A clock made by an older version of Lorentz has no pipe.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        linked => linked,
-    }
-}
-
-/// Opens the pipe for a controller, for as long as it changes the clock. `None` if no monitor listens.
-pub(crate) fn tell(clock: &Path) -> Option<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).custom_flags(libc::O_NONBLOCK).open(beside(clock)).ok()
-}
-
-fn listen(clock: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(beside(clock))
-}
+use crate::{freeze, skip, Container, Mechanism};
 
 /// The watch of one monitor over its container's clock.
 pub(crate) struct Watchkeeper {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use lorentz_clock::{saturate, Rate, Span, VirtualInstant};
-use lorentz_container::skip::Seen;
-use lorentz_container::{Cgroup, Container, HeldClock};
+use lorentz_container::Container;
+use lorentz_control::{Cgroup, HeldClock};
+use lorentz_idle::Seen;
 
 use crate::account::{self, Account};
 use crate::cpus::Cpus;
@@ -136,7 +137,7 @@ impl Member {
             // A control group that is gone has no processes.
             let _ = watch.add(self.group, &self.cgroup);
             for pid in self.cgroup.pids().unwrap_or_default() {
-                for thread in lorentz_container::processes::threads_of(pid) {
+                for thread in lorentz_control::processes::threads_of(pid) {
                     // A thread that has ended needs no affinity.
                     let _ = self.cpu.keep(thread);
                 }

@@ -6,9 +6,9 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use lorentz_container::processes::threads_of;
-use lorentz_container::skip::{look_through, Scheduler, Seen};
-use lorentz_container::Cgroup;
+use lorentz_control::processes::threads_of;
+use lorentz_control::Cgroup;
+use lorentz_idle::{look_through, Scheduler, Seen};
 use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use std::os::fd::BorrowedFd;

@@ -6,8 +6,8 @@ use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
 
-use lorentz_container::processes::{self, Process};
 use lorentz_container::StateDir;
+use lorentz_control::processes::{self, Process};
 use serde::{Deserialize, Serialize};
 
 use crate::root::Entry;

@@ -11,9 +11,10 @@ use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::container::{Container as Tasks, ContainerStatus};
 use libcontainer::syscall::syscall::SyscallType;
 use lorentz_container::{
-    is_bundle_of_ours, look_after, remove_bundle, Bundle, Cgroup, Container, HostNow, Life,
-    Mechanism, MonitorKind, NewContainer, StateDir, Way, WhichClock,
+    is_bundle_of_ours, look_after, remove_bundle, Bundle, Container, Life, Mechanism, MonitorKind,
+    NewContainer, StateDir, Way,
 };
+use lorentz_control::{Cgroup, HostNow, WhichClock};
 use serde_json::Value;
 
 use crate::args::Run;

@@ -11,7 +11,8 @@ use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::container::ContainerStatus;
 use libcontainer::syscall::syscall::SyscallType;
 use liboci_cli::Exec;
-use lorentz_container::{way_into, HostNow, Mechanism};
+use lorentz_container::{way_into, Mechanism};
+use lorentz_control::HostNow;
 use nix::sched::{setns, CloneFlags};
 use serde_json::{json, Value};
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use lorentz_clock::Rate;
-use lorentz_container::{
-    self as container, Brood, ClockOptions, Container, HostNow, StateDir, WhichClock, BROOD,
-};
+use lorentz_container::{self as container, Brood, Container, StateDir, BROOD};
+use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::{self as experiment, Ended, Experiment, Refusal, Wanted};
 use serde_json::{json, Value};
 

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use lorentz_clock::Rate;
 use lorentz_container::{
-    self as container, check_attachable, ClockOptions, Container, HostNow, Life, MonitorKind,
-    NewContainer, StateDir, StateError, WhichClock,
+    self as container, check_attachable, Container, Life, MonitorKind, NewContainer, StateDir,
+    StateError,
 };
+use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::Experiment;
 
 use crate::args::{Attach, Exec, Run};

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{file_error, Container, StateDir};
-use crate::processes::{self, FileId, OnClocks, Process};
 use crate::StateError;
+use lorentz_control::processes::{self, FileId, OnClocks, Process};
 
 /// Whether anything of a container still runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,7 +242,7 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
         .find_map(|process| sharing.iter().find(|container| container.knows(process)));
     let by_cgroup = || {
         let pid = lineage.first()?.pid;
-        let group = crate::cgroup::of_process(pid)?;
+        let group = lorentz_control::of_process(pid)?;
         sharing.iter().find(|container| {
             let own = container.record().cgroup.as_deref();
             own.is_some_and(|own: &Path| group.starts_with(own))

@@ -1,6 +1,15 @@
 use super::*;
-use crate::inhabitant::Inhabitant;
-use crate::ClockOptions;
+use crate::test_process::TestProcess;
+use lorentz_control::{ClockOptions, HostNow};
+
+/// Waits until the process has ended, and returns its wait status. The caller must make sure that it ends.
+fn wait_for(process: TestProcess) -> i32 {
+    let mut status = 0;
+    // SAFETY: the status may be written.
+    unsafe { libc::waitpid(process.0 as libc::pid_t, &mut status, 0) };
+    std::mem::forget(process);
+    status
+}
 
 struct Place {
     _dir: tempfile::TempDir,
@@ -28,7 +37,7 @@ fn new(name: Option<&str>) -> NewContainer<'_> {
 }
 
 fn settings() -> ClockSettings {
-    ClockOptions::default().settings(&crate::HostNow::read().unwrap()).unwrap()
+    ClockOptions::default().settings(&HostNow::read().unwrap()).unwrap()
 }
 
 /// Makes the record look as if the calling process had died after it made `container`.
@@ -177,7 +186,7 @@ fn pids(container: &Container) -> Vec<u32> {
 fn programs_outlive_their_monitor_until_they_are_cleared() {
     let place = Place::new();
     let container = place.create(Some("web")).unwrap();
-    let program = Inhabitant::of(&container.clock_path());
+    let program = TestProcess::on(&container.clock_path());
     assert_eq!(pids(&container), [program.0]);
     let refusal = crate::clear(&container, false).unwrap_err();
     assert!(refusal.to_string().starts_with("web: still running under its monitor"), "{refusal}");
@@ -196,7 +205,7 @@ fn programs_outlive_their_monitor_until_they_are_cleared() {
     );
 
     assert_eq!(crate::clear(&orphaned, false).unwrap(), 1);
-    assert_eq!(program.wait(), libc::SIGKILL);
+    assert_eq!(wait_for(program), libc::SIGKILL);
     assert!(place.names().is_empty());
 }
 
@@ -205,7 +214,7 @@ fn one_clock_of_two_containers_has_the_processes_of_each() {
     let place = Place::new();
     let mut first = place.create(Some("first")).unwrap();
     let mut second = place.state.join(&new(Some("second")), "first").unwrap();
-    let programs = [Inhabitant::of(&first.clock_path()), Inhabitant::of(&second.clock_path())];
+    let programs = [TestProcess::on(&first.clock_path()), TestProcess::on(&second.clock_path())];
     // Both are children of the test process. Only the monitors' records of first programs tell them apart.
     first.set_program(programs[0].0).unwrap();
     second.set_program(programs[1].0).unwrap();
@@ -222,7 +231,7 @@ fn freezing_stops_time_and_tasks_of_all_on_the_clock() {
     let place = Place::new();
     let first = place.create(Some("first")).unwrap();
     let mut second = place.state.join(&new(Some("second")), "first").unwrap();
-    let program = Inhabitant::of(&second.clock_path());
+    let program = TestProcess::on(&second.clock_path());
     second.set_program(program.0).unwrap();
     let group = Cgroup::create("test-freezing");
     if let Some(group) = &group {
@@ -241,7 +250,7 @@ fn freezing_stops_time_and_tasks_of_all_on_the_clock() {
     }
     crate::freeze(&first).unwrap();
     assert_eq!(crate::clear(&bury(&second), false).unwrap(), 1);
-    program.wait();
+    wait_for(program);
     assert!(group.is_none_or(|group| !group.path().exists()));
 }
 

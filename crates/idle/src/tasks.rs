@@ -3,31 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use super::kernel::Seen;
-use crate::host_time;
-use crate::processes::{self, threads_of, FileId, Process};
+use lorentz_control::host_time;
+use lorentz_control::processes::{self, threads_of, FileId, Process};
 
-/// A sleeping task, and how often it has run. A second look that finds the same number shows that the task has not run in between.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Asleep {
-    /// Its process id.
-    pub pid: u32,
-    /// Its thread id.
-    pub thread: u32,
-    /// Number of times that the task was given a processor (/proc), or left one (BPF programs).
-    pub runs: u64,
-}
-
-/// A cause that keeps time from leaping.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cause {
-    /// The process id; 0 if the cause is no process.
-    pub pid: u32,
-    /// The state of the process, in words for people.
-    pub what: String,
-    /// Whether the cause may be over although no task has run.
-    pub passes: bool,
-}
+use crate::task::{Asleep, Cause, Seen};
 
 /// Returns the processes on the clock in `file` that have not ended.
 pub fn members(file: &FileId) -> Vec<u32> {

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use lorentz_clock::{Change, Pace, Piece, Rate, Registry, Span, VirtualInstant, WallTime};
 
-use crate::followers::{BrokenOff, Moved};
+use crate::freeze::BrokenOff;
 use crate::host_time::{self, sleep, Moment};
+use crate::notifier::Moved;
 use crate::Clock;
 
 /// A clock that only its holder changes.

@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use lorentz_clock::{file, RealInstant, WallTime, MAGIC, NANOS_PER_SEC};
-use lorentz_shim::layout;
 
 /// A moment of the host's CLOCK_MONOTONIC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -76,7 +75,7 @@ fn ahead(clock: libc::clockid_t) -> i64 {
     // Read once: a command enters no time namespace after its start.
     static OFFSETS: OnceLock<[i64; 2]> = OnceLock::new();
     let [monotonic, boot] = *OFFSETS.get_or_init(|| {
-        let word = |i: usize| word_at(layout::time_offsets_address() + 8 * i).unwrap_or(0) as i64;
+        let word = |i: usize| word_at(file::TIME_OFFSETS_ADDRESS + 8 * i).unwrap_or(0) as i64;
         if is_virtual() {
             [word(0), word(1)]
         } else {
@@ -188,7 +187,7 @@ fn shim_call() -> Option<HostCall> {
         if word_at(file::PAGE_ADDRESS)? != MAGIC {
             return None;
         }
-        word_at(layout::host_call_address()).map(|address| address as usize)
+        word_at(file::HOST_CALL_ADDRESS).map(|address| address as usize)
     });
     // SAFETY: the shim's boot code has stored the address of its function there.
     address.map(|address| unsafe { std::mem::transmute::<usize, HostCall>(address) })

@@ -10,9 +10,10 @@ use std::time::Duration;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
 
-use super::tasks::{Asleep, Cause};
-use crate::host_time::Moment;
-use crate::processes::threads_of;
+use lorentz_control::host_time::Moment;
+use lorentz_control::processes::threads_of;
+
+use crate::task::{Asleep, Cause, Seen};
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code)]
@@ -21,23 +22,6 @@ mod program {
 }
 use program::types::{bss, seen};
 use program::{IdleSkel, IdleSkelBuilder};
-
-/// One task at one look.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seen {
-    /// The task, and how often it has run.
-    pub task: Asleep,
-    /// Whether the task sleeps.
-    pub asleep: bool,
-    /// The group to which the task or its parent was added.
-    pub group: u32,
-    /// Time that the task has run, up to its last switch.
-    pub ran: Duration,
-    /// Time that the task has waited for a processor, up to its last switch.
-    pub waited: Duration,
-    /// How often the task has gone to sleep. `None` in a look through /proc, which does not say.
-    pub slept: Option<u64>,
-}
 
 /// Free bytes that are kept for each read of the iterator.
 const ROOM: usize = 16 * 1024;

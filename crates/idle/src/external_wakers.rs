@@ -16,12 +16,13 @@ use std::os::unix::net::UnixDatagram;
 use nix::sys::uio::{process_vm_readv, RemoteIoVec};
 use nix::unistd::Pid;
 
+use lorentz_control::processes;
 use lorentz_syscalls::WaitsFor;
 
-use super::proc_files::{About, ProcFiles};
-use super::sockets::{Reach, Sockets, Tables};
-use super::tasks::{name_of, Asleep, Cause};
-use crate::processes;
+use crate::proc_files::{About, ProcFiles};
+use crate::sockets::{Reach, Sockets, Tables};
+use crate::task::{Asleep, Cause};
+use crate::tasks::name_of;
 
 /// State that stays from look to look.
 #[derive(Default)]

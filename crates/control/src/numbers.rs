@@ -5,9 +5,10 @@
 //! namespace and the inner number of each.
 
 use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use lorentz_clock::{ProcessId, Registry, Space};
-use lorentz_inject::namespace;
 
 use crate::processes::{numbers, threads_of};
 use crate::Cgroup;
@@ -33,7 +34,7 @@ impl Numbers {
         if process.space() == Space::MONITORS {
             return Some(process.number());
         }
-        let is_it = |pid: &u32| namespace::number_inside(*pid).ok() == Some(process.number());
+        let is_it = |pid: &u32| number_inside(*pid) == Some(process.number());
         if let Some(pid) = self.processes.get(&process).copied().filter(is_it) {
             return Some(pid);
         }
@@ -57,13 +58,13 @@ impl Numbers {
         if thread == process.number() {
             return Some(pid);
         }
-        let is_it = |found: &u32| namespace::number_inside(*found).ok() == Some(thread);
+        let is_it = |found: &u32| number_inside(*found) == Some(thread);
         let known = self.threads.get(&(process, thread)).copied();
         if let Some(found) = known.filter(is_it) {
             return Some(found);
         }
         for found in threads_of(pid) {
-            if let Ok(inside) = namespace::number_inside(found) {
+            if let Some(inside) = number_inside(found) {
                 self.threads.insert((process, inside), found);
             }
         }
@@ -81,10 +82,20 @@ impl Numbers {
     /// Finds all processes of a namespace among `pids`.
     fn look_through(&mut self, space: Space, inode: u32, pids: impl Iterator<Item = u32>) {
         self.processes.retain(|process, _| process.space() != space);
-        for pid in pids.filter(|pid| namespace::of(*pid).ok() == Some(inode)) {
-            if let Ok(inside) = namespace::number_inside(pid) {
+        for pid in pids.filter(|pid| namespace_of(*pid) == Some(inode)) {
+            if let Some(inside) = number_inside(pid) {
                 self.processes.insert(ProcessId::new(space, inside), pid);
             }
         }
     }
+}
+
+/// Returns the inode of the process id namespace of `pid`. The kernel numbers namespaces with 32 bits.
+fn namespace_of(pid: u32) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|file| file.ino() as u32)
+}
+
+/// Returns the number of process or thread `pid` in its own process id namespace.
+fn number_inside(pid: u32) -> Option<u32> {
+    ProcessId::number_inside(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }

@@ -71,7 +71,7 @@ impl HostNow {
 /// Options of a clock as given. The default is the host's time at the host's rate.
 ///
 /// ```
-/// use lorentz_container::{ClockOptions, HostNow};
+/// use lorentz_control::{ClockOptions, HostNow};
 ///
 /// let host = HostNow::read()?;
 /// let asked = ClockOptions { at: Some("2038-01-19T03:14:00Z".parse()?), ..Default::default() };

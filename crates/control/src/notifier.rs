@@ -6,21 +6,18 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io;
 use std::time::Duration;
 
+use lorentz_clock::signal::NO_CALL;
 use lorentz_clock::{
     ClockPage, Deadline, ProcessId, RealInstant, Registry, Snapshot, Span, Timer, VirtualInstant,
     Waiter,
 };
-use lorentz_shim::kick::{sighting, KICK_MAGIC, NO_CALL};
-use lorentz_shim::sys::sig;
-use lorentz_syscalls::Restart;
 
-use crate::changing::Followed;
 use crate::host_time::{self, sleep, Moment};
 use crate::numbers::Numbers;
 use crate::processes::{self, threads_of, FileId};
+use crate::signal::{kick, seen_in_call};
 
 /// How long a change waits for the threads it has signalled.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -37,6 +34,17 @@ pub enum Moved {
     All,
     /// Deadlines on the wall clock.
     Wall,
+}
+
+/// Numbers of waits, timers and announced changes that a change concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Followed {
+    /// Waits whose threads were signalled.
+    pub waits: usize,
+    /// Timers that were set anew.
+    pub timers: usize,
+    /// Announced changes that this change has overtaken and dropped.
+    pub dropped: usize,
 }
 
 /// The waits and timers of one clock.
@@ -392,84 +400,6 @@ impl Told<'_> {
     }
 }
 
-/// Threads that are blocked in calls which a freeze of their tasks would break off with EINTR although no signal comes.
-/// [`BrokenOff::tell`] makes them repeat these calls when they run. A freeze looks at the threads before it stops them, a round
-/// after it has stopped them.
-pub struct BrokenOff(Vec<(u32, u32, u32)>);
-
-impl BrokenOff {
-    /// Looks at all threads of `pids` but those in `waiting`, which the unfreeze signals.
-    pub fn look(pids: &[u32], waiting: &HashSet<(u32, u32)>) -> BrokenOff {
-        let is_never_repeated = |call: u32| {
-            lorentz_syscalls::row(call).is_some_and(|row| row.restart == Restart::Never)
-        };
-        let threads = pids
-            .iter()
-            .flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)))
-            .filter(|thread| !waiting.contains(thread));
-        let seen = threads.filter_map(|(pid, thread)| {
-            let seen = seen_in_call(pid, thread);
-            (seen != NO_CALL && is_never_repeated(seen >> 22)).then_some((pid, thread, seen))
-        });
-        BrokenOff(seen.collect())
-    }
-
-    /// Signals the threads, so that they make their calls again when they run.
-    pub fn tell(&self) {
-        for (pid, thread, seen) in &self.0 {
-            // An error is no matter: a thread that has ended needs no signal.
-            let _ = kick(*pid, *thread, *seen);
-        }
-    }
-}
-
 fn exists(pid: u32) -> bool {
     fs::exists(format!("/proc/{pid}")).unwrap_or(true)
-}
-
-/// Returns the blocked-syscall fingerprint of a thread. The clock-change signal carries it, so that the handler repeats the call.
-fn seen_in_call(pid: u32, thread: u32) -> u32 {
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
-        return NO_CALL;
-    };
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    // Call number, six arguments, stack pointer, instruction pointer.
-    match words[..] {
-        [call, _, _, _, _, _, _, sp, ip] => match (call.parse(), hex(ip), hex(sp)) {
-            (Ok(call), Some(ip), Some(sp)) => sighting(call, ip, sp),
-            _ => NO_CALL,
-        },
-        _ => NO_CALL,
-    }
-}
-
-/// Sends the clock-change signal.
-fn kick(pid: u32, thread: u32, seen: u32) -> io::Result<()> {
-    #[repr(C)]
-    struct Info {
-        signo: i32,
-        errno: i32,
-        code: i32,
-        pad: i32,
-        pid: u32,
-        uid: u32,
-        value: u64,
-        rest: [u64; 12],
-    }
-    let info = Info {
-        signo: sig::KICK as i32,
-        errno: 0,
-        code: sig::SI_QUEUE,
-        pad: 0,
-        pid: std::process::id(),
-        uid: 0,
-        value: u64::from(KICK_MAGIC) << 32 | u64::from(seen),
-        rest: [0; 12],
-    };
-    // SAFETY: reads a whole siginfo.
-    match unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, sig::KICK, &info) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

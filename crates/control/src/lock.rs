@@ -11,8 +11,8 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, SigmaskHow};
 
+use crate::change_pipe;
 use crate::host_time::{sleep, Moment};
-use crate::watchkeeping;
 
 /// After so long a notice names the process that has the lock.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl ClockLock {
         let begun = Moment::now();
         let mut noticed = false;
         // Before the lock: whatever happens to this process from here on, a monitor looks after the clock.
-        let changes = watchkeeping::tell(path);
+        let changes = change_pipe::hold(path);
         loop {
             if let Some(lock) = ClockLock::try_take(path)? {
                 return Ok(ClockLock { _changes: changes, ..lock });

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use lorentz_clock::{Rate, SkipMode, Span};
+use lorentz_control::{parse_read_cost, ClockOptions, WrongOption};
 use thiserror::Error;
-
-use crate::options::parse_read_cost;
-use crate::{ClockOptions, WrongOption};
 
 /// Prefix of our annotations.
 const PREFIX: &str = "lorentz.";
@@ -216,7 +214,7 @@ pub fn merge_offset(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::HostNow;
+    use lorentz_control::HostNow;
 
     fn read(annotations: &[(&str, &str)], variables: &[&str]) -> Result<Asked, WrongAnnotation> {
         Asked::read(annotations.iter().copied(), variables.iter().copied())

@@ -18,7 +18,7 @@
 //! process has set its timers by both pieces.
 //!
 //! A controller that dies in between leaves a clock that every reader can read. `notified` says whether threads are still to be
-//! signalled. A controller holds a pipe open during a change, so that monitors notice its death ([`crate::watchkeeping`]) and call
+//! signalled. A controller holds a pipe open during a change, so that monitors notice its death ([`crate::change_pipe`]) and call
 //! [`Clock::care`].
 
 use std::io;
@@ -30,9 +30,9 @@ use lorentz_clock::{
 };
 
 use crate::file_stamps::{host_wall_ahead, FileStamps};
-use crate::followers::Moved;
 use crate::host_time::{self, sleep_until};
 use crate::lock::ClockLock;
+use crate::notifier::{Followed, Moved};
 use crate::Clock;
 
 /// Time from the command to the start of a change that makes deadlines later, where timers are set.
@@ -56,7 +56,7 @@ const TICK: Span = Span(10_000_000);
 pub enum ClockChange {
     /// Sets the rate. For a frozen clock, sets the rate after the freeze.
     Dilate(Rate),
-    /// Stops time. The tasks run on: [`crate::freeze()`] stops them too.
+    /// Stops time. The tasks run on: [`crate::stop_tasks`] stops them.
     Freeze,
     /// Lets time run again.
     Unfreeze,
@@ -64,17 +64,6 @@ pub enum ClockChange {
     Leap(Span),
     /// Moves the wall clock alone.
     Step(Span),
-}
-
-/// Numbers of waits, timers and announced changes that a change concerned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Followed {
-    /// Waits whose threads were signalled.
-    pub waits: usize,
-    /// Timers that were set anew.
-    pub timers: usize,
-    /// Announced changes that this change has overtaken and dropped.
-    pub dropped: usize,
 }
 
 impl ClockChange {

@@ -16,7 +16,7 @@ use netlink_packet_sock_diag::inet::{
 use netlink_packet_sock_diag::unix::{self, ShowFlags, UnixRequest, UnixResponse};
 use netlink_packet_sock_diag::SockDiagMessage;
 
-use super::netlink::Netlink;
+use crate::netlink::Netlink;
 
 /// A TCP or UDP socket.
 struct Inet {

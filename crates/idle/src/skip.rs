@@ -9,36 +9,27 @@
 //! The skipper leaps to the earliest deadline and wakes only the tasks with that deadline. The next leap comes after these tasks
 //! have done their work, because they run until then.
 
-mod kernel;
-mod netlink;
-mod outside;
-mod proc_files;
-mod sockets;
-mod tasks;
-
 use std::collections::HashSet;
 use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use lorentz_clock::{SkipMode, Span, VirtualInstant};
+use lorentz_control::host_time::{sleep, Moment};
+use lorentz_control::processes::{threads_of, FileId, Process};
+use lorentz_control::{Clock, FileStamps};
 use nix::fcntl::{fcntl, FcntlArg};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::background::{self, close_standard_streams, keep_only};
-use crate::file_stamps::FileStamps;
-use crate::host_time::{sleep, Moment};
-use crate::processes::{threads_of, FileId, Process};
-use crate::{host_time, Clock, Container};
-pub use kernel::{Scheduler, Seen};
-use outside::{Known, Outside};
-pub use tasks::Cause;
-use tasks::{asleep, members};
-pub use tasks::{look_through, Asleep};
+use crate::external_wakers::{Known, Outside};
+use crate::kernel::Scheduler;
+use crate::task::{Asleep, Cause};
+use crate::tasks::{asleep, members};
 
 /// How a clock skips idle time, and how much it has skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,24 +56,23 @@ pub fn can_be_told() -> Result<(), String> {
     Scheduler::new().map(drop).map_err(|error| error.to_string())
 }
 
-/// Reports how `container` skips. `processes` are all processes on its clock, also those of other containers.
+/// Reports how `clock` skips. `processes` are all processes on it.
 ///
 /// # Errors
 ///
-/// If the container's clock cannot be read.
-pub fn report(container: &Container, processes: &[Process]) -> anyhow::Result<SkipReport> {
-    let clock = container.clock()?;
+/// If the clock's file is gone.
+pub fn report(clock: Clock, processes: &[Process]) -> io::Result<SkipReport> {
     let reading = clock.reading();
     let mode = reading.skipping.mode;
+    let path = clock.path().to_path_buf();
     let held_by = match mode {
         SkipMode::Off => None,
         _ => {
             let running = processes.iter().filter(|process| !process.has_ended());
             let pids: Vec<u32> = running.map(|process| process.pid).collect();
-            Watch::new(container)?.held_by(&pids, mode == SkipMode::Force)
+            Watch::new(clock)?.held_by(&pids, mode == SkipMode::Force)
         }
     };
-    let path = container.clock_path();
     Ok(SkipReport {
         mode,
         skipper: skipper_of(&path)?,
@@ -92,60 +82,45 @@ pub fn report(container: &Container, processes: &[Process]) -> anyhow::Result<Sk
     })
 }
 
-/// Sets the skip mode of `container`, and starts or ends its skipper accordingly.
-///
-/// # Errors
-///
-/// If the container's clock cannot be changed, or no process can be started.
-pub fn set(container: &Container, mode: SkipMode, read_cost: Option<Span>) -> anyhow::Result<()> {
-    let clock = container.clock_to_change()?;
-    let cost = read_cost.unwrap_or(clock.reading().skipping.read_cost);
-    clock.set_skipping(mode, cost)?;
-    match (mode, skipper_of(&container.clock_path())?) {
-        (SkipMode::Off, Some(skipper)) => end(skipper),
-        // Inside a container, its monitor starts the skipper: a process that begins here would live on the clock that it watches.
-        (SkipMode::On | SkipMode::Force, None) if !host_time::is_virtual() => start(container)?,
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Starts the skipper of `container`'s clock if skipping is on and there is no skipper.
-///
-/// # Errors
-///
-/// If no process can be started, or the clock cannot be read.
-pub fn start_where_asked(container: &Container) -> anyhow::Result<()> {
-    let asked = container.clock()?.reading().skipping.mode != SkipMode::Off;
-    if asked && skipper_of(&container.clock_path())?.is_none() {
-        start(container)?;
-    }
-    Ok(())
-}
-
 /// Ends the skipper of a clock file that has no other name: nobody uses that clock any more.
-pub fn end_unused(clock: &std::path::Path) {
+pub fn end_unused(clock: &Path) {
     let last = std::fs::metadata(clock).is_ok_and(|file| file.nlink() == 1);
     if let (true, Ok(Some(skipper))) = (last, skipper_of(clock)) {
         end(skipper);
     }
 }
 
-fn end(skipper: u32) {
+/// Ends a skipper, by its process id.
+pub fn end(skipper: u32) {
     let _ = kill(Pid::from_raw(skipper as i32), Signal::SIGKILL);
 }
 
-/// Starts the skipper in a process of its own. When the function returns, the skipper has the lock, or another skipper has it.
-fn start(container: &Container) -> anyhow::Result<()> {
-    background::start(|ready| {
-        let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
-        let mut watch = Watch::new(container)?;
-        close_standard_streams()?;
-        keep_only(&[file.as_fd(), ready.as_fd()]);
-        // The lock belongs to the process. From here on the process must not close another descriptor of this file: the kernel
-        // would release the lock.
+/// The skipper of one clock. It needs a process of its own, which must not be on the clock.
+pub struct Skipper {
+    watch: Watch,
+    file: File,
+}
+
+impl Skipper {
+    /// Makes the skipper of `clock`. It does nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// If the clock's file is gone.
+    pub fn new(clock: Clock) -> io::Result<Skipper> {
+        let file = OpenOptions::new().read(true).write(true).open(clock.path())?;
+        Ok(Skipper { watch: Watch::new(clock)?, file })
+    }
+
+    /// Skips until skipping is off, or until no program is on the clock and `is_monitored` says that no monitor is left that may
+    /// start one. Returns at once if another skipper has the lock. Drops `ready` when this skipper has the lock.
+    ///
+    /// The lock belongs to the process. The process must not close another descriptor of the clock's file meanwhile: the kernel
+    /// would release the lock.
+    pub fn run(self, ready: OwnedFd, is_monitored: impl Fn() -> bool) {
+        let Skipper { mut watch, file } = self;
         if !claim(&file) {
-            return Ok(());
+            return;
         }
         drop(ready);
         watch.scheduler = Scheduler::new().ok();
@@ -154,13 +129,19 @@ fn start(container: &Container) -> anyhow::Result<()> {
         loop {
             match watch.once(seen.take()) {
                 Next::Again(tasks) => seen = Some(tasks),
-                Next::Rest if watch.is_used(container) || watch.stays(&file, container) => {
+                Next::Rest if watch.is_used(&is_monitored) || watch.stays(&file, &is_monitored) => {
                     watch.rest()
                 }
-                Next::Rest | Next::End => return Ok(()),
+                Next::Rest | Next::End => return,
             }
         }
-    })
+    }
+}
+
+impl AsFd for Skipper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 /// The right to skip on a clock: a lock on the first byte of its file. The lock tells the process id of its holder, under each name
@@ -182,7 +163,12 @@ fn give_up(file: &File) {
     let _ = fcntl(file, FcntlArg::F_SETLK(&lock_of(libc::F_UNLCK)));
 }
 
-fn skipper_of(clock: &std::path::Path) -> io::Result<Option<u32>> {
+/// Returns the process id of the skipper of the clock at `clock`, if it has one.
+///
+/// # Errors
+///
+/// If the file is gone.
+pub fn skipper_of(clock: &Path) -> io::Result<Option<u32>> {
     let file = OpenOptions::new().read(true).write(true).open(clock)?;
     let mut lock = lock_of(libc::F_WRLCK);
     fcntl(&file, FcntlArg::F_GETLK(&mut lock))?;
@@ -258,9 +244,8 @@ const SELDOM: Duration = Duration::from_millis(50);
 const IDLE_REST: Duration = Duration::from_millis(20);
 
 impl Watch {
-    fn new(container: &Container) -> anyhow::Result<Watch> {
-        let file = FileId::of(&container.clock_path())?;
-        let clock = container.clock()?;
+    fn new(clock: Clock) -> io::Result<Watch> {
+        let file = FileId::of(clock.path())?;
         let told = clock.reading().virt;
         Ok(Watch {
             clock,
@@ -284,28 +269,25 @@ impl Watch {
     /// Whether a program is on the clock, or a monitor is left that may start one. Neither is so if the container was removed, or
     /// if its monitor was killed and its programs have ended. To find this out takes milliseconds, so the function looks once a
     /// second and says true in between.
-    fn is_used(&mut self, container: &Container) -> bool {
+    fn is_used(&mut self, is_monitored: &impl Fn() -> bool) -> bool {
         const OFTEN: Duration = Duration::from_secs(1);
         if self.used_at.elapsed() < OFTEN {
             return true;
         }
         self.used_at = Moment::now();
-        self.has_users(container)
+        self.has_users(is_monitored)
     }
 
     /// Gives the lock up, and takes it again if the clock is used. Returns whether this skipper goes on.
     ///
     /// Race: nobody uses the clock. A monitor begins, and finds that this skipper has the lock. The skipper ends. Therefore the
     /// skipper gives the lock up and looks once more: a monitor that begins after that look starts another skipper.
-    fn stays(&mut self, file: &File, container: &Container) -> bool {
+    fn stays(&mut self, file: &File, is_monitored: &impl Fn() -> bool) -> bool {
         give_up(file);
-        self.has_users(container) && claim(file)
+        self.has_users(is_monitored) && claim(file)
     }
 
-    fn has_users(&self, container: &Container) -> bool {
-        let monitored = |one: &Container| one.record().monitors.iter().any(|m| m.is_alive());
-        let is_monitored =
-            || container.sharing_its_clock().is_ok_and(|sharing| sharing.iter().any(monitored));
+    fn has_users(&self, is_monitored: &impl Fn() -> bool) -> bool {
         !members(&self.file).is_empty() || is_monitored()
     }
 

@@ -5,21 +5,19 @@ use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use lorentz_clock::{
-    file, ClockPage, Pace, Piece, Policy, Rate, RealInstant, Registry, SkipMode, Skipping,
-    Snapshot, Span, VirtualInstant, WallTime,
+    file, ClockPage, Pace, Piece, Policy, Rate, RealInstant, Registry, Skipping, Snapshot, Span,
+    VirtualInstant, WallTime,
 };
-use lorentz_inject::limits;
 
-use crate::followers::Followers;
 use crate::host_time;
+use crate::notifier::Followers;
 use crate::numbers::Numbers;
 use crate::processes::FileId;
-use crate::{Cgroup, ClockSettings, HostNow};
+use crate::{Cgroup, HostNow};
 
 /// An open clock. Any number of processes may have it open; one at a time changes it.
 pub struct Clock {
@@ -87,27 +85,6 @@ pub struct ToCome {
 }
 
 impl Clock {
-    /// Makes a clock in a new file at `path`.
-    ///
-    /// # Errors
-    ///
-    /// If the file exists, or the file system refuses.
-    pub fn create(path: &Path, settings: &ClockSettings) -> io::Result<Clock> {
-        limits::room_for(file::LEN as u64)?;
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        file.set_len(file::LEN as u64)?;
-        let clock = Clock::map(path, &file)?;
-        let host = HostNow::read()?;
-        let start = settings.segment(&host);
-        let host_wall = host_time::wall_ahead().unwrap_or(host.wall_offset());
-        clock.page().initialise(&start, settings.rate, settings.policy, host_wall);
-        if settings.skip != SkipMode::Off {
-            clock.set_skipping(settings.skip, settings.read_cost)?;
-        }
-        Ok(clock)
-    }
-
     /// Opens the clock at `path`.
     ///
     /// # Errors
@@ -140,12 +117,14 @@ impl Clock {
     }
 
     /// The same clock. Most of its programs are in `group`, which makes the search for them short.
-    pub(crate) fn mostly_in(self, group: Option<Cgroup>) -> Clock {
+    #[must_use]
+    pub fn mostly_in(self, group: Option<Cgroup>) -> Clock {
         self.numbers.replace(Numbers::mostly_in(group));
         self
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The path of its file.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 

@@ -15,12 +15,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use crate::{host_time, StateError};
+use lorentz_clock::file;
+
+use crate::host_time;
 
 /// The kernel's suffix to the path of a mapped file that has no name any more.
 const DELETED: &str = " (deleted)";
 /// The address of the clock in every process in virtual time.
-pub const CLOCK_ADDRESS: u64 = 0x7008_0000;
+pub const CLOCK_ADDRESS: u64 = file::PAGE_ADDRESS as u64;
 /// The end of the clock page. The page is a mapping by itself, because programs may write the registry behind it.
 const CLOCK_END: u64 = CLOCK_ADDRESS + 0x1000;
 
@@ -94,21 +96,11 @@ pub fn is_running(pid: u32, start_ticks: u64) -> bool {
         .is_some_and(|process| process.start_ticks == start_ticks && !process.has_ended())
 }
 
-/// Checks that /proc shows this very process.
-///
-/// # Errors
-///
-/// If /proc is not mounted, or belongs to another process id namespace.
-pub fn check_proc() -> Result<(), StateError> {
-    match Process::read(std::process::id()) {
-        Some(_)
-            if fs::read_link("/proc/self")
-                .is_ok_and(|own| own == Path::new(&std::process::id().to_string())) =>
-        {
-            Ok(())
-        }
-        _ => Err(StateError::NoProc),
-    }
+/// Whether /proc shows this very process. It does not if it is not mounted, or belongs to another process id namespace.
+pub fn is_proc_ours() -> bool {
+    let own = std::process::id();
+    Process::read(own).is_some()
+        && fs::read_link("/proc/self").is_ok_and(|link| link == Path::new(&own.to_string()))
 }
 
 /// Returns every process, sorted by process id.
@@ -171,7 +163,7 @@ impl FileId {
     }
 
     /// The same file, without its name: equal for all names of the file.
-    pub(crate) fn without_name(self) -> FileId {
+    pub fn without_name(self) -> FileId {
         FileId { path: PathBuf::new(), deleted: false, ..self }
     }
 
@@ -318,7 +310,7 @@ impl OnClocks {
     }
 
     /// Returns process `pid` and its ancestors, the process itself first.
-    pub(crate) fn lineage(&self, pid: u32) -> Vec<&Process> {
+    pub fn lineage(&self, pid: u32) -> Vec<&Process> {
         lineage(self.all.get_or_init(|| all().unwrap_or_default()), pid)
     }
 }
@@ -401,15 +393,15 @@ mod tests {
     fn the_lookup_of_the_mapping_and_the_reading_of_all_give_the_same() {
         let clock = tempfile::NamedTempFile::new().unwrap();
         clock.as_file().set_len(4096).unwrap();
-        let inhabitant = crate::inhabitant::Inhabitant::of(clock.path());
-        let by_maps = clock_by_maps(inhabitant.0).unwrap();
+        let process = crate::test_process::TestProcess::on(clock.path());
+        let by_maps = clock_by_maps(process.0).unwrap();
         // Without CAP_CHECKPOINT_RESTORE the kernel does not show the file.
-        match clock_by_lookup(inhabitant.0) {
+        match clock_by_lookup(process.0) {
             Ok(found) => assert_eq!(found, Some(by_maps.clone())),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
         clock.close().unwrap();
-        let left = clock_of(inhabitant.0).unwrap();
+        let left = clock_of(process.0).unwrap();
         assert!(left.is_same(&by_maps) && left.is_deleted());
         assert_eq!(clock_by_lookup(std::process::id()).unwrap(), None);
         assert_eq!(clock_by_maps(std::process::id()), None);
@@ -421,11 +413,11 @@ mod tests {
         clock.as_file().set_len(4096).unwrap();
         let id = FileId::of(clock.path()).unwrap();
         assert_eq!(clock_of(std::process::id()), None);
-        let inhabitant = crate::inhabitant::Inhabitant::of(clock.path());
-        assert!(clock_of(inhabitant.0).unwrap().is_same(&id));
-        assert!(!clock_of(inhabitant.0).unwrap().is_same(&FileId::of(other.path()).unwrap()));
+        let process = crate::test_process::TestProcess::on(clock.path());
+        assert!(clock_of(process.0).unwrap().is_same(&id));
+        assert!(!clock_of(process.0).unwrap().is_same(&FileId::of(other.path()).unwrap()));
         let pids = |found: Vec<Process>| found.iter().map(|one| one.pid).collect::<Vec<u32>>();
-        assert_eq!(pids(on_clock(&id).unwrap()), [inhabitant.0]);
-        assert_eq!(pids(OnClocks::look().unwrap().of(&id).cloned().collect()), [inhabitant.0]);
+        assert_eq!(pids(on_clock(&id).unwrap()), [process.0]);
+        assert_eq!(pids(OnClocks::look().unwrap().of(&id).cloned().collect()), [process.0]);
     }
 }
