@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use lorentz_clock::{saturate, Rate, SkipMode, Span, WallTime};
 use lorentz_container::doctor::{Feature, Limit};
-use lorentz_container::{Life, Monitor};
-use lorentz_control::{Followed, Reading, ToCome};
+use lorentz_container::{Liveness, Monitor};
+use lorentz_control::{ChangeCounts, Reading, ToCome};
 use lorentz_idle::SkipReport;
 use serde_json::{json, Value};
 
@@ -90,7 +90,7 @@ fn skip_in_words(skip: &SkipReport) -> String {
 }
 
 /// The same after a change, with how much had to follow it.
-pub fn changed_json(view: &View, followed: Followed) -> Value {
+pub fn changed_json(view: &View, followed: ChangeCounts) -> Value {
     let mut object = clocks_json(view, view.clock_state());
     let followed = json!({
         "waits": followed.waits,
@@ -219,13 +219,13 @@ pub fn clocks(view: &View) -> String {
 
 fn state_in_words(view: &View) -> String {
     match view.life {
-        Life::Alive => view.clock_state().to_string(),
-        Life::MonitorDead => format!(
+        Liveness::Alive => view.clock_state().to_string(),
+        Liveness::MonitorDead => format!(
             "{}; its monitor is dead: what runs goes on, no program can be started; 'lorentz rm {}' ends it",
             view.clock_state(),
             view.record.name
         ),
-        Life::Ended => format!("ended; 'lorentz rm {}' clears what is left", view.record.name),
+        Liveness::Ended => format!("ended; 'lorentz rm {}' clears what is left", view.record.name),
     }
 }
 

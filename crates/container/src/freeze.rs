@@ -1,7 +1,7 @@
 //! Freezing a container: stops the clock, and the tasks too if there is a control group to stop them.
 
 use lorentz_clock::RealInstant;
-use lorentz_control::{processes, Cgroup, Clock, ClockChange, Followed};
+use lorentz_control::{processes, Cgroup, ChangeCounts, Clock, ClockChange};
 
 use crate::{Container, StateError};
 
@@ -10,12 +10,12 @@ use crate::{Container, StateError};
 /// # Errors
 ///
 /// If the clock cannot be written, its containers cannot be listed, or the caller itself would stop.
-pub fn freeze(container: &Container) -> Result<Followed, StateError> {
+pub fn freeze(container: &Container) -> Result<ChangeCounts, StateError> {
     refuse_for_oneself(container)?;
     let clock = container.clock_to_change()?;
     let followed = clock.freeze().map_err(|error| clock_error(container, error))?;
     // If a timer were still set when its process stops, it would go off when the process goes on.
-    clock.settle();
+    clock.quiesce();
     stop_tasks(container, &clock)?;
     Ok(followed)
 }
@@ -25,7 +25,7 @@ pub fn freeze(container: &Container) -> Result<Followed, StateError> {
 /// # Errors
 ///
 /// As [`freeze`].
-pub fn freeze_at(container: &Container, at: RealInstant) -> Result<Followed, StateError> {
+pub fn freeze_at(container: &Container, at: RealInstant) -> Result<ChangeCounts, StateError> {
     refuse_for_oneself(container)?;
     let clock = container.clock_to_change()?;
     clock.change(ClockChange::Freeze, Some(at)).map_err(|error| clock_error(container, error))
@@ -36,11 +36,11 @@ pub fn freeze_at(container: &Container, at: RealInstant) -> Result<Followed, Sta
 /// # Errors
 ///
 /// As [`freeze`].
-pub fn unfreeze(container: &Container) -> Result<Followed, StateError> {
+pub fn unfreeze(container: &Container) -> Result<ChangeCounts, StateError> {
     let clock = container.clock_to_change()?;
     let followed = clock.unfreeze().map_err(|error| clock_error(container, error))?;
     let_tasks_go(container)?;
-    clock.settle();
+    clock.quiesce();
     Ok(followed)
 }
 

@@ -8,7 +8,7 @@
 //! - [`StateError`], [`LaunchError`], [`AttachRefused`]: the errors, one line each;
 //! - [`skip`]: skipping of idle time;
 //! - [`freeze()`], [`unfreeze`], [`clear()`]: changes that need more than the clock;
-//! - [`look_after`], [`Way`]: containers made by an OCI runtime;
+//! - [`start_monitor`], [`MonitorConnection`]: containers made by an OCI runtime;
 //! - [`make_bundle`], [`RootOptions`]: the bundle that such a runtime receives for `lorentz run --rootfs`;
 //! - [`doctor`]: the abilities of this host, found by trying.
 //!
@@ -19,8 +19,8 @@
 //! let host = HostNow::read()?;
 //! let asked = ClockOptions { rate: Some("60x".parse()?), ..Default::default() };
 //!
-//! let place = tempfile::tempdir()?;
-//! let state = StateDir::at(place.path())?;
+//! let dir = tempfile::tempdir()?;
+//! let state = StateDir::at(dir.path())?;
 //! let new = NewContainer { name: Some("web"), command: &["sleep".into()], kind: MonitorKind::Run };
 //! let container = state.create(&new, &asked.settings(&host)?)?;
 //!
@@ -33,41 +33,41 @@
 
 mod attachable;
 mod background;
+mod batch_spawn;
 mod bundle;
-mod care;
 mod clear;
+mod clock_watch;
+mod directory_watch;
 pub mod doctor;
-mod fault;
+mod error;
 mod freeze;
 #[cfg(test)]
 mod fuzz;
-mod home;
-mod life;
-mod nursery;
-mod place;
+mod lifecycle;
+mod service_dir;
 pub mod skip;
 mod state;
+mod supervise;
 #[cfg(test)]
 #[path = "../../control/src/test_process.rs"]
 mod test_process;
 mod time_namespace;
-mod watchkeeping;
 
 pub use attachable::check_attachable;
 pub use background::{start_in_background, Ready};
+pub use batch_spawn::{spawn_batch, BatchSpawn, MAX_BATCH};
 pub use bundle::{
     is_bundle_of_ours, make_bundle, overlay, own_mounts, remove_bundle, runtime, runtime_root,
     Bind, RootOptions,
 };
-pub use care::{look_after, way_into, Way};
 pub use clear::{clear, clear_all};
-pub use fault::{launch_status, AttachRefused, LaunchError, StateError};
+pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
-pub use life::{attach, exec, run, Attached};
+pub use lifecycle::{attach, exec, run, Attached};
 pub use lorentz_inject::{limits, on_ample_stack};
-pub use nursery::{raise, Brood, BROOD};
-pub use place::Place;
+pub use service_dir::ServiceDir;
 pub use state::{
-    is_name, look, Bundle, Container, Life, Mechanism, Monitor, MonitorKind, NewContainer, Record,
-    StateDir, STATE_DIR_VARIABLE,
+    is_name, look, Bundle, Container, Liveness, Mechanism, Monitor, MonitorKind, NewContainer,
+    Record, StateDir, STATE_DIR_VARIABLE,
 };
+pub use supervise::{connect_to_monitor, start_monitor, MonitorConnection};

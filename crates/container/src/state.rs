@@ -29,7 +29,7 @@ use lorentz_control::{change_pipe, processes, Cgroup, Clock, ClockSettings};
 use lorentz_inject::limits;
 use nix::fcntl::{Flock, FlockArg};
 
-pub use members::{look, Life};
+pub use members::{look, Liveness};
 pub use name::is_name;
 pub use record::{Bundle, Mechanism, Monitor, MonitorKind, Record};
 pub(crate) use root::effective_user;
@@ -126,7 +126,7 @@ impl StateDir {
     pub fn join(&self, new: &NewContainer, owner: &str) -> Result<Container, StateError> {
         let _lock = self.lock()?;
         let owner = self.open_by("--clock", owner)?;
-        if owner.life()? == Life::Ended {
+        if owner.liveness()? == Liveness::Ended {
             return Err(StateError::Ended(owner.name().to_string()));
         }
         match (new.name, &owner.record.experiment) {
@@ -241,7 +241,7 @@ impl StateDir {
             return Ok(name.to_string());
         }
         match self.container(name) {
-            Ok(container) if container.life()? != Life::Ended => {
+            Ok(container) if container.liveness()? != Liveness::Ended => {
                 return Err(StateError::NameInUse(name.to_string()));
             }
             Ok(container) => container.remove_locked()?,
@@ -259,7 +259,7 @@ impl StateDir {
     pub fn check_new_name(&self, name: &str) -> Result<(), StateError> {
         name::check("--name", name)?;
         match self.container(name) {
-            Ok(container) if container.life()? != Life::Ended => {
+            Ok(container) if container.liveness()? != Liveness::Ended => {
                 Err(StateError::NameInUse(name.to_string()))
             }
             _ => Ok(()),
@@ -423,7 +423,7 @@ impl Container {
     /// If the container is gone, or has ended.
     pub fn enter(&self, kind: MonitorKind) -> Result<Container, StateError> {
         let _lock = self.state.lock()?;
-        if self.life()? == Life::Ended {
+        if self.liveness()? == Liveness::Ended {
             return Err(StateError::Ended(self.name().to_string()));
         }
         self.enter_locked(kind)
@@ -499,7 +499,8 @@ impl Container {
         };
         let me = std::process::id();
         container.record.monitors.retain(|monitor| monitor.pid != me);
-        let nobody = container.record.monitors.is_empty() || container.life()? == Life::Ended;
+        let nobody =
+            container.record.monitors.is_empty() || container.liveness()? == Liveness::Ended;
         container.leave_clock_to_others();
         if nobody {
             container.remove_locked()

@@ -13,9 +13,9 @@ use crate::host_time::{sleep, Moment};
 /// The directory that holds the groups of all containers.
 const PARENT: &str = "lorentz";
 /// How long a freeze may take. It takes 24 us; a task in an uninterruptible wait of the kernel delays it.
-const FREEZE_LIMIT: Duration = Duration::from_secs(1);
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long an ended task may delay the removal of its group.
-const REMOVE_LIMIT: Duration = Duration::from_millis(500);
+const REMOVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A control group.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,7 +118,7 @@ impl Cgroup {
     /// If the group is gone.
     pub fn freeze(&self) -> io::Result<bool> {
         self.begin_freeze()?;
-        wait_until(FREEZE_LIMIT, || self.is_frozen())
+        wait_until(FREEZE_TIMEOUT, || self.is_frozen())
     }
 
     /// As [`Cgroup::freeze`], without waiting for the tasks.
@@ -168,7 +168,7 @@ impl Cgroup {
 
     /// Removes the group, and the directory above it if that is then empty. Returns false if processes are left in the group.
     pub fn remove(&self) -> bool {
-        let removed = wait_until(REMOVE_LIMIT, || match fs::remove_dir(&self.path) {
+        let removed = wait_until(REMOVE_TIMEOUT, || match fs::remove_dir(&self.path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
             // The kernel counts tasks that are ending, or have ended, for a moment longer.
@@ -218,7 +218,7 @@ fn own_group(text: &str) -> Option<&str> {
 
 /// Asks `done` until it says yes, at most for `limit`, at first often and then less often.
 fn wait_until(limit: Duration, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
-    const OFTEN: u32 = 64;
+    const MAX_BUSY_POLLS: u32 = 64;
     let begun = Moment::now();
     let mut asked = 0;
     loop {
@@ -229,7 +229,7 @@ fn wait_until(limit: Duration, mut done: impl FnMut() -> io::Result<bool>) -> io
             return Ok(false);
         }
         asked += 1;
-        if asked > OFTEN {
+        if asked > MAX_BUSY_POLLS {
             sleep(Duration::from_micros(200));
         }
     }

@@ -19,7 +19,7 @@
 //!
 //! A controller that dies in between leaves a clock that every reader can read. `notified` says whether threads are still to be
 //! signalled. A controller holds a pipe open during a change, so that monitors notice its death ([`crate::change_pipe`]) and call
-//! [`Clock::care`].
+//! [`Clock::supervise`].
 
 use std::io;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use lorentz_clock::{
 use crate::file_stamps::{host_wall_ahead, FileStamps};
 use crate::host_time::{self, sleep_until};
 use crate::lock::ClockLock;
-use crate::notifier::{Followed, Moved};
+use crate::notifier::{ChangeCounts, Moved};
 use crate::Clock;
 
 /// Time from the command to the start of a change that makes deadlines later, where timers are set.
@@ -40,16 +40,16 @@ const LEAD: Span = Span(2_000_000);
 /// All timers are to be held back so long before such a change begins. Otherwise the change is put off, ...
 const MARGIN: Span = Span(500_000);
 /// ... by this at most.
-const LONGEST_LEAD: Span = Span(128_000_000);
+const MAX_LEAD: Span = Span(128_000_000);
 /// A change announced for so far ahead needs no hold: processes set their timers by both pieces long before.
-const SOON: Span = Span(1_000_000_000);
+const HOLD_HORIZON: Span = Span(1_000_000_000);
 /// The notifier signals timers at the latest so long before an announced change begins. From then on processes set them for one
 /// expiry at a time.
-const TOLD_BEFORE: Span = Span(3_000_000);
+const NOTIFY_BEFORE: Span = Span(3_000_000);
 /// A controller that has the lock so long before an announced change begins keeps it until then.
-const NEAR: Span = Span(5_000_000);
+const NEAR_CHANGE: Span = Span(5_000_000);
 /// Longest tick of the host. A file's timestamp is at most so much older than its writing.
-const TICK: Span = Span(10_000_000);
+const MAX_TICK: Span = Span(10_000_000);
 
 /// A change of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,12 +98,12 @@ impl Clock {
     /// # Errors
     ///
     /// If the file is gone. `TimedOut` if another process keeps the clock's lock. `WouldBlock` if too many changes are to come.
-    pub fn change(&self, what: ClockChange, at: Option<RealInstant>) -> io::Result<Followed> {
+    pub fn change(&self, what: ClockChange, at: Option<RealInstant>) -> io::Result<ChangeCounts> {
         let _lock = ClockLock::take(self.path())?;
         let (followed, moved) =
             self.change_locked(what.moved(), at, |change| what.apply(change))?;
         if at.is_none() && !self.is_frozen() {
-            self.followers().settle(moved);
+            self.notifier().quiesce(moved);
         }
         Ok(followed)
     }
@@ -113,7 +113,7 @@ impl Clock {
     /// # Errors
     ///
     /// As [`Clock::change`].
-    pub fn dilate(&self, rate: Rate) -> io::Result<Followed> {
+    pub fn dilate(&self, rate: Rate) -> io::Result<ChangeCounts> {
         self.change(ClockChange::Dilate(rate), None)
     }
 
@@ -122,7 +122,7 @@ impl Clock {
     /// # Errors
     ///
     /// As [`Clock::change`].
-    pub fn freeze(&self) -> io::Result<Followed> {
+    pub fn freeze(&self) -> io::Result<ChangeCounts> {
         self.change(ClockChange::Freeze, None)
     }
 
@@ -131,7 +131,7 @@ impl Clock {
     /// # Errors
     ///
     /// As [`Clock::change`].
-    pub fn unfreeze(&self) -> io::Result<Followed> {
+    pub fn unfreeze(&self) -> io::Result<ChangeCounts> {
         let _lock = ClockLock::take(self.path())?;
         // Its tasks are still stopped. They follow when they run.
         let (followed, _) =
@@ -144,7 +144,7 @@ impl Clock {
     /// # Errors
     ///
     /// As [`Clock::change`].
-    pub fn leap(&self, by: Span) -> io::Result<Followed> {
+    pub fn leap(&self, by: Span) -> io::Result<ChangeCounts> {
         self.change(ClockChange::Leap(by), None)
     }
 
@@ -153,7 +153,7 @@ impl Clock {
     /// # Errors
     ///
     /// As [`Clock::change`].
-    pub fn step(&self, by: Span) -> io::Result<Followed> {
+    pub fn step(&self, by: Span) -> io::Result<ChangeCounts> {
         self.change(ClockChange::Step(by), None)
     }
 
@@ -164,7 +164,7 @@ impl Clock {
     /// As [`Clock::change`].
     pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) -> io::Result<()> {
         let _lock = ClockLock::take(self.path())?;
-        self.care_locked();
+        self.complete_locked();
         let page = self.page();
         if mode == SkipMode::Off {
             page.set_skipping(mode, read_cost);
@@ -175,7 +175,7 @@ impl Clock {
         // Readers of the old state would not add leaps. So nothing leaps before all have followed.
         page.renew(self.registry(), &host_time::now);
         failpoint(self.registry(), Failpoint::BeforeTell);
-        self.followers().tell(Moved::All);
+        self.notifier().notify(Moved::All);
         page.set_notified(page.state());
         failpoint(self.registry(), Failpoint::AfterTell);
         page.set_skipping(mode, read_cost);
@@ -183,14 +183,14 @@ impl Clock {
     }
 
     /// Publishes a change of the piece in force at its start, and signals the threads that have to follow. When this returns, a
-    /// change that begins within [`NEAR`] has begun. Also returns the deadlines that the change has moved.
+    /// change that begins within [`NEAR_CHANGE`] has begun. Also returns the deadlines that the change has moved.
     fn change_locked(
         &self,
         moved: Moved,
         at: Option<RealInstant>,
         change: impl Fn(&mut Change),
-    ) -> io::Result<(Followed, Moved)> {
-        self.care_locked();
+    ) -> io::Result<(ChangeCounts, Moved)> {
+        self.complete_locked();
         self.await_near_change();
         let (page, registry) = (self.page(), self.registry());
         let now = host_time::now();
@@ -207,7 +207,7 @@ impl Clock {
         };
         let before = page.snapshot(registry, &|| from).piece();
         let mut new = change_of(&before);
-        let soon = at.is_none_or(|at| at < now.plus(SOON));
+        let soon = at.is_none_or(|at| at < now.plus(HOLD_HORIZON));
         if soon && (drops || makes_later(&before, &new)) && self.has_timers_set(moved) {
             let begins = self.hold_timers(at.unwrap_or(now));
             // Timers of all clocks were held back.
@@ -218,24 +218,24 @@ impl Clock {
         } else if let Some(at) = at {
             new.at = at;
         }
-        new.line = Some(self.draw_line(at));
+        new.line = Some(self.file_stamp_line(at));
         let published = page.publish(registry, &host_time::now, &new);
         page.let_timers_go();
         failpoint(registry, Failpoint::BeforeTell);
-        let told = self.followers().tell(moved);
+        let signalled = self.notifier().notify(moved);
         let published = published.map_err(|_| too_many())?;
         failpoint(registry, Failpoint::AfterTell);
         page.set_notified(published.state);
-        if at.is_none() || published.begins.since(host_time::now()) <= NEAR {
+        if at.is_none() || published.begins.since(host_time::now()) <= NEAR_CHANGE {
             self.begin(&published);
         }
         let dropped = to_come.iter().filter(|start| **start >= published.begins).count();
-        Ok((Followed { dropped, ..told }, moved))
+        Ok((ChangeCounts { dropped, ..signalled }, moved))
     }
 
     /// Makes every process hold back its timers that are due after an instant, and returns that instant: the change begins there.
     /// The instant is `at` or [`LEAD`] from now, whichever is later. A stopped process delays it until the lead exceeds
-    /// [`LONGEST_LEAD`].
+    /// [`MAX_LEAD`].
     fn hold_timers(&self, at: RealInstant) -> RealInstant {
         let (page, registry) = (self.page(), self.registry());
         let mut lead = LEAD;
@@ -243,10 +243,10 @@ impl Clock {
             let from = host_time::now().plus(lead).max(at);
             page.hold_timers(from);
             failpoint(registry, Failpoint::HoldBegun);
-            self.followers().tell_timers();
-            let follow = self.followers().set_timers_before(from.plus(Span(-MARGIN.0)));
+            self.notifier().notify_timers();
+            let follow = self.notifier().await_timers_until(from.plus(Span(-MARGIN.0)));
             lead = Span(lead.0 * 4);
-            if follow || lead > LONGEST_LEAD {
+            if follow || lead > MAX_LEAD {
                 failpoint(registry, Failpoint::HoldFollowed);
                 return from;
             }
@@ -256,29 +256,29 @@ impl Clock {
 
     /// Returns the timestamp from which on files count as written after the change. For a change to come it lies a tick before the
     /// change.
-    fn draw_line(&self, at: Option<RealInstant>) -> RealInstant {
+    fn file_stamp_line(&self, at: Option<RealInstant>) -> RealInstant {
         let host_wall = host_wall_ahead(self.page().host_wall());
         let draw = || FileStamps::new()?.draw_line(host_wall);
         match at {
-            None => draw().unwrap_or(host_time::now().plus(Span(-TICK.0))),
-            Some(at) => at.plus(Span(-TICK.0)),
+            None => draw().unwrap_or(host_time::now().plus(Span(-MAX_TICK.0))),
+            Some(at) => at.plus(Span(-MAX_TICK.0)),
         }
     }
 
     /// Waits until a change has begun, and signals the timers again: until then repeating timers are set for one expiry.
     fn begin(&self, published: &Published) {
-        let told = published.begins.plus(Span(-TOLD_BEFORE.0));
-        if host_time::now() < told {
-            // Earlier than TOLD_BEFORE before a change, processes do not set repeating timers for one expiry yet.
-            sleep_until(told);
+        let renew_at = published.begins.plus(Span(-NOTIFY_BEFORE.0));
+        if host_time::now() < renew_at {
+            // Earlier than NOTIFY_BEFORE before a change, processes do not set repeating timers for one expiry yet.
+            sleep_until(renew_at);
             self.page().renew(self.registry(), &host_time::now);
-            self.followers().tell_timers();
+            self.notifier().notify_timers();
             self.page().set_notified(self.page().state());
         }
         sleep_until(published.begins);
         failpoint(self.registry(), Failpoint::BeforeRefresh);
         if self.page().refresh(self.registry(), &host_time::now) {
-            self.followers().tell_timers();
+            self.notifier().notify_timers();
             self.page().set_notified(self.page().state());
         }
     }
@@ -309,34 +309,34 @@ impl Clock {
     /// # Errors
     ///
     /// If the file is gone.
-    pub fn care(&self) -> io::Result<Option<Duration>> {
+    pub fn supervise(&self) -> io::Result<Option<Duration>> {
         let soon = |clock: &Clock| {
             let due = clock.page().care_due(host_time::now())?;
-            Some(due.since(host_time::now()).0.saturating_sub(TOLD_BEFORE.0).max(0) as u64)
+            Some(due.since(host_time::now()).0.saturating_sub(NOTIFY_BEFORE.0).max(0) as u64)
         };
         while soon(self) == Some(0) {
             let Some(_lock) = ClockLock::try_take(self.path())? else { return Ok(None) };
-            self.care_locked();
+            self.complete_locked();
             self.await_near_change();
         }
         Ok(soon(self).map(Duration::from_nanos))
     }
 
-    /// Takes all waits and timers through an announced change that begins within [`NEAR`].
+    /// Takes all waits and timers through an announced change that begins within [`NEAR_CHANGE`].
     fn await_near_change(&self) {
         let look = self.look();
-        if look.until.since(look.real) > NEAR {
+        if look.until.since(look.real) > NEAR_CHANGE {
             return;
         }
         let (page, registry) = (self.page(), self.registry());
         page.renew(registry, &host_time::now);
-        self.followers().tell_timers();
+        self.notifier().notify_timers();
         page.set_notified(page.state());
         sleep_until(look.until);
-        self.care_locked();
+        self.complete_locked();
     }
 
-    fn care_locked(&self) {
+    fn complete_locked(&self) {
         let (page, registry) = (self.page(), self.registry());
         page.complete(registry, &host_time::now);
         let begun = page.refresh(registry, &host_time::now);
@@ -344,17 +344,17 @@ impl Clock {
         page.let_timers_go();
         let state = page.state();
         if begun || page.notified() != state {
-            self.followers().tell(Moved::All);
+            self.notifier().notify(Moved::All);
             page.set_notified(state);
         } else if held {
-            self.followers().tell_timers();
+            self.notifier().notify_timers();
         }
     }
 
     /// Waits until all threads that the last change signalled have followed, at most a tenth of a second. A stopped thread follows
     /// when it runs again.
-    pub fn settle(&self) {
-        self.followers().settle(Moved::All);
+    pub fn quiesce(&self) {
+        self.notifier().quiesce(Moved::All);
     }
 }
 

@@ -14,9 +14,9 @@ use lorentz_clock::{
 };
 
 use crate::host_time;
-use crate::notifier::Followers;
+use crate::notifier::Notifier;
 use crate::numbers::Numbers;
-use crate::processes::FileId;
+use crate::processes::{FileId, Thread};
 use crate::{Cgroup, HostNow};
 
 /// An open clock. Any number of processes may have it open; one at a time changes it.
@@ -225,9 +225,9 @@ impl Clock {
         self.page().policy()
     }
 
-    /// Returns the threads that wait, each as (process, thread), by their numbers in this pid namespace.
-    pub fn waiting(&self) -> HashSet<(u32, u32)> {
-        self.followers().waiting()
+    /// Returns the threads that wait.
+    pub fn waiting_threads(&self) -> HashSet<Thread> {
+        self.notifier().waiting_threads()
     }
 
     /// Whether time stands still.
@@ -252,12 +252,12 @@ impl Clock {
         self.page().skipping()
     }
 
-    pub(crate) fn followers(&self) -> Followers<'_> {
-        self.followers_with(&[])
+    pub(crate) fn notifier(&self) -> Notifier<'_> {
+        self.notifier_with(&[])
     }
 
-    pub(crate) fn followers_with<'a>(&'a self, known: &'a [u32]) -> Followers<'a> {
-        Followers {
+    pub(crate) fn notifier_with<'a>(&'a self, known: &'a [u32]) -> Notifier<'a> {
+        Notifier {
             page: self.page(),
             registry: self.registry(),
             clock: &self.file,

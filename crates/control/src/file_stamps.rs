@@ -76,11 +76,11 @@ impl Drop for FileStamps {
 /// since.
 pub fn host_wall_ahead(known: WallTime) -> WallTime {
     /// A smaller difference does not count as a setting of the clock.
-    const SET: i128 = 10_000_000;
+    const MIN_STEP: i128 = 10_000_000;
     let sampled = host_time::clock_nanos(libc::CLOCK_REALTIME)
         .map(|wall| i128::from(wall) - i128::from(host_time::now().0));
     match sampled {
-        Ok(sampled) if (sampled - known.as_nanos()).abs() >= SET => {
+        Ok(sampled) if (sampled - known.as_nanos()).abs() >= MIN_STEP => {
             host_time::wall_ahead().unwrap_or(WallTime::from_nanos(sampled))
         }
         _ => known,

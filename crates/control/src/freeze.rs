@@ -8,19 +8,19 @@ use std::collections::HashSet;
 use lorentz_clock::signal::{call_of, NO_CALL};
 use lorentz_syscalls::Restart;
 
-use crate::processes::threads_of;
-use crate::signal::{kick, seen_in_call};
+use crate::processes::{threads_of, Thread};
+use crate::signal::{fingerprint_of, send};
 use crate::{Cgroup, Clock};
 
 /// Stops the tasks of `groups`, which are on `clock`. The clock stands still already.
 pub fn stop_tasks(clock: &Clock, groups: &[Cgroup]) {
-    let waiting = clock.waiting();
+    let waiting = clock.waiting_threads();
     for group in groups {
-        let broken_off = BrokenOff::look(&group.pids().unwrap_or_default(), &waiting);
+        let interrupted = InterruptedCalls::look(&group.pids().unwrap_or_default(), &waiting);
         // A container that has just ended has no group to freeze. A task in the kernel stops as soon as it returns from there;
         // its time stands still already.
         let _ = group.freeze();
-        broken_off.tell();
+        interrupted.repeat();
     }
 }
 
@@ -30,32 +30,40 @@ pub fn let_tasks_go(groups: &[Cgroup]) {
 }
 
 /// Threads that are blocked in calls which a freeze of their tasks would break off with EINTR although no signal comes.
-/// [`BrokenOff::tell`] makes them repeat these calls when they run. A freeze looks at the threads before it stops them, a round
-/// after it has stopped them.
-pub struct BrokenOff(Vec<(u32, u32, u32)>);
+/// [`InterruptedCalls::repeat`] makes them repeat these calls when they run. A freeze looks at the threads before it stops them, a
+/// round after it has stopped them.
+pub struct InterruptedCalls(Vec<BlockedThread>);
 
-impl BrokenOff {
+/// A thread in a system call.
+struct BlockedThread {
+    thread: Thread,
+    /// The blocked-syscall fingerprint.
+    fingerprint: u32,
+}
+
+impl InterruptedCalls {
     /// Looks at all threads of `pids` but those in `waiting`, which the unfreeze signals.
-    pub fn look(pids: &[u32], waiting: &HashSet<(u32, u32)>) -> BrokenOff {
+    pub fn look(pids: &[u32], waiting: &HashSet<Thread>) -> InterruptedCalls {
         let is_never_repeated = |call: u32| {
             lorentz_syscalls::row(call).is_some_and(|row| row.restart == Restart::Never)
         };
         let threads = pids
             .iter()
-            .flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)))
+            .flat_map(|&pid| threads_of(pid).map(move |tid| Thread { pid, tid }))
             .filter(|thread| !waiting.contains(thread));
-        let seen = threads.filter_map(|(pid, thread)| {
-            let seen = seen_in_call(pid, thread);
-            (seen != NO_CALL && is_never_repeated(call_of(seen))).then_some((pid, thread, seen))
+        let blocked = threads.filter_map(|thread| {
+            let fingerprint = fingerprint_of(thread.pid, thread.tid);
+            (fingerprint != NO_CALL && is_never_repeated(call_of(fingerprint)))
+                .then_some(BlockedThread { thread, fingerprint })
         });
-        BrokenOff(seen.collect())
+        InterruptedCalls(blocked.collect())
     }
 
     /// Signals the threads, so that they make their calls again when they run.
-    pub fn tell(&self) {
-        for (pid, thread, seen) in &self.0 {
+    pub fn repeat(&self) {
+        for BlockedThread { thread, fingerprint } in &self.0 {
             // An error is no matter: a thread that has ended needs no signal.
-            let _ = kick(*pid, *thread, *seen);
+            let _ = send(thread.pid, thread.tid, *fingerprint);
         }
     }
 }

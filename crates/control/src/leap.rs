@@ -20,18 +20,18 @@ impl Clock {
     }
 
     /// The task counters at this moment.
-    pub fn population(&self) -> Head {
+    pub fn task_counters(&self) -> Head {
         self.registry().population.head()
     }
 
-    /// Whether [`Clock::vouch_alone`] would set a new mark.
-    pub fn may_vouch(&self, head: Head) -> bool {
+    /// Whether [`Clock::mark_sole_thread`] would set a new mark.
+    pub fn may_mark_sole_thread(&self, head: Head) -> bool {
         self.policy().counts_births && !self.registry().population.is_vouched_for(head)
     }
 
-    /// Marks the sole thread on the clock, which was found alone after [`Clock::population`] was `head`. Until another task comes,
+    /// Marks the sole thread on the clock, which was found alone after [`Clock::task_counters`] was `head`. Until another task comes,
     /// that thread leaps by itself.
-    pub fn vouch_alone(&self, head: Head) {
+    pub fn mark_sole_thread(&self, head: Head) {
         let mut waiting = self.registry().waiters().filter_map(Waiter::owner);
         if let (Some(alone), None) = (waiting.next(), waiting.next()) {
             self.registry().vouch(alone, head);
@@ -39,20 +39,20 @@ impl Clock {
     }
 
     /// Whether a thread on the clock waits that is not among the threads `known`.
-    pub fn has_strangers(&self, known: &HashSet<u32>) -> bool {
-        self.followers().has_strangers(known)
+    pub fn has_unknown_waiter(&self, known: &HashSet<u32>) -> bool {
+        self.notifier().has_unknown_waiter(known)
     }
 
     /// Whether any wait or timer has a deadline to come.
     pub fn has_deadlines(&self) -> bool {
-        self.followers().earliest(&self.look()).is_some()
+        self.notifier().earliest_deadline(&self.look()).is_some()
     }
 
     /// Leaps to the earliest deadline and wakes the tasks with that deadline, and returns whether it did. It leaps only if the
     /// deadline is far enough away and `still` returns true; it calls `still` as late as possible.
     ///
     /// The caller must know that all tasks that could read the clock sleep. `stamps` separate files written after the leap from
-    /// those written before. `since` is as for [`Clock::tell_late`]; `known` are processes known to be on the clock.
+    /// those written before. `since` is as for [`Clock::notify_late`]; `known` are processes known to be on the clock.
     pub fn leap_to_next(
         &self,
         since: VirtualInstant,
@@ -64,8 +64,8 @@ impl Clock {
         const WORTH_IT: Span = Span(50_000);
         let leaps = &self.registry().leaps;
         let (sum, look) = (leaps.sum(), self.look());
-        let followers = self.followers_with(known);
-        let Some(earliest) = followers.earliest(&look) else { return false };
+        let notifier = self.notifier_with(known);
+        let Some(earliest) = notifier.earliest_deadline(&look) else { return false };
         let target = earliest.min(look.limit);
         let ahead = look.real_at(target).since(look.real);
         if look.segment.pace == Pace::Frozen || ahead.0 < WORTH_IT.0 || !still() {
@@ -81,14 +81,14 @@ impl Clock {
             return false;
         }
         failpoint(self.registry(), Failpoint::LeapBeforeTell);
-        followers.tell_late(since, target, leaps.sum(), &now.after(by));
+        notifier.notify_late(since, target, leaps.sum(), &now.after(by));
         true
     }
 
     /// Wakes the threads whose deadlines a leap has brought nearer than their kernel timers are set, if the deadlines come within
     /// `soon` of real time. `since` is the return value of the last call; this call returns the next. `known` are processes known
     /// to be on the clock.
-    pub fn tell_late(
+    pub fn notify_late(
         &self,
         since: VirtualInstant,
         known: &[u32],
@@ -99,7 +99,7 @@ impl Clock {
         if look.segment.pace != Pace::Frozen && sum > Span::ZERO {
             let soon = RealInstant(look.real.0.saturating_add(soon.as_nanos() as i64));
             let until = look.segment.virtual_at(soon);
-            self.followers_with(known).tell_late(since, until, sum, &look);
+            self.notifier_with(known).notify_late(since, until, sum, &look);
         }
         look.now()
     }

@@ -6,7 +6,7 @@
 //! 1. publish a new piece of the clock ([`Clock::change`]);
 //! 2. signal each thread whose deadline the piece has moved (the notifier);
 //! 3. close the pipe `changes` ([`change_pipe`]), which wakes the clock's monitors. A monitor completes the change of a controller
-//!    that was killed ([`Clock::care`]).
+//!    that was killed ([`Clock::supervise`]).
 //!
 //! The rest builds on that:
 //!
@@ -64,7 +64,7 @@ pub use error::WrongOption;
 pub use file_stamps::FileStamps;
 pub use freeze::{let_tasks_go, stop_tasks};
 pub use lock::on_busy_clock;
-pub use notifier::Followed;
+pub use notifier::ChangeCounts;
 pub use options::{
     parse_read_cost, ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST,
 };

@@ -16,16 +16,16 @@ use lorentz_clock::{
 
 use crate::host_time::{self, sleep, Moment};
 use crate::numbers::Numbers;
-use crate::processes::{self, threads_of, FileId};
-use crate::signal::{kick, seen_in_call};
+use crate::processes::{self, threads_of, FileId, Thread};
+use crate::signal::{fingerprint_of, send};
 
 /// How long a change waits for the threads it has signalled.
-const PATIENCE: Duration = Duration::from_millis(100);
+const QUIESCE_TIMEOUT: Duration = Duration::from_millis(100);
 /// After so long without an answer a thread is signalled again.
-const AGAIN: Duration = Duration::from_millis(40);
+const RETRY_INTERVAL: Duration = Duration::from_millis(40);
 
 /// Time between two looks at whether the threads have followed. In between the CPU is free for these threads.
-const LOOK: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The deadlines that a change has moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub enum Moved {
 
 /// Numbers of waits, timers and announced changes that a change concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Followed {
+pub struct ChangeCounts {
     /// Waits whose threads were signalled.
     pub waits: usize,
     /// Timers that were set anew.
@@ -48,7 +48,7 @@ pub struct Followed {
 }
 
 /// The waits and timers of one clock.
-pub struct Followers<'a> {
+pub struct Notifier<'a> {
     /// The clock as it is now.
     pub page: &'a ClockPage,
     /// The registry of waits and timers.
@@ -61,26 +61,26 @@ pub struct Followers<'a> {
     pub numbers: &'a RefCell<Numbers>,
 }
 
-impl Followers<'_> {
+impl Notifier<'_> {
     /// Signals every thread whose deadline the change moved.
-    pub fn tell(&self, moved: Moved) -> Followed {
-        let mut told = self.told();
-        let waits = self.waits(moved).filter(|waiter| told.wait(waiter)).count();
-        let timers = self.timers(moved).filter(|timer| told.timer(timer)).count();
-        Followed { waits, timers, ..Followed::default() }
+    pub fn notify(&self, moved: Moved) -> ChangeCounts {
+        let mut round = self.round();
+        let waits = self.waits(moved).filter(|waiter| round.signal_waiter(waiter)).count();
+        let timers = self.timers(moved).filter(|timer| round.signal_for_timer(timer)).count();
+        ChangeCounts { waits, timers, ..ChangeCounts::default() }
     }
 
     /// Signals only threads of processes that have timers set.
-    pub fn tell_timers(&self) {
-        let mut told = self.told();
+    pub fn notify_timers(&self) {
+        let mut round = self.round();
         self.timers(Moved::All).for_each(|timer| {
-            told.timer(timer);
+            round.signal_for_timer(timer);
         });
     }
 
     /// Whether a living thread waits in the send ordering. The caller must know that all tasks sleep. Frees the entries of threads
     /// that were killed in their wait.
-    pub fn is_in_line(&self) -> bool {
+    pub fn has_waiting_sender(&self) -> bool {
         let in_line = self.registry.waiters().filter(|waiter| waiter.call() == Waiter::TURN);
         in_line.filter(|waiter| self.is_alive(waiter)).count() > 0
     }
@@ -89,8 +89,8 @@ impl Followers<'_> {
     fn is_alive(&self, waiter: &Waiter) -> bool {
         let Some((process, thread)) = waiter.owner() else { return false };
         let here = self.thread_here(process, thread);
-        let alive = here.is_some_and(|(pid, thread)| {
-            fs::exists(format!("/proc/{pid}/task/{thread}")).unwrap_or(true)
+        let alive = here.is_some_and(|Thread { pid, tid }| {
+            fs::exists(format!("/proc/{pid}/task/{tid}")).unwrap_or(true)
         });
         if !alive {
             waiter.release_if((process, thread));
@@ -98,14 +98,14 @@ impl Followers<'_> {
         alive
     }
 
-    fn told(&self) -> Told<'_> {
+    fn round(&self) -> Round<'_> {
         let known = self.known.iter().map(|pid| (*pid, true)).collect();
-        Told { followers: self, known, kicked: HashSet::new(), threads: HashSet::new() }
+        Round { notifier: self, known, notified: HashSet::new(), threads: HashSet::new() }
     }
 
     /// Returns the earliest virtual instant to come for which a wait or a timer is set. Returns now if a wait is due that its
     /// thread will leave at any moment.
-    pub fn earliest(&self, look: &Snapshot) -> Option<VirtualInstant> {
+    pub fn earliest_deadline(&self, look: &Snapshot) -> Option<VirtualInstant> {
         let now = look.now();
         // A wait that ended so long ago (250 ms of real time) was abandoned: its thread left it by siglongjmp, or the thread died.
         // A thread that was signalled sleeps once more, until its kernel timer goes off; a machine that stands still makes this
@@ -121,14 +121,18 @@ impl Followers<'_> {
     }
 
     /// Returns the next virtual instant after `now` for which a wait or a timer is set.
-    pub fn next_after(&self, now: VirtualInstant, look: &Snapshot) -> Option<VirtualInstant> {
+    pub fn next_deadline_after(
+        &self,
+        now: VirtualInstant,
+        look: &Snapshot,
+    ) -> Option<VirtualInstant> {
         let waits = self.registry.waiters().filter_map(|wait| instant_of(wait.deadline(), look));
         let timers = self.registry.timers().filter_map(|timer| next_expiry(timer, now, look));
         waits.filter(|due| *due > now).chain(timers).min()
     }
 
     /// Whether there is a wait with a deadline after `since` and up to `until` that its thread has not left yet.
-    pub fn is_overdue(
+    pub fn has_overdue_wait(
         &self,
         since: VirtualInstant,
         until: VirtualInstant,
@@ -140,18 +144,18 @@ impl Followers<'_> {
     }
 
     /// Signals the threads of waits and timers that fall due up to `until` and were computed from another state of the clock.
-    pub fn tell_due(&self, until: VirtualInstant, look: &Snapshot) {
-        let mut told = self.told();
+    pub fn notify_due(&self, until: VirtualInstant, look: &Snapshot) {
+        let mut round = self.round();
         for waiter in self.waits(Moved::All) {
             if instant_of(waiter.deadline(), look).is_some_and(|due| due <= until) {
-                told.wait(waiter);
+                round.signal_waiter(waiter);
             }
         }
         // Time may have gone on since the piece began, so this counts from just before the piece's first instant.
         let before = look.segment.virt.plus(Span(-1));
         for timer in self.timers(Moved::All) {
             if next_expiry(timer, before, look).is_some_and(|due| due <= until) {
-                told.timer(timer);
+                round.signal_for_timer(timer);
             }
         }
     }
@@ -159,30 +163,30 @@ impl Followers<'_> {
     /// Signals the threads of waits and timers that fall due after `since` and up to `until`, from whichever state of the clock
     /// they were computed. Returns false if it signalled none. A timeout of the kernel ends some time after the moment it was set
     /// for.
-    pub fn tell_between(
+    pub fn notify_between(
         &self,
         since: VirtualInstant,
         until: VirtualInstant,
         look: &Snapshot,
     ) -> bool {
-        let mut told = self.told();
+        let mut round = self.round();
         let mut any = false;
         for waiter in self.registry.waiters() {
             let due = instant_of(waiter.deadline(), look);
             if due.is_some_and(|due| due > since && due <= until) {
-                any |= told.wait(waiter);
+                any |= round.signal_waiter(waiter);
             }
         }
         for timer in self.registry.timers() {
             if next_expiry(timer, since, look).is_some_and(|due| due <= until) {
-                any |= told.timer(timer);
+                any |= round.signal_for_timer(timer);
             }
         }
         any
     }
 
     /// Whether a thread waits that is not among the threads `known`. Frees the entries that ended threads have left.
-    pub fn has_strangers(&self, known: &HashSet<u32>) -> bool {
+    pub fn has_unknown_waiter(&self, known: &HashSet<u32>) -> bool {
         self.registry.waiters().any(|waiter| match waiter.owner() {
             Some((process, thread)) => {
                 let found = self.numbers.borrow().thread_found(process, thread);
@@ -190,70 +194,70 @@ impl Followers<'_> {
                     return false;
                 }
                 let here = self.thread_here(process, thread);
-                self.is_alive(waiter) && here.is_some_and(|(_, thread)| !known.contains(&thread))
+                self.is_alive(waiter) && here.is_some_and(|here| !known.contains(&here.tid))
             }
             None => false,
         })
     }
 
-    /// Returns the threads that wait, each as (process, thread), by their numbers in this pid namespace.
-    pub fn waiting(&self) -> HashSet<(u32, u32)> {
+    /// Returns the threads that wait.
+    pub fn waiting_threads(&self) -> HashSet<Thread> {
         let owners = self.registry.waiters().filter_map(Waiter::owner);
         owners.filter_map(|(process, thread)| self.thread_here(process, thread)).collect()
     }
 
-    /// Returns the numbers of a process and a thread in this pid namespace. `None` if the process or the thread has ended, as far
-    /// as the known numbers show it.
-    fn thread_here(&self, process: ProcessId, thread: u32) -> Option<(u32, u32)> {
+    /// Finds a thread of the registry in this pid namespace. `None` if the process or the thread has ended, as far as the known
+    /// numbers show it.
+    fn thread_here(&self, process: ProcessId, thread: u32) -> Option<Thread> {
         let mut numbers = self.numbers.borrow_mut();
         let pid = numbers.process(process, self.registry)?;
-        Some((pid, numbers.thread(process, pid, thread)?))
+        Some(Thread { pid, tid: numbers.thread(process, pid, thread)? })
     }
 
     /// Signals the threads of waits and timers that fall due after `since` and up to `until`. It leaves out those that were
     /// computed when the sum of leaps was `leapt` already.
-    pub fn tell_late(
+    pub fn notify_late(
         &self,
         since: VirtualInstant,
         until: VirtualInstant,
         leapt: Span,
         look: &Snapshot,
     ) {
-        let mut told = self.told();
+        let mut round = self.round();
         for waiter in self.registry.waiters().filter(|waiter| waiter.leapt() != leapt) {
             let due = instant_of(waiter.deadline(), look);
             // Waits that were due before have been signalled, or their threads have left them by a jump.
             if due.is_some_and(|due| due > since && due <= until) {
-                told.wait(waiter);
+                round.signal_waiter(waiter);
             }
         }
         for timer in self.registry.timers().filter(|timer| timer.armed().leapt != leapt) {
             if next_expiry(timer, since, look).is_some_and(|due| due <= until) {
-                told.timer(timer);
+                round.signal_for_timer(timer);
             }
         }
     }
 
     /// Waits until all threads with moved deadlines have followed, at most 100 ms. Signals again those that do not answer within 40
     /// ms.
-    pub fn settle(&self, moved: Moved) {
+    pub fn quiesce(&self, moved: Moved) {
         let begun = Moment::now();
-        let mut again = AGAIN;
+        let mut again = RETRY_INTERVAL;
         while self.waits(moved).next().is_some() || self.timers(moved).next().is_some() {
             let waited = begun.elapsed();
-            if waited > PATIENCE {
+            if waited > QUIESCE_TIMEOUT {
                 return;
             }
             if waited > again {
-                self.tell(moved);
-                again = waited + AGAIN;
+                self.notify(moved);
+                again = waited + RETRY_INTERVAL;
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
     }
 
     /// Waits until all timers have been set by the state of the clock, until `end` at the longest. Returns whether they have.
-    pub fn set_timers_before(&self, end: RealInstant) -> bool {
+    pub fn await_timers_until(&self, end: RealInstant) -> bool {
         loop {
             if self.timers(Moved::All).next().is_none() {
                 return true;
@@ -261,7 +265,7 @@ impl Followers<'_> {
             if host_time::now() >= end {
                 return false;
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
     }
 
@@ -315,32 +319,32 @@ fn concerns(moved: Moved, deadline: Deadline) -> bool {
 }
 
 /// Findings and signals of one round of the notifier.
-struct Told<'a> {
-    followers: &'a Followers<'a>,
+struct Round<'a> {
+    notifier: &'a Notifier<'a>,
     /// Whether a process is on this clock, by process id.
     known: HashMap<u32, bool>,
     /// Processes of which a thread has been signalled.
-    kicked: HashSet<ProcessId>,
+    notified: HashSet<ProcessId>,
     /// Threads that have been signalled, by process and thread number.
     threads: HashSet<(ProcessId, u32)>,
 }
 
-impl Told<'_> {
+impl Round<'_> {
     fn is_ours(&mut self, pid: u32) -> bool {
-        let clock = self.followers.clock;
+        let clock = self.notifier.clock;
         *self
             .known
             .entry(pid)
             .or_insert_with(|| processes::clock_of(pid).is_some_and(|mapped| mapped.is_same(clock)))
     }
 
-    fn wait(&mut self, waiter: &Waiter) -> bool {
+    fn signal_waiter(&mut self, waiter: &Waiter) -> bool {
         let Some((process, thread)) = waiter.owner() else { return false };
-        let found = self.followers.thread_here(process, thread);
-        if let Some((pid, here)) = found.filter(|(pid, _)| self.is_ours(*pid)) {
-            match kick(pid, here, NO_CALL) {
+        let found = self.notifier.thread_here(process, thread);
+        if let Some(Thread { pid, tid }) = found.filter(|found| self.is_ours(found.pid)) {
+            match send(pid, tid, NO_CALL) {
                 Ok(()) => {
-                    self.kicked.insert(process);
+                    self.notified.insert(process);
                     self.threads.insert((process, thread));
                     return true;
                 }
@@ -348,7 +352,7 @@ impl Told<'_> {
                 Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return false,
                 Err(_) => {}
             }
-        } else if found.is_some_and(|(pid, _)| exists(pid)) {
+        } else if found.is_some_and(|found| exists(found.pid)) {
             return false;
         }
         // The thread has ended in its wait.
@@ -356,47 +360,49 @@ impl Told<'_> {
         false
     }
 
-    fn timer(&mut self, timer: &Timer) -> bool {
+    fn signal_for_timer(&mut self, timer: &Timer) -> bool {
         let Some((process, ..)) = timer.owner() else { return false };
-        if timer.target() != 0 && self.thread(process, timer.target()) {
+        if timer.target() != 0 && self.signal_thread(process, timer.target()) {
             return true;
         }
         // One thread is enough: it sets the other timers of its process too.
-        if self.kicked.contains(&process) {
+        if self.notified.contains(&process) {
             return true;
         }
-        let here = self.followers.thread_here(process, process.number());
-        let Some((pid, _)) = here.filter(|(pid, _)| self.is_ours(*pid)) else {
-            if !here.is_some_and(|(pid, _)| exists(pid)) {
+        let here = self.notifier.thread_here(process, process.number());
+        let Some(Thread { pid, .. }) = here.filter(|here| self.is_ours(here.pid)) else {
+            if !here.is_some_and(|here| exists(here.pid)) {
                 timer.release();
             }
             return false;
         };
-        let told = kick(pid, pid, seen_in_call(pid, pid)).is_ok() || self.kick_another(pid);
-        if told {
-            self.kicked.insert(process);
+        let sent = send(pid, pid, fingerprint_of(pid, pid)).is_ok() || self.signal_another(pid);
+        if sent {
+            self.notified.insert(process);
         }
-        told
+        sent
     }
 
     /// Signals the thread to which a timer's signal goes: that thread sets the timer itself. Returns false if it has ended.
-    fn thread(&mut self, process: ProcessId, thread: u32) -> bool {
+    fn signal_thread(&mut self, process: ProcessId, thread: u32) -> bool {
         if self.threads.contains(&(process, thread)) {
             return true;
         }
-        let here = self.followers.thread_here(process, thread);
-        let Some((pid, here)) = here.filter(|(pid, _)| self.is_ours(*pid)) else { return false };
-        let told = kick(pid, here, seen_in_call(pid, here)).is_ok();
-        if told {
-            self.kicked.insert(process);
+        let here = self.notifier.thread_here(process, thread);
+        let Some(Thread { pid, tid }) = here.filter(|here| self.is_ours(here.pid)) else {
+            return false;
+        };
+        let sent = send(pid, tid, fingerprint_of(pid, tid)).is_ok();
+        if sent {
+            self.notified.insert(process);
             self.threads.insert((process, thread));
         }
-        told
+        sent
     }
 
     /// Signals a thread of process `pid` other than the first one, which may have ended before the others.
-    fn kick_another(&self, pid: u32) -> bool {
-        threads_of(pid).any(|thread| thread != pid && kick(pid, thread, NO_CALL).is_ok())
+    fn signal_another(&self, pid: u32) -> bool {
+        threads_of(pid).any(|thread| thread != pid && send(pid, thread, NO_CALL).is_ok())
     }
 }
 

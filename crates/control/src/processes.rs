@@ -125,6 +125,15 @@ pub fn numbers() -> io::Result<impl Iterator<Item = u32>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
+/// A thread, by its numbers in the pid namespace of this process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Thread {
+    /// The process id.
+    pub pid: u32,
+    /// The thread id.
+    pub tid: u32,
+}
+
 /// Returns the thread ids of process `pid`.
 pub fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use lorentz_clock::{Change, Pace, Piece, Rate, Registry, Span, VirtualInstant, WallTime};
 
-use crate::freeze::BrokenOff;
+use crate::freeze::InterruptedCalls;
 use crate::host_time::{self, sleep, Moment};
 use crate::notifier::Moved;
 use crate::Clock;
@@ -38,7 +38,7 @@ impl Clock {
     /// `WouldBlock` if another process holds the clock; or the file is gone.
     pub fn hold(self) -> io::Result<HeldClock> {
         /// A change takes some 10 us, or 2 ms if it waits for timers.
-        const PATIENCE: Duration = Duration::from_millis(100);
+        const HOLD_TIMEOUT: Duration = Duration::from_millis(100);
         const RETRY_INTERVAL: Duration = Duration::from_micros(200);
         let file = OpenOptions::new().read(true).write(true).open(self.path())?;
         let begun = Moment::now();
@@ -46,7 +46,7 @@ impl Clock {
             // SAFETY: no memory is involved.
             match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
                 0 => return Ok(HeldClock { clock: Clock::map(self.path(), &file)? }),
-                _ if begun.elapsed() > PATIENCE => return Err(io::ErrorKind::WouldBlock.into()),
+                _ if begun.elapsed() > HOLD_TIMEOUT => return Err(io::ErrorKind::WouldBlock.into()),
                 _ => sleep(RETRY_INTERVAL),
             }
         }
@@ -101,7 +101,7 @@ impl HeldClock {
     /// Runs time without a limit, at `rate`, and signals all waiting threads.
     pub fn let_go(&self, rate: Rate) {
         self.run(VirtualInstant(i64::MIN), VirtualInstant::NEVER, rate);
-        self.clock.followers().tell(Moved::All);
+        self.clock.notifier().notify(Moved::All);
     }
 
     /// Publishes a piece that begins where the last one has come to. `change` receives that instant and the piece, which runs at
@@ -134,49 +134,49 @@ impl HeldClock {
     /// The next instant to come for which a thread waits. The caller must know that all tasks sleep.
     pub fn next_deadline(&self) -> Option<VirtualInstant> {
         let look = self.clock.look();
-        self.clock.followers().next_after(look.now(), &look)
+        self.clock.notifier().next_deadline_after(look.now(), &look)
     }
 
     /// Signals the threads whose deadlines come before the limit and were computed from an earlier state. `known` are processes
     /// known to be on the clock.
-    pub fn tell_due(&self, known: &[u32]) {
+    pub fn notify_due(&self, known: &[u32]) {
         let look = self.clock.look();
-        self.clock.followers_with(known).tell_due(look.limit, &look);
+        self.clock.notifier_with(known).notify_due(look.limit, &look);
     }
 
     /// Signals the threads whose deadlines lie after `since` and up to `until`. Returns false if there are none. Some of these
     /// threads may have been signalled before, and wake at any moment.
-    pub fn tell_between(
+    pub fn notify_between(
         &self,
         since: VirtualInstant,
         until: VirtualInstant,
         known: &[u32],
     ) -> bool {
         let look = self.clock.look();
-        self.clock.followers_with(known).tell_between(since, until, &look)
+        self.clock.notifier_with(known).notify_between(since, until, &look)
     }
 
     /// Whether there is a wait that has ended after `since` and has not been left. Its thread is about to leave it, or has left it
     /// by a jump.
-    pub fn is_overdue(&self, since: VirtualInstant) -> bool {
+    pub fn has_overdue_wait(&self, since: VirtualInstant) -> bool {
         let look = self.clock.look();
-        self.clock.followers().is_overdue(since, look.now(), &look)
+        self.clock.notifier().has_overdue_wait(since, look.now(), &look)
     }
 
     /// Signals every thread that waits.
-    pub fn tell_all(&self, known: &[u32]) {
-        self.clock.followers_with(known).tell(Moved::All);
+    pub fn notify_all(&self, known: &[u32]) {
+        self.clock.notifier_with(known).notify(Moved::All);
     }
 
     /// Makes the tasks of processes `pids` repeat, when they run, the calls that the stop has broken off. Call this when all of
     /// them have stopped: a stopped thread shows in which call it was.
-    pub fn repeat_broken_off(&self, pids: &[u32]) {
-        BrokenOff::look(pids, &self.clock.waiting()).tell();
+    pub fn repeat_interrupted_calls(&self, pids: &[u32]) {
+        InterruptedCalls::look(pids, &self.clock.waiting_threads()).repeat();
     }
 
-    /// Begins a turn of the send ordering: all other clocks have come to `others`. Programs on this clock may send while their time
-    /// is not later than `others`. Returns the number of threads that waited for this.
-    pub fn set_turn(&self, others: VirtualInstant) -> usize {
+    /// Lets programs on this clock send while their time is not later than `others`, to which all other clocks have come. Returns
+    /// the number of threads that waited for this.
+    pub fn allow_sends_until(&self, others: VirtualInstant) -> usize {
         const FUTEX_WAKE: i32 = 1;
         let page = self.clock.page();
         page.set_turn(others);
@@ -188,8 +188,8 @@ impl HeldClock {
     }
 
     /// Whether a thread waits in the send ordering. The caller must know that all tasks sleep.
-    pub fn is_in_line(&self) -> bool {
-        self.clock.followers().is_in_line()
+    pub fn has_waiting_sender(&self) -> bool {
+        self.clock.notifier().has_waiting_sender()
     }
 
     /// Number of programs that have been brought onto the clock so far.

@@ -6,7 +6,7 @@ use std::io;
 use lorentz_clock::signal::{fingerprint, CLOCK_CHANGE, MAGIC, NO_CALL};
 
 /// Returns the blocked-syscall fingerprint of a thread. The clock-change signal carries it, so that the handler repeats the call.
-pub(crate) fn seen_in_call(pid: u32, thread: u32) -> u32 {
+pub(crate) fn fingerprint_of(pid: u32, thread: u32) -> u32 {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
         return NO_CALL;
     };
@@ -23,7 +23,7 @@ pub(crate) fn seen_in_call(pid: u32, thread: u32) -> u32 {
 }
 
 /// Sends the clock-change signal.
-pub(crate) fn kick(pid: u32, thread: u32, seen: u32) -> io::Result<()> {
+pub(crate) fn send(pid: u32, thread: u32, fingerprint: u32) -> io::Result<()> {
     #[repr(C)]
     struct Info {
         signo: i32,
@@ -42,7 +42,7 @@ pub(crate) fn kick(pid: u32, thread: u32, seen: u32) -> io::Result<()> {
         pad: 0,
         pid: std::process::id(),
         uid: 0,
-        value: u64::from(MAGIC) << 32 | u64::from(seen),
+        value: u64::from(MAGIC) << 32 | u64::from(fingerprint),
         rest: [0; 12],
     };
     // SAFETY: reads a whole siginfo.

@@ -191,7 +191,7 @@ impl Member {
     /// Lets the clock and the tasks run by themselves from now on.
     pub(crate) fn let_go(&mut self) {
         self.clock.let_go(self.rate);
-        self.clock.set_turn(VirtualInstant::NEVER);
+        self.clock.allow_sends_until(VirtualInstant::NEVER);
         self.cgroup.thaw();
         self.stopped = false;
     }
@@ -209,7 +209,7 @@ impl Member {
     /// Stops the container's tasks.
     pub(crate) fn stop_tasks(&mut self) -> anyhow::Result<()> {
         self.cgroup.freeze()?;
-        self.clock.repeat_broken_off(&self.cgroup.pids()?);
+        self.clock.repeat_interrupted_calls(&self.cgroup.pids()?);
         self.stopped = true;
         self.account.clear();
         Ok(())
@@ -243,7 +243,7 @@ impl Member {
         if self.turn_at != Some(self.seen.runs) {
             self.turn_at = Some(self.seen.runs);
             // A thread that waited for its turn runs now.
-            self.seen.awake |= self.clock.set_turn(others) > 0;
+            self.seen.awake |= self.clock.allow_sends_until(others) > 0;
         }
     }
 
@@ -251,7 +251,7 @@ impl Member {
     /// thread waited for the turn.
     pub(crate) fn go_on(&mut self, others: VirtualInstant) -> bool {
         self.in_line = false;
-        self.seen.awake = self.clock.set_turn(others) > 0;
+        self.seen.awake = self.clock.allow_sends_until(others) > 0;
         self.seen.awake
     }
 

@@ -307,7 +307,7 @@ impl Watch {
             let soon = self.scheduler.as_mut().and_then(Scheduler::idle_soon);
             return soon.map_or(Next::Rest, Next::Again);
         }
-        self.told = self.clock.tell_late(self.told, &self.known, LONGEST_REST);
+        self.told = self.clock.notify_late(self.told, &self.known, LONGEST_REST);
         let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
         self.rest = (self.rest * 2).min(longest);
         if self.scheduler.is_none() {
@@ -342,12 +342,14 @@ impl Watch {
     /// Leaps if all tasks are idle, and were idle still when that was certain. Returns whether it has leapt.
     fn leap(&mut self, seen: Option<Vec<Asleep>>, whatever_comes: bool) -> bool {
         self.watch_who_came();
-        let head = self.clock.population();
+        let head = self.clock.task_counters();
         let seen = seen.map_or_else(|| self.asleep(), Ok);
         let Ok(tasks) = seen.and_then(|tasks| self.not_held(tasks, whatever_comes)) else {
             return false;
         };
-        if tasks.is_empty() || self.clock.has_strangers(&tasks.iter().map(|t| t.thread).collect()) {
+        if tasks.is_empty()
+            || self.clock.has_unknown_waiter(&tasks.iter().map(|t| t.thread).collect())
+        {
             // There is a task that is not watched yet.
             self.entries = self.entries.wrapping_sub(1);
             return false;
@@ -359,8 +361,12 @@ impl Watch {
             clock.entries() == entries && now.is_ok_and(|now| now == tasks)
         };
         let leapt = self.clock.leap_to_next(self.told, &self.known, self.stamps.as_ref(), still);
-        if leapt && tasks.len() == 1 && self.clock.may_vouch(head) && self.is_alone(&tasks[0]) {
-            self.clock.vouch_alone(head);
+        if leapt
+            && tasks.len() == 1
+            && self.clock.may_mark_sole_thread(head)
+            && self.is_alone(&tasks[0])
+        {
+            self.clock.mark_sole_thread(head);
         }
         leapt
     }

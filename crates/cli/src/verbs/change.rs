@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use anyhow::Context;
 use lorentz_clock::RealInstant;
 use lorentz_container::{self as container, Container, StateDir};
-use lorentz_control::{Clock, ClockChange, Followed, HostNow, Reading, Target};
+use lorentz_control::{ChangeCounts, Clock, ClockChange, HostNow, Reading, Target};
 
 use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, Step, When};
 use crate::print;
@@ -156,7 +156,7 @@ fn wall_clock_of(other: &str, at: Option<RealInstant>) -> anyhow::Result<lorentz
 }
 
 /// Prints the clocks as they stand now, where asked to.
-fn report(at: &LookAt, container: &Container, followed: Followed) -> anyhow::Result<i32> {
+fn report(at: &LookAt, container: &Container, followed: ChangeCounts) -> anyhow::Result<i32> {
     match followed.dropped {
         0 => (),
         1 => eprintln!("lorentz: a change that was announced for later is dropped"),

@@ -12,16 +12,16 @@ use lorentz_control::host_time::{now, Moment};
 use lorentz_control::{Clock, ToCome};
 use lorentz_inject::Attendant;
 
-use crate::home::Home;
+use crate::directory_watch::DirectoryWatch;
 use crate::{freeze, skip, Container, Mechanism};
 
 /// The watch of one monitor over its container's clock.
-pub(crate) struct Watchkeeper {
+pub(crate) struct ClockWatch {
     container: Container,
     clock: Clock,
     changes: File,
     /// The watch over the container's directory; `None` if the kernel refuses it.
-    home: Option<Home>,
+    home: Option<DirectoryWatch>,
     /// When to look without being woken.
     due: Option<Moment>,
     /// The next announced change.
@@ -33,20 +33,20 @@ struct Announced {
     frozen: bool,
 }
 
-impl Watchkeeper {
+impl ClockWatch {
     /// Begins the watch over the clock of `container`. `None` if the clock cannot be changed.
     ///
     /// # Errors
     ///
     /// If the clock cannot be opened.
-    pub(crate) fn of(container: &Container) -> anyhow::Result<Option<Watchkeeper>> {
+    pub(crate) fn of(container: &Container) -> anyhow::Result<Option<ClockWatch>> {
         if container.record().mechanism != Mechanism::Shim {
             return Ok(None);
         }
         let Ok(changes) = listen(&container.clock_path()) else { return Ok(None) };
         let clock = container.clock()?;
-        let home = Home::of(container).ok();
-        let mut watch = Watchkeeper {
+        let home = DirectoryWatch::of(container).ok();
+        let mut watch = ClockWatch {
             container: container.clone(),
             clock,
             changes,
@@ -75,14 +75,14 @@ impl Watchkeeper {
     }
 }
 
-impl Attendant for Watchkeeper {
+impl Attendant for ClockWatch {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.home.iter().map(Home::fd).chain([self.changes.as_fd()]).collect()
+        self.home.iter().map(DirectoryWatch::fd).chain([self.changes.as_fd()]).collect()
     }
 
     fn left(&self) -> Option<Duration> {
         let clock = self.due.map(|due| due.since(now()));
-        [clock, self.home.as_ref().and_then(Home::left)].into_iter().flatten().min()
+        [clock, self.home.as_ref().and_then(DirectoryWatch::left)].into_iter().flatten().min()
     }
 
     fn attend(&mut self) {
@@ -94,7 +94,7 @@ impl Attendant for Watchkeeper {
         if let Ok(changes) = listen(&self.container.clock_path()) {
             self.changes = changes;
         }
-        let left = self.clock.care().ok().flatten();
+        let left = self.clock.supervise().ok().flatten();
         self.due = left.map(|left| Moment::now().after(left));
         self.follow_with_tasks();
         self.next = self.announced();

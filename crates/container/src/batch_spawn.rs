@@ -13,16 +13,16 @@ use lorentz_inject::{find_command, Monitor};
 use nix::sys::signal::SigSet;
 
 use crate::background::start_in_background;
-use crate::life::{set_wall, target};
+use crate::lifecycle::{set_wall, target};
 use crate::{Container, MonitorKind, NewContainer, StateDir};
 
 /// Most containers that one process supervises. It looks at all of them whenever one executes a program or ends.
-pub const BROOD: usize = 256;
+pub const MAX_BATCH: usize = 256;
 
 /// The containers of one batch, and the command that each one runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Brood<'a> {
-    /// Their names, at most [`BROOD`].
+pub struct BatchSpawn<'a> {
+    /// Their names, at most [`MAX_BATCH`].
     pub names: &'a [String],
     /// The program and its arguments.
     pub command: &'a [OsString],
@@ -33,68 +33,74 @@ pub struct Brood<'a> {
 }
 
 /// Starts a container for each name, all with the same command, and a process in the background that supervises them. That process
-/// calls `meet` once, and calls the returned function for each container before its program begins. The caller must have one thread
+/// calls `connect` once, and calls the returned function for each container before its program begins. The caller must have one thread
 /// only.
 ///
 /// # Errors
 ///
 /// If the command cannot be found, a name is in use, or the kernel refuses. Containers that were started before the error go on.
-pub fn raise<J>(
+pub fn spawn_batch<J>(
     state: &StateDir,
-    brood: &Brood,
-    meet: impl FnOnce() -> anyhow::Result<J>,
+    batch: &BatchSpawn,
+    connect: impl FnOnce() -> anyhow::Result<J>,
 ) -> anyhow::Result<()>
 where
     J: FnMut(&Container) -> anyhow::Result<()>,
 {
-    let words = brood.command.iter().map(|word| CString::new(word.as_bytes()));
+    let words = batch.command.iter().map(|word| CString::new(word.as_bytes()));
     let words = words.collect::<Result<Vec<_>, _>>().context("a command without NUL bytes")?;
     find_command(&words[0])?;
-    if let Some(output) = brood.output {
+    if let Some(output) = batch.output {
         fs::create_dir_all(output).with_context(|| output.display().to_string())?;
     }
     start_in_background(&[], |ready| {
-        let mut nursery = Nursery::new()?;
-        let raised = meet().and_then(|mut joins| {
-            brood.names.iter().try_for_each(|name| {
-                nursery.add(state, name, brood, &words, &mut joins).with_context(|| name.clone())
+        let mut monitor = BatchMonitor::new()?;
+        let spawned = connect().and_then(|mut joins| {
+            batch.names.iter().try_for_each(|name| {
+                monitor.add(state, name, batch, &words, &mut joins).with_context(|| name.clone())
             })
         });
-        if let Err(error) = &raised {
+        if let Err(error) = &spawned {
             ready.failed(error);
         }
         ready.done();
-        nursery.serve()
+        monitor.serve()
     })
 }
 
 /// The supervising process in the background.
-struct Nursery {
+struct BatchMonitor {
     monitor: Monitor,
     mask: SigSet,
-    /// Each container, with the number of its managed clock in `monitor`.
-    containers: Vec<(usize, Container)>,
+    containers: Vec<ManagedContainer>,
 }
 
-impl Nursery {
-    fn new() -> anyhow::Result<Nursery> {
+/// A container of the batch.
+struct ManagedContainer {
+    /// The number of its managed clock in the monitor.
+    clock: usize,
+    container: Container,
+}
+
+impl BatchMonitor {
+    fn new() -> anyhow::Result<BatchMonitor> {
         let mask = SigSet::thread_get_mask()?;
-        Ok(Nursery { monitor: Monitor::of_many()?, mask, containers: Vec::new() })
+        Ok(BatchMonitor { monitor: Monitor::of_many()?, mask, containers: Vec::new() })
     }
 
     fn add(
         &mut self,
         state: &StateDir,
         name: &str,
-        brood: &Brood,
+        batch: &BatchSpawn,
         words: &[CString],
         joins: &mut impl FnMut(&Container) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let new = NewContainer { name: Some(name), command: brood.command, kind: MonitorKind::Run };
-        let mut container = state.create(&new, brood.settings)?;
-        let begun = self.begin(&mut container, brood, words, joins);
+        let new = NewContainer { name: Some(name), command: batch.command, kind: MonitorKind::Run };
+        let mut container = state.create(&new, batch.settings)?;
+        let begun = self.begin(&mut container, batch, words, joins);
         match begun {
-            Ok(ward) => self.containers.push((ward, container)),
+            Ok(clock) => self.containers.push(ManagedContainer { clock, container }),
             Err(_) => container.leave()?,
         }
         begun.map(drop)
@@ -103,33 +109,33 @@ impl Nursery {
     fn begin(
         &mut self,
         container: &mut Container,
-        brood: &Brood,
+        batch: &BatchSpawn,
         words: &[CString],
         joins: &mut impl FnMut(&Container) -> anyhow::Result<()>,
     ) -> anyhow::Result<usize> {
         let cgroup = Cgroup::create(container.name());
         container.set_cgroup(cgroup.as_ref())?;
         let target = target(container, &container.clock()?)?;
-        self.streams(brood, container.name())?;
-        let place = &mut *container;
+        self.streams(batch, container.name())?;
+        let recorded = &mut *container;
         let prepare = |pid: nix::unistd::Pid| {
             let number = pid.as_raw() as u32;
-            place.set_program(number).map_err(io::Error::other)?;
+            recorded.set_program(number).map_err(io::Error::other)?;
             if let Some(cgroup) = &cgroup {
                 cgroup.add(number)?;
             }
-            joins(place).map_err(io::Error::other)
+            joins(recorded).map_err(io::Error::other)
         };
-        let ward = self.monitor.launch_beside(words, target, &self.mask, prepare)?;
-        self.monitor.when_wall_of_is_set(ward, set_wall(container));
+        let clock = self.monitor.launch_beside(words, target, &self.mask, prepare)?;
+        self.monitor.when_wall_of_is_set(clock, set_wall(container));
         // The exec of the program waits for this.
         self.monitor.serve_once(false)?;
-        Ok(ward)
+        Ok(clock)
     }
 
     /// Redirects the standard streams for the next program.
-    fn streams(&self, brood: &Brood, name: &str) -> anyhow::Result<()> {
-        if let Some(output) = brood.output {
+    fn streams(&self, batch: &BatchSpawn, name: &str) -> anyhow::Result<()> {
+        if let Some(output) = batch.output {
             let file = File::create(output.join(format!("{name}.out")))?;
             nix::unistd::dup2_stdout(&file)?;
             nix::unistd::dup2_stderr(&file)?;
@@ -150,11 +156,11 @@ impl Nursery {
 
     fn leave_the_ended(&mut self) {
         let monitor = &self.monitor;
-        self.containers.retain(|(ward, container)| {
-            let ended = monitor.is_ward_abandoned(*ward);
+        self.containers.retain(|one| {
+            let ended = monitor.is_ward_abandoned(one.clock);
             if ended {
                 // `lorentz rm` clears a container that cannot be removed now.
-                let _ = container.leave();
+                let _ = one.container.leave();
             }
             !ended
         });

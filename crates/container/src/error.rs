@@ -204,17 +204,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_is_one_line() {
-        let faults = [
+    fn every_error_is_one_line() {
+        let errors = [
             StateError::WrongName { flag: "--name", name: "a\nb".into() }.to_string(),
             StateError::NameInUse("web".into()).to_string(),
             StateError::Unknown("web".into()).to_string(),
             LaunchError::NotFound(c"nosuch".into()).to_string(),
             AttachRefused::Thread { thread: 8, process: 7 }.to_string(),
         ];
-        for fault in faults {
-            assert!(!fault.contains('\n'), "{fault}");
-            assert!(!fault.contains("  "), "{fault}");
+        for error in errors {
+            assert!(!error.contains('\n'), "{error}");
+            assert!(!error.contains("  "), "{error}");
         }
     }
 

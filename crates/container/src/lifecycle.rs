@@ -15,7 +15,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
 use crate::background::{self, close_standard_streams};
-use crate::watchkeeping::Watchkeeper;
+use crate::clock_watch::ClockWatch;
 use crate::{skip, time_namespace, Container, Mechanism, MonitorKind};
 
 /// The processes that an attach has brought into virtual time.
@@ -45,7 +45,7 @@ pub fn run(
         }
         Ok(())
     };
-    look_after(container, command, MonitorKind::Run, before)
+    launch_and_supervise(container, command, MonitorKind::Run, before)
 }
 
 /// Runs one more command on the clock of `container`.
@@ -55,10 +55,10 @@ pub fn run(
 /// As [`run`].
 pub fn exec(container: &Container, command: &[OsString]) -> anyhow::Result<i32> {
     let container = container.enter(MonitorKind::Exec)?;
-    look_after(container, command, MonitorKind::Exec, |_, _| Ok(()))
+    launch_and_supervise(container, command, MonitorKind::Exec, |_, _| Ok(()))
 }
 
-fn look_after(
+fn launch_and_supervise(
     mut container: Container,
     command: &[OsString],
     kind: MonitorKind,
@@ -119,7 +119,7 @@ fn launch(
 
 /// Makes the monitor look after the container's clock.
 pub(crate) fn keep_watch(monitor: &mut Monitor, container: &Container) -> anyhow::Result<()> {
-    if let Some(watch) = Watchkeeper::of(container)? {
+    if let Some(watch) = ClockWatch::of(container)? {
         monitor.attended_by(Box::new(watch));
     }
     Ok(())
@@ -274,7 +274,7 @@ fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Moni
         }
     }
     // Waits until the clock has set anew the timers that were set before.
-    clock.settle();
+    clock.quiesce();
     Ok((monitor, done))
 }
 

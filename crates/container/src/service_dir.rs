@@ -13,17 +13,17 @@ use crate::StateDir;
 
 /// The directory of one experiment or network.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ServiceDir {
     dir: PathBuf,
     name: String,
 }
 
-impl Place {
+impl ServiceDir {
     /// The directory of the one called `name` in `folder`; it need not exist. `None` if `name` is not a valid name. `folder` begins
     /// with a dot, so no container has its name.
-    pub fn of(state: &StateDir, folder: &str, name: &str) -> Option<Place> {
+    pub fn of(state: &StateDir, folder: &str, name: &str) -> Option<ServiceDir> {
         let dir = state.path().join(folder).join(name);
-        is_name(name).then(|| Place { dir, name: name.to_string() })
+        is_name(name).then(|| ServiceDir { dir, name: name.to_string() })
     }
 
     /// Returns the names of all directories in `folder`.

@@ -15,7 +15,7 @@ use crate::Container;
 const QUIET: Duration = Duration::from_millis(100);
 
 /// The watch of one monitor.
-pub(crate) struct Home {
+pub(crate) struct DirectoryWatch {
     /// The container as last seen.
     container: Container,
     /// The clock's file. It stays open when its name is deleted.
@@ -27,13 +27,13 @@ pub(crate) struct Home {
     removed: bool,
 }
 
-impl Home {
+impl DirectoryWatch {
     /// Begins the watch.
     ///
     /// # Errors
     ///
     /// If the clock cannot be opened, or the kernel has no inotify instance left for this user.
-    pub(crate) fn of(container: &Container) -> io::Result<Home> {
+    pub(crate) fn of(container: &Container) -> io::Result<DirectoryWatch> {
         let clock = File::options().read(true).write(true).open(container.clock_path())?;
         if !container.is_clock_held() {
             container.take_clock_over(clock.as_fd())?;
@@ -45,7 +45,13 @@ impl Home {
         }
         // SAFETY: the descriptor was just opened, and belongs to nobody else.
         let events = unsafe { File::from_raw_fd(raw) };
-        let home = Home { container: container.clone(), clock, events, due: None, removed: false };
+        let home = DirectoryWatch {
+            container: container.clone(),
+            clock,
+            events,
+            due: None,
+            removed: false,
+        };
         home.watch()?;
         Ok(home)
     }
