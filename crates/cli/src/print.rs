@@ -58,13 +58,13 @@ pub fn clocks_json(view: &View, state: &str) -> Value {
 }
 
 fn skip_json(skip: &SkipReport) -> Value {
-    let held_by = skip.held_by.as_ref();
+    let blocker = skip.blocker.as_ref();
     json!({
         "mode": mode_name(skip.mode),
         "skipper": skip.skipper,
         "leaps": skip.leaps,
         "skipped_ns": skip.skipped.0,
-        "held_by": held_by.map(|cause| json!({ "pid": cause.pid, "what": cause.what })),
+        "held_by": blocker.map(|blocker| json!({ "pid": blocker.pid, "what": blocker.what })),
     })
 }
 
@@ -83,9 +83,9 @@ fn skip_in_words(skip: &SkipReport) -> String {
             .into();
     }
     let done = format!("{} in {} leaps", elapsed(skip.skipped.0), skip.leaps);
-    match &skip.held_by {
+    match &skip.blocker {
         None => format!("skipping, {done}"),
-        Some(cause) => format!("held: process {} {}; {done}", cause.pid, cause.what),
+        Some(blocker) => format!("held: process {} {}; {done}", blocker.pid, blocker.what),
     }
 }
 

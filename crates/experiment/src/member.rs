@@ -6,7 +6,7 @@ use anyhow::Context;
 use lorentz_clock::{saturate, Rate, Span, VirtualInstant};
 use lorentz_container::Container;
 use lorentz_control::{Cgroup, HeldClock};
-use lorentz_idle::Seen;
+use lorentz_idle::TaskState;
 
 use crate::account::{self, Account};
 use crate::cpus::Cpus;
@@ -157,12 +157,12 @@ impl Member {
     }
 
     /// Adds one of its tasks to the result of the present look.
-    pub(crate) fn note(&mut self, task: &Seen) {
+    pub(crate) fn note(&mut self, task: &TaskState) {
         self.seen.awake |= !task.asleep;
         self.seen.tasks += 1;
-        self.seen.runs = self.seen.runs.wrapping_add(task.task.runs);
-        if self.seen.pids.last() != Some(&task.task.pid) {
-            self.seen.pids.push(task.task.pid);
+        self.seen.runs = self.seen.runs.wrapping_add(task.runs);
+        if self.seen.pids.last() != Some(&task.pid) {
+            self.seen.pids.push(task.pid);
         }
         self.seen.ran += task.ran;
         self.seen.waited += task.waited;
@@ -231,7 +231,7 @@ impl Member {
 
     /// Adds a slice of real length `took` to the account; `due` was due to the container. `seen` are its tasks now. `self.seen` is
     /// their state before the slice.
-    pub(crate) fn settle(&mut self, took: Duration, due: Span, seen: &[Seen]) {
+    pub(crate) fn settle(&mut self, took: Duration, due: Span, seen: &[TaskState]) {
         let before = self.seen.clone();
         self.forget_look();
         seen.iter().for_each(|task| self.note(task));

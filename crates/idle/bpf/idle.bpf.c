@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //
-// Which tasks of a clock sleep, for whoever skips idle time: told when none seems to run any more (`idle`), and looked
-// through on demand (`look` finds them among all of the machine's, `look_at_listed` looks at those it is given).
+// The tasks of a clock, and which of them sleep. `idle` reports when no task seems to run any more. `look` finds the tasks among
+// all of the machine's, `look_at_listed` looks at those in its list.
 //
-// A task belongs to the clock if it stands in `tasks`; its children do from their first moment on. An experiment watches many
-// clocks with one set of programs: each is a group of tasks. What happens at switches only says when a look is worth it: a
-// count kept there may be off, where an event is lost. The look itself asks each task.
+// A task belongs to the clock if it is in `tasks`; its children enter the map when they begin. An experiment watches many clocks
+// with one set of programs: each clock is a group of tasks. The program on switches only shows when a look is worth it: its count
+// is wrong after a lost event. The look itself asks each task.
 // Every task of the machine pays for the program on switches, so it is attached only while time leaps again and again.
 
 #include <linux/bpf.h>
@@ -49,12 +49,12 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } __attribute__((preserve_access_index));
 
-// What the events know of a task; nothing (0) at first. What they knew before `on_switch` was attached last is nothing too: they
-// have missed what happened since.
+// The state of a task by the events; unknown (0) at first. A state from before the last attachment of `on_switch` counts as unknown
+// too: the events since then are lost.
 enum { RUNS = 1, SLEEPS = 2, STATES = 4 };
 #define SINCE_ATTACHED(state) (attached * STATES + (state))
 
-// How often `on_switch` has been attached.
+// Number of times that `on_switch` has been attached.
 __u32 attached;
 
 // A task of the clock. Numbers are used again: `task` is the address of the one that is meant, 0 before the first look.
@@ -76,7 +76,7 @@ struct {
 	__uint(max_entries, 4096);
 } idle SEC(".maps");
 
-// How many tasks of each group run, as far as the events tell.
+// Number of running tasks in each group, by the events.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -84,12 +84,12 @@ struct {
 	__type(value, __s64);
 } running SEC(".maps");
 
-// How often a task has come, gone, or changed its number.
+// Number of times that a task has come, gone, or changed its number.
 __u64 changes;
 
-// What a look tells of one task. `runs` says whether it has run between two looks. `ran` and `waited` are nanoseconds on a
-// processor, and in the queue for one, up to its last switch; `slept` is how often it has left its processor by itself.
-struct seen {
+// One task at one look. `runs` shows whether it has run between two looks. `ran` and `waited` are nanoseconds on a processor, and
+// in the queue for one, up to its last switch. `slept` counts how often it has left its processor by itself.
+struct task_state {
 	__u32 pid;
 	__u32 thread;
 	__u64 runs;
@@ -100,12 +100,12 @@ struct seen {
 	__u32 group;
 };
 
-// Tasks that `look_at_listed` is to look at: it is given the first `length` threads, and fills in the rest.
+// Tasks for `look_at_listed`. The caller writes `length` thread numbers, the program fills in the rest.
 #define LISTED 512
-struct seen listed[LISTED];
+struct task_state listed[LISTED];
 __u32 length;
 
-// Weak: where the kernel has none, the rest is of use still.
+// Weak: an older kernel has none, and can run the other programs.
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
@@ -130,7 +130,7 @@ int BPF_PROG(on_switch, _Bool preempt, struct task_struct *prev, struct task_str
 		if (count)
 			__sync_fetch_and_add(count, 1);
 	}
-	// A task that was about to sleep and has a signal goes on; kernels differ in what they tell of it.
+	// A task that was about to sleep and has a signal goes on; kernels differ in how they report it.
 	if (preempt || !(prev_state & (INTERRUPTIBLE | DEAD)) || !prev->__state)
 		return 0;
 	member = member_of(prev);
@@ -191,7 +191,7 @@ int BPF_PROG(on_exec, struct task_struct *p, int before)
 	return 0;
 }
 
-static __always_inline void tell(struct task_struct *task, struct seen *seen)
+static __always_inline void read_state(struct task_struct *task, struct task_state *state)
 {
 	// A task that sleeps may be left in the queue for a while. One that is still on its processor goes to sleep, but has
 	// not been counted yet.
@@ -199,17 +199,17 @@ static __always_inline void tell(struct task_struct *task, struct seen *seen)
 
 	if (bpf_core_field_exists(task->se.sched_delayed) && task->se.sched_delayed)
 		queued = 0;
-	seen->pid = task->tgid;
-	seen->thread = task->pid;
-	seen->asleep = (task->__state & INTERRUPTIBLE) && !queued && !task->on_cpu;
-	// After that: who has left its processor has been counted.
+	state->pid = task->tgid;
+	state->thread = task->pid;
+	state->asleep = (task->__state & INTERRUPTIBLE) && !queued && !task->on_cpu;
+	// Only after that: a task that has left its processor has been counted.
 	barrier();
-	seen->runs = task->nvcsw + task->nivcsw;
-	seen->ran = task->se.sum_exec_runtime;
-	seen->slept = task->nvcsw;
-	seen->waited = 0;
+	state->runs = task->nvcsw + task->nivcsw;
+	state->ran = task->se.sum_exec_runtime;
+	state->slept = task->nvcsw;
+	state->waited = 0;
 	if (bpf_core_field_exists(task->sched_info.run_delay))
-		seen->waited = task->sched_info.run_delay;
+		state->waited = task->sched_info.run_delay;
 }
 
 SEC("iter/task")
@@ -217,19 +217,19 @@ int look(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct member *member;
-	struct seen seen = {};
+	struct task_state state = {};
 
-	// One that ends still has somebody to tell, until it has left its processor.
+	// A task that ends still reports to its parent, until it has left its processor.
 	if (!task || (task->exit_state && !task->on_cpu))
 		return 0;
 	member = member_of(task);
-	// Where the end of a task was missed, another may have got its number.
+	// If the end of a task was missed, another may have got its number.
 	if (!member || (member->task && member->task != (__u64)task))
 		return 0;
 	member->task = (__u64)task;
-	seen.group = member->group;
-	tell(task, &seen);
-	bpf_seq_write(ctx->meta->seq, &seen, sizeof(seen));
+	state.group = member->group;
+	read_state(task, &state);
+	bpf_seq_write(ctx->meta->seq, &state, sizeof(state));
 	return 0;
 }
 
@@ -247,14 +247,14 @@ static long look_at(__u32 place, _Bool *gone)
 	}
 	member = member_of(task);
 	if (member && member->task == (__u64)task && !task->exit_state)
-		tell(task, &listed[place]);
+		read_state(task, &listed[place]);
 	else
 		*gone = 1;
 	bpf_task_release(task);
 	return 0;
 }
 
-// 1 where one of the listed is not there any more. Whether others have come `changes` tells.
+// Returns 1 if one of the listed tasks is gone. `changes` shows whether others have come.
 SEC("syscall")
 int look_at_listed(void *ctx)
 {

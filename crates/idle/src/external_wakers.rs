@@ -1,9 +1,9 @@
 //! External wakers: whether anything outside the container may wake a sleeping task. While something may, time keeps to its rate.
 //!
-//! For each sleeping task, [`Outside`] finds the system call (/proc/PID/task/TID/syscall) and the descriptors on which that call
+//! For each sleeping task, [`ExternalWakers`] finds the system call (/proc/PID/task/TID/syscall) and the descriptors on which that call
 //! waits. Then it finds the processes at the other ends of these descriptors. An answer that is not certain counts as outside.
 //!
-//! [`Known`] keeps from look to look where to look, and not the state that was found there. Pipes without a name are the exception:
+//! [`WakerCache`] keeps from look to look where to look, and not the state that was found there. Pipes without a name are the exception:
 //! if no process outside holds an end of such a pipe, none can get one.
 
 use std::collections::{HashMap, HashSet};
@@ -21,21 +21,21 @@ use lorentz_syscalls::WaitsFor;
 
 use crate::proc_files::{About, ProcFiles};
 use crate::sockets::{Reach, Sockets, Tables};
-use crate::task::{Asleep, Cause};
+use crate::task::{Blocker, SleepingTask};
 use crate::tasks::name_of;
 
 /// State that stays from look to look.
 #[derive(Default)]
-pub struct Known {
+pub struct WakerCache {
     files: ProcFiles,
     sockets: Sockets,
     private: PrivatePipes,
-    /// Descriptors of processes on the clock, as (process, descriptor), by the inode of the socket each was at the last look.
-    descriptors: HashMap<u64, (u32, u32)>,
-    kinds: Option<Kinds>,
+    /// Descriptors of processes on the clock, by the inode of the socket each was at the last look.
+    descriptors: HashMap<u64, Descriptor>,
+    devices: Option<DeviceNumbers>,
 }
 
-impl Known {
+impl WakerCache {
     /// Returns the files that an epoll descriptor watches; none if the descriptor is closed.
     fn watched(&mut self, pid: u32, fd: u32) -> io::Result<Vec<Watched>> {
         match self.files.read(pid, About::Descriptor(fd)) {
@@ -46,21 +46,60 @@ impl Known {
     }
 }
 
-/// Ends of pipes that no process outside holds: the inode of the pipe, and whether the end is for writing. A pipe without a name
-/// stays private: a process outside can get an end of it only from a process that hands it over.
-type PrivatePipes = HashSet<(u64, bool)>;
+/// A descriptor of a process.
+#[derive(Clone, Copy)]
+struct Descriptor {
+    pid: u32,
+    fd: u32,
+}
+
+/// A direction in which a call waits, or of an end of a pipe.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    /// The direction of the other end of a pipe.
+    fn opposite(self) -> Direction {
+        match self {
+            Direction::Read => Direction::Write,
+            Direction::Write => Direction::Read,
+        }
+    }
+}
+
+/// A descriptor on which a call waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Interest {
+    fd: u32,
+    direction: Direction,
+}
+
+/// One end of a pipe.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct PipeEnd {
+    /// The inode of the pipe.
+    inode: u64,
+    direction: Direction,
+}
+
+/// Ends of pipes that no process outside holds. A pipe without a name stays private: a process outside can get an end of it only
+/// from a process that hands it over.
+type PrivatePipes = HashSet<PipeEnd>;
 
 /// Device numbers of sockets and of pipes without a name; `None` where the device could not be found.
 #[derive(Clone, Copy)]
-struct Kinds {
+struct DeviceNumbers {
     sockets: Option<u64>,
     pipes: Option<u64>,
 }
 
-impl Kinds {
-    fn find() -> Kinds {
+impl DeviceNumbers {
+    fn find() -> DeviceNumbers {
         let device = |file: OwnedFd| File::from(file).metadata().ok().map(|file| file.dev());
-        Kinds {
+        DeviceNumbers {
             sockets: UnixDatagram::unbound().ok().and_then(|socket| device(socket.into())),
             pipes: nix::unistd::pipe().ok().and_then(|(end, _)| device(end)),
         }
@@ -68,51 +107,58 @@ impl Kinds {
 }
 
 /// One look at the external wakers of tasks. It keeps its findings until it is dropped.
-pub struct Outside<'a> {
+pub struct ExternalWakers<'a> {
     members: &'a [u32],
-    known: &'a mut Known,
+    cache: &'a mut WakerCache,
     tables: Tables,
     /// Whether the descriptors of all members have been read in this look.
     descriptors_read: bool,
-    /// Processes outside that hold an end of a pipe, by the inode of the pipe and whether that end is for writing. `None` before
-    /// the first question.
-    pipes: Option<HashMap<(u64, bool), u32>>,
+    /// Processes outside that hold an end of a pipe. `None` before the first question.
+    pipes: Option<HashMap<PipeEnd, u32>>,
     /// Whether the last answer may change although the task does not run. This is so where a socket was looked at.
     may_change: bool,
     /// Whether data was on its way to a socket.
     in_flight: bool,
 }
 
-/// The descriptors on which a call waits, and the directions.
+/// The result of an examination of a task.
+pub enum Finding {
+    /// The task has no external waker. It gets none before it runs.
+    NoneUntilItRuns,
+    /// The task has no external waker. It may get one before it runs.
+    NoneForNow,
+    /// The external waker, or the reason why there may be one.
+    Waker(Blocker),
+}
+
+/// The descriptors on which a call waits.
 enum Waits {
     /// The call waits on no descriptor that the outside can change.
     Nothing,
-    /// The call waits to read (false) or to write (true) on these descriptors.
-    On(Vec<(u32, bool)>),
+    /// The call waits on these descriptors.
+    On(Vec<Interest>),
     /// The call waits on this epoll descriptor.
-    OnSet(u32),
+    OnEpoll(u32),
     /// The call waits on something unknown. The text is for people.
     Unknown(String),
 }
 
 /// A file that an epoll descriptor watches. Its descriptor number may belong to another file by now.
 struct Watched {
-    fd: u32,
-    /// Whether the file is watched for writing (true) or for reading (false).
-    writes: bool,
+    interest: Interest,
     device: u64,
     inode: u64,
 }
 
 /// How many epoll descriptors may watch one another in a row; a deeper one counts as outside.
-const DEEPEST: u32 = 5;
+const MAX_EPOLL_NESTING: u32 = 5;
 
-impl<'a> Outside<'a> {
+impl<'a> ExternalWakers<'a> {
     /// Begins a look for `members`, the processes on the clock.
-    pub fn of(members: &'a [u32], known: &'a mut Known) -> Outside<'a> {
-        Outside {
+    pub fn of(members: &'a [u32], cache: &'a mut WakerCache) -> ExternalWakers<'a> {
+        ExternalWakers {
             members,
-            known,
+            cache,
             tables: Tables::default(),
             descriptors_read: false,
             pipes: None,
@@ -121,35 +167,32 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Looks for an external waker of `task`. `Ok` says that there is none: `Ok(true)` that this holds until the task has run,
-    /// `Ok(false)` that it may change before.
-    ///
-    /// # Errors
-    ///
-    /// The external waker, if there is one or if it is not certain that there is none.
-    pub fn holds(&mut self, task: &Asleep) -> Result<bool, Cause> {
+    /// Looks for an external waker of `task`.
+    pub fn examine(&mut self, task: &SleepingTask) -> Finding {
         self.may_change = false;
-        let what = match waits_of(task, &mut self.known.files) {
+        let what = match waits_of(task, &mut self.cache.files) {
             Waits::Nothing => None,
             Waits::Unknown(what) => Some(what),
-            Waits::OnSet(fd) => self.reach_of_epoll(task.pid, fd),
+            Waits::OnEpoll(fd) => self.waker_of_epoll(task.pid, fd),
             Waits::On(descriptors) => {
-                descriptors.into_iter().find_map(|(fd, writes)| self.reach(task.pid, fd, writes, 0))
+                descriptors.into_iter().find_map(|interest| self.waker_of(task.pid, interest, 0))
             }
         };
         match what {
-            None => Ok(!self.may_change),
-            Some(what) => Err(Cause {
+            None if self.may_change => Finding::NoneForNow,
+            None => Finding::NoneUntilItRuns,
+            Some(what) => Finding::Waker(Blocker {
                 pid: task.pid,
                 what: format!("waits for {what}"),
-                passes: self.in_flight,
+                is_transient: self.in_flight,
             }),
         }
     }
 
-    /// Returns the external waker of descriptor `fd` of a process, in words for people; `None` if there is none. `writes` is the
-    /// direction, `depth` the number of epoll descriptors that led to this one.
-    fn reach(&mut self, pid: u32, fd: u32, writes: bool, depth: u32) -> Option<String> {
+    /// Returns the external waker of a descriptor of a process, in words for people; `None` if there is none. `depth` is the number
+    /// of epoll descriptors that led to this one.
+    fn waker_of(&mut self, pid: u32, interest: Interest, depth: u32) -> Option<String> {
+        let Interest { fd, direction } = interest;
         let path = format!("/proc/{pid}/fd/{fd}");
         let target = match fs::read_link(&path) {
             Ok(target) => target,
@@ -159,35 +202,36 @@ impl<'a> Outside<'a> {
         };
         let name = target.to_string_lossy();
         if let Some(inode) = number_in(&name, "socket:") {
-            return self.reach_of_socket(inode);
+            return self.waker_of_socket(inode);
         }
         match name.as_ref() {
-            "anon_inode:[eventpoll]" if depth < DEEPEST => {
-                let watched = match self.known.watched(pid, fd) {
+            "anon_inode:[eventpoll]" if depth < MAX_EPOLL_NESTING => {
+                let watched = match self.cache.watched(pid, fd) {
                     Ok(watched) => watched,
                     Err(error) => return Some(format!("an epoll descriptor ({error})")),
                 };
-                self.reach_of_watched(pid, &watched, depth)
+                self.waker_of_watched(pid, &watched, depth)
             }
-            "anon_inode:[pidfd]" => self.reach_of_pidfd(pid, fd),
+            "anon_inode:[pidfd]" => self.waker_of_pidfd(pid, fd),
             "anon_inode:[eventfd]"
             | "anon_inode:[timerfd]"
             | "anon_inode:[signalfd]"
             | "anon_inode:inotify"
             | "anon_inode:[fanotify]" => None,
             other if other.starts_with("anon_inode:") => Some(other.to_string()),
-            _ => self.reach_of_file(&path, &name, writes),
+            _ => self.waker_of_file(&path, &name, direction),
         }
     }
 
-    fn reach_of_file(&mut self, path: &str, name: &str, writes: bool) -> Option<String> {
+    fn waker_of_file(&mut self, path: &str, name: &str, direction: Direction) -> Option<String> {
         let file = match fs::metadata(path) {
             Ok(file) => file,
             Err(error) => return Some(format!("{name}: {error}")),
         };
         let kind = file.file_type();
         if kind.is_fifo() {
-            return self.reach_of_pipe(file.ino(), writes, name.starts_with("pipe:"));
+            let end = PipeEnd { inode: file.ino(), direction };
+            return self.waker_of_pipe(end, name.starts_with("pipe:"));
         }
         const QUIET: [&str; 5] =
             ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"];
@@ -199,43 +243,45 @@ impl<'a> Outside<'a> {
     }
 
     /// Returns the external waker of an epoll descriptor on which a task waits; `None` if there is none.
-    fn reach_of_epoll(&mut self, pid: u32, fd: u32) -> Option<String> {
-        match self.known.watched(pid, fd) {
+    fn waker_of_epoll(&mut self, pid: u32, fd: u32) -> Option<String> {
+        match self.cache.watched(pid, fd) {
             // A descriptor that watches a file is still an epoll descriptor.
-            Ok(watched) if !watched.is_empty() => self.reach_of_watched(pid, &watched, 0),
-            _ => self.reach(pid, fd, false, 0),
+            Ok(watched) if !watched.is_empty() => self.waker_of_watched(pid, &watched, 0),
+            _ => self.waker_of(pid, Interest { fd, direction: Direction::Read }, 0),
         }
     }
 
-    fn reach_of_watched(&mut self, pid: u32, watched: &[Watched], depth: u32) -> Option<String> {
-        let kinds = *self.known.kinds.get_or_insert_with(Kinds::find);
+    fn waker_of_watched(&mut self, pid: u32, watched: &[Watched], depth: u32) -> Option<String> {
+        let devices = *self.cache.devices.get_or_insert_with(DeviceNumbers::find);
         watched.iter().find_map(|watched| match Some(watched.device) {
-            device if device == kinds.sockets => self.reach_of_socket(watched.inode),
-            device if device == kinds.pipes => {
-                self.reach_of_pipe(watched.inode, watched.writes, true)
+            device if device == devices.sockets => self.waker_of_socket(watched.inode),
+            device if device == devices.pipes => {
+                let direction = watched.interest.direction;
+                self.waker_of_pipe(PipeEnd { inode: watched.inode, direction }, true)
             }
-            _ => self.reach(pid, watched.fd, watched.writes, depth + 1),
+            _ => self.waker_of(pid, watched.interest, depth + 1),
         })
     }
 
-    fn reach_of_pipe(&mut self, inode: u64, writes: bool, nameless: bool) -> Option<String> {
-        let other_end = (inode, !writes);
-        if self.known.private.contains(&other_end) {
+    /// Returns the external waker of a task that waits at `end` of a pipe.
+    fn waker_of_pipe(&mut self, end: PipeEnd, nameless: bool) -> Option<String> {
+        let other_end = PipeEnd { direction: end.direction.opposite(), ..end };
+        if self.cache.private.contains(&other_end) {
             return None;
         }
         let holder = self.pipes().get(&other_end).copied();
         if holder.is_none() && nameless {
-            self.known.private.insert(other_end);
+            self.cache.private.insert(other_end);
         }
         holder.map(|holder| format!("a pipe of {}", name_of(holder)))
     }
 
-    fn reach_of_socket(&mut self, inode: u64) -> Option<String> {
+    fn waker_of_socket(&mut self, inode: u64) -> Option<String> {
         self.may_change = true;
-        let (members, descriptors) = (self.members, &mut self.known.descriptors);
+        let (members, descriptors) = (self.members, &mut self.cache.descriptors);
         let read = &mut self.descriptors_read;
         let mut inside = |inode| is_inside(inode, members, descriptors, read);
-        match self.known.sockets.reach(inode, &mut self.tables, &mut inside) {
+        match self.cache.sockets.reach(inode, &mut self.tables, &mut inside) {
             Ok(Reach::Inside | Reach::Anybody) => None,
             Ok(Reach::Outside(who)) => Some(who),
             Ok(Reach::InFlight(who)) => {
@@ -246,7 +292,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    fn reach_of_pidfd(&self, pid: u32, fd: u32) -> Option<String> {
+    fn waker_of_pidfd(&self, pid: u32, fd: u32) -> Option<String> {
         let text = match fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -258,7 +304,7 @@ impl<'a> Outside<'a> {
 
     /// Returns the ends of pipes that processes outside hold. It leaves out the calling process, which has closed its copies of
     /// them.
-    fn pipes(&mut self) -> &HashMap<(u64, bool), u32> {
+    fn pipes(&mut self) -> &HashMap<PipeEnd, u32> {
         let members = self.members;
         self.pipes.get_or_insert_with(|| {
             let mut found = HashMap::new();
@@ -267,8 +313,8 @@ impl<'a> Outside<'a> {
                     continue;
                 }
                 for (fd, inode) in descriptors_of(process.pid, "pipe:") {
-                    for writes in ends_of(process.pid, fd) {
-                        found.insert((inode, writes), process.pid);
+                    for &direction in directions_of(process.pid, fd) {
+                        found.insert(PipeEnd { inode, direction }, process.pid);
                     }
                 }
             }
@@ -277,40 +323,41 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// Returns the directions of a descriptor: read (false), write (true), or both. Both also if /proc does not say.
-fn ends_of(pid: u32, fd: u32) -> Vec<bool> {
+/// Returns the directions of a descriptor: both also if /proc does not say.
+fn directions_of(pid: u32, fd: u32) -> &'static [Direction] {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
     match flags.map(|flags| flags as i32 & libc::O_ACCMODE) {
-        Some(libc::O_RDONLY) => vec![false],
-        Some(libc::O_WRONLY) => vec![true],
-        _ => vec![false, true],
+        Some(libc::O_RDONLY) => &[Direction::Read],
+        Some(libc::O_WRONLY) => &[Direction::Write],
+        _ => &[Direction::Read, Direction::Write],
     }
 }
 
-/// Whether a member has the socket `inode`. `known` says where the socket was found last; that place is checked again. If it is not
+/// Whether a member has the socket `inode`. `cache` says where the socket was found last; that place is checked again. If it is not
 /// there any more, all descriptors of all members are read, once in a look: `all_read` says that this has been done.
 fn is_inside(
     inode: u64,
     members: &[u32],
-    known: &mut HashMap<u64, (u32, u32)>,
+    cache: &mut HashMap<u64, Descriptor>,
     all_read: &mut bool,
 ) -> bool {
-    let is_it = |&(pid, fd): &(u32, u32)| {
+    let is_it = |&Descriptor { pid, fd }: &Descriptor| {
         let name = fs::read_link(format!("/proc/{pid}/fd/{fd}"));
         members.contains(&pid)
             && name.is_ok_and(|name| number_in(&name.to_string_lossy(), "socket:") == Some(inode))
     };
-    if *all_read || known.get(&inode).is_some_and(is_it) {
-        return known.contains_key(&inode);
+    if *all_read || cache.get(&inode).is_some_and(is_it) {
+        return cache.contains_key(&inode);
     }
     *all_read = true;
     let sockets = |&pid: &u32| {
-        descriptors_of(pid, "socket:").into_iter().map(move |(fd, inode)| (inode, (pid, fd)))
+        let found = descriptors_of(pid, "socket:").into_iter();
+        found.map(move |(fd, inode)| (inode, Descriptor { pid, fd }))
     };
-    *known = members.iter().flat_map(sockets).collect();
-    known.contains_key(&inode)
+    *cache = members.iter().flat_map(sockets).collect();
+    cache.contains_key(&inode)
 }
 
 /// Returns the descriptors of a process whose links are `kind[number]`, each with that number.
@@ -344,21 +391,21 @@ fn watched_by(text: &str) -> Vec<Watched> {
         let (inode, device) = (hex("ino:").unwrap_or(0), hex("sdev:").unwrap_or(0));
         // In this file the kernel prints device numbers in its internal encoding: the major number from bit 20 on.
         let device = libc::makedev((device >> 20) as u32, device as u32 & 0xf_ffff);
-        let watched = move |(fd, writes)| Watched { fd, writes, device, inode };
-        Some(directions(fd, events & EPOLLIN != 0, events & EPOLLOUT != 0).map(watched))
+        let watched = move |interest| Watched { interest, device, inode };
+        Some(interests(fd, events & EPOLLIN != 0, events & EPOLLOUT != 0).map(watched))
     };
     text.lines().filter_map(entry).flatten().collect()
 }
 
-fn directions(fd: u32, reads: bool, writes: bool) -> impl Iterator<Item = (u32, bool)> {
-    [(fd, false, reads), (fd, true, writes)]
-        .into_iter()
-        .filter(|(_, _, wanted)| *wanted)
-        .map(|(fd, writes, _)| (fd, writes))
+fn interests(fd: u32, reads: bool, writes: bool) -> impl Iterator<Item = Interest> {
+    let interest = move |direction| Interest { fd, direction };
+    let reads = reads.then(|| interest(Direction::Read));
+    let writes = writes.then(|| interest(Direction::Write));
+    reads.into_iter().chain(writes)
 }
 
 /// Returns the descriptors on which the system call waits in which `task` sleeps.
-fn waits_of(task: &Asleep, files: &mut ProcFiles) -> Waits {
+fn waits_of(task: &SleepingTask, files: &mut ProcFiles) -> Waits {
     let text = match files.read(task.pid, About::Call(task.thread)) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Waits::Nothing,
@@ -377,23 +424,25 @@ fn waits_of(task: &Asleep, files: &mut ProcFiles) -> Waits {
     let row = u32::try_from(call).ok().and_then(lorentz_syscalls::row);
     match row.map_or(WaitsFor::Unknown, |row| row.waits_for) {
         WaitsFor::Tasks | WaitsFor::Connection => Waits::Nothing,
-        WaitsFor::Readable => Waits::On(vec![(fd, false)]),
-        WaitsFor::Writable => Waits::On(vec![(fd, true)]),
+        WaitsFor::Readable => Waits::On(vec![Interest { fd, direction: Direction::Read }]),
+        WaitsFor::Writable => Waits::On(vec![Interest { fd, direction: Direction::Write }]),
         WaitsFor::Polled => polled(task.pid, arg(0), arg(1)),
         WaitsFor::Selected => selected(task.pid, arg(0), arg(1), arg(2)),
-        WaitsFor::EpollSet => Waits::OnSet(fd),
+        WaitsFor::EpollSet => Waits::OnEpoll(fd),
         WaitsFor::Events => Waits::Unknown("input or output".into()),
         WaitsFor::Unknown => Waits::Unknown(format!("system call {call}")),
     }
 }
 
+/// Most descriptors of a call that are looked at; a call with more counts as outside.
+const MAX_DESCRIPTORS: u64 = 65_536;
+
 fn polled(pid: u32, at: u64, count: u64) -> Waits {
-    const MOST: u64 = 65_536;
     const ENTRY: usize = 8;
     if count == 0 || at == 0 {
         return Waits::Nothing;
     }
-    if count > MOST {
+    if count > MAX_DESCRIPTORS {
         return Waits::Unknown(format!("{count} descriptors"));
     }
     let Some(bytes) = memory(pid, at, count as usize * ENTRY) else {
@@ -405,19 +454,18 @@ fn polled(pid: u32, at: u64, count: u64) -> Waits {
         Some((u32::try_from(fd).ok()?, events))
     });
     let wanted = |(fd, events): (u32, i16)| {
-        directions(fd, events & !libc::POLLOUT != 0, events & libc::POLLOUT != 0)
+        interests(fd, events & !libc::POLLOUT != 0, events & libc::POLLOUT != 0)
     };
     Waits::On(entries.flat_map(wanted).collect())
 }
 
 fn selected(pid: u32, count: u64, reads: u64, writes: u64) -> Waits {
-    const MOST: u64 = 65_536;
-    if count > MOST {
+    if count > MAX_DESCRIPTORS {
         return Waits::Unknown(format!("{count} descriptors"));
     }
     let len = (count as usize).div_ceil(64) * 8;
     let mut found = Vec::new();
-    for (at, direction) in [(reads, false), (writes, true)] {
+    for (at, direction) in [(reads, Direction::Read), (writes, Direction::Write)] {
         if at == 0 || len == 0 {
             continue;
         }
@@ -425,7 +473,7 @@ fn selected(pid: u32, count: u64, reads: u64, writes: u64) -> Waits {
             return Waits::Unknown("something that cannot be read".into());
         };
         let set = (0..count as usize).filter(|fd| bytes[fd / 8] & 1 << (fd % 8) != 0);
-        found.extend(set.map(|fd| (fd as u32, direction)));
+        found.extend(set.map(|fd| Interest { fd: fd as u32, direction }));
     }
     match found.is_empty() {
         true => Waits::Nothing,

@@ -13,18 +13,25 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, ProgramInput, RingBuffer, RingBuf
 use lorentz_control::host_time::Moment;
 use lorentz_control::processes::threads_of;
 
-use crate::task::{Asleep, Cause, Seen};
+use crate::task::{Blocker, SleepingTask, TaskState};
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code)]
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/idle.skel.rs"));
 }
-use program::types::{bss, seen};
+use program::types::{bss, task_state};
 use program::{IdleSkel, IdleSkelBuilder};
 
 /// Free bytes that are kept for each read of the iterator.
-const ROOM: usize = 16 * 1024;
+const BUFFER_LEN: usize = 16 * 1024;
+
+/// Whether the kernel can look at the listed tasks without going through all of the machine's (Linux 6.10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TaskIteration {
+    Supported,
+    Unsupported,
+}
 
 /// The BPF programs, loaded for one clock.
 pub struct Scheduler {
@@ -38,8 +45,7 @@ pub struct Scheduler {
     /// for it.
     switches: Option<Link>,
     events: RingBuffer<'static>,
-    /// Whether the kernel can look at the listed tasks without going through all of the machine's (Linux 6.10).
-    lists: bool,
+    iteration: TaskIteration,
     /// The change counter of the task set, read before the listed tasks were found. `None` while no tasks are listed.
     listed_at: Option<u64>,
 }
@@ -51,7 +57,7 @@ impl Scheduler {
     ///
     /// If the kernel does not allow it.
     pub fn new() -> libbpf_rs::Result<Scheduler> {
-        Scheduler::of_groups(1)
+        Scheduler::with_groups(1)
     }
 
     /// Loads the programs for `groups` groups of tasks, numbered from 0.
@@ -59,12 +65,13 @@ impl Scheduler {
     /// # Errors
     ///
     /// As [`Scheduler::new`].
-    pub fn of_groups(groups: u32) -> libbpf_rs::Result<Scheduler> {
+    pub fn with_groups(groups: u32) -> libbpf_rs::Result<Scheduler> {
         libbpf_rs::set_print(None);
         if !is_first_pid_namespace() {
             return Err(io::Error::other("the kernel numbers tasks otherwise than here").into());
         }
-        let (skel, lists) = load(true, groups).or_else(|_| load(false, groups))?;
+        let (skel, iteration) = load(TaskIteration::Supported, groups)
+            .or_else(|_| load(TaskIteration::Unsupported, groups))?;
         let progs = &skel.progs;
         let (births, execs) = (progs.on_birth.attach()?, progs.on_exec.attach()?);
         let membership = [births, execs, progs.on_end.attach()?];
@@ -79,23 +86,24 @@ impl Scheduler {
             _membership: membership,
             switches: None,
             events,
-            lists,
+            iteration,
             listed_at: None,
         })
     }
 
     /// Whether the scheduler is subscribed to task switches.
-    pub fn is_told(&self) -> bool {
+    pub fn has_switch_events(&self) -> bool {
         self.switches.is_some()
     }
 
-    /// Subscribes to task switches, or unsubscribes. If the kernel refuses, the caller has to poll: see [`Scheduler::is_told`].
-    pub fn be_told(&mut self, told: bool) {
-        if told == self.is_told() {
+    /// Subscribes to task switches, or unsubscribes. If the kernel refuses, the caller has to poll: see
+    /// [`Scheduler::has_switch_events`].
+    pub fn set_switch_events(&mut self, enabled: bool) {
+        if enabled == self.has_switch_events() {
             return;
         }
         self.switches = None;
-        if told {
+        if enabled {
             self.forget_switches();
             self.switches = self.skel.progs.on_switch.attach().ok();
         }
@@ -109,19 +117,19 @@ impl Scheduler {
             // An error here leaves a wrong count. A wrong count costs time, no more.
             let _ = self.skel.maps.running.update(&group.to_ne_bytes(), &nobody, MapFlags::ANY);
         }
-        if let Some(shared) = self.shared() {
-            shared.0.attached = shared.0.attached.wrapping_add(1);
+        if let Some(globals) = self.globals() {
+            globals.0.attached = globals.0.attached.wrapping_add(1);
         }
     }
 
     /// Watches the tasks of process `pid` from now on, and the tasks that they will start. Returns true if one of them was not
     /// watched before.
-    pub fn add(&mut self, pid: u32) -> bool {
-        self.add_to(0, pid)
+    pub fn watch_process(&mut self, pid: u32) -> bool {
+        self.watch_process_in(0, pid)
     }
 
-    /// As [`Scheduler::add`], for a group.
-    pub fn add_to(&mut self, group: u32, pid: u32) -> bool {
+    /// As [`Scheduler::watch_process`], for a group.
+    pub fn watch_process_in(&mut self, group: u32, pid: u32) -> bool {
         // The address and the state of the task are not known yet: these bytes stay 0.
         let mut member = [0; 16];
         member[12..].copy_from_slice(&group.to_ne_bytes());
@@ -140,14 +148,14 @@ impl Scheduler {
     /// # Errors
     ///
     /// A task that does not sleep, or the error of the look.
-    pub fn asleep(&mut self) -> Result<Vec<Asleep>, Cause> {
+    pub fn sleeping_tasks(&mut self) -> Result<Vec<SleepingTask>, Blocker> {
         let all = self.look_at_all().map_err(|error| {
             let what = error.to_string();
-            Cause { pid: 0, what, passes: true }
+            Blocker { pid: 0, what, is_transient: true }
         })?;
-        let task = |task: seen| match task.asleep {
-            0 => Err(Cause { pid: task.pid, what: "runs".into(), passes: true }),
-            _ => Ok(Asleep { pid: task.pid, thread: task.thread, runs: task.runs }),
+        let task = |task: task_state| match task.asleep {
+            0 => Err(Blocker { pid: task.pid, what: "runs".into(), is_transient: true }),
+            _ => Ok(SleepingTask { pid: task.pid, thread: task.thread, runs: task.runs }),
         };
         all.into_iter().map(task).collect()
     }
@@ -157,19 +165,21 @@ impl Scheduler {
     /// # Errors
     ///
     /// If the kernel does not answer.
-    pub fn seen(&mut self) -> io::Result<Vec<Seen>> {
-        let task = |seen: seen| Seen {
-            task: Asleep { pid: seen.pid, thread: seen.thread, runs: seen.runs },
-            asleep: seen.asleep != 0,
-            group: seen.group,
-            ran: Duration::from_nanos(seen.ran),
-            waited: Duration::from_nanos(seen.waited),
-            slept: Some(seen.slept),
+    pub fn tasks(&mut self) -> io::Result<Vec<TaskState>> {
+        let task = |state: task_state| TaskState {
+            pid: state.pid,
+            thread: state.thread,
+            runs: state.runs,
+            asleep: state.asleep != 0,
+            group: state.group,
+            ran: Duration::from_nanos(state.ran),
+            waited: Duration::from_nanos(state.waited),
+            slept: Some(state.slept),
         };
         Ok(self.look_at_all()?.into_iter().map(task).collect())
     }
 
-    fn look_at_all(&mut self) -> io::Result<Vec<seen>> {
+    fn look_at_all(&mut self) -> io::Result<Vec<task_state>> {
         match self.look_at_listed() {
             Some(all) => Ok(all),
             None => self.look_through(),
@@ -177,53 +187,54 @@ impl Scheduler {
     }
 
     /// Looks at the tasks that the last look through all tasks found. `None` if tasks have come or gone since.
-    fn look_at_listed(&mut self) -> Option<Vec<seen>> {
+    fn look_at_listed(&mut self) -> Option<Vec<task_state>> {
         let listed_at = self.listed_at?;
         let done = self.skel.progs.look_at_listed.test_run(ProgramInput::default());
         // This check comes after the look: the task set then contains every task that was born before the look.
         let unchanged =
-            done.is_ok_and(|done| done.return_value == 0) && self.shared()?.changes() == listed_at;
+            done.is_ok_and(|done| done.return_value == 0) && self.globals()?.changes() == listed_at;
         if !unchanged {
             self.listed_at = None;
             return None;
         }
-        Some(self.shared()?.listed())
+        Some(self.globals()?.listed())
     }
 
     /// Goes through all tasks of the machine, returns the watched ones, and lists them for [`Scheduler::look_at_listed`].
-    fn look_through(&mut self) -> io::Result<Vec<seen>> {
-        let changes = self.shared().map(|shared| shared.changes());
+    fn look_through(&mut self) -> io::Result<Vec<task_state>> {
+        let changes = self.globals().map(|globals| globals.changes());
         let word =
             |bytes: &[u8], at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
         let record = |bytes: &[u8]| {
-            let (ids, runs, told) = (word(bytes, 0), word(bytes, 8), word(bytes, 40));
+            let (ids, runs, flags) = (word(bytes, 0), word(bytes, 8), word(bytes, 40));
             let (pid, thread) = (ids as u32, (ids >> 32) as u32);
             let (ran, waited, slept) = (word(bytes, 16), word(bytes, 24), word(bytes, 32));
-            let (asleep, group) = (told as u32, (told >> 32) as u32);
-            seen { pid, thread, runs, ran, waited, slept, asleep, group }
+            let (asleep, group) = (flags as u32, (flags >> 32) as u32);
+            task_state { pid, thread, runs, ran, waited, slept, asleep, group }
         };
-        let found: Vec<seen> = self.look()?.chunks_exact(size_of::<seen>()).map(record).collect();
-        let lists = self.lists;
-        let listed = self.shared().is_some_and(|mut shared| lists && shared.list(&found));
+        let found: Vec<task_state> =
+            self.look()?.chunks_exact(size_of::<task_state>()).map(record).collect();
+        let can_list = self.iteration == TaskIteration::Supported;
+        let listed = self.globals().is_some_and(|mut globals| can_list && globals.list(&found));
         self.listed_at = changes.filter(|_| listed);
         Ok(found)
     }
 
-    fn shared(&mut self) -> Option<Shared<'_>> {
-        self.skel.maps.bss_data.as_deref_mut().map(Shared)
+    fn globals(&mut self) -> Option<BpfGlobals<'_>> {
+        self.skel.maps.bss_data.as_deref_mut().map(BpfGlobals)
     }
 
     fn look(&self) -> io::Result<Vec<u8>> {
         let mut iterator = Iter::new(&self.look).map_err(io::Error::other)?;
-        let mut bytes = vec![0; ROOM];
+        let mut bytes = vec![0; BUFFER_LEN];
         let mut len = 0;
         loop {
             match iterator.read(&mut bytes[len..])? {
                 0 => break,
                 more => len += more,
             }
-            if bytes.len() - len < ROOM {
-                bytes.resize(bytes.len() + ROOM, 0);
+            if bytes.len() - len < BUFFER_LEN {
+                bytes.resize(bytes.len() + BUFFER_LEN, 0);
             }
         }
         bytes.truncate(len);
@@ -237,11 +248,11 @@ impl Scheduler {
 
     /// Returns all tasks if all of them sleep within 200 us. Most programs need less time between two waits than a notification
     /// takes.
-    pub fn idle_soon(&mut self) -> Option<Vec<Asleep>> {
-        const SOON: Duration = Duration::from_micros(200);
+    pub fn spin_until_idle(&mut self) -> Option<Vec<SleepingTask>> {
+        const SPIN_TIMEOUT: Duration = Duration::from_micros(200);
         let begun = Moment::now();
-        while begun.elapsed() < SOON {
-            if let Ok(tasks) = self.asleep() {
+        while begun.elapsed() < SPIN_TIMEOUT {
+            if let Ok(tasks) = self.sleeping_tasks() {
                 return Some(tasks);
             }
         }
@@ -255,17 +266,20 @@ impl Scheduler {
     }
 }
 
-fn load(lists: bool, groups: u32) -> libbpf_rs::Result<(IdleSkel<'static>, bool)> {
+fn load(
+    iteration: TaskIteration,
+    groups: u32,
+) -> libbpf_rs::Result<(IdleSkel<'static>, TaskIteration)> {
     /// Average number of tasks in a group, where there are many groups.
-    const TASKS_EACH: u32 = 4;
+    const TASKS_PER_GROUP: u32 = 4;
     // Leaked: the object lives as long as the process, which has no other job.
     let object = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = IdleSkelBuilder::default().open(object)?;
-    open.progs.look_at_listed.set_autoload(lists);
-    let tasks = open.maps.tasks.max_entries().max(groups.saturating_mul(TASKS_EACH));
+    open.progs.look_at_listed.set_autoload(iteration == TaskIteration::Supported);
+    let tasks = open.maps.tasks.max_entries().max(groups.saturating_mul(TASKS_PER_GROUP));
     open.maps.tasks.set_max_entries(tasks)?;
     open.maps.running.set_max_entries(groups)?;
-    Ok((open.load()?, lists))
+    Ok((open.load()?, iteration))
 }
 
 /// Whether this process is in the initial pid namespace. BPF programs know a task by its number there.
@@ -275,9 +289,9 @@ fn is_first_pid_namespace() -> bool {
 }
 
 /// The global variables of the BPF programs. The kernel writes them too.
-struct Shared<'a>(&'a mut bss);
+struct BpfGlobals<'a>(&'a mut bss);
 
-impl Shared<'_> {
+impl BpfGlobals<'_> {
     /// Number of times that a task has come, gone, or changed its number.
     fn changes(&self) -> u64 {
         // SAFETY: a number in memory that stays mapped.
@@ -285,16 +299,16 @@ impl Shared<'_> {
     }
 
     /// Returns what the last look at the listed tasks has found.
-    fn listed(&self) -> Vec<seen> {
+    fn listed(&self) -> Vec<task_state> {
         let listed = self.0.listed.iter().take(self.0.length as usize);
         // SAFETY: numbers in memory that stays mapped. The kernel writes them only while this process asks it to.
-        listed.map(|task| unsafe { (task as *const seen).read_volatile() }).collect()
+        listed.map(|task| unsafe { (task as *const task_state).read_volatile() }).collect()
     }
 
     /// Lists `tasks`. Returns false if they are too many.
-    fn list(&mut self, tasks: &[seen]) -> bool {
-        let Some(places) = self.0.listed.get_mut(..tasks.len()) else { return false };
-        places.copy_from_slice(tasks);
+    fn list(&mut self, tasks: &[task_state]) -> bool {
+        let Some(entries) = self.0.listed.get_mut(..tasks.len()) else { return false };
+        entries.copy_from_slice(tasks);
         self.0.length = tasks.len() as u32;
         true
     }

@@ -33,6 +33,6 @@ mod task;
 mod tasks;
 
 pub use kernel::Scheduler;
-pub use skip::{can_be_told, end, end_unused, report, skipper_of, SkipReport, Skipper};
-pub use task::{Asleep, Cause, Seen};
+pub use skip::{check_switch_events, end, end_unused, report, skipper_of, SkipReport, Skipper};
+pub use task::{Blocker, SleepingTask, TaskState};
 pub use tasks::look_through;

@@ -80,8 +80,8 @@ fn receive(
     all: bool,
     mut each: impl FnMut(SockDiagMessage),
 ) -> io::Result<io::Result<()>> {
-    const ROOM: usize = 64 * 1024;
-    answer.reserve(ROOM);
+    const BUFFER_LEN: usize = 64 * 1024;
+    answer.reserve(BUFFER_LEN);
     loop {
         answer.clear();
         socket.recv(answer, 0)?;

@@ -29,14 +29,14 @@ impl ProcFiles {
     /// If the thread or the descriptor is gone, or the kernel does not allow the look.
     pub fn read(&mut self, pid: u32, about: About) -> io::Result<&str> {
         /// Most descriptors that are kept open.
-        const MOST: usize = 128;
+        const MAX_OPEN: usize = 128;
         let key = (pid, about);
         // The kernel binds an open file to its task, and not to a later task with the same number. The read fails when the task has
         // ended.
         let known = self.open.get(&key).is_some_and(|file| read(file, &mut self.text).is_ok());
         if !known {
             self.open.remove(&key);
-            if self.open.len() >= MOST {
+            if self.open.len() >= MAX_OPEN {
                 self.open.clear();
             }
             let file = File::open(match about {
@@ -52,14 +52,14 @@ impl ProcFiles {
 
 /// Reads the whole of `file` into `text`, from its start.
 fn read(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
-    const ROOM: usize = 4096;
+    const BUFFER_LEN: usize = 4096;
     let mut len = 0;
     loop {
-        text.resize(len + ROOM, 0);
+        text.resize(len + BUFFER_LEN, 0);
         let more = file.read_at(&mut text[len..], len as u64)?;
         len += more;
         // The kernel writes these files in one go: only a read that reaches the end leaves room.
-        if more < ROOM {
+        if more < BUFFER_LEN {
             break;
         }
     }

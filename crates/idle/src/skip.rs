@@ -26,9 +26,9 @@ use nix::fcntl::{fcntl, FcntlArg};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::external_wakers::{Known, Outside};
+use crate::external_wakers::{ExternalWakers, Finding, WakerCache};
 use crate::kernel::Scheduler;
-use crate::task::{Asleep, Cause};
+use crate::task::{Blocker, SleepingTask};
 use crate::tasks::{asleep, members};
 
 /// How a clock skips idle time, and how much it has skipped.
@@ -44,7 +44,7 @@ pub struct SkipReport {
     pub skipped: Span,
     /// The cause that keeps time from leaping at this moment. `None` if time may leap, if there is no deadline to leap to, or if
     /// skipping is off.
-    pub held_by: Option<Cause>,
+    pub blocker: Option<Blocker>,
 }
 
 /// Checks whether the kernel can report when all tasks sleep.
@@ -52,7 +52,7 @@ pub struct SkipReport {
 /// # Errors
 ///
 /// The reason why the kernel cannot.
-pub fn can_be_told() -> Result<(), String> {
+pub fn check_switch_events() -> Result<(), String> {
     Scheduler::new().map(drop).map_err(|error| error.to_string())
 }
 
@@ -65,12 +65,12 @@ pub fn report(clock: Clock, processes: &[Process]) -> io::Result<SkipReport> {
     let reading = clock.reading();
     let mode = reading.skipping.mode;
     let path = clock.path().to_path_buf();
-    let held_by = match mode {
+    let blocker = match mode {
         SkipMode::Off => None,
         _ => {
             let running = processes.iter().filter(|process| !process.has_ended());
             let pids: Vec<u32> = running.map(|process| process.pid).collect();
-            Watch::new(clock)?.held_by(&pids, mode == SkipMode::Force)
+            Watch::new(clock)?.blocker(&pids, mode == SkipMode::Force)
         }
     };
     Ok(SkipReport {
@@ -78,7 +78,7 @@ pub fn report(clock: Clock, processes: &[Process]) -> io::Result<SkipReport> {
         skipper: skipper_of(&path)?,
         leaps: reading.leaps,
         skipped: reading.leapt,
-        held_by,
+        blocker,
     })
 }
 
@@ -179,7 +179,7 @@ pub fn skipper_of(clock: &Path) -> io::Result<Option<u32>> {
 /// The next act of the skipper after a look.
 enum Next {
     /// It looks again at once, because all tasks sleep again. These are the tasks.
-    Again(Vec<Asleep>),
+    Again(Vec<SleepingTask>),
     /// It rests, then looks again.
     Rest,
     /// It ends, because skipping is off.
@@ -197,17 +197,17 @@ struct Watch {
     /// The number of programs that had been brought onto the clock when `scheduler` was last given the processes to watch.
     entries: u32,
     /// Tasks without an external waker that have not run since they were examined.
-    quiet: HashSet<Asleep>,
+    quiet: HashSet<SleepingTask>,
     /// The cause that kept time from leaping at the last look.
-    held: Option<Held>,
+    known_blocker: Option<KnownBlocker>,
     /// Findings of earlier looks about external wakers.
-    reach: Known,
+    wakers: WakerCache,
     /// The processes on the clock at the last look.
     known: Vec<u32>,
     /// The next rest. It doubles with each look that could do nothing.
     rest: Duration,
     /// Virtual time up to which the skipper has signalled the waits that a leap made late.
-    told: VirtualInstant,
+    notified: VirtualInstant,
     /// The number of leaps that came soon after one another, and the time of the last one.
     in_a_row: u32,
     leapt_at: Moment,
@@ -219,34 +219,34 @@ struct Watch {
 
 /// The cause that kept time from leaping at a look, and how long the cause counts as long as no task runs. To find it again takes
 /// milliseconds; and anything that the outside brings makes a task run.
-struct Held {
-    tasks: Vec<Asleep>,
-    cause: Cause,
+struct KnownBlocker {
+    tasks: Vec<SleepingTask>,
+    blocker: Blocker,
     again: Moment,
 }
 
-impl Held {
-    fn at(now: Moment, tasks: Vec<Asleep>, cause: &Cause) -> Held {
+impl KnownBlocker {
+    fn at(now: Moment, tasks: Vec<SleepingTask>, blocker: &Blocker) -> KnownBlocker {
         /// A process outside may close its end, of which the skipper hears nothing.
-        const TRUE_FOR: Duration = Duration::from_millis(500);
-        let again = if cause.passes { now } else { now.after(TRUE_FOR) };
-        Held { tasks, cause: cause.clone(), again }
+        const MAX_AGE: Duration = Duration::from_millis(500);
+        let again = if blocker.is_transient { now } else { now.after(MAX_AGE) };
+        KnownBlocker { tasks, blocker: blocker.clone(), again }
     }
 }
 
 /// Rest after a leap.
-const SHORTEST_REST: Duration = Duration::from_micros(100);
+const MIN_REST: Duration = Duration::from_micros(100);
 /// Longest rest while there are deadlines. It bounds how late a leap is, and how late a wait ends that a leap made late.
-const LONGEST_REST: Duration = Duration::from_millis(5);
+const MAX_REST: Duration = Duration::from_millis(5);
 /// Longest time between two looks through /proc.
-const SELDOM: Duration = Duration::from_millis(50);
+const MAX_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest rest while there is no deadline to leap to.
-const IDLE_REST: Duration = Duration::from_millis(20);
+const MAX_IDLE_REST: Duration = Duration::from_millis(20);
 
 impl Watch {
     fn new(clock: Clock) -> io::Result<Watch> {
         let file = FileId::of(clock.path())?;
-        let told = clock.reading().virt;
+        let notified = clock.reading().virt;
         Ok(Watch {
             clock,
             file,
@@ -254,11 +254,11 @@ impl Watch {
             scheduler: None,
             entries: 0,
             quiet: HashSet::new(),
-            held: None,
-            reach: Known::default(),
+            known_blocker: None,
+            wakers: WakerCache::default(),
             known: Vec::new(),
-            rest: SHORTEST_REST,
-            told,
+            rest: MIN_REST,
+            notified,
             in_a_row: 0,
             leapt_at: Moment::now(),
             look_at: Moment::now(),
@@ -270,8 +270,8 @@ impl Watch {
     /// if its monitor was killed and its programs have ended. To find this out takes milliseconds, so the function looks once a
     /// second and says true in between.
     fn is_used(&mut self, is_monitored: &impl Fn() -> bool) -> bool {
-        const OFTEN: Duration = Duration::from_secs(1);
-        if self.used_at.elapsed() < OFTEN {
+        const USE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+        if self.used_at.elapsed() < USE_CHECK_INTERVAL {
             return true;
         }
         self.used_at = Moment::now();
@@ -292,7 +292,7 @@ impl Watch {
     }
 
     /// Looks once, and leaps if that look allows it. `seen` are the tasks, if they were all asleep a moment ago.
-    fn once(&mut self, seen: Option<Vec<Asleep>>) -> Next {
+    fn once(&mut self, seen: Option<Vec<SleepingTask>>) -> Next {
         let mode = self.clock.skipping().mode;
         if mode == SkipMode::Off {
             return Next::End;
@@ -301,37 +301,37 @@ impl Watch {
             && self.clock.can_leap()
             && self.leap(seen, mode == SkipMode::Force)
         {
-            self.rest = SHORTEST_REST;
+            self.rest = MIN_REST;
             self.in_a_row += 1;
             self.leapt_at = Moment::now();
-            let soon = self.scheduler.as_mut().and_then(Scheduler::idle_soon);
-            return soon.map_or(Next::Rest, Next::Again);
+            let idle = self.scheduler.as_mut().and_then(Scheduler::spin_until_idle);
+            return idle.map_or(Next::Rest, Next::Again);
         }
-        self.told = self.clock.notify_late(self.told, &self.known, LONGEST_REST);
-        let longest = if self.clock.has_deadlines() { LONGEST_REST } else { IDLE_REST };
+        self.notified = self.clock.notify_late(self.notified, &self.known, MAX_REST);
+        let longest = if self.clock.has_deadlines() { MAX_REST } else { MAX_IDLE_REST };
         self.rest = (self.rest * 2).min(longest);
         if self.scheduler.is_none() {
             // A look through /proc takes milliseconds. The longer the last leap is past, the later the next look.
             let in_vain = self.leapt_at.elapsed();
-            self.look_at = Moment::now().after((in_vain / 8).min(SELDOM));
+            self.look_at = Moment::now().after((in_vain / 8).min(MAX_LOOK_INTERVAL));
         }
         Next::Rest
     }
 
     fn rest(&mut self) {
         /// After so many leaps in a row the watch expects more.
-        const A_ROW: u32 = 4;
+        const MIN_ROW: u32 = 4;
         /// After so long without a leap the row is over.
-        const OVER: Duration = Duration::from_millis(100);
-        if self.leapt_at.elapsed() > OVER {
+        const ROW_TIMEOUT: Duration = Duration::from_millis(100);
+        if self.leapt_at.elapsed() > ROW_TIMEOUT {
             self.in_a_row = 0;
         }
         match &mut self.scheduler {
             Some(scheduler) => {
-                scheduler.be_told(self.in_a_row >= A_ROW);
-                match scheduler.is_told() {
+                scheduler.set_switch_events(self.in_a_row >= MIN_ROW);
+                match scheduler.has_switch_events() {
                     // The scheduler reports when no task runs. The watch looks in between only for waits that a leap has made late.
-                    true => scheduler.wait(LONGEST_REST),
+                    true => scheduler.wait(MAX_REST),
                     false => sleep(self.rest),
                 }
             }
@@ -340,11 +340,11 @@ impl Watch {
     }
 
     /// Leaps if all tasks are idle, and were idle still when that was certain. Returns whether it has leapt.
-    fn leap(&mut self, seen: Option<Vec<Asleep>>, whatever_comes: bool) -> bool {
-        self.watch_who_came();
+    fn leap(&mut self, seen: Option<Vec<SleepingTask>>, force: bool) -> bool {
+        self.watch_new_processes();
         let head = self.clock.task_counters();
         let seen = seen.map_or_else(|| self.asleep(), Ok);
-        let Ok(tasks) = seen.and_then(|tasks| self.not_held(tasks, whatever_comes)) else {
+        let Ok(tasks) = seen.and_then(|tasks| self.unblocked(tasks, force)) else {
             return false;
         };
         if tasks.is_empty()
@@ -360,7 +360,8 @@ impl Watch {
             let now = asleep_by(&mut self.scheduler, &self.file);
             clock.entries() == entries && now.is_ok_and(|now| now == tasks)
         };
-        let leapt = self.clock.leap_to_next(self.told, &self.known, self.stamps.as_ref(), still);
+        let leapt =
+            self.clock.leap_to_next(self.notified, &self.known, self.stamps.as_ref(), still);
         if leapt
             && tasks.len() == 1
             && self.clock.may_mark_sole_thread(head)
@@ -372,13 +373,13 @@ impl Watch {
     }
 
     /// Whether `task` is the sole thread on the clock, by /proc and not by the way that found the task.
-    fn is_alone(&self, task: &Asleep) -> bool {
+    fn is_alone(&self, task: &SleepingTask) -> bool {
         members(&self.file) == [task.pid] && threads_of(task.pid).eq([task.thread])
     }
 
     /// Returns the cause that keeps time from leaping at this moment, if `pids` are the processes on the clock.
-    fn held_by(&mut self, pids: &[u32], whatever_comes: bool) -> Option<Cause> {
-        asleep(pids).and_then(|tasks| self.not_held(tasks, whatever_comes)).err()
+    fn blocker(&mut self, pids: &[u32], force: bool) -> Option<Blocker> {
+        asleep(pids).and_then(|tasks| self.unblocked(tasks, force)).err()
     }
 
     /// Returns `tasks`, which all sleep, if nothing keeps time from leaping.
@@ -386,56 +387,65 @@ impl Watch {
     /// # Errors
     ///
     /// The cause that keeps time from leaping.
-    fn not_held(&mut self, tasks: Vec<Asleep>, whatever_comes: bool) -> Result<Vec<Asleep>, Cause> {
-        if whatever_comes {
+    fn unblocked(
+        &mut self,
+        tasks: Vec<SleepingTask>,
+        force: bool,
+    ) -> Result<Vec<SleepingTask>, Blocker> {
+        if force {
             return Ok(tasks);
         }
-        let held = self.held.take_if(|held| held.tasks == tasks);
-        if let Some(held) = held.filter(|held| Moment::now() < held.again) {
-            let cause = held.cause.clone();
-            self.held = Some(held);
-            return Err(cause);
+        let known = self.known_blocker.take_if(|known| known.tasks == tasks);
+        if let Some(known) = known.filter(|known| Moment::now() < known.again) {
+            let blocker = known.blocker.clone();
+            self.known_blocker = Some(known);
+            return Err(blocker);
         }
-        match self.held_from_outside(&tasks) {
+        match self.external_blocker(&tasks) {
             None => Ok(tasks),
-            Some(cause) => {
-                self.held = Some(Held::at(Moment::now(), tasks, &cause));
-                Err(cause)
+            Some(blocker) => {
+                self.known_blocker = Some(KnownBlocker::at(Moment::now(), tasks, &blocker));
+                Err(blocker)
             }
         }
     }
 
-    fn held_from_outside(&mut self, tasks: &[Asleep]) -> Option<Cause> {
-        let now: HashSet<&Asleep> = tasks.iter().collect();
+    fn external_blocker(&mut self, tasks: &[SleepingTask]) -> Option<Blocker> {
+        let now: HashSet<&SleepingTask> = tasks.iter().collect();
         self.quiet.retain(|task| now.contains(task));
         let members: Vec<u32> = processes_of(tasks);
-        let mut outside = Outside::of(&members, &mut self.reach);
+        let mut wakers = ExternalWakers::of(&members, &mut self.wakers);
         for task in tasks {
             if self.quiet.contains(task) {
                 continue;
             }
-            match outside.holds(task) {
-                Ok(false) => {}
-                Ok(true) => {
+            match wakers.examine(task) {
+                Finding::NoneForNow => {}
+                Finding::NoneUntilItRuns => {
                     self.quiet.insert(task.clone());
                 }
-                Err(cause) => return Some(cause),
+                Finding::Waker(blocker) => return Some(blocker),
             }
         }
         None
     }
 
-    fn asleep(&mut self) -> Result<Vec<Asleep>, Cause> {
+    fn asleep(&mut self) -> Result<Vec<SleepingTask>, Blocker> {
         asleep_by(&mut self.scheduler, &self.file)
     }
 
     /// Gives the kernel the processes to watch, if programs have come onto the clock since the last time.
-    fn watch_who_came(&mut self) {
+    fn watch_new_processes(&mut self) {
         let entries = self.clock.entries();
         if entries != self.entries {
             if let Some(scheduler) = &mut self.scheduler {
                 // Repeats until a look finds no new process: a process that is not watched yet may have started another.
-                while members(&self.file).iter().filter(|pid| scheduler.add(**pid)).count() > 0 {}
+                while members(&self.file)
+                    .iter()
+                    .filter(|pid| scheduler.watch_process(**pid))
+                    .count()
+                    > 0
+                {}
             }
             self.entries = entries;
         }
@@ -447,14 +457,17 @@ impl Watch {
 /// # Errors
 ///
 /// A task that does not sleep.
-fn asleep_by(scheduler: &mut Option<Scheduler>, file: &FileId) -> Result<Vec<Asleep>, Cause> {
+fn asleep_by(
+    scheduler: &mut Option<Scheduler>,
+    file: &FileId,
+) -> Result<Vec<SleepingTask>, Blocker> {
     match scheduler {
-        Some(scheduler) => scheduler.asleep(),
+        Some(scheduler) => scheduler.sleeping_tasks(),
         None => asleep(&members(file)),
     }
 }
 
-fn processes_of(tasks: &[Asleep]) -> Vec<u32> {
+fn processes_of(tasks: &[SleepingTask]) -> Vec<u32> {
     let processes: HashSet<u32> = tasks.iter().map(|task| task.pid).collect();
     processes.into_iter().collect()
 }

@@ -137,8 +137,8 @@ impl Sockets {
         inside: &mut dyn FnMut(u64) -> bool,
     ) -> io::Result<Reach> {
         /// At so many handles all are forgotten: sockets come and go.
-        const MOST: usize = 4096;
-        if self.handles.len() >= MOST {
+        const MAX_HANDLES: usize = 4096;
+        if self.handles.len() >= MAX_HANDLES {
             self.handles.clear();
         }
         let unix = read_once(&mut tables.unix, || dump_unix(&mut self.netlink))?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A sleeping task, and how often it has run. A second look that finds the same number shows that the task has not run in between.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Asleep {
+pub struct SleepingTask {
     /// Its process id.
     pub pid: u32,
     /// Its thread id.
@@ -13,22 +13,26 @@ pub struct Asleep {
     pub runs: u64,
 }
 
-/// A cause that keeps time from leaping.
+/// The cause that keeps time from leaping.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cause {
+pub struct Blocker {
     /// The process id; 0 if the cause is no process.
     pub pid: u32,
     /// The state of the process, in words for people.
     pub what: String,
     /// Whether the cause may be over although no task has run.
-    pub passes: bool,
+    pub is_transient: bool,
 }
 
 /// One task at one look.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seen {
-    /// The task, and how often it has run.
-    pub task: Asleep,
+pub struct TaskState {
+    /// Its process id.
+    pub pid: u32,
+    /// Its thread id.
+    pub thread: u32,
+    /// Number of times that the task was given a processor (/proc), or left one (BPF programs).
+    pub runs: u64,
     /// Whether the task sleeps.
     pub asleep: bool,
     /// The group to which the task or its parent was added.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lorentz_control::host_time;
 use lorentz_control::processes::{self, threads_of, FileId, Process};
 
-use crate::task::{Asleep, Cause, Seen};
+use crate::task::{Blocker, SleepingTask, TaskState};
 
 /// Returns the processes on the clock in `file` that have not ended.
 pub fn members(file: &FileId) -> Vec<u32> {
@@ -19,16 +19,22 @@ pub fn members(file: &FileId) -> Vec<u32> {
 /// # Errors
 ///
 /// A task that does not sleep.
-pub fn asleep(members: &[u32]) -> Result<Vec<Asleep>, Cause> {
+pub fn asleep(members: &[u32]) -> Result<Vec<SleepingTask>, Blocker> {
     let mut tasks = Vec::new();
     for &pid in members {
         for thread in threads_of(pid) {
             match state_of(pid, thread) {
                 // The task has ended since.
                 None | Some('Z' | 'X') => {}
-                Some('S') => tasks.push(Asleep { pid, thread, runs: schedule_of(pid, thread).2 }),
+                Some('S') => {
+                    tasks.push(SleepingTask { pid, thread, runs: schedule_of(pid, thread).2 })
+                }
                 Some(state) => {
-                    return Err(Cause { pid, what: words_for(state).to_string(), passes: true })
+                    return Err(Blocker {
+                        pid,
+                        what: words_for(state).to_string(),
+                        is_transient: true,
+                    })
                 }
             }
         }
@@ -37,15 +43,15 @@ pub fn asleep(members: &[u32]) -> Result<Vec<Asleep>, Cause> {
 }
 
 /// Returns all tasks of `members`, sleeping or not, as members of group `group`.
-pub fn look_through(members: &[u32], group: u32) -> Vec<Seen> {
+pub fn look_through(members: &[u32], group: u32) -> Vec<TaskState> {
     let threads = members.iter().flat_map(|pid| threads_of(*pid).map(move |thread| (*pid, thread)));
     let seen = threads.filter_map(|(pid, thread)| match state_of(pid, thread) {
         None | Some('Z' | 'X') => None,
         Some(state) => {
             let (ran, waited, runs) = schedule_of(pid, thread);
             let (ran, waited) = (Duration::from_nanos(ran), Duration::from_nanos(waited));
-            let task = Asleep { pid, thread, runs };
-            Some(Seen { task, asleep: state == 'S', group, ran, waited, slept: None })
+            let asleep = state == 'S';
+            Some(TaskState { pid, thread, runs, asleep, group, ran, waited, slept: None })
         }
     });
     seen.collect()
