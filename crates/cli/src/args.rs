@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
-use lorentz_container::{parse_read_cost, ClockOptions};
+use lorentz_control::{parse_read_cost, ClockOptions};
 
 use crate::bandwidth_args::Bandwidth;
 use crate::experiment_args::Experiment;

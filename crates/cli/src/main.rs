@@ -36,7 +36,7 @@ use args::{Cli, Verb};
 
 /// Performs a command line and returns the exit status.
 fn story(words: Vec<OsString>) -> i32 {
-    lorentz_container::on_busy_clock(|line| eprintln!("lorentz: {line}"));
+    lorentz_control::on_busy_clock(|line| eprintln!("lorentz: {line}"));
     let cli = match Cli::parse_words(words) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => return show_help(&error),

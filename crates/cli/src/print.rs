@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use lorentz_clock::{saturate, Rate, SkipMode, Span, WallTime};
 use lorentz_container::doctor::{Feature, Limit};
-use lorentz_container::skip::SkipReport;
-use lorentz_container::{Followed, Life, Monitor, Reading, ToCome};
+use lorentz_container::{Liveness, Monitor};
+use lorentz_control::{ChangeCounts, Reading, ToCome};
+use lorentz_idle::SkipReport;
 use serde_json::{json, Value};
 
 use crate::view::View;
@@ -57,13 +58,13 @@ pub fn clocks_json(view: &View, state: &str) -> Value {
 }
 
 fn skip_json(skip: &SkipReport) -> Value {
-    let held_by = skip.held_by.as_ref();
+    let blocker = skip.blocker.as_ref();
     json!({
         "mode": mode_name(skip.mode),
         "skipper": skip.skipper,
         "leaps": skip.leaps,
         "skipped_ns": skip.skipped.0,
-        "held_by": held_by.map(|cause| json!({ "pid": cause.pid, "what": cause.what })),
+        "held_by": blocker.map(|blocker| json!({ "pid": blocker.pid, "what": blocker.what })),
     })
 }
 
@@ -82,14 +83,14 @@ fn skip_in_words(skip: &SkipReport) -> String {
             .into();
     }
     let done = format!("{} in {} leaps", elapsed(skip.skipped.0), skip.leaps);
-    match &skip.held_by {
+    match &skip.blocker {
         None => format!("skipping, {done}"),
-        Some(cause) => format!("held: process {} {}; {done}", cause.pid, cause.what),
+        Some(blocker) => format!("held: process {} {}; {done}", blocker.pid, blocker.what),
     }
 }
 
 /// The same after a change, with how much had to follow it.
-pub fn changed_json(view: &View, followed: Followed) -> Value {
+pub fn changed_json(view: &View, followed: ChangeCounts) -> Value {
     let mut object = clocks_json(view, view.clock_state());
     let followed = json!({
         "waits": followed.waits,
@@ -218,13 +219,13 @@ pub fn clocks(view: &View) -> String {
 
 fn state_in_words(view: &View) -> String {
     match view.life {
-        Life::Alive => view.clock_state().to_string(),
-        Life::MonitorDead => format!(
+        Liveness::Alive => view.clock_state().to_string(),
+        Liveness::MonitorDead => format!(
             "{}; its monitor is dead: what runs goes on, no program can be started; 'lorentz rm {}' ends it",
             view.clock_state(),
             view.record.name
         ),
-        Life::Ended => format!("ended; 'lorentz rm {}' clears what is left", view.record.name),
+        Liveness::Ended => format!("ended; 'lorentz rm {}' clears what is left", view.record.name),
     }
 }
 

@@ -1,9 +1,10 @@
 //! What is shown of a container, gathered once and printed in either form.
 
 use lorentz_clock::{SkipMode, Span};
-use lorentz_container::processes::{self, FileId, Process};
-use lorentz_container::skip::{self, SkipReport};
-use lorentz_container::{look, Container, HostNow, Life, Reading, Record, StateDir};
+use lorentz_container::{look, Container, Liveness, Record, StateDir};
+use lorentz_control::processes::{self, FileId, Process};
+use lorentz_control::{HostNow, Reading};
+use lorentz_idle::SkipReport;
 
 /// A container as it stands.
 pub struct View {
@@ -12,7 +13,7 @@ pub struct View {
     /// Its clocks, or why they cannot be read.
     pub reading: Result<Reading, String>,
     /// Whether anything of it runs.
-    pub life: Life,
+    pub life: Liveness,
     /// Its processes, where they were looked for.
     pub processes: Vec<Process>,
     /// How it skips idle time, where it does.
@@ -25,7 +26,7 @@ impl View {
     /// Looks at `container`.
     pub fn of(container: &Container) -> anyhow::Result<View> {
         let processes = container.processes()?;
-        let life = container.life_with(&processes);
+        let life = container.liveness_with(&processes);
         let on_clock = || Ok(processes::on_clock(&FileId::of(&container.clock_path())?)?);
         View::gather(container, life, processes, on_clock)
     }
@@ -33,7 +34,7 @@ impl View {
     /// Looks at `container`, but not for its processes: to find them /proc is walked over. For pages that do not show them.
     pub fn without_processes(container: &Container) -> anyhow::Result<View> {
         let on_clock = || Ok(processes::on_clock(&FileId::of(&container.clock_path())?)?);
-        View::gather(container, container.life()?, Vec::new(), on_clock)
+        View::gather(container, container.liveness()?, Vec::new(), on_clock)
     }
 
     /// Looks at all of `containers`, which are in `state`. However many they are, /proc is walked over once.
@@ -42,7 +43,7 @@ impl View {
         let each: Vec<&Container> = containers.iter().collect();
         let processes = state.processes_of(&each, &seen)?;
         let views = containers.iter().zip(processes).map(|(container, processes)| {
-            let life = container.life_with(&processes);
+            let life = container.liveness_with(&processes);
             let on_clock = || Ok(seen.of(&FileId::of(&container.clock_path())?).cloned().collect());
             View::gather(container, life, processes, on_clock)
         });
@@ -52,7 +53,7 @@ impl View {
     /// `on_clock` finds all processes on its clock, those of other containers too.
     fn gather(
         container: &Container,
-        life: Life,
+        life: Liveness,
         processes: Vec<Process>,
         on_clock: impl FnOnce() -> anyhow::Result<Vec<Process>>,
     ) -> anyhow::Result<View> {
@@ -62,7 +63,11 @@ impl View {
             container.clock().map(|clock| clock.reading()).map_err(|error| error.to_string());
         let skips = reading.as_ref().is_ok_and(|reading| reading.skipping.mode != SkipMode::Off);
         Ok(View {
-            skip: if skips { Some(skip::report(container, &on_clock()?)?) } else { None },
+            skip: if skips {
+                Some(lorentz_idle::report(container.clock()?, &on_clock()?)?)
+            } else {
+                None
+            },
             reading,
             life,
             processes,
@@ -73,7 +78,7 @@ impl View {
 
     /// Whether a monitor looks after it.
     pub fn monitor_alive(&self) -> bool {
-        self.life == Life::Alive
+        self.life == Liveness::Alive
     }
 
     /// `running` or `frozen`: its clock; `in experiment` where that is neither.
@@ -95,14 +100,14 @@ impl View {
 /// [`View::state`] alone, without its processes: to find those takes long where many containers share a clock.
 pub fn state_of(container: &Container) -> anyhow::Result<&'static str> {
     let reading = container.clock().map(|clock| clock.reading()).map_err(|e| e.to_string());
-    Ok(state(container.life()?, container.record(), &reading))
+    Ok(state(container.liveness()?, container.record(), &reading))
 }
 
-fn state(life: Life, record: &Record, reading: &Result<Reading, String>) -> &'static str {
+fn state(life: Liveness, record: &Record, reading: &Result<Reading, String>) -> &'static str {
     match life {
-        Life::Alive => clock_state(record, reading),
-        Life::MonitorDead => "monitor dead",
-        Life::Ended => "ended",
+        Liveness::Alive => clock_state(record, reading),
+        Liveness::MonitorDead => "monitor dead",
+        Liveness::Ended => "ended",
     }
 }
 

@@ -3,7 +3,8 @@
 use std::error::Error as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use lorentz_container::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
+use lorentz_container::{launch_status, AttachRefused, LaunchError, StateError};
+use lorentz_control::WrongOption;
 use lorentz_experiment::{Refusal, Refused};
 use lorentz_packets::PacketsError;
 use lorentz_study::StudyError;

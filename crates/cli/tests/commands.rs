@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use lorentz_container::{ClockOptions, Container, HostNow, MonitorKind, NewContainer, StateDir};
+use lorentz_container::{Container, MonitorKind, NewContainer, StateDir};
+use lorentz_control::{ClockOptions, HostNow};
 use serde_json::Value;
 
 /// A state directory of its own.

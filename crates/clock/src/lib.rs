@@ -37,6 +37,7 @@ mod process;
 mod rate;
 mod registry;
 mod segment;
+pub mod signal;
 mod sync;
 mod text;
 
@@ -66,6 +67,10 @@ pub mod file {
 
     /// Address of the clock page in every program on the clock.
     pub const PAGE_ADDRESS: usize = 0x7008_0000;
+    /// Address of the word in which the shim has the address of its function for unfiltered system calls.
+    pub const HOST_CALL_ADDRESS: usize = 0x7004_00b8;
+    /// Address of two words: the offsets of the program's time namespace, of CLOCK_MONOTONIC first, ns.
+    pub const TIME_OFFSETS_ADDRESS: usize = 0x7004_00c8;
     /// Offset of the registry in the file, bytes.
     pub const REGISTRY_OFFSET: usize = 4096;
     /// Length of the whole file, bytes.

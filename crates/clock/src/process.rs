@@ -42,6 +42,14 @@ impl ProcessId {
         ProcessId(space.0 << 22 | number & ProcessId::NUMBER)
     }
 
+    /// Returns the number that a process or thread has in its own process id namespace, from the text of its /proc/PID/status.
+    /// `None` if the kernel does not say.
+    pub fn number_inside(status: &str) -> Option<u32> {
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        // The numbers go from the outermost namespace that the reader sees to the innermost.
+        numbers.split_ascii_whitespace().last()?.parse().ok()
+    }
+
     /// Returns the process's namespace.
     pub const fn space(self) -> Space {
         Space(self.0 >> 22)

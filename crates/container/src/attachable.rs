@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::processes::{self, Process};
+use lorentz_control::processes::{self, Process};
+
 use crate::state::effective_user;
 use crate::{AttachRefused, StateDir};
 

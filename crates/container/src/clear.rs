@@ -4,17 +4,18 @@ use std::collections::{BTreeSet, HashSet};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use crate::host_time::{sleep, Moment};
-use crate::processes::{self, Process};
+use lorentz_control::host_time::{sleep, Moment};
+use lorentz_control::processes::{self, Process};
+
 use crate::state::look;
 use crate::{Container, StateDir, StateError};
 
 /// After its programs were killed: longest wait for monitors to clear up, counted from the last monitor that was done.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MONITOR_TIMEOUT: Duration = Duration::from_secs(2);
 /// After so long without a monitor that is done, monitors that have left these containers count as staying for others.
 const SETTLE_TIME: Duration = Duration::from_millis(50);
 /// Most rounds of killing, against a process that starts others faster than they are found.
-const ROUNDS: u32 = 50;
+const MAX_KILL_ROUNDS: u32 = 50;
 
 /// Removes `container`: its directory, its control group, and its programs that still run without a monitor. Returns the number of
 /// programs that were killed.
@@ -63,7 +64,7 @@ pub fn clear_all(
 fn end_programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<usize>, StateError> {
     let mut ended = vec![BTreeSet::new(); containers.len()];
     let mut left: Vec<usize> = (0..containers.len()).collect();
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_KILL_ROUNDS {
         let chased: Vec<&Container> = left.iter().map(|at| containers[*at]).collect();
         let programs = programs(state, &chased)?;
         let running = left.iter().copied().zip(programs);
@@ -106,13 +107,13 @@ fn await_monitors(state: &StateDir, containers: &[&Container]) {
     let mut left = containers.to_vec();
     let mut others = None;
     let mut begun = Moment::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < MONITOR_TIMEOUT {
         let look_begins = Moment::now();
         let before = left.len();
         left.retain(|container| container.record().live_monitor().is_some());
         if begun.elapsed() > SETTLE_TIME {
             let others = others.get_or_insert_with(|| monitors_of_others(state, containers));
-            left.retain(|one| !has_been_left(state, one) || !is_looked_after_by(one, others));
+            left.retain(|one| !has_been_left(state, one) || !is_supervised_by(one, others));
         }
         if left.is_empty() {
             return;
@@ -148,7 +149,7 @@ fn has_been_left(state: &StateDir, container: &Container) -> bool {
 }
 
 /// Whether one of `monitors` is a living monitor of `container`.
-fn is_looked_after_by(container: &Container, monitors: &HashSet<(u32, u64)>) -> bool {
+fn is_supervised_by(container: &Container, monitors: &HashSet<(u32, u64)>) -> bool {
     let living = container.record().live_monitor();
     living.is_some_and(|one| monitors.contains(&(one.pid, one.start_ticks)))
 }

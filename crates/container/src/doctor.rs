@@ -15,7 +15,6 @@ use std::fs;
 
 use nix::errno::Errno;
 
-use crate::skip;
 use crate::state::effective_user;
 
 pub use limits::{Limit, LIMITS};
@@ -160,7 +159,7 @@ const PROBES: &[Probe] = &[
         purpose: "--skip-idle is told by the scheduler when all sleep; else it looks again and again",
         needed: false,
         how_to_get: "root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF (/sys/kernel/btf/vmlinux)",
-        look: || skip::can_be_told().map(|()| "BPF programs on the scheduler's events can be loaded".into()),
+        look: || lorentz_idle::check_switch_events().map(|()| "BPF programs on the scheduler's events can be loaded".into()),
     },
     Probe {
         name: "epoll-pwait2",

@@ -1,26 +1,21 @@
-//! Freezing: stops the clock, and the tasks too if there is a control group to stop them.
-//!
-//! The clock comes first in both directions. A task that runs on for a moment sees a clock that stands still, and can measure no
-//! stop. A task that is let go finds a clock that runs.
+//! Freezing a container: stops the clock, and the tasks too if there is a control group to stop them.
 
 use lorentz_clock::RealInstant;
+use lorentz_control::{processes, Cgroup, ChangeCounts, Clock, ClockChange};
 
-use crate::changing::ClockChange;
-use crate::followers::BrokenOff;
-use crate::processes;
-use crate::{Clock, Container, Followed, StateError};
+use crate::{Container, StateError};
 
 /// Freezes `container` and every other container on its clock. A second call does no harm.
 ///
 /// # Errors
 ///
 /// If the clock cannot be written, its containers cannot be listed, or the caller itself would stop.
-pub fn freeze(container: &Container) -> Result<Followed, StateError> {
+pub fn freeze(container: &Container) -> Result<ChangeCounts, StateError> {
     refuse_for_oneself(container)?;
     let clock = container.clock_to_change()?;
     let followed = clock.freeze().map_err(|error| clock_error(container, error))?;
     // If a timer were still set when its process stops, it would go off when the process goes on.
-    clock.settle();
+    clock.quiesce();
     stop_tasks(container, &clock)?;
     Ok(followed)
 }
@@ -30,7 +25,7 @@ pub fn freeze(container: &Container) -> Result<Followed, StateError> {
 /// # Errors
 ///
 /// As [`freeze`].
-pub fn freeze_at(container: &Container, at: RealInstant) -> Result<Followed, StateError> {
+pub fn freeze_at(container: &Container, at: RealInstant) -> Result<ChangeCounts, StateError> {
     refuse_for_oneself(container)?;
     let clock = container.clock_to_change()?;
     clock.change(ClockChange::Freeze, Some(at)).map_err(|error| clock_error(container, error))
@@ -41,11 +36,11 @@ pub fn freeze_at(container: &Container, at: RealInstant) -> Result<Followed, Sta
 /// # Errors
 ///
 /// As [`freeze`].
-pub fn unfreeze(container: &Container) -> Result<Followed, StateError> {
+pub fn unfreeze(container: &Container) -> Result<ChangeCounts, StateError> {
     let clock = container.clock_to_change()?;
     let followed = clock.unfreeze().map_err(|error| clock_error(container, error))?;
     let_tasks_go(container)?;
-    clock.settle();
+    clock.quiesce();
     Ok(followed)
 }
 
@@ -62,26 +57,18 @@ pub(crate) fn follow_clock(container: &Container, clock: &Clock) -> Result<(), S
 }
 
 fn stop_tasks(container: &Container, clock: &Clock) -> Result<(), StateError> {
-    let waiting = clock.waiting();
-    for one in container.sharing_its_clock()? {
-        if let Some(cgroup) = one.cgroup() {
-            let broken_off = BrokenOff::look(&cgroup.pids().unwrap_or_default(), &waiting);
-            // A container that has just ended has no group to freeze. A task in the kernel stops as soon as it returns from there;
-            // its time stands still already.
-            let _ = cgroup.freeze();
-            broken_off.tell();
-        }
-    }
+    lorentz_control::stop_tasks(clock, &groups(container)?);
     Ok(())
 }
 
 fn let_tasks_go(container: &Container) -> Result<(), StateError> {
-    for one in container.sharing_its_clock()? {
-        if let Some(cgroup) = one.cgroup() {
-            cgroup.thaw();
-        }
-    }
+    lorentz_control::let_tasks_go(&groups(container)?);
     Ok(())
+}
+
+/// Returns the control groups of all containers on the clock of `container`.
+fn groups(container: &Container) -> Result<Vec<Cgroup>, StateError> {
+    Ok(container.sharing_its_clock()?.iter().filter_map(Container::cgroup).collect())
 }
 
 /// Refuses to freeze the clock that the calling command itself is on: the command would stop, and nobody would let it go on.

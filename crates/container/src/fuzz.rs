@@ -1,4 +1,4 @@
-//! Fuzz targets: annotations and variables of the environment, bind mounts, records of containers.
+//! Fuzz targets: bind mounts, records of containers.
 
 use std::str::from_utf8;
 
@@ -6,26 +6,10 @@ use lorentz_fuzz::{fuzz, fuzz_json};
 
 use crate::bundle::Bind;
 use crate::state::Record;
-use crate::Asked;
 
 const RECORD: &str = r#"{"version":1,"name":"web","created":"2030-01-01T00:00:00Z","created_boot_ns":7,"boot_id":"b",
     "command":["date"],"mechanism":"shim","clock_of":null,"cgroup":null,
     "monitors":[{"pid":7,"start_ticks":9,"kind":"run","program":null}]}"#;
-
-#[test]
-fn fuzz_annotations() {
-    let seeds = [
-        "lorentz.rate=10\nlorentz.at=2038-01-19\nlorentz.skip-idle=force\nlorentz.name=web",
-        "LORENTZ_RATE=1/10\nLORENTZ_OFFSET=+10d\nPATH=/bin",
-    ];
-    let words =
-        ["lorentz.", "LORENTZ_", "=", "\n", "tdf", "frozen", "monotonic", "boottime", "true", "on"];
-    fuzz("annotations", &seeds, &words, |bytes| {
-        let Ok(text) = from_utf8(bytes) else { return false };
-        let pairs = text.lines().filter_map(|line| line.split_once('='));
-        Asked::read(pairs, text.lines()).is_ok()
-    });
-}
 
 #[test]
 fn fuzz_bind() {

@@ -1,26 +1,26 @@
-//! Containers in virtual time: their options, their state and their lifecycle.
+//! Containers in virtual time: their state and their lifecycle.
 //!
 //! A container is a directory with a clock in it ([`StateDir`], [`Container`]). One or more monitors supervise its programs
-//! ([`run`], [`exec`], [`attach`]). If the kernel allows it, a container also has a control group ([`Cgroup`]). Any command of the
-//! same user finds a container by its name, or by the process id of any of its processes. It changes the container's clock by
-//! writing to it ([`Clock`]). No daemon keeps this state: /proc says which processes are on a clock.
+//! ([`run`], [`exec`], [`attach`]). If the kernel allows it, a container also has a control group. Any command of the
+//! same user finds a container by its name, or by the process id of any of its processes. It changes the container's clock
+//! ([`Container::clock_to_change`]) by the crate `control`. No daemon keeps this state: /proc says which processes are on a clock.
 //!
-//! - [`ClockOptions`], [`Target`]: the options, checked before anything is done;
-//! - [`StateError`], [`WrongOption`], [`LaunchError`], [`AttachRefused`]: the errors, one line each;
+//! - [`StateError`], [`LaunchError`], [`AttachRefused`]: the errors, one line each;
 //! - [`skip`]: skipping of idle time;
 //! - [`freeze()`], [`unfreeze`], [`clear()`]: changes that need more than the clock;
-//! - [`Asked`], [`look_after`], [`Way`]: containers made by an OCI runtime, on a clock that annotations ask for;
+//! - [`start_monitor`], [`MonitorConnection`]: containers made by an OCI runtime;
 //! - [`make_bundle`], [`RootOptions`]: the bundle that such a runtime receives for `lorentz run --rootfs`;
 //! - [`doctor`]: the abilities of this host, found by trying.
 //!
 //! ```
-//! use lorentz_container::{ClockOptions, HostNow, MonitorKind, NewContainer, StateDir};
+//! use lorentz_container::{MonitorKind, NewContainer, StateDir};
+//! use lorentz_control::{ClockOptions, HostNow};
 //!
 //! let host = HostNow::read()?;
 //! let asked = ClockOptions { rate: Some("60x".parse()?), ..Default::default() };
 //!
-//! let place = tempfile::tempdir()?;
-//! let state = StateDir::at(place.path())?;
+//! let dir = tempfile::tempdir()?;
+//! let state = StateDir::at(dir.path())?;
 //! let new = NewContainer { name: Some("web"), command: &["sleep".into()], kind: MonitorKind::Run };
 //! let container = state.create(&new, &asked.settings(&host)?)?;
 //!
@@ -31,66 +31,43 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod annotations;
 mod attachable;
 mod background;
+mod batch_spawn;
 mod bundle;
-mod care;
-mod cgroup;
-mod change;
-mod changing;
 mod clear;
-mod control;
+mod clock_watch;
+mod directory_watch;
 pub mod doctor;
-mod fault;
-mod file_stamps;
-mod followers;
+mod error;
 mod freeze;
 #[cfg(test)]
 mod fuzz;
-mod home;
-pub mod host_time;
-#[cfg(test)]
-mod inhabitant;
-mod leaping;
-mod life;
-mod lock;
-mod numbers;
-mod nursery;
-mod options;
-mod place;
-pub mod processes;
-mod rounds;
+mod lifecycle;
+mod service_dir;
 pub mod skip;
 mod state;
+mod supervise;
+#[cfg(test)]
+#[path = "../../control/src/test_process.rs"]
+mod test_process;
 mod time_namespace;
-mod watchkeeping;
 
-pub use annotations::{merge_offset, Asked, WrongAnnotation};
 pub use attachable::check_attachable;
 pub use background::{start_in_background, Ready};
+pub use batch_spawn::{spawn_batch, BatchSpawn, MAX_BATCH};
 pub use bundle::{
     is_bundle_of_ours, make_bundle, overlay, own_mounts, remove_bundle, runtime, runtime_root,
     Bind, RootOptions,
 };
-pub use care::{look_after, way_into, Way};
-pub use cgroup::Cgroup;
-pub use change::Target;
-pub use changing::{ClockChange, Followed};
 pub use clear::{clear, clear_all};
-pub use control::{Clock, Reading, ToCome};
-pub use fault::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
+pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
-pub use life::{attach, exec, run, Attached};
-pub use lock::on_busy_clock;
+pub use lifecycle::{attach, exec, run, Attached};
 pub use lorentz_inject::{limits, on_ample_stack};
-pub use nursery::{raise, Brood, BROOD};
-pub use options::{
-    parse_read_cost, ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST,
-};
-pub use place::Place;
-pub use rounds::HeldClock;
+pub use service_dir::ServiceDir;
 pub use state::{
-    is_name, look, Bundle, Container, Life, Mechanism, Monitor, MonitorKind, NewContainer, Record,
-    StateDir, STATE_DIR_VARIABLE,
+    is_name, look, Bundle, Container, Liveness, Mechanism, Monitor, MonitorKind, NewContainer,
+    Record, StateDir, STATE_DIR_VARIABLE,
 };
+pub use supervise::{connect_to_monitor, start_monitor, MonitorConnection};

@@ -4,7 +4,7 @@
 //! /run/lorentz/            or $XDG_RUNTIME_DIR/lorentz, /tmp/lorentz-UID, $LORENTZ_STATE_DIR
 //!     quiet-lynx-4f2a/
 //!         clock            the clock page and the registry of waiters
-//!         changes          a pipe: wakes the monitors when a controller is done ([`crate::watchkeeping`])
+//!         changes          a pipe: wakes the monitors when a controller is done ([`lorentz_control::change_pipe`])
 //!         container.json   see `Record`
 //! ```
 //!
@@ -24,19 +24,19 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use lorentz_clock::file;
+use lorentz_control::{change_pipe, processes, Cgroup, Clock, ClockSettings};
+use lorentz_inject::limits;
 use nix::fcntl::{Flock, FlockArg};
 
-pub use members::{look, Life};
+pub use members::{look, Liveness};
 pub use name::is_name;
 pub use record::{Bundle, Mechanism, Monitor, MonitorKind, Record};
 pub(crate) use root::effective_user;
 use root::Root;
 pub use root::STATE_DIR_VARIABLE;
 
-use crate::cgroup::Cgroup;
-use crate::processes;
-use crate::watchkeeping;
-use crate::{Clock, ClockSettings, StateError};
+use crate::StateError;
 
 /// The name of a directory under construction, until it is complete and gets its own name.
 const UNFINISHED: &str = ".new";
@@ -74,7 +74,7 @@ impl StateDir {
     ///
     /// If the directory belongs to another user or other users may write to it; if the file system refuses; if /proc is missing.
     pub fn open() -> Result<StateDir, StateError> {
-        processes::check_proc()?;
+        check_proc()?;
         Ok(StateDir { root: Root::find()? })
     }
 
@@ -84,7 +84,7 @@ impl StateDir {
     ///
     /// As [`StateDir::open`].
     pub fn at(path: &Path) -> Result<StateDir, StateError> {
-        processes::check_proc()?;
+        check_proc()?;
         Ok(StateDir { root: Root::chosen(path)? })
     }
 
@@ -106,7 +106,8 @@ impl StateDir {
     ) -> Result<Container, StateError> {
         let _lock = self.lock()?;
         let mut made = self.build(new, None, |clock| {
-            watchkeeping::make(clock)?;
+            limits::room_for(file::LEN as u64)?;
+            change_pipe::make(clock)?;
             Clock::create(clock, settings).map(drop)
         })?;
         if settings.offsets_only && new.kind != MonitorKind::Attach {
@@ -125,7 +126,7 @@ impl StateDir {
     pub fn join(&self, new: &NewContainer, owner: &str) -> Result<Container, StateError> {
         let _lock = self.lock()?;
         let owner = self.open_by("--clock", owner)?;
-        if owner.life()? == Life::Ended {
+        if owner.liveness()? == Liveness::Ended {
             return Err(StateError::Ended(owner.name().to_string()));
         }
         match (new.name, &owner.record.experiment) {
@@ -136,7 +137,7 @@ impl StateDir {
                 experiment: experiment.clone(),
             }),
             (Some(_), None) => self.build(new, Some(owner.name()), |clock| {
-                watchkeeping::share(&owner.clock_path(), clock)?;
+                change_pipe::share(&owner.clock_path(), clock)?;
                 fs::hard_link(owner.clock_path(), clock)
             }),
         }
@@ -240,7 +241,7 @@ impl StateDir {
             return Ok(name.to_string());
         }
         match self.container(name) {
-            Ok(container) if container.life()? != Life::Ended => {
+            Ok(container) if container.liveness()? != Liveness::Ended => {
                 return Err(StateError::NameInUse(name.to_string()));
             }
             Ok(container) => container.remove_locked()?,
@@ -258,7 +259,7 @@ impl StateDir {
     pub fn check_new_name(&self, name: &str) -> Result<(), StateError> {
         name::check("--name", name)?;
         match self.container(name) {
-            Ok(container) if container.life()? != Life::Ended => {
+            Ok(container) if container.liveness()? != Liveness::Ended => {
                 Err(StateError::NameInUse(name.to_string()))
             }
             _ => Ok(()),
@@ -422,7 +423,7 @@ impl Container {
     /// If the container is gone, or has ended.
     pub fn enter(&self, kind: MonitorKind) -> Result<Container, StateError> {
         let _lock = self.state.lock()?;
-        if self.life()? == Life::Ended {
+        if self.liveness()? == Liveness::Ended {
             return Err(StateError::Ended(self.name().to_string()));
         }
         self.enter_locked(kind)
@@ -498,7 +499,8 @@ impl Container {
         };
         let me = std::process::id();
         container.record.monitors.retain(|monitor| monitor.pid != me);
-        let nobody = container.record.monitors.is_empty() || container.life()? == Life::Ended;
+        let nobody =
+            container.record.monitors.is_empty() || container.liveness()? == Liveness::Ended;
         container.leave_clock_to_others();
         if nobody {
             container.remove_locked()
@@ -550,7 +552,7 @@ impl Container {
     }
 
     fn remove_locked(&self) -> Result<(), StateError> {
-        crate::skip::end_unused(&self.clock_path());
+        lorentz_idle::end_unused(&self.clock_path());
         if let Some(cgroup) = self.cgroup() {
             // A frozen group can never become empty. A group that cannot be removed now has programs in it.
             cgroup.thaw();
@@ -587,3 +589,11 @@ fn file_error(path: &Path, error: io::Error) -> StateError {
 
 #[cfg(test)]
 mod tests;
+
+/// Checks that /proc shows this very process.
+fn check_proc() -> Result<(), StateError> {
+    match processes::is_proc_ours() {
+        true => Ok(()),
+        false => Err(StateError::NoProc),
+    }
+}

@@ -5,9 +5,10 @@ use std::fs::{self, File};
 use std::io;
 
 use anyhow::Context;
+use lorentz_control::Clock;
 use nix::sched::{setns, unshare, CloneFlags};
 
-use crate::{Clock, Container};
+use crate::Container;
 
 /// CLONE_NEWTIME, which nix does not have.
 const NEW_TIME: CloneFlags = CloneFlags::from_bits_retain(0x80);

@@ -3,11 +3,9 @@
 use std::fmt::Display;
 
 use lorentz_clock::{Rate, RealInstant, WallTime};
-use lorentz_container::processes::{self, Process};
-use lorentz_container::{
-    self as container, check_attachable, Cgroup, Clock, ClockChange, HostNow, Reading, StateDir,
-    StateError, Target,
-};
+use lorentz_container::{self as container, check_attachable, StateDir, StateError};
+use lorentz_control::processes::{self, Process};
+use lorentz_control::{Cgroup, Clock, ClockChange, HostNow, Reading, Target};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 

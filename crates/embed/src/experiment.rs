@@ -6,8 +6,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use lorentz_clock::{Rate, Span};
-use lorentz_container::processes::{self, Process};
 use lorentz_container::StateDir;
+use lorentz_control::processes::{self, Process};
 use lorentz_experiment::{self as experiment, Experiment as Client, Refusal, Refused};
 use lorentz_experiment::{Status, Wanted};
 

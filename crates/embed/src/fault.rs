@@ -1,6 +1,7 @@
 //! Errors, one line each, of five kinds that every interface distinguishes.
 
-use lorentz_container::{AttachRefused, StateError, WrongOption};
+use lorentz_container::{AttachRefused, StateError};
+use lorentz_control::WrongOption;
 use lorentz_experiment::{Refusal, Refused};
 
 /// The result of this crate's functions.

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use lorentz_clock::WallTime;
-use lorentz_container::processes;
+use lorentz_control::processes;
 use object::{Object, ObjectSymbol};
 
 use crate::fault::{Fault, Kind, Result};

@@ -33,5 +33,5 @@ pub use experiment::{Experiment, Owner};
 pub use fault::{Fault, Kind, Result};
 pub use host::real_wall_clock;
 pub use lorentz_clock::{Rate, Span, WallTime};
-pub use lorentz_container::{Reading, Target};
+pub use lorentz_control::{Reading, Target};
 pub use lorentz_experiment::{MemberStatus, Phase, Status, Wanted};

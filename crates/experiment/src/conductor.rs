@@ -289,7 +289,11 @@ impl Conductor {
             _ => {
                 let at = self.joining_at(timeline);
                 member.stop_at(at)?;
-                member.clock.set_turn(if timeline.is_some() { VirtualInstant::NEVER } else { at });
+                member.clock.allow_sends_until(if timeline.is_some() {
+                    VirtualInstant::NEVER
+                } else {
+                    at
+                });
             }
         }
         self.added += 1;
@@ -341,7 +345,7 @@ impl Conductor {
             member.count_from_here();
             member.interval = None;
             // A simulator decides when others see a packet; without one, all containers stand at `at`.
-            member.clock.set_turn(if stepwise { VirtualInstant::NEVER } else { at });
+            member.clock.allow_sends_until(if stepwise { VirtualInstant::NEVER } else { at });
         }
         (self.now, self.synchronized_at) = (at, at);
         (self.rounds, self.real, self.working) = (0, Duration::ZERO, Duration::ZERO);

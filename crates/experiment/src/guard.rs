@@ -59,7 +59,7 @@ pub fn release(state: &StateDir, name: &str) -> anyhow::Result<()> {
         if let Ok(clock) = clock {
             clock.let_go(clock.rate());
             // A program that waits for its turn to send (send ordering) would wait forever.
-            clock.set_turn(VirtualInstant::NEVER);
+            clock.allow_sends_until(VirtualInstant::NEVER);
         }
         if let Some(cgroup) = container.cgroup() {
             cgroup.thaw();

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use lorentz_container::{
-    attach, check_attachable, Cgroup, ClockOptions, Container, HostNow, Mechanism, MonitorKind,
-    NewContainer, StateDir, StateError, WhichClock,
+    attach, check_attachable, Container, Mechanism, MonitorKind, NewContainer, StateDir, StateError,
 };
+use lorentz_control::{Cgroup, ClockOptions, HostNow, WhichClock};
 
 /// Returns the container that `text` means: a container's name or a process id. A process that is in no container gets a new one:
 /// Lorentz attaches to it and its descendants. The caller must have one thread only.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use lorentz_clock::{saturate, Rate, Span, VirtualInstant};
-use lorentz_container::skip::Seen;
-use lorentz_container::{Cgroup, Container, HeldClock};
+use lorentz_container::Container;
+use lorentz_control::{Cgroup, HeldClock};
+use lorentz_idle::TaskState;
 
 use crate::account::{self, Account};
 use crate::cpus::Cpus;
@@ -136,7 +137,7 @@ impl Member {
             // A control group that is gone has no processes.
             let _ = watch.add(self.group, &self.cgroup);
             for pid in self.cgroup.pids().unwrap_or_default() {
-                for thread in lorentz_container::processes::threads_of(pid) {
+                for thread in lorentz_control::processes::threads_of(pid) {
                     // A thread that has ended needs no affinity.
                     let _ = self.cpu.keep(thread);
                 }
@@ -156,12 +157,12 @@ impl Member {
     }
 
     /// Adds one of its tasks to the result of the present look.
-    pub(crate) fn note(&mut self, task: &Seen) {
+    pub(crate) fn note(&mut self, task: &TaskState) {
         self.seen.awake |= !task.asleep;
         self.seen.tasks += 1;
-        self.seen.runs = self.seen.runs.wrapping_add(task.task.runs);
-        if self.seen.pids.last() != Some(&task.task.pid) {
-            self.seen.pids.push(task.task.pid);
+        self.seen.runs = self.seen.runs.wrapping_add(task.runs);
+        if self.seen.pids.last() != Some(&task.pid) {
+            self.seen.pids.push(task.pid);
         }
         self.seen.ran += task.ran;
         self.seen.waited += task.waited;
@@ -190,7 +191,7 @@ impl Member {
     /// Lets the clock and the tasks run by themselves from now on.
     pub(crate) fn let_go(&mut self) {
         self.clock.let_go(self.rate);
-        self.clock.set_turn(VirtualInstant::NEVER);
+        self.clock.allow_sends_until(VirtualInstant::NEVER);
         self.cgroup.thaw();
         self.stopped = false;
     }
@@ -208,7 +209,7 @@ impl Member {
     /// Stops the container's tasks.
     pub(crate) fn stop_tasks(&mut self) -> anyhow::Result<()> {
         self.cgroup.freeze()?;
-        self.clock.repeat_broken_off(&self.cgroup.pids()?);
+        self.clock.repeat_interrupted_calls(&self.cgroup.pids()?);
         self.stopped = true;
         self.account.clear();
         Ok(())
@@ -230,7 +231,7 @@ impl Member {
 
     /// Adds a slice of real length `took` to the account; `due` was due to the container. `seen` are its tasks now. `self.seen` is
     /// their state before the slice.
-    pub(crate) fn settle(&mut self, took: Duration, due: Span, seen: &[Seen]) {
+    pub(crate) fn settle(&mut self, took: Duration, due: Span, seen: &[TaskState]) {
         let before = self.seen.clone();
         self.forget_look();
         seen.iter().for_each(|task| self.note(task));
@@ -242,7 +243,7 @@ impl Member {
         if self.turn_at != Some(self.seen.runs) {
             self.turn_at = Some(self.seen.runs);
             // A thread that waited for its turn runs now.
-            self.seen.awake |= self.clock.set_turn(others) > 0;
+            self.seen.awake |= self.clock.allow_sends_until(others) > 0;
         }
     }
 
@@ -250,7 +251,7 @@ impl Member {
     /// thread waited for the turn.
     pub(crate) fn go_on(&mut self, others: VirtualInstant) -> bool {
         self.in_line = false;
-        self.seen.awake = self.clock.set_turn(others) > 0;
+        self.seen.awake = self.clock.allow_sends_until(others) > 0;
         self.seen.awake
     }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use lorentz_container::{start_in_background, Place, StateDir};
+use lorentz_container::{start_in_background, ServiceDir, StateDir};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::conductor::{Conductor, Message};
@@ -41,7 +41,7 @@ pub fn create(state: &StateDir, name: &str, wanted: &Wanted) -> anyhow::Result<(
 
 fn serve(
     state: &StateDir,
-    place: &Place,
+    place: &ServiceDir,
     settings: Settings,
     listener: UnixListener,
     ready: impl FnOnce(),

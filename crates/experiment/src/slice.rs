@@ -121,11 +121,11 @@ fn begin(
     failpoint(member.clock.registry(), Failpoint::SliceBegun);
     if member.stopped {
         // Notify first: a wait that the freezer broke off continues only if its signal is pending when its thread runs.
-        member.clock.tell_all(&member.seen.pids);
+        member.clock.notify_all(&member.seen.pids);
         member.cgroup.thaw();
         member.stopped = false;
     } else {
-        member.clock.tell_due(&member.seen.pids);
+        member.clock.notify_due(&member.seen.pids);
     }
     failpoint(member.clock.registry(), Failpoint::SliceRunning);
     if ahead <= NEAR {
@@ -133,7 +133,7 @@ fn begin(
     }
     let ran = run_ahead(member, Duration::from_nanos(ahead.0 as u64), place);
     member.clock.run(from, end, member.rate);
-    member.clock.tell_due(&member.seen.pids);
+    member.clock.notify_due(&member.seen.pids);
     ran
 }
 
@@ -179,14 +179,14 @@ fn until_end(
                 continue;
             }
             match member.clock.next_deadline() {
-                _ if member.clock.is_in_line() => return (Outcome::InLine, rested),
+                _ if member.clock.has_waiting_sender() => return (Outcome::InLine, rested),
                 Some(next) if next <= end => {
                     // The container had nothing to do; nobody took time from it.
                     member.account.forgive();
                     rested = true;
                     if next.since(member.clock.now()) > NEAR {
                         member.clock.run(next, end, member.rate);
-                        member.clock.tell_due(&member.seen.pids);
+                        member.clock.notify_due(&member.seen.pids);
                     }
                     looked_since = Instant::now();
                 }
@@ -236,8 +236,8 @@ impl Due {
     fn are_awaited(&mut self, member: &mut Member, runs: u64) -> bool {
         let now = member.clock.now();
         let before = std::mem::replace(&mut self.told, now);
-        let told = now > before && member.clock.tell_between(before, now, &member.seen.pids);
-        let overdue = member.clock.is_overdue(member.served);
+        let told = now > before && member.clock.notify_between(before, now, &member.seen.pids);
+        let overdue = member.clock.has_overdue_wait(member.served);
         let (seen, when) = match self.last {
             Some((seen, when)) if !told && (seen == runs || !overdue) => (seen, when),
             None if !told && !overdue => return false,
@@ -270,7 +270,7 @@ fn stop(member: &mut Member, end: VirtualInstant) -> Span {
     let overrun = member.clock.since_limit();
     member.stopped = true;
     // These include processes that have come since the last look.
-    member.clock.repeat_broken_off(&member.cgroup.pids().unwrap_or_default());
+    member.clock.repeat_interrupted_calls(&member.cgroup.pids().unwrap_or_default());
     member.used.overruns.note(overrun);
     let perceived = member.clock.now().since(end);
     member.used.perceived_overshoot = member.used.perceived_overshoot.max(perceived);

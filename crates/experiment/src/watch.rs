@@ -6,9 +6,9 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use lorentz_container::processes::threads_of;
-use lorentz_container::skip::{look_through, Scheduler, Seen};
-use lorentz_container::Cgroup;
+use lorentz_control::processes::threads_of;
+use lorentz_control::Cgroup;
+use lorentz_idle::{look_through, Scheduler, TaskState};
 use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use std::os::fd::BorrowedFd;
@@ -25,7 +25,7 @@ pub struct Watch {
 impl Watch {
     /// Makes a watch with room for `groups` groups. It observes no task yet.
     pub fn new(groups: u32) -> Watch {
-        let kernel = Scheduler::of_groups(groups).ok();
+        let kernel = Scheduler::with_groups(groups).ok();
         let events = kernel.as_ref().map(Scheduler::events_fd);
         Watch { kernel: kernel.map(Mutex::new), events }
     }
@@ -45,7 +45,7 @@ impl Watch {
     /// Subscribes to an event for the moment when no task of a group seems to run any more, or unsubscribes.
     pub fn be_told(&self, told: bool) {
         if let Some(mut scheduler) = self.scheduler() {
-            scheduler.be_told(told);
+            scheduler.set_switch_events(told);
         }
     }
 
@@ -53,13 +53,15 @@ impl Watch {
     pub fn add(&self, group: u32, cgroup: &Cgroup) -> io::Result<()> {
         let Some(mut scheduler) = self.scheduler() else { return Ok(()) };
         // Repeats until a pass finds no new process: one that is not observed yet may have started another.
-        while cgroup.pids()?.iter().filter(|pid| scheduler.add_to(group, **pid)).count() > 0 {}
+        while cgroup.pids()?.iter().filter(|pid| scheduler.watch_process_in(group, **pid)).count()
+            > 0
+        {}
         Ok(())
     }
 
     /// Returns all tasks of `cgroups`, each with its group.
-    pub fn all<'a>(&self, cgroups: impl Iterator<Item = (u32, &'a Cgroup)>) -> Vec<Seen> {
-        if let Some(seen) = self.scheduler().and_then(|mut scheduler| scheduler.seen().ok()) {
+    pub fn all<'a>(&self, cgroups: impl Iterator<Item = (u32, &'a Cgroup)>) -> Vec<TaskState> {
+        if let Some(seen) = self.scheduler().and_then(|mut scheduler| scheduler.tasks().ok()) {
             return seen;
         }
         cgroups.flat_map(|(group, cgroup)| by_proc(group, cgroup)).collect()
@@ -72,15 +74,15 @@ impl Watch {
         let first = look();
         let idle = first.iter().all(|task| task.asleep)
             && first == look()
-            && !first.iter().any(|task| executes(task.task.pid, task.task.thread));
-        let runs = first.iter().fold(0u64, |sum, task| sum.wrapping_add(task.task.runs));
+            && !first.iter().any(|task| executes(task.pid, task.thread));
+        let runs = first.iter().fold(0u64, |sum, task| sum.wrapping_add(task.runs));
         idle.then_some(runs)
     }
 
     /// Returns the tasks of a group. `tasks` is the number of tasks of the experiment.
-    pub fn look(&self, group: u32, cgroup: &Cgroup, tasks: usize) -> Vec<Seen> {
+    pub fn look(&self, group: u32, cgroup: &Cgroup, tasks: usize) -> Vec<TaskState> {
         match self.scheduler().filter(|_| tasks < MANY_TASKS) {
-            Some(mut scheduler) => scheduler.seen().map_or_else(
+            Some(mut scheduler) => scheduler.tasks().map_or_else(
                 |_| by_proc(group, cgroup),
                 |mut seen| {
                     seen.retain(|task| task.group == group);
@@ -132,6 +134,6 @@ fn executes(pid: u32, thread: u32) -> bool {
         .is_some_and(|call| CALLS.contains(&call))
 }
 
-fn by_proc(group: u32, cgroup: &Cgroup) -> Vec<Seen> {
+fn by_proc(group: u32, cgroup: &Cgroup) -> Vec<TaskState> {
     look_through(&cgroup.pids().unwrap_or_default(), group)
 }

@@ -28,7 +28,7 @@ mod image;
 mod launch;
 pub mod limits;
 mod monitor;
-pub mod namespace;
+mod namespace;
 mod notify;
 mod profile;
 mod remote;

@@ -1,7 +1,7 @@
 //! Process id namespaces: the namespace of a process, and the process's number in it. Time namespaces: their offsets.
 
 use crate::shared::SharedClock;
-use lorentz_clock::Space;
+use lorentz_clock::{ProcessId, Space};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 /// # Errors
 ///
 /// The process has ended, or this process may not look into it.
-pub fn of(pid: impl std::fmt::Display) -> io::Result<u32> {
+pub(crate) fn of(pid: impl std::fmt::Display) -> io::Result<u32> {
     // The kernel numbers namespaces with 32 bits.
     fs::metadata(format!("/proc/{pid}/ns/pid")).map(|file| file.ino() as u32)
 }
@@ -21,11 +21,9 @@ pub fn of(pid: impl std::fmt::Display) -> io::Result<u32> {
 /// # Errors
 ///
 /// The process has ended.
-pub fn number_inside(pid: u32) -> io::Result<u32> {
+pub(crate) fn number_inside(pid: u32) -> io::Result<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    // The numbers go from the outermost namespace that the reader sees to the innermost.
-    let own = numbers.and_then(|numbers| numbers.split_ascii_whitespace().last()?.parse().ok());
+    let own = ProcessId::number_inside(&status);
     own.ok_or_else(|| io::Error::other("the kernel does not tell its number inside"))
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lorentz_container::{self as container, Cgroup, Container, StateDir};
+use lorentz_container::{self as container, Container, StateDir};
+use lorentz_control::Cgroup;
 use lorentz_experiment::{self as experiment, Experiment};
 use nix::sys::wait::{waitpid, WaitPidFlag};
 

@@ -6,8 +6,8 @@ use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
 
-use lorentz_container::processes::{self, Process};
 use lorentz_container::StateDir;
+use lorentz_control::processes::{self, Process};
 use serde::{Deserialize, Serialize};
 
 use crate::root::Entry;
@@ -46,14 +46,14 @@ impl Record {
     }
 }
 
-/// The directory of a network: [`lorentz_container::Place`], with the files that only networks have.
+/// The directory of a network: [`lorentz_container::ServiceDir`], with the files that only networks have.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(lorentz_container::Place);
+pub(crate) struct Place(lorentz_container::ServiceDir);
 
 impl Deref for Place {
-    type Target = lorentz_container::Place;
+    type Target = lorentz_container::ServiceDir;
 
-    fn deref(&self) -> &lorentz_container::Place {
+    fn deref(&self) -> &lorentz_container::ServiceDir {
         &self.0
     }
 }
@@ -61,13 +61,13 @@ impl Deref for Place {
 impl Place {
     /// The directory of the network `name`, which need not exist.
     pub fn of(state: &StateDir, name: &str) -> Result<Place, Refusal> {
-        let place = lorentz_container::Place::of(state, FOLDER, name);
+        let place = lorentz_container::ServiceDir::of(state, FOLDER, name);
         place.map(Place).ok_or_else(|| Refusal::Unknown(name.to_string()))
     }
 
     /// Returns the names of all networks.
     pub fn all(state: &StateDir) -> io::Result<Vec<String>> {
-        lorentz_container::Place::all(state, FOLDER)
+        lorentz_container::ServiceDir::all(state, FOLDER)
     }
 
     pub fn store(&self, record: &Record) -> io::Result<()> {

@@ -14,9 +14,9 @@ use std::path::Path;
 use anyhow::Context;
 use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{
-    self as container, start_in_background, ClockOptions, ClockSettings, Container, HostNow,
-    MonitorKind, NewContainer, StateDir,
+    self as container, start_in_background, Container, MonitorKind, NewContainer, StateDir,
 };
+use lorentz_control::{ClockOptions, ClockSettings, HostNow};
 use lorentz_experiment::{self as experiment, Experiment, Joining};
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};

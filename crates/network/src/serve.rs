@@ -16,7 +16,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use lorentz_clock::{Pace, Snapshot, Span, VirtualInstant};
-use lorentz_container::Clock;
+use lorentz_control::Clock;
 use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 

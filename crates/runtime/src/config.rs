@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
 use lorentz_clock::{Span, NANOS_PER_SEC};
-use lorentz_container::{merge_offset, Asked, ClockSettings, HostNow, WhichClock};
+use lorentz_control::{ClockSettings, HostNow, WhichClock};
 use lorentz_inject::Profile;
 use serde_json::{json, Value};
 
+use crate::annotations::{merge_offset, Asked};
 use crate::rights::Rights;
 use crate::sandbox;
 

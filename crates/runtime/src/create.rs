@@ -11,9 +11,10 @@ use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::container::{Container as Tasks, ContainerStatus};
 use libcontainer::syscall::syscall::SyscallType;
 use lorentz_container::{
-    is_bundle_of_ours, look_after, remove_bundle, Bundle, Cgroup, Container, HostNow, Life,
-    Mechanism, MonitorKind, NewContainer, StateDir, Way, WhichClock,
+    is_bundle_of_ours, remove_bundle, start_monitor, Bundle, Container, Liveness, Mechanism,
+    MonitorConnection, MonitorKind, NewContainer, StateDir,
 };
+use lorentz_control::{Cgroup, HostNow, WhichClock};
 use serde_json::Value;
 
 use crate::args::Run;
@@ -182,7 +183,7 @@ fn of_pod(state: &StateDir, wanted: &Wanted) -> anyhow::Result<Option<String>> {
         let bundle = other.record().bundle.as_ref();
         let same =
             bundle.is_some_and(|other| other.pod == wanted.pod && other.asked == wanted.text);
-        if same && other.life()? == Life::Alive {
+        if same && other.liveness()? == Liveness::Alive {
             return Ok(Some(other.name().to_string()));
         }
     }
@@ -196,15 +197,15 @@ fn build_on_clock(
     time: &Time,
     container: &mut Container,
 ) -> anyhow::Result<Tasks> {
-    let way = look_after(container)?;
+    let monitor = start_monitor(container)?;
     let by_shim = container.record().mechanism == Mechanism::Shim;
-    let entrance = if by_shim { Some(Rc::new(way.entrance()?)) } else { None };
+    let entrance = if by_shim { Some(Rc::new(monitor.entrance()?)) } else { None };
     let workload = Workload { entrance, ..Default::default() };
     let stay = Group::join(container)?;
     let tasks = build(place, order, config, time, workload);
     stay.leave();
     let tasks = tasks?;
-    let watched = watch(container, &tasks, &way, by_shim);
+    let watched = watch(container, &tasks, &monitor, by_shim);
     if let Err(error) = watched {
         let _ = life::delete(place, order.id, true);
         return Err(error);
@@ -213,7 +214,12 @@ fn build_on_clock(
 }
 
 /// Records the container's first process and its control group.
-fn watch(container: &mut Container, tasks: &Tasks, way: &Way, by_shim: bool) -> anyhow::Result<()> {
+fn watch(
+    container: &mut Container,
+    tasks: &Tasks,
+    monitor: &MonitorConnection,
+    by_shim: bool,
+) -> anyhow::Result<()> {
     let pid = tasks.pid().context("the container has no process")?.as_raw() as u32;
     container.set_program_of_others(pid)?;
     if container.cgroup().is_none() {
@@ -224,7 +230,7 @@ fn watch(container: &mut Container, tasks: &Tasks, way: &Way, by_shim: bool) -> 
         container.set_cgroup(group.as_ref())?;
     }
     if !by_shim {
-        way.process(pid)?;
+        monitor.register_process(pid)?;
     }
     Ok(())
 }

@@ -11,7 +11,8 @@ use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::container::ContainerStatus;
 use libcontainer::syscall::syscall::SyscallType;
 use liboci_cli::Exec;
-use lorentz_container::{way_into, HostNow, Mechanism};
+use lorentz_container::{connect_to_monitor, Mechanism};
+use lorentz_control::HostNow;
 use nix::sched::{setns, CloneFlags};
 use serde_json::{json, Value};
 
@@ -43,7 +44,7 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     match place.timed(id)? {
         Some(container) => {
             if container.record().mechanism == Mechanism::Shim {
-                workload.entrance = Some(Rc::new(way_into(&container)?.entrance()?));
+                workload.entrance = Some(Rc::new(connect_to_monitor(&container)?.entrance()?));
             }
             group = Some(Group::enter(&container));
         }

@@ -8,7 +8,7 @@ use libcontainer::container::{Container as Tasks, ContainerStatus};
 use libcontainer::error::LibcontainerError;
 use libcontainer::signal::Signal;
 use liboci_cli::{Kill, List, Ps};
-use lorentz_container::{remove_bundle, Container, Life, Mechanism};
+use lorentz_container::{remove_bundle, Container, Liveness, Mechanism};
 use nix::sys::signal::{sigprocmask, SigSet, SigmaskHow};
 use serde_json::{json, Value};
 
@@ -126,7 +126,7 @@ fn forget(place: &Place, id: &str, container: Container) -> anyhow::Result<()> {
     let end = Instant::now() + PATIENCE;
     let mut left = Some(container);
     while let Some(container) = left.take() {
-        if container.life()? == Life::Ended {
+        if container.liveness()? == Liveness::Ended {
             container.remove()?;
             return Ok(());
         }
@@ -223,7 +223,7 @@ pub fn resume(place: &Place, id: &str) -> anyhow::Result<i32> {
         Some(_) => {}
         None => tasks.resume()?,
     }
-    clock.settle();
+    clock.quiesce();
     tasks.set_status(ContainerStatus::Running).save()?;
     Ok(0)
 }

@@ -14,12 +14,15 @@
 
 #![cfg_attr(not(test), no_main)]
 
+mod annotations;
 mod args;
 mod config;
 mod copyup;
 mod create;
 mod describe;
 mod enter;
+#[cfg(test)]
+mod fuzz;
 mod life;
 mod place;
 mod report;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{bail, Context};
 use liboci_cli::GlobalOpts;
-use lorentz_container::HostNow;
+use lorentz_control::HostNow;
 
 /// Exit status of any error.
 pub const FAILED: i32 = 1;

@@ -8,18 +8,8 @@ use crate::trap;
 use crate::trap_mask;
 use crate::user;
 use crate::wait;
+use lorentz_clock::signal::{fingerprint as sighting, MAGIC as KICK_MAGIC, NO_CALL};
 use lorentz_syscalls::{row, Restart, Syscall};
-
-/// High half of the value that comes with a kick; the low half is a [`sighting`], or [`NO_CALL`].
-pub const KICK_MAGIC: u32 = 0x4c7a_6b21;
-/// Low half: the thread was not seen in a call that a kick would break off.
-pub const NO_CALL: u32 = u32::MAX;
-
-/// A thread seen blocked in system call `call` at these registers, in 32 bits: 10 of the call, 22 of the place.
-pub fn sighting(call: u32, ip: u64, sp: u64) -> u32 {
-    let place = (ip ^ sp.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 42;
-    (call & 0x3ff) << 22 | place as u32
-}
 
 /// The handler of [`sig::KICK`].
 ///

@@ -127,16 +127,6 @@ pub fn noted_address(place: usize) -> usize {
     DATA + core::mem::offset_of!(ProcessData, fds) + place * core::mem::size_of::<NotedFd>()
 }
 
-/// Where the address of [`crate::sys::host_call`] lies.
-pub fn host_call_address() -> usize {
-    DATA + core::mem::offset_of!(ProcessData, host_call)
-}
-
-/// Where the offsets of the process's time namespace lie, of CLOCK_MONOTONIC first.
-pub fn time_offsets_address() -> usize {
-    DATA + core::mem::offset_of!(ProcessData, time_offsets)
-}
-
 /// Where it is said which filters were added.
 pub fn extra_filters_address() -> usize {
     DATA + core::mem::offset_of!(ProcessData, extra_filters)
@@ -278,6 +268,11 @@ pub struct ForkData {
 const _: () = assert!(core::mem::size_of::<ProcessData>() <= FORK_DATA - DATA);
 const _: () = assert!(core::mem::size_of::<ForkData>() <= 4096);
 const _: () = assert!(DATA + DATA_LEN <= CLOCK);
+// Controllers look for these two at fixed addresses.
+const _: () =
+    assert!(DATA + core::mem::offset_of!(ProcessData, host_call) == file::HOST_CALL_ADDRESS);
+const _: () =
+    assert!(DATA + core::mem::offset_of!(ProcessData, time_offsets) == file::TIME_OFFSETS_ADDRESS);
 
 /// The clock page of this process.
 #[inline(always)]

@@ -47,7 +47,7 @@ pub mod sig {
     pub const SIGCHLD: u32 = 17;
     pub const SIGSYS: u32 = 31;
     /// The signal that tells a thread to look at the clock again: the last real-time signal, delivered after all others.
-    pub const KICK: u32 = 64;
+    pub const KICK: u32 = lorentz_clock::signal::CLOCK_CHANGE;
     /// SIGSYS and KICK: what a program may never block.
     pub const OURS: u64 = 1 << (SIGSYS - 1) | 1 << (KICK - 1);
     pub const SI_QUEUE: i32 = -1;
@@ -173,7 +173,7 @@ pub unsafe fn syscall(nr: u32, args: [u64; 6]) -> isize {
 }
 
 /// A system call as the host knows it, for a `lorentz` command that runs in virtual time itself: its clocks are the host's, and so are
-/// its waits. `lorentz_container::host_time` finds it by [`crate::layout::host_call_address`].
+/// its waits. `lorentz_control::host_time` finds it by [`lorentz_clock::file::HOST_CALL_ADDRESS`].
 ///
 /// # Safety
 /// As for [`syscall`]; `args` points at six words.

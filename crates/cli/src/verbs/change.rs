@@ -4,9 +4,8 @@ use std::collections::HashSet;
 
 use anyhow::Context;
 use lorentz_clock::RealInstant;
-use lorentz_container::{
-    self as container, Clock, ClockChange, Container, Followed, HostNow, StateDir, Target,
-};
+use lorentz_container::{self as container, Container, StateDir};
+use lorentz_control::{ChangeCounts, Clock, ClockChange, HostNow, Reading, Target};
 
 use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, Step, When};
 use crate::print;
@@ -93,7 +92,7 @@ fn instant(when: &When) -> anyhow::Result<Option<RealInstant>> {
 }
 
 /// The clocks as they are, or will be then.
-fn reading(clock: &Clock, at: Option<RealInstant>) -> container::Reading {
+fn reading(clock: &Clock, at: Option<RealInstant>) -> Reading {
     at.map_or_else(|| clock.reading(), |at| clock.reading_at(at))
 }
 
@@ -157,7 +156,7 @@ fn wall_clock_of(other: &str, at: Option<RealInstant>) -> anyhow::Result<lorentz
 }
 
 /// Prints the clocks as they stand now, where asked to.
-fn report(at: &LookAt, container: &Container, followed: Followed) -> anyhow::Result<i32> {
+fn report(at: &LookAt, container: &Container, followed: ChangeCounts) -> anyhow::Result<i32> {
     match followed.dropped {
         0 => (),
         1 => eprintln!("lorentz: a change that was announced for later is dropped"),

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use lorentz_clock::Rate;
-use lorentz_container::{
-    self as container, Brood, ClockOptions, Container, HostNow, StateDir, WhichClock, BROOD,
-};
+use lorentz_container::{self as container, BatchSpawn, Container, StateDir, MAX_BATCH};
+use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::{self as experiment, Ended, Experiment, Refusal, Wanted};
 use serde_json::{json, Value};
 
@@ -82,10 +81,10 @@ fn populate(state: &StateDir, args: &Populate) -> anyhow::Result<()> {
     let names: Vec<String> = (1..=args.count).map(|number| format!("{prefix}-{number}")).collect();
     names.iter().try_for_each(|name| state.check_new_name(name))?;
     let progress = indicatif::ProgressBar::new(u64::from(args.count));
-    for names in names.chunks(BROOD) {
+    for names in names.chunks(MAX_BATCH) {
         let output = args.output.as_deref();
-        let brood = Brood { names, command: &args.command, output, settings: &settings };
-        container::raise(state, &brood, || {
+        let batch = BatchSpawn { names, command: &args.command, output, settings: &settings };
+        container::spawn_batch(state, &batch, || {
             let mut experiment = Experiment::open(state, &args.name)?;
             Ok(move |one: &Container| experiment.add(one.name(), rate, args.timeline))
         })?;

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use lorentz_clock::Rate;
 use lorentz_container::{
-    self as container, check_attachable, ClockOptions, Container, HostNow, Life, MonitorKind,
-    NewContainer, StateDir, StateError, WhichClock,
+    self as container, check_attachable, Container, Liveness, MonitorKind, NewContainer, StateDir,
+    StateError,
 };
+use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::Experiment;
 
 use crate::args::{Attach, Exec, Run};
@@ -49,7 +50,10 @@ fn run_as_container(args: &Run) -> anyhow::Result<i32> {
     options.which(&HostNow::read()?)?;
     let state = StateDir::open()?;
     let name = args.name.clone().unwrap_or_else(|| state.unused_name());
-    if state.container(&name).is_ok_and(|one| one.life().is_ok_and(|life| life != Life::Ended)) {
+    if state
+        .container(&name)
+        .is_ok_and(|one| one.liveness().is_ok_and(|life| life != Liveness::Ended))
+    {
         return Err(StateError::NameInUse(name).into());
     }
     let root = args.root.options();

@@ -6,10 +6,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use libc::{c_int, c_long, c_ulong, pid_t};
+use lorentz_control::Cgroup;
 use nix::errno::Errno;
 
 use super::last_errno;
-use crate::Cgroup;
 
 /// SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV.
 pub(super) const WAIT_KILLABLE: c_ulong = 1 << 5;

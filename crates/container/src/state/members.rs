@@ -6,12 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{file_error, Container, StateDir};
-use crate::processes::{self, FileId, OnClocks, Process};
 use crate::StateError;
+use lorentz_control::processes::{self, FileId, OnClocks, Process};
 
 /// Whether anything of a container still runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Life {
+pub enum Liveness {
     /// A monitor supervises it.
     Alive,
     /// Programs run, but no monitor supervises them: none of them can start another program.
@@ -50,14 +50,14 @@ impl StateDir {
 
     /// Returns the container whose id in an OCI runtime is `text`, or the only one whose id begins with it.
     fn by_id(&self, text: &str) -> Result<Option<Container>, StateError> {
-        const SHORTEST: usize = 3;
+        const MIN_ID_PREFIX: usize = 3;
         let id = |container: &Container| Some(container.record().bundle.as_ref()?.id.clone());
         let mut found = self.list()?;
         found.retain(|container| id(container).is_some_and(|id| id.starts_with(text)));
         if let Some(exact) = found.iter().find(|one| id(one).as_deref() == Some(text)) {
             return Ok(Some(exact.clone()));
         }
-        Ok(found.pop().filter(|_| found.is_empty() && text.len() >= SHORTEST))
+        Ok(found.pop().filter(|_| found.is_empty() && text.len() >= MIN_ID_PREFIX))
     }
 
     /// Returns the container of process `pid`.
@@ -151,25 +151,25 @@ impl Container {
     /// # Errors
     ///
     /// If /proc is not mounted.
-    pub fn life(&self) -> Result<Life, StateError> {
+    pub fn liveness(&self) -> Result<Liveness, StateError> {
         if self.record().live_monitor().is_some() {
-            return Ok(Life::Alive);
+            return Ok(Liveness::Alive);
         }
         if !self.record().is_of_this_boot() {
-            return Ok(Life::Ended);
+            return Ok(Liveness::Ended);
         }
         if self.has_one_in_its_group() {
-            return Ok(Life::MonitorDead);
+            return Ok(Liveness::MonitorDead);
         }
-        Ok(self.life_with(&self.processes()?))
+        Ok(self.liveness_with(&self.processes()?))
     }
 
-    /// As [`Container::life`], with processes that the caller knows already.
-    pub fn life_with(&self, processes: &[Process]) -> Life {
+    /// As [`Container::liveness`], with processes that the caller knows already.
+    pub fn liveness_with(&self, processes: &[Process]) -> Liveness {
         match self.record().live_monitor() {
-            Some(_) => Life::Alive,
-            None if processes.is_empty() => Life::Ended,
-            None => Life::MonitorDead,
+            Some(_) => Liveness::Alive,
+            None if processes.is_empty() => Liveness::Ended,
+            None => Liveness::MonitorDead,
         }
     }
 
@@ -242,7 +242,7 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
         .find_map(|process| sharing.iter().find(|container| container.knows(process)));
     let by_cgroup = || {
         let pid = lineage.first()?.pid;
-        let group = crate::cgroup::of_process(pid)?;
+        let group = lorentz_control::of_process(pid)?;
         sharing.iter().find(|container| {
             let own = container.record().cgroup.as_deref();
             own.is_some_and(|own: &Path| group.starts_with(own))

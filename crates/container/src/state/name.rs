@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use crate::StateError;
 
 /// Container engines use ids of 64 digits.
-const LONGEST: usize = 128;
+const MAX_LEN: usize = 128;
 
 const MANNERS: [&str; 32] = [
     "amber", "brisk", "calm", "clear", "deep", "eager", "early", "fair", "fleet", "gentle",
@@ -25,7 +25,7 @@ const ANIMALS: [&str; 32] = [
 /// path, and has no special meaning in it.
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric();
-    name.len() <= LONGEST
+    name.len() <= MAX_LEN
         && name.starts_with(plain)
         && name.chars().all(|c| plain(c) || matches!(c, '.' | '_' | '-'))
 }
@@ -52,11 +52,11 @@ mod tests {
 
     #[test]
     fn names_are_one_plain_path_component() {
-        let longest = "a".repeat(LONGEST);
+        let longest = "a".repeat(MAX_LEN);
         for good in ["web", "A", "0", "a.b_c-d", &longest] {
             assert!(check("--name", good).is_ok(), "{good}");
         }
-        let long = "a".repeat(LONGEST + 1);
+        let long = "a".repeat(MAX_LEN + 1);
         for bad in ["", ".", "..", ".lock", "-x", "_x", "a/b", "a b", "ä", "a\n", "a\0", &long] {
             let error = check("--name", bad).unwrap_err().to_string();
             assert!(error.starts_with("--name \""), "{error}");

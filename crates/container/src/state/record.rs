@@ -6,10 +6,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use lorentz_control::processes::{self, Process};
+use lorentz_control::HostNow;
 use lorentz_inject::limits;
 use serde::{Deserialize, Serialize};
-
-use crate::processes::{self, Process};
 
 /// Version of the layout. A record with another version is not read.
 const VERSION: u32 = 1;
@@ -134,7 +134,7 @@ pub struct Record {
 impl Record {
     /// A new record, with the calling process as its monitor.
     pub(super) fn new(name: &str, command: Vec<String>, kind: MonitorKind) -> io::Result<Record> {
-        let host = crate::HostNow::read()?;
+        let host = HostNow::read()?;
         Ok(Record {
             version: VERSION,
             name: name.to_string(),

@@ -9,9 +9,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::{symlink, DirBuilderExt};
 use std::path::{Path, PathBuf};
 
+use lorentz_control::change_pipe;
+use lorentz_control::processes::FileId;
+
 use super::{clear, file_error, Container, Monitor, MonitorKind, UNFINISHED};
-use crate::processes::FileId;
-use crate::watchkeeping;
 use crate::StateError;
 
 impl Container {
@@ -49,7 +50,7 @@ impl Container {
             let _ = fs::remove_file(self.clock_path());
             link_clock(clock, &self.clock_path())?;
         }
-        match watchkeeping::make(&self.clock_path()) {
+        match change_pipe::make(&self.clock_path()) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
@@ -64,7 +65,7 @@ impl Container {
         clear(&self.dir())?;
         DirBuilder::new().mode(0o700).create(&dir)?;
         link_clock(clock, &dir.join("clock"))?;
-        watchkeeping::make(&dir.join("clock"))?;
+        change_pipe::make(&dir.join("clock"))?;
         self.list_this_monitor()?;
         self.record.store(&dir.join("container.json"))?;
         fs::rename(&dir, self.dir())

@@ -1,17 +1,26 @@
 use super::*;
-use crate::inhabitant::Inhabitant;
-use crate::ClockOptions;
+use crate::test_process::TestProcess;
+use lorentz_control::{ClockOptions, HostNow};
 
-struct Place {
+/// Waits until the process has ended, and returns its wait status. The caller must make sure that it ends.
+fn wait_for(process: TestProcess) -> i32 {
+    let mut status = 0;
+    // SAFETY: the status may be written.
+    unsafe { libc::waitpid(process.0 as libc::pid_t, &mut status, 0) };
+    std::mem::forget(process);
+    status
+}
+
+struct Fixture {
     _dir: tempfile::TempDir,
     state: StateDir,
 }
 
-impl Place {
-    fn new() -> Place {
+impl Fixture {
+    fn new() -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::at(dir.path()).unwrap();
-        Place { _dir: dir, state }
+        Fixture { _dir: dir, state }
     }
 
     fn create(&self, name: Option<&str>) -> Result<Container, StateError> {
@@ -28,7 +37,7 @@ fn new(name: Option<&str>) -> NewContainer<'_> {
 }
 
 fn settings() -> ClockSettings {
-    ClockOptions::default().settings(&crate::HostNow::read().unwrap()).unwrap()
+    ClockOptions::default().settings(&HostNow::read().unwrap()).unwrap()
 }
 
 /// Makes the record look as if the calling process had died after it made `container`.
@@ -41,23 +50,23 @@ fn bury(container: &Container) -> Container {
 
 #[test]
 fn a_container_appears_whole_and_goes_with_its_last_monitor() {
-    let place = Place::new();
-    let container = place.create(Some("web")).unwrap();
-    assert_eq!(place.names(), ["web"]);
+    let fixture = Fixture::new();
+    let container = fixture.create(Some("web")).unwrap();
+    assert_eq!(fixture.names(), ["web"]);
     assert!(!container.clock().unwrap().reading().frozen);
-    assert_eq!(container.life().unwrap(), Life::Alive);
+    assert_eq!(container.liveness().unwrap(), Liveness::Alive);
     container.leave().unwrap();
-    assert!(place.names().is_empty());
+    assert!(fixture.names().is_empty());
     container.leave().unwrap();
-    assert!(matches!(place.state.container("web"), Err(StateError::Unknown(_))));
-    assert_eq!(fs::read_dir(&place.state.root.path).unwrap().count(), 0);
+    assert!(matches!(fixture.state.container("web"), Err(StateError::Unknown(_))));
+    assert_eq!(fs::read_dir(&fixture.state.root.path).unwrap().count(), 0);
 }
 
 #[test]
 fn files_are_private() {
     use std::os::unix::fs::MetadataExt;
-    let place = Place::new();
-    let container = place.create(None).unwrap();
+    let fixture = Fixture::new();
+    let container = fixture.create(None).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!(mode(&container.dir()), 0o700);
     assert_eq!(mode(&container.clock_path()), 0o600);
@@ -66,83 +75,83 @@ fn files_are_private() {
 
 #[test]
 fn a_name_in_use_is_refused_and_a_dead_one_used_again() {
-    let place = Place::new();
-    let first = place.create(Some("web")).unwrap();
-    let refusal = place.create(Some("web")).unwrap_err();
+    let fixture = Fixture::new();
+    let first = fixture.create(Some("web")).unwrap();
+    let refusal = fixture.create(Some("web")).unwrap_err();
     assert!(matches!(refusal, StateError::NameInUse(_)));
     assert!(refusal.to_string().starts_with("--name web: in use"), "{refusal}");
     assert!(refusal.is_wrong_input());
     let dead = bury(&first);
-    assert_eq!(dead.life().unwrap(), Life::Ended);
-    let second = place.create(Some("web")).unwrap();
-    assert_eq!(second.life().unwrap(), Life::Alive);
+    assert_eq!(dead.liveness().unwrap(), Liveness::Ended);
+    let second = fixture.create(Some("web")).unwrap();
+    assert_eq!(second.liveness().unwrap(), Liveness::Alive);
     // The old handle of the first container does no harm to the second.
     first.leave().unwrap();
     first.remove().unwrap();
-    assert_eq!(place.names(), ["web"]);
+    assert_eq!(fixture.names(), ["web"]);
 }
 
 #[test]
 fn a_directory_without_a_record_is_no_obstacle() {
-    let place = Place::new();
-    fs::create_dir_all(place.state.root.path.join("web/deep")).unwrap();
-    fs::create_dir_all(place.state.root.path.join(UNFINISHED).join("deep")).unwrap();
-    assert!(place.names().is_empty());
-    place.create(Some("web")).unwrap();
-    assert_eq!(place.names(), ["web"]);
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.state.root.path.join("web/deep")).unwrap();
+    fs::create_dir_all(fixture.state.root.path.join(UNFINISHED).join("deep")).unwrap();
+    assert!(fixture.names().is_empty());
+    fixture.create(Some("web")).unwrap();
+    assert_eq!(fixture.names(), ["web"]);
 }
 
 #[test]
 fn wrong_names_reach_no_file() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     for name in ["..", "a/b", ".lock", ""] {
-        let refusal = place.create(Some(name)).unwrap_err();
+        let refusal = fixture.create(Some(name)).unwrap_err();
         assert!(matches!(refusal, StateError::WrongName { .. }), "{name}");
-        assert!(matches!(place.state.find(name), Err(StateError::Unknown(_))), "{name}");
+        assert!(matches!(fixture.state.find(name), Err(StateError::Unknown(_))), "{name}");
     }
 }
 
 #[test]
 fn another_name_on_the_same_clock_keeps_it_alive() {
-    let place = Place::new();
-    let first = place.create(Some("first")).unwrap();
-    let second = place.state.join(&new(Some("second")), "first").unwrap();
+    let fixture = Fixture::new();
+    let first = fixture.create(Some("first")).unwrap();
+    let second = fixture.state.join(&new(Some("second")), "first").unwrap();
     assert_eq!(second.record().clock_of.as_deref(), Some("first"));
     first.clock().unwrap().freeze().unwrap();
     assert!(second.clock().unwrap().reading().frozen);
     assert_eq!(second.sharing_its_clock().unwrap().len(), 2);
     first.leave().unwrap();
-    assert_eq!(place.names(), ["second"]);
+    assert_eq!(fixture.names(), ["second"]);
     assert!(second.clock().unwrap().reading().frozen);
-    let third = place.state.join(&new(Some("third")), "second").unwrap();
+    let third = fixture.state.join(&new(Some("third")), "second").unwrap();
     assert_eq!(third.sharing_its_clock().unwrap().len(), 2);
 }
 
 #[test]
 fn joining_without_a_name_makes_one_more_monitor() {
-    let place = Place::new();
-    let first = bury(&place.create(Some("web")).unwrap());
-    assert!(matches!(place.state.join(&new(None), "web"), Err(StateError::Ended(_))));
+    let fixture = Fixture::new();
+    let first = bury(&fixture.create(Some("web")).unwrap());
+    assert!(matches!(fixture.state.join(&new(None), "web"), Err(StateError::Ended(_))));
     assert!(matches!(first.enter(MonitorKind::Exec), Err(StateError::Ended(_))));
-    place.create(Some("web")).unwrap();
-    let joined = place.state.join(&new(None), "web").unwrap();
+    fixture.create(Some("web")).unwrap();
+    let joined = fixture.state.join(&new(None), "web").unwrap();
     assert_eq!(joined.name(), "web");
-    assert_eq!(place.names(), ["web"]);
+    assert_eq!(fixture.names(), ["web"]);
     // Still one monitor, the same process, now with the kind of the second call.
     assert_eq!(joined.record().monitors.len(), 1);
-    let unknown = place.state.join(&new(None), "nosuch").unwrap_err().to_string();
+    let unknown = fixture.state.join(&new(None), "nosuch").unwrap_err().to_string();
     assert!(unknown.starts_with("--clock nosuch: no such container"), "{unknown}");
 }
 
 #[test]
 fn what_a_monitor_writes_down_stays() {
-    let place = Place::new();
-    let mut container = place.create(Some("web")).unwrap();
+    let fixture = Fixture::new();
+    let mut container = fixture.create(Some("web")).unwrap();
     container.set_program(42).unwrap();
     container.set_mechanism(Mechanism::TimeNamespace).unwrap();
     let group = Cgroup::at("/sys/fs/cgroup/lorentz/nosuch".into());
     container.set_cgroup(Some(&group)).unwrap();
-    let read = place.state.container("web").unwrap();
+    let read = fixture.state.container("web").unwrap();
     assert_eq!(read.record(), container.record());
     assert_eq!(read.record().monitors[0].program, Some(42));
     assert_eq!(read.cgroup(), Some(group));
@@ -152,21 +161,21 @@ fn what_a_monitor_writes_down_stays() {
 
 #[test]
 fn containers_are_found_by_name_and_by_process() {
-    let place = Place::new();
-    place.create(Some("web")).unwrap();
+    let fixture = Fixture::new();
+    fixture.create(Some("web")).unwrap();
     let me = std::process::id();
-    assert_eq!(place.state.find("web").unwrap().name(), "web");
-    assert_eq!(place.state.find(&me.to_string()).unwrap().name(), "web");
+    assert_eq!(fixture.state.find("web").unwrap().name(), "web");
+    assert_eq!(fixture.state.find(&me.to_string()).unwrap().name(), "web");
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    assert_eq!(place.state.of_process(child.id()).unwrap().name(), "web");
+    assert_eq!(fixture.state.of_process(child.id()).unwrap().name(), "web");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(matches!(place.state.of_process(child.id()), Err(StateError::NoProcess(_))));
-    assert!(matches!(place.state.of_process(1), Err(StateError::NotInside(1))));
-    assert!(matches!(place.state.find("nosuch"), Err(StateError::Unknown(_))));
+    assert!(matches!(fixture.state.of_process(child.id()), Err(StateError::NoProcess(_))));
+    assert!(matches!(fixture.state.of_process(1), Err(StateError::NotInside(1))));
+    assert!(matches!(fixture.state.find("nosuch"), Err(StateError::Unknown(_))));
     // A name takes precedence over a process id.
-    place.create(Some("1")).unwrap();
-    assert_eq!(place.state.find("1").unwrap().name(), "1");
+    fixture.create(Some("1")).unwrap();
+    assert_eq!(fixture.state.find("1").unwrap().name(), "1");
 }
 
 fn pids(container: &Container) -> Vec<u32> {
@@ -175,19 +184,19 @@ fn pids(container: &Container) -> Vec<u32> {
 
 #[test]
 fn programs_outlive_their_monitor_until_they_are_cleared() {
-    let place = Place::new();
-    let container = place.create(Some("web")).unwrap();
-    let program = Inhabitant::of(&container.clock_path());
+    let fixture = Fixture::new();
+    let container = fixture.create(Some("web")).unwrap();
+    let program = TestProcess::on(&container.clock_path());
     assert_eq!(pids(&container), [program.0]);
     let refusal = crate::clear(&container, false).unwrap_err();
     assert!(refusal.to_string().starts_with("web: still running under its monitor"), "{refusal}");
 
     let orphaned = bury(&container);
-    assert_eq!(orphaned.life().unwrap(), Life::MonitorDead);
-    assert_eq!(place.state.of_process(program.0).unwrap().name(), "web");
-    assert!(matches!(place.create(Some("web")), Err(StateError::NameInUse(_))));
+    assert_eq!(orphaned.liveness().unwrap(), Liveness::MonitorDead);
+    assert_eq!(fixture.state.of_process(program.0).unwrap().name(), "web");
+    assert!(matches!(fixture.create(Some("web")), Err(StateError::NameInUse(_))));
     assert_eq!(
-        crate::check_attachable(&place.state, program.0).unwrap_err().to_string(),
+        crate::check_attachable(&fixture.state, program.0).unwrap_err().to_string(),
         format!(
             "PID {}: already in virtual time, on the clock of web; 'lorentz dilate', 'leap' and \
                  'step' change that",
@@ -196,33 +205,33 @@ fn programs_outlive_their_monitor_until_they_are_cleared() {
     );
 
     assert_eq!(crate::clear(&orphaned, false).unwrap(), 1);
-    assert_eq!(program.wait(), libc::SIGKILL);
-    assert!(place.names().is_empty());
+    assert_eq!(wait_for(program), libc::SIGKILL);
+    assert!(fixture.names().is_empty());
 }
 
 #[test]
 fn one_clock_of_two_containers_has_the_processes_of_each() {
-    let place = Place::new();
-    let mut first = place.create(Some("first")).unwrap();
-    let mut second = place.state.join(&new(Some("second")), "first").unwrap();
-    let programs = [Inhabitant::of(&first.clock_path()), Inhabitant::of(&second.clock_path())];
+    let fixture = Fixture::new();
+    let mut first = fixture.create(Some("first")).unwrap();
+    let mut second = fixture.state.join(&new(Some("second")), "first").unwrap();
+    let programs = [TestProcess::on(&first.clock_path()), TestProcess::on(&second.clock_path())];
     // Both are children of the test process. Only the monitors' records of first programs tell them apart.
     first.set_program(programs[0].0).unwrap();
     second.set_program(programs[1].0).unwrap();
     assert_eq!(pids(&first), [programs[0].0]);
     assert_eq!(pids(&second), [programs[1].0]);
     let orphans = [bury(&first), bury(&second)];
-    assert_eq!(place.state.of_process(programs[1].0).unwrap().name(), "second");
+    assert_eq!(fixture.state.of_process(programs[1].0).unwrap().name(), "second");
     assert_eq!(crate::clear(&orphans[1], false).unwrap(), 1);
     assert_eq!(pids(&first), [programs[0].0]);
 }
 
 #[test]
 fn freezing_stops_time_and_tasks_of_all_on_the_clock() {
-    let place = Place::new();
-    let first = place.create(Some("first")).unwrap();
-    let mut second = place.state.join(&new(Some("second")), "first").unwrap();
-    let program = Inhabitant::of(&second.clock_path());
+    let fixture = Fixture::new();
+    let first = fixture.create(Some("first")).unwrap();
+    let mut second = fixture.state.join(&new(Some("second")), "first").unwrap();
+    let program = TestProcess::on(&second.clock_path());
     second.set_program(program.0).unwrap();
     let group = Cgroup::create("test-freezing");
     if let Some(group) = &group {
@@ -241,7 +250,7 @@ fn freezing_stops_time_and_tasks_of_all_on_the_clock() {
     }
     crate::freeze(&first).unwrap();
     assert_eq!(crate::clear(&bury(&second), false).unwrap(), 1);
-    program.wait();
+    wait_for(program);
     assert!(group.is_none_or(|group| !group.path().exists()));
 }
 
@@ -271,8 +280,8 @@ fn a_default_directory_goes_with_its_last_container() {
 
 #[test]
 fn commands_at_once_do_not_mix() {
-    let place = Place::new();
-    let state = &place.state;
+    let fixture = Fixture::new();
+    let state = &fixture.state;
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {
@@ -283,5 +292,5 @@ fn commands_at_once_do_not_mix() {
             });
         }
     });
-    assert_eq!(place.names().len(), 40);
+    assert_eq!(fixture.names().len(), 40);
 }

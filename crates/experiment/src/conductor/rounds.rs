@@ -30,7 +30,7 @@ impl Conductor {
         }
         if let [only] = &jobs[..] {
             // All other containers stand at the round's end already.
-            only.member.clock.set_turn(end);
+            only.member.clock.allow_sends_until(end);
         } else {
             hold_until_their_slices(&mut jobs);
         }

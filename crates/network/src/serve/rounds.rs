@@ -9,7 +9,7 @@
 //! the nodes stand, and none while it is frozen.
 
 use lorentz_clock::{Pace, Span, VirtualInstant};
-use lorentz_container::Clock;
+use lorentz_control::Clock;
 use lorentz_experiment::Experiment;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 

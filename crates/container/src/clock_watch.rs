@@ -1,0 +1,105 @@
+//! A monitor's watch over its clock. It completes the change of a controller that was killed, and takes announced changes through
+//! their start.
+//!
+//! The pipe `changes` wakes the monitor ([`lorentz_control::change_pipe`]). Therefore a monitor does nothing while nobody changes its clock.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use lorentz_control::change_pipe::listen;
+use lorentz_control::host_time::{now, Moment};
+use lorentz_control::{Clock, ToCome};
+use lorentz_inject::Attendant;
+
+use crate::directory_watch::DirectoryWatch;
+use crate::{freeze, skip, Container, Mechanism};
+
+/// The watch of one monitor over its container's clock.
+pub(crate) struct ClockWatch {
+    container: Container,
+    clock: Clock,
+    changes: File,
+    /// The watch over the container's directory; `None` if the kernel refuses it.
+    home: Option<DirectoryWatch>,
+    /// When to look without being woken.
+    due: Option<Moment>,
+    /// The next announced change.
+    next: Option<Announced>,
+}
+
+struct Announced {
+    begins: Moment,
+    frozen: bool,
+}
+
+impl ClockWatch {
+    /// Begins the watch over the clock of `container`. `None` if the clock cannot be changed.
+    ///
+    /// # Errors
+    ///
+    /// If the clock cannot be opened.
+    pub(crate) fn of(container: &Container) -> anyhow::Result<Option<ClockWatch>> {
+        if container.record().mechanism != Mechanism::Shim {
+            return Ok(None);
+        }
+        let Ok(changes) = listen(&container.clock_path()) else { return Ok(None) };
+        let clock = container.clock()?;
+        let home = DirectoryWatch::of(container).ok();
+        let mut watch = ClockWatch {
+            container: container.clone(),
+            clock,
+            changes,
+            home,
+            due: None,
+            next: None,
+        };
+        watch.attend();
+        Ok(Some(watch))
+    }
+
+    /// Stops the tasks, or lets them go, if an announced freeze or its end has begun.
+    fn follow_with_tasks(&mut self) {
+        let come = |next: &mut Announced| next.begins <= Moment::now();
+        let Some(next) = self.next.take_if(come) else { return };
+        if self.clock.is_frozen() == next.frozen {
+            // A container that is gone has no tasks.
+            let _ = freeze::follow_clock(&self.container, &self.clock);
+        }
+    }
+
+    fn announced(&self) -> Option<Announced> {
+        let ToCome { left, frozen, .. } = *self.clock.reading().to_come.first()?;
+        let begins = Moment::now().after(Duration::from_nanos(left.0.max(0) as u64));
+        Some(Announced { begins, frozen })
+    }
+}
+
+impl Attendant for ClockWatch {
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.home.iter().map(DirectoryWatch::fd).chain([self.changes.as_fd()]).collect()
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let clock = self.due.map(|due| due.since(now()));
+        [clock, self.home.as_ref().and_then(DirectoryWatch::left)].into_iter().flatten().min()
+    }
+
+    fn attend(&mut self) {
+        if let Some(home) = &mut self.home {
+            home.attend();
+        }
+        // The pipe that is opened anew is quiet until the next controller closes it. The care below sees the work of a controller
+        // that has closed it before.
+        if let Ok(changes) = listen(&self.container.clock_path()) {
+            self.changes = changes;
+        }
+        let left = self.clock.supervise().ok().flatten();
+        self.due = left.map(|left| Moment::now().after(left));
+        self.follow_with_tasks();
+        self.next = self.announced();
+        // The monitor starts the skipper also for a command inside, which cannot: the skipper would be one of the tasks whose sleep
+        // it waits for.
+        let _ = skip::start_where_asked(&self.container);
+    }
+}

@@ -1,0 +1,290 @@
+//! The lifecycle of a container: starting its programs, supervising them, and clearing up after them.
+
+use std::ffi::{CString, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use anyhow::Context;
+use lorentz_clock::{saturate, Span, MOST_SETTABLE_SECS, NANOS_PER_SEC};
+use lorentz_control::processes::{self, Process};
+use lorentz_control::{host_time, Cgroup, Clock};
+use lorentz_inject::{Monitor, SetWall, Target, WallChange};
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
+
+use crate::background::{self, close_standard_streams};
+use crate::clock_watch::ClockWatch;
+use crate::{skip, time_namespace, Container, Mechanism, MonitorKind};
+
+/// The processes that an attach has brought into virtual time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attached {
+    /// Their process ids.
+    pub pids: Vec<u32>,
+}
+
+/// Runs `command` in a new container and returns its exit status, as a shell does. The calling process is the monitor until then;
+/// it must have one thread only. If programs are left when the command ends, a process in the background goes on supervising them.
+/// `joins` is called when the process of the program exists, before any of the program runs.
+///
+/// # Errors
+///
+/// If the command cannot be found or started, or the kernel refuses.
+pub fn run(
+    container: Container,
+    command: &[OsString],
+    wait_while_frozen: bool,
+    joins: impl FnOnce(&Container) -> anyhow::Result<()>,
+) -> anyhow::Result<i32> {
+    let before = |container: &Container, clock: &Clock| {
+        joins(container).map_err(io::Error::other)?;
+        if wait_while_frozen {
+            wait_until_unfrozen(clock)?;
+        }
+        Ok(())
+    };
+    launch_and_supervise(container, command, MonitorKind::Run, before)
+}
+
+/// Runs one more command on the clock of `container`.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn exec(container: &Container, command: &[OsString]) -> anyhow::Result<i32> {
+    let container = container.enter(MonitorKind::Exec)?;
+    launch_and_supervise(container, command, MonitorKind::Exec, |_, _| Ok(()))
+}
+
+fn launch_and_supervise(
+    mut container: Container,
+    command: &[OsString],
+    kind: MonitorKind,
+    before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
+) -> anyhow::Result<i32> {
+    let clock = container.clock()?;
+    let launched = launch(&mut container, &clock, command, before);
+    let (mut monitor, ended) = match launched.and_then(|mut monitor| {
+        let ended = monitor.serve()?;
+        Ok((monitor, ended))
+    }) {
+        Ok(both) => both,
+        Err(error) => {
+            container.leave()?;
+            return Err(error);
+        }
+    };
+    if !monitor.is_abandoned() {
+        hand_over(&mut monitor, &container, kind)?;
+    }
+    container.leave()?;
+    Ok(ended.code())
+}
+
+fn launch(
+    container: &mut Container,
+    clock: &Clock,
+    command: &[OsString],
+    before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
+) -> anyhow::Result<Monitor> {
+    let words = command.iter().map(|word| CString::new(word.as_bytes()));
+    let words = words.collect::<Result<Vec<_>, _>>().context("a command without NUL bytes")?;
+    if container.cgroup().is_none() {
+        if let Some(cgroup) = Cgroup::create(container.name()) {
+            container.set_cgroup(Some(&cgroup))?;
+        }
+    }
+    if container.record().mechanism == Mechanism::TimeNamespace
+        && !time_namespace::enter(container, clock)?
+    {
+        container.set_mechanism(Mechanism::Shim)?;
+    }
+    skip::start_where_asked(container)?;
+    let target = target(container, clock)?;
+    let prepare = |pid: Pid| {
+        let number = pid.as_raw() as u32;
+        container.set_program(number).map_err(io::Error::other)?;
+        if let Some(cgroup) = container.cgroup() {
+            cgroup.add(number)?;
+        }
+        before(container, clock)
+    };
+    let mut monitor = Monitor::launch(&words, target, prepare)?;
+    monitor.when_wall_is_set(set_wall(container));
+    keep_watch(&mut monitor, container)?;
+    Ok(monitor)
+}
+
+/// Makes the monitor look after the container's clock.
+pub(crate) fn keep_watch(monitor: &mut Monitor, container: &Container) -> anyhow::Result<()> {
+    if let Some(watch) = ClockWatch::of(container)? {
+        monitor.attended_by(Box::new(watch));
+    }
+    Ok(())
+}
+
+/// Sets the wall clock for a program of the container: the same step as an operator's, within the limits of clock_settime(2).
+pub(crate) fn set_wall(container: &Container) -> SetWall {
+    let container = container.clone();
+    Box::new(move |change| {
+        // If an experiment moves the clock, no program may set it.
+        let clock = container.clock_to_change().map_err(io::Error::other)?;
+        let reading = clock.reading();
+        let by = match change {
+            WallChange::To(wall) => wall.as_nanos() - reading.wall.as_nanos(),
+            WallChange::By(by) => by,
+        };
+        // Never earlier than CLOCK_MONOTONIC: that would mean that the machine had started before 1970.
+        let earliest = i128::from(reading.virt.0);
+        let end = i128::from(MOST_SETTABLE_SECS) * i128::from(NANOS_PER_SEC);
+        if !(earliest..end).contains(&(reading.wall.as_nanos() + by)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        clock.step(Span(saturate(by))).map(drop)
+    })
+}
+
+pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<Target> {
+    let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
+    let shim = container.record().mechanism == Mechanism::Shim;
+    Ok(Target { clock: file.into(), policy: clock.policy(), shim })
+}
+
+/// Waits for the unfreeze of a container that was started frozen. Only then its first instruction runs.
+fn wait_until_unfrozen(clock: &Clock) -> io::Result<()> {
+    const OFTEN: Duration = Duration::from_millis(2);
+    const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+    while clock.is_frozen() {
+        let mut pending = SigSet::empty();
+        // SAFETY: the kernel writes the set. The monitor has these signals blocked, and reads them later.
+        unsafe { libc::sigpending(pending_set(&mut pending)) };
+        if ENDING.iter().any(|signal| pending.contains(*signal)) {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "ended before it began"));
+        }
+        host_time::sleep(OFTEN);
+    }
+    Ok(())
+}
+
+fn pending_set(set: &mut SigSet) -> *mut libc::sigset_t {
+    // SigSet is a transparent wrapper.
+    std::ptr::from_mut(set).cast()
+}
+
+/// Goes on supervising the remaining programs in a process of its own, so that this process can end with the command's status.
+fn hand_over(
+    monitor: &mut Monitor,
+    container: &Container,
+    kind: MonitorKind,
+) -> anyhow::Result<()> {
+    background::start(|ready| {
+        let container = container.enter(kind)?;
+        container.take_clock_over(monitor.clock_file())?;
+        // The clock watch of the parent belongs to the parent.
+        keep_watch(monitor, &container)?;
+        close_standard_streams()?;
+        drop(ready);
+        monitor.serve_rest()?;
+        container.leave()?;
+        Ok(())
+    })
+}
+
+/// Brings the running process `pid` into virtual time, with its descendants if `tree`. A process in the background supervises it
+/// from then on.
+///
+/// # Errors
+///
+/// If the process may not be traced, or cannot be brought in. Processes that were brought in before it stay so.
+pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Attached> {
+    let (answer, tell) = pipe()?;
+    // SAFETY: one thread.
+    match unsafe { fork() }? {
+        ForkResult::Parent { .. } => {
+            drop(tell);
+            let mut text = String::new();
+            File::from(answer).read_to_string(&mut text)?;
+            match text.strip_prefix("ok ") {
+                Some(pids) => Ok(Attached {
+                    pids: pids.split(' ').filter_map(|pid| pid.parse().ok()).collect(),
+                }),
+                None if text.is_empty() => anyhow::bail!("attaching has ended without a word"),
+                None => anyhow::bail!(text),
+            }
+        }
+        ForkResult::Child => {
+            drop(answer);
+            let status = match attach_and_stay(pid, tree, &container, File::from(tell)) {
+                Ok(()) => 0,
+                Err(_) => 1,
+            };
+            // SAFETY: as above.
+            unsafe { libc::_exit(status) }
+        }
+    }
+}
+
+fn attach_and_stay(
+    pid: u32,
+    tree: bool,
+    container: &Container,
+    mut tell: File,
+) -> anyhow::Result<()> {
+    let _ = setsid();
+    let container = container.enter(MonitorKind::Attach)?;
+    skip::start_where_asked(&container)?;
+    let result = bring_in(pid, tree, &container);
+    match result {
+        Ok((mut monitor, pids)) => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            tell.write_all(format!("ok {}", pids.join(" ")).as_bytes())?;
+            drop(tell);
+            close_standard_streams()?;
+            monitor.serve_rest()?;
+            container.leave()?;
+            Ok(())
+        }
+        Err(error) => {
+            container.leave()?;
+            tell.write_all(format!("{error:#}").as_bytes())?;
+            Err(error)
+        }
+    }
+}
+
+fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Monitor, Vec<u32>)> {
+    let clock = container.clock()?;
+    let mut monitor = Monitor::of_nobody(target(container, &clock)?)?;
+    monitor.when_wall_is_set(set_wall(container));
+    keep_watch(&mut monitor, container)?;
+    monitor.attach(Pid::from_raw(pid as i32))?;
+    let mut done = vec![pid];
+    let mut tried = vec![pid];
+    if tree {
+        // Repeats until a look finds no new process: a process that is not in yet may have started another.
+        while let Some(child) = next_outside(pid, &tried)? {
+            tried.push(child);
+            match monitor.attach(Pid::from_raw(child as i32)) {
+                Ok(()) => done.push(child),
+                Err(_) if Process::read(child).is_none() => {}
+                Err(error) => eprintln!("lorentz: {error}: it stays in real time"),
+            }
+        }
+    }
+    // Waits until the clock has set anew the timers that were set before.
+    clock.quiesce();
+    Ok((monitor, done))
+}
+
+/// Returns a descendant of `pid` that is not in virtual time and has not been tried yet.
+fn next_outside(pid: u32, tried: &[u32]) -> io::Result<Option<u32>> {
+    let all = processes::all()?;
+    let outside = |child: &&&Process| {
+        !tried.contains(&child.pid)
+            && !child.has_ended()
+            && processes::clock_of(child.pid).is_none()
+    };
+    Ok(processes::descendants(&all, pid).iter().find(outside).map(|child| child.pid))
+}

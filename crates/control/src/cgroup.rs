@@ -1,0 +1,296 @@
+//! One control group per container, where a cgroup v2 hierarchy is writable. The freezer of the group stops all tasks of a
+//! container at once, and no program inside can notice.
+//!
+//! Everything here is optional. Without a group, the time of a frozen container stands still, and its tasks run until they wait.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::host_time::{sleep, Moment};
+
+/// The directory that holds the groups of all containers.
+const PARENT: &str = "lorentz";
+/// How long a freeze may take. It takes 24 us; a task in an uninterruptible wait of the kernel delays it.
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an ended task may delay the removal of its group.
+const REMOVE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A control group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes a group for container `name`, below the caller's own. `None` if this is not possible.
+    pub fn create(name: &str) -> Option<Cgroup> {
+        let mount = mount_point()?;
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let below_own = mount.join(own_group(&groups)?.trim_start_matches('/'));
+        Cgroup::create_below(&below_own, name).or_else(|| Cgroup::create_below(&mount, name))
+    }
+
+    /// As [`Cgroup::create`], at the top of the hierarchy. There the new group is not inside a group that another process may want
+    /// to remove.
+    pub fn create_at_top(name: &str) -> Option<Cgroup> {
+        Cgroup::create_below(&mount_point()?, name)
+    }
+
+    /// The group of process `pid`.
+    pub fn of(pid: u32) -> Option<Cgroup> {
+        of_process(pid).map(Cgroup::at)
+    }
+
+    /// Makes `parent`/lorentz/`name`. If the group exists, for a container of this name in another state directory, a number
+    /// follows the name.
+    fn create_below(parent: &Path, name: &str) -> Option<Cgroup> {
+        const TRIES: u32 = 100;
+        let lorentz = parent.join(PARENT);
+        for number in 1..TRIES {
+            // Made again for each number: another container may remove it when it ends.
+            match fs::create_dir(&lorentz) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,
+                _ => (),
+            }
+            let full = if number == 1 { name.to_string() } else { format!("{name}-{number}") };
+            let group = Cgroup { path: lorentz.join(full) };
+            match fs::create_dir(&group.path) {
+                Ok(()) if group.file("cgroup.freeze").exists() => return Some(group),
+                Ok(()) => {
+                    group.remove();
+                    return None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// The group at `path`, as a container's record has it.
+    pub fn at(path: PathBuf) -> Cgroup {
+        Cgroup { path }
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves process `pid` with all its threads into the group. All processes that it starts later are in the group too.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not allow it.
+    pub fn add(&self, pid: u32) -> io::Result<()> {
+        fs::write(self.file("cgroup.procs"), pid.to_string())
+    }
+
+    /// Returns the processes in the group, without those in groups below it.
+    ///
+    /// # Errors
+    ///
+    /// If the group is gone.
+    pub fn pids(&self) -> io::Result<Vec<u32>> {
+        let text = fs::read_to_string(self.file("cgroup.procs"))?;
+        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// Returns the processes in the group and in the groups below it, as far as they can be read.
+    pub fn pids_below(&self) -> Vec<u32> {
+        let mut found = self.pids().unwrap_or_default();
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found.extend(Cgroup::at(entry.path()).pids_below());
+            }
+        }
+        found
+    }
+
+    /// Stops all tasks in the group and below. Returns false if some tasks did not stop within a second; they stop as soon as they
+    /// return from the kernel.
+    ///
+    /// # Errors
+    ///
+    /// If the group is gone.
+    pub fn freeze(&self) -> io::Result<bool> {
+        self.begin_freeze()?;
+        wait_until(FREEZE_TIMEOUT, || self.is_frozen())
+    }
+
+    /// As [`Cgroup::freeze`], without waiting for the tasks.
+    ///
+    /// # Errors
+    ///
+    /// If the group is gone.
+    pub fn begin_freeze(&self) -> io::Result<()> {
+        fs::write(self.file("cgroup.freeze"), "1")
+    }
+
+    /// Returns the CPU time that the group's tasks have used so far, ended tasks included.
+    ///
+    /// # Errors
+    ///
+    /// If the group is gone.
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        let text = fs::read_to_string(self.file("cpu.stat"))?;
+        let micros = text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok());
+        micros.map(Duration::from_micros).ok_or_else(|| io::Error::other("cpu.stat: no usage_usec"))
+    }
+
+    /// Lets the tasks run again.
+    pub fn thaw(&self) {
+        // An error is no matter: a group that is gone stops no task.
+        let _ = fs::write(self.file("cgroup.freeze"), "0");
+    }
+
+    /// Whether all tasks in the group are stopped.
+    ///
+    /// # Errors
+    ///
+    /// If the group is gone.
+    pub fn is_frozen(&self) -> io::Result<bool> {
+        let events = fs::read_to_string(self.file("cgroup.events"))?;
+        Ok(events.lines().any(|line| line == "frozen 1"))
+    }
+
+    /// Kills all processes in the group and below.
+    ///
+    /// # Errors
+    ///
+    /// If the group is gone, or the kernel is older than 5.14.
+    pub fn kill(&self) -> io::Result<()> {
+        fs::write(self.file("cgroup.kill"), "1")
+    }
+
+    /// Removes the group, and the directory above it if that is then empty. Returns false if processes are left in the group.
+    pub fn remove(&self) -> bool {
+        let removed = wait_until(REMOVE_TIMEOUT, || match fs::remove_dir(&self.path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            // The kernel counts tasks that are ending, or have ended, for a moment longer.
+            Err(_) => Ok(false),
+        });
+        let parent = self.path.parent().filter(|parent| parent.ends_with(PARENT));
+        if let Some(parent) = parent {
+            // Fails if groups of other containers are in it.
+            let _ = fs::remove_dir(parent);
+        }
+        removed.unwrap_or(false)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+/// The control group of process `pid` in the v2 hierarchy, as a directory.
+pub fn of_process(pid: u32) -> Option<PathBuf> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    Some(mount_point()?.join(own_group(&text)?.trim_start_matches('/')))
+}
+
+/// The mount point of the v2 hierarchy: /sys/fs/cgroup, /sys/fs/cgroup/unified or any other place.
+fn mount_point() -> Option<PathBuf> {
+    parse_mounts(&fs::read_to_string("/proc/self/mountinfo").ok()?)
+}
+
+/// Finds the mount point of the v2 hierarchy in the text of /proc/PID/mountinfo.
+fn parse_mounts(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let is_cgroup2 = kind.split_ascii_whitespace().next() == Some("cgroup2");
+        let point = mount.split_ascii_whitespace().nth(4).filter(|_| is_cgroup2)?;
+        // The kernel prints a space in a name as an octal number. No hierarchy is mounted at such a place.
+        (!point.contains('\\')).then(|| PathBuf::from(point))
+    })
+}
+
+/// Finds the group of the v2 hierarchy in the text of /proc/PID/cgroup.
+fn own_group(text: &str) -> Option<&str> {
+    let group = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    // The kernel shows a group outside our view of the hierarchy as /.., which is no name here.
+    (!group.contains("/..")).then_some(group)
+}
+
+/// Asks `done` until it says yes, at most for `limit`, at first often and then less often.
+fn wait_until(limit: Duration, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
+    const MAX_BUSY_POLLS: u32 = 64;
+    let begun = Moment::now();
+    let mut asked = 0;
+    loop {
+        if done()? {
+            return Ok(true);
+        }
+        if begun.elapsed() >= limit {
+            return Ok(false);
+        }
+        asked += 1;
+        if asked > MAX_BUSY_POLLS {
+            sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_hierarchy_is_found_in_hybrid_and_pure_mounts() {
+        let hybrid = "\
+31 24 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755
+32 31 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+41 31 0:36 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw
+";
+        assert_eq!(parse_mounts(hybrid), Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        let pure =
+            "31 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(parse_mounts(pure), Some(PathBuf::from("/sys/fs/cgroup")));
+        assert_eq!(parse_mounts("nonsense\n\n"), None);
+    }
+
+    #[test]
+    fn the_own_group_is_that_of_the_v2_hierarchy() {
+        assert_eq!(own_group("2:cpu:/a\n0::/user.slice/x.scope\n"), Some("/user.slice/x.scope"));
+        assert_eq!(own_group("0::/../b\n"), None);
+        assert_eq!(own_group("2:cpu:/a\n"), None);
+    }
+
+    #[test]
+    fn a_group_freezes_thaws_and_goes() {
+        let Some(group) = Cgroup::create("test-freeze") else {
+            eprintln!("skipped: no writable cgroup v2 hierarchy here");
+            return;
+        };
+        let mut child =
+            Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts");
+        group.add(child.id()).unwrap();
+        assert_eq!(group.pids().unwrap(), [child.id()]);
+        assert_eq!(of_process(child.id()).as_deref(), Some(group.path()));
+        assert!(group.freeze().unwrap());
+        assert!(!group.remove());
+        group.thaw();
+        assert!(!group.is_frozen().unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(group.remove());
+        assert!(!group.path().exists());
+    }
+
+    #[test]
+    fn two_groups_of_one_name_are_two() {
+        let (Some(first), Some(second)) =
+            (Cgroup::create("test-twin"), Cgroup::create("test-twin"))
+        else {
+            eprintln!("skipped: no writable cgroup v2 hierarchy here");
+            return;
+        };
+        assert_ne!(first.path(), second.path());
+        assert!(first.remove() && second.remove());
+    }
+}

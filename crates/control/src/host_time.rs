@@ -1,0 +1,204 @@
+//! The host's clocks and waits, also for a command that itself runs in virtual time.
+//!
+//! A controller measures a change by the host's clocks, and waits in the host's time. A `lorentz` command inside a container would
+//! read the very clock that it changes. There this module makes the calls through the shim's image, from which the seccomp filter
+//! allows them. No other code of this crate reads a clock or sleeps (`clippy.toml` enforces this).
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::FromRawFd;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use lorentz_clock::{file, RealInstant, WallTime, MAGIC, NANOS_PER_SEC};
+
+/// A moment of the host's CLOCK_MONOTONIC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Moment(RealInstant);
+
+impl Moment {
+    /// The present moment.
+    pub fn now() -> Moment {
+        Moment(now())
+    }
+
+    /// Real time since this moment.
+    pub fn elapsed(self) -> Duration {
+        Duration::from_nanos(now().since(self.0).0.max(0) as u64)
+    }
+
+    /// Real time from `real` until this moment; 0 if `real` is later.
+    pub fn since(self, real: RealInstant) -> Duration {
+        Duration::from_nanos(self.0.since(real).0.max(0) as u64)
+    }
+
+    /// The moment that is `time` later.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Moment {
+        Moment(RealInstant(self.0 .0.saturating_add(time.as_nanos().min(i64::MAX as u128) as i64)))
+    }
+}
+
+/// Reads the host's CLOCK_MONOTONIC.
+pub fn now() -> RealInstant {
+    RealInstant(clock_nanos(libc::CLOCK_MONOTONIC).unwrap_or(0))
+}
+
+/// Reads a clock of the host, in nanoseconds.
+///
+/// # Errors
+///
+/// If the kernel has no such clock.
+pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // Computed before the clock is read, so that nothing slow comes between the reads of two clocks that belong together.
+    let ahead = ahead(clock);
+    match shim_call() {
+        // SAFETY: `time` is valid for the kernel to write.
+        None => match unsafe { libc::clock_gettime(clock, &mut time) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        },
+        Some(_) => {
+            let args = [clock as u64, &raw mut time as u64, 0, 0];
+            // SAFETY: as above.
+            unsafe { host_call(libc::SYS_clock_gettime, args) }.map(drop)
+        }
+    }?;
+    Ok(time.tv_sec * NANOS_PER_SEC + time.tv_nsec - ahead)
+}
+
+/// By how many nanoseconds a clock is ahead of the monitor's: a process in virtual time may be in another time namespace. 0 in a
+/// process in real time.
+fn ahead(clock: libc::clockid_t) -> i64 {
+    // Read once: a command enters no time namespace after its start.
+    static OFFSETS: OnceLock<[i64; 2]> = OnceLock::new();
+    let [monotonic, boot] = *OFFSETS.get_or_init(|| {
+        let word = |i: usize| word_at(file::TIME_OFFSETS_ADDRESS + 8 * i).unwrap_or(0) as i64;
+        if is_virtual() {
+            [word(0), word(1)]
+        } else {
+            [0; 2]
+        }
+    });
+    match clock {
+        libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_MONOTONIC_RAW => {
+            monotonic
+        }
+        libc::CLOCK_BOOTTIME => boot,
+        _ => 0,
+    }
+}
+
+/// Returns the offset from the host's CLOCK_MONOTONIC to its CLOCK_REALTIME, exact to the nanosecond. `None` if in 100 tries no two
+/// readings fell into one tick.
+pub fn wall_ahead() -> Option<WallTime> {
+    const TRIES: u32 = 100;
+    (0..TRIES).find_map(|_| {
+        // Within a tick the coarse clocks stand still.
+        let before = clock_nanos(libc::CLOCK_MONOTONIC_COARSE).ok()?;
+        let wall = clock_nanos(libc::CLOCK_REALTIME_COARSE).ok()?;
+        let after = clock_nanos(libc::CLOCK_MONOTONIC_COARSE).ok()?;
+        (before == after).then(|| WallTime::from_nanos(i128::from(wall) - i128::from(before)))
+    })
+}
+
+/// Sleeps for `time` of real time.
+pub fn sleep(time: Duration) {
+    sleep_until(Moment::now().after(time).0);
+}
+
+/// Sleeps until the host's CLOCK_MONOTONIC shows `until`.
+pub fn sleep_until(until: RealInstant) {
+    let until = RealInstant(until.0.saturating_add(ahead(libc::CLOCK_MONOTONIC)));
+    let at = libc::timespec {
+        tv_sec: until.0.max(0) / NANOS_PER_SEC,
+        tv_nsec: until.0.max(0) % NANOS_PER_SEC,
+    };
+    let (clock, absolute) = (libc::CLOCK_MONOTONIC as u64, libc::TIMER_ABSTIME as u64);
+    loop {
+        let args = [clock, absolute, &raw const at as u64, 0];
+        // SAFETY: `at` is valid for the kernel to read.
+        let slept = unsafe { host_call(libc::SYS_clock_nanosleep, args) };
+        if !slept.is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
+            return;
+        }
+    }
+}
+
+/// Reads a file as the host's kernel gives it. Inside a container the shim would make the times in files of /proc virtual.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn read_file(path: &str) -> io::Result<Vec<u8>> {
+    let name = CString::new(path)?;
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
+    let args = [libc::AT_FDCWD as u64, name.as_ptr() as u64, flags, 0];
+    // SAFETY: the path ends in a zero byte. The descriptor is new, and belongs to nobody else.
+    let mut file = unsafe {
+        let fd = host_call(libc::SYS_openat, args)?;
+        File::from_raw_fd(fd as i32)
+    };
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Makes a system call of the host's kernel, also in a process that runs in virtual time.
+///
+/// # Errors
+///
+/// The kernel's.
+///
+/// # Safety
+///
+/// As for the call.
+pub(crate) unsafe fn host_call(number: libc::c_long, args: [u64; 4]) -> io::Result<i64> {
+    let [a, b, c, d] = args;
+    match shim_call() {
+        // SAFETY: the caller's promise.
+        None => match unsafe { libc::syscall(number, a, b, c, d) } {
+            -1 => Err(io::Error::last_os_error()),
+            result => Ok(result),
+        },
+        // SAFETY: the caller's promise.
+        Some(call) => match unsafe { call(number as u32, &[a, b, c, d, 0, 0]) } {
+            error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32)),
+            result => Ok(result as i64),
+        },
+    }
+}
+
+/// Whether this process runs in virtual time.
+pub fn is_virtual() -> bool {
+    shim_call().is_some()
+}
+
+type HostCall = unsafe extern "C" fn(u32, *const [u64; 6]) -> isize;
+
+/// Returns the shim's function that makes a system call unchanged; `None` in a process that runs in real time. It is also `None` in
+/// a process on a clock of another version of Lorentz, where the address is not known. There the clock's file is not known either,
+/// and no clock is changed.
+fn shim_call() -> Option<HostCall> {
+    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
+    let address = FOUND.get_or_init(|| {
+        if word_at(file::PAGE_ADDRESS)? != MAGIC {
+            return None;
+        }
+        word_at(file::HOST_CALL_ADDRESS).map(|address| address as usize)
+    });
+    // SAFETY: the shim's boot code has stored the address of its function there.
+    address.map(|address| unsafe { std::mem::transmute::<usize, HostCall>(address) })
+}
+
+/// Reads the word at `address` of this process. `None` if nothing is mapped there.
+fn word_at(address: usize) -> Option<u64> {
+    let mut word = 0u64;
+    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: 8 };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: 8 };
+    // SAFETY: the kernel writes at most eight bytes to `word`, and fails where nothing is mapped to read from.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    (copied == 8).then_some(word)
+}

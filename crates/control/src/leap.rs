@@ -1,0 +1,106 @@
+//! Leaps over idle time, and the tasks on a clock that makes them.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use lorentz_clock::{failpoint, Failpoint, Head, Pace, RealInstant, Span, VirtualInstant, Waiter};
+
+use crate::file_stamps::{host_wall_ahead, FileStamps};
+use crate::Clock;
+
+impl Clock {
+    /// Whether the clock runs: a frozen clock cannot leap.
+    pub fn can_leap(&self) -> bool {
+        self.look().segment.pace != Pace::Frozen
+    }
+
+    /// Number of programs that have been brought onto the clock so far.
+    pub fn entries(&self) -> u32 {
+        self.registry().population.entries()
+    }
+
+    /// The task counters at this moment.
+    pub fn task_counters(&self) -> Head {
+        self.registry().population.head()
+    }
+
+    /// Whether [`Clock::mark_sole_thread`] would set a new mark.
+    pub fn may_mark_sole_thread(&self, head: Head) -> bool {
+        self.policy().counts_births && !self.registry().population.is_vouched_for(head)
+    }
+
+    /// Marks the sole thread on the clock, which was found alone after [`Clock::task_counters`] was `head`. Until another task comes,
+    /// that thread leaps by itself.
+    pub fn mark_sole_thread(&self, head: Head) {
+        let mut waiting = self.registry().waiters().filter_map(Waiter::owner);
+        if let (Some(alone), None) = (waiting.next(), waiting.next()) {
+            self.registry().vouch(alone, head);
+        }
+    }
+
+    /// Whether a thread on the clock waits that is not among the threads `known`.
+    pub fn has_unknown_waiter(&self, known: &HashSet<u32>) -> bool {
+        self.notifier().has_unknown_waiter(known)
+    }
+
+    /// Whether any wait or timer has a deadline to come.
+    pub fn has_deadlines(&self) -> bool {
+        self.notifier().earliest_deadline(&self.look()).is_some()
+    }
+
+    /// Leaps to the earliest deadline and wakes the tasks with that deadline, and returns whether it did. It leaps only if the
+    /// deadline is far enough away and `still` returns true; it calls `still` as late as possible.
+    ///
+    /// The caller must know that all tasks that could read the clock sleep. `stamps` separate files written after the leap from
+    /// those written before. `since` is as for [`Clock::notify_late`]; `known` are processes known to be on the clock.
+    pub fn leap_to_next(
+        &self,
+        since: VirtualInstant,
+        known: &[u32],
+        stamps: Option<&FileStamps>,
+        still: impl FnOnce() -> bool,
+    ) -> bool {
+        /// A nearer deadline comes by itself before a leap would be done.
+        const WORTH_IT: Span = Span(50_000);
+        let leaps = &self.registry().leaps;
+        let (sum, look) = (leaps.sum(), self.look());
+        let notifier = self.notifier_with(known);
+        let Some(earliest) = notifier.earliest_deadline(&look) else { return false };
+        let target = earliest.min(look.limit);
+        let ahead = look.real_at(target).since(look.real);
+        if look.segment.pace == Pace::Frozen || ahead.0 < WORTH_IT.0 || !still() {
+            return false;
+        }
+        let host_wall = host_wall_ahead(self.page().host_wall());
+        let line = stamps.and_then(|stamps| stamps.draw_line(host_wall).ok());
+        let line = line.unwrap_or(look.real);
+        // Time has gone on a little in between.
+        let now = self.look();
+        let by = target.since(now.now());
+        if by.0 <= 0 || now.state != look.state || !self.registry().leap(sum, by, line) {
+            return false;
+        }
+        failpoint(self.registry(), Failpoint::LeapBeforeTell);
+        notifier.notify_late(since, target, leaps.sum(), &now.after(by));
+        true
+    }
+
+    /// Wakes the threads whose deadlines a leap has brought nearer than their kernel timers are set, if the deadlines come within
+    /// `soon` of real time. `since` is the return value of the last call; this call returns the next. `known` are processes known
+    /// to be on the clock.
+    pub fn notify_late(
+        &self,
+        since: VirtualInstant,
+        known: &[u32],
+        soon: Duration,
+    ) -> VirtualInstant {
+        let sum = self.registry().leaps.sum();
+        let look = self.look();
+        if look.segment.pace != Pace::Frozen && sum > Span::ZERO {
+            let soon = RealInstant(look.real.0.saturating_add(soon.as_nanos() as i64));
+            let until = look.segment.virtual_at(soon);
+            self.notifier_with(known).notify_late(since, until, sum, &look);
+        }
+        look.now()
+    }
+}

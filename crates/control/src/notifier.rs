@@ -1,0 +1,411 @@
+//! The notifier: signals the threads that have to follow a change of the clock. They are each thread that waits, and one thread of
+//! each process that has a timer set.
+//!
+//! The programs can write the registry. Therefore the notifier signals a thread only if its process has this very clock mapped.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::time::Duration;
+
+use lorentz_clock::signal::NO_CALL;
+use lorentz_clock::{
+    ClockPage, Deadline, ProcessId, RealInstant, Registry, Snapshot, Span, Timer, VirtualInstant,
+    Waiter,
+};
+
+use crate::host_time::{self, sleep, Moment};
+use crate::numbers::Numbers;
+use crate::processes::{self, threads_of, FileId, Thread};
+use crate::signal::{fingerprint_of, send};
+
+/// How long a change waits for the threads it has signalled.
+const QUIESCE_TIMEOUT: Duration = Duration::from_millis(100);
+/// After so long without an answer a thread is signalled again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(40);
+
+/// Time between two looks at whether the threads have followed. In between the CPU is free for these threads.
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
+
+/// The deadlines that a change has moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved {
+    /// All deadlines.
+    All,
+    /// Deadlines on the wall clock.
+    Wall,
+}
+
+/// Numbers of waits, timers and announced changes that a change concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ChangeCounts {
+    /// Waits whose threads were signalled.
+    pub waits: usize,
+    /// Timers that were set anew.
+    pub timers: usize,
+    /// Announced changes that this change has overtaken and dropped.
+    pub dropped: usize,
+}
+
+/// The waits and timers of one clock.
+pub struct Notifier<'a> {
+    /// The clock as it is now.
+    pub page: &'a ClockPage,
+    /// The registry of waits and timers.
+    pub registry: &'a Registry,
+    /// The clock's file.
+    pub clock: &'a FileId,
+    /// Processes that are known to be on the clock.
+    pub known: &'a [u32],
+    /// The numbers that processes and threads have in this pid namespace.
+    pub numbers: &'a RefCell<Numbers>,
+}
+
+impl Notifier<'_> {
+    /// Signals every thread whose deadline the change moved.
+    pub fn notify(&self, moved: Moved) -> ChangeCounts {
+        let mut round = self.round();
+        let waits = self.waits(moved).filter(|waiter| round.signal_waiter(waiter)).count();
+        let timers = self.timers(moved).filter(|timer| round.signal_for_timer(timer)).count();
+        ChangeCounts { waits, timers, ..ChangeCounts::default() }
+    }
+
+    /// Signals only threads of processes that have timers set.
+    pub fn notify_timers(&self) {
+        let mut round = self.round();
+        self.timers(Moved::All).for_each(|timer| {
+            round.signal_for_timer(timer);
+        });
+    }
+
+    /// Whether a living thread waits in the send ordering. The caller must know that all tasks sleep. Frees the entries of threads
+    /// that were killed in their wait.
+    pub fn has_waiting_sender(&self) -> bool {
+        let in_line = self.registry.waiters().filter(|waiter| waiter.call() == Waiter::TURN);
+        in_line.filter(|waiter| self.is_alive(waiter)).count() > 0
+    }
+
+    /// Whether the thread of the entry still exists. Frees the entry if it does not.
+    fn is_alive(&self, waiter: &Waiter) -> bool {
+        let Some((process, thread)) = waiter.owner() else { return false };
+        let here = self.thread_here(process, thread);
+        let alive = here.is_some_and(|Thread { pid, tid }| {
+            fs::exists(format!("/proc/{pid}/task/{tid}")).unwrap_or(true)
+        });
+        if !alive {
+            waiter.release_if((process, thread));
+        }
+        alive
+    }
+
+    fn round(&self) -> Round<'_> {
+        let known = self.known.iter().map(|pid| (*pid, true)).collect();
+        Round { notifier: self, known, notified: HashSet::new(), threads: HashSet::new() }
+    }
+
+    /// Returns the earliest virtual instant to come for which a wait or a timer is set. Returns now if a wait is due that its
+    /// thread will leave at any moment.
+    pub fn earliest_deadline(&self, look: &Snapshot) -> Option<VirtualInstant> {
+        let now = look.now();
+        // A wait that ended so long ago (250 ms of real time) was abandoned: its thread left it by siglongjmp, or the thread died.
+        // A thread that was signalled sleeps once more, until its kernel timer goes off; a machine that stands still makes this
+        // long.
+        const ABANDONED: Span = Span(250_000_000);
+        let served = look.segment.virtual_at(RealInstant(look.real.0 - ABANDONED.0));
+        let waits = self.registry.waiters().filter_map(|waiter| {
+            let due = instant_of(waiter.deadline(), look)?;
+            (due > served).then_some(due.max(now))
+        });
+        let timers = self.registry.timers().filter_map(|timer| next_expiry(timer, now, look));
+        waits.chain(timers).min()
+    }
+
+    /// Returns the next virtual instant after `now` for which a wait or a timer is set.
+    pub fn next_deadline_after(
+        &self,
+        now: VirtualInstant,
+        look: &Snapshot,
+    ) -> Option<VirtualInstant> {
+        let waits = self.registry.waiters().filter_map(|wait| instant_of(wait.deadline(), look));
+        let timers = self.registry.timers().filter_map(|timer| next_expiry(timer, now, look));
+        waits.filter(|due| *due > now).chain(timers).min()
+    }
+
+    /// Whether there is a wait with a deadline after `since` and up to `until` that its thread has not left yet.
+    pub fn has_overdue_wait(
+        &self,
+        since: VirtualInstant,
+        until: VirtualInstant,
+        look: &Snapshot,
+    ) -> bool {
+        let mut waits =
+            self.registry.waiters().filter_map(|wait| instant_of(wait.deadline(), look));
+        waits.any(|due| due > since && due <= until)
+    }
+
+    /// Signals the threads of waits and timers that fall due up to `until` and were computed from another state of the clock.
+    pub fn notify_due(&self, until: VirtualInstant, look: &Snapshot) {
+        let mut round = self.round();
+        for waiter in self.waits(Moved::All) {
+            if instant_of(waiter.deadline(), look).is_some_and(|due| due <= until) {
+                round.signal_waiter(waiter);
+            }
+        }
+        // Time may have gone on since the piece began, so this counts from just before the piece's first instant.
+        let before = look.segment.virt.plus(Span(-1));
+        for timer in self.timers(Moved::All) {
+            if next_expiry(timer, before, look).is_some_and(|due| due <= until) {
+                round.signal_for_timer(timer);
+            }
+        }
+    }
+
+    /// Signals the threads of waits and timers that fall due after `since` and up to `until`, from whichever state of the clock
+    /// they were computed. Returns false if it signalled none. A timeout of the kernel ends some time after the moment it was set
+    /// for.
+    pub fn notify_between(
+        &self,
+        since: VirtualInstant,
+        until: VirtualInstant,
+        look: &Snapshot,
+    ) -> bool {
+        let mut round = self.round();
+        let mut any = false;
+        for waiter in self.registry.waiters() {
+            let due = instant_of(waiter.deadline(), look);
+            if due.is_some_and(|due| due > since && due <= until) {
+                any |= round.signal_waiter(waiter);
+            }
+        }
+        for timer in self.registry.timers() {
+            if next_expiry(timer, since, look).is_some_and(|due| due <= until) {
+                any |= round.signal_for_timer(timer);
+            }
+        }
+        any
+    }
+
+    /// Whether a thread waits that is not among the threads `known`. Frees the entries that ended threads have left.
+    pub fn has_unknown_waiter(&self, known: &HashSet<u32>) -> bool {
+        self.registry.waiters().any(|waiter| match waiter.owner() {
+            Some((process, thread)) => {
+                let found = self.numbers.borrow().thread_found(process, thread);
+                if found.is_some_and(|thread| known.contains(&thread)) {
+                    return false;
+                }
+                let here = self.thread_here(process, thread);
+                self.is_alive(waiter) && here.is_some_and(|here| !known.contains(&here.tid))
+            }
+            None => false,
+        })
+    }
+
+    /// Returns the threads that wait.
+    pub fn waiting_threads(&self) -> HashSet<Thread> {
+        let owners = self.registry.waiters().filter_map(Waiter::owner);
+        owners.filter_map(|(process, thread)| self.thread_here(process, thread)).collect()
+    }
+
+    /// Finds a thread of the registry in this pid namespace. `None` if the process or the thread has ended, as far as the known
+    /// numbers show it.
+    fn thread_here(&self, process: ProcessId, thread: u32) -> Option<Thread> {
+        let mut numbers = self.numbers.borrow_mut();
+        let pid = numbers.process(process, self.registry)?;
+        Some(Thread { pid, tid: numbers.thread(process, pid, thread)? })
+    }
+
+    /// Signals the threads of waits and timers that fall due after `since` and up to `until`. It leaves out those that were
+    /// computed when the sum of leaps was `leapt` already.
+    pub fn notify_late(
+        &self,
+        since: VirtualInstant,
+        until: VirtualInstant,
+        leapt: Span,
+        look: &Snapshot,
+    ) {
+        let mut round = self.round();
+        for waiter in self.registry.waiters().filter(|waiter| waiter.leapt() != leapt) {
+            let due = instant_of(waiter.deadline(), look);
+            // Waits that were due before have been signalled, or their threads have left them by a jump.
+            if due.is_some_and(|due| due > since && due <= until) {
+                round.signal_waiter(waiter);
+            }
+        }
+        for timer in self.registry.timers().filter(|timer| timer.armed().leapt != leapt) {
+            if next_expiry(timer, since, look).is_some_and(|due| due <= until) {
+                round.signal_for_timer(timer);
+            }
+        }
+    }
+
+    /// Waits until all threads with moved deadlines have followed, at most 100 ms. Signals again those that do not answer within 40
+    /// ms.
+    pub fn quiesce(&self, moved: Moved) {
+        let begun = Moment::now();
+        let mut again = RETRY_INTERVAL;
+        while self.waits(moved).next().is_some() || self.timers(moved).next().is_some() {
+            let waited = begun.elapsed();
+            if waited > QUIESCE_TIMEOUT {
+                return;
+            }
+            if waited > again {
+                self.notify(moved);
+                again = waited + RETRY_INTERVAL;
+            }
+            sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Waits until all timers have been set by the state of the clock, until `end` at the longest. Returns whether they have.
+    pub fn await_timers_until(&self, end: RealInstant) -> bool {
+        loop {
+            if self.timers(Moved::All).next().is_none() {
+                return true;
+            }
+            if host_time::now() >= end {
+                return false;
+            }
+            sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn waits(&self, moved: Moved) -> impl Iterator<Item = &Waiter> {
+        let state = self.page.state();
+        self.registry
+            .waiters()
+            .filter(move |waiter| waiter.seen() != state && concerns(moved, waiter.deadline()))
+    }
+
+    /// Returns the timers that were not set by the present state of the clock. A timer that a thread is setting counts as one.
+    fn timers(&self, moved: Moved) -> impl Iterator<Item = &Timer> {
+        let state = self.page.timers_state();
+        self.registry.timers().filter(move |timer| {
+            let deadline = timer.setting().deadline;
+            let set = timer.seen() == state || deadline == Deadline::Never;
+            timer.is_held() || (!set && concerns(moved, deadline))
+        })
+    }
+}
+
+/// Returns the virtual instant of a deadline, as the clock stands. `None` if it never comes.
+fn instant_of(deadline: Deadline, look: &Snapshot) -> Option<VirtualInstant> {
+    match deadline {
+        Deadline::Virtual(VirtualInstant::NEVER) | Deadline::Never => None,
+        Deadline::Virtual(instant) => Some(instant),
+        Deadline::Wall(wall) => Some(look.segment.virtual_at_wall(wall)),
+    }
+}
+
+/// Returns when a timer goes off next after `after`, if it does.
+fn next_expiry(timer: &Timer, after: VirtualInstant, look: &Snapshot) -> Option<VirtualInstant> {
+    let setting = timer.setting();
+    let first = instant_of(setting.deadline, look)?;
+    match setting.interval.0 {
+        _ if first > after => Some(first),
+        0 => None,
+        interval => {
+            let gone = after.since(first).0 / interval + 1;
+            Some(first.plus(Span(gone.saturating_mul(interval))))
+        }
+    }
+}
+
+fn concerns(moved: Moved, deadline: Deadline) -> bool {
+    match deadline {
+        Deadline::Wall(_) => true,
+        // A wait without an end counts too: a freeze breaks it off, and the clock-change signal makes it go on.
+        Deadline::Virtual(_) | Deadline::Never => moved == Moved::All,
+    }
+}
+
+/// Findings and signals of one round of the notifier.
+struct Round<'a> {
+    notifier: &'a Notifier<'a>,
+    /// Whether a process is on this clock, by process id.
+    known: HashMap<u32, bool>,
+    /// Processes of which a thread has been signalled.
+    notified: HashSet<ProcessId>,
+    /// Threads that have been signalled, by process and thread number.
+    threads: HashSet<(ProcessId, u32)>,
+}
+
+impl Round<'_> {
+    fn is_ours(&mut self, pid: u32) -> bool {
+        let clock = self.notifier.clock;
+        *self
+            .known
+            .entry(pid)
+            .or_insert_with(|| processes::clock_of(pid).is_some_and(|mapped| mapped.is_same(clock)))
+    }
+
+    fn signal_waiter(&mut self, waiter: &Waiter) -> bool {
+        let Some((process, thread)) = waiter.owner() else { return false };
+        let found = self.notifier.thread_here(process, thread);
+        if let Some(Thread { pid, tid }) = found.filter(|found| self.is_ours(found.pid)) {
+            match send(pid, tid, NO_CALL) {
+                Ok(()) => {
+                    self.notified.insert(process);
+                    self.threads.insert((process, thread));
+                    return true;
+                }
+                // The thread still exists: the queue of pending signals is full (EAGAIN).
+                Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return false,
+                Err(_) => {}
+            }
+        } else if found.is_some_and(|found| exists(found.pid)) {
+            return false;
+        }
+        // The thread has ended in its wait.
+        waiter.release_if((process, thread));
+        false
+    }
+
+    fn signal_for_timer(&mut self, timer: &Timer) -> bool {
+        let Some((process, ..)) = timer.owner() else { return false };
+        if timer.target() != 0 && self.signal_thread(process, timer.target()) {
+            return true;
+        }
+        // One thread is enough: it sets the other timers of its process too.
+        if self.notified.contains(&process) {
+            return true;
+        }
+        let here = self.notifier.thread_here(process, process.number());
+        let Some(Thread { pid, .. }) = here.filter(|here| self.is_ours(here.pid)) else {
+            if !here.is_some_and(|here| exists(here.pid)) {
+                timer.release();
+            }
+            return false;
+        };
+        let sent = send(pid, pid, fingerprint_of(pid, pid)).is_ok() || self.signal_another(pid);
+        if sent {
+            self.notified.insert(process);
+        }
+        sent
+    }
+
+    /// Signals the thread to which a timer's signal goes: that thread sets the timer itself. Returns false if it has ended.
+    fn signal_thread(&mut self, process: ProcessId, thread: u32) -> bool {
+        if self.threads.contains(&(process, thread)) {
+            return true;
+        }
+        let here = self.notifier.thread_here(process, thread);
+        let Some(Thread { pid, tid }) = here.filter(|here| self.is_ours(here.pid)) else {
+            return false;
+        };
+        let sent = send(pid, tid, fingerprint_of(pid, tid)).is_ok();
+        if sent {
+            self.notified.insert(process);
+            self.threads.insert((process, thread));
+        }
+        sent
+    }
+
+    /// Signals a thread of process `pid` other than the first one, which may have ended before the others.
+    fn signal_another(&self, pid: u32) -> bool {
+        threads_of(pid).any(|thread| thread != pid && send(pid, thread, NO_CALL).is_ok())
+    }
+}
+
+fn exists(pid: u32) -> bool {
+    fs::exists(format!("/proc/{pid}")).unwrap_or(true)
+}
