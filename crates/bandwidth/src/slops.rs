@@ -17,7 +17,7 @@
 //!   streams are shorter and their packets longer and farther apart. The sender then sleeps between packets and is interrupted
 //!   less. The search ends when `MOST_SPOILT` streams were spoilt.
 
-use crate::estimate::{Bound, Estimator, Finding, Step};
+use crate::estimator::{Bound, Estimator, Finding, Step};
 use crate::fleet::{Fleet, Verdict, LEAST_LENGTH};
 use crate::path::{Limits, Plan, Stream, FELL_SHORT};
 use crate::rate::BitRate;

@@ -22,7 +22,7 @@
 //! 3. The final value is the median of the instants, with the confidence interval of a median. Rounds go on until it is narrow,
 //!    or there have been `MOST_ROUNDS`.
 
-use crate::estimate::{Bound, Estimator, Finding, Step};
+use crate::estimator::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Sending, Stream};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, growth, median};

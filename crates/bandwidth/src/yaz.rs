@@ -21,7 +21,7 @@
 //! - A stream that the sender's interruptions slowed is sent again. Its rate is not that of the other streams: it may be below
 //!   the available bandwidth while theirs is above.
 
-use crate::estimate::{Bound, Estimator, Finding, Step};
+use crate::estimator::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Sending, Stream};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, median};

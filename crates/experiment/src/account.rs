@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lorentz_clock::Span;
 
-use crate::member::State;
+use crate::tasks::TaskState;
 
 /// Processor time the container had beyond its due, real time; negative if it had too little.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,7 +55,7 @@ impl Account {
 /// If no task slept except once, at the end, the result is the time that all tasks ran. Else it is `took` less the time in which
 /// tasks waited for a processor. Tasks of one container also wait for each other. While one of them ran, the container had the
 /// processor; therefore the result is at least the time that all tasks ran, and at most `took`.
-pub fn had(took: Duration, before: &State, after: &State) -> Duration {
+pub fn had(took: Duration, before: &TaskState, after: &TaskState) -> Duration {
     let ran = after.ran.saturating_sub(before.ran);
     let waited = after.waited.saturating_sub(before.waited);
     let slept = after.slept.zip(before.slept).map(|(now, then)| now.saturating_sub(then));
@@ -75,9 +75,9 @@ mod tests {
         Span(millis * 1_000_000)
     }
 
-    fn state(ran: u64, waited: u64, slept: Option<u64>) -> State {
+    fn state(ran: u64, waited: u64, slept: Option<u64>) -> TaskState {
         let (ran, waited) = (Duration::from_millis(ran), Duration::from_millis(waited));
-        State { tasks: 1, ran, waited, slept, ..State::default() }
+        TaskState { tasks: 1, ran, waited, slept, ..TaskState::default() }
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(had(took, &before, &state(105, 52, None)), Duration::from_millis(8));
         // Tasks waited for each other.
         assert_eq!(had(took, &before, &state(109, 59, Some(12))), Duration::from_millis(9));
-        let more = State { tasks: 2, ..state(105, 52, Some(12)) };
+        let more = TaskState { tasks: 2, ..state(105, 52, Some(12)) };
         assert_eq!(had(took, &before, &more), took);
     }
 }

@@ -18,19 +18,12 @@ use lorentz_container::StateDir;
 use crate::cpus::Cpus;
 use crate::fault::Refusal;
 use crate::member::Member;
+use crate::message::Message;
 use crate::phase::{Manner, Phase, Step};
 use crate::protocol::{Answer, Request};
 use crate::settings::Settings;
 use crate::stage::{Job, Stage};
 use crate::watch::Watch;
-
-/// A message to the scheduler.
-pub enum Message {
-    /// A request of a client, and the channel for its answer.
-    Request(Request, Sender<Answer>),
-    /// A worker returns a container after its slice.
-    Done(Box<Member>),
-}
 
 /// A slot for a container. A container keeps its slot while a worker has it (`OnStage`).
 pub(crate) enum Place {
@@ -473,13 +466,13 @@ impl Conductor {
         for place in &mut self.places {
             if let Place::Here(member) = place {
                 member.watch_who_came(&self.watch);
-                member.forget_look();
+                member.seen.clear();
             }
         }
         let groups = self.members().map(|member| (member.group, &member.cgroup));
         for task in self.watch.all(groups) {
             if let Some(Place::Here(member)) = self.places.get_mut(task.group as usize) {
-                member.note(&task);
+                member.seen.add(&task);
             }
         }
         for place in &mut self.places {

@@ -40,6 +40,7 @@ mod guard;
 mod join;
 mod measure;
 mod member;
+mod message;
 mod phase;
 mod place;
 mod protocol;
@@ -48,6 +49,7 @@ mod server;
 mod settings;
 mod slice;
 mod stage;
+mod tasks;
 mod watch;
 
 pub use client::{Experiment, Joining, Refused};

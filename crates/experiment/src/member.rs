@@ -10,6 +10,7 @@ use lorentz_container::{Cgroup, Container, HeldClock};
 use crate::account::{self, Account};
 use crate::cpus::Cpus;
 use crate::measure::Overruns;
+use crate::tasks::TaskState;
 use crate::watch::Watch;
 
 /// A container in an experiment.
@@ -41,32 +42,13 @@ pub struct Member {
     /// Waits that ended up to here need no more attention: their threads have left them, or never will (siglongjmp).
     pub(crate) served: VirtualInstant,
     /// The state at the last look.
-    pub(crate) seen: State,
+    pub(crate) seen: TaskState,
     entries: Option<u32>,
     /// Value of `seen.runs` when we last checked whether a program begins.
     checked_at: Option<u64>,
     /// Value of `seen.runs` when its last turn of the send ordering began.
     turn_at: Option<u64>,
     pub(crate) used: Used,
-}
-
-/// State of a container's tasks at one look.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct State {
-    /// A task runs, or is about to run.
-    pub awake: bool,
-    /// Number of tasks.
-    pub tasks: u32,
-    /// How often the tasks have run, summed. Another number means that a task has run since.
-    pub runs: u64,
-    /// Process ids.
-    pub pids: Vec<u32>,
-    /// Time that the tasks have run, summed.
-    pub ran: Duration,
-    /// Time that the tasks have waited for a processor, summed.
-    pub waited: Duration,
-    /// How often the tasks have gone to sleep, summed; none if the kernel does not count it.
-    pub slept: Option<u64>,
 }
 
 /// Statistics of a container since the experiment was synchronized.
@@ -104,7 +86,7 @@ impl Member {
         let clock = clock.hold().context("its clock is being changed by somebody else")?;
         let name = container.name().to_string();
         let used = Used::default();
-        let seen = State::default();
+        let seen = TaskState::default();
         let (interval, stopped, entries) = (None, false, None);
         Ok(Member {
             name,
@@ -143,30 +125,6 @@ impl Member {
             }
             self.entries = entries;
         }
-    }
-
-    /// Clears the result of the last look.
-    pub(crate) fn forget_look(&mut self) {
-        self.seen.awake = false;
-        self.seen.tasks = 0;
-        self.seen.runs = 0;
-        self.seen.pids.clear();
-        (self.seen.ran, self.seen.waited) = (Duration::ZERO, Duration::ZERO);
-        self.seen.slept = Some(0);
-    }
-
-    /// Adds one of its tasks to the result of the present look.
-    pub(crate) fn note(&mut self, task: &Seen) {
-        self.seen.awake |= !task.asleep;
-        self.seen.tasks += 1;
-        self.seen.runs = self.seen.runs.wrapping_add(task.task.runs);
-        if self.seen.pids.last() != Some(&task.task.pid) {
-            self.seen.pids.push(task.task.pid);
-        }
-        self.seen.ran += task.ran;
-        self.seen.waited += task.waited;
-        self.seen.slept =
-            self.seen.slept.zip(task.slept).map(|(sum, slept)| sum.wrapping_add(slept));
     }
 
     /// Counts the container as awake while one of its programs is about to begin. Such a program sleeps, but it is not idle.
@@ -231,9 +189,7 @@ impl Member {
     /// Adds a slice of real length `took` to the account; `due` was due to the container. `seen` are its tasks now. `self.seen` is
     /// their state before the slice.
     pub(crate) fn settle(&mut self, took: Duration, due: Span, seen: &[Seen]) {
-        let before = self.seen.clone();
-        self.forget_look();
-        seen.iter().for_each(|task| self.note(task));
+        let before = std::mem::replace(&mut self.seen, TaskState::of(seen));
         self.account.note(account::had(took, &before, &self.seen), due);
     }
 

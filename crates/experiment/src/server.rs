@@ -13,8 +13,9 @@ use anyhow::Context;
 use lorentz_container::{start_in_background, Place, StateDir};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::conductor::{Conductor, Message};
+use crate::conductor::Conductor;
 use crate::fault::Refusal;
+use crate::message::Message;
 use crate::place;
 use crate::protocol::{Answer, Request};
 use crate::settings::{Settings, Wanted};

@@ -9,9 +9,9 @@ use std::thread;
 
 use lorentz_clock::VirtualInstant;
 
-use crate::conductor::Message;
 use crate::cpus::Cpus;
 use crate::member::Member;
+use crate::message::Message;
 use crate::slice::{self, Place};
 use crate::watch::Watch;
 

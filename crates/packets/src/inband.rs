@@ -12,11 +12,10 @@ use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 use libbpf_sys::{bpf_attach_type, BPF_TCX_EGRESS, BPF_TCX_INGRESS};
 
 use crate::fault::PacketsError;
-use crate::kernel::Counters;
+use crate::host_clock::wall_offset;
 use crate::namespace::{Namespace, OuterDevice};
 use crate::record::RECORD;
-use crate::source::Source;
-use crate::watch::wall_offset;
+use crate::source::{Counters, Source};
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code, unused_qualifications)]

@@ -9,7 +9,7 @@ use std::sync::mpsc::{channel, Receiver};
 use crate::fault::PacketsError;
 use crate::namespace::{Namespace, OuterDevice};
 use crate::record::RECORD;
-use crate::source::Source;
+use crate::source::{Counters, Source};
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code, unused_qualifications)]
@@ -31,19 +31,6 @@ const SPACE: usize = 48;
 const FLAGS: usize = 39;
 /// Offset, in a table's value, of the word that says whether the entry is done: behind record and mark.
 const AFTER_MARK: usize = RECORD + 16;
-
-/// Counters of the BPF programs, for each namespace.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counters {
-    /// Records for which the ring buffer had no room.
-    pub dropped: u64,
-    /// Packets for which there was no room in a table.
-    pub full: u64,
-    /// Packets that left outside any send call of their socket's owner.
-    pub unclaimed: u64,
-    /// Packets that came, but not through the outer device.
-    pub inside: u64,
-}
 
 /// The loaded programs. They are detached when this value is dropped. The kernel detaches them when the process ends, however it
 /// ends.

@@ -15,11 +15,12 @@ use crate::client::{Client, Wish};
 use crate::control::{self, Order};
 use crate::door::{Door, Place};
 use crate::fault::PacketsError;
-use crate::kernel::Counters;
+use crate::host_clock::wall_offset;
 use crate::namespace::Namespace;
 use crate::record::Packet;
+use crate::source::Counters;
 use crate::text;
-use crate::watch::{wall_offset, ToVirtual, Watched, Watcher};
+use crate::watch::{ToVirtual, Watched, Watcher};
 
 /// Interval between two readings of the ring buffer, ms; the ring buffer wakes no reader.
 const LOOK_MILLIS: u8 = 50;

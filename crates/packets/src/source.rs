@@ -1,9 +1,21 @@
 //! Sources of records: the tracepoints, or timestamps that travel with the packets.
 
 use crate::fault::PacketsError;
-use crate::kernel::Counters;
 use crate::namespace::{Namespace, OuterDevice};
 use crate::record::RECORD;
+
+/// Counters of the BPF programs, for each namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counters {
+    /// Records for which the ring buffer had no room.
+    pub dropped: u64,
+    /// Packets for which there was no room in a table.
+    pub full: u64,
+    /// Packets that left outside any send call of their socket's owner.
+    pub unclaimed: u64,
+    /// Packets that came, but not through the outer device.
+    pub inside: u64,
+}
 
 /// Interface of a watcher to the BPF programs. Each namespace has a number, which its records carry.
 pub(crate) trait Source {

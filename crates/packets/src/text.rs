@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{json, Value};
 
-use crate::kernel::Counters;
 use crate::record::{Direction, Packet, Protocol};
+use crate::source::Counters;
 use crate::statistics::Statistics;
 use crate::watch::Watched;
 

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use nix::time::{clock_gettime, ClockId};
-
 use crate::fault::PacketsError;
+use crate::host_clock::monotonic;
 use crate::inband::InBand;
-use crate::kernel::{Counters, Programs};
+use crate::kernel::Programs;
 use crate::namespace::{cookie_here, Namespace, OuterDevice};
 use crate::record::{Packet, RECORD};
-use crate::source::Source;
+use crate::source::{Counters, Source};
 use crate::statistics::Statistics;
 
 /// Default size of the ring buffer, bytes: room for 16,000 packets.
@@ -234,27 +233,4 @@ impl Watched {
     pub fn in_virtual_time(&self, nanos: u64) -> Option<u64> {
         self.to_virtual.as_ref().map(|clock| clock(nanos))
     }
-}
-
-/// Returns CLOCK_MONOTONIC, ns.
-///
-/// # Errors
-///
-/// None on Linux.
-pub(crate) fn monotonic() -> Result<u64, PacketsError> {
-    nanos(ClockId::CLOCK_MONOTONIC)
-}
-
-/// Returns the offset of CLOCK_REALTIME from CLOCK_MONOTONIC, ns: the `wall_offset` of packets.
-///
-/// # Errors
-///
-/// None on Linux.
-pub fn wall_offset() -> Result<u64, PacketsError> {
-    Ok(nanos(ClockId::CLOCK_REALTIME)?.saturating_sub(monotonic()?))
-}
-
-fn nanos(clock: ClockId) -> Result<u64, PacketsError> {
-    let time = clock_gettime(clock).map_err(std::io::Error::from)?;
-    Ok(Duration::from(time).as_nanos() as u64)
 }

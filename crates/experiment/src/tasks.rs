@@ -1,0 +1,57 @@
+//! State of a container's tasks, summed over one look at them.
+
+use std::time::Duration;
+
+use lorentz_container::skip::Seen;
+
+/// State of a container's tasks at one look.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TaskState {
+    /// A task runs, or is about to run.
+    pub awake: bool,
+    /// Number of tasks.
+    pub tasks: u32,
+    /// How often the tasks have run, summed. Another number means that a task has run since.
+    pub runs: u64,
+    /// Process ids.
+    pub pids: Vec<u32>,
+    /// Time that the tasks have run, summed.
+    pub ran: Duration,
+    /// Time that the tasks have waited for a processor, summed.
+    pub waited: Duration,
+    /// How often the tasks have gone to sleep, summed; none if the kernel does not count it.
+    pub slept: Option<u64>,
+}
+
+impl TaskState {
+    /// Sums the state of `tasks`.
+    pub fn of(tasks: &[Seen]) -> TaskState {
+        let mut state = TaskState::default();
+        state.clear();
+        tasks.iter().for_each(|task| state.add(task));
+        state
+    }
+
+    /// Begins a new look: no task has been seen yet.
+    pub fn clear(&mut self) {
+        self.awake = false;
+        self.tasks = 0;
+        self.runs = 0;
+        self.pids.clear();
+        (self.ran, self.waited) = (Duration::ZERO, Duration::ZERO);
+        self.slept = Some(0);
+    }
+
+    /// Adds one task to the present look.
+    pub fn add(&mut self, task: &Seen) {
+        self.awake |= !task.asleep;
+        self.tasks += 1;
+        self.runs = self.runs.wrapping_add(task.task.runs);
+        if self.pids.last() != Some(&task.task.pid) {
+            self.pids.push(task.task.pid);
+        }
+        self.ran += task.ran;
+        self.waited += task.waited;
+        self.slept = self.slept.zip(task.slept).map(|(sum, slept)| sum.wrapping_add(slept));
+    }
+}
