@@ -32,6 +32,7 @@
 mod account;
 mod client;
 mod conductor;
+mod connection;
 mod cpus;
 mod fault;
 #[cfg(test)]
@@ -53,6 +54,7 @@ mod tasks;
 mod watch;
 
 pub use client::{Experiment, Joining, Refused};
+pub use connection::{Connection, ConnectionError};
 pub use cpus::{Cpus, WrongCpus};
 pub use fault::{Ended, Refusal};
 pub use guard::{release, ORPHANED_FOR};
