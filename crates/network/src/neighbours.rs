@@ -58,13 +58,13 @@ fn most(plan: &Plan) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology;
+    use crate::check;
 
     fn of(nodes: &str, links: &[&str]) -> usize {
         let links: String =
             links.iter().map(|link| format!("    - {{endpoints: [{link}]}}\n")).collect();
         let text = format!("name: lab\ntopology:\n  nodes: {{{nodes}}}\n  links:\n{links}");
-        most(&topology::read("lab.yaml", &text).unwrap())
+        most(&check::plan_from_text("lab.yaml", &text).unwrap())
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::timers::Timers;
 
 pub(crate) use desk::Port;
 use desk::{Caller, Desk};
-use rounds::Rounds;
+use rounds::{Rounds, Sent};
 pub(crate) use rounds::{Source, TIMELINE};
 
 /// Time before an event from which on the thread polls instead of sleeping: a wake-up is rarely later than this.
@@ -124,7 +124,9 @@ impl Server {
         for link in 0..work.plan.links.len() {
             work.set_up(link, work.plan.links[link].is_up);
         }
-        work.listen_to_rounds()?;
+        if let Some(rounds) = &work.rounds {
+            rounds.listen(&work.poll, EXPERIMENT)?;
+        }
         ready()?;
         lorentz_timers::os::least_timer_slack();
         work.run()
@@ -151,7 +153,8 @@ impl Loop {
     /// Real time until there is something to do. `None` if there is nothing to come.
     fn left(&self) -> Option<Span> {
         if let Some(rounds) = &self.rounds {
-            return Some(Span(self.until_round(rounds)?.0.clamp(0, LOOK_AGAIN.0)));
+            let left = rounds.until_next(&self.clock.look())?;
+            return Some(Span(left.0.clamp(0, LOOK_AGAIN.0)));
         }
         let change = self.schedule.front().map(|change| self.started.plus(change.at));
         let next = [self.emulator.next_due(), change].into_iter().flatten().min()?;
@@ -194,6 +197,39 @@ impl Loop {
                 port.refused += 1;
             }
         });
+    }
+
+    /// Begins a round if it is time for one.
+    fn begin_round(&mut self) {
+        let look = self.clock.look();
+        let Some(rounds) = self.rounds.as_mut().filter(|rounds| rounds.are_due(&look)) else {
+            return;
+        };
+        let change = self.schedule.front().map(|change| self.started.plus(change.at));
+        let event = [self.emulator.next_delivery(), change].into_iter().flatten().min();
+        rounds.begin(self.emulator.least_delay(), event);
+    }
+
+    /// Handles the end of a round: sends on the frames that nodes have sent, and delivers the frames that are due now.
+    fn end_round(&mut self) -> anyhow::Result<()> {
+        let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        if !rounds.have_advanced() {
+            return Ok(rounds.stop_listening(&self.poll)?);
+        }
+        for station in 0..self.desk.ports.len() {
+            while self.take_from(StationId(station))? {}
+        }
+        let Some(round) = self.rounds.as_mut().and_then(Rounds::finish) else { return Ok(()) };
+        for Sent { at, station, frame } in round.sent {
+            self.deliver(at);
+            self.emulator.send(station, frame, at);
+        }
+        self.advance(round.end);
+        for (token, setting) in round.settings {
+            let answer = self.set(&setting).map_or_else(Answer::Refused, |()| Answer::Done);
+            self.tell(token, &answer);
+        }
+        Ok(())
     }
 
     fn handle(&mut self, token: u64) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use super::{link, Draft, Place, Read};
+use super::draft::{link, Draft, Position, Read};
 use crate::topology::{self, Command, Kind, Node};
 
 /// Settings by key. All of them are noted as left out, unless the reader takes them.
@@ -38,9 +38,9 @@ struct Topology {
     others: Settings,
 }
 
-fn place(at: Location) -> Place {
+fn place(at: Location) -> Position {
     // An unknown key comes without a place.
-    Place { line: at.line().max(1) as u32, column: at.column().max(1) as u32 }
+    Position { line: at.line().max(1) as u32, column: at.column().max(1) as u32 }
 }
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
@@ -89,7 +89,7 @@ fn read_node(
     own: Option<&Spanned<Settings>>,
 ) -> Read<bool> {
     let none = Settings::new();
-    let at = own.map_or(Place { line: 1, column: 1 }, |own| place(own.defined));
+    let at = own.map_or(Position { line: 1, column: 1 }, |own| place(own.defined));
     let settings = settings(topology, own.map_or(&none, |own| &own.value));
     let kind = settings.get("kind").and_then(|all| all.first()?.value.as_str());
     let mut node = Node::default();

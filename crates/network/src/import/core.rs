@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use roxmltree::{Document, Node as Element};
 use serde_saphyr::Spanned;
 
-use super::{default_routes, forward, impair, link, plain_name, Draft, Numbers, Place, Read};
+use super::draft::{default_routes, forward, link, plain_name, Draft, Numbers, Position, Read};
 use crate::impair::Impairments;
 use crate::topology::{Kind, Link, Node};
 
@@ -23,7 +23,7 @@ const DRAWN: [&str; 3] = ["session_origin", "session_metadata", "session_options
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let document = Document::parse(text).or_else(|error| {
-        let at = Place { line: error.pos().row, column: error.pos().col };
+        let at = Position { line: error.pos().row, column: error.pos().col };
         draft.wrong(at, format!("not XML: {error}"))
     })?;
     let root = document.root_element();
@@ -65,9 +65,9 @@ struct Scenario<'d, 'x> {
     services: Vec<(String, String, Element<'x, 'x>)>,
 }
 
-fn place(element: Element) -> Place {
+fn place(element: Element) -> Position {
     let at = element.document().text_pos_at(element.range().start);
-    Place { line: at.row, column: at.col }
+    Position { line: at.row, column: at.col }
 }
 
 fn elements<'x>(parent: Element<'x, 'x>) -> impl Iterator<Item = Element<'x, 'x>> {
@@ -203,7 +203,7 @@ impl<'x> Scenario<'_, 'x> {
             return self.one_way(element, ends, asked);
         }
         let mut made = link(ends);
-        impair(&mut made, asked);
+        made.set_impairments(&asked);
         self.address(&mut made, &names, ifaces);
         self.draft.add_link(place(element), made);
         Ok(())

@@ -2,7 +2,7 @@
 
 use serde_saphyr::Spanned;
 
-use super::{default_routes, forward, impair, link, Draft, Numbers, Place, Read};
+use super::draft::{default_routes, forward, link, Draft, Numbers, Position, Read};
 use crate::impair::Impairments;
 use crate::topology::{Kind, Node};
 
@@ -10,7 +10,7 @@ use crate::topology::{Kind, Node};
 #[derive(Clone, Debug)]
 struct Word<'a> {
     text: &'a str,
-    at: Place,
+    at: Position,
 }
 
 /// Parses the words of a list that begins at `at`.
@@ -18,8 +18,8 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
     let mut found = Vec::new();
     let mut chars = list.text.char_indices().peekable();
     let mut at = list.at;
-    let step = |at: &mut Place, c: char| match c {
-        '\n' => *at = Place { line: at.line + 1, column: 1 },
+    let step = |at: &mut Position, c: char| match c {
+        '\n' => *at = Position { line: at.line + 1, column: 1 },
         _ => at.column += 1,
     };
     while let Some((from, c)) = chars.next() {
@@ -62,7 +62,7 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
         found.push(match closing {
             Some(_) => Word {
                 text: &list.text[from + 1..end],
-                at: Place { column: begin.column + 1, ..begin },
+                at: Position { column: begin.column + 1, ..begin },
             },
             None => Word { text: &list.text[from..end], at: begin },
         });
@@ -87,7 +87,7 @@ fn pairs<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<(Word<'a>, Word<'a>)>> 
 struct Station<'a> {
     name: String,
     id: &'a str,
-    at: Place,
+    at: Position,
     /// Interface, and the id of the node to which it leads.
     peers: Vec<(&'a str, &'a str)>,
     /// Interface, and the lines of its configuration.
@@ -97,7 +97,7 @@ struct Station<'a> {
 }
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
-    let whole = Word { text, at: Place { line: 1, column: 1 } };
+    let whole = Word { text, at: Position { line: 1, column: 1 } };
     let mut stations = Vec::new();
     let mut links = Vec::new();
     let mut all = words(draft, &whole)?.into_iter();
@@ -201,7 +201,7 @@ fn read_config<'a>(draft: &mut Draft, text: &Word<'a>, station: &mut Station<'a>
     for (number, line) in text.text.lines().enumerate() {
         let column = line.len() - line.trim_start().len()
             + if number == 0 { text.at.column as usize } else { 1 };
-        let at = Place { line: text.at.line + number as u32, column: column as u32 };
+        let at = Position { line: text.at.line + number as u32, column: column as u32 };
         let line = line.trim();
         let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match first {
@@ -317,10 +317,10 @@ fn set_way(numbers: &Numbers, key: &str, text: &str, way: &mut Impairments) -> R
 }
 
 /// Sets the impairments for both directions if they are the same, else for each.
-fn set_ways(made: &mut crate::topology::Link, at: Place, ways: [Impairments; 2]) {
+fn set_ways(made: &mut crate::topology::Link, at: Position, ways: [Impairments; 2]) {
     if ways[0] == ways[1] {
         let [way, _] = ways;
-        return impair(made, way);
+        return made.set_impairments(&way);
     }
     let names: Vec<String> = made.endpoints.iter().map(|end| end.value.clone()).collect();
     made.from = names.into_iter().zip(ways.map(|way| at.of(way))).collect();
@@ -330,7 +330,7 @@ fn set_ways(made: &mut crate::topology::Link, at: Place, ways: [Impairments; 2])
 /// as left out.
 fn addresses(
     draft: &mut Draft,
-    at: Place,
+    at: Position,
     lines: &[Vec<&str>; 2],
     start: &str,
 ) -> Vec<Option<Spanned<String>>> {
