@@ -153,9 +153,7 @@ impl FromArgMatches for ImpairmentFlags {
 }
 
 fn arg(flag: &'static Flag) -> Arg {
-    let check = |text: String| {
-        (flag.set)(&mut Impairments::default(), &text).map(|()| text)
-    };
+    let check = |text: String| (flag.set)(&mut Impairments::default(), &text).map(|()| text);
     Arg::new(flag.name)
         .long(flag.name)
         .value_name(flag.value)

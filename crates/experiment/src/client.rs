@@ -9,8 +9,8 @@ use lorentz_container::StateDir;
 use thiserror::Error;
 
 use crate::connection::{Connection, ConnectionError};
-use crate::fault::{Ended, Refusal};
-use crate::place;
+use crate::directory;
+use crate::error::{Ended, Refusal};
 use crate::protocol::{Answer, Request, Status};
 
 /// A connection to a running experiment. It carries one request at a time. A process may open any number of connections.
@@ -55,11 +55,11 @@ impl Experiment {
     ///
     /// [`Refusal::Unknown`] if there is no such experiment; [`Refusal::Dead`] if its process has ended.
     pub fn open(state: &StateDir, name: &str) -> anyhow::Result<Experiment> {
-        let place = place::of(state, name)?;
-        if !place.exists() {
+        let directory = directory::of_experiment(state, name)?;
+        if !directory.exists() {
             return Err(Refusal::Unknown(name.to_string()).into());
         }
-        let reached = Connection::open(&place).context("reaching the experiment")?;
+        let reached = Connection::open(&directory).context("reaching the experiment")?;
         let connection = reached.ok_or_else(|| Refusal::Dead(name.to_string()))?;
         Ok(Experiment { name: name.to_string(), connection })
     }
@@ -70,7 +70,7 @@ impl Experiment {
     ///
     /// An error if the directory cannot be read.
     pub fn list(state: &StateDir) -> io::Result<Vec<String>> {
-        place::all(state)
+        directory::names(state)
     }
 
     /// The experiment's name.

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-use crate::member::Member;
+use crate::container::ExperimentContainer;
 use crate::protocol::{Answer, Request};
 
 /// A message to the scheduler.
@@ -10,5 +10,5 @@ pub enum Message {
     /// A request of a client, and the channel for its answer.
     Request(Request, Sender<Answer>),
     /// A worker returns a container after its slice.
-    Done(Box<Member>),
+    Done(Box<ExperimentContainer>),
 }

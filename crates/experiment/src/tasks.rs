@@ -10,7 +10,7 @@ pub struct TaskState {
     /// A task runs, or is about to run.
     pub awake: bool,
     /// Number of tasks.
-    pub tasks: u32,
+    pub count: u32,
     /// How often the tasks have run, summed. Another number means that a task has run since.
     pub runs: u64,
     /// Process ids.
@@ -35,7 +35,7 @@ impl TaskState {
     /// Begins a new look: no task has been seen yet.
     pub fn clear(&mut self) {
         self.awake = false;
-        self.tasks = 0;
+        self.count = 0;
         self.runs = 0;
         self.pids.clear();
         (self.ran, self.waited) = (Duration::ZERO, Duration::ZERO);
@@ -45,7 +45,7 @@ impl TaskState {
     /// Adds one task to the present look.
     pub fn add(&mut self, task: &Seen) {
         self.awake |= !task.asleep;
-        self.tasks += 1;
+        self.count += 1;
         self.runs = self.runs.wrapping_add(task.task.runs);
         if self.pids.last() != Some(&task.task.pid) {
             self.pids.push(task.task.pid);

@@ -50,7 +50,7 @@ pub fn up(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     let place = Place::of(state, &plan.name)?;
     place.make().with_context(|| format!("making the network {}", plan.name))?;
     if plan.rounds {
-        experiment::create(state, &plan.name, &experiment::Wanted::default())
+        experiment::create(state, &plan.name, &experiment::ExperimentOptions::default())
             .inspect_err(|_| place.remove())?;
     }
     let made = image::mount_all(&place, plan).and_then(|plan| {

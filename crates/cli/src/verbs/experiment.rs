@@ -9,7 +9,7 @@ use lorentz_clock::Rate;
 use lorentz_container::{
     self as container, Brood, ClockOptions, Container, HostNow, StateDir, WhichClock, BROOD,
 };
-use lorentz_experiment::{self as experiment, Ended, Experiment, Refusal, Wanted};
+use lorentz_experiment::{self as experiment, Ended, Experiment, ExperimentOptions, Refusal};
 use serde_json::{json, Value};
 
 use crate::experiment_args::{Add, Create, ExperimentVerb, Populate, Status};
@@ -51,7 +51,7 @@ pub fn perform(verb: &ExperimentVerb) -> anyhow::Result<i32> {
 }
 
 fn create(state: &StateDir, args: &Create) -> anyhow::Result<()> {
-    let wanted = Wanted {
+    let wanted = ExperimentOptions {
         timeslice_ns: args.timeslice.map(|span| span.0),
         cpus: args.cpus.clone(),
         as_fast_as_possible: args.as_fast_as_possible,
