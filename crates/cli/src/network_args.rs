@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use lorentz_network::impair::{Flag, Impairments, FLAGS};
 use lorentz_network::import::Format;
 use lorentz_network::plan::Endpoint;
-use lorentz_network::Setting;
+use lorentz_network::LinkChange;
 
 /// The file that describes a network.
 #[derive(Args, Debug)]
@@ -114,9 +114,9 @@ pub struct LinkSet {
 
 impl LinkSet {
     /// Converts to the library's type.
-    pub fn setting(&self) -> Setting {
+    pub fn setting(&self) -> LinkChange {
         let is_up = (self.up || self.down).then_some(self.up);
-        Setting { end: self.end.clone(), both: self.both, set: self.set.0.clone(), is_up }
+        LinkChange { end: self.end.clone(), both: self.both, set: self.set.0.clone(), is_up }
     }
 }
 

@@ -10,7 +10,7 @@ use serde_saphyr::{Location, Spanned};
 
 use crate::impair::Impairments;
 use crate::plan::{sides, ChangePlan, Endpoint, LinkPlan, NodePlan, Plan};
-use crate::topology::{self, Command, File, Kind, Link, Node, State, WrongTopology};
+use crate::topology::{self, Command, File, Kind, Link, Node, State, TopologyError};
 
 /// The default MTU.
 const DEFAULT_MTU: u32 = 1_500;
@@ -22,7 +22,7 @@ const MAX_NODES: usize = 1_000;
 /// # Errors
 ///
 /// The error in the file, with line and column.
-pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, WrongTopology> {
+pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, TopologyError> {
     topology::parse(name, text).and_then(|file| plan_from(name, &file))
 }
 
@@ -31,8 +31,8 @@ pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, WrongTopology> {
 /// # Errors
 ///
 /// The first error, with line and column.
-pub fn plan_from(name: &str, file: &File) -> Result<Plan, WrongTopology> {
-    check(file).map_err(|error| topology::wrong(name, error.at, &error.what))
+pub fn plan_from(name: &str, file: &File) -> Result<Plan, TopologyError> {
+    check(file).map_err(|error| topology::error_at(name, error.at, &error.what))
 }
 
 /// An error at a place in the file.
@@ -85,7 +85,7 @@ fn check(file: &File) -> Result<Plan, PlanError> {
     for link in &file.topology.links {
         let checked = check_link(link, file, &mut taken)?;
         if plan.rounds {
-            check_for_rounds(&checked.asked).or_else(|what| refuse(link.defined, what))?;
+            check_for_rounds(&checked.impairments).or_else(|what| refuse(link.defined, what))?;
         }
         plan.links.push(checked);
     }
@@ -94,8 +94,8 @@ fn check(file: &File) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
-fn check_for_rounds(asked: &[Impairments; 2]) -> Result<(), String> {
-    asked.iter().try_for_each(Impairments::check_for_rounds)
+fn check_for_rounds(impairments: &[Impairments; 2]) -> Result<(), String> {
+    impairments.iter().try_for_each(Impairments::check_for_rounds)
 }
 
 fn rate(
@@ -245,7 +245,7 @@ fn check_link(
     let ends = [check_end(first, file, taken)?, check_end(second, file, taken)?];
     let both = link.impairments();
     both.check().or_else(|what| refuse(at, what))?;
-    let mut asked = [both.clone(), both];
+    let mut impairments = [both.clone(), both];
     for (key, own) in &link.from {
         let Some(side) = ends.iter().position(|end| end.to_string() == *key) else {
             return refuse(
@@ -253,8 +253,10 @@ fn check_link(
                 format!("from: {key}: expected {} or {}", ends[0], ends[1]),
             );
         };
-        asked[side] = asked[side].with(&own.value);
-        asked[side].check().or_else(|what| refuse(own.defined, format!("from: {key}: {what}")))?;
+        impairments[side] = impairments[side].with(&own.value);
+        impairments[side]
+            .check()
+            .or_else(|what| refuse(own.defined, format!("from: {key}: {what}")))?;
     }
     let mtu = match &link.mtu {
         Some(mtu) if !(68..=65_521).contains(&mtu.value) => {
@@ -273,7 +275,7 @@ fn check_link(
     for (side, text) in for_ends("mac", &link.mac, at, &ends, file)? {
         macs[side] = Some(mac(text)?);
     }
-    Ok(LinkPlan { ends, asked, addresses, macs, mtu, is_up: link.state == State::Up })
+    Ok(LinkPlan { ends, impairments, addresses, macs, mtu, is_up: link.state == State::Up })
 }
 
 /// Checks the values that `key` gives to the two ends. Only ends at nodes can have one.
@@ -330,11 +332,7 @@ fn check_end(
         let names: Vec<&str> = file.topology.nodes.keys().map(String::as_str).collect();
         return refuse(
             text.defined,
-            format!(
-                "endpoints: {end}: no node {:?}; expected one of {}",
-                end.node,
-                some_of(&names)
-            ),
+            format!("endpoints: {end}: no node {:?}; expected one of {}", end.node, shown(&names)),
         );
     };
     if node.value.kind == Kind::Process && end.interface == "lo" {
@@ -352,7 +350,7 @@ fn check_end(
     Ok(end)
 }
 
-fn some_of(names: &[&str]) -> String {
+fn shown(names: &[&str]) -> String {
     const SHOWN: usize = 10;
     let more = if names.len() > SHOWN { ", ..." } else { "" };
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
@@ -428,15 +426,15 @@ fn check_schedule(
     }
     all.sort_by_key(|(_, change)| change.at);
     // Each change must make sense with the impairments in force at that time.
-    let mut asked: Vec<[Impairments; 2]> =
-        plan.links.iter().map(|link| link.asked.clone()).collect();
+    let mut impairments: Vec<[Impairments; 2]> =
+        plan.links.iter().map(|link| link.impairments.clone()).collect();
     for (at, change) in &all {
         for (link, side) in sides(&plan.links, &change.end, change.both) {
-            asked[link][side] = asked[link][side].with(&change.set);
+            impairments[link][side] = impairments[link][side].with(&change.set);
             let wrong = |what| refuse(*at, format!("schedule: {what}"));
-            asked[link][side].check().or_else(wrong)?;
+            impairments[link][side].check().or_else(wrong)?;
             if plan.rounds {
-                asked[link][side].check_for_rounds().or_else(wrong)?;
+                impairments[link][side].check_for_rounds().or_else(wrong)?;
             }
         }
     }
@@ -489,10 +487,13 @@ schedule:
         assert_eq!(plan.switches, [("s1".to_string(), true)]);
         let link = &plan.links[0];
         assert_eq!(
-            link.asked.each_ref().map(|one| one.rate.unwrap().to_string()),
+            link.impairments.each_ref().map(|one| one.rate.unwrap().to_string()),
             ["10mbit", "1mbit"]
         );
-        assert_eq!(link.asked.each_ref().map(|one| one.delay.unwrap().to_string()), ["5ms", "5ms"]);
+        assert_eq!(
+            link.impairments.each_ref().map(|one| one.delay.unwrap().to_string()),
+            ["5ms", "5ms"]
+        );
         assert_eq!(link.addresses[1][0], ("10.0.0.2".parse().unwrap(), 24));
         assert_eq!((plan.links[1].mtu, plan.links[1].is_up), (9000, false));
         assert_eq!(plan.schedule[0].is_up, Some(true));

@@ -6,9 +6,9 @@ use anyhow::Context;
 use lorentz_container::StateDir;
 use lorentz_experiment::{Connection, ConnectionError};
 
-use crate::place::Place;
+use crate::directory::NetworkDir;
 use crate::plan::Endpoint;
-use crate::protocol::{Answer, Request, Setting, Status};
+use crate::protocol::{Answer, LinkChange, Request, Status};
 use crate::Refusal;
 
 /// A network whose emulator runs.
@@ -24,11 +24,11 @@ impl Network {
     ///
     /// If there is no such network, or its emulator has ended.
     pub fn open(state: &StateDir, name: &str) -> anyhow::Result<Network> {
-        let place = Place::of(state, name)?;
-        if !place.exists() {
+        let directory = NetworkDir::of(state, name)?;
+        if !directory.exists() {
             return Err(Refusal::Unknown(name.to_string()).into());
         }
-        let reached = Connection::open(&place).context("reaching the network")?;
+        let reached = Connection::open(&directory).context("reaching the network")?;
         let connection = reached.ok_or_else(|| Refusal::Dead(name.to_string()))?;
         Ok(Network { name: name.to_string(), connection })
     }
@@ -39,7 +39,7 @@ impl Network {
     ///
     /// If the directory cannot be read.
     pub fn list(state: &StateDir) -> io::Result<Vec<String>> {
-        Place::all(state)
+        NetworkDir::names(state)
     }
 
     /// Returns the name of the network `given`; without `given`, the name of the only network.
@@ -75,7 +75,7 @@ impl Network {
     /// # Errors
     ///
     /// If there is no such link, or the values make no sense together.
-    pub fn set(&mut self, setting: Setting) -> anyhow::Result<()> {
+    pub fn set(&mut self, setting: LinkChange) -> anyhow::Result<()> {
         self.ask(&Request::Set(Box::new(setting))).map(drop)
     }
 

@@ -139,7 +139,7 @@ fn parse_into<T: FromStr<Err: Display>>(text: &str, set: impl FnOnce(T)) -> Resu
 }
 
 /// Least delay in rounds. A round is never longer than the shortest delay, and costs some hundred microseconds whatever its length.
-const SHORTEST_ROUND: Span = Span(1_000);
+const MIN_ROUND: Span = Span(1_000);
 
 /// Variation of a delay: its spread alone, or all parameters.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -274,29 +274,29 @@ impl Default for Queue {
 }
 
 /// Default for the most frames in a queue.
-pub const QUEUE_PACKETS: u32 = 1_000;
+pub const DEFAULT_QUEUE_PACKETS: u32 = 1_000;
 /// Accepted numbers of frames in a queue.
-const PACKETS: RangeInclusive<u32> = 1..=1_000_000;
+const ACCEPTED_PACKETS: RangeInclusive<u32> = 1..=1_000_000;
 /// Longest frame of the usual Ethernet, bytes. It converts a number of frames to bytes.
-const FRAME: u64 = 1_514;
+const MAX_ETHERNET_FRAME: u64 = 1_514;
 
 impl Queue {
     /// Most frames that may wait.
-    pub fn most_packets(&self) -> u64 {
+    pub fn max_packets(&self) -> u64 {
         match (self.packets, self.bytes) {
             (Some(packets), _) => packets.into(),
             (None, Some(_)) => u64::MAX,
-            (None, None) => QUEUE_PACKETS.into(),
+            (None, None) => DEFAULT_QUEUE_PACKETS.into(),
         }
     }
 
     /// Most bytes that may wait.
-    pub fn most_bytes(&self) -> u64 {
+    pub fn max_bytes(&self) -> u64 {
         self.bytes.map_or(u64::MAX, Bytes::get)
     }
 
     fn size(&self) -> u64 {
-        self.most_bytes().min(self.most_packets().saturating_mul(FRAME))
+        self.max_bytes().min(self.max_packets().saturating_mul(MAX_ETHERNET_FRAME))
     }
 
     /// RED's thresholds in bytes, and the probability just below the upper one.
@@ -315,12 +315,15 @@ impl Queue {
     /// Parses the number of frames that a flag gives.
     fn parse_packets(text: &str) -> Result<u32, String> {
         let number: i64 = text.parse().map_err(|error| format!("{error}"))?;
-        let packets = u32::try_from(number).ok().filter(|packets| PACKETS.contains(packets));
-        packets.ok_or_else(|| format!("{number} is not in {}..={}", PACKETS.start(), PACKETS.end()))
+        let packets =
+            u32::try_from(number).ok().filter(|packets| ACCEPTED_PACKETS.contains(packets));
+        packets.ok_or_else(|| {
+            format!("{number} is not in {}..={}", ACCEPTED_PACKETS.start(), ACCEPTED_PACKETS.end())
+        })
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.packets.is_some_and(|packets| !PACKETS.contains(&packets)) {
+        if self.packets.is_some_and(|packets| !ACCEPTED_PACKETS.contains(&packets)) {
             return Err("queue: packets: expected 1 to 1000000".into());
         }
         let red = [self.red_min.is_some(), self.red_max.is_some(), self.red_probability.is_some()];
@@ -396,8 +399,8 @@ impl Impairments {
     /// If they do not; the error says what is accepted.
     pub fn check_for_rounds(&self) -> Result<(), String> {
         match self.least_delay() {
-            least if least < SHORTEST_ROUND => Err(format!(
-                "in rounds each frame is on its way for {SHORTEST_ROUND} at least; expected a delay that is longer, less its \
+            least if least < MIN_ROUND => Err(format!(
+                "in rounds each frame is on its way for {MIN_ROUND} at least; expected a delay that is longer, less its \
                  jitter, which is uniform then, and no reorder"
             )),
             _ => Ok(()),
@@ -425,15 +428,15 @@ impl Impairments {
 mod tests {
     use super::*;
 
-    fn asked(text: &str) -> Impairments {
+    fn impairments(text: &str) -> Impairments {
         serde_saphyr::from_str(text).unwrap()
     }
 
     #[test]
     fn what_is_left_out_stays() {
-        let first = asked("{rate: 10mbit, delay: 5ms, loss: 1%}");
-        let both = first.with(&asked("{delay: 0, jitter: 1ms}"));
-        assert_eq!(both, asked("{rate: 10mbit, delay: 0, loss: 1%, jitter: 1ms}"));
+        let first = impairments("{rate: 10mbit, delay: 5ms, loss: 1%}");
+        let both = first.with(&impairments("{delay: 0, jitter: 1ms}"));
+        assert_eq!(both, impairments("{rate: 10mbit, delay: 0, loss: 1%, jitter: 1ms}"));
     }
 
     #[test]
@@ -446,7 +449,7 @@ mod tests {
         }
         let same = "{rate: 10mbit, delay: 5ms, jitter: {spread: 1ms}, loss: 1%, duplicate: 2%, reorder: 3%, corrupt: 4%, \
                     queue: {packets: 7, bytes: 64kb}}";
-        assert_eq!((set, FLAGS.len()), (asked(same), texts.len()));
+        assert_eq!((set, FLAGS.len()), (impairments(same), texts.len()));
         assert_eq!(Queue::parse_packets("0"), Err("0 is not in 1..=1000000".into()));
     }
 
@@ -471,14 +474,14 @@ mod tests {
             ("{delay: 5ms, reorder: 1%}", 0),
             ("{delay: 5ms, reorder: 0%}", 5_000_000),
         ] {
-            assert_eq!(asked(text).least_delay(), Span(least), "{text}");
-            assert_eq!(asked(text).check_for_rounds().is_ok(), least > 0, "{text}");
+            assert_eq!(impairments(text).least_delay(), Span(least), "{text}");
+            assert_eq!(impairments(text).check_for_rounds().is_ok(), least > 0, "{text}");
         }
     }
 
     #[test]
     fn they_survive_json() {
-        let full = asked(
+        let full = impairments(
             "{rate: 1gbit, delay: 1.5s, jitter: {spread: 1ms, distribution: pareto, correlation: 25%}, \
              loss: {enter: 1%, leave: 20%}, duplicate: 1%, reorder: 2%, corrupt: 3%, \
              queue: {bytes: 64kb, discipline: codel, codel-target: 1ms}}",
@@ -499,9 +502,9 @@ mod tests {
             ("{queue: {packets: 0}}", "1 to 1000000"),
         ];
         for (text, words) in cases {
-            let refusal = asked(text).check().unwrap_err();
+            let refusal = impairments(text).check().unwrap_err();
             assert!(refusal.contains(words), "{text}: {refusal}");
         }
-        assert!(asked("{reorder: 1%, delay: 1ms}").check().is_ok());
+        assert!(impairments("{reorder: 1%, delay: 1ms}").check().is_ok());
     }
 }

@@ -82,7 +82,7 @@ pub struct LinkPlan {
     /// Its ends.
     pub ends: [Endpoint; 2],
     /// Impairments of frames from each end.
-    pub asked: [Impairments; 2],
+    pub impairments: [Impairments; 2],
     /// Addresses of each end.
     pub addresses: [Vec<(IpAddr, u8)>; 2],
     /// Hardware addresses of each end; `None` for a generated one.

@@ -18,7 +18,7 @@ use crate::units::{BitRate, Delay, Probability};
 /// An error in a topology file, with its place.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{file}:{line}:{column}: {what}")]
-pub struct WrongTopology {
+pub struct TopologyError {
     /// The file, as it was named.
     pub file: String,
     /// Its line, from 1.
@@ -256,16 +256,16 @@ pub struct Change {
 }
 
 /// Parses any YAML file `name` with the content `text`.
-pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, WrongTopology> {
+pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, TopologyError> {
     serde_saphyr::from_str(text).map_err(|error| {
         let location = error.location().unwrap_or(Location::UNKNOWN);
         let message = error.without_snippet().to_string();
-        wrong(name, location, without_place(&message))
+        error_at(name, location, without_position(&message))
     })
 }
 
-pub(crate) fn wrong(file: &str, at: Location, what: &str) -> WrongTopology {
-    WrongTopology {
+pub(crate) fn error_at(file: &str, at: Location, what: &str) -> TopologyError {
+    TopologyError {
         file: file.to_string(),
         line: at.line().max(1),
         column: at.column().max(1),
@@ -274,7 +274,7 @@ pub(crate) fn wrong(file: &str, at: Location, what: &str) -> WrongTopology {
 }
 
 /// Returns the parser's message without the place, which stands before it already.
-fn without_place(message: &str) -> &str {
+fn without_position(message: &str) -> &str {
     let first = message.lines().next().unwrap_or_default();
     let place = first.rfind(" at line ").or_else(|| first.rfind(" (line "));
     place.map_or(first, |at| &first[..at])
@@ -284,7 +284,7 @@ fn without_place(message: &str) -> &str {
 ///
 /// # Errors
 ///
-/// If the file cannot be read; or the error in the file, as [`WrongTopology`].
+/// If the file cannot be read; or the error in the file, as [`TopologyError`].
 pub fn read_file(path: &Path) -> anyhow::Result<File> {
     Ok(parse(&path.display().to_string(), &text_of(path)?)?)
 }

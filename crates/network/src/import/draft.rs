@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::{Jitter, JitterOption, LossOption, Queue};
-use crate::topology::{self, File, Kind, Link, Node, Topology, WrongTopology};
+use crate::topology::{self, File, Kind, Link, Node, Topology, TopologyError};
 use crate::units::{BitRate, Delay, Probability};
 
 pub(super) const LAB_CONF: &str = "lab.conf";
@@ -60,7 +60,7 @@ pub(super) struct Draft {
     pub left_out: Vec<LeftOut>,
 }
 
-pub(super) type Read<T> = Result<T, WrongTopology>;
+pub(super) type Read<T> = Result<T, TopologyError>;
 
 impl Draft {
     pub fn new(path: &Path) -> Draft {
@@ -82,8 +82,8 @@ impl Draft {
         Draft { name: path.display().to_string(), file, left_out: Vec::new() }
     }
 
-    pub fn wrong<T>(&self, at: Position, what: impl AsRef<str>) -> Read<T> {
-        Err(topology::wrong(&self.name, at.location(), what.as_ref()))
+    pub fn error<T>(&self, at: Position, what: impl AsRef<str>) -> Read<T> {
+        Err(topology::error_at(&self.name, at.location(), what.as_ref()))
     }
 
     pub fn leave_out(&mut self, at: Position, what: impl Into<String>) {
@@ -95,7 +95,7 @@ impl Draft {
         match self.file.topology.nodes.insert(name.to_string(), at.of(node)) {
             None => Ok(()),
             Some(_) => {
-                self.wrong(at, format!("node {name}: is there already; expected another name"))
+                self.error(at, format!("node {name}: is there already; expected another name"))
             }
         }
     }
@@ -213,7 +213,7 @@ impl Numbers<'_> {
     }
 
     pub fn expected<T>(&self, key: &str, text: &str, what: &str) -> Read<T> {
-        self.draft.wrong(self.at, format!("{key}: {text:?}: expected {what}"))
+        self.draft.error(self.at, format!("{key}: {text:?}: expected {what}"))
     }
 }
 

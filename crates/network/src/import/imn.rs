@@ -31,7 +31,7 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
         let closing = match c {
             '{' => Some('}'),
             '"' => Some('"'),
-            '}' => return draft.wrong(begin, "}: closes nothing"),
+            '}' => return draft.error(begin, "}: closes nothing"),
             _ => None,
         };
         let mut depth = 1;
@@ -39,7 +39,7 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
         loop {
             let Some((next, c)) = chars.peek().copied() else {
                 if closing.is_some() {
-                    return draft.wrong(begin, format!("{c}: is not closed"));
+                    return draft.error(begin, format!("{c}: is not closed"));
                 }
                 break;
             };
@@ -76,7 +76,7 @@ fn pairs<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<(Word<'a>, Word<'a>)>> 
     let mut found = Vec::new();
     while let Some(key) = all.next() {
         let Some(value) = all.next() else {
-            return draft.wrong(key.at, format!("{}: expected a value behind it", key.text));
+            return draft.error(key.at, format!("{}: expected a value behind it", key.text));
         };
         found.push((key, value));
     }
@@ -103,11 +103,11 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let mut all = words(draft, &whole)?.into_iter();
     while let Some(kind) = all.next() {
         let Some(name) = all.next() else {
-            return draft.wrong(kind.at, format!("{}: expected a name behind it", kind.text));
+            return draft.error(kind.at, format!("{}: expected a name behind it", kind.text));
         };
         let Some(body) = all.next() else {
             let what = format!("{} {}: expected {{ behind it", kind.text, short(name.text));
-            return draft.wrong(name.at, what);
+            return draft.error(name.at, what);
         };
         match kind.text {
             "node" => stations.extend(read_node(draft, &name, &body)?),
@@ -145,7 +145,7 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
         |key: &str| settings.iter().find(|(one, _)| one.text == key).map(|(_, value)| value);
     let (kind, model) = (value("type"), value("model").map(|model| model.text));
     let Some(kind) = kind else {
-        return draft.wrong(id.at, format!("node {}: expected a type", id.text));
+        return draft.error(id.at, format!("node {}: expected a type", id.text));
     };
     let mut node = Node::default();
     let mut is_host = false;
@@ -181,7 +181,7 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
             "interface-peer" => {
                 let pair = words(draft, value)?;
                 let [own, peer] = &pair[..] else {
-                    return draft.wrong(value.at, "interface-peer: expected {INTERFACE NODE}");
+                    return draft.error(value.at, "interface-peer: expected {INTERFACE NODE}");
                 };
                 station.peers.push((own.text, peer.text));
             }
@@ -229,11 +229,11 @@ fn read_link(draft: &mut Draft, name: &Word, body: &Word, stations: &mut [Statio
     let settings = pairs(draft, body)?;
     let nodes = settings.iter().find(|(key, _)| key.text == "nodes");
     let Some((_, nodes)) = nodes else {
-        return draft.wrong(name.at, format!("link {}: expected nodes", name.text));
+        return draft.error(name.at, format!("link {}: expected nodes", name.text));
     };
     let ids = words(draft, nodes)?;
     let [one, other] = &ids[..] else {
-        return draft.wrong(nodes.at, format!("nodes: {}: expected two", nodes.text));
+        return draft.error(nodes.at, format!("nodes: {}: expected two", nodes.text));
     };
     let find = |id: &str| stations.iter().position(|station| station.id == id);
     let (Some(first), Some(second)) = (find(one.text), find(other.text)) else {
@@ -272,7 +272,7 @@ fn take_end<'a>(
     let mut leading = station.peers.iter().filter(|(_, to)| *to == peer.text);
     let Some((interface, _)) = leading.find(|(interface, _)| is_unused(interface)) else {
         let what = format!("link {link}: {}: has no interface-peer for {}", own.text, peer.text);
-        return draft.wrong(own.at, what);
+        return draft.error(own.at, what);
     };
     station.taken.push(interface);
     let configured = station.interfaces.iter().filter(|(name, _)| name == interface);

@@ -66,13 +66,13 @@ fn parse<'a>(draft: &Draft, raw: &'a str, number: u32) -> Read<Option<Line<'a>>>
         return Ok(None);
     }
     let Some((left, value)) = text.split_once('=') else {
-        return draft.wrong(at, format!("{text:?}: expected MACHINE[KEY]=VALUE, or KEY=VALUE"));
+        return draft.error(at, format!("{text:?}: expected MACHINE[KEY]=VALUE, or KEY=VALUE"));
     };
     let value_at = Position { line: number, column: column + left.len() as u32 + 1 };
     let (value, rest) = match value.trim().chars().next().filter(|c| ['"', '\''].contains(c)) {
         Some(quote) => match value.trim()[1..].split_once(quote) {
             Some(both) => both,
-            None => return draft.wrong(value_at, format!("{value}: expected a closing {quote}")),
+            None => return draft.error(value_at, format!("{value}: expected a closing {quote}")),
         },
         None => {
             let value = value.trim();
@@ -81,12 +81,12 @@ fn parse<'a>(draft: &Draft, raw: &'a str, number: u32) -> Read<Option<Line<'a>>>
     };
     if !rest.trim().is_empty() && !rest.trim_start().starts_with('#') {
         return draft
-            .wrong(value_at, format!("{}: expected nothing behind the value", rest.trim()));
+            .error(value_at, format!("{}: expected nothing behind the value", rest.trim()));
     }
     let (machine, key) = match left.trim().split_once('[') {
         Some((machine, key)) => match key.strip_suffix(']') {
             Some(key) => (Some(machine.trim()), key.trim_matches(['"', '\''])),
-            None => return draft.wrong(at, format!("{left}: expected ]")),
+            None => return draft.error(at, format!("{left}: expected ]")),
         },
         None => (None, left.trim()),
     };

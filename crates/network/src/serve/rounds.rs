@@ -16,48 +16,48 @@ use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use crate::emulator::{Frame, StationId};
-use crate::protocol::{RoundsStatus, Setting};
-use crate::stamps::Stamps;
+use crate::protocol::{LinkChange, RoundsStatus};
+use crate::timestamps::FrameTimestamps;
 
 /// The timeline of all nodes.
 pub(crate) const TIMELINE: u32 = 1;
 
-/// The source of the instants at which an interface sends frames.
-pub(crate) struct Source {
+/// The instants at which an interface sends frames.
+pub(crate) struct SendTimes {
     /// Its node's clock.
     pub clock: Clock,
     /// The host's time of each frame.
-    pub stamps: Stamps,
+    pub timestamps: FrameTimestamps,
 }
 
 /// A frame that was sent in the round under way, and its instant.
-pub(super) struct Sent {
+pub(super) struct SentFrame {
     pub at: VirtualInstant,
     pub station: StationId,
     pub frame: Frame,
 }
 
 /// A round that is over.
-pub(super) struct Finished {
+pub(super) struct FinishedRound {
     /// The instant at which all nodes stand.
     pub end: VirtualInstant,
     /// The frames that nodes have sent, in the order of their instants.
-    pub sent: Vec<Sent>,
+    pub sent: Vec<SentFrame>,
     /// Changes that clients have asked for, each with its client.
-    pub settings: Vec<(u64, Box<Setting>)>,
+    pub settings: Vec<(u64, Box<LinkChange>)>,
 }
 
 /// State of the rounds.
 pub(super) struct Rounds {
     experiment: Experiment,
-    sources: Vec<Source>,
+    send_times: Vec<SendTimes>,
     /// The instant at which all nodes stand, or from which they have gone on in the round under way.
     pub now: VirtualInstant,
     /// The end of the round under way; `None` between rounds.
     end: Option<VirtualInstant>,
-    sent: Vec<Sent>,
+    sent: Vec<SentFrame>,
     /// Changes that clients have asked for since the round began.
-    settings: Vec<(u64, Box<Setting>)>,
+    settings: Vec<(u64, Box<LinkChange>)>,
     count: u64,
     /// The reason why there are no more rounds; `None` while there are.
     ended: Option<String>,
@@ -65,23 +65,23 @@ pub(super) struct Rounds {
 
 impl Rounds {
     /// Begins rounds for nodes that stand at `now`.
-    pub fn new(experiment: Experiment, sources: Vec<Source>, now: VirtualInstant) -> Rounds {
+    pub fn new(experiment: Experiment, send_times: Vec<SendTimes>, now: VirtualInstant) -> Rounds {
         let (sent, settings) = (Vec::new(), Vec::new());
-        Rounds { experiment, sources, now, end: None, sent, settings, count: 0, ended: None }
+        Rounds { experiment, send_times, now, end: None, sent, settings, count: 0, ended: None }
     }
 
     /// Takes a frame that `station` has sent, and returns its instant.
     pub fn take(&mut self, station: StationId, frame: &[u8]) -> VirtualInstant {
-        let source = &self.sources[station.0];
-        let real = source.stamps.next();
-        let sent = real.and_then(|real| source.clock.virtual_of(real)).unwrap_or(self.now);
+        let send_times = &self.send_times[station.0];
+        let real = send_times.timestamps.next();
+        let sent = real.and_then(|real| send_times.clock.virtual_of(real)).unwrap_or(self.now);
         let at = sent.clamp(self.now, self.end.unwrap_or(sent).max(self.now));
-        self.sent.push(Sent { at, station, frame: frame.into() });
+        self.sent.push(SentFrame { at, station, frame: frame.into() });
         at
     }
 
     /// Keeps a change for the end of the round if one is under way; else gives it back.
-    pub fn keep(&mut self, token: u64, setting: Box<Setting>) -> Option<Box<Setting>> {
+    pub fn keep(&mut self, token: u64, setting: Box<LinkChange>) -> Option<Box<LinkChange>> {
         if self.end.is_none() {
             return Some(setting);
         }
@@ -147,13 +147,13 @@ impl Rounds {
     }
 
     /// Ends the round under way, if there is one. All frames of its nodes have been taken.
-    pub fn finish(&mut self) -> Option<Finished> {
+    pub fn finish(&mut self) -> Option<FinishedRound> {
         let end = self.end.take()?;
         self.now = end;
         self.count += 1;
         let settings = std::mem::take(&mut self.settings);
         let mut sent = std::mem::take(&mut self.sent);
         sent.sort_by_key(|one| one.at);
-        Some(Finished { end, sent, settings })
+        Some(FinishedRound { end, sent, settings })
     }
 }
