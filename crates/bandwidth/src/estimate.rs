@@ -1,7 +1,7 @@
 //! A measurement: its method, its result, and the limitations that matter for reading it.
 
 use crate::estimator::{Bound, Estimator, Finding, Step};
-use crate::path::{Limits, Path, PathError, Sending, Stream, FELL_SHORT};
+use crate::path::{Limits, Path, PathError, Sending, Stream, SHORTFALL_RATIO};
 use crate::rate::BitRate;
 use crate::slops::Slops;
 use crate::trains::Trains;
@@ -125,7 +125,7 @@ pub struct Progress {
 }
 
 /// Largest number of streams of a measurement. One that needs more has not converged.
-const MOST_STREAMS: u32 = 2_000;
+const MAX_STREAMS: u32 = 2_000;
 
 /// Measures `path` by `method`. Calls `progress` before each stream.
 ///
@@ -144,7 +144,7 @@ pub fn measure(
     let finding = loop {
         match estimator.step(seen.as_ref()) {
             Step::Done(finding) => break finding,
-            Step::Probe(_) if tally.streams >= MOST_STREAMS => {
+            Step::Probe(_) if tally.streams >= MAX_STREAMS => {
                 break Finding::bound(Bound::Unknown, 0.0, &limits);
             }
             Step::Probe(plan) => {
@@ -185,7 +185,7 @@ impl Tally {
         self.bytes += packets * u64::from(stream.plan.bytes);
         let sent = stream.rate_sent();
         self.fastest = self.fastest.max(sent);
-        self.slow += u32::from(sent < FELL_SHORT * stream.plan.rate());
+        self.slow += u32::from(sent < SHORTFALL_RATIO * stream.plan.rate());
         self.coarse += u32::from(is_coarse(stream));
         let whole = stream.longest_stretch().times.len() + stream.lost();
         let broke = whole * 10 < stream.probes.len() * 9;

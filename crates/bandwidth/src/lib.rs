@@ -37,9 +37,9 @@ pub mod trend;
 pub mod wire;
 pub mod yaz;
 
-pub use client::{Client, Options, Timers};
+pub use client::{Client, Options, PacingTimers};
 pub use estimate::{measure, Caution, Estimate, Method, Progress};
 pub use estimator::{Bound, Estimator, Finding, Step};
 pub use path::{Limits, Path, PathError, Plan, Probe, Sending, Stream, Stretch};
 pub use rate::{BitRate, RateError};
-pub use server::{Server, IDLE, LONGEST_SESSION, MOST_CONNECTIONS, MOST_SESSIONS};
+pub use server::{Server, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_SESSIONS, MAX_SESSION_TIME};
