@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::time::{clock_gettime, ClockId};
 
-use crate::fault::PacketsError;
+use crate::error::PacketsError;
 
 /// Returns CLOCK_MONOTONIC, ns.
 ///
