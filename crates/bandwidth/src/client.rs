@@ -3,7 +3,7 @@
 use crate::path::{Limits, Path, PathError, Plan, Probe, Stream};
 use crate::rate::BitRate;
 use crate::wire::{
-    Control, Header, ToClient, ToServer, Token, MOST_BYTES, MOST_TO_CLIENT, VERSION,
+    Control, Header, ToClient, ToServer, Token, MAX_BYTES, MAX_MESSAGE_TO_CLIENT, VERSION,
 };
 use lorentz_timers::{sleep, sleep_until, use_fifo_scheduling, Interval, Moment};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The clock and the sleep that pace and timestamp streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Timers {
+pub enum PacingTimers {
     /// The system's gettimeofday and usleep, which most programs use.
     System,
     /// [`lorentz_timers`]' clock and sleep.
@@ -30,7 +30,7 @@ pub struct Options {
     /// The highest rate that is probed.
     pub rate_max: BitRate,
     /// The clock and the sleep that pace and timestamp the streams.
-    pub timers: Timers,
+    pub timers: PacingTimers,
     /// Whether to put the sending thread under SCHED_FIFO. That requires CAP_SYS_NICE or RLIMIT_RTPRIO.
     pub fifo: bool,
     /// Length of the longest IP packet, bytes; `None` for the longest one that the first link takes.
@@ -38,9 +38,9 @@ pub struct Options {
 }
 
 /// Timeout of connecting, and of each answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Length of the longest packet sent without `most_bytes`, bytes: that of jumbo frames.
-const USUAL_MOST_BYTES: u32 = 9_000;
+const DEFAULT_MAX_BYTES: u32 = 9_000;
 
 /// A session with a server.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub struct Client {
     /// Length of the IP and UDP headers, bytes.
     headers: u32,
     limits: Limits,
-    timers: Timers,
+    timers: PacingTimers,
     next: u32,
     payload: Vec<u8>,
 }
@@ -67,13 +67,14 @@ impl Client {
     ///
     /// The connection fails, or the server refuses the session.
     pub fn connect(address: SocketAddr, options: &Options) -> Result<Client, PathError> {
-        let mut control = Control::new(TcpStream::connect_timeout(&address, PATIENCE)?)?;
+        let mut control = Control::new(TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)?)?;
         answer(&mut control, options.token.as_ref())?;
-        let (port, session, most_packets) = match control.receive(MOST_TO_CLIENT, PATIENCE)? {
-            ToClient::Ready { port, session, most_packets } => (port, session, most_packets),
-            ToClient::Refused { why } => return Err(peer(why)),
-            _ => return Err(peer("it does not speak this protocol")),
-        };
+        let (port, session, most_packets) =
+            match control.receive(MAX_MESSAGE_TO_CLIENT, ANSWER_TIMEOUT)? {
+                ToClient::Ready { port, session, most_packets } => (port, session, most_packets),
+                ToClient::Refused { why } => return Err(peer(why)),
+                _ => return Err(peer("it does not speak this protocol")),
+            };
         if options.fifo {
             const PRIORITY: i32 = 10;
             use_fifo_scheduling(PRIORITY)?;
@@ -83,7 +84,7 @@ impl Client {
         socket.connect((address.ip(), port))?;
         never_fragment(&socket, address.is_ipv6())?;
         let link = mtu(&socket, address.is_ipv6()).unwrap_or(1500);
-        let most_bytes = options.most_bytes.unwrap_or(link.min(USUAL_MOST_BYTES)).min(MOST_BYTES);
+        let most_bytes = options.most_bytes.unwrap_or(link.min(DEFAULT_MAX_BYTES)).min(MAX_BYTES);
         let headers = if address.is_ipv6() { 48 } else { 28 };
         Ok(Client {
             control,
@@ -123,7 +124,7 @@ impl Client {
 
     fn ask(&mut self, message: &ToServer) -> Result<ToClient, PathError> {
         self.control.send(message)?;
-        match self.control.receive(MOST_TO_CLIENT, PATIENCE)? {
+        match self.control.receive(MAX_MESSAGE_TO_CLIENT, ANSWER_TIMEOUT)? {
             ToClient::Refused { why } => Err(peer(why)),
             answer => Ok(answer),
         }
@@ -139,7 +140,7 @@ fn is_loss(error: &io::Error) -> bool {
 }
 
 fn answer(control: &mut Control, token: Option<&Token>) -> Result<(), PathError> {
-    let (version, nonce, asked) = match control.receive(MOST_TO_CLIENT, PATIENCE)? {
+    let (version, nonce, asked) = match control.receive(MAX_MESSAGE_TO_CLIENT, ANSWER_TIMEOUT)? {
         ToClient::Challenge { version, nonce, token } => (version, nonce, token),
         ToClient::Refused { why } => return Err(peer(why)),
         _ => return Err(peer("it does not speak this protocol")),
@@ -175,7 +176,7 @@ impl Path for Client {
         let times = self.send(plan, number)?;
         match self.ask(&ToServer::End { number })? {
             ToClient::Arrivals { number: of, overrun, probes, .. } if of == number => {
-                Ok(join(plan, &times, &probes, overrun))
+                Ok(join_arrivals(plan, &times, &probes, overrun))
             }
             _ => Err(peer("it did not report a stream")),
         }
@@ -186,7 +187,12 @@ impl Path for Client {
 ///
 /// Arrivals of probes that were not sent are left out. A full receive buffer also loses strangers' packets, so at most as many
 /// probes count as overrun as are missing.
-fn join(plan: &Plan, times: &[Option<i64>], arrived: &[(u32, i64)], overrun: u32) -> Stream {
+fn join_arrivals(
+    plan: &Plan,
+    times: &[Option<i64>],
+    arrived: &[(u32, i64)],
+    overrun: u32,
+) -> Stream {
     let mut received = vec![None; times.len()];
     let (mut reordered, mut highest) = (0, None);
     for (number, at) in arrived {
@@ -214,15 +220,15 @@ enum Pacer {
 }
 
 impl Pacer {
-    fn new(timers: Timers, interval: u64) -> Result<Pacer, PathError> {
+    fn new(timers: PacingTimers, interval: u64) -> Result<Pacer, PathError> {
         let nanos = i64::try_from(interval).map_err(|_| peer("an interval without end"))?;
         Ok(match timers {
-            Timers::Precise => {
+            PacingTimers::Precise => {
                 let interval = Interval::from_nanos(nanos).map_err(io::Error::other)?;
                 let start = Moment::now();
                 Pacer::Precise { start, target: start, interval }
             }
-            Timers::System => Pacer::System { target: time_of_day(), interval: nanos },
+            PacingTimers::System => Pacer::System { target: time_of_day(), interval: nanos },
         })
     }
 
@@ -303,20 +309,20 @@ mod tests {
         let plan = Plan { packets: 4, bytes: 1000, interval: 10, rest: 0 };
         let times = [Some(0), None, Some(20), Some(30)];
         let arrived = [(0, 0), (3, 33), (2, 34), (9, 40), (u32::MAX, 41)];
-        let stream = join(&plan, &times, &arrived, 0);
+        let stream = join_arrivals(&plan, &times, &arrived, 0);
         let received: Vec<_> = stream.probes.iter().map(|probe| probe.received).collect();
         assert_eq!(received, [Some(0), None, Some(34), Some(33)]);
         assert_eq!(stream.probes[1].sent, 10);
         assert_eq!((stream.reordered, stream.lost()), (1, 1));
         assert_eq!(stream.loss(), 0.25);
         // Probes for which only the receiver's machine had no room were not too much for the path.
-        let stream = join(&plan, &times, &arrived, 1_000);
+        let stream = join_arrivals(&plan, &times, &arrived, 1_000);
         assert_eq!((stream.overrun, stream.loss()), (1, 0.0));
     }
 
     #[test]
     fn both_pacers_keep_their_intervals() {
-        for timers in [Timers::Precise, Timers::System] {
+        for timers in [PacingTimers::Precise, PacingTimers::System] {
             let mut pacer = Pacer::new(timers, 300_000).unwrap();
             let times: Vec<i64> = (0..20).map(|_| pacer.wait()).collect();
             assert!(times[19] - times[0] >= 18 * 300_000, "{timers:?} {times:?}");

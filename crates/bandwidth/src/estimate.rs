@@ -1,6 +1,7 @@
-//! Estimators and their results.
+//! A measurement: its method, its result, and the limitations that matter for reading it.
 
-use crate::path::{Limits, Path, PathError, Plan, Sending, Stream, FELL_SHORT};
+use crate::estimator::{Bound, Estimator, Finding, Step};
+use crate::path::{Limits, Path, PathError, Sending, Stream, SHORTFALL_RATIO};
 use crate::rate::BitRate;
 use crate::slops::Slops;
 use crate::trains::Trains;
@@ -53,75 +54,6 @@ impl FromStr for Method {
         let known = Method::ALL.into_iter().find(|method| method.to_string() == text);
         known.ok_or_else(|| "expected slops, trains or yaz".to_string())
     }
-}
-
-/// Whether a number is the available bandwidth, or only a bound of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    /// The number is the available bandwidth.
-    Value,
-    /// The available bandwidth is at least this: the sender could not send at a higher rate.
-    AtLeast,
-    /// The available bandwidth is at most this: no lower rate is probed, or no stream at a lower rate came through.
-    AtMost,
-    /// The measurement gives no number: the streams contradict each other, or too little of them arrived.
-    Unknown,
-}
-
-/// The result of an estimator.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Finding {
-    /// The available bandwidth.
-    pub available: BitRate,
-    /// Lower end of the 95 % confidence interval; for `slops`, of the range within which the available bandwidth varied.
-    pub low: BitRate,
-    /// Upper end, as `low`.
-    pub high: BitRate,
-    /// How to read `available`.
-    pub bound: Bound,
-}
-
-impl Finding {
-    /// Makes a finding with a value and its interval, in bits per second.
-    pub(crate) fn value(available: f64, low: f64, high: f64) -> Finding {
-        let [available, low, high] = [available, low, high].map(BitRate::from_f64);
-        Finding {
-            available,
-            low: low.min(available),
-            high: high.max(available),
-            bound: Bound::Value,
-        }
-    }
-
-    /// Makes a finding with only a bound, or with nothing. `rate` is in bits per second.
-    pub(crate) fn bound(bound: Bound, rate: f64, limits: &Limits) -> Finding {
-        let available = BitRate::from_f64(rate);
-        let (low, high) = match bound {
-            Bound::AtLeast => (available, limits.rate_max),
-            Bound::AtMost => (BitRate(0), available),
-            Bound::Value | Bound::Unknown => (BitRate(0), limits.rate_max),
-        };
-        Finding { available, low: low.min(available), high: high.max(available), bound }
-    }
-}
-
-/// The next step of a measurement.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Step {
-    /// Send this stream.
-    Probe(Plan),
-    /// The measurement is complete.
-    Done(Finding),
-}
-
-/// A method of estimation: a state machine that asks for streams. It uses neither sockets nor clocks.
-pub trait Estimator {
-    /// Returns the next step. `seen` is the stream that the estimator asked for before; `None` at the beginning.
-    fn step(&mut self, seen: Option<&Stream>) -> Step;
-
-    /// Returns the range in which the result lies as far as is known, bits per second.
-    fn range(&self) -> (f64, f64);
 }
 
 /// A limitation of the path or the machines that matters for reading the result.
@@ -193,7 +125,7 @@ pub struct Progress {
 }
 
 /// Largest number of streams of a measurement. One that needs more has not converged.
-const MOST_STREAMS: u32 = 2_000;
+const MAX_STREAMS: u32 = 2_000;
 
 /// Measures `path` by `method`. Calls `progress` before each stream.
 ///
@@ -212,7 +144,7 @@ pub fn measure(
     let finding = loop {
         match estimator.step(seen.as_ref()) {
             Step::Done(finding) => break finding,
-            Step::Probe(_) if tally.streams >= MOST_STREAMS => {
+            Step::Probe(_) if tally.streams >= MAX_STREAMS => {
                 break Finding::bound(Bound::Unknown, 0.0, &limits);
             }
             Step::Probe(plan) => {
@@ -253,7 +185,7 @@ impl Tally {
         self.bytes += packets * u64::from(stream.plan.bytes);
         let sent = stream.rate_sent();
         self.fastest = self.fastest.max(sent);
-        self.slow += u32::from(sent < FELL_SHORT * stream.plan.rate());
+        self.slow += u32::from(sent < SHORTFALL_RATIO * stream.plan.rate());
         self.coarse += u32::from(is_coarse(stream));
         let whole = stream.longest_stretch().times.len() + stream.lost();
         let broke = whole * 10 < stream.probes.len() * 9;

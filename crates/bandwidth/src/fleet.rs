@@ -5,22 +5,22 @@ use crate::statistics::{median, quantile, Tried};
 use crate::trend::{Tests, Trend};
 
 /// Number of streams in a fleet.
-const FLEET: usize = 12;
+const STREAMS_PER_FLEET: usize = 12;
 /// Share of a fleet's streams that decides its verdict.
-const AGGREGATE: f64 = 0.6;
-/// A stream that loses a greater share than `LOSSY` is lossy. A stream that loses a greater share than `MANY_LOST` decides that
+const DECISIVE_SHARE: f64 = 0.6;
+/// A stream that loses a greater share than `MAX_LOSS` is lossy. A stream that loses a greater share than `DECISIVE_LOSS` decides that
 /// the fleet is above.
-const LOSSY: f64 = 0.03;
-const MANY_LOST: f64 = 0.15;
+const MAX_LOSS: f64 = 0.03;
+const DECISIVE_LOSS: f64 = 0.15;
 /// Number of packets that a stream must keep to be judged.
-pub const LEAST_LENGTH: usize = 36;
-/// Share of a stream that must lie between two interruptions, if that is more than [`LEAST_LENGTH`].
-const LEAST_SHARE: f64 = 0.36;
+pub const MIN_LENGTH: usize = 36;
+/// Share of a stream that must lie between two interruptions, if that is more than [`MIN_LENGTH`].
+const MIN_SHARE: f64 = 0.36;
 /// Number of spoilt streams that a fleet sends again, and the additional number for each stream that was not spoilt.
-const SPOILT: usize = 12;
-const SPOILT_FOR_EACH: usize = 2;
+const SPOILT_ALLOWED: usize = 12;
+const SPOILT_ALLOWED_PER_STREAM: usize = 2;
 /// Rates are alike if their quartiles are no further apart than this share of their median.
-const ALIKE: f64 = 0.1;
+const MAX_QUARTILE_SPREAD: f64 = 0.1;
 
 /// The verdict of a fleet on its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,20 +55,20 @@ impl Fleet {
     /// Adds a stream. Returns whether the sender's interruptions spoilt the stream, so that another has to be sent in its place.
     pub fn add(&mut self, stream: &Stream) -> bool {
         let sent = stream.rate_sent();
-        if stream.loss() > MANY_LOST {
+        if stream.loss() > DECISIVE_LOSS {
             // This stream alone decides that the whole fleet is above.
-            self.streams = vec![Judged { sent, trend: Some(Trend::Increasing) }; FLEET];
+            self.streams = vec![Judged { sent, trend: Some(Trend::Increasing) }; STREAMS_PER_FLEET];
             return false;
         }
         let delays = stream.longest_stretch().delays();
-        let tests = if delays.len() < LEAST_LENGTH { None } else { Tests::of(&delays) };
+        let tests = if delays.len() < MIN_LENGTH { None } else { Tests::of(&delays) };
         let judged = Judged { sent, trend: tests.map(Tests::trend) };
-        let least = LEAST_LENGTH.max((LEAST_SHARE * stream.probes.len() as f64) as usize);
+        let least = MIN_LENGTH.max((MIN_SHARE * stream.probes.len() as f64) as usize);
         if stream.longest_len() < least || stream.sending() == Sending::Interrupted {
             self.spoilt.push(judged);
             return true;
         }
-        self.lossy += usize::from(stream.loss() > LOSSY);
+        self.lossy += usize::from(stream.loss() > MAX_LOSS);
         self.streams.push(judged);
         false
     }
@@ -76,18 +76,21 @@ impl Fleet {
     /// Whether the fleet has enough streams, or so many spoilt ones that it will never have enough.
     pub fn is_complete(&self) -> bool {
         let good = self.streams.len();
-        good >= FLEET || self.spoilt.len() >= SPOILT + SPOILT_FOR_EACH * good
+        good >= STREAMS_PER_FLEET
+            || self.spoilt.len() >= SPOILT_ALLOWED + SPOILT_ALLOWED_PER_STREAM * good
     }
 
     /// Whether hardly any stream was sent as planned, but interruptions slowed all streams alike. The fleet then judges that
     /// slower rate.
     fn is_slowed(&self) -> bool {
-        if self.streams.len() >= FLEET / 2 || self.spoilt.len() < FLEET / 2 {
+        if self.streams.len() >= STREAMS_PER_FLEET / 2 || self.spoilt.len() < STREAMS_PER_FLEET / 2
+        {
             return false;
         }
         let sent: Vec<f64> = self.spoilt.iter().map(|one| one.sent).collect();
         let between = quantile(&sent, 0.75) - quantile(&sent, 0.25);
-        self.spoilt.iter().all(|one| one.trend.is_some()) && between <= ALIKE * median(&sent)
+        self.spoilt.iter().all(|one| one.trend.is_some())
+            && between <= MAX_QUARTILE_SPREAD * median(&sent)
     }
 
     /// Returns the streams that count for the verdict.
@@ -113,7 +116,7 @@ impl Fleet {
 
     /// Whether losses show that the rate is too high. On a path with a short queue, delays hardly grow.
     fn is_lossy(&self) -> bool {
-        self.lossy * 2 >= FLEET
+        self.lossy * 2 >= STREAMS_PER_FLEET
     }
 
     /// Returns the observations at `rate`, at which the fleet was sent. If interruptions slowed its streams, each one is an
@@ -143,10 +146,10 @@ impl Fleet {
             return Verdict::Above;
         }
         let (growing, flat, all) = self.counts();
-        if all < FLEET / 2 {
+        if all < STREAMS_PER_FLEET / 2 {
             return Verdict::Useless;
         }
-        match all as f64 * AGGREGATE {
+        match all as f64 * DECISIVE_SHARE {
             enough if growing as f64 >= enough => Verdict::Above,
             enough if flat as f64 >= enough => Verdict::Below,
             _ => Verdict::Grey,

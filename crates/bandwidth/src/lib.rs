@@ -22,6 +22,7 @@
 
 mod client;
 mod estimate;
+mod estimator;
 mod fleet;
 #[cfg(test)]
 mod fuzz;
@@ -36,8 +37,9 @@ pub mod trend;
 pub mod wire;
 pub mod yaz;
 
-pub use client::{Client, Options, Timers};
-pub use estimate::{measure, Bound, Caution, Estimate, Estimator, Finding, Method, Progress, Step};
+pub use client::{Client, Options, PacingTimers};
+pub use estimate::{measure, Caution, Estimate, Method, Progress};
+pub use estimator::{Bound, Estimator, Finding, Step};
 pub use path::{Limits, Path, PathError, Plan, Probe, Sending, Stream, Stretch};
 pub use rate::{BitRate, RateError};
-pub use server::{Server, IDLE, LONGEST_SESSION, MOST_CONNECTIONS, MOST_SESSIONS};
+pub use server::{Server, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_SESSIONS, MAX_SESSION_TIME};

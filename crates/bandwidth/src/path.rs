@@ -4,7 +4,7 @@ use crate::rate::BitRate;
 use crate::statistics::median;
 
 /// A stream fell short if it was sent at a smaller share of the planned rate than this.
-pub(crate) const FELL_SHORT: f64 = 0.95;
+pub(crate) const SHORTFALL_RATIO: f64 = 0.95;
 
 /// A stream of probes to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,12 +104,12 @@ impl Stream {
 
     /// Returns how well the sender kept to the plan.
     pub fn sending(&self) -> Sending {
-        if self.rate_sent() >= FELL_SHORT * self.plan.rate() {
+        if self.rate_sent() >= SHORTFALL_RATIO * self.plan.rate() {
             return Sending::AsPlanned;
         }
         let gaps = self.probes.windows(2).map(|pair| pair[1].sent.saturating_sub(pair[0].sent));
         let usual_gap = median(&gaps.map(|gap| gap as f64).collect::<Vec<f64>>());
-        if usual_gap * FELL_SHORT > self.plan.interval as f64 {
+        if usual_gap * SHORTFALL_RATIO > self.plan.interval as f64 {
             Sending::TooSlow
         } else {
             Sending::Interrupted

@@ -2,14 +2,14 @@
 //!
 //! A stranger can use only bounded resources:
 //!
-//! - [`MOST_CONNECTIONS`] connections, each with a few seconds to show that it may begin a session;
-//! - [`MOST_SESSIONS`] sessions, each of which ends after [`IDLE`] without a message, and after [`LONGEST_SESSION`] in any case;
-//! - messages of a few kilobytes, and streams of [`MOST_PACKETS`] probes.
+//! - [`MAX_CONNECTIONS`] connections, each with a few seconds to show that it may begin a session;
+//! - [`MAX_SESSIONS`] sessions, each of which ends after [`IDLE_TIMEOUT`] without a message, and after [`MAX_SESSION_TIME`] in any case;
+//! - messages of a few kilobytes, and streams of [`MAX_PACKETS`] probes.
 //!
 //! A probe counts only if it comes from the session's client and carries the session's number.
 
 use crate::wire::{
-    hex, Control, Header, ToClient, ToServer, Token, MOST_PACKETS, MOST_TO_SERVER, VERSION,
+    hex, Control, Header, ToClient, ToServer, Token, MAX_MESSAGE_TO_SERVER, MAX_PACKETS, VERSION,
 };
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{
@@ -23,21 +23,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Largest number of connections at a time, with or without a session.
-pub const MOST_CONNECTIONS: usize = 32;
+pub const MAX_CONNECTIONS: usize = 32;
 /// Largest number of sessions at a time.
-pub const MOST_SESSIONS: usize = 8;
+pub const MAX_SESSIONS: usize = 8;
 /// Time without a message after which a session ends.
-pub const IDLE: Duration = Duration::from_secs(60);
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest time that a session lasts.
-pub const LONGEST_SESSION: Duration = Duration::from_secs(3600);
+pub const MAX_SESSION_TIME: Duration = Duration::from_secs(3600);
 /// Timeout of the answer to the challenge.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After the message that all probes were sent, the server still waits for probes until none has come for this time.
-const QUIET: Duration = Duration::from_millis(200);
+const QUIET_TIME: Duration = Duration::from_millis(200);
 /// Time after which the server ends a stream.
-const LONGEST_STREAM: Duration = Duration::from_secs(30);
+const MAX_STREAM_TIME: Duration = Duration::from_secs(30);
 /// Length of the receive buffer, bytes: room for bursts of probes while this program does not have the processor.
-const RECEIVE_BUFFER: usize = 32 << 20;
+const RECEIVE_BUFFER_LEN: usize = 32 << 20;
 
 /// A listening server.
 #[derive(Debug)]
@@ -49,18 +49,18 @@ pub struct Server {
     idle: Duration,
 }
 
-/// One of a limited number of places. Dropping it frees the place.
-struct Place(Arc<AtomicUsize>);
+/// One of a limited number of slots. Dropping it frees the slot.
+struct Slot(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Place> {
+impl Slot {
+    fn acquire(count: &Arc<AtomicUsize>, most: usize) -> Option<Slot> {
         let add = |n: usize| (n < most).then_some(n + 1);
         count.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok()?;
-        Some(Place(count.clone()))
+        Some(Slot(count.clone()))
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -75,10 +75,10 @@ impl Server {
     pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         let (connections, sessions) = Default::default();
-        Ok(Server { listener, token, connections, sessions, idle: IDLE })
+        Ok(Server { listener, token, connections, sessions, idle: IDLE_TIMEOUT })
     }
 
-    /// Ends sessions after `idle` without a message, instead of after [`IDLE`].
+    /// Ends sessions after `idle` without a message, instead of after [`IDLE_TIMEOUT`].
     pub fn idle_after(mut self, idle: Duration) -> Server {
         self.idle = idle;
         self
@@ -104,7 +104,7 @@ impl Server {
                 }
                 Err(error) => return Err(error),
             };
-            let Some(place) = Place::take(&self.connections, MOST_CONNECTIONS) else { continue };
+            let Some(slot) = Slot::acquire(&self.connections, MAX_CONNECTIONS) else { continue };
             let (token, sessions, idle) = (self.token.clone(), self.sessions.clone(), self.idle);
             let tell = tell.clone();
             // Without a thread there is no session, and the connection closes.
@@ -112,7 +112,7 @@ impl Server {
                 let ended = session(stream, peer, token.as_ref(), &sessions, idle);
                 let words = ended.map_or_else(|error| error.to_string(), |()| "ended".to_string());
                 tell(peer, &words);
-                drop(place);
+                drop(slot);
             });
         }
     }
@@ -148,15 +148,15 @@ fn session(
     let local = stream.local_addr()?.ip();
     let mut control = Control::new(stream)?;
     authenticate(&mut control, token)?;
-    let Some(_place) = Place::take(sessions, MOST_SESSIONS) else {
+    let Some(_place) = Slot::acquire(sessions, MAX_SESSIONS) else {
         return Err(refuse(&mut control, "too many measurements at a time"));
     };
     let mut receiver = Receiver::new(local, peer.ip())?;
     let (port, session) = (receiver.socket.local_addr()?.port(), receiver.session);
-    control.send(&ToClient::Ready { port, session, most_packets: MOST_PACKETS })?;
-    let until = Instant::now() + LONGEST_SESSION;
+    control.send(&ToClient::Ready { port, session, most_packets: MAX_PACKETS })?;
+    let until = Instant::now() + MAX_SESSION_TIME;
     while Instant::now() < until {
-        let (number, packets) = match control.receive(MOST_TO_SERVER, idle) {
+        let (number, packets) = match control.receive(MAX_MESSAGE_TO_SERVER, idle) {
             Ok(ToServer::Stream { number, packets }) => (number, packets),
             Ok(ToServer::End { .. } | ToServer::Proof { .. }) => {
                 return Err(refuse(&mut control, "that was not asked for"));
@@ -164,12 +164,12 @@ fn session(
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(refuse(&mut control, &error.to_string())),
         };
-        if !(2..=MOST_PACKETS).contains(&packets) {
+        if !(2..=MAX_PACKETS).contains(&packets) {
             return Err(refuse(&mut control, "a stream has 2 to 20000 packets"));
         }
         receiver.arm(number, packets)?;
         control.send(&ToClient::Armed { number })?;
-        receiver.receive_until_told(&mut control)?;
+        receiver.receive_until_done(&mut control)?;
         control.send(&receiver.arrivals())?;
     }
     Err(refuse(&mut control, "the session has lasted too long"))
@@ -182,7 +182,7 @@ fn authenticate(control: &mut Control, token: Option<&Token>) -> io::Result<()> 
     let challenge =
         ToClient::Challenge { version: VERSION, nonce: nonce.clone(), token: token.is_some() };
     control.send(&challenge)?;
-    let ToServer::Proof { mac } = control.receive(MOST_TO_SERVER, HANDSHAKE)? else {
+    let ToServer::Proof { mac } = control.receive(MAX_MESSAGE_TO_SERVER, HANDSHAKE_TIMEOUT)? else {
         return Err(refuse(control, "the challenge was not answered"));
     };
     match token {
@@ -211,8 +211,8 @@ impl Receiver {
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         // With CAP_NET_ADMIN the buffer may exceed the system's limit; without it, the limit applies.
-        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
-            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
+        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER_LEN).is_err() {
+            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER_LEN)?;
         }
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -234,8 +234,8 @@ impl Receiver {
     }
 
     /// Receives probes until the client says that all were sent, and a little longer.
-    fn receive_until_told(&mut self, control: &mut Control) -> io::Result<()> {
-        let until = Instant::now() + LONGEST_STREAM;
+    fn receive_until_done(&mut self, control: &mut Control) -> io::Result<()> {
+        let until = Instant::now() + MAX_STREAM_TIME;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -247,27 +247,27 @@ impl Receiver {
                 break;
             }
         }
-        match control.receive(MOST_TO_SERVER, HANDSHAKE)? {
+        match control.receive(MAX_MESSAGE_TO_SERVER, HANDSHAKE_TIMEOUT)? {
             ToServer::End { number } if number == self.stream => {}
             _ => return Err(refuse(control, "the end of the stream was expected")),
         }
-        let mut quiet_until = Instant::now() + QUIET;
+        let mut quiet_until = Instant::now() + QUIET_TIME;
         while self.arrived.len() < self.seen.len() && Instant::now() < quiet_until.min(until) {
             let before = self.arrived.len();
             self.wait(None, quiet_until.saturating_duration_since(Instant::now()))?;
             self.drain()?;
             if self.arrived.len() > before {
-                quiet_until = Instant::now() + QUIET;
+                quiet_until = Instant::now() + QUIET_TIME;
             }
         }
         Ok(())
     }
 
     /// Waits for a probe or a message of the client. Returns whether a message has come.
-    fn wait(&self, control: Option<&TcpStream>, patience: Duration) -> io::Result<bool> {
+    fn wait(&self, control: Option<&TcpStream>, timeout: Duration) -> io::Result<bool> {
         let mut fds = vec![PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         fds.extend(control.map(|stream| PollFd::new(stream.as_fd(), PollFlags::POLLIN)));
-        let millis = patience.as_millis().clamp(1, 60_000) as u16;
+        let millis = timeout.as_millis().clamp(1, 60_000) as u16;
         match poll(&mut fds, PollTimeout::from(millis)) {
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(error) => return Err(error.into()),
@@ -278,7 +278,7 @@ impl Receiver {
     /// Receives all packets that have arrived.
     fn drain(&mut self) -> io::Result<()> {
         // The loop is bounded, so that a flood of strangers' packets cannot keep the server here.
-        for _ in 0..2 * MOST_PACKETS {
+        for _ in 0..2 * MAX_PACKETS {
             let mut bytes = [0; Header::LEN];
             let mut slices = [IoSliceMut::new(&mut bytes)];
             let (fd, buffer) = (self.socket.as_raw_fd(), Some(self.control_buffer.as_mut_slice()));
@@ -290,7 +290,7 @@ impl Receiver {
                 Err(nix::Error::EINTR | nix::Error::ECONNREFUSED) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let stamp = message.cmsgs()?.find_map(|told| match told {
+            let timestamp = message.cmsgs()?.find_map(|told| match told {
                 ControlMessageOwned::ScmTimestampns(time) => {
                     Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
                 }
@@ -298,21 +298,21 @@ impl Receiver {
             });
             let from = message.address.as_ref().and_then(ip_of);
             if from == Some(self.from) {
-                self.take(&bytes, stamp);
+                self.take(&bytes, timestamp);
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, bytes: &[u8], stamp: Option<i64>) {
-        let (Some(header), Some(stamp)) = (Header::parse(bytes), stamp) else { return };
+    fn take(&mut self, bytes: &[u8], timestamp: Option<i64>) {
+        let (Some(header), Some(timestamp)) = (Header::parse(bytes), timestamp) else { return };
         if header.session != self.session || header.stream != self.stream {
             return;
         }
         // Each probe counts once, and only if its stream was announced.
         let Some(seen) = self.seen.get_mut(header.number as usize) else { return };
         if !std::mem::replace(seen, true) {
-            self.arrived.push((header.number, stamp));
+            self.arrived.push((header.number, timestamp));
         }
     }
 

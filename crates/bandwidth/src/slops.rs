@@ -1,6 +1,6 @@
 //! Self-loading periodic streams, as pathload sends and judges them.
 //!
-//! Source: Jain and Dovrolis, SIGCOMM 2002 (see [`crate::trend`]), and the tool pathload 1.3.2. A *fleet* is `FLEET` streams of
+//! Source: Jain and Dovrolis, SIGCOMM 2002 (see [`crate::trend`]), and the tool pathload 1.3.2. A *fleet* is `STREAMS_PER_FLEET` streams of
 //! `LENGTH` packets at one rate. The delays of each stream grow or do not grow ([`crate::trend`]). The fleet's verdict is one
 //! of three: the rate is above the available bandwidth, below it, or in the *grey region*. In the grey region the available
 //! bandwidth varied meanwhile. The search halves the distance to the grey region from both sides. The result is the range within
@@ -15,48 +15,48 @@
 //!   streams ([`crossing`]). A misjudged fleet moves the ends of the range, but hardly this value.
 //! - A stream that the sender's machine interrupted is *spoilt* and sent again (module `fleet`). After some spoilt streams,
 //!   streams are shorter and their packets longer and farther apart. The sender then sleeps between packets and is interrupted
-//!   less. The search ends when `MOST_SPOILT` streams were spoilt.
+//!   less. The search ends when `MAX_SPOILT` streams were spoilt.
 
-use crate::estimate::{Bound, Estimator, Finding, Step};
-use crate::fleet::{Fleet, Verdict, LEAST_LENGTH};
-use crate::path::{Limits, Plan, Stream, FELL_SHORT};
+use crate::estimator::{Bound, Estimator, Finding, Step};
+use crate::fleet::{Fleet, Verdict, MIN_LENGTH};
+use crate::path::{Limits, Plan, Stream, SHORTFALL_RATIO};
 use crate::rate::BitRate;
 use crate::statistics::{crossing, Tried};
 
 /// Number of packets in a stream, and the shortest interval at low rates, ns.
 const LENGTH: u32 = 400;
-const USUAL_INTERVAL: f64 = 80_000.0;
+const DEFAULT_INTERVAL: f64 = 80_000.0;
 /// The same two for a sender that is interrupted: pathload's number of packets, and an interval long enough to sleep from one
 /// packet to the next.
 const SHORT_LENGTH: u32 = 100;
 const LONG_INTERVAL: f64 = 240_000.0;
 /// Streams become short after this number of spoilt streams, if these are more than this share of all.
-const ENOUGH_SPOILT: u32 = 3;
+const SPOILT_BEFORE_SHORTER: u32 = 3;
 const SPOILT_SHARE: f64 = 0.25;
 /// Number of packets of the train that determines where the search begins, and largest number of attempts to send it
 /// uninterrupted.
 const TRAIN: u32 = 50;
-const MOST_TRAINS: u32 = 5;
+const MAX_TRAINS: u32 = 5;
 /// Length of the shortest packet, bytes.
-const LEAST_BYTES: u32 = 228;
+const MIN_BYTES: u32 = 228;
 /// Rest before a stream, in lengths of the stream: the mean load is at most a fifth of the rate.
-const RESTS: u64 = 4;
+const REST_LENGTHS: u64 = 4;
 /// The search ends when the bracket is narrower than the first share of the rate at which it began. With a grey region, the gaps
 /// beside that region must be narrower than the second share.
 const RESOLUTION: f64 = 0.02;
 const GREY_RESOLUTION: f64 = 0.05;
 /// Largest number of fleets. A search with more does not converge: hundreds of simulated paths took 15 at most.
-const MOST_FLEETS: u32 = 24;
+const MAX_FLEETS: u32 = 24;
 /// Number of spoilt streams in all fleets after which the search ends.
-const MOST_SPOILT: u32 = 200;
+const MAX_SPOILT: u32 = 200;
 /// Number of fleets without new information after which the search ends.
-const MOST_IDLE: u32 = 2;
+const MAX_IDLE_FLEETS: u32 = 2;
 /// A search that ends early gives a value only if its range is at most this share of its upper end.
-const WIDEST: f64 = 0.2;
+const MAX_RANGE: f64 = 0.2;
 /// With an interrupted sender, the result is a value only if its range is at most this share of its upper end.
-const WIDEST_INTERRUPTED: f64 = 0.3;
+const MAX_RANGE_INTERRUPTED: f64 = 0.3;
 /// A rate counts as higher than the one before from this ratio on.
-const HIGHER: f64 = 1.2;
+const HIGHER_RATIO: f64 = 1.2;
 
 /// The estimator of this method.
 #[derive(Debug)]
@@ -114,14 +114,19 @@ impl Slops {
     fn plan(&self) -> Plan {
         let most = self.limits.most_bytes;
         let (length, interval) =
-            if self.short { (SHORT_LENGTH, LONG_INTERVAL) } else { (LENGTH, USUAL_INTERVAL) };
-        let bytes = (self.rate * interval / 8e9).clamp(LEAST_BYTES.into(), most.into()) as u32;
-        Plan::at(BitRate::from_f64(self.rate), bytes, length.min(self.limits.most_packets), RESTS)
+            if self.short { (SHORT_LENGTH, LONG_INTERVAL) } else { (LENGTH, DEFAULT_INTERVAL) };
+        let bytes = (self.rate * interval / 8e9).clamp(MIN_BYTES.into(), most.into()) as u32;
+        Plan::at(
+            BitRate::from_f64(self.rate),
+            bytes,
+            length.min(self.limits.most_packets),
+            REST_LENGTHS,
+        )
     }
 
     fn train(&self) -> Plan {
         let packets = TRAIN.min(self.limits.most_packets);
-        let rests = if self.trains == 0 { 0 } else { RESTS };
+        let rests = if self.trains == 0 { 0 } else { REST_LENGTHS };
         Plan::at(self.limits.rate_max, self.limits.most_bytes, packets, rests)
     }
 
@@ -131,8 +136,8 @@ impl Slops {
     /// streams are slow at low rates.
     fn begin(&mut self, train: &Stream) -> Step {
         self.trains += 1;
-        let is_whole = train.longest_len() >= LEAST_LENGTH.min(train.probes.len());
-        if !is_whole && self.trains < MOST_TRAINS {
+        let is_whole = train.longest_len() >= MIN_LENGTH.min(train.probes.len());
+        if !is_whole && self.trains < MAX_TRAINS {
             return Step::Probe(self.train());
         }
         self.started = true;
@@ -148,7 +153,7 @@ impl Slops {
         let is_spoilt = self.fleet.add(stream);
         self.spoilt += u32::from(is_spoilt);
         let share = f64::from(self.spoilt) / f64::from(self.streams);
-        self.short |= self.spoilt >= ENOUGH_SPOILT && share > SPOILT_SHARE;
+        self.short |= self.spoilt >= SPOILT_BEFORE_SHORTER && share > SPOILT_SHARE;
     }
 
     fn close_fleet(&mut self) -> Step {
@@ -156,7 +161,7 @@ impl Slops {
         let verdict = fleet.judge();
         // The rate that was actually sent counts, not the planned one.
         let sent = fleet.rate_sent();
-        let rate = if sent < FELL_SHORT * self.rate { sent } else { self.rate };
+        let rate = if sent < SHORTFALL_RATIO * self.rate { sent } else { self.rate };
         self.judged.extend(fleet.tried(rate));
         self.fleets += 1;
         self.learn(verdict, rate);
@@ -188,7 +193,7 @@ impl Slops {
                 }
                 // The sender has reached its limit if it does not get faster although a higher rate is planned. If a higher rate
                 // was sent before and was above, the sender was only interrupted.
-                let no_faster = fell_short && rate < HIGHER * was_low;
+                let no_faster = fell_short && rate < HIGHER_RATIO * was_low;
                 if self.high > most && (no_faster || rate >= 0.995 * most) {
                     self.at_most += 1;
                 }
@@ -223,7 +228,7 @@ impl Slops {
     }
 
     fn finding(&self) -> Option<Finding> {
-        let least = f64::from(LEAST_BYTES) * 8e9 / 200e6;
+        let least = f64::from(MIN_BYTES) * 8e9 / 200e6;
         if self.at_most >= 2 {
             return Some(Finding::bound(Bound::AtLeast, self.low, &self.limits));
         }
@@ -255,7 +260,7 @@ impl Slops {
     fn value(&self, bottom: f64, top: f64) -> Finding {
         let value = crossing(&self.judged).unwrap_or((bottom + top) / 2.0);
         let (low, high) = (self.low.min(bottom).min(value), self.high.max(top).max(value));
-        if self.short && high - low > WIDEST_INTERRUPTED * high {
+        if self.short && high - low > MAX_RANGE_INTERRUPTED * high {
             return Finding::bound(Bound::Unknown, value, &self.limits);
         }
         Finding::value(value, low, high)
@@ -264,13 +269,14 @@ impl Slops {
     /// Ends a search that takes too long, or in which nothing new is learnt. The result is a value in a range if that range is
     /// narrow, and if the search has not merely failed to converge.
     fn give_up(&self) -> Option<Finding> {
-        let is_interrupted =
-            self.useless >= MOST_IDLE || self.stuck >= MOST_IDLE || self.spoilt >= MOST_SPOILT;
-        if !is_interrupted && self.fleets < MOST_FLEETS {
+        let is_interrupted = self.useless >= MAX_IDLE_FLEETS
+            || self.stuck >= MAX_IDLE_FLEETS
+            || self.spoilt >= MAX_SPOILT;
+        if !is_interrupted && self.fleets < MAX_FLEETS {
             return None;
         }
         let is_bracket = self.low > 0.0 && self.high <= self.limits.rate_max.as_f64();
-        if is_interrupted && is_bracket && self.high - self.low <= WIDEST * self.high {
+        if is_interrupted && is_bracket && self.high - self.low <= MAX_RANGE * self.high {
             return Some(self.value(self.low, self.high));
         }
         let middle = (self.low + self.high) / 2.0;
@@ -285,7 +291,7 @@ impl Estimator for Slops {
             return self.begin(stream);
         }
         self.add(stream);
-        if self.fleet.is_complete() || self.spoilt >= MOST_SPOILT {
+        if self.fleet.is_complete() || self.spoilt >= MAX_SPOILT {
             return self.close_fleet();
         }
         Step::Probe(self.plan())

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! 1. A train at the highest rate. If delays do not grow, that rate is available *at least*. Otherwise the search begins below
-//!    the rate at which the train arrived, and halves the bracket until its width is `ROUGH`.
+//!    the rate at which the train arrived, and halves the bracket until its width is `SEARCH_RESOLUTION`.
 //! 2. Rounds of trains above the estimate so far. There the bottleneck never falls idle, and s(r) is a line except for the
 //!    randomness of the cross traffic. The rates are chosen by the line so far, such that delays grow by `SLOPES`. The growth
 //!    then exceeds that randomness equally on a nearly full path and on a free one. On a nearly full path these rates are several
@@ -20,9 +20,9 @@
 //!    each round gives an instant estimate. A train that lost probes, or that the sender's machine interrupted, is sent again;
 //!    trains are half as long from then on. A round whose trains do not grow raises the estimate.
 //! 3. The final value is the median of the instants, with the confidence interval of a median. Rounds go on until it is narrow,
-//!    or there have been `MOST_ROUNDS`.
+//!    or there have been `MAX_ROUNDS`.
 
-use crate::estimate::{Bound, Estimator, Finding, Step};
+use crate::estimator::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Sending, Stream};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, growth, median};
@@ -30,33 +30,33 @@ use crate::statistics::{confidence, growth, median};
 /// Delays that grow more slowly than this, in seconds per second, count as not growing.
 const THRESHOLD: f64 = 0.01;
 /// The search ends when the bracket is narrower than this share of its upper end.
-const ROUGH: f64 = 0.15;
+const SEARCH_RESOLUTION: f64 = 0.15;
 /// Growth of the delays in the trains of a round, seconds per second.
 ///
 /// Two trains are near the line's crossing, which is the result, but not so near that the queue runs empty. One is far off, for
 /// the line's steepness. With three trains at these two slopes, the crossing has the least variance.
 const SLOPES: [f64; 3] = [0.1, 0.1, 0.6];
 /// Least and largest number of rounds for a final value, and the relative half width of an interval that is narrow.
-const LEAST_ROUNDS: usize = 8;
-const MOST_ROUNDS: usize = 16;
-const NARROW: f64 = 0.025;
+const MIN_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 16;
+const NARROW_HALF_WIDTH: f64 = 0.025;
 /// Lengths of a train in the search and in the rounds, in packets and in seconds. It must be long enough to meet cross traffic.
-const LEAST_PACKETS: u32 = 60;
+const MIN_PACKETS: u32 = 60;
 const ROUND_PACKETS: u32 = 250;
 const SEARCH_SECONDS: f64 = 0.02;
 const ROUND_SECONDS: f64 = 0.05;
 /// Rest before a train, in lengths of the train.
-const RESTS: u64 = 3;
+const REST_LENGTHS: u64 = 3;
 /// A train that lost a greater share than this was too fast, whatever its other probes show.
-const LOSSY: f64 = 0.05;
+const MAX_LOSS: f64 = 0.05;
 /// The lowest rate that is probed, bits per second.
-const LEAST_RATE: f64 = 50_000.0;
+const MIN_RATE: f64 = 50_000.0;
 /// Number of trains without information after which the method gives up, and number of trains that the sender's machine
 /// interrupted.
-const MOST_SILENT: u32 = 60;
-const MOST_INTERRUPTED: u32 = 200;
+const MAX_SILENT: u32 = 60;
+const MAX_INTERRUPTED: u32 = 200;
 /// Number of trains of the search that are sent slower than planned before their rate counts as the fastest possible.
-const MOST_SLOW: u32 = 8;
+const MAX_SLOW: u32 = 8;
 /// A train gives no information if a smaller share of it was sent as planned: the rest queued behind the part before.
 const WHOLE: f64 = 0.7;
 /// Shortest length of a train, as a share of its usual length.
@@ -130,19 +130,19 @@ impl Trains {
     fn plan(&self) -> Plan {
         let bytes = self.limits.most_bytes;
         let (seconds, least, rests) = match self.phase {
-            Phase::Fastest => (0.0, LEAST_PACKETS, 0),
-            Phase::Search => (SEARCH_SECONDS, LEAST_PACKETS, RESTS),
-            Phase::Round(_) => (ROUND_SECONDS, ROUND_PACKETS, RESTS),
+            Phase::Fastest => (0.0, MIN_PACKETS, 0),
+            Phase::Search => (SEARCH_SECONDS, MIN_PACKETS, REST_LENGTHS),
+            Phase::Round(_) => (ROUND_SECONDS, ROUND_PACKETS, REST_LENGTHS),
         };
         let long = (self.rate * seconds / (8.0 * f64::from(bytes))).ceil().max(f64::from(least));
         let long = (long * self.length) as u32;
-        let packets = long.max(LEAST_PACKETS).min(self.limits.most_packets);
+        let packets = long.max(MIN_PACKETS).min(self.limits.most_packets);
         Plan::at(BitRate::from_f64(self.rate), bytes, packets, rests)
     }
 
     fn send(&mut self, rate: f64) -> Step {
         let most = self.limits.rate_max.as_f64();
-        self.rate = rate.clamp(LEAST_RATE.min(most), most);
+        self.rate = rate.clamp(MIN_RATE.min(most), most);
         Step::Probe(self.plan())
     }
 
@@ -152,11 +152,11 @@ impl Trains {
         let rate = stream.rate_sent();
         let stretch = stream.longest_stretch();
         let seconds = stretch.times.last().map_or(0.0, |last| last.0);
-        if stream.loss() > LOSSY {
+        if stream.loss() > MAX_LOSS {
             return Some((Point { rate, slope: f64::INFINITY, seconds }, 0.0));
         }
         // A receiver too busy to take its packets gives no reliable timestamps either.
-        if f64::from(stream.overrun) > LOSSY * stream.probes.len() as f64 {
+        if f64::from(stream.overrun) > MAX_LOSS * stream.probes.len() as f64 {
             return None;
         }
         let sent: Vec<f64> = stretch.times.iter().map(|time| time.0).collect();
@@ -196,7 +196,7 @@ impl Trains {
         if self.phase != Phase::Fastest {
             self.length = (self.length / 2.0).max(SHORTEST);
         }
-        if self.silent > MOST_SILENT || self.interrupted > MOST_INTERRUPTED {
+        if self.silent > MAX_SILENT || self.interrupted > MAX_INTERRUPTED {
             return Step::Done(Finding::bound(Bound::Unknown, self.high, &self.limits));
         }
         Step::Probe(self.plan())
@@ -221,7 +221,7 @@ impl Trains {
             self.low = self.low.max(point.rate.min(self.rate));
             let is_slow = self.was_slow(point);
             self.slow_in_search += u32::from(is_slow);
-            if is_slow && self.slow_in_search < MOST_SLOW {
+            if is_slow && self.slow_in_search < MAX_SLOW {
                 return self.silence();
             }
             // The sender cannot, or must not, send faster.
@@ -234,10 +234,10 @@ impl Trains {
             }
         }
         self.phase = Phase::Search;
-        if self.high < 2.0 * LEAST_RATE {
+        if self.high < 2.0 * MIN_RATE {
             return Step::Done(Finding::bound(Bound::AtMost, self.high, &self.limits));
         }
-        if self.high - self.low > ROUGH * self.high {
+        if self.high - self.low > SEARCH_RESOLUTION * self.high {
             return self.send((self.low + self.high) / 2.0);
         }
         self.estimate = (self.low + self.high) / 2.0;
@@ -289,13 +289,13 @@ impl Trains {
         // Do not move beyond the observed range, or the next trains give no information.
         self.estimate = self.estimate.clamp(self.low * 0.5, self.limits.rate_max.as_f64());
         let half = self.half_width(&instants);
-        let narrow = instants.len() >= LEAST_ROUNDS && half < NARROW * middle;
+        let narrow = instants.len() >= MIN_ROUNDS && half < NARROW_HALF_WIDTH * middle;
         // Short trains give less information, so there are more rounds of them.
-        let most_rounds = (MOST_ROUNDS as f64 / self.length.clamp(0.25, 1.0)) as usize;
+        let most_rounds = (MAX_ROUNDS as f64 / self.length.clamp(0.25, 1.0)) as usize;
         if narrow || instants.len() >= most_rounds {
             return Step::Done(self.finding(&instants));
         }
-        if instants.len().is_multiple_of(LEAST_ROUNDS) && self.silent + self.interrupted == 0 {
+        if instants.len().is_multiple_of(MIN_ROUNDS) && self.silent + self.interrupted == 0 {
             self.length = (self.length * 2.0).min(2.0);
         }
         self.send_round(0)
@@ -305,9 +305,9 @@ impl Trains {
     fn flat_round(&mut self) -> Step {
         self.flat_rounds += 1;
         let most = self.limits.rate_max.as_f64();
-        if self.flat_rounds > 2 * MOST_ROUNDS as u32 || self.estimate >= most {
+        if self.flat_rounds > 2 * MAX_ROUNDS as u32 || self.estimate >= most {
             return Step::Done(match self.instants() {
-                instants if instants.len() >= LEAST_ROUNDS / 2 => self.finding(&instants),
+                instants if instants.len() >= MIN_ROUNDS / 2 => self.finding(&instants),
                 _ => Finding::bound(Bound::AtLeast, self.estimate.min(most), &self.limits),
             });
         }
@@ -371,7 +371,7 @@ impl Trains {
             both += point.seconds * off * (point.slope - slope);
             square += point.seconds * off * off;
         }
-        let steepest = 1.0 / self.low.max(LEAST_RATE).min(rate);
+        let steepest = 1.0 / self.low.max(MIN_RATE).min(rate);
         let flattest = (slope / rate).min(steepest);
         let found = if square > 0.0 { both / square } else { steepest };
         let steepness = found.clamp(flattest, steepest);

@@ -35,19 +35,19 @@ pub struct Tests {
 /// The thresholds of the tool pathload 1.3.2, and the margin to either side (a tenth) within which a test does not decide.
 const PCT: f64 = 0.55;
 const PDT: f64 = 0.40;
-const MARGIN: f64 = 0.1;
+const UNDECIDED_MARGIN: f64 = 0.1;
 /// Number of groups of 100 packets, for which pathload's thresholds are made.
-const USUAL_GROUPS: usize = 10;
+const DEFAULT_GROUPS: usize = 10;
 /// Least number of groups.
-const LEAST_GROUPS: usize = 5;
+const MIN_GROUPS: usize = 5;
 
 impl Tests {
     /// Computes the tests of these delays, in the order of sending; `None` for too few.
     pub fn of(delays: &[f64]) -> Option<Tests> {
         let root = (delays.len() as f64).sqrt().floor() as usize;
-        let group = root.max(delays.len() / USUAL_GROUPS).max(1);
+        let group = root.max(delays.len() / DEFAULT_GROUPS).max(1);
         let medians: Vec<f64> = delays.chunks_exact(group).map(median).collect();
-        if medians.len() < LEAST_GROUPS {
+        if medians.len() < MIN_GROUPS {
             return None;
         }
         let steps: Vec<f64> = medians.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -63,8 +63,8 @@ impl Tests {
     /// Combines the two tests. One of them may be undecided, but not both, and they must not contradict each other.
     pub fn trend(self) -> Trend {
         let one = |value: f64, threshold: f64| match value {
-            v if v > threshold * (1.0 + MARGIN) => Trend::Increasing,
-            v if v < threshold * (1.0 - MARGIN) => Trend::None,
+            v if v > threshold * (1.0 + UNDECIDED_MARGIN) => Trend::Increasing,
+            v if v < threshold * (1.0 - UNDECIDED_MARGIN) => Trend::None,
             _ => Trend::Unclear,
         };
         match (one(self.pct, PCT), one(self.pdt, PDT)) {

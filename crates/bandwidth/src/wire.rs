@@ -25,13 +25,13 @@ pub const VERSION: u32 = 2;
 /// The server's default port.
 pub const PORT: u16 = 13_979;
 /// Length of the longest message to the server, bytes.
-pub const MOST_TO_SERVER: usize = 4 << 10;
+pub const MAX_MESSAGE_TO_SERVER: usize = 4 << 10;
 /// Length of the longest message to the client, bytes.
-pub const MOST_TO_CLIENT: usize = 4 << 20;
+pub const MAX_MESSAGE_TO_CLIENT: usize = 4 << 20;
 /// Largest number of probes in a stream.
-pub const MOST_PACKETS: u32 = 20_000;
+pub const MAX_PACKETS: u32 = 20_000;
 /// Length of the longest probe, bytes.
-pub const MOST_BYTES: u32 = 65_535;
+pub const MAX_BYTES: u32 = 65_535;
 
 /// A message from the client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -21,28 +21,28 @@
 //! - A stream that the sender's interruptions slowed is sent again. Its rate is not that of the other streams: it may be below
 //!   the available bandwidth while theirs is above.
 
-use crate::estimate::{Bound, Estimator, Finding, Step};
+use crate::estimator::{Bound, Estimator, Finding, Step};
 use crate::path::{Limits, Plan, Sending, Stream};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, median};
 
 /// Number of packets in a stream, and number of streams for each decision.
 const LENGTH: u32 = 200;
-const STREAMS: usize = 6;
+const STREAMS_PER_DECISION: usize = 6;
 /// Rest before a stream, in lengths of the stream.
-const RESTS: u64 = 1;
+const REST_LENGTHS: u64 = 1;
 /// The resolution, as a share of the rate.
 const RESOLUTION: f64 = 0.01;
 /// Number of estimates for a result.
-const ESTIMATES: usize = 3;
+const ESTIMATES_PER_RESULT: usize = 3;
 /// The longest interval, ns, and the length of the shortest packet, bytes. Below the rate of both the method gives up.
-const LONGEST_INTERVAL: f64 = 1_000_000.0;
-const LEAST_BYTES: u32 = 228;
+const MAX_INTERVAL: f64 = 1_000_000.0;
+const MIN_BYTES: u32 = 228;
 /// Largest number of decisions in one estimate. Then, the largest number of streams that were lost, or that the sender's
 /// interruptions spoilt: in a row, and in all.
-const MOST_DECISIONS: u32 = 60;
-const MOST_BROKEN: u32 = 12;
-const MOST_BROKEN_IN_ALL: u32 = 250;
+const MAX_DECISIONS: u32 = 60;
+const MAX_BROKEN_IN_A_ROW: u32 = 12;
+const MAX_BROKEN: u32 = 250;
 
 /// The estimator of this method.
 #[derive(Debug)]
@@ -94,8 +94,8 @@ impl Yaz {
     /// Sets the interval, with shorter packets if it would be too long.
     fn slow_down_to(&mut self, interval: f64) {
         self.interval = interval.max(1.0);
-        while self.interval > LONGEST_INTERVAL && self.bytes > LEAST_BYTES {
-            let shorter = (self.bytes / 2).max(LEAST_BYTES);
+        while self.interval > MAX_INTERVAL && self.bytes > MIN_BYTES {
+            let shorter = (self.bytes / 2).max(MIN_BYTES);
             self.interval *= f64::from(shorter) / f64::from(self.bytes);
             self.bytes = shorter;
         }
@@ -107,7 +107,12 @@ impl Yaz {
     fn plan(&self) -> Plan {
         let interval = self.interval.round() as u64;
         let packets = LENGTH.min(self.limits.most_packets);
-        Plan { packets, bytes: self.bytes, interval, rest: interval * u64::from(packets) * RESTS }
+        Plan {
+            packets,
+            bytes: self.bytes,
+            interval,
+            rest: interval * u64::from(packets) * REST_LENGTHS,
+        }
     }
 
     fn rate(&self, interval: f64) -> f64 {
@@ -131,9 +136,8 @@ impl Yaz {
         }
         let longer = if mean > 0.0 { mean / 2.0 } else { sent * RESOLUTION };
         self.slow_down_to(sent + longer.max(least / 2.0));
-        if self.interval > LONGEST_INTERVAL || self.decisions > MOST_DECISIONS {
-            let bound =
-                if self.interval > LONGEST_INTERVAL { Bound::AtMost } else { Bound::Unknown };
+        if self.interval > MAX_INTERVAL || self.decisions > MAX_DECISIONS {
+            let bound = if self.interval > MAX_INTERVAL { Bound::AtMost } else { Bound::Unknown };
             return Step::Done(Finding::bound(bound, self.rate(self.interval), &self.limits));
         }
         Step::Probe(self.plan())
@@ -146,7 +150,7 @@ impl Yaz {
             return Step::Done(Finding::bound(Bound::AtLeast, rate, &self.limits));
         }
         self.estimates.push(rate);
-        if self.estimates.len() < ESTIMATES {
+        if self.estimates.len() < ESTIMATES_PER_RESULT {
             self.begin();
             return Step::Probe(self.plan());
         }
@@ -170,21 +174,21 @@ impl Estimator for Yaz {
                 self.seen.push((sent * 1e9, received * 1e9));
             }
             // The rate is so much too high that most probes are lost.
-            _ if stream.loss() > 0.3 && self.interval < LONGEST_INTERVAL => {
+            _ if stream.loss() > 0.3 && self.interval < MAX_INTERVAL => {
                 self.decisions += 1;
                 self.slow_down_to(2.0 * self.interval);
             }
             _ => {
                 self.broken += 1;
                 self.broken_in_all += 1;
-                if self.broken >= MOST_BROKEN || self.broken_in_all >= MOST_BROKEN_IN_ALL {
+                if self.broken >= MAX_BROKEN_IN_A_ROW || self.broken_in_all >= MAX_BROKEN {
                     let bound =
                         Finding::bound(Bound::Unknown, self.rate(self.interval), &self.limits);
                     return Step::Done(bound);
                 }
             }
         }
-        if self.seen.len() < STREAMS {
+        if self.seen.len() < STREAMS_PER_DECISION {
             return Step::Probe(self.plan());
         }
         self.decide()

@@ -9,7 +9,7 @@ const LONG: (&str, Interruptions) = ("long pauses", Interruptions::LONG);
 const SHORT: (&str, Interruptions) = ("short pauses", Interruptions::SHORT);
 const SEEDS: u64 = 20;
 /// Largest number of streams of `slops`: 24 fleets of 12 streams, 200 spoilt streams, and 5 trains.
-const MOST_STREAMS: u32 = 24 * 12 + 200 + 5;
+const MAX_STREAMS: u32 = 24 * 12 + 200 + 5;
 /// Longest time of a stream with its rest, s. At 50 Mbit/s a stream of `slops` is at most 33 ms long and rests four times as long
 /// before; pauses make it longer. `yaz` and `trains` send longer streams, and fewer.
 const MOST_SECONDS_A_STREAM: f64 = 0.2;
@@ -39,8 +39,8 @@ fn values(method: Method, (kind, interruptions): (&str, Interruptions), share: f
         let (found, took) = estimate(path(share, interruptions, seed), method);
         let case =
             format!("{method}, {kind} in {share} of the streams, {seed}: {found:?}, {took} s");
-        assert!(found.streams <= MOST_STREAMS, "{case}");
-        assert!(took <= f64::from(MOST_STREAMS) * MOST_SECONDS_A_STREAM, "{case}");
+        assert!(found.streams <= MAX_STREAMS, "{case}");
+        assert!(took <= f64::from(MAX_STREAMS) * MOST_SECONDS_A_STREAM, "{case}");
         let told = found.finding.available.as_f64();
         match found.finding.bound {
             Bound::Value => {

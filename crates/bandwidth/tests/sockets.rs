@@ -1,7 +1,7 @@
 //! Client and server over loopback, and the effects that strangers have on the server.
 
 use lorentz_bandwidth::wire::{frame, hex, Control, Header, ToClient, ToServer, Token};
-use lorentz_bandwidth::{BitRate, Client, Options, Path, Plan, Server, Timers, MOST_SESSIONS};
+use lorentz_bandwidth::{BitRate, Client, Options, PacingTimers, Path, Plan, Server, MAX_SESSIONS};
 use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -23,7 +23,7 @@ fn options(token: Option<&str>) -> Options {
     Options {
         token: token.and_then(Token::new),
         rate_max: BitRate(100_000_000),
-        timers: Timers::Precise,
+        timers: PacingTimers::Precise,
         fifo: false,
         most_bytes: Some(1500),
     }
@@ -139,7 +139,7 @@ fn idle_and_slow_sessions_end_and_others_get_their_place() {
     // All of them have time to come before the first one has to go.
     let idle = Duration::from_secs(2);
     let address = server(None, idle);
-    let mut sessions: Vec<_> = (0..MOST_SESSIONS).map(|_| session(address)).collect();
+    let mut sessions: Vec<_> = (0..MAX_SESSIONS).map(|_| session(address)).collect();
     let error = Client::connect(address, &options(None)).unwrap_err().to_string();
     assert!(error.contains("too many"), "{error}");
     // A single byte now and then is no message.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use lorentz_bandwidth::{BitRate, Method, Timers};
+use lorentz_bandwidth::{BitRate, Method, PacingTimers};
 
 const BANDWIDTH_HELP: &str = "\
 RATE  500kbit, 300mbit, 2.5gbit, 10000000; from 1kbit to 1000gbit
@@ -80,11 +80,11 @@ pub enum TimersName {
     Precise,
 }
 
-impl From<TimersName> for Timers {
-    fn from(name: TimersName) -> Timers {
+impl From<TimersName> for PacingTimers {
+    fn from(name: TimersName) -> PacingTimers {
         match name {
-            TimersName::System => Timers::System,
-            TimersName::Precise => Timers::Precise,
+            TimersName::System => PacingTimers::System,
+            TimersName::Precise => PacingTimers::Precise,
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use lorentz_network::impair::{Impairments, Jitter, JitterOption, LossOption, Queue};
+use clap::builder::TypedValueParser as _;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use lorentz_network::impair::{Flag, Impairments, FLAGS};
 use lorentz_network::import::Format;
 use lorentz_network::plan::Endpoint;
-use lorentz_network::units::{BitRate, Bytes, Delay, Probability};
-use lorentz_network::Setting;
+use lorentz_network::LinkChange;
 
 /// The file that describes a network.
 #[derive(Args, Debug)]
@@ -96,33 +96,8 @@ pub struct LinkSet {
     /// Change both directions
     #[arg(long)]
     pub both: bool,
-    /// Transmission rate: 8bit to 1tbit such as 10mbit, or none
-    #[arg(long, value_name = "RATE")]
-    pub rate: Option<BitRate>,
-    /// Propagation delay, one way: 0 to 1d such as 20ms
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
-    pub delay: Option<Delay>,
-    /// Uniform variation of the delay; a topology file has other distributions
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
-    pub jitter: Option<Delay>,
-    /// Share of frames lost: 0% to 100% such as 0.1%
-    #[arg(long, value_name = "P%", allow_hyphen_values = true)]
-    pub loss: Option<Probability>,
-    /// Share of frames that arrive twice
-    #[arg(long, value_name = "P%", allow_hyphen_values = true)]
-    pub duplicate: Option<Probability>,
-    /// Share of frames that skip the delay
-    #[arg(long, value_name = "P%", allow_hyphen_values = true)]
-    pub reorder: Option<Probability>,
-    /// Share of frames in which one bit flips
-    #[arg(long, value_name = "P%", allow_hyphen_values = true)]
-    pub corrupt: Option<Probability>,
-    /// Queue limit in frames, drop-tail: 1 to 1000000
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub queue_packets: Option<u32>,
-    /// Queue limit in bytes, drop-tail: 64 to 4gb such as 64kb
-    #[arg(long, value_name = "BYTES")]
-    pub queue_bytes: Option<Bytes>,
+    #[command(flatten)]
+    pub set: ImpairmentFlags,
     /// Set the link up
     #[arg(long, conflicts_with = "down")]
     pub up: bool,
@@ -139,24 +114,52 @@ pub struct LinkSet {
 
 impl LinkSet {
     /// Converts to the library's type.
-    pub fn setting(&self) -> Setting {
-        let queue =
-            Queue { packets: self.queue_packets, bytes: self.queue_bytes, ..Queue::default() };
-        let set = Impairments {
-            rate: self.rate,
-            delay: self.delay,
-            jitter: self
-                .jitter
-                .map(|spread| JitterOption::Full(Jitter { spread, ..Jitter::default() })),
-            loss: self.loss.map(LossOption::Independent),
-            duplicate: self.duplicate,
-            reorder: self.reorder,
-            corrupt: self.corrupt,
-            queue: (queue != Queue::default()).then_some(queue),
-        };
+    pub fn setting(&self) -> LinkChange {
         let is_up = (self.up || self.down).then_some(self.up);
-        Setting { end: self.end.clone(), both: self.both, set, is_up }
+        LinkChange { end: self.end.clone(), both: self.both, set: self.set.0.clone(), is_up }
     }
+}
+
+/// The flags of `lorentz link set` for impairments, by the library's table.
+#[derive(Debug)]
+pub struct ImpairmentFlags(Impairments);
+
+impl Args for ImpairmentFlags {
+    fn augment_args(command: Command) -> Command {
+        command.args(FLAGS.iter().map(arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        ImpairmentFlags::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ImpairmentFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<ImpairmentFlags, clap::Error> {
+        let mut flags = ImpairmentFlags(Impairments::default());
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for flag in FLAGS {
+            if let Some(text) = matches.get_one::<String>(flag.name) {
+                // The flag's value parser has accepted the text.
+                let _ = (flag.set)(&mut self.0, text);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn arg(flag: &'static Flag) -> Arg {
+    let check = |text: String| (flag.set)(&mut Impairments::default(), &text).map(|()| text);
+    Arg::new(flag.name)
+        .long(flag.name)
+        .value_name(flag.value)
+        .help(flag.help)
+        .allow_hyphen_values(flag.may_begin_with_hyphen)
+        .value_parser(clap::builder::StringValueParser::new().try_map(check))
 }
 
 /// `lorentz link show`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lorentz_clock::Span;
-use lorentz_experiment::{MemberStatus, Status};
+use lorentz_experiment::{ContainerStatus, Status};
 
 use crate::print::{row, table};
 
@@ -49,7 +49,7 @@ pub fn status(status: &Status) -> String {
     format!("{}\n{}", table(&rows), table(&containers.collect::<Vec<_>>()))
 }
 
-fn member(one: &MemberStatus) -> Vec<String> {
+fn member(one: &ContainerStatus) -> Vec<String> {
     let timeline = one.timeline.map_or("-".to_string(), |timeline| timeline.to_string());
     let micros = |nanos: Option<i64>| match nanos {
         Some(nanos) => format!("{:.1}us", nanos as f64 / 1e3),

@@ -38,7 +38,7 @@ pub fn status(error: &anyhow::Error, launches: bool) -> i32 {
         || error.is::<AttachRefused>()
         || error.is::<Refusal>()
         || error.is::<lorentz_network::Refusal>()
-        || error.is::<lorentz_network::topology::WrongTopology>()
+        || error.is::<lorentz_network::topology::TopologyError>()
         || error.downcast_ref::<Refused>().is_some_and(|refused| refused.wrong_input)
         || state.is_some_and(StateError::is_wrong_input)
         || packets.is_some_and(PacketsError::is_wrong_input)

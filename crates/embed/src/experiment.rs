@@ -9,7 +9,7 @@ use lorentz_clock::{Rate, Span};
 use lorentz_container::StateDir;
 use lorentz_control::processes::{self, Process};
 use lorentz_experiment::{self as experiment, Experiment as Client, Refusal, Refused};
-use lorentz_experiment::{Status, Wanted};
+use lorentz_experiment::{ExperimentOptions, Status};
 
 use crate::command::Command;
 use crate::container::Container;
@@ -49,7 +49,7 @@ impl Experiment {
     /// # Errors
     ///
     /// The name is not valid or is in use, the settings are not valid, or the process of the experiment cannot be made.
-    pub fn create(name: &str, wanted: &Wanted, owner: Owner) -> Result<Experiment> {
+    pub fn create(name: &str, wanted: &ExperimentOptions, owner: Owner) -> Result<Experiment> {
         check_outside()?;
         let command = Command::new("experiment")?.arg("create");
         let slice = wanted.timeslice_ns.map(|nanos| Span(nanos).to_string());

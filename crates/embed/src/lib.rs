@@ -34,4 +34,4 @@ pub use fault::{Fault, Kind, Result};
 pub use host::real_wall_clock;
 pub use lorentz_clock::{Rate, Span, WallTime};
 pub use lorentz_control::{Reading, Target};
-pub use lorentz_experiment::{MemberStatus, Phase, Status, Wanted};
+pub use lorentz_experiment::{ContainerStatus, ExperimentOptions, Phase, Status};

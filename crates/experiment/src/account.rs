@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lorentz_clock::Span;
 
-use crate::member::State;
+use crate::tasks::ContainerTasks;
 
 /// Processor time the container had beyond its due, real time; negative if it had too little.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,13 +17,13 @@ pub struct Account(Span);
 
 impl Account {
     /// Adds the result of a slice: the container had `had`, and `due` was due to it.
-    pub fn note(&mut self, had: Duration, due: Span) {
+    pub fn record(&mut self, had: Duration, due: Span) {
         let had = i64::try_from(had.as_nanos()).unwrap_or(i64::MAX);
         self.0 = Span(self.0 .0.saturating_add(had).saturating_sub(due.0));
     }
 
     /// Takes back surplus time: returns the part of the next slice that the container has had already, from 0 to `slice`.
-    pub fn pay(&mut self, slice: Span) -> Span {
+    pub fn take_surplus(&mut self, slice: Span) -> Span {
         let paid = Span(self.0 .0.clamp(0, slice.0.max(0)));
         self.0 = Span(self.0 .0 - paid.0);
         paid
@@ -31,16 +31,16 @@ impl Account {
 
     /// Returns how long the container may run before its clock does, in a slice of length `slice`; at most four times `slice`. The
     /// account forgets a greater debt: the machine stood still once, and took that time.
-    pub fn draw(&mut self, slice: Span) -> Span {
-        const SLICES: i64 = 4;
-        let most = slice.0.max(0).saturating_mul(SLICES);
+    pub fn take_deficit(&mut self, slice: Span) -> Span {
+        const MAX_SLICES: i64 = 4;
+        let most = slice.0.max(0).saturating_mul(MAX_SLICES);
         let drawn = Span(self.0 .0.saturating_neg().clamp(0, most));
-        self.forgive();
+        self.forget_deficit();
         drawn
     }
 
     /// Forgets a debt, for a container that has nothing to do: nobody took time from it.
-    pub fn forgive(&mut self) {
+    pub fn forget_deficit(&mut self) {
         self.0 = self.0.max(Span::ZERO);
     }
 
@@ -55,14 +55,14 @@ impl Account {
 /// If no task slept except once, at the end, the result is the time that all tasks ran. Else it is `took` less the time in which
 /// tasks waited for a processor. Tasks of one container also wait for each other. While one of them ran, the container had the
 /// processor; therefore the result is at least the time that all tasks ran, and at most `took`.
-pub fn had(took: Duration, before: &State, after: &State) -> Duration {
+pub fn time_received(took: Duration, before: &ContainerTasks, after: &ContainerTasks) -> Duration {
     let ran = after.ran.saturating_sub(before.ran);
     let waited = after.waited.saturating_sub(before.waited);
     let slept = after.slept.zip(before.slept).map(|(now, then)| now.saturating_sub(then));
     match slept {
         // Some tasks came or went; nobody knows how long those ran.
-        _ if after.tasks != before.tasks => took,
-        Some(slept) if slept <= u64::from(before.tasks) => ran,
+        _ if after.count != before.count => took,
+        Some(slept) if slept <= u64::from(before.count) => ran,
         _ => took.saturating_sub(waited).max(ran).min(took),
     }
 }
@@ -75,31 +75,31 @@ mod tests {
         Span(millis * 1_000_000)
     }
 
-    fn state(ran: u64, waited: u64, slept: Option<u64>) -> State {
+    fn state(ran: u64, waited: u64, slept: Option<u64>) -> ContainerTasks {
         let (ran, waited) = (Duration::from_millis(ran), Duration::from_millis(waited));
-        State { tasks: 1, ran, waited, slept, ..State::default() }
+        ContainerTasks { count: 1, ran, waited, slept, ..ContainerTasks::default() }
     }
 
     #[test]
     fn what_was_too_much_is_paid_back_in_the_next_slices() {
         let mut account = Account::default();
-        account.note(Duration::from_millis(8), millis(3));
-        assert_eq!(account.pay(millis(3)), millis(3));
-        assert_eq!(account.draw(millis(3)), Span::ZERO);
-        assert_eq!(account.pay(millis(3)), millis(2));
-        assert_eq!(account.pay(millis(3)), Span::ZERO);
+        account.record(Duration::from_millis(8), millis(3));
+        assert_eq!(account.take_surplus(millis(3)), millis(3));
+        assert_eq!(account.take_deficit(millis(3)), Span::ZERO);
+        assert_eq!(account.take_surplus(millis(3)), millis(2));
+        assert_eq!(account.take_surplus(millis(3)), Span::ZERO);
     }
 
     #[test]
     fn what_was_too_little_is_drawn_once_and_at_most_a_few_slices_of_it() {
         let mut account = Account::default();
-        account.note(Duration::from_millis(1), millis(3));
-        assert_eq!(account.pay(millis(3)), Span::ZERO);
-        assert_eq!(account.draw(millis(3)), millis(2));
-        assert_eq!(account.draw(millis(3)), Span::ZERO);
-        account.note(Duration::ZERO, millis(1000));
-        assert_eq!(account.draw(millis(3)), millis(12));
-        assert_eq!(account.draw(millis(3)), Span::ZERO);
+        account.record(Duration::from_millis(1), millis(3));
+        assert_eq!(account.take_surplus(millis(3)), Span::ZERO);
+        assert_eq!(account.take_deficit(millis(3)), millis(2));
+        assert_eq!(account.take_deficit(millis(3)), Span::ZERO);
+        account.record(Duration::ZERO, millis(1000));
+        assert_eq!(account.take_deficit(millis(3)), millis(12));
+        assert_eq!(account.take_deficit(millis(3)), Span::ZERO);
     }
 
     #[test]
@@ -108,11 +108,11 @@ mod tests {
         let mut account = Account::default();
         let (mut due, mut had) = (0, 0);
         for _ in 0..1000 {
-            let paid = account.pay(millis(3));
-            let drawn = account.draw(millis(3));
+            let paid = account.take_surplus(millis(3));
+            let drawn = account.take_deficit(millis(3));
             let got =
                 Duration::from_nanos((3_000_000 - paid.0 + drawn.0 - 1_000_000 + 500_000) as u64);
-            account.note(got, Span(3_000_000 - paid.0 + drawn.0));
+            account.record(got, Span(3_000_000 - paid.0 + drawn.0));
             due += 3_000_000;
             had += got.as_nanos() as i64;
         }
@@ -124,13 +124,22 @@ mod tests {
         let took = Duration::from_millis(10);
         let before = state(100, 50, Some(7));
         // The task computed all the time. Three milliseconds are missing: the hypervisor took them.
-        assert_eq!(had(took, &before, &state(107, 50, Some(8))), Duration::from_millis(7));
+        assert_eq!(
+            time_received(took, &before, &state(107, 50, Some(8))),
+            Duration::from_millis(7)
+        );
         // The task also slept. It waited two milliseconds for its processor.
-        assert_eq!(had(took, &before, &state(105, 52, Some(12))), Duration::from_millis(8));
-        assert_eq!(had(took, &before, &state(105, 52, None)), Duration::from_millis(8));
+        assert_eq!(
+            time_received(took, &before, &state(105, 52, Some(12))),
+            Duration::from_millis(8)
+        );
+        assert_eq!(time_received(took, &before, &state(105, 52, None)), Duration::from_millis(8));
         // Tasks waited for each other.
-        assert_eq!(had(took, &before, &state(109, 59, Some(12))), Duration::from_millis(9));
-        let more = State { tasks: 2, ..state(105, 52, Some(12)) };
-        assert_eq!(had(took, &before, &more), took);
+        assert_eq!(
+            time_received(took, &before, &state(109, 59, Some(12))),
+            Duration::from_millis(9)
+        );
+        let more = ContainerTasks { count: 2, ..state(105, 52, Some(12)) };
+        assert_eq!(time_received(took, &before, &more), took);
     }
 }

@@ -1,27 +1,27 @@
 //! Client of a running experiment, for use by any other process.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 
 use anyhow::Context;
 use lorentz_clock::{Rate, Span, VirtualInstant};
 use lorentz_container::StateDir;
 use thiserror::Error;
 
-use crate::fault::{Ended, Refusal};
-use crate::place;
+use crate::connection::{Connection, ConnectionError};
+use crate::directory;
+use crate::error::{Ended, Refusal};
 use crate::protocol::{Answer, Request, Status};
 
 /// A connection to a running experiment. It carries one request at a time. A process may open any number of connections.
 pub struct Experiment {
     name: String,
-    stream: BufReader<UnixStream>,
+    connection: Connection,
 }
 
 impl AsFd for Experiment {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.get_ref().as_fd()
+        self.connection.as_fd()
     }
 }
 
@@ -55,13 +55,13 @@ impl Experiment {
     ///
     /// [`Refusal::Unknown`] if there is no such experiment; [`Refusal::Dead`] if its process has ended.
     pub fn open(state: &StateDir, name: &str) -> anyhow::Result<Experiment> {
-        let place = place::of(state, name)?;
-        if !place.exists() {
+        let directory = directory::of_experiment(state, name)?;
+        if !directory.exists() {
             return Err(Refusal::Unknown(name.to_string()).into());
         }
-        let reached = place.connect().context("reaching the experiment")?;
-        let stream = reached.ok_or_else(|| Refusal::Dead(name.to_string()))?;
-        Ok(Experiment { name: name.to_string(), stream: BufReader::new(stream) })
+        let reached = Connection::open(&directory).context("reaching the experiment")?;
+        let connection = reached.ok_or_else(|| Refusal::Dead(name.to_string()))?;
+        Ok(Experiment { name: name.to_string(), connection })
     }
 
     /// Lists the names of the experiments in `state`, sorted. Experiments whose process has ended are included.
@@ -70,7 +70,7 @@ impl Experiment {
     ///
     /// An error if the directory cannot be read.
     pub fn list(state: &StateDir) -> io::Result<Vec<String>> {
-        place::all(state)
+        directory::names(state)
     }
 
     /// The experiment's name.
@@ -191,7 +191,7 @@ impl Experiment {
     ///
     /// [`Ended`] if the experiment's process has ended.
     pub fn advance(&mut self, timeline: u32, to: VirtualInstant) -> anyhow::Result<()> {
-        self.say(&Request::Advance { timeline, to: to.0 })
+        self.send(&Request::Advance { timeline, to: to.0 })
     }
 
     /// Waits until the move that [`Experiment::advance`] began is done. The connection's descriptor becomes readable then.
@@ -200,7 +200,7 @@ impl Experiment {
     ///
     /// Those of [`Experiment::progress`].
     pub fn has_advanced(&mut self) -> anyhow::Result<()> {
-        self.hear().map(drop)
+        self.receive().map(drop)
     }
 
     /// Clears the intervals of a timeline's containers.
@@ -234,36 +234,31 @@ impl Experiment {
     }
 
     fn ask(&mut self, request: &Request) -> anyhow::Result<Answer> {
-        self.say(request)?;
-        self.hear()
+        self.send(request)?;
+        self.receive()
     }
 
-    fn say(&mut self, request: &Request) -> anyhow::Result<()> {
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        let written = self.stream.get_mut().write_all(&line);
-        written.map_err(|error| self.lost(error))
+    fn send(&mut self, request: &Request) -> anyhow::Result<()> {
+        let sent = self.connection.send(request);
+        sent.map_err(|error| self.failed(error))
+    }
+
+    fn receive(&mut self) -> anyhow::Result<Answer> {
+        let received = self.connection.receive();
+        match received.map_err(|error| self.failed(error))? {
+            Answer::Refused { why, wrong_input } => Err(Refused { why, wrong_input }.into()),
+            answer => Ok(answer),
+        }
     }
 
     /// The error of a connection that failed: [`Ended`] if the other end closed it.
-    fn lost(&self, error: io::Error) -> anyhow::Error {
-        use io::ErrorKind::{BrokenPipe, ConnectionReset};
-        match error.kind() {
-            BrokenPipe | ConnectionReset => Ended(self.name.clone()).into(),
-            _ => anyhow::Error::from(error).context(format!("asking the experiment {}", self.name)),
-        }
-    }
-
-    fn hear(&mut self) -> anyhow::Result<Answer> {
-        let mut line = Vec::new();
-        let read = self.stream.read_until(b'\n', &mut line);
-        read.map_err(|error| self.lost(error))?;
-        if line.is_empty() {
-            return Err(Ended(self.name.clone()).into());
-        }
-        match serde_json::from_slice(&line)? {
-            Answer::Refused { why, wrong_input } => Err(Refused { why, wrong_input }.into()),
-            answer => Ok(answer),
+    fn failed(&self, error: ConnectionError) -> anyhow::Error {
+        match error {
+            ConnectionError::Ended => Ended(self.name.clone()).into(),
+            ConnectionError::Io(error) => {
+                anyhow::Error::from(error).context(format!("asking the experiment {}", self.name))
+            }
+            ConnectionError::Json(error) => error.into(),
         }
     }
 }

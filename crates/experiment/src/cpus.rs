@@ -26,7 +26,7 @@ impl Cpus {
 
     /// Returns all processors of the list but the first, which stays free for the rest of the machine. A list of one stays as it
     /// is.
-    pub fn but_one(&self) -> Cpus {
+    pub fn all_but_first(&self) -> Cpus {
         match self.0.as_slice() {
             [_, rest @ ..] if !rest.is_empty() => Cpus(rest.to_vec()),
             all => Cpus(all.to_vec()),
@@ -55,7 +55,7 @@ impl Cpus {
     /// # Errors
     ///
     /// The error of sched_setaffinity: the thread has ended or belongs to another user, or a processor does not exist.
-    pub fn keep(&self, thread: u32) -> io::Result<()> {
+    pub fn set_affinity(&self, thread: u32) -> io::Result<()> {
         let mut set = CpuSet::new();
         for cpu in &self.0 {
             set.set(*cpu)?;
@@ -63,30 +63,30 @@ impl Cpus {
         Ok(sched_setaffinity(Pid::from_raw(thread as i32), &set)?)
     }
 
-    /// Returns a list of one processor: that at `place`, modulo the length.
-    pub fn only(&self, place: usize) -> Cpus {
-        Cpus(vec![self.0[place % self.0.len()]])
+    /// Returns a list of one processor: that at `index`, modulo the length.
+    pub fn nth(&self, index: usize) -> Cpus {
+        Cpus(vec![self.0[index % self.0.len()]])
     }
 }
 
 /// The text is not a list of processors.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected numbers of processors, such as 1 or 0,2-5")]
-pub struct WrongCpus;
+pub struct CpusError;
 
 impl FromStr for Cpus {
-    type Err = WrongCpus;
+    type Err = CpusError;
 
-    fn from_str(text: &str) -> Result<Cpus, WrongCpus> {
+    fn from_str(text: &str) -> Result<Cpus, CpusError> {
         let number = |text: &str| {
-            text.parse().ok().filter(|cpu: &usize| *cpu < CpuSet::count()).ok_or(WrongCpus)
+            text.parse().ok().filter(|cpu: &usize| *cpu < CpuSet::count()).ok_or(CpusError)
         };
         let mut cpus: Vec<usize> = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (number(first)?, number(last)?);
             if first > last {
-                return Err(WrongCpus);
+                return Err(CpusError);
             }
             cpus.extend(first..=last);
         }
@@ -115,9 +115,9 @@ impl fmt::Display for Cpus {
 }
 
 impl TryFrom<String> for Cpus {
-    type Error = WrongCpus;
+    type Error = CpusError;
 
-    fn try_from(text: String) -> Result<Cpus, WrongCpus> {
+    fn try_from(text: String) -> Result<Cpus, CpusError> {
         text.parse()
     }
 }
@@ -138,16 +138,16 @@ mod tests {
             assert_eq!(text.parse::<Cpus>().unwrap().to_string(), same);
         }
         for wrong in ["", "a", "1-", "-1", "3-1", "1,,2", "99999"] {
-            assert_eq!(wrong.parse::<Cpus>(), Err(WrongCpus), "{wrong}");
+            assert_eq!(wrong.parse::<Cpus>(), Err(CpusError), "{wrong}");
         }
     }
 
     #[test]
     fn one_is_left_for_the_rest_where_there_are_two() {
         let two: Cpus = "0-1".parse().unwrap();
-        assert_eq!(two.but_one().to_string(), "1");
-        assert_eq!(two.but_one().but_one().to_string(), "1");
-        assert_eq!(two.without(&two.but_one()).to_string(), "0");
+        assert_eq!(two.all_but_first().to_string(), "1");
+        assert_eq!(two.all_but_first().all_but_first().to_string(), "1");
+        assert_eq!(two.without(&two.all_but_first()).to_string(), "0");
         assert_eq!(two.without(&two).to_string(), "0-1");
     }
 }

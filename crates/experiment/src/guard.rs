@@ -1,7 +1,7 @@
 //! Recovery of containers whose experiment has died: a guard process thaws them after some time.
 //!
 //! The guard only waits for the end of the experiment's process. If that process dies without removing the experiment, the guard
-//! waits [`ORPHANED_FOR`], so that people can look at the frozen containers. Then it lets the containers go on.
+//! waits [`ORPHAN_RELEASE_DELAY`], so that people can look at the frozen containers. Then it lets the containers go on.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use lorentz_clock::VirtualInstant;
 use lorentz_container::{start_in_background, StateDir, StateError};
 
-use crate::place;
+use crate::directory;
 
 /// Time that containers stand still after the experiment's process has died.
-pub const ORPHANED_FOR: Duration = Duration::from_secs(10);
+pub const ORPHAN_RELEASE_DELAY: Duration = Duration::from_secs(10);
 
 /// Starts the guard of the calling process. The caller is the process of the experiment `name` and has one thread only.
 pub(crate) fn start(state: &StateDir, name: &str) -> anyhow::Result<()> {
@@ -25,11 +25,11 @@ pub(crate) fn start(state: &StateDir, name: &str) -> anyhow::Result<()> {
         // Returns when the other end is closed: only the end of the experiment's process closes it.
         let _ = (&end).read(&mut [0]);
         let died = Instant::now();
-        let place = place::of(state, name)?;
-        while place.exists() && died.elapsed() < ORPHANED_FOR {
+        let directory = directory::of_experiment(state, name)?;
+        while directory.exists() && died.elapsed() < ORPHAN_RELEASE_DELAY {
             sleep(Duration::from_millis(50));
         }
-        if place.exists() {
+        if directory.exists() {
             release(state, name)?;
         }
         Ok(())
@@ -65,6 +65,6 @@ pub fn release(state: &StateDir, name: &str) -> anyhow::Result<()> {
             cgroup.thaw();
         }
     }
-    place::of(state, name)?.remove();
+    directory::of_experiment(state, name)?.remove();
     Ok(())
 }

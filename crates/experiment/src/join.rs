@@ -15,22 +15,22 @@ use lorentz_control::{Cgroup, ClockOptions, HostNow, WhichClock};
 /// An error if there is no such container or process, or if Lorentz cannot attach to the process.
 pub fn container_for(state: &StateDir, text: &str) -> anyhow::Result<Container> {
     match (state.find(text), text.parse()) {
-        (Err(StateError::NotInside(_)), Ok(pid)) => bring_in(state, pid),
-        (found, _) => with_group(found?),
+        (Err(StateError::NotInside(_)), Ok(pid)) => attach_process(state, pid),
+        (found, _) => with_cgroup(found?),
     }
 }
 
 /// Gives a control group to a container that has none yet because Lorentz attached to its processes.
-fn with_group(mut container: Container) -> anyhow::Result<Container> {
+fn with_cgroup(mut container: Container) -> anyhow::Result<Container> {
     let shim = container.record().mechanism == Mechanism::Shim;
     if container.cgroup().is_none() && shim && container.record().experiment.is_none() {
         let inside = container.processes()?;
-        give_group(&mut container, inside.iter().map(|process| process.pid))?;
+        give_cgroup(&mut container, inside.iter().map(|process| process.pid))?;
     }
     Ok(container)
 }
 
-fn bring_in(state: &StateDir, pid: u32) -> anyhow::Result<Container> {
+fn attach_process(state: &StateDir, pid: u32) -> anyhow::Result<Container> {
     let process = check_attachable(state, pid)?;
     let command: Vec<OsString> = vec![process.command().into()];
     let new = NewContainer { name: None, command: &command, kind: MonitorKind::Attach };
@@ -40,13 +40,13 @@ fn bring_in(state: &StateDir, pid: u32) -> anyhow::Result<Container> {
     };
     let mut container = state.create(&new, &settings)?;
     let attached = attach(pid, true, container.clone());
-    let brought = attached.and_then(|attached| give_group(&mut container, attached.pids));
+    let brought = attached.and_then(|attached| give_cgroup(&mut container, attached.pids));
     container.leave()?;
     brought?;
     Ok(state.container(container.name())?)
 }
 
-fn give_group(
+fn give_cgroup(
     container: &mut Container,
     pids: impl IntoIterator<Item = u32>,
 ) -> anyhow::Result<()> {

@@ -15,10 +15,10 @@
 //!
 //! ```no_run
 //! use lorentz_container::StateDir;
-//! use lorentz_experiment::{create, Experiment, Wanted};
+//! use lorentz_experiment::{create, Experiment, ExperimentOptions};
 //!
 //! let state = StateDir::open()?;
-//! create(&state, "pair", &Wanted::default())?;
+//! create(&state, "pair", &ExperimentOptions::default())?;
 //! let mut experiment = Experiment::open(&state, "pair")?;
 //! experiment.add("fast", "1".parse()?, None)?;
 //! experiment.add("slow", "1/10".parse()?, None)?;
@@ -31,32 +31,36 @@
 
 mod account;
 mod client;
-mod conductor;
+mod connection;
+mod container;
 mod cpus;
-mod fault;
+mod directory;
+mod error;
 #[cfg(test)]
 mod fuzz;
 mod guard;
 mod join;
-mod measure;
-mod member;
+mod message;
+mod overruns;
 mod phase;
-mod place;
 mod protocol;
 mod report;
+mod scheduler;
 mod server;
 mod settings;
 mod slice;
-mod stage;
+mod tasks;
 mod watch;
+mod workers;
 
 pub use client::{Experiment, Joining, Refused};
-pub use cpus::{Cpus, WrongCpus};
-pub use fault::{Ended, Refusal};
-pub use guard::{release, ORPHANED_FOR};
+pub use connection::{Connection, ConnectionError};
+pub use cpus::{Cpus, CpusError};
+pub use error::{Ended, Refusal};
+pub use guard::{release, ORPHAN_RELEASE_DELAY};
 pub use join::container_for;
-pub use phase::{Manner, Phase, Step, WrongOrder};
-pub use protocol::{MemberStatus, Status};
+pub use phase::{AdvanceMode, Phase, PhaseError, Transition};
+pub use protocol::{ContainerStatus, Status};
 pub use report::prometheus;
 pub use server::create;
-pub use settings::{Settings, Wanted};
+pub use settings::{ExperimentOptions, Settings};

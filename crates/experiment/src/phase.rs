@@ -31,7 +31,7 @@ pub enum Phase {
 
 /// A request that changes the phase or depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum Transition {
     /// Bring all containers to one virtual time.
     Synchronize,
     /// Start the rounds.
@@ -50,7 +50,7 @@ pub enum Step {
 
 /// How the containers of an experiment advance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Manner {
+pub enum AdvanceMode {
     /// The experiment has no containers.
     Empty,
     /// No container has a timeline.
@@ -63,7 +63,7 @@ pub enum Manner {
 
 /// A request that the present phase does not allow. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum WrongOrder {
+pub enum PhaseError {
     /// The experiment is not synchronized yet.
     #[error("{0}: the experiment is not synchronized yet; 'synchronize' comes first")]
     NotSynchronized(&'static str),
@@ -90,17 +90,17 @@ pub enum WrongOrder {
     Running(&'static str),
 }
 
-impl Step {
+impl Transition {
     /// Returns the name that every interface uses.
     pub fn name(self) -> &'static str {
         match self {
-            Step::Synchronize => "synchronize",
-            Step::Start => "start",
-            Step::Pause => "pause",
-            Step::Interval => "interval",
-            Step::Progress => "progress",
-            Step::Reset => "reset",
-            Step::Stop => "stop",
+            Transition::Synchronize => "synchronize",
+            Transition::Start => "start",
+            Transition::Pause => "pause",
+            Transition::Interval => "interval",
+            Transition::Progress => "progress",
+            Transition::Reset => "reset",
+            Transition::Stop => "stop",
         }
     }
 }
@@ -121,49 +121,55 @@ impl Phase {
     ///
     /// # Errors
     ///
-    /// [`WrongOrder`] if the others are synchronized and advance in the other manner.
-    pub fn joined_by(self, has_timeline: bool, manner: Manner) -> Result<(), WrongOrder> {
-        match (self, manner) {
-            (Phase::Running | Phase::Paused, _) | (Phase::Synchronized, Manner::ByItself)
+    /// [`PhaseError`] if the others are synchronized and advance in the other mode.
+    pub fn check_joining(self, has_timeline: bool, mode: AdvanceMode) -> Result<(), PhaseError> {
+        match (self, mode) {
+            (Phase::Running | Phase::Paused, _) | (Phase::Synchronized, AdvanceMode::ByItself)
                 if has_timeline =>
             {
-                Err(WrongOrder::RunsByItself("add with a timeline"))
+                Err(PhaseError::RunsByItself("add with a timeline"))
             }
-            (Phase::Stepping, _) | (Phase::Synchronized, Manner::Stepwise) if !has_timeline => {
-                Err(WrongOrder::Stepwise("add without a timeline"))
+            (Phase::Stepping, _) | (Phase::Synchronized, AdvanceMode::Stepwise)
+                if !has_timeline =>
+            {
+                Err(PhaseError::Stepwise("add without a timeline"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Returns the phase after `step`.
+    /// Returns the phase after `transition`.
     ///
     /// # Errors
     ///
-    /// [`WrongOrder`] if this phase does not allow `step`.
-    pub fn after(self, step: Step, manner: Manner) -> Result<Phase, WrongOrder> {
-        let name = step.name();
-        match step {
-            Step::Stop => return Ok(Phase::SettingUp),
-            Step::Synchronize => {
-                return match (self, manner) {
-                    (Phase::SettingUp, Manner::Empty) => Err(WrongOrder::Empty(name)),
-                    (Phase::SettingUp, Manner::Mixed) => Err(WrongOrder::Mixed(name)),
+    /// [`PhaseError`] if this phase does not allow `transition`.
+    pub fn after(self, transition: Transition, mode: AdvanceMode) -> Result<Phase, PhaseError> {
+        let name = transition.name();
+        match transition {
+            Transition::Stop => return Ok(Phase::SettingUp),
+            Transition::Synchronize => {
+                return match (self, mode) {
+                    (Phase::SettingUp, AdvanceMode::Empty) => Err(PhaseError::Empty(name)),
+                    (Phase::SettingUp, AdvanceMode::Mixed) => Err(PhaseError::Mixed(name)),
                     (Phase::SettingUp, _) => Ok(Phase::Synchronized),
-                    _ => Err(WrongOrder::Synchronized(name)),
+                    _ => Err(PhaseError::Synchronized(name)),
                 }
             }
-            _ if self == Phase::SettingUp => return Err(WrongOrder::NotSynchronized(name)),
+            _ if self == Phase::SettingUp => return Err(PhaseError::NotSynchronized(name)),
             _ => (),
         }
-        match (step, manner, self) {
-            (_, Manner::Mixed, _) => Err(WrongOrder::Mixed(name)),
-            (Step::Start | Step::Pause, Manner::Stepwise, _) => Err(WrongOrder::Stepwise(name)),
-            (Step::Start, _, Phase::Running) => Err(WrongOrder::Running(name)),
-            (Step::Start, ..) => Ok(Phase::Running),
-            (Step::Pause, _, Phase::Running | Phase::Paused) => Ok(Phase::Paused),
-            (Step::Pause, ..) => Err(WrongOrder::NotRunning(name)),
-            (_, Manner::ByItself | Manner::Empty, _) => Err(WrongOrder::RunsByItself(name)),
+        match (transition, mode, self) {
+            (_, AdvanceMode::Mixed, _) => Err(PhaseError::Mixed(name)),
+            (Transition::Start | Transition::Pause, AdvanceMode::Stepwise, _) => {
+                Err(PhaseError::Stepwise(name))
+            }
+            (Transition::Start, _, Phase::Running) => Err(PhaseError::Running(name)),
+            (Transition::Start, ..) => Ok(Phase::Running),
+            (Transition::Pause, _, Phase::Running | Phase::Paused) => Ok(Phase::Paused),
+            (Transition::Pause, ..) => Err(PhaseError::NotRunning(name)),
+            (_, AdvanceMode::ByItself | AdvanceMode::Empty, _) => {
+                Err(PhaseError::RunsByItself(name))
+            }
             _ => Ok(Phase::Stepping),
         }
     }
@@ -172,21 +178,21 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Manner::{ByItself, Empty, Mixed, Stepwise};
+    use AdvanceMode::{ByItself, Empty, Mixed, Stepwise};
     use Phase::{Paused, Running, SettingUp, Stepping, Synchronized};
 
     #[test]
     fn figure_3_1_runs_by_itself() {
         let mut phase = SettingUp;
-        for (step, next) in [
-            (Step::Synchronize, Synchronized),
-            (Step::Start, Running),
-            (Step::Pause, Paused),
-            (Step::Pause, Paused),
-            (Step::Start, Running),
-            (Step::Stop, SettingUp),
+        for (transition, next) in [
+            (Transition::Synchronize, Synchronized),
+            (Transition::Start, Running),
+            (Transition::Pause, Paused),
+            (Transition::Pause, Paused),
+            (Transition::Start, Running),
+            (Transition::Stop, SettingUp),
         ] {
-            phase = phase.after(step, ByItself).unwrap();
+            phase = phase.after(transition, ByItself).unwrap();
             assert_eq!(phase, next);
         }
     }
@@ -194,50 +200,52 @@ mod tests {
     #[test]
     fn figure_3_2_is_moved_by_a_simulator() {
         let mut phase = SettingUp;
-        for (step, next) in [
-            (Step::Synchronize, Synchronized),
-            (Step::Interval, Stepping),
-            (Step::Progress, Stepping),
-            (Step::Reset, Stepping),
-            (Step::Stop, SettingUp),
+        for (transition, next) in [
+            (Transition::Synchronize, Synchronized),
+            (Transition::Interval, Stepping),
+            (Transition::Progress, Stepping),
+            (Transition::Reset, Stepping),
+            (Transition::Stop, SettingUp),
         ] {
-            phase = phase.after(step, Stepwise).unwrap();
+            phase = phase.after(transition, Stepwise).unwrap();
             assert_eq!(phase, next);
         }
     }
 
     #[test]
     fn who_joins_is_moved_as_the_others_are() {
-        for (phase, manner) in [(Running, ByItself), (Paused, Empty), (Synchronized, ByItself)] {
+        for (phase, mode) in [(Running, ByItself), (Paused, Empty), (Synchronized, ByItself)] {
             assert!(
-                phase.joined_by(true, manner).is_err() && phase.joined_by(false, manner).is_ok()
+                phase.check_joining(true, mode).is_err()
+                    && phase.check_joining(false, mode).is_ok()
             );
         }
-        for (phase, manner) in [(Stepping, Stepwise), (Synchronized, Stepwise)] {
+        for (phase, mode) in [(Stepping, Stepwise), (Synchronized, Stepwise)] {
             assert!(
-                phase.joined_by(false, manner).is_err() && phase.joined_by(true, manner).is_ok()
+                phase.check_joining(false, mode).is_err()
+                    && phase.check_joining(true, mode).is_ok()
             );
         }
-        assert!(SettingUp.joined_by(true, ByItself).is_ok());
+        assert!(SettingUp.check_joining(true, ByItself).is_ok());
     }
 
     #[test]
     fn the_wrong_order_is_an_error_that_says_what_comes_first() {
-        for (phase, step, manner, word) in [
-            (SettingUp, Step::Progress, Stepwise, "not synchronized yet"),
-            (SettingUp, Step::Start, ByItself, "not synchronized yet"),
-            (SettingUp, Step::Synchronize, Empty, "no containers"),
-            (SettingUp, Step::Synchronize, Mixed, "give one to all"),
-            (Synchronized, Step::Synchronize, ByItself, "synchronized already"),
-            (Synchronized, Step::Start, Stepwise, "have timelines"),
-            (Running, Step::Interval, ByItself, "no timeline"),
-            (Running, Step::Start, ByItself, "runs already"),
-            (Synchronized, Step::Pause, ByItself, "does not run"),
-            (Stepping, Step::Pause, Stepwise, "have timelines"),
-            (Stepping, Step::Start, Mixed, "give one to all"),
+        for (phase, transition, mode, word) in [
+            (SettingUp, Transition::Progress, Stepwise, "not synchronized yet"),
+            (SettingUp, Transition::Start, ByItself, "not synchronized yet"),
+            (SettingUp, Transition::Synchronize, Empty, "no containers"),
+            (SettingUp, Transition::Synchronize, Mixed, "give one to all"),
+            (Synchronized, Transition::Synchronize, ByItself, "synchronized already"),
+            (Synchronized, Transition::Start, Stepwise, "have timelines"),
+            (Running, Transition::Interval, ByItself, "no timeline"),
+            (Running, Transition::Start, ByItself, "runs already"),
+            (Synchronized, Transition::Pause, ByItself, "does not run"),
+            (Stepping, Transition::Pause, Stepwise, "have timelines"),
+            (Stepping, Transition::Start, Mixed, "give one to all"),
         ] {
-            let error = phase.after(step, manner).unwrap_err().to_string();
-            assert!(error.starts_with(step.name()) && error.contains(word), "{error}");
+            let error = phase.after(transition, mode).unwrap_err().to_string();
+            assert!(error.starts_with(transition.name()) && error.contains(word), "{error}");
         }
     }
 }

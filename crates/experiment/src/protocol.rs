@@ -125,12 +125,12 @@ pub struct Status {
     /// The container with the greatest TDF, whose slices take longest; none if there are no containers.
     pub leader: Option<String>,
     /// The containers, in the order in which they joined; a container may take the place of one that has left.
-    pub containers: Vec<MemberStatus>,
+    pub containers: Vec<ContainerStatus>,
 }
 
 /// Status of one container of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct MemberStatus {
+pub struct ContainerStatus {
     /// The container's name.
     pub name: String,
     /// TDF: real seconds per virtual second, in the container's slices.

@@ -5,27 +5,28 @@ use std::time::Duration;
 
 use lorentz_clock::Rate;
 
-use crate::conductor::Conductor;
+use crate::container::ExperimentContainer;
 use crate::cpus::Cpus;
-use crate::member::Member;
-use crate::protocol::{MemberStatus, Status};
+use crate::protocol::{ContainerStatus, Status};
+use crate::scheduler::Scheduler;
 
-impl Conductor {
+impl Scheduler {
     /// Returns the status. No worker has a container meanwhile.
     pub(crate) fn status(&self) -> Status {
         let virtual_ns = match self.phase {
             crate::phase::Phase::SettingUp => 0,
             crate::phase::Phase::Stepping => self
-                .members()
-                .map(|member| member.clock.now().since(self.synchronized_at).0)
+                .containers()
+                .map(|container| container.clock.now().since(self.synchronized_at).0)
                 .max()
                 .unwrap_or(0),
             _ => self.now.since(self.synchronized_at).0,
         };
         let idle = self.real.saturating_sub(self.working);
         let ratio = |over: f64, under: f64| (under > 0.0).then_some(over / under);
-        let leader =
-            self.members().min_by(|one, other| one.rate.as_f64().total_cmp(&other.rate.as_f64()));
+        let leader = self
+            .containers()
+            .min_by(|one, other| one.rate.as_f64().total_cmp(&other.rate.as_f64()));
         Status {
             name: self.name.clone(),
             phase: self.phase,
@@ -34,33 +35,33 @@ impl Conductor {
             as_fast_as_possible: self.settings.as_fast_as_possible,
             most: self.settings.most,
             cpus: self.settings.cpus.clone(),
-            told_by_kernel: self.watch.is_told(),
+            told_by_kernel: self.watch.uses_bpf(),
             rounds: self.rounds,
             virtual_ns,
             real_ns: nanos(self.real),
             working_ns: nanos(self.working),
             slowdown: ratio(self.real.as_secs_f64(), virtual_ns as f64 / 1e9),
             overhead_ratio: ratio(self.working.as_secs_f64(), idle.as_secs_f64()),
-            leader: leader.map(|member| member.name.clone()),
-            containers: self.members().map(member_status).collect(),
+            leader: leader.map(|container| container.name.clone()),
+            containers: self.containers().map(member_status).collect(),
         }
     }
 }
 
-fn member_status(member: &Member) -> MemberStatus {
-    let used = &member.used;
+fn member_status(container: &ExperimentContainer) -> ContainerStatus {
+    let used = &container.statistics;
     let quantile = |part| used.overruns.quantile(part).map(nanos);
-    MemberStatus {
-        name: member.name.clone(),
-        tdf: tdf(member.rate),
-        timeline: member.timeline,
-        virtual_ns: member.clock.now().0,
-        cpus: Cpus::clone(&member.cpu),
-        stopped: member.stopped,
+    ContainerStatus {
+        name: container.name.clone(),
+        tdf: tdf(container.rate),
+        timeline: container.timeline,
+        virtual_ns: container.clock.now().0,
+        cpus: Cpus::clone(&container.cpu),
+        stopped: container.stopped,
         slices: used.slices,
         at_limit: used.at_limit,
         cpu_wanted_ns: nanos(used.wanted),
-        cpu_got_ns: nanos(member.cpu_time()),
+        cpu_got_ns: nanos(container.cpu_time()),
         perceived_overshoot_ns: used.perceived_overshoot.0,
         overrun_median_ns: quantile(0.5),
         overrun_p99_ns: quantile(0.99),
@@ -91,16 +92,16 @@ pub fn prometheus(all: &[&Status]) -> String {
         let row = |one: &&Status| (format!("experiment=\"{}\"", label(&one.name)), value(one));
         all.iter().map(row).collect()
     };
-    let each = |value: fn(&MemberStatus) -> Option<f64>| -> Vec<(String, f64)> {
-        let members = all.iter().flat_map(|status| {
-            status.containers.iter().map(move |member| (label(&status.name), member))
+    let each = |value: fn(&ContainerStatus) -> Option<f64>| -> Vec<(String, f64)> {
+        let containers = all.iter().flat_map(|status| {
+            status.containers.iter().map(move |container| (label(&status.name), container))
         });
-        let row = |(experiment, one): (String, &MemberStatus)| {
+        let row = |(experiment, one): (String, &ContainerStatus)| {
             let container = label(&one.name);
             let labels = format!("experiment=\"{experiment}\",container=\"{container}\"");
             value(one).map(|value| (labels, value))
         };
-        members.filter_map(row).collect()
+        containers.filter_map(row).collect()
     };
     let metrics: [Metric; 11] = [
         ("rounds_total", "counter", "Rounds so far.", whole(|all| all.rounds as f64)),

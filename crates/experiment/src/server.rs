@@ -13,47 +13,49 @@ use anyhow::Context;
 use lorentz_container::{start_in_background, ServiceDir, StateDir};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::conductor::{Conductor, Message};
-use crate::fault::Refusal;
-use crate::place;
+use crate::directory;
+use crate::error::Refusal;
+use crate::message::Message;
 use crate::protocol::{Answer, Request};
-use crate::settings::{Settings, Wanted};
+use crate::scheduler::Scheduler;
+use crate::settings::{ExperimentOptions, Settings};
 
 /// Creates the experiment `name` and starts its process in the background. The caller must have one thread only.
 ///
 /// # Errors
 ///
 /// An error if the name is wrong or in use, the settings do not fit this machine, or no process can be started.
-pub fn create(state: &StateDir, name: &str, wanted: &Wanted) -> anyhow::Result<()> {
+pub fn create(state: &StateDir, name: &str, wanted: &ExperimentOptions) -> anyhow::Result<()> {
     let settings = wanted.settings()?;
-    let place = place::of(state, name)?;
-    if place.exists() {
+    let directory = directory::of_experiment(state, name)?;
+    if directory.exists() {
         return Err(Refusal::NameInUse(name.to_string()).into());
     }
-    place.make().with_context(|| format!("making the experiment {name}"))?;
-    let listener = place.listen().inspect_err(|_| place.remove())?;
+    directory.make().with_context(|| format!("making the experiment {name}"))?;
+    let listener = directory.listen().inspect_err(|_| directory.remove())?;
     start_in_background(&[listener.as_fd()], |ready| {
-        let served = serve(state, &place, settings, listener.try_clone()?, || ready.done());
-        place.remove();
-        served
+        let waits_handled_until =
+            serve(state, &directory, settings, listener.try_clone()?, || ready.done());
+        directory.remove();
+        waits_handled_until
     })
 }
 
 fn serve(
     state: &StateDir,
-    place: &ServiceDir,
+    directory: &ServiceDir,
     settings: Settings,
     listener: UnixListener,
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
-    crate::guard::start(state, place.name())?;
-    go_before_others();
+    crate::guard::start(state, directory.name())?;
+    raise_priority();
     // A signal must not interrupt a change of a clock. Therefore one thread waits for the signals that end this process.
     let signals = SigSet::all();
     signals.thread_block()?;
     let (outbox, inbox) = channel();
-    let conductor = Conductor::new(place.name(), settings, state.clone(), inbox, &outbox)?;
-    listen_to_signals(outbox.clone())?;
+    let scheduler = Scheduler::new(directory.name(), settings, state.clone(), inbox, &outbox)?;
+    end_on_signals(outbox.clone())?;
     let (callers, under_way) = (outbox.clone(), Arc::new(AtomicUsize::new(0)));
     let counted = under_way.clone();
     thread::Builder::new().name("door".into()).spawn(move || {
@@ -62,17 +64,17 @@ fn serve(
             // If no thread can be made, the server closes the caller's connection.
             let _ = thread::Builder::new()
                 .name("caller".into())
-                .spawn(move || answer(&caller, &outbox, &under_way));
+                .spawn(move || serve_client(&caller, &outbox, &under_way));
         }
     })?;
     ready();
-    let who_ended_it = conductor.conduct();
+    let ending_client = scheduler.run();
     // Remove the files first: a caller that gets the answer to its `end` finds nothing left.
-    place.remove();
-    if let Some(answer) = who_ended_it {
+    directory.remove();
+    if let Some(answer) = ending_client {
         let _ = answer.send(Answer::Done);
     }
-    let end = Instant::now() + LAST_WORDS;
+    let end = Instant::now() + ANSWER_TIMEOUT;
     while under_way.load(Ordering::SeqCst) > 0 && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
@@ -80,30 +82,30 @@ fn serve(
 }
 
 /// Gives this process the highest priority: all containers wait while one of its threads is about to run, and each run is short.
-fn go_before_others() {
-    const FIRST: i32 = -20;
+fn raise_priority() {
+    const HIGHEST_PRIORITY: i32 = -20;
     // SAFETY: the call sets a number. Without the right to do so, this process keeps its usual priority.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, FIRST) };
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST_PRIORITY) };
 }
 
 /// Time for the answers to be written after the experiment has ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Answers the requests of one caller until it closes its connection. `under_way` counts the requests that have come and have no
 /// answer yet.
-fn answer(
+fn serve_client(
     caller: &UnixStream,
     outbox: &Sender<Message>,
     under_way: &AtomicUsize,
 ) -> io::Result<()> {
     /// Limit for the length of a request, bytes.
-    const LONGEST: u64 = 64 * 1024;
+    const MAX_REQUEST_LEN: u64 = 64 * 1024;
     let (sender, answers) = channel();
     let mut reader = BufReader::new(caller);
     let mut line = Vec::new();
     loop {
         line.clear();
-        if reader.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+        if reader.by_ref().take(MAX_REQUEST_LEN).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
         under_way.fetch_add(1, Ordering::SeqCst);
@@ -129,7 +131,7 @@ fn answer(
 }
 
 /// Ends the experiment in good order on SIGTERM, SIGINT, SIGHUP or SIGQUIT.
-fn listen_to_signals(outbox: Sender<Message>) -> anyhow::Result<()> {
+fn end_on_signals(outbox: Sender<Message>) -> anyhow::Result<()> {
     let mut ending = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         ending.add(signal);

@@ -4,7 +4,7 @@ use lorentz_clock::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::Cpus;
-use crate::fault::Refusal;
+use crate::error::Refusal;
 
 /// Options of an experiment, checked and complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,7 +21,7 @@ pub struct Settings {
 
 /// Options as the user gives them. An absent option has a default.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct ExperimentOptions {
     /// Virtual length of a round, ns. Default: 3,000,000 (3 ms), as in TimeKeeper.
     pub timeslice_ns: Option<i64>,
     /// The containers' processors. Default: all usable ones but the first.
@@ -32,12 +32,12 @@ pub struct Wanted {
     pub most: Option<u32>,
 }
 
-impl Wanted {
-    const TIMESLICE: Span = Span(3_000_000);
-    const SHORTEST: Span = Span(1_000);
-    const LONGEST: Span = Span::from_secs(60);
-    const MOST: u32 = 1_024;
-    const MOST_EVER: u32 = 1_000_000;
+impl ExperimentOptions {
+    const DEFAULT_TIMESLICE: Span = Span(3_000_000);
+    const MIN_TIMESLICE: Span = Span(1_000);
+    const MAX_TIMESLICE: Span = Span::from_secs(60);
+    const DEFAULT_MAX_CONTAINERS: u32 = 1_024;
+    const MAX_CONTAINERS: u32 = 1_000_000;
 
     /// Completes the options with the defaults of this machine.
     ///
@@ -46,17 +46,19 @@ impl Wanted {
     /// [`Refusal`] if the timeslice or the number of containers is out of range, or this process may not use a processor.
     pub fn settings(&self) -> anyhow::Result<Settings> {
         let usable = Cpus::usable()?;
-        let timeslice = self.timeslice_ns.map_or(Wanted::TIMESLICE, Span);
-        if timeslice < Wanted::SHORTEST || timeslice > Wanted::LONGEST {
+        let timeslice = self.timeslice_ns.map_or(ExperimentOptions::DEFAULT_TIMESLICE, Span);
+        if timeslice < ExperimentOptions::MIN_TIMESLICE
+            || timeslice > ExperimentOptions::MAX_TIMESLICE
+        {
             return Err(Refusal::Timeslice(timeslice).into());
         }
-        let cpus = self.cpus.clone().unwrap_or_else(|| usable.but_one());
+        let cpus = self.cpus.clone().unwrap_or_else(|| usable.all_but_first());
         if let Some(missing) = cpus.first_not_in(&usable) {
             return Err(Refusal::NoCpu(missing, usable.to_string()).into());
         }
-        let most = self.most.unwrap_or(Wanted::MOST);
-        if most == 0 || most > Wanted::MOST_EVER {
-            return Err(Refusal::Most(most).into());
+        let most = self.most.unwrap_or(ExperimentOptions::DEFAULT_MAX_CONTAINERS);
+        if most == 0 || most > ExperimentOptions::MAX_CONTAINERS {
+            return Err(Refusal::MaxContainers(most).into());
         }
         Ok(Settings { timeslice, cpus, as_fast_as_possible: self.as_fast_as_possible, most })
     }

@@ -12,90 +12,95 @@ use std::time::{Duration, Instant};
 
 use lorentz_clock::{failpoint, saturate, Failpoint, Span, VirtualInstant};
 
-use crate::member::Member;
-use crate::watch::Watch;
+use crate::container::ExperimentContainer;
+use crate::watch::TaskWatch;
 
 /// Time of polling before the worker waits for an event; most programs wait again within it.
-const LOOKS: Duration = Duration::from_micros(100);
+const POLL_TIME: Duration = Duration::from_micros(100);
 /// Time before the limit, ns, at which the worker wakes; it spins for the rest, to be exact.
-const EARLY: Span = Span(60_000);
+const SPIN_TIME: Span = Span(60_000);
 /// A deadline nearer than this, ns, comes by itself sooner than a jump would take.
-const NEAR: Span = Span(20_000);
+const MIN_JUMP: Span = Span(20_000);
 /// Time that a notified task may take to wake, on a busy processor.
-const WAKING: Duration = Duration::from_millis(5);
+const WAKE_TIMEOUT: Duration = Duration::from_millis(5);
 /// Time after the end of a wait from which the worker takes it that the thread left the wait by siglongjmp.
-const ABANDONED: Duration = Duration::from_millis(250);
+const ABANDONED_AFTER: Duration = Duration::from_millis(250);
 /// Time that a timer set to a past moment may take. Its thread runs once to set it, and again when it expires.
-const GOING_OFF: Duration = Duration::from_micros(50);
+const TIMER_EXPIRY_TIME: Duration = Duration::from_micros(50);
 /// Length of a slice, real time, after which it may be broken off for another timeline's.
-const TURN: Duration = Duration::from_millis(3);
+const MAX_UNINTERRUPTED: Duration = Duration::from_millis(3);
 /// Time that tasks may take to stop. A task in an uninterruptible wait stops when it returns; its clock stands meanwhile.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The worker's side of a slice.
-pub struct Place<'a> {
+pub struct SliceContext<'a> {
     /// The source of task states.
-    pub watch: &'a Watch,
+    pub watch: &'a TaskWatch,
     /// Number of tasks of the experiment.
     pub tasks: usize,
     /// Whether another timeline's container waits for the same processor.
-    pub others: &'a dyn Fn() -> bool,
+    pub other_timeline_waits: &'a dyn Fn() -> bool,
 }
 
-/// Gives `member` its slice, up to `end`. Returns false if the slice was broken off for another timeline; the caller continues it
+/// Gives `container` its slice, up to `end`. Returns false if the slice was broken off for another timeline; the caller continues it
 /// later.
-pub fn run(member: &mut Member, end: VirtualInstant, place: &Place<'_>) -> bool {
+pub fn run(
+    container: &mut ExperimentContainer,
+    end: VirtualInstant,
+    context: &SliceContext<'_>,
+) -> bool {
     let begun = Instant::now();
-    let from = beginning(member, end);
-    if member.stopped && from >= end {
+    let from = beginning(container, end);
+    if container.stopped && from >= end {
         // The container had all of this slice and more when it ran on after an earlier one, or it joined with a later time.
-        member.used.slices += 1;
-        member.used.at_limit += 1;
-        member.clock.stand(end);
+        container.statistics.slices += 1;
+        container.statistics.at_limit += 1;
+        container.clock.stand(end);
         return true;
     }
-    let ahead = begin(member, from, end, place);
-    let (outcome, rested) = until_end(member, from, end, place);
+    let ahead = begin(container, from, end, context);
+    let (outcome, was_idle) = until_end(container, from, end, context);
     match outcome {
         Outcome::Idle => {
-            member.clock.stand(end);
-            member.account.forgive();
+            container.clock.stand(end);
+            container.account.forget_deficit();
         }
-        Outcome::AtLimit | Outcome::InLine | Outcome::BrokenOff => {
+        Outcome::AtLimit | Outcome::WaitsToSend | Outcome::BrokenOff => {
             if outcome != Outcome::AtLimit {
                 // The clock stands where it is.
-                member.clock.stand(VirtualInstant(0));
+                container.clock.stand(VirtualInstant(0));
             }
-            let overrun = if outcome == Outcome::InLine { Span::ZERO } else { stop(member, end) };
-            let seen = place.watch.look(member.group, &member.cgroup, place.tasks);
+            let overrun =
+                if outcome == Outcome::WaitsToSend { Span::ZERO } else { stop(container, end) };
+            let seen = context.watch.look(container.group, &container.cgroup, context.tasks);
             let took = begun.elapsed();
-            let due = match rested {
+            let due = match was_idle {
                 // The container had all that it wanted, except the time that others took.
                 true => took.as_nanos() as i128 - i128::from(overrun.0),
                 false => {
-                    let ran = member.real_of(member.clock.now().since(from).max(Span::ZERO));
+                    let ran = container.real_of(container.clock.now().since(from).max(Span::ZERO));
                     i128::from(ran.0) + ahead.as_nanos() as i128
                 }
             };
-            member.settle(took, Span(saturate(due)), &seen);
+            container.settle_account(took, Span(saturate(due)), &seen);
         }
     }
-    member.in_line = outcome == Outcome::InLine;
-    let over = !matches!(outcome, Outcome::InLine | Outcome::BrokenOff);
-    member.used.slices += u64::from(over);
-    member.used.at_limit += u64::from(outcome == Outcome::AtLimit);
-    member.used.wanted += begun.elapsed();
+    container.waits_to_send = outcome == Outcome::WaitsToSend;
+    let over = !matches!(outcome, Outcome::WaitsToSend | Outcome::BrokenOff);
+    container.statistics.slices += u64::from(over);
+    container.statistics.at_limit += u64::from(outcome == Outcome::AtLimit);
+    container.statistics.wanted += begun.elapsed();
     outcome != Outcome::BrokenOff
 }
 
 /// Returns the virtual time in a slice up to `end` from which the container has something to do.
-fn beginning(member: &mut Member, end: VirtualInstant) -> VirtualInstant {
-    match member.next_deadline() {
-        next if member.stopped || member.seen.awake => {
-            let now = member.clock.now();
+fn beginning(container: &mut ExperimentContainer, end: VirtualInstant) -> VirtualInstant {
+    match container.next_deadline() {
+        next if container.stopped || container.tasks.awake => {
+            let now = container.clock.now();
             // A deadline before `end` is not skipped.
             let until = next.map_or(end, |next| next.min(end));
-            now.plus(member.skip_what_it_had(until.since(now).max(Span::ZERO)))
+            now.plus(container.skip_surplus(until.since(now).max(Span::ZERO)))
         }
         Some(next) if next <= end => next,
         _ => end,
@@ -104,46 +109,50 @@ fn beginning(member: &mut Member, end: VirtualInstant) -> VirtualInstant {
 
 /// Lets the clock run from `from`, and the tasks. Returns the real time for which the tasks ran before the clock did.
 fn begin(
-    member: &mut Member,
+    container: &mut ExperimentContainer,
     from: VirtualInstant,
     end: VirtualInstant,
-    place: &Place<'_>,
+    context: &SliceContext<'_>,
 ) -> Duration {
-    let ahead = match member.stopped {
-        true => member.account.draw(member.real_of(end.since(from))),
+    let ahead = match container.stopped {
+        true => container.account.take_deficit(container.real_of(end.since(from))),
         false => Span::ZERO,
     };
-    if ahead > NEAR {
-        member.clock.stand(from);
+    if ahead > MIN_JUMP {
+        container.clock.stand(from);
     } else {
-        member.clock.run(from, end, member.rate);
+        container.clock.run(from, end, container.rate);
     }
-    failpoint(member.clock.registry(), Failpoint::SliceBegun);
-    if member.stopped {
+    failpoint(container.clock.registry(), Failpoint::SliceBegun);
+    if container.stopped {
         // Notify first: a wait that the freezer broke off continues only if its signal is pending when its thread runs.
-        member.clock.notify_all(&member.seen.pids);
-        member.cgroup.thaw();
-        member.stopped = false;
+        container.clock.notify_all(&container.tasks.pids);
+        container.cgroup.thaw();
+        container.stopped = false;
     } else {
-        member.clock.notify_due(&member.seen.pids);
+        container.clock.notify_due(&container.tasks.pids);
     }
-    failpoint(member.clock.registry(), Failpoint::SliceRunning);
-    if ahead <= NEAR {
+    failpoint(container.clock.registry(), Failpoint::SliceRunning);
+    if ahead <= MIN_JUMP {
         return Duration::ZERO;
     }
-    let ran = run_ahead(member, Duration::from_nanos(ahead.0 as u64), place);
-    member.clock.run(from, end, member.rate);
-    member.clock.notify_due(&member.seen.pids);
+    let ran = run_ahead(container, Duration::from_nanos(ahead.0 as u64), context);
+    container.clock.run(from, end, container.rate);
+    container.clock.notify_due(&container.tasks.pids);
     ran
 }
 
 /// Lets the tasks run for `ahead` while their clock stands. Returns how long they ran: less than `ahead` if all of them slept
 /// before.
-fn run_ahead(member: &Member, ahead: Duration, place: &Place<'_>) -> Duration {
+fn run_ahead(
+    container: &ExperimentContainer,
+    ahead: Duration,
+    context: &SliceContext<'_>,
+) -> Duration {
     let begun = Instant::now();
     while let Some(left) = ahead.checked_sub(begun.elapsed()) {
-        place.watch.wait(left);
-        if place.watch.idle(member.group, &member.cgroup, place.tasks).is_some() {
+        context.watch.wait(left);
+        if context.watch.idle(container.group, &container.cgroup, context.tasks).is_some() {
             break;
         }
     }
@@ -158,121 +167,127 @@ enum Outcome {
     /// The tasks sleep, and none has a deadline before the end.
     Idle,
     /// The tasks sleep, one of them because it has something to send (send ordering).
-    InLine,
+    WaitsToSend,
     /// The tasks still run, and another timeline's container waits for the processor.
     BrokenOff,
 }
 
 /// Waits for the end of a slice that began at `from`. Also returns whether the clock jumped to a deadline of the container.
 fn until_end(
-    member: &mut Member,
+    container: &mut ExperimentContainer,
     from: VirtualInstant,
     end: VirtualInstant,
-    place: &Place<'_>,
+    context: &SliceContext<'_>,
 ) -> (Outcome, bool) {
     let begun = Instant::now();
-    let (mut looked_since, mut rested) = (begun, false);
-    let mut due = Due::since(from, member);
+    let (mut polling_since, mut was_idle) = (begun, false);
+    let mut due = WakingThreads::since(from, container);
     loop {
-        if let Some(runs) = place.watch.idle(member.group, &member.cgroup, place.tasks) {
-            if due.are_awaited(member, runs) {
+        if let Some(runs) = context.watch.idle(container.group, &container.cgroup, context.tasks) {
+            if due.are_awaited(container, runs) {
                 continue;
             }
-            match member.clock.next_deadline() {
-                _ if member.clock.has_waiting_sender() => return (Outcome::InLine, rested),
+            match container.clock.next_deadline() {
+                _ if container.clock.has_waiting_sender() => {
+                    return (Outcome::WaitsToSend, was_idle)
+                }
                 Some(next) if next <= end => {
                     // The container had nothing to do; nobody took time from it.
-                    member.account.forgive();
-                    rested = true;
-                    if next.since(member.clock.now()) > NEAR {
-                        member.clock.run(next, end, member.rate);
-                        member.clock.notify_due(&member.seen.pids);
+                    container.account.forget_deficit();
+                    was_idle = true;
+                    if next.since(container.clock.now()) > MIN_JUMP {
+                        container.clock.run(next, end, container.rate);
+                        container.clock.notify_due(&container.tasks.pids);
                     }
-                    looked_since = Instant::now();
+                    polling_since = Instant::now();
                 }
-                _ => return (Outcome::Idle, rested),
+                _ => return (Outcome::Idle, was_idle),
             }
-        } else if member.clock.until_limit() == Span::ZERO {
-            return (Outcome::AtLimit, rested);
+        } else if container.clock.until_limit() == Span::ZERO {
+            return (Outcome::AtLimit, was_idle);
         }
-        if looked_since.elapsed() > LOOKS {
-            let left = member.clock.until_limit();
-            if left <= EARLY {
-                while member.clock.until_limit() > Span::ZERO {
+        if polling_since.elapsed() > POLL_TIME {
+            let left = container.clock.until_limit();
+            if left <= SPIN_TIME {
+                while container.clock.until_limit() > Span::ZERO {
                     std::hint::spin_loop();
                 }
-                return (Outcome::AtLimit, rested);
+                return (Outcome::AtLimit, was_idle);
             }
-            let left = Duration::from_nanos((left.0 - EARLY.0) as u64);
-            if member.timeline.is_none() {
-                place.watch.wait(left);
+            let left = Duration::from_nanos((left.0 - SPIN_TIME.0) as u64);
+            if container.timeline.is_none() {
+                context.watch.wait(left);
             } else {
-                place.watch.wait(left.min(TURN));
-                if begun.elapsed() >= TURN && (place.others)() {
-                    return (Outcome::BrokenOff, rested);
+                context.watch.wait(left.min(MAX_UNINTERRUPTED));
+                if begun.elapsed() >= MAX_UNINTERRUPTED && (context.other_timeline_waits)() {
+                    return (Outcome::BrokenOff, was_idle);
                 }
             }
-            looked_since = Instant::now();
+            polling_since = Instant::now();
         }
     }
 }
 
 /// Threads whose deadline has come and that still sleep: they are about to wake.
-struct Due {
+struct WakingThreads {
     /// Virtual time up to which all deadlines are notified.
-    told: VirtualInstant,
+    notified_until: VirtualInstant,
     /// Value of `runs` at the last notification or finding of an overdue wait, and its time.
     last: Option<(u64, Instant)>,
 }
 
-impl Due {
-    /// Begins at `from`, in a slice of `member`. All threads that slept have been notified.
-    fn since(from: VirtualInstant, member: &Member) -> Due {
-        let last = (!member.seen.awake).then(|| (member.seen.runs, Instant::now()));
-        Due { told: from.plus(Span(-1)), last }
+impl WakingThreads {
+    /// Begins at `from`, in a slice of `container`. All threads that slept have been notified.
+    fn since(from: VirtualInstant, container: &ExperimentContainer) -> WakingThreads {
+        let last = (!container.tasks.awake).then(|| (container.tasks.runs, Instant::now()));
+        WakingThreads { notified_until: from.plus(Span(-1)), last }
     }
 
     /// Whether a thread is about to wake. The caller has found all tasks asleep when they had run `runs` times.
-    fn are_awaited(&mut self, member: &mut Member, runs: u64) -> bool {
-        let now = member.clock.now();
-        let before = std::mem::replace(&mut self.told, now);
-        let told = now > before && member.clock.notify_between(before, now, &member.seen.pids);
-        let overdue = member.clock.has_overdue_wait(member.served);
+    fn are_awaited(&mut self, container: &mut ExperimentContainer, runs: u64) -> bool {
+        let now = container.clock.now();
+        let before = std::mem::replace(&mut self.notified_until, now);
+        let notified =
+            now > before && container.clock.notify_between(before, now, &container.tasks.pids);
+        let overdue = container.clock.has_overdue_wait(container.waits_handled_until);
         let (seen, when) = match self.last {
-            Some((seen, when)) if !told && (seen == runs || !overdue) => (seen, when),
-            None if !told && !overdue => return false,
+            Some((seen, when)) if !notified && (seen == runs || !overdue) => (seen, when),
+            None if !notified && !overdue => return false,
             _ => *self.last.insert((runs, Instant::now())),
         };
-        let patience = match overdue {
-            true => ABANDONED,
-            false if seen == runs => WAKING,
-            false => GOING_OFF,
+        let timeout = match overdue {
+            true => ABANDONED_AFTER,
+            false if seen == runs => WAKE_TIMEOUT,
+            false => TIMER_EXPIRY_TIME,
         };
-        if when.elapsed() < patience {
+        if when.elapsed() < timeout {
             return true;
         }
-        (member.served, self.last) = (now, None);
+        (container.waits_handled_until, self.last) = (now, None);
         false
     }
 }
 
 /// Stops the tasks. Adds and returns the overrun: the real time for which they ran on while their clock stood.
-fn stop(member: &mut Member, end: VirtualInstant) -> Span {
+fn stop(container: &mut ExperimentContainer, end: VirtualInstant) -> Span {
     let stopping = Instant::now();
-    if member.cgroup.begin_freeze().is_err() {
+    if container.cgroup.begin_freeze().is_err() {
         // The control group is gone and has no tasks.
         return Span::ZERO;
     }
-    while stopping.elapsed() < PATIENCE && member.cgroup.is_frozen().is_ok_and(|frozen| !frozen) {
+    while stopping.elapsed() < FREEZE_TIMEOUT
+        && container.cgroup.is_frozen().is_ok_and(|frozen| !frozen)
+    {
         std::hint::spin_loop();
     }
-    failpoint(member.clock.registry(), Failpoint::SliceStopped);
-    let overrun = member.clock.since_limit();
-    member.stopped = true;
+    failpoint(container.clock.registry(), Failpoint::SliceStopped);
+    let overrun = container.clock.since_limit();
+    container.stopped = true;
     // These include processes that have come since the last look.
-    member.clock.repeat_interrupted_calls(&member.cgroup.pids().unwrap_or_default());
-    member.used.overruns.note(overrun);
-    let perceived = member.clock.now().since(end);
-    member.used.perceived_overshoot = member.used.perceived_overshoot.max(perceived);
+    container.clock.repeat_interrupted_calls(&container.cgroup.pids().unwrap_or_default());
+    container.statistics.overruns.note(overrun);
+    let perceived = container.clock.now().since(end);
+    container.statistics.perceived_overshoot =
+        container.statistics.perceived_overshoot.max(perceived);
     overrun
 }

@@ -14,24 +14,24 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 use std::os::fd::BorrowedFd;
 
 /// Number of tasks above which reading /proc for one container is faster than letting the kernel iterate over all tasks.
-const MANY_TASKS: usize = 400;
+const MAX_TASKS_BY_BPF: usize = 400;
 
 /// Observes the tasks of an experiment. Each container is a group.
-pub struct Watch {
+pub struct TaskWatch {
     kernel: Option<Mutex<Scheduler>>,
     events: Option<i32>,
 }
 
-impl Watch {
+impl TaskWatch {
     /// Makes a watch with room for `groups` groups. It observes no task yet.
-    pub fn new(groups: u32) -> Watch {
+    pub fn new(groups: u32) -> TaskWatch {
         let kernel = Scheduler::with_groups(groups).ok();
         let events = kernel.as_ref().map(Scheduler::events_fd);
-        Watch { kernel: kernel.map(Mutex::new), events }
+        TaskWatch { kernel: kernel.map(Mutex::new), events }
     }
 
     /// Whether BPF programs report the task states. If not, the watch reads /proc, which takes longer.
-    pub fn is_told(&self) -> bool {
+    pub fn uses_bpf(&self) -> bool {
         self.kernel.is_some()
     }
 
@@ -43,9 +43,9 @@ impl Watch {
     }
 
     /// Subscribes to an event for the moment when no task of a group seems to run any more, or unsubscribes.
-    pub fn be_told(&self, told: bool) {
+    pub fn set_switch_events(&self, enabled: bool) {
         if let Some(mut scheduler) = self.scheduler() {
-            scheduler.set_switch_events(told);
+            scheduler.set_switch_events(enabled);
         }
     }
 
@@ -60,11 +60,14 @@ impl Watch {
     }
 
     /// Returns all tasks of `cgroups`, each with its group.
-    pub fn all<'a>(&self, cgroups: impl Iterator<Item = (u32, &'a Cgroup)>) -> Vec<TaskState> {
+    pub fn look_at_all<'a>(
+        &self,
+        cgroups: impl Iterator<Item = (u32, &'a Cgroup)>,
+    ) -> Vec<TaskState> {
         if let Some(seen) = self.scheduler().and_then(|mut scheduler| scheduler.tasks().ok()) {
             return seen;
         }
-        cgroups.flat_map(|(group, cgroup)| by_proc(group, cgroup)).collect()
+        cgroups.flat_map(|(group, cgroup)| tasks_by_proc(group, cgroup)).collect()
     }
 
     /// Returns how often the tasks of a group have run, if all of them sleep in two looks that agree. None if a task runs or
@@ -74,37 +77,37 @@ impl Watch {
         let first = look();
         let idle = first.iter().all(|task| task.asleep)
             && first == look()
-            && !first.iter().any(|task| executes(task.pid, task.thread));
+            && !first.iter().any(|task| is_executing(task.pid, task.thread));
         let runs = first.iter().fold(0u64, |sum, task| sum.wrapping_add(task.runs));
         idle.then_some(runs)
     }
 
     /// Returns the tasks of a group. `tasks` is the number of tasks of the experiment.
     pub fn look(&self, group: u32, cgroup: &Cgroup, tasks: usize) -> Vec<TaskState> {
-        match self.scheduler().filter(|_| tasks < MANY_TASKS) {
+        match self.scheduler().filter(|_| tasks < MAX_TASKS_BY_BPF) {
             Some(mut scheduler) => scheduler.tasks().map_or_else(
-                |_| by_proc(group, cgroup),
+                |_| tasks_by_proc(group, cgroup),
                 |mut seen| {
                     seen.retain(|task| task.group == group);
                     seen
                 },
             ),
-            None => by_proc(group, cgroup),
+            None => tasks_by_proc(group, cgroup),
         }
     }
 
     /// Whether a thread of these processes is about to execute another program. Such a thread sleeps, because it waits for the
     /// monitor.
-    pub fn any_executes(&self, pids: &[u32]) -> bool {
-        pids.iter().any(|pid| threads_of(*pid).any(|thread| executes(*pid, thread)))
+    pub fn any_is_executing(&self, pids: &[u32]) -> bool {
+        pids.iter().any(|pid| threads_of(*pid).any(|thread| is_executing(*pid, thread)))
     }
 
     /// Waits until no task of one of the groups seems to run any more, at most for `limit`.
     pub fn wait(&self, limit: Duration) {
         let Some(events) = self.events else {
             /// Interval between two readings of /proc.
-            const OFTEN: Duration = Duration::from_micros(200);
-            std::thread::sleep(limit.min(OFTEN));
+            const POLL_INTERVAL: Duration = Duration::from_micros(200);
+            std::thread::sleep(limit.min(POLL_INTERVAL));
             return;
         };
         // SAFETY: `self` owns the scheduler, which has the descriptor open.
@@ -120,8 +123,8 @@ impl Watch {
     }
 }
 
-fn executes(pid: u32, thread: u32) -> bool {
-    const CALLS: [libc::c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
+fn is_executing(pid: u32, thread: u32) -> bool {
+    const EXEC_CALLS: [libc::c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
         return false;
     };
@@ -131,9 +134,9 @@ fn executes(pid: u32, thread: u32) -> bool {
         .split(' ')
         .next()
         .and_then(|call| call.parse().ok())
-        .is_some_and(|call| CALLS.contains(&call))
+        .is_some_and(|call| EXEC_CALLS.contains(&call))
 }
 
-fn by_proc(group: u32, cgroup: &Cgroup) -> Vec<TaskState> {
+fn tasks_by_proc(group: u32, cgroup: &Cgroup) -> Vec<TaskState> {
     look_through(&cgroup.pids().unwrap_or_default(), group)
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
-use lorentz_embed::{rate_of_tdf, Experiment, Fault, Owner, Result, Span, Wanted};
+use lorentz_embed::{rate_of_tdf, Experiment, ExperimentOptions, Fault, Owner, Result, Span};
 
 use crate::said::{give_text, given, optional_text, text, told};
 
@@ -18,11 +18,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn wanted(&self) -> Result<Wanted> {
+    fn wanted(&self) -> Result<ExperimentOptions> {
         let cpus = optional_text("cpus", self.cpus)?;
         let cpus =
             cpus.map(|text| text.parse().map_err(|e| Fault::wrong(format!("cpus {text}: {e}"))));
-        Ok(Wanted {
+        Ok(ExperimentOptions {
             timeslice_ns: Some(self.timeslice_ns).filter(|&nanos| nanos != 0),
             cpus: cpus.transpose()?,
             as_fast_as_possible: self.as_fast_as_possible != 0,

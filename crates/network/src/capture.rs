@@ -4,7 +4,7 @@ use lorentz_clock::WallTime;
 
 /// Direction of a frame at an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum CaptureDirection {
     /// The interface received the frame.
     In = 1,
     /// The interface sent the frame.
@@ -34,7 +34,7 @@ pub(crate) fn header(interface: &str) -> Vec<u8> {
 }
 
 /// The block of one frame.
-pub(crate) fn frame(at: WallTime, way: Way, frame: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(at: WallTime, direction: CaptureDirection, frame: &[u8]) -> Vec<u8> {
     const ENHANCED_PACKET: u32 = 6;
     const FLAGS: u16 = 2;
     let nanos = at.as_nanos() as u64;
@@ -45,7 +45,7 @@ pub(crate) fn frame(at: WallTime, way: Way, frame: &[u8]) -> Vec<u8> {
     }
     body.extend(frame);
     pad(&mut body);
-    option(&mut body, FLAGS, &(way as u32).to_le_bytes());
+    option(&mut body, FLAGS, &(direction as u32).to_le_bytes());
     option(&mut body, 0, &[]);
     block(ENHANCED_PACKET, &body)
 }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn blocks_are_whole() {
         let at = WallTime { secs: 2_147_483_647, nanos: 123_456_789 };
-        let all = [header("r1:eth1"), frame(at, Way::Out, &[7; 61])].concat();
+        let all = [header("r1:eth1"), frame(at, CaptureDirection::Out, &[7; 61])].concat();
         let word = |at: usize| u32::from_le_bytes(all[at..at + 4].try_into().unwrap());
         let (mut at, mut kinds) = (0, Vec::new());
         while at < all.len() {

@@ -1,20 +1,20 @@
 //! A client of a running network, in any other process.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Read};
 
 use anyhow::Context;
 use lorentz_container::StateDir;
+use lorentz_experiment::{Connection, ConnectionError};
 
-use crate::place::Place;
+use crate::directory::NetworkDir;
 use crate::plan::Endpoint;
-use crate::protocol::{Answer, Request, Setting, Status};
+use crate::protocol::{Answer, LinkChange, Request, Status};
 use crate::Refusal;
 
 /// A network whose emulator runs.
 pub struct Network {
     name: String,
-    stream: BufReader<UnixStream>,
+    connection: Connection,
 }
 
 impl Network {
@@ -24,13 +24,13 @@ impl Network {
     ///
     /// If there is no such network, or its emulator has ended.
     pub fn open(state: &StateDir, name: &str) -> anyhow::Result<Network> {
-        let place = Place::of(state, name)?;
-        if !place.exists() {
+        let directory = NetworkDir::of(state, name)?;
+        if !directory.exists() {
             return Err(Refusal::Unknown(name.to_string()).into());
         }
-        let reached = place.connect().context("reaching the network")?;
-        let stream = reached.ok_or_else(|| Refusal::Dead(name.to_string()))?;
-        Ok(Network { name: name.to_string(), stream: BufReader::new(stream) })
+        let reached = Connection::open(&directory).context("reaching the network")?;
+        let connection = reached.ok_or_else(|| Refusal::Dead(name.to_string()))?;
+        Ok(Network { name: name.to_string(), connection })
     }
 
     /// Returns the names of all networks in `state`, also those whose emulator has ended.
@@ -39,7 +39,7 @@ impl Network {
     ///
     /// If the directory cannot be read.
     pub fn list(state: &StateDir) -> io::Result<Vec<String>> {
-        Place::all(state)
+        NetworkDir::names(state)
     }
 
     /// Returns the name of the network `given`; without `given`, the name of the only network.
@@ -75,7 +75,7 @@ impl Network {
     /// # Errors
     ///
     /// If there is no such link, or the values make no sense together.
-    pub fn set(&mut self, setting: Setting) -> anyhow::Result<()> {
+    pub fn set(&mut self, setting: LinkChange) -> anyhow::Result<()> {
         self.ask(&Request::Set(Box::new(setting))).map(drop)
     }
 
@@ -87,22 +87,18 @@ impl Network {
     /// If there is no such interface.
     pub fn capture(mut self, end: Endpoint) -> anyhow::Result<impl Read> {
         self.ask(&Request::Capture { end })?;
-        Ok(self.stream)
+        Ok(self.connection.into_reader())
     }
 
     fn ask(&mut self, request: &Request) -> anyhow::Result<Answer> {
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        let mut answer = Vec::new();
-        let asked = self.stream.get_mut().write_all(&line);
-        let read = asked.and_then(|()| self.stream.read_until(b'\n', &mut answer));
-        if read.is_err() || !answer.ends_with(b"\n") {
+        match self.connection.ask(request) {
+            Ok(Answer::Refused(why)) => Err(Refusal::Setting(why).into()),
+            Ok(answer) => Ok(answer),
+            Err(ConnectionError::Json(error)) => Err(error).context("the emulator's answer"),
             // The emulator has ended in between.
-            return Err(Refusal::Dead(self.name.clone()).into());
-        }
-        match serde_json::from_slice(&answer).context("the emulator's answer")? {
-            Answer::Refused(why) => Err(Refusal::Setting(why).into()),
-            answer => Ok(answer),
+            Err(ConnectionError::Ended | ConnectionError::Io(_)) => {
+                Err(Refusal::Dead(self.name.clone()).into())
+            }
         }
     }
 }

@@ -6,10 +6,10 @@ use std::str::{from_utf8, FromStr};
 
 use lorentz_fuzz::{fuzz, fuzz_json};
 
+use crate::check;
 use crate::import::{self, Format};
 use crate::plan::Endpoint;
 use crate::protocol::Request;
-use crate::topology;
 use crate::units::{BitRate, Bytes, Delay, Probability};
 
 const TOPOLOGY: &str = "\
@@ -51,7 +51,7 @@ const YAML: [&str; 14] = [
 fn scenario(path: &str, format: Format, bytes: &[u8]) -> bool {
     let Ok(text) = from_utf8(bytes) else { return false };
     let Ok(imported) = import::read_text(Path::new(path), format, text) else { return false };
-    match topology::check(&imported.name, &imported.topology) {
+    match check::plan_from(&imported.name, &imported.topology) {
         Ok(_) => true,
         Err(wrong) => {
             assert!(!wrong.what.contains('\n'));
@@ -63,7 +63,7 @@ fn scenario(path: &str, format: Format, bytes: &[u8]) -> bool {
 #[test]
 fn fuzz_topology() {
     fuzz("topology", &[TOPOLOGY], &YAML, |bytes| {
-        from_utf8(bytes).is_ok_and(|text| topology::read("lab.yaml", text).is_ok())
+        from_utf8(bytes).is_ok_and(|text| check::plan_from_text("lab.yaml", text).is_ok())
     });
 }
 

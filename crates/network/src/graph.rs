@@ -100,19 +100,19 @@ fn draw_link(svg: &mut String, link: &LinkStatus, places: &BTreeMap<String, (f64
 }
 
 /// Describes the impairments in a few words.
-pub fn words(asked: &Impairments) -> String {
-    let jitter = asked.jitter().spread;
+pub fn words(impairments: &Impairments) -> String {
+    let jitter = impairments.jitter().spread;
     let all = [
-        asked.rate.map(|rate| rate.to_string()),
-        asked.delay.map(|delay| delay.to_string()),
-        asked.jitter.map(|_| format!("\u{b1}{jitter}")),
-        asked.loss.map(|_| match asked.loss() {
+        impairments.rate.map(|rate| rate.to_string()),
+        impairments.delay.map(|delay| delay.to_string()),
+        impairments.jitter.map(|_| format!("\u{b1}{jitter}")),
+        impairments.loss.map(|_| match impairments.loss() {
             bursts if bursts.enter.billionths() > 0 => "loss in bursts".to_string(),
             each => format!("loss {}", each.in_good),
         }),
-        asked.duplicate.map(|p| format!("duplicate {p}")),
-        asked.reorder.map(|p| format!("reorder {p}")),
-        asked.corrupt.map(|p| format!("corrupt {p}")),
+        impairments.duplicate.map(|p| format!("duplicate {p}")),
+        impairments.reorder.map(|p| format!("reorder {p}")),
+        impairments.corrupt.map(|p| format!("corrupt {p}")),
     ];
     all.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use serde::Deserialize;
 
-use crate::place::Place;
+use crate::directory::NetworkDir;
 use crate::plan::{NodePlan, Plan};
 use crate::Refusal;
 
@@ -53,12 +53,12 @@ pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// Podman's. [`unmount_all`] unmounts the images that were mounted.
-pub(crate) fn mount_all(place: &Place, plan: &Plan) -> anyhow::Result<Plan> {
+pub(crate) fn mount_all(directory: &NetworkDir, plan: &Plan) -> anyhow::Result<Plan> {
     let mut made = plan.clone();
     let images: BTreeSet<&String> =
         plan.nodes.iter().filter_map(|node| node.image.as_ref()).collect();
     for image in images {
-        note(place, image)?;
+        note(directory, image)?;
         let root = PathBuf::from(podman(&["image", "mount", image])?);
         anyhow::ensure!(
             root.is_dir(),
@@ -74,22 +74,22 @@ pub(crate) fn mount_all(place: &Place, plan: &Plan) -> anyhow::Result<Plan> {
     Ok(made)
 }
 
-/// Unmounts the images that [`mount_all`] has mounted for the network at `place`.
-pub(crate) fn unmount_all(place: &Place) {
-    for image in fs::read_to_string(list(place)).unwrap_or_default().lines() {
+/// Unmounts the images that [`mount_all`] has mounted for the network at `directory`.
+pub(crate) fn unmount_all(directory: &NetworkDir) {
+    for image in fs::read_to_string(list(directory)).unwrap_or_default().lines() {
         // An error is no matter: the image was noted and never mounted, or a user has unmounted it by force.
         let _ = podman(&["image", "unmount", image]);
     }
 }
 
-/// The file with the images that the network at `place` has mounted, or was about to mount.
-fn list(place: &Place) -> PathBuf {
-    place.file("images")
+/// The file with the images that the network at `directory` has mounted, or was about to mount.
+fn list(directory: &NetworkDir) -> PathBuf {
+    directory.file("images")
 }
 
-fn note(place: &Place, image: &str) -> anyhow::Result<()> {
-    let noted = fs::read_to_string(list(place)).unwrap_or_default();
-    Ok(fs::write(list(place), format!("{noted}{image}\n"))?)
+fn note(directory: &NetworkDir, image: &str) -> anyhow::Result<()> {
+    let noted = fs::read_to_string(list(directory)).unwrap_or_default();
+    Ok(fs::write(list(directory), format!("{noted}{image}\n"))?)
 }
 
 impl Config {

@@ -1,43 +1,145 @@
 //! Impairments of one direction of a link: as a user gives them, and as they are in force.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
 use lorentz_clock::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::{BitRate, Bytes, Delay, Probability};
 
-/// Impairments of one direction of a link. A key that is left out keeps its value; at first there is no impairment.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Impairments {
-    /// Rate of the wire. The whole Ethernet frame counts, without its checksum
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<BitRate>,
-    /// Propagation, one way, after a frame's last bit was sent
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Delay>,
-    /// Variation of the delay; frames stay in order
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<JitterOption>,
-    /// Frames lost on the wire
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss: Option<LossOption>,
-    /// Frames that arrive twice
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duplicate: Option<Probability>,
-    /// Frames that skip the delay, and so overtake those before them
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<Probability>,
-    /// Frames in which one bit is flipped
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub corrupt: Option<Probability>,
-    /// Queue before the wire: its length, and which frames it drops
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Queue>,
+/// The table of impairments. It makes the keys of a link in a topology file, those of [`Impairments`], and the flags of
+/// `lorentz link set`; `Link.set` of the Python package has the flags as keywords.
+///
+/// A row has the key and its type, a text for the key in a link and the rest of the text for the key elsewhere, and the flags: name,
+/// value, help, and a function that sets the impairment to a given text.
+macro_rules! with_impairments {
+    ($make:ident) => {
+        $make! {
+            rate: BitRate,
+                "Rate of the wire", ". The whole Ethernet frame counts, without its checksum",
+                [Flag {
+                    name: "rate", value: "RATE", may_begin_with_hyphen: false,
+                    help: "Transmission rate: 8bit to 1tbit such as 10mbit, or none",
+                    set: |all, text| parse_into(text, |value| all.rate = Some(value)),
+                }];
+            delay: Delay,
+                "Propagation, one way", ", after a frame's last bit was sent",
+                [Flag {
+                    name: "delay", value: "DUR", may_begin_with_hyphen: true,
+                    help: "Propagation delay, one way: 0 to 1d such as 20ms",
+                    set: |all, text| parse_into(text, |value| all.delay = Some(value)),
+                }];
+            jitter: JitterOption,
+                "Variation of the delay; frames stay in order", "",
+                [Flag {
+                    name: "jitter", value: "DUR", may_begin_with_hyphen: true,
+                    help: "Uniform variation of the delay; a topology file has other distributions",
+                    set: |all, text| parse_into(text, |spread| {
+                        all.jitter = Some(JitterOption::Full(Jitter { spread, ..Jitter::default() }));
+                    }),
+                }];
+            loss: LossOption,
+                "Frames lost on the wire", "",
+                [Flag {
+                    name: "loss", value: "P%", may_begin_with_hyphen: true,
+                    help: "Share of frames lost: 0% to 100% such as 0.1%",
+                    set: |all, text| parse_into(text, |share| {
+                        all.loss = Some(LossOption::Independent(share));
+                    }),
+                }];
+            duplicate: Probability,
+                "Frames that arrive twice", "",
+                [Flag {
+                    name: "duplicate", value: "P%", may_begin_with_hyphen: true,
+                    help: "Share of frames that arrive twice",
+                    set: |all, text| parse_into(text, |share| all.duplicate = Some(share)),
+                }];
+            reorder: Probability,
+                "Frames that skip the delay", ", and so overtake those before them",
+                [Flag {
+                    name: "reorder", value: "P%", may_begin_with_hyphen: true,
+                    help: "Share of frames that skip the delay",
+                    set: |all, text| parse_into(text, |share| all.reorder = Some(share)),
+                }];
+            corrupt: Probability,
+                "Frames in which one bit is flipped", "",
+                [Flag {
+                    name: "corrupt", value: "P%", may_begin_with_hyphen: true,
+                    help: "Share of frames in which one bit flips",
+                    set: |all, text| parse_into(text, |share| all.corrupt = Some(share)),
+                }];
+            queue: Queue,
+                "Queue before the wire", ": its length, and which frames it drops",
+                [Flag {
+                    name: "queue-packets", value: "N", may_begin_with_hyphen: false,
+                    help: "Queue limit in frames, drop-tail: 1 to 1000000",
+                    set: |all, text| {
+                        let packets = Queue::parse_packets(text)?;
+                        all.queue.get_or_insert_default().packets = Some(packets);
+                        Ok(())
+                    },
+                }, Flag {
+                    name: "queue-bytes", value: "BYTES", may_begin_with_hyphen: false,
+                    help: "Queue limit in bytes, drop-tail: 64 to 4gb such as 64kb",
+                    set: |all, text| parse_into(text, |bytes| {
+                        all.queue.get_or_insert_default().bytes = Some(bytes);
+                    }),
+                }];
+        }
+    };
+}
+pub(crate) use with_impairments;
+
+macro_rules! define_impairments {
+    ($($key:ident: $type:ty, $in_link:literal, $rest:literal, [$($flag:expr),*];)*) => {
+        /// Impairments of one direction of a link. A key that is left out keeps its value; at first there is no impairment.
+        #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct Impairments {
+            $(
+                #[doc = concat!($in_link, $rest)]
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$type>,
+            )*
+        }
+
+        impl Impairments {
+            /// Returns these impairments, with those that `later` gives in place of theirs.
+            pub fn with(&self, later: &Impairments) -> Impairments {
+                Impairments { $($key: later.$key.or(self.$key),)* }
+            }
+        }
+
+        /// The flags by which a command line sets impairments.
+        pub const FLAGS: &[Flag] = &[$($($flag,)*)*];
+    };
+}
+with_impairments!(define_impairments);
+
+/// A command-line flag that sets an impairment.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// Its name, without the two hyphens.
+    pub name: &'static str,
+    /// The name of its value.
+    pub value: &'static str,
+    /// Whether its value may begin with a hyphen. Such a value is refused as a value, not as an unknown flag.
+    pub may_begin_with_hyphen: bool,
+    /// Help, in one line.
+    pub help: &'static str,
+    /// Sets the impairment to the value of a text. The error has the accepted values.
+    pub set: fn(&mut Impairments, &str) -> Result<(), String>,
+}
+
+fn parse_into<T: FromStr<Err: Display>>(text: &str, set: impl FnOnce(T)) -> Result<(), String> {
+    text.parse().map(set).map_err(|error: T::Err| error.to_string())
 }
 
 /// Least delay in rounds. A round is never longer than the shortest delay, and costs some hundred microseconds whatever its length.
-const SHORTEST_ROUND: Span = Span(1_000);
+const MIN_ROUND: Span = Span(1_000);
 
 /// Variation of a delay: its spread alone, or all parameters.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -172,27 +274,29 @@ impl Default for Queue {
 }
 
 /// Default for the most frames in a queue.
-pub const QUEUE_PACKETS: u32 = 1_000;
+pub const DEFAULT_QUEUE_PACKETS: u32 = 1_000;
+/// Accepted numbers of frames in a queue.
+const ACCEPTED_PACKETS: RangeInclusive<u32> = 1..=1_000_000;
 /// Longest frame of the usual Ethernet, bytes. It converts a number of frames to bytes.
-const FRAME: u64 = 1_514;
+const MAX_ETHERNET_FRAME: u64 = 1_514;
 
 impl Queue {
     /// Most frames that may wait.
-    pub fn most_packets(&self) -> u64 {
+    pub fn max_packets(&self) -> u64 {
         match (self.packets, self.bytes) {
             (Some(packets), _) => packets.into(),
             (None, Some(_)) => u64::MAX,
-            (None, None) => QUEUE_PACKETS.into(),
+            (None, None) => DEFAULT_QUEUE_PACKETS.into(),
         }
     }
 
     /// Most bytes that may wait.
-    pub fn most_bytes(&self) -> u64 {
+    pub fn max_bytes(&self) -> u64 {
         self.bytes.map_or(u64::MAX, Bytes::get)
     }
 
     fn size(&self) -> u64 {
-        self.most_bytes().min(self.most_packets().saturating_mul(FRAME))
+        self.max_bytes().min(self.max_packets().saturating_mul(MAX_ETHERNET_FRAME))
     }
 
     /// RED's thresholds in bytes, and the probability just below the upper one.
@@ -208,8 +312,18 @@ impl Queue {
         (span(self.codel_target, 5_000_000), span(self.codel_interval, 100_000_000))
     }
 
+    /// Parses the number of frames that a flag gives.
+    fn parse_packets(text: &str) -> Result<u32, String> {
+        let number: i64 = text.parse().map_err(|error| format!("{error}"))?;
+        let packets =
+            u32::try_from(number).ok().filter(|packets| ACCEPTED_PACKETS.contains(packets));
+        packets.ok_or_else(|| {
+            format!("{number} is not in {}..={}", ACCEPTED_PACKETS.start(), ACCEPTED_PACKETS.end())
+        })
+    }
+
     fn check(&self) -> Result<(), String> {
-        if self.packets.is_some_and(|packets| !(1..=1_000_000).contains(&packets)) {
+        if self.packets.is_some_and(|packets| !ACCEPTED_PACKETS.contains(&packets)) {
             return Err("queue: packets: expected 1 to 1000000".into());
         }
         let red = [self.red_min.is_some(), self.red_max.is_some(), self.red_probability.is_some()];
@@ -236,20 +350,6 @@ impl Queue {
 }
 
 impl Impairments {
-    /// Returns these impairments, with those that `later` gives in place of theirs.
-    pub fn with(&self, later: &Impairments) -> Impairments {
-        Impairments {
-            rate: later.rate.or(self.rate),
-            delay: later.delay.or(self.delay),
-            jitter: later.jitter.or(self.jitter),
-            loss: later.loss.or(self.loss),
-            duplicate: later.duplicate.or(self.duplicate),
-            reorder: later.reorder.or(self.reorder),
-            corrupt: later.corrupt.or(self.corrupt),
-            queue: later.queue.or(self.queue),
-        }
-    }
-
     /// Whether nothing is given.
     pub fn is_empty(&self) -> bool {
         *self == Impairments::default()
@@ -299,8 +399,8 @@ impl Impairments {
     /// If they do not; the error says what is accepted.
     pub fn check_for_rounds(&self) -> Result<(), String> {
         match self.least_delay() {
-            least if least < SHORTEST_ROUND => Err(format!(
-                "in rounds each frame is on its way for {SHORTEST_ROUND} at least; expected a delay that is longer, less its \
+            least if least < MIN_ROUND => Err(format!(
+                "in rounds each frame is on its way for {MIN_ROUND} at least; expected a delay that is longer, less its \
                  jitter, which is uniform then, and no reorder"
             )),
             _ => Ok(()),
@@ -328,15 +428,39 @@ impl Impairments {
 mod tests {
     use super::*;
 
-    fn asked(text: &str) -> Impairments {
+    fn impairments(text: &str) -> Impairments {
         serde_saphyr::from_str(text).unwrap()
     }
 
     #[test]
     fn what_is_left_out_stays() {
-        let first = asked("{rate: 10mbit, delay: 5ms, loss: 1%}");
-        let both = first.with(&asked("{delay: 0, jitter: 1ms}"));
-        assert_eq!(both, asked("{rate: 10mbit, delay: 0, loss: 1%, jitter: 1ms}"));
+        let first = impairments("{rate: 10mbit, delay: 5ms, loss: 1%}");
+        let both = first.with(&impairments("{delay: 0, jitter: 1ms}"));
+        assert_eq!(both, impairments("{rate: 10mbit, delay: 0, loss: 1%, jitter: 1ms}"));
+    }
+
+    #[test]
+    fn each_impairment_has_a_flag() {
+        let texts = ["10mbit", "5ms", "1ms", "1%", "2%", "3%", "4%", "7", "64kb"];
+        let mut set = Impairments::default();
+        for (flag, text) in FLAGS.iter().zip(texts) {
+            (flag.set)(&mut set, text).unwrap();
+            assert!((flag.set)(&mut set, "x").is_err(), "{}", flag.name);
+        }
+        let same = "{rate: 10mbit, delay: 5ms, jitter: {spread: 1ms}, loss: 1%, duplicate: 2%, reorder: 3%, corrupt: 4%, \
+                    queue: {packets: 7, bytes: 64kb}}";
+        assert_eq!((set, FLAGS.len()), (impairments(same), texts.len()));
+        assert_eq!(Queue::parse_packets("0"), Err("0 is not in 1..=1000000".into()));
+    }
+
+    /// The Python package hands its keywords on as flags.
+    #[test]
+    fn python_has_a_keyword_for_each_flag() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lorentz/networks.py");
+        let text = std::fs::read_to_string(path).unwrap();
+        for flag in FLAGS {
+            assert!(text.contains(&format!("\"{}\": ", flag.name)), "{}", flag.name);
+        }
     }
 
     #[test]
@@ -350,14 +474,14 @@ mod tests {
             ("{delay: 5ms, reorder: 1%}", 0),
             ("{delay: 5ms, reorder: 0%}", 5_000_000),
         ] {
-            assert_eq!(asked(text).least_delay(), Span(least), "{text}");
-            assert_eq!(asked(text).check_for_rounds().is_ok(), least > 0, "{text}");
+            assert_eq!(impairments(text).least_delay(), Span(least), "{text}");
+            assert_eq!(impairments(text).check_for_rounds().is_ok(), least > 0, "{text}");
         }
     }
 
     #[test]
     fn they_survive_json() {
-        let full = asked(
+        let full = impairments(
             "{rate: 1gbit, delay: 1.5s, jitter: {spread: 1ms, distribution: pareto, correlation: 25%}, \
              loss: {enter: 1%, leave: 20%}, duplicate: 1%, reorder: 2%, corrupt: 3%, \
              queue: {bytes: 64kb, discipline: codel, codel-target: 1ms}}",
@@ -378,9 +502,9 @@ mod tests {
             ("{queue: {packets: 0}}", "1 to 1000000"),
         ];
         for (text, words) in cases {
-            let refusal = asked(text).check().unwrap_err();
+            let refusal = impairments(text).check().unwrap_err();
             assert!(refusal.contains(words), "{text}: {refusal}");
         }
-        assert!(asked("{reorder: 1%, delay: 1ms}").check().is_ok());
+        assert!(impairments("{reorder: 1%, delay: 1ms}").check().is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! Networks in virtual time: nodes joined by links that keep the time of the programs they join.
 //!
-//! A network is a file ([`topology`]), which is checked completely before anything is made ([`plan`]). [`up`] makes the network:
+//! A network is a file ([`topology`]), which is checked completely ([`check`]) before anything is made ([`plan`]). [`up`] makes the network:
 //! the emulator's process, and one virtual clock for all nodes. For each end of a link it makes a TAP device in the node's network
 //! namespace. The emulator's calendar ([`emulator`]) applies the impairments of links ([`impair`]) to frames. The calendar is pure
 //! logic: virtual instants in, virtual instants out. Therefore frames on their way stand still while the clock is frozen, and a
@@ -14,7 +14,7 @@
 //! - [`import`]: scenarios of other emulators, as topology files.
 //!
 //! ```
-//! use lorentz_network::topology;
+//! use lorentz_network::{check, topology};
 //!
 //! let text = "\
 //! name: lab
@@ -24,17 +24,22 @@
 //!   links:
 //!     - {endpoints: ['a:eth0', 'b:eth0'], rate: 10mbit, delay: 5ms}
 //! ";
-//! let plan = topology::read("lab.yaml", text)?;
-//! assert_eq!(plan.links[0].asked[0].delay.unwrap().to_string(), "5ms");
+//! let plan = check::plan_from_text("lab.yaml", text)?;
+//! assert_eq!(plan.links[0].impairments[0].delay.unwrap().to_string(), "5ms");
 //!
-//! let wrong = topology::read("lab.yaml", &text.replace("5ms", "fast")).unwrap_err();
+//! let wrong = check::plan_from_text("lab.yaml", &text.replace("5ms", "fast")).unwrap_err();
 //! assert_eq!((wrong.line, wrong.column), (6, 62));
-//! # Ok::<(), topology::WrongTopology>(())
+//! # Ok::<(), topology::TopologyError>(())
 //! ```
 
 mod capture;
+pub mod check;
 mod client;
+mod create;
+mod destroy;
+mod directory;
 pub mod emulator;
+mod file_systems;
 #[cfg(test)]
 mod fuzz;
 pub mod graph;
@@ -42,27 +47,23 @@ mod image;
 pub mod impair;
 pub mod import;
 mod lateness;
-mod lower;
 pub mod neighbours;
-mod place;
 pub mod plan;
 mod protocol;
-mod raise;
-mod root;
 mod serve;
-mod stamps;
 mod tap;
-mod timers;
+mod tcp_timers;
+mod timestamps;
 pub mod topology;
 pub mod units;
 
 pub use client::Network;
-pub use lower::down;
+pub use create::{enter_node, up};
+pub use destroy::down;
 pub use protocol::{
-    Answer, DirectionStatus, Lateness, LinkStatus, NodeStatus, Request, RoundsStatus, Setting,
+    Answer, DirectionStatus, Lateness, LinkChange, LinkStatus, NodeStatus, Request, RoundsStatus,
     Status,
 };
-pub use raise::{enter_node, up};
 
 /// The reason why a request about a network is refused. All of these are wrong input.
 #[derive(Debug, thiserror::Error)]

@@ -10,13 +10,13 @@ use std::fs;
 use crate::plan::Plan;
 
 /// The most neighbours that the kernel keeps. Only the host's own network namespace has this setting.
-const ROOM: &str = "/proc/sys/net/ipv4/neigh/default/gc_thresh3";
+const GC_THRESHOLD: &str = "/proc/sys/net/ipv4/neigh/default/gc_thresh3";
 
 /// Returns a warning if the nodes may need more neighbours than the kernel keeps. The worst case counts: each node talks to all
 /// nodes that it reaches without a router.
 pub fn advice(plan: &Plan) -> Option<String> {
-    let room = fs::read_to_string(ROOM).ok()?.trim().parse().ok()?;
-    advice_for(most(plan), room)
+    let room = fs::read_to_string(GC_THRESHOLD).ok()?.trim().parse().ok()?;
+    advice_for(most_neighbours(plan), room)
 }
 
 fn advice_for(most: usize, room: usize) -> Option<String> {
@@ -31,7 +31,7 @@ fn advice_for(most: usize, room: usize) -> Option<String> {
 
 /// Returns how many neighbours the nodes have if each knows all others of its segments. A segment is what links, switches and hubs
 /// join.
-fn most(plan: &Plan) -> usize {
+fn most_neighbours(plan: &Plan) -> usize {
     let switches = plan.switches.iter().enumerate();
     let switches: HashMap<&str, usize> = switches.map(|(at, (name, _))| (&**name, at)).collect();
     let mut segment: Vec<usize> = (0..switches.len()).collect();
@@ -58,13 +58,13 @@ fn most(plan: &Plan) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology;
+    use crate::check;
 
     fn of(nodes: &str, links: &[&str]) -> usize {
         let links: String =
             links.iter().map(|link| format!("    - {{endpoints: [{link}]}}\n")).collect();
         let text = format!("name: lab\ntopology:\n  nodes: {{{nodes}}}\n  links:\n{links}");
-        most(&topology::read("lab.yaml", &text).unwrap())
+        most_neighbours(&check::plan_from_text("lab.yaml", &text).unwrap())
     }
 
     #[test]

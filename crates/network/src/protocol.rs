@@ -15,7 +15,7 @@ pub enum Request {
     /// Asks for the state of the network.
     Status,
     /// Changes a link, all settings at once, at the present instant.
-    Set(Box<Setting>),
+    Set(Box<LinkChange>),
     /// Starts a capture. From here on the connection carries pcapng: the frames that the interface sends and receives.
     Capture {
         /// The interface.
@@ -25,7 +25,7 @@ pub enum Request {
 
 /// A change of a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Setting {
+pub struct LinkChange {
     /// An end of the link.
     pub end: Endpoint,
     /// Whether the change is for both directions, or only for frames that this end sends.

@@ -4,7 +4,7 @@
 //! due, and polls from then on. Frames that come in between get their right times too. The emulator watches the clock's file with
 //! inotify: every controller closes the file, which is its lock too, after a change.
 
-mod desk;
+mod clients;
 mod rounds;
 
 use std::collections::{HashMap, VecDeque};
@@ -20,32 +20,34 @@ use lorentz_control::Clock;
 use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use crate::capture::{self, Way};
+use crate::capture::{self, CaptureDirection};
 use crate::emulator::{Emulator, LinkId, Side, StationId};
 use crate::lateness::Histogram;
 use crate::plan::{sides, ChangePlan, Plan};
-use crate::protocol::{Answer, DirectionStatus, LinkStatus, NodeStatus, Request, Setting, Status};
-use crate::timers::Timers;
+use crate::protocol::{
+    Answer, DirectionStatus, LinkChange, LinkStatus, NodeStatus, Request, Status,
+};
+use crate::tcp_timers::TcpTimers;
 
-pub(crate) use desk::Port;
-use desk::{Caller, Desk};
-use rounds::Rounds;
-pub(crate) use rounds::{Source, TIMELINE};
+pub(crate) use clients::Port;
+use clients::{Client, Receivers};
+use rounds::{Rounds, SentFrame};
+pub(crate) use rounds::{SendTimes, TIMELINE};
 
 /// Time before an event from which on the thread polls instead of sleeping: a wake-up is rarely later than this.
-const SPIN: Span = Span(60_000);
+const SPIN_TIME: Span = Span(60_000);
 /// Longest sleep, real time. A clock that leaps over idle time sends no notification, so the thread looks at it so often.
-const LOOK_AGAIN: Span = Span(10_000_000);
+const MAX_SLEEP: Span = Span(10_000_000);
 /// Most frames taken from one interface before the others have their turn.
-const TURN: usize = 64;
+const MAX_FRAMES_AT_ONCE: usize = 64;
 /// Longest frame: the greatest MTU and its header.
-const LONGEST: usize = 65_600;
+const MAX_FRAME_LEN: usize = 65_600;
 
-const LISTENER: u64 = 0;
-const CLOCK: u64 = 1;
-const EXPERIMENT: u64 = 2;
-const STATIONS: u64 = 3;
-const CALLERS: u64 = 1 << 32;
+const LISTENER_TOKEN: u64 = 0;
+const CLOCK_TOKEN: u64 = 1;
+const EXPERIMENT_TOKEN: u64 = 2;
+const FIRST_STATION_TOKEN: u64 = 3;
+const FIRST_CLIENT_TOKEN: u64 = 1 << 32;
 
 /// A network at work.
 pub(crate) struct Server {
@@ -53,29 +55,29 @@ pub(crate) struct Server {
     pub nodes: Vec<NodeStatus>,
     pub emulator: Emulator,
     pub ports: Vec<Port>,
-    pub timers: Timers,
+    pub timers: TcpTimers,
     pub clock: Clock,
     pub clock_path: std::path::PathBuf,
     pub listener: UnixListener,
-    /// In rounds: the experiment that moves the nodes, and for each port the source of the instants at which its frames were sent.
-    pub rounds: Option<(Experiment, Vec<Source>)>,
+    /// In rounds: the experiment that moves the nodes, and for each port the instants at which its frames were sent.
+    pub rounds: Option<(Experiment, Vec<SendTimes>)>,
 }
 
-struct Loop {
+struct EventLoop {
     plan: Plan,
     nodes: Vec<NodeStatus>,
     emulator: Emulator,
-    timers: Timers,
+    timers: TcpTimers,
     clock: Clock,
     started: VirtualInstant,
     rounds: Option<Rounds>,
     schedule: VecDeque<ChangePlan>,
     changes_refused: Vec<String>,
-    desk: Desk,
+    receivers: Receivers,
     poll: Epoll,
     listener: UnixListener,
     clock_changes: OwnedFd,
-    callers_so_far: u64,
+    clients_so_far: u64,
     buffer: Vec<u8>,
 }
 
@@ -90,15 +92,15 @@ impl Server {
         let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let readable = |token| EpollEvent::new(EpollFlags::EPOLLIN, token);
         self.listener.set_nonblocking(true)?;
-        poll.add(&self.listener, readable(LISTENER))?;
-        poll.add(&clock_changes, readable(CLOCK))?;
+        poll.add(&self.listener, readable(LISTENER_TOKEN))?;
+        poll.add(&clock_changes, readable(CLOCK_TOKEN))?;
         for (station, port) in self.ports.iter().enumerate() {
             // SAFETY: the device is open as long as the loop runs.
             let fd = unsafe { BorrowedFd::borrow_raw(port.tap.fd()) };
-            poll.add(fd, readable(STATIONS + station as u64))?;
+            poll.add(fd, readable(FIRST_STATION_TOKEN + station as u64))?;
         }
         let started = self.clock.look().now();
-        let mut work = Loop {
+        let mut work = EventLoop {
             schedule: self.plan.schedule.iter().cloned().collect(),
             plan: self.plan,
             nodes: self.nodes,
@@ -108,30 +110,32 @@ impl Server {
             started,
             rounds: self
                 .rounds
-                .map(|(experiment, sources)| Rounds::new(experiment, sources, started)),
+                .map(|(experiment, send_times)| Rounds::new(experiment, send_times, started)),
             changes_refused: Vec::new(),
-            desk: Desk {
+            receivers: Receivers {
                 ports: self.ports,
-                callers: HashMap::new(),
+                clients: HashMap::new(),
                 lateness: Histogram::default(),
             },
             poll,
             listener: self.listener,
             clock_changes,
-            callers_so_far: 0,
-            buffer: vec![0; LONGEST],
+            clients_so_far: 0,
+            buffer: vec![0; MAX_FRAME_LEN],
         };
         for link in 0..work.plan.links.len() {
             work.set_up(link, work.plan.links[link].is_up);
         }
-        work.listen_to_rounds()?;
+        if let Some(rounds) = &work.rounds {
+            rounds.listen(&work.poll, EXPERIMENT_TOKEN)?;
+        }
         ready()?;
         lorentz_timers::os::least_timer_slack();
         work.run()
     }
 }
 
-impl Loop {
+impl EventLoop {
     fn run(&mut self) -> anyhow::Result<()> {
         let mut events = [EpollEvent::empty(); 64];
         loop {
@@ -140,8 +144,8 @@ impl Loop {
                 None => self.advance(self.clock.look().now()),
             }
             // Sends captured frames to their readers now: the next event may be far away.
-            self.desk.flush(&self.poll);
-            let count = wait(&self.poll, &mut events, self.left())?;
+            self.receivers.flush(&self.poll);
+            let count = wait(&self.poll, &mut events, self.time_left())?;
             for event in &events[..count] {
                 self.handle(event.data())?;
             }
@@ -149,16 +153,17 @@ impl Loop {
     }
 
     /// Real time until there is something to do. `None` if there is nothing to come.
-    fn left(&self) -> Option<Span> {
+    fn time_left(&self) -> Option<Span> {
         if let Some(rounds) = &self.rounds {
-            return Some(Span(self.until_round(rounds)?.0.clamp(0, LOOK_AGAIN.0)));
+            let left = rounds.until_next(&self.clock.look())?;
+            return Some(Span(left.0.clamp(0, MAX_SLEEP.0)));
         }
         let change = self.schedule.front().map(|change| self.started.plus(change.at));
         let next = [self.emulator.next_due(), change].into_iter().flatten().min()?;
         let look = self.clock.look();
         // If a change of the clock was announced, the rest is computed after its start.
         let left = look.real_at(next).min(look.until).since(look.real);
-        Some(Span((left.0 - SPIN.0).clamp(0, LOOK_AGAIN.0)))
+        Some(Span((left.0 - SPIN_TIME.0).clamp(0, MAX_SLEEP.0)))
     }
 
     /// Handles all events that are due, with scheduled changes at their exact instants.
@@ -172,7 +177,7 @@ impl Loop {
             let Some(ChangePlan { at, end, both, set, is_up }) = self.schedule.pop_front() else {
                 break;
             };
-            if let Err(why) = self.set(&Setting { end, both, set, is_up }) {
+            if let Err(why) = self.set(&LinkChange { end, both, set, is_up }) {
                 self.changes_refused.push(format!("at {at}: {why}"));
             }
         }
@@ -183,46 +188,81 @@ impl Loop {
         if self.emulator.next_due().is_none_or(|due| due > now) {
             return;
         }
-        let (desk, clock, rounds) = (&mut self.desk, &self.clock, &self.rounds);
+        let (receivers, clock, rounds) = (&mut self.receivers, &self.clock, &self.rounds);
         self.emulator.advance(now, &mut |station, due, frame| {
             let look = clock.look();
-            desk.capture(station, Way::In, due, &look, &frame);
+            receivers.capture(station, CaptureDirection::In, due, &look, &frame);
             let now = rounds.as_ref().map_or_else(|| look.now(), |rounds| rounds.now);
-            desk.lateness.add(now.since(due).0);
-            let port = &mut desk.ports[station.0];
+            receivers.lateness.add(now.since(due).0);
+            let port = &mut receivers.ports[station.0];
             if port.tap.write(&frame).is_err() {
                 port.refused += 1;
             }
         });
     }
 
+    /// Begins a round if it is time for one.
+    fn begin_round(&mut self) {
+        let look = self.clock.look();
+        let Some(rounds) = self.rounds.as_mut().filter(|rounds| rounds.are_due(&look)) else {
+            return;
+        };
+        let change = self.schedule.front().map(|change| self.started.plus(change.at));
+        let event = [self.emulator.next_delivery(), change].into_iter().flatten().min();
+        rounds.begin(self.emulator.least_delay(), event);
+    }
+
+    /// Handles the end of a round: sends on the frames that nodes have sent, and delivers the frames that are due now.
+    fn end_round(&mut self) -> anyhow::Result<()> {
+        let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        if !rounds.have_advanced() {
+            return Ok(rounds.stop_listening(&self.poll)?);
+        }
+        for station in 0..self.receivers.ports.len() {
+            while self.read_frames(StationId(station))? {}
+        }
+        let Some(round) = self.rounds.as_mut().and_then(Rounds::finish) else { return Ok(()) };
+        for SentFrame { at, station, frame } in round.sent {
+            self.deliver(at);
+            self.emulator.send(station, frame, at);
+        }
+        self.advance(round.end);
+        for (token, setting) in round.settings {
+            let answer = self.set(&setting).map_or_else(Answer::Refused, |()| Answer::Done);
+            self.send_answer(token, &answer);
+        }
+        Ok(())
+    }
+
     fn handle(&mut self, token: u64) -> anyhow::Result<()> {
         match token {
-            LISTENER => self.greet(),
-            EXPERIMENT => self.end_round(),
-            CLOCK => {
+            LISTENER_TOKEN => self.accept_client(),
+            EXPERIMENT_TOKEN => self.end_round(),
+            CLOCK_TOKEN => {
                 let mut events = [0; 4_096];
                 // Only the fact of the change counts.
                 let _ = nix::unistd::read(&self.clock_changes, &mut events);
-                self.timers.follow(&self.clock.look().segment);
+                self.timers.follow_rate(&self.clock.look().segment);
                 Ok(())
             }
-            caller if caller >= CALLERS => {
-                self.listen_to(caller);
+            client if client >= FIRST_CLIENT_TOKEN => {
+                self.read_request(client);
                 Ok(())
             }
-            station => self.take_from(StationId((station - STATIONS) as usize)).map(drop),
+            station => {
+                self.read_frames(StationId((station - FIRST_STATION_TOKEN) as usize)).map(drop)
+            }
         }
     }
 
     /// Takes frames that a node has sent. Returns false if there are no more.
-    fn take_from(&mut self, station: StationId) -> anyhow::Result<bool> {
-        for _ in 0..TURN {
-            let size = match self.desk.ports[station.0].tap.read(&mut self.buffer) {
+    fn read_frames(&mut self, station: StationId) -> anyhow::Result<bool> {
+        for _ in 0..MAX_FRAMES_AT_ONCE {
+            let size = match self.receivers.ports[station.0].tap.read(&mut self.buffer) {
                 Ok(Some(size)) => size,
                 Ok(None) => return Ok(false),
                 Err(_) => {
-                    self.give_up(station);
+                    self.drop_station(station);
                     return Ok(false);
                 }
             };
@@ -231,13 +271,13 @@ impl Loop {
             if let Some(rounds) = &mut self.rounds {
                 let frame = &self.buffer[..size];
                 let at = rounds.take(station, frame);
-                self.desk.capture(station, Way::Out, at, &look, frame);
+                self.receivers.capture(station, CaptureDirection::Out, at, &look, frame);
                 continue;
             }
             let now = look.now();
             self.advance(now);
             let frame = &self.buffer[..size];
-            self.desk.capture(station, Way::Out, now, &look, frame);
+            self.receivers.capture(station, CaptureDirection::Out, now, &look, frame);
             self.emulator.send(station, frame.into(), now);
             self.deliver(now);
         }
@@ -245,14 +285,14 @@ impl Loop {
     }
 
     /// Handles that the node has removed its interface. The link stays, with no receiver at that end.
-    fn give_up(&mut self, station: StationId) {
+    fn drop_station(&mut self, station: StationId) {
         // SAFETY: the device is open as long as the loop runs.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.desk.ports[station.0].tap.fd()) };
+        let fd = unsafe { BorrowedFd::borrow_raw(self.receivers.ports[station.0].tap.fd()) };
         // An error means that this was done before.
         let _ = self.poll.delete(fd);
     }
 
-    fn set(&mut self, setting: &Setting) -> Result<(), String> {
+    fn set(&mut self, setting: &LinkChange) -> Result<(), String> {
         let changes = sides(&self.plan.links, &setting.end, setting.both);
         let Some(&(link, _)) = changes.first() else {
             return Err(format!(
@@ -260,19 +300,19 @@ impl Loop {
                 setting.end
             ));
         };
-        let asked = |&(link, side): &(usize, usize)| {
-            let asked =
-                self.emulator.pipe(LinkId(link), Side::BOTH[side]).asked().with(&setting.set);
-            asked.check()?;
+        let impairments = |&(link, side): &(usize, usize)| {
+            let impairments =
+                self.emulator.pipe(LinkId(link), Side::BOTH[side]).impairments().with(&setting.set);
+            impairments.check()?;
             if self.rounds.is_some() {
-                asked.check_for_rounds()?;
+                impairments.check_for_rounds()?;
             }
-            Ok((LinkId(link), Side::BOTH[side], asked))
+            Ok((LinkId(link), Side::BOTH[side], impairments))
         };
         // All or nothing.
-        let checked = changes.iter().map(asked).collect::<Result<Vec<_>, String>>()?;
-        for (link, side, asked) in checked {
-            self.emulator.set(link, side, &asked);
+        let checked = changes.iter().map(impairments).collect::<Result<Vec<_>, String>>()?;
+        for (link, side, impairments) in checked {
+            self.emulator.set(link, side, &impairments);
         }
         if let Some(is_up) = setting.is_up {
             self.set_up(link, is_up);
@@ -282,7 +322,7 @@ impl Loop {
 
     fn set_up(&mut self, link: usize, is_up: bool) {
         self.emulator.set_up(LinkId(link), is_up);
-        for port in &mut self.desk.ports {
+        for port in &mut self.receivers.ports {
             if self.plan.links[link].ends.contains(&port.end) {
                 // An error means that the device is gone, which has no carrier.
                 let _ = port.tap.set_carrier(is_up);
@@ -290,17 +330,17 @@ impl Loop {
         }
     }
 
-    fn greet(&mut self) -> anyhow::Result<()> {
+    fn accept_client(&mut self) -> anyhow::Result<()> {
         let (stream, _) = match self.listener.accept() {
             Ok(accepted) => accepted,
             // The client has left again.
             Err(_) => return Ok(()),
         };
         stream.set_nonblocking(true)?;
-        let token = CALLERS + self.callers_so_far;
-        self.callers_so_far += 1;
+        let token = FIRST_CLIENT_TOKEN + self.clients_so_far;
+        self.clients_so_far += 1;
         self.poll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
-        let caller = Caller {
+        let client = Client {
             stream,
             inbox: Vec::new(),
             outbox: VecDeque::new(),
@@ -308,39 +348,39 @@ impl Loop {
             waits: false,
             is_done: false,
         };
-        self.desk.callers.insert(token, caller);
+        self.receivers.clients.insert(token, client);
         Ok(())
     }
 
-    fn listen_to(&mut self, token: u64) {
-        /// A request is shorter.
-        const LONGEST: usize = 64 * 1024;
-        let Some(caller) = self.desk.callers.get_mut(&token) else { return };
+    fn read_request(&mut self, token: u64) {
+        /// Limit for the length of a request, bytes.
+        const MAX_REQUEST_LEN: usize = 64 * 1024;
+        let Some(client) = self.receivers.clients.get_mut(&token) else { return };
         let mut some = [0; 4_096];
-        match caller.stream.read(&mut some) {
-            Ok(0) => caller.is_done = true,
-            Ok(size) => caller.inbox.extend(&some[..size]),
+        match client.stream.read(&mut some) {
+            Ok(0) => client.is_done = true,
+            Ok(size) => client.inbox.extend(&some[..size]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => caller.is_done = true,
+            Err(_) => client.is_done = true,
         }
-        caller.is_done |= caller.inbox.len() > LONGEST;
-        let Some(end) = caller.inbox.iter().position(|&byte| byte == b'\n') else { return };
-        let line: Vec<u8> = caller.inbox.drain(..=end).collect();
+        client.is_done |= client.inbox.len() > MAX_REQUEST_LEN;
+        let Some(end) = client.inbox.iter().position(|&byte| byte == b'\n') else { return };
+        let line: Vec<u8> = client.inbox.drain(..=end).collect();
         let answer = match serde_json::from_slice(&line) {
             Ok(request) => self.answer(token, request),
             Err(error) => Some(Answer::Refused(format!("not understood: {error}"))),
         };
         if let Some(answer) = answer {
-            self.tell(token, &answer);
+            self.send_answer(token, &answer);
         }
     }
 
     /// Answers a client, if it is still there.
-    fn tell(&mut self, token: u64, answer: &Answer) {
-        if let Some(caller) = self.desk.callers.get_mut(&token) {
+    fn send_answer(&mut self, token: u64, answer: &Answer) {
+        if let Some(client) = self.receivers.clients.get_mut(&token) {
             let text = serde_json::to_string(answer).unwrap_or_default();
-            caller.outbox.extend(text.as_bytes());
-            caller.outbox.push_back(b'\n');
+            client.outbox.extend(text.as_bytes());
+            client.outbox.push_back(b'\n');
         }
     }
 
@@ -359,17 +399,18 @@ impl Loop {
                 Some(self.set(&setting).map_or_else(Answer::Refused, |()| Answer::Done))
             }
             Request::Capture { end } => {
-                let Some(station) = self.desk.ports.iter().position(|port| port.end == end) else {
+                let Some(station) = self.receivers.ports.iter().position(|port| port.end == end)
+                else {
                     let what = format!(
                         "{end}: no such interface; expected one of a node, of 'lorentz link show'"
                     );
                     return Some(Answer::Refused(what));
                 };
-                let caller = self.desk.callers.get_mut(&token)?;
+                let client = self.receivers.clients.get_mut(&token)?;
                 let done = serde_json::to_string(&Answer::Done).unwrap_or_default();
-                caller.outbox.extend(format!("{done}\n").as_bytes());
-                caller.outbox.extend(capture::header(&end.to_string()));
-                caller.captures = Some(StationId(station));
+                client.outbox.extend(format!("{done}\n").as_bytes());
+                client.outbox.extend(capture::header(&end.to_string()));
+                client.captures = Some(StationId(station));
                 None
             }
         }
@@ -397,7 +438,7 @@ impl Loop {
             changes_to_come: self.schedule.len(),
             changes_refused: self.changes_refused.clone(),
             timers_refused: self.timers.refused.clone(),
-            lateness: self.desk.lateness.summary(),
+            lateness: self.receivers.lateness.summary(),
         }
     }
 
@@ -411,11 +452,11 @@ impl Loop {
         let direction = |side: Side| {
             let pipe = self.emulator.pipe(LinkId(link), side);
             let (from, to) = (&plan.ends[side as usize], &plan.ends[side.other() as usize]);
-            let port = self.desk.ports.iter().find(|port| port.end == *to);
+            let port = self.receivers.ports.iter().find(|port| port.end == *to);
             DirectionStatus {
                 from: from.clone(),
                 to: to.clone(),
-                impairments: pipe.asked().clone(),
+                impairments: pipe.impairments().clone(),
                 counts: pipe.counts(),
                 queued: pipe.queued(),
                 in_flight: pipe.in_flight(),

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Frames that the kernel keeps until they are read, while the emulator does not run. `bpf/stamp.bpf.c` keeps half as many.
-const KEPT: i32 = 4_096;
+const QUEUE_LEN: i32 = 4_096;
 
 /// A TAP device.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Tap {
 
 /// Settings of a device.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct InterfaceOptions<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its hardware address.
@@ -38,18 +38,18 @@ impl Tap {
     /// # Errors
     ///
     /// If the kernel has no TAP or refuses.
-    pub fn make(wanted: &Wanted) -> io::Result<Tap> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
-        let file = options.open("/dev/net/tun")?;
-        let mut request = named(wanted.name);
+    pub fn make(options: &InterfaceOptions) -> io::Result<Tap> {
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+        let file = how.open("/dev/net/tun")?;
+        let mut request = named(options.name);
         request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
         ioctl(&file, libc::TUNSETIFF as _, &mut request)?;
         let tap = Tap { file };
         tap.set_carrier(false)?;
         // SAFETY: a plain number.
         checked(unsafe { libc::ioctl(tap.file.as_raw_fd(), libc::TUNSETPERSIST as _, 1) })?;
-        configure(wanted)?;
+        configure(options)?;
         Ok(tap)
     }
 
@@ -69,7 +69,7 @@ impl Tap {
     /// # Errors
     ///
     /// On a kernel before 4.16.
-    pub fn filter_by(&self, program: i32) -> io::Result<()> {
+    pub fn set_bpf_filter(&self, program: i32) -> io::Result<()> {
         /// Of <linux/if_tun.h>: _IOR('T', 225, int).
         const TUNSETFILTEREBPF: libc::c_ulong = 0x8004_54e1;
         // SAFETY: the kernel reads an int.
@@ -123,28 +123,28 @@ pub fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
     fs::write(format!("/proc/sys/{}", key.replace('.', "/")), value)
 }
 
-fn configure(wanted: &Wanted) -> io::Result<()> {
+fn configure(options: &InterfaceOptions) -> io::Result<()> {
     let control = socket(libc::AF_INET)?;
-    let mut request = named(wanted.name);
+    let mut request = named(options.name);
     // SAFETY: as wide as six bytes.
     unsafe {
         request.ifr_ifru.ifru_hwaddr.sa_family = libc::ARPHRD_ETHER;
-        for (to, from) in request.ifr_ifru.ifru_hwaddr.sa_data.iter_mut().zip(wanted.mac) {
+        for (to, from) in request.ifr_ifru.ifru_hwaddr.sa_data.iter_mut().zip(options.mac) {
             *to = from as libc::c_char;
         }
     }
     ioctl(&control, libc::SIOCSIFHWADDR as _, &mut request)?;
-    let mut request = named(wanted.name);
-    request.ifr_ifru.ifru_mtu = wanted.mtu as i32;
+    let mut request = named(options.name);
+    request.ifr_ifru.ifru_mtu = options.mtu as i32;
     ioctl(&control, libc::SIOCSIFMTU as _, &mut request)?;
-    let mut request = named(wanted.name);
-    request.ifr_ifru.ifru_metric = KEPT;
+    let mut request = named(options.name);
+    request.ifr_ifru.ifru_metric = QUEUE_LEN;
     ioctl(&control, libc::SIOCSIFTXQLEN as _, &mut request)?;
-    quiet_ipv6(wanted.name);
-    up(&control, wanted.name)?;
-    wanted.addresses.iter().try_for_each(|(address, length)| match address {
-        IpAddr::V4(address) => add_v4(&control, wanted.name, *address, *length),
-        IpAddr::V6(address) => add_v6(wanted.name, *address, *length),
+    quiet_ipv6(options.name);
+    up(&control, options.name)?;
+    options.addresses.iter().try_for_each(|(address, length)| match address {
+        IpAddr::V4(address) => add_v4(&control, options.name, *address, *length),
+        IpAddr::V6(address) => add_v6(options.name, *address, *length),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The topology file: nodes, links and a schedule, as a user writes them.
 //!
 //! Its shape is containerlab's; a link also has impairments beside its ends. Every name keeps its line and column, so that an error
-//! can point to it. [`read`] reads and checks the whole file before anything is made.
+//! can point to it. [`crate::check`] checks the content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,14 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
 use thiserror::Error;
 
-use crate::impair::{Impairments, JitterOption, LossOption, Queue};
-use crate::plan::Plan;
+use crate::impair::{with_impairments, Impairments, JitterOption, LossOption, Queue};
 use crate::units::{BitRate, Delay, Probability};
 
 /// An error in a topology file, with its place.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{file}:{line}:{column}: {what}")]
-pub struct WrongTopology {
+pub struct TopologyError {
     /// The file, as it was named.
     pub file: String,
     /// Its line, from 1.
@@ -168,78 +167,61 @@ pub enum Command {
     Words(Vec<String>),
 }
 
-/// A link, and its impairments in each direction
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Link {
-    /// Its two ends, NODE:INTERFACE each
-    #[schemars(with = "[String; 2]")]
-    pub endpoints: Vec<Spanned<String>>,
-    /// IPv4 addresses of the ends, as 10.0.0.1/24; null for none
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Option<String>>")]
-    pub ipv4: Vec<Option<Spanned<String>>>,
-    /// IPv6 addresses of the ends, as fd00::1/64; null for none
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Option<String>>")]
-    pub ipv6: Vec<Option<Spanned<String>>>,
-    /// Hardware addresses of the ends, as 02:00:00:00:00:01; null for a generated one
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Option<String>>")]
-    pub mac: Vec<Option<Spanned<String>>>,
-    /// MTU of its interfaces, from 68 to 65521 [default: 1500]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<u32>", range(min = 68, max = 65521), extend("default" = 1500))]
-    pub mtu: Option<Spanned<u32>>,
-    /// Whether it is up at the start [default: up]
-    #[serde(default, skip_serializing_if = "is_default")]
-    #[schemars(extend("default" = "up"))]
-    pub state: State,
-    /// Rate of the wire
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<BitRate>,
-    /// Propagation, one way
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Delay>,
-    /// Variation of the delay; frames stay in order
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<JitterOption>,
-    /// Frames lost on the wire
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss: Option<LossOption>,
-    /// Frames that arrive twice
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duplicate: Option<Probability>,
-    /// Frames that skip the delay
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<Probability>,
-    /// Frames in which one bit is flipped
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub corrupt: Option<Probability>,
-    /// Queue before the wire
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Queue>,
-    /// Different impairments for frames that one end sends, by the name of that end
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "BTreeMap<String, Impairments>")]
-    pub from: BTreeMap<String, Spanned<Impairments>>,
-}
-
-impl Link {
-    /// Returns its impairments for both directions, which `from` may override.
-    pub fn impairments(&self) -> Impairments {
-        Impairments {
-            rate: self.rate,
-            delay: self.delay,
-            jitter: self.jitter,
-            loss: self.loss,
-            duplicate: self.duplicate,
-            reorder: self.reorder,
-            corrupt: self.corrupt,
-            queue: self.queue,
+// The rows are those of [`crate::impair`].
+macro_rules! define_link {
+    ($($key:ident: $type:ty, $in_link:literal, $rest:literal, [$($flag:expr),*];)*) => {
+        /// A link, and its impairments in each direction
+        #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct Link {
+            /// Its two ends, NODE:INTERFACE each
+            #[schemars(with = "[String; 2]")]
+            pub endpoints: Vec<Spanned<String>>,
+            /// IPv4 addresses of the ends, as 10.0.0.1/24; null for none
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            #[schemars(with = "Vec<Option<String>>")]
+            pub ipv4: Vec<Option<Spanned<String>>>,
+            /// IPv6 addresses of the ends, as fd00::1/64; null for none
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            #[schemars(with = "Vec<Option<String>>")]
+            pub ipv6: Vec<Option<Spanned<String>>>,
+            /// Hardware addresses of the ends, as 02:00:00:00:00:01; null for a generated one
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            #[schemars(with = "Vec<Option<String>>")]
+            pub mac: Vec<Option<Spanned<String>>>,
+            /// MTU of its interfaces, from 68 to 65521 [default: 1500]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<u32>", range(min = 68, max = 65521), extend("default" = 1500))]
+            pub mtu: Option<Spanned<u32>>,
+            /// Whether it is up at the start [default: up]
+            #[serde(default, skip_serializing_if = "is_default")]
+            #[schemars(extend("default" = "up"))]
+            pub state: State,
+            $(
+                #[doc = $in_link]
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$type>,
+            )*
+            /// Different impairments for frames that one end sends, by the name of that end
+            #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+            #[schemars(with = "BTreeMap<String, Impairments>")]
+            pub from: BTreeMap<String, Spanned<Impairments>>,
         }
-    }
+
+        impl Link {
+            /// Returns its impairments for both directions, which `from` may override.
+            pub fn impairments(&self) -> Impairments {
+                Impairments { $($key: self.$key,)* }
+            }
+
+            /// Gives both directions the impairments `set`, and no others.
+            pub fn set_impairments(&mut self, set: &Impairments) {
+                $(self.$key = set.$key;)*
+            }
+        }
+    };
 }
+with_impairments!(define_link);
 
 /// Whether a link carries frames
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -273,35 +255,17 @@ pub struct Change {
     pub state: Option<State>,
 }
 
-/// Reads and checks the topology file `name` with the content `text`.
-///
-/// # Errors
-///
-/// The error in the file, with line and column.
-pub fn read(name: &str, text: &str) -> Result<Plan, WrongTopology> {
-    parse(name, text).and_then(|file| check(name, &file))
-}
-
 /// Parses any YAML file `name` with the content `text`.
-pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, WrongTopology> {
+pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, TopologyError> {
     serde_saphyr::from_str(text).map_err(|error| {
         let location = error.location().unwrap_or(Location::UNKNOWN);
         let message = error.without_snippet().to_string();
-        wrong(name, location, without_place(&message))
+        error_at(name, location, without_position(&message))
     })
 }
 
-/// Checks the content of the file `name`.
-///
-/// # Errors
-///
-/// The first error.
-pub fn check(name: &str, file: &File) -> Result<Plan, WrongTopology> {
-    crate::plan::check(file).map_err(|fault| wrong(name, fault.at, &fault.what))
-}
-
-pub(crate) fn wrong(file: &str, at: Location, what: &str) -> WrongTopology {
-    WrongTopology {
+pub(crate) fn error_at(file: &str, at: Location, what: &str) -> TopologyError {
+    TopologyError {
         file: file.to_string(),
         line: at.line().max(1),
         column: at.column().max(1),
@@ -310,7 +274,7 @@ pub(crate) fn wrong(file: &str, at: Location, what: &str) -> WrongTopology {
 }
 
 /// Returns the parser's message without the place, which stands before it already.
-fn without_place(message: &str) -> &str {
+fn without_position(message: &str) -> &str {
     let first = message.lines().next().unwrap_or_default();
     let place = first.rfind(" at line ").or_else(|| first.rfind(" (line "));
     place.map_or(first, |at| &first[..at])
@@ -320,7 +284,7 @@ fn without_place(message: &str) -> &str {
 ///
 /// # Errors
 ///
-/// If the file cannot be read; or the error in the file, as [`WrongTopology`].
+/// If the file cannot be read; or the error in the file, as [`TopologyError`].
 pub fn read_file(path: &Path) -> anyhow::Result<File> {
     Ok(parse(&path.display().to_string(), &text_of(path)?)?)
 }
@@ -351,99 +315,6 @@ pub fn schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const WHOLE: &str = "\
-name: lab
-tdf: 10
-at: 2038-01-19T03:14:00Z
-seed: 7
-topology:
-  nodes:
-    r1: {command: [sleep, '60'], sysctls: {net.ipv4.ip_forward: 1}, env: {A: b}}
-    r2:
-      kind: process
-      exec: [ip route add default via 10.0.0.1]
-    s1: {kind: switch}
-  links:
-    - endpoints: ['r1:eth1', 'r2:eth1']
-      ipv4: [10.0.0.1/24, 10.0.0.2/24]
-      rate: 10mbit
-      delay: 5ms
-      from:
-        r2:eth1: {rate: 1mbit, loss: 0.5%}
-    - endpoints: ['r1:eth2', 's1:1']
-      mtu: 9000
-      state: down
-schedule:
-  - {at: 20s, link: 'r1:eth1', set: {delay: 30ms}, both: true}
-  - {at: 10s, link: 'r1:eth2', state: up}
-";
-
-    #[test]
-    fn a_whole_file_is_understood() {
-        let plan = read("lab.yaml", WHOLE).unwrap();
-        assert_eq!(
-            (plan.name.as_str(), plan.rate.to_string().as_str(), plan.seed),
-            ("lab", "0.1", 7)
-        );
-        assert_eq!(plan.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
-        assert_eq!(plan.nodes[0].command.as_deref().unwrap(), ["sleep", "60"]);
-        assert_eq!(plan.nodes[0].sysctls["net.ipv4.ip_forward"], "1");
-        assert_eq!(plan.nodes[1].exec, ["ip route add default via 10.0.0.1"]);
-        assert_eq!(plan.switches, [("s1".to_string(), true)]);
-        let link = &plan.links[0];
-        assert_eq!(
-            link.asked.each_ref().map(|one| one.rate.unwrap().to_string()),
-            ["10mbit", "1mbit"]
-        );
-        assert_eq!(link.asked.each_ref().map(|one| one.delay.unwrap().to_string()), ["5ms", "5ms"]);
-        assert_eq!(link.addresses[1][0], ("10.0.0.2".parse().unwrap(), 24));
-        assert_eq!((plan.links[1].mtu, plan.links[1].is_up), (9000, false));
-        assert_eq!(plan.schedule[0].is_up, Some(true));
-        assert_eq!(plan.schedule[1].at, lorentz_clock::Span::from_secs(20));
-    }
-
-    /// Each row: the file, the line and column of the error, and words that the message must contain.
-    #[test]
-    fn what_is_wrong_is_pointed_at() {
-        let nodes = "name: l\ntopology:\n  nodes: {a: {}, b: {}, s: {kind: switch}, t: {kind: switch}}\n  links:\n";
-        let with = |links: &str| format!("{nodes}{links}");
-        let cases = [
-            ("name: [\n".to_string(), (1, 7), "string"),
-            ("name: l\ntopology: {nodes: {a: {imge: x}}}\n".to_string(), (2, 24), "imge"),
-            ("name: -l\ntopology: {nodes: {a: {}}}\n".to_string(), (1, 7), "letters"),
-            ("name: l\ntopology: {nodes: {}}\n".to_string(), (1, 7), "at least one"),
-            ("name: l\nrate: 0\ntopology: {nodes: {a: {}}}\n".to_string(), (2, 7), "above 0"),
-            ("name: l\nrate: 2\ntdf: 3\ntopology: {nodes: {a: {}}}\n".to_string(), (3, 6), "excludes"),
-            ("name: l\ntopology: {nodes: {a: {kind: vm}}}\n".to_string(), (2, 30), "process"),
-            ("name: l\ntopology: {nodes: {a: {kind: hub, exec: [x]}}}\n".to_string(), (2, 23), "runs nothing"),
-            ("name: l\ntopology: {nodes: {a: {sysctls: {kernel.x: 1}}}}\n".to_string(), (2, 44), "net.*"),
-            (with("  - endpoints: ['a:e', 'c:e']\n"), (5, 24), "expected one of a, b, s, t"),
-            (with("  - endpoints: ['a:e', 'b']\n"), (5, 24), "NODE:INTERFACE"),
-            (with("  - endpoints: ['a:e']\n"), (5, 5), "expected two"),
-            (with("  - endpoints: ['a:e', 'b:e']\n  - endpoints: ['b:f', 'a:e']\n"), (6, 24), "in line 5"),
-            (with("  - endpoints: ['a:e', 'b:e']\n    rate: 0\n"), (6, 11), "8bit to 1tbit"),
-            (with("  - endpoints: ['a:e', 'b:e']\n    loss: 2\n"), (6, 11), "percentage"),
-            (with("  - endpoints: ['a:e', 'b:e']\n    delay: -1ms\n"), (6, 12), "duration from 0"),
-            (with("  - endpoints: ['a:e', 'b:e']\n    mtu: 9\n"), (6, 10), "68 to 65521"),
-            (with("  - endpoints: ['a:e', 'b:e']\n    reorder: 1%\n"), (5, 5), "delay above 0"),
-            (with("  - endpoints: ['a:e', 'b:e']\n    ipv4: [10.0.0.1, 10.0.0.2/24]\n"), (6, 12), "prefix length"),
-            (with("  - endpoints: ['a:e', 's:e']\n    ipv4: [null, 10.0.0.2/24]\n"), (6, 18), "expected null"),
-            (with("  - endpoints: ['a:e', 'b:e']\n    from: {'c:e': {rate: 1mbit}}\n"), (6, 19), "a:e or b:e"),
-            (with("  - endpoints: ['s:1', 't:1']\n  - endpoints: ['t:2', 's:2']\n"), (6, 5), "spanning tree"),
-            (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:x', state: up}\n"), (7, 20), "no link ends there"),
-            (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:e'}\n"), (7, 5), "set or state"),
-        ];
-        let mut failed = String::new();
-        for (text, place, words) in cases {
-            let wrong = read("x.yaml", &text).unwrap_err();
-            let good = (wrong.line, wrong.column) == place && wrong.what.contains(words);
-            if !good || wrong.what.contains('\n') {
-                failed += &format!("{text}{wrong}; expected {place:?} {words:?}\n\n");
-            }
-        }
-        assert!(failed.is_empty(), "{failed}");
-    }
 
     /// Editors use `docs/network.schema.json`. `LORENTZ_WRITE_SCHEMA=1` writes it anew.
     #[test]

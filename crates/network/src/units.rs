@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The error for a text that is no value of a link. It says what is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected {0}")]
-pub struct WrongValue(pub &'static str);
+pub struct ValueError(pub &'static str);
 
 /// Bits per second; 0 stands for no limit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -54,8 +54,8 @@ impl BitRate {
 }
 
 impl FromStr for BitRate {
-    type Err = WrongValue;
-    fn from_str(text: &str) -> Result<BitRate, WrongValue> {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<BitRate, ValueError> {
         const UNITS: &[(&str, u64)] = &[
             ("tbit", 1_000_000_000_000),
             ("gbit", 1_000_000_000),
@@ -67,7 +67,7 @@ impl FromStr for BitRate {
             return Ok(BitRate::UNLIMITED);
         }
         let bits = with_unit(&text.to_ascii_lowercase(), UNITS);
-        bits.and_then(BitRate::new).ok_or(WrongValue(Self::ACCEPTED))
+        bits.and_then(BitRate::new).ok_or(ValueError(Self::ACCEPTED))
     }
 }
 
@@ -84,12 +84,12 @@ impl fmt::Display for BitRate {
 }
 
 impl Delay {
-    const MOST: Span = Span::from_secs(86_400);
+    const MAX: Span = Span::from_secs(86_400);
     const ACCEPTED: &'static str = "a duration from 0 to 1d such as 5ms, 1.5s";
 
     /// Makes a delay from a span, 0 to 1 day.
     pub fn new(span: Span) -> Option<Delay> {
-        (Span::ZERO..=Self::MOST).contains(&span).then_some(Delay(span))
+        (Span::ZERO..=Self::MAX).contains(&span).then_some(Delay(span))
     }
 
     /// The delay as a span.
@@ -99,10 +99,10 @@ impl Delay {
 }
 
 impl FromStr for Delay {
-    type Err = WrongValue;
-    fn from_str(text: &str) -> Result<Delay, WrongValue> {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Delay, ValueError> {
         let span = text.parse().ok();
-        span.and_then(Delay::new).ok_or(WrongValue(Self::ACCEPTED))
+        span.and_then(Delay::new).ok_or(ValueError(Self::ACCEPTED))
     }
 }
 
@@ -137,13 +137,13 @@ impl Probability {
 }
 
 impl FromStr for Probability {
-    type Err = WrongValue;
-    fn from_str(text: &str) -> Result<Probability, WrongValue> {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Probability, ValueError> {
         const UNITS: &[(&str, u64)] = &[("%", 10_000_000)];
         // A bare number other than 0 would be ambiguous: a fraction, or a percentage.
         let billionths = if text == "0" { Some(0) } else { with_unit(text, UNITS) };
         let billionths = billionths.and_then(|value| u32::try_from(value).ok());
-        billionths.and_then(Probability::from_billionths).ok_or(WrongValue(Self::ACCEPTED))
+        billionths.and_then(Probability::from_billionths).ok_or(ValueError(Self::ACCEPTED))
     }
 }
 
@@ -172,11 +172,11 @@ impl Bytes {
 }
 
 impl FromStr for Bytes {
-    type Err = WrongValue;
-    fn from_str(text: &str) -> Result<Bytes, WrongValue> {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Bytes, ValueError> {
         const UNITS: &[(&str, u64)] =
             &[("gb", 1_000_000_000), ("mb", 1_000_000), ("kb", 1_000), ("b", 1), ("", 1)];
-        with_unit(text, UNITS).and_then(Bytes::new).ok_or(WrongValue(Self::ACCEPTED))
+        with_unit(text, UNITS).and_then(Bytes::new).ok_or(ValueError(Self::ACCEPTED))
     }
 }
 
@@ -206,7 +206,7 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 /// Reads a value from a YAML or JSON scalar, whatever kind of scalar it looks like.
 struct Scalar<T>(std::marker::PhantomData<T>);
 
-impl<T: FromStr<Err = WrongValue>> Visitor<'_> for Scalar<T> {
+impl<T: FromStr<Err = ValueError>> Visitor<'_> for Scalar<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {

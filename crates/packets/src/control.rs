@@ -11,13 +11,13 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::fault::PacketsError;
+use crate::error::PacketsError;
 use crate::namespace::Namespace;
 
-const PREFIX: &str = "lorentz-latency/";
-const PATIENCE: Duration = Duration::from_secs(5);
+const SOCKET_PREFIX: &str = "lorentz-latency/";
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Length limit of an order, bytes.
-const LONGEST: u64 = 4096;
+const MAX_REQUEST_LEN: u64 = 4096;
 
 /// An order to a watcher, about one namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub(crate) struct Request {
 
 /// Listens for orders to this process.
 pub(crate) fn listen() -> io::Result<UnixListener> {
-    let name = format!("{PREFIX}{}", std::process::id());
+    let name = format!("{SOCKET_PREFIX}{}", std::process::id());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
@@ -53,13 +53,13 @@ pub(crate) fn serve(
     obey: impl FnOnce(&Request) -> Option<serde_json::Value>,
 ) -> io::Result<()> {
     let (mut stream, _) = listener.accept()?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let uid = getsockopt(&stream, PeerCredentials)?.uid();
     if uid != 0 && uid != geteuid().as_raw() {
         return Ok(());
     }
     let mut bytes = Vec::new();
-    Read::by_ref(&mut stream).take(LONGEST).read_to_end(&mut bytes)?;
+    Read::by_ref(&mut stream).take(MAX_REQUEST_LEN).read_to_end(&mut bytes)?;
     let answer = serde_json::from_slice(&bytes).ok().and_then(|request| obey(&request));
     stream.write_all(serde_json::to_string(&answer)?.as_bytes())
 }
@@ -69,7 +69,7 @@ pub(crate) fn serve(
 /// # Errors
 ///
 /// [`PacketsError::NotWatched`] if no process watches the namespace.
-pub fn command(
+pub fn send_order(
     order: Order,
     namespace: &Namespace,
 ) -> Result<Vec<serde_json::Value>, PacketsError> {
@@ -77,7 +77,7 @@ pub fn command(
         serde_json::to_vec(&Request { order, cookie: namespace.cookie }).unwrap_or_default();
     let ask = |name: String| -> io::Result<serde_json::Value> {
         let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.write_all(&request)?;
         stream.shutdown(Shutdown::Write)?;
         let mut answer = String::new();
@@ -99,7 +99,7 @@ fn watchers() -> io::Result<Vec<String>> {
     let names =
         sockets.lines().filter_map(|line| line.split_whitespace().last()?.strip_prefix('@'));
     let mut names: Vec<String> =
-        names.filter(|name| name.starts_with(PREFIX)).map(String::from).collect();
+        names.filter(|name| name.starts_with(SOCKET_PREFIX)).map(String::from).collect();
     names.sort();
     // A connection has the name of its listener too.
     names.dedup();

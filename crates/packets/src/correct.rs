@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use nix::sys::signal::{signal, SigHandler, Signal};
 
+use crate::error::PacketsError;
 use crate::exchange::Exchanges;
-use crate::fault::PacketsError;
-use crate::inside::Inside;
+use crate::packet_reader::PacketReader;
 use crate::rule::Rule;
 
 const NANOS_PER_MILLI: f64 = 1e6;
 /// Greatest interval between two readings of packets. Once a packet's process has ended, nobody can find out whether it belonged to
 /// the tool.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs `command` with `arguments` and copies its output to `out`. Each time is followed by the corrected one. The statistics of
 /// the corrected times come at the end. Needs the socket that `lorentz latency serve` makes in a container.
@@ -34,7 +34,7 @@ pub fn correct(
     arguments: &[String],
     out: &mut dyn Write,
 ) -> Result<ExitStatus, PacketsError> {
-    let mut inside = Inside::connect()?;
+    let mut inside = PacketReader::connect()?;
     let mut tool = Command::new(command);
     tool.args(arguments).env("LC_ALL", "C").stdout(Stdio::piped());
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("{command}: {error}"));
@@ -49,7 +49,7 @@ pub fn correct(
     let output = child.stdout.take().ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
     let lines = lines_of(output);
     loop {
-        let line = match lines.recv_timeout(LOOK) {
+        let line = match lines.recv_timeout(POLL_INTERVAL) {
             Ok(line) => line?,
             Err(RecvTimeoutError::Timeout) => {
                 inside.catch_up(|packet| packets.note(packet))?;

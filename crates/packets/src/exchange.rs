@@ -7,12 +7,12 @@ use serde_json::Value;
 use crate::rule::{Key, Until};
 
 /// Time, ns, within which the same number from two senders is ambiguous.
-const AT_ONCE: u64 = 10_000_000_000;
+const AMBIGUITY_WINDOW: u64 = 10_000_000_000;
 /// Number of ancestors that we check to see whether a process belongs to the tool.
-const GENERATIONS: usize = 16;
+const MAX_GENERATIONS: usize = 16;
 
 /// A packet that the tool sent.
-struct Left {
+struct SentPacket {
     pid: u64,
     fd: u64,
     /// The sender: its process. In-band measurement does not know the process; there, the identifier of the ICMP echo or the source
@@ -26,7 +26,7 @@ struct Left {
 
 /// A received packet, with two latencies in ns: until its reader had it, and until it had reached the container's device.
 #[derive(Clone, Copy)]
-struct Came {
+struct ReceivedPacket {
     call: f64,
     device: f64,
     in_band: bool,
@@ -35,20 +35,20 @@ struct Came {
 /// The packets that a tool exchanged.
 pub(crate) struct Exchanges {
     key: Key,
-    family: Family,
+    tree: ProcessTree,
     /// Sent packets, by number.
-    left: HashMap<u32, Left>,
-    came: HashMap<u32, Came>,
+    sent: HashMap<u32, SentPacket>,
+    received: HashMap<u32, ReceivedPacket>,
     /// Answers without a number, by process and descriptor.
-    answered: HashMap<(u64, u64), Came>,
+    answered: HashMap<(u64, u64), ReceivedPacket>,
 }
 
 impl Exchanges {
     /// Makes an empty set for process `tool` and its descendants; `key` says which field numbers the packets.
     pub fn new(key: Key, tool: u32) -> Exchanges {
-        let family = Family { known: HashMap::from([(u64::from(tool), true)]) };
-        let (left, came, answered) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Exchanges { key, family, left, came, answered }
+        let tree = ProcessTree { known: HashMap::from([(u64::from(tool), true)]) };
+        let (sent, received, answered) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Exchanges { key, tree, sent, received, answered }
     }
 
     /// Adds a packet, in the JSON form of the container's socket.
@@ -60,7 +60,7 @@ impl Exchanges {
             return;
         };
         // In-band measurement does not know the process.
-        if pid != 0 && !self.family.has(pid) {
+        if pid != 0 && !self.tree.has(pid) {
             return;
         }
         let latency = latency as f64;
@@ -69,22 +69,22 @@ impl Exchanges {
             let at = number("outer_ns").unwrap_or(0);
             let mark = number("id").or_else(|| number("source_port")).filter(|_| pid == 0);
             let sender = (pid, mark.unwrap_or(0));
-            let before = self.left.get(&key);
+            let before = self.sent.get(&key);
             let ambiguous = before.is_some_and(|one| {
-                at.abs_diff(one.at) < AT_ONCE && (one.ambiguous || one.sender != sender)
+                at.abs_diff(one.at) < AMBIGUITY_WINDOW && (one.ambiguous || one.sender != sender)
             });
-            self.left.insert(key, Left { pid, fd, sender, at, latency, ambiguous });
-            self.came.remove(&key);
+            self.sent.insert(key, SentPacket { pid, fd, sender, at, latency, ambiguous });
+            self.received.remove(&key);
             self.answered.remove(&(pid, fd));
             return;
         }
         // If container and host share a device, the tool's own timestamp is that of the outer device.
         let device = number("device_ns").unwrap_or(0) as f64;
-        let came = Came { call: latency, device, in_band: pid == 0 };
+        let received = ReceivedPacket { call: latency, device, in_band: pid == 0 };
         match self.answers(packet) {
-            Some(key) => drop(self.came.insert(key, came)),
+            Some(key) => drop(self.received.insert(key, received)),
             // The tool read it from a socket of its own: the first packet there is the answer.
-            None if pid != 0 => drop(self.answered.entry((pid, fd)).or_insert(came)),
+            None if pid != 0 => drop(self.answered.entry((pid, fd)).or_insert(received)),
             None => (),
         }
     }
@@ -116,33 +116,33 @@ impl Exchanges {
     pub fn added(&self, number: u32, until: Until) -> Option<f64> {
         // Sequence numbers of ICMP have 16 bits. The tool may print more.
         let number = if self.key == Key::Seq { number & 0xffff } else { number };
-        let left = self.left.get(&number).filter(|left| !left.ambiguous)?;
-        let by_socket = || self.answered.get(&(left.pid, left.fd));
-        let came = match self.key {
-            Key::DestinationPort => self.came.get(&number).or_else(by_socket),
-            _ => self.came.get(&number),
+        let sent = self.sent.get(&number).filter(|sent| !sent.ambiguous)?;
+        let by_socket = || self.answered.get(&(sent.pid, sent.fd));
+        let received = match self.key {
+            Key::DestinationPort => self.received.get(&number).or_else(by_socket),
+            _ => self.received.get(&number),
         }?;
         let back = match until {
-            Until::Call => came.call,
+            Until::Call => received.call,
             // In-band, SO_TIMESTAMP is the time of reception on the outer device.
-            Until::Device if came.in_band => 0.0,
-            Until::Device => came.device,
+            Until::Device if received.in_band => 0.0,
+            Until::Device => received.device,
         };
-        Some(left.latency + back)
+        Some(sent.latency + back)
     }
 }
 
 /// A process and its descendants.
-struct Family {
+struct ProcessTree {
     known: HashMap<u64, bool>,
 }
 
-impl Family {
+impl ProcessTree {
     fn has(&mut self, pid: u64) -> bool {
         let mut line = Vec::new();
         let mut at = Some(pid);
         let mut belongs = false;
-        while let Some(one) = at.filter(|_| line.len() < GENERATIONS) {
+        while let Some(one) = at.filter(|_| line.len() < MAX_GENERATIONS) {
             if let Some(&known) = self.known.get(&one) {
                 belongs = known;
                 break;

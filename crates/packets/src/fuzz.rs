@@ -11,7 +11,7 @@ use crate::rule::Rule;
 #[test]
 fn fuzz_record() {
     // A record has a fixed length; all bytes but some may have any value.
-    let seed = "\0".repeat(crate::record::RECORD);
+    let seed = "\0".repeat(crate::record::RECORD_LEN);
     fuzz("packet-record", &[&seed], &["\u{1}", "\u{6}", "\u{11}", "E"], |bytes| {
         Packet::parse(bytes).is_some_and(|packet| !crate::json_line(&packet, "x", 0).is_empty())
     });

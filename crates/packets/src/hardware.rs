@@ -4,7 +4,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-use crate::fault::PacketsError;
+use crate::error::PacketsError;
 use crate::namespace::OuterDevice;
 
 /// From <linux/sockios.h> and <linux/ethtool.h>.
@@ -18,9 +18,9 @@ const RAW_HARDWARE: u32 = 1 << 6;
 /// `struct ethtool_ts_info`.
 #[repr(C)]
 #[derive(Default)]
-struct StampInfo {
+struct TimestampInfo {
     command: u32,
-    stamping: u32,
+    timestamping: u32,
     clock: i32,
     transmit: u32,
     reserved: [u32; 3],
@@ -35,24 +35,24 @@ impl OuterDevice {
     ///
     /// [`PacketsError::NoHardwareStamps`], with the missing capabilities; also for a device that has all of them, because reading
     /// its timestamps is not supported yet.
-    pub fn check_hardware_stamps(&self) -> Result<(), PacketsError> {
+    pub fn check_hardware_timestamps(&self) -> Result<(), PacketsError> {
         let refused = |why: &str| {
             Err(PacketsError::NoHardwareStamps { device: self.name.clone(), why: why.into() })
         };
-        let stamping = match self.stamping() {
-            Ok(stamping) => stamping,
+        let timestamping = match self.timestamping() {
+            Ok(timestamping) => timestamping,
             Err(error) => return refused(&format!("its driver does not tell: {error}")),
         };
-        match lacking(stamping) {
+        match lacking(timestamping) {
             [] => refused("it could give them, but reading them is not offered yet"),
             missing => refused(&format!("it lacks {}", missing.join(" and "))),
         }
     }
 
     /// Returns the SOF_TIMESTAMPING flags that the driver reports.
-    fn stamping(&self) -> io::Result<u32> {
+    fn timestamping(&self) -> io::Result<u32> {
         let socket = UdpSocket::bind(("0.0.0.0", 0))?;
-        let mut info = StampInfo { command: ETHTOOL_GET_TS_INFO, ..Default::default() };
+        let mut info = TimestampInfo { command: ETHTOOL_GET_TS_INFO, ..Default::default() };
         // SAFETY: the struct has numbers and pointers only, for which zeros are valid values.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in
@@ -64,15 +64,15 @@ impl OuterDevice {
         // SAFETY: the request has the form that the call expects, and lives until the call returns.
         let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
         nix::errno::Errno::result(done)?;
-        Ok(info.stamping)
+        Ok(info.timestamping)
     }
 }
 
-/// Returns the capabilities missing in `stamping`, of those needed.
-fn lacking(stamping: u32) -> &'static [&'static str] {
+/// Returns the capabilities missing in `timestamping`, of those needed.
+fn lacking(timestamping: u32) -> &'static [&'static str] {
     const ALL: [&str; 2] = ["hardware transmission stamps", "hardware reception stamps"];
-    let transmits = stamping & TX_HARDWARE != 0 && stamping & RAW_HARDWARE != 0;
-    let receives = stamping & RX_HARDWARE != 0 && stamping & RAW_HARDWARE != 0;
+    let transmits = timestamping & TX_HARDWARE != 0 && timestamping & RAW_HARDWARE != 0;
+    let receives = timestamping & RX_HARDWARE != 0 && timestamping & RAW_HARDWARE != 0;
     match (transmits, receives) {
         (true, true) => &[],
         (false, true) => &ALL[..1],
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_loopback_device_has_none() {
         let lo = OuterDevice { name: "lo".into(), number: 1 };
-        let refusal = lo.check_hardware_stamps().unwrap_err().to_string();
+        let refusal = lo.check_hardware_timestamps().unwrap_err().to_string();
         assert!(refusal.starts_with("--hardware: lo has no hardware time stamps (it"), "{refusal}");
     }
 }

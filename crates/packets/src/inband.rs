@@ -11,12 +11,11 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 use libbpf_sys::{bpf_attach_type, BPF_TCX_EGRESS, BPF_TCX_INGRESS};
 
-use crate::fault::PacketsError;
-use crate::kernel::Counters;
+use crate::error::PacketsError;
+use crate::host_clock::wall_offset;
 use crate::namespace::{Namespace, OuterDevice};
-use crate::record::RECORD;
-use crate::source::Source;
-use crate::watch::wall_offset;
+use crate::record::RECORD_LEN;
+use crate::source::{Counters, RecordSource};
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code, unused_qualifications)]
@@ -26,10 +25,10 @@ mod program {
 use program::{InbandSkel, InbandSkelBuilder};
 
 /// Interface index of the loopback device, in every namespace.
-const LOOPBACK: u32 = 1;
+const LOOPBACK_INDEX: u32 = 1;
 
 /// The programs of one namespace.
-struct Inside {
+struct InsidePrograms {
     skel: InbandSkel<'static>,
     /// Empty while it is off. The links end with their descriptors, however the process ends.
     links: Vec<OwnedFd>,
@@ -39,23 +38,23 @@ struct Inside {
 pub(crate) struct InBand {
     outer: InbandSkel<'static>,
     links: Vec<OwnedFd>,
-    inside: HashMap<u16, Inside>,
+    inside: HashMap<u16, InsidePrograms>,
     ring: RingBuffer<'static>,
-    records: Receiver<[u8; RECORD]>,
+    records: Receiver<[u8; RECORD_LEN]>,
 }
 
 impl InBand {
     /// Loads the programs of the outer devices, with a ring buffer of `ring` bytes.
     pub fn load(ring: u32) -> Result<InBand, PacketsError> {
         libbpf_rs::set_print(None);
-        let mut open = InbandSkelBuilder::default().open(room())?;
+        let mut open = InbandSkelBuilder::default().open(leak_uninit())?;
         open.maps.ring.set_max_entries(ring)?;
         let outer = open.load()?;
         let (sender, records) = channel();
         let mut builder = RingBufferBuilder::new();
         builder.add(&outer.maps.ring, move |bytes| {
             // The receiver lives as long as the ring buffer.
-            let _ = bytes.get(..RECORD).and_then(|b| b.try_into().ok()).map(|b| sender.send(b));
+            let _ = bytes.get(..RECORD_LEN).and_then(|b| b.try_into().ok()).map(|b| sender.send(b));
             0
         })?;
         let ring = builder.build()?;
@@ -73,7 +72,7 @@ impl InBand {
 
     /// Loads the programs for one namespace, on the same maps.
     fn programs_of(&self, number: u16) -> Result<InbandSkel<'static>, PacketsError> {
-        let mut open = InbandSkelBuilder::default().open(room())?;
+        let mut open = InbandSkelBuilder::default().open(leak_uninit())?;
         if let Some(data) = open.maps.rodata_data.as_deref_mut() {
             data.space = number;
         }
@@ -90,7 +89,7 @@ impl InBand {
 }
 
 /// Allocates memory for a skeleton. The memory is never freed.
-fn room<T>() -> &'static mut MaybeUninit<T> {
+fn leak_uninit<T>() -> &'static mut MaybeUninit<T> {
     Box::leak(Box::new(MaybeUninit::uninit()))
 }
 
@@ -110,7 +109,7 @@ fn attach(program: RawFd, device: u32, kind: bpf_attach_type) -> io::Result<Owne
 fn attach_inside(leave: RawFd, arrive: RawFd) -> io::Result<Vec<OwnedFd>> {
     let mut links = Vec::new();
     for device in nix::net::if_::if_nameindex()?.iter() {
-        if device.index() != LOOPBACK {
+        if device.index() != LOOPBACK_INDEX {
             links.push(attach(leave, device.index(), BPF_TCX_EGRESS)?);
             links.push(attach(arrive, device.index(), BPF_TCX_INGRESS)?);
         }
@@ -123,7 +122,7 @@ fn number_of(program: &impl AsFd) -> RawFd {
     fd.as_raw_fd()
 }
 
-impl Source for InBand {
+impl RecordSource for InBand {
     fn add_outer(&mut self, device: &OuterDevice, _: u64) -> Result<(), PacketsError> {
         let programs = &self.outer.progs;
         let (leave, arrive) = (number_of(&programs.leave_outer), number_of(&programs.arrive_outer));
@@ -136,7 +135,7 @@ impl Source for InBand {
         self.clear_counts(number)?;
         if !self.inside.contains_key(&number) {
             let skel = self.programs_of(number)?;
-            self.inside.insert(number, Inside { skel, links: Vec::new() });
+            self.inside.insert(number, InsidePrograms { skel, links: Vec::new() });
         }
         self.switch(namespace, number, true)
     }
@@ -169,12 +168,12 @@ impl Source for InBand {
         Ok(Counters { dropped: count(0), unclaimed: count(8), ..Counters::default() })
     }
 
-    fn records(&mut self) -> Result<Vec<[u8; RECORD]>, PacketsError> {
+    fn records(&mut self) -> Result<Vec<[u8; RECORD_LEN]>, PacketsError> {
         self.ring.consume()?;
         Ok(self.records.try_iter().collect())
     }
 
-    fn sweep(&mut self, _: u64, _: bool) -> Result<Vec<[u8; RECORD]>, PacketsError> {
+    fn sweep(&mut self, _: u64, _: bool) -> Result<Vec<[u8; RECORD_LEN]>, PacketsError> {
         // No packet waits in a table. But the wall clock may have been set.
         self.set_clock()?;
         Ok(Vec::new())

@@ -7,19 +7,19 @@
 //! kernel ends with the process.
 //!
 //! - [`Namespace`], [`OuterDevice`]: the ends of a measurement, found by the names people use;
-//! - [`Watcher`]: returns [`Packet`]s and [`Statistics`], measured in one [`Way`]: traced, or by timestamps that travel with the
+//! - [`Watcher`]: returns [`Packet`]s and [`Statistics`], measured in one [`LatencyMethod`]: traced, or by timestamps that travel with the
 //!   packets (`bpf/inband.bpf.c`);
-//! - [`Service`]: the loop of a watcher. It hands packets to an [`Audience`], takes orders ([`command`]) and makes a socket in each
+//! - [`Service`]: the loop of a watcher. It hands packets to an [`Audience`], takes orders ([`send_order`]) and makes a socket in each
 //!   container, at [`SOCKET`], where the container's programs read of its own packets and no others;
 //! - [`correct()`]: corrects the output of a measuring tool inside a container by a [`Rule`];
 //! - [`line()`], [`json_line`], [`aggregate`], [`prometheus`]: packets and statistics as text;
 //! - [`PacketsError`]: the errors, one line each.
 //!
 //! ```no_run
-//! use lorentz_packets::{Namespace, OuterDevice, Watcher, Way, DEFAULT_RING};
+//! use lorentz_packets::{Namespace, OuterDevice, Watcher, LatencyMethod, DEFAULT_RING};
 //!
 //! let outer = OuterDevice::of_default_routes()?;
-//! let mut watcher = Watcher::new(outer, Way::Traced, DEFAULT_RING)?;
+//! let mut watcher = Watcher::new(outer, LatencyMethod::Traced, DEFAULT_RING)?;
 //! watcher.add(Namespace::find("web")?, None)?;
 //! for (_, packet) in watcher.read()? {
 //!     println!("{} {:?} ns", packet.direction.name(), packet.latency_ns);
@@ -40,36 +40,38 @@
 //! # Ok::<(), lorentz_packets::PacketsError>(())
 //! ```
 
-mod client;
+mod container_socket;
 mod control;
 mod correct;
-mod door;
+mod error;
 mod exchange;
-mod fault;
 #[cfg(test)]
 mod fuzz;
 mod hardware;
+mod host_clock;
 mod inband;
-mod inside;
-mod kernel;
 mod namespace;
+mod packet_reader;
+mod reader;
 mod record;
 mod rule;
 mod service;
 mod source;
 mod statistics;
 mod text;
+mod tracepoints;
 mod watch;
 
-pub use control::{command, Order};
+pub use container_socket::{SocketLocation, SOCKET};
+pub use control::{send_order, Order};
 pub use correct::correct;
-pub use door::{Place, SOCKET};
-pub use fault::PacketsError;
-pub use kernel::Counters;
+pub use error::PacketsError;
+pub use host_clock::wall_offset;
 pub use namespace::{Namespace, OuterDevice};
 pub use record::{Direction, Outcome, Packet, Protocol};
 pub use rule::{Found, Key, Rule, Until};
 pub use service::{Audience, Service};
+pub use source::Counters;
 pub use statistics::{Latencies, Statistics};
 pub use text::{aggregate, json_line, line, prometheus};
-pub use watch::{is_ring_size, wall_offset, ToVirtual, Watched, Watcher, Way, DEFAULT_RING};
+pub use watch::{is_ring_size, LatencyMethod, ToVirtual, Watched, Watcher, DEFAULT_RING};

@@ -11,14 +11,14 @@ use std::{mem, thread};
 
 use nix::sched::{setns, CloneFlags};
 
-use crate::fault::PacketsError;
+use crate::error::PacketsError;
 
 /// From <asm-generic/socket.h>.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 /// Directory of the names of `ip netns`.
-const NAMED: &str = "/run/netns";
+const NAMED_NAMESPACES: &str = "/run/netns";
 /// Container engines that we ask for a container's first process, in this order.
-const ENGINES: [&str; 2] = ["podman", "docker"];
+const CONTAINER_ENGINES: [&str; 2] = ["podman", "docker"];
 
 /// A network namespace that is to be watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,11 +48,11 @@ impl Namespace {
         if name.contains('/') {
             return Namespace::at(name, Path::new(name), None);
         }
-        let named = Path::new(NAMED).join(name);
+        let named = Path::new(NAMED_NAMESPACES).join(name);
         if named.exists() {
             return Namespace::at(name, &named, None);
         }
-        match ENGINES.iter().find_map(|engine| process_of_container(engine, name)) {
+        match CONTAINER_ENGINES.iter().find_map(|engine| process_of_container(engine, name)) {
             Some(pid) => Namespace::of_process(name, pid),
             None => Err(PacketsError::NoSuchNamespace(name.into())),
         }

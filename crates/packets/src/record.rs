@@ -3,13 +3,13 @@
 use serde::Serialize;
 
 /// Size of a record in the ring buffer, bytes.
-pub(crate) const RECORD: usize = 56;
+pub(crate) const RECORD_LEN: usize = 56;
 
 const INGRESS: u8 = 1;
 const IPV6: u8 = 2;
 const LATER_FRAGMENT: u8 = 4;
-const AGAIN: u8 = 8;
-/// The same bit as AGAIN, in a record of egress.
+const SENT_AGAIN: u8 = 8;
+/// The same bit as SENT_AGAIN, in a record of egress.
 const BY_NUMBER: u8 = 8;
 const NO_DEVICE: u32 = u32::MAX;
 
@@ -164,7 +164,7 @@ pub struct Packet {
 }
 
 /// Reads numbers from a record.
-struct Bytes<'a>(&'a [u8; RECORD]);
+struct Bytes<'a>(&'a [u8; RECORD_LEN]);
 
 impl Bytes<'_> {
     fn take<const N: usize>(&self, at: usize) -> [u8; N] {
@@ -187,14 +187,14 @@ impl Bytes<'_> {
 }
 
 /// First bytes behind the IP header.
-struct Above {
+struct UpperHeader {
     bytes: [u8; 16],
     protocol: u8,
     /// The packet is a later fragment: the header is in the first one.
     headless: bool,
 }
 
-impl Above {
+impl UpperHeader {
     fn u16(&self, at: usize) -> u16 {
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
     }
@@ -238,11 +238,11 @@ impl Above {
 impl Packet {
     /// Parses a record; none if the bytes are no record.
     pub(crate) fn parse(record: &[u8]) -> Option<Packet> {
-        let record: &[u8; RECORD] = record.get(..RECORD)?.try_into().ok()?;
+        let record: &[u8; RECORD_LEN] = record.get(..RECORD_LEN)?.try_into().ok()?;
         let bytes = Bytes(record);
         let (protocol, flags) = (record[38], record[39]);
         let above =
-            Above { bytes: bytes.take(40), protocol, headless: flags & LATER_FRAGMENT != 0 };
+            UpperHeader { bytes: bytes.take(40), protocol, headless: flags & LATER_FRAGMENT != 0 };
         let ingress = flags & INGRESS != 0;
         let (outer_ns, call_ns) = (bytes.u64(0), bytes.u64(8));
         let outcome = outcome(&bytes, &above, flags);
@@ -278,12 +278,12 @@ impl Packet {
 }
 
 /// Returns the outcome: from the kernel's reason, and for TCP from the sequence numbers.
-fn outcome(bytes: &Bytes<'_>, above: &Above, flags: u8) -> Outcome {
+fn outcome(bytes: &Bytes<'_>, above: &UpperHeader, flags: u8) -> Outcome {
     let ip_header = if flags & IPV6 != 0 { 40 } else { 20 };
     if above.is(&[TCP]) && !above.has_data(bytes.u16(32), ip_header) {
         return Outcome::Kernel;
     }
-    let (ingress, bit) = (flags & INGRESS != 0, flags & AGAIN != 0);
+    let (ingress, bit) = (flags & INGRESS != 0, flags & SENT_AGAIN != 0);
     let by_number = !ingress && flags & BY_NUMBER != 0;
     // The segment begins with another byte than the next one to be sent: a retransmission.
     if by_number && above.is(&[TCP]) && above.u32(4) != bytes.u32(28) {
@@ -315,8 +315,8 @@ mod tests {
         flags: u8,
         above: [u8; 16],
         change: impl Fn(&mut [u8]),
-    ) -> [u8; RECORD] {
-        let mut record = [0; RECORD];
+    ) -> [u8; RECORD_LEN] {
+        let mut record = [0; RECORD_LEN];
         record[0..8].copy_from_slice(&3_500_u64.to_ne_bytes());
         record[8..16].copy_from_slice(&1_000_u64.to_ne_bytes());
         record[16..20].copy_from_slice(&700_u32.to_ne_bytes());
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(next(1000, BY_NUMBER | 5 << 4), Outcome::Shared);
         assert_eq!(next(2448, BY_NUMBER), Outcome::Kernel);
         assert_eq!(next(2448, BY_NUMBER | 5 << 4), Outcome::Kernel);
-        assert_eq!(next(0, INGRESS | AGAIN), Outcome::Again, "the bit of the other way");
+        assert_eq!(next(0, INGRESS | SENT_AGAIN), Outcome::Again, "the bit of the other way");
     }
 
     #[test]
@@ -391,6 +391,6 @@ mod tests {
 
     #[test]
     fn what_is_too_short_is_no_record() {
-        assert_eq!(Packet::parse(&[0; RECORD - 1]), None);
+        assert_eq!(Packet::parse(&[0; RECORD_LEN - 1]), None);
     }
 }

@@ -3,7 +3,7 @@
 use regex::{Captures, Regex};
 use serde::Deserialize;
 
-use crate::fault::PacketsError;
+use crate::error::PacketsError;
 
 /// The built-in rules.
 const KNOWN: [(&str, &str); 7] = [

@@ -11,24 +11,25 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::client::{Client, Wish};
+use crate::container_socket::{ContainerSocket, SocketLocation};
 use crate::control::{self, Order};
-use crate::door::{Door, Place};
-use crate::fault::PacketsError;
-use crate::kernel::Counters;
+use crate::error::PacketsError;
+use crate::host_clock::wall_offset;
 use crate::namespace::Namespace;
+use crate::reader::{Reader, ReaderRequest};
 use crate::record::Packet;
+use crate::source::Counters;
 use crate::text;
-use crate::watch::{wall_offset, ToVirtual, Watched, Watcher};
+use crate::watch::{ToVirtual, Watched, Watcher};
 
 /// Interval between two readings of the ring buffer, ms; the ring buffer wakes no reader.
-const LOOK_MILLIS: u8 = 50;
+const POLL_INTERVAL_MS: u8 = 50;
 /// Interval between two checks for namespaces that have ended.
-const CHECK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between two calls of [`Audience::tick`].
-const TICK: Duration = Duration::from_secs(1);
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of readers of one namespace at a time. Each takes a descriptor and a buffer.
-const READERS: usize = 64;
+const MAX_READERS: usize = 64;
 
 /// The receiver of all packets and events of a [`Service`].
 pub trait Audience {
@@ -56,8 +57,8 @@ pub trait Audience {
 pub struct Service {
     watcher: Watcher,
     control: UnixListener,
-    doors: Vec<Door>,
-    clients: Vec<Client>,
+    sockets: Vec<ContainerSocket>,
+    readers: Vec<Reader>,
     signals: SignalFd,
 }
 
@@ -73,7 +74,7 @@ impl Service {
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let signals = SignalFd::with_flags(&set, flags).map_err(io::Error::from)?;
         let control = control::listen()?;
-        Ok(Service { watcher, control, doors: Vec::new(), clients: Vec::new(), signals })
+        Ok(Service { watcher, control, sockets: Vec::new(), readers: Vec::new(), signals })
     }
 
     /// Returns the watcher.
@@ -81,7 +82,7 @@ impl Service {
         &self.watcher
     }
 
-    /// Watches `namespace`. Programs of the namespace may read of its packets at `place`.
+    /// Watches `namespace`. Programs of the namespace may read of its packets at `location`.
     ///
     /// # Errors
     ///
@@ -90,9 +91,9 @@ impl Service {
         &mut self,
         namespace: Namespace,
         to_virtual: Option<ToVirtual>,
-        place: &Place,
+        location: &SocketLocation,
     ) -> Result<(), PacketsError> {
-        self.doors.extend(Door::open(&namespace, place)?);
+        self.sockets.extend(ContainerSocket::open(&namespace, location)?);
         self.watcher.add(namespace, to_virtual)
     }
 
@@ -114,28 +115,28 @@ impl Service {
             }
             self.deliver(audience)?;
             self.answer(audience)?;
-            if checked.elapsed() >= CHECK {
+            if checked.elapsed() >= CHECK_INTERVAL {
                 checked = Instant::now();
                 self.check(audience)?;
             }
-            if ticked.elapsed() >= TICK {
+            if ticked.elapsed() >= TICK_INTERVAL {
                 ticked = Instant::now();
                 audience.tick(&self.watcher)?;
             }
         }
         let packets = self.watcher.finish()?;
-        self.hand_out(&packets, audience)
+        self.distribute(&packets, audience)
     }
 
     /// Waits for an event. Returns true if it is a signal.
     fn wait(&self) -> Result<bool, PacketsError> {
         let own = [self.signals.as_fd(), self.control.as_fd()].into_iter();
-        let doors = self.doors.iter().map(|door| door.listener.as_fd());
-        let clients = self.clients.iter().filter(|client| client.speaks());
-        let clients = clients.map(|client| client.stream.as_fd());
-        let all = own.chain(doors).chain(clients);
+        let sockets = self.sockets.iter().map(|socket| socket.listener.as_fd());
+        let readers = self.readers.iter().filter(|reader| reader.may_send());
+        let readers = readers.map(|reader| reader.stream.as_fd());
+        let all = own.chain(sockets).chain(readers);
         let mut all: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        match poll(&mut all, PollTimeout::from(LOOK_MILLIS)) {
+        match poll(&mut all, PollTimeout::from(POLL_INTERVAL_MS)) {
             Ok(_) | Err(Errno::EINTR) => (),
             Err(error) => return Err(io::Error::from(error).into()),
         }
@@ -145,10 +146,10 @@ impl Service {
     /// Delivers new packets to the audience and the readers.
     fn deliver(&mut self, audience: &mut dyn Audience) -> Result<(), PacketsError> {
         let packets = self.watcher.read()?;
-        self.hand_out(&packets, audience)
+        self.distribute(&packets, audience)
     }
 
-    fn hand_out(
+    fn distribute(
         &mut self,
         packets: &[(u64, Packet)],
         audience: &mut dyn Audience,
@@ -157,15 +158,15 @@ impl Service {
         for (cookie, packet) in packets {
             let Some(watched) = self.watcher.find(*cookie) else { continue };
             audience.packet(watched, packet, offset)?;
-            for client in self.clients.iter_mut().filter(|client| client.cookie == *cookie) {
-                let line = match client.json {
+            for reader in self.readers.iter_mut().filter(|reader| reader.cookie == *cookie) {
+                let line = match reader.json {
                     true => text::json_line(packet, &watched.namespace.name, offset),
                     false => text::line(packet, offset),
                 };
-                client.tell(&line);
+                reader.tell(&line);
             }
         }
-        self.clients.retain_mut(Client::flush);
+        self.readers.retain_mut(Reader::flush);
         Ok(())
     }
 
@@ -174,63 +175,64 @@ impl Service {
         let watcher = &mut self.watcher;
         // An error means that there is no connection, or that it has closed.
         let _ = control::serve(&self.control, |request| {
-            obey(watcher, request.order, request.cookie).ok().flatten()
+            carry_out(watcher, request.order, request.cookie).ok().flatten()
         });
-        for door in &self.doors {
+        for socket in &self.sockets {
             // A refused connection is closed.
-            let readers = self.clients.iter().filter(|client| client.cookie == door.cookie).count();
-            if let (Ok(Some(stream)), true) = (door.admit(), readers < READERS) {
-                self.clients.push(Client::new(stream, door.cookie));
+            let readers =
+                self.readers.iter().filter(|reader| reader.cookie == socket.cookie).count();
+            if let (Ok(Some(stream)), true) = (socket.admit(), readers < MAX_READERS) {
+                self.readers.push(Reader::new(stream, socket.cookie));
             }
         }
         let mut asked = Vec::new();
         let mut at = 0;
-        self.clients.retain_mut(|client| {
-            let wishes = client.wishes();
-            let stays = wishes.is_some();
-            asked.extend(wishes.into_iter().flatten().map(|wish| (at, wish)));
+        self.readers.retain_mut(|reader| {
+            let requests = reader.requests();
+            let stays = requests.is_some();
+            asked.extend(requests.into_iter().flatten().map(|request| (at, request)));
             at += usize::from(stays);
             stays
         });
-        for (at, wish) in asked {
-            self.fulfil(at, wish, audience)?;
+        for (at, request) in asked {
+            self.handle_request(at, request, audience)?;
         }
-        self.clients.retain_mut(Client::flush);
+        self.readers.retain_mut(Reader::flush);
         Ok(())
     }
 
-    fn fulfil(
+    fn handle_request(
         &mut self,
         at: usize,
-        wish: Wish,
+        request: ReaderRequest,
         audience: &mut dyn Audience,
     ) -> Result<(), PacketsError> {
-        if wish == Wish::Sync {
+        if request == ReaderRequest::Sync {
             self.deliver(audience)?;
         }
-        let Some(client) = self.clients.get_mut(at) else { return Ok(()) };
-        let cookie = client.cookie;
-        let order = match wish {
-            Wish::Json | Wish::Text => {
-                client.json = wish == Wish::Json;
+        let Some(reader) = self.readers.get_mut(at) else { return Ok(()) };
+        let cookie = reader.cookie;
+        let order = match request {
+            ReaderRequest::Json | ReaderRequest::Text => {
+                reader.json = request == ReaderRequest::Json;
                 return Ok(());
             }
-            Wish::Sync => {
-                client.tell("# sync");
+            ReaderRequest::Sync => {
+                reader.tell("# sync");
                 return Ok(());
             }
-            Wish::Unknown => {
-                client.tell("# expected json, text, on, off, reset, aggregate or sync");
+            ReaderRequest::Unknown => {
+                reader.tell("# expected json, text, on, off, reset, aggregate or sync");
                 return Ok(());
             }
-            Wish::Switch(true) => Order::On,
-            Wish::Switch(false) => Order::Off,
-            Wish::Reset => Order::Reset,
-            Wish::Aggregate => Order::Show,
+            ReaderRequest::Switch(true) => Order::On,
+            ReaderRequest::Switch(false) => Order::Off,
+            ReaderRequest::Reset => Order::Reset,
+            ReaderRequest::Aggregate => Order::Show,
         };
-        let answer = obey(&mut self.watcher, order, cookie)?;
+        let answer = carry_out(&mut self.watcher, order, cookie)?;
         if let (Order::Show, Some(answer)) = (order, answer) {
-            client.tell(&answer.to_string());
+            reader.tell(&answer.to_string());
         }
         Ok(())
     }
@@ -240,15 +242,15 @@ impl Service {
         self.watcher.check_outers()?;
         for (ended, counters) in self.watcher.ended()? {
             audience.ended(&ended, counters)?;
-            self.doors.retain(|door| door.cookie != ended.namespace.cookie);
-            self.clients.retain(|client| client.cookie != ended.namespace.cookie);
+            self.sockets.retain(|socket| socket.cookie != ended.namespace.cookie);
+            self.readers.retain(|reader| reader.cookie != ended.namespace.cookie);
         }
         Ok(())
     }
 }
 
 /// Carries out an order and returns the statistics now; none if the namespace is not watched.
-fn obey(
+fn carry_out(
     watcher: &mut Watcher,
     order: Order,
     cookie: u64,

@@ -7,9 +7,9 @@ use hdrhistogram::Histogram;
 use crate::record::{Direction, Outcome, Packet, Protocol};
 
 /// Precision of latencies: three decimal digits.
-const DIGITS: u8 = 3;
+const SIGNIFICANT_DIGITS: u8 = 3;
 /// Greatest latency, ns (one hour). Longer ones count as this.
-const LONGEST: u64 = 3_600_000_000_000;
+const MAX_LATENCY: u64 = 3_600_000_000_000;
 
 /// Latencies of one protocol in one direction, ns, to three digits.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
     fn new() -> Option<Latencies> {
-        Histogram::new_with_bounds(1, LONGEST, DIGITS).ok().map(Latencies)
+        Histogram::new_with_bounds(1, MAX_LATENCY, SIGNIFICANT_DIGITS).ok().map(Latencies)
     }
 
     /// Returns the number of latencies.
@@ -108,11 +108,11 @@ impl Statistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RECORD;
+    use crate::record::RECORD_LEN;
     use proptest::prelude::*;
 
     fn packet(latency: u64) -> Packet {
-        let mut record = [0; RECORD];
+        let mut record = [0; RECORD_LEN];
         record[0..8].copy_from_slice(&(latency + 5).to_ne_bytes());
         record[8..16].copy_from_slice(&5_u64.to_ne_bytes());
         record[38] = 1;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{json, Value};
 
-use crate::kernel::Counters;
 use crate::record::{Direction, Packet, Protocol};
+use crate::source::Counters;
 use crate::statistics::Statistics;
 use crate::watch::Watched;
 
@@ -161,10 +161,10 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RECORD;
+    use crate::record::RECORD_LEN;
 
     fn echo(flags: u8) -> Packet {
-        let mut record = [0; RECORD];
+        let mut record = [0; RECORD_LEN];
         record[0..8].copy_from_slice(&2_000_001_500_u64.to_ne_bytes());
         record[8..16].copy_from_slice(&2_000_000_000_u64.to_ne_bytes());
         (record[38], record[39]) = (1, flags);

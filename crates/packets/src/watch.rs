@@ -2,21 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use nix::time::{clock_gettime, ClockId};
-
-use crate::fault::PacketsError;
+use crate::error::PacketsError;
+use crate::host_clock::monotonic;
 use crate::inband::InBand;
-use crate::kernel::{Counters, Programs};
 use crate::namespace::{cookie_here, Namespace, OuterDevice};
-use crate::record::{Packet, RECORD};
-use crate::source::Source;
+use crate::record::{Packet, RECORD_LEN};
+use crate::source::{Counters, RecordSource};
 use crate::statistics::Statistics;
+use crate::tracepoints::Tracepoints;
 
 /// Default size of the ring buffer, bytes: room for 16,000 packets.
 pub const DEFAULT_RING: u32 = 1 << 20;
 const RING_SIZES: std::ops::RangeInclusive<u32> = 1 << 12..=1 << 30;
-const MOST: usize = 1024;
-const SWEEP: Duration = Duration::from_secs(1);
+const MAX_NAMESPACES: usize = 1024;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Converts a real duration, ns, to that on a container's virtual clock, ns.
 pub type ToVirtual = Box<dyn Fn(u64) -> u64>;
@@ -35,7 +34,7 @@ pub struct Watched {
 
 /// Method of measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum LatencyMethod {
     /// Tracepoints: from call to outer device and back.
     Traced,
     /// Timestamps in the packets: from the container's device to the outer one and back.
@@ -44,7 +43,7 @@ pub enum Way {
 
 /// Watches namespaces until it is dropped.
 pub struct Watcher {
-    source: Box<dyn Source>,
+    source: Box<dyn RecordSource>,
     outers: Vec<OuterDevice>,
     watched: Vec<Watched>,
     next: u16,
@@ -59,13 +58,17 @@ impl Watcher {
     /// # Errors
     ///
     /// An error if the size is not allowed, or the kernel refuses the BPF programs.
-    pub fn new(outers: Vec<OuterDevice>, way: Way, ring: u32) -> Result<Watcher, PacketsError> {
+    pub fn new(
+        outers: Vec<OuterDevice>,
+        method: LatencyMethod,
+        ring: u32,
+    ) -> Result<Watcher, PacketsError> {
         if !is_ring_size(ring) {
             return Err(PacketsError::RingSize(ring));
         }
-        let mut source: Box<dyn Source> = match way {
-            Way::Traced => Box::new(Programs::load(ring)?),
-            Way::InBand => Box::new(InBand::load(ring)?),
+        let mut source: Box<dyn RecordSource> = match method {
+            LatencyMethod::Traced => Box::new(Tracepoints::load(ring)?),
+            LatencyMethod::InBand => Box::new(InBand::load(ring)?),
         };
         let cookie = cookie_here()?;
         for outer in &outers {
@@ -89,13 +92,13 @@ impl Watcher {
             return Err(PacketsError::Twice(namespace.name));
         }
         let taken = |number: u16| self.watched.iter().any(|watched| watched.number == number);
-        let all = (0..MOST as u16).map(|more| (self.next + more) % MOST as u16);
+        let all = (0..MAX_NAMESPACES as u16).map(|more| (self.next + more) % MAX_NAMESPACES as u16);
         let Some(number) = all.into_iter().find(|&number| !taken(number)) else {
             return Err(PacketsError::TooMany(namespace.name));
         };
         // Records in the ring buffer may carry the number of a namespace that has ended. Therefore a number is reused as late as
         // possible.
-        self.next = (number + 1) % MOST as u16;
+        self.next = (number + 1) % MAX_NAMESPACES as u16;
         self.source.add(&namespace, number)?;
         let statistics = Statistics::default();
         self.watched.push(Watched { namespace, on: true, statistics, number, to_virtual });
@@ -164,7 +167,7 @@ impl Watcher {
     /// An error if the ring buffer cannot be read.
     pub fn read(&mut self) -> Result<Vec<(u64, Packet)>, PacketsError> {
         let mut records = self.source.records()?;
-        if self.swept.elapsed() >= SWEEP {
+        if self.swept.elapsed() >= SWEEP_INTERVAL {
             self.swept = Instant::now();
             records.extend(self.source.sweep(monotonic()?, false)?);
         }
@@ -182,7 +185,7 @@ impl Watcher {
         Ok(self.take(&records))
     }
 
-    fn take(&mut self, records: &[[u8; RECORD]]) -> Vec<(u64, Packet)> {
+    fn take(&mut self, records: &[[u8; RECORD_LEN]]) -> Vec<(u64, Packet)> {
         let mut packets = Vec::with_capacity(records.len());
         for mut packet in records.iter().filter_map(|record| Packet::parse(record)) {
             let of = |watched: &&mut Watched| watched.number == packet.space;
@@ -234,27 +237,4 @@ impl Watched {
     pub fn in_virtual_time(&self, nanos: u64) -> Option<u64> {
         self.to_virtual.as_ref().map(|clock| clock(nanos))
     }
-}
-
-/// Returns CLOCK_MONOTONIC, ns.
-///
-/// # Errors
-///
-/// None on Linux.
-pub(crate) fn monotonic() -> Result<u64, PacketsError> {
-    nanos(ClockId::CLOCK_MONOTONIC)
-}
-
-/// Returns the offset of CLOCK_REALTIME from CLOCK_MONOTONIC, ns: the `wall_offset` of packets.
-///
-/// # Errors
-///
-/// None on Linux.
-pub fn wall_offset() -> Result<u64, PacketsError> {
-    Ok(nanos(ClockId::CLOCK_REALTIME)?.saturating_sub(monotonic()?))
-}
-
-fn nanos(clock: ClockId) -> Result<u64, PacketsError> {
-    let time = clock_gettime(clock).map_err(std::io::Error::from)?;
-    Ok(Duration::from(time).as_nanos() as u64)
 }

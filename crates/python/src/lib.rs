@@ -4,7 +4,9 @@
 //! call waits, other Python threads run.
 
 use lorentz_embed as embed;
-use lorentz_embed::{Attach, Container, Fault, Kind, Owner, Rate, Span, Target, WallTime, Wanted};
+use lorentz_embed::{
+    Attach, Container, ExperimentOptions, Fault, Kind, Owner, Rate, Span, Target, WallTime,
+};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -78,7 +80,7 @@ impl Experiment {
         let cpus = cpus
             .map(|text| text.parse().map_err(|e| Fault::wrong(format!("cpus {text}: {e}"))))
             .transpose()?;
-        let wanted = Wanted { timeslice_ns, cpus, as_fast_as_possible, most };
+        let wanted = ExperimentOptions { timeslice_ns, cpus, as_fast_as_possible, most };
         let owner = if end_with_process { Owner::ThisProcess } else { Owner::Nobody };
         apart(py, || embed::Experiment::create(name, &wanted, owner)).map(Experiment)
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::named::named;
 use crate::protocol::{Greeting, Nanos};
-use crate::root::{self, Root};
+use crate::root_file_system::{RootFileSystem, PROBE};
 
 /// A way to run the measuring program.
 ///
@@ -59,12 +59,12 @@ pub struct Tools {
 }
 
 /// Offset of CLOCK_MONOTONIC and CLOCK_BOOTTIME in a time namespace, seconds.
-const AHEAD_SECONDS: i64 = 100_000;
+const OFFSET_SECONDS: i64 = 100_000;
 /// Offset of a virtual wall clock, days.
-const AHEAD_DAYS: i64 = 1;
+const OFFSET_DAYS: i64 = 1;
 const SECOND: i64 = 1_000_000_000;
 /// Tolerance of a proof, ns. The host's clocks are read before the level starts, and that start may take so long.
-const SLACK: i64 = 1_000 * SECOND;
+const TOLERANCE: i64 = 1_000 * SECOND;
 const ALL_NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
 
 /// The clocks and namespaces of a program that is at a level.
@@ -93,15 +93,15 @@ impl Level {
     pub fn command(
         self,
         tools: &Tools,
-        root: &Root,
+        root: &RootFileSystem,
         cpu: usize,
         folder: &Path,
     ) -> std::io::Result<Command> {
         let mut words: Vec<std::ffi::OsString> = Vec::new();
         let mut say = |text: &[&str]| words.extend(text.iter().map(Into::into));
-        let ahead = AHEAD_SECONDS.to_string();
+        let ahead = OFFSET_SECONDS.to_string();
         let clocks = ["--monotonic", &ahead, "--boottime", &ahead];
-        let days = format!("+{AHEAD_DAYS}d");
+        let days = format!("+{OFFSET_DAYS}d");
         let virtual_time = ["run", "--offset", &days, "--rate", "1"];
         match self {
             Level::Before | Level::Baseline | Level::Control => {}
@@ -145,7 +145,7 @@ impl Level {
             Level::Runc => return root.runc(cpu, folder),
             Level::Libfaketime => say(&["faketime", "-f", &days]),
         }
-        let probe = if self.has_root() { root::PROBE.into() } else { tools.probe.clone().into() };
+        let probe = if self.has_root() { PROBE.into() } else { tools.probe.clone().into() };
         words.push(probe);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg(cpu.to_string());
@@ -153,11 +153,11 @@ impl Level {
     }
 
     fn proof(self) -> Proof {
-        let wall = AHEAD_DAYS * 86_400 * SECOND;
+        let wall = OFFSET_DAYS * 86_400 * SECOND;
         let (wall_ahead, monotonic_ahead, own_namespaces): (_, _, &[&str]) = match self {
             Level::Before | Level::Baseline | Level::Control => (0, 0, &[]),
-            Level::Namespace => (0, AHEAD_SECONDS * SECOND, &["time"]),
-            Level::Container => (0, AHEAD_SECONDS * SECOND, &ALL_NAMESPACES),
+            Level::Namespace => (0, OFFSET_SECONDS * SECOND, &["time"]),
+            Level::Container => (0, OFFSET_SECONDS * SECOND, &ALL_NAMESPACES),
             Level::Lorentz | Level::Libfaketime => (wall, 0, &[]),
             Level::LorentzContainer => (wall, 0, &["mnt", "pid"]),
             Level::Podman | Level::Runc => (0, 0, &["mnt", "pid", "net", "ipc", "uts"]),
@@ -184,7 +184,7 @@ impl Level {
                 continue;
             }
             let off = inside - outside;
-            if (off - ahead).abs() > SLACK {
+            if (off - ahead).abs() > TOLERANCE {
                 let (off, ahead) = (off / SECOND, ahead / SECOND);
                 return Err(format!("{what} is {off} s ahead of the host's; expected {ahead} s"));
             }
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn each_level_shows_its_own_offset() {
         let host = seen(1_000_000, 5_000, "a");
-        let shifted = seen(1_000_000, 5_000 + AHEAD_SECONDS, "b");
+        let shifted = seen(1_000_000, 5_000 + OFFSET_SECONDS, "b");
         assert_eq!(Level::Namespace.prove(&host, &shifted), Ok(()));
         assert_eq!(Level::Container.prove(&host, &shifted), Ok(()));
         let another_day = seen(1_000_000 + 86_400, 5_000, "b");

@@ -19,7 +19,7 @@
 //! ```
 
 pub mod environment;
-mod fault;
+mod error;
 pub mod journal;
 mod level;
 mod load;
@@ -27,15 +27,15 @@ mod metric;
 mod named;
 mod probe;
 pub mod protocol;
-mod root;
+mod root_file_system;
 mod run;
 mod settings;
 pub mod table;
 
-pub use fault::StudyError;
+pub use error::StudyError;
 pub use level::{Level, Tools};
 pub use load::Load;
 pub use metric::{Metric, Unit};
 pub use named::Named;
 pub use run::{run, Outcome, Progress, STOP};
-pub use settings::{Effort, Settings, Study, Wrong};
+pub use settings::{Effort, Settings, SettingsError, Study};

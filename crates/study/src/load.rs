@@ -21,31 +21,31 @@ pub enum Load {
 named!(Load, "load", { Idle = "idle", Cpu = "cpu", Io = "io" });
 
 /// Time until a load has its full weight.
-const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE_TIME: Duration = Duration::from_millis(500);
 
 /// A running load. Dropping it ends the load.
-pub struct Running(Option<Child>);
+pub struct RunningLoad(Option<Child>);
 
-impl Running {
+impl RunningLoad {
     /// Puts the machine under `load`. The load writes its files in `folder`.
     ///
     /// # Errors
     ///
     /// The program that makes the load cannot be started.
-    pub fn start(load: Load, probe: &Path, folder: &Path) -> Result<Running, StudyError> {
+    pub fn start(load: Load, probe: &Path, folder: &Path) -> Result<RunningLoad, StudyError> {
         if load == Load::Idle {
-            return Ok(Running(None));
+            return Ok(RunningLoad(None));
         }
         let mut command = Command::new(probe);
         command.arg("load").arg(load.name()).arg(folder);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let child = child.map_err(|error| StudyError::at(probe, error))?;
-        std::thread::sleep(SETTLE);
-        Ok(Running(Some(child)))
+        std::thread::sleep(SETTLE_TIME);
+        Ok(RunningLoad(Some(child)))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningLoad {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
             let _ = child.kill();

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::protocol::{Answer, Ask, Greeting, Sample};
-use crate::root::Root;
+use crate::protocol::{Answer, Greeting, ProbeRequest, Sample};
+use crate::root_file_system::RootFileSystem;
 use crate::{Level, StudyError, Tools};
 
 /// Time that a container may take for its removal.
-const LONGEST_END: Duration = Duration::from_secs(20);
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A measuring program that runs at its level and waits for requests.
 pub struct Probe {
@@ -21,11 +21,11 @@ pub struct Probe {
 }
 
 /// Reasons for a level that cannot be measured.
-pub enum NotThere {
+pub enum StartError {
     /// This machine does not have the level; the reason.
     Missing(String),
     /// The level runs but has no effect, or the host's clocks cannot be read.
-    Fault(StudyError),
+    Error(StudyError),
 }
 
 impl Probe {
@@ -37,12 +37,12 @@ impl Probe {
     pub fn start(
         level: Level,
         tools: &Tools,
-        root: &Root,
+        root: &RootFileSystem,
         cpu: usize,
         folder: &Path,
-    ) -> Result<Probe, NotThere> {
-        let missing = |why: String| NotThere::Missing(why);
-        let host = Greeting::own().map_err(|error| NotThere::Fault(error.into()))?;
+    ) -> Result<Probe, StartError> {
+        let missing = |why: String| StartError::Missing(why);
+        let host = Greeting::own().map_err(|error| StartError::Error(error.into()))?;
         let mut command =
             level.command(tools, root, cpu, folder).map_err(|error| missing(error.to_string()))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -54,11 +54,11 @@ impl Probe {
         let mut probe = Probe { level, child, input, output: BufReader::new(output) };
         let line = probe.line();
         let Ok(greeting) = serde_json::from_str::<Greeting>(&line) else {
-            return Err(missing(probe.last_words()));
+            return Err(missing(probe.error_output()));
         };
         level
             .prove(&host, &greeting)
-            .map_err(|why| NotThere::Fault(StudyError::NoEffect { level, why }))?;
+            .map_err(|why| StartError::Error(StudyError::NoEffect { level, why }))?;
         Ok(probe)
     }
 
@@ -70,7 +70,7 @@ impl Probe {
     }
 
     /// Ends the program and returns the last line of its standard error.
-    fn last_words(&mut self) -> String {
+    fn error_output(&mut self) -> String {
         self.end();
         let mut text = String::new();
         if let Some(stderr) = &mut self.child.stderr {
@@ -85,7 +85,7 @@ impl Probe {
     /// # Errors
     ///
     /// A call failed at the level, or the program ended.
-    pub fn ask(&mut self, ask: Ask) -> Result<Vec<Sample>, StudyError> {
+    pub fn ask(&mut self, ask: ProbeRequest) -> Result<Vec<Sample>, StudyError> {
         let mut line = serde_json::to_string(&ask).expect("plain data");
         line.push('\n');
         if let Some(input) = &mut self.input {
@@ -96,7 +96,7 @@ impl Probe {
         let why = match serde_json::from_str(&answer) {
             Ok(Answer::Samples(samples)) => return Ok(samples),
             Ok(Answer::Failed(why)) => why,
-            Err(_) => self.last_words(),
+            Err(_) => self.error_output(),
         };
         Err(StudyError::Level { level: self.level, why })
     }
@@ -104,7 +104,7 @@ impl Probe {
     /// Closes the program's input. The program ends then, and its container with it.
     fn end(&mut self) {
         self.input = None;
-        let deadline = Instant::now() + LONGEST_END;
+        let deadline = Instant::now() + END_TIMEOUT;
         while Instant::now() < deadline {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;

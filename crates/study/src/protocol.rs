@@ -1,6 +1,6 @@
 //! Protocol between the study and the measuring program: one line of JSON a message.
 //!
-//! `lorentz-probe CPU` writes a [`Greeting`]. Then it writes an [`Answer`] to each [`Ask`] until its standard input ends.
+//! `lorentz-probe CPU` writes a [`Greeting`]. Then it writes an [`Answer`] to each [`ProbeRequest`] until its standard input ends.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub struct Greeting {
 
 /// Request for a record.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Ask {
+pub struct ProbeRequest {
     /// The metric.
     pub metric: Metric,
     /// The amount, in the metric's [`crate::Unit`].
@@ -51,7 +51,7 @@ pub struct Sample {
     pub asked: Nanos,
 }
 
-/// Answer to an [`Ask`].
+/// Answer to a [`ProbeRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {

@@ -10,10 +10,10 @@ use lorentz_timers::TimeSource;
 
 use crate::environment::{steal_seconds, Environment};
 use crate::journal::{Begin, Journal, Key, Record};
-use crate::load::{Load, Running};
-use crate::probe::{NotThere, Probe};
-use crate::protocol::Ask;
-use crate::root::Root;
+use crate::load::{Load, RunningLoad};
+use crate::probe::{Probe, StartError};
+use crate::protocol::ProbeRequest;
+use crate::root_file_system::RootFileSystem;
 use crate::table;
 use crate::{Level, Metric, Named, Settings, StudyError, Tools};
 
@@ -45,7 +45,7 @@ pub struct Outcome {
 pub static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Returns the folder beside the output that has the journal and the root file system until the study is done.
-fn workplace(output: &Path) -> PathBuf {
+fn working_directory(output: &Path) -> PathBuf {
     let mut name = output.as_os_str().to_os_string();
     name.push(".part");
     name.into()
@@ -71,30 +71,31 @@ pub fn run(
             TimeSource::reason()
         )));
     }
-    let folder = workplace(output);
+    let folder = working_directory(output);
     fs::create_dir_all(&folder).map_err(|error| StudyError::at(&folder, error))?;
     let begin = Begin { settings: settings.clone(), environment: Environment::look() };
     let journal = Journal::open(&folder.join("journal"), begin)?
         .ok_or_else(|| StudyError::Another(output.to_path_buf()))?;
     let root = folder.join("root");
-    let root = Root::make(&root, &tools.probe).map_err(|error| StudyError::at(&root, error))?;
+    let root =
+        RootFileSystem::make(&root, &tools.probe).map_err(|error| StudyError::at(&root, error))?;
     let resumed = journal.records.len() as u64;
-    let mut at_work =
-        AtWork { settings, tools, root, folder, journal, left_out: BTreeMap::new(), resumed, show };
-    at_work.find_levels()?;
-    at_work.measure()?;
-    let steal = steal_seconds() - at_work.journal.begin.environment.steal_begin_s;
-    table::write(output, &at_work.journal, &at_work.left_out, steal)?;
-    let AtWork { folder, journal, left_out, .. } = at_work;
+    let mut runner =
+        Runner { settings, tools, root, folder, journal, left_out: BTreeMap::new(), resumed, show };
+    runner.find_levels()?;
+    runner.measure()?;
+    let steal = steal_seconds() - runner.journal.begin.environment.steal_begin_s;
+    table::write(output, &runner.journal, &runner.left_out, steal)?;
+    let Runner { folder, journal, left_out, .. } = runner;
     fs::remove_dir_all(&folder).map_err(|error| StudyError::at(&folder, error))?;
     let records = journal.records.len() as u64;
     Ok(Outcome { path: output.to_path_buf(), records, resumed, left_out })
 }
 
-struct AtWork<'a> {
+struct Runner<'a> {
     settings: &'a Settings,
     tools: &'a Tools,
-    root: Root,
+    root: RootFileSystem,
     folder: PathBuf,
     journal: Journal,
     left_out: BTreeMap<Level, String>,
@@ -102,8 +103,8 @@ struct AtWork<'a> {
     show: &'a mut dyn FnMut(Progress),
 }
 
-impl AtWork<'_> {
-    fn start(&self, level: Level) -> Result<Probe, NotThere> {
+impl Runner<'_> {
+    fn start(&self, level: Level) -> Result<Probe, StartError> {
         let cpu = self.journal.begin.environment.cpu;
         Probe::start(level, self.tools, &self.root, cpu, &self.folder)
     }
@@ -113,11 +114,11 @@ impl AtWork<'_> {
         for &level in &self.settings.levels {
             match self.start(level) {
                 Ok(_) => {}
-                Err(NotThere::Fault(fault)) => return Err(fault),
-                Err(NotThere::Missing(why)) if level == Level::Baseline => {
+                Err(StartError::Error(error)) => return Err(error),
+                Err(StartError::Missing(why)) if level == Level::Baseline => {
                     return Err(StudyError::NothingLeft(format!("baseline: {why}")));
                 }
-                Err(NotThere::Missing(why)) => {
+                Err(StartError::Missing(why)) => {
                     self.left_out.insert(level, why);
                 }
             }
@@ -133,13 +134,13 @@ impl AtWork<'_> {
     }
 
     fn measure(&mut self) -> Result<(), StudyError> {
-        self.tell();
+        self.report_progress();
         for (number, &load) in self.settings.loads.iter().enumerate() {
-            let _busy = Running::start(load, &self.tools.probe, &self.folder)?;
+            let _busy = RunningLoad::start(load, &self.tools.probe, &self.folder)?;
             for round in 0..self.settings.records {
                 // First those that are alone, while no other is there.
                 for levels in [self.present(true), self.present(false)] {
-                    self.round(Place { round, number: number as u32, load }, &levels)?;
+                    self.round(RecordPosition { round, number: number as u32, load }, &levels)?;
                 }
             }
         }
@@ -147,26 +148,27 @@ impl AtWork<'_> {
     }
 
     /// Enters the levels anew, and takes one record of each metric at each of them, in turns.
-    fn round(&mut self, place: Place, levels: &[Level]) -> Result<(), StudyError> {
-        let missing = |level: Level, metric: Metric| !self.journal.has(&place.key(level, metric));
+    fn round(&mut self, position: RecordPosition, levels: &[Level]) -> Result<(), StudyError> {
+        let missing =
+            |level: Level, metric: Metric| !self.journal.has(&position.key(level, metric));
         let metrics = &self.settings.metrics;
         let is_wanted = |level: &&Level| metrics.iter().any(|&metric| missing(**level, metric));
         let wanted: Vec<Level> = levels.iter().filter(is_wanted).copied().collect();
         let mut probes = Vec::new();
         for &level in &wanted {
-            let entered = self.start(level).map_err(|fault| match fault {
-                NotThere::Missing(why) => self.or_interrupted(StudyError::Level { level, why }),
-                NotThere::Fault(fault) => fault,
+            let entered = self.start(level).map_err(|error| match error {
+                StartError::Missing(why) => self.or_interrupted(StudyError::Level { level, why }),
+                StartError::Error(error) => error,
             })?;
             probes.push((level, entered));
         }
         for (turn, &metric) in metrics.iter().enumerate() {
             if !probes.is_empty() {
-                let shift = (place.round as usize + turn) % probes.len();
+                let shift = (position.round as usize + turn) % probes.len();
                 probes.rotate_left(shift);
             }
             for (level, probe) in &mut probes {
-                self.record(place, *level, metric, probe)?;
+                self.record(position, *level, metric, probe)?;
             }
         }
         Ok(())
@@ -174,12 +176,12 @@ impl AtWork<'_> {
 
     fn record(
         &mut self,
-        place: Place,
+        position: RecordPosition,
         level: Level,
         metric: Metric,
         probe: &mut Probe,
     ) -> Result<(), StudyError> {
-        let key = place.key(level, metric);
+        let key = position.key(level, metric);
         if self.journal.has(&key) {
             return Ok(());
         }
@@ -187,24 +189,24 @@ impl AtWork<'_> {
             return Err(StudyError::Interrupted);
         }
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let ask = Ask { metric, amount: self.settings.amount(metric) };
-        let samples = probe.ask(ask).map_err(|fault| self.or_interrupted(fault))?;
+        let request = ProbeRequest { metric, amount: self.settings.amount(metric) };
+        let samples = probe.ask(request).map_err(|error| self.or_interrupted(error))?;
         let at_unix_s = at.as_secs_f64();
-        self.journal.note(Record { key, load: place.load, at_unix_s, samples })?;
-        self.tell();
+        self.journal.note(Record { key, load: position.load, at_unix_s, samples })?;
+        self.report_progress();
         Ok(())
     }
 
     /// Returns `Interrupted` after an interrupt. The terminal sends SIGINT to the measuring programs too, and they fail then.
-    fn or_interrupted(&self, fault: StudyError) -> StudyError {
+    fn or_interrupted(&self, error: StudyError) -> StudyError {
         if STOP.load(Ordering::Relaxed) {
             StudyError::Interrupted
         } else {
-            fault
+            error
         }
     }
 
-    fn tell(&mut self) {
+    fn report_progress(&mut self) {
         let levels = self.present(true).len() + self.present(false).len();
         let per_round = levels * self.settings.metrics.len() * self.settings.loads.len();
         let all = per_round as u64 * u64::from(self.settings.records);
@@ -215,13 +217,13 @@ impl AtWork<'_> {
 
 /// Round and load of a record.
 #[derive(Clone, Copy)]
-struct Place {
+struct RecordPosition {
     round: u32,
     number: u32,
     load: Load,
 }
 
-impl Place {
+impl RecordPosition {
     fn key(self, level: Level, metric: Metric) -> Key {
         Key { round: self.round, load: self.number, level, metric }
     }

@@ -57,7 +57,7 @@ pub struct Settings {
 /// A setting that is not accepted.
 #[derive(thiserror::Error, PartialEq, Eq, Debug)]
 #[error("{flag} {value}: {why}")]
-pub struct Wrong {
+pub struct SettingsError {
     flag: &'static str,
     value: String,
     why: String,
@@ -125,14 +125,14 @@ impl Settings {
     /// # Errors
     ///
     /// Names the flag, its value, and the accepted values.
-    pub fn check(&self) -> Result<(), Wrong> {
+    pub fn check(&self) -> Result<(), SettingsError> {
         let study = crate::Named::name(self.study);
         let name = |one: &Metric| crate::Named::name(*one);
         let own = self.study.metrics();
         if let Some(other) = self.metrics.iter().find(|one| !own.contains(one)) {
             let own: Vec<&str> = own.iter().map(name).collect();
             let why = format!("not one of '{study}'; expected some of {}", own.join(", "));
-            return Err(Wrong { flag: "--metrics", value: name(other).into(), why });
+            return Err(SettingsError { flag: "--metrics", value: name(other).into(), why });
         }
         let names: Vec<&str> = self.levels.iter().map(|one| crate::Named::name(*one)).collect();
         let metrics: Vec<&str> = self.metrics.iter().map(name).collect();
@@ -140,12 +140,12 @@ impl Settings {
             let is_again = |at: &usize| names[..*at].contains(&names[*at]);
             if let Some(at) = (0..names.len()).find(is_again) {
                 let why = "given more than once; expected once".into();
-                return Err(Wrong { flag, value: names[at].into(), why });
+                return Err(SettingsError { flag, value: names[at].into(), why });
             }
         }
         if !self.levels.contains(&Level::Baseline) {
             let why = "expected baseline among them, with which all are compared".into();
-            return Err(Wrong { flag: "--levels", value: names.join(","), why });
+            return Err(SettingsError { flag: "--levels", value: names.join(","), why });
         }
         Ok(())
     }

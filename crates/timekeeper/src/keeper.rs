@@ -4,8 +4,8 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lorentz_embed::{
-    real_wall_clock, simplest_ratio, Container, Experiment, Fault, Kind, Owner, Rate, Result, Span,
-    Target, WallTime, Wanted,
+    real_wall_clock, simplest_ratio, Container, Experiment, ExperimentOptions, Fault, Kind, Owner,
+    Rate, Result, Span, Target, WallTime,
 };
 
 /// The name of the user's one experiment.
@@ -262,7 +262,7 @@ fn existing_or_new() -> Result<Arc<Experiment>> {
 }
 
 fn create() -> Result<Experiment> {
-    match Experiment::create(EXPERIMENT, &Wanted::default(), Owner::Nobody) {
+    match Experiment::create(EXPERIMENT, &ExperimentOptions::default(), Owner::Nobody) {
         // Another process made it first.
         Err(fault) if fault.kind == Kind::WrongInput => Experiment::open(EXPERIMENT),
         created => created,

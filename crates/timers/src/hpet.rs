@@ -63,7 +63,7 @@ impl From<io::Error> for HpetError {
     }
 }
 
-const LENGTH: usize = 4096;
+const REGISTERS_LEN: usize = 4096;
 const CAPABILITIES: usize = 0x00;
 const CONFIGURATION: usize = 0x10;
 const MAIN_COUNTER: usize = 0xf0;
@@ -96,18 +96,18 @@ impl Hpet {
         // SAFETY: this is a new mapping, which no other code uses.
         let mapped = unsafe {
             let flags = (libc::PROT_READ, libc::MAP_SHARED);
-            libc::mmap(std::ptr::null_mut(), LENGTH, flags.0, flags.1, file.as_raw_fd(), 0)
+            libc::mmap(std::ptr::null_mut(), REGISTERS_LEN, flags.0, flags.1, file.as_raw_fd(), 0)
         };
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error().into());
         }
         let registers = NonNull::new(mapped.cast()).ok_or(HpetError::NoMemory)?;
         let mut hpet = Hpet { registers, scale: Scale::NANOS };
-        hpet.scale = hpet.told_scale()?;
+        hpet.scale = hpet.reported_scale()?;
         Ok(hpet)
     }
 
-    fn told_scale(&self) -> Result<Scale, HpetError> {
+    fn reported_scale(&self) -> Result<Scale, HpetError> {
         let capabilities = self.register(CAPABILITIES);
         if capabilities & COUNT_SIZE_CAP == 0 {
             return Err(HpetError::Counter32Bit);
@@ -116,8 +116,8 @@ impl Hpet {
             return Err(HpetError::Stopped);
         }
         let femtoseconds = (capabilities >> 32) as u32;
-        const LONGEST: u32 = 100_000_000;
-        if femtoseconds == 0 || femtoseconds > LONGEST {
+        const MAX_PERIOD: u32 = 100_000_000;
+        if femtoseconds == 0 || femtoseconds > MAX_PERIOD {
             return Err(HpetError::Period(femtoseconds));
         }
         Scale::from_ratio(femtoseconds.into(), 1_000_000).ok_or(HpetError::Period(femtoseconds))
@@ -144,7 +144,7 @@ impl Hpet {
 impl Drop for Hpet {
     fn drop(&mut self) {
         // SAFETY: `open` made the mapping, and no reference into it is left.
-        unsafe { libc::munmap(self.registers.as_ptr().cast(), LENGTH) };
+        unsafe { libc::munmap(self.registers.as_ptr().cast(), REGISTERS_LEN) };
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
     /// Makes a file that looks like an HPET of 14.318180 MHz.
     fn mock(capabilities: u64, configuration: u64) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().set_len(LENGTH as u64).unwrap();
+        file.as_file().set_len(REGISTERS_LEN as u64).unwrap();
         let set = |offset: usize, value: u64| {
             file.as_file().write_all_at(&value.to_le_bytes(), offset as u64).unwrap();
         };

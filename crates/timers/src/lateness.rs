@@ -3,29 +3,29 @@
 use std::cell::Cell;
 
 /// Number of sleeps that are remembered.
-const REMEMBERED: usize = 64;
+const SAMPLES: usize = 64;
 /// Number of remembered sleeps that may be later than the window is long: about 5 in 100.
-const OUTSIDE: usize = 3;
+const LATER_THAN_WINDOW: usize = 3;
 /// Number of sleeps after which the window is computed for the first time, and between computations.
-const BATCH: u32 = 8;
+const UPDATE_INTERVAL: u32 = 8;
 /// Window before the first computation, ns: the lateness of an idle machine with a timer slack of 1 ns.
-const FIRST: u32 = 60_000;
+const INITIAL_WINDOW: u32 = 60_000;
 /// Shortest window, ns: the kernel's own way out of a sleep takes that long.
-const FLOOR: u32 = 4_000;
+const MIN_WINDOW: u32 = 4_000;
 /// Longest window, ns. A greater lateness comes from other programs that use the processor, and spinning does not help.
-const CEILING: u32 = 100_000;
+const MAX_WINDOW: u32 = 100_000;
 
 /// The state that one thread has learnt.
 pub(crate) struct Lateness {
-    seen: [Cell<u32>; REMEMBERED],
+    seen: [Cell<u32>; SAMPLES],
     count: Cell<u32>,
     window: Cell<u32>,
 }
 
 impl Lateness {
     pub const fn new() -> Lateness {
-        let seen = [const { Cell::new(0) }; REMEMBERED];
-        Lateness { seen, count: Cell::new(0), window: Cell::new(FIRST) }
+        let seen = [const { Cell::new(0) }; SAMPLES];
+        Lateness { seen, count: Cell::new(0), window: Cell::new(INITIAL_WINDOW) }
     }
 
     /// Returns how many nanoseconds before its target the kernel is to wake the thread.
@@ -36,22 +36,22 @@ impl Lateness {
     /// Records that the kernel woke the thread this many nanoseconds later than asked.
     pub fn observe(&self, nanos: i64) {
         let count = self.count.get();
-        self.seen[count as usize % REMEMBERED].set(nanos.clamp(0, u32::MAX.into()) as u32);
+        self.seen[count as usize % SAMPLES].set(nanos.clamp(0, u32::MAX.into()) as u32);
         // When the count overflows, it continues at a value that still says that all places are filled.
-        self.count.set(count.checked_add(1).unwrap_or(REMEMBERED as u32 * BATCH));
-        if self.count.get().is_multiple_of(BATCH) {
-            self.window.set(self.reckon());
+        self.count.set(count.checked_add(1).unwrap_or(SAMPLES as u32 * UPDATE_INTERVAL));
+        if self.count.get().is_multiple_of(UPDATE_INTERVAL) {
+            self.window.set(self.compute_window());
         }
     }
 
     /// Returns the quantile of the remembered sleeps plus an eighth, ns, within the shortest and the longest window.
-    fn reckon(&self) -> u32 {
-        let known = (self.count.get() as usize).min(REMEMBERED);
-        let mut seen: [u32; REMEMBERED] = std::array::from_fn(|place| self.seen[place].get());
+    fn compute_window(&self) -> u32 {
+        let known = (self.count.get() as usize).min(SAMPLES);
+        let mut seen: [u32; SAMPLES] = std::array::from_fn(|index| self.seen[index].get());
         let seen = &mut seen[..known];
-        let place = known - 1 - OUTSIDE * known / REMEMBERED;
-        let (_, quantile, _) = seen.select_nth_unstable(place);
-        quantile.saturating_add(*quantile / 8).clamp(FLOOR, CEILING)
+        let index = known - 1 - LATER_THAN_WINDOW * known / SAMPLES;
+        let (_, quantile, _) = seen.select_nth_unstable(index);
+        quantile.saturating_add(*quantile / 8).clamp(MIN_WINDOW, MAX_WINDOW)
     }
 }
 
@@ -63,9 +63,9 @@ mod tests {
     #[test]
     fn a_thread_begins_with_the_usual_window() {
         let lateness = Lateness::new();
-        assert_eq!(lateness.window(), i64::from(FIRST));
-        (0..BATCH - 1).for_each(|_| lateness.observe(20_000));
-        assert_eq!(lateness.window(), i64::from(FIRST));
+        assert_eq!(lateness.window(), i64::from(INITIAL_WINDOW));
+        (0..UPDATE_INTERVAL - 1).for_each(|_| lateness.observe(20_000));
+        assert_eq!(lateness.window(), i64::from(INITIAL_WINDOW));
         lateness.observe(20_000);
         assert_eq!(lateness.window(), 22_500);
     }
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(lateness.window(), 18_000);
         (0..3).for_each(|_| lateness.observe(4_000_000));
         (0..5).for_each(|_| lateness.observe(16_000));
-        assert_eq!(lateness.window(), i64::from(CEILING));
+        assert_eq!(lateness.window(), i64::from(MAX_WINDOW));
     }
 
     proptest! {
@@ -87,7 +87,7 @@ mod tests {
             let lateness = Lateness::new();
             for nanos in late {
                 lateness.observe(nanos);
-                prop_assert!((FLOOR.into()..=CEILING.into()).contains(&lateness.window()));
+                prop_assert!((MIN_WINDOW.into()..=MAX_WINDOW.into()).contains(&lateness.window()));
             }
         }
     }

@@ -43,7 +43,7 @@ impl Moment {
     /// Returns CLOCK_MONOTONIC_RAW at this moment, ns. The conversion follows the counter's drift against that clock,
     /// without a jump or a step back. The first call may take some milliseconds.
     pub fn nanos(self) -> i64 {
-        Reference::MonotonicRaw.surely_at(self.0)
+        Reference::MonotonicRaw.at_or_wait(self.0)
     }
 
     /// Returns the date, computed from CLOCK_REALTIME at the time of the call. The result changes when that clock is

@@ -1,6 +1,6 @@
 //! The system's clocks as the counter follows them. A program that reads a clock often reads the counter instead.
 
-use crate::source::{self, Look};
+use crate::source::{self, ClockSample};
 use crate::track::{Sample, Track};
 use crate::{os, virtual_time};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,10 +20,14 @@ pub enum Reference {
 }
 
 /// Longest time between samples of a clock that NTP steers, ns. NTP may change its rate by 500 ppm: 50 us in 100 ms.
-const STEERED: i64 = 100_000_000;
-const FREE: i64 = 1_000_000_000;
-static TRACKS: [Track; 4] =
-    [Track::new(FREE), Track::new(STEERED), Track::new(STEERED), Track::new(STEERED)];
+const MAX_STEERED_INTERVAL: i64 = 100_000_000;
+const MAX_FREE_INTERVAL: i64 = 1_000_000_000;
+static TRACKS: [Track; 4] = [
+    Track::new(MAX_FREE_INTERVAL),
+    Track::new(MAX_STEERED_INTERVAL),
+    Track::new(MAX_STEERED_INTERVAL),
+    Track::new(MAX_STEERED_INTERVAL),
+];
 /// Whether the process was attached to a virtual clock after the source was chosen.
 static WENT_VIRTUAL: AtomicBool = AtomicBool::new(false);
 
@@ -79,7 +83,7 @@ impl Reference {
     }
 
     /// Returns the clock's time when the counter showed `ticks`. It waits a few milliseconds for the first answer.
-    pub(crate) fn surely_at(self, ticks: i64) -> i64 {
+    pub(crate) fn at_or_wait(self, ticks: i64) -> i64 {
         if !source::is_counter() && self == Reference::MonotonicRaw {
             return ticks;
         }
@@ -116,9 +120,9 @@ impl Reference {
     fn sample(self) -> Option<Sample> {
         /// Ticks between the two reads of the counter from which on a sample counts as disturbed: below a microsecond
         /// of a TSC. An undisturbed sample has some 60.
-        const DISTURBED: i64 = 2_000;
-        let Look { ticks, nanos, width } = Look::take(self.id());
-        (width < DISTURBED).then_some(Sample { ticks, nanos })
+        const MAX_WIDTH: i64 = 2_000;
+        let ClockSample { ticks, nanos, width } = ClockSample::take(self.id());
+        (width < MAX_WIDTH).then_some(Sample { ticks, nanos })
     }
 
     /// Returns how often the clock was found to have been set, so that its time jumped.

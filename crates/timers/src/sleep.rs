@@ -32,7 +32,7 @@ pub enum Woken {
 }
 
 /// The target of a sleep.
-trait Target {
+trait SleepTarget {
     /// Returns the nanoseconds until the target, of its own clock; at most 0 once it is reached.
     fn left(&self) -> i64;
 
@@ -54,15 +54,15 @@ trait Target {
 /// Shortens a sleep for a clock that may be steered by up to 500 ppm against the counter's clock: the last thousandth
 /// of a long sleep becomes a sleep of its own.
 fn steered(left: i64) -> i64 {
-    const LONG: i64 = 20_000_000;
-    if left > LONG {
+    const SPLIT_ABOVE: i64 = 20_000_000;
+    if left > SPLIT_ABOVE {
         left - left / 1_000
     } else {
         left
     }
 }
 
-impl Target for Moment {
+impl SleepTarget for Moment {
     #[inline(always)]
     fn left(&self) -> i64 {
         source::scale()
@@ -83,7 +83,7 @@ struct Date {
     nanos: i64,
 }
 
-impl Target for Date {
+impl SleepTarget for Date {
     #[inline(always)]
     fn left(&self) -> i64 {
         self.nanos.saturating_sub(self.clock.now())
@@ -105,19 +105,19 @@ impl Target for Date {
 }
 
 /// Per-thread sleep state. It has no destructor, so it is usable in every state of the thread.
-struct OfThread {
+struct ThreadState {
     lateness: Lateness,
     slack_is_set: Cell<bool>,
 }
 
 thread_local! {
-    static OF_THREAD: OfThread =
-        const { OfThread { lateness: Lateness::new(), slack_is_set: Cell::new(false) } };
+    static THREAD_STATE: ThreadState =
+        const { ThreadState { lateness: Lateness::new(), slack_is_set: Cell::new(false) } };
 }
 
 /// The events that end a sleep before its target.
 #[derive(Clone, Copy)]
-enum Ends<'a> {
+enum EndedBy<'a> {
     /// No event ends the sleep.
     Nothing,
     /// A handled signal ends the sleep.
@@ -126,11 +126,11 @@ enum Ends<'a> {
     Interrupts(&'a AtomicU32),
 }
 
-impl Ends<'_> {
+impl EndedBy<'_> {
     /// Takes one interrupt, if there is one.
     #[inline(always)]
     fn take(self) -> bool {
-        let Ends::Interrupts(count) = self else { return false };
+        let EndedBy::Interrupts(count) = self else { return false };
         if count.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -140,39 +140,39 @@ impl Ends<'_> {
 
 /// Distance from the target, in nanoseconds or ticks, from which on the thread only spins. It is long enough to fetch the way
 /// back.
-const REHEARSAL: i64 = 3_000;
+const SPIN_ONLY_DISTANCE: i64 = 3_000;
 
 // Inlined into its caller, so that the rehearsal returns to the same place as the sleep.
 #[inline(always)]
-fn sleep_to(target: &impl Target, ends: Ends<'_>) -> Woken {
-    match come_within(REHEARSAL, target, ends) {
-        Woken::Elapsed => come_within(0, target, ends),
+fn sleep_to(target: &impl SleepTarget, ended_by: EndedBy<'_>) -> Woken {
+    match come_within(SPIN_ONLY_DISTANCE, target, ended_by) {
+        Woken::Elapsed => come_within(0, target, ended_by),
         other => other,
     }
 }
 
 /// Sleeps, then spins, until the target is at most at the distance `near`.
 #[inline(never)]
-fn come_within(near: i64, target: &impl Target, ends: Ends<'_>) -> Woken {
+fn come_within(near: i64, target: &impl SleepTarget, ended_by: EndedBy<'_>) -> Woken {
     loop {
-        if ends.take() {
+        if ended_by.take() {
             return Woken::Interrupted;
         }
         let rate = source::rate();
-        let window = OF_THREAD.with(|own| (own.lateness.window() as f64 * rate) as i64);
+        let window = THREAD_STATE.with(|own| (own.lateness.window() as f64 * rate) as i64);
         let left = target.left();
         if left <= window {
-            return spin(near, target, ends);
+            return spin(near, target, ended_by);
         }
         let (clock, deadline) = target.kernel_deadline(window);
-        match (kernel_phase(clock, deadline, ends), ends) {
-            (libc::EINTR, Ends::Signals) => return Woken::Signalled,
+        match (kernel_phase(clock, deadline, ended_by), ended_by) {
+            (libc::EINTR, EndedBy::Signals) => return Woken::Signalled,
             (0 | libc::ETIMEDOUT, _) => {
                 let late = os::read(clock).saturating_sub(deadline);
                 // If an interrupt woke the thread early, there is nothing to learn.
                 if late >= 0 {
                     let real = (late as f64 / rate) as i64;
-                    OF_THREAD.with(|own| own.lateness.observe(real));
+                    THREAD_STATE.with(|own| own.lateness.observe(real));
                 }
             }
             _ => {}
@@ -180,31 +180,31 @@ fn come_within(near: i64, target: &impl Target, ends: Ends<'_>) -> Woken {
     }
 }
 
-fn kernel_phase(clock: libc::clockid_t, deadline: i64, ends: Ends<'_>) -> libc::c_int {
-    OF_THREAD.with(|own| {
+fn kernel_phase(clock: libc::clockid_t, deadline: i64, ended_by: EndedBy<'_>) -> libc::c_int {
+    THREAD_STATE.with(|own| {
         if !own.slack_is_set.replace(true) {
             os::least_timer_slack();
         }
     });
-    match ends {
-        Ends::Interrupts(count) => os::wait_on(count, deadline),
-        Ends::Nothing | Ends::Signals => os::sleep_until(clock, deadline),
+    match ended_by {
+        EndedBy::Interrupts(count) => os::wait_on(count, deadline),
+        EndedBy::Nothing | EndedBy::Signals => os::sleep_until(clock, deadline),
     }
 }
 
 #[inline]
-fn spin(near: i64, target: &impl Target, ends: Ends<'_>) -> Woken {
+fn spin(near: i64, target: &impl SleepTarget, ended_by: EndedBy<'_>) -> Woken {
     /// Distance below which a pause instruction may take longer than the rest of the sleep.
-    const CLOSE: i64 = 300;
+    const NO_PAUSE_BELOW: i64 = 300;
     loop {
         let distance = target.distance();
         if distance <= near {
             return Woken::Elapsed;
         }
-        if ends.take() {
+        if ended_by.take() {
             return Woken::Interrupted;
         }
-        if distance > CLOSE {
+        if distance > NO_PAUSE_BELOW {
             std::hint::spin_loop();
         }
     }
@@ -219,25 +219,25 @@ pub fn sleep(interval: Interval) {
 /// Sleeps until `moment`; returns at once if it is past. Signals do not end the sleep.
 #[inline]
 pub fn sleep_until(moment: Moment) {
-    let _ = sleep_to(&moment, Ends::Nothing);
+    let _ = sleep_to(&moment, EndedBy::Nothing);
 }
 
 /// Sleeps as [`sleep_until`] does, but ends if a signal was handled while the thread slept in the kernel.
 #[inline]
 pub fn sleep_until_signal(moment: Moment) -> Woken {
-    sleep_to(&moment, Ends::Signals)
+    sleep_to(&moment, EndedBy::Signals)
 }
 
 /// Sleeps until `clock` shows `nanos`, or a signal was handled. If somebody sets the clock meanwhile, the sleep
 /// follows.
 #[inline]
 pub fn sleep_until_date(clock: Reference, nanos: i64) -> Woken {
-    sleep_to(&Date { clock, nanos }, Ends::Signals)
+    sleep_to(&Date { clock, nanos }, EndedBy::Signals)
 }
 
 /// Returns the window of the calling thread, 4 to 100 us: how long before its target the kernel is to wake it.
 pub fn spin_window() -> Duration {
-    OF_THREAD.with(|own| Duration::from_nanos(own.lateness.window() as u64))
+    THREAD_STATE.with(|own| Duration::from_nanos(own.lateness.window() as u64))
 }
 
 /// Puts the calling thread under SCHED_FIFO, ahead of all ordinary threads, so that its wake-ups are timely under load.
@@ -301,7 +301,7 @@ impl Sleeper {
     /// past.
     #[inline]
     pub fn sleep_until(&self, moment: Moment) -> Woken {
-        sleep_to(&moment, Ends::Interrupts(&self.interrupts))
+        sleep_to(&moment, EndedBy::Interrupts(&self.interrupts))
     }
 
     /// Interrupts the sleeper as [`Interrupter::interrupt`] does.

@@ -185,17 +185,17 @@ pub(crate) fn scale() -> Scale {
         match (chosen.source, &chosen.hpet) {
             (TimeSource::Os, _) => Scale::NANOS,
             (_, Some(hpet)) => hpet.scale(),
-            (_, None) => told_scale().unwrap_or_else(measured_scale),
+            (_, None) => reported_scale().unwrap_or_else(measured_scale),
         }
     })
 }
 
 /// Returns the length that the processor or hypervisor states, if a measurement of half a millisecond does not
 /// contradict it.
-fn told_scale() -> Option<Scale> {
+fn reported_scale() -> Option<Scale> {
     #[cfg(target_arch = "x86_64")]
     {
-        let told = Scale::from_hertz(crate::tsc::told_hertz()?)?;
+        let told = Scale::from_hertz(crate::tsc::reported_hertz()?)?;
         let measured = measure(500_000)?;
         let off = told.nanos_per_tick() / measured.nanos_per_tick() - 1.0;
         (off.abs() < 1e-3).then_some(told)
@@ -205,9 +205,9 @@ fn told_scale() -> Option<Scale> {
 }
 
 fn measured_scale() -> Scale {
-    const LONG_ENOUGH: i64 = 10_000_000;
+    const MIN_MEASUREMENT: i64 = 10_000_000;
     loop {
-        if let Some(scale) = measure(LONG_ENOUGH) {
+        if let Some(scale) = measure(MIN_MEASUREMENT) {
             return scale;
         }
     }
@@ -216,33 +216,33 @@ fn measured_scale() -> Scale {
 /// Measures the scale by two samples of counter and CLOCK_MONOTONIC_RAW, `nanos` apart. The error is at most 50 ns in
 /// `nanos`.
 fn measure(nanos: i64) -> Option<Scale> {
-    let first = Look::take(libc::CLOCK_MONOTONIC_RAW);
+    let first = ClockSample::take(libc::CLOCK_MONOTONIC_RAW);
     let clock = libc::CLOCK_MONOTONIC;
     os::sleep_until(clock, os::read(clock).saturating_add(nanos));
-    let second = Look::take(libc::CLOCK_MONOTONIC_RAW);
+    let second = ClockSample::take(libc::CLOCK_MONOTONIC_RAW);
     let (nanos, ticks) = (second.nanos - first.nanos, second.ticks - first.ticks);
     Scale::from_ratio(nanos.try_into().ok()?, ticks.try_into().ok()?)
 }
 
 /// A sample of counter and clock at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct ClockSample {
     pub ticks: i64,
     pub nanos: i64,
     /// Ticks between the two reads of the counter. The clock was read between them.
     pub width: i64,
 }
 
-impl Look {
+impl ClockSample {
     /// Takes a few samples and returns the narrowest.
-    pub fn take(clock: libc::clockid_t) -> Look {
+    pub fn take(clock: libc::clockid_t) -> ClockSample {
         let tries = (0..5).map(|_| {
             let before = ticks();
             let nanos = os::read(clock);
             let width = ticks() - before;
-            Look { ticks: before + width / 2, nanos, width }
+            ClockSample { ticks: before + width / 2, nanos, width }
         });
-        tries.min_by_key(|look| look.width).expect("five tries")
+        tries.min_by_key(|sample| sample.width).expect("five tries")
     }
 }
 
@@ -299,11 +299,11 @@ struct Cost {
 
 impl Cost {
     fn of<T>(read: impl Fn() -> T) -> Cost {
-        const TOGETHER: i64 = 20;
+        const READS_PER_SAMPLE: i64 = 20;
         let once = || {
             let before = os::read(libc::CLOCK_MONOTONIC);
-            (0..TOGETHER).for_each(|_| drop(std::hint::black_box(read())));
-            (os::read(libc::CLOCK_MONOTONIC) - before) as f64 / TOGETHER as f64
+            (0..READS_PER_SAMPLE).for_each(|_| drop(std::hint::black_box(read())));
+            (os::read(libc::CLOCK_MONOTONIC) - before) as f64 / READS_PER_SAMPLE as f64
         };
         let mut samples: Vec<f64> = (0..50).map(|_| once()).collect();
         samples.sort_by(f64::total_cmp);
@@ -315,12 +315,13 @@ impl Cost {
 /// that traps rdtsc makes it cost more. Otherwise chooses the cheaper one of HPET and system clock. If their costs are
 /// within a quarter of each other, chooses the steadier one.
 fn choose(tsc: Option<Cost>, hpet: Option<Cost>, os: Cost) -> TimeSource {
-    const ALIKE: f64 = 1.25;
-    if tsc.is_some_and(|tsc| tsc.median <= os.median * ALIKE) {
+    const EQUAL_COST_RATIO: f64 = 1.25;
+    if tsc.is_some_and(|tsc| tsc.median <= os.median * EQUAL_COST_RATIO) {
         return TimeSource::Tsc;
     }
     let Some(hpet) = hpet else { return TimeSource::Os };
-    let alike = hpet.median <= os.median * ALIKE && os.median <= hpet.median * ALIKE;
+    let alike =
+        hpet.median <= os.median * EQUAL_COST_RATIO && os.median <= hpet.median * EQUAL_COST_RATIO;
     let hpet_is_better = if alike { hpet.spread < os.spread } else { hpet.median < os.median };
     if hpet_is_better {
         TimeSource::Hpet
@@ -348,7 +349,8 @@ fn tsc_usable(_is_virtual: bool) -> Result<(), String> {
 /// The text says why it cannot.
 #[cfg(target_arch = "x86_64")]
 fn tsc_usable(is_virtual: bool) -> Result<(), String> {
-    const KERNEL: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    const CLOCKSOURCE_FILE: &str =
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     if is_virtual {
         return Err("the process lives in virtual time, the TSC in the host's".to_string());
     }
@@ -358,13 +360,13 @@ fn tsc_usable(is_virtual: bool) -> Result<(), String> {
     if !crate::tsc::is_invariant_tsc() {
         return Err("it is not invariant (CPUID 0x80000007)".to_string());
     }
-    match std::fs::read_to_string(KERNEL) {
+    match std::fs::read_to_string(CLOCKSOURCE_FILE) {
         Ok(name) if name.trim() == "tsc" => Ok(()),
         Ok(name) => {
             Err(format!("the kernel does not trust it, its clock source is {}", name.trim()))
         }
         Err(error) => {
-            Err(format!("whether the kernel trusts it cannot be told: {KERNEL}: {error}"))
+            Err(format!("whether the kernel trusts it cannot be told: {CLOCKSOURCE_FILE}: {error}"))
         }
     }
 }

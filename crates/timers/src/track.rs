@@ -9,7 +9,7 @@
 //!
 //! Race: a reader has an older piece. The writer begins a newer and slower one, with a start in the past. The reader then shows a
 //! later time than readers of the newer piece. Therefore the writer publishes a piece without its start. The first thread that
-//! sees the piece, a reader or the writer, decides its start by compare-and-swap as a little later than now ([`LEAD`]). A reader
+//! sees the piece, a reader or the writer, decides its start by compare-and-swap as a little later than now ([`START_LEAD`]). A reader
 //! that still uses the older piece has not seen the newer one. It took its ticks before anybody saw the newer one, so they lie
 //! before its start. The lead allows for processors that execute the load before the read of the counter.
 
@@ -17,21 +17,21 @@ use crate::scale::Scale;
 use std::sync::atomic::{fence, AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Time from the decision on a piece's start to that start, ns: longer than a processor's window of reordering.
-const LEAD: i64 = 1_000;
+const START_LEAD: i64 = 1_000;
 /// Number of pieces remembered. Readers use the latest and the four before, so that a moment converts to the same time
 /// as before.
-const PIECES: usize = 8;
-const OLDER: u64 = 4;
+const PIECE_COUNT: usize = 8;
+const OLDER_PIECES_READ: u64 = 4;
 /// Greatest correction of a track's rate while it approaches its clock, parts per million.
-const SLEW: f64 = 500.0;
+const MAX_SLEW_PPM: f64 = 500.0;
 /// Greatest plausible change of a clock's rate, parts per million. A clock whose rate changed by more, and that is off
 /// by more than the noise, was set, stopped or moved.
-const ANOTHER_CLOCK: f64 = 2_000.0;
+const MAX_RATE_CHANGE_PPM: f64 = 2_000.0;
 const SET: f64 = 100_000.0;
 /// Greatest error between two samples, ns.
-const NOISE: f64 = 1_000.0;
+const MAX_SAMPLE_ERROR: f64 = 1_000.0;
 /// Time over which the clock's rate is averaged, ns.
-const MEMORY: f64 = 8e9;
+const AVERAGING_TIME: f64 = 8e9;
 
 /// A sample of counter and clock at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,7 +40,7 @@ pub(crate) struct Sample {
     pub nanos: i64,
 }
 
-/// One straight piece. Its number also is its generation: a place holds piece `n`, then `n + PIECES`.
+/// One straight piece. Its number also is its generation: a place holds piece `n`, then `n + PIECE_COUNT`.
 struct Piece {
     /// Ticks at which the piece begins; [`undecided`] until the start is decided.
     start: AtomicI64,
@@ -63,7 +63,7 @@ const fn unknown(number: u64) -> i64 {
 pub(crate) struct Track {
     /// Number of the latest piece, from 1; 0 before the first one.
     latest: AtomicU64,
-    pieces: [Piece; PIECES],
+    pieces: [Piece; PIECE_COUNT],
     /// Whether a thread is taking a sample.
     busy: AtomicBool,
     /// Ticks from which on a sample is due.
@@ -108,7 +108,7 @@ impl Track {
                     base: AtomicI64::new(unknown(0)),
                     multiplier: AtomicU64::new(0),
                 }
-            }; PIECES],
+            }; PIECE_COUNT],
             busy: AtomicBool::new(false),
             due: AtomicI64::new(i64::MIN),
             last: [const { AtomicI64::new(0) }; 2],
@@ -147,7 +147,7 @@ impl Track {
             if latest == 0 {
                 return None;
             }
-            let oldest = latest.saturating_sub(OLDER).max(1);
+            let oldest = latest.saturating_sub(OLDER_PIECES_READ).max(1);
             let mut found = None;
             for number in (oldest..=latest).rev() {
                 let Some(line) = self.settled(number, counter) else { break };
@@ -181,7 +181,7 @@ impl Track {
     fn settle(&self, number: u64, counter: &impl Fn() -> i64) -> Option<Line> {
         let piece = self.piece(number);
         let scale = Scale::from_multiplier(piece.multiplier.load(Ordering::Relaxed));
-        let lead = scale.ticks(LEAD.into())?;
+        let lead = scale.ticks(START_LEAD.into())?;
         let wanted = counter().saturating_add(lead);
         let start = decide(&piece.start, undecided(number), wanted);
         if start < 0 {
@@ -200,7 +200,7 @@ impl Track {
     }
 
     fn piece(&self, number: u64) -> &Piece {
-        &self.pieces[number as usize % PIECES]
+        &self.pieces[number as usize % PIECE_COUNT]
     }
 
     /// Whether it is time for a sample.
@@ -288,16 +288,16 @@ impl Track {
         let error = sample.nanos.saturating_sub(ours) as f64;
         let apart = (off * 1e-6 * passed.nanos as f64).abs();
         let share = match off.abs() {
-            strange if strange > ANOTHER_CLOCK && apart > SET => return self.restart(sample),
+            strange if strange > MAX_RATE_CHANGE_PPM && apart > SET => return self.restart(sample),
             // The two samples are close together, and one of them was disturbed.
-            strange if strange > ANOTHER_CLOCK => 0.0,
+            strange if strange > MAX_RATE_CHANGE_PPM => 0.0,
             // Follow a clock that is being steered at once; average out noise.
-            steered if steered > 5.0 && apart > NOISE => 0.5,
-            _ => (passed.nanos as f64 / MEMORY).min(1.0),
+            steered if steered > 5.0 && apart > MAX_SAMPLE_ERROR => 0.5,
+            _ => (passed.nanos as f64 / AVERAGING_TIME).min(1.0),
         };
         let rate = before.faster_by(off * share);
         let next = (2 * passed.nanos).max(10_000_000).min(self.longest);
-        let slew = (error / next as f64 * 1e6).clamp(-SLEW, SLEW);
+        let slew = (error / next as f64 * 1e6).clamp(-MAX_SLEW_PPM, MAX_SLEW_PPM);
         let number = self.latest.load(Ordering::Relaxed) + 1;
         self.settled(number - 1, counter);
         let piece = self.piece(number);

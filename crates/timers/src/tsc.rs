@@ -75,7 +75,7 @@ fn text(words: &[u32]) -> String {
 }
 
 /// Returns the counter's hertz, if the processor or the hypervisor states it.
-pub fn told_hertz() -> Option<u64> {
+pub fn reported_hertz() -> Option<u64> {
     by_crystal(leaf(0x15)).or_else(by_hypervisor)
 }
 

@@ -8,7 +8,7 @@ use anyhow::Context;
 use lorentz_clock::Rate;
 use lorentz_container::{self as container, BatchSpawn, Container, StateDir, MAX_BATCH};
 use lorentz_control::{ClockOptions, HostNow, WhichClock};
-use lorentz_experiment::{self as experiment, Ended, Experiment, Refusal, Wanted};
+use lorentz_experiment::{self as experiment, Ended, Experiment, ExperimentOptions, Refusal};
 use serde_json::{json, Value};
 
 use crate::experiment_args::{Add, Create, ExperimentVerb, Populate, Status};
@@ -50,7 +50,7 @@ pub fn perform(verb: &ExperimentVerb) -> anyhow::Result<i32> {
 }
 
 fn create(state: &StateDir, args: &Create) -> anyhow::Result<()> {
-    let wanted = Wanted {
+    let wanted = ExperimentOptions {
         timeslice_ns: args.timeslice.map(|span| span.0),
         cpus: args.cpus.clone(),
         as_fast_as_possible: args.as_fast_as_possible,

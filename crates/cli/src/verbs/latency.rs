@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lorentz_container::{Container, StateDir};
 use lorentz_packets::{
-    aggregate, correct, json_line, prometheus, Audience, Counters, Namespace, OuterDevice, Packet,
-    PacketsError, Place, Rule, Service, ToVirtual, Watched, Watcher, Way,
+    aggregate, correct, json_line, prometheus, Audience, Counters, LatencyMethod, Namespace,
+    OuterDevice, Packet, PacketsError, Rule, Service, SocketLocation, ToVirtual, Watched, Watcher,
 };
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ pub fn latency(verb: &Latency) -> anyhow::Result<i32> {
 }
 
 fn watch(args: &Watch) -> anyhow::Result<i32> {
-    let place = if args.serve { Place::Inside } else { Place::Nowhere };
+    let place = if args.serve { SocketLocation::Inside } else { SocketLocation::Nowhere };
     let mut service = start(&args.measure, &place)?;
     let live = !args.json && !args.summary && !args.prometheus && io::stdout().is_terminal();
     let mut screen = Screen { args, live, past: Vec::new() };
@@ -44,7 +44,7 @@ fn serve(args: &Serve) -> anyhow::Result<i32> {
     if args.at.is_some() && args.measure.targets.len() > 1 {
         return Err(WrongInput("--at: expected one namespace".into()).into());
     }
-    let place = args.at.clone().map_or(Place::Inside, Place::At);
+    let place = args.at.clone().map_or(SocketLocation::Inside, SocketLocation::At);
     start(&args.measure, &place)?.run(limit(&args.measure), &mut Nobody)?;
     Ok(0)
 }
@@ -54,16 +54,16 @@ fn limit(args: &Measure) -> Option<Duration> {
 }
 
 /// Begins to measure all that was asked for.
-fn start(args: &Measure, place: &Place) -> anyhow::Result<Service> {
+fn start(args: &Measure, place: &SocketLocation) -> anyhow::Result<Service> {
     let outers = match args.outer.as_slice() {
         [] => OuterDevice::of_default_routes()?,
         names => names.iter().map(|name| OuterDevice::named(name)).collect::<Result<_, _>>()?,
     };
     if args.hardware {
-        outers.iter().try_for_each(OuterDevice::check_hardware_stamps)?;
+        outers.iter().try_for_each(OuterDevice::check_hardware_timestamps)?;
     }
     let found: Vec<_> = args.targets.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
-    let way = if args.in_band { Way::InBand } else { Way::Traced };
+    let way = if args.in_band { LatencyMethod::InBand } else { LatencyMethod::Traced };
     let mut service = Service::new(Watcher::new(outers, way, args.ring)?)?;
     for (namespace, clock) in found {
         service.add(namespace, clock, place)?;
@@ -94,7 +94,7 @@ fn find(name: &str) -> anyhow::Result<(Namespace, Option<ToVirtual>)> {
 
 fn order(args: &Order, order: lorentz_packets::Order) -> anyhow::Result<i32> {
     let (namespace, _) = find(&args.target)?;
-    let answers = lorentz_packets::command(order, &namespace)?;
+    let answers = lorentz_packets::send_order(order, &namespace)?;
     if args.json {
         print::out_json(&Value::Array(answers))?;
     }

@@ -20,7 +20,7 @@ use crate::{print, print_network};
 pub fn up(args: &Up) -> anyhow::Result<i32> {
     let mut imported = read(&args.source)?;
     imported.topology.rounds |= args.rounds;
-    let plan = network::topology::check(&imported.name, &imported.topology)?;
+    let plan = network::check::plan_from(&imported.name, &imported.topology)?;
     let advice = network::neighbours::advice(&plan);
     if !args.json {
         tell_left_out(&imported);
@@ -67,7 +67,7 @@ fn tell_left_out(imported: &Imported) {
 
 pub fn import(args: &Import) -> anyhow::Result<i32> {
     let imported = read(&args.source)?;
-    network::topology::check(&imported.name, &imported.topology)?;
+    network::check::plan_from(&imported.name, &imported.topology)?;
     let yaml = imported.topology.to_yaml()?;
     if let Some(path) = &args.write {
         std::fs::write(path, &yaml).with_context(|| format!("--write {}", path.display()))?;

@@ -4,9 +4,9 @@
 //! arrive. One calendar holds all future events, ordered by virtual instants. Each event is computed at its own instant, however
 //! late the owner advances the emulator, so that lateness never adds up.
 
-mod dice;
 mod pipe;
 mod queue;
+mod rng;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -16,17 +16,17 @@ use std::collections::BinaryHeap;
 
 use lorentz_clock::{Span, VirtualInstant};
 
-pub use dice::Dice;
 pub use pipe::{Counts, Pipe};
 pub use queue::Frame;
+pub use rng::LinkRng;
 
 use pipe::Arrival;
-use switch::{Switch, Way};
+use switch::{Forwarding, Switch};
 
 use crate::impair::Impairments;
 
 /// Least delay where there are no links.
-const NO_LINKS: Span = Span(10_000_000);
+const LEAST_DELAY_WITHOUT_LINKS: Span = Span(10_000_000);
 
 /// An interface of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -64,7 +64,7 @@ impl Side {
 
 /// The object at an end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plug {
+pub enum Attachment {
     /// An interface of a node; each takes one link.
     Station(StationId),
     /// A switch or a hub; each takes any number of links.
@@ -73,7 +73,7 @@ pub enum Plug {
 
 /// The object at an end of a link, as the emulator keeps it.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum LinkEnd {
     Station(StationId),
     Switch(SwitchId, usize),
 }
@@ -81,7 +81,7 @@ enum End {
 /// A link: a pipe in each direction.
 #[derive(Debug)]
 struct Link {
-    ends: [End; 2],
+    ends: [LinkEnd; 2],
     pipes: [Pipe; 2],
     /// Number of cuts. Frames that were on their way before a cut do not arrive.
     cuts: u32,
@@ -94,7 +94,7 @@ struct SwitchAndPorts {
 }
 
 #[derive(Debug)]
-enum What {
+enum EventKind {
     /// The frame on the wire has been sent.
     Sent,
     /// A frame arrives at the other end.
@@ -108,10 +108,10 @@ struct Event {
     link: LinkId,
     side: Side,
     cuts: u32,
-    what: What,
+    kind: EventKind,
 }
 
-// BinaryHeap gives the greatest first. With this order, that is the event due first; of several due together, the one entered
+// BinaryHeap gives the greatest first. With this order, that is the event due first; of several due together, the one scheduled
 // first.
 impl Ord for Event {
     fn cmp(&self, other: &Event) -> Ordering {
@@ -141,7 +141,7 @@ pub struct Emulator {
     switches: Vec<SwitchAndPorts>,
     stations: Vec<Option<(LinkId, Side)>>,
     calendar: BinaryHeap<Event>,
-    entered: u64,
+    scheduled: u64,
     arrivals: Vec<Arrival>,
 }
 
@@ -154,7 +154,7 @@ impl Emulator {
             switches: Vec::new(),
             stations: Vec::new(),
             calendar: BinaryHeap::new(),
-            entered: 0,
+            scheduled: 0,
             arrivals: Vec::new(),
         }
     }
@@ -172,27 +172,31 @@ impl Emulator {
         SwitchId(self.switches.len() - 1)
     }
 
-    /// Joins two objects by a link, with the impairments `asked` from the first end and from the second.
-    pub fn connect(&mut self, plugs: [Plug; 2], asked: [&Impairments; 2]) -> LinkId {
+    /// Joins two objects by a link, with `impairments` from the first end and from the second.
+    pub fn connect(
+        &mut self,
+        attachments: [Attachment; 2],
+        impairments: [&Impairments; 2],
+    ) -> LinkId {
         let id = LinkId(self.links.len());
-        let ends = [0, 1].map(|at| self.plug_in(plugs[at], (id, Side::BOTH[at])));
-        let stream = |at: u64| Dice::new(self.seed, id.0 as u64 * 2 + at);
-        let pipes = [Pipe::new(asked[0], stream(0)), Pipe::new(asked[1], stream(1))];
+        let ends = [0, 1].map(|at| self.attach(attachments[at], (id, Side::BOTH[at])));
+        let stream = |at: u64| LinkRng::new(self.seed, id.0 as u64 * 2 + at);
+        let pipes = [Pipe::new(impairments[0], stream(0)), Pipe::new(impairments[1], stream(1))];
         self.links.push(Link { ends, pipes, cuts: 0 });
         id
     }
 
-    fn plug_in(&mut self, plug: Plug, place: (LinkId, Side)) -> End {
-        match plug {
-            Plug::Station(station) => {
+    fn attach(&mut self, attachment: Attachment, attached_to: (LinkId, Side)) -> LinkEnd {
+        match attachment {
+            Attachment::Station(station) => {
                 debug_assert!(self.stations[station.0].is_none(), "one link for each interface");
-                self.stations[station.0] = Some(place);
-                End::Station(station)
+                self.stations[station.0] = Some(attached_to);
+                LinkEnd::Station(station)
             }
-            Plug::Switch(switch) => {
+            Attachment::Switch(switch) => {
                 let ports = &mut self.switches[switch.0].ports;
-                ports.push(place);
-                End::Switch(switch, ports.len() - 1)
+                ports.push(attached_to);
+                LinkEnd::Switch(switch, ports.len() - 1)
             }
         }
     }
@@ -202,9 +206,9 @@ impl Emulator {
         &self.links[link.0].pipes[side as usize]
     }
 
-    /// Applies the impairments `asked` to a direction from now on. Call [`Emulator::advance`] to this instant first.
-    pub fn set(&mut self, link: LinkId, side: Side, asked: &Impairments) {
-        self.links[link.0].pipes[side as usize].set(asked);
+    /// Applies `impairments` to a direction from now on. Call [`Emulator::advance`] to this instant first.
+    pub fn set(&mut self, link: LinkId, side: Side, impairments: &Impairments) {
+        self.links[link.0].pipes[side as usize].set(impairments);
     }
 
     /// Cuts a link or restores it, in both directions. A cut drops all frames on their way. Call [`Emulator::advance`] to this
@@ -217,7 +221,7 @@ impl Emulator {
         }
         changed.cuts += 1;
         for end in changed.ends {
-            if let End::Switch(switch, port) = end {
+            if let LinkEnd::Switch(switch, port) = end {
                 self.switches[switch.0].switch.forget(port);
             }
         }
@@ -232,7 +236,7 @@ impl Emulator {
     pub fn next_delivery(&self) -> Option<VirtualInstant> {
         let is_last = |event: &&Event| {
             let end = self.links[event.link.0].ends[event.side.other() as usize];
-            matches!((&event.what, end), (What::Arrives(_), End::Station(_)))
+            matches!((&event.kind, end), (EventKind::Arrives(_), LinkEnd::Station(_)))
         };
         self.calendar.iter().filter(is_last).map(|event| event.due).min()
     }
@@ -240,14 +244,17 @@ impl Emulator {
     /// The least delay of any frame over any of the links.
     pub fn least_delay(&self) -> Span {
         let pipes = self.links.iter().flat_map(|link| &link.pipes);
-        pipes.map(|pipe| pipe.asked().least_delay()).min().unwrap_or(NO_LINKS)
+        pipes
+            .map(|pipe| pipe.impairments().least_delay())
+            .min()
+            .unwrap_or(LEAST_DELAY_WITHOUT_LINKS)
     }
 
     /// Takes a frame that `station` sends at `now`. Call [`Emulator::advance`] to this instant first, and again after it for events
     /// that happen at once.
     pub fn send(&mut self, station: StationId, frame: Frame, now: VirtualInstant) {
         if let Some((link, side)) = self.stations[station.0] {
-            self.put(link, side, frame, now);
+            self.transmit(link, side, frame, now);
         }
     }
 
@@ -264,22 +271,24 @@ impl Emulator {
             if event.cuts != link.cuts {
                 continue;
             }
-            match event.what {
-                What::Sent => self.sent(event.link, event.side, event.due),
-                What::Arrives(frame) => {
+            match event.kind {
+                EventKind::Sent => self.sent(event.link, event.side, event.due),
+                EventKind::Arrives(frame) => {
                     link.pipes[event.side as usize].delivered(frame.len());
                     match link.ends[event.side.other() as usize] {
-                        End::Station(station) => deliver(station, event.due, frame),
-                        End::Switch(switch, port) => self.switch(switch, port, frame, event.due),
+                        LinkEnd::Station(station) => deliver(station, event.due, frame),
+                        LinkEnd::Switch(switch, port) => {
+                            self.switch(switch, port, frame, event.due)
+                        }
                     }
                 }
             }
         }
     }
 
-    fn put(&mut self, link: LinkId, side: Side, frame: Frame, now: VirtualInstant) {
+    fn transmit(&mut self, link: LinkId, side: Side, frame: Frame, now: VirtualInstant) {
         if let Some(done) = self.links[link.0].pipes[side as usize].send(frame, now) {
-            self.enter(done, link, side, What::Sent);
+            self.schedule(done, link, side, EventKind::Sent);
         }
     }
 
@@ -287,36 +296,36 @@ impl Emulator {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         let next = self.links[link.0].pipes[side as usize].sent(now, &mut arrivals);
         for arrival in arrivals.drain(..) {
-            self.enter(arrival.due, link, side, What::Arrives(arrival.frame));
+            self.schedule(arrival.due, link, side, EventKind::Arrives(arrival.frame));
         }
         self.arrivals = arrivals;
         if let Some(done) = next {
-            self.enter(done, link, side, What::Sent);
+            self.schedule(done, link, side, EventKind::Sent);
         }
     }
 
     fn switch(&mut self, id: SwitchId, port: usize, frame: Frame, now: VirtualInstant) {
         let here = &mut self.switches[id.0];
-        match here.switch.way(&frame, port, now) {
-            Way::Nowhere => {}
-            Way::To(out) => {
+        match here.switch.forward(&frame, port, now) {
+            Forwarding::Nowhere => {}
+            Forwarding::To(out) => {
                 let (link, side) = here.ports[out];
-                self.put(link, side, frame, now);
+                self.transmit(link, side, frame, now);
             }
-            Way::Flood => {
+            Forwarding::Flood => {
                 for out in 0..here.ports.len() {
                     let (link, side) = self.switches[id.0].ports[out];
                     if out != port {
-                        self.put(link, side, frame.clone(), now);
+                        self.transmit(link, side, frame.clone(), now);
                     }
                 }
             }
         }
     }
 
-    fn enter(&mut self, due: VirtualInstant, link: LinkId, side: Side, what: What) {
-        self.entered += 1;
+    fn schedule(&mut self, due: VirtualInstant, link: LinkId, side: Side, kind: EventKind) {
+        self.scheduled += 1;
         let cuts = self.links[link.0].cuts;
-        self.calendar.push(Event { due, number: self.entered, link, side, cuts, what });
+        self.calendar.push(Event { due, number: self.scheduled, link, side, cuts, kind });
     }
 }

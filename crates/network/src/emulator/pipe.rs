@@ -2,8 +2,8 @@
 
 use lorentz_clock::{Span, VirtualInstant, NANOS_PER_SEC};
 
-use super::dice::Dice;
-use super::queue::{Frame, Waiting};
+use super::queue::{Frame, FrameQueue};
+use super::rng::LinkRng;
 use crate::impair::{GilbertElliott, Impairments, Jitter, Queue};
 use crate::units::{BitRate, Delay, Probability};
 
@@ -35,7 +35,7 @@ pub struct Counts {
 
 /// The impairments in force.
 #[derive(Clone, Copy, Debug)]
-struct Terms {
+struct ActiveImpairments {
     rate: BitRate,
     delay: Span,
     jitter: Jitter,
@@ -46,17 +46,17 @@ struct Terms {
     queue: Queue,
 }
 
-impl Terms {
-    fn of(asked: &Impairments) -> Terms {
-        Terms {
-            rate: asked.rate.unwrap_or_default(),
-            delay: asked.delay.map_or(Span::ZERO, Delay::span),
-            jitter: asked.jitter(),
-            loss: asked.loss(),
-            duplicate: asked.duplicate.unwrap_or_default(),
-            reorder: asked.reorder.unwrap_or_default(),
-            corrupt: asked.corrupt.unwrap_or_default(),
-            queue: asked.queue.unwrap_or_default(),
+impl ActiveImpairments {
+    fn of(impairments: &Impairments) -> ActiveImpairments {
+        ActiveImpairments {
+            rate: impairments.rate.unwrap_or_default(),
+            delay: impairments.delay.map_or(Span::ZERO, Delay::span),
+            jitter: impairments.jitter(),
+            loss: impairments.loss(),
+            duplicate: impairments.duplicate.unwrap_or_default(),
+            reorder: impairments.reorder.unwrap_or_default(),
+            corrupt: impairments.corrupt.unwrap_or_default(),
+            queue: impairments.queue.unwrap_or_default(),
         }
     }
 }
@@ -73,43 +73,43 @@ pub struct Arrival {
 /// One direction of a link.
 #[derive(Debug)]
 pub struct Pipe {
-    asked: Impairments,
-    terms: Terms,
-    dice: Dice,
-    waiting: Waiting,
+    impairments: Impairments,
+    active: ActiveImpairments,
+    rng: LinkRng,
+    queue: FrameQueue,
     /// The frame on the wire.
     sending: Option<Frame>,
     /// The instant at which its last bit is sent, and the fraction of a nanosecond left there, in units of 1/rate.
-    done: VirtualInstant,
-    rest: u64,
+    sent_at: VirtualInstant,
+    fraction: u64,
     /// The latest arrival so far. No frame arrives before an earlier one, unless it overtakes.
     last_due: VirtualInstant,
     is_up: bool,
     counts: Counts,
-    flying: u64,
+    propagating: u64,
 }
 
 impl Pipe {
-    /// Makes a direction with the impairments `asked`, and a random generator of its own.
-    pub fn new(asked: &Impairments, dice: Dice) -> Pipe {
+    /// Makes a direction with `impairments`, and a random generator of its own.
+    pub fn new(impairments: &Impairments, rng: LinkRng) -> Pipe {
         Pipe {
-            asked: asked.clone(),
-            terms: Terms::of(asked),
-            dice,
-            waiting: Waiting::default(),
+            impairments: impairments.clone(),
+            active: ActiveImpairments::of(impairments),
+            rng,
+            queue: FrameQueue::default(),
             sending: None,
-            done: VirtualInstant::default(),
-            rest: 0,
+            sent_at: VirtualInstant::default(),
+            fraction: 0,
             last_due: VirtualInstant(i64::MIN),
             is_up: true,
             counts: Counts::default(),
-            flying: 0,
+            propagating: 0,
         }
     }
 
-    /// The impairments that were asked for.
-    pub fn asked(&self) -> &Impairments {
-        &self.asked
+    /// The impairments, as given.
+    pub fn impairments(&self) -> &Impairments {
+        &self.impairments
     }
 
     /// The counters so far.
@@ -119,19 +119,19 @@ impl Pipe {
 
     /// Frames that wait, are on the wire, or are on their way.
     pub fn in_flight(&self) -> u64 {
-        self.waiting.len() as u64 + u64::from(self.sending.is_some()) + self.flying
+        self.queue.len() as u64 + u64::from(self.sending.is_some()) + self.propagating
     }
 
     /// Frames that wait.
     pub fn queued(&self) -> usize {
-        self.waiting.len()
+        self.queue.len()
     }
 
-    /// Applies the impairments `asked` from now on. The frame on the wire, and frames on their way, keep their times.
-    pub fn set(&mut self, asked: &Impairments) {
-        self.asked = asked.clone();
-        self.terms = Terms::of(asked);
-        self.rest = 0;
+    /// Applies `impairments` from now on. The frame on the wire, and frames on their way, keep their times.
+    pub fn set(&mut self, impairments: &Impairments) {
+        self.impairments = impairments.clone();
+        self.active = ActiveImpairments::of(impairments);
+        self.fraction = 0;
     }
 
     /// Whether the direction is up.
@@ -143,8 +143,8 @@ impl Pipe {
     pub fn set_up(&mut self, is_up: bool) {
         if !is_up && self.is_up {
             self.counts.cut +=
-                self.waiting.clear() + u64::from(self.sending.take().is_some()) + self.flying;
-            self.flying = 0;
+                self.queue.clear() + u64::from(self.sending.take().is_some()) + self.propagating;
+            self.propagating = 0;
             // No frame is left that could be overtaken.
             self.last_due = VirtualInstant(i64::MIN);
         }
@@ -160,9 +160,9 @@ impl Pipe {
             return None;
         }
         if self.sending.is_none() {
-            return Some(self.put_on_the_wire(frame, now));
+            return Some(self.start_sending(frame, now));
         }
-        if !self.waiting.push(frame, now, &self.terms.queue, &mut self.dice) {
+        if !self.queue.push(frame, now, &self.active.queue, &mut self.rng) {
             self.counts.dropped += 1;
         }
         None
@@ -177,59 +177,59 @@ impl Pipe {
         arrivals: &mut Vec<Arrival>,
     ) -> Option<VirtualInstant> {
         let frame = self.sending.take()?;
-        self.fly(frame, now, arrivals);
-        let (next, dropped) = self.waiting.pop(now, &self.terms.queue);
+        self.propagate(frame, now, arrivals);
+        let (next, dropped) = self.queue.pop(now, &self.active.queue);
         self.counts.dropped += dropped;
-        next.map(|frame| self.put_on_the_wire(frame, now))
+        next.map(|frame| self.start_sending(frame, now))
     }
 
     /// Counts the arrival of a frame of `bytes`.
     pub fn delivered(&mut self, bytes: usize) {
-        self.flying -= 1;
+        self.propagating -= 1;
         self.counts.delivered += 1;
         self.counts.delivered_bytes += bytes as u64;
     }
 
-    fn put_on_the_wire(&mut self, frame: Frame, now: VirtualInstant) -> VirtualInstant {
+    fn start_sending(&mut self, frame: Frame, now: VirtualInstant) -> VirtualInstant {
         let bits = frame.len() as u64 * 8;
         self.sending = Some(frame);
-        let Some(rate) = self.terms.rate.limit() else {
-            (self.done, self.rest) = (now, 0);
+        let Some(rate) = self.active.rate.limit() else {
+            (self.sent_at, self.fraction) = (now, 0);
             return now;
         };
         // Between frames back to back, fractions of a nanosecond add up. After a pause they mean nothing.
-        let rest = if now == self.done { self.rest } else { 0 };
-        let scaled = u128::from(bits) * NANOS_PER_SEC as u128 + u128::from(rest);
-        self.rest = (scaled % u128::from(rate)) as u64;
-        self.done = now.plus(Span((scaled / u128::from(rate)) as i64));
-        self.done
+        let fraction = if now == self.sent_at { self.fraction } else { 0 };
+        let scaled = u128::from(bits) * NANOS_PER_SEC as u128 + u128::from(fraction);
+        self.fraction = (scaled % u128::from(rate)) as u64;
+        self.sent_at = now.plus(Span((scaled / u128::from(rate)) as i64));
+        self.sent_at
     }
 
-    fn fly(&mut self, mut frame: Frame, sent: VirtualInstant, arrivals: &mut Vec<Arrival>) {
-        let terms = self.terms;
-        if self.dice.loses(&terms.loss) {
+    fn propagate(&mut self, mut frame: Frame, sent: VirtualInstant, arrivals: &mut Vec<Arrival>) {
+        let active = self.active;
+        if self.rng.loses(&active.loss) {
             self.counts.lost += 1;
             return;
         }
-        if !frame.is_empty() && self.dice.happens(terms.corrupt) {
-            let bit = self.dice.below(frame.len() as u64 * 8);
+        if !frame.is_empty() && self.rng.happens(active.corrupt) {
+            let bit = self.rng.below(frame.len() as u64 * 8);
             frame[(bit / 8) as usize] ^= 1 << (bit % 8);
             self.counts.corrupted += 1;
         }
-        let due = if terms.delay > Span::ZERO && self.dice.happens(terms.reorder) {
+        let due = if active.delay > Span::ZERO && self.rng.happens(active.reorder) {
             self.counts.reordered += 1;
             sent
         } else {
-            let delay = Span((terms.delay.0 + self.dice.jitter(&terms.jitter).0).max(0));
+            let delay = Span((active.delay.0 + self.rng.jitter(&active.jitter).0).max(0));
             self.last_due = self.last_due.max(sent.plus(delay));
             self.last_due
         };
-        if self.dice.happens(terms.duplicate) {
+        if self.rng.happens(active.duplicate) {
             self.counts.duplicated += 1;
-            self.flying += 1;
+            self.propagating += 1;
             arrivals.push(Arrival { due, frame: frame.clone() });
         }
-        self.flying += 1;
+        self.propagating += 1;
         arrivals.push(Arrival { due, frame });
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use lorentz_clock::{Span, VirtualInstant};
 
-use super::dice::Dice;
+use super::rng::LinkRng;
 use crate::impair::{Discipline, Queue};
 
 /// A frame: its bytes, from the destination address on, without checksum.
@@ -12,14 +12,14 @@ pub type Frame = Box<[u8]>;
 
 /// The waiting frames of one direction.
 #[derive(Debug, Default)]
-pub struct Waiting {
+pub struct FrameQueue {
     frames: VecDeque<(VirtualInstant, Frame)>,
     bytes: u64,
     red: Red,
     codel: Codel,
 }
 
-impl Waiting {
+impl FrameQueue {
     /// Number of waiting frames.
     pub fn len(&self) -> usize {
         self.frames.len()
@@ -31,12 +31,12 @@ impl Waiting {
         frame: Frame,
         now: VirtualInstant,
         queue: &Queue,
-        dice: &mut Dice,
+        rng: &mut LinkRng,
     ) -> bool {
         let size = frame.len() as u64;
-        let is_full = self.frames.len() as u64 >= queue.most_packets()
-            || self.bytes + size > queue.most_bytes();
-        let early = queue.discipline == Discipline::Red && self.red.drops(self.bytes, queue, dice);
+        let is_full = self.frames.len() as u64 >= queue.max_packets()
+            || self.bytes + size > queue.max_bytes();
+        let early = queue.discipline == Discipline::Red && self.red.drops(self.bytes, queue, rng);
         if is_full || early {
             return false;
         }
@@ -64,7 +64,7 @@ impl Waiting {
     /// Drops all frames, and returns their number.
     pub fn clear(&mut self) -> u64 {
         let count = self.frames.len() as u64;
-        *self = Waiting::default();
+        *self = FrameQueue::default();
         count
     }
 
@@ -85,7 +85,7 @@ struct Red {
 }
 
 impl Red {
-    fn drops(&mut self, bytes: u64, queue: &Queue, dice: &mut Dice) -> bool {
+    fn drops(&mut self, bytes: u64, queue: &Queue, rng: &mut LinkRng) -> bool {
         const WEIGHT: f64 = 0.002;
         // An idle wire empties the average too: a frame that arrives at an empty queue starts it anew.
         self.average = match bytes {
@@ -100,7 +100,7 @@ impl Red {
         let base = probability * (self.average - min) / (max - min);
         // Spaces drops evenly: the probability grows with each frame let in.
         let chance = base / (1.0 - self.since_drop * base).max(base);
-        let drops = self.average >= max || dice.fraction() < chance;
+        let drops = self.average >= max || rng.fraction() < chance;
         self.since_drop = if drops { 0.0 } else { self.since_drop + 1.0 };
         drops
     }
@@ -170,13 +170,13 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_what_comes() {
-        let mut dice = Dice::new(0, 0);
-        let mut waiting = Waiting::default();
+        let mut rng = LinkRng::new(0, 0);
+        let mut waiting = FrameQueue::default();
         let three = queue("{packets: 3}");
-        let taken = (0..5).filter(|_| waiting.push(frame(100), at(0), &three, &mut dice)).count();
+        let taken = (0..5).filter(|_| waiting.push(frame(100), at(0), &three, &mut rng)).count();
         assert_eq!((taken, waiting.len(), waiting.bytes), (3, 3, 300));
         let bytes = queue("{bytes: 1000}");
-        let taken = (0..20).filter(|_| waiting.push(frame(100), at(0), &bytes, &mut dice)).count();
+        let taken = (0..20).filter(|_| waiting.push(frame(100), at(0), &bytes, &mut rng)).count();
         assert_eq!((taken, waiting.bytes), (7, 1_000));
         assert_eq!(waiting.clear(), 10);
     }
@@ -184,7 +184,7 @@ mod tests {
     /// Serves a queue at `service` us a frame and feeds it every `arrival` us. Returns the waits of frames served after the first
     /// second, and the number of drops.
     fn run(queue: &Queue, arrival: i64, service: i64) -> (Vec<i64>, u64) {
-        let (mut dice, mut waiting) = (Dice::new(3, 3), Waiting::default());
+        let (mut rng, mut waiting) = (LinkRng::new(3, 3), FrameQueue::default());
         let (mut waits, mut dropped, mut free) = (Vec::new(), 0, 0);
         for now in (0..4_000_000).step_by(arrival as usize) {
             while free <= now {
@@ -200,7 +200,7 @@ mod tests {
                 free += service;
             }
             free = free.max(now);
-            dropped += u64::from(!waiting.push(frame(1_000), at(now), queue, &mut dice));
+            dropped += u64::from(!waiting.push(frame(1_000), at(now), queue, &mut rng));
         }
         (waits, dropped)
     }

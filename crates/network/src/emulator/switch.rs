@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use lorentz_clock::{Span, VirtualInstant};
 
 /// How long a switch remembers an address that sends nothing, as bridges do.
-const AGE: Span = Span::from_secs(300);
+const MAX_AGE: Span = Span::from_secs(300);
 /// Most addresses that one switch remembers.
-const MOST: usize = 8_192;
+const MAX_ADDRESSES: usize = 8_192;
 
 /// A switch, which learns the ports of addresses, or a hub, which does not.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Switch {
 
 /// The ports to which a frame goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Forwarding {
     /// One port.
     To(usize),
     /// All ports but the one at which it came in.
@@ -44,28 +44,28 @@ impl Switch {
     }
 
     /// Returns where a frame goes that came in at `port` at `now`.
-    pub fn way(&mut self, frame: &[u8], port: usize, now: VirtualInstant) -> Way {
+    pub fn forward(&mut self, frame: &[u8], port: usize, now: VirtualInstant) -> Forwarding {
         let address = |at: usize| <[u8; 6]>::try_from(frame.get(at..at + 6)?).ok();
-        let (Some(to), Some(from)) = (address(0), address(6)) else { return Way::Nowhere };
+        let (Some(to), Some(from)) = (address(0), address(6)) else { return Forwarding::Nowhere };
         if !self.learns {
-            return Way::Flood;
+            return Forwarding::Flood;
         }
         if !is_group(from) {
             self.learn(from, port, now);
         }
         match self.table.get(&to) {
-            _ if is_group(to) => Way::Flood,
-            Some((_, heard)) if now.since(*heard) > AGE => Way::Flood,
-            Some((behind, _)) if *behind == port => Way::Nowhere,
-            Some((behind, _)) => Way::To(*behind),
-            None => Way::Flood,
+            _ if is_group(to) => Forwarding::Flood,
+            Some((_, heard)) if now.since(*heard) > MAX_AGE => Forwarding::Flood,
+            Some((behind, _)) if *behind == port => Forwarding::Nowhere,
+            Some((behind, _)) => Forwarding::To(*behind),
+            None => Forwarding::Flood,
         }
     }
 
     fn learn(&mut self, from: [u8; 6], port: usize, now: VirtualInstant) {
-        if self.table.len() >= MOST && !self.table.contains_key(&from) {
-            self.table.retain(|_, (_, heard)| now.since(*heard) <= AGE);
-            if self.table.len() >= MOST {
+        if self.table.len() >= MAX_ADDRESSES && !self.table.contains_key(&from) {
+            self.table.retain(|_, (_, heard)| now.since(*heard) <= MAX_AGE);
+            if self.table.len() >= MAX_ADDRESSES {
                 return;
             }
         }
@@ -91,14 +91,14 @@ mod tests {
     #[test]
     fn a_switch_learns_and_forgets() {
         let (now, mut switch) = (VirtualInstant(0), Switch::learning());
-        assert_eq!(switch.way(&frame(2, 1), 0, now), Way::Flood);
-        assert_eq!(switch.way(&frame(1, 2), 1, now), Way::To(0));
-        assert_eq!(switch.way(&frame(2, 1), 0, now), Way::To(1));
-        assert_eq!(switch.way(&frame(1, 3), 0, now), Way::Nowhere);
+        assert_eq!(switch.forward(&frame(2, 1), 0, now), Forwarding::Flood);
+        assert_eq!(switch.forward(&frame(1, 2), 1, now), Forwarding::To(0));
+        assert_eq!(switch.forward(&frame(2, 1), 0, now), Forwarding::To(1));
+        assert_eq!(switch.forward(&frame(1, 3), 0, now), Forwarding::Nowhere);
         let later = now.plus(Span::from_secs(301));
-        assert_eq!(switch.way(&frame(2, 9), 0, later), Way::Flood);
+        assert_eq!(switch.forward(&frame(2, 9), 0, later), Forwarding::Flood);
         switch.forget(0);
-        assert_eq!(switch.way(&frame(9, 2), 1, later), Way::Flood);
+        assert_eq!(switch.forward(&frame(9, 2), 1, later), Forwarding::Flood);
     }
 
     #[test]
@@ -106,11 +106,11 @@ mod tests {
         let (now, mut switch) = (VirtualInstant(0), Switch::learning());
         let mut broadcast = frame(0, 1);
         broadcast[..6].fill(0xff);
-        assert_eq!(switch.way(&broadcast, 0, now), Way::Flood);
+        assert_eq!(switch.forward(&broadcast, 0, now), Forwarding::Flood);
         let mut hub = Switch::hub();
-        hub.way(&frame(2, 1), 0, now);
-        assert_eq!(hub.way(&frame(1, 2), 1, now), Way::Flood);
-        assert_eq!(switch.way(&[0; 5], 0, now), Way::Nowhere);
+        hub.forward(&frame(2, 1), 0, now);
+        assert_eq!(hub.forward(&frame(1, 2), 1, now), Forwarding::Flood);
+        assert_eq!(switch.forward(&[0; 5], 0, now), Forwarding::Nowhere);
     }
 
     #[test]
@@ -119,8 +119,8 @@ mod tests {
         for number in 0..20_000_u32 {
             let mut frame = frame(1, 0);
             frame[8..12].copy_from_slice(&number.to_be_bytes());
-            switch.way(&frame, 0, VirtualInstant(0));
+            switch.forward(&frame, 0, VirtualInstant(0));
         }
-        assert_eq!(switch.table.len(), MOST);
+        assert_eq!(switch.table.len(), MAX_ADDRESSES);
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use lorentz_clock::Span;
 use proptest::prelude::*;
 
-fn asked(text: &str) -> Impairments {
+fn impairments_of(text: &str) -> Impairments {
     serde_saphyr::from_str(text).unwrap()
 }
 
@@ -12,7 +12,7 @@ fn asked(text: &str) -> Impairments {
 fn pair(seed: u64, impairments: &Impairments) -> (Emulator, [StationId; 2], LinkId) {
     let mut emulator = Emulator::new(seed);
     let stations = [emulator.add_station(), emulator.add_station()];
-    let link = emulator.connect(stations.map(Plug::Station), [impairments; 2]);
+    let link = emulator.connect(stations.map(Attachment::Station), [impairments; 2]);
     (emulator, stations, link)
 }
 
@@ -87,7 +87,7 @@ prop_compose! {
         queue in prop_oneof![Just("{packets: 5}"), Just("{bytes: 20kb, discipline: red}"),
             Just("{packets: 50, discipline: codel, codel-target: 1ms, codel-interval: 20ms}")],
     ) -> Impairments {
-        asked(&format!("{{rate: {rate}, delay: {delay}, jitter: {jitter}, loss: {loss}, \
+        impairments_of(&format!("{{rate: {rate}, delay: {delay}, jitter: {jitter}, loss: {loss}, \
                          duplicate: {duplicate}, queue: {queue}}}"))
     }
 }
@@ -147,7 +147,7 @@ proptest! {
     /// Any number of frames back to back takes the sum of their bits divided by the rate, to the nanosecond.
     #[test]
     fn the_rate_is_exact(bits in 8_000_u64..10_000_000_000, sizes in prop::collection::vec(14_usize..1_514, 1..400)) {
-        let (mut emulator, stations, _) = pair(1, &asked(&format!("{{rate: {bits}bit}}")));
+        let (mut emulator, stations, _) = pair(1, &impairments_of(&format!("{{rate: {bits}bit}}")));
         let sends: Vec<(i64, usize)> = sizes.iter().map(|&size| (0, size)).collect();
         let arrived = through(&mut emulator, stations[0], &sends);
         prop_assert_eq!(arrived.len(), sizes.len());
@@ -195,7 +195,7 @@ fn steadily(count: usize) -> Vec<(i64, usize)> {
 
 #[test]
 fn a_frame_takes_serialisation_then_delay() {
-    let (mut emulator, stations, _) = pair(0, &asked("{rate: 10mbit, delay: 5ms}"));
+    let (mut emulator, stations, _) = pair(0, &impairments_of("{rate: 10mbit, delay: 5ms}"));
     let arrived =
         through(&mut emulator, stations[0], &[(1_000, 1_250), (1_000, 1_250), (9_000_000, 125)]);
     let dues: Vec<i64> = arrived.iter().map(|(due, _)| due.0).collect();
@@ -204,7 +204,7 @@ fn a_frame_takes_serialisation_then_delay() {
 
 #[test]
 fn reordering_happens_where_it_is_asked() {
-    let (mut emulator, stations, link) = pair(9, &asked("{delay: 1ms, reorder: 10%}"));
+    let (mut emulator, stations, link) = pair(9, &impairments_of("{delay: 1ms, reorder: 10%}"));
     let arrived = through(&mut emulator, stations[0], &steadily(20_000));
     let overtook = emulator.pipe(link, Side::First).counts().reordered;
     assert!((1_800..2_200).contains(&overtook), "{overtook}");
@@ -216,7 +216,7 @@ fn reordering_happens_where_it_is_asked() {
 fn loss_duplicates_and_flipped_bits_are_as_many_as_asked() {
     const MANY: usize = 50_000;
     let text = "{loss: 2%, duplicate: 4%, corrupt: 6%}";
-    let (mut emulator, stations, link) = pair(11, &asked(text));
+    let (mut emulator, stations, link) = pair(11, &impairments_of(text));
     let arrived = through(&mut emulator, stations[0], &steadily(MANY)).len();
     let counts = emulator.pipe(link, Side::First).counts();
     assert!((850..1_150).contains(&counts.lost), "{counts:?}");
@@ -227,7 +227,7 @@ fn loss_duplicates_and_flipped_bits_are_as_many_as_asked() {
 
 #[test]
 fn a_flipped_bit_is_one() {
-    let (mut emulator, stations, _) = pair(2, &asked("{corrupt: 100%}"));
+    let (mut emulator, stations, _) = pair(2, &impairments_of("{corrupt: 100%}"));
     emulator.send(stations[0], vec![0; 64].into(), VirtualInstant(0));
     let mut ones = 0;
     emulator.advance(VirtualInstant(0), &mut |_, _, frame: Frame| {
@@ -238,15 +238,15 @@ fn a_flipped_bit_is_one() {
 
 #[test]
 fn directions_are_independent_and_change_while_frames_are_on_their_way() {
-    let (mut emulator, stations, link) = pair(2, &asked("{delay: 10ms}"));
-    emulator.set(link, Side::Second, &asked("{delay: 1ms}"));
+    let (mut emulator, stations, link) = pair(2, &impairments_of("{delay: 10ms}"));
+    emulator.set(link, Side::Second, &impairments_of("{delay: 1ms}"));
     let mut arrived = Vec::new();
     let mut deliver = |station: StationId, due: VirtualInstant, _| arrived.push((station, due.0));
     emulator.send(stations[0], numbered(0, 60), VirtualInstant(0));
     emulator.send(stations[1], numbered(1, 60), VirtualInstant(0));
     emulator.advance(VirtualInstant(2_000_000), &mut deliver);
     // The delay is shorter from here on. The next frame does not overtake.
-    emulator.set(link, Side::First, &asked("{delay: 1ms}"));
+    emulator.set(link, Side::First, &impairments_of("{delay: 1ms}"));
     emulator.send(stations[0], numbered(2, 60), VirtualInstant(2_000_000));
     emulator.advance(VirtualInstant(20_000_000), &mut deliver);
     let first = stations[1];
@@ -255,7 +255,7 @@ fn directions_are_independent_and_change_while_frames_are_on_their_way() {
 
 #[test]
 fn a_link_that_is_down_carries_nothing() {
-    let (mut emulator, stations, link) = pair(2, &asked("{rate: 1mbit, delay: 1ms}"));
+    let (mut emulator, stations, link) = pair(2, &impairments_of("{rate: 1mbit, delay: 1ms}"));
     emulator.set_up(link, false);
     emulator.send(stations[0], numbered(0, 60), VirtualInstant(0));
     assert_eq!(emulator.next_due(), None);
@@ -264,10 +264,10 @@ fn a_link_that_is_down_carries_nothing() {
 
 #[test]
 fn a_slower_link_holds_more_at_once_and_a_change_empties_it() {
-    let (mut emulator, stations, link) = pair(2, &asked("{rate: 1mbit}"));
+    let (mut emulator, stations, link) = pair(2, &impairments_of("{rate: 1mbit}"));
     let sends: Vec<(i64, usize)> = (0..100).map(|_| (0, 1_250)).collect();
     through_until(&mut emulator, stations[0], &sends);
-    emulator.set(link, Side::First, &asked("{rate: 1gbit}"));
+    emulator.set(link, Side::First, &impairments_of("{rate: 1gbit}"));
     let mut last = 0;
     emulator.advance(VirtualInstant::NEVER, &mut |_, due: VirtualInstant, _| last = due.0);
     // The frame on the wire takes the old rate, the other 99 the new one.
@@ -279,9 +279,10 @@ fn a_switch_of_three_is_a_network() {
     let mut emulator = Emulator::new(0);
     let stations: Vec<StationId> = (0..3).map(|_| emulator.add_station()).collect();
     let switch = emulator.add_switch(true);
-    let impairments = asked("{delay: 1ms}");
+    let impairments = impairments_of("{delay: 1ms}");
     for &station in &stations {
-        emulator.connect([Plug::Station(station), Plug::Switch(switch)], [&impairments; 2]);
+        emulator
+            .connect([Attachment::Station(station), Attachment::Switch(switch)], [&impairments; 2]);
     }
     let address = |number: u8| [2, 0, 0, 0, 0, number];
     let frame = |to: [u8; 6], from: u8| -> Frame { [to, address(from), [0; 6]].concat().into() };
@@ -296,11 +297,11 @@ fn a_switch_of_three_is_a_network() {
 
 #[test]
 fn after_a_cut_nothing_has_to_wait_for_what_was_lost() {
-    let (mut emulator, stations, link) = pair(2, &asked("{delay: 30s}"));
+    let (mut emulator, stations, link) = pair(2, &impairments_of("{delay: 30s}"));
     emulator.send(stations[0], numbered(0, 60), VirtualInstant(0));
     emulator.advance(VirtualInstant(0), &mut |_, _, _| ());
     emulator.set_up(link, false);
-    emulator.set(link, Side::First, &asked("{delay: 1ms}"));
+    emulator.set(link, Side::First, &impairments_of("{delay: 1ms}"));
     emulator.set_up(link, true);
     emulator.send(stations[0], numbered(1, 60), VirtualInstant(5));
     let mut arrived = Vec::new();

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use super::{link, Draft, Place, Read};
+use super::draft::{link, Draft, Position, Read};
 use crate::topology::{self, Command, Kind, Node};
 
 /// Settings by key. All of them are noted as left out, unless the reader takes them.
@@ -38,9 +38,9 @@ struct Topology {
     others: Settings,
 }
 
-fn place(at: Location) -> Place {
+fn position(at: Location) -> Position {
     // An unknown key comes without a place.
-    Place { line: at.line().max(1) as u32, column: at.column().max(1) as u32 }
+    Position { line: at.line().max(1) as u32, column: at.column().max(1) as u32 }
 }
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
@@ -50,7 +50,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let known = known.into_iter().filter_map(|(key, value)| Some((key, value?)));
     let unknown = lab.others.iter().chain(&lab.topology.others);
     for (key, value) in known.chain(unknown.map(|(key, value)| (key.as_str(), value))) {
-        draft.leave_out(place(value.defined), format!("{key}: {}", value.value));
+        draft.leave_out(position(value.defined), format!("{key}: {}", value.value));
     }
     let mut is_there = BTreeMap::new();
     for (name, own) in &lab.topology.nodes {
@@ -89,7 +89,7 @@ fn read_node(
     own: Option<&Spanned<Settings>>,
 ) -> Read<bool> {
     let none = Settings::new();
-    let at = own.map_or(Place { line: 1, column: 1 }, |own| place(own.defined));
+    let at = own.map_or(Position { line: 1, column: 1 }, |own| position(own.defined));
     let settings = settings(topology, own.map_or(&none, |own| &own.value));
     let kind = settings.get("kind").and_then(|all| all.first()?.value.as_str());
     let mut node = Node::default();
@@ -127,7 +127,7 @@ fn read_setting(
     values: &[&Spanned<Value>],
 ) {
     let Some(first) = values.first() else { return };
-    let at = place(first.defined);
+    let at = position(first.defined);
     match key {
         "kind" | "group" => {}
         "cmd" => node.command = Some(Command::Line(format!("exec {}", text(&first.value)))),
@@ -135,7 +135,7 @@ fn read_setting(
             // The settings for all nodes come before a node's own.
             for list in values.iter().rev() {
                 for line in list.value.as_array().into_iter().flatten() {
-                    node.exec.push(place(list.defined).of(text(line)));
+                    node.exec.push(position(list.defined).of(text(line)));
                 }
             }
         }
@@ -146,7 +146,7 @@ fn read_setting(
             for list in values.iter().rev() {
                 for bind in list.value.as_array().into_iter().flatten() {
                     let bind = folder.join(text(bind)).to_string_lossy().into_owned();
-                    node.binds.push(place(list.defined).of(bind));
+                    node.binds.push(position(list.defined).of(bind));
                 }
             }
         }
@@ -156,10 +156,12 @@ fn read_setting(
                     if key == "env" {
                         node.env.insert(key_of.clone(), text(value));
                     } else if key_of.starts_with("net.") {
-                        node.sysctls.insert(key_of.clone(), place(map.defined).of(text(value)));
+                        node.sysctls.insert(key_of.clone(), position(map.defined).of(text(value)));
                     } else {
-                        draft
-                            .leave_out(place(map.defined), format!("node {name}: sysctl {key_of}"));
+                        draft.leave_out(
+                            position(map.defined),
+                            format!("node {name}: sysctl {key_of}"),
+                        );
                     }
                 }
             }
@@ -195,7 +197,7 @@ fn read_link(
     of: &Spanned<Settings>,
     is_there: &BTreeMap<&str, bool>,
 ) -> Read<()> {
-    let at = place(of.defined);
+    let at = position(of.defined);
     let kind = of.value.get("type").map(|kind| text(&kind.value));
     let given = of.value.get("endpoints").and_then(|ends| ends.value.as_array());
     let ends: Vec<_> = given.into_iter().flatten().filter_map(end).collect();
@@ -204,7 +206,7 @@ fn read_link(
         return Ok(());
     }
     let [(one, one_mac), (other, other_mac)] = &ends[..] else {
-        return draft.wrong(at, "endpoints: expected two, NODE:INTERFACE each");
+        return draft.error(at, "endpoints: expected two, NODE:INTERFACE each");
     };
     let is_out =
         |end: &str| is_there.get(end.split(':').next().unwrap_or_default()) == Some(&false);
@@ -220,7 +222,7 @@ fn read_link(
         made.mac = [one_mac, other_mac].map(|mac| mac.clone().map(|mac| at.of(mac))).into();
     }
     for (key, value) in &of.value {
-        let at = place(value.defined);
+        let at = position(value.defined);
         let list = || value.value.as_array().into_iter().flatten();
         let addresses = || {
             list()
@@ -232,7 +234,7 @@ fn read_link(
             "mtu" => match value.value.as_u64().and_then(|mtu| u32::try_from(mtu).ok()) {
                 Some(mtu) => made.mtu = Some(at.of(mtu)),
                 None => {
-                    return draft.wrong(at, format!("mtu: {}: expected 68 to 65521", value.value))
+                    return draft.error(at, format!("mtu: {}: expected 68 to 65521", value.value))
                 }
             },
             "ipv4" => made.ipv4 = addresses(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use roxmltree::{Document, Node as Element};
 use serde_saphyr::Spanned;
 
-use super::{default_routes, forward, impair, link, plain_name, Draft, Numbers, Place, Read};
+use super::draft::{default_routes, forward, link, plain_name, Draft, Numbers, Position, Read};
 use crate::impair::Impairments;
 use crate::topology::{Kind, Link, Node};
 
@@ -23,16 +23,16 @@ const DRAWN: [&str; 3] = ["session_origin", "session_metadata", "session_options
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let document = Document::parse(text).or_else(|error| {
-        let at = Place { line: error.pos().row, column: error.pos().col };
-        draft.wrong(at, format!("not XML: {error}"))
+        let at = Position { line: error.pos().row, column: error.pos().col };
+        draft.error(at, format!("not XML: {error}"))
     })?;
     let root = document.root_element();
     if !root.has_tag_name("scenario") {
         let what = format!("<{}>: expected <scenario>, which CORE writes", root.tag_name().name());
-        return draft.wrong(place(root), what);
+        return draft.error(position_of(root), what);
     }
     if let Some(name) = root.attribute("name").filter(|name| !name.contains('/')) {
-        draft.file.name = place(root).of(plain_name(name.trim_end_matches(".xml")));
+        draft.file.name = position_of(root).of(plain_name(name.trim_end_matches(".xml")));
     }
     let mut scenario = Scenario { draft, names: BTreeMap::new(), services: Vec::new() };
     for part in elements(root) {
@@ -65,9 +65,9 @@ struct Scenario<'d, 'x> {
     services: Vec<(String, String, Element<'x, 'x>)>,
 }
 
-fn place(element: Element) -> Place {
+fn position_of(element: Element) -> Position {
     let at = element.document().text_pos_at(element.range().start);
-    Place { line: at.row, column: at.col }
+    Position { line: at.row, column: at.col }
 }
 
 fn elements<'x>(parent: Element<'x, 'x>) -> impl Iterator<Item = Element<'x, 'x>> {
@@ -99,7 +99,7 @@ impl<'x> Scenario<'_, 'x> {
             element.attributes().map(|one| format!(" {}={:?}", one.name(), one.value()));
         let shown =
             format!("<{}{}>{why}", element.tag_name().name(), attributes.collect::<String>());
-        self.draft.leave_out(place(element), shown);
+        self.draft.leave_out(position_of(element), shown);
     }
 
     /// Notes as left out the attributes of an element that are not in `known`. An attribute that is empty or 0 says nothing.
@@ -108,7 +108,7 @@ impl<'x> Scenario<'_, 'x> {
             let is_nothing = ["", "0", "0.0", "None"].contains(&one.value());
             if !is_nothing && !known.contains(&one.name()) {
                 let what = format!("{of}: {}={:?}", one.name(), one.value());
-                self.draft.leave_out(place(element), what);
+                self.draft.leave_out(position_of(element), what);
             }
         }
     }
@@ -118,7 +118,7 @@ impl<'x> Scenario<'_, 'x> {
             Some(value) => Ok(value),
             None => {
                 let what = format!("<{}>: expected {}", element.tag_name().name(), names[0]);
-                self.draft.wrong(place(element), what)
+                self.draft.error(position_of(element), what)
             }
         }
     }
@@ -126,7 +126,7 @@ impl<'x> Scenario<'_, 'x> {
     fn add(&mut self, element: Element, node: Node) -> Read<()> {
         let (id, name) = (self.required(element, &["id"])?, self.required(element, &["name"])?);
         self.names.insert(id.into(), Some(name.into()));
-        self.draft.add_node(place(element), name, node)
+        self.draft.add_node(position_of(element), name, node)
     }
 
     fn network(&mut self, element: Element<'x, 'x>) -> Read<()> {
@@ -179,7 +179,7 @@ impl<'x> Scenario<'_, 'x> {
                 None => {
                     return self
                         .draft
-                        .wrong(place(element), format!("link: no node has the id {id:?}"))
+                        .error(position_of(element), format!("link: no node has the id {id:?}"))
                 }
                 Some(None) => {
                     self.leave_out(element, ": an end is not there");
@@ -190,22 +190,23 @@ impl<'x> Scenario<'_, 'x> {
         }
         let ifaces = ifaces(element);
         let options = child(element, &["options"]);
-        let asked = options.map(|options| self.options(options)).transpose()?.unwrap_or_default();
+        let impairments =
+            options.map(|options| self.options(options)).transpose()?.unwrap_or_default();
         let one_way = options.and_then(|one| one.attribute("unidirectional"));
         let ends = [0, 1].map(|side| {
             let name = &names[side];
             let given = ifaces[side].and_then(|iface| iface.attribute("name"));
             let stem = if self.draft.is_switch(name) { "p" } else { "eth" };
             let made = || self.draft.unused_interface(name, stem);
-            place(element).of(format!("{name}:{}", given.map_or_else(made, str::to_string)))
+            position_of(element).of(format!("{name}:{}", given.map_or_else(made, str::to_string)))
         });
         if !matches!(one_way, None | Some("" | "0" | "False" | "None")) {
-            return self.one_way(element, ends, asked);
+            return self.one_way(element, ends, impairments);
         }
         let mut made = link(ends);
-        impair(&mut made, asked);
+        made.set_impairments(&impairments);
         self.address(&mut made, &names, ifaces);
-        self.draft.add_link(place(element), made);
+        self.draft.add_link(position_of(element), made);
         Ok(())
     }
 
@@ -214,7 +215,7 @@ impl<'x> Scenario<'_, 'x> {
         &mut self,
         element: Element<'x, 'x>,
         ends: [Spanned<String>; 2],
-        asked: Impairments,
+        impairments: Impairments,
     ) -> Read<()> {
         let key = ends[0].value.clone();
         let nodes = |ends: &[Spanned<String>]| -> Vec<String> {
@@ -232,15 +233,15 @@ impl<'x> Scenario<'_, 'x> {
                 && link.endpoints.iter().any(|end| end.value == key)
         });
         if let Some(there) = there {
-            there.value.from.insert(key, place(element).of(asked));
+            there.value.from.insert(key, position_of(element).of(impairments));
             return Ok(());
         }
         let names = ends.each_ref().map(|end| node_of(&end.value).to_string());
         let ifaces = ifaces(element);
         let mut made = link(ends);
-        made.from.insert(key, place(element).of(asked));
+        made.from.insert(key, position_of(element).of(impairments));
         self.address(&mut made, &names, ifaces);
-        self.draft.add_link(place(element), made);
+        self.draft.add_link(position_of(element), made);
         Ok(())
     }
 
@@ -248,21 +249,21 @@ impl<'x> Scenario<'_, 'x> {
         const KNOWN: [&str; 7] =
             ["bandwidth", "delay", "jitter", "loss", "dup", "buffer", "unidirectional"];
         self.leave_out_others(element, "link option", &KNOWN);
-        let numbers = Numbers { draft: self.draft, at: place(element) };
-        let mut asked = Impairments::default();
+        let numbers = Numbers { draft: self.draft, at: position_of(element) };
+        let mut impairments = Impairments::default();
         for one in element.attributes().filter(|one| !["", "None"].contains(&one.value())) {
             let (key, value) = (one.name(), one.value());
             match key {
-                "bandwidth" => asked.rate = numbers.rate(key, value)?,
-                "delay" => asked.delay = numbers.delay(key, value)?,
-                "jitter" => asked.jitter = numbers.jitter(key, value)?,
-                "loss" | "per" => asked.loss = numbers.loss(key, value)?,
-                "dup" => asked.duplicate = numbers.percent(key, value)?,
-                "buffer" => asked.queue = numbers.queue(key, value)?,
+                "bandwidth" => impairments.rate = numbers.rate(key, value)?,
+                "delay" => impairments.delay = numbers.delay(key, value)?,
+                "jitter" => impairments.jitter = numbers.jitter(key, value)?,
+                "loss" | "per" => impairments.loss = numbers.loss(key, value)?,
+                "dup" => impairments.duplicate = numbers.percent(key, value)?,
+                "buffer" => impairments.queue = numbers.queue(key, value)?,
                 _ => {}
             }
         }
-        Ok(asked)
+        Ok(impairments)
     }
 
     /// Reads the addresses of the ends. Those of a switch are noted as left out.
@@ -274,9 +275,9 @@ impl<'x> Scenario<'_, 'x> {
             let value = |name: &str| iface.attribute(name).filter(|text| !text.is_empty());
             let with = |address: &str, mask: &str| {
                 let (address, mask) = (value(address)?, value(mask)?);
-                Some(place(iface).of(format!("{address}/{mask}")))
+                Some(position_of(iface).of(format!("{address}/{mask}")))
             };
-            let mac = value("mac").map(|mac| place(iface).of(mac.to_string()));
+            let mac = value("mac").map(|mac| position_of(iface).of(mac.to_string()));
             let given = [with("ip4", "ip4_mask"), with("ip6", "ip6_mask"), mac];
             if self.draft.is_switch(&names[side]) {
                 if given.iter().any(Option::is_some) {
@@ -298,9 +299,10 @@ impl<'x> Scenario<'_, 'x> {
         let (node, service) =
             (self.required(element, &["node"])?, self.required(element, &["name"])?);
         let Some(Some(node)) = self.names.get(node).cloned() else {
-            return self
-                .draft
-                .wrong(place(element), format!("service {service}: no node has the id {node:?}"));
+            return self.draft.error(
+                position_of(element),
+                format!("service {service}: no node has the id {node:?}"),
+            );
         };
         let files: BTreeMap<&str, &str> = elements(element)
             .filter(|part| ["files", "templates"].contains(&part.tag_name().name()))
@@ -316,7 +318,7 @@ impl<'x> Scenario<'_, 'x> {
                         let line = one.text().unwrap_or_default().trim();
                         let run = with_file(line, &files, &mut used);
                         if let Some(node) = self.draft.node(&node).filter(|_| !line.is_empty()) {
-                            node.exec.push(place(one).of(run));
+                            node.exec.push(position_of(one).of(run));
                         }
                     }
                 }
@@ -325,7 +327,7 @@ impl<'x> Scenario<'_, 'x> {
         }
         for name in files.keys().filter(|name| !used.contains(*name)) {
             let what = format!("service {service} of {node}: file {name}: no command runs it");
-            self.draft.leave_out(place(element), what);
+            self.draft.leave_out(position_of(element), what);
         }
         // This configuration stands for the service. There is no default of that name to look for.
         self.services.retain(|(one, name, _)| *one != node || name != service);
@@ -335,7 +337,7 @@ impl<'x> Scenario<'_, 'x> {
     /// Handles the two services that are commands.
     fn serve(self) {
         for (node, service, element) in &self.services {
-            let at = place(*element);
+            let at = position_of(*element);
             match service.as_str() {
                 "IPForward" => {
                     if let Some(node) = self.draft.node(node) {

@@ -2,7 +2,7 @@
 
 use serde_saphyr::Spanned;
 
-use super::{default_routes, forward, impair, link, Draft, Numbers, Place, Read};
+use super::draft::{default_routes, forward, link, Draft, Numbers, Position, Read};
 use crate::impair::Impairments;
 use crate::topology::{Kind, Node};
 
@@ -10,7 +10,7 @@ use crate::topology::{Kind, Node};
 #[derive(Clone, Debug)]
 struct Word<'a> {
     text: &'a str,
-    at: Place,
+    at: Position,
 }
 
 /// Parses the words of a list that begins at `at`.
@@ -18,8 +18,8 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
     let mut found = Vec::new();
     let mut chars = list.text.char_indices().peekable();
     let mut at = list.at;
-    let step = |at: &mut Place, c: char| match c {
-        '\n' => *at = Place { line: at.line + 1, column: 1 },
+    let step = |at: &mut Position, c: char| match c {
+        '\n' => *at = Position { line: at.line + 1, column: 1 },
         _ => at.column += 1,
     };
     while let Some((from, c)) = chars.next() {
@@ -31,7 +31,7 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
         let closing = match c {
             '{' => Some('}'),
             '"' => Some('"'),
-            '}' => return draft.wrong(begin, "}: closes nothing"),
+            '}' => return draft.error(begin, "}: closes nothing"),
             _ => None,
         };
         let mut depth = 1;
@@ -39,7 +39,7 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
         loop {
             let Some((next, c)) = chars.peek().copied() else {
                 if closing.is_some() {
-                    return draft.wrong(begin, format!("{c}: is not closed"));
+                    return draft.error(begin, format!("{c}: is not closed"));
                 }
                 break;
             };
@@ -62,7 +62,7 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
         found.push(match closing {
             Some(_) => Word {
                 text: &list.text[from + 1..end],
-                at: Place { column: begin.column + 1, ..begin },
+                at: Position { column: begin.column + 1, ..begin },
             },
             None => Word { text: &list.text[from..end], at: begin },
         });
@@ -76,7 +76,7 @@ fn pairs<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<(Word<'a>, Word<'a>)>> 
     let mut found = Vec::new();
     while let Some(key) = all.next() {
         let Some(value) = all.next() else {
-            return draft.wrong(key.at, format!("{}: expected a value behind it", key.text));
+            return draft.error(key.at, format!("{}: expected a value behind it", key.text));
         };
         found.push((key, value));
     }
@@ -87,7 +87,7 @@ fn pairs<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<(Word<'a>, Word<'a>)>> 
 struct Station<'a> {
     name: String,
     id: &'a str,
-    at: Place,
+    at: Position,
     /// Interface, and the id of the node to which it leads.
     peers: Vec<(&'a str, &'a str)>,
     /// Interface, and the lines of its configuration.
@@ -97,17 +97,17 @@ struct Station<'a> {
 }
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
-    let whole = Word { text, at: Place { line: 1, column: 1 } };
+    let whole = Word { text, at: Position { line: 1, column: 1 } };
     let mut stations = Vec::new();
     let mut links = Vec::new();
     let mut all = words(draft, &whole)?.into_iter();
     while let Some(kind) = all.next() {
         let Some(name) = all.next() else {
-            return draft.wrong(kind.at, format!("{}: expected a name behind it", kind.text));
+            return draft.error(kind.at, format!("{}: expected a name behind it", kind.text));
         };
         let Some(body) = all.next() else {
             let what = format!("{} {}: expected {{ behind it", kind.text, short(name.text));
-            return draft.wrong(name.at, what);
+            return draft.error(name.at, what);
         };
         match kind.text {
             "node" => stations.extend(read_node(draft, &name, &body)?),
@@ -145,7 +145,7 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
         |key: &str| settings.iter().find(|(one, _)| one.text == key).map(|(_, value)| value);
     let (kind, model) = (value("type"), value("model").map(|model| model.text));
     let Some(kind) = kind else {
-        return draft.wrong(id.at, format!("node {}: expected a type", id.text));
+        return draft.error(id.at, format!("node {}: expected a type", id.text));
     };
     let mut node = Node::default();
     let mut is_host = false;
@@ -181,7 +181,7 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
             "interface-peer" => {
                 let pair = words(draft, value)?;
                 let [own, peer] = &pair[..] else {
-                    return draft.wrong(value.at, "interface-peer: expected {INTERFACE NODE}");
+                    return draft.error(value.at, "interface-peer: expected {INTERFACE NODE}");
                 };
                 station.peers.push((own.text, peer.text));
             }
@@ -201,7 +201,7 @@ fn read_config<'a>(draft: &mut Draft, text: &Word<'a>, station: &mut Station<'a>
     for (number, line) in text.text.lines().enumerate() {
         let column = line.len() - line.trim_start().len()
             + if number == 0 { text.at.column as usize } else { 1 };
-        let at = Place { line: text.at.line + number as u32, column: column as u32 };
+        let at = Position { line: text.at.line + number as u32, column: column as u32 };
         let line = line.trim();
         let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match first {
@@ -229,11 +229,11 @@ fn read_link(draft: &mut Draft, name: &Word, body: &Word, stations: &mut [Statio
     let settings = pairs(draft, body)?;
     let nodes = settings.iter().find(|(key, _)| key.text == "nodes");
     let Some((_, nodes)) = nodes else {
-        return draft.wrong(name.at, format!("link {}: expected nodes", name.text));
+        return draft.error(name.at, format!("link {}: expected nodes", name.text));
     };
     let ids = words(draft, nodes)?;
     let [one, other] = &ids[..] else {
-        return draft.wrong(nodes.at, format!("nodes: {}: expected two", nodes.text));
+        return draft.error(nodes.at, format!("nodes: {}: expected two", nodes.text));
     };
     let find = |id: &str| stations.iter().position(|station| station.id == id);
     let (Some(first), Some(second)) = (find(one.text), find(other.text)) else {
@@ -272,7 +272,7 @@ fn take_end<'a>(
     let mut leading = station.peers.iter().filter(|(_, to)| *to == peer.text);
     let Some((interface, _)) = leading.find(|(interface, _)| is_unused(interface)) else {
         let what = format!("link {link}: {}: has no interface-peer for {}", own.text, peer.text);
-        return draft.wrong(own.at, what);
+        return draft.error(own.at, what);
     };
     station.taken.push(interface);
     let configured = station.interfaces.iter().filter(|(name, _)| name == interface);
@@ -317,10 +317,10 @@ fn set_way(numbers: &Numbers, key: &str, text: &str, way: &mut Impairments) -> R
 }
 
 /// Sets the impairments for both directions if they are the same, else for each.
-fn set_ways(made: &mut crate::topology::Link, at: Place, ways: [Impairments; 2]) {
+fn set_ways(made: &mut crate::topology::Link, at: Position, ways: [Impairments; 2]) {
     if ways[0] == ways[1] {
         let [way, _] = ways;
-        return impair(made, way);
+        return made.set_impairments(&way);
     }
     let names: Vec<String> = made.endpoints.iter().map(|end| end.value.clone()).collect();
     made.from = names.into_iter().zip(ways.map(|way| at.of(way))).collect();
@@ -330,7 +330,7 @@ fn set_ways(made: &mut crate::topology::Link, at: Place, ways: [Impairments; 2])
 /// as left out.
 fn addresses(
     draft: &mut Draft,
-    at: Place,
+    at: Position,
     lines: &[Vec<&str>; 2],
     start: &str,
 ) -> Vec<Option<Spanned<String>>> {

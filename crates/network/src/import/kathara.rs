@@ -7,16 +7,16 @@ use std::path::Path;
 
 use serde_saphyr::Spanned;
 
-use super::{link, plain_name, Draft, Place, Read};
+use super::draft::{link, plain_name, Draft, Position, Read};
 use crate::topology::{Command, Kind, Node};
 
 /// `MACHINE[KEY]="VALUE"`, or `KEY="VALUE"`.
 struct Line<'a> {
-    at: Place,
+    at: Position,
     machine: Option<&'a str>,
     key: &'a str,
     value: &'a str,
-    value_at: Place,
+    value_at: Position,
 }
 
 /// An interface in a collision domain.
@@ -27,7 +27,7 @@ struct Member {
 
 pub(super) fn read(draft: &mut Draft, text: &str, path: &Path) -> Read<()> {
     let mut domains: BTreeMap<String, Vec<Member>> = BTreeMap::new();
-    let mut machines: Vec<(String, Place)> = Vec::new();
+    let mut machines: Vec<(String, Position)> = Vec::new();
     for (number, raw) in text.lines().enumerate() {
         let Some(line) = parse(draft, raw, number as u32 + 1)? else { continue };
         let Some(machine) = line.machine else {
@@ -61,18 +61,18 @@ pub(super) fn read(draft: &mut Draft, text: &str, path: &Path) -> Read<()> {
 fn parse<'a>(draft: &Draft, raw: &'a str, number: u32) -> Read<Option<Line<'a>>> {
     let text = raw.trim();
     let column = (raw.len() - raw.trim_start().len()) as u32 + 1;
-    let at = Place { line: number, column };
+    let at = Position { line: number, column };
     if text.is_empty() || text.starts_with('#') {
         return Ok(None);
     }
     let Some((left, value)) = text.split_once('=') else {
-        return draft.wrong(at, format!("{text:?}: expected MACHINE[KEY]=VALUE, or KEY=VALUE"));
+        return draft.error(at, format!("{text:?}: expected MACHINE[KEY]=VALUE, or KEY=VALUE"));
     };
-    let value_at = Place { line: number, column: column + left.len() as u32 + 1 };
+    let value_at = Position { line: number, column: column + left.len() as u32 + 1 };
     let (value, rest) = match value.trim().chars().next().filter(|c| ['"', '\''].contains(c)) {
         Some(quote) => match value.trim()[1..].split_once(quote) {
             Some(both) => both,
-            None => return draft.wrong(value_at, format!("{value}: expected a closing {quote}")),
+            None => return draft.error(value_at, format!("{value}: expected a closing {quote}")),
         },
         None => {
             let value = value.trim();
@@ -81,12 +81,12 @@ fn parse<'a>(draft: &Draft, raw: &'a str, number: u32) -> Read<Option<Line<'a>>>
     };
     if !rest.trim().is_empty() && !rest.trim_start().starts_with('#') {
         return draft
-            .wrong(value_at, format!("{}: expected nothing behind the value", rest.trim()));
+            .error(value_at, format!("{}: expected nothing behind the value", rest.trim()));
     }
     let (machine, key) = match left.trim().split_once('[') {
         Some((machine, key)) => match key.strip_suffix(']') {
             Some(key) => (Some(machine.trim()), key.trim_matches(['"', '\''])),
-            None => return draft.wrong(at, format!("{left}: expected ]")),
+            None => return draft.error(at, format!("{left}: expected ]")),
         },
         None => (None, left.trim()),
     };
@@ -123,7 +123,7 @@ fn set(draft: &mut Draft, machine: &str, line: &Line) {
 
 fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<Member>>) -> Read<()> {
     for (domain, mut members) in domains {
-        let at = Place {
+        let at = Position {
             line: members[0].end.defined.line() as u32,
             column: members[0].end.defined.column() as u32,
         };
@@ -154,7 +154,7 @@ fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<Member>>) -> Read<()> {
 
 /// Reads the common script and the scripts of all machines. Notes as left out the directories that Kathara would copy into
 /// machines.
-fn startups(draft: &mut Draft, machines: &[(String, Place)], folder: &Path) {
+fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
     for (machine, at) in machines {
         // The common script runs first. The lines of exec run after both.
         for name in [machine, "shared"] {

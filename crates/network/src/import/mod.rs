@@ -7,22 +7,17 @@
 
 mod containerlab;
 mod core;
+mod draft;
 mod imn;
 mod kathara;
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use lorentz_clock::Span;
-use serde::de::value::{Error as PlainError, MapDeserializer};
-use serde::{Deserialize, Serialize};
-use serde_saphyr::{Location, Spanned};
+pub use draft::LeftOut;
+use draft::{Draft, Read, LAB_CONF};
 
-use crate::impair::{Impairments, Jitter, JitterOption, LossOption, Queue};
-use crate::topology::{self, File, Kind, Link, Node, Topology, WrongTopology};
-use crate::units::{BitRate, Delay, Probability};
+use crate::topology::{self, File};
 
 /// The format of a file, named after its program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,27 +67,6 @@ impl FromStr for Format {
     }
 }
 
-const LAB_CONF: &str = "lab.conf";
-
-/// An element of a file that is not in the network made from it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct LeftOut {
-    /// Its file.
-    pub file: String,
-    /// Its line, from 1.
-    pub line: u64,
-    /// The column in it, from 1.
-    pub column: u64,
-    /// The element, and the reason.
-    pub what: String,
-}
-
-impl std::fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}:{}: left out: {}", self.file, self.line, self.column, self.what)
-    }
-}
-
 /// An imported file.
 #[derive(Clone, Debug)]
 pub struct Imported {
@@ -108,7 +82,7 @@ pub struct Imported {
 ///
 /// # Errors
 ///
-/// If the file cannot be read; or the error in it, as [`WrongTopology`].
+/// If the file cannot be read; or the error in it, as [`TopologyError`].
 pub fn read(path: &Path, format: Option<Format>) -> anyhow::Result<Imported> {
     let path: PathBuf = if path.is_dir() { path.join(LAB_CONF) } else { path.into() };
     let text = topology::text_of(&path)?;
@@ -129,245 +103,4 @@ pub(crate) fn read_text(path: &Path, format: Format, text: &str) -> Read<Importe
     let mut left_out = draft.left_out;
     left_out.sort_by_key(|one| (one.line, one.column));
     Ok(Imported { name: draft.name, topology, left_out })
-}
-
-/// A line and a column, from 1.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
-    line: u32,
-    column: u32,
-}
-
-impl Place {
-    fn location(self) -> Location {
-        let fields = [("line", self.line), ("column", self.column)];
-        let map = MapDeserializer::<_, PlainError>::new(fields.into_iter());
-        Location::deserialize(map).unwrap_or(Location::UNKNOWN)
-    }
-
-    fn of<T>(self, value: T) -> Spanned<T> {
-        Spanned::new(value, self.location(), self.location())
-    }
-}
-
-/// A network that is being read.
-struct Draft {
-    name: String,
-    file: File,
-    left_out: Vec<LeftOut>,
-}
-
-type Read<T> = Result<T, WrongTopology>;
-
-impl Draft {
-    fn new(path: &Path) -> Draft {
-        let named = path.file_name().unwrap_or_default().to_string_lossy();
-        let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-        let stem = named.split('.').next().unwrap_or_default();
-        let name = plain_name(if named == LAB_CONF { &folder } else { stem });
-        let topology = Topology { nodes: BTreeMap::new(), links: Vec::new() };
-        let file = File {
-            name: Place { line: 1, column: 1 }.of(name),
-            tdf: None,
-            rate: None,
-            at: None,
-            rounds: false,
-            seed: 0,
-            topology,
-            schedule: Vec::new(),
-        };
-        Draft { name: path.display().to_string(), file, left_out: Vec::new() }
-    }
-
-    fn wrong<T>(&self, at: Place, what: impl AsRef<str>) -> Read<T> {
-        Err(topology::wrong(&self.name, at.location(), what.as_ref()))
-    }
-
-    fn leave_out(&mut self, at: Place, what: impl Into<String>) {
-        let (line, column) = (u64::from(at.line), u64::from(at.column));
-        self.left_out.push(LeftOut { file: self.name.clone(), line, column, what: what.into() });
-    }
-
-    fn add_node(&mut self, at: Place, name: &str, node: Node) -> Read<()> {
-        match self.file.topology.nodes.insert(name.to_string(), at.of(node)) {
-            None => Ok(()),
-            Some(_) => {
-                self.wrong(at, format!("node {name}: is there already; expected another name"))
-            }
-        }
-    }
-
-    fn node(&mut self, name: &str) -> Option<&mut Node> {
-        self.file.topology.nodes.get_mut(name).map(|node| &mut node.value)
-    }
-
-    fn is_switch(&self, name: &str) -> bool {
-        self.file.topology.nodes.get(name).is_some_and(|node| node.value.kind != Kind::Process)
-    }
-
-    fn add_link(&mut self, at: Place, link: Link) {
-        self.file.topology.links.push(at.of(link));
-    }
-
-    /// Returns the first interface of `node`, called `stem` and a number, that no link has yet.
-    fn unused_interface(&self, node: &str, stem: &str) -> String {
-        let taken = |name: &String| {
-            let end = format!("{node}:{name}");
-            let mut ends = self.file.topology.links.iter().flat_map(|link| &link.value.endpoints);
-            ends.any(|one| one.value == end)
-        };
-        let mut names = (0_u32..).map(|number| format!("{stem}{number}"));
-        names.find(|name| !taken(name)).unwrap_or_default()
-    }
-}
-
-/// Makes a link without impairments.
-fn link(endpoints: [Spanned<String>; 2]) -> Link {
-    Link { endpoints: endpoints.into(), ..Link::default() }
-}
-
-/// Applies the impairments `asked` to both directions of `link`.
-fn impair(link: &mut Link, asked: Impairments) {
-    link.rate = asked.rate;
-    link.delay = asked.delay;
-    link.jitter = asked.jitter;
-    link.loss = asked.loss;
-    link.duplicate = asked.duplicate;
-    link.reorder = asked.reorder;
-    link.corrupt = asked.corrupt;
-    link.queue = asked.queue;
-}
-
-/// Replaces the characters that a network's name cannot have.
-fn plain_name(text: &str) -> String {
-    let keep = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-    let name: String = text.chars().map(keep).collect();
-    let name = name.trim_start_matches(['.', '_', '-']);
-    if name.is_empty() {
-        "network".into()
-    } else {
-        name.chars().take(60).collect()
-    }
-}
-
-/// Parses the numbers that CORE and IMUNES give a link: bit/s, microseconds, percent. 0 means none.
-struct Numbers<'a> {
-    draft: &'a Draft,
-    at: Place,
-}
-
-impl Numbers<'_> {
-    fn rate(&self, key: &str, text: &str) -> Read<Option<BitRate>> {
-        let bits = self.whole(key, text)?;
-        let known = bits.map(BitRate::new);
-        match known {
-            Some(None) => self.expected(key, text, "0 for no limit, or 8 to 10^12 bit/s"),
-            other => Ok(other.flatten()),
-        }
-    }
-
-    fn delay(&self, key: &str, text: &str) -> Read<Option<Delay>> {
-        let micros = self.whole(key, text)?;
-        let span =
-            micros.map(|micros| micros.checked_mul(1_000).and_then(|n| i64::try_from(n).ok()));
-        match span.map(|nanos| nanos.map(Span).and_then(Delay::new)) {
-            Some(None) => self.expected(key, text, "microseconds up to a day"),
-            other => Ok(other.flatten()),
-        }
-    }
-
-    fn percent(&self, key: &str, text: &str) -> Read<Option<Probability>> {
-        match format!("{text}%").parse::<Probability>() {
-            Ok(Probability::NEVER) => Ok(None),
-            Ok(some) => Ok(Some(some)),
-            Err(_) => self.expected(key, text, "percent from 0 to 100"),
-        }
-    }
-
-    fn queue(&self, key: &str, text: &str) -> Read<Option<Queue>> {
-        let packets = self.whole(key, text)?.map(u32::try_from);
-        match packets {
-            Some(Err(_)) => self.expected(key, text, "a number of packets"),
-            Some(Ok(packets)) => Ok(Some(Queue { packets: Some(packets), ..Queue::default() })),
-            None => Ok(None),
-        }
-    }
-
-    /// Both vary the delay uniformly, with a correlation of a quarter from frame to frame.
-    fn jitter(&self, key: &str, text: &str) -> Read<Option<JitterOption>> {
-        let correlation = Probability::from_billionths(250_000_000).unwrap_or_default();
-        let spread = self.delay(key, text)?;
-        Ok(spread
-            .map(|spread| JitterOption::Full(Jitter { spread, correlation, ..Jitter::default() })))
-    }
-
-    fn loss(&self, key: &str, text: &str) -> Read<Option<LossOption>> {
-        Ok(self.percent(key, text)?.map(LossOption::Independent))
-    }
-
-    /// Parses a whole number above 0; `None` for 0. CORE writes some as 5000.0.
-    fn whole(&self, key: &str, text: &str) -> Read<Option<u64>> {
-        let digits = text.split_once('.').map_or(text, |(whole, rest)| {
-            if rest.bytes().all(|c| c == b'0') {
-                whole
-            } else {
-                text
-            }
-        });
-        match digits.parse::<u64>() {
-            Ok(0) => Ok(None),
-            Ok(number) => Ok(Some(number)),
-            Err(_) => self.expected(key, text, "a whole number"),
-        }
-    }
-
-    fn expected<T>(&self, key: &str, text: &str, what: &str) -> Read<T> {
-        self.draft.wrong(self.at, format!("{key}: {text:?}: expected {what}"))
-    }
-}
-
-/// Sets a router's settings.
-fn forward(at: Place, node: &mut Node) {
-    for key in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
-        node.sysctls.insert(key.into(), at.of("1".into()));
-    }
-}
-
-/// Returns the first address of the network of `address`, for example of 10.0.0.9/24. There the hosts of CORE and IMUNES expect a
-/// router.
-fn first_of_network(address: &str) -> Option<IpAddr> {
-    let (address, length) = address.split_once('/')?;
-    let length: u32 = length.parse().ok()?;
-    let first = match address.parse().ok()? {
-        IpAddr::V4(v4) if length < 31 => {
-            IpAddr::V4((u32::from(v4) & !(u32::MAX >> length) | 1).into())
-        }
-        IpAddr::V6(v6) if length < 127 => {
-            IpAddr::V6((u128::from(v6) & !(u128::MAX >> length) | 1).into())
-        }
-        _ => return None,
-    };
-    (first.to_string() != address).then_some(first)
-}
-
-/// Gives `node` the default routes over the networks of its first interface that has addresses.
-fn default_routes(draft: &mut Draft, at: Place, node: &str) {
-    let prefix = format!("{node}:");
-    let mut gateways = Vec::new();
-    for link in &draft.file.topology.links {
-        let link = &link.value;
-        let side = link.endpoints.iter().position(|end| end.value.starts_with(&prefix));
-        let Some(side) = side else { continue };
-        let of = |given: &[Option<Spanned<String>>]| given.get(side).cloned().flatten();
-        let own = [of(&link.ipv4), of(&link.ipv6)].into_iter().flatten();
-        gateways = own.filter_map(|address| first_of_network(&address.value)).collect();
-        if !gateways.is_empty() {
-            break;
-        }
-    }
-    let Some(node) = draft.node(node) else { return };
-    for gateway in gateways {
-        let family = if gateway.is_ipv4() { "-4" } else { "-6" };
-        node.exec.push(at.of(format!("ip {family} route replace default via {gateway}")));
-    }
 }

@@ -13,24 +13,24 @@ use lorentz_timers::tsc;
 use crate::stopwatch;
 
 /// A sleep of the paper (section VI A).
-const SLEEP: Nanos = Nanos(100_000_000);
+const SLEEP_LENGTH: Nanos = Nanos(100_000_000);
 /// Expiration time of armed timers. None expires during a study.
 const HOUR: itimerspec = itimerspec {
     it_interval: timespec { tv_sec: 0, tv_nsec: 0 },
     it_value: timespec { tv_sec: 3_600, tv_nsec: 0 },
 };
 /// Timers that exist at once. The usual limits of descriptors and of queued signals are higher.
-const BATCH: u64 = 128;
+const BATCH_LEN: u64 = 128;
 /// Clock reads between two reads of the stopwatch.
 const STRIDE: u64 = 1_000;
-const MOST_WARM_UP: u64 = 10_000;
+const MAX_WARM_UP: u64 = 10_000;
 
 /// Measures `count` calls, after a tenth as many to warm up. Sleeps have no warm-up.
 pub fn mean(metric: Metric, count: u64) -> io::Result<Sample> {
     if matches!(metric, Metric::Nanosleep | Metric::ClockNanosleep) {
-        return repeated(metric, count).map(|elapsed| sample(count, elapsed, SLEEP));
+        return repeated(metric, count).map(|elapsed| sample(count, elapsed, SLEEP_LENGTH));
     }
-    repeated(metric, (count / 10).clamp(1, MOST_WARM_UP))?;
+    repeated(metric, (count / 10).clamp(1, MAX_WARM_UP))?;
     repeated(metric, count).map(|elapsed| sample(count, elapsed, Nanos(0)))
 }
 
@@ -66,7 +66,7 @@ pub fn in_a_row(metric: Metric, millis: u64) -> io::Result<Sample> {
 
 /// Returns the counter's frequency, Hz, by the processor's data or by a clock of the level. It only decides when to stop.
 fn about_hertz() -> io::Result<u64> {
-    if let Some(hertz) = tsc::told_hertz() {
+    if let Some(hertz) = tsc::reported_hertz() {
         return Ok(hertz);
     }
     let start = (stopwatch::now(), lorentz_timers::os::read(libc::CLOCK_MONOTONIC));
@@ -162,7 +162,7 @@ fn gettimeofday_syscall() -> c_int {
 }
 
 fn a_sleep() -> timespec {
-    timespec { tv_sec: 0, tv_nsec: SLEEP.0 }
+    timespec { tv_sec: 0, tv_nsec: SLEEP_LENGTH.0 }
 }
 
 fn nanosleep() -> c_int {
@@ -231,7 +231,7 @@ fn posix_timers(count: u64) -> io::Result<(Ticks, Ticks)> {
 }
 
 fn batches(count: u64) -> impl Iterator<Item = u64> {
-    (0..count.div_ceil(BATCH)).map(move |number| BATCH.min(count - number * BATCH))
+    (0..count.div_ceil(BATCH_LEN)).map(move |number| BATCH_LEN.min(count - number * BATCH_LEN))
 }
 
 fn make_timerfd() -> c_int {

@@ -10,14 +10,14 @@ use lorentz_study::protocol::{Nanos, Sample};
 
 use crate::{calls, stopwatch};
 
-const LINE: usize = 64;
-const PAGE: usize = 4096;
+const CACHE_LINE_LEN: usize = 64;
+const PAGE_LEN: usize = 4096;
 /// Names in /proc/self/maps of the kernel's pages for clock reads, and of libfaketime's pages.
-const NAMES: [&str; 3] = ["[vdso]", "[vvar", "faketime"];
+const MAPPING_NAMES: [&str; 3] = ["[vdso]", "[vvar", "faketime"];
 /// Addresses of the shim and its clock page, as in the shim's linker script.
-const OURS: Range<usize> = 0x7000_0000..0x7100_0000;
+const SHIM_ADDRESSES: Range<usize> = 0x7000_0000..0x7100_0000;
 /// Pages to flush of each mapping. No clock read goes further; the registry behind the clock page is long.
-const MOST_PAGES: usize = 64;
+const MAX_PAGES: usize = 64;
 
 /// Measures `count` reads, each a sample. All their pages are flushed before each read.
 pub fn reads(count: u64) -> io::Result<Vec<Sample>> {
@@ -41,11 +41,11 @@ fn pages() -> io::Result<Vec<usize>> {
     for line in maps.lines() {
         let Some((range, rest)) = line.split_once(' ') else { continue };
         let Some(range) = parse(range) else { continue };
-        let is_named = NAMES.iter().any(|name| rest.contains(name));
-        if rest.starts_with('r') && (is_named || OURS.contains(&range.start)) {
+        let is_named = MAPPING_NAMES.iter().any(|name| rest.contains(name));
+        if rest.starts_with('r') && (is_named || SHIM_ADDRESSES.contains(&range.start)) {
             let there = range
-                .step_by(PAGE)
-                .take(MOST_PAGES)
+                .step_by(PAGE_LEN)
+                .take(MAX_PAGES)
                 .filter(|page| is_there(*page, &reader, &writer));
             pages.extend(there);
         }
@@ -68,7 +68,7 @@ fn is_there(page: usize, reader: &OwnedFd, writer: &OwnedFd) -> bool {
 
 fn flush(pages: &[usize]) {
     for page in pages {
-        for line in (*page..*page + PAGE).step_by(LINE) {
+        for line in (*page..*page + PAGE_LEN).step_by(CACHE_LINE_LEN) {
             // SAFETY: `is_there` has read the page, and a flush does not change it.
             unsafe { _mm_clflush(line as *const u8) };
         }

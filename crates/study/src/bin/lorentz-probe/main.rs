@@ -18,7 +18,7 @@ use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use lorentz_study::protocol::{Answer, Ask, Greeting, Sample};
+use lorentz_study::protocol::{Answer, Greeting, ProbeRequest, Sample};
 use lorentz_study::{Metric, Unit};
 use nix::sched::{sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
@@ -48,7 +48,7 @@ fn serve(cpu: &str) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set)?;
     say(&Greeting::own()?)?;
     for line in io::stdin().lock().lines() {
-        let ask: Ask = serde_json::from_str(&line?)?;
+        let ask: ProbeRequest = serde_json::from_str(&line?)?;
         say(&match measure(ask) {
             Ok(samples) => Answer::Samples(samples),
             Err(error) => Answer::Failed(error.to_string()),
@@ -63,7 +63,7 @@ fn say<T: Serialize>(what: &T) -> io::Result<()> {
     output.flush()
 }
 
-fn measure(ask: Ask) -> io::Result<Vec<Sample>> {
+fn measure(ask: ProbeRequest) -> io::Result<Vec<Sample>> {
     let count = u64::from(ask.amount);
     match (ask.metric, ask.metric.unit()) {
         (Metric::ColdMonotonic, _) => cold::reads(count),

@@ -11,14 +11,14 @@ use lorentz_timers::{sleep, Interval, Moment};
 use crate::{calls, stopwatch};
 
 /// Reads in one sample. The cost of the stopwatch is spread over them.
-const TOGETHER: u64 = 16;
+const CALLS_PER_SAMPLE: u64 = 16;
 /// Samples before those that count. In them the precise timers learn the lateness of the kernel.
-const LEARNT: u64 = 20;
+const LEARNING_SLEEPS: u64 = 20;
 
 /// Takes `count` samples of `metric`.
 pub fn samples(metric: Metric, count: u64) -> io::Result<Vec<Sample>> {
     let of = |one: &dyn Fn(u64) -> Sample| {
-        (0..LEARNT).map(one).for_each(drop);
+        (0..LEARNING_SLEEPS).map(one).for_each(drop);
         (0..count).map(one).collect()
     };
     Ok(match metric {
@@ -49,8 +49,8 @@ pub fn samples(metric: Metric, count: u64) -> io::Result<Vec<Sample>> {
 }
 
 fn cost(mut read: impl FnMut()) -> Sample {
-    let elapsed = stopwatch::time(|| (0..TOGETHER).for_each(|_| read()));
-    Sample { calls: TOGETHER, elapsed, asked: Nanos(0) }
+    let elapsed = stopwatch::time(|| (0..CALLS_PER_SAMPLE).for_each(|_| read()));
+    Sample { calls: CALLS_PER_SAMPLE, elapsed, asked: Nanos(0) }
 }
 
 /// Returns the length of a sleep: 200 us to 1 ms, in scattered order.

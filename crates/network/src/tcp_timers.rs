@@ -18,7 +18,7 @@ use lorentz_clock::{Pace, Rate, Segment, Span, NANOS_PER_SEC};
 use lorentz_container::{Container, StateDir};
 use nix::sched::{setns, CloneFlags};
 
-use crate::place::container_of;
+use crate::directory::container_of;
 use crate::plan::{NodePlan, Plan};
 use crate::tap;
 
@@ -31,50 +31,50 @@ use program::{TimersSkel, TimersSkelBuilder};
 
 const MILLI: i64 = 1_000_000;
 /// TCP's own values: the first retransmission timeout ...
-const FIRST: Span = Span(NANOS_PER_SEC);
+const FIRST_RTO: Span = Span(NANOS_PER_SEC);
 /// ... the least timeout ...
-const LEAST: Span = Span(200 * MILLI);
+const MIN_RTO: Span = Span(200 * MILLI);
 /// ... the greatest timeout, which is also the greatest that can be set ...
-const MOST: Span = Span(120 * NANOS_PER_SEC);
+const MAX_RTO: Span = Span(120 * NANOS_PER_SEC);
 /// ... the usual delay of an acknowledgement ...
-const DELACK: Span = Span(40 * MILLI);
+const DELAYED_ACK: Span = Span(40 * MILLI);
 /// ... and its greatest delay, which is also the greatest that can be set.
-const DELACK_AT_MOST: Span = Span(200 * MILLI);
+const MAX_DELAYED_ACK: Span = Span(200 * MILLI);
 
 /// Since Linux 6.11, in microseconds.
-const LEAST_KEY: &str = "net.ipv4.tcp_rto_min_us";
+const MIN_RTO_KEY: &str = "net.ipv4.tcp_rto_min_us";
 /// Since Linux 6.15, in milliseconds.
-const MOST_KEY: &str = "net.ipv4.tcp_rto_max_ms";
+const MAX_RTO_KEY: &str = "net.ipv4.tcp_rto_max_ms";
 
 /// Lengths of TCP's timers in real time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Lengths {
+struct TimerLengths {
     first: Span,
     least: Span,
     most: Span,
     delack: Span,
 }
 
-impl Lengths {
+impl TimerLengths {
     /// Returns the lengths at `rate`, as far as the kernel can be made to keep them; `tick` is the kernel's.
-    fn at(rate: Rate, tick: Span) -> Lengths {
+    fn at(rate: Rate, tick: Span) -> TimerLengths {
         /// Greatest value for the least timeout. The kernel doubles the timeout from there on, up to 120 s.
-        const LEAST_AT_MOST: i64 = 60 * NANOS_PER_SEC;
+        const MAX_MIN_RTO: i64 = 60 * NANOS_PER_SEC;
         /// Least value for the greatest timeout that the kernel accepts.
-        const MOST_AT_LEAST: i64 = NANOS_PER_SEC;
-        const DELACK_AT_LEAST: i64 = 5 * MILLI;
+        const MIN_MAX_RTO: i64 = NANOS_PER_SEC;
+        const MIN_DELAYED_ACK: i64 = 5 * MILLI;
         let real = |span: Span| {
             let nanos = i128::from(span.0) * i128::from(rate.den()) / i128::from(rate.num());
             nanos.min(i128::from(i64::MAX)) as i64
         };
-        Lengths {
-            first: Span(real(FIRST).clamp(2 * tick.0, MOST.0)),
+        TimerLengths {
+            first: Span(real(FIRST_RTO).clamp(2 * tick.0, MAX_RTO.0)),
             // A delayed acknowledgement comes a tick or two late. A sender with a shorter timeout would send everything twice.
-            least: Span(real(LEAST).clamp(5 * tick.0, LEAST_AT_MOST)),
-            most: Span(real(MOST).clamp(MOST_AT_LEAST, MOST.0)),
+            least: Span(real(MIN_RTO).clamp(5 * tick.0, MAX_MIN_RTO)),
+            most: Span(real(MAX_RTO).clamp(MIN_MAX_RTO, MAX_RTO.0)),
             delack: match rate.num() > rate.den() {
-                true => Span(real(DELACK).max(2 * tick.0).max(DELACK_AT_LEAST)),
-                false => DELACK_AT_MOST,
+                true => Span(real(DELAYED_ACK).max(2 * tick.0).max(MIN_DELAYED_ACK)),
+                false => MAX_DELAYED_ACK,
             },
         }
     }
@@ -82,13 +82,13 @@ impl Lengths {
     /// Returns the settings of a network namespace for these lengths. They only lengthen the least timeout. A timeout may be
     /// shorter than the peers' delay of acknowledgements only where that delay is shortened too.
     fn settings(&self) -> [(&'static str, i64); 2] {
-        [(LEAST_KEY, self.least.max(LEAST).0 / 1_000), (MOST_KEY, self.most.0 / MILLI)]
+        [(MIN_RTO_KEY, self.least.max(MIN_RTO).0 / 1_000), (MAX_RTO_KEY, self.most.0 / MILLI)]
     }
 
     /// Returns the parameters of the BPF program, for nodes with settings of their `own`. The program cannot set a least timeout
     /// above 200 ms.
-    fn words(&self, tick: Span, own: Own) -> Vec<u8> {
-        let least = if self.least > LEAST || own.least { 0 } else { self.least.0 / 1_000 };
+    fn parameters(&self, tick: Span, own: OwnSettings) -> Vec<u8> {
+        let least = if self.least > MIN_RTO || own.least { 0 } else { self.least.0 / 1_000 };
         let most = if own.most { 0 } else { self.most.0 / MILLI };
         let words = [self.first.0 / tick.0, least, most, self.delack.0 / 1_000];
         words.into_iter().flat_map(|word| (word as i32).to_ne_bytes()).collect()
@@ -97,19 +97,19 @@ impl Lengths {
 
 /// Which timers the topology file sets for a node. These are left alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Own {
+struct OwnSettings {
     least: bool,
     most: bool,
 }
 
-impl Own {
-    fn of(node: &NodePlan) -> Own {
+impl OwnSettings {
+    fn of(node: &NodePlan) -> OwnSettings {
         let sets = |key| node.sysctls.iter().any(|(one, _)| one == key);
-        Own { least: sets(LEAST_KEY), most: sets(MOST_KEY) }
+        OwnSettings { least: sets(MIN_RTO_KEY), most: sets(MAX_RTO_KEY) }
     }
 
     fn has(self, key: &str) -> bool {
-        if key == LEAST_KEY {
+        if key == MIN_RTO_KEY {
             self.least
         } else {
             self.most
@@ -118,13 +118,13 @@ impl Own {
 }
 
 /// Sets TCP's timers in the network namespace of this thread, at the start of a network at `rate`.
-pub(crate) fn furnish(rate: Rate) {
+pub(crate) fn set_initial(rate: Rate) {
     if rate != Rate::ONE {
-        apply(&Lengths::at(rate, tick()), Own { least: false, most: false });
+        apply(&TimerLengths::at(rate, tick()), OwnSettings { least: false, most: false });
     }
 }
 
-fn apply(lengths: &Lengths, own: Own) {
+fn apply(lengths: &TimerLengths, own: OwnSettings) {
     for (key, value) in lengths.settings().into_iter().filter(|(key, _)| !own.has(key)) {
         // An error means an older kernel without this setting.
         let _ = tap::set_sysctl(key, &value.to_string());
@@ -139,28 +139,28 @@ fn tick() -> Span {
 }
 
 /// TCP's timers of a network.
-pub(crate) struct Timers {
+pub(crate) struct TcpTimers {
     rate: Rate,
     tick: Span,
     namespace: Option<File>,
     /// For each node, a descriptor of the process that supervises its program, which is in the node's namespace.
-    nodes: Vec<(Own, OwnedFd)>,
-    programs: Vec<Keeper>,
+    nodes: Vec<(OwnSettings, OwnedFd)>,
+    programs: Vec<TimerProgram>,
     /// The reason why some nodes have no BPF program; `None` if all have it.
     pub refused: Option<String>,
 }
 
 /// The BPF program for nodes that have the same settings of their own.
-struct Keeper {
-    own: Own,
+struct TimerProgram {
+    own: OwnSettings,
     skel: TimersSkel<'static>,
     links: Vec<Link>,
 }
 
-impl Timers {
+impl TcpTimers {
     /// The timers of the nodes of `plan`, which must all exist.
-    pub fn of(state: &StateDir, plan: &Plan) -> Timers {
-        let mut timers = Timers {
+    pub fn of(state: &StateDir, plan: &Plan) -> TcpTimers {
+        let mut timers = TcpTimers {
             rate: plan.rate,
             tick: tick(),
             namespace: File::open("/proc/self/ns/net").ok(),
@@ -177,36 +177,36 @@ impl Timers {
     }
 
     fn add(&mut self, state: &StateDir, network: &str, node: &NodePlan) -> anyhow::Result<()> {
-        let own = Own::of(node);
+        let own = OwnSettings::of(node);
         let container = state.container(&container_of(network, &node.name))?;
         self.nodes.push((own, monitor(&container)?));
         let group = container.cgroup().context("no control group of version 2 for it")?;
         let group = File::open(group.path())?;
-        let at = match self.programs.iter().position(|keeper| keeper.own == own) {
+        let at = match self.programs.iter().position(|program| program.own == own) {
             Some(at) => at,
             None => {
-                self.programs.push(Keeper::load(own)?);
+                self.programs.push(TimerProgram::load(own)?);
                 self.programs.len() - 1
             }
         };
-        let keeper = &mut self.programs[at];
+        let program = &mut self.programs[at];
         if self.rate != Rate::ONE {
-            keeper.set(&Lengths::at(self.rate, self.tick), self.tick)?;
+            program.set(&TimerLengths::at(self.rate, self.tick), self.tick)?;
         }
-        keeper.links.push(keeper.skel.progs.keep_time.attach_cgroup(group.as_raw_fd())?);
+        program.links.push(program.skel.progs.keep_time.attach_cgroup(group.as_raw_fd())?);
         Ok(())
     }
 
     /// Sets the timers for connections that are made from here on, by the rate of `segment`.
-    pub fn follow(&mut self, segment: &Segment) {
+    pub fn follow_rate(&mut self, segment: &Segment) {
         let Pace::Running(rate) = segment.pace else { return };
         if rate == self.rate {
             return;
         }
         self.rate = rate;
-        let lengths = Lengths::at(rate, self.tick);
-        for keeper in &self.programs {
-            if let Err(error) = keeper.set(&lengths, self.tick) {
+        let lengths = TimerLengths::at(rate, self.tick);
+        for program in &self.programs {
+            if let Err(error) = program.set(&lengths, self.tick) {
                 self.refused = Some(format!("{error:#}"));
             }
         }
@@ -222,17 +222,17 @@ impl Timers {
     }
 }
 
-impl Keeper {
-    fn load(own: Own) -> anyhow::Result<Keeper> {
+impl TimerProgram {
+    fn load(own: OwnSettings) -> anyhow::Result<TimerProgram> {
         libbpf_rs::set_print(None);
         // Leaked: the object stays as long as the process.
-        let place = Box::leak(Box::new(MaybeUninit::uninit()));
-        let skel = TimersSkelBuilder::default().open(place)?.load().context("a BPF program")?;
-        Ok(Keeper { own, skel, links: Vec::new() })
+        let memory = Box::leak(Box::new(MaybeUninit::uninit()));
+        let skel = TimersSkelBuilder::default().open(memory)?.load().context("a BPF program")?;
+        Ok(TimerProgram { own, skel, links: Vec::new() })
     }
 
-    fn set(&self, lengths: &Lengths, tick: Span) -> anyhow::Result<()> {
-        let words = lengths.words(tick, self.own);
+    fn set(&self, lengths: &TimerLengths, tick: Span) -> anyhow::Result<()> {
+        let words = lengths.parameters(tick, self.own);
         Ok(self.skel.maps.timers.update(&0_u32.to_ne_bytes(), &words, MapFlags::ANY)?)
     }
 }
@@ -254,15 +254,15 @@ mod tests {
 
     const TICK: Span = Span(4 * MILLI);
 
-    fn at(num: u64, den: u64) -> Lengths {
-        Lengths::at(Rate::new(num, den).unwrap(), TICK)
+    fn at(num: u64, den: u64) -> TimerLengths {
+        TimerLengths::at(Rate::new(num, den).unwrap(), TICK)
     }
 
     #[test]
     fn a_virtual_duration_takes_its_real_time() {
         let slow = at(1, 4);
         assert_eq!((slow.first, slow.least), (Span(4 * NANOS_PER_SEC), Span(800 * MILLI)));
-        assert_eq!((slow.most, slow.delack), (MOST, DELACK_AT_MOST));
+        assert_eq!((slow.most, slow.delack), (MAX_RTO, MAX_DELAYED_ACK));
         let fast = at(4, 1);
         assert_eq!((fast.first, fast.least), (Span(250 * MILLI), Span(50 * MILLI)));
         assert_eq!((fast.most, fast.delack), (Span(30 * NANOS_PER_SEC), Span(10 * MILLI)));
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!((fastest.first, fastest.least), (Span(8 * MILLI), Span(20 * MILLI)));
         assert_eq!((fastest.most, fastest.delack), (Span(NANOS_PER_SEC), Span(8 * MILLI)));
         let slowest = at(1, 1_000_000);
-        assert_eq!((slowest.first, slowest.most), (MOST, MOST));
+        assert_eq!((slowest.first, slowest.most), (MAX_RTO, MAX_RTO));
         assert_eq!(slowest.least, Span(60 * NANOS_PER_SEC));
     }
 
@@ -283,11 +283,11 @@ mod tests {
         let word = |bytes: Vec<u8>, at: usize| {
             i32::from_ne_bytes(bytes[at * 4..at * 4 + 4].try_into().unwrap())
         };
-        let neither = Own { least: false, most: false };
-        assert_eq!(word(at(4, 1).words(TICK, neither), 0), 62);
-        assert_eq!(word(at(4, 1).words(TICK, neither), 1), 50_000);
-        assert_eq!(word(at(4, 1).words(TICK, Own { least: true, most: false }), 1), 0);
-        assert_eq!(word(at(1, 4).words(TICK, neither), 1), 0);
-        assert_eq!(word(at(1, 1).words(TICK, neither), 1), 200_000);
+        let neither = OwnSettings { least: false, most: false };
+        assert_eq!(word(at(4, 1).parameters(TICK, neither), 0), 62);
+        assert_eq!(word(at(4, 1).parameters(TICK, neither), 1), 50_000);
+        assert_eq!(word(at(4, 1).parameters(TICK, OwnSettings { least: true, most: false }), 1), 0);
+        assert_eq!(word(at(1, 4).parameters(TICK, neither), 1), 0);
+        assert_eq!(word(at(1, 1).parameters(TICK, neither), 1), 200_000);
     }
 }

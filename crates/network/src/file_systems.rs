@@ -17,11 +17,12 @@ use serde::{Deserialize, Serialize};
 use crate::plan::NodePlan;
 
 /// The host's file systems that a root of its own needs.
-const NEEDED: [&str; 3] = ["proc", "sys", "dev"];
+const HOST_MOUNTS: [&str; 3] = ["proc", "sys", "dev"];
 /// The directory in which [`overlay`] mounts the root file system.
-const SEEN: &str = "root";
+const ROOT_NAME: &str = "root";
 /// Directories in a root file system that are searched for programs.
-const PATH: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
+const PROGRAM_DIRECTORIES: [&str; 6] =
+    ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
 
 /// Gives the calling process the mounts of `node`, if it has any. The directory `base` must be for this node alone.
 ///
@@ -41,7 +42,7 @@ pub(crate) fn mount_all(node: &NodePlan, base: &Path) -> anyhow::Result<()> {
             let root = fs::canonicalize(root)?;
             let seen =
                 overlay(base, &root).with_context(|| format!("rootfs {}", root.display()))?;
-            for name in NEEDED {
+            for name in HOST_MOUNTS {
                 let (from, to) = (Path::new("/").join(name), seen.join(name));
                 fs::create_dir_all(&to)?;
                 mount(Some(&from), &to, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)
@@ -50,7 +51,7 @@ pub(crate) fn mount_all(node: &NodePlan, base: &Path) -> anyhow::Result<()> {
             seen
         }
     };
-    node.binds.iter().try_for_each(|bind| put(bind, &root))
+    node.binds.iter().try_for_each(|bind| mount_bind(bind, &root))
 }
 
 /// Whether the node needs a mount namespace.
@@ -58,39 +59,39 @@ pub(crate) fn has_mounts(node: &NodePlan) -> bool {
     node.rootfs.is_some() || !node.binds.is_empty()
 }
 
-fn put(bind: &Bind, root: &Path) -> anyhow::Result<()> {
-    let told = || format!("binds: {}:{}", bind.source.display(), bind.target.display());
+fn mount_bind(bind: &Bind, root: &Path) -> anyhow::Result<()> {
+    let context = || format!("binds: {}:{}", bind.source.display(), bind.target.display());
     let target = root.join(bind.target.strip_prefix("/").unwrap_or(&bind.target));
     let none = None::<&str>;
     // In a layer of the node's own a missing target can be made. On the host none is made.
     if root != Path::new("/") && !target.exists() {
         if bind.source.is_dir() {
-            fs::create_dir_all(&target).with_context(told)?;
+            fs::create_dir_all(&target).with_context(context)?;
         } else {
-            target.parent().map_or(Ok(()), fs::create_dir_all).with_context(told)?;
-            File::create(&target).with_context(told)?;
+            target.parent().map_or(Ok(()), fs::create_dir_all).with_context(context)?;
+            File::create(&target).with_context(context)?;
         }
     }
     mount(Some(&bind.source), &target, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)
-        .with_context(told)?;
+        .with_context(context)?;
     if bind.read_only {
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        mount(none, &target, none, flags, none).with_context(told)?;
+        mount(none, &target, none, flags, none).with_context(context)?;
     }
     Ok(())
 }
 
 /// How to start the programs of a node: below its root file system, if it has one, and in its environment.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct NodeEntry {
     /// The words before a program's own words.
     words: Vec<OsString>,
     env: BTreeMap<String, String>,
 }
 
-impl Entry {
+impl NodeEntry {
     /// The entry of `node`, whose root [`mount_all`] assembles at `base`.
-    pub fn of(node: &NodePlan, base: &Path) -> Entry {
+    pub fn of(node: &NodePlan, base: &Path) -> NodeEntry {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(root) = &node.rootfs {
             // By its path on the host, because PATH may be the image's.
@@ -100,13 +101,13 @@ impl Entry {
                     .map_or_else(|_| "chroot".into(), |path| OsString::from_vec(path.into_bytes())),
             );
             words.extend(node.user.iter().map(|user| format!("--userspec={user}").into()));
-            words.push(base.join(SEEN).into());
+            words.push(base.join(ROOT_NAME).into());
             if let Some(folder) = node.folder.as_ref().filter(|_| has_program(root, "/bin/sh")) {
                 words.extend(["/bin/sh", "-c", "cd \"$0\" && exec \"$@\""].map(OsString::from));
                 words.push(folder.into());
             }
         }
-        Entry { words, env: node.env.clone() }
+        NodeEntry { words, env: node.env.clone() }
     }
 
     /// Gives this process the node's environment, and returns the words that run `command` in the node.
@@ -122,6 +123,6 @@ pub(crate) fn has_program(root: &Path, word: &str) -> bool {
     let is_there = |path: PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_dir());
     match word.contains('/') {
         true => is_there(root.join(word.trim_start_matches('/'))),
-        false => PATH.iter().any(|folder| is_there(root.join(folder).join(word))),
+        false => PROGRAM_DIRECTORIES.iter().any(|folder| is_there(root.join(folder).join(word))),
     }
 }

@@ -10,10 +10,10 @@ use lorentz_container::StateDir;
 use lorentz_control::processes::{self, Process};
 use serde::{Deserialize, Serialize};
 
-use crate::root::Entry;
+use crate::file_systems::NodeEntry;
 use crate::Refusal;
 
-const FOLDER: &str = ".networks";
+const DIRECTORY: &str = ".networks";
 
 /// The record of a network, for commands that come when its emulator has died.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub(crate) struct Record {
     pub made: BTreeMap<String, i64>,
     /// How to start programs in each node.
     #[serde(default)]
-    pub entries: BTreeMap<String, Entry>,
+    pub entries: BTreeMap<String, NodeEntry>,
 }
 
 impl Record {
@@ -48,9 +48,9 @@ impl Record {
 
 /// The directory of a network: [`lorentz_container::ServiceDir`], with the files that only networks have.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(lorentz_container::ServiceDir);
+pub(crate) struct NetworkDir(lorentz_container::ServiceDir);
 
-impl Deref for Place {
+impl Deref for NetworkDir {
     type Target = lorentz_container::ServiceDir;
 
     fn deref(&self) -> &lorentz_container::ServiceDir {
@@ -58,16 +58,16 @@ impl Deref for Place {
     }
 }
 
-impl Place {
+impl NetworkDir {
     /// The directory of the network `name`, which need not exist.
-    pub fn of(state: &StateDir, name: &str) -> Result<Place, Refusal> {
-        let place = lorentz_container::ServiceDir::of(state, FOLDER, name);
-        place.map(Place).ok_or_else(|| Refusal::Unknown(name.to_string()))
+    pub fn of(state: &StateDir, name: &str) -> Result<NetworkDir, Refusal> {
+        let directory = lorentz_container::ServiceDir::of(state, DIRECTORY, name);
+        directory.map(NetworkDir).ok_or_else(|| Refusal::Unknown(name.to_string()))
     }
 
     /// Returns the names of all networks.
-    pub fn all(state: &StateDir) -> io::Result<Vec<String>> {
-        lorentz_container::ServiceDir::all(state, FOLDER)
+    pub fn names(state: &StateDir) -> io::Result<Vec<String>> {
+        lorentz_container::ServiceDir::all(state, DIRECTORY)
     }
 
     pub fn store(&self, record: &Record) -> io::Result<()> {

@@ -11,15 +11,15 @@ use serde_json::{json, Value};
 pub const PROBE: &str = "/lorentz-probe";
 
 /// A root file system in a folder.
-pub struct Root(PathBuf);
+pub struct RootFileSystem(PathBuf);
 
-impl Root {
+impl RootFileSystem {
     /// Makes a root file system at `path`, in place of the one that is there.
     ///
     /// # Errors
     ///
     /// A file could not be copied.
-    pub fn make(path: &Path, probe: &Path) -> io::Result<Root> {
+    pub fn make(path: &Path, probe: &Path) -> io::Result<RootFileSystem> {
         if path.exists() {
             fs::remove_dir_all(path)?;
         }
@@ -34,7 +34,7 @@ impl Root {
             fs::create_dir_all(to.parent().unwrap_or(path))?;
             fs::copy(&file, to)?;
         }
-        Ok(Root(path.canonicalize()?))
+        Ok(RootFileSystem(path.canonicalize()?))
     }
 
     /// Returns the folder.

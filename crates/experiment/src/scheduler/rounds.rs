@@ -5,38 +5,38 @@ use std::time::{Duration, Instant};
 
 use lorentz_clock::{saturate, Rate, Span, VirtualInstant};
 
-use super::{take, Conductor, Place, Round};
-use crate::member::Member;
-use crate::stage::Job;
+use super::{take_out, Round, Scheduler, Slot};
+use crate::container::ExperimentContainer;
+use crate::workers::Job;
 
-impl Conductor {
+impl Scheduler {
     /// Begins a round: moves idle containers to its end, and gives the others to the workers.
     pub(super) fn begin_round(&mut self) {
         let begun = Instant::now();
-        self.forget_the_ended();
-        self.look();
+        self.forget_ended();
+        self.look_at_tasks();
         let now = self.now;
-        self.members_mut().for_each(|member| member.take_turn(now));
+        self.containers_mut().for_each(|container| container.allow_sends_up_to(now));
         let end = self.end_of_round();
         let tasks = self.tasks();
         let mut jobs = Vec::new();
-        for place in &mut self.places {
-            let Place::Here(member) = place else { continue };
-            if member.has_nothing_before(end) {
-                member.clock.stand(end);
+        for slot in &mut self.slots {
+            let Slot::Present(container) = slot else { continue };
+            if container.is_idle_until(end) {
+                container.clock.stand(end);
             } else {
-                jobs.extend(take(place).map(|member| Job { member, end }));
+                jobs.extend(take_out(slot).map(|container| Job { container, end }));
             }
         }
         if let [only] = &jobs[..] {
             // All other containers stand at the round's end already.
-            only.member.clock.allow_sends_until(end);
+            only.container.clock.allow_sends_until(end);
         } else {
             hold_until_their_slices(&mut jobs);
         }
         let left = jobs.len();
-        self.round = Some(Round { end, begun, staged: Instant::now(), left });
-        jobs.into_iter().for_each(|job| self.stage.play(job, tasks));
+        self.round = Some(Round { end, begun, handed_out: Instant::now(), left });
+        jobs.into_iter().for_each(|job| self.workers.give(job, tasks));
         if left == 0 {
             self.end_round();
         }
@@ -46,28 +46,30 @@ impl Conductor {
     /// other container can have sent anything that this one must still see first.
     pub(super) fn go_on_or_end_round(&mut self) {
         let Some(Round { end, .. }) = self.round else { return };
-        while let Some((at, place)) = self.furthest_behind_in_line() {
+        while let Some((at, slot)) = self.furthest_behind_to_send() {
             let tasks = self.tasks();
-            let others = self.members().filter(|member| member.group as usize != place);
-            let others = others.map(|member| member.clock.now()).min().unwrap_or(end);
-            let Place::Here(member) = &mut self.places[place] else { return };
-            if !member.go_on(others.max(at)) {
+            let others = self.containers().filter(|container| container.group as usize != slot);
+            let others = others.map(|container| container.clock.now()).min().unwrap_or(end);
+            let Slot::Present(container) = &mut self.slots[slot] else { return };
+            if !container.resume_sends(others.max(at)) {
                 // No thread waited: it was killed in its wait.
-                member.clock.stand(end);
+                container.clock.stand(end);
                 continue;
             }
-            if let (Some(member), Some(round)) = (take(&mut self.places[place]), &mut self.round) {
+            if let (Some(container), Some(round)) =
+                (take_out(&mut self.slots[slot]), &mut self.round)
+            {
                 round.left = 1;
-                self.stage.play(Job { member, end }, tasks);
+                self.workers.give(Job { container, end }, tasks);
                 return;
             }
         }
         self.end_round();
     }
 
-    fn furthest_behind_in_line(&self) -> Option<(VirtualInstant, usize)> {
-        let in_line = self.members().filter(|member| member.in_line);
-        in_line.map(|member| (member.clock.now(), member.group as usize)).min()
+    fn furthest_behind_to_send(&self) -> Option<(VirtualInstant, usize)> {
+        let waits_to_send = self.containers().filter(|container| container.waits_to_send);
+        waits_to_send.map(|container| (container.clock.now(), container.group as usize)).min()
     }
 
     /// Returns the virtual end of the round that begins now: one timeslice further. If no container has anything to do and idle
@@ -75,9 +77,9 @@ impl Conductor {
     fn end_of_round(&mut self) -> VirtualInstant {
         let (now, slice) = (self.now, self.settings.timeslice);
         if self.settings.as_fast_as_possible
-            && self.members().all(|member| !member.seen.awake && !member.stopped)
+            && self.containers().all(|container| !container.tasks.awake && !container.stopped)
         {
-            let next = self.members().filter_map(Member::next_deadline).min();
+            let next = self.containers().filter_map(ExperimentContainer::next_deadline).min();
             if let Some(next) = next {
                 let slices = (next.since(now).0 - 1).max(0) / slice.0;
                 return now.plus(Span(slice.0.saturating_mul(slices + 1)));
@@ -92,23 +94,24 @@ impl Conductor {
         self.now = round.end;
         self.rounds += 1;
         self.real += round.begun.elapsed();
-        self.working += round.staged.elapsed();
+        self.working += round.handed_out.elapsed();
         self.keep_pace(round.begun, advance);
     }
 
     /// Sets the begin of the next round, so that time does not run faster than the slowest container's clock would by itself.
     fn keep_pace(&mut self, begun: Instant, advance: Span) {
         /// Number of rounds of delay that later rounds may make up for.
-        const BEHIND: u32 = 10;
-        let anything_to_come = self.members().any(Member::awake_or_waiting);
+        const MAX_CATCH_UP_ROUNDS: u32 = 10;
+        let anything_to_come = self.containers().any(ExperimentContainer::awake_or_waiting);
         if self.settings.as_fast_as_possible && anything_to_come {
             self.not_before = begun;
             return;
         }
-        let slowest = self.members().map(|member| member.rate).min_by(slower).unwrap_or(Rate::ONE);
+        let slowest =
+            self.containers().map(|container| container.rate).min_by(slower).unwrap_or(Rate::ONE);
         let real = i128::from(advance.0) * i128::from(slowest.den()) / i128::from(slowest.num());
         let real = Duration::from_nanos(saturate(real).max(0) as u64);
-        let earliest = begun.checked_sub(real.saturating_mul(BEHIND)).unwrap_or(begun);
+        let earliest = begun.checked_sub(real.saturating_mul(MAX_CATCH_UP_ROUNDS)).unwrap_or(begun);
         self.not_before = self.not_before.max(earliest) + real;
     }
 }
@@ -116,12 +119,12 @@ impl Conductor {
 /// Stops the tasks of containers that wait for their slices while another container has its slice on the same processor.
 fn hold_until_their_slices(jobs: &mut [Job]) {
     let mut taken = Vec::new();
-    for Job { member, .. } in jobs {
-        if !taken.contains(&member.cpu) {
-            taken.push(member.cpu.clone());
-        } else if member.seen.awake && !member.stopped && member.stop_tasks().is_err() {
+    for Job { container, .. } in jobs {
+        if !taken.contains(&container.cpu) {
+            taken.push(container.cpu.clone());
+        } else if container.tasks.awake && !container.stopped && container.stop_tasks().is_err() {
             // Its control group is gone, and its tasks with the group.
-            member.stopped = false;
+            container.stopped = false;
         }
     }
 }

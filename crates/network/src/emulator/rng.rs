@@ -9,17 +9,21 @@ use crate::units::Probability;
 
 /// The random generator of a direction, and its state from frame to frame.
 #[derive(Clone, Debug)]
-pub struct Dice {
+pub struct LinkRng {
     generator: Pcg64,
     /// The standard normal value behind the last jitter.
     last_normal: Option<f64>,
     is_bad: bool,
 }
 
-impl Dice {
+impl LinkRng {
     /// Makes the generator number `stream` of a network's `seed`. PCG's sequences do not overlap.
-    pub fn new(seed: u64, stream: u64) -> Dice {
-        Dice { generator: Pcg64::new(seed.into(), stream.into()), last_normal: None, is_bad: false }
+    pub fn new(seed: u64, stream: u64) -> LinkRng {
+        LinkRng {
+            generator: Pcg64::new(seed.into(), stream.into()),
+            last_normal: None,
+            is_bad: false,
+        }
     }
 
     /// Draws whether an event of this probability happens.
@@ -111,10 +115,10 @@ mod tests {
     }
 
     fn sample(distribution: Distribution, correlation: &str) -> Vec<f64> {
-        let mut dice = Dice::new(1, 1);
+        let mut rng = LinkRng::new(1, 1);
         let spread = Delay::new(Span(1_000_000)).unwrap();
         let jitter = Jitter { spread, distribution, correlation: percent(correlation) };
-        (0..MANY).map(|_| dice.jitter(&jitter).0 as f64 / 1e6).collect()
+        (0..MANY).map(|_| rng.jitter(&jitter).0 as f64 / 1e6).collect()
     }
 
     fn mean(values: &[f64]) -> f64 {
@@ -130,9 +134,9 @@ mod tests {
     #[test]
     fn what_happens_happens_as_often_as_asked() {
         for (text, expected) in [("0.5%", 0.005), ("10%", 0.1), ("90%", 0.9)] {
-            let mut dice = Dice::new(7, 3);
+            let mut rng = LinkRng::new(7, 3);
             let share =
-                (0..MANY).filter(|_| dice.happens(percent(text))).count() as f64 / MANY as f64;
+                (0..MANY).filter(|_| rng.happens(percent(text))).count() as f64 / MANY as f64;
             // Five standard errors.
             let bound = 5.0 * (expected * (1.0_f64 - expected) / MANY as f64).sqrt();
             assert!((share - expected).abs() < bound, "{text}: {share}");
@@ -182,8 +186,8 @@ mod tests {
             in_bad: Probability::ALWAYS,
             in_good: Probability::NEVER,
         };
-        let mut dice = Dice::new(5, 5);
-        let lost: Vec<bool> = (0..MANY).map(|_| dice.loses(&loss)).collect();
+        let mut rng = LinkRng::new(5, 5);
+        let lost: Vec<bool> = (0..MANY).map(|_| rng.loses(&loss)).collect();
         let share = lost.iter().filter(|&&lost| lost).count() as f64 / MANY as f64;
         assert!((share - 0.01 / 0.21).abs() < 0.006, "{share}");
         let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
@@ -194,8 +198,8 @@ mod tests {
     #[test]
     fn the_same_seed_is_the_same_chance_and_another_stream_is_not() {
         let draw = |seed, stream| {
-            let mut dice = Dice::new(seed, stream);
-            (0..8).map(|_| dice.below(1_000)).collect::<Vec<_>>()
+            let mut rng = LinkRng::new(seed, stream);
+            (0..8).map(|_| rng.below(1_000)).collect::<Vec<_>>()
         };
         assert_eq!(draw(1, 2), draw(1, 2));
         assert_ne!(draw(1, 2), draw(1, 3));

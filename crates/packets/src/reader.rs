@@ -9,13 +9,13 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{send, MsgFlags};
 
 /// Limit of a reader's output buffer, bytes. Lines beyond are dropped and counted.
-const PATIENCE: usize = 1 << 20;
+const MAX_OUTPUT_LEN: usize = 1 << 20;
 /// Length limit of a word, bytes.
-const LONGEST_WORD: usize = 64;
+const MAX_WORD_LEN: usize = 64;
 
 /// A reader's request: one word a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wish {
+pub(crate) enum ReaderRequest {
     /// Send packets as JSON from now on.
     Json,
     /// Send packets as lines of text from now on, as at the beginning.
@@ -32,23 +32,23 @@ pub(crate) enum Wish {
     Unknown,
 }
 
-impl Wish {
-    fn parse(word: &[u8]) -> Wish {
+impl ReaderRequest {
+    fn parse(word: &[u8]) -> ReaderRequest {
         match word.trim_ascii() {
-            b"json" => Wish::Json,
-            b"text" => Wish::Text,
-            b"on" => Wish::Switch(true),
-            b"off" => Wish::Switch(false),
-            b"reset" => Wish::Reset,
-            b"aggregate" => Wish::Aggregate,
-            b"sync" => Wish::Sync,
-            _ => Wish::Unknown,
+            b"json" => ReaderRequest::Json,
+            b"text" => ReaderRequest::Text,
+            b"on" => ReaderRequest::Switch(true),
+            b"off" => ReaderRequest::Switch(false),
+            b"reset" => ReaderRequest::Reset,
+            b"aggregate" => ReaderRequest::Aggregate,
+            b"sync" => ReaderRequest::Sync,
+            _ => ReaderRequest::Unknown,
         }
     }
 }
 
 /// One connection.
-pub(crate) struct Client {
+pub(crate) struct Reader {
     pub stream: UnixStream,
     pub cookie: u64,
     pub json: bool,
@@ -58,9 +58,9 @@ pub(crate) struct Client {
     silent: bool,
 }
 
-impl Client {
-    pub fn new(stream: UnixStream, cookie: u64) -> Client {
-        Client {
+impl Reader {
+    pub fn new(stream: UnixStream, cookie: u64) -> Reader {
+        Reader {
             stream,
             cookie,
             json: false,
@@ -72,7 +72,7 @@ impl Client {
     }
 
     /// Whether the reader may still send requests.
-    pub fn speaks(&self) -> bool {
+    pub fn may_send(&self) -> bool {
         !self.silent
     }
 
@@ -83,7 +83,7 @@ impl Client {
     }
 
     /// Reads the requests that came since the last call; none once the reader has gone.
-    pub fn wishes(&mut self) -> Option<Vec<Wish>> {
+    pub fn requests(&mut self) -> Option<Vec<ReaderRequest>> {
         if self.silent {
             return (!self.is_gone()).then(Vec::new);
         }
@@ -95,17 +95,17 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
             Err(_) => return None,
         }
-        let mut wishes = Vec::new();
+        let mut requests = Vec::new();
         while let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
             let word: Vec<u8> = self.input.drain(..=end).collect();
-            wishes.push(Wish::parse(&word));
+            requests.push(ReaderRequest::parse(&word));
         }
-        (self.input.len() <= LONGEST_WORD).then_some(wishes)
+        (self.input.len() <= MAX_WORD_LEN).then_some(requests)
     }
 
     /// Queues `line` for the reader.
     pub fn tell(&mut self, line: &str) {
-        if self.output.len() + line.len() > PATIENCE {
+        if self.output.len() + line.len() > MAX_OUTPUT_LEN {
             self.lost += 1;
             return;
         }
@@ -139,33 +139,33 @@ mod tests {
     fn words_are_lines() {
         let (mut there, here) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
-        let mut client = Client::new(here, 1);
+        let mut reader = Reader::new(here, 1);
         there.write_all(b"json\nsy").unwrap();
-        assert_eq!(client.wishes(), Some(vec![Wish::Json]));
+        assert_eq!(reader.requests(), Some(vec![ReaderRequest::Json]));
         there.write_all(b"nc\r\nwhat?\n").unwrap();
-        assert_eq!(client.wishes(), Some(vec![Wish::Sync, Wish::Unknown]));
+        assert_eq!(reader.requests(), Some(vec![ReaderRequest::Sync, ReaderRequest::Unknown]));
         there.write_all(&[b'x'; 100]).unwrap();
-        assert_eq!(client.wishes(), None, "a word without an end");
+        assert_eq!(reader.requests(), None, "a word without an end");
     }
 
     #[test]
     fn who_reads_slowly_is_told_so() {
         let (mut there, here) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
-        let mut client = Client::new(here, 1);
+        let mut reader = Reader::new(here, 1);
         let line = "y".repeat(1023);
-        (0..3000).for_each(|_| client.tell(&line));
-        let mut room = vec![0; PATIENCE];
+        (0..3000).for_each(|_| reader.tell(&line));
+        let mut room = vec![0; MAX_OUTPUT_LEN];
         let mut told = Vec::new();
         for last in ["", "", "z"] {
-            while client.flush() {
+            while reader.flush() {
                 there.set_nonblocking(true).unwrap();
                 match there.read(&mut room) {
                     Ok(count) => told.extend_from_slice(&room[..count]),
                     Err(_) => break,
                 }
             }
-            client.tell(last);
+            reader.tell(last);
         }
         let told = String::from_utf8(told).unwrap();
         assert_eq!(told.matches("lines lost: read too slowly").count(), 1, "{}", told.len());

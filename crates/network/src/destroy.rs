@@ -9,8 +9,8 @@ use lorentz_control::Cgroup;
 use lorentz_experiment::{self as experiment, Experiment};
 use nix::sys::wait::{waitpid, WaitPidFlag};
 
+use crate::directory::{container_of, NetworkDir, Record};
 use crate::image;
-use crate::place::{container_of, Place, Record};
 use crate::Refusal;
 
 /// Takes the network `name` down, whatever state it is in: its emulator, its nodes, its clock. Returns the number of programs that
@@ -20,11 +20,11 @@ use crate::Refusal;
 ///
 /// If there is no such network, or the file system refuses.
 pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
-    let place = Place::of(state, name)?;
-    if !place.exists() {
+    let directory = NetworkDir::of(state, name)?;
+    if !directory.exists() {
         return Err(Refusal::Unknown(name.to_string()).into());
     }
-    let record = place.record();
+    let record = directory.record();
     if let Some(record) = &record {
         end_emulator(record)?;
     }
@@ -37,10 +37,10 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
     for node in &ours {
         ended += container::clear(node, true)?;
     }
-    groups.iter().for_each(empty);
+    groups.iter().for_each(remove_cgroup);
     end_experiment(state, name)?;
-    image::unmount_all(&place);
-    place.remove();
+    image::unmount_all(&directory);
+    directory.remove();
     // The state directory goes with the last container, if nothing else is in it.
     if let Ok(owner) = state.container(name) {
         ended += container::clear(&owner, true)?;
@@ -50,10 +50,10 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
 
 /// Removes a control group, after killing processes that came in while its container was cleared: an `exec` may have been on its
 /// way.
-fn empty(group: &Cgroup) {
+fn remove_cgroup(group: &Cgroup) {
     /// Each try waits for half a second.
-    const TRIES: u32 = 10;
-    for _ in 0..TRIES {
+    const MAX_TRIES: u32 = 10;
+    for _ in 0..MAX_TRIES {
         let _ = group.kill();
         if group.remove() {
             return;
@@ -82,7 +82,7 @@ fn end_experiment(state: &StateDir, network: &str) -> anyhow::Result<()> {
 
 /// Kills the process that `record` names, and no other.
 fn end_emulator(record: &Record) -> anyhow::Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const KILL_TIMEOUT: Duration = Duration::from_secs(5);
     // SAFETY: plain numbers in, a descriptor or -1 out.
     let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, record.pid, 0) };
     if raw < 0 {
@@ -91,7 +91,7 @@ fn end_emulator(record: &Record) -> anyhow::Result<()> {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     // SAFETY: made here, and nobody else's.
     let process = unsafe { OwnedFd::from_raw_fd(raw as i32) };
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + KILL_TIMEOUT;
     while record.is_alive() {
         let nothing = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open, and no siginfo is given.

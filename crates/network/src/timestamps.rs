@@ -18,23 +18,23 @@ mod program {
 use program::{StampSkel, StampSkelBuilder};
 
 /// The instants at which frames were put into one TAP device.
-pub(crate) struct Stamps {
+pub(crate) struct FrameTimestamps {
     skel: StampSkel<'static>,
 }
 
-impl Stamps {
+impl FrameTimestamps {
     /// Starts to timestamp the frames of `tap`, which must be empty.
     ///
     /// # Errors
     ///
     /// If the kernel does not allow it: it needs root.
-    pub fn of(tap: &Tap) -> anyhow::Result<Stamps> {
+    pub fn of(tap: &Tap) -> anyhow::Result<FrameTimestamps> {
         libbpf_rs::set_print(None);
         // Leaked: the object stays as long as the process, one small piece for each interface.
-        let place = Box::leak(Box::new(MaybeUninit::uninit()));
-        let skel = StampSkelBuilder::default().open(place)?.load()?;
-        tap.filter_by(skel.progs.stamp.as_fd().as_raw_fd())?;
-        Ok(Stamps { skel })
+        let memory = Box::leak(Box::new(MaybeUninit::uninit()));
+        let skel = StampSkelBuilder::default().open(memory)?.load()?;
+        tap.set_bpf_filter(skel.progs.stamp.as_fd().as_raw_fd())?;
+        Ok(FrameTimestamps { skel })
     }
 
     /// Returns the timestamp of the next frame. Call it once for each frame, just after the frame was read.

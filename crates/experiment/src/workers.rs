@@ -9,26 +9,26 @@ use std::thread;
 
 use lorentz_clock::VirtualInstant;
 
-use crate::conductor::Message;
+use crate::container::ExperimentContainer;
 use crate::cpus::Cpus;
-use crate::member::Member;
-use crate::slice::{self, Place};
-use crate::watch::Watch;
+use crate::message::Message;
+use crate::slice::{self, SliceContext};
+use crate::watch::TaskWatch;
 
 /// A slice to be given.
 pub struct Job {
     /// The container that gets the slice.
-    pub member: Box<Member>,
+    pub container: Box<ExperimentContainer>,
     /// The slice's end, virtual time.
     pub end: VirtualInstant,
 }
 
 /// The worker threads, each with its processor.
-pub struct Stage {
-    players: Vec<(Cpus, Sender<(Job, usize)>)>,
+pub struct Workers {
+    workers: Vec<(Cpus, Sender<(Job, usize)>)>,
 }
 
-impl Stage {
+impl Workers {
     /// Starts one thread for each of `cpus`, on `spare`. The threads send finished containers to `outbox`.
     ///
     /// # Errors
@@ -37,60 +37,65 @@ impl Stage {
     pub fn new(
         cpus: &Cpus,
         spare: &Cpus,
-        watch: &Arc<Watch>,
+        watch: &Arc<TaskWatch>,
         outbox: &Sender<Message>,
-    ) -> anyhow::Result<Stage> {
-        let mut players = Vec::new();
-        for place in 0..cpus.numbers().len() {
+    ) -> anyhow::Result<Workers> {
+        let mut workers = Vec::new();
+        for number in 0..cpus.numbers().len() {
             let (sender, jobs) = channel();
-            let player = Player { jobs, watch: watch.clone(), outbox: outbox.clone() };
+            let worker = Worker { jobs, watch: watch.clone(), outbox: outbox.clone() };
             let spare = spare.clone();
-            thread::Builder::new().name(format!("stage-{place}")).spawn(move || {
+            thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                 // If that fails, the thread runs on any processor.
-                let _ = spare.keep(0);
-                player.play();
+                let _ = spare.set_affinity(0);
+                worker.run();
             })?;
-            players.push((cpus.only(place), sender));
+            workers.push((cpus.nth(number), sender));
         }
-        Ok(Stage { players })
+        Ok(Workers { workers })
     }
 
     /// Gives `job` to the worker of the container's processor. `tasks` is the number of tasks the scheduler has counted in the
     /// experiment.
-    pub fn play(&self, job: Job, tasks: usize) {
-        let own = self.players.iter().find(|(cpus, _)| *cpus == job.member.cpu);
-        if let Some((_, player)) = own.or(self.players.first()) {
+    pub fn give(&self, job: Job, tasks: usize) {
+        let own = self.workers.iter().find(|(cpus, _)| *cpus == job.container.cpu);
+        if let Some((_, worker)) = own.or(self.workers.first()) {
             // The thread lives as long as this object; therefore sending does not fail.
-            let _ = player.send((job, tasks));
+            let _ = worker.send((job, tasks));
         }
     }
 }
 
 /// One worker thread.
-struct Player {
+struct Worker {
     jobs: Receiver<(Job, usize)>,
-    watch: Arc<Watch>,
+    watch: Arc<TaskWatch>,
     outbox: Sender<Message>,
 }
 
-impl Player {
+impl Worker {
     /// Gives slices until the scheduler has closed one of the two channels. Slices of one timeline run one after another. If
     /// several timelines have slices waiting, the worker breaks off a long slice for the others, and continues it in its turn.
-    fn play(self) {
+    fn run(self) {
         let waiting = RefCell::new(VecDeque::new());
         loop {
             let next = waiting.borrow_mut().pop_front();
             let Some((mut job, tasks)) = next.or_else(|| self.jobs.recv().ok()) else { return };
-            let timeline = job.member.timeline;
-            let others = || {
+            let timeline = job.container.timeline;
+            let other_timeline_waits = || {
                 waiting.borrow_mut().extend(self.jobs.try_iter());
-                let of_another = |(other, _): &(Job, usize)| other.member.timeline != timeline;
-                waiting.borrow().iter().any(of_another)
+                let is_of_another =
+                    |(other, _): &(Job, usize)| other.container.timeline != timeline;
+                waiting.borrow().iter().any(is_of_another)
             };
-            let place = Place { watch: &self.watch, tasks, others: &others };
-            if !slice::run(&mut job.member, job.end, &place) {
+            let context = SliceContext {
+                watch: &self.watch,
+                tasks,
+                other_timeline_waits: &other_timeline_waits,
+            };
+            if !slice::run(&mut job.container, job.end, &context) {
                 waiting.borrow_mut().push_back((job, tasks));
-            } else if self.outbox.send(Message::Done(job.member)).is_err() {
+            } else if self.outbox.send(Message::Done(job.container)).is_err() {
                 return;
             }
         }

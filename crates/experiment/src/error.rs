@@ -11,7 +11,7 @@ pub enum Refusal {
     NotIn(String),
     /// The container is in the experiment already.
     #[error("{0}: is in this experiment already")]
-    Twice(String),
+    AlreadyIn(String),
     /// The experiment has as many containers as it has room for.
     #[error("the experiment has room for {0} containers; 'create --most N' makes one with more")]
     Full(u32),
@@ -50,7 +50,7 @@ pub enum Refusal {
     NoCpu(usize, String),
     /// The number of containers is out of range.
     #[error("--most {0}: expected a number from 1 to 1000000")]
-    Most(u32),
+    MaxContainers(u32),
 }
 
 /// The experiment's process ended while a caller waited for its answer.

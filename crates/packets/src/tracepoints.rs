@@ -6,10 +6,10 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapImpl, RingBuffer, RingBufferBuilder};
 use std::sync::mpsc::{channel, Receiver};
 
-use crate::fault::PacketsError;
+use crate::error::PacketsError;
 use crate::namespace::{Namespace, OuterDevice};
-use crate::record::RECORD;
-use crate::source::Source;
+use crate::record::RECORD_LEN;
+use crate::source::{Counters, RecordSource};
 
 mod program {
     #![allow(clippy::all, missing_docs, unreachable_pub, dead_code, unused_qualifications)]
@@ -19,43 +19,30 @@ mod program {
 use program::{PacketsSkel, PacketsSkelBuilder};
 
 /// Time in ns that a packet may take between devices before it counts as lost.
-const ON_THE_WAY: u64 = 1_000_000_000;
+const DEVICE_TIMEOUT: u64 = 1_000_000_000;
 /// Time in ns that a packet may wait in a socket before it counts as unread.
-const IN_A_SOCKET: u64 = 10_000_000_000;
+const READ_TIMEOUT: u64 = 10_000_000_000;
 /// Reasons of a miss, numbered as in `bpf/tables.h`.
 const UNREAD: u8 = 1;
 const LOST: u8 = 6;
 /// Size of `struct space`, bytes.
-const SPACE: usize = 48;
+const SPACE_LEN: usize = 48;
 /// Offset of flags and reason in a record.
-const FLAGS: usize = 39;
+const FLAGS_OFFSET: usize = 39;
 /// Offset, in a table's value, of the word that says whether the entry is done: behind record and mark.
-const AFTER_MARK: usize = RECORD + 16;
-
-/// Counters of the BPF programs, for each namespace.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counters {
-    /// Records for which the ring buffer had no room.
-    pub dropped: u64,
-    /// Packets for which there was no room in a table.
-    pub full: u64,
-    /// Packets that left outside any send call of their socket's owner.
-    pub unclaimed: u64,
-    /// Packets that came, but not through the outer device.
-    pub inside: u64,
-}
+const DONE_OFFSET: usize = RECORD_LEN + 16;
 
 /// The loaded programs. They are detached when this value is dropped. The kernel detaches them when the process ends, however it
 /// ends.
-pub(crate) struct Programs {
+pub(crate) struct Tracepoints {
     skel: PacketsSkel<'static>,
     ring: RingBuffer<'static>,
-    records: Receiver<[u8; RECORD]>,
+    records: Receiver<[u8; RECORD_LEN]>,
 }
 
-impl Programs {
+impl Tracepoints {
     /// Loads and attaches the programs, with a ring buffer of `ring` bytes. They watch no namespace yet.
-    pub fn load(ring: u32) -> libbpf_rs::Result<Programs> {
+    pub fn load(ring: u32) -> libbpf_rs::Result<Tracepoints> {
         libbpf_rs::set_print(None);
         // The memory is never freed.
         let object = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -67,15 +54,15 @@ impl Programs {
         let mut builder = RingBufferBuilder::new();
         builder.add(&skel.maps.ring, move |bytes| {
             // The receiver lives as long as the ring buffer.
-            let _ = bytes.get(..RECORD).and_then(|b| b.try_into().ok()).map(|b| sender.send(b));
+            let _ = bytes.get(..RECORD_LEN).and_then(|b| b.try_into().ok()).map(|b| sender.send(b));
             0
         })?;
         let ring = builder.build()?;
-        Ok(Programs { skel, ring, records })
+        Ok(Tracepoints { skel, ring, records })
     }
 
     fn write(&self, cookie: u64, number: u16, on: bool, was: Counters) -> Result<(), PacketsError> {
-        let mut value = Vec::with_capacity(SPACE);
+        let mut value = Vec::with_capacity(SPACE_LEN);
         value.extend(u32::from(on).to_ne_bytes());
         value.extend(u32::from(number).to_ne_bytes());
         value.extend(cookie.to_ne_bytes());
@@ -87,7 +74,7 @@ impl Programs {
     }
 }
 
-impl Source for Programs {
+impl RecordSource for Tracepoints {
     fn add_outer(&mut self, device: &OuterDevice, cookie: u64) -> Result<(), PacketsError> {
         let Some(shared) = self.skel.maps.bss_data.as_deref_mut() else { return Ok(()) };
         let Some(free) = shared.outer_devices.iter().position(|&number| number == 0) else {
@@ -128,7 +115,7 @@ impl Source for Programs {
         let number = u32::from(number).to_ne_bytes();
         let value = self.skel.maps.numbered.lookup(&number, MapFlags::ANY)?;
         let value = value.unwrap_or_default();
-        let count = |at: usize| word(&value, at).unwrap_or(0);
+        let count = |at: usize| word_at(&value, at).unwrap_or(0);
         Ok(Counters {
             dropped: count(16),
             full: count(24),
@@ -137,35 +124,35 @@ impl Source for Programs {
         })
     }
 
-    fn records(&mut self) -> Result<Vec<[u8; RECORD]>, PacketsError> {
+    fn records(&mut self) -> Result<Vec<[u8; RECORD_LEN]>, PacketsError> {
         self.ring.consume()?;
         Ok(self.records.try_iter().collect())
     }
 
-    fn sweep(&mut self, now: u64, all: bool) -> Result<Vec<[u8; RECORD]>, PacketsError> {
+    fn sweep(&mut self, now: u64, all: bool) -> Result<Vec<[u8; RECORD_LEN]>, PacketsError> {
         let maps = &self.skel.maps;
         let limit = |age: u64| if all { now } else { now.saturating_sub(age) };
-        let miss = |value: &[u8], reason: u8| -> Option<[u8; RECORD]> {
-            let mut record: [u8; RECORD] = value.get(..RECORD)?.try_into().ok()?;
-            record[FLAGS] = record[FLAGS] & 0xf | reason << 4;
+        let miss = |value: &[u8], reason: u8| -> Option<[u8; RECORD_LEN]> {
+            let mut record: [u8; RECORD_LEN] = value.get(..RECORD_LEN)?.try_into().ok()?;
+            record[FLAGS_OFFSET] = record[FLAGS_OFFSET] & 0xf | reason << 4;
             Some(record)
         };
         let mut misses = Vec::new();
         // `outer` is the time at which it left, until the packet reaches the outer device.
-        for value in take_older(&maps.leaving, 0, limit(ON_THE_WAY)) {
-            let seen = word(&value, AFTER_MARK).is_none_or(|socket| socket == 0);
+        for value in take_older(&maps.leaving, 0, limit(DEVICE_TIMEOUT)) {
+            let seen = word_at(&value, DONE_OFFSET).is_none_or(|socket| socket == 0);
             misses.extend((!seen).then(|| miss(&value, LOST)).flatten());
         }
-        take_older(&maps.arrived, 0, limit(ON_THE_WAY));
-        for value in take_older(&maps.delivered, 0, limit(IN_A_SOCKET)) {
-            let read = word(&value, AFTER_MARK).is_none_or(|read| read != 0);
+        take_older(&maps.arrived, 0, limit(DEVICE_TIMEOUT));
+        for value in take_older(&maps.delivered, 0, limit(READ_TIMEOUT)) {
+            let read = word_at(&value, DONE_OFFSET).is_none_or(|read| read != 0);
             misses.extend((!read).then(|| miss(&value, UNREAD)).flatten());
         }
         Ok(misses)
     }
 }
 
-fn word(value: &[u8], at: usize) -> Option<u64> {
+fn word_at(value: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(value.get(at..at + 8)?.try_into().ok()?))
 }
 
@@ -173,7 +160,7 @@ fn word(value: &[u8], at: usize) -> Option<u64> {
 fn take_older(map: &MapImpl<'_>, at: usize, limit: u64) -> Vec<Vec<u8>> {
     let old = |key: &Vec<u8>| {
         let value = map.lookup(key, MapFlags::ANY).ok()??;
-        word(&value, at).is_some_and(|time| time < limit).then_some(value)
+        word_at(&value, at).is_some_and(|time| time < limit).then_some(value)
     };
     let keys: Vec<Vec<u8>> = map.keys().collect();
     let old = keys.into_iter().filter_map(|key| Some((old(&key)?, key)));

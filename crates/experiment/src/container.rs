@@ -10,17 +10,18 @@ use lorentz_idle::TaskState;
 
 use crate::account::{self, Account};
 use crate::cpus::Cpus;
-use crate::measure::Overruns;
-use crate::watch::Watch;
+use crate::overruns::Overruns;
+use crate::tasks::ContainerTasks;
+use crate::watch::TaskWatch;
 
 /// A container in an experiment.
-pub struct Member {
+pub struct ExperimentContainer {
     /// The container's name.
     pub name: String,
-    container: Container,
+    handle: Container,
     pub(crate) clock: HeldClock,
     pub(crate) cgroup: Cgroup,
-    /// Group number of the container's tasks in a look of [`Watch`].
+    /// Group number of the container's tasks in a look of [`TaskWatch`].
     pub(crate) group: u32,
     /// Virtual seconds per real second in the container's slices: the inverse of its TDF.
     pub(crate) rate: Rate,
@@ -36,43 +37,24 @@ pub struct Member {
     pub(crate) stopped: bool,
     /// Send ordering broke off its slice: a task has something to send. The slice continues when the other containers have come as
     /// far.
-    pub(crate) in_line: bool,
+    pub(crate) waits_to_send: bool,
     /// Processor time it got, against the time due.
     pub(crate) account: Account,
     /// Waits that ended up to here need no more attention: their threads have left them, or never will (siglongjmp).
-    pub(crate) served: VirtualInstant,
+    pub(crate) waits_handled_until: VirtualInstant,
     /// The state at the last look.
-    pub(crate) seen: State,
+    pub(crate) tasks: ContainerTasks,
     entries: Option<u32>,
     /// Value of `seen.runs` when we last checked whether a program begins.
     checked_at: Option<u64>,
     /// Value of `seen.runs` when its last turn of the send ordering began.
-    turn_at: Option<u64>,
-    pub(crate) used: Used,
-}
-
-/// State of a container's tasks at one look.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct State {
-    /// A task runs, or is about to run.
-    pub awake: bool,
-    /// Number of tasks.
-    pub tasks: u32,
-    /// How often the tasks have run, summed. Another number means that a task has run since.
-    pub runs: u64,
-    /// Process ids.
-    pub pids: Vec<u32>,
-    /// Time that the tasks have run, summed.
-    pub ran: Duration,
-    /// Time that the tasks have waited for a processor, summed.
-    pub waited: Duration,
-    /// How often the tasks have gone to sleep, summed; none if the kernel does not count it.
-    pub slept: Option<u64>,
+    sends_allowed_at: Option<u64>,
+    pub(crate) statistics: Statistics,
 }
 
 /// Statistics of a container since the experiment was synchronized.
 #[derive(Clone, Debug, Default)]
-pub struct Used {
+pub struct Statistics {
     /// Number of slices.
     pub slices: u64,
     /// Number of slices at whose end its tasks still ran.
@@ -87,29 +69,29 @@ pub struct Used {
     pub overruns: Overruns,
 }
 
-impl Member {
-    /// Locks the clock of `container` for the experiment. Its tasks run on at their rate until a call here changes that.
+impl ExperimentContainer {
+    /// Locks the clock of the container `handle` for the experiment. Its tasks run on at their rate until a call here changes that.
     ///
     /// # Errors
     ///
     /// An error if the clock cannot be opened, another process changes it, or the container has no control group.
     pub fn new(
-        container: Container,
+        handle: Container,
         group: u32,
         rate: Rate,
         timeline: Option<u32>,
         cpu: Cpus,
-    ) -> anyhow::Result<Member> {
-        let clock = container.clock_to_hold()?;
-        let cgroup = container.cgroup().context("it has no control group to stop its tasks by")?;
+    ) -> anyhow::Result<ExperimentContainer> {
+        let clock = handle.clock_to_hold()?;
+        let cgroup = handle.cgroup().context("it has no control group to stop its tasks by")?;
         let clock = clock.hold().context("its clock is being changed by somebody else")?;
-        let name = container.name().to_string();
-        let used = Used::default();
-        let seen = State::default();
+        let name = handle.name().to_string();
+        let statistics = Statistics::default();
+        let tasks = ContainerTasks::default();
         let (interval, stopped, entries) = (None, false, None);
-        Ok(Member {
+        Ok(ExperimentContainer {
             name,
-            container,
+            handle,
             clock,
             cgroup,
             group,
@@ -119,19 +101,19 @@ impl Member {
             interval,
             cpu,
             stopped,
-            in_line: false,
+            waits_to_send: false,
             account: Account::default(),
-            served: VirtualInstant(0),
-            seen,
+            waits_handled_until: VirtualInstant(0),
+            tasks,
             entries,
             checked_at: None,
-            turn_at: None,
-            used,
+            sends_allowed_at: None,
+            statistics,
         })
     }
 
     /// If programs have come since the last call: observes all processes of the container, and sets their affinity.
-    pub(crate) fn watch_who_came(&mut self, watch: &Watch) {
+    pub(crate) fn observe_new_processes(&mut self, watch: &TaskWatch) {
         let entries = Some(self.clock.entries());
         if entries != self.entries {
             // A control group that is gone has no processes.
@@ -139,46 +121,22 @@ impl Member {
             for pid in self.cgroup.pids().unwrap_or_default() {
                 for thread in lorentz_control::processes::threads_of(pid) {
                     // A thread that has ended needs no affinity.
-                    let _ = self.cpu.keep(thread);
+                    let _ = self.cpu.set_affinity(thread);
                 }
             }
             self.entries = entries;
         }
     }
 
-    /// Clears the result of the last look.
-    pub(crate) fn forget_look(&mut self) {
-        self.seen.awake = false;
-        self.seen.tasks = 0;
-        self.seen.runs = 0;
-        self.seen.pids.clear();
-        (self.seen.ran, self.seen.waited) = (Duration::ZERO, Duration::ZERO);
-        self.seen.slept = Some(0);
-    }
-
-    /// Adds one of its tasks to the result of the present look.
-    pub(crate) fn note(&mut self, task: &TaskState) {
-        self.seen.awake |= !task.asleep;
-        self.seen.tasks += 1;
-        self.seen.runs = self.seen.runs.wrapping_add(task.runs);
-        if self.seen.pids.last() != Some(&task.pid) {
-            self.seen.pids.push(task.pid);
-        }
-        self.seen.ran += task.ran;
-        self.seen.waited += task.waited;
-        self.seen.slept =
-            self.seen.slept.zip(task.slept).map(|(sum, slept)| sum.wrapping_add(slept));
-    }
-
     /// Counts the container as awake while one of its programs is about to begin. Such a program sleeps, but it is not idle.
-    pub(crate) fn note_what_begins(&mut self, watch: &Watch) {
-        let looked_at = self.checked_at == Some(self.seen.runs);
-        if self.seen.awake || self.seen.tasks == 0 || looked_at {
+    pub(crate) fn note_starting_programs(&mut self, watch: &TaskWatch) {
+        let looked_at = self.checked_at == Some(self.tasks.runs);
+        if self.tasks.awake || self.tasks.count == 0 || looked_at {
             return;
         }
-        self.seen.awake = self.entries == Some(0) || watch.any_executes(&self.seen.pids);
-        if !self.seen.awake {
-            self.checked_at = Some(self.seen.runs);
+        self.tasks.awake = self.entries == Some(0) || watch.any_is_executing(&self.tasks.pids);
+        if !self.tasks.awake {
+            self.checked_at = Some(self.tasks.runs);
         }
     }
 
@@ -217,8 +175,8 @@ impl Member {
 
     /// Takes the container's surplus of earlier slices off its next one: returns the virtual time, at most `most`, by which its
     /// clock advances without its tasks. So it gets its due share of the processor for each virtual second.
-    pub(crate) fn skip_what_it_had(&mut self, most: Span) -> Span {
-        let paid = self.account.pay(self.real_of(most));
+    pub(crate) fn skip_surplus(&mut self, most: Span) -> Span {
+        let paid = self.account.take_surplus(self.real_of(most));
         let (num, den) = (i128::from(self.rate.num()), i128::from(self.rate.den()));
         Span(saturate(i128::from(paid.0) * num / den)).min(most)
     }
@@ -229,40 +187,38 @@ impl Member {
         Span(saturate(i128::from(span.0) * den / num))
     }
 
-    /// Adds a slice of real length `took` to the account; `due` was due to the container. `seen` are its tasks now. `self.seen` is
+    /// Adds a slice of real length `took` to the account; `due` was due to the container. `seen` are its tasks now. `self.tasks` is
     /// their state before the slice.
-    pub(crate) fn settle(&mut self, took: Duration, due: Span, seen: &[TaskState]) {
-        let before = self.seen.clone();
-        self.forget_look();
-        seen.iter().for_each(|task| self.note(task));
-        self.account.note(account::had(took, &before, &self.seen), due);
+    pub(crate) fn settle_account(&mut self, took: Duration, due: Span, seen: &[TaskState]) {
+        let before = std::mem::replace(&mut self.tasks, ContainerTasks::of(seen));
+        self.account.record(account::time_received(took, &before, &self.tasks), due);
     }
 
     /// Begins a turn of the send ordering if one of its tasks has run since the last turn: all other clocks have come to `others`.
-    pub(crate) fn take_turn(&mut self, others: VirtualInstant) {
-        if self.turn_at != Some(self.seen.runs) {
-            self.turn_at = Some(self.seen.runs);
+    pub(crate) fn allow_sends_up_to(&mut self, others: VirtualInstant) {
+        if self.sends_allowed_at != Some(self.tasks.runs) {
+            self.sends_allowed_at = Some(self.tasks.runs);
             // A thread that waited for its turn runs now.
-            self.seen.awake |= self.clock.allow_sends_until(others) > 0;
+            self.tasks.awake |= self.clock.allow_sends_until(others) > 0;
         }
     }
 
     /// Begins a turn of the send ordering after a broken-off slice: all other clocks have come to `others`. Returns whether a
     /// thread waited for the turn.
-    pub(crate) fn go_on(&mut self, others: VirtualInstant) -> bool {
-        self.in_line = false;
-        self.seen.awake = self.clock.allow_sends_until(others) > 0;
-        self.seen.awake
+    pub(crate) fn resume_sends(&mut self, others: VirtualInstant) -> bool {
+        self.waits_to_send = false;
+        self.tasks.awake = self.clock.allow_sends_until(others) > 0;
+        self.tasks.awake
     }
 
     /// Whether the last look shows nothing to do before `end`.
-    pub(crate) fn has_nothing_before(&self, end: VirtualInstant) -> bool {
-        !self.stopped && !self.seen.awake && self.next_deadline().is_none_or(|next| next > end)
+    pub(crate) fn is_idle_until(&self, end: VirtualInstant) -> bool {
+        !self.stopped && !self.tasks.awake && self.next_deadline().is_none_or(|next| next > end)
     }
 
     /// Whether the container has anything to do, now or later.
     pub(crate) fn awake_or_waiting(&self) -> bool {
-        self.stopped || self.seen.awake || self.next_deadline().is_some()
+        self.stopped || self.tasks.awake || self.next_deadline().is_some()
     }
 
     /// Whether all programs of the container have ended.
@@ -272,16 +228,16 @@ impl Member {
 
     /// Returns the CPU time since the experiment was synchronized.
     pub fn cpu_time(&self) -> Duration {
-        self.cgroup.cpu_time().unwrap_or_default().saturating_sub(self.used.cpu_before)
+        self.cgroup.cpu_time().unwrap_or_default().saturating_sub(self.statistics.cpu_before)
     }
 
     /// Resets the statistics.
-    pub(crate) fn count_from_here(&mut self) {
+    pub(crate) fn reset_statistics(&mut self) {
         let cpu_before = self.cgroup.cpu_time().unwrap_or_default();
-        self.used = Used { cpu_before, ..Used::default() };
+        self.statistics = Statistics { cpu_before, ..Statistics::default() };
     }
 
-    pub(crate) fn container(&self) -> &Container {
-        &self.container
+    pub(crate) fn handle(&self) -> &Container {
+        &self.handle
     }
 }

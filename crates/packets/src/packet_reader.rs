@@ -7,32 +7,32 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::door::SOCKET;
-use crate::fault::PacketsError;
+use crate::container_socket::SOCKET;
+use crate::error::PacketsError;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to the socket.
-pub(crate) struct Inside {
+pub(crate) struct PacketReader {
     stream: UnixStream,
     lines: BufReader<UnixStream>,
 }
 
-impl Inside {
+impl PacketReader {
     /// Connects, and waits until the server answers.
-    pub fn connect() -> Result<Inside, PacketsError> {
+    pub fn connect() -> Result<PacketReader, PacketsError> {
         let failed = |error: io::Error| {
             let why = "; 'lorentz latency serve' outside makes it, for its own network namespace";
             let error = io::Error::new(error.kind(), format!("{error}{why}"));
             PacketsError::Socket { path: SOCKET.into(), error }
         };
         let stream = UnixStream::connect(SOCKET).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let lines = BufReader::new(stream.try_clone()?);
-        let mut inside = Inside { stream, lines };
-        inside.stream.write_all(b"json\n")?;
-        inside.catch_up(|_| ()).map_err(failed)?;
-        Ok(inside)
+        let mut reader = PacketReader { stream, lines };
+        reader.stream.write_all(b"json\n")?;
+        reader.catch_up(|_| ()).map_err(failed)?;
+        Ok(reader)
     }
 
     /// Calls `note` with each packet known up to now that this connection has not delivered before.
@@ -54,7 +54,7 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for PacketReader {
     fn drop(&mut self) {
         // If this fails, the server sees the end of the connection anyway.
         let _ = self.stream.shutdown(Shutdown::Both);

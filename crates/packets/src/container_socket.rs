@@ -19,18 +19,18 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{fstat, mkdirat, stat, umask, Mode};
 use nix::unistd::{unlinkat, UnlinkatFlags};
 
-use crate::fault::PacketsError;
+use crate::error::PacketsError;
 use crate::namespace::Namespace;
 
 /// Path of the socket inside the container.
 pub const SOCKET: &str = "/run/lorentz/latency";
 const RUN: &str = "run";
-const FOLDER: &str = "lorentz";
+const DIRECTORY: &str = "lorentz";
 const FILE: &str = "latency";
 
 /// Location of the socket for a namespace's own programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum SocketLocation {
     /// No socket.
     Nowhere,
     /// At [`SOCKET`] inside the container, if the namespace is a container's.
@@ -40,7 +40,7 @@ pub enum Place {
 }
 
 /// The socket. Dropping this value removes it.
-pub(crate) struct Door {
+pub(crate) struct ContainerSocket {
     pub listener: UnixListener,
     pub cookie: u64,
     inode: u64,
@@ -50,26 +50,31 @@ pub(crate) struct Door {
     made: Vec<(OwnedFd, &'static str)>,
 }
 
-impl Door {
-    /// Makes the socket at `place` for `namespace`; none if `place` gives no location.
-    pub fn open(namespace: &Namespace, place: &Place) -> Result<Option<Door>, PacketsError> {
-        let (path, door) = match (place, namespace.process) {
-            (Place::At(path), _) => (path.as_path(), Door::make_at(path, namespace)),
-            (Place::Inside, Some(process)) => {
-                (Path::new(SOCKET), Door::make_inside(process, namespace))
+impl ContainerSocket {
+    /// Makes the socket at `location` for `namespace`; none if `location` gives no location.
+    pub fn open(
+        namespace: &Namespace,
+        location: &SocketLocation,
+    ) -> Result<Option<ContainerSocket>, PacketsError> {
+        let (path, socket) = match (location, namespace.process) {
+            (SocketLocation::At(path), _) => {
+                (path.as_path(), ContainerSocket::make_at(path, namespace))
+            }
+            (SocketLocation::Inside, Some(process)) => {
+                (Path::new(SOCKET), ContainerSocket::make_inside(process, namespace))
             }
             _ => return Ok(None),
         };
-        door.map(Some).map_err(|error| PacketsError::Socket { path: path.into(), error })
+        socket.map(Some).map_err(|error| PacketsError::Socket { path: path.into(), error })
     }
 
-    fn make_at(path: &Path, namespace: &Namespace) -> io::Result<Door> {
+    fn make_at(path: &Path, namespace: &Namespace) -> io::Result<ContainerSocket> {
         let (Some(folder), Some(file)) = (path.parent(), path.file_name()) else {
             return Err(io::Error::other("expected the path of a file"));
         };
         fs::create_dir_all(folder)?;
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        Door::listening(open(folder, flags, Mode::empty())?, file, Vec::new(), namespace)
+        ContainerSocket::listening(open(folder, flags, Mode::empty())?, file, Vec::new(), namespace)
     }
 
     fn listening(
@@ -77,14 +82,14 @@ impl Door {
         file: &OsStr,
         made: Vec<(OwnedFd, &'static str)>,
         namespace: &Namespace,
-    ) -> io::Result<Door> {
+    ) -> io::Result<ContainerSocket> {
         let listener = listen(&folder, file)?;
         listener.set_nonblocking(true)?;
         let (cookie, inode) = (namespace.cookie, namespace.inode);
-        Ok(Door { listener, cookie, inode, folder, file: file.into(), made })
+        Ok(ContainerSocket { listener, cookie, inode, folder, file: file.into(), made })
     }
 
-    fn make_inside(process: u32, namespace: &Namespace) -> io::Result<Door> {
+    fn make_inside(process: u32, namespace: &Namespace) -> io::Result<ContainerSocket> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let root = open(Path::new(&format!("/proc/{process}/root")), flags, Mode::empty())?;
         let within = |path: &Path| {
@@ -94,7 +99,7 @@ impl Door {
         let mut made = Vec::new();
         // Images of a single program have no /run.
         let outer = root.try_clone()?;
-        if make_folder(&outer, RUN)? {
+        if make_directory(&outer, RUN)? {
             made.push((outer, RUN));
         }
         let run = within(Path::new(RUN))?;
@@ -102,11 +107,11 @@ impl Door {
         if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino) {
             return Err(io::Error::other("the container has no /run of its own"));
         }
-        if make_folder(&run, FOLDER)? {
-            made.push((run, FOLDER));
+        if make_directory(&run, DIRECTORY)? {
+            made.push((run, DIRECTORY));
         }
-        let folder = within(&Path::new(RUN).join(FOLDER))?;
-        Door::listening(folder, OsStr::new(FILE), made, namespace)
+        let folder = within(&Path::new(RUN).join(DIRECTORY))?;
+        ContainerSocket::listening(folder, OsStr::new(FILE), made, namespace)
     }
 
     /// Accepts the next connection. Returns none if there is none, or if the peer is in another network namespace.
@@ -125,7 +130,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for ContainerSocket {
     fn drop(&mut self) {
         // This fails if the container is gone, and the socket with it.
         let _ = unlinkat(&self.folder, self.file.as_os_str(), UnlinkatFlags::NoRemoveDir);
@@ -136,7 +141,7 @@ impl Drop for Door {
 }
 
 /// Makes the directory `name` in `outer`. Returns false if something of that name exists.
-fn make_folder(outer: &OwnedFd, name: &str) -> io::Result<bool> {
+fn make_directory(outer: &OwnedFd, name: &str) -> io::Result<bool> {
     match mkdirat(outer, name, Mode::from_bits_truncate(0o755)) {
         Ok(()) => Ok(true),
         Err(Errno::EEXIST) => Ok(false),

@@ -7,14 +7,14 @@ use std::os::unix::net::UnixStream;
 use lorentz_clock::{Snapshot, VirtualInstant};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
-use crate::capture::{self, Way};
+use crate::capture::{self, CaptureDirection};
 use crate::emulator::StationId;
 use crate::lateness::Histogram;
 use crate::plan::Endpoint;
 use crate::tap::Tap;
 
 /// Most bytes that a capture's reader may be behind. A capture beyond that ends: frames missing in its middle would go unnoticed.
-const BEHIND: usize = 256 << 20;
+const MAX_CAPTURE_BACKLOG: usize = 256 << 20;
 
 /// An interface of a node.
 pub(crate) struct Port {
@@ -25,7 +25,7 @@ pub(crate) struct Port {
 }
 
 /// A client at the socket.
-pub(super) struct Caller {
+pub(super) struct Client {
     pub stream: UnixStream,
     pub inbox: Vec<u8>,
     pub outbox: VecDeque<u8>,
@@ -36,44 +36,44 @@ pub(super) struct Caller {
 }
 
 /// Receivers of frames: the ports and the clients.
-pub(super) struct Desk {
+pub(super) struct Receivers {
     pub ports: Vec<Port>,
-    pub callers: HashMap<u64, Caller>,
+    pub clients: HashMap<u64, Client>,
     pub lateness: Histogram,
 }
 
-impl Desk {
+impl Receivers {
     pub fn capture(
         &mut self,
         station: StationId,
-        way: Way,
+        direction: CaptureDirection,
         at: VirtualInstant,
         look: &Snapshot,
         frame: &[u8],
     ) {
-        for caller in self.callers.values_mut().filter(|caller| caller.captures == Some(station)) {
-            caller.outbox.extend(capture::frame(look.segment.wall_at(at), way, frame));
-            caller.is_done |= caller.outbox.len() > BEHIND;
+        for client in self.clients.values_mut().filter(|client| client.captures == Some(station)) {
+            client.outbox.extend(capture::frame(look.segment.wall_at(at), direction, frame));
+            client.is_done |= client.outbox.len() > MAX_CAPTURE_BACKLOG;
         }
     }
 
     /// Writes the data that clients can take, and forgets clients that have left.
     pub fn flush(&mut self, poll: &Epoll) {
-        for (token, caller) in &mut self.callers {
-            caller.write();
-            let waits = !caller.outbox.is_empty();
-            if waits != caller.waits && !caller.is_done {
+        for (token, client) in &mut self.clients {
+            client.write();
+            let waits = !client.outbox.is_empty();
+            if waits != client.waits && !client.is_done {
                 let also = if waits { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
                 let mut event = EpollEvent::new(EpollFlags::EPOLLIN | also, *token);
-                caller.is_done |= poll.modify(&caller.stream, &mut event).is_err();
-                caller.waits = waits;
+                client.is_done |= poll.modify(&client.stream, &mut event).is_err();
+                client.waits = waits;
             }
         }
-        self.callers.retain(|_, caller| !caller.is_done);
+        self.clients.retain(|_, client| !client.is_done);
     }
 }
 
-impl Caller {
+impl Client {
     fn write(&mut self) {
         while !self.outbox.is_empty() && !self.is_done {
             let (first, _) = self.outbox.as_slices();

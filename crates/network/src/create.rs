@@ -23,21 +23,21 @@ use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{fork, ForkResult};
 
-use crate::emulator::{Emulator, Plug, StationId, SwitchId};
+use crate::destroy::down;
+use crate::directory::{container_of, NetworkDir, Record};
+use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
+use crate::file_systems::{self, NodeEntry};
 use crate::image;
-use crate::lower::down;
-use crate::place::{container_of, Place, Record};
 use crate::plan::{Endpoint, LinkPlan, NodePlan, Plan};
 use crate::protocol::NodeStatus;
-use crate::root::{self, Entry};
-use crate::serve::{Port, Server, Source, TIMELINE};
-use crate::stamps::Stamps;
+use crate::serve::{Port, SendTimes, Server, TIMELINE};
 use crate::tap::{self, Tap};
-use crate::timers::{self, Timers};
+use crate::tcp_timers::{self, TcpTimers};
+use crate::timestamps::FrameTimestamps;
 use crate::Refusal;
 
 /// The namespaces that each node has of its own.
-const OWN: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);
+const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);
 
 /// Makes the network of `plan` and starts its time. The caller must have one thread only.
 ///
@@ -47,16 +47,16 @@ const OWN: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS)
 /// nothing is left.
 pub fn up(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     check(state, plan)?;
-    let place = Place::of(state, &plan.name)?;
-    place.make().with_context(|| format!("making the network {}", plan.name))?;
+    let directory = NetworkDir::of(state, &plan.name)?;
+    directory.make().with_context(|| format!("making the network {}", plan.name))?;
     if plan.rounds {
-        experiment::create(state, &plan.name, &experiment::Wanted::default())
-            .inspect_err(|_| place.remove())?;
+        experiment::create(state, &plan.name, &experiment::ExperimentOptions::default())
+            .inspect_err(|_| directory.remove())?;
     }
-    let made = image::mount_all(&place, plan).and_then(|plan| {
+    let made = image::mount_all(&directory, plan).and_then(|plan| {
         plan.nodes.iter().try_for_each(check_command)?;
-        raise(state, &plan, &place)?;
-        run_what_is_asked(state, &plan, &place)
+        start_emulator(state, &plan, &directory)?;
+        run_exec_lines(state, &plan, &directory)
     });
     if made.is_err() {
         down(state, &plan.name)?;
@@ -70,9 +70,9 @@ fn check_command(node: &NodePlan) -> anyhow::Result<()> {
     let is_there = match &node.rootfs {
         Some(root) if word.contains('/') => {
             let folder = node.folder.as_deref().unwrap_or(Path::new("/"));
-            root::has_program(root, &folder.join(word).to_string_lossy())
+            file_systems::has_program(root, &folder.join(word).to_string_lossy())
         }
-        Some(root) => root::has_program(root, word),
+        Some(root) => file_systems::has_program(root, word),
         None => {
             let found =
                 CString::new(word.as_str()).ok().map(|word| lorentz_inject::find_command(&word));
@@ -108,7 +108,7 @@ fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Refusal::NotRoot.into());
     }
-    if Place::of(state, &plan.name)?.exists() {
+    if NetworkDir::of(state, &plan.name)?.exists() {
         return Err(Refusal::NameInUse(plan.name.clone()).into());
     }
     state.check_new_name(&plan.name)?;
@@ -128,48 +128,49 @@ fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Starts the emulator's process, and returns when the network's time runs.
-fn raise(state: &StateDir, plan: &Plan, place: &Place) -> anyhow::Result<()> {
-    let listener = place.listen()?;
+fn start_emulator(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyhow::Result<()> {
+    let listener = directory.listen()?;
     start_in_background(&[listener.as_fd()], |ready| {
-        emulate(state, plan, place, listener.try_clone()?, || ready.done())
+        emulate(state, plan, directory, listener.try_clone()?, || ready.done())
     })
 }
 
 fn emulate(
     state: &StateDir,
     plan: &Plan,
-    place: &Place,
+    directory: &NetworkDir,
     listener: UnixListener,
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
     let names = plan.nodes.iter().map(|node| node.name.clone()).collect();
     let mut record = Record::of_this_process(names)?;
-    let entry = |node: &NodePlan| (node.name.clone(), Entry::of(node, &place.root(&node.name)));
+    let entry =
+        |node: &NodePlan| (node.name.clone(), NodeEntry::of(node, &directory.root(&node.name)));
     record.entries = plan.nodes.iter().map(entry).collect();
-    place.store(&record)?;
+    directory.store(&record)?;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     // All clocks begin at one instant.
     let host = HostNow::read()?;
     let owner = make_clock(state, plan, &host)?;
-    let (emulator, stations) = wire(plan);
-    let ports = make_nodes(state, plan, place, &stations, &host)?;
+    let (emulator, stations) = build_emulator(plan);
+    let ports = make_nodes(state, plan, directory, &stations, &host)?;
     let mut rounds = None;
     if plan.rounds {
-        rounds = Some(hold(state, plan, &ports)?);
-        record.made = when_made(state, plan)?;
-        place.store(&record)?;
+        rounds = Some(hold_nodes(state, plan, &ports)?);
+        record.made = creation_times(state, plan)?;
+        directory.store(&record)?;
     }
-    be_preferred();
+    raise_priority();
     // Nobody waits for the processes that supervise nodes.
     // SAFETY: no handler is set.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     let server = Server {
-        nodes: plan.nodes.iter().map(|node| node_status(plan, place, node)).collect(),
+        nodes: plan.nodes.iter().map(|node| node_status(plan, directory, node)).collect(),
         plan: plan.clone(),
         emulator,
         ports,
-        timers: Timers::of(state, plan),
+        timers: TcpTimers::of(state, plan),
         clock: owner.clock()?,
         clock_path: owner.clock_path(),
         listener,
@@ -184,23 +185,23 @@ fn emulate(
 
 /// Raises the priority of the emulator: a late frame is late for every node, so the emulator gets its processor before programs
 /// that compute.
-fn be_preferred() {
+fn raise_priority() {
     // SAFETY: plain numbers; 0 is this process. Without the right to do so the call fails, and the priority stays.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
-fn node_status(plan: &Plan, place: &Place, node: &NodePlan) -> NodeStatus {
+fn node_status(plan: &Plan, directory: &NetworkDir, node: &NodePlan) -> NodeStatus {
     NodeStatus {
         name: node.name.clone(),
         container: container_of(&plan.name, &node.name),
-        output: output(place, node).display().to_string(),
+        output: output(directory, node).display().to_string(),
     }
 }
 
-fn output(place: &Place, node: &NodePlan) -> std::path::PathBuf {
+fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
     let chosen =
         node.output.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));
-    chosen.unwrap_or_else(|| place.output(&node.name))
+    chosen.unwrap_or_else(|| directory.output(&node.name))
 }
 
 /// Makes the container with the network's clock, which stands still.
@@ -220,25 +221,26 @@ fn clock_settings(
     Ok(ClockOptions { at, rate, frozen: true, ..Default::default() }.settings(host)?)
 }
 
-/// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the sources of the
+/// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the
 /// instants at which frames leave their ports.
-fn hold(
+fn hold_nodes(
     state: &StateDir,
     plan: &Plan,
     ports: &[Port],
-) -> anyhow::Result<(Experiment, Vec<Source>)> {
+) -> anyhow::Result<(Experiment, Vec<SendTimes>)> {
     let mut experiment = Experiment::open(state, &plan.name)?;
     experiment.synchronize()?;
     let source = |port: &Port| {
         let node = state.container(&container_of(&plan.name, &port.end.node))?;
-        let stamps = Stamps::of(&port.tap).context("rounds need BPF programs at interfaces")?;
-        Ok(Source { clock: node.clock()?, stamps })
+        let timestamps =
+            FrameTimestamps::of(&port.tap).context("rounds need BPF programs at interfaces")?;
+        Ok(SendTimes { clock: node.clock()?, timestamps })
     };
-    let sources = ports.iter().map(source).collect::<anyhow::Result<_>>()?;
-    Ok((experiment, sources))
+    let send_times = ports.iter().map(source).collect::<anyhow::Result<_>>()?;
+    Ok((experiment, send_times))
 }
 
-fn when_made(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<String, i64>> {
+fn creation_times(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<String, i64>> {
     let names = plan.nodes.iter().map(|node| container_of(&plan.name, &node.name));
     let mut made = BTreeMap::new();
     for name in names {
@@ -249,7 +251,7 @@ fn when_made(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<String, i
 }
 
 /// Makes the emulator. Also returns, for each of its stations, the interface of a node that it is.
-fn wire(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
+fn build_emulator(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
     let mut emulator = Emulator::new(plan.seed);
     let mut stations = Vec::new();
     let switches: Vec<(&str, SwitchId)> = plan
@@ -258,16 +260,16 @@ fn wire(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
         .map(|(name, learns)| (name.as_str(), emulator.add_switch(*learns)))
         .collect();
     for link in &plan.links {
-        let plugs = link.ends.each_ref().map(|end| {
+        let attachments = link.ends.each_ref().map(|end| {
             match switches.iter().find(|(name, _)| *name == end.node) {
-                Some((_, switch)) => Plug::Switch(*switch),
+                Some((_, switch)) => Attachment::Switch(*switch),
                 None => {
                     stations.push(end.clone());
-                    Plug::Station(emulator.add_station())
+                    Attachment::Station(emulator.add_station())
                 }
             }
         });
-        emulator.connect(plugs, link.asked.each_ref());
+        emulator.connect(attachments, link.impairments.each_ref());
     }
     (emulator, stations)
 }
@@ -277,16 +279,16 @@ fn wire(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
 fn make_nodes(
     state: &StateDir,
     plan: &Plan,
-    place: &Place,
+    directory: &NetworkDir,
     stations: &[Endpoint],
     host: &HostNow,
 ) -> anyhow::Result<Vec<Port>> {
     let own = ["net", "uts"].map(|kind| File::open(format!("/proc/self/ns/{kind}")));
     let mut ports: Vec<(StationId, Port)> = Vec::new();
     for node in &plan.nodes {
-        unshare(OWN).context("a network namespace for each node, which needs root")?;
-        let made = furnish(plan, node, stations, &mut ports)
-            .and_then(|()| start(state, plan, place, node, host))
+        unshare(NODE_NAMESPACES).context("a network namespace for each node, which needs root")?;
+        let made = set_up_namespaces(plan, node, stations, &mut ports)
+            .and_then(|()| start_node(state, plan, directory, node, host))
             .with_context(|| format!("node {}", node.name));
         for namespace in &own {
             let namespace = namespace.as_ref().map_err(|error| io::Error::from(error.kind()))?;
@@ -299,7 +301,7 @@ fn make_nodes(
 }
 
 /// Sets up this thread's namespaces for `node`.
-fn furnish(
+fn set_up_namespaces(
     plan: &Plan,
     node: &NodePlan,
     stations: &[Endpoint],
@@ -309,17 +311,17 @@ fn furnish(
     nix::unistd::sethostname(&label)?;
     tap::loopback_up().context("lo")?;
     for (number, end) in stations.iter().enumerate().filter(|(_, end)| end.node == node.name) {
-        let (link, side) = of_link(plan, end);
-        let wanted = tap::Wanted {
+        let (link, side) = link_of(plan, end);
+        let wanted = tap::InterfaceOptions {
             name: &end.interface,
-            mac: link.macs[side].unwrap_or(mac(number)),
+            mac: link.macs[side].unwrap_or(generated_mac(number)),
             mtu: link.mtu,
             addresses: &link.addresses[side],
         };
         let tap = Tap::make(&wanted).with_context(|| format!("interface {}", end.interface))?;
         ports.push((StationId(number), Port { tap, end: end.clone(), refused: 0 }));
     }
-    timers::furnish(plan.rate);
+    tcp_timers::set_initial(plan.rate);
     // A new namespace copies the settings of the host, which may forward packets for its own purposes.
     tap::set_sysctl("net.ipv4.ip_forward", "0").context("net.ipv4.ip_forward")?;
     for (key, value) in &node.sysctls {
@@ -329,26 +331,26 @@ fn furnish(
 }
 
 /// Returns the link that ends at an interface, and the side of that end.
-fn of_link<'a>(plan: &'a Plan, end: &Endpoint) -> (&'a LinkPlan, usize) {
+fn link_of<'a>(plan: &'a Plan, end: &Endpoint) -> (&'a LinkPlan, usize) {
     let side = |link: &'a LinkPlan| Some((link, link.ends.iter().position(|one| one == end)?));
     plan.links.iter().find_map(side).expect("stations are ends of links")
 }
 
 /// A hardware address that no card has, the same in every run.
-fn mac(station: usize) -> [u8; 6] {
+fn generated_mac(station: usize) -> [u8; 6] {
     let [a, b, c, d] = (station as u32 + 1).to_be_bytes();
     [0x02, 0x4c, a, b, c, d]
 }
 
 /// Starts the program of `node` in this thread's namespaces. It begins when the clock runs.
-fn start(
+fn start_node(
     state: &StateDir,
     plan: &Plan,
-    place: &Place,
+    directory: &NetworkDir,
     node: &NodePlan,
     host: &HostNow,
 ) -> anyhow::Result<()> {
-    let path = output(place, node);
+    let path = output(directory, node);
     let log = open_log(&path)?;
     let idle = || vec!["sleep".to_string(), "infinity".to_string()];
     let command = node.command.clone().unwrap_or_else(idle).into_iter();
@@ -357,12 +359,12 @@ fn start(
     start_in_background(&[log.as_fd()], |ready| {
         nix::unistd::dup2_stdout(&log)?;
         nix::unistd::dup2_stderr(&log)?;
-        root::mount_all(node, &place.root(&node.name))?;
+        file_systems::mount_all(node, &directory.root(&node.name))?;
         // A node without a command waits in a program of the host.
         if node.command.is_some() {
-            command = Entry::of(node, &place.root(&node.name)).enter(&command);
+            command = NodeEntry::of(node, &directory.root(&node.name)).enter(&command);
         }
-        gain_nothing()?;
+        set_no_new_privs()?;
         let new = NewContainer { name: Some(&name), command: &command, kind: MonitorKind::Run };
         let made = if plan.rounds {
             state.create(&new, &clock_settings(node.at.or(plan.at), node.rate, host)?)
@@ -397,18 +399,18 @@ fn open_log(path: &Path) -> anyhow::Result<File> {
 }
 
 /// Runs the lines of `exec`, node by node, each to its end.
-fn run_what_is_asked(state: &StateDir, plan: &Plan, place: &Place) -> anyhow::Result<()> {
+fn run_exec_lines(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyhow::Result<()> {
     for node in &plan.nodes {
         for line in &node.exec {
             let name = container_of(&plan.name, &node.name);
-            let entry = Entry::of(node, &place.root(&node.name));
-            let status = run_in_node(state, &name, line, &entry, &output(place, node))
+            let entry = NodeEntry::of(node, &directory.root(&node.name));
+            let status = run_in_node(state, &name, line, &entry, &output(directory, node))
                 .with_context(|| format!("node {}: exec: {line}", node.name))?;
             anyhow::ensure!(
                 status == 0,
                 "node {}: exec: {line}: exit status {status}{}",
                 node.name,
-                last_line(&output(place, node)),
+                last_line(&output(directory, node)),
             );
         }
     }
@@ -425,7 +427,7 @@ fn run_in_node(
     state: &StateDir,
     name: &str,
     line: &str,
-    entry: &Entry,
+    entry: &NodeEntry,
     output: &Path,
 ) -> anyhow::Result<i32> {
     let log = open_log(output)?;
@@ -468,10 +470,10 @@ pub fn enter_node(
     found: &Container,
     command: &[OsString],
 ) -> anyhow::Result<Vec<OsString>> {
-    for network in Place::all(state)? {
+    for network in NetworkDir::names(state)? {
         let Some(node) = found.name().strip_prefix(&network) else { continue };
         let Some(node) = node.strip_prefix('.') else { continue };
-        let record = Place::of(state, &network)?.record().unwrap_or_default();
+        let record = NetworkDir::of(state, &network)?.record().unwrap_or_default();
         if let Some(entry) = record.entries.get(node) {
             enter(found)?;
             return Ok(entry.enter(command));
@@ -493,14 +495,14 @@ fn enter(node: &Container) -> anyhow::Result<()> {
     if let Ok(here) = here {
         let _ = std::env::set_current_dir(here);
     }
-    gain_nothing()?;
+    set_no_new_privs()?;
     Ok(())
 }
 
 /// Promises the kernel that this process gains no rights by set-user-id programs (PR_SET_NO_NEW_PRIVS). The shim installs its
 /// filter for packet timestamps only when the program asks for them. If the program has given its rights up by then, as ping does,
 /// the kernel accepts a filter only with this promise.
-fn gain_nothing() -> io::Result<()> {
+fn set_no_new_privs() -> io::Result<()> {
     // SAFETY: plain numbers.
     match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
         0 => Ok(()),

@@ -1,0 +1,19 @@
+//! Directories of experiments: beside the containers of their user.
+
+use std::io;
+
+use lorentz_container::{ServiceDir, StateDir};
+
+use crate::error::Refusal;
+
+const DIRECTORY: &str = ".experiments";
+
+/// The directory of the experiment `name`, which need not exist.
+pub(crate) fn of_experiment(state: &StateDir, name: &str) -> Result<ServiceDir, Refusal> {
+    ServiceDir::of(state, DIRECTORY, name).ok_or_else(|| Refusal::WrongName(name.to_string()))
+}
+
+/// Lists the existing experiments, by name.
+pub(crate) fn names(state: &StateDir) -> io::Result<Vec<String>> {
+    ServiceDir::all(state, DIRECTORY)
+}

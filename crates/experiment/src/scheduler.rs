@@ -1,0 +1,571 @@
+//! The scheduler: the one thread that keeps the state of an experiment and decides how far each container goes.
+//!
+//! It takes requests and finished slices from one queue. A round begins when the previous one is over; between rounds the scheduler
+//! answers requests. The workers of [`crate::workers`] give the slices, one worker for each processor of the experiment. During a
+//! slice its worker owns the container. So the timelines of a simulator do not wait for each other.
+
+mod rounds;
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use lorentz_clock::{Rate, Span, VirtualInstant};
+use lorentz_container::StateDir;
+
+use crate::container::ExperimentContainer;
+use crate::cpus::Cpus;
+use crate::error::Refusal;
+use crate::message::Message;
+use crate::phase::{AdvanceMode, Phase, Transition};
+use crate::protocol::{Answer, Request};
+use crate::settings::Settings;
+use crate::watch::TaskWatch;
+use crate::workers::{Job, Workers};
+
+/// A slot for a container. A container keeps its slot while a worker has it (`WithWorker`).
+pub(crate) enum Slot {
+    Present(Box<ExperimentContainer>),
+    WithWorker,
+    Free,
+}
+
+/// A client that waits for a timeline to arrive, with the number of containers still under way.
+struct PendingMove {
+    timeline: u32,
+    left: usize,
+    begun: Instant,
+    handed_out: Instant,
+    answer: Sender<Answer>,
+}
+
+/// The scheduler's state.
+pub struct Scheduler {
+    pub(crate) name: String,
+    pub(crate) settings: Settings,
+    pub(crate) phase: Phase,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) watch: Arc<TaskWatch>,
+    state: StateDir,
+    workers: Workers,
+    inbox: Receiver<Message>,
+    /// Virtual time at which all containers stand between rounds, if the experiment runs by itself.
+    pub(crate) now: VirtualInstant,
+    pub(crate) synchronized_at: VirtualInstant,
+    pending: Vec<PendingMove>,
+    round: Option<Round>,
+    pub(crate) rounds: u64,
+    pub(crate) real: Duration,
+    pub(crate) working: Duration,
+    /// Real time up to which `real` and `working` are counted, if a simulator moves timelines.
+    counted_until: Instant,
+    /// Earliest begin of the next round: it keeps time from running faster than the clocks' rates.
+    not_before: Instant,
+    added: usize,
+    /// Each container's slot in `slots`, by name.
+    index: HashMap<String, usize>,
+    free: Vec<usize>,
+    ended: Option<Sender<Answer>>,
+}
+
+/// The round under way. `left` is the number of containers still with workers.
+struct Round {
+    end: VirtualInstant,
+    begun: Instant,
+    handed_out: Instant,
+    left: usize,
+}
+
+impl Scheduler {
+    /// Makes a scheduler, with its workers. `outbox` is the sending end of `inbox`.
+    pub fn new(
+        name: &str,
+        settings: Settings,
+        state: StateDir,
+        inbox: Receiver<Message>,
+        outbox: &Sender<Message>,
+    ) -> anyhow::Result<Scheduler> {
+        let watch = Arc::new(TaskWatch::new(settings.most));
+        let spare = Cpus::usable()?.without(&settings.cpus);
+        let workers = Workers::new(&settings.cpus, &spare, &watch, outbox)?;
+        spare.set_affinity(0)?;
+        Ok(Scheduler {
+            name: name.to_string(),
+            settings,
+            phase: Phase::SettingUp,
+            slots: Vec::new(),
+            watch,
+            state,
+            workers,
+            inbox,
+            now: VirtualInstant(0),
+            synchronized_at: VirtualInstant(0),
+            pending: Vec::new(),
+            round: None,
+            rounds: 0,
+            real: Duration::ZERO,
+            working: Duration::ZERO,
+            counted_until: Instant::now(),
+            not_before: Instant::now(),
+            added: 0,
+            index: HashMap::new(),
+            free: Vec::new(),
+            ended: None,
+        })
+    }
+
+    /// Serves requests until one asks for the end. Returns the channel of that request: its client still waits for the answer.
+    pub fn run(mut self) -> Option<Sender<Answer>> {
+        while self.ended.is_none() {
+            let message = match self.round {
+                None if self.phase == Phase::Running => match self.inbox.try_recv() {
+                    Err(TryRecvError::Empty) => self.await_next_round(),
+                    Err(TryRecvError::Disconnected) => return None,
+                    Ok(message) => Some(message),
+                },
+                _ => self.inbox.recv().ok(),
+            };
+            match message {
+                Some(Message::Request(request, answer)) => self.handle(request, answer),
+                Some(Message::Done(container)) => self.take_back(container),
+                None => {}
+            }
+        }
+        self.ended
+    }
+
+    /// Begins a round if it is time for one. Else waits for a message until then.
+    fn await_next_round(&mut self) -> Option<Message> {
+        let early = self.not_before.saturating_duration_since(Instant::now());
+        if early > Duration::ZERO {
+            return self.inbox.recv_timeout(early).ok();
+        }
+        self.begin_round();
+        None
+    }
+
+    fn handle(&mut self, request: Request, answer: Sender<Answer>) {
+        let moved = match request {
+            Request::Progress { timeline } => Some((timeline, None)),
+            Request::Advance { timeline, to } => Some((timeline, Some(VirtualInstant(to)))),
+            _ => None,
+        };
+        if let Some((timeline, to)) = moved {
+            if let Err(error) = self.progress(timeline, to, &answer) {
+                let _ = answer.send(refusal(&error));
+            }
+            return;
+        }
+        // Wait for the containers that workers have: a request sees all containers.
+        while self.slots.iter().any(|slot| matches!(slot, Slot::WithWorker)) {
+            match self.inbox.recv() {
+                Ok(Message::Done(container)) => self.take_back(container),
+                Ok(Message::Request(other, answer)) => self.handle(other, answer),
+                Err(_) => return,
+            }
+        }
+        if request == Request::End {
+            // The experiment ends even if its containers cannot be released.
+            let _ = self.stop();
+            self.ended = Some(answer);
+            return;
+        }
+        let done = self.carry_out(request);
+        // A client that has gone needs no answer.
+        let _ = answer.send(done.unwrap_or_else(|error| refusal(&error)));
+    }
+
+    fn carry_out(&mut self, request: Request) -> anyhow::Result<Answer> {
+        match request {
+            Request::Add { container, tdf, timeline, own_wall } => {
+                self.add(&container, tdf, timeline)?;
+                self.container(&container)?.own_wall = own_wall;
+            }
+            Request::Remove { container } => self.remove(&container)?,
+            Request::Dilate { container, tdf } => {
+                let rate = rate_of(tdf)?;
+                self.container(&container)?.rate = rate;
+                if self.phase == Phase::SettingUp {
+                    self.container(&container)?.let_go();
+                }
+            }
+            Request::Synchronize => self.synchronize()?,
+            Request::Start => {
+                self.change_phase(Transition::Start)?;
+                self.watch.set_switch_events(true);
+                self.not_before = Instant::now();
+            }
+            Request::Pause => self.change_phase(Transition::Pause)?,
+            Request::Stop => self.stop()?,
+            Request::Interval { container, timeline, nanos } => {
+                self.set_interval(&container, timeline, nanos)?;
+            }
+            Request::Progress { .. } | Request::Advance { .. } | Request::End => {}
+            Request::Reset { timeline } => {
+                self.change_phase_by_timeline(timeline, Transition::Reset)?;
+                let on =
+                    |container: &&mut ExperimentContainer| container.timeline == Some(timeline);
+                self.containers_mut().filter(on).for_each(|container| container.interval = None);
+            }
+            Request::Status => {
+                self.look_at_tasks();
+                self.forget_ended();
+                return Ok(Answer::Status(Box::new(self.status())));
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    fn change_phase(&mut self, transition: Transition) -> anyhow::Result<()> {
+        self.phase = self.phase.after(transition, self.mode())?;
+        Ok(())
+    }
+
+    /// Changes the phase by a request for a timeline. Nothing changes if no container follows the timeline.
+    fn change_phase_by_timeline(
+        &mut self,
+        timeline: u32,
+        transition: Transition,
+    ) -> anyhow::Result<()> {
+        let phase = self.phase.after(transition, self.mode())?;
+        self.check_timeline(timeline)?;
+        self.phase = phase;
+        Ok(())
+    }
+
+    fn mode(&self) -> AdvanceMode {
+        let mut mode = AdvanceMode::Empty;
+        for container in self.containers() {
+            let own = match container.timeline {
+                None => AdvanceMode::ByItself,
+                Some(_) => AdvanceMode::Stepwise,
+            };
+            mode = match mode {
+                AdvanceMode::Empty => own,
+                same if same == own => own,
+                _ => AdvanceMode::Mixed,
+            };
+        }
+        mode
+    }
+
+    fn add(&mut self, name: &str, tdf: (u64, u64), timeline: Option<u32>) -> anyhow::Result<()> {
+        let rate = rate_of(tdf)?;
+        let found = self.state.container(name)?;
+        if let Ok(container) = self.container(name) {
+            if container.handle().is_same(&found) {
+                return Err(Refusal::AlreadyIn(name.to_string()).into());
+            }
+            // The container known by this name has ended, and a new one has the name.
+            let slot = container.group as usize;
+            self.forget(slot);
+        }
+        self.phase.check_joining(timeline.is_some(), self.mode())?;
+        let group = self.free.last().copied().unwrap_or(self.slots.len());
+        if group >= self.settings.most as usize {
+            return Err(Refusal::Full(self.settings.most).into());
+        }
+        let cpu = self.settings.cpus.nth(self.added);
+        let found_frozen = found.clock()?.is_frozen();
+        let mut container = ExperimentContainer::new(found, group as u32, rate, timeline, cpu)
+            .with_context(|| name.to_string())?;
+        container.handle().clone().set_experiment(Some(&self.name))?;
+        container.observe_new_processes(&self.watch);
+        container.reset_statistics();
+        match self.phase {
+            Phase::SettingUp if !found_frozen => container.let_go(),
+            // The user froze it before; it begins with the others.
+            Phase::SettingUp => container.stop_tasks()?,
+            _ => {
+                let at = self.joining_time(timeline);
+                container.stop_at(at)?;
+                container.clock.allow_sends_until(if timeline.is_some() {
+                    VirtualInstant::NEVER
+                } else {
+                    at
+                });
+            }
+        }
+        self.added += 1;
+        if self.free.pop().is_none() {
+            self.slots.push(Slot::Free);
+        }
+        self.index.insert(name.to_string(), group);
+        self.slots[group] = Slot::Present(Box::new(container));
+        Ok(())
+    }
+
+    /// The virtual time at which a container begins that joins now: that of the container furthest behind on its timeline, or of
+    /// the experiment.
+    fn joining_time(&self, timeline: Option<u32>) -> VirtualInstant {
+        let same = self
+            .containers()
+            .filter(|container| timeline.is_some() && container.timeline == timeline);
+        same.map(|container| container.clock.now()).min().unwrap_or(self.now)
+    }
+
+    fn remove(&mut self, name: &str) -> anyhow::Result<()> {
+        release(self.container(name)?);
+        if let Some(slot) = self.index.get(name).copied() {
+            self.forget(slot);
+        }
+        Ok(())
+    }
+
+    /// Sets all clocks to the latest of their virtual times, where they stand. All wall clocks show the same date, except those
+    /// that keep their own.
+    fn synchronize(&mut self) -> anyhow::Result<()> {
+        let mode = self.mode();
+        self.phase.after(Transition::Synchronize, mode)?;
+        let stepwise = mode == AdvanceMode::Stepwise;
+        self.forget_ended();
+        // Each clock stops where it is, so that none runs past the common time.
+        for container in self.containers_mut() {
+            container.clock.stand(VirtualInstant(0));
+        }
+        for container in self.containers_mut() {
+            container.stop_tasks()?;
+        }
+        let at = self.containers().map(|container| container.clock.now()).max().unwrap_or_default();
+        let wall_of = |container: &ExperimentContainer| {
+            container.clock.wall().plus(at.since(container.clock.now()))
+        };
+        let shared = self.containers().filter(|container| !container.own_wall);
+        let wall = shared.map(wall_of).max().unwrap_or_default();
+        for container in self.containers_mut() {
+            let wall = if container.own_wall { wall_of(container) } else { wall };
+            container.clock.stand_with_wall(at, wall);
+            container.reset_statistics();
+            container.interval = None;
+            // A simulator decides when others see a packet; without one, all containers stand at `at`.
+            container.clock.allow_sends_until(if stepwise { VirtualInstant::NEVER } else { at });
+        }
+        (self.now, self.synchronized_at) = (at, at);
+        (self.rounds, self.real, self.working) = (0, Duration::ZERO, Duration::ZERO);
+        self.change_phase(Transition::Synchronize)
+    }
+
+    fn stop(&mut self) -> anyhow::Result<()> {
+        self.change_phase(Transition::Stop)?;
+        self.watch.set_switch_events(false);
+        self.containers_mut().for_each(release);
+        self.slots.clear();
+        self.index.clear();
+        self.free.clear();
+        Ok(())
+    }
+
+    fn set_interval(
+        &mut self,
+        name: &str,
+        timeline: Option<u32>,
+        nanos: i64,
+    ) -> anyhow::Result<()> {
+        let phase = self.phase.after(Transition::Interval, self.mode())?;
+        let container = self.container(name)?;
+        if let Some(given) = timeline.filter(|given| container.timeline != Some(*given)) {
+            return Err(Refusal::OtherTimeline(name.to_string(), given).into());
+        }
+        if nanos <= 0 {
+            return Err(Refusal::Interval(Span(nanos)).into());
+        }
+        container.interval = Some(Span(nanos));
+        self.phase = phase;
+        Ok(())
+    }
+
+    fn check_timeline(&self, timeline: u32) -> anyhow::Result<()> {
+        let mut timelines = self.containers().map(|container| container.timeline);
+        match timelines.any(|one| one == Some(timeline)) || self.any_with_worker() {
+            true => Ok(()),
+            false => Err(Refusal::NoTimeline(timeline).into()),
+        }
+    }
+
+    fn any_with_worker(&self) -> bool {
+        self.slots.iter().any(|slot| matches!(slot, Slot::WithWorker))
+    }
+
+    /// Moves the containers of a timeline by their intervals, or to the instant `to` if given. `answer` gets the result when all
+    /// have arrived.
+    fn progress(
+        &mut self,
+        timeline: u32,
+        to: Option<VirtualInstant>,
+        answer: &Sender<Answer>,
+    ) -> anyhow::Result<()> {
+        if self.pending.iter().any(|pending| pending.timeline == timeline) {
+            return Err(Refusal::UnderWay(timeline).into());
+        }
+        if self.any_with_worker() {
+            self.check_timeline(timeline)?;
+        } else {
+            self.change_phase_by_timeline(timeline, Transition::Progress)?;
+            self.forget_ended();
+        }
+        let begun = Instant::now();
+        self.look_at_tasks();
+        let tasks = self.tasks();
+        let mut jobs = Vec::new();
+        for slot in &mut self.slots {
+            let Slot::Present(container) = slot else { continue };
+            let by_interval = || Some(container.clock.now().plus(container.interval?));
+            let end = to.or_else(by_interval).filter(|_| container.timeline == Some(timeline));
+            let Some(end) = end else { continue };
+            if container.is_idle_until(end) {
+                container.clock.stand(end);
+            } else {
+                jobs.extend(take_out(slot).map(|container| Job { container, end }));
+            }
+        }
+        self.rounds += 1;
+        let left = jobs.len();
+        let handed_out = Instant::now();
+        jobs.into_iter().for_each(|job| self.workers.give(job, tasks));
+        if left == 0 {
+            self.count_time(begun, Instant::now());
+            let _ = answer.send(Answer::Done);
+            return Ok(());
+        }
+        self.pending.push(PendingMove {
+            timeline,
+            left,
+            begun,
+            handed_out,
+            answer: answer.clone(),
+        });
+        Ok(())
+    }
+
+    fn take_back(&mut self, container: Box<ExperimentContainer>) {
+        let timeline = container.timeline;
+        let slot = container.group as usize;
+        self.slots[slot] = Slot::Present(container);
+        if let Some(round) = &mut self.round {
+            round.left -= 1;
+            if round.left == 0 {
+                self.go_on_or_end_round();
+            }
+            return;
+        }
+        let mut moved = Vec::new();
+        for pending in &mut self.pending {
+            if Some(pending.timeline) == timeline {
+                pending.left -= 1;
+                if pending.left == 0 {
+                    moved.push((pending.begun, pending.handed_out));
+                    let _ = pending.answer.send(Answer::Done);
+                }
+            }
+        }
+        self.pending.retain(|pending| pending.left > 0);
+        moved.into_iter().for_each(|(begun, handed_out)| self.count_time(begun, handed_out));
+    }
+
+    /// Counts the real time that a timeline took since `begun`, and its containers since `handed_out`. Time in which several timelines
+    /// were under way counts once.
+    fn count_time(&mut self, begun: Instant, handed_out: Instant) {
+        let (now, before) = (Instant::now(), self.counted_until);
+        self.real += now - begun.max(before);
+        self.working += now - handed_out.max(before);
+        self.counted_until = now;
+    }
+
+    /// Reads the state of all tasks of the containers that no worker has.
+    fn look_at_tasks(&mut self) {
+        for slot in &mut self.slots {
+            if let Slot::Present(container) = slot {
+                container.observe_new_processes(&self.watch);
+                container.tasks.clear();
+            }
+        }
+        let groups = self.containers().map(|container| (container.group, &container.cgroup));
+        for task in self.watch.look_at_all(groups) {
+            if let Some(Slot::Present(container)) = self.slots.get_mut(task.group as usize) {
+                container.tasks.add(&task);
+            }
+        }
+        for slot in &mut self.slots {
+            if let Slot::Present(container) = slot {
+                container.note_starting_programs(&self.watch);
+            }
+        }
+    }
+
+    fn forget_ended(&mut self) {
+        let ended = |slot: &Slot| match slot {
+            Slot::Present(container) => container.tasks.count == 0 && container.has_ended(),
+            _ => false,
+        };
+        let ended: Vec<usize> =
+            (0..self.slots.len()).filter(|slot| ended(&self.slots[*slot])).collect();
+        ended.into_iter().for_each(|slot| self.forget(slot));
+    }
+
+    fn forget(&mut self, slot: usize) {
+        if let Slot::Present(container) = std::mem::replace(&mut self.slots[slot], Slot::Free) {
+            self.index.remove(&container.name);
+            self.free.push(slot);
+        }
+    }
+
+    /// Returns the number of tasks of the containers that no worker has.
+    fn tasks(&self) -> usize {
+        self.containers().map(|container| container.tasks.count as usize).sum()
+    }
+
+    /// Iterates over the containers that no worker has.
+    pub(crate) fn containers(&self) -> impl Iterator<Item = &ExperimentContainer> {
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Present(container) => Some(&**container),
+            _ => None,
+        })
+    }
+
+    fn containers_mut(&mut self) -> impl Iterator<Item = &mut ExperimentContainer> {
+        self.slots.iter_mut().filter_map(|slot| match slot {
+            Slot::Present(container) => Some(&mut **container),
+            _ => None,
+        })
+    }
+
+    fn container(&mut self, name: &str) -> anyhow::Result<&mut ExperimentContainer> {
+        let slot = self.index.get(name).and_then(|slot| self.slots.get_mut(*slot));
+        match slot {
+            Some(Slot::Present(container)) => Ok(container),
+            _ => Err(Refusal::NotIn(name.to_string()).into()),
+        }
+    }
+}
+
+fn take_out(slot: &mut Slot) -> Option<Box<ExperimentContainer>> {
+    match std::mem::replace(slot, Slot::WithWorker) {
+        Slot::Present(container) => Some(container),
+        other => {
+            *slot = other;
+            None
+        }
+    }
+}
+
+/// Releases a container: it goes on by itself.
+fn release(container: &mut ExperimentContainer) {
+    container.let_go();
+    // A container that has ended has no record any more.
+    let _ = container.handle().clone().set_experiment(None);
+}
+
+fn rate_of((num, den): (u64, u64)) -> anyhow::Result<Rate> {
+    Rate::new(den, num).ok_or_else(|| Refusal::Tdf(num, den).into())
+}
+
+fn refusal(error: &anyhow::Error) -> Answer {
+    let wrong_input = error.is::<Refusal>()
+        || error.is::<crate::phase::PhaseError>()
+        || error
+            .downcast_ref::<lorentz_container::StateError>()
+            .is_some_and(lorentz_container::StateError::is_wrong_input);
+    Answer::Refused { why: format!("{error:#}"), wrong_input }
+}

@@ -1,0 +1,544 @@
+//! Checks of a topology file: they make the plan of the network, or find the first error and its place.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use lorentz_clock::Rate;
+use lorentz_container::{is_name, Bind};
+use serde_saphyr::{Location, Spanned};
+
+use crate::impair::Impairments;
+use crate::plan::{sides, ChangePlan, Endpoint, LinkPlan, NodePlan, Plan};
+use crate::topology::{self, Command, File, Kind, Link, Node, State, TopologyError};
+
+/// The default MTU.
+const DEFAULT_MTU: u32 = 1_500;
+/// Greatest number of nodes. One process cannot serve more than so many well.
+const MAX_NODES: usize = 1_000;
+
+/// Reads and checks the topology file `name` with the content `text`.
+///
+/// # Errors
+///
+/// The error in the file, with line and column.
+pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, TopologyError> {
+    topology::parse(name, text).and_then(|file| plan_from(name, &file))
+}
+
+/// Checks the content of the file `name`.
+///
+/// # Errors
+///
+/// The first error, with line and column.
+pub fn plan_from(name: &str, file: &File) -> Result<Plan, TopologyError> {
+    check(file).map_err(|error| topology::error_at(name, error.at, &error.what))
+}
+
+/// An error at a place in the file.
+#[derive(Debug)]
+struct PlanError {
+    /// The place.
+    at: Location,
+    /// The error, and the accepted values.
+    what: String,
+}
+
+fn refuse<T>(at: Location, what: impl Into<String>) -> Result<T, PlanError> {
+    Err(PlanError { at, what: what.into() })
+}
+
+fn check(file: &File) -> Result<Plan, PlanError> {
+    let name = &file.name;
+    // The node's name follows it in a container's name, which has at most 128 characters.
+    if !is_name(&name.value) || name.value.len() > 60 {
+        return refuse(
+            name.defined,
+            format!("name: {:?}: expected up to 60 letters, digits, '.', '_' and '-', the first a letter or digit", name.value),
+        );
+    }
+    let mut plan = Plan {
+        name: name.value.clone(),
+        rate: rate(&file.tdf, &file.rate)?.unwrap_or(Rate::ONE),
+        rounds: file.rounds,
+        at: read_as("at", &file.at)?,
+        seed: file.seed,
+        nodes: Vec::new(),
+        switches: Vec::new(),
+        positions: BTreeMap::new(),
+        links: Vec::new(),
+        schedule: Vec::new(),
+    };
+    if file.topology.nodes.is_empty() {
+        return refuse(name.defined, "topology: nodes: expected at least one");
+    }
+    for (name, node) in &file.topology.nodes {
+        check_node(name, node, &mut plan)?;
+    }
+    if plan.nodes.len() > MAX_NODES {
+        return refuse(
+            name.defined,
+            format!("topology: nodes: {}: expected at most {MAX_NODES}", plan.nodes.len()),
+        );
+    }
+    let mut taken = HashMap::new();
+    for link in &file.topology.links {
+        let checked = check_link(link, file, &mut taken)?;
+        if plan.rounds {
+            check_for_rounds(&checked.impairments).or_else(|what| refuse(link.defined, what))?;
+        }
+        plan.links.push(checked);
+    }
+    check_loops(&plan, &file.topology.links)?;
+    check_schedule(file, &taken, &mut plan)?;
+    Ok(plan)
+}
+
+fn check_for_rounds(impairments: &[Impairments; 2]) -> Result<(), String> {
+    impairments.iter().try_for_each(Impairments::check_for_rounds)
+}
+
+fn rate(
+    tdf: &Option<Spanned<String>>,
+    rate: &Option<Spanned<String>>,
+) -> Result<Option<Rate>, PlanError> {
+    let tdf = match tdf {
+        Some(tdf) if rate.is_some() => {
+            return refuse(tdf.defined, "tdf: excludes rate: give one of them")
+        }
+        Some(tdf) => Some(
+            Rate::parse_tdf(&tdf.value)
+                .or_else(|error| refuse(tdf.defined, format!("tdf: {}: {error}", tdf.value)))?,
+        ),
+        None => None,
+    };
+    Ok(tdf.or(read_as("rate", rate)?))
+}
+
+fn read_as<T>(key: &str, text: &Option<Spanned<String>>) -> Result<Option<T>, PlanError>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    let Some(text) = text else { return Ok(None) };
+    match text.value.parse() {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => refuse(text.defined, format!("{key}: {}: {error}", text.value)),
+    }
+}
+
+fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), PlanError> {
+    let at = node.defined;
+    if !is_name(name) || name.len() > 60 {
+        return refuse(at, format!("node {name:?}: expected up to 60 letters, digits, '.', '_' and '-', the first a letter or digit"));
+    }
+    let node = &node.value;
+    if let Some(position) = node.position {
+        plan.positions.insert(name.to_string(), position);
+    }
+    if node.kind != Kind::Process {
+        let is_bare = node.command.is_none()
+            && node.exec.is_empty()
+            && node.env.is_empty()
+            && node.sysctls.is_empty()
+            && node.output.is_none()
+            && node.image.is_none()
+            && node.rootfs.is_none()
+            && node.binds.is_empty()
+            && node.tdf.is_none()
+            && node.rate.is_none()
+            && node.at.is_none();
+        if !is_bare {
+            return refuse(
+                at,
+                format!(
+                    "node {name}: a switch or hub runs nothing; expected kind, and position, alone"
+                ),
+            );
+        }
+        plan.switches.push((name.to_string(), node.kind == Kind::Switch));
+        return Ok(());
+    }
+    let command = match &node.command {
+        None => None,
+        Some(Command::Line(line)) => Some(vec!["/bin/sh".into(), "-c".into(), line.clone()]),
+        Some(Command::Words(words)) if words.is_empty() => {
+            return refuse(at, format!("node {name}: command: expected at least one word"))
+        }
+        Some(Command::Words(words)) => Some(words.clone()),
+    };
+    let own_rate = rate(&node.tdf, &node.rate)?;
+    for (key, own) in [("tdf", &node.tdf), ("rate", &node.rate), ("at", &node.at)] {
+        if let Some(own) = own.as_ref().filter(|_| !plan.rounds) {
+            return refuse(
+                own.defined,
+                format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
+            );
+        }
+    }
+    if let Some(image) = node.image.as_ref().filter(|_| node.rootfs.is_some()) {
+        return refuse(
+            image.defined,
+            format!("node {name}: image: excludes rootfs: give one of them"),
+        );
+    }
+    // As an argument of a command the name must not look like an option. No name contains white space.
+    let is_image = |text: &str| {
+        !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace)
+    };
+    if let Some(image) = node.image.as_ref().filter(|image| !is_image(&image.value)) {
+        return refuse(
+            image.defined,
+            format!(
+                "node {name}: image: {:?}: expected an image such as docker.io/library/alpine:3.20",
+                image.value
+            ),
+        );
+    }
+    let mut binds = Vec::new();
+    for bind in &node.binds {
+        let read = bind.value.parse::<Bind>();
+        binds.push(read.or_else(|what| {
+            refuse(bind.defined, format!("node {name}: binds: {:?}: {what}", bind.value))
+        })?);
+    }
+    for (key, value) in &node.sysctls {
+        let good = key.starts_with("net.") && !key.contains('/') && !key.contains("..");
+        if !good {
+            return refuse(
+                value.defined,
+                format!("node {name}: sysctls: {key}: expected one of the network's, net.*"),
+            );
+        }
+    }
+    plan.nodes.push(NodePlan {
+        name: name.to_string(),
+        rate: own_rate.unwrap_or(plan.rate),
+        at: read_as("at", &node.at)?,
+        command,
+        exec: node.exec.iter().map(|line| line.value.clone()).collect(),
+        env: node.env.clone(),
+        sysctls: node
+            .sysctls
+            .iter()
+            .map(|(key, value)| (key.clone(), value.value.clone()))
+            .collect(),
+        output: node.output.clone(),
+        image: node.image.as_ref().map(|image| image.value.clone()),
+        user: None,
+        folder: None,
+        rootfs: node.rootfs.as_ref().map(PathBuf::from),
+        binds,
+    });
+    Ok(())
+}
+
+fn check_link(
+    link: &Spanned<Link>,
+    file: &File,
+    taken: &mut HashMap<Endpoint, u64>,
+) -> Result<LinkPlan, PlanError> {
+    let at = link.defined;
+    let link = &link.value;
+    let [first, second] = &link.endpoints[..] else {
+        return refuse(at, format!("endpoints: {} given; expected two", link.endpoints.len()));
+    };
+    let ends = [check_end(first, file, taken)?, check_end(second, file, taken)?];
+    let both = link.impairments();
+    both.check().or_else(|what| refuse(at, what))?;
+    let mut impairments = [both.clone(), both];
+    for (key, own) in &link.from {
+        let Some(side) = ends.iter().position(|end| end.to_string() == *key) else {
+            return refuse(
+                own.defined,
+                format!("from: {key}: expected {} or {}", ends[0], ends[1]),
+            );
+        };
+        impairments[side] = impairments[side].with(&own.value);
+        impairments[side]
+            .check()
+            .or_else(|what| refuse(own.defined, format!("from: {key}: {what}")))?;
+    }
+    let mtu = match &link.mtu {
+        Some(mtu) if !(68..=65_521).contains(&mtu.value) => {
+            return refuse(mtu.defined, format!("mtu: {}: expected 68 to 65521", mtu.value))
+        }
+        Some(mtu) => mtu.value,
+        None => DEFAULT_MTU,
+    };
+    let mut addresses = [Vec::new(), Vec::new()];
+    for (key, given, is_v4) in [("ipv4", &link.ipv4, true), ("ipv6", &link.ipv6, false)] {
+        for (side, text) in for_ends(key, given, at, &ends, file)? {
+            addresses[side].push(address(key, text, is_v4)?);
+        }
+    }
+    let mut macs = [None; 2];
+    for (side, text) in for_ends("mac", &link.mac, at, &ends, file)? {
+        macs[side] = Some(mac(text)?);
+    }
+    Ok(LinkPlan { ends, impairments, addresses, macs, mtu, is_up: link.state == State::Up })
+}
+
+/// Checks the values that `key` gives to the two ends. Only ends at nodes can have one.
+fn for_ends<'a>(
+    key: &str,
+    given: &'a [Option<Spanned<String>>],
+    at: Location,
+    ends: &[Endpoint; 2],
+    file: &File,
+) -> Result<Vec<(usize, &'a Spanned<String>)>, PlanError> {
+    if !given.is_empty() && given.len() != 2 {
+        return refuse(
+            at,
+            format!("{key}: {} given; expected one for each end, or null", given.len()),
+        );
+    }
+    let given = given.iter().enumerate().filter_map(|(side, text)| Some((side, text.as_ref()?)));
+    let given: Vec<_> = given.collect();
+    for (side, text) in &given {
+        let node = &ends[*side].node;
+        if file.topology.nodes.get(node).is_some_and(|one| one.value.kind != Kind::Process) {
+            return refuse(
+                text.defined,
+                format!("{key}: {node} is a switch or hub; expected null"),
+            );
+        }
+    }
+    Ok(given)
+}
+
+fn mac(text: &Spanned<String>) -> Result<[u8; 6], PlanError> {
+    let pair = |pair: &str| (pair.len() == 2).then(|| u8::from_str_radix(pair, 16).ok()).flatten();
+    let bytes: Option<Vec<u8>> = text.value.split(':').map(pair).collect();
+    let bytes = bytes.and_then(|bytes| <[u8; 6]>::try_from(bytes).ok());
+    // The lowest bit of the first byte marks a group address.
+    bytes.filter(|bytes| bytes[0] & 1 == 0 && *bytes != [0; 6]).ok_or_else(|| PlanError {
+        at: text.defined,
+        what: format!(
+            "mac: {:?}: expected the address of one interface such as 02:00:00:00:00:01",
+            text.value
+        ),
+    })
+}
+
+fn check_end(
+    text: &Spanned<String>,
+    file: &File,
+    taken: &mut HashMap<Endpoint, u64>,
+) -> Result<Endpoint, PlanError> {
+    let end: Endpoint = text.value.parse().or_else(|what: String| {
+        refuse(text.defined, format!("endpoints: {:?}: {what}", text.value))
+    })?;
+    let Some(node) = file.topology.nodes.get(&end.node) else {
+        let names: Vec<&str> = file.topology.nodes.keys().map(String::as_str).collect();
+        return refuse(
+            text.defined,
+            format!("endpoints: {end}: no node {:?}; expected one of {}", end.node, shown(&names)),
+        );
+    };
+    if node.value.kind == Kind::Process && end.interface == "lo" {
+        return refuse(
+            text.defined,
+            format!("endpoints: {end}: lo is the loopback interface; expected another name"),
+        );
+    }
+    if let Some(line) = taken.insert(end.clone(), text.defined.line()) {
+        return refuse(
+            text.defined,
+            format!("endpoints: {end}: has a link already, in line {line}; expected an interface of its own"),
+        );
+    }
+    Ok(end)
+}
+
+fn shown(names: &[&str]) -> String {
+    const SHOWN: usize = 10;
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
+}
+
+fn address(key: &str, text: &Spanned<String>, is_v4: bool) -> Result<(IpAddr, u8), PlanError> {
+    let parsed = text.value.split_once('/').and_then(|(address, length)| {
+        let (address, length) = (address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?);
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        (address.is_ipv4() == is_v4 && length <= longest).then_some((address, length))
+    });
+    let example = if is_v4 { "10.0.0.1/24" } else { "fd00::1/64" };
+    parsed.ok_or_else(|| PlanError {
+        at: text.defined,
+        what: format!(
+            "{key}: {:?}: expected an address and its prefix length such as {example}",
+            text.value
+        ),
+    })
+}
+
+/// Checks that no switches form a loop: a broadcast would go round in it for ever, because there is no spanning tree.
+fn check_loops(plan: &Plan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
+    let index: HashMap<&str, usize> =
+        plan.switches.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
+    let mut group: Vec<usize> = (0..plan.switches.len()).collect();
+    for (link, place) in plan.links.iter().zip(links) {
+        let switch = |side: usize| index.get(link.ends[side].node.as_str()).map(|&at| group[at]);
+        let (Some(one), Some(other)) = (switch(0), switch(1)) else { continue };
+        if one == other {
+            return refuse(
+                place.defined,
+                format!("link {} - {}: closes a loop of switches, which have no spanning tree; expected a tree", link.ends[0], link.ends[1]),
+            );
+        }
+        group.iter_mut().filter(|at| **at == other).for_each(|at| *at = one);
+    }
+    Ok(())
+}
+
+fn check_schedule(
+    file: &File,
+    taken: &HashMap<Endpoint, u64>,
+    plan: &mut Plan,
+) -> Result<(), PlanError> {
+    let mut all = Vec::new();
+    for change in &file.schedule {
+        let (at, change) = (change.defined, &change.value);
+        let end = change.link.value.parse::<Endpoint>().ok().filter(|end| taken.contains_key(end));
+        let Some(end) = end else {
+            return refuse(
+                change.link.defined,
+                format!(
+                    "schedule: link: {}: no link ends there; expected one of the endpoints",
+                    change.link.value
+                ),
+            );
+        };
+        if change.set.is_empty() && change.state.is_none() {
+            return refuse(at, "schedule: changes nothing; expected set or state");
+        }
+        let is_up = change.state.map(|state| state == State::Up);
+        all.push((
+            at,
+            ChangePlan {
+                at: change.at.span(),
+                end,
+                both: change.both,
+                set: change.set.clone(),
+                is_up,
+            },
+        ));
+    }
+    all.sort_by_key(|(_, change)| change.at);
+    // Each change must make sense with the impairments in force at that time.
+    let mut impairments: Vec<[Impairments; 2]> =
+        plan.links.iter().map(|link| link.impairments.clone()).collect();
+    for (at, change) in &all {
+        for (link, side) in sides(&plan.links, &change.end, change.both) {
+            impairments[link][side] = impairments[link][side].with(&change.set);
+            let wrong = |what| refuse(*at, format!("schedule: {what}"));
+            impairments[link][side].check().or_else(wrong)?;
+            if plan.rounds {
+                impairments[link][side].check_for_rounds().or_else(wrong)?;
+            }
+        }
+    }
+    plan.schedule = all.into_iter().map(|(_, change)| change).collect();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = "\
+name: lab
+tdf: 10
+at: 2038-01-19T03:14:00Z
+seed: 7
+topology:
+  nodes:
+    r1: {command: [sleep, '60'], sysctls: {net.ipv4.ip_forward: 1}, env: {A: b}}
+    r2:
+      kind: process
+      exec: [ip route add default via 10.0.0.1]
+    s1: {kind: switch}
+  links:
+    - endpoints: ['r1:eth1', 'r2:eth1']
+      ipv4: [10.0.0.1/24, 10.0.0.2/24]
+      rate: 10mbit
+      delay: 5ms
+      from:
+        r2:eth1: {rate: 1mbit, loss: 0.5%}
+    - endpoints: ['r1:eth2', 's1:1']
+      mtu: 9000
+      state: down
+schedule:
+  - {at: 20s, link: 'r1:eth1', set: {delay: 30ms}, both: true}
+  - {at: 10s, link: 'r1:eth2', state: up}
+";
+
+    #[test]
+    fn a_whole_file_is_understood() {
+        let plan = plan_from_text("lab.yaml", WHOLE).unwrap();
+        assert_eq!(
+            (plan.name.as_str(), plan.rate.to_string().as_str(), plan.seed),
+            ("lab", "0.1", 7)
+        );
+        assert_eq!(plan.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
+        assert_eq!(plan.nodes[0].command.as_deref().unwrap(), ["sleep", "60"]);
+        assert_eq!(plan.nodes[0].sysctls["net.ipv4.ip_forward"], "1");
+        assert_eq!(plan.nodes[1].exec, ["ip route add default via 10.0.0.1"]);
+        assert_eq!(plan.switches, [("s1".to_string(), true)]);
+        let link = &plan.links[0];
+        assert_eq!(
+            link.impairments.each_ref().map(|one| one.rate.unwrap().to_string()),
+            ["10mbit", "1mbit"]
+        );
+        assert_eq!(
+            link.impairments.each_ref().map(|one| one.delay.unwrap().to_string()),
+            ["5ms", "5ms"]
+        );
+        assert_eq!(link.addresses[1][0], ("10.0.0.2".parse().unwrap(), 24));
+        assert_eq!((plan.links[1].mtu, plan.links[1].is_up), (9000, false));
+        assert_eq!(plan.schedule[0].is_up, Some(true));
+        assert_eq!(plan.schedule[1].at, lorentz_clock::Span::from_secs(20));
+    }
+
+    /// Each row: the file, the line and column of the error, and words that the message must contain.
+    #[test]
+    fn what_is_wrong_is_pointed_at() {
+        let nodes = "name: l\ntopology:\n  nodes: {a: {}, b: {}, s: {kind: switch}, t: {kind: switch}}\n  links:\n";
+        let with = |links: &str| format!("{nodes}{links}");
+        let cases = [
+            ("name: [\n".to_string(), (1, 7), "string"),
+            ("name: l\ntopology: {nodes: {a: {imge: x}}}\n".to_string(), (2, 24), "imge"),
+            ("name: -l\ntopology: {nodes: {a: {}}}\n".to_string(), (1, 7), "letters"),
+            ("name: l\ntopology: {nodes: {}}\n".to_string(), (1, 7), "at least one"),
+            ("name: l\nrate: 0\ntopology: {nodes: {a: {}}}\n".to_string(), (2, 7), "above 0"),
+            ("name: l\nrate: 2\ntdf: 3\ntopology: {nodes: {a: {}}}\n".to_string(), (3, 6), "excludes"),
+            ("name: l\ntopology: {nodes: {a: {kind: vm}}}\n".to_string(), (2, 30), "process"),
+            ("name: l\ntopology: {nodes: {a: {kind: hub, exec: [x]}}}\n".to_string(), (2, 23), "runs nothing"),
+            ("name: l\ntopology: {nodes: {a: {sysctls: {kernel.x: 1}}}}\n".to_string(), (2, 44), "net.*"),
+            (with("  - endpoints: ['a:e', 'c:e']\n"), (5, 24), "expected one of a, b, s, t"),
+            (with("  - endpoints: ['a:e', 'b']\n"), (5, 24), "NODE:INTERFACE"),
+            (with("  - endpoints: ['a:e']\n"), (5, 5), "expected two"),
+            (with("  - endpoints: ['a:e', 'b:e']\n  - endpoints: ['b:f', 'a:e']\n"), (6, 24), "in line 5"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    rate: 0\n"), (6, 11), "8bit to 1tbit"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    loss: 2\n"), (6, 11), "percentage"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    delay: -1ms\n"), (6, 12), "duration from 0"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    mtu: 9\n"), (6, 10), "68 to 65521"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    reorder: 1%\n"), (5, 5), "delay above 0"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    ipv4: [10.0.0.1, 10.0.0.2/24]\n"), (6, 12), "prefix length"),
+            (with("  - endpoints: ['a:e', 's:e']\n    ipv4: [null, 10.0.0.2/24]\n"), (6, 18), "expected null"),
+            (with("  - endpoints: ['a:e', 'b:e']\n    from: {'c:e': {rate: 1mbit}}\n"), (6, 19), "a:e or b:e"),
+            (with("  - endpoints: ['s:1', 't:1']\n  - endpoints: ['t:2', 's:2']\n"), (6, 5), "spanning tree"),
+            (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:x', state: up}\n"), (7, 20), "no link ends there"),
+            (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:e'}\n"), (7, 5), "set or state"),
+        ];
+        let mut failed = String::new();
+        for (text, place, words) in cases {
+            let wrong = plan_from_text("x.yaml", &text).unwrap_err();
+            let good = (wrong.line, wrong.column) == place && wrong.what.contains(words);
+            if !good || wrong.what.contains('\n') {
+                failed += &format!("{text}{wrong}; expected {place:?} {words:?}\n\n");
+            }
+        }
+        assert!(failed.is_empty(), "{failed}");
+    }
+}
