@@ -28,7 +28,7 @@ fn a_file_stamped_behind_the_line_is_written_after_the_leap() {
     let clock = Clock::new(&start());
     clock.change(2_000, |change| {
         change.leap = Span(1_000_000);
-        change.line = Some(RealInstant(1_900));
+        change.file_boundary = Some(RealInstant(1_900));
     });
     assert_eq!(told(&clock, 1_899, 3_000), 899);
     for stamp in [1_900, 1_950, 2_000] {
@@ -43,7 +43,7 @@ fn a_change_to_come_has_written_nothing_yet() {
     clock.change(2_000, |change| {
         change.at = RealInstant(2_500);
         change.leap = Span(1_000_000);
-        change.line = Some(RealInstant(1_900));
+        change.file_boundary = Some(RealInstant(1_900));
     });
     assert_eq!(told(&clock, 1_950, 2_499), 950);
     assert_eq!(told(&clock, 1_950, 2_500), 1_001_500);
@@ -76,7 +76,7 @@ proptest! {
             clock.change(now, |change: &mut Change| {
                 change.leap = Span(leap);
                 change.pace = Pace::Running(Rate::new(rate, 7).expect("a rate"));
-                change.line = Some(RealInstant(line));
+                change.file_boundary = Some(RealInstant(line));
             });
         }
         let end = now + 10_000;

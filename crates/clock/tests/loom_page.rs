@@ -20,8 +20,8 @@ use loom::sync::atomic::{AtomicI64, Ordering};
 use loom::sync::Mutex;
 use loom::thread::{self, JoinHandle};
 use lorentz_clock::{
-    Change, ClockPage, Deadline, Failpoint, FastClock, Pace, Policy, ProcessId, Rate, RealInstant,
-    Registry, Segment, Snapshot, Space, Span, VirtualInstant, WallTime,
+    Change, ClockPage, Deadline, Failpoint, FastClock, Pace, PidNamespace, Policy, ProcessId, Rate,
+    RealInstant, Registry, Segment, Snapshot, Span, VirtualInstant, WallTime,
 };
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex as Note};
@@ -99,7 +99,7 @@ impl World {
             wall: wall(number),
             boot: Span(number as i64),
             limit: if rate == Rate::ONE { VirtualInstant::NEVER } else { limit(number) },
-            line: None,
+            file_boundary: None,
         };
         self.page.publish(&self.registry, &|| self.host(), &change).expect("there is room");
     }
@@ -108,10 +108,10 @@ impl World {
     fn change_and_die(&self, point: Failpoint, rate: Rate) -> bool {
         let _lock = self.lock.lock().unwrap();
         let before = self.page.version();
-        *self.registry.dies_at.lock().unwrap() = Some(point);
+        *self.registry.failpoints.dies_at.lock().unwrap() = Some(point);
         let dying = || self.change_locked(rate, Span(5), NOW);
         let died = catch_unwind(AssertUnwindSafe(dying)).is_err();
-        *self.registry.dies_at.lock().unwrap() = None;
+        *self.registry.failpoints.dies_at.lock().unwrap() = None;
         assert!(died);
         let made = self.page.version() != before;
         if !made {
@@ -435,7 +435,7 @@ fn the_past_is_read_whole_while_it_is_written_over() {
 }
 
 /// The waiting process.
-const ONE: ProcessId = ProcessId::new(Space::MONITORS, 1);
+const ONE: ProcessId = ProcessId::new(PidNamespace::MONITOR, 1);
 
 /// Does what a wait does: states its deadline and the state it saw, looks at the clock again, and blocks if nothing has changed.
 /// Returns the state in which it blocked.
@@ -454,7 +454,7 @@ fn wait(world: &World, thread: u32) -> u32 {
 /// Does what a controller does: returns the threads that wait by an earlier state.
 fn to_be_told(world: &World) -> Vec<u32> {
     let now = world.page.state();
-    let waiters = world.registry.waiters().filter(|waiter| waiter.seen() != now);
+    let waiters = world.registry.waiters().filter(|waiter| waiter.observed_seq() != now);
     waiters.filter_map(|waiter| Some(waiter.owner()?.1)).collect()
 }
 
@@ -506,14 +506,17 @@ fn a_timer_is_held_back_or_is_waited_for() {
         };
         world.page.hold_timers(RealInstant(500));
         let state = world.page.timers_state();
-        let seen: Vec<u32> = world.registry.timers().map(|timer| timer.seen()).collect();
+        let seen: Vec<u32> = world.registry.timers().map(|timer| timer.observed_seq()).collect();
         if seen == [state] {
             assert_eq!(held.load(Ordering::Relaxed), 1, "it would go off by the old piece");
         }
         all([setter]);
-        world.page.let_timers_go();
+        world.page.release_timers();
         assert_eq!(world.page.timers_held(), None);
-        assert!(world.registry.timers().all(|timer| timer.seen() != world.page.timers_state()));
+        assert!(world
+            .registry
+            .timers()
+            .all(|timer| timer.observed_seq() != world.page.timers_state()));
     });
 }
 
@@ -555,22 +558,22 @@ fn the_right_to_set_a_timer_is_one_threads() {
         let world = World::new();
         let timer = world.registry.claim_timer(ONE, Fd, 3).expect("there is room");
         let dead = Holder { epoch: world.registry.new_epoch(), thread: 1 };
-        timer.begin(dead).expect("it is free");
+        timer.begin_setting(dead).expect("it is free");
         let epoch = world.registry.new_epoch();
         let inside = Arc::new(AtomicI64::new(0));
         let threads = [2, 3].map(|thread| {
             let inside = inside.clone();
             spawn(&world, move |world| {
                 let timer = world.registry.find_timer(ONE, Fd, 3).expect("it was claimed");
-                if timer.begin(Holder { epoch, thread }).is_ok() {
+                if timer.begin_setting(Holder { epoch, thread }).is_ok() {
                     assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two at once");
                     inside.fetch_sub(1, Ordering::Relaxed);
-                    timer.end();
+                    timer.end_setting();
                 }
             })
         });
         all(threads);
-        assert!(timer.begin(Holder { epoch, thread: 4 }).is_ok(), "it is held by the dead");
+        assert!(timer.begin_setting(Holder { epoch, thread: 4 }).is_ok(), "it is held by the dead");
     });
 }
 
@@ -583,10 +586,10 @@ fn a_leaper_may_be_killed_at_any_point() {
             let registry = &world.registry;
             assert!(registry.leap(Span(0), Span(5), RealInstant(10)));
             let reader = spawn(&world, |world| world.registry.leaps.at(RealInstant(25)).0);
-            *registry.dies_at.lock().unwrap() = Some(point);
+            *registry.failpoints.dies_at.lock().unwrap() = Some(point);
             let dying = || registry.leap(Span(5), Span(7), RealInstant(20));
             assert!(catch_unwind(AssertUnwindSafe(dying)).is_err());
-            *registry.dies_at.lock().unwrap() = None;
+            *registry.failpoints.dies_at.lock().unwrap() = None;
             assert_eq!(registry.leaps.sum(), Span(12));
             assert!(registry.leap(Span(12), Span(1), RealInstant(30)));
             let told = all([reader])[0];

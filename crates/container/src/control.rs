@@ -93,7 +93,7 @@ impl Clock {
     ///
     /// If the file exists, or the file system refuses.
     pub fn create(path: &Path, settings: &ClockSettings) -> io::Result<Clock> {
-        limits::room_for(file::LEN as u64)?;
+        limits::check_file_size(file::LEN as u64)?;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
         file.set_len(file::LEN as u64)?;
@@ -182,7 +182,7 @@ impl Clock {
         match then {
             None => look.piece(),
             Some((mut piece, _)) => {
-                if self.page().leaps() {
+                if self.page().leaps_enabled() {
                     piece.segment.virt = piece.segment.virt.plus(registry.leaps.sum());
                 }
                 piece

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::Context;
-use lorentz_inject::{find_command, Monitor};
+use lorentz_inject::{find_command, ExecMonitor};
 use nix::sys::signal::SigSet;
 
 use crate::background::start_in_background;
@@ -69,7 +69,7 @@ where
 
 /// The supervising process in the background.
 struct Nursery {
-    monitor: Monitor,
+    monitor: ExecMonitor,
     mask: SigSet,
     /// Each container, with the number of its managed clock in `monitor`.
     containers: Vec<(usize, Container)>,
@@ -78,7 +78,7 @@ struct Nursery {
 impl Nursery {
     fn new() -> anyhow::Result<Nursery> {
         let mask = SigSet::thread_get_mask()?;
-        Ok(Nursery { monitor: Monitor::of_many()?, mask, containers: Vec::new() })
+        Ok(Nursery { monitor: ExecMonitor::for_batch()?, mask, containers: Vec::new() })
     }
 
     fn add(
@@ -119,8 +119,8 @@ impl Nursery {
             }
             joins(place).map_err(io::Error::other)
         };
-        let ward = self.monitor.launch_beside(words, target, &self.mask, prepare)?;
-        self.monitor.when_wall_of_is_set(ward, set_wall(container));
+        let ward = self.monitor.launch_on_new_clock(words, target, &self.mask, prepare)?;
+        self.monitor.on_set_wall_of(ward, set_wall(container));
         // The exec of the program waits for this.
         self.monitor.serve_once(false)?;
         Ok(ward)
@@ -150,7 +150,7 @@ impl Nursery {
     fn leave_the_ended(&mut self) {
         let monitor = &self.monitor;
         self.containers.retain(|(ward, container)| {
-            let ended = monitor.is_ward_abandoned(*ward);
+            let ended = monitor.is_clock_abandoned(*ward);
             if ended {
                 // `lorentz rm` clears a container that cannot be removed now.
                 let _ = container.leave();

@@ -396,7 +396,7 @@ impl Container {
                 Err(StateError::OffsetsOnly(name()))
             }
             _ if links.nlink() > 1 => Err(StateError::SharedClock(name())),
-            _ if clock.skipping().believed => Err(StateError::Skips(name())),
+            _ if clock.skipping().leaps_enabled => Err(StateError::Skips(name())),
             _ => Ok(clock),
         }
     }

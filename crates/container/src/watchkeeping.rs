@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lorentz_inject::Attendant;
+use lorentz_inject::LoopTask;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -92,7 +92,7 @@ impl Watchkeeper {
             due: None,
             next: None,
         };
-        watch.attend();
+        watch.run();
         Ok(Some(watch))
     }
 
@@ -113,17 +113,17 @@ impl Watchkeeper {
     }
 }
 
-impl Attendant for Watchkeeper {
+impl LoopTask for Watchkeeper {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         self.home.iter().map(Home::fd).chain([self.changes.as_fd()]).collect()
     }
 
-    fn left(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         let clock = self.due.map(|due| due.since(now()));
         [clock, self.home.as_ref().and_then(Home::left)].into_iter().flatten().min()
     }
 
-    fn attend(&mut self) {
+    fn run(&mut self) {
         if let Some(home) = &mut self.home {
             home.attend();
         }

@@ -94,7 +94,7 @@ pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) ->
 
 impl Child {
     /// Lets the child exec.
-    pub fn let_go(&mut self) -> Result<()> {
+    pub fn start(&mut self) -> Result<()> {
         self.socket.write_all(&[1]).map_err(|e| Error::System("starting the program", e))
     }
 
@@ -136,7 +136,7 @@ fn child(
     }
     drop(listener);
     make_room_for_descriptors(&socket);
-    limits::give_back();
+    limits::restore();
     // SAFETY: null-terminated arrays of strings that outlive the call.
     unsafe { first_exec(program, arguments.as_ptr(), environ) };
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
@@ -160,10 +160,10 @@ fn make_room_for_descriptors(kept: &UnixStream) {
 
 /// Writes a few bytes from under the filter, which may trap write(2).
 fn tell(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
-    const NOWHERE_IN_PARTICULAR: i64 = -1;
+    const CURRENT_POSITION: i64 = -1;
     let part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
     // SAFETY: the kernel reads `bytes`.
-    let written = unsafe { libc::pwritev2(socket.as_raw_fd(), &part, 1, NOWHERE_IN_PARTICULAR, 0) };
+    let written = unsafe { libc::pwritev2(socket.as_raw_fd(), &part, 1, CURRENT_POSITION, 0) };
     match usize::try_from(written) {
         Ok(written) if written == bytes.len() => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -172,7 +172,7 @@ fn tell(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
 
 /// Executes `program`, from under the filter. Returns only on failure.
 pub(crate) fn execute(program: &CStr, words: &[CString], variables: &[CString]) {
-    limits::give_back();
+    limits::restore();
     let (words, variables) = (pointers(words), pointers(variables));
     // SAFETY: null-terminated arrays of strings that outlive the call.
     unsafe { first_exec(program, words.as_ptr(), variables.as_ptr()) };
@@ -217,11 +217,11 @@ fn receive_listener(pid: Pid, mut socket: &UnixStream, filtered: bool) -> Result
     }
     let mut number = [0; 4];
     socket.read_exact(&mut number).map_err(gone)?;
-    filtered.then(|| take_fd(pid, i32::from_ne_bytes(number))).transpose()
+    filtered.then(|| duplicate_fd(pid, i32::from_ne_bytes(number))).transpose()
 }
 
 /// Duplicates descriptor `number` of process `pid`.
-pub fn take_fd(pid: Pid, number: i32) -> Result<OwnedFd> {
+pub fn duplicate_fd(pid: Pid, number: i32) -> Result<OwnedFd> {
     // SAFETY: the calls take plain numbers and return new descriptors.
     unsafe {
         let pidfd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);

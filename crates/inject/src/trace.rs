@@ -53,8 +53,8 @@ impl Thread {
     /// Returns the floating-point and vector registers of a stopped thread, in the processor's own format.
     pub fn vector_registers(self) -> io::Result<Vec<u8>> {
         /// Upper bound of their length on any processor, bytes.
-        const MOST: usize = 64 * 1024;
-        let mut state = vec![0; MOST];
+        const MAX_LEN: usize = 64 * 1024;
+        let mut state = vec![0; MAX_LEN];
         let length = self.regset(libc::PTRACE_GETREGSET, &mut state)?;
         state.truncate(length);
         Ok(state)
@@ -67,9 +67,9 @@ impl Thread {
 
     fn regset(self, request: libc::c_uint, state: &mut [u8]) -> io::Result<usize> {
         const NT_X86_XSTATE: usize = 0x202;
-        let mut place = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-        ptrace(request, self, NT_X86_XSTATE, &raw mut place as usize)?;
-        Ok(place.iov_len)
+        let mut buffer = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+        ptrace(request, self, NT_X86_XSTATE, &raw mut buffer as usize)?;
+        Ok(buffer.iov_len)
     }
 
     /// Lets the thread execute one instruction.

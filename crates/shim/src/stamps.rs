@@ -70,7 +70,7 @@ fn to_real(stamp: Timespec) -> RealInstant {
 pub fn to_virtual(stamp: Timespec) -> Timespec {
     let real = to_real(stamp);
     let wall = clock().wall_of_file(registry(), real, clocks::host());
-    let wall = match clock().leaps() {
+    let wall = match clock().leaps_enabled() {
         true => wall.plus(registry().leaps.at(real)),
         false => wall,
     };
@@ -80,7 +80,7 @@ pub fn to_virtual(stamp: Timespec) -> Timespec {
 /// The inverse.
 pub fn to_host(stamp: Timespec) -> Timespec {
     let inside = WallTime { secs: stamp.secs, nanos: stamp.nanos as u32 };
-    let real = if clock().leaps() {
+    let real = if clock().leaps_enabled() {
         registry().leaps.real_of(|sum| clock().real_of(registry(), inside.plus(Span(-sum.0))))
     } else {
         clock().real_of(registry(), inside)

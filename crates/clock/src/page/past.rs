@@ -123,7 +123,7 @@ impl ClockPage {
     }
 
     /// Returns wall time inside for a file that the kernel has stamped with `stamp`; `now` is the real instant of the question.
-    /// The stamp may lie a tick before the moment of writing, with a change in between ([`super::Change::line`]).
+    /// The stamp may lie a tick before the moment of writing, with a change in between ([`super::Change::file_boundary`]).
     pub fn wall_of_file(
         &self,
         registry: &Registry,
@@ -138,7 +138,9 @@ impl ClockPage {
             let later = (oldest(last)..last + 1).rev().map(|number| (number, start(number)));
             later
                 .take_while(|(_, start)| *start > stamp)
-                .find(|(number, start)| *start <= now && self.piece(*number).line(*start) <= stamp)
+                .find(|(number, start)| {
+                    *start <= now && self.piece(*number).file_boundary(*start) <= stamp
+                })
                 .map_or(stamp, |(_, start)| start)
         });
         self.wall_of(registry, written)

@@ -2,7 +2,7 @@
 
 use crate::clock::Dice;
 use crate::host;
-use lorentz_clock::{ClockPage, Host, RealInstant, Span};
+use lorentz_clock::{ClockPage, HostClock, RealInstant, Span};
 use std::cell::Cell;
 
 /// The host's clock, which counts its readings to compute a number of looks.
@@ -22,13 +22,13 @@ impl CountingHost {
     }
 }
 
-impl Host for CountingHost {
+impl HostClock for CountingHost {
     fn now(&self) -> RealInstant {
         self.times.set(self.times.get() + 1);
         host()
     }
 
-    fn decides(&self) -> bool {
+    fn may_decide_start(&self) -> bool {
         self.decisions.set(self.decisions.get() + 1);
         true
     }
@@ -92,7 +92,7 @@ impl<'a> WriterHost<'a> {
     }
 }
 
-impl Host for WriterHost<'_> {
+impl HostClock for WriterHost<'_> {
     fn now(&self) -> RealInstant {
         self.delay(true);
         let now = host();

@@ -471,7 +471,7 @@ fn check_whole(clock: &SharedClock) {
     thread::sleep(Duration::from_nanos(last.unwrap_or(host()).since(host()).0.max(0) as u64));
     page.refresh(registry, &host);
     page.set_notified(page.state());
-    assert_eq!(page.care_due(host()), None);
+    assert_eq!(page.supervision_due(host()), None);
     clock.observe(|| page.snapshot(registry, &host).now());
     for _ in 0..1_000 {
         let real = host();
