@@ -202,7 +202,7 @@ impl Leaps {
 
     /// Returns leap `number` of a level if its entry is whole.
     fn load(&self, level: LeapLevel, number: u64) -> Option<LogEntry> {
-        let entry = &self.log[level.place(number)];
+        let entry = &self.log[level.index(number)];
         let seal_read = entry.seal.load(Ordering::Acquire);
         let real = entry.real.load(Ordering::Relaxed);
         let leapt = entry.leapt.load(Ordering::Relaxed);
@@ -227,7 +227,7 @@ impl Leaps {
         failpoint(failpoints, Failpoint::LeapBeforeLog);
         let number = self.count.fetch_add(1, Ordering::AcqRel).max(0) as u64;
         for level in LeapLevel::all().take_while(|level| number.is_multiple_of(1 << level.stride)) {
-            let entry = &self.log[level.place(number >> level.stride)];
+            let entry = &self.log[level.index(number >> level.stride)];
             // The entry must not be valid while its words change: neither with the old words nor with the new ones.
             entry.seal.store(!seal(number, at.0, sum), Ordering::Relaxed);
             entry.real.store(at.0, Ordering::Release);
@@ -259,7 +259,7 @@ impl LeapLevel {
         core::iter::once(LeapLevel { stride: 0, begin: 0, len: EXACT }).chain(coarse)
     }
 
-    fn place(self, number: u64) -> usize {
+    fn index(self, number: u64) -> usize {
         self.begin + number as usize % self.len
     }
 

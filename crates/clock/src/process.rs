@@ -10,7 +10,7 @@ pub const MAX_PID_NAMESPACES: usize = 1_023;
 #[cfg(loom)]
 pub const MAX_PID_NAMESPACES: usize = 1;
 
-/// A process id namespace with programs on the clock, named by its place in [`PidNamespaces`].
+/// A process id namespace with programs on the clock, named by its slot in [`PidNamespaces`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PidNamespace(u32);
 
@@ -74,19 +74,19 @@ impl ProcessId {
 pub struct PidNamespaces([AtomicU32; MAX_PID_NAMESPACES]);
 
 impl PidNamespaces {
-    /// Returns the namespace with this inode, and takes a place for it if it has none. `None` means that no place is
+    /// Returns the namespace with this inode, and takes a slot for it if it has none. `None` means that no place is
     /// free.
     pub fn find_or_add(&self, inode: u32) -> Option<PidNamespace> {
-        let place = self.0.iter().position(|place| {
-            let taken = place.compare_exchange(0, inode, Ordering::AcqRel, Ordering::Acquire);
+        let index = self.0.iter().position(|slot| {
+            let taken = slot.compare_exchange(0, inode, Ordering::AcqRel, Ordering::Acquire);
             taken.is_ok_and(|free| free == 0) || taken == Err(inode)
         })?;
-        Some(PidNamespace(place as u32 + 1))
+        Some(PidNamespace(index as u32 + 1))
     }
 
     /// Returns the inode of `namespace`; `None` if no program has come from there.
     pub fn inode(&self, namespace: PidNamespace) -> Option<u32> {
-        let place = self.0.get((namespace.0 as usize).checked_sub(1)?)?;
-        Some(place.load(Ordering::Acquire)).filter(|inode| *inode != 0)
+        let slot = self.0.get((namespace.0 as usize).checked_sub(1)?)?;
+        Some(slot.load(Ordering::Acquire)).filter(|inode| *inode != 0)
     }
 }

@@ -429,7 +429,7 @@ pub struct Registry {
     pub start: Start,
     /// Number of epochs given so far.
     epochs: AtomicU32,
-    /// The places at which a test stops threads. Takes no memory in a build without failpoints.
+    /// The probe_slots at which a test stops threads. Takes no memory in a build without failpoints.
     pub failpoints: Failpoints,
     /// A bit for each [`GROUP`] slots, set when one of them is claimed for the first time. Groups whose bit is clear need not be
     /// read, and take no memory.
@@ -488,13 +488,13 @@ impl Registry {
         let left_behind = |slot: &Waiter| {
             slot.owner.load(Ordering::Relaxed) == key && slot.depth.load(Ordering::Relaxed) <= depth
         };
-        let place = places(thread, key, WAITERS).find(|i| {
+        let slot = probe_slots(thread, key, WAITERS).find(|i| {
             let slot = &self.waiters[*i];
             left_behind(slot) || claim(&slot.owner, key)
         })?;
-        self.waiters[place].depth.store(depth, Ordering::Relaxed);
-        self.waiter_groups.mark_used(place);
-        Some(&self.waiters[place])
+        self.waiters[slot].depth.store(depth, Ordering::Relaxed);
+        self.waiter_groups.mark_used(slot);
+        Some(&self.waiters[slot])
     }
 
     /// Adds a leap over idle time: [`Leaps::leap`].
@@ -522,7 +522,7 @@ impl Registry {
     /// Returns a timer's slot, if it has one.
     pub fn find_timer(&self, process: ProcessId, kind: TimerKind, id: u32) -> Option<&Timer> {
         let key = timer_key(process, kind, id);
-        timer_places(key)
+        timer_slots(key)
             .map(|i| &self.timers[i])
             .find(|slot| slot.owner.load(Ordering::Acquire) == key)
     }
@@ -533,9 +533,9 @@ impl Registry {
             return Some(slot);
         }
         let key = timer_key(process, kind, id);
-        let place = timer_places(key).find(|i| claim(&self.timers[*i].owner, key))?;
-        self.timer_groups.mark_used(place);
-        let timer = &self.timers[place];
+        let slot = timer_slots(key).find(|i| claim(&self.timers[*i].owner, key))?;
+        self.timer_groups.mark_used(slot);
+        let timer = &self.timers[slot];
         timer.set_target(0);
         timer.set_signalled_again(0);
         Some(timer)
@@ -560,9 +560,9 @@ fn claim(owner: &AtomicU64, key: u64) -> bool {
         && owner.compare_exchange(0, key, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-fn timer_places(key: u64) -> impl Iterator<Item = usize> {
+fn timer_slots(key: u64) -> impl Iterator<Item = usize> {
     let (process, id) = ((key >> 32) as u32, key as u32 & TIMER_ID);
-    places(process.wrapping_mul(32).wrapping_add(id), key, TIMERS)
+    probe_slots(process.wrapping_mul(32).wrapping_add(id), key, TIMERS)
 }
 
 fn process_in(key: u64) -> ProcessId {
@@ -580,7 +580,7 @@ fn timer_key(process: ProcessId, kind: TimerKind, id: u32) -> u64 {
 ///
 /// The first ones follow `near`: thread ids are consecutive, so a search through the whole table touches little memory. If other
 /// keys have filled that neighbourhood, the same number of slots follows, spread over the whole table.
-fn places(near: u32, key: u64, len: usize) -> impl Iterator<Item = usize> {
+fn probe_slots(near: u32, key: u64, len: usize) -> impl Iterator<Item = usize> {
     /// An odd step, whose multiples are spread evenly over any table.
     const FAR_STEP: usize = 10_125;
     let far = (key.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as usize;

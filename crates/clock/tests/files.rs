@@ -18,7 +18,7 @@ fn start() -> Segment {
     }
 }
 
-fn told(clock: &Clock, stamp: i64, now: i64) -> i128 {
+fn shown_time(clock: &Clock, stamp: i64, now: i64) -> i128 {
     let (page, registry) = (&clock.page, &clock.registry);
     page.wall_of_file(registry, RealInstant(stamp), RealInstant(now)).as_nanos()
 }
@@ -30,11 +30,11 @@ fn a_file_stamped_behind_the_line_is_written_after_the_leap() {
         change.leap = Span(1_000_000);
         change.file_boundary = Some(RealInstant(1_900));
     });
-    assert_eq!(told(&clock, 1_899, 3_000), 899);
+    assert_eq!(shown_time(&clock, 1_899, 3_000), 899);
     for stamp in [1_900, 1_950, 2_000] {
-        assert_eq!(told(&clock, stamp, 3_000), 1_001_000, "{stamp}");
+        assert_eq!(shown_time(&clock, stamp, 3_000), 1_001_000, "{stamp}");
     }
-    assert_eq!(told(&clock, 2_001, 3_000), 1_001_001);
+    assert_eq!(shown_time(&clock, 2_001, 3_000), 1_001_001);
 }
 
 #[test]
@@ -45,16 +45,16 @@ fn a_change_to_come_has_written_nothing_yet() {
         change.leap = Span(1_000_000);
         change.file_boundary = Some(RealInstant(1_900));
     });
-    assert_eq!(told(&clock, 1_950, 2_499), 950);
-    assert_eq!(told(&clock, 1_950, 2_500), 1_001_500);
+    assert_eq!(shown_time(&clock, 1_950, 2_499), 950);
+    assert_eq!(shown_time(&clock, 1_950, 2_500), 1_001_500);
 }
 
 #[test]
 fn without_a_line_a_file_is_as_old_as_its_stamp() {
     let clock = Clock::new(&start());
     clock.change(2_000, |change| change.leap = Span(1_000_000));
-    assert_eq!(told(&clock, 1_999, 3_000), 999);
-    assert_eq!(told(&clock, 2_000, 3_000), 1_001_000);
+    assert_eq!(shown_time(&clock, 1_999, 3_000), 999);
+    assert_eq!(shown_time(&clock, 2_000, 3_000), 1_001_000);
 }
 
 proptest! {
@@ -80,11 +80,11 @@ proptest! {
             });
         }
         let end = now + 10_000;
-        let all = (start().real.0..end).map(|stamp| told(&clock, stamp, end));
+        let all = (start().real.0..end).map(|stamp| shown_time(&clock, stamp, end));
         prop_assert!(all.is_sorted());
         for (line, at) in drawn {
             let shown = clock.page.wall_of(&clock.registry, RealInstant(at)).as_nanos();
-            prop_assert!(told(&clock, line, end) >= shown);
+            prop_assert!(shown_time(&clock, line, end) >= shown);
         }
     }
 }

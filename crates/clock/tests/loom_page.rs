@@ -428,8 +428,8 @@ fn the_past_is_read_whole_while_it_is_written_over() {
             let reader =
                 spawn(&world, move |world| world.page.wall_of(&world.registry, RealInstant(real)));
             publish(&world, &[(10, 90), (20, 190), (30, 390)]);
-            let told = all([reader])[0].as_nanos() as i64;
-            assert!(right.contains(&told), "torn: {told}");
+            let read = all([reader])[0].as_nanos() as i64;
+            assert!(right.contains(&read), "torn: {read}");
         });
     }
 }
@@ -452,7 +452,7 @@ fn wait(world: &World, thread: u32) -> u32 {
 }
 
 /// Does what a controller does: returns the threads that wait by an earlier state.
-fn to_be_told(world: &World) -> Vec<u32> {
+fn to_notify(world: &World) -> Vec<u32> {
     let now = world.page.state();
     let waiters = world.registry.waiters().filter(|waiter| waiter.observed_seq() != now);
     waiters.filter_map(|waiter| Some(waiter.owner()?.1)).collect()
@@ -469,9 +469,9 @@ fn a_wait_follows_every_change_or_is_told_of_it() {
         let world = World::new();
         let waiter = spawn(&world, |world| wait(world, 7));
         world.change(rate(2), Span(0), NOW);
-        let first = to_be_told(&world);
+        let first = to_notify(&world);
         world.change(rate(3), Span(0), NOW);
-        let second = to_be_told(&world);
+        let second = to_notify(&world);
         let blocked = all([waiter])[0];
         assert!(blocked >= state(1) || first == [7], "the first change was missed");
         assert!(blocked >= state(2) || second == [7], "the second change was missed");
@@ -526,9 +526,9 @@ fn two_waits_that_share_a_group_are_both_found() {
         let world = World::new();
         let waiters = [7, 8].map(|thread| spawn(&world, move |world| wait(world, thread)));
         world.change(rate(2), Span(0), NOW);
-        let told = to_be_told(&world);
+        let notified = to_notify(&world);
         for (blocked, thread) in all(waiters).into_iter().zip([7, 8]) {
-            assert!(blocked == state(1) || told.contains(&thread), "{thread} was missed");
+            assert!(blocked == state(1) || notified.contains(&thread), "{thread} was missed");
         }
     });
 }
@@ -592,8 +592,8 @@ fn a_leaper_may_be_killed_at_any_point() {
             *registry.failpoints.dies_at.lock().unwrap() = None;
             assert_eq!(registry.leaps.sum(), Span(12));
             assert!(registry.leap(Span(12), Span(1), RealInstant(30)));
-            let told = all([reader])[0];
-            assert!([5, 12].contains(&told), "{point:?} {told}");
+            let read = all([reader])[0];
+            assert!([5, 12].contains(&read), "{point:?} {read}");
             assert_eq!(registry.leaps.at(RealInstant(30)), Span(13));
         });
     }
@@ -609,9 +609,9 @@ fn two_that_leap_at_once_do_not_mix_their_entries() {
                 world.registry.leap(sum, Span(number), RealInstant(10 * number))
             })
         });
-        let told = world.registry.leaps.at(RealInstant(50)).0;
+        let read = world.registry.leaps.at(RealInstant(50)).0;
         let leapt = all(leapers);
-        assert!([0, 1, 2, 3].contains(&told), "mixed: {told}");
+        assert!([0, 1, 2, 3].contains(&read), "mixed: {read}");
         assert!(leapt.contains(&true));
     });
 }

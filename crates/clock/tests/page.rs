@@ -310,11 +310,11 @@ proptest! {
 struct Announced {
     after: i64,
     ahead: i64,
-    what: What,
+    kind: ChangeKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum ChangeKind {
     Rate(u64, u64),
     Freeze,
     Unfreeze,
@@ -323,18 +323,18 @@ enum What {
 }
 
 fn any_announced() -> impl Strategy<Value = Announced> {
-    let what = prop_oneof![
-        (1..=1000_u64, 1..=1000_u64).prop_map(|(num, den)| What::Rate(num, den)),
-        Just(What::Freeze),
-        Just(What::Unfreeze),
-        (0..DAY).prop_map(What::Leap),
-        (-DAY..DAY).prop_map(What::Step),
+    let kind = prop_oneof![
+        (1..=1000_u64, 1..=1000_u64).prop_map(|(num, den)| ChangeKind::Rate(num, den)),
+        Just(ChangeKind::Freeze),
+        Just(ChangeKind::Unfreeze),
+        (0..DAY).prop_map(ChangeKind::Leap),
+        (-DAY..DAY).prop_map(ChangeKind::Step),
     ];
     let ahead = prop_oneof![Just(0), 0..NANOS_PER_SEC];
-    (0..NANOS_PER_SEC, ahead, what).prop_map(|(after, ahead, what)| Announced {
+    (0..NANOS_PER_SEC, ahead, kind).prop_map(|(after, ahead, kind)| Announced {
         after,
         ahead,
-        what,
+        kind,
     })
 }
 
@@ -376,21 +376,21 @@ impl Model {
         begun.unwrap_or(&self.0[0])
     }
 
-    fn publish(&mut self, at: i64, what: What) {
+    fn publish(&mut self, at: i64, kind: ChangeKind) {
         let mut piece = *self.at(at);
         piece.virt = piece.virt_at(at);
         piece.begin = at.into();
-        match what {
-            What::Rate(num, den) => {
+        match kind {
+            ChangeKind::Rate(num, den) => {
                 piece.paused = (num.into(), den.into());
                 if piece.num != 0 {
                     (piece.num, piece.den) = piece.paused;
                 }
             }
-            What::Freeze => piece.num = 0,
-            What::Unfreeze => (piece.num, piece.den) = piece.paused,
-            What::Leap(by) => piece.virt += i128::from(by),
-            What::Step(by) => piece.wall += i128::from(by),
+            ChangeKind::Freeze => piece.num = 0,
+            ChangeKind::Unfreeze => (piece.num, piece.den) = piece.paused,
+            ChangeKind::Leap(by) => piece.virt += i128::from(by),
+            ChangeKind::Step(by) => piece.wall += i128::from(by),
         }
         self.0.retain(|other| other.begin < i128::from(at));
         self.0.push(piece);
@@ -422,28 +422,28 @@ proptest! {
             wall: first.wall.as_nanos(),
         }]);
         let mut now = first.real.0;
-        for Announced { after, ahead, what } in announced {
+        for Announced { after, ahead, kind } in announced {
             now += after;
             let at = now + ahead;
             let change = {
                 let base = clock.page.snapshot(&clock.registry, &|| RealInstant(at)).piece();
                 let mut change = Change { at: RealInstant(at), ..Change::of(&base) };
-                match what {
-                    What::Rate(num, den) => {
+                match kind {
+                    ChangeKind::Rate(num, den) => {
                         change.rate = rate(num, den);
                         if change.pace != Pace::Frozen {
                             change.pace = Pace::Running(change.rate);
                         }
                     }
-                    What::Freeze => change.pace = Pace::Frozen,
-                    What::Unfreeze => change.pace = Pace::Running(change.rate),
-                    What::Leap(by) => change.leap = Span(by),
-                    What::Step(by) => change.wall = change.wall.plus(Span(by)),
+                    ChangeKind::Freeze => change.pace = Pace::Frozen,
+                    ChangeKind::Unfreeze => change.pace = Pace::Running(change.rate),
+                    ChangeKind::Leap(by) => change.leap = Span(by),
+                    ChangeKind::Step(by) => change.wall = change.wall.plus(Span(by)),
                 }
                 change
             };
             clock.page.publish(&clock.registry, &|| RealInstant(now), &change).expect("there is room");
-            model.publish(at, what);
+            model.publish(at, kind);
             for (later, further) in &looks {
                 let real = now + later;
                 let exact = model.at(real);

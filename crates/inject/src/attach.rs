@@ -9,7 +9,7 @@ use crate::boot_stub;
 use crate::borrowed_thread::BorrowedThread;
 use crate::launch::duplicate_fd;
 use crate::monitor::{open_signalfd, ExecMonitor, TargetClock};
-use crate::trace::Thread;
+use crate::trace::TracedThread;
 use crate::{filter, namespace, sockets, timers, Error, Result};
 use lorentz_clock::ProcessId;
 use lorentz_shim::boot::BootArgs;
@@ -46,7 +46,7 @@ impl ExecMonitor {
         check_preconditions(pid).map_err(refused)?;
         let stopped = StoppedProcess::stop(pid).map_err(refused)?;
         let listener = stopped.bring_in(self)?;
-        self.listen(listener);
+        self.add_listener(listener);
         Ok(())
     }
 }
@@ -80,7 +80,7 @@ fn mapping(line: &str) -> Option<(u64, u64, &str)> {
 /// A process with all its threads stopped. The threads go on when this value is dropped.
 struct StoppedProcess {
     pid: Pid,
-    threads: Vec<Thread>,
+    threads: Vec<TracedThread>,
 }
 
 impl StoppedProcess {
@@ -91,7 +91,8 @@ impl StoppedProcess {
             let known = stopped.threads.len();
             for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
                 let number = entry?.file_name().to_str().and_then(|n| n.parse().ok());
-                let Some(thread) = number.map(Thread).filter(|t| !stopped.threads.contains(t))
+                let Some(thread) =
+                    number.map(TracedThread).filter(|t| !stopped.threads.contains(t))
                 else {
                     continue;
                 };
@@ -133,8 +134,8 @@ impl StoppedProcess {
             let program = Program::of_running(monitor.policy(), &sockets::extras(&sockets));
             let listener = self.install_filter(&borrowed, scratch, program.code())?;
             // From here on there is no way back: without the shim the filter would end the program.
-            let put_in = put_in(&borrowed, scratch, monitor, &listener, &vdso);
-            let done = put_in.and_then(|()| write_credit(first, &waits));
+            let injected = inject_shim(&borrowed, scratch, monitor, &listener, &vdso);
+            let done = injected.and_then(|()| write_credit(first, &waits));
             let done = done.and_then(|()| sockets::adopt(first, &sockets));
             let done = done.and_then(|()| {
                 let number = namespace::number_inside(self.pid.as_raw() as u32)?;
@@ -220,7 +221,7 @@ impl StoppedProcess {
 
     /// Returns the threads that wait with a timeout, and how long each has waited.
     fn waits(&self) -> Vec<InterruptedWait> {
-        let elapsed = |thread: &Thread| {
+        let elapsed = |thread: &TracedThread| {
             let task = format!("/proc/{}/task/{}", self.pid, thread.0);
             let began = last_ran(&format!("{task}/sched"))?;
             scheduler_now(processor_of(&task)?)?.checked_sub(began)
@@ -246,13 +247,13 @@ impl Drop for StoppedProcess {
 /// A thread that was stopped in a system call that may have a timeout.
 #[derive(Clone, Copy)]
 struct InterruptedWait {
-    thread: Thread,
+    thread: TracedThread,
     registers: libc::user_regs_struct,
     elapsed: Duration,
 }
 
 impl InterruptedWait {
-    fn of(thread: Thread) -> Option<InterruptedWait> {
+    fn of(thread: TracedThread) -> Option<InterruptedWait> {
         // Results of an interrupted call: one that the kernel would continue by its restart block, and one that only our stop
         // interrupted.
         const ERESTART_RESTARTBLOCK: i64 = -516;
@@ -285,7 +286,7 @@ impl InterruptedWait {
 }
 
 /// Tells the shim how long the threads have waited already.
-fn write_credit(first: Thread, waits: &[InterruptedWait]) -> io::Result<()> {
+fn write_credit(first: TracedThread, waits: &[InterruptedWait]) -> io::Result<()> {
     for (wait, place) in waits.iter().zip(0..CREDITS) {
         let number = namespace::number_inside(wait.thread.0 as u32)?;
         let credit = Credit::bytes(number, wait.elapsed.as_nanos() as u64);
@@ -334,7 +335,7 @@ fn map_scratch(borrowed: &BorrowedThread) -> io::Result<u64> {
 }
 
 /// Runs the boot code, then puts a copy of the vDSO that jumps to the shim in the vDSO's place.
-fn put_in(
+fn inject_shim(
     borrowed: &BorrowedThread,
     scratch: u64,
     monitor: &ExecMonitor,
@@ -361,7 +362,7 @@ fn put_in(
 
 /// The kernel's vDSO in a process: its data pages and, last, its code.
 struct Vdso {
-    thread: Thread,
+    thread: TracedThread,
     mappings: Vec<(u64, u64)>,
     code: std::ops::Range<u64>,
 }
@@ -380,7 +381,7 @@ impl Vdso {
         let code = code
             .map(|(start, end, _)| start..end)
             .ok_or_else(|| io::Error::other("it has no vDSO"))?;
-        Ok(Vdso { thread: Thread(pid.as_raw()), mappings, code })
+        Ok(Vdso { thread: TracedThread(pid.as_raw()), mappings, code })
     }
 
     fn len(&self) -> u64 {

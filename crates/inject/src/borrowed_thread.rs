@@ -1,6 +1,6 @@
 //! Making system calls in a stopped process, by its borrowed first thread. All its other threads are stopped.
 
-use crate::trace::Thread;
+use crate::trace::TracedThread;
 use crate::user_notification;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use std::fs;
@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 
 /// A borrowed thread. Its state is restored when this value is dropped.
 pub struct BorrowedThread {
-    thread: Thread,
+    thread: TracedThread,
     registers: libc::user_regs_struct,
     /// The vector registers, which the code that the thread runs may use for copying.
     vector_registers: Vec<u8>,
@@ -25,7 +25,7 @@ const STOPPED: &str = "a borrowed thread did not come back";
 
 impl BorrowedThread {
     /// Borrows a stopped thread. All threads of its process must have stopped.
-    pub fn new(thread: Thread) -> io::Result<BorrowedThread> {
+    pub fn new(thread: TracedThread) -> io::Result<BorrowedThread> {
         let registers = thread.registers()?;
         let vector_registers = thread.vector_registers()?;
         let mask = thread.mask()?;
@@ -131,7 +131,7 @@ impl Drop for BorrowedThread {
 }
 
 /// Returns the start of a code mapping. No other thread executes there, because all are stopped.
-fn code_of(thread: Thread) -> io::Result<u64> {
+fn code_of(thread: TracedThread) -> io::Result<u64> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", thread.0))?;
     let code = |line: &&str| {
         let mut words = line.split_ascii_whitespace();

@@ -18,19 +18,19 @@ use std::path::{Path, PathBuf};
 
 /// The end of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum ProgramEnd {
     /// The program exited with this status.
     Exited(i32),
     /// This signal ended the program.
     Killed(i32),
 }
 
-impl Ended {
+impl ProgramEnd {
     /// Returns the code that a shell reports: the status, or 128 plus the number of the signal.
     pub fn code(self) -> i32 {
         match self {
-            Ended::Exited(status) => status,
-            Ended::Killed(signal) => 128 + signal,
+            ProgramEnd::Exited(status) => status,
+            ProgramEnd::Killed(signal) => 128 + signal,
         }
     }
 }
@@ -78,11 +78,11 @@ pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) ->
         None => return Err(Error::Refused("no command given".into())),
     };
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::System("socketpair", e))?;
-    // SAFETY: this process has one thread. The child makes only the calls of `child`.
+    // SAFETY: this process has one thread. The child makes only the calls of `run_child`.
     match unsafe { fork() }.map_err(|e| Error::System("fork", e.into()))? {
         ForkResult::Child => {
             drop(ours);
-            child(&program, command, policy, mask, theirs)
+            run_child(&program, command, policy, mask, theirs)
         }
         ForkResult::Parent { child: pid } => {
             drop(theirs);
@@ -108,7 +108,7 @@ impl Child {
 }
 
 /// Runs in the child. From the filter on it makes no system call that is trapped, because there is no handler yet.
-fn child(
+fn run_child(
     program: &CStr,
     command: &[CString],
     policy: Option<Policy>,
@@ -129,24 +129,26 @@ fn child(
     // Send only the listener's number: the parent takes the listener itself by pidfd_getfd.
     let number = listener.as_ref().map_or(-1, AsRawFd::as_raw_fd).to_ne_bytes();
     let mut go = [0];
-    if tell(&socket, &[1]).and_then(|()| tell(&socket, &number)).is_err()
+    if write_under_filter(&socket, &[1])
+        .and_then(|()| write_under_filter(&socket, &number))
+        .is_err()
         || socket.read_exact(&mut go).is_err()
     {
         exit(126)
     }
     drop(listener);
-    make_room_for_descriptors(&socket);
+    free_low_descriptors(&socket);
     limits::restore();
     // SAFETY: null-terminated arrays of strings that outlive the call.
     unsafe { first_exec(program, arguments.as_ptr(), environ) };
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-    let _ = tell(&socket, &errno.to_ne_bytes());
+    let _ = write_under_filter(&socket, &errno.to_ne_bytes());
     exit(126)
 }
 
 /// Closes the descriptors that exec would close, except `kept`. Otherwise the monitor's descriptors would occupy the low
 /// numbers. A program that may have few descriptors would then have none free for the image and the clock.
-fn make_room_for_descriptors(kept: &UnixStream) {
+fn free_low_descriptors(kept: &UnixStream) {
     for fd in 3..limits::descriptors_before().unwrap_or(0) {
         // SAFETY: the calls take plain numbers. They close nothing that this process uses again.
         unsafe {
@@ -159,7 +161,7 @@ fn make_room_for_descriptors(kept: &UnixStream) {
 }
 
 /// Writes a few bytes from under the filter, which may trap write(2).
-fn tell(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
+fn write_under_filter(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     const CURRENT_POSITION: i64 = -1;
     let part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
     // SAFETY: the kernel reads `bytes`.

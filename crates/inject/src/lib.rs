@@ -41,7 +41,7 @@ mod user_notification;
 mod wall;
 
 pub use error::Error;
-pub use launch::{find as find_command, Ended};
+pub use launch::{find as find_command, ProgramEnd};
 pub use monitor::{ExecMonitor, LoopTask, TargetClock};
 pub use profile::Profile;
 pub use registration::{register_process, RegistrationSocket};

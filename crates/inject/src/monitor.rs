@@ -4,12 +4,12 @@
 use crate::boot_stub;
 use crate::host::{tsc_hz, HostInfo};
 use crate::image::Image;
-use crate::launch::{self, Child, Ended};
+use crate::launch::{self, Child, ProgramEnd};
 use crate::namespace;
 use crate::registration::{Registered, RegistrationSocket};
 use crate::shared::SharedClock;
-use crate::trace::Thread;
-use crate::tracee::{describe, refuse};
+use crate::trace::TracedThread;
+use crate::tracee::{describe, report_refusal};
 use crate::user_notification::{self, Notification};
 use crate::wall::{self, SetWall};
 use crate::{Error, Result};
@@ -102,14 +102,14 @@ pub struct ExecMonitor {
     signals: SignalFd,
     /// The launched program, until it has ended.
     child: Option<Child>,
-    ended: Option<Ended>,
+    ended: Option<ProgramEnd>,
     /// Name of the launched program. `exec_error` says why it could not be executed.
     command: CString,
     exec_error: Option<io::Error>,
     /// The monitor has ended the launched program because it could not be brought in.
     refused: bool,
     /// Threads that the monitor has let go to exec, with their descriptors and the number of their managed clock.
-    execs: HashMap<Thread, (InjectedFds, usize)>,
+    execs: HashMap<TracedThread, (InjectedFds, usize)>,
     loop_task: Option<Box<dyn LoopTask>>,
 }
 
@@ -175,7 +175,7 @@ impl ExecMonitor {
         let mut child = launch::fork_child(command, policy, mask)?;
         let (pid, listener) = (child.pid, child.listener.take());
         if let Some(listener) = listener {
-            self.listen_for(index, listener);
+            self.add_listener_for(index, listener);
         }
         let started = prepare(pid).map_err(|e| Error::System("preparing the program", e));
         if let Err(error) = started.and_then(|()| child.start()) {
@@ -241,11 +241,11 @@ impl ExecMonitor {
     }
 
     /// Listens to one more filter.
-    pub(crate) fn listen(&mut self, listener: OwnedFd) {
-        self.listen_for(0, listener);
+    pub(crate) fn add_listener(&mut self, listener: OwnedFd) {
+        self.add_listener_for(0, listener);
     }
 
-    fn listen_for(&mut self, index: usize, listener: OwnedFd) {
+    fn add_listener_for(&mut self, index: usize, listener: OwnedFd) {
         user_notification::prefer_sync_wake_up(listener.as_fd());
         self.listeners.push((listener, index));
     }
@@ -261,7 +261,7 @@ impl ExecMonitor {
     }
 
     /// Serves until the launched program has ended. Other programs on the clock may go on: see [`ExecMonitor::serve_rest`].
-    pub fn serve(&mut self) -> Result<Ended> {
+    pub fn serve(&mut self) -> Result<ProgramEnd> {
         loop {
             if let Some(error) = self.exec_error.take() {
                 return Err(Error::NotExecutable(self.command.clone(), error));
@@ -346,7 +346,7 @@ impl ExecMonitor {
     fn on_registrations(&mut self) {
         for registered in self.registrations.serve() {
             match registered {
-                Registered::Listener(listener) => self.listen(listener),
+                Registered::Listener(listener) => self.add_listener(listener),
                 Registered::Process(process) => self.processes.push(process),
             }
         }
@@ -364,9 +364,9 @@ impl ExecMonitor {
             };
             return;
         }
-        let thread = Thread(notification.thread as i32);
+        let thread = TracedThread(notification.thread as i32);
         if let Err(error) = thread.seize() {
-            refuse(thread, &error);
+            report_refusal(thread, &error);
             let _ = user_notification::fail(listener, id, libc::EPERM);
             return;
         }
@@ -418,9 +418,9 @@ impl ExecMonitor {
                 return Ok(());
             }
             if libc::WIFSTOPPED(status) {
-                self.on_stop(Thread(pid), status);
+                self.on_stop(TracedThread(pid), status);
             } else {
-                self.execs.remove(&Thread(pid));
+                self.execs.remove(&TracedThread(pid));
                 self.on_end(pid, status);
             }
         }
@@ -431,24 +431,24 @@ impl ExecMonitor {
             self.exec_error = child.exec_error();
             const CANNOT_BE_EXECUTED: i32 = 126;
             self.ended = Some(if self.refused {
-                Ended::Exited(CANNOT_BE_EXECUTED)
+                ProgramEnd::Exited(CANNOT_BE_EXECUTED)
             } else if libc::WIFSIGNALED(status) {
-                Ended::Killed(libc::WTERMSIG(status))
+                ProgramEnd::Killed(libc::WTERMSIG(status))
             } else {
-                Ended::Exited(libc::WEXITSTATUS(status))
+                ProgramEnd::Exited(libc::WEXITSTATUS(status))
             });
         }
     }
 
     /// Handles the stop of a traced thread: at its exec, on its way back from a failed one, or for a signal.
-    fn on_stop(&mut self, thread: Thread, status: i32) {
+    fn on_stop(&mut self, thread: TracedThread, status: i32) {
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
             let former = thread.former().unwrap_or(thread);
             let expected = self.execs.remove(&former).or_else(|| self.execs.remove(&thread));
             if let Err(why) = expected
                 .ok_or_else(unexpected)
-                .and_then(|(fds, index)| self.put_in(thread, fds, index))
+                .and_then(|(fds, index)| self.inject_shim(thread, fds, index))
             {
                 eprintln!(
                     "lorentz: {} is ended: it cannot be brought into virtual time: {why}",
@@ -469,7 +469,7 @@ impl ExecMonitor {
     }
 
     /// Writes the boot code over the page of the entry point, and makes the thread go on there.
-    fn put_in(&self, thread: Thread, fds: InjectedFds, index: usize) -> io::Result<()> {
+    fn inject_shim(&self, thread: TracedThread, fds: InjectedFds, index: usize) -> io::Result<()> {
         const PAGE: u64 = 4096;
         const COMPATIBILITY_SEGMENT: u64 = 0x23;
         stop_for_test(&self.clocks[index], Failpoint::ExecStopped);
@@ -512,13 +512,13 @@ impl ExecMonitor {
     }
 
     /// Returns the name that the clock's registry has for the process id namespace of `process`.
-    pub(crate) fn namespace_of(&self, process: Thread) -> io::Result<PidNamespace> {
+    pub(crate) fn namespace_of(&self, process: TracedThread) -> io::Result<PidNamespace> {
         self.namespace_in(0, process)
     }
 
-    fn namespace_in(&self, index: usize, process: Thread) -> io::Result<PidNamespace> {
+    fn namespace_in(&self, index: usize, process: TracedThread) -> io::Result<PidNamespace> {
         let registry = || self.clocks[index].map();
-        namespace::registered(process.0, self.namespace, registry)
+        namespace::registry_name_of(process.0, self.namespace, registry)
     }
 
     /// Returns the clock's file.
@@ -554,7 +554,7 @@ fn has_event(fd: BorrowedFd, event: PollFlags) -> bool {
 
 /// Tells the shim, in three registers, which descriptors to close after a failed exec. The launcher's own child needs none of
 /// this before its first exec: it exits.
-fn return_fds(thread: Thread, fds: InjectedFds) -> io::Result<()> {
+fn return_fds(thread: TracedThread, fds: InjectedFds) -> io::Result<()> {
     let mut regs = thread.registers()?;
     if (IMAGE as u64..(IMAGE + IMAGE_LEN) as u64).contains(&regs.rip) {
         regs.r12 = fds.image as u64;

@@ -63,7 +63,7 @@ pub(crate) fn time_offsets_from(own: [i64; 2], pid: i32) -> io::Result<[i64; 2]>
 
 /// Returns the name that the clock's registry has for the process id namespace of `pid`. `own` is the monitors' namespace. If
 /// the registry has no room for another namespace, the result is the name of the monitors' one.
-pub(crate) fn registered(
+pub(crate) fn registry_name_of(
     pid: i32,
     own: u32,
     clock: impl FnOnce() -> io::Result<SharedClock>,

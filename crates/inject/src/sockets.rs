@@ -2,7 +2,7 @@
 //! messages.
 
 use crate::borrowed_thread::BorrowedThread;
-use crate::trace::Thread;
+use crate::trace::TracedThread;
 use lorentz_clock::NANOS_PER_SEC;
 use lorentz_shim::filter::Extra;
 use lorentz_shim::layout::{self, NotedFd};
@@ -23,7 +23,7 @@ pub struct FoundSocket {
 
 /// Returns all such sockets of the process of `thread`. The calls are made by `borrowed`, before the filter is installed.
 pub fn find(
-    thread: Thread,
+    thread: TracedThread,
     borrowed: &BorrowedThread,
     scratch: u64,
 ) -> io::Result<Vec<FoundSocket>> {
@@ -65,7 +65,7 @@ pub fn extras(found: &[FoundSocket]) -> Vec<Extra> {
 }
 
 /// Passes the sockets to the shim, after it has been put in. Sockets for which the shim has no room keep real timeouts.
-pub fn adopt(thread: Thread, found: &[FoundSocket]) -> io::Result<()> {
+pub fn adopt(thread: TracedThread, found: &[FoundSocket]) -> io::Result<()> {
     let mut taken = BTreeSet::new();
     for socket in found {
         let Some(place) = noted::places(socket.fd).find(|place| taken.insert(*place)) else {
@@ -80,7 +80,7 @@ pub fn adopt(thread: Thread, found: &[FoundSocket]) -> io::Result<()> {
 
 /// Reads the options of one socket.
 struct SocketOptions<'a> {
-    thread: Thread,
+    thread: TracedThread,
     borrowed: &'a BorrowedThread,
     scratch: u64,
     fd: u32,

@@ -5,7 +5,7 @@
 
 use crate::borrowed_thread::BorrowedThread;
 use crate::shared::SharedClock;
-use crate::trace::Thread;
+use crate::trace::TracedThread;
 use lorentz_clock::{
     Armed, Deadline, PidNamespace, ProcessId, RealInstant, Setting, Span, Timer, TimerKind,
     NANOS_PER_SEC,
@@ -73,7 +73,7 @@ pub fn find(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result<Vec
 /// Reads the interval and the value that the kernel has written to the scratch memory, in seconds and units of `unit` ns.
 fn read_setting(pid: Pid, scratch: u64, unit: i64) -> io::Result<(Span, Span)> {
     let mut bytes = [0; 32];
-    Thread(pid.as_raw()).read(scratch, &mut bytes)?;
+    TracedThread(pid.as_raw()).read(scratch, &mut bytes)?;
     let word = |i: usize| bytes[8 * i..8 * i + 8].try_into().map(i64::from_ne_bytes).unwrap_or(0);
     let span = |secs: i64, rest: i64| Span(secs * NANOS_PER_SEC + rest * unit);
     Ok((span(word(0), word(1)), span(word(2), word(3))))

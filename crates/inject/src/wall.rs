@@ -1,6 +1,6 @@
 //! Requests of programs to set their wall clock.
 
-use crate::trace::Thread;
+use crate::trace::TracedThread;
 use crate::tracee::status_of;
 use crate::user_notification::{self, Notification};
 use lorentz_clock::WallTime;
@@ -39,7 +39,7 @@ pub(crate) fn answer(
     notification: &Notification,
 ) -> io::Result<()> {
     const CAP_SYS_TIME: u64 = 1 << 25;
-    let may = status_of(Thread(notification.thread as i32), "CapEff:")
+    let may = status_of(TracedThread(notification.thread as i32), "CapEff:")
         .and_then(|caps| u64::from_str_radix(&caps, 16).ok())
         .is_some_and(|caps| caps & CAP_SYS_TIME != 0);
     match may.then(|| set(change)) {

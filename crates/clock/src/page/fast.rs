@@ -96,9 +96,9 @@ impl FastPath {
             }
         };
         let clocks = [virt, virt + segment.wall.as_nanos()].map(WallTime::from_nanos);
-        for (place, shown) in clocks.iter().enumerate() {
-            self.secs[place].store(shown.secs, Ordering::Relaxed);
-            self.nanos[place].store(shown.nanos, Ordering::Relaxed);
+        for (clock_index, shown) in clocks.iter().enumerate() {
+            self.secs[clock_index].store(shown.secs, Ordering::Relaxed);
+            self.nanos[clock_index].store(shown.nanos, Ordering::Relaxed);
         }
         self.terms.store(terms as u32, Ordering::Release);
     }
@@ -140,25 +140,25 @@ impl FastPath {
     #[inline(always)]
     fn stored(&self, secs: i64, nanos: i64, wall: bool, lags: bool) -> Option<(i64, i64)> {
         let terms = self.terms.load(Ordering::Acquire);
-        let place = wall as usize;
+        let clock_index = wall as usize;
         if terms == FastTerms::Offset as u32 {
             if lags && secs * NANOS_PER_SEC + nanos < self.begin.load(Ordering::Relaxed) {
                 return None;
             }
-            let nanos = nanos + i64::from(self.nanos[place].load(Ordering::Relaxed));
+            let nanos = nanos + i64::from(self.nanos[clock_index].load(Ordering::Relaxed));
             let carry = (nanos >= NANOS_PER_SEC) as i64;
-            let secs = secs + self.secs[place].load(Ordering::Relaxed) + carry;
+            let secs = secs + self.secs[clock_index].load(Ordering::Relaxed) + carry;
             return Some((secs, nanos - carry * NANOS_PER_SEC));
         }
         if terms != FastTerms::Linear as u32 {
             return None;
         }
-        self.on_line(secs * NANOS_PER_SEC + nanos, place)
+        self.on_line(secs * NANOS_PER_SEC + nanos, clock_index)
     }
 
     /// Computes one of the two clocks on the straight line; `None` before the piece and after its length.
     #[inline(always)]
-    fn on_line(&self, real: i64, place: usize) -> Option<(i64, i64)> {
+    fn on_line(&self, real: i64, clock_index: usize) -> Option<(i64, i64)> {
         // Before the piece this difference is negative: as an unsigned number it exceeds any length.
         let elapsed = real.wrapping_sub(self.begin.load(Ordering::Relaxed)) as u64;
         if elapsed >= self.length.load(Ordering::Relaxed) {
@@ -167,7 +167,7 @@ impl FastPath {
         let part = u128::from(elapsed) * u128::from(self.part.load(Ordering::Relaxed));
         // The check of the version discards torn terms.
         let whole = elapsed.wrapping_mul(self.whole.load(Ordering::Relaxed));
-        let nanos = u64::from(self.nanos[place].load(Ordering::Relaxed));
+        let nanos = u64::from(self.nanos[clock_index].load(Ordering::Relaxed));
         let nanos = nanos.wrapping_add(whole).wrapping_add((part >> 64) as u64);
         /// One second, ns.
         const SECOND: u64 = NANOS_PER_SEC as u64;
@@ -176,7 +176,7 @@ impl FastPath {
             0..SECOND => 0,
             _ => nanos / SECOND,
         };
-        let secs = self.secs[place].load(Ordering::Relaxed).wrapping_add(gone as i64);
+        let secs = self.secs[clock_index].load(Ordering::Relaxed).wrapping_add(gone as i64);
         Some((secs, (nanos - gone * SECOND) as i64))
     }
 }
