@@ -118,13 +118,13 @@ def test_a_change_is_put_off_until_all_timers_follow():
         inside.line(ev="ready")
         tell(inside, "do ticks 400")
         time.sleep(0.1)
-        inside.points.arm("PutOff")
+        inside.points.arm("HoldExtended")
         inside.points.arm("TimerHeld")
         controller = inside.begin("dilate", "--rate", "1")
-        inside.points.wait("PutOff")
+        inside.points.wait("HoldExtended")
         assert inside.time()["rate"] == "10"
         inside.points.release("TimerHeld")
-        inside.points.release("PutOff")
+        inside.points.release("HoldExtended")
         assert controller.wait(timeout=AT_ONCE) == 0
         assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
         assert inside.time()["rate"] == "1"
@@ -135,11 +135,11 @@ def test_an_expiry_in_the_midst_of_setting_a_timer_is_counted_once():
         inside.line(ev="ready")
         tell(inside, "do ticks 60")
         time.sleep(0.1)
-        inside.points.arm("TimerLookedAt")
+        inside.points.arm("TimerQueried")
         controller = inside.begin("dilate", "--rate", "2")
-        inside.points.wait("TimerLookedAt")
+        inside.points.wait("TimerQueried")
         time.sleep(0.05)
-        inside.points.release("TimerLookedAt")
+        inside.points.release("TimerQueried")
         assert controller.wait(timeout=AT_ONCE) == 0
         assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
 
@@ -156,7 +156,7 @@ def test_a_process_that_is_stopped_does_not_put_a_change_off_for_ever():
         inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)
 
 
-@pytest.mark.parametrize("point", ["SkippingBelieved", "BeforeVersion", "BeforeTell", "AfterTell"])
+@pytest.mark.parametrize("point", ["LeapsEnabled", "BeforeVersion", "BeforeNotify", "AfterNotify"])
 def test_skipping_that_was_begun_by_halves(point):
     """No thread leaps while readers would not add the leap, and announced changes stay."""
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
@@ -260,8 +260,8 @@ def test_a_skipper_that_is_killed_holds_nobody_up(point):
 def test_a_skipper_may_be_killed_in_the_midst_of_vouching():
     """No thread has the mark then, and the next skipper sets it."""
     with Faulty(build.c("faults/points"), "alone", "100", options=["--skip-idle"]) as inside:
-        inside.points.arm("VouchHalf")
-        inside.points.wait("VouchHalf")
+        inside.points.arm("MarkHalf")
+        inside.points.wait("MarkHalf")
         kill_skipper(inside)
         verb(inside, "skip", inside.name, "off")
         verb(inside, "skip", inside.name, "on")
@@ -338,9 +338,9 @@ def test_a_threads_cpu_time_is_its_own():
     process's."""
     with points(rate="10") as inside:
         inside.line(ev="ready")
-        inside.points.arm("AnchorsHeld")
+        inside.points.arm("CpuTimeHeld")
         tell(inside, "do process")
-        inside.points.wait("AnchorsHeld")
+        inside.points.wait("CpuTimeHeld")
         before = done(inside, "used", who=2)["ret"]
         verb(inside, "dilate", inside.name, "--rate", "1/10")
         assert done(inside, "used", who=2, count=2)["ret"] >= before > 0
@@ -364,8 +364,8 @@ def test_a_change_in_the_midst_of_an_exec_ends_nobody(point):
 def test_each_place_is_tested():
     """Every failpoint has a test."""
     controllers = {*CONTROLLER, *HOLD, "BeforeRefresh", "ReaderDecides"}
-    controllers |= {"SkippingBelieved", "TimerLookedAt"}
-    others = {*PROGRAM, *SKIPPER, "VouchHalf", *MONITOR, *CONDUCTOR}
+    controllers |= {"LeapsEnabled", "TimerQueried"}
+    others = {*PROGRAM, *SKIPPER, "MarkHalf", *MONITOR, *CONDUCTOR}
     assert controllers | others == set(places())
 
 

@@ -22,25 +22,25 @@ CONTROLLER = [
     "AfterVersion",
     "AfterDecision",
     "BeforeFastPath",
-    "BeforeTell",
-    "AfterTell",
+    "BeforeNotify",
+    "AfterNotify",
 ]
 MADE = CONTROLLER[3:]
 #: Further places, for a controller whose change makes the deadlines of timers later.
-HOLD = ["HoldBegun", "HoldFollowed", "PutOff"]
-SKIPPER = ["LeapBeforeLog", "LeapInLog", "LeapBeforeTell"]
+HOLD = ["HoldBegun", "HoldFollowed", "HoldExtended"]
+SKIPPER = ["LeapBeforeLog", "LeapInLog", "LeapBeforeNotify"]
 MONITOR = ["ExecSeized", "ExecLetGo", "ExecStopped", "ExecPutIn"]
 CONDUCTOR = ["SliceBegun", "SliceRunning", "SliceStopped"]
 #: Places at which a thread of a program may stop, and the order that leads there.
 PROGRAM = {
     "WaitClaimed": "sleep 1000000",
-    "WaitStated": "sleep 1000000",
+    "WaitPublished": "sleep 1000000",
     "BeforeOpenGate": "sleep 1000000",
     "WaitLeaving": "sleep 1000000",
     "TimerHeld": "settimer 100",
     "TimerArmed": "settimer 100",
-    "AnchorsHeld": "process",
-    "NotedHalf": "receive",
+    "CpuTimeHeld": "process",
+    "FdEntryHalf": "receive",
     "BeforeFilter": "receive",
     "AfterFilter": "receive",
 }

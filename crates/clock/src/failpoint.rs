@@ -4,8 +4,6 @@
 //! waits until a thread has arrived there. The test then does something and lets the thread go on: see
 //! `tests/framework/failpoints.py`.
 
-use crate::registry::Registry;
-
 macro_rules! failpoints {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// The places at which a thread can be stopped.
@@ -39,17 +37,17 @@ failpoints! {
     /// A writer has written the start into the piece.
     BeforeFastPath,
     /// A controller has published a change, and has notified nobody.
-    BeforeTell,
+    BeforeNotify,
     /// A controller has notified everybody, and has not stored `notified`.
-    AfterTell,
+    AfterNotify,
     /// A controller has begun to hold timers back, and has notified nobody.
     HoldBegun,
     /// All timers follow a controller's hold, and the controller has not published the change.
     HoldFollowed,
     /// Some timers do not follow a controller's hold yet. The controller gives their processes more time.
-    PutOff,
+    HoldExtended,
     /// A controller has made the clock believe leaps, and has not turned skipping on.
-    SkippingBelieved,
+    LeapsEnabled,
     /// A change has begun that was to come. A controller is about to refresh the fast path.
     BeforeRefresh,
     /// A leap over idle time has been added to the sum, and is not in the log.
@@ -57,13 +55,13 @@ failpoints! {
     /// A leap over idle time has been added to the sum, and half of its log entry is written.
     LeapInLog,
     /// A skipper has leapt, and has notified nobody.
-    LeapBeforeTell,
+    LeapBeforeNotify,
     /// A skipper has half marked a thread as the sole thread.
-    VouchHalf,
+    MarkHalf,
     /// A wait has claimed a slot in the registry, and has not stated its deadline.
     WaitClaimed,
     /// A wait has stated its deadline, and has not blocked.
-    WaitStated,
+    WaitPublished,
     /// A wait has looked for pending signals. The program's signal mask is not in force yet.
     BeforeOpenGate,
     /// A wait is over, and still has its slot.
@@ -71,13 +69,13 @@ failpoints! {
     /// A thread has the right to set a timer.
     TimerHeld,
     /// A thread has asked the kernel when a timer goes off next. It has not asked which expiries the program has yet to receive.
-    TimerLookedAt,
+    TimerQueried,
     /// A thread has set the kernel's timer, and has not updated the registry.
     TimerArmed,
     /// A thread has the right to use the remembered CPU times.
-    AnchorsHeld,
+    CpuTimeHeld,
     /// A thread has half entered a descriptor into the fd table.
-    NotedHalf,
+    FdEntryHalf,
     /// A thread is about to add a seccomp filter.
     BeforeFilter,
     /// A thread has added a seccomp filter, and has not recorded that.
@@ -98,15 +96,29 @@ failpoints! {
     SliceStopped,
 }
 
-/// Offset of the failpoints' words in a clock's file, bytes. Each word is four bytes, in the order of [`Failpoint::ALL`].
-#[cfg(all(feature = "failpoints", not(loom)))]
-pub const FAILPOINTS_OFFSET: usize =
-    crate::file::REGISTRY_OFFSET + core::mem::offset_of!(Registry, failpoints);
-
 /// The state of each failpoint, in shared memory.
 #[cfg(all(feature = "failpoints", not(loom)))]
 #[repr(C)]
 pub struct Failpoints([core::sync::atomic::AtomicU32; Failpoint::ALL.len()]);
+
+/// The failpoint at which a writer dies in the model.
+#[cfg(loom)]
+#[derive(Default)]
+pub struct Failpoints {
+    /// The model's choice.
+    pub dies_at: std::sync::Mutex<Option<Failpoint>>,
+}
+
+/// No failpoints, and no memory for them.
+#[cfg(not(any(feature = "failpoints", loom)))]
+#[repr(C)]
+pub struct Failpoints([u8; 0]);
+
+impl AsRef<Failpoints> for Failpoints {
+    fn as_ref(&self) -> &Failpoints {
+        self
+    }
+}
 
 #[cfg(all(feature = "failpoints", not(loom)))]
 mod state {
@@ -118,34 +130,40 @@ mod state {
     pub const STOPPED: u32 = 2;
 }
 
-/// Stops the calling thread here while the test has armed `point`.
-#[cfg(all(feature = "failpoints", not(loom)))]
-#[inline(never)]
-pub fn failpoint(registry: &Registry, point: Failpoint) {
-    use core::sync::atomic::Ordering::SeqCst;
-    let word = &registry.failpoints.0[point as usize];
-    if word.load(SeqCst) == state::OFF {
-        return;
-    }
-    if word.compare_exchange(state::ARMED, state::STOPPED, SeqCst, SeqCst).is_ok() {
-        while word.load(SeqCst) == state::STOPPED {
-            core::hint::spin_loop();
+impl Failpoints {
+    #[cfg(all(feature = "failpoints", not(loom)))]
+    #[inline(never)]
+    fn pass(&self, point: Failpoint) {
+        use core::sync::atomic::Ordering::SeqCst;
+        let word = &self.0[point as usize];
+        if word.load(SeqCst) == state::OFF {
+            return;
+        }
+        if word.compare_exchange(state::ARMED, state::STOPPED, SeqCst, SeqCst).is_ok() {
+            while word.load(SeqCst) == state::STOPPED {
+                core::hint::spin_loop();
+            }
         }
     }
+
+    #[cfg(loom)]
+    fn pass(&self, point: Failpoint) {
+        if *self.dies_at.lock().unwrap() == Some(point) {
+            std::panic::resume_unwind(std::boxed::Box::new(point));
+        }
+    }
+
+    #[cfg(not(any(feature = "failpoints", loom)))]
+    #[inline(always)]
+    fn pass(&self, _: Failpoint) {}
 }
 
 /// Whether this build has failpoints.
 pub const FAILPOINTS: bool = cfg!(all(feature = "failpoints", not(loom)));
 
-/// Ends the calling thread here, by a panic, if the model chose `point` for a writer to die at.
-#[cfg(loom)]
-pub fn failpoint(registry: &Registry, point: Failpoint) {
-    if *registry.dies_at.lock().unwrap() == Some(point) {
-        std::panic::resume_unwind(std::boxed::Box::new(point));
-    }
-}
-
-/// Does nothing: this build has no failpoints.
-#[cfg(not(any(feature = "failpoints", loom)))]
+/// Stops the calling thread here while the test has armed `point`. In the model, ends the thread by a panic if the model chose
+/// `point` for a writer to die at. In a build without failpoints, does nothing.
 #[inline(always)]
-pub fn failpoint(_: &Registry, _: Failpoint) {}
+pub fn failpoint(registry: &impl AsRef<Failpoints>, point: Failpoint) {
+    registry.as_ref().pass(point);
+}

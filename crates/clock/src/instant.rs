@@ -8,7 +8,7 @@ pub const NANOS_PER_SEC: i64 = 1_000_000_000;
 
 /// The first second to which Linux does not let a program set the wall clock, in seconds since 1970. It lies 30 years before the
 /// end of `i64` nanoseconds.
-pub const MOST_SETTABLE_SECS: i64 = i64::MAX / NANOS_PER_SEC - 30 * 365 * 86_400;
+pub const MAX_SETTABLE_SECS: i64 = i64::MAX / NANOS_PER_SEC - 30 * 365 * 86_400;
 
 /// A length of time in nanoseconds, with a sign. Each use says on which clock the length was measured.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -3,7 +3,7 @@
 //! `V(R) = segment(R) + leapt`. The sum stands beside the segments, so that a leap is one addition: it needs no writer's lock and
 //! makes no new state of the clock. The sum only grows. It grows while no task runs that could see it happen, or as the price of
 //! a clock read. The sum lies in memory that programs can write. A clock believes it only from the moment its page says so
-//! ([`Skipping::believed`]).
+//! ([`Skipping::leaps_enabled`]).
 //!
 //! For the times of files, a log remembers at which instant each sum was reached. It remembers each of the latest leaps. Of the
 //! leaps before those it remembers every 32nd, of the leaps before those every 64th, and so on. A file written between two
@@ -12,9 +12,8 @@
 //! The log has no lock. An entry is three words. The last word is computed from the other two and the entry's number. A leaper
 //! that is killed between the stores, or that a later leaper overtakes, leaves an entry that readers ignore.
 
-use crate::failpoint::{failpoint, Failpoint};
+use crate::failpoint::{failpoint, Failpoint, Failpoints};
 use crate::instant::{RealInstant, Span};
-use crate::registry::Registry;
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
 use core::ops::Range;
 use size::{COARSE, EXACT, STRIDES};
@@ -38,7 +37,7 @@ mod size {
 }
 
 /// Number of log entries of all levels together.
-pub const LEAPS: usize = EXACT + (STRIDES.end - STRIDES.start) as usize * COARSE;
+pub const LEAP_LOG_LEN: usize = EXACT + (STRIDES.end - STRIDES.start) as usize * COARSE;
 
 /// Whether the clock leaps over time in which all tasks only wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,14 +57,14 @@ pub struct Skipping {
     /// The mode in force.
     pub mode: SkipMode,
     /// Whether the clock adds [`Leaps`] to its time. Once true, it stays true.
-    pub believed: bool,
+    pub leaps_enabled: bool,
     /// Virtual time by which each clock read moves the clock, ns; zero for none.
     pub read_cost: Span,
 }
 
 impl SkipMode {
     /// Bit in the word of the mode: the clock believes leaps.
-    pub(crate) const BELIEVED: u32 = 1;
+    pub(crate) const LEAPS_ENABLED: u32 = 1;
 
     pub(crate) fn to_bits(self) -> u32 {
         match self {
@@ -87,7 +86,7 @@ impl SkipMode {
 /// A leap in the log.
 #[repr(C)]
 #[cfg_attr(loom, derive(Default))]
-struct Logged {
+struct SharedLogEntry {
     real: AtomicI64,
     leapt: AtomicI64,
     /// [`seal`] of the other two words and the leap's number.
@@ -100,7 +99,7 @@ pub struct Leaps {
     leapt: AtomicI64,
     /// Number of leaps so far.
     count: AtomicI64,
-    log: [Logged; LEAPS],
+    log: [SharedLogEntry; LEAP_LOG_LEN],
 }
 
 #[cfg(loom)]
@@ -109,14 +108,14 @@ impl Default for Leaps {
         Leaps {
             leapt: AtomicI64::default(),
             count: AtomicI64::default(),
-            log: core::array::from_fn(|_| Logged::default()),
+            log: core::array::from_fn(|_| SharedLogEntry::default()),
         }
     }
 }
 
 /// A leap that a reader has read from the log.
 #[derive(Clone, Copy)]
-struct Leap {
+struct LogEntry {
     when: RealInstant,
     sum: Span,
 }
@@ -134,7 +133,7 @@ impl Leaps {
     }
 
     /// Adds `cost` to the sum if it is above zero: the price of a clock read. The log does not remember it.
-    pub fn pay(&self, cost: Span) {
+    pub fn add_read_cost(&self, cost: Span) {
         self.leapt.fetch_add(cost.0, Ordering::SeqCst);
     }
 
@@ -155,17 +154,17 @@ impl Leaps {
     }
 
     /// Returns two remembered leaps: the latest one for which `before` is true, and the earliest one after it.
-    fn around(&self, before: impl Fn(&Leap) -> bool) -> (Option<Leap>, Option<Leap>) {
+    fn around(&self, before: impl Fn(&LogEntry) -> bool) -> (Option<LogEntry>, Option<LogEntry>) {
         let count = self.count.load(Ordering::Acquire).max(0) as u64;
-        let mut after: Option<Leap> = None;
-        for level in Level::all() {
+        let mut after: Option<LogEntry> = None;
+        for level in LeapLevel::all() {
             let numbers = level.numbers(count);
             let whole = |number| Some((number, self.load(level, number)?));
             let Some((number, first)) = numbers.clone().find_map(whole) else { continue };
             if before(&first) {
                 let later = number + 1..numbers.end;
                 let (found, next) = self.search(level, first, later, &before);
-                let earlier = |next: &Leap| after.is_none_or(|after| next.when < after.when);
+                let earlier = |next: &LogEntry| after.is_none_or(|after| next.when < after.when);
                 return (Some(found), next.filter(earlier).or(after));
             }
             // All leaps that this level remembers came later. A coarser level goes further back, unless this level begins with
@@ -182,11 +181,11 @@ impl Leaps {
     /// in order, except those that several leapers made at the same moment.
     fn search(
         &self,
-        level: Level,
-        first: Leap,
+        level: LeapLevel,
+        first: LogEntry,
         numbers: Range<u64>,
-        before: &impl Fn(&Leap) -> bool,
-    ) -> (Leap, Option<Leap>) {
+        before: &impl Fn(&LogEntry) -> bool,
+    ) -> (LogEntry, Option<LogEntry>) {
         let Range { start: mut low, end: mut high } = numbers;
         let (mut found, mut next) = (first, None);
         while low < high {
@@ -202,34 +201,37 @@ impl Leaps {
     }
 
     /// Returns leap `number` of a level if its entry is whole.
-    fn load(&self, level: Level, number: u64) -> Option<Leap> {
-        let entry = &self.log[level.place(number)];
+    fn load(&self, level: LeapLevel, number: u64) -> Option<LogEntry> {
+        let entry = &self.log[level.index(number)];
         let seal_read = entry.seal.load(Ordering::Acquire);
         let real = entry.real.load(Ordering::Relaxed);
         let leapt = entry.leapt.load(Ordering::Relaxed);
         let whole = seal_read == seal(number << level.stride, real, leapt);
-        whole.then_some(Leap { when: RealInstant(real), sum: Span(leapt) })
+        whole.then_some(LogEntry { when: RealInstant(real), sum: Span(leapt) })
     }
-}
 
-impl Registry {
     /// Leaps by `by` from the sum `from`, at the real instant `at`. Returns false, and changes nothing, if the sum is not `from`:
     /// another leaper was faster.
-    pub fn leap(&self, from: Span, by: Span, at: RealInstant) -> bool {
-        let leaps = &self.leaps;
+    pub(crate) fn leap(
+        &self,
+        failpoints: &Failpoints,
+        from: Span,
+        by: Span,
+        at: RealInstant,
+    ) -> bool {
         let sum = from.0.saturating_add(by.0);
-        let done = leaps.leapt.compare_exchange(from.0, sum, Ordering::SeqCst, Ordering::Relaxed);
+        let done = self.leapt.compare_exchange(from.0, sum, Ordering::SeqCst, Ordering::Relaxed);
         if done.is_err() {
             return false;
         }
-        failpoint(self, Failpoint::LeapBeforeLog);
-        let number = leaps.count.fetch_add(1, Ordering::AcqRel).max(0) as u64;
-        for level in Level::all().take_while(|level| number.is_multiple_of(1 << level.stride)) {
-            let entry = &leaps.log[level.place(number >> level.stride)];
+        failpoint(failpoints, Failpoint::LeapBeforeLog);
+        let number = self.count.fetch_add(1, Ordering::AcqRel).max(0) as u64;
+        for level in LeapLevel::all().take_while(|level| number.is_multiple_of(1 << level.stride)) {
+            let entry = &self.log[level.index(number >> level.stride)];
             // The entry must not be valid while its words change: neither with the old words nor with the new ones.
             entry.seal.store(!seal(number, at.0, sum), Ordering::Relaxed);
             entry.real.store(at.0, Ordering::Release);
-            failpoint(self, Failpoint::LeapInLog);
+            failpoint(failpoints, Failpoint::LeapInLog);
             entry.leapt.store(sum, Ordering::Release);
             entry.seal.store(seal(number, at.0, sum), Ordering::Release);
         }
@@ -239,25 +241,25 @@ impl Registry {
 
 /// A level of the log: the latest leaps among every 2^stride-th one.
 #[derive(Clone, Copy)]
-struct Level {
+struct LeapLevel {
     /// Exponent: the level remembers every 2^stride-th leap.
     stride: u32,
     begin: usize,
     len: usize,
 }
 
-impl Level {
+impl LeapLevel {
     /// Returns all levels, the finest first.
-    fn all() -> impl Iterator<Item = Level> {
-        let coarse = STRIDES.enumerate().map(|(i, stride)| Level {
+    fn all() -> impl Iterator<Item = LeapLevel> {
+        let coarse = STRIDES.enumerate().map(|(i, stride)| LeapLevel {
             stride,
             begin: EXACT + i * COARSE,
             len: COARSE,
         });
-        core::iter::once(Level { stride: 0, begin: 0, len: EXACT }).chain(coarse)
+        core::iter::once(LeapLevel { stride: 0, begin: 0, len: EXACT }).chain(coarse)
     }
 
-    fn place(self, number: u64) -> usize {
+    fn index(self, number: u64) -> usize {
         self.begin + number as usize % self.len
     }
 

@@ -32,33 +32,35 @@ mod failpoint;
 mod instant;
 mod leaps;
 mod page;
-mod population;
 mod process;
 mod rate;
 mod registry;
 mod segment;
 pub mod signal;
+mod start;
 mod sync;
+mod task_counters;
 mod text;
 
-#[cfg(all(feature = "failpoints", not(loom)))]
-pub use failpoint::FAILPOINTS_OFFSET;
-pub use failpoint::{failpoint, Failpoint, FAILPOINTS};
+pub use failpoint::{failpoint, Failpoint, Failpoints, FAILPOINTS};
 pub use instant::{
-    saturate, RealInstant, Span, VirtualInstant, WallTime, MOST_SETTABLE_SECS, NANOS_PER_SEC,
+    saturate, RealInstant, Span, VirtualInstant, WallTime, MAX_SETTABLE_SECS, NANOS_PER_SEC,
 };
-pub use leaps::{Leaps, SkipMode, Skipping, LEAPS};
+pub use leaps::{Leaps, SkipMode, Skipping, LEAP_LOG_LEN};
 pub use page::{
-    Change, Changed, ClockPage, FastClock, FastLook, Host, Piece, Policy, Published, Snapshot,
-    Start, TooMany, HELD_FOR, MAGIC, PIECES, TO_COME,
+    Change, Changed, ClockPage, FastClock, FastLook, HostClock, Piece, Policy, Published, Snapshot,
+    TooManyChanges, HOLD_DELAY, MAGIC, MAX_CHANGES_AHEAD, PIECES,
 };
-pub use population::{Head, Population};
-pub use process::{ProcessId, Space, Spaces, SPACES};
+pub use process::{PidNamespace, PidNamespaces, ProcessId, MAX_PID_NAMESPACES};
 pub use rate::Rate;
+#[cfg(all(feature = "failpoints", not(loom)))]
+pub use registry::FAILPOINTS_OFFSET;
 pub use registry::{
     Armed, Deadline, Epoch, Holder, Registry, Setting, Timer, TimerKind, Waiter, TIMERS, WAITERS,
 };
 pub use segment::{Pace, Segment};
+pub use start::Start;
+pub use task_counters::{TaskCount, TaskCounters};
 pub use text::TextError;
 
 /// Layout of a clock's file: the page, then the registry. A program maps the page read-only and the registry read-write.

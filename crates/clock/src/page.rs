@@ -5,11 +5,11 @@
 //! point:
 //!
 //! - *One store publishes.* The writer writes a change to memory at which no reader looks: a new [`Piece`] and the second
-//!   [`View`]. Then one store of the version puts the change in force. A reader takes the version, the host's time, and the
+//!   [`PageView`]. Then one store of the version puts the change in force. A reader takes the version, the host's time, and the
 //!   version again. If the version has changed meanwhile, the reader begins anew. So a reader makes at most one look more than
 //!   there were changes.
 //! - *The start is decided afterwards.* A change that begins at once has no instant when it is published. The first thread that
-//!   sees the change decides the instant by a compare-and-swap ([`Start`]), after it has seen the version. Every time that was
+//!   sees the change decides the instant by a compare-and-swap ([`crate::Start`]), after it has seen the version. Every time that was
 //!   read by the old piece is therefore earlier: CLOCK_MONOTONIC never goes back, on any thread.
 //! - *Pieces to come.* A writer may publish a change for a later instant. Every reader and every wait switches to it by itself.
 //! - *A writer may die anywhere.* Before the store of the version nothing has happened. After the store, readers and the next
@@ -30,18 +30,16 @@ mod hold;
 mod past;
 mod piece;
 mod publish;
-mod start;
 
 pub use fast::FastClock;
-pub use hold::HELD_FOR;
+pub use hold::HOLD_DELAY;
 pub use piece::Piece;
-pub use publish::{Change, Published, TooMany, TO_COME};
-pub use start::Start;
+pub use publish::{Change, Published, TooManyChanges, MAX_CHANGES_AHEAD};
 
 /// First word of every clock page: "LORENTZ" and the version of the layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x06");
 
-/// Number of places for pieces: one for the first piece, then a ring of the latest ones. The ring includes the pieces to come and
+/// Number of slots for pieces: one for the first piece, then a ring of the latest ones. The ring includes the pieces to come and
 /// the one that a writer is writing.
 #[cfg(not(loom))]
 pub const PIECES: usize = 58;
@@ -58,11 +56,11 @@ pub struct Policy {
     pub real_file_times: bool,
     /// `rdtsc` traps and reads virtual time.
     pub trap_tsc: bool,
-    /// The shim counts new tasks ([`crate::Population`]). Set for a clock that skips idle time from the start.
-    pub counts_births: bool,
-    /// A send waits until send ordering permits it ([`ClockPage::turn`]). Set for a clock that is one of several in an
+    /// The shim counts new tasks ([`crate::TaskCounters`]). Set for a clock that skips idle time from the start.
+    pub counts_tasks: bool,
+    /// A send waits until send ordering permits it ([`ClockPage::send_order`]). Set for a clock that is one of several in an
     /// experiment.
-    pub sends_in_turn: bool,
+    pub orders_sends: bool,
 }
 
 impl Policy {
@@ -70,8 +68,8 @@ impl Policy {
         self.real_cpu_clocks as u32
             | (self.real_file_times as u32) << 1
             | (self.trap_tsc as u32) << 2
-            | (self.counts_births as u32) << 3
-            | (self.sends_in_turn as u32) << 4
+            | (self.counts_tasks as u32) << 3
+            | (self.orders_sends as u32) << 4
     }
 
     fn from_bits(bits: u32) -> Policy {
@@ -79,8 +77,8 @@ impl Policy {
             real_cpu_clocks: bits & 1 != 0,
             real_file_times: bits & 2 != 0,
             trap_tsc: bits & 4 != 0,
-            counts_births: bits & 8 != 0,
-            sends_in_turn: bits & 16 != 0,
+            counts_tasks: bits & 8 != 0,
+            orders_sends: bits & 16 != 0,
         }
     }
 }
@@ -88,7 +86,7 @@ impl Policy {
 /// One version of the clock, as readers see it. There are two views: one is in force, the next change is written to the other.
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
-struct View {
+struct PageView {
     fast: FastPath,
     /// Number of the newest piece.
     last: AtomicU64,
@@ -109,7 +107,7 @@ struct View {
 pub struct ClockPage {
     magic: AtomicU64,
     policy: AtomicU32,
-    /// A [`SkipMode`], and whether the clock believes leaps.
+    /// A [`SkipMode`], and whether the clock adds leaps to its time.
     skip: AtomicU32,
     /// The offset of the host's wall clock to its monotonic clock when this clock was created.
     host_wall_secs: AtomicI64,
@@ -119,16 +117,16 @@ pub struct ClockPage {
     /// Virtual nanoseconds that each clock read costs.
     read_cost: AtomicI64,
     /// All other clocks of the experiment show at least this time, virtual ns.
-    others: AtomicI64,
-    /// Number of changes of `others`. Threads wait for the next change on this word, a futex.
-    turn: AtomicU32,
+    others_reached: AtomicI64,
+    /// Number of changes of `others_reached`. Threads wait for the next change on this word, a futex.
+    send_order: AtomicU32,
     /// The state up to which everybody has been notified of changes.
     notified: AtomicU32,
     /// While a hold is on, timers that are due after this instant are held back. Ns of the host's CLOCK_MONOTONIC.
     hold_from: AtomicI64,
     // A cache line of its own begins here.
     version: AtomicU64,
-    views: [View; 2],
+    views: [PageView; 2],
     /// The first piece, then the ring.
     pieces: [SharedPiece; PIECES],
 }
@@ -156,7 +154,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Returns the same look at a clock whose leaps add up to `sum`.
     #[inline(always)]
-    pub fn after(mut self, sum: Span) -> Snapshot {
+    pub fn with_leaps(mut self, sum: Span) -> Snapshot {
         self.segment.virt = self.segment.virt.plus(sum);
         self
     }
@@ -180,18 +178,18 @@ impl Snapshot {
 }
 
 /// Access to the host's monotonic clock.
-pub trait Host {
+pub trait HostClock {
     /// Reads CLOCK_MONOTONIC.
     fn now(&self) -> RealInstant;
 
     /// Whether this reader may decide when a change begins. A process in a time namespace of its own must not: it sees another
     /// monotonic clock.
-    fn decides(&self) -> bool {
+    fn may_decide_start(&self) -> bool {
         true
     }
 }
 
-impl<F: Fn() -> RealInstant> Host for F {
+impl<F: Fn() -> RealInstant> HostClock for F {
     fn now(&self) -> RealInstant {
         self()
     }
@@ -233,8 +231,8 @@ impl FastLook<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changed;
 
-/// Returns the index of the place of piece `number`.
-fn place(number: u64) -> usize {
+/// Returns the index of the slot of piece `number`.
+fn slot(number: u64) -> usize {
     match number {
         0 => 0,
         later => 1 + ((later - 1) % (PIECES as u64 - 1)) as usize,
@@ -256,7 +254,7 @@ impl ClockPage {
         self.host_wall_secs.store(host_wall.secs, Ordering::Relaxed);
         self.host_wall_nanos.store(host_wall.nanos, Ordering::Relaxed);
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
-        self.others.store(VirtualInstant::NEVER.0, Ordering::Relaxed);
+        self.others_reached.store(VirtualInstant::NEVER.0, Ordering::Relaxed);
         let piece = Piece::new(segment, VirtualInstant::NEVER, rate);
         self.pieces[0].store(&piece, None);
         const FIRST: u64 = 2;
@@ -284,50 +282,50 @@ impl ClockPage {
         let bits = self.skip.load(Ordering::Relaxed);
         Skipping {
             mode: SkipMode::from_bits(bits),
-            believed: bits & SkipMode::BELIEVED != 0,
+            leaps_enabled: bits & SkipMode::LEAPS_ENABLED != 0,
             read_cost: Span(self.read_cost.load(Ordering::Relaxed)),
         }
     }
 
     /// Sets how the clock treats idle time. Idle time that was skipped stays skipped. Before it turns skipping on, the caller
-    /// must make readers add leaps ([`ClockPage::believe_leaps`]).
+    /// must make readers add leaps ([`ClockPage::enable_leaps`]).
     pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) {
-        let believed = self.leaps() as u32;
+        let enabled = self.leaps_enabled() as u32;
         self.read_cost.store(read_cost.0, Ordering::Relaxed);
-        self.skip.store(mode.to_bits() | believed, Ordering::Relaxed);
+        self.skip.store(mode.to_bits() | enabled, Ordering::Relaxed);
     }
 
     /// Makes leaps part of the clock's time from the next state on.
     ///
     /// The caller holds the clock's lock and makes that state next ([`ClockPage::renew`]). Readers of the state before do not add
     /// leaps, and nobody may leap yet.
-    pub fn believe_leaps(&self) {
+    pub fn enable_leaps(&self) {
         let skip = self.skip.load(Ordering::Relaxed);
-        self.skip.store(skip | SkipMode::BELIEVED, Ordering::Relaxed);
+        self.skip.store(skip | SkipMode::LEAPS_ENABLED, Ordering::Relaxed);
     }
 
     /// Whether [`crate::Leaps`] are part of the clock's time.
     #[inline(always)]
-    pub fn leaps(&self) -> bool {
-        self.skip.load(Ordering::Relaxed) & SkipMode::BELIEVED != 0
+    pub fn leaps_enabled(&self) -> bool {
+        self.skip.load(Ordering::Relaxed) & SkipMode::LEAPS_ENABLED != 0
     }
 
-    /// Returns the time up to which all other clocks of the experiment have come at least, and the number of this turn. A program
-    /// that would have an effect on others at a later virtual time waits for another turn.
-    pub fn turn(&self) -> (VirtualInstant, u32) {
-        let turn = self.turn.load(Ordering::Acquire);
-        (VirtualInstant(self.others.load(Ordering::Acquire)), turn)
+    /// Returns the time up to which all other clocks of the experiment have come at least, and how often that time has changed. A
+    /// program that would have an effect on others at a later virtual time waits for the next change.
+    pub fn send_order(&self) -> (VirtualInstant, u32) {
+        let number = self.send_order.load(Ordering::Acquire);
+        (VirtualInstant(self.others_reached.load(Ordering::Acquire)), number)
     }
 
-    /// Returns the number of the turn alone, as a futex word.
-    pub fn turn_word(&self) -> &AtomicU32 {
-        &self.turn
+    /// Returns the number of changes alone, as a futex word.
+    pub fn send_order_word(&self) -> &AtomicU32 {
+        &self.send_order
     }
 
-    /// Begins a turn: all other clocks have come as far as `others`. The caller then wakes the threads that wait for the turn.
-    pub fn set_turn(&self, others: VirtualInstant) {
-        self.others.store(others.0, Ordering::Release);
-        self.turn.fetch_add(1, Ordering::AcqRel);
+    /// Stores that all other clocks have come as far as `others`. The caller then wakes the threads that wait for the change.
+    pub fn set_send_order(&self, others: VirtualInstant) {
+        self.others_reached.store(others.0, Ordering::Release);
+        self.send_order.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns the offset of the host's wall clock to its monotonic clock when this clock was created.
@@ -355,12 +353,12 @@ impl ClockPage {
     }
 
     #[inline(always)]
-    fn view(&self, version: u64) -> &View {
+    fn view(&self, version: u64) -> &PageView {
         &self.views[(version & 1) as usize]
     }
 
     fn piece(&self, number: u64) -> &SharedPiece {
-        &self.pieces[place(number)]
+        &self.pieces[slot(number)]
     }
 
     /// Begins a look at the fast path. The reader takes the host's time next, then calls [`FastLook::at`].
@@ -373,7 +371,7 @@ impl ClockPage {
     /// Takes a consistent look at the clock, with the host's time read in its middle. It waits for nobody: it begins anew once
     /// for each change that was published meanwhile.
     #[inline(always)]
-    pub fn snapshot(&self, registry: &Registry, host: &impl Host) -> Snapshot {
+    pub fn snapshot(&self, registry: &Registry, host: &impl HostClock) -> Snapshot {
         loop {
             let version = self.version();
             let view = self.view(version);
@@ -391,10 +389,10 @@ impl ClockPage {
 
     /// Takes a consistent look as [`ClockPage::snapshot`] does, and adds the idle time that was skipped.
     #[inline(always)]
-    pub fn look(&self, registry: &Registry, host: &impl Host) -> Snapshot {
+    pub fn look(&self, registry: &Registry, host: &impl HostClock) -> Snapshot {
         let snapshot = self.snapshot(registry, host);
-        if self.leaps() {
-            snapshot.after(registry.leaps.sum())
+        if self.leaps_enabled() {
+            snapshot.with_leaps(registry.leaps.sum())
         } else {
             snapshot
         }
@@ -405,15 +403,15 @@ impl ClockPage {
     fn undecided(
         &self,
         version: u64,
-        view: &View,
+        view: &PageView,
         registry: &Registry,
-        host: &impl Host,
+        host: &impl HostClock,
     ) -> Option<Piece> {
         if !view.fast.is_undecided() {
             return None;
         }
         failpoint(registry, Failpoint::ReaderDecides);
-        let start = match host.decides() {
+        let start = match host.may_decide_start() {
             true => self.decide(version, view, registry, host)?,
             false => self.decided(version, view, registry)?,
         };
@@ -428,9 +426,9 @@ impl ClockPage {
     fn decide(
         &self,
         version: u64,
-        view: &View,
+        view: &PageView,
         registry: &Registry,
-        host: &impl Host,
+        host: &impl HostClock,
     ) -> Option<RealInstant> {
         let at = RealInstant(view.at.load(Ordering::Relaxed));
         let proposal = at.max(host.now());
@@ -444,7 +442,7 @@ impl ClockPage {
     }
 
     /// Returns the decided start for a reader that must not decide. As long as nobody has decided, the piece has not begun.
-    fn decided(&self, version: u64, view: &View, registry: &Registry) -> Option<RealInstant> {
+    fn decided(&self, version: u64, view: &PageView, registry: &Registry) -> Option<RealInstant> {
         let decided = registry.start.decided(version);
         if decided.is_none() && !view.fast.is_undecided() {
             return None;
@@ -453,7 +451,7 @@ impl ClockPage {
     }
 
     /// Computes the newest piece for the case that it begins at `start`.
-    fn beginning_at(&self, start: RealInstant, last: u64, view: &View) -> Piece {
+    fn beginning_at(&self, start: RealInstant, last: u64, view: &PageView) -> Piece {
         let (before, _) = self.in_force(last.wrapping_sub(1), None, start);
         let leap = Span(view.leap.load(Ordering::Relaxed));
         let floor = VirtualInstant(view.floor.load(Ordering::Relaxed));
@@ -524,7 +522,7 @@ impl ClockPage {
         // The loop begins with the latest piece, so the result of the earliest one wins.
         for (mut piece, until) in self.to_come(registry, look) {
             // Skipped idle time is part of every piece.
-            if self.leaps() {
+            if self.leaps_enabled() {
                 piece.segment.virt = piece.segment.virt.plus(registry.leaps.sum());
             }
             let real = real_due(&piece, due);

@@ -5,27 +5,27 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// Number of process id namespaces that one clock can tell apart, besides that of the first monitor.
 #[cfg(not(loom))]
-pub const SPACES: usize = 1_023;
+pub const MAX_PID_NAMESPACES: usize = 1_023;
 /// A small number, so that the model has few states.
 #[cfg(loom)]
-pub const SPACES: usize = 1;
+pub const MAX_PID_NAMESPACES: usize = 1;
 
-/// A process id namespace with programs on the clock, named by its place in [`Spaces`].
+/// A process id namespace with programs on the clock, named by its slot in [`PidNamespaces`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Space(u32);
+pub struct PidNamespace(u32);
 
-impl Space {
+impl PidNamespace {
     /// The namespace of the clock's first monitor.
-    pub const MONITORS: Space = Space(0);
+    pub const MONITOR: PidNamespace = PidNamespace(0);
 
-    /// Returns the space as a number that the monitor can pass to a program.
+    /// Returns the namespace as a number that the monitor can pass to a program.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Makes a space from the number that [`Space::bits`] returned.
-    pub const fn from_bits(bits: u32) -> Space {
-        Space(bits % (SPACES as u32 + 1))
+    /// Makes a namespace from the number that [`PidNamespace::bits`] returned.
+    pub const fn from_bits(bits: u32) -> PidNamespace {
+        PidNamespace(bits % (MAX_PID_NAMESPACES as u32 + 1))
     }
 }
 
@@ -37,9 +37,9 @@ impl ProcessId {
     /// Mask of the process number. Numbers are below 2^22, the kernel's own limit.
     const NUMBER: u32 = (1 << 22) - 1;
 
-    /// Makes the id of process `number` in `space`.
-    pub const fn new(space: Space, number: u32) -> ProcessId {
-        ProcessId(space.0 << 22 | number & ProcessId::NUMBER)
+    /// Makes the id of process `number` in `namespace`.
+    pub const fn new(namespace: PidNamespace, number: u32) -> ProcessId {
+        ProcessId(namespace.0 << 22 | number & ProcessId::NUMBER)
     }
 
     /// Returns the number that a process or thread has in its own process id namespace, from the text of its /proc/PID/status.
@@ -51,8 +51,8 @@ impl ProcessId {
     }
 
     /// Returns the process's namespace.
-    pub const fn space(self) -> Space {
-        Space(self.0 >> 22)
+    pub const fn namespace(self) -> PidNamespace {
+        PidNamespace(self.0 >> 22)
     }
 
     /// Returns the process's number in its namespace.
@@ -75,26 +75,26 @@ impl ProcessId {
     }
 }
 
-/// Table of the inode of each [`Space`], by which the kernel tells namespaces apart. A place that is taken stays taken as long as
-/// the clock exists.
+/// Table of the inode of each [`PidNamespace`], by which the kernel tells namespaces apart. A place that is taken stays taken as
+/// long as the clock exists.
 #[repr(C)]
 #[cfg_attr(loom, derive(Default))]
-pub struct Spaces([AtomicU32; SPACES]);
+pub struct PidNamespaces([AtomicU32; MAX_PID_NAMESPACES]);
 
-impl Spaces {
-    /// Returns the space of the namespace with this inode, and takes a place for it if it has none. `None` means that no place is
+impl PidNamespaces {
+    /// Returns the namespace with this inode, and takes a slot for it if it has none. `None` means that no place is
     /// free.
-    pub fn of(&self, inode: u32) -> Option<Space> {
-        let place = self.0.iter().position(|place| {
-            let taken = place.compare_exchange(0, inode, Ordering::AcqRel, Ordering::Acquire);
+    pub fn find_or_add(&self, inode: u32) -> Option<PidNamespace> {
+        let index = self.0.iter().position(|slot| {
+            let taken = slot.compare_exchange(0, inode, Ordering::AcqRel, Ordering::Acquire);
             taken.is_ok_and(|free| free == 0) || taken == Err(inode)
         })?;
-        Some(Space(place as u32 + 1))
+        Some(PidNamespace(index as u32 + 1))
     }
 
-    /// Returns the inode of the namespace `space`; `None` if no program has come from there.
-    pub fn inode(&self, space: Space) -> Option<u32> {
-        let place = self.0.get((space.0 as usize).checked_sub(1)?)?;
-        Some(place.load(Ordering::Acquire)).filter(|inode| *inode != 0)
+    /// Returns the inode of `namespace`; `None` if no program has come from there.
+    pub fn inode(&self, namespace: PidNamespace) -> Option<u32> {
+        let slot = self.0.get((namespace.0 as usize).checked_sub(1)?)?;
+        Some(slot.load(Ordering::Acquire)).filter(|inode| *inode != 0)
     }
 }

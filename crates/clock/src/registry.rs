@@ -7,12 +7,13 @@
 //! A thread claims a slot by a compare-and-swap of the slot's owner, and frees it by storing 0. There is no other lock: a thread
 //! may die or jump out of a wait at any point. The next controller finds such a slot and frees it.
 
+use crate::failpoint::Failpoints;
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
 use crate::leaps::Leaps;
-use crate::page::Start;
-use crate::population::Population;
-use crate::process::{ProcessId, Spaces};
+use crate::process::{PidNamespaces, ProcessId};
+use crate::start::Start;
 use crate::sync::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use crate::task_counters::{TaskCount, TaskCounters};
 use size::{GROUP, PROBES};
 pub use size::{TIMERS, WAITERS};
 
@@ -24,7 +25,7 @@ mod size {
     pub const TIMERS: usize = 8_192;
     /// Number of slots in which a key may stand.
     pub const PROBES: usize = 32;
-    /// Number of slots for each bit of [`super::Groups`].
+    /// Number of slots for each bit of [`super::SlotGroups`].
     pub const GROUP: usize = 64;
 }
 
@@ -92,7 +93,7 @@ pub struct Waiter {
     owner: AtomicU64,
     deadline: SharedDeadline,
     /// The observed sequence: the state of the clock from which the wait was computed.
-    seen: AtomicU32,
+    observed_seq: AtomicU32,
     /// Number of the system call, for people.
     call: AtomicU32,
     /// Address on the thread's stack at which it waits. A lower address is deeper.
@@ -116,8 +117,8 @@ impl Waiter {
     }
 
     /// Returns the observed sequence: the state of the clock from which the wait was computed.
-    pub fn seen(&self) -> u32 {
-        self.seen.load(Ordering::Acquire)
+    pub fn observed_seq(&self) -> u32 {
+        self.observed_seq.load(Ordering::Acquire)
     }
 
     /// Returns the number of the system call that waits.
@@ -130,8 +131,8 @@ impl Waiter {
         self.owner() == Some(owner) && self.depth.load(Ordering::Relaxed) == depth
     }
 
-    /// Stands in place of the system call's number while a thread waits for its turn to send ([`crate::ClockPage::turn`]).
-    pub const TURN: u32 = u32::MAX;
+    /// Stands in place of the system call's number while a thread waits for send ordering ([`crate::ClockPage::send_order`]).
+    pub const SEND_ORDER: u32 = u32::MAX;
 
     /// Returns the sum of leaps when the wait was computed. If the clock has leapt since, the kernel's timeout is too late by the
     /// difference.
@@ -140,11 +141,11 @@ impl Waiter {
     }
 
     /// States the wait's deadline. The thread looks at the clock afterwards.
-    pub fn publish(&self, deadline: Deadline, call: u32, seen: u32, leapt: Span) {
+    pub fn publish(&self, deadline: Deadline, call: u32, observed_seq: u32, leapt: Span) {
         self.deadline.store(deadline);
         self.leapt.store(leapt.0, Ordering::Relaxed);
         self.call.store(call, Ordering::Relaxed);
-        state_seen(&self.seen, seen);
+        store_observed_seq(&self.observed_seq, observed_seq);
     }
 
     /// Frees the slot.
@@ -182,7 +183,7 @@ pub struct Timer {
     owner: AtomicU64,
     deadline: SharedDeadline,
     interval: AtomicI64,
-    seen: AtomicU32,
+    observed_seq: AtomicU32,
     /// The clock id of the timer, plus [`Timer::CANCEL_ON_SET`] and [`Timer::CANCELLED`].
     clock: AtomicU32,
     /// The thread to which the signal goes; 0 if any thread of the process may take it.
@@ -221,7 +222,7 @@ pub struct Armed {
 
 impl Armed {
     /// Makes the record of a kernel's timer that is not armed, with the wall clock's offset `wall`.
-    pub fn by(wall: WallTime) -> Armed {
+    pub fn disarmed(wall: WallTime) -> Armed {
         Armed { at: RealInstant::NEVER, interval: Span::ZERO, wall, leapt: Span::ZERO }
     }
 }
@@ -287,28 +288,28 @@ impl Timer {
         }
     }
 
-    /// Stores the timer's setting, which was computed from state `seen` of the clock.
-    pub fn set(&self, setting: Setting, seen: u32) {
+    /// Stores the timer's setting, which was computed from state `observed_seq` of the clock.
+    pub fn set(&self, setting: Setting, observed_seq: u32) {
         self.deadline.store(setting.deadline);
         self.interval.store(setting.interval.0, Ordering::Relaxed);
-        state_seen(&self.seen, seen);
+        store_observed_seq(&self.observed_seq, observed_seq);
     }
 
     /// Returns the observed sequence: the state of the clock by which the kernel's timer was set.
-    pub fn seen(&self) -> u32 {
-        self.seen.load(Ordering::Acquire)
+    pub fn observed_seq(&self) -> u32 {
+        self.observed_seq.load(Ordering::Acquire)
     }
 
     /// Whether the kernel's timer is right for state `sequence` of a clock whose leaps add up to `leapt`.
-    pub fn is_set_by(&self, sequence: u32, leapt: Span) -> bool {
-        self.seen() == sequence
+    pub fn is_current(&self, sequence: u32, leapt: Span) -> bool {
+        self.observed_seq() == sequence
             && (self.leapt.load(Ordering::Relaxed) == leapt.0
                 || self.deadline.load() == Deadline::Never)
     }
 
-    /// Stores the observed sequence: the kernel's timer is set by state `seen` of the clock.
-    pub fn set_seen(&self, seen: u32) {
-        state_seen(&self.seen, seen);
+    /// Stores the observed sequence: the kernel's timer is set by state `observed_seq` of the clock.
+    pub fn set_observed_seq(&self, observed_seq: u32) {
+        store_observed_seq(&self.observed_seq, observed_seq);
     }
 
     /// Returns the latest setting of the kernel's timer.
@@ -381,7 +382,7 @@ impl Timer {
     /// # Errors
     ///
     /// The thread that has the right.
-    pub fn begin(&self, thread: Holder) -> Result<(), Holder> {
+    pub fn begin_setting(&self, thread: Holder) -> Result<(), Holder> {
         let mut before = 0;
         loop {
             let taken = self.holder.compare_exchange(
@@ -399,12 +400,12 @@ impl Timer {
     }
 
     /// Gives the right to set the kernel's timer back.
-    pub fn end(&self) {
+    pub fn end_setting(&self) {
         self.holder.store(0, Ordering::Release);
     }
 
     /// Whether a thread has the right to set the kernel's timer, or was killed while it had the right.
-    pub fn is_held(&self) -> bool {
+    pub fn is_being_set(&self) -> bool {
         self.holder.load(Ordering::Acquire) != 0
     }
 
@@ -421,39 +422,40 @@ pub struct Registry {
     /// The leaps over idle time.
     pub leaps: Leaps,
     /// The task counters.
-    pub population: Population,
+    pub task_counters: TaskCounters,
     /// The process id namespaces of the programs.
-    pub spaces: Spaces,
+    pub pid_namespaces: PidNamespaces,
     /// The start of the latest change of the clock.
     pub start: Start,
     /// Number of epochs given so far.
     epochs: AtomicU32,
-    /// The places at which a test stops threads.
-    #[cfg(all(feature = "failpoints", not(loom)))]
-    pub failpoints: crate::failpoint::Failpoints,
-    /// The place at which a writer dies in the model.
-    #[cfg(loom)]
-    pub dies_at: std::sync::Mutex<Option<crate::Failpoint>>,
+    /// The probe_slots at which a test stops threads. Takes no memory in a build without failpoints.
+    pub failpoints: Failpoints,
     /// A bit for each [`GROUP`] slots, set when one of them is claimed for the first time. Groups whose bit is clear need not be
     /// read, and take no memory.
-    waiter_groups: Groups<{ WAITERS.div_ceil(GROUP * 64) }>,
-    timer_groups: Groups<{ TIMERS.div_ceil(GROUP * 64) }>,
+    waiter_groups: SlotGroups<{ WAITERS.div_ceil(GROUP * 64) }>,
+    timer_groups: SlotGroups<{ TIMERS.div_ceil(GROUP * 64) }>,
     waiters: [Waiter; WAITERS],
     timers: [Timer; TIMERS],
 }
 
+/// Offset of the failpoints' words in a clock's file, bytes. Each word is four bytes, in the order of [`crate::Failpoint::ALL`].
+#[cfg(all(feature = "failpoints", not(loom)))]
+pub const FAILPOINTS_OFFSET: usize =
+    crate::file::REGISTRY_OFFSET + core::mem::offset_of!(Registry, failpoints);
+
 #[repr(C, align(64))]
-struct Groups<const WORDS: usize>([AtomicU64; WORDS]);
+struct SlotGroups<const WORDS: usize>([AtomicU64; WORDS]);
 
 #[cfg(loom)]
-impl<const WORDS: usize> Default for Groups<WORDS> {
+impl<const WORDS: usize> Default for SlotGroups<WORDS> {
     fn default() -> Self {
-        Groups(core::array::from_fn(|_| AtomicU64::default()))
+        SlotGroups(core::array::from_fn(|_| AtomicU64::default()))
     }
 }
 
-impl<const WORDS: usize> Groups<WORDS> {
-    fn note(&self, slot: usize) {
+impl<const WORDS: usize> SlotGroups<WORDS> {
+    fn mark_used(&self, slot: usize) {
         let (word, bit) = (&self.0[slot / GROUP / 64], 1 << (slot / GROUP % 64));
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::SeqCst);
@@ -469,6 +471,12 @@ impl<const WORDS: usize> Groups<WORDS> {
     }
 }
 
+impl AsRef<Failpoints> for Registry {
+    fn as_ref(&self) -> &Failpoints {
+        &self.failpoints
+    }
+}
+
 impl Registry {
     /// Claims a slot for a wait of `thread` in `process` at `depth`, an address on the thread's stack.
     ///
@@ -480,13 +488,23 @@ impl Registry {
         let left_behind = |slot: &Waiter| {
             slot.owner.load(Ordering::Relaxed) == key && slot.depth.load(Ordering::Relaxed) <= depth
         };
-        let place = places(thread, key, WAITERS).find(|i| {
+        let slot = probe_slots(thread, key, WAITERS).find(|i| {
             let slot = &self.waiters[*i];
             left_behind(slot) || claim(&slot.owner, key)
         })?;
-        self.waiters[place].depth.store(depth, Ordering::Relaxed);
-        self.waiter_groups.note(place);
-        Some(&self.waiters[place])
+        self.waiters[slot].depth.store(depth, Ordering::Relaxed);
+        self.waiter_groups.mark_used(slot);
+        Some(&self.waiters[slot])
+    }
+
+    /// Adds a leap over idle time: [`Leaps::leap`].
+    pub fn leap(&self, from: Span, by: Span, at: RealInstant) -> bool {
+        self.leaps.leap(&self.failpoints, from, by, at)
+    }
+
+    /// Marks a thread as the sole one on the clock: [`TaskCounters::mark_sole_thread`].
+    pub fn mark_sole_thread(&self, thread: (ProcessId, u32), count: TaskCount) {
+        self.task_counters.mark_sole_thread(&self.failpoints, thread, count);
     }
 
     /// Returns an epoch that no other process has had.
@@ -504,7 +522,7 @@ impl Registry {
     /// Returns a timer's slot, if it has one.
     pub fn find_timer(&self, process: ProcessId, kind: TimerKind, id: u32) -> Option<&Timer> {
         let key = timer_key(process, kind, id);
-        timer_places(key)
+        timer_slots(key)
             .map(|i| &self.timers[i])
             .find(|slot| slot.owner.load(Ordering::Acquire) == key)
     }
@@ -515,9 +533,9 @@ impl Registry {
             return Some(slot);
         }
         let key = timer_key(process, kind, id);
-        let place = timer_places(key).find(|i| claim(&self.timers[*i].owner, key))?;
-        self.timer_groups.note(place);
-        let timer = &self.timers[place];
+        let slot = timer_slots(key).find(|i| claim(&self.timers[*i].owner, key))?;
+        self.timer_groups.mark_used(slot);
+        let timer = &self.timers[slot];
         timer.set_target(0);
         timer.set_signalled_again(0);
         Some(timer)
@@ -532,8 +550,8 @@ impl Registry {
 
 /// Stores the observed sequence, and with it everything that was stated before. The store is followed by a full fence. Either the
 /// clock's writer finds the stored value, or the caller's next look at the clock finds the writer's change.
-fn state_seen(seen: &AtomicU32, state: u32) {
-    seen.store(state, Ordering::Release);
+fn store_observed_seq(word: &AtomicU32, state: u32) {
+    word.store(state, Ordering::Release);
     fence(Ordering::SeqCst);
 }
 
@@ -542,9 +560,9 @@ fn claim(owner: &AtomicU64, key: u64) -> bool {
         && owner.compare_exchange(0, key, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-fn timer_places(key: u64) -> impl Iterator<Item = usize> {
+fn timer_slots(key: u64) -> impl Iterator<Item = usize> {
     let (process, id) = ((key >> 32) as u32, key as u32 & TIMER_ID);
-    places(process.wrapping_mul(32).wrapping_add(id), key, TIMERS)
+    probe_slots(process.wrapping_mul(32).wrapping_add(id), key, TIMERS)
 }
 
 fn process_in(key: u64) -> ProcessId {
@@ -562,11 +580,11 @@ fn timer_key(process: ProcessId, kind: TimerKind, id: u32) -> u64 {
 ///
 /// The first ones follow `near`: thread ids are consecutive, so a search through the whole table touches little memory. If other
 /// keys have filled that neighbourhood, the same number of slots follows, spread over the whole table.
-fn places(near: u32, key: u64, len: usize) -> impl Iterator<Item = usize> {
+fn probe_slots(near: u32, key: u64, len: usize) -> impl Iterator<Item = usize> {
     /// An odd step, whose multiples are spread evenly over any table.
-    const ALL_OVER: usize = 10_125;
+    const FAR_STEP: usize = 10_125;
     let far = (key.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as usize;
-    let rows = [(near as usize, 1), (far, ALL_OVER)].into_iter();
+    let rows = [(near as usize, 1), (far, FAR_STEP)].into_iter();
     rows.flat_map(move |(start, step)| {
         (0..PROBES / 2).map(move |i| start.wrapping_add(i * step) & (len - 1))
     })

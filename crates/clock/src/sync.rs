@@ -7,7 +7,7 @@ pub(crate) use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Orde
 pub(crate) use loom::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Atomics for words that are only copied along with others. The models leave them out, to have fewer states.
-pub(crate) mod along {
+pub(crate) mod unmodelled {
     pub(crate) use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 }
 

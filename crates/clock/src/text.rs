@@ -59,9 +59,9 @@ struct Decimal<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Misfit {
     /// The whole part is too large.
-    Large,
+    TooLarge,
     /// The fraction has digits that would be lost.
-    Fine,
+    TooFine,
 }
 
 impl<'a> Decimal<'a> {
@@ -84,32 +84,32 @@ impl<'a> Decimal<'a> {
     ///
     /// # Errors
     ///
-    /// [`Misfit::Large`] and [`Misfit::Fine`], if the product is no whole number in range.
+    /// [`Misfit::TooLarge`] and [`Misfit::TooFine`], if the product is no whole number in range.
     fn times(self, unit: u64) -> Result<u128, Misfit> {
         let (numerator, denominator) = self.fraction_terms()?;
         let small = u128::from(numerator) * u128::from(unit);
         if small % u128::from(denominator) != 0 {
-            return Err(Misfit::Fine);
+            return Err(Misfit::TooFine);
         }
-        let whole = u128::from(number(self.whole).ok_or(Misfit::Large)?);
+        let whole = u128::from(number(self.whole).ok_or(Misfit::TooLarge)?);
         // Both products are below 2^127 for any unit in use. The longest unit is a year, below 2^55 ns.
         Ok(whole * u128::from(unit) + small / u128::from(denominator))
     }
 
     /// Returns this number as a ratio.
     fn ratio(self) -> Result<(u64, u64), Misfit> {
-        let whole = number(self.whole).ok_or(Misfit::Large)?;
+        let whole = number(self.whole).ok_or(Misfit::TooLarge)?;
         let (numerator, denominator) = self.fraction_terms()?;
-        let scaled = whole.checked_mul(denominator).ok_or(Misfit::Fine)?;
-        let numerator = scaled.checked_add(numerator).ok_or(Misfit::Fine)?;
+        let scaled = whole.checked_mul(denominator).ok_or(Misfit::TooFine)?;
+        let numerator = scaled.checked_add(numerator).ok_or(Misfit::TooFine)?;
         Ok((numerator, denominator))
     }
 
     /// Returns the part after the point as a ratio.
     fn fraction_terms(self) -> Result<(u64, u64), Misfit> {
-        let places = u32::try_from(self.fraction.len()).map_err(|_| Misfit::Fine)?;
-        let denominator = 10_u64.checked_pow(places).ok_or(Misfit::Fine)?;
-        let numerator = number(self.fraction).ok_or(Misfit::Fine)?;
+        let places = u32::try_from(self.fraction.len()).map_err(|_| Misfit::TooFine)?;
+        let denominator = 10_u64.checked_pow(places).ok_or(Misfit::TooFine)?;
+        let numerator = number(self.fraction).ok_or(Misfit::TooFine)?;
         Ok((numerator, denominator))
     }
 }
@@ -137,18 +137,18 @@ fn take_sign(text: &str) -> (bool, &str) {
 }
 
 /// A line under construction, so that width and alignment apply to the whole of it.
-struct Line {
-    bytes: [u8; Line::CAPACITY],
+struct TextBuffer {
+    bytes: [u8; TextBuffer::CAPACITY],
     len: usize,
 }
 
-impl Line {
+impl TextBuffer {
     /// Length of the line, bytes. It exceeds the longest value printed: two 16-digit terms, or a sign, 19 digits, a point and 9
     /// digits.
     const CAPACITY: usize = 48;
 
-    fn new() -> Line {
-        Line { bytes: [0; Line::CAPACITY], len: 0 }
+    fn new() -> TextBuffer {
+        TextBuffer { bytes: [0; TextBuffer::CAPACITY], len: 0 }
     }
 
     /// Writes `numerator` / 10^`places`, which is below 1, as a point and digits without trailing zeros. Writes nothing for zero.
@@ -170,11 +170,11 @@ impl Line {
     }
 }
 
-impl Write for Line {
+impl Write for TextBuffer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.len + text.len();
-        let room = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
+        let space = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        space.copy_from_slice(text.as_bytes());
         self.len = end;
         Ok(())
     }

@@ -18,7 +18,7 @@ fn start() -> Segment {
     }
 }
 
-fn told(clock: &Clock, stamp: i64, now: i64) -> i128 {
+fn shown_time(clock: &Clock, stamp: i64, now: i64) -> i128 {
     let (page, registry) = (&clock.page, &clock.registry);
     let host_wall = WallTime::default();
     page.wall_of_file(registry, RealInstant(stamp), RealInstant(now), host_wall).as_nanos()
@@ -62,13 +62,13 @@ fn a_file_stamped_behind_the_line_is_written_after_the_leap() {
     let clock = Clock::new(&start());
     clock.change(2_000, |change| {
         change.leap = Span(1_000_000);
-        change.line = Some(RealInstant(1_900));
+        change.file_boundary = Some(RealInstant(1_900));
     });
-    assert_eq!(told(&clock, 1_899, 3_000), 899);
+    assert_eq!(shown_time(&clock, 1_899, 3_000), 899);
     for stamp in [1_900, 1_950, 2_000] {
-        assert_eq!(told(&clock, stamp, 3_000), 1_001_000, "{stamp}");
+        assert_eq!(shown_time(&clock, stamp, 3_000), 1_001_000, "{stamp}");
     }
-    assert_eq!(told(&clock, 2_001, 3_000), 1_001_001);
+    assert_eq!(shown_time(&clock, 2_001, 3_000), 1_001_001);
 }
 
 #[test]
@@ -77,18 +77,18 @@ fn a_change_to_come_has_written_nothing_yet() {
     clock.change(2_000, |change| {
         change.at = RealInstant(2_500);
         change.leap = Span(1_000_000);
-        change.line = Some(RealInstant(1_900));
+        change.file_boundary = Some(RealInstant(1_900));
     });
-    assert_eq!(told(&clock, 1_950, 2_499), 950);
-    assert_eq!(told(&clock, 1_950, 2_500), 1_001_500);
+    assert_eq!(shown_time(&clock, 1_950, 2_499), 950);
+    assert_eq!(shown_time(&clock, 1_950, 2_500), 1_001_500);
 }
 
 #[test]
 fn without_a_line_a_file_is_as_old_as_its_stamp() {
     let clock = Clock::new(&start());
     clock.change(2_000, |change| change.leap = Span(1_000_000));
-    assert_eq!(told(&clock, 1_999, 3_000), 999);
-    assert_eq!(told(&clock, 2_000, 3_000), 1_001_000);
+    assert_eq!(shown_time(&clock, 1_999, 3_000), 999);
+    assert_eq!(shown_time(&clock, 2_000, 3_000), 1_001_000);
 }
 
 proptest! {
@@ -110,15 +110,15 @@ proptest! {
             clock.change(now, |change: &mut Change| {
                 change.leap = Span(leap);
                 change.pace = Pace::Running(Rate::new(rate, 7).expect("a rate"));
-                change.line = Some(RealInstant(line));
+                change.file_boundary = Some(RealInstant(line));
             });
         }
         let end = now + 10_000;
-        let all = (start().real.0..end).map(|stamp| told(&clock, stamp, end));
+        let all = (start().real.0..end).map(|stamp| shown_time(&clock, stamp, end));
         prop_assert!(all.is_sorted());
         for (line, at) in drawn {
             let shown = clock.page.wall_of(&clock.registry, RealInstant(at)).as_nanos();
-            prop_assert!(told(&clock, line, end) >= shown);
+            prop_assert!(shown_time(&clock, line, end) >= shown);
         }
     }
 

@@ -5,7 +5,7 @@
 use clock::{blank_registry, Clock};
 use lorentz_clock::{
     FastClock, Pace, Rate, RealInstant, Registry, Segment, SkipMode, Span, VirtualInstant,
-    WallTime, LEAPS,
+    WallTime, LEAP_LOG_LEN,
 };
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn a_leap_from_another_sum_is_none() {
 #[test]
 fn what_reading_costs_is_no_leap() {
     let leaps = &after(&[(10, 5)]).leaps;
-    leaps.pay(Span(3));
+    leaps.add_read_cost(Span(3));
     assert_eq!((leaps.sum(), leaps.count()), (Span(8), 1));
     assert_eq!(leaps.at(RealInstant(11)), Span(5));
 }
@@ -44,7 +44,7 @@ fn the_sum_stays_in_range() {
 
 #[test]
 fn the_log_is_thinned_and_stays_in_order() {
-    let many = 5 * LEAPS as i64;
+    let many = 5 * LEAP_LOG_LEN as i64;
     let jumps: Vec<_> = (1..=many).map(|i| (i * 10, 1)).collect();
     let leaps = &after(&jumps).leaps;
     let mut last = Span::ZERO;
@@ -76,13 +76,13 @@ fn a_page_that_has_skipped_goes_on_believing() {
     assert!(clock.fast(100, FastClock::Monotonic, false).is_some());
     for (mode, cost) in [(SkipMode::On, 7), (SkipMode::Force, 0), (SkipMode::Off, 0)] {
         if mode != SkipMode::Off {
-            clock.page.believe_leaps();
+            clock.page.enable_leaps();
         }
         clock.page.renew(&clock.registry, &|| RealInstant(50));
         clock.page.set_skipping(mode, Span(cost));
         let skipping = clock.page.skipping();
         assert_eq!(
-            (skipping.mode, skipping.believed, skipping.read_cost),
+            (skipping.mode, skipping.leaps_enabled, skipping.read_cost),
             (mode, true, Span(cost))
         );
         assert_eq!(now(&clock), VirtualInstant(600));

@@ -20,8 +20,8 @@ use loom::sync::atomic::{AtomicI64, Ordering};
 use loom::sync::Mutex;
 use loom::thread::{self, JoinHandle};
 use lorentz_clock::{
-    Change, ClockPage, Deadline, Failpoint, FastClock, Pace, Policy, ProcessId, Rate, RealInstant,
-    Registry, Segment, Snapshot, Space, Span, VirtualInstant, WallTime,
+    Change, ClockPage, Deadline, Failpoint, FastClock, Pace, PidNamespace, Policy, ProcessId, Rate,
+    RealInstant, Registry, Segment, Snapshot, Span, VirtualInstant, WallTime,
 };
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex as Note};
@@ -99,7 +99,7 @@ impl World {
             wall: wall(number),
             boot: Span(number as i64),
             limit: if rate == Rate::ONE { VirtualInstant::NEVER } else { limit(number) },
-            line: None,
+            file_boundary: None,
         };
         self.page.publish(&self.registry, &|| self.host(), &change).expect("there is room");
     }
@@ -108,10 +108,10 @@ impl World {
     fn change_and_die(&self, point: Failpoint, rate: Rate) -> bool {
         let _lock = self.lock.lock().unwrap();
         let before = self.page.version();
-        *self.registry.dies_at.lock().unwrap() = Some(point);
+        *self.registry.failpoints.dies_at.lock().unwrap() = Some(point);
         let dying = || self.change_locked(rate, Span(5), NOW);
         let died = catch_unwind(AssertUnwindSafe(dying)).is_err();
-        *self.registry.dies_at.lock().unwrap() = None;
+        *self.registry.failpoints.dies_at.lock().unwrap() = None;
         assert!(died);
         let made = self.page.version() != before;
         if !made {
@@ -428,14 +428,14 @@ fn the_past_is_read_whole_while_it_is_written_over() {
             let reader =
                 spawn(&world, move |world| world.page.wall_of(&world.registry, RealInstant(real)));
             publish(&world, &[(10, 90), (20, 190), (30, 390)]);
-            let told = all([reader])[0].as_nanos() as i64;
-            assert!(right.contains(&told), "torn: {told}");
+            let read = all([reader])[0].as_nanos() as i64;
+            assert!(right.contains(&read), "torn: {read}");
         });
     }
 }
 
 /// The waiting process.
-const ONE: ProcessId = ProcessId::new(Space::MONITORS, 1);
+const ONE: ProcessId = ProcessId::new(PidNamespace::MONITOR, 1);
 
 /// Does what a wait does: states its deadline and the state it saw, looks at the clock again, and blocks if nothing has changed.
 /// Returns the state in which it blocked.
@@ -452,9 +452,9 @@ fn wait(world: &World, thread: u32) -> u32 {
 }
 
 /// Does what a controller does: returns the threads that wait by an earlier state.
-fn to_be_told(world: &World) -> Vec<u32> {
+fn to_notify(world: &World) -> Vec<u32> {
     let now = world.page.state();
-    let waiters = world.registry.waiters().filter(|waiter| waiter.seen() != now);
+    let waiters = world.registry.waiters().filter(|waiter| waiter.observed_seq() != now);
     waiters.filter_map(|waiter| Some(waiter.owner()?.1)).collect()
 }
 
@@ -469,9 +469,9 @@ fn a_wait_follows_every_change_or_is_told_of_it() {
         let world = World::new();
         let waiter = spawn(&world, |world| wait(world, 7));
         world.change(rate(2), Span(0), NOW);
-        let first = to_be_told(&world);
+        let first = to_notify(&world);
         world.change(rate(3), Span(0), NOW);
-        let second = to_be_told(&world);
+        let second = to_notify(&world);
         let blocked = all([waiter])[0];
         assert!(blocked >= state(1) || first == [7], "the first change was missed");
         assert!(blocked >= state(2) || second == [7], "the second change was missed");
@@ -506,14 +506,17 @@ fn a_timer_is_held_back_or_is_waited_for() {
         };
         world.page.hold_timers(RealInstant(500));
         let state = world.page.timers_state();
-        let seen: Vec<u32> = world.registry.timers().map(|timer| timer.seen()).collect();
+        let seen: Vec<u32> = world.registry.timers().map(|timer| timer.observed_seq()).collect();
         if seen == [state] {
             assert_eq!(held.load(Ordering::Relaxed), 1, "it would go off by the old piece");
         }
         all([setter]);
-        world.page.let_timers_go();
+        world.page.release_timers();
         assert_eq!(world.page.timers_held(), None);
-        assert!(world.registry.timers().all(|timer| timer.seen() != world.page.timers_state()));
+        assert!(world
+            .registry
+            .timers()
+            .all(|timer| timer.observed_seq() != world.page.timers_state()));
     });
 }
 
@@ -523,9 +526,9 @@ fn two_waits_that_share_a_group_are_both_found() {
         let world = World::new();
         let waiters = [7, 8].map(|thread| spawn(&world, move |world| wait(world, thread)));
         world.change(rate(2), Span(0), NOW);
-        let told = to_be_told(&world);
+        let notified = to_notify(&world);
         for (blocked, thread) in all(waiters).into_iter().zip([7, 8]) {
-            assert!(blocked == state(1) || told.contains(&thread), "{thread} was missed");
+            assert!(blocked == state(1) || notified.contains(&thread), "{thread} was missed");
         }
     });
 }
@@ -555,22 +558,22 @@ fn the_right_to_set_a_timer_is_one_threads() {
         let world = World::new();
         let timer = world.registry.claim_timer(ONE, Fd, 3).expect("there is room");
         let dead = Holder { epoch: world.registry.new_epoch(), thread: 1 };
-        timer.begin(dead).expect("it is free");
+        timer.begin_setting(dead).expect("it is free");
         let epoch = world.registry.new_epoch();
         let inside = Arc::new(AtomicI64::new(0));
         let threads = [2, 3].map(|thread| {
             let inside = inside.clone();
             spawn(&world, move |world| {
                 let timer = world.registry.find_timer(ONE, Fd, 3).expect("it was claimed");
-                if timer.begin(Holder { epoch, thread }).is_ok() {
+                if timer.begin_setting(Holder { epoch, thread }).is_ok() {
                     assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two at once");
                     inside.fetch_sub(1, Ordering::Relaxed);
-                    timer.end();
+                    timer.end_setting();
                 }
             })
         });
         all(threads);
-        assert!(timer.begin(Holder { epoch, thread: 4 }).is_ok(), "it is held by the dead");
+        assert!(timer.begin_setting(Holder { epoch, thread: 4 }).is_ok(), "it is held by the dead");
     });
 }
 
@@ -583,14 +586,14 @@ fn a_leaper_may_be_killed_at_any_point() {
             let registry = &world.registry;
             assert!(registry.leap(Span(0), Span(5), RealInstant(10)));
             let reader = spawn(&world, |world| world.registry.leaps.at(RealInstant(25)).0);
-            *registry.dies_at.lock().unwrap() = Some(point);
+            *registry.failpoints.dies_at.lock().unwrap() = Some(point);
             let dying = || registry.leap(Span(5), Span(7), RealInstant(20));
             assert!(catch_unwind(AssertUnwindSafe(dying)).is_err());
-            *registry.dies_at.lock().unwrap() = None;
+            *registry.failpoints.dies_at.lock().unwrap() = None;
             assert_eq!(registry.leaps.sum(), Span(12));
             assert!(registry.leap(Span(12), Span(1), RealInstant(30)));
-            let told = all([reader])[0];
-            assert!([5, 12].contains(&told), "{point:?} {told}");
+            let read = all([reader])[0];
+            assert!([5, 12].contains(&read), "{point:?} {read}");
             assert_eq!(registry.leaps.at(RealInstant(30)), Span(13));
         });
     }
@@ -606,9 +609,9 @@ fn two_that_leap_at_once_do_not_mix_their_entries() {
                 world.registry.leap(sum, Span(number), RealInstant(10 * number))
             })
         });
-        let told = world.registry.leaps.at(RealInstant(50)).0;
+        let read = world.registry.leaps.at(RealInstant(50)).0;
         let leapt = all(leapers);
-        assert!([0, 1, 2, 3].contains(&told), "mixed: {told}");
+        assert!([0, 1, 2, 3].contains(&read), "mixed: {read}");
         assert!(leapt.contains(&true));
     });
 }

@@ -6,8 +6,8 @@ mod clock;
 
 use clock::{any_pace, blank_page, rate, start, Clock, DAY, YEAR};
 use lorentz_clock::{
-    Change, FastClock, Pace, Policy, Rate, RealInstant, Segment, Snapshot, Span, TooMany,
-    VirtualInstant, WallTime, NANOS_PER_SEC, PIECES, TO_COME,
+    Change, FastClock, Pace, Policy, Rate, RealInstant, Segment, Snapshot, Span, TooManyChanges,
+    VirtualInstant, WallTime, MAX_CHANGES_AHEAD, NANOS_PER_SEC, PIECES,
 };
 use proptest::prelude::*;
 
@@ -27,8 +27,8 @@ fn a_clock_starts_with_what_it_is_given() {
             real_cpu_clocks: bits & 1 != 0,
             real_file_times: bits & 2 != 0,
             trap_tsc: bits & 4 != 0,
-            counts_births: bits & 8 != 0,
-            sends_in_turn: bits & 16 != 0,
+            counts_tasks: bits & 8 != 0,
+            orders_sends: bits & 16 != 0,
         };
         let page = blank_page();
         page.initialise(&start(), rate(1, 1), policy, host_wall);
@@ -153,16 +153,16 @@ fn a_piece_to_come_comes_by_itself() {
     assert_eq!((when(2_500, 53_900), when(2_500, 54_050)), (4_900, 5_100));
     assert_eq!((when(6_000, 54_600), when(2_500, i64::MAX)), (6_200, i64::MAX));
     // The page says that somebody has to refresh the fast path. The refresh changes nothing else.
-    assert_eq!(clock.page.care_due(RealInstant(2_000)), Some(RealInstant(2_000)));
+    assert_eq!(clock.page.supervision_due(RealInstant(2_000)), Some(RealInstant(2_000)));
     clock.page.set_notified(before.state);
-    assert_eq!(clock.page.care_due(RealInstant(2_000)), Some(at));
+    assert_eq!(clock.page.supervision_due(RealInstant(2_000)), Some(at));
     assert!(!clock.page.refresh(&clock.registry, &|| RealInstant(4_999)));
     assert!(clock.page.refresh(&clock.registry, &|| RealInstant(5_001)));
     assert_eq!(clock.fast(5_100, FastClock::Monotonic, false), Some((0, 54_050)));
     let brought = clock.look(5_100);
     assert_eq!((brought.segment, brought.state), (after.segment, after.state + 1));
     clock.page.set_notified(brought.state);
-    assert_eq!(clock.page.care_due(RealInstant(5_002)), None);
+    assert_eq!(clock.page.supervision_due(RealInstant(5_002)), None);
 }
 
 /// A change for an earlier instant drops those that were to come after it.
@@ -207,17 +207,17 @@ fn so_many_changes_may_be_to_come() {
         let change = Change { at: RealInstant(at), ..Change::of(&clock.look(2_000).piece()) };
         clock.page.publish(&clock.registry, &|| RealInstant(2_000), &change)
     };
-    for number in 0..TO_COME as i64 {
+    for number in 0..MAX_CHANGES_AHEAD as i64 {
         announce(10_000 + number).expect("there is room");
     }
-    assert_eq!(announce(20_000), Err(TooMany));
+    assert_eq!(announce(20_000), Err(TooManyChanges));
     // Each drops all others.
     let mut refused = 0;
     for number in 0..PIECES as i64 {
         refused += usize::from(announce(9_000 - number).is_err());
         assert_eq!(clock.look(2_000).segment, start());
     }
-    assert!((10..PIECES - TO_COME).contains(&refused));
+    assert!((10..PIECES - MAX_CHANGES_AHEAD).contains(&refused));
     // After one has begun there is room again.
     clock.change(2_000, |_| ());
     announce(20_000).expect("there is room");
@@ -310,11 +310,11 @@ proptest! {
 struct Announced {
     after: i64,
     ahead: i64,
-    what: What,
+    kind: ChangeKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum ChangeKind {
     Rate(u64, u64),
     Freeze,
     Unfreeze,
@@ -323,18 +323,18 @@ enum What {
 }
 
 fn any_announced() -> impl Strategy<Value = Announced> {
-    let what = prop_oneof![
-        (1..=1000_u64, 1..=1000_u64).prop_map(|(num, den)| What::Rate(num, den)),
-        Just(What::Freeze),
-        Just(What::Unfreeze),
-        (0..DAY).prop_map(What::Leap),
-        (-DAY..DAY).prop_map(What::Step),
+    let kind = prop_oneof![
+        (1..=1000_u64, 1..=1000_u64).prop_map(|(num, den)| ChangeKind::Rate(num, den)),
+        Just(ChangeKind::Freeze),
+        Just(ChangeKind::Unfreeze),
+        (0..DAY).prop_map(ChangeKind::Leap),
+        (-DAY..DAY).prop_map(ChangeKind::Step),
     ];
     let ahead = prop_oneof![Just(0), 0..NANOS_PER_SEC];
-    (0..NANOS_PER_SEC, ahead, what).prop_map(|(after, ahead, what)| Announced {
+    (0..NANOS_PER_SEC, ahead, kind).prop_map(|(after, ahead, kind)| Announced {
         after,
         ahead,
-        what,
+        kind,
     })
 }
 
@@ -376,21 +376,21 @@ impl Model {
         begun.unwrap_or(&self.0[0])
     }
 
-    fn publish(&mut self, at: i64, what: What) {
+    fn publish(&mut self, at: i64, kind: ChangeKind) {
         let mut piece = *self.at(at);
         piece.virt = piece.virt_at(at);
         piece.begin = at.into();
-        match what {
-            What::Rate(num, den) => {
+        match kind {
+            ChangeKind::Rate(num, den) => {
                 piece.paused = (num.into(), den.into());
                 if piece.num != 0 {
                     (piece.num, piece.den) = piece.paused;
                 }
             }
-            What::Freeze => piece.num = 0,
-            What::Unfreeze => (piece.num, piece.den) = piece.paused,
-            What::Leap(by) => piece.virt += i128::from(by),
-            What::Step(by) => piece.wall += i128::from(by),
+            ChangeKind::Freeze => piece.num = 0,
+            ChangeKind::Unfreeze => (piece.num, piece.den) = piece.paused,
+            ChangeKind::Leap(by) => piece.virt += i128::from(by),
+            ChangeKind::Step(by) => piece.wall += i128::from(by),
         }
         self.0.retain(|other| other.begin < i128::from(at));
         self.0.push(piece);
@@ -422,28 +422,28 @@ proptest! {
             wall: first.wall.as_nanos(),
         }]);
         let mut now = first.real.0;
-        for Announced { after, ahead, what } in announced {
+        for Announced { after, ahead, kind } in announced {
             now += after;
             let at = now + ahead;
             let change = {
                 let base = clock.page.snapshot(&clock.registry, &|| RealInstant(at)).piece();
                 let mut change = Change { at: RealInstant(at), ..Change::of(&base) };
-                match what {
-                    What::Rate(num, den) => {
+                match kind {
+                    ChangeKind::Rate(num, den) => {
                         change.rate = rate(num, den);
                         if change.pace != Pace::Frozen {
                             change.pace = Pace::Running(change.rate);
                         }
                     }
-                    What::Freeze => change.pace = Pace::Frozen,
-                    What::Unfreeze => change.pace = Pace::Running(change.rate),
-                    What::Leap(by) => change.leap = Span(by),
-                    What::Step(by) => change.wall = change.wall.plus(Span(by)),
+                    ChangeKind::Freeze => change.pace = Pace::Frozen,
+                    ChangeKind::Unfreeze => change.pace = Pace::Running(change.rate),
+                    ChangeKind::Leap(by) => change.leap = Span(by),
+                    ChangeKind::Step(by) => change.wall = change.wall.plus(Span(by)),
                 }
                 change
             };
             clock.page.publish(&clock.registry, &|| RealInstant(now), &change).expect("there is room");
-            model.publish(at, what);
+            model.publish(at, kind);
             for (later, further) in &looks {
                 let real = now + later;
                 let exact = model.at(real);

@@ -4,7 +4,7 @@
 
 mod clock;
 
-use clock::{blank_page, blank_registry, start_at, Dice};
+use clock::{blank_page, blank_registry, start_at, Random};
 use lorentz_clock::{
     Change, ClockPage, FastClock, Pace, Rate, RealInstant, Registry, Span, VirtualInstant,
     NANOS_PER_SEC,
@@ -66,19 +66,19 @@ impl Clock {
     }
 }
 
-fn move_about(change: &mut Change, dice: &mut Dice) {
+fn move_about(change: &mut Change, random: &mut Random) {
     let rate = |num, den| Pace::Running(Rate::new(num, den).expect("a valid rate"));
-    match dice.below(10) {
+    match random.below(10) {
         0..=3 => change.pace = Pace::Running(Rate::ONE),
-        4 => change.pace = rate(1 + dice.below(1_000), 1),
-        5 => change.pace = rate(1, 1 + dice.below(1_000)),
-        6 => change.pace = rate(1 + dice.below(1_000), 1 + dice.below(1_000)),
+        4 => change.pace = rate(1 + random.below(1_000), 1),
+        5 => change.pace = rate(1, 1 + random.below(1_000)),
+        6 => change.pace = rate(1 + random.below(1_000), 1 + random.below(1_000)),
         7 => change.pace = Pace::Frozen,
-        8 => change.leap = Span(dice.below(NANOS_PER_SEC as u64) as i64),
-        _ => change.wall = change.wall.plus(Span(dice.below(7_200) as i64 - 3_600)),
+        8 => change.leap = Span(random.below(NANOS_PER_SEC as u64) as i64),
+        _ => change.wall = change.wall.plus(Span(random.below(7_200) as i64 - 3_600)),
     }
-    if dice.below(8) == 0 {
-        change.at = host().plus(Span(dice.below(50_000) as i64));
+    if random.below(8) == 0 {
+        change.at = host().plus(Span(random.below(50_000) as i64));
     }
 }
 
@@ -100,11 +100,11 @@ fn no_thread_sees_time_go_back_through_ten_thousand_changes() {
     };
     thread::scope(|scope| {
         let readers = [(); READERS].map(|()| scope.spawn(reader));
-        let mut dice = Dice(0x4c6f_7265_6e74_7a21);
+        let mut random = Random(0x4c6f_7265_6e74_7a21);
         for _ in 0..CHANGES {
-            clock.change(|change| move_about(change, &mut dice));
+            clock.change(|change| move_about(change, &mut random));
             // On a machine with few processors, wait now and then until the readers have read.
-            let enough = all_reads() + u64::from(dice.below(20) == 0);
+            let enough = all_reads() + u64::from(random.below(20) == 0);
             while all_reads() < enough && !readers.iter().any(|reader| reader.is_finished()) {
                 thread::yield_now();
             }

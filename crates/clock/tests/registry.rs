@@ -5,8 +5,8 @@
 mod clock;
 
 use lorentz_clock::{
-    Armed, Deadline, Holder, ProcessId, RealInstant, Registry, Setting, Space, Span, Timer,
-    TimerKind, VirtualInstant, Waiter, WallTime, SPACES, TIMERS, WAITERS,
+    Armed, Deadline, Holder, PidNamespace, ProcessId, RealInstant, Registry, Setting, Span, Timer,
+    TimerKind, VirtualInstant, Waiter, WallTime, MAX_PID_NAMESPACES, TIMERS, WAITERS,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -30,7 +30,7 @@ fn owners(registry: &Registry) -> HashSet<(ProcessId, u32)> {
 
 /// Returns a process in the namespace of the first monitor.
 fn process(number: u32) -> ProcessId {
-    ProcessId::new(Space::MONITORS, number)
+    ProcessId::new(PidNamespace::MONITOR, number)
 }
 
 fn same<T>(a: &T, b: &T) -> bool {
@@ -59,7 +59,7 @@ fn a_wait_says_what_it_waits_for() {
         Deadline::Never,
     ] {
         waiter.publish(deadline, 232, 44, Span(9));
-        assert_eq!((waiter.deadline(), waiter.call(), waiter.seen()), (deadline, 232, 44));
+        assert_eq!((waiter.deadline(), waiter.call(), waiter.observed_seq()), (deadline, 232, 44));
         let found = registry.waiters().next().unwrap();
         assert!(same(found, waiter));
     }
@@ -234,9 +234,9 @@ fn a_timer_keeps_what_it_is_told() {
     let setting =
         Setting { deadline: Deadline::Wall(WallTime { secs: 5, nanos: 6 }), interval: Span(7) };
     timer.set(setting, 8);
-    assert_eq!((timer.setting(), timer.seen()), (setting, 8));
-    timer.set_seen(10);
-    assert_eq!((timer.setting(), timer.seen()), (setting, 10));
+    assert_eq!((timer.setting(), timer.observed_seq()), (setting, 8));
+    timer.set_observed_seq(10);
+    assert_eq!((timer.setting(), timer.observed_seq()), (setting, 10));
     let armed = Armed {
         at: RealInstant::NEVER,
         interval: Span(9),
@@ -257,13 +257,13 @@ fn the_right_to_set_a_timer_is_not_held_by_the_dead() {
     let [before, now] = [registry.new_epoch(), registry.new_epoch()];
     assert_ne!(before, now);
     let thread = |epoch, thread| Holder { epoch, thread };
-    assert_eq!(timer.begin(thread(before, 7)), Ok(()));
-    assert_eq!(timer.begin(thread(before, 8)), Err(thread(before, 7)), "two at once");
+    assert_eq!(timer.begin_setting(thread(before, 7)), Ok(()));
+    assert_eq!(timer.begin_setting(thread(before, 8)), Err(thread(before, 7)), "two at once");
     // The process has executed another program. A thread of the new program sets the timer; it may have the same number.
-    assert_eq!(timer.begin(thread(now, 7)), Ok(()));
-    assert_eq!(timer.begin(thread(now, 8)), Err(thread(now, 7)));
-    timer.end();
-    assert_eq!(timer.begin(thread(now, 8)), Ok(()));
+    assert_eq!(timer.begin_setting(thread(now, 7)), Ok(()));
+    assert_eq!(timer.begin_setting(thread(now, 8)), Err(thread(now, 7)));
+    timer.end_setting();
+    assert_eq!(timer.begin_setting(thread(now, 8)), Ok(()));
 }
 
 proptest! {
@@ -308,13 +308,14 @@ proptest! {
 #[test]
 fn processes_of_one_number_in_two_namespaces_are_two() {
     let registry = registry();
-    let spaces = [4_026_531_836, 4_026_532_290].map(|inode| registry.spaces.of(inode).unwrap());
+    let spaces = [4_026_531_836, 4_026_532_290]
+        .map(|inode| registry.pid_namespaces.find_or_add(inode).unwrap());
     let inits = spaces.map(|space| ProcessId::new(space, 1));
     let waits = inits.map(|init| registry.claim_waiter(init, 1, HERE).unwrap());
     let timers = inits.map(|init| registry.claim_timer(init, TimerKind::Interval, 0).unwrap());
     assert!(!same(waits[0], waits[1]) && !same(timers[0], timers[1]));
     for (place, init) in inits.into_iter().enumerate() {
-        assert_eq!((init.space(), init.number()), (spaces[place], 1));
+        assert_eq!((init.namespace(), init.number()), (spaces[place], 1));
         assert_eq!(waits[place].owner(), Some((init, 1)));
         assert_eq!(timers[place].owner(), Some((init, TimerKind::Interval, 0)));
     }
@@ -323,17 +324,22 @@ fn processes_of_one_number_in_two_namespaces_are_two() {
 #[test]
 fn a_namespace_keeps_its_space() {
     let registry = registry();
-    assert_eq!(registry.spaces.inode(Space::MONITORS), None);
-    let inodes = 1..=SPACES as u32;
-    let spaces: Vec<_> = inodes.clone().map(|inode| registry.spaces.of(inode).unwrap()).collect();
+    assert_eq!(registry.pid_namespaces.inode(PidNamespace::MONITOR), None);
+    let inodes = 1..=MAX_PID_NAMESPACES as u32;
+    let spaces: Vec<_> =
+        inodes.clone().map(|inode| registry.pid_namespaces.find_or_add(inode).unwrap()).collect();
     for (inode, space) in inodes.zip(&spaces) {
-        assert_eq!(registry.spaces.of(inode), Some(*space));
-        assert_eq!(registry.spaces.inode(*space), Some(inode));
-        assert_eq!(Space::from_bits(space.bits()), *space);
+        assert_eq!(registry.pid_namespaces.find_or_add(inode), Some(*space));
+        assert_eq!(registry.pid_namespaces.inode(*space), Some(inode));
+        assert_eq!(PidNamespace::from_bits(space.bits()), *space);
         let last = ProcessId::new(*space, (1 << 22) - 1);
-        assert_eq!((last.space(), last.number()), (*space, (1 << 22) - 1));
+        assert_eq!((last.namespace(), last.number()), (*space, (1 << 22) - 1));
     }
-    assert_eq!(registry.spaces.of(SPACES as u32 + 1), None, "there is no place left");
+    assert_eq!(
+        registry.pid_namespaces.find_or_add(MAX_PID_NAMESPACES as u32 + 1),
+        None,
+        "there is no place left"
+    );
 }
 
 const THREADS: u32 = 8;
@@ -356,7 +362,7 @@ fn threads_never_share_a_slot() {
                         Span::ZERO,
                     );
                     assert_eq!(own.owner(), Some((process, 100)));
-                    assert_eq!((own.call(), own.seen()), (number, round as u32));
+                    assert_eq!((own.call(), own.observed_seq()), (number, round as u32));
                     assert_eq!(own.deadline(), Deadline::Virtual(VirtualInstant(round)));
                     own.release();
                 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use lorentz_control::{Cgroup, ClockSettings};
-use lorentz_inject::{find_command, Monitor};
+use lorentz_inject::{find_command, ExecMonitor};
 use nix::sys::signal::SigSet;
 
 use crate::background::start_in_background;
@@ -70,7 +70,7 @@ where
 
 /// The supervising process in the background.
 struct BatchMonitor {
-    monitor: Monitor,
+    monitor: ExecMonitor,
     mask: SigSet,
     containers: Vec<ManagedContainer>,
 }
@@ -85,7 +85,7 @@ struct ManagedContainer {
 impl BatchMonitor {
     fn new() -> anyhow::Result<BatchMonitor> {
         let mask = SigSet::thread_get_mask()?;
-        Ok(BatchMonitor { monitor: Monitor::of_many()?, mask, containers: Vec::new() })
+        Ok(BatchMonitor { monitor: ExecMonitor::for_batch()?, mask, containers: Vec::new() })
     }
 
     fn add(
@@ -126,8 +126,8 @@ impl BatchMonitor {
             }
             joins(recorded).map_err(io::Error::other)
         };
-        let clock = self.monitor.launch_beside(words, target, &self.mask, prepare)?;
-        self.monitor.when_wall_of_is_set(clock, set_wall(container));
+        let clock = self.monitor.launch_on_new_clock(words, target, &self.mask, prepare)?;
+        self.monitor.on_set_wall_of(clock, set_wall(container));
         // The exec of the program waits for this.
         self.monitor.serve_once(false)?;
         Ok(clock)
@@ -157,7 +157,7 @@ impl BatchMonitor {
     fn leave_the_ended(&mut self) {
         let monitor = &self.monitor;
         self.containers.retain(|one| {
-            let ended = monitor.is_ward_abandoned(one.clock);
+            let ended = monitor.is_clock_abandoned(one.clock);
             if ended {
                 // `lorentz rm` clears a container that cannot be removed now.
                 let _ = one.container.leave();

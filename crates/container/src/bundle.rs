@@ -69,7 +69,7 @@ pub fn runtime(root: &Path) -> Command {
     // SAFETY: the child makes only system calls.
     unsafe {
         command.pre_exec(|| {
-            limits::give_back();
+            limits::restore();
             Ok(())
         });
     }

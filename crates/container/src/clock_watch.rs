@@ -10,7 +10,7 @@ use std::time::Duration;
 use lorentz_control::change_pipe::listen;
 use lorentz_control::host_time::{now, Moment};
 use lorentz_control::{Clock, ToCome};
-use lorentz_inject::Attendant;
+use lorentz_inject::LoopTask;
 
 use crate::directory_watch::DirectoryWatch;
 use crate::{freeze, skip, Container, Mechanism};
@@ -54,7 +54,7 @@ impl ClockWatch {
             due: None,
             next: None,
         };
-        watch.attend();
+        watch.run();
         Ok(Some(watch))
     }
 
@@ -75,17 +75,17 @@ impl ClockWatch {
     }
 }
 
-impl Attendant for ClockWatch {
+impl LoopTask for ClockWatch {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         self.home.iter().map(DirectoryWatch::fd).chain([self.changes.as_fd()]).collect()
     }
 
-    fn left(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         let clock = self.due.map(|due| due.since(now()));
         [clock, self.home.as_ref().and_then(DirectoryWatch::left)].into_iter().flatten().min()
     }
 
-    fn attend(&mut self) {
+    fn run(&mut self) {
         if let Some(home) = &mut self.home {
             home.attend();
         }

@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use anyhow::Context;
-use lorentz_clock::{saturate, Span, MOST_SETTABLE_SECS, NANOS_PER_SEC};
+use lorentz_clock::{saturate, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC};
 use lorentz_control::processes::{self, Process};
 use lorentz_control::{host_time, Cgroup, Clock};
-use lorentz_inject::{Monitor, SetWall, Target, WallChange};
+use lorentz_inject::{ExecMonitor, SetWall, TargetClock, WallChange};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
@@ -88,7 +88,7 @@ fn launch(
     clock: &Clock,
     command: &[OsString],
     before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
-) -> anyhow::Result<Monitor> {
+) -> anyhow::Result<ExecMonitor> {
     let words = command.iter().map(|word| CString::new(word.as_bytes()));
     let words = words.collect::<Result<Vec<_>, _>>().context("a command without NUL bytes")?;
     if container.cgroup().is_none() {
@@ -111,16 +111,16 @@ fn launch(
         }
         before(container, clock)
     };
-    let mut monitor = Monitor::launch(&words, target, prepare)?;
-    monitor.when_wall_is_set(set_wall(container));
+    let mut monitor = ExecMonitor::launch(&words, target, prepare)?;
+    monitor.on_set_wall(set_wall(container));
     keep_watch(&mut monitor, container)?;
     Ok(monitor)
 }
 
 /// Makes the monitor look after the container's clock.
-pub(crate) fn keep_watch(monitor: &mut Monitor, container: &Container) -> anyhow::Result<()> {
+pub(crate) fn keep_watch(monitor: &mut ExecMonitor, container: &Container) -> anyhow::Result<()> {
     if let Some(watch) = ClockWatch::of(container)? {
-        monitor.attended_by(Box::new(watch));
+        monitor.set_loop_task(Box::new(watch));
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ pub(crate) fn set_wall(container: &Container) -> SetWall {
         };
         // Never earlier than CLOCK_MONOTONIC: that would mean that the machine had started before 1970.
         let earliest = i128::from(reading.virt.0);
-        let end = i128::from(MOST_SETTABLE_SECS) * i128::from(NANOS_PER_SEC);
+        let end = i128::from(MAX_SETTABLE_SECS) * i128::from(NANOS_PER_SEC);
         if !(earliest..end).contains(&(reading.wall.as_nanos() + by)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -146,10 +146,10 @@ pub(crate) fn set_wall(container: &Container) -> SetWall {
     })
 }
 
-pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<Target> {
+pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<TargetClock> {
     let file = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
     let shim = container.record().mechanism == Mechanism::Shim;
-    Ok(Target { clock: file.into(), policy: clock.policy(), shim })
+    Ok(TargetClock { clock: file.into(), policy: clock.policy(), shim })
 }
 
 /// Waits for the unfreeze of a container that was started frozen. Only then its first instruction runs.
@@ -175,7 +175,7 @@ fn pending_set(set: &mut SigSet) -> *mut libc::sigset_t {
 
 /// Goes on supervising the remaining programs in a process of its own, so that this process can end with the command's status.
 fn hand_over(
-    monitor: &mut Monitor,
+    monitor: &mut ExecMonitor,
     container: &Container,
     kind: MonitorKind,
 ) -> anyhow::Result<()> {
@@ -254,10 +254,14 @@ fn attach_and_stay(
     }
 }
 
-fn bring_in(pid: u32, tree: bool, container: &Container) -> anyhow::Result<(Monitor, Vec<u32>)> {
+fn bring_in(
+    pid: u32,
+    tree: bool,
+    container: &Container,
+) -> anyhow::Result<(ExecMonitor, Vec<u32>)> {
     let clock = container.clock()?;
-    let mut monitor = Monitor::of_nobody(target(container, &clock)?)?;
-    monitor.when_wall_is_set(set_wall(container));
+    let mut monitor = ExecMonitor::without_program(target(container, &clock)?)?;
+    monitor.on_set_wall(set_wall(container));
     keep_watch(&mut monitor, container)?;
     monitor.attach(Pid::from_raw(pid as i32))?;
     let mut done = vec![pid];

@@ -106,7 +106,7 @@ impl StateDir {
     ) -> Result<Container, StateError> {
         let _lock = self.lock()?;
         let mut made = self.build(new, None, |clock| {
-            limits::room_for(file::LEN as u64)?;
+            limits::check_file_size(file::LEN as u64)?;
             change_pipe::make(clock)?;
             Clock::create(clock, settings).map(drop)
         })?;
@@ -397,7 +397,7 @@ impl Container {
                 Err(StateError::OffsetsOnly(name()))
             }
             _ if links.nlink() > 1 => Err(StateError::SharedClock(name())),
-            _ if clock.skipping().believed => Err(StateError::Skips(name())),
+            _ if clock.skipping().leaps_enabled => Err(StateError::Skips(name())),
             _ => Ok(clock),
         }
     }

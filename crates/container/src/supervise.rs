@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use lorentz_inject::{hand_in_process, Door, Entrance, Monitor};
+use lorentz_inject::{register_process, ExecMonitor, RegistrationSocket, SelfRegistration};
 
 use crate::background::{self, close_standard_streams, keep_only};
 use crate::lifecycle::{keep_watch, set_wall, target};
@@ -40,10 +40,10 @@ pub fn start_monitor(container: &Container) -> anyhow::Result<MonitorConnection>
         let container = container.enter(MonitorKind::Runtime)?;
         skip::start_where_asked(&container)?;
         let clock = container.clock()?;
-        let mut monitor = Monitor::of_nobody(target(&container, &clock)?)?;
-        monitor.when_wall_is_set(set_wall(&container));
+        let mut monitor = ExecMonitor::without_program(target(&container, &clock)?)?;
+        monitor.on_set_wall(set_wall(&container));
         keep_watch(&mut monitor, &container)?;
-        monitor.open(Door::new(socket.into(), theirs.into())?);
+        monitor.accept_registrations(RegistrationSocket::new(socket.into(), theirs.into())?);
         close_standard_streams()?;
         std::env::set_current_dir("/")?;
         drop(ready);
@@ -73,9 +73,9 @@ impl MonitorConnection {
     /// # Errors
     ///
     /// If the container's clock cannot be read.
-    pub fn entrance(&self) -> anyhow::Result<Entrance> {
+    pub fn entrance(&self) -> anyhow::Result<SelfRegistration> {
         let policy = self.container.clock()?.policy();
-        Ok(Entrance::new(self.socket.try_clone()?, policy))
+        Ok(SelfRegistration::new(self.socket.try_clone()?, policy))
     }
 
     /// Registers process `pid`, whose clocks are the kernel's. The monitor only waits for its end.
@@ -91,7 +91,7 @@ impl MonitorConnection {
         }
         // SAFETY: the descriptor was just opened, and belongs to nobody else.
         let process = unsafe { OwnedFd::from_raw_fd(raw as i32) };
-        Ok(hand_in_process(&self.socket, process.as_fd())?)
+        Ok(register_process(&self.socket, process.as_fd())?)
     }
 }
 

@@ -14,7 +14,7 @@
 //!
 //! Race: a kernel timer is set by the old piece. A change makes its deadline later. The timer goes off before its process has set
 //! it anew: too early. Therefore, where timers are set, each process holds them back before the controller publishes such a change
-//! ([`lorentz_clock::HELD_FOR`]). The change begins [`LEAD`] after the command, so that no timer is late either: by then each
+//! ([`lorentz_clock::HOLD_DELAY`]). The change begins [`LEAD`] after the command, so that no timer is late either: by then each
 //! process has set its timers by both pieces.
 //!
 //! A controller that dies in between leaves a clock that every reader can read. `notified` says whether threads are still to be
@@ -169,15 +169,15 @@ impl Clock {
         if mode == SkipMode::Off {
             page.set_skipping(mode, read_cost);
         } else {
-            page.believe_leaps();
+            page.enable_leaps();
         }
-        failpoint(self.registry(), Failpoint::SkippingBelieved);
+        failpoint(self.registry(), Failpoint::LeapsEnabled);
         // Readers of the old state would not add leaps. So nothing leaps before all have followed.
         page.renew(self.registry(), &host_time::now);
-        failpoint(self.registry(), Failpoint::BeforeTell);
+        failpoint(self.registry(), Failpoint::BeforeNotify);
         self.notifier().notify(Moved::All);
         page.set_notified(page.state());
-        failpoint(self.registry(), Failpoint::AfterTell);
+        failpoint(self.registry(), Failpoint::AfterNotify);
         page.set_skipping(mode, read_cost);
         Ok(())
     }
@@ -218,13 +218,13 @@ impl Clock {
         } else if let Some(at) = at {
             new.at = at;
         }
-        new.line = Some(self.file_stamp_line(at));
+        new.file_boundary = Some(self.file_stamp_line(at));
         let published = page.publish(registry, &host_time::now, &new);
-        page.let_timers_go();
-        failpoint(registry, Failpoint::BeforeTell);
+        page.release_timers();
+        failpoint(registry, Failpoint::BeforeNotify);
         let signalled = self.notifier().notify(moved);
         let published = published.map_err(|_| too_many())?;
-        failpoint(registry, Failpoint::AfterTell);
+        failpoint(registry, Failpoint::AfterNotify);
         page.set_notified(published.state);
         if at.is_none() || published.begins.since(host_time::now()) <= NEAR_CHANGE {
             self.begin(&published);
@@ -250,7 +250,7 @@ impl Clock {
                 failpoint(registry, Failpoint::HoldFollowed);
                 return from;
             }
-            failpoint(registry, Failpoint::PutOff);
+            failpoint(registry, Failpoint::HoldExtended);
         }
     }
 
@@ -298,7 +298,7 @@ impl Clock {
                 Deadline::Wall(_) => true,
                 Deadline::Virtual(_) => moved == Moved::All,
             };
-            timer.is_held() || (concerned && timer.armed().at != RealInstant::NEVER)
+            timer.is_being_set() || (concerned && timer.armed().at != RealInstant::NEVER)
         })
     }
 
@@ -311,7 +311,7 @@ impl Clock {
     /// If the file is gone.
     pub fn supervise(&self) -> io::Result<Option<Duration>> {
         let soon = |clock: &Clock| {
-            let due = clock.page().care_due(host_time::now())?;
+            let due = clock.page().supervision_due(host_time::now())?;
             Some(due.since(host_time::now()).0.saturating_sub(NOTIFY_BEFORE.0).max(0) as u64)
         };
         while soon(self) == Some(0) {
@@ -341,7 +341,7 @@ impl Clock {
         page.complete(registry, &host_time::now);
         let begun = page.refresh(registry, &host_time::now);
         let held = page.timers_held().is_some();
-        page.let_timers_go();
+        page.release_timers();
         let state = page.state();
         if begun || page.notified() != state {
             self.notifier().notify(Moved::All);
@@ -376,7 +376,7 @@ fn too_many() -> io::Error {
         io::ErrorKind::WouldBlock,
         format!(
             "too many changes are to come: at most {} at once, and 40 since the last one took effect",
-            lorentz_clock::TO_COME
+            lorentz_clock::MAX_CHANGES_AHEAD
         ),
     )
 }

@@ -161,7 +161,7 @@ impl Clock {
         match then {
             None => look.piece(),
             Some((mut piece, _)) => {
-                if self.page().leaps() {
+                if self.page().leaps_enabled() {
                     piece.segment.virt = piece.segment.virt.plus(registry.leaps.sum());
                 }
                 piece

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lorentz_clock::{failpoint, Failpoint, Head, Pace, RealInstant, Span, VirtualInstant, Waiter};
+use lorentz_clock::{
+    failpoint, Failpoint, Pace, RealInstant, Span, TaskCount, VirtualInstant, Waiter,
+};
 
 use crate::file_stamps::{host_wall_ahead, FileStamps};
 use crate::Clock;
@@ -16,25 +18,25 @@ impl Clock {
 
     /// Number of programs that have been brought onto the clock so far.
     pub fn entries(&self) -> u32 {
-        self.registry().population.entries()
+        self.registry().task_counters.programs()
     }
 
     /// The task counters at this moment.
-    pub fn task_counters(&self) -> Head {
-        self.registry().population.head()
+    pub fn task_counters(&self) -> TaskCount {
+        self.registry().task_counters.count()
     }
 
     /// Whether [`Clock::mark_sole_thread`] would set a new mark.
-    pub fn may_mark_sole_thread(&self, head: Head) -> bool {
-        self.policy().counts_births && !self.registry().population.is_vouched_for(head)
+    pub fn may_mark_sole_thread(&self, head: TaskCount) -> bool {
+        self.policy().counts_tasks && !self.registry().task_counters.has_mark(head)
     }
 
     /// Marks the sole thread on the clock, which was found alone after [`Clock::task_counters`] was `head`. Until another task comes,
     /// that thread leaps by itself.
-    pub fn mark_sole_thread(&self, head: Head) {
+    pub fn mark_sole_thread(&self, head: TaskCount) {
         let mut waiting = self.registry().waiters().filter_map(Waiter::owner);
         if let (Some(alone), None) = (waiting.next(), waiting.next()) {
-            self.registry().vouch(alone, head);
+            self.registry().mark_sole_thread(alone, head);
         }
     }
 
@@ -80,8 +82,8 @@ impl Clock {
         if by.0 <= 0 || now.state != look.state || !self.registry().leap(sum, by, line) {
             return false;
         }
-        failpoint(self.registry(), Failpoint::LeapBeforeTell);
-        notifier.notify_late(since, target, leaps.sum(), &now.after(by));
+        failpoint(self.registry(), Failpoint::LeapBeforeNotify);
+        notifier.notify_late(since, target, leaps.sum(), &now.with_leaps(by));
         true
     }
 

@@ -81,7 +81,7 @@ impl Notifier<'_> {
     /// Whether a living thread waits in the send ordering. The caller must know that all tasks sleep. Frees the entries of threads
     /// that were killed in their wait.
     pub fn has_waiting_sender(&self) -> bool {
-        let in_line = self.registry.waiters().filter(|waiter| waiter.call() == Waiter::TURN);
+        let in_line = self.registry.waiters().filter(|waiter| waiter.call() == Waiter::SEND_ORDER);
         in_line.filter(|waiter| self.is_alive(waiter)).count() > 0
     }
 
@@ -271,9 +271,9 @@ impl Notifier<'_> {
 
     fn waits(&self, moved: Moved) -> impl Iterator<Item = &Waiter> {
         let state = self.page.state();
-        self.registry
-            .waiters()
-            .filter(move |waiter| waiter.seen() != state && concerns(moved, waiter.deadline()))
+        self.registry.waiters().filter(move |waiter| {
+            waiter.observed_seq() != state && concerns(moved, waiter.deadline())
+        })
     }
 
     /// Returns the timers that were not set by the present state of the clock. A timer that a thread is setting counts as one.
@@ -281,8 +281,8 @@ impl Notifier<'_> {
         let state = self.page.timers_state();
         self.registry.timers().filter(move |timer| {
             let deadline = timer.setting().deadline;
-            let set = timer.seen() == state || deadline == Deadline::Never;
-            timer.is_held() || (!set && concerns(moved, deadline))
+            let set = timer.observed_seq() == state || deadline == Deadline::Never;
+            timer.is_being_set() || (!set && concerns(moved, deadline))
         })
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use lorentz_clock::{ProcessId, Registry, Space};
+use lorentz_clock::{PidNamespace, ProcessId, Registry};
 
 use crate::processes::{numbers, threads_of};
 use crate::Cgroup;
@@ -31,28 +31,28 @@ impl Numbers {
     /// Returns the number of `process` in this namespace. `None` if it is not found: it has ended, or the kernel does not allow the
     /// look.
     pub fn process(&mut self, process: ProcessId, registry: &Registry) -> Option<u32> {
-        if process.space() == Space::MONITORS {
+        if process.namespace() == PidNamespace::MONITOR {
             return Some(process.number());
         }
         let is_it = |pid: &u32| number_inside(*pid) == Some(process.number());
         if let Some(pid) = self.processes.get(&process).copied().filter(is_it) {
             return Some(pid);
         }
-        let inode = registry.spaces.inode(process.space())?;
+        let inode = registry.pid_namespaces.inode(process.namespace())?;
         if let Some(group) = &self.group {
             let pids = group.pids_below();
-            self.look_through(process.space(), inode, pids.into_iter());
+            self.look_through(process.namespace(), inode, pids.into_iter());
             if let Some(pid) = self.processes.get(&process) {
                 return Some(*pid);
             }
         }
-        self.look_through(process.space(), inode, numbers().into_iter().flatten());
+        self.look_through(process.namespace(), inode, numbers().into_iter().flatten());
         self.processes.get(&process).copied()
     }
 
     /// Returns the number in this namespace of a thread of `process`, whose number here is `pid`.
     pub fn thread(&mut self, process: ProcessId, pid: u32, thread: u32) -> Option<u32> {
-        if process.space() == Space::MONITORS {
+        if process.namespace() == PidNamespace::MONITOR {
             return Some(thread);
         }
         if thread == process.number() {
@@ -73,15 +73,15 @@ impl Numbers {
 
     /// Returns the number that an earlier look found for a thread, without checking it.
     pub fn thread_found(&self, process: ProcessId, thread: u32) -> Option<u32> {
-        match process.space() {
-            Space::MONITORS => Some(thread),
+        match process.namespace() {
+            PidNamespace::MONITOR => Some(thread),
             _ => self.threads.get(&(process, thread)).copied(),
         }
     }
 
     /// Finds all processes of a namespace among `pids`.
-    fn look_through(&mut self, space: Space, inode: u32, pids: impl Iterator<Item = u32>) {
-        self.processes.retain(|process, _| process.space() != space);
+    fn look_through(&mut self, space: PidNamespace, inode: u32, pids: impl Iterator<Item = u32>) {
+        self.processes.retain(|process, _| process.namespace() != space);
         for pid in pids.filter(|pid| namespace_of(*pid) == Some(inode)) {
             if let Some(inside) = number_inside(pid) {
                 self.processes.insert(ProcessId::new(space, inside), pid);

@@ -197,8 +197,8 @@ impl ClockOptions {
                 real_cpu_clocks: self.real_cpu_clocks.unwrap_or(false),
                 real_file_times: self.real_file_times.unwrap_or(false),
                 trap_tsc: self.trap_tsc,
-                counts_births: self.skip_idle.is_some_and(|mode| mode != SkipMode::Off),
-                sends_in_turn: self.in_experiment,
+                counts_tasks: self.skip_idle.is_some_and(|mode| mode != SkipMode::Off),
+                orders_sends: self.in_experiment,
             },
             frozen: self.frozen,
             skip: self.skip_idle.unwrap_or_default(),
@@ -428,8 +428,8 @@ mod tests {
             real_cpu_clocks: true,
             real_file_times: true,
             trap_tsc: true,
-            counts_births: true,
-            sends_in_turn: true,
+            counts_tasks: true,
+            orders_sends: true,
         };
         assert_eq!(asked.settings(&HOST).unwrap().policy, all);
     }

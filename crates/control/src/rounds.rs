@@ -179,10 +179,10 @@ impl HeldClock {
     pub fn allow_sends_until(&self, others: VirtualInstant) -> usize {
         const FUTEX_WAKE: i32 = 1;
         let page = self.clock.page();
-        page.set_turn(others);
+        page.set_send_order(others);
         // SAFETY: wakes the threads that wait for the word; the kernel writes nothing.
         let woken = unsafe {
-            libc::syscall(libc::SYS_futex, page.turn_word().as_ptr(), FUTEX_WAKE, i32::MAX)
+            libc::syscall(libc::SYS_futex, page.send_order_word().as_ptr(), FUTEX_WAKE, i32::MAX)
         };
         usize::try_from(woken).unwrap_or(0)
     }

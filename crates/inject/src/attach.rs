@@ -5,11 +5,11 @@
 //! original serves the shim from its new address. A thread that was waiting makes its system call again. The filter traps that
 //! call, and the shim waits for the rest of the time.
 
-use crate::blob;
-use crate::launch::take_fd;
-use crate::monitor::{listen_to_signals, Monitor, Target};
-use crate::remote::Borrowed;
-use crate::trace::Thread;
+use crate::boot_stub;
+use crate::borrowed_thread::BorrowedThread;
+use crate::launch::duplicate_fd;
+use crate::monitor::{open_signalfd, ExecMonitor, TargetClock};
+use crate::trace::TracedThread;
 use crate::{filter, namespace, sockets, timers, Error, Result};
 use lorentz_clock::ProcessId;
 use lorentz_shim::boot::BootArgs;
@@ -29,10 +29,10 @@ use std::time::Duration;
 /// Length of the scratch memory in the process, bytes. The filter stands at its start, the boot code's stack at its end.
 const SCRATCH: u64 = 128 * 1024;
 
-impl Monitor {
+impl ExecMonitor {
     /// Makes a monitor that has launched no program.
-    pub fn of_nobody(target: Target) -> Result<Monitor> {
-        Monitor::new(target, listen_to_signals()?)
+    pub fn without_program(target: TargetClock) -> Result<ExecMonitor> {
+        ExecMonitor::new(target, open_signalfd()?)
     }
 
     /// Brings process `pid` in, with all its threads. This monitor does not wait for the process to exit.
@@ -43,16 +43,16 @@ impl Monitor {
     /// installed, the process is ended.
     pub fn attach(&mut self, pid: Pid) -> Result<()> {
         let refused = |error: io::Error| Error::Refused(format!("process {pid}: {error}"));
-        check_room(pid).map_err(refused)?;
-        let stopped = Stopped::stop(pid).map_err(refused)?;
+        check_preconditions(pid).map_err(refused)?;
+        let stopped = StoppedProcess::stop(pid).map_err(refused)?;
         let listener = stopped.bring_in(self)?;
-        self.listen(listener);
+        self.add_listener(listener);
         Ok(())
     }
 }
 
 /// Checks, before anything is changed, that the addresses are free and that the kernel offers all that is needed.
-fn check_room(pid: Pid) -> io::Result<()> {
+fn check_preconditions(pid: Pid) -> io::Result<()> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     for line in maps.lines() {
         if let Some((start, end, _)) = mapping(line) {
@@ -78,20 +78,21 @@ fn mapping(line: &str) -> Option<(u64, u64, &str)> {
 }
 
 /// A process with all its threads stopped. The threads go on when this value is dropped.
-struct Stopped {
+struct StoppedProcess {
     pid: Pid,
-    threads: Vec<Thread>,
+    threads: Vec<TracedThread>,
 }
 
-impl Stopped {
+impl StoppedProcess {
     /// Stops every thread, including those that are started meanwhile.
-    fn stop(pid: Pid) -> io::Result<Stopped> {
-        let mut stopped = Stopped { pid, threads: Vec::new() };
+    fn stop(pid: Pid) -> io::Result<StoppedProcess> {
+        let mut stopped = StoppedProcess { pid, threads: Vec::new() };
         loop {
             let known = stopped.threads.len();
             for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
                 let number = entry?.file_name().to_str().and_then(|n| n.parse().ok());
-                let Some(thread) = number.map(Thread).filter(|t| !stopped.threads.contains(t))
+                let Some(thread) =
+                    number.map(TracedThread).filter(|t| !stopped.threads.contains(t))
                 else {
                     continue;
                 };
@@ -115,7 +116,7 @@ impl Stopped {
         Ok(stopped)
     }
 
-    fn bring_in(&self, monitor: &Monitor) -> Result<OwnedFd> {
+    fn bring_in(&self, monitor: &ExecMonitor) -> Result<OwnedFd> {
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.pid));
         let first = self.threads[0];
         const COMPATIBILITY_SEGMENT: u64 = 0x23;
@@ -126,28 +127,28 @@ impl Stopped {
         self.leave_vdso(&vdso).map_err(refused)?;
         let waits = self.waits();
         let listener = {
-            let borrowed = Borrowed::new(first).map_err(refused)?;
+            let borrowed = BorrowedThread::new(first).map_err(refused)?;
             let scratch = map_scratch(&borrowed).map_err(refused)?;
             let timers = timers::find(self.pid, &borrowed, scratch).map_err(refused)?;
             let sockets = sockets::find(first, &borrowed, scratch).map_err(refused)?;
             let program = Program::of_running(monitor.policy(), &sockets::extras(&sockets));
             let listener = self.install_filter(&borrowed, scratch, program.code())?;
             // From here on there is no way back: without the shim the filter would end the program.
-            let put_in = put_in(&borrowed, scratch, monitor, &listener, &vdso);
-            let told = put_in.and_then(|()| give_credit(first, &waits));
-            let told = told.and_then(|()| sockets::adopt(first, &sockets));
-            let told = told.and_then(|()| {
+            let injected = inject_shim(&borrowed, scratch, monitor, &listener, &vdso);
+            let done = injected.and_then(|()| write_credit(first, &waits));
+            let done = done.and_then(|()| sockets::adopt(first, &sockets));
+            let done = done.and_then(|()| {
                 let number = namespace::number_inside(self.pid.as_raw() as u32)?;
-                let owner = ProcessId::new(monitor.space_of(first)?, number);
+                let owner = ProcessId::new(monitor.namespace_of(first)?, number);
                 timers::adopt(owner, &timers, &monitor.clock()?);
                 Ok(())
             });
-            told.map_err(|error| self.end(&error))?;
+            done.map_err(|error| self.end(&error))?;
             let _ = borrowed.call(libc::SYS_munmap, [scratch, SCRATCH, 0, 0, 0, 0]);
             listener
         };
-        self.open_masks().map_err(|error| self.end(&error))?;
-        waits.iter().for_each(Wait::make_again);
+        self.unblock_our_signals().map_err(|error| self.end(&error))?;
+        waits.iter().for_each(InterruptedWait::repeat_call);
         Ok(listener)
     }
 
@@ -160,7 +161,7 @@ impl Stopped {
     /// Installs the filter in all threads. If the kernel requires it, the process sets no_new_privs first.
     fn install_filter(
         &self,
-        borrowed: &Borrowed,
+        borrowed: &BorrowedThread,
         scratch: u64,
         code: &[Instruction],
     ) -> Result<OwnedFd> {
@@ -186,7 +187,7 @@ impl Stopped {
         if result < 0 {
             return Err(filter::explain(io::Error::from_raw_os_error(-result as i32)));
         }
-        let listener = take_fd(self.pid, result as i32)
+        let listener = duplicate_fd(self.pid, result as i32)
             .map_err(|error| self.end(&io::Error::other(error.to_string())))?;
         let _ = borrowed.call(libc::SYS_close, [result as u64, 0, 0, 0, 0, 0]);
         Ok(listener)
@@ -194,9 +195,9 @@ impl Stopped {
 
     /// Steps threads out of the kernel's vDSO, before it moves.
     fn leave_vdso(&self, vdso: &Vdso) -> io::Result<()> {
-        const STEPS: u32 = 100_000;
+        const MAX_STEPS: u32 = 100_000;
         for thread in &self.threads {
-            for _ in 0..STEPS {
+            for _ in 0..MAX_STEPS {
                 if !vdso.code.contains(&thread.registers()?.rip) {
                     break;
                 }
@@ -208,7 +209,7 @@ impl Stopped {
     }
 
     /// Unblocks the shim's signals in all threads.
-    fn open_masks(&self) -> io::Result<()> {
+    fn unblock_our_signals(&self) -> io::Result<()> {
         for thread in &self.threads {
             let mask = thread.mask()?;
             if mask & sig::OURS != 0 {
@@ -219,20 +220,23 @@ impl Stopped {
     }
 
     /// Returns the threads that wait with a timeout, and how long each has waited.
-    fn waits(&self) -> Vec<Wait> {
-        let elapsed = |thread: &Thread| {
+    fn waits(&self) -> Vec<InterruptedWait> {
+        let elapsed = |thread: &TracedThread| {
             let task = format!("/proc/{}/task/{}", self.pid, thread.0);
             let began = last_ran(&format!("{task}/sched"))?;
             scheduler_now(processor_of(&task)?)?.checked_sub(began)
         };
-        let waiting = self.threads.iter().filter_map(|thread| Wait::of(*thread));
+        let waiting = self.threads.iter().filter_map(|thread| InterruptedWait::of(*thread));
         waiting
-            .map(|wait| Wait { elapsed: elapsed(&wait.thread).unwrap_or_default(), ..wait })
+            .map(|wait| InterruptedWait {
+                elapsed: elapsed(&wait.thread).unwrap_or_default(),
+                ..wait
+            })
             .collect()
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         for thread in &self.threads {
             let _ = thread.detach();
@@ -242,14 +246,14 @@ impl Drop for Stopped {
 
 /// A thread that was stopped in a system call that may have a timeout.
 #[derive(Clone, Copy)]
-struct Wait {
-    thread: Thread,
+struct InterruptedWait {
+    thread: TracedThread,
     registers: libc::user_regs_struct,
     elapsed: Duration,
 }
 
-impl Wait {
-    fn of(thread: Thread) -> Option<Wait> {
+impl InterruptedWait {
+    fn of(thread: TracedThread) -> Option<InterruptedWait> {
         // Results of an interrupted call: one that the kernel would continue by its restart block, and one that only our stop
         // interrupted.
         const ERESTART_RESTARTBLOCK: i64 = -516;
@@ -264,11 +268,15 @@ impl Wait {
                     Restart::Never | Restart::RestartBlock | Restart::UnlessTimeout
                 )
             });
-        (is_timed && broken_off).then_some(Wait { thread, registers, elapsed: Duration::ZERO })
+        (is_timed && broken_off).then_some(InterruptedWait {
+            thread,
+            registers,
+            elapsed: Duration::ZERO,
+        })
     }
 
     /// Makes the thread repeat its system call when it goes on.
-    fn make_again(&self) {
+    fn repeat_call(&self) {
         let mut regs = self.registers;
         regs.rax = regs.orig_rax;
         regs.rip -= 2;
@@ -278,7 +286,7 @@ impl Wait {
 }
 
 /// Tells the shim how long the threads have waited already.
-fn give_credit(first: Thread, waits: &[Wait]) -> io::Result<()> {
+fn write_credit(first: TracedThread, waits: &[InterruptedWait]) -> io::Result<()> {
     for (wait, place) in waits.iter().zip(0..CREDITS) {
         let number = namespace::number_inside(wait.thread.0 as u32)?;
         let credit = Credit::bytes(number, wait.elapsed.as_nanos() as u64);
@@ -297,10 +305,10 @@ fn last_ran(path: &str) -> Option<Duration> {
 
 /// Returns the processor on which a thread last ran.
 fn processor_of(task: &str) -> Option<usize> {
-    const AFTER_THE_NAME: usize = 36;
+    const FIELD_AFTER_NAME: usize = 36;
     let stat = fs::read_to_string(format!("{task}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split_ascii_whitespace().nth(AFTER_THE_NAME)?.parse().ok()
+    fields.split_ascii_whitespace().nth(FIELD_AFTER_NAME)?.parse().ok()
 }
 
 /// Returns the scheduler's clock of `processor` now: the time at which this thread, after a short sleep, last began to run
@@ -320,25 +328,24 @@ fn scheduler_now(processor: usize) -> Option<Duration> {
     now
 }
 
-fn map_scratch(borrowed: &Borrowed) -> io::Result<u64> {
+fn map_scratch(borrowed: &BorrowedThread) -> io::Result<u64> {
     let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     let kind = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     borrowed.must(libc::SYS_mmap, [0, SCRATCH, access, kind, u64::MAX, 0])
 }
 
 /// Runs the boot code, then puts a copy of the vDSO that jumps to the shim in the vDSO's place.
-fn put_in(
-    borrowed: &Borrowed,
+fn inject_shim(
+    borrowed: &BorrowedThread,
     scratch: u64,
-    monitor: &Monitor,
+    monitor: &ExecMonitor,
     listener: &OwnedFd,
     vdso: &Vdso,
 ) -> io::Result<()> {
-    let (files, args) = monitor.gifts();
-    let accept = |file: &OwnedFd| borrowed.accept(ASK_MONITOR, listener.as_fd(), file.as_fd());
-    let [image_fd, page_fd, registry_fd] =
-        [accept(files[0])?, accept(files[1])?, accept(files[2])?];
-    let moved = vdso.make_way(borrowed)?;
+    let (files, args) = monitor.injection_parts();
+    let send = |file: &OwnedFd| borrowed.receive_fd(ASK_MONITOR, listener.as_fd(), file.as_fd());
+    let [image_fd, page_fd, registry_fd] = [send(files[0])?, send(files[1])?, send(files[2])?];
+    let moved = vdso.move_away(borrowed)?;
     let args = BootArgs {
         image_fd,
         page_fd,
@@ -346,16 +353,16 @@ fn put_in(
         vdso: moved,
         vdso_len: vdso.len(),
         page: 0,
-        space: monitor.space_of(vdso.thread)?.bits(),
+        space: monitor.namespace_of(vdso.thread)?.bits(),
         time_offsets: namespace::time_offsets_from(args.base_offsets, vdso.thread.0)?,
         ..args
     };
-    borrowed.run(&blob::blob(&args), scratch + SCRATCH - 64)
+    borrowed.run(&boot_stub::bytes(&args), scratch + SCRATCH - 64)
 }
 
 /// The kernel's vDSO in a process: its data pages and, last, its code.
 struct Vdso {
-    thread: Thread,
+    thread: TracedThread,
     mappings: Vec<(u64, u64)>,
     code: std::ops::Range<u64>,
 }
@@ -374,7 +381,7 @@ impl Vdso {
         let code = code
             .map(|(start, end, _)| start..end)
             .ok_or_else(|| io::Error::other("it has no vDSO"))?;
-        Ok(Vdso { thread: Thread(pid.as_raw()), mappings, code })
+        Ok(Vdso { thread: TracedThread(pid.as_raw()), mappings, code })
     }
 
     fn len(&self) -> u64 {
@@ -383,7 +390,7 @@ impl Vdso {
 
     /// Moves the vDSO, each mapping by the same distance, and returns the new address of its code. In the old place comes a
     /// copy whose functions jump to the shim's.
-    fn make_way(&self, borrowed: &Borrowed) -> io::Result<u64> {
+    fn move_away(&self, borrowed: &BorrowedThread) -> io::Result<u64> {
         let original = self.copy()?;
         let start = self.mappings.iter().map(|m| m.0).min().unwrap_or(self.code.start);
         let end = self.mappings.iter().map(|m| m.1).max().unwrap_or(self.code.end);

@@ -6,10 +6,18 @@ use lorentz_shim::filter::{Instruction, Program};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+/// struct sock_fprog, for instructions of type `T` (8 bytes each).
 #[repr(C)]
-struct FilterProgram {
+pub(crate) struct SockFprog<T> {
     len: u16,
-    code: *const Instruction,
+    code: *const T,
+}
+
+impl<T> SockFprog<T> {
+    /// Makes the structure for `code`, which must outlive it.
+    pub fn new(code: &[T]) -> SockFprog<T> {
+        SockFprog { len: code.len() as u16, code: code.as_ptr() }
+    }
 }
 
 pub(crate) const SET_MODE_FILTER: libc::c_long = 1;
@@ -41,7 +49,7 @@ pub fn install(policy: Policy) -> Result<OwnedFd> {
 }
 
 fn listen(code: &[Instruction]) -> io::Result<OwnedFd> {
-    let program = FilterProgram { len: code.len() as u16, code: code.as_ptr() };
+    let program = SockFprog::new(code);
     // SAFETY: the kernel copies the program and returns a new descriptor.
     unsafe {
         match libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, FLAGS, &program) {

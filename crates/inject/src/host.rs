@@ -7,7 +7,7 @@ use std::fs;
 /// The kernel's vDSO, which is the same in every 64-bit process of this boot. Offsets are from its start, in bytes; 0 means
 /// that it has no such function.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Host {
+pub struct HostInfo {
     /// Length of the vDSO, bytes.
     pub vdso_len: u64,
     /// Offset of clock_gettime, if it works without a system call.
@@ -24,11 +24,11 @@ pub struct Host {
     pub time_offsets: [i64; 2],
 }
 
-impl Host {
+impl HostInfo {
     /// Reads this process's own vDSO.
-    pub fn look() -> Host {
+    pub fn read() -> HostInfo {
         let time_offsets = namespace::time_offsets("self").unwrap_or_default();
-        let mut host = Host { tai: tai_offset(), time_offsets, ..Host::default() };
+        let mut host = HostInfo { tai: tai_offset(), time_offsets, ..HostInfo::default() };
         if let Some(vdso) = own_vdso() {
             host.vdso_len = vdso.len() as u64;
             if let Ok(file) = object::File::parse(vdso) {

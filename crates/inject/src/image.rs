@@ -26,7 +26,7 @@ impl Image {
         let entry = BYTES[ENTRY..ENTRY + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
         debug_assert!((IMAGE as u64..(IMAGE + IMAGE_LEN) as u64).contains(&entry));
         const WRITING: &str = "the shim";
-        limits::room_for(BYTES.len() as u64).map_err(|e| Error::System(WRITING, e))?;
+        limits::check_file_size(BYTES.len() as u64).map_err(|e| Error::System(WRITING, e))?;
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let mut file: File = memfd_create(c"lorentz", flags)
             .map_err(|e| Error::System("memfd_create for the shim", e.into()))?

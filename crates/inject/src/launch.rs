@@ -18,19 +18,19 @@ use std::path::{Path, PathBuf};
 
 /// The end of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum ProgramEnd {
     /// The program exited with this status.
     Exited(i32),
     /// This signal ended the program.
     Killed(i32),
 }
 
-impl Ended {
+impl ProgramEnd {
     /// Returns the code that a shell reports: the status, or 128 plus the number of the signal.
     pub fn code(self) -> i32 {
         match self {
-            Ended::Exited(status) => status,
-            Ended::Killed(signal) => 128 + signal,
+            ProgramEnd::Exited(status) => status,
+            ProgramEnd::Killed(signal) => 128 + signal,
         }
     }
 }
@@ -78,11 +78,11 @@ pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) ->
         None => return Err(Error::Refused("no command given".into())),
     };
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::System("socketpair", e))?;
-    // SAFETY: this process has one thread. The child makes only the calls of `child`.
+    // SAFETY: this process has one thread. The child makes only the calls of `run_child`.
     match unsafe { fork() }.map_err(|e| Error::System("fork", e.into()))? {
         ForkResult::Child => {
             drop(ours);
-            child(&program, command, policy, mask, theirs)
+            run_child(&program, command, policy, mask, theirs)
         }
         ForkResult::Parent { child: pid } => {
             drop(theirs);
@@ -94,7 +94,7 @@ pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) ->
 
 impl Child {
     /// Lets the child exec.
-    pub fn let_go(&mut self) -> Result<()> {
+    pub fn start(&mut self) -> Result<()> {
         self.socket.write_all(&[1]).map_err(|e| Error::System("starting the program", e))
     }
 
@@ -108,7 +108,7 @@ impl Child {
 }
 
 /// Runs in the child. From the filter on it makes no system call that is trapped, because there is no handler yet.
-fn child(
+fn run_child(
     program: &CStr,
     command: &[CString],
     policy: Option<Policy>,
@@ -129,24 +129,26 @@ fn child(
     // Send only the listener's number: the parent takes the listener itself by pidfd_getfd.
     let number = listener.as_ref().map_or(-1, AsRawFd::as_raw_fd).to_ne_bytes();
     let mut go = [0];
-    if tell(&socket, &[1]).and_then(|()| tell(&socket, &number)).is_err()
+    if write_under_filter(&socket, &[1])
+        .and_then(|()| write_under_filter(&socket, &number))
+        .is_err()
         || socket.read_exact(&mut go).is_err()
     {
         exit(126)
     }
     drop(listener);
-    make_room_for_descriptors(&socket);
-    limits::give_back();
+    free_low_descriptors(&socket);
+    limits::restore();
     // SAFETY: null-terminated arrays of strings that outlive the call.
     unsafe { first_exec(program, arguments.as_ptr(), environ) };
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-    let _ = tell(&socket, &errno.to_ne_bytes());
+    let _ = write_under_filter(&socket, &errno.to_ne_bytes());
     exit(126)
 }
 
 /// Closes the descriptors that exec would close, except `kept`. Otherwise the monitor's descriptors would occupy the low
 /// numbers. A program that may have few descriptors would then have none free for the image and the clock.
-fn make_room_for_descriptors(kept: &UnixStream) {
+fn free_low_descriptors(kept: &UnixStream) {
     for fd in 3..limits::descriptors_before().unwrap_or(0) {
         // SAFETY: the calls take plain numbers. They close nothing that this process uses again.
         unsafe {
@@ -159,11 +161,11 @@ fn make_room_for_descriptors(kept: &UnixStream) {
 }
 
 /// Writes a few bytes from under the filter, which may trap write(2).
-fn tell(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
-    const NOWHERE_IN_PARTICULAR: i64 = -1;
+fn write_under_filter(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
+    const CURRENT_POSITION: i64 = -1;
     let part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
     // SAFETY: the kernel reads `bytes`.
-    let written = unsafe { libc::pwritev2(socket.as_raw_fd(), &part, 1, NOWHERE_IN_PARTICULAR, 0) };
+    let written = unsafe { libc::pwritev2(socket.as_raw_fd(), &part, 1, CURRENT_POSITION, 0) };
     match usize::try_from(written) {
         Ok(written) if written == bytes.len() => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -172,7 +174,7 @@ fn tell(socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
 
 /// Executes `program`, from under the filter. Returns only on failure.
 pub(crate) fn execute(program: &CStr, words: &[CString], variables: &[CString]) {
-    limits::give_back();
+    limits::restore();
     let (words, variables) = (pointers(words), pointers(variables));
     // SAFETY: null-terminated arrays of strings that outlive the call.
     unsafe { first_exec(program, words.as_ptr(), variables.as_ptr()) };
@@ -217,11 +219,11 @@ fn receive_listener(pid: Pid, mut socket: &UnixStream, filtered: bool) -> Result
     }
     let mut number = [0; 4];
     socket.read_exact(&mut number).map_err(gone)?;
-    filtered.then(|| take_fd(pid, i32::from_ne_bytes(number))).transpose()
+    filtered.then(|| duplicate_fd(pid, i32::from_ne_bytes(number))).transpose()
 }
 
 /// Duplicates descriptor `number` of process `pid`.
-pub fn take_fd(pid: Pid, number: i32) -> Result<OwnedFd> {
+pub fn duplicate_fd(pid: Pid, number: i32) -> Result<OwnedFd> {
     // SAFETY: the calls take plain numbers and return new descriptors.
     unsafe {
         let pidfd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);

@@ -18,16 +18,16 @@ const WANTED: [(Resource, u64); 5] = [
 ];
 
 /// A soft and a hard limit.
-type Limits = (u64, u64);
+type SoftAndHard = (u64, u64);
 
 /// A limit that this process has raised.
-struct Raised {
+struct RaisedLimit {
     resource: Resource,
-    before: Limits,
-    now: Limits,
+    before: SoftAndHard,
+    now: SoftAndHard,
 }
 
-static RAISED: OnceLock<Vec<Raised>> = OnceLock::new();
+static RAISED: OnceLock<Vec<RaisedLimit>> = OnceLock::new();
 
 /// Raises this process's limits as far as the kernel permits: without CAP_SYS_RESOURCE, up to the hard limits. A second call
 /// does nothing.
@@ -37,19 +37,19 @@ pub fn raise() {
     });
 }
 
-fn raise_one(resource: Resource, wanted: u64) -> Option<Raised> {
+fn raise_one(resource: Resource, wanted: u64) -> Option<RaisedLimit> {
     let before = getrlimit(resource).ok().filter(|(soft, _)| *soft < wanted)?;
     let (_, hard) = before;
     let candidates = [(wanted, hard.max(wanted)), (wanted.min(hard), hard)];
     let now =
         candidates.into_iter().find(|(soft, hard)| setrlimit(resource, *soft, *hard).is_ok())?;
-    Some(Raised { resource, before, now })
+    Some(RaisedLimit { resource, before, now })
 }
 
 /// Restores the limits that [`raise`] found, except those that were changed since. A child calls this before it executes a
 /// program. It makes no system call that the filter traps.
-pub fn give_back() {
-    for Raised { resource, before, now } in RAISED.get().into_iter().flatten() {
+pub fn restore() {
+    for RaisedLimit { resource, before, now } in RAISED.get().into_iter().flatten() {
         if getrlimit(*resource).is_ok_and(|found| found == *now) {
             // A process needs no rights to lower a limit.
             let _ = setrlimit(*resource, before.0, before.1);
@@ -68,7 +68,7 @@ pub(crate) fn descriptors_before() -> Option<i32> {
 /// # Errors
 ///
 /// An error of kind `FileTooLarge`: RLIMIT_FSIZE is lower.
-pub fn room_for(len: u64) -> io::Result<()> {
+pub fn check_file_size(len: u64) -> io::Result<()> {
     match getrlimit(Resource::RLIMIT_FSIZE)? {
         (soft, _) if soft < len => Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
@@ -104,7 +104,7 @@ mod tests {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, 64, hard);
             raise();
             let raised = limit() == (DESCRIPTORS.min(hard), hard.max(DESCRIPTORS.min(hard)));
-            give_back();
+            restore();
             raised && limit() == (64, hard) && descriptors_before() == Some(64)
         }));
     }
@@ -115,7 +115,7 @@ mod tests {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, 64, 2048);
             raise();
             let _ = setrlimit(Resource::RLIMIT_NOFILE, 100, 200);
-            give_back();
+            restore();
             getrlimit(Resource::RLIMIT_NOFILE) == Ok((100, 200))
         }));
     }
@@ -124,8 +124,8 @@ mod tests {
     fn a_file_that_is_too_large_is_an_error() {
         assert!(in_child(|| {
             let _ = setrlimit(Resource::RLIMIT_FSIZE, 512, RLIM_INFINITY);
-            let refused = room_for(513).err().map(|error| error.kind());
-            room_for(512).is_ok() && refused == Some(io::ErrorKind::FileTooLarge)
+            let refused = check_file_size(513).err().map(|error| error.kind());
+            check_file_size(512).is_ok() && refused == Some(io::ErrorKind::FileTooLarge)
         }));
     }
 }

@@ -1,19 +1,19 @@
 //! The monitor. The kernel notifies it of every exec; it then puts the shim into the new image and lets the program go. At
 //! other times it sleeps.
 
-use crate::blob;
-use crate::door::{Door, Handed as HandedIn};
-use crate::host::{tsc_hz, Host};
+use crate::boot_stub;
+use crate::host::{tsc_hz, HostInfo};
 use crate::image::Image;
-use crate::launch::{self, Child, Ended};
+use crate::launch::{self, Child, ProgramEnd};
 use crate::namespace;
-use crate::notify::{self, Notification};
+use crate::registration::{Registered, RegistrationSocket};
 use crate::shared::SharedClock;
-use crate::trace::Thread;
-use crate::tracee::{describe, refuse};
+use crate::trace::TracedThread;
+use crate::tracee::{describe, report_refusal};
+use crate::user_notification::{self, Notification};
 use crate::wall::{self, SetWall};
 use crate::{Error, Result};
-use lorentz_clock::{failpoint, Failpoint, Policy, Space, FAILPOINTS};
+use lorentz_clock::{failpoint, Failpoint, PidNamespace, Policy, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
 use lorentz_shim::filter::{ASK_MONITOR, EXEC_KICK_OPEN};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
@@ -30,7 +30,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// The clock onto which programs are brought.
-pub struct Target {
+pub struct TargetClock {
     /// The clock's file, open for reading and writing.
     pub clock: OwnedFd,
     /// The clock's policy. It decides which calls the filter traps.
@@ -42,54 +42,54 @@ pub struct Target {
 
 /// Numbers of the descriptors that were put into a process that is about to exec.
 #[derive(Clone, Copy)]
-struct Handed {
+struct InjectedFds {
     image: u32,
     page: u32,
     registry: u32,
     /// The clock-change signal is blocked only for the exec, and must be unblocked after it.
-    kick_open: bool,
+    unblock_change_signal: bool,
 }
 
 /// Another task of a monitor's process, which the monitor's loop serves.
-pub trait Attendant {
+pub trait LoopTask {
     /// Returns the descriptors whose events the task waits for.
     fn fds(&self) -> Vec<BorrowedFd<'_>>;
 
     /// Returns the time after which the loop calls the task even without an event; `None` for no limit.
-    fn left(&self) -> Option<Duration>;
+    fn timeout(&self) -> Option<Duration>;
 
     /// Runs the task. The loop calls it when a descriptor has an event, or the time is over.
-    fn attend(&mut self);
+    fn run(&mut self);
 }
 
 /// A managed clock, and all that a program on it needs.
-struct Ward {
-    target: Target,
+struct ManagedClock {
+    target: TargetClock,
     /// The clock's file, open for reading only.
     page: OwnedFd,
     args: BootArgs,
     set_wall: Option<SetWall>,
 }
 
-impl Ward {
-    fn new(target: Target, image: &Image) -> Result<Ward> {
+impl ManagedClock {
+    fn new(target: TargetClock, image: &Image) -> Result<ManagedClock> {
         let page = read_only(&target.clock)?;
         let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
-        let args = blob::args(image, &Host::look(), hz);
-        Ok(Ward { target, page, args, set_wall: None })
+        let args = boot_stub::args(image, &HostInfo::read(), hz);
+        Ok(ManagedClock { target, page, args, set_wall: None })
     }
 
     /// Maps the clock's file.
-    fn clock(&self) -> io::Result<SharedClock> {
+    fn map(&self) -> io::Result<SharedClock> {
         SharedClock::map(&self.target.clock)
     }
 }
 
 /// Supervises programs that it has started or attached, and the programs that those start. They are on one clock, or on
 /// several; each clock is one managed clock of the monitor.
-pub struct Monitor {
+pub struct ExecMonitor {
     /// The managed clocks, in the order in which they were added.
-    wards: Vec<Ward>,
+    clocks: Vec<ManagedClock>,
     image: Image,
     /// Inode of the process id namespace of this process.
     namespace: u32,
@@ -97,20 +97,20 @@ pub struct Monitor {
     listeners: Vec<(OwnedFd, usize)>,
     /// The registration socket, at which processes come in that the monitor has not started. `processes` are those without a
     /// filter.
-    door: Door,
+    registrations: RegistrationSocket,
     processes: Vec<OwnedFd>,
     signals: SignalFd,
     /// The launched program, until it has ended.
     child: Option<Child>,
-    ended: Option<Ended>,
+    ended: Option<ProgramEnd>,
     /// Name of the launched program. `exec_error` says why it could not be executed.
     command: CString,
     exec_error: Option<io::Error>,
     /// The monitor has ended the launched program because it could not be brought in.
     refused: bool,
     /// Threads that the monitor has let go to exec, with their descriptors and the number of their managed clock.
-    execs: HashMap<Thread, (Handed, usize)>,
-    attendant: Option<Box<dyn Attendant>>,
+    execs: HashMap<TracedThread, (InjectedFds, usize)>,
+    loop_task: Option<Box<dyn LoopTask>>,
 }
 
 /// Signals that the monitor passes on to the program when somebody sends them to the monitor.
@@ -125,7 +125,7 @@ const FORWARDED: [Signal; 8] = [
     Signal::SIGWINCH,
 ];
 
-impl Monitor {
+impl ExecMonitor {
     /// Starts `command` on the target's clock. Calls `prepare` with the child's pid before the child runs anything of the
     /// command. The caller must be the only thread of its process.
     ///
@@ -134,73 +134,73 @@ impl Monitor {
     /// The command cannot be found or started, or `prepare` fails.
     pub fn launch(
         command: &[CString],
-        target: Target,
+        target: TargetClock,
         prepare: impl FnOnce(Pid) -> io::Result<()>,
-    ) -> Result<Monitor> {
+    ) -> Result<ExecMonitor> {
         become_subreaper();
         let mask = SigSet::thread_get_mask()?;
-        let signals = listen_to_signals()?;
-        let mut monitor = Monitor::new(target, signals)?;
-        let child = monitor.begin(0, command, &mask, prepare)?;
+        let signals = open_signalfd()?;
+        let mut monitor = ExecMonitor::new(target, signals)?;
+        let child = monitor.start_on(0, command, &mask, prepare)?;
         monitor.child = Some(child);
         monitor.command = command[0].clone();
         Ok(monitor)
     }
 
     /// Starts `command` on one more clock, which becomes a managed clock of its own. Returns its number. `prepare` is as for
-    /// [`Monitor::launch`]. The program begins with the signals of `mask` blocked.
-    pub fn launch_beside(
+    /// [`ExecMonitor::launch`]. The program begins with the signals of `mask` blocked.
+    pub fn launch_on_new_clock(
         &mut self,
         command: &[CString],
-        target: Target,
+        target: TargetClock,
         mask: &SigSet,
         prepare: impl FnOnce(Pid) -> io::Result<()>,
     ) -> Result<usize> {
-        let ward = self.wards.len();
-        self.wards.push(Ward::new(target, &self.image)?);
-        self.begin(ward, command, mask, prepare)?;
-        Ok(ward)
+        let index = self.clocks.len();
+        self.clocks.push(ManagedClock::new(target, &self.image)?);
+        self.start_on(index, command, mask, prepare)?;
+        Ok(index)
     }
 
     /// Starts `command` on a managed clock.
-    fn begin(
+    fn start_on(
         &mut self,
-        ward: usize,
+        index: usize,
         command: &[CString],
         mask: &SigSet,
         prepare: impl FnOnce(Pid) -> io::Result<()>,
     ) -> Result<Child> {
-        let target = &self.wards[ward].target;
+        let target = &self.clocks[index].target;
         let policy = target.shim.then_some(target.policy);
         let mut child = launch::fork_child(command, policy, mask)?;
         let (pid, listener) = (child.pid, child.listener.take());
         if let Some(listener) = listener {
-            self.listen_for(ward, listener);
+            self.add_listener_for(index, listener);
         }
         let started = prepare(pid).map_err(|e| Error::System("preparing the program", e));
-        if let Err(error) = started.and_then(|()| child.let_go()) {
+        if let Err(error) = started.and_then(|()| child.start()) {
             let _ = kill(pid, Signal::SIGKILL);
             return Err(error);
         }
         Ok(child)
     }
 
-    pub(crate) fn new(target: Target, signals: SignalFd) -> Result<Monitor> {
-        let mut monitor = Monitor::of_none(signals)?;
-        monitor.wards.push(Ward::new(target, &monitor.image)?);
+    pub(crate) fn new(target: TargetClock, signals: SignalFd) -> Result<ExecMonitor> {
+        let mut monitor = ExecMonitor::without_clock(signals)?;
+        monitor.clocks.push(ManagedClock::new(target, &monitor.image)?);
         Ok(monitor)
     }
 
     /// Makes a monitor without a managed clock.
-    fn of_none(signals: SignalFd) -> Result<Monitor> {
+    fn without_clock(signals: SignalFd) -> Result<ExecMonitor> {
         let namespace = namespace::of("self");
         let namespace = namespace.map_err(|e| Error::System("reading /proc/self/ns/pid", e))?;
-        Ok(Monitor {
-            wards: Vec::new(),
+        Ok(ExecMonitor {
+            clocks: Vec::new(),
             image: Image::new()?,
             namespace,
             listeners: Vec::new(),
-            door: Door::default(),
+            registrations: RegistrationSocket::default(),
             processes: Vec::new(),
             signals,
             child: None,
@@ -209,50 +209,50 @@ impl Monitor {
             exec_error: None,
             refused: false,
             execs: HashMap::new(),
-            attendant: None,
+            loop_task: None,
         })
     }
 
-    /// Makes a monitor whose programs are all started by [`Monitor::launch_beside`].
-    pub fn of_many() -> Result<Monitor> {
+    /// Makes a monitor whose programs are all started by [`ExecMonitor::launch_on_new_clock`].
+    pub fn for_batch() -> Result<ExecMonitor> {
         become_subreaper();
-        Monitor::of_none(listen_to_signals()?)
+        ExecMonitor::without_clock(open_signalfd()?)
     }
 
     /// Sets the function that sets the container's wall clock when a program with the right to set clocks asks for it. Without
     /// the function, such a request fails with ENOSYS.
-    pub fn when_wall_is_set(&mut self, set: SetWall) {
-        self.when_wall_of_is_set(0, set);
+    pub fn on_set_wall(&mut self, set: SetWall) {
+        self.on_set_wall_of(0, set);
     }
 
     /// Does the same for one managed clock of several.
-    pub fn when_wall_of_is_set(&mut self, ward: usize, set: SetWall) {
-        self.wards[ward].set_wall = Some(set);
+    pub fn on_set_wall_of(&mut self, index: usize, set: SetWall) {
+        self.clocks[index].set_wall = Some(set);
     }
 
-    /// Makes this monitor's loop serve `attendant`.
-    pub fn attended_by(&mut self, attendant: Box<dyn Attendant>) {
-        self.attendant = Some(attendant);
+    /// Makes this monitor's loop serve `loop_task`.
+    pub fn set_loop_task(&mut self, loop_task: Box<dyn LoopTask>) {
+        self.loop_task = Some(loop_task);
     }
 
-    /// Lets processes come in at the registration socket `door`.
-    pub fn open(&mut self, door: Door) {
-        self.door = door;
+    /// Lets processes come in at the registration socket `socket`.
+    pub fn accept_registrations(&mut self, socket: RegistrationSocket) {
+        self.registrations = socket;
     }
 
     /// Listens to one more filter.
-    pub(crate) fn listen(&mut self, listener: OwnedFd) {
-        self.listen_for(0, listener);
+    pub(crate) fn add_listener(&mut self, listener: OwnedFd) {
+        self.add_listener_for(0, listener);
     }
 
-    fn listen_for(&mut self, ward: usize, listener: OwnedFd) {
-        notify::prefer_sync_wake_up(listener.as_fd());
-        self.listeners.push((listener, ward));
+    fn add_listener_for(&mut self, index: usize, listener: OwnedFd) {
+        user_notification::prefer_sync_wake_up(listener.as_fd());
+        self.listeners.push((listener, index));
     }
 
     /// Whether no program of a managed clock is left.
-    pub fn is_ward_abandoned(&self, ward: usize) -> bool {
-        self.listeners.iter().all(|(_, of)| *of != ward)
+    pub fn is_clock_abandoned(&self, index: usize) -> bool {
+        self.listeners.iter().all(|(_, of)| *of != index)
     }
 
     /// Returns the launched program's pid.
@@ -260,8 +260,8 @@ impl Monitor {
         self.child.as_ref().map(|child| child.pid)
     }
 
-    /// Serves until the launched program has ended. Other programs on the clock may go on: see [`Monitor::serve_rest`].
-    pub fn serve(&mut self) -> Result<Ended> {
+    /// Serves until the launched program has ended. Other programs on the clock may go on: see [`ExecMonitor::serve_rest`].
+    pub fn serve(&mut self) -> Result<ProgramEnd> {
         loop {
             if let Some(error) = self.exec_error.take() {
                 return Err(Error::NotExecutable(self.command.clone(), error));
@@ -270,21 +270,21 @@ impl Monitor {
             if let Some(ended) = self.ended.filter(|_| self.execs.is_empty()) {
                 return Ok(ended);
             }
-            self.once()?;
+            self.serve_event()?;
         }
     }
 
     /// Serves until no program is left.
     pub fn serve_rest(&mut self) -> Result<()> {
         while !self.is_abandoned() {
-            self.once()?;
+            self.serve_event()?;
         }
         Ok(())
     }
 
     /// Handles all events that have occurred. If `wait` is true and there are none, waits for one.
     pub fn serve_once(&mut self, wait: bool) -> Result<()> {
-        self.deal(if wait { None } else { Some(Duration::ZERO) })
+        self.poll_events(if wait { None } else { Some(Duration::ZERO) })
     }
 
     /// Whether the monitor has nothing left to supervise. Then no process under the filters lives (the kernel has hung up the
@@ -292,24 +292,24 @@ impl Monitor {
     pub fn is_abandoned(&mut self) -> bool {
         self.listeners.retain(|(listener, _)| !has_event(listener.as_fd(), PollFlags::POLLHUP));
         self.processes.retain(|process| !has_event(process.as_fd(), PollFlags::POLLIN));
-        self.listeners.is_empty() && self.processes.is_empty() && self.door.is_empty()
+        self.listeners.is_empty() && self.processes.is_empty() && self.registrations.is_empty()
     }
 
     /// Waits for an event and handles it.
-    fn once(&mut self) -> Result<()> {
-        self.deal(None)
+    fn serve_event(&mut self) -> Result<()> {
+        self.poll_events(None)
     }
 
-    fn deal(&mut self, limit: Option<Duration>) -> Result<()> {
-        let left = self.attendant.as_ref().and_then(|attendant| attendant.left());
+    fn poll_events(&mut self, limit: Option<Duration>) -> Result<()> {
+        let left = self.loop_task.as_ref().and_then(|loop_task| loop_task.timeout());
         let limit = [limit, left].into_iter().flatten().min();
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         fds.extend(self.listeners.iter().map(|(fd, _)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
-        let others = self.processes.iter().map(|fd| fd.as_fd()).chain(self.door.fds());
+        let others = self.processes.iter().map(|fd| fd.as_fd()).chain(self.registrations.fds());
         fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         let own = fds.len();
-        let attended = self.attendant.iter().flat_map(|attendant| attendant.fds());
-        fds.extend(attended.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        let task_fds = self.loop_task.iter().flat_map(|loop_task| loop_task.fds());
+        fds.extend(task_fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         match ppoll(&mut fds, limit.map(TimeSpec::from), None) {
             Err(Errno::EINTR) => return Ok(()),
             other => other?,
@@ -319,75 +319,75 @@ impl Monitor {
         let signalled = ready(&fds[0]);
         let notified: Vec<usize> =
             (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
-        let attended = self.attendant.as_ref().is_some_and(|attendant| {
+        let attended = self.loop_task.as_ref().is_some_and(|loop_task| {
             let woken = fds[own..].iter().any(has_happened);
-            woken || attendant.left() == Some(Duration::ZERO)
+            woken || loop_task.timeout() == Some(Duration::ZERO)
         });
-        let at_door = fds[1 + self.listeners.len()..own].iter().any(has_happened);
+        let registering = fds[1 + self.listeners.len()..own].iter().any(has_happened);
         if signalled {
             self.on_signal()?;
         }
         for listener in notified {
-            let notification =
-                notify::receive(self.listeners[listener].0.as_fd()).map_err(listening)?;
+            let notification = user_notification::receive(self.listeners[listener].0.as_fd())
+                .map_err(listening)?;
             if let Some(notification) = notification {
                 self.on_notification(listener, &notification);
             }
         }
-        if at_door {
-            self.on_callers();
+        if registering {
+            self.on_registrations();
         }
-        if let Some(attendant) = self.attendant.as_mut().filter(|_| attended) {
-            attendant.attend();
+        if let Some(loop_task) = self.loop_task.as_mut().filter(|_| attended) {
+            loop_task.run();
         }
         Ok(())
     }
 
-    fn on_callers(&mut self) {
-        for handed in self.door.serve() {
-            match handed {
-                HandedIn::Listener(listener) => self.listen(listener),
-                HandedIn::Process(process) => self.processes.push(process),
+    fn on_registrations(&mut self) {
+        for registered in self.registrations.serve() {
+            match registered {
+                Registered::Listener(listener) => self.add_listener(listener),
+                Registered::Process(process) => self.processes.push(process),
             }
         }
     }
 
     /// Handles an exec: seizes the thread, gives it the descriptors that the new image needs, and lets the call go on.
     fn on_notification(&mut self, listener: usize, notification: &Notification) {
-        let ((listener, ward), id) = (&self.listeners[listener], notification.id);
-        let (listener, number) = (listener.as_fd(), *ward);
-        let ward = &mut self.wards[number];
+        let ((listener, index), id) = (&self.listeners[listener], notification.id);
+        let (listener, index) = (listener.as_fd(), *index);
+        let clock = &mut self.clocks[index];
         if notification.call == ASK_MONITOR as i32 {
-            let _ = match (wall::requested(&notification.args), &mut ward.set_wall) {
+            let _ = match (wall::requested(&notification.args), &mut clock.set_wall) {
                 (Some(change), Some(set)) => wall::answer(set, change, listener, notification),
-                _ => notify::fail(listener, id, libc::ENOSYS),
+                _ => user_notification::fail(listener, id, libc::ENOSYS),
             };
             return;
         }
-        let thread = Thread(notification.thread as i32);
+        let thread = TracedThread(notification.thread as i32);
         if let Err(error) = thread.seize() {
-            refuse(thread, &error);
-            let _ = notify::fail(listener, id, libc::EPERM);
+            report_refusal(thread, &error);
+            let _ = user_notification::fail(listener, id, libc::EPERM);
             return;
         }
-        stop_for_test(ward, Failpoint::ExecSeized);
+        stop_for_test(clock, Failpoint::ExecSeized);
         // If the exec fails, the thread stops on its way back, and the monitor detaches there.
-        let handed = thread.interrupt().and_then(|()| {
-            Ok(Handed {
-                image: notify::add_fd(listener, id, self.image.file.as_fd())?,
-                page: notify::add_fd(listener, id, ward.page.as_fd())?,
-                registry: notify::add_fd(listener, id, ward.target.clock.as_fd())?,
-                kick_open: notification.args[5] & EXEC_KICK_OPEN != 0,
+        let injected = thread.interrupt().and_then(|()| {
+            Ok(InjectedFds {
+                image: user_notification::add_fd(listener, id, self.image.file.as_fd())?,
+                page: user_notification::add_fd(listener, id, clock.page.as_fd())?,
+                registry: user_notification::add_fd(listener, id, clock.target.clock.as_fd())?,
+                unblock_change_signal: notification.args[5] & EXEC_KICK_OPEN != 0,
             })
         });
-        match handed {
-            Ok(handed) => {
-                self.execs.insert(thread, (handed, number));
-                let _ = notify::go_on(listener, id);
-                stop_for_test(ward, Failpoint::ExecLetGo);
+        match injected {
+            Ok(fds) => {
+                self.execs.insert(thread, (fds, index));
+                let _ = user_notification::go_on(listener, id);
+                stop_for_test(clock, Failpoint::ExecLetGo);
             }
             Err(_) => {
-                let _ = notify::fail(listener, id, libc::EMFILE);
+                let _ = user_notification::fail(listener, id, libc::EMFILE);
             }
         }
     }
@@ -418,9 +418,9 @@ impl Monitor {
                 return Ok(());
             }
             if libc::WIFSTOPPED(status) {
-                self.on_stop(Thread(pid), status);
+                self.on_stop(TracedThread(pid), status);
             } else {
-                self.execs.remove(&Thread(pid));
+                self.execs.remove(&TracedThread(pid));
                 self.on_end(pid, status);
             }
         }
@@ -431,24 +431,24 @@ impl Monitor {
             self.exec_error = child.exec_error();
             const CANNOT_BE_EXECUTED: i32 = 126;
             self.ended = Some(if self.refused {
-                Ended::Exited(CANNOT_BE_EXECUTED)
+                ProgramEnd::Exited(CANNOT_BE_EXECUTED)
             } else if libc::WIFSIGNALED(status) {
-                Ended::Killed(libc::WTERMSIG(status))
+                ProgramEnd::Killed(libc::WTERMSIG(status))
             } else {
-                Ended::Exited(libc::WEXITSTATUS(status))
+                ProgramEnd::Exited(libc::WEXITSTATUS(status))
             });
         }
     }
 
     /// Handles the stop of a traced thread: at its exec, on its way back from a failed one, or for a signal.
-    fn on_stop(&mut self, thread: Thread, status: i32) {
+    fn on_stop(&mut self, thread: TracedThread, status: i32) {
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
             let former = thread.former().unwrap_or(thread);
-            let handed = self.execs.remove(&former).or_else(|| self.execs.remove(&thread));
-            if let Err(why) = handed
+            let expected = self.execs.remove(&former).or_else(|| self.execs.remove(&thread));
+            if let Err(why) = expected
                 .ok_or_else(unexpected)
-                .and_then(|(handed, ward)| self.put_in(thread, handed, ward))
+                .and_then(|(fds, index)| self.inject_shim(thread, fds, index))
             {
                 eprintln!(
                     "lorentz: {} is ended: it cannot be brought into virtual time: {why}",
@@ -459,8 +459,8 @@ impl Monitor {
             }
             let _ = thread.detach();
         } else if event == libc::PTRACE_EVENT_STOP {
-            if let Some((handed, _)) = self.execs.remove(&thread) {
-                let _ = take_back(thread, handed);
+            if let Some((fds, _)) = self.execs.remove(&thread) {
+                let _ = return_fds(thread, fds);
             }
             let _ = thread.detach();
         } else {
@@ -469,10 +469,10 @@ impl Monitor {
     }
 
     /// Writes the boot code over the page of the entry point, and makes the thread go on there.
-    fn put_in(&self, thread: Thread, handed: Handed, ward: usize) -> io::Result<()> {
+    fn inject_shim(&self, thread: TracedThread, fds: InjectedFds, index: usize) -> io::Result<()> {
         const PAGE: u64 = 4096;
         const COMPATIBILITY_SEGMENT: u64 = 0x23;
-        stop_for_test(&self.wards[ward], Failpoint::ExecStopped);
+        stop_for_test(&self.clocks[index], Failpoint::ExecStopped);
         let mut regs = thread.registers()?;
         if regs.cs == COMPATIBILITY_SEGMENT {
             return Err(io::Error::other("it is a 32-bit program"));
@@ -481,62 +481,62 @@ impl Monitor {
         let args = BootArgs {
             entry: regs.rip,
             page,
-            image_fd: handed.image,
-            page_fd: handed.page,
-            registry_fd: handed.registry,
-            kick_open: handed.kick_open.into(),
-            space: self.space_in(ward, thread)?.bits(),
+            image_fd: fds.image,
+            page_fd: fds.page,
+            registry_fd: fds.registry,
+            kick_open: fds.unblock_change_signal.into(),
+            space: self.namespace_in(index, thread)?.bits(),
             time_offsets: namespace::time_offsets_from(
-                self.wards[ward].args.base_offsets,
+                self.clocks[index].args.base_offsets,
                 thread.0,
             )?,
-            ..self.wards[ward].args
+            ..self.clocks[index].args
         };
-        thread.write(page, &blob::blob(&args))?;
+        thread.write(page, &boot_stub::bytes(&args))?;
         regs.rip = page;
         thread.set_registers(&regs)?;
-        stop_for_test(&self.wards[ward], Failpoint::ExecPutIn);
+        stop_for_test(&self.clocks[index], Failpoint::ExecPutIn);
         Ok(())
     }
 
     /// Returns the descriptors that a new process on the clock needs, and the arguments of the boot code. The descriptors are the
     /// image, the clock's file for reading, and the clock's file for writing.
-    pub(crate) fn gifts(&self) -> ([&OwnedFd; 3], BootArgs) {
-        let ward = &self.wards[0];
-        ([&self.image.file, &ward.page, &ward.target.clock], ward.args)
+    pub(crate) fn injection_parts(&self) -> ([&OwnedFd; 3], BootArgs) {
+        let clock = &self.clocks[0];
+        ([&self.image.file, &clock.page, &clock.target.clock], clock.args)
     }
 
     /// Maps the clock's file.
     pub(crate) fn clock(&self) -> io::Result<SharedClock> {
-        self.wards[0].clock()
+        self.clocks[0].map()
     }
 
     /// Returns the name that the clock's registry has for the process id namespace of `process`.
-    pub(crate) fn space_of(&self, process: Thread) -> io::Result<Space> {
-        self.space_in(0, process)
+    pub(crate) fn namespace_of(&self, process: TracedThread) -> io::Result<PidNamespace> {
+        self.namespace_in(0, process)
     }
 
-    fn space_in(&self, ward: usize, process: Thread) -> io::Result<Space> {
-        let registry = || self.wards[ward].clock();
-        namespace::space_of(process.0, self.namespace, registry)
+    fn namespace_in(&self, index: usize, process: TracedThread) -> io::Result<PidNamespace> {
+        let registry = || self.clocks[index].map();
+        namespace::registry_name_of(process.0, self.namespace, registry)
     }
 
     /// Returns the clock's file.
     pub fn clock_file(&self) -> BorrowedFd<'_> {
-        self.wards[0].target.clock.as_fd()
+        self.clocks[0].target.clock.as_fd()
     }
 
     /// Returns the policy that decides which calls the filter traps.
     pub(crate) fn policy(&self) -> Policy {
-        self.wards[0].target.policy
+        self.clocks[0].target.policy
     }
 }
 
 /// Stops this thread if this build has failpoints and the test has armed `point`.
-fn stop_for_test(ward: &Ward, point: Failpoint) {
+fn stop_for_test(clock: &ManagedClock, point: Failpoint) {
     if FAILPOINTS {
-        if let Ok(clock) = ward.clock() {
-            failpoint(clock.registry(), point);
+        if let Ok(shared) = clock.map() {
+            failpoint(shared.registry(), point);
         }
     }
 }
@@ -554,12 +554,12 @@ fn has_event(fd: BorrowedFd, event: PollFlags) -> bool {
 
 /// Tells the shim, in three registers, which descriptors to close after a failed exec. The launcher's own child needs none of
 /// this before its first exec: it exits.
-fn take_back(thread: Thread, handed: Handed) -> io::Result<()> {
+fn return_fds(thread: TracedThread, fds: InjectedFds) -> io::Result<()> {
     let mut regs = thread.registers()?;
     if (IMAGE as u64..(IMAGE + IMAGE_LEN) as u64).contains(&regs.rip) {
-        regs.r12 = handed.image as u64;
-        regs.r13 = handed.page as u64;
-        regs.r14 = handed.registry as u64;
+        regs.r12 = fds.image as u64;
+        regs.r13 = fds.page as u64;
+        regs.r14 = fds.registry as u64;
         thread.set_registers(&regs)?;
     }
     Ok(())
@@ -586,7 +586,7 @@ fn become_subreaper() {
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
-pub(crate) fn listen_to_signals() -> Result<SignalFd> {
+pub(crate) fn open_signalfd() -> Result<SignalFd> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
     FORWARDED.iter().for_each(|signal| set.add(*signal));

@@ -1,7 +1,7 @@
 //! Process id namespaces: the namespace of a process, and the process's number in it. Time namespaces: their offsets.
 
 use crate::shared::SharedClock;
-use lorentz_clock::{ProcessId, Space};
+use lorentz_clock::{PidNamespace, ProcessId};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -61,14 +61,14 @@ pub(crate) fn time_offsets_from(own: [i64; 2], pid: i32) -> io::Result<[i64; 2]>
 
 /// Returns the name that the clock's registry has for the process id namespace of `pid`. `own` is the monitors' namespace. If
 /// the registry has no room for another namespace, the result is the name of the monitors' one.
-pub(crate) fn space_of(
+pub(crate) fn registry_name_of(
     pid: i32,
     own: u32,
     clock: impl FnOnce() -> io::Result<SharedClock>,
-) -> io::Result<Space> {
+) -> io::Result<PidNamespace> {
     let namespace = of(pid)?;
     if namespace == own {
-        return Ok(Space::MONITORS);
+        return Ok(PidNamespace::MONITOR);
     }
-    Ok(clock()?.registry().spaces.of(namespace).unwrap_or(Space::MONITORS))
+    Ok(clock()?.registry().pid_namespaces.find_or_add(namespace).unwrap_or(PidNamespace::MONITOR))
 }

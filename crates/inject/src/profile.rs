@@ -1,6 +1,6 @@
 //! A seccomp profile that somebody else has chosen for a program. It is installed last, and must not block the shim's calls.
 
-use crate::filter::SET_MODE_FILTER;
+use crate::filter::{SockFprog, SET_MODE_FILTER};
 use lorentz_shim::filter::{allow_handler, Instruction, EXTRA_LEN};
 use lorentz_shim::layout::IMAGE;
 use std::arch::asm;
@@ -13,12 +13,6 @@ pub struct Profile {
     flags: u64,
 }
 
-#[repr(C)]
-struct FilterProgram {
-    len: u16,
-    code: *const [u8; 8],
-}
-
 impl Profile {
     /// Reads a program in the kernel's form.
     ///
@@ -26,11 +20,12 @@ impl Profile {
     ///
     /// The bytes are no whole number of instructions, or more than the kernel accepts.
     pub fn new(code: &[u8], flags: u64) -> io::Result<Profile> {
-        const MOST: usize = 4096 - EXTRA_LEN;
+        const MAX_INSTRUCTIONS: usize = 4096 - EXTRA_LEN;
         let whole: Vec<[u8; 8]> =
             code.chunks_exact(8).filter_map(|one| one.try_into().ok()).collect();
-        if whole.len() * 8 != code.len() || whole.is_empty() || whole.len() > MOST {
-            let problem = format!("{} bytes; expected up to {MOST} instructions", code.len());
+        if whole.len() * 8 != code.len() || whole.is_empty() || whole.len() > MAX_INSTRUCTIONS {
+            let problem =
+                format!("{} bytes; expected up to {MAX_INSTRUCTIONS} instructions", code.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
         Ok(Profile { code: whole, flags })
@@ -42,7 +37,7 @@ impl Profile {
     ///
     /// The kernel refuses it.
     pub fn install(&self) -> io::Result<()> {
-        let program = FilterProgram { len: self.code.len() as u16, code: self.code.as_ptr() };
+        let program = SockFprog::new(&self.code);
         // SAFETY: the kernel copies the program.
         let result =
             unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, self.flags, &program) };
@@ -64,7 +59,7 @@ impl Profile {
         let len = allow_handler(&mut front);
         let front = front[..len].iter().map(|one| one.to_bytes());
         let code: Vec<[u8; 8]> = front.chain(self.code.iter().copied()).collect();
-        let program = FilterProgram { len: code.len() as u16, code: code.as_ptr() };
+        let program = SockFprog::new(&code);
         let words = [SET_MODE_FILTER as u64, self.flags, &raw const program as u64];
         match from_image(libc::SYS_seccomp as u64, words)? {
             0 => Ok(()),

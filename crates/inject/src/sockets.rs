@@ -1,8 +1,8 @@
 //! Socket options that a process set before it was attached: timeouts, which are virtual from then on, and timestamps of
 //! messages.
 
-use crate::remote::Borrowed;
-use crate::trace::Thread;
+use crate::borrowed_thread::BorrowedThread;
+use crate::trace::TracedThread;
 use lorentz_clock::NANOS_PER_SEC;
 use lorentz_shim::filter::Extra;
 use lorentz_shim::layout::{self, NotedFd};
@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 /// A socket that the shim has to enter into its fd table.
-pub struct Found {
+pub struct FoundSocket {
     fd: u32,
     what: u32,
     file: u64,
@@ -22,7 +22,11 @@ pub struct Found {
 }
 
 /// Returns all such sockets of the process of `thread`. The calls are made by `borrowed`, before the filter is installed.
-pub fn find(thread: Thread, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found>> {
+pub fn find(
+    thread: TracedThread,
+    borrowed: &BorrowedThread,
+    scratch: u64,
+) -> io::Result<Vec<FoundSocket>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{}/fd", thread.0))? {
         let path = entry?.path();
@@ -30,23 +34,28 @@ pub fn find(thread: Thread, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec
             .is_ok_and(|file| file.as_os_str().as_encoded_bytes().starts_with(b"socket:"));
         let fd = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
         let (true, Some(fd), Ok(file)) = (is_socket, fd, fs::metadata(&path)) else { continue };
-        let options = Options { thread, borrowed, scratch, fd };
+        let options = SocketOptions { thread, borrowed, scratch, fd };
         let timeouts = [options.timeout(libc::SO_RCVTIMEO)?, options.timeout(libc::SO_SNDTIMEO)?];
         let bits = [
             (timeouts[0] > 0, noted::RECEIVE_TIMEOUT),
             (timeouts[1] > 0, noted::SEND_TIMEOUT),
-            (options.stamps()?, noted::STAMPS),
+            (options.timestamps()?, noted::STAMPS),
         ];
         let what = bits.iter().filter(|(is, _)| *is).fold(0, |what, (_, bit)| what | bit);
         if what != 0 {
-            found.push(Found { fd, what, file: noted::identity(file.dev(), file.ino()), timeouts });
+            found.push(FoundSocket {
+                fd,
+                what,
+                file: noted::identity(file.dev(), file.ino()),
+                timeouts,
+            });
         }
     }
     Ok(found)
 }
 
 /// Returns the additional calls that the filter has to trap because of these sockets.
-pub fn extras(found: &[Found]) -> Vec<Extra> {
+pub fn extras(found: &[FoundSocket]) -> Vec<Extra> {
     let any = |bits: u32| found.iter().any(|socket| socket.what & bits != 0);
     let needs = [
         (noted::RECEIVE_TIMEOUT | noted::SEND_TIMEOUT, Extra::Sockets),
@@ -56,7 +65,7 @@ pub fn extras(found: &[Found]) -> Vec<Extra> {
 }
 
 /// Passes the sockets to the shim, after it has been put in. Sockets for which the shim has no room keep real timeouts.
-pub fn adopt(thread: Thread, found: &[Found]) -> io::Result<()> {
+pub fn adopt(thread: TracedThread, found: &[FoundSocket]) -> io::Result<()> {
     let mut taken = BTreeSet::new();
     for socket in found {
         let Some(place) = noted::places(socket.fd).find(|place| taken.insert(*place)) else {
@@ -70,14 +79,14 @@ pub fn adopt(thread: Thread, found: &[Found]) -> io::Result<()> {
 }
 
 /// Reads the options of one socket.
-struct Options<'a> {
-    thread: Thread,
-    borrowed: &'a Borrowed,
+struct SocketOptions<'a> {
+    thread: TracedThread,
+    borrowed: &'a BorrowedThread,
     scratch: u64,
     fd: u32,
 }
 
-impl Options<'_> {
+impl SocketOptions<'_> {
     /// Returns the option's value as 64-bit words: as many as the kernel returns, at most two.
     fn get(&self, option: i32) -> io::Result<[i64; 2]> {
         const VALUE_LEN: usize = 16;
@@ -106,7 +115,7 @@ impl Options<'_> {
     }
 
     /// Whether the kernel puts timestamps into the socket's messages.
-    fn stamps(&self) -> io::Result<bool> {
+    fn timestamps(&self) -> io::Result<bool> {
         let options = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING];
         for option in options {
             if self.get(option)?[0] != 0 {

@@ -37,18 +37,18 @@ fn new_stack() -> Option<*mut u8> {
     Some(unsafe { memory.cast::<u8>().add(LEN) })
 }
 
-struct Job<F, R> {
+struct StackJob<F, R> {
     work: Option<F>,
     result: Option<R>,
 }
 
 /// Runs the job. The ABI is `extern "C"` so that a panic aborts here, and does not unwind through the assembly below.
-extern "C" fn perform<F: FnOnce() -> R, R>(job: &mut Job<F, R>) {
+extern "C" fn perform<F: FnOnce() -> R, R>(job: &mut StackJob<F, R>) {
     job.result = job.work.take().map(|work| work());
 }
 
 fn on_stack<F: FnOnce() -> R, R>(top: *mut u8, work: F) -> R {
-    let mut job = Job { work: Some(work), result: None };
+    let mut job = StackJob { work: Some(work), result: None };
     // SAFETY: `top` is the aligned end of an unused stack. The callee preserves r12, which restores the stack pointer.
     unsafe {
         asm!(
@@ -57,7 +57,7 @@ fn on_stack<F: FnOnce() -> R, R>(top: *mut u8, work: F) -> R {
             "call {perform}",
             "mov rsp, r12",
             top = in(reg) top,
-            perform = in(reg) perform::<F, R> as extern "C" fn(&mut Job<F, R>),
+            perform = in(reg) perform::<F, R> as extern "C" fn(&mut StackJob<F, R>),
             in("rdi") &raw mut job,
             out("r12") _,
             clobber_abi("C"),

@@ -3,18 +3,19 @@
 //!
 //! The real time that was left for a timer becomes the same amount of virtual time.
 
-use crate::remote::Borrowed;
+use crate::borrowed_thread::BorrowedThread;
 use crate::shared::SharedClock;
-use crate::trace::Thread;
+use crate::trace::TracedThread;
 use lorentz_clock::{
-    Armed, Deadline, ProcessId, RealInstant, Setting, Space, Span, Timer, TimerKind, NANOS_PER_SEC,
+    Armed, Deadline, PidNamespace, ProcessId, RealInstant, Setting, Span, Timer, TimerKind,
+    NANOS_PER_SEC,
 };
 use nix::unistd::Pid;
 use std::fs;
 use std::io;
 
 /// A timer as the kernel describes it.
-pub struct Found {
+pub struct FoundTimer {
     kind: TimerKind,
     id: u32,
     clock: u32,
@@ -26,11 +27,11 @@ pub struct Found {
 }
 
 /// Enters the timers of `owner` into the registry of `clock`. The process sets them anew at the next clock-change signal.
-pub fn adopt(owner: ProcessId, found: &[Found], clock: &SharedClock) {
+pub fn adopt(owner: ProcessId, found: &[FoundTimer], clock: &SharedClock) {
     found.iter().for_each(|timer| enter(owner, timer, clock));
 }
 
-fn enter(owner: ProcessId, found: &Found, clock: &SharedClock) {
+fn enter(owner: ProcessId, found: &FoundTimer, clock: &SharedClock) {
     let registry = clock.registry();
     let look = clock.page().look(registry, &host_now);
     let Some(timer) = registry.claim_timer(owner, found.kind, found.id) else { return };
@@ -39,7 +40,7 @@ fn enter(owner: ProcessId, found: &Found, clock: &SharedClock) {
     timer.set_clock(if on_monotonic { found.clock } else { found.clock | Timer::RELATIVE });
     timer.set_signal(found.signal);
     // In another namespace the thread has another number. Any thread may set the timer then.
-    if owner.space() == Space::MONITORS {
+    if owner.namespace() == PidNamespace::MONITOR {
         timer.set_target(found.target);
     }
     // The kernel reports no time left for a repeating interval timer while its signal is pending.
@@ -50,7 +51,7 @@ fn enter(owner: ProcessId, found: &Found, clock: &SharedClock) {
     timer.set_armed(Armed {
         at: look.real.plus(found.left),
         interval: found.interval,
-        ..Armed::by(look.segment.wall)
+        ..Armed::disarmed(look.segment.wall)
     });
     // The timer is not set by any state of the clock yet.
     timer.set(Setting { deadline, interval: found.interval }, 0);
@@ -62,7 +63,7 @@ fn host_now() -> RealInstant {
 }
 
 /// Returns all timers of `pid`. The calls are made by `borrowed` before the filter is installed, because it would trap them.
-pub fn find(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found>> {
+pub fn find(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result<Vec<FoundTimer>> {
     let mut found = posix_timers(pid, borrowed, scratch)?;
     found.extend(interval_timer(pid, borrowed, scratch)?);
     found.extend(timer_descriptors(pid)?);
@@ -72,21 +73,21 @@ pub fn find(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found
 /// Reads the interval and the value that the kernel has written to the scratch memory, in seconds and units of `unit` ns.
 fn read_setting(pid: Pid, scratch: u64, unit: i64) -> io::Result<(Span, Span)> {
     let mut bytes = [0; 32];
-    Thread(pid.as_raw()).read(scratch, &mut bytes)?;
+    TracedThread(pid.as_raw()).read(scratch, &mut bytes)?;
     let word = |i: usize| bytes[8 * i..8 * i + 8].try_into().map(i64::from_ne_bytes).unwrap_or(0);
     let span = |secs: i64, rest: i64| Span(secs * NANOS_PER_SEC + rest * unit);
     Ok((span(word(0), word(1)), span(word(2), word(3))))
 }
 
 /// Returns the timers of timer_create, from /proc/PID/timers.
-fn posix_timers(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<Found>> {
+fn posix_timers(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result<Vec<FoundTimer>> {
     let text = fs::read_to_string(format!("/proc/{pid}/timers")).unwrap_or_default();
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<FoundTimer> = Vec::new();
     for line in text.lines() {
         let Some((field, value)) = line.split_once(':') else { continue };
         let number = value.trim().split('/').next().and_then(|n| n.parse::<i64>().ok());
         match (field, number, found.last_mut()) {
-            ("ID", Some(id), _) => found.push(Found {
+            ("ID", Some(id), _) => found.push(FoundTimer {
                 kind: TimerKind::Posix,
                 id: id as u32,
                 clock: 0,
@@ -115,18 +116,29 @@ fn posix_timers(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec<F
 }
 
 /// Returns the timer of setitimer and alarm.
-fn interval_timer(pid: Pid, borrowed: &Borrowed, scratch: u64) -> io::Result<Option<Found>> {
+fn interval_timer(
+    pid: Pid,
+    borrowed: &BorrowedThread,
+    scratch: u64,
+) -> io::Result<Option<FoundTimer>> {
     const ITIMER_REAL: u64 = 0;
     const GETITIMER: i64 = 36;
     borrowed.must(GETITIMER, [ITIMER_REAL, scratch, 0, 0, 0, 0])?;
     let (interval, left) = read_setting(pid, scratch, 1000)?;
-    let timer =
-        Found { kind: TimerKind::Interval, id: 0, clock: 1, signal: 14, target: 0, left, interval };
+    let timer = FoundTimer {
+        kind: TimerKind::Interval,
+        id: 0,
+        clock: 1,
+        signal: 14,
+        target: 0,
+        left,
+        interval,
+    };
     Ok((left.0 > 0).then_some(timer))
 }
 
 /// Returns the timers of timerfd_create, from /proc/PID/fdinfo.
-fn timer_descriptors(pid: Pid) -> io::Result<Vec<Found>> {
+fn timer_descriptors(pid: Pid) -> io::Result<Vec<FoundTimer>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
         let entry = entry?;
@@ -142,7 +154,15 @@ fn timer_descriptors(pid: Pid) -> io::Result<Vec<Found>> {
             continue;
         };
         let clock = clock.parse().unwrap_or(1);
-        found.push(Found { kind: TimerKind::Fd, id, clock, signal: 0, target: 0, left, interval });
+        found.push(FoundTimer {
+            kind: TimerKind::Fd,
+            id,
+            clock,
+            signal: 0,
+            target: 0,
+            left,
+            interval,
+        });
     }
     Ok(found)
 }

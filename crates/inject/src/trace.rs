@@ -6,9 +6,14 @@ use std::os::unix::fs::FileExt;
 
 /// A thread that this thread has seized or is about to seize, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Thread(pub i32);
+pub struct TracedThread(pub i32);
 
-fn ptrace(request: libc::c_uint, thread: Thread, address: usize, data: usize) -> io::Result<i64> {
+fn ptrace(
+    request: libc::c_uint,
+    thread: TracedThread,
+    address: usize,
+    data: usize,
+) -> io::Result<i64> {
     // SAFETY: the requests used here read and write only memory that their callers own.
     match unsafe { libc::ptrace(request, thread.0, address, data) } {
         -1 => Err(io::Error::last_os_error()),
@@ -16,7 +21,7 @@ fn ptrace(request: libc::c_uint, thread: Thread, address: usize, data: usize) ->
     }
 }
 
-impl Thread {
+impl TracedThread {
     /// Seizes the thread without stopping it. The thread will stop at an exec.
     pub fn seize(self) -> io::Result<()> {
         ptrace(libc::PTRACE_SEIZE, self, 0, libc::PTRACE_O_TRACEEXEC as usize).map(|_| ())
@@ -53,8 +58,8 @@ impl Thread {
     /// Returns the floating-point and vector registers of a stopped thread, in the processor's own format.
     pub fn vector_registers(self) -> io::Result<Vec<u8>> {
         /// Upper bound of their length on any processor, bytes.
-        const MOST: usize = 64 * 1024;
-        let mut state = vec![0; MOST];
+        const MAX_LEN: usize = 64 * 1024;
+        let mut state = vec![0; MAX_LEN];
         let length = self.regset(libc::PTRACE_GETREGSET, &mut state)?;
         state.truncate(length);
         Ok(state)
@@ -67,9 +72,9 @@ impl Thread {
 
     fn regset(self, request: libc::c_uint, state: &mut [u8]) -> io::Result<usize> {
         const NT_X86_XSTATE: usize = 0x202;
-        let mut place = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-        ptrace(request, self, NT_X86_XSTATE, &raw mut place as usize)?;
-        Ok(place.iov_len)
+        let mut buffer = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+        ptrace(request, self, NT_X86_XSTATE, &raw mut buffer as usize)?;
+        Ok(buffer.iov_len)
     }
 
     /// Lets the thread execute one instruction.
@@ -109,10 +114,10 @@ impl Thread {
     }
 
     /// Returns, at an exec stop, the number that the thread had before it became the only thread of its process.
-    pub fn former(self) -> Option<Thread> {
+    pub fn former(self) -> Option<TracedThread> {
         let mut number: libc::c_ulong = 0;
         ptrace(libc::PTRACE_GETEVENTMSG, self, 0, &raw mut number as usize).ok()?;
-        Some(Thread(number as i32))
+        Some(TracedThread(number as i32))
     }
 
     /// Opens the thread's memory. Read-only mappings can be written through it too.

@@ -1,10 +1,10 @@
 //! Facts about a thread that execs, and the messages that name it.
 
-use crate::trace::Thread;
+use crate::trace::TracedThread;
 use std::io;
 
 /// Prints why the exec of `thread` fails.
-pub(crate) fn refuse(thread: Thread, error: &io::Error) {
+pub(crate) fn report_refusal(thread: TracedThread, error: &io::Error) {
     if tracer_of(thread).is_some() {
         eprintln!(
             "lorentz: exec refused in {}: it is traced (strace or gdb inside). Attach from outside instead, with -p",
@@ -16,18 +16,18 @@ pub(crate) fn refuse(thread: Thread, error: &io::Error) {
 }
 
 /// Returns the thread's tracer, if it has one.
-fn tracer_of(thread: Thread) -> Option<i32> {
+fn tracer_of(thread: TracedThread) -> Option<i32> {
     status_of(thread, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
 }
 
 /// Returns a field of /proc/PID/status.
-pub(crate) fn status_of(thread: Thread, field: &str) -> Option<String> {
+pub(crate) fn status_of(thread: TracedThread, field: &str) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", thread.0)).ok()?;
     status.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_string())
 }
 
 /// Returns the process id and the name of a thread, for messages.
-pub(crate) fn describe(thread: Thread) -> String {
+pub(crate) fn describe(thread: TracedThread) -> String {
     let name = std::fs::read_to_string(format!("/proc/{}/comm", thread.0)).unwrap_or_default();
     format!("process {} ({})", thread.0, name.trim())
 }

@@ -1,8 +1,8 @@
 //! Requests of programs to set their wall clock.
 
-use crate::notify::{self, Notification};
-use crate::trace::Thread;
+use crate::trace::TracedThread;
 use crate::tracee::status_of;
+use crate::user_notification::{self, Notification};
 use lorentz_clock::WallTime;
 use lorentz_shim::filter::{ASK_SET_WALL, ASK_STEP_WALL};
 use std::io;
@@ -39,12 +39,12 @@ pub(crate) fn answer(
     notification: &Notification,
 ) -> io::Result<()> {
     const CAP_SYS_TIME: u64 = 1 << 25;
-    let may = status_of(Thread(notification.thread as i32), "CapEff:")
+    let may = status_of(TracedThread(notification.thread as i32), "CapEff:")
         .and_then(|caps| u64::from_str_radix(&caps, 16).ok())
         .is_some_and(|caps| caps & CAP_SYS_TIME != 0);
     match may.then(|| set(change)) {
-        None => notify::fail(listener, notification.id, libc::EPERM),
-        Some(Err(_)) => notify::fail(listener, notification.id, libc::EINVAL),
-        Some(Ok(())) => notify::succeed(listener, notification.id),
+        None => user_notification::fail(listener, notification.id, libc::EPERM),
+        Some(Err(_)) => user_notification::fail(listener, notification.id, libc::EINVAL),
+        Some(Ok(())) => user_notification::succeed(listener, notification.id),
     }
 }

@@ -12,7 +12,7 @@ use libcontainer::oci_spec::runtime::{Process, Spec};
 use libcontainer::workload::{
     Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError,
 };
-use lorentz_inject::{limits, Entered, Entrance, Profile};
+use lorentz_inject::{limits, FilteredProcess, Profile, SelfRegistration};
 use nix::unistd::{access, AccessFlags};
 
 use crate::rights::Rights;
@@ -23,8 +23,8 @@ const USUAL_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 /// The last part of a process's preparation.
 #[derive(Clone, Default)]
 pub struct Workload {
-    /// Entrance to the clock; none if the clock is the kernel's.
-    pub entrance: Option<Rc<Entrance>>,
+    /// Registration at the monitor of the clock; none if the clock is the kernel's.
+    pub entrance: Option<Rc<SelfRegistration>>,
     /// The capabilities that the program keeps, if the process has more.
     pub rights: Option<Rights>,
     /// The seccomp profile.
@@ -34,12 +34,12 @@ pub struct Workload {
 impl Workload {
     /// Brings the process onto the clock, installs the seccomp profile, and drops capabilities. Once it is on the clock, it may
     /// only make system calls that our filter does not trap.
-    fn prepare(&self) -> anyhow::Result<Option<Entered>> {
+    fn prepare(&self) -> anyhow::Result<Option<FilteredProcess>> {
         const RIGHTS: &str = "giving up capabilities";
         if let Some(rights) = &self.rights {
             rights.bound().context(RIGHTS)?;
         }
-        let entered = self.entrance.as_ref().map(|entrance| entrance.enter()).transpose()?;
+        let entered = self.entrance.as_ref().map(|entrance| entrance.register()).transpose()?;
         match (&self.profile, &entered) {
             (Some(profile), Some(entered)) => entered.confine(profile)?,
             (Some(profile), None) => profile.install().context("installing the seccomp profile")?,
@@ -66,7 +66,7 @@ impl Executor for Workload {
                 entered.execute(&program, &words, &variables).err().map(|e| e.to_string())
             }
             None => {
-                limits::give_back();
+                limits::restore();
                 nix::unistd::execve(&program, &words, &variables).err().map(|e| e.to_string())
             }
         };

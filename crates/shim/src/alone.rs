@@ -34,7 +34,7 @@ pub fn leap_to(deadline: Deadline, mask: u64) -> bool {
 fn is_alone() -> bool {
     let registry = registry();
     let timers = || registry.timers().any(|timer| timer.setting().deadline != Deadline::Never);
-    registry.population.is_alone((process::own(), sys::gettid()))
+    registry.task_counters.is_sole_thread((process::own(), sys::gettid()))
         && registry.waiters().next().is_none()
         && !timers()
 }

@@ -78,8 +78,8 @@ pub fn prepare(call: &mut Call) -> isize {
         taken.is_ok() || taken == Err(behind)
     });
     let Some(own) = own else { return -errno::EAGAIN };
-    if clock().policy().counts_births {
-        registry().population.bear();
+    if clock().policy().counts_tasks {
+        registry().task_counters.count_task();
     }
     let stub = match gives_stack(call) {
         true => &raw const lorentz_births_with_stack as u64 + (own * STACK_STUB) as u64,

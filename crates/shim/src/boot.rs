@@ -30,7 +30,7 @@ pub struct BootArgs {
     pub page_fd: u32,
     /// Descriptor of the clock's file, open for writing: for the registry.
     pub registry_fd: u32,
-    /// The process id namespace that it is in: a [`lorentz_clock::Space`].
+    /// The process id namespace that it is in: a [`lorentz_clock::PidNamespace`].
     pub space: u32,
     /// The kernel's vDSO where it cannot be read off the stack (a running program); else 0.
     pub vdso: u64,
@@ -223,7 +223,7 @@ fn install_handlers(kick_open: bool) {
     let not_blocked = if kick_open { 1 << (sig::KICK - 1) } else { 0 };
     signals::believe_blocked(before & !not_blocked);
     fork_data().process.store(sys::getpid(), Relaxed);
-    registry().population.enter();
+    registry().task_counters.count_program();
 }
 
 /// Gives SIGSYS and the kick signal our handlers; what they were before.

@@ -91,10 +91,10 @@ pub fn seconds() -> i64 {
 
 /// Where reading a clock costs virtual time, so that a program which spins on it comes to an end: pays.
 fn pay() {
-    if clock().leaps() {
+    if clock().leaps_enabled() {
         let skipping = clock().skipping();
         if skipping.mode != SkipMode::Off && skipping.read_cost > Span::ZERO {
-            registry().leaps.pay(skipping.read_cost);
+            registry().leaps.add_read_cost(skipping.read_cost);
         }
     }
 }

@@ -30,7 +30,7 @@ fn told_of_process(real: Span) -> Span {
     if !hold_anchor() {
         return scaled(real, clocks::snapshot().rate);
     }
-    failpoint(registry(), Failpoint::AnchorsHeld);
+    failpoint(registry(), Failpoint::CpuTimeHeld);
     let anchor = &fork_data().anchors[0];
     // Another thread may have read the host's clock later, and been here first.
     let real = real.max(Span(anchor.real.load(Relaxed) as i64));

@@ -130,7 +130,7 @@ impl Program<PROGRAM_LEN> {
         let mut program = Program::begin(ENOSYS);
         // Before the table: what they trap always, it traps at times.
         extras.iter().for_each(|extra| program.table(extra.calls()));
-        if policy.counts_births {
+        if policy.counts_tasks {
             program.table(calls(Where::CountedTasks));
         }
         program.table(calls(Where::Everywhere));
@@ -140,7 +140,7 @@ impl Program<PROGRAM_LEN> {
         if !policy.real_file_times {
             program.table(calls(Where::FileTimes));
         }
-        if policy.sends_in_turn {
+        if policy.orders_sends {
             program.table(calls(Where::OrderedSends));
         }
         program.end()

@@ -157,7 +157,7 @@ pub struct ProcessData {
     pub kick: Disposition,
     /// ... and of SIGSEGV, where rdtsc is virtual.
     pub sigsegv: Disposition,
-    /// The process id namespace: a [`lorentz_clock::Space`].
+    /// The process id namespace: a [`lorentz_clock::PidNamespace`].
     pub space: AtomicU32,
     /// Whether children come into another time namespace: see [`crate::time_namespace`].
     pub children_elsewhere: AtomicU32,

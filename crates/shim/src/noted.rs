@@ -59,7 +59,7 @@ pub fn note(fd: u32, what: u32) -> Option<&'static NotedFd> {
         };
         places(fd).map(|i| &fds[i]).find(free)
     })?;
-    failpoint(registry(), Failpoint::NotedHalf);
+    failpoint(registry(), Failpoint::FdEntryHalf);
     entry.file.store(file_of(fd), Relaxed);
     entry.what.fetch_or(what, AcqRel);
     Some(entry)

@@ -3,7 +3,7 @@
 use crate::layout::{data, fork_data, registry};
 use crate::sys::{self, sys};
 use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::{Epoch, Holder, ProcessId, Space};
+use lorentz_clock::{Epoch, Holder, PidNamespace, ProcessId};
 
 /// Who this process is. A child that a fork has put into another process id namespace is known from its first exec on.
 pub fn own() -> ProcessId {
@@ -12,7 +12,7 @@ pub fn own() -> ProcessId {
 
 /// Process `number` of the same namespace.
 pub fn numbered(number: u32) -> ProcessId {
-    ProcessId::new(Space::from_bits(data().space.load(Relaxed)), number)
+    ProcessId::new(PidNamespace::from_bits(data().space.load(Relaxed)), number)
 }
 
 /// This thread, as the holder of something in shared memory.

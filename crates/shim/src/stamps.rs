@@ -82,7 +82,7 @@ pub fn file_to_virtual(stamp: Timespec) -> Timespec {
 }
 
 fn with_leaps(wall: WallTime, real: RealInstant) -> Timespec {
-    let wall = match clock().leaps() {
+    let wall = match clock().leaps_enabled() {
         true => wall.plus(registry().leaps.at(real)),
         false => wall,
     };
@@ -94,7 +94,7 @@ pub fn file_to_host(stamp: Timespec) -> Timespec {
     let inside = WallTime { secs: stamp.secs, nanos: stamp.nanos as u32 };
     let ahead = host_wall_ahead();
     let stamp_of = |wall| clock().stamp_of_file(registry(), wall, WallTime::from_nanos(ahead));
-    let real = match clock().leaps() {
+    let real = match clock().leaps_enabled() {
         true => registry().leaps.real_of(|sum| stamp_of(inside.plus(Span(-sum.0)))),
         false => stamp_of(inside),
     };

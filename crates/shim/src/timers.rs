@@ -14,7 +14,7 @@ use core::hint::spin_loop;
 use core::sync::atomic::Ordering::SeqCst;
 use lorentz_clock::{
     failpoint, Armed, Deadline, Failpoint, RealInstant, Setting, Snapshot, Span, Timer, TimerKind,
-    VirtualInstant, WallTime, HELD_FOR, NANOS_PER_SEC,
+    VirtualInstant, WallTime, HOLD_DELAY, NANOS_PER_SEC,
 };
 
 const ABSTIME: u64 = 1;
@@ -89,7 +89,7 @@ impl Kernel {
         let interval = Span((now.0 / expiries).clamp(MEANWHILE.0, LONG.0));
         let at = now.0.saturating_sub((expiries - 1).saturating_mul(interval.0));
         let at = RealInstant(at.max(AT_ONCE.0));
-        self.set(&Armed { at, interval, ..Armed::by(WallTime::default()) });
+        self.set(&Armed { at, interval, ..Armed::disarmed(WallTime::default()) });
     }
 
     /// Sets it to go off at `armed.at`, for one expiry of a series. A descriptor gets an interval too: otherwise nothing would tell
@@ -151,7 +151,7 @@ pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
         // The clock has changed meanwhile. What the kernel has signalled at once the program may have taken already.
         match upcoming_and_untold(timer, kernel) {
             Ok((Some(upcoming), left)) => (setting, untold) = (upcoming, left),
-            _ => return timer.set_seen(clock().timers_state()),
+            _ => return timer.set_observed_seq(clock().timers_state()),
         }
     }
 }
@@ -183,7 +183,7 @@ fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, untold: i6
 /// When a timer that is due at `at` goes off while those due after `from` are held back.
 fn held_back(at: RealInstant, from: Option<RealInstant>) -> RealInstant {
     match from {
-        Some(from) if at > from && at != RealInstant::NEVER => at.plus(HELD_FOR),
+        Some(from) if at > from && at != RealInstant::NEVER => at.plus(HOLD_DELAY),
         _ => at,
     }
 }
@@ -195,22 +195,22 @@ fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
     let first = due(setting.deadline, look);
     let now = look.now();
     if first == VirtualInstant::NEVER {
-        return Armed { at: RealInstant::NEVER, interval: Span::ZERO, ..Armed::by(wall) };
+        return Armed { at: RealInstant::NEVER, interval: Span::ZERO, ..Armed::disarmed(wall) };
     }
     if setting.interval.0 == 0 {
         let at = if first <= now { AT_ONCE } else { real_due(setting.deadline, look) };
-        return Armed { at, interval: Span::ZERO, ..Armed::by(wall) };
+        return Armed { at, interval: Span::ZERO, ..Armed::disarmed(wall) };
     }
     let missed = if first > now { 0 } else { now.since(first).0 / setting.interval.0 + 1 };
     let upcoming = later(setting, Span(missed.saturating_mul(setting.interval.0)));
     let next = real_due(upcoming.deadline, look);
     let interval = Span(real_interval(setting.interval, next, look).0.max(1));
     if next == RealInstant::NEVER {
-        return Armed { at: next, interval, ..Armed::by(wall) };
+        return Armed { at: next, interval, ..Armed::disarmed(wall) };
     }
     let behind = (missed + untold).saturating_mul(interval.0);
     let at = RealInstant(next.0.saturating_sub(behind).max(AT_ONCE.0));
-    Armed { at, interval, ..Armed::by(wall) }
+    Armed { at, interval, ..Armed::disarmed(wall) }
 }
 
 /// The interval in real time, by the piece of the clock that is in force at `next`.
@@ -254,7 +254,7 @@ fn once_for(setting: Setting, look: &Snapshot, untold: i64, held: bool) -> Optio
     }
     let setting = later(setting, at.since(first));
     let real = if is_behind { AT_ONCE } else { real_due(setting.deadline, look) };
-    let armed = Armed { at: real, interval: Span::ZERO, ..Armed::by(look.segment.wall) };
+    let armed = Armed { at: real, interval: Span::ZERO, ..Armed::disarmed(look.segment.wall) };
     Some(Once { setting, armed, behind })
 }
 
@@ -289,18 +289,18 @@ pub fn rearm_all() -> bool {
     for timer in registry().timers() {
         let Some((owner, kind, id)) = timer.owner() else { continue };
         let is_ours = owner == *own.get_or_insert_with(process::own);
-        let is_set = timer.is_set_by(clock().timers_state(), registry().leaps.sum());
-        if !is_ours || (is_set && !timer.is_held()) {
+        let is_set = timer.is_current(clock().timers_state(), registry().leaps.sum());
+        if !is_ours || (is_set && !timer.is_being_set()) {
             continue;
         }
         if is_for_another_thread(timer) {
             continue;
         }
         // Where another thread is at it, that thread finds the new version before it is done.
-        if timer.begin(process::holder()).is_ok() {
+        if timer.begin_setting(process::holder()).is_ok() {
             failpoint(registry(), Failpoint::TimerHeld);
             let armed = rearm(timer, Kernel::of(timer, kind, id));
-            timer.end();
+            timer.end_setting();
             at_once |= armed && timer.armed().at <= clocks::host();
         }
     }
@@ -345,7 +345,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
         }
         Ok((None, _)) => {
             timer.set_armed(Armed { leapt, ..timer.armed() });
-            timer.set_seen(clock().timers_state());
+            timer.set_observed_seq(clock().timers_state());
             false
         }
         Ok((Some(setting), untold)) => {
@@ -353,7 +353,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
             let stepped = clocks::snapshot().segment.wall != wall;
             if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
                 timer.set_clock(timer.clock() | Timer::CANCELLED);
-                kernel.set(&Armed { at: AT_ONCE, ..Armed::by(WallTime::default()) });
+                kernel.set(&Armed { at: AT_ONCE, ..Armed::disarmed(WallTime::default()) });
                 timer.set(setting, clock().timers_state());
             } else {
                 arm(timer, kernel, setting, untold);
@@ -372,7 +372,7 @@ fn upcoming_and_untold(timer: &Timer, kernel: Kernel) -> Result<(Option<Setting>
     let mut before = upcoming(timer, kernel)?;
     let mut taken = 0;
     for tries in 1.. {
-        failpoint(registry(), Failpoint::TimerLookedAt);
+        failpoint(registry(), Failpoint::TimerQueried);
         let untold = before.map_or(0, |setting| untold(timer, kernel, &setting, &mut taken));
         let after = upcoming(timer, kernel)?;
         if after == before || tries == TRIES {
@@ -446,13 +446,13 @@ fn signal_waits(signal: u32) -> bool {
 pub fn alone<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
     let holder = process::holder();
     let mut tries = 0;
-    while timer.begin(holder).is_err() {
+    while timer.begin_setting(holder).is_err() {
         tries += 1;
         give_way(tries);
     }
     failpoint(registry(), Failpoint::TimerHeld);
     let result = work();
-    timer.end();
+    timer.end_setting();
     result
 }
 

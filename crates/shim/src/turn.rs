@@ -12,8 +12,8 @@ use lorentz_clock::{Deadline, Policy, Span, VirtualInstant, Waiter};
 
 /// Returns when what is written to `descriptor` may be seen by others.
 pub fn come(descriptor: u64) {
-    let Policy { sends_in_turn: true, .. } = clock().policy() else { return };
-    if clock().turn().0 == VirtualInstant::NEVER || !is_channel(descriptor) {
+    let Policy { orders_sends: true, .. } = clock().policy() else { return };
+    if clock().send_order().0 == VirtualInstant::NEVER || !is_channel(descriptor) {
         return;
     }
     // It was sent now, however long it waits.
@@ -21,12 +21,12 @@ pub fn come(descriptor: u64) {
     let sent = look.now();
     let mut slot = Slot::default();
     loop {
-        let (others, turn) = clock().turn();
+        let (others, turn) = clock().send_order();
         if sent <= others {
             return;
         }
         // By its place in the registry the experiment knows that it waits.
-        slot.state(Waiter::TURN, Deadline::Never, look.state, Span::ZERO);
+        slot.state(Waiter::SEND_ORDER, Deadline::Never, look.state, Span::ZERO);
         wait_for_another(turn);
     }
 }
@@ -45,7 +45,7 @@ fn is_channel(descriptor: u64) -> bool {
 /// Sleeps until the turn is not `turn` any more. Signals wait meanwhile, at most to the round's end.
 fn wait_for_another(turn: u32) {
     const FUTEX_WAIT: u64 = 0;
-    let word = core::ptr::from_ref(clock().turn_word());
+    let word = core::ptr::from_ref(clock().send_order_word());
     // SAFETY: the kernel compares the word, and reads nothing else. The page is shared with who begins the turns.
     unsafe { sys!(nr::FUTEX, word, FUTEX_WAIT, turn as u64, 0u64, 0u64, 0u64) };
 }

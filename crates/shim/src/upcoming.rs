@@ -99,7 +99,7 @@ mod tests {
             deadline: Deadline::Virtual(VirtualInstant(1000 * MS)),
             interval: Span(10 * MS),
         };
-        let armed = Armed { at: RealInstant(at), interval, ..Armed::by(WallTime::default()) };
+        let armed = Armed { at: RealInstant(at), interval, ..Armed::disarmed(WallTime::default()) };
         let shown = Shown { now: RealInstant(now), left: Span(left) };
         match shown.upcoming(kind, setting, &armed, 0)?.deadline {
             Deadline::Virtual(instant) => Some((instant.0 - 1000 * MS) / (10 * MS)),

@@ -80,7 +80,7 @@ pub fn wait(
             until = until.min(snapshot.real.plus(UNREGISTERED));
         }
         let args = prepare(until, &snapshot);
-        failpoint(registry(), Failpoint::WaitStated);
+        failpoint(registry(), Failpoint::WaitPublished);
         let passed = block(call, &args, snapshot.version, masking);
         let again = passed.result == RETRY || (timed_out(passed.result) && !reached_soon(deadline));
         if !again {

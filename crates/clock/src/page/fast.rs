@@ -9,13 +9,13 @@ use super::piece::Piece;
 use crate::instant::{RealInstant, VirtualInstant, WallTime, NANOS_PER_SEC};
 use crate::rate::Rate;
 use crate::segment::Pace;
-use crate::sync::{along, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{unmodelled, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// The kind of terms that the fast path has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(super) enum Terms {
-    /// No terms: the start of the latest change is not decided yet ([`super::Start`]).
+pub(super) enum FastTerms {
+    /// No terms: the start of the latest change is not decided yet ([`crate::Start`]).
     Undecided = 0,
     /// No terms: leaps over idle time are part of the clock.
     Slow = 1,
@@ -29,7 +29,7 @@ pub(super) enum Terms {
 #[repr(C)]
 #[cfg_attr(loom, derive(Default))]
 pub(super) struct FastPath {
-    /// A [`Terms`]. The writer stores it last: all other words belong to it.
+    /// A [`FastTerms`]. The writer stores it last: all other words belong to it.
     terms: AtomicU32,
     /// Nanoseconds (0..1e9) of the monotonic and of the wall clock. They are the offset to the host's clock, or the time at
     /// `begin`.
@@ -45,7 +45,7 @@ pub(super) struct FastPath {
     part: AtomicU64,
     // The words from here on lie behind the cache line.
     /// The offset of CLOCK_BOOTTIME to the monotonic clock, ns.
-    boot: along::AtomicI64,
+    boot: unmodelled::AtomicI64,
 }
 
 /// A clock that the fast path can show.
@@ -63,13 +63,13 @@ impl FastPath {
     /// Closes the fast path until the start of the latest change is decided. The caller uses it on a view that no reader sees
     /// yet.
     pub fn close(&self) {
-        self.terms.store(Terms::Undecided as u32, Ordering::Relaxed);
+        self.terms.store(FastTerms::Undecided as u32, Ordering::Relaxed);
     }
 
     /// Whether the start of the latest change has still to be decided.
     #[inline(always)]
     pub fn is_undecided(&self) -> bool {
-        self.terms.load(Ordering::Acquire) == Terms::Undecided as u32
+        self.terms.load(Ordering::Acquire) == FastTerms::Undecided as u32
     }
 
     /// Returns the start of the piece that the fast path belongs to.
@@ -84,21 +84,21 @@ impl FastPath {
         self.begin.store(segment.real.0, Ordering::Relaxed);
         self.boot.store(segment.boot.0, Ordering::Relaxed);
         let (terms, virt) = match segment.pace {
-            _ if leaps => (Terms::Slow, 0),
+            _ if leaps => (FastTerms::Slow, 0),
             Pace::Running(Rate::ONE)
                 if *limit == VirtualInstant::NEVER && until == RealInstant::NEVER =>
             {
-                (Terms::Offset, i128::from(segment.virt.0) - i128::from(segment.real.0))
+                (FastTerms::Offset, i128::from(segment.virt.0) - i128::from(segment.real.0))
             }
             pace => {
                 self.store_line(piece, pace, until);
-                (Terms::Linear, i128::from(segment.virt.min(*limit).0))
+                (FastTerms::Linear, i128::from(segment.virt.min(*limit).0))
             }
         };
         let clocks = [virt, virt + segment.wall.as_nanos()].map(WallTime::from_nanos);
-        for (place, shown) in clocks.iter().enumerate() {
-            self.secs[place].store(shown.secs, Ordering::Relaxed);
-            self.nanos[place].store(shown.nanos, Ordering::Relaxed);
+        for (clock_index, shown) in clocks.iter().enumerate() {
+            self.secs[clock_index].store(shown.secs, Ordering::Relaxed);
+            self.nanos[clock_index].store(shown.nanos, Ordering::Relaxed);
         }
         self.terms.store(terms as u32, Ordering::Release);
     }
@@ -140,25 +140,25 @@ impl FastPath {
     #[inline(always)]
     fn stored(&self, secs: i64, nanos: i64, wall: bool, lags: bool) -> Option<(i64, i64)> {
         let terms = self.terms.load(Ordering::Acquire);
-        let place = wall as usize;
-        if terms == Terms::Offset as u32 {
+        let clock_index = wall as usize;
+        if terms == FastTerms::Offset as u32 {
             if lags && secs * NANOS_PER_SEC + nanos < self.begin.load(Ordering::Relaxed) {
                 return None;
             }
-            let nanos = nanos + i64::from(self.nanos[place].load(Ordering::Relaxed));
+            let nanos = nanos + i64::from(self.nanos[clock_index].load(Ordering::Relaxed));
             let carry = (nanos >= NANOS_PER_SEC) as i64;
-            let secs = secs + self.secs[place].load(Ordering::Relaxed) + carry;
+            let secs = secs + self.secs[clock_index].load(Ordering::Relaxed) + carry;
             return Some((secs, nanos - carry * NANOS_PER_SEC));
         }
-        if terms != Terms::Linear as u32 {
+        if terms != FastTerms::Linear as u32 {
             return None;
         }
-        self.on_line(secs * NANOS_PER_SEC + nanos, place)
+        self.on_line(secs * NANOS_PER_SEC + nanos, clock_index)
     }
 
     /// Computes one of the two clocks on the straight line; `None` before the piece and after its length.
     #[inline(always)]
-    fn on_line(&self, real: i64, place: usize) -> Option<(i64, i64)> {
+    fn on_line(&self, real: i64, clock_index: usize) -> Option<(i64, i64)> {
         // Before the piece this difference is negative: as an unsigned number it exceeds any length.
         let elapsed = real.wrapping_sub(self.begin.load(Ordering::Relaxed)) as u64;
         if elapsed >= self.length.load(Ordering::Relaxed) {
@@ -167,7 +167,7 @@ impl FastPath {
         let part = u128::from(elapsed) * u128::from(self.part.load(Ordering::Relaxed));
         // The check of the version discards torn terms.
         let whole = elapsed.wrapping_mul(self.whole.load(Ordering::Relaxed));
-        let nanos = u64::from(self.nanos[place].load(Ordering::Relaxed));
+        let nanos = u64::from(self.nanos[clock_index].load(Ordering::Relaxed));
         let nanos = nanos.wrapping_add(whole).wrapping_add((part >> 64) as u64);
         /// One second, ns.
         const SECOND: u64 = NANOS_PER_SEC as u64;
@@ -176,7 +176,7 @@ impl FastPath {
             0..SECOND => 0,
             _ => nanos / SECOND,
         };
-        let secs = self.secs[place].load(Ordering::Relaxed).wrapping_add(gone as i64);
+        let secs = self.secs[clock_index].load(Ordering::Relaxed).wrapping_add(gone as i64);
         Some((secs, (nanos - gone * SECOND) as i64))
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! Race: a timer of the kernel is set by the piece in force. A controller publishes a slower piece, and is killed or stopped
 //! before it has notified the timer's process. The timer goes off at the old deadline: too early. Therefore the controller first
-//! asks every process to *hold back* the timers that are due after an instant T: the processes set them [`HELD_FOR`] later. When
+//! asks every process to *hold back* the timers that are due after an instant T: the processes set them [`HOLD_DELAY`] later. When
 //! all have done so, the controller publishes the change, to begin at T or later, and ends the hold. Each process then sets its
-//! timers by the new pieces. If controller and monitor die at any step, a timer is at most [`HELD_FOR`] late, and never early.
+//! timers by the new pieces. If controller and monitor die at any step, a timer is at most [`HOLD_DELAY`] late, and never early.
 
 use super::ClockPage;
 use crate::instant::{RealInstant, Span};
 use crate::sync::{fence, Ordering};
 
 /// Delay of a timer that is held back, if no thread sets the timer anew before.
-pub const HELD_FOR: Span = Span(1_000_000_000);
+pub const HOLD_DELAY: Span = Span(1_000_000_000);
 
 impl ClockPage {
     /// Asks processes to hold back timers that are due after `from`. A second call may give a later instant.
@@ -27,7 +27,7 @@ impl ClockPage {
     }
 
     /// Ends the hold, if there is one. The caller holds the clock's lock, and notifies the processes.
-    pub fn let_timers_go(&self) {
+    pub fn release_timers(&self) {
         let holds = self.holds.load(Ordering::Relaxed);
         self.holds.store(holds.wrapping_add(holds & 1), Ordering::Release);
         fence(Ordering::SeqCst);

@@ -45,7 +45,7 @@ impl Origin {
 
 /// Iterator over the pieces of a clock, the latest first, each with the instant at which the next one begins. It leaves out
 /// pieces that a later change dropped before they began.
-pub(super) struct Backwards<'a> {
+pub(super) struct PiecesBackwards<'a> {
     page: &'a ClockPage,
     last: u64,
     /// Number of the piece to look at next; `None` after the first piece.
@@ -57,7 +57,7 @@ pub(super) struct Backwards<'a> {
     later: Option<Segment>,
 }
 
-impl Backwards<'_> {
+impl PiecesBackwards<'_> {
     /// Returns the start of the piece that the iterator returned last; never, if it has returned none.
     pub fn until(&self) -> RealInstant {
         self.until
@@ -86,7 +86,7 @@ impl Backwards<'_> {
     }
 }
 
-impl Iterator for Backwards<'_> {
+impl Iterator for PiecesBackwards<'_> {
     type Item = (Piece, RealInstant);
 
     fn next(&mut self) -> Option<(Piece, RealInstant)> {
@@ -106,8 +106,8 @@ impl Iterator for Backwards<'_> {
 
 impl ClockPage {
     /// Returns the piece `last` and all before it. `newest` is the newest piece if its start is not in the page yet.
-    pub(super) fn backwards(&self, last: u64, newest: Option<Piece>) -> Backwards<'_> {
-        Backwards {
+    pub(super) fn backwards(&self, last: u64, newest: Option<Piece>) -> PiecesBackwards<'_> {
+        PiecesBackwards {
             page: self,
             last,
             number: Some(last),
@@ -130,7 +130,7 @@ impl ClockPage {
     }
 
     /// Returns the result of `look` on the pieces, from a look during which no change has touched them.
-    fn look_back<T>(&self, registry: &Registry, look: impl Fn(Backwards) -> T) -> T {
+    fn look_back<T>(&self, registry: &Registry, look: impl Fn(PiecesBackwards) -> T) -> T {
         self.look_at(registry, |last, newest| look(self.backwards(last, newest)))
     }
 
@@ -181,7 +181,9 @@ impl ClockPage {
             let later = (oldest(last)..last + 1).rev().map(|number| (number, start(number)));
             later
                 .take_while(|(_, start)| *start > stamp)
-                .find(|(number, start)| *start <= now && self.piece(*number).line(*start) <= stamp)
+                .find(|(number, start)| {
+                    *start <= now && self.piece(*number).file_boundary(*start) <= stamp
+                })
                 .map_or(stamp, |(_, start)| start)
         });
         self.look_back(registry, |pieces| match piece_of(pieces, written) {
@@ -258,15 +260,15 @@ impl ClockPage {
     pub fn history(&self, registry: &Registry) -> impl DoubleEndedIterator<Item = Segment> {
         let mut segments = [None; super::PIECES];
         let (last, newest) = self.latest(self.version(), registry);
-        for (place, (piece, _)) in segments.iter_mut().rev().zip(self.backwards(last, newest)) {
-            *place = Some(piece.segment);
+        for (slot, (piece, _)) in segments.iter_mut().rev().zip(self.backwards(last, newest)) {
+            *slot = Some(piece.segment);
         }
         segments.into_iter().flatten()
     }
 }
 
 /// Returns the segment in force at `real`, and virtual time at that instant.
-fn piece_of(pieces: Backwards, real: RealInstant) -> Option<(Segment, VirtualInstant)> {
+fn piece_of(pieces: PiecesBackwards, real: RealInstant) -> Option<(Segment, VirtualInstant)> {
     let mut end = VirtualInstant::NEVER;
     for (Piece { segment, limit, .. }, _) in pieces {
         if real >= segment.real {

@@ -3,7 +3,7 @@
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
 use crate::rate::Rate;
 use crate::segment::{Pace, Segment};
-use crate::sync::{along, AtomicI64, Ordering};
+use crate::sync::{unmodelled, AtomicI64, Ordering};
 
 /// The clock from one change to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,22 +47,22 @@ impl Piece {
 pub(super) struct SharedPiece {
     real: AtomicI64,
     virt: AtomicI64,
-    num: along::AtomicU64,
+    num: unmodelled::AtomicU64,
     /// The denominator of the rate, with [`FROZEN`] while time stands still.
-    den: along::AtomicU64,
-    wall_secs: along::AtomicI64,
-    /// Low half: nanoseconds of the wall clock's offset. High half: [`line_bits`].
-    wall_nanos: along::AtomicU64,
-    boot: along::AtomicI64,
-    limit: along::AtomicI64,
+    den: unmodelled::AtomicU64,
+    wall_secs: unmodelled::AtomicI64,
+    /// Low half: nanoseconds of the wall clock's offset. High half: [`boundary_bits`].
+    wall_nanos: unmodelled::AtomicU64,
+    boot: unmodelled::AtomicI64,
+    limit: unmodelled::AtomicI64,
 }
 
 /// A bit that no term of a rate has set.
 const FROZEN: u64 = 1 << 63;
 
 /// Returns the low half of an instant; 0 for none.
-fn line_bits(line: Option<RealInstant>) -> u64 {
-    line.map_or(0, |line| u64::from((line.0 as u32).max(1)))
+fn boundary_bits(boundary: Option<RealInstant>) -> u64 {
+    boundary.map_or(0, |boundary| u64::from((boundary.0 as u32).max(1)))
 }
 
 impl SharedPiece {
@@ -91,23 +91,23 @@ impl SharedPiece {
         RealInstant(self.real.load(Ordering::Relaxed))
     }
 
-    /// Returns the line of a piece that begins at `start`: a file was written in this piece if the kernel stamped it with this
-    /// instant or later.
-    pub fn line(&self, start: RealInstant) -> RealInstant {
+    /// Returns the file boundary of a piece that begins at `start`: a file was written in this piece if the kernel stamped it
+    /// with this instant or later.
+    pub fn file_boundary(&self, start: RealInstant) -> RealInstant {
         match (self.wall_nanos.load(Ordering::Relaxed) >> 32) as u32 {
             0 => start,
-            line => start.plus(Span(-i64::from((start.0 as u32).wrapping_sub(line)))),
+            boundary => start.plus(Span(-i64::from((start.0 as u32).wrapping_sub(boundary)))),
         }
     }
 
-    /// Stores `piece`, and `line` as in [`super::Change`].
-    pub fn store(&self, piece: &Piece, line: Option<RealInstant>) {
+    /// Stores `piece`, and `boundary` as in [`super::Change`].
+    pub fn store(&self, piece: &Piece, boundary: Option<RealInstant>) {
         let Piece { segment, limit, rate } = piece;
         let frozen = if segment.pace == Pace::Frozen { FROZEN } else { 0 };
         self.num.store(rate.num(), Ordering::Relaxed);
         self.den.store(rate.den() | frozen, Ordering::Relaxed);
         self.wall_secs.store(segment.wall.secs, Ordering::Relaxed);
-        let wall_nanos = u64::from(segment.wall.nanos) | line_bits(line) << 32;
+        let wall_nanos = u64::from(segment.wall.nanos) | boundary_bits(boundary) << 32;
         self.wall_nanos.store(wall_nanos, Ordering::Relaxed);
         self.boot.store(segment.boot.0, Ordering::Relaxed);
         self.store_start(segment.real, segment.virt, *limit);

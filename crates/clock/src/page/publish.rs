@@ -13,7 +13,7 @@
 //!
 //! [`ClockPage::complete`] does the steps after the store of the version for any writer that did not.
 
-use super::{oldest, ClockPage, Host, Piece};
+use super::{oldest, ClockPage, HostClock, Piece};
 use crate::failpoint::{failpoint, Failpoint};
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
 use crate::rate::Rate;
@@ -22,11 +22,11 @@ use crate::segment::{Pace, Segment};
 use crate::sync::{fence, Ordering};
 
 /// Largest number of changes that may be to come at once.
-pub const TO_COME: usize = 16;
+pub const MAX_CHANGES_AHEAD: usize = 16;
 
 /// Largest distance from the number of the piece in force to that of the newest piece. It counts pieces that a later change
 /// dropped before they began. The rest of the ring is for the past.
-const AHEAD: u64 = if cfg!(loom) { 1 } else { 40 };
+const MAX_NUMBERS_AHEAD: u64 = if cfg!(loom) { 1 } else { 40 };
 
 /// A change: the description of a new piece of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +48,8 @@ pub struct Change {
     /// The latest virtual time that the piece shows. If it is before the piece's first value, the piece stays at that value.
     pub limit: VirtualInstant,
     /// A file that the kernel stamps with this instant or later was written after the change. A kernel's stamp may be a tick
-    /// earlier than the moment of writing. The line is at most 4 s before the change.
-    pub line: Option<RealInstant>,
+    /// earlier than the moment of writing. The boundary is at most 4 s before the change.
+    pub file_boundary: Option<RealInstant>,
 }
 
 impl Change {
@@ -64,7 +64,7 @@ impl Change {
             wall: piece.segment.wall,
             boot: piece.segment.boot,
             limit: piece.limit,
-            line: None,
+            file_boundary: None,
         }
     }
 
@@ -91,20 +91,20 @@ pub struct Published {
 
 /// The error of a change that is too many: as many as the page has room for are to come already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TooMany;
+pub struct TooManyChanges;
 
 impl ClockPage {
     /// Publishes a change. The caller then notifies waits and timers, and stores that by [`ClockPage::set_notified`].
     ///
     /// # Errors
     ///
-    /// [`TooMany`] if too many changes are to come. A change that begins at once always has room.
+    /// [`TooManyChanges`] if too many changes are to come. A change that begins at once always has room.
     pub fn publish(
         &self,
         registry: &Registry,
-        host: &impl Host,
+        host: &impl HostClock,
         change: &Change,
-    ) -> Result<Published, TooMany> {
+    ) -> Result<Published, TooManyChanges> {
         self.complete(registry, host);
         let version = self.version.load(Ordering::Relaxed);
         let view = self.view(version);
@@ -119,14 +119,14 @@ impl ClockPage {
             .count();
         let ahead = last + 1 - self.number_in_force(last, now);
         // A change that begins at once becomes the piece in force, so there is always room for it.
-        if change.at > now && (to_come >= TO_COME || ahead > AHEAD) {
-            return Err(TooMany);
+        if change.at > now && (to_come >= MAX_CHANGES_AHEAD || ahead > MAX_NUMBERS_AHEAD) {
+            return Err(TooManyChanges);
         }
         // This fence follows the store of the current version. A thread that sees a word of the new change therefore sees the
         // current version at least. It knows by that version that the version whose view and place are being overwritten is past.
         fence(Ordering::Release);
         failpoint(registry, Failpoint::BeforePiece);
-        self.piece(last + 1).store(&change.piece(), change.line);
+        self.piece(last + 1).store(&change.piece(), change.file_boundary);
         let state = view.state.load(Ordering::Relaxed).wrapping_add(1);
         let next = self.view(version + 1);
         next.fast.close();
@@ -149,7 +149,7 @@ impl ClockPage {
 
     /// Completes the latest change if its writer has not: decides when it begins, and opens the fast path. Returns the start. The
     /// caller holds the clock's lock.
-    pub fn complete(&self, registry: &Registry, host: &impl Host) -> RealInstant {
+    pub fn complete(&self, registry: &Registry, host: &impl HostClock) -> RealInstant {
         let version = self.version.load(Ordering::Relaxed);
         let view = self.view(version);
         let last = view.last.load(Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl ClockPage {
     ///
     /// The clock shows the same time before and after, but its state has another number. The caller holds the clock's lock, and
     /// notifies processes with periodic timers. Returns false if there was nothing to do.
-    pub fn refresh(&self, registry: &Registry, host: &impl Host) -> bool {
+    pub fn refresh(&self, registry: &Registry, host: &impl HostClock) -> bool {
         self.complete(registry, host);
         let stale = self.is_stale(self.version.load(Ordering::Relaxed), host.now());
         if stale {
@@ -181,7 +181,7 @@ impl ClockPage {
 
     /// Makes a new state of the clock that shows the same time, so that processes set their timers anew before a change begins.
     /// The caller holds the clock's lock, and notifies the processes.
-    pub fn renew(&self, registry: &Registry, host: &impl Host) {
+    pub fn renew(&self, registry: &Registry, host: &impl HostClock) {
         self.complete(registry, host);
         let version = self.version.load(Ordering::Relaxed);
         fence(Ordering::Release);
@@ -196,10 +196,10 @@ impl ClockPage {
         fence(Ordering::SeqCst);
     }
 
-    fn open_fast_path(&self, version: u64, last: u64, host: &impl Host) {
+    fn open_fast_path(&self, version: u64, last: u64, host: &impl HostClock) {
         let (piece, until) = self.in_force(last, None, host.now());
         let view = self.view(version);
-        view.fast.open(&piece, until, self.leaps());
+        view.fast.open(&piece, until, self.leaps_enabled());
     }
 
     /// Whether a piece has begun that was to come when the version was published.
@@ -211,7 +211,7 @@ impl ClockPage {
 
     /// Returns the instant from which somebody must go on with work that a writer has left: [`ClockPage::refresh`], or notifying
     /// waits and timers. The instant may be to come. `None` means that nothing is left to do.
-    pub fn care_due(&self, now: RealInstant) -> Option<RealInstant> {
+    pub fn supervision_due(&self, now: RealInstant) -> Option<RealInstant> {
         loop {
             let version = self.version();
             let view = self.view(version);

@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 use core::str::FromStr;
 
-use super::{number, take_digits, Decimal, Line, Misfit, Problem, TextError};
+use super::{number, take_digits, Decimal, Misfit, Problem, TextBuffer, TextError};
 use crate::rate::Rate;
 
 const EXPECTED_RATE: &str = "a rate from 1/1000000 to 1000000 such as 2, 0.1, 1/10, 60x, +200ppm";
@@ -129,8 +129,8 @@ fn read_decimal(text: &str) -> Result<(u64, u64), Problem> {
         return Err("");
     };
     decimal.ratio().map_err(|misfit| match misfit {
-        Misfit::Large => TOO_GREAT,
-        Misfit::Fine => TOO_FINE,
+        Misfit::TooLarge => TOO_GREAT,
+        Misfit::TooFine => TOO_FINE,
     })
 }
 
@@ -170,7 +170,7 @@ fn checked(num: u64, den: u64) -> Result<Rate, Problem> {
 /// ```
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = Line::new();
+        let mut line = TextBuffer::new();
         let (num, den) = (self.num(), self.den());
         if PLACES_SCALE.is_multiple_of(den) {
             write!(line, "{}", num / den)?;

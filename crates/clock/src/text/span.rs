@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 use core::str::FromStr;
 
-use super::{take_sign, Decimal, Line, Misfit, Problem, TextError};
+use super::{take_sign, Decimal, Misfit, Problem, TextBuffer, TextError};
 use crate::instant::Span;
 
 const EXPECTED: &str = "a duration such as 10ms, 1h30m, +3d, -1h30m (units ns us ms s m h d w y)";
@@ -88,8 +88,8 @@ fn read(text: &str) -> Result<Span, Problem> {
         let (value, after) = Decimal::take(rest).ok_or("")?;
         let (unit, after) = take_unit(after, first)?;
         let part = value.times(unit).map_err(|misfit| match misfit {
-            Misfit::Large => TOO_LONG,
-            Misfit::Fine => TOO_FINE,
+            Misfit::TooLarge => TOO_LONG,
+            Misfit::TooFine => TOO_FINE,
         })?;
         let part = i128::try_from(part).map_err(|_| TOO_LONG)?;
         nanos = nanos.checked_add(part).ok_or(TOO_LONG)?;
@@ -128,7 +128,7 @@ fn take_unit(text: &str, lone: bool) -> Result<(u64, &str), Problem> {
 /// ```
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = Line::new();
+        let mut line = TextBuffer::new();
         if self.0 < 0 {
             line.write_char('-')?;
         } else if f.sign_plus() {
@@ -151,7 +151,7 @@ impl fmt::Display for Span {
 }
 
 /// Writes `nanos`, above 0 and below a minute, in the largest unit that it reaches.
-fn write_below_minute(line: &mut Line, nanos: u64) -> fmt::Result {
+fn write_below_minute(line: &mut TextBuffer, nanos: u64) -> fmt::Result {
     let (unit, places, name) = match nanos {
         SECOND.. => (SECOND, 9, "s"),
         MILLISECOND.. => (MILLISECOND, 6, "ms"),

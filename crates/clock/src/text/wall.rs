@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 use core::str::FromStr;
 
-use super::{take_digits, take_sign, Decimal, Line, Misfit, Problem, TextError};
+use super::{take_digits, take_sign, Decimal, Misfit, Problem, TextBuffer, TextError};
 use crate::instant::{WallTime, NANOS_PER_SEC};
 
 const EXPECTED: &str = "a time such as 2038-01-19T03:14:00Z, 2030-01-01, @1700000000";
@@ -163,8 +163,8 @@ fn read_zone(text: &str) -> Result<i64, Problem> {
 fn take_seconds(text: &str) -> Result<(i128, &str), Problem> {
     let (secs, rest) = Decimal::take(text).ok_or("")?;
     let nanos = secs.times(SECOND).map_err(|misfit| match misfit {
-        Misfit::Large => TOO_FAR,
-        Misfit::Fine => TOO_FINE,
+        Misfit::TooLarge => TOO_FAR,
+        Misfit::TooFine => TOO_FINE,
     })?;
     Ok((i128::try_from(nanos).map_err(|_| TOO_FAR)?, rest))
 }
@@ -245,7 +245,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
 /// ```
 impl fmt::Display for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = Line::new();
+        let mut line = TextBuffer::new();
         let time = WallTime::from_nanos(self.as_nanos());
         let (year, month, day) = civil_from_days(time.secs.div_euclid(SECS_PER_DAY));
         if DATED_YEARS.contains(&year) {
@@ -262,7 +262,7 @@ impl fmt::Display for WallTime {
 }
 
 /// Writes `time` in seconds since 1970. The sign applies to the whole number, fraction included.
-fn write_epoch(line: &mut Line, time: WallTime) -> fmt::Result {
+fn write_epoch(line: &mut TextBuffer, time: WallTime) -> fmt::Result {
     let nanos = time.as_nanos();
     let sign = if nanos < 0 { "-" } else { "" };
     let (magnitude, second) = (nanos.unsigned_abs(), u128::from(SECOND));

@@ -114,9 +114,9 @@ impl Clock {
 }
 
 /// Pseudo-random numbers: the same sequence for the same seed, which must not be 0.
-pub struct Dice(pub u64);
+pub struct Random(pub u64);
 
-impl Dice {
+impl Random {
     /// Returns a number in `0..end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;

@@ -1,8 +1,8 @@
 //! The host's clock as a reader and as a writer see it.
 
-use crate::clock::Dice;
+use crate::clock::Random;
 use crate::host;
-use lorentz_clock::{ClockPage, Host, RealInstant, Span};
+use lorentz_clock::{ClockPage, HostClock, RealInstant, Span};
 use std::cell::Cell;
 
 /// The host's clock, which counts its readings to compute a number of looks.
@@ -22,13 +22,13 @@ impl CountingHost {
     }
 }
 
-impl Host for CountingHost {
+impl HostClock for CountingHost {
     fn now(&self) -> RealInstant {
         self.times.set(self.times.get() + 1);
         host()
     }
 
-    fn decides(&self) -> bool {
+    fn may_decide_start(&self) -> bool {
         self.decisions.set(self.decisions.get() + 1);
         true
     }
@@ -59,12 +59,12 @@ pub struct Delay {
 
 impl Delay {
     /// Picks a delay in one of 4 changes.
-    pub fn pick(dice: &mut Dice) -> Option<Delay> {
-        let picked = dice.below(4) == 0;
+    pub fn pick(random: &mut Random) -> Option<Delay> {
+        let picked = random.below(4) == 0;
         picked.then(|| Delay {
-            at: dice.below(5),
-            before: dice.below(2) == 0,
-            span: Span(dice.below(50_000) as i64),
+            at: random.below(5),
+            before: random.below(2) == 0,
+            span: Span(random.below(50_000) as i64),
         })
     }
 }
@@ -92,7 +92,7 @@ impl<'a> WriterHost<'a> {
     }
 }
 
-impl Host for WriterHost<'_> {
+impl HostClock for WriterHost<'_> {
     fn now(&self) -> RealInstant {
         self.delay(true);
         let now = host();

@@ -12,7 +12,7 @@ mod clock;
 mod hosts;
 mod tally;
 
-use clock::{blank_page, blank_registry, start_at, Dice};
+use clock::{blank_page, blank_registry, start_at, Random};
 use hosts::*;
 use lorentz_clock::{
     file, Change, ClockPage, FastClock, Pace, Rate, RealInstant, Registry, Snapshot, Span,
@@ -164,19 +164,19 @@ fn publish(
 }
 
 /// Picks another pace, a leap or another wall clock; to begin now, or within a millisecond.
-fn vary(change: &mut Change, dice: &mut Dice) {
-    match dice.below(10) {
+fn vary(change: &mut Change, random: &mut Random) {
+    match random.below(10) {
         0..=4 => {
-            change.rate = Rate::new(250 + dice.below(3_751), 1_000).expect("1/4 to 4");
+            change.rate = Rate::new(250 + random.below(3_751), 1_000).expect("1/4 to 4");
             change.pace = Pace::Running(change.rate);
         }
         5..=6 => change.pace = Pace::Running(Rate::ONE),
         7 => change.pace = Pace::Frozen,
-        8 => change.leap = Span(dice.below(NANOS_PER_SEC as u64) as i64),
-        _ => change.wall = change.wall.plus(Span(dice.below(7_200) as i64 - 3_600)),
+        8 => change.leap = Span(random.below(NANOS_PER_SEC as u64) as i64),
+        _ => change.wall = change.wall.plus(Span(random.below(7_200) as i64 - 3_600)),
     }
-    if dice.below(8) == 0 {
-        change.at = host().plus(Span(dice.below(1_000_000) as i64));
+    if random.below(8) == 0 {
+        change.at = host().plus(Span(random.below(1_000_000) as i64));
     }
 }
 
@@ -188,15 +188,15 @@ fn write_until_killed(path: &str) -> ! {
     let clock = SharedClock::map(&file, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
     let alone = (blank_page(), blank_registry());
     start_at(&alone.0, host());
-    let mut dice = Dice(u64::from(process::id()) << 32 ^ host().0 as u64 | 1);
+    let mut random = Random(u64::from(process::id()) << 32 ^ host().0 as u64 | 1);
     for number in 0.. {
         let lock = Flock::lock(file, FlockArg::LockExclusive).expect("the lock");
-        let announced = change_once(&clock, &mut dice, number == 0);
+        let announced = change_once(&clock, &mut random, number == 0);
         file = lock.unlock().expect("no lock");
-        if dice.below(4) == 0 {
-            change_alone(&alone.0, &alone.1, clock.tally, &mut dice);
+        if random.below(4) == 0 {
+            change_alone(&alone.0, &alone.1, clock.tally, &mut random);
         }
-        if let Some(start) = announced.filter(|_| dice.below(4) == 0) {
+        if let Some(start) = announced.filter(|_| random.below(4) == 0) {
             let span = start.since(host()).0.max(0) as u64;
             thread::sleep(Duration::from_nanos(span));
         }
@@ -206,7 +206,7 @@ fn write_until_killed(path: &str) -> ! {
 
 /// Changes the clock once, as a controller does under the lock. Returns the start of an announced change. `first` says that this
 /// process has not changed the clock before.
-fn change_once(clock: &SharedClock, dice: &mut Dice, first: bool) -> Option<RealInstant> {
+fn change_once(clock: &SharedClock, random: &mut Random, first: bool) -> Option<RealInstant> {
     let SharedClock { page, registry, tally } = *clock;
     let completing = CountingHost::default();
     page.complete(registry, &completing);
@@ -215,8 +215,8 @@ fn change_once(clock: &SharedClock, dice: &mut Dice, first: bool) -> Option<Real
     let mut look = None;
     clock.observe(|| look.insert(page.snapshot(registry, &host)).now());
     let mut change = Change::of(&look?.piece());
-    vary(&mut change, dice);
-    match publish(page, registry, &change, Delay::pick(dice)) {
+    vary(&mut change, random);
+    match publish(page, registry, &change, Delay::pick(random)) {
         Some(window) if first => tally.first_windows.add(&window),
         Some(window) => {
             let windows = if window.switched { &tally.windows_with_switch } else { &tally.windows };
@@ -225,16 +225,16 @@ fn change_once(clock: &SharedClock, dice: &mut Dice, first: bool) -> Option<Real
         }
         None => {}
     }
-    if dice.below(2) == 0 {
+    if random.below(2) == 0 {
         page.refresh(registry, &host);
     }
     Some(change.at).filter(|at| *at > host())
 }
 
 /// Makes the same kind of change on a page that no other thread uses, to see how long this machine takes.
-fn change_alone(page: &ClockPage, registry: &Registry, tally: &Tally, dice: &mut Dice) {
+fn change_alone(page: &ClockPage, registry: &Registry, tally: &Tally, random: &mut Random) {
     let mut change = Change::of(&page.snapshot(registry, &host).piece());
-    vary(&mut change, dice);
+    vary(&mut change, random);
     match publish(page, registry, &change, None) {
         Some(window) if !window.switched => tally.windows_alone.add(&window),
         _ => {}
@@ -391,25 +391,25 @@ impl Acts {
         clock: &SharedClock,
         file: &File,
         writers: &mut [Writer],
-        dice: &mut Dice,
+        random: &mut Random,
     ) {
         let changes = || clock.tally.changes.load(Ordering::Relaxed);
-        let (enough, deadline) = (changes() + dice.below(50), host().plus(Span(20_000_000)));
+        let (enough, deadline) = (changes() + random.below(50), host().plus(Span(20_000_000)));
         while changes() < enough && host() < deadline {
-            thread::sleep(Duration::from_micros(dice.below(100)));
+            thread::sleep(Duration::from_micros(random.below(100)));
         }
-        let writer = &mut writers[dice.below(WRITERS as u64) as usize];
-        if dice.below(2) == 0 {
+        let writer = &mut writers[random.below(WRITERS as u64) as usize];
+        if random.below(2) == 0 {
             writer.signal(Signal::SIGSTOP);
             self.stops += 1;
             // Allow time for the signal to arrive, and for reads that began before.
             thread::sleep(Duration::from_micros(100));
             let version = clock.page.version();
             clock.tally.under_way.store(0, Ordering::Relaxed);
-            thread::sleep(Duration::from_micros(100 + dice.below(3_000)));
+            thread::sleep(Duration::from_micros(100 + random.below(3_000)));
             let read = clock.tally.under_way.load(Ordering::Relaxed) == version;
             self.stops_read_through += u64::from(read && clock.page.version() == version);
-            if dice.below(2) == 0 {
+            if random.below(2) == 0 {
                 writer.signal(Signal::SIGCONT);
                 return;
             }
@@ -439,7 +439,7 @@ fn run(file: &File, clock: &SharedClock, changes: u64) -> (Acts, Readings) {
     let readonly = SharedClock::map(file, ProtFlags::PROT_READ);
     let ended = AtomicBool::new(false);
     let (mut acts, mut readings) = (Acts::default(), Readings::new());
-    let mut dice = Dice(0x4c6f_7265_6e74_7a21);
+    let mut random = Random(0x4c6f_7265_6e74_7a21);
     thread::scope(|scope| {
         let end = End(&ended);
         let readers = [(); READERS].map(|()| scope.spawn(|| read_until(&readonly, &ended)));
@@ -449,7 +449,7 @@ fn run(file: &File, clock: &SharedClock, changes: u64) -> (Acts, Readings) {
             |acts: &Acts| tally.changes.load(Ordering::Relaxed) >= changes && acts.suffice(tally);
         let deadline = host().plus(Span::from_secs(60 + changes as i64 / 1_000));
         while !is_enough(&acts) && !readers.iter().any(|reader| reader.is_finished()) {
-            acts.disturb(clock, file, &mut writers, &mut dice);
+            acts.disturb(clock, file, &mut writers, &mut random);
             assert!(host() < deadline, "after too long a time: {acts:?}");
         }
         acts.kills += WRITERS as u64;
@@ -471,7 +471,7 @@ fn check_whole(clock: &SharedClock) {
     thread::sleep(Duration::from_nanos(last.unwrap_or(host()).since(host()).0.max(0) as u64));
     page.refresh(registry, &host);
     page.set_notified(page.state());
-    assert_eq!(page.care_due(host()), None);
+    assert_eq!(page.supervision_due(host()), None);
     clock.observe(|| page.snapshot(registry, &host).now());
     for _ in 0..1_000 {
         let real = host();

@@ -177,7 +177,7 @@ impl Record {
     pub(super) fn store(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
-        limits::room_for(text.len() as u64)?;
+        limits::check_file_size(text.len() as u64)?;
         let new = path.with_extension("json.new");
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);

@@ -333,7 +333,7 @@ fn start_by_history(value: u64) -> u64 {
     let start = (value.min(i64::MAX as u64) as i64).saturating_mul(TICK);
     let real = RealInstant(start.saturating_sub(suspended));
     let mut virt = clock().virtual_or_before(registry(), real);
-    if clock().leaps() {
+    if clock().leaps_enabled() {
         virt = virt.plus(registry().leaps.at(real));
     }
     let look = clocks::snapshot();

@@ -9,7 +9,7 @@ use crate::process;
 use crate::sys::{clk, errno, nr, sys, Timespec};
 use crate::trap::Call;
 use crate::user;
-use lorentz_clock::{MOST_SETTABLE_SECS, NANOS_PER_SEC};
+use lorentz_clock::{MAX_SETTABLE_SECS, NANOS_PER_SEC};
 
 const MICRO: i64 = 1000;
 
@@ -88,7 +88,7 @@ fn refused_zone(zone: u64) -> Option<isize> {
 
 /// A time that the kernel lets a wall clock be set to.
 fn is_settable(new: Timespec) -> bool {
-    (0..MOST_SETTABLE_SECS).contains(&new.secs) && (0..NANOS_PER_SEC).contains(&new.nanos)
+    (0..MAX_SETTABLE_SECS).contains(&new.secs) && (0..NANOS_PER_SEC).contains(&new.nanos)
 }
 
 /// Has the monitor set or step the wall clock. It answers EINVAL where that would be before CLOCK_MONOTONIC. Without a monitor the

@@ -156,7 +156,7 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
         timer.set_clock(parents.clock());
         timer.set_armed(parents.armed());
         timer.set_signalled_again(parents.signalled_again());
-        timer.set(parents.setting(), parents.seen());
+        timer.set(parents.setting(), parents.observed_seq());
         return Some((timer, Kernel::of(timer, kind, id)));
     }
     begin_disarmed(timer, clk::MONOTONIC as u32);

@@ -21,8 +21,8 @@ fn policies() -> impl Iterator<Item = Policy> {
         real_cpu_clocks: bits & 1 != 0,
         real_file_times: bits & 2 != 0,
         trap_tsc: bits & 4 != 0,
-        counts_births: bits & 8 != 0,
-        sends_in_turn: bits & 16 != 0,
+        counts_tasks: bits & 8 != 0,
+        orders_sends: bits & 16 != 0,
     })
 }
 
@@ -108,10 +108,10 @@ fn rows(policy: Policy) -> Vec<(u32, When)> {
     if !policy.real_file_times {
         rows.extend(calls(Where::FileTimes));
     }
-    if policy.counts_births {
+    if policy.counts_tasks {
         rows.extend(calls(Where::CountedTasks));
     }
-    if policy.sends_in_turn {
+    if policy.orders_sends {
         rows.extend(calls(Where::OrderedSends));
     }
     rows

@@ -1,6 +1,6 @@
 //! The boot stub: a few instructions that the monitor writes into a process. They map the image and jump to its boot code.
 
-use crate::host::Host;
+use crate::host::HostInfo;
 use crate::image::Image;
 use lorentz_shim::boot::BootArgs;
 use lorentz_shim::layout::IMAGE;
@@ -10,7 +10,7 @@ use std::arch::global_asm;
 global_asm!(
     ".pushsection .rodata",
     ".balign 16",
-    "lorentz_blob:",
+    "lorentz_boot_stub:",
     "lea r12, [rip + 3f]",
     "mov eax, 9",
     "mov edi, {image}",
@@ -36,20 +36,20 @@ global_asm!(
     ".ascii \"lorentz: cannot map the shim at 0x70000000: the address is taken, or 'ulimit -v' is too low\\n\"",
     ".balign 8",
     "3:",
-    "lorentz_blob_end:",
+    "lorentz_boot_stub_end:",
     ".popsection",
     image = const IMAGE,
 );
 
 extern "C" {
-    static lorentz_blob: u8;
-    static lorentz_blob_end: u8;
+    static lorentz_boot_stub: u8;
+    static lorentz_boot_stub_end: u8;
 }
 
 /// Returns the bytes to write into a process whose entry point is `entry`.
-pub fn blob(args: &BootArgs) -> Vec<u8> {
-    let code = &raw const lorentz_blob;
-    let len = &raw const lorentz_blob_end as usize - code as usize;
+pub fn bytes(args: &BootArgs) -> Vec<u8> {
+    let code = &raw const lorentz_boot_stub;
+    let len = &raw const lorentz_boot_stub_end as usize - code as usize;
     // SAFETY: the code lies between the two labels of the assembly above.
     let mut bytes = unsafe { std::slice::from_raw_parts(code, len) }.to_vec();
     let args = args as *const BootArgs as *const u8;
@@ -59,7 +59,7 @@ pub fn blob(args: &BootArgs) -> Vec<u8> {
 }
 
 /// Makes the arguments of the boot code. The process's entry point and descriptors are filled in later.
-pub fn args(image: &Image, host: &Host, tsc_hz: u64) -> BootArgs {
+pub fn args(image: &Image, host: &HostInfo, tsc_hz: u64) -> BootArgs {
     BootArgs {
         image_len: image.len,
         boot: image.boot,

@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 /// A descriptor that a process sends to the monitor.
 #[derive(Debug)]
-pub(crate) enum Handed {
+pub(crate) enum Registered {
     /// The listener of a seccomp filter.
     Listener(OwnedFd),
     /// A pidfd of a process that has no filter. The monitor only waits for that process to end.
@@ -18,68 +18,68 @@ pub(crate) enum Handed {
 
 const LISTENER: u8 = b'L';
 const PROCESS: u8 = b'P';
-const LET_IN: u8 = b'+';
+const ACCEPTED: u8 = b'+';
 
 /// The monitor's side: the listening socket, and the connections that processes have opened to it.
 #[derive(Default)]
-pub struct Door {
+pub struct RegistrationSocket {
     socket: Option<UnixListener>,
-    callers: Vec<UnixStream>,
+    connections: Vec<UnixStream>,
 }
 
-impl Door {
+impl RegistrationSocket {
     /// Makes the monitor's side of `socket`, with a first connection. As long as a connection is open, the monitor does not
     /// leave.
     ///
     /// # Errors
     ///
     /// The sockets cannot be made non-blocking.
-    pub fn new(socket: UnixListener, first: UnixStream) -> io::Result<Door> {
+    pub fn new(socket: UnixListener, first: UnixStream) -> io::Result<RegistrationSocket> {
         socket.set_nonblocking(true)?;
         first.set_nonblocking(true)?;
-        Ok(Door { socket: Some(socket), callers: vec![first] })
+        Ok(RegistrationSocket { socket: Some(socket), connections: vec![first] })
     }
 
     /// Returns the descriptors to poll.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let socket = self.socket.iter().map(|socket| socket.as_fd());
-        socket.chain(self.callers.iter().map(|caller| caller.as_fd()))
+        socket.chain(self.connections.iter().map(|connection| connection.as_fd()))
     }
 
     /// Whether no connection is open.
     pub(crate) fn is_empty(&self) -> bool {
-        self.callers.is_empty()
+        self.connections.is_empty()
     }
 
     /// Accepts new connections, and returns the descriptors that the processes have sent. Drops connections that their
     /// processes have closed.
-    pub(crate) fn serve(&mut self) -> Vec<Handed> {
-        while let Some(Ok((caller, _))) = self.socket.as_ref().map(UnixListener::accept) {
-            if caller.set_nonblocking(true).is_ok() {
-                self.callers.push(caller);
+    pub(crate) fn serve(&mut self) -> Vec<Registered> {
+        while let Some(Ok((connection, _))) = self.socket.as_ref().map(UnixListener::accept) {
+            if connection.set_nonblocking(true).is_ok() {
+                self.connections.push(connection);
             }
         }
-        let mut handed = Vec::new();
-        self.callers.retain_mut(|caller| match receive(caller) {
+        let mut registered = Vec::new();
+        self.connections.retain_mut(|connection| match receive(connection) {
             Ok(Some(one)) => {
-                handed.push(one);
-                let _ = caller.write_all(&[LET_IN]);
+                registered.push(one);
+                let _ = connection.write_all(&[ACCEPTED]);
                 true
             }
             Ok(None) => false,
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         });
-        handed
+        registered
     }
 }
 
 /// Receives a descriptor; `None` if the process has closed the connection.
-fn receive(caller: &UnixStream) -> io::Result<Option<Handed>> {
+fn receive(connection: &UnixStream) -> io::Result<Option<Registered>> {
     let mut word = [0];
     let mut space = nix::cmsg_space!([i32; 1]);
     let mut parts = [IoSliceMut::new(&mut word)];
     let message = recvmsg::<UnixAddr>(
-        caller.as_raw_fd(),
+        connection.as_raw_fd(),
         &mut parts,
         Some(&mut space),
         MsgFlags::MSG_CMSG_CLOEXEC,
@@ -93,8 +93,8 @@ fn receive(caller: &UnixStream) -> io::Result<Option<Handed>> {
     }
     let length = message.bytes;
     match (length, word[0], fds.pop()) {
-        (1, LISTENER, Some(fd)) => Ok(Some(Handed::Listener(fd))),
-        (1, PROCESS, Some(fd)) => Ok(Some(Handed::Process(fd))),
+        (1, LISTENER, Some(fd)) => Ok(Some(Registered::Listener(fd))),
+        (1, PROCESS, Some(fd)) => Ok(Some(Registered::Process(fd))),
         _ => Ok(None),
     }
 }
@@ -104,29 +104,29 @@ fn receive(caller: &UnixStream) -> io::Result<Option<Handed>> {
 /// # Errors
 ///
 /// The monitor is gone.
-pub(crate) fn hand_in_listener(door: &UnixStream, listener: BorrowedFd) -> Result<()> {
-    hand_in(door, LISTENER, listener)
+pub(crate) fn register_listener(socket: &UnixStream, listener: BorrowedFd) -> Result<()> {
+    register(socket, LISTENER, listener)
 }
 
-/// Makes the monitor behind `door` stay until the process of `pidfd` has ended.
+/// Makes the monitor behind `socket` stay until the process of `pidfd` has ended.
 ///
 /// # Errors
 ///
 /// The monitor is gone.
-pub fn hand_in_process(door: &UnixStream, pidfd: BorrowedFd) -> Result<()> {
-    hand_in(door, PROCESS, pidfd)
+pub fn register_process(socket: &UnixStream, pidfd: BorrowedFd) -> Result<()> {
+    register(socket, PROCESS, pidfd)
 }
 
-fn hand_in(mut door: &UnixStream, word: u8, fd: BorrowedFd) -> Result<()> {
+fn register(mut socket: &UnixStream, word: u8, fd: BorrowedFd) -> Result<()> {
     let gone = |error| Error::System("the monitor of this clock does not answer", error);
     let fds = [fd.as_raw_fd()];
     let rights = [ControlMessage::ScmRights(&fds)];
     let word = [word];
     let parts = [IoSlice::new(&word)];
-    sendmsg::<UnixAddr>(door.as_raw_fd(), &parts, &rights, MsgFlags::MSG_NOSIGNAL, None)
+    sendmsg::<UnixAddr>(socket.as_raw_fd(), &parts, &rights, MsgFlags::MSG_NOSIGNAL, None)
         .map_err(|error| gone(error.into()))?;
     let mut answer = [0];
-    door.read_exact(&mut answer).map_err(gone)
+    socket.read_exact(&mut answer).map_err(gone)
 }
 
 #[cfg(test)]
@@ -134,28 +134,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_in_arrives_and_who_has_gone_is_forgotten() {
-        let place = tempfile::tempdir().unwrap();
-        let socket = UnixListener::bind(place.path().join("door")).unwrap();
+    fn registered_descriptors_arrive_and_closed_connections_are_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = UnixListener::bind(directory.path().join("socket")).unwrap();
         let (first, theirs) = UnixStream::pair().unwrap();
-        let mut door = Door::new(socket, theirs).unwrap();
-        assert!(door.serve().is_empty() && !door.is_empty());
+        let mut registration = RegistrationSocket::new(socket, theirs).unwrap();
+        assert!(registration.serve().is_empty() && !registration.is_empty());
         let file = std::fs::File::open("/dev/null").unwrap();
-        let second = UnixStream::connect(place.path().join("door")).unwrap();
+        let second = UnixStream::connect(directory.path().join("socket")).unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| hand_in_listener(&first, file.as_fd()).unwrap());
-            scope.spawn(|| hand_in_process(&second, file.as_fd()).unwrap());
-            let mut handed = Vec::new();
-            while handed.len() < 2 {
-                handed.extend(door.serve());
+            scope.spawn(|| register_listener(&first, file.as_fd()).unwrap());
+            scope.spawn(|| register_process(&second, file.as_fd()).unwrap());
+            let mut registered = Vec::new();
+            while registered.len() < 2 {
+                registered.extend(registration.serve());
                 std::thread::yield_now();
             }
         });
-        assert_eq!(door.fds().count(), 3);
+        assert_eq!(registration.fds().count(), 3);
         drop((first, second));
         // Race: another test of this process starts a program. Its child has copies of the two sockets until its exec.
-        while !door.is_empty() {
-            assert!(door.serve().is_empty());
+        while !registration.is_empty() {
+            assert!(registration.serve().is_empty());
             std::thread::yield_now();
         }
     }
@@ -165,7 +165,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
         let file = std::fs::File::open("/dev/null").unwrap();
-        let error = hand_in_listener(&ours, file.as_fd()).unwrap_err().to_string();
+        let error = register_listener(&ours, file.as_fd()).unwrap_err().to_string();
         assert!(error.starts_with("the monitor of this clock does not answer"), "{error}");
     }
 }

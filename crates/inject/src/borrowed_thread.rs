@@ -1,40 +1,40 @@
 //! Making system calls in a stopped process, by its borrowed first thread. All its other threads are stopped.
 
-use crate::notify;
-use crate::trace::Thread;
+use crate::trace::TracedThread;
+use crate::user_notification;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 
 /// A borrowed thread. Its state is restored when this value is dropped.
-pub struct Borrowed {
-    thread: Thread,
+pub struct BorrowedThread {
+    thread: TracedThread,
     registers: libc::user_regs_struct,
     /// The vector registers, which the code that the thread runs may use for copying.
     vector_registers: Vec<u8>,
     mask: u64,
     /// Address of the instructions that the thread executes. `before` is the memory they replace.
-    place: u64,
+    code_address: u64,
     before: Vec<u8>,
 }
 
 /// Length of the memory for instructions, bytes.
-const ROOM: usize = 512;
+const CODE_LEN: usize = 512;
 const STOPPED: &str = "a borrowed thread did not come back";
 
-impl Borrowed {
+impl BorrowedThread {
     /// Borrows a stopped thread. All threads of its process must have stopped.
-    pub fn new(thread: Thread) -> io::Result<Borrowed> {
+    pub fn new(thread: TracedThread) -> io::Result<BorrowedThread> {
         let registers = thread.registers()?;
         let vector_registers = thread.vector_registers()?;
         let mask = thread.mask()?;
-        let place = code_of(thread)?;
-        let mut before = vec![0; ROOM];
-        thread.read(place, &mut before)?;
+        let code_address = code_of(thread)?;
+        let mut before = vec![0; CODE_LEN];
+        thread.read(code_address, &mut before)?;
         // Block all signals, so that no handler of the program runs meanwhile.
         thread.set_mask(!0)?;
-        Ok(Borrowed { thread, registers, vector_registers, mask, place, before })
+        Ok(BorrowedThread { thread, registers, vector_registers, mask, code_address, before })
     }
 
     /// Makes a system call in the process. Returns the kernel's result: a negative number is an errno.
@@ -51,15 +51,21 @@ impl Borrowed {
         }
     }
 
-    /// Makes a call of which the kernel notifies `listener`. Answers it with a copy of `gift`, and returns that descriptor's
+    /// Makes a call of which the kernel notifies `listener`. Answers it with a copy of `file`, and returns that descriptor's
     /// number in the process.
-    pub fn accept(&self, number: u32, listener: BorrowedFd, gift: BorrowedFd) -> io::Result<u32> {
-        const LIMIT_MS: u16 = 2000;
+    pub fn receive_fd(
+        &self,
+        number: u32,
+        listener: BorrowedFd,
+        file: BorrowedFd,
+    ) -> io::Result<u32> {
+        const RECEIVE_TIMEOUT_MS: u16 = 2000;
         self.begin(i64::from(number), [0; 6])?;
         let mut fds = [PollFd::new(listener, PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::from(LIMIT_MS))?;
-        let notification = notify::receive(listener)?.ok_or_else(|| io::Error::other(STOPPED))?;
-        notify::answer_with_fd(listener, notification.id, gift)?;
+        poll(&mut fds, PollTimeout::from(RECEIVE_TIMEOUT_MS))?;
+        let notification =
+            user_notification::receive(listener)?.ok_or_else(|| io::Error::other(STOPPED))?;
+        user_notification::answer_with_fd(listener, notification.id, file)?;
         match self.finish()? {
             error if error < 0 => Err(io::Error::from_raw_os_error(-error as i32)),
             fd => Ok(fd as u32),
@@ -68,8 +74,8 @@ impl Borrowed {
 
     /// Runs `code`, which ends in a breakpoint, with the stack pointer `stack`.
     pub fn run(&self, code: &[u8], stack: u64) -> io::Result<()> {
-        assert!(code.len() <= ROOM, "the boot code has outgrown its room");
-        self.thread.write(self.place, code)?;
+        assert!(code.len() <= CODE_LEN, "the boot code has outgrown its room");
+        self.thread.write(self.code_address, code)?;
         let mut regs = self.borrowed_registers();
         regs.rsp = stack;
         self.thread.set_registers(&regs)?;
@@ -79,7 +85,7 @@ impl Borrowed {
 
     fn borrowed_registers(&self) -> libc::user_regs_struct {
         let mut regs = self.registers;
-        regs.rip = self.place;
+        regs.rip = self.code_address;
         // Say that the thread is not in a system call, so that the kernel does not restart one.
         regs.orig_rax = u64::MAX;
         regs
@@ -87,7 +93,7 @@ impl Borrowed {
 
     fn begin(&self, number: i64, args: [u64; 6]) -> io::Result<()> {
         const SYSCALL_AND_BREAKPOINT: [u8; 3] = [0x0f, 0x05, 0xcc];
-        self.thread.write(self.place, &SYSCALL_AND_BREAKPOINT)?;
+        self.thread.write(self.code_address, &SYSCALL_AND_BREAKPOINT)?;
         let mut regs = self.borrowed_registers();
         regs.rax = number as u64;
         [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
@@ -97,8 +103,8 @@ impl Borrowed {
 
     /// Waits for the breakpoint, and returns the result register there.
     fn finish(&self) -> io::Result<i64> {
-        const TRIES: u32 = 100;
-        for _ in 0..TRIES {
+        const MAX_STOPS: u32 = 100;
+        for _ in 0..MAX_STOPS {
             let stop = self.thread.wait()?;
             if stop == libc::SIGTRAP {
                 return Ok(self.thread.registers()?.rax as i64);
@@ -114,10 +120,10 @@ impl Borrowed {
     }
 }
 
-impl Drop for Borrowed {
+impl Drop for BorrowedThread {
     fn drop(&mut self) {
         // If the process has ended meanwhile, there is nothing to restore.
-        let _ = self.thread.write(self.place, &self.before);
+        let _ = self.thread.write(self.code_address, &self.before);
         let _ = self.thread.set_registers(&self.registers);
         let _ = self.thread.set_vector_registers(&mut self.vector_registers);
         let _ = self.thread.set_mask(self.mask);
@@ -125,7 +131,7 @@ impl Drop for Borrowed {
 }
 
 /// Returns the start of a code mapping. No other thread executes there, because all are stopped.
-fn code_of(thread: Thread) -> io::Result<u64> {
+fn code_of(thread: TracedThread) -> io::Result<u64> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", thread.0))?;
     let code = |line: &&str| {
         let mut words = line.split_ascii_whitespace();

@@ -1,7 +1,7 @@
 //! Entering a clock from inside: a process that another program has created becomes a program on a clock. A monitor that
 //! already runs supervises it.
 
-use crate::{door, filter, launch, Error, Profile, Result};
+use crate::{filter, launch, registration, Error, Profile, Result};
 use lorentz_clock::Policy;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
@@ -10,19 +10,19 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 /// The calling process, connected to the monitor's registration socket.
-pub struct Entrance {
-    door: UnixStream,
+pub struct SelfRegistration {
+    socket: UnixStream,
     policy: Policy,
 }
 
 /// The calling process under the filter. The only thing left to do is to execute its program: a trapped call ends the process,
 /// for there is no handler yet.
-pub struct Entered(());
+pub struct FilteredProcess(());
 
-impl Entrance {
-    /// Makes the entrance through `door` to a clock of this policy.
-    pub fn new(door: UnixStream, policy: Policy) -> Entrance {
-        Entrance { door, policy }
+impl SelfRegistration {
+    /// Makes the registration through `socket` with a clock of this policy.
+    pub fn new(socket: UnixStream, policy: Policy) -> SelfRegistration {
+        SelfRegistration { socket, policy }
     }
 
     /// Installs the filter and sends its listener to the monitor.
@@ -30,14 +30,14 @@ impl Entrance {
     /// # Errors
     ///
     /// The kernel refuses the filter, or the monitor is gone. The process must not execute a program then.
-    pub fn enter(&self) -> Result<Entered> {
+    pub fn register(&self) -> Result<FilteredProcess> {
         let listener = filter::install(self.policy)?;
-        door::hand_in_listener(&self.door, listener.as_fd())?;
-        Ok(Entered(()))
+        registration::register_listener(&self.socket, listener.as_fd())?;
+        Ok(FilteredProcess(()))
     }
 }
 
-impl Entered {
+impl FilteredProcess {
     /// Installs the seccomp profile that was chosen for the program.
     ///
     /// # Errors

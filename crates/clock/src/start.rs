@@ -7,7 +7,7 @@
 //!
 //! The word carries the version that it belongs to. A reader that slept since an earlier version finds another number and decides
 //! nothing. Programs may write the word. Therefore nobody loops on it, and nobody believes an impossible instant:
-//! [`super::ClockPage`] clamps it between the earliest instant that the change asks for and the reader's own time.
+//! [`crate::ClockPage`] clamps it between the earliest instant that the change asks for and the reader's own time.
 
 use crate::instant::RealInstant;
 use crate::sync::AtomicPair;
@@ -23,7 +23,7 @@ const OPEN: u64 = i64::MIN as u64;
 impl Start {
     /// Opens the decision for `version`, before that version is published. It tries three times. A program that writes the word
     /// all the time harms only its own container, whose readers then go by their own instants.
-    pub(super) fn open(&self, version: u64) {
+    pub(crate) fn open(&self, version: u64) {
         let mut before = self.0.load();
         for _ in 0..3 {
             match self.0.compare_exchange(before, [version, OPEN]) {
@@ -35,7 +35,7 @@ impl Start {
 
     /// Decides the start as `proposal`, or returns what another thread has decided. `None` if the word belongs to another
     /// version.
-    pub(super) fn decide(&self, version: u64, proposal: RealInstant) -> Option<RealInstant> {
+    pub(crate) fn decide(&self, version: u64, proposal: RealInstant) -> Option<RealInstant> {
         match self.0.compare_exchange([version, OPEN], [version, proposal.0 as u64]) {
             Ok(_) => Some(proposal),
             Err(found) => instant_of(version, found),
@@ -43,7 +43,7 @@ impl Start {
     }
 
     /// Returns the decided start; `None` if nobody has decided it.
-    pub(super) fn decided(&self, version: u64) -> Option<RealInstant> {
+    pub(crate) fn decided(&self, version: u64) -> Option<RealInstant> {
         instant_of(version, self.0.load())
     }
 }
