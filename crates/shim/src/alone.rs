@@ -1,8 +1,9 @@
 //! A thread that is alone on a clock that skips idle time leaps over its own sleep, and wakes nobody for it.
 
 use crate::clocks;
+use crate::deadline::{due, reached};
 use crate::layout::{clock, registry};
-use crate::wait::{due, reached, signal_waits};
+use crate::wait::signal_waits;
 use crate::{process, stamps, sys};
 use lorentz_clock::{Deadline, Pace, SkipMode, Span, VirtualInstant};
 

@@ -24,6 +24,7 @@
 //! wait begins anew.
 
 use crate::layout::VERSION;
+use crate::sys::Request;
 use crate::trap_mask;
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -36,8 +37,8 @@ pub const EARLY: isize = -5002;
 /// The second gate: a call, and the masks around it.
 #[repr(C)]
 pub struct OpenCall {
-    /// Six arguments, then the number.
-    pub args: [u64; 7],
+    /// The call.
+    pub request: Request,
     /// The version of the clock that the timeout was computed from.
     pub version: u64,
     /// The program's signal mask.
@@ -292,9 +293,9 @@ pub fn at(ip: usize) -> Option<At> {
 }
 
 impl OpenCall {
-    /// A call with `args` at `version` of the clock, while the program's mask is `open`.
-    pub fn new(args: &[u64; 7], version: u64, open: u64, frame_state: u64) -> OpenCall {
-        OpenCall { args: *args, version, open, closed: 0, frame_state, mark: [0; MARK] }
+    /// A call at `version` of the clock, while the program's mask is `open`.
+    pub fn new(request: &Request, version: u64, open: u64, frame_state: u64) -> OpenCall {
+        OpenCall { request: *request, version, open, closed: 0, frame_state, mark: [0; MARK] }
     }
 
     /// Whether a handler that runs meanwhile leaves its mark.

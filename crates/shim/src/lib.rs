@@ -30,6 +30,7 @@ mod calls;
 mod clocks;
 
 mod cpu;
+mod deadline;
 #[cfg_attr(not(image), allow(dead_code))]
 mod elf;
 pub mod filter;
@@ -45,6 +46,7 @@ mod stamps;
 mod stand_in;
 pub mod sys;
 pub mod time_namespace;
+mod timeout;
 mod timers;
 mod trap;
 mod trap_mask;

@@ -5,7 +5,7 @@
 //! the two themselves is remembered, told back, and followed when somebody else sends them.
 
 use crate::layout::{data, fork_data, Disposition};
-use crate::sys::{self, errno, nr, sig, sys, Itimerspec, Sigaction, Siginfo, Ucontext};
+use crate::sys::{self, errno, nr, sig, sys, Itimerspec, Request, Sigaction, Siginfo, Ucontext};
 use crate::trap::Call;
 use crate::trap_mask;
 use crate::user;
@@ -225,8 +225,8 @@ pub fn rt_sigsuspend(call: &mut Call) -> isize {
         Ok(mask) => mask & !sig::OURS,
         Err(error) => return error,
     };
-    let args = [&mask as *const u64 as u64, size, 0, 0, 0, 0, nr::RT_SIGSUSPEND as u64];
-    wait::wait_untimed(call, &args, Masking::ByCall)
+    let request = Request::new(nr::RT_SIGSUSPEND, [&mask as *const u64 as u64, size, 0, 0, 0, 0]);
+    wait::wait_untimed(call, &request, Masking::ByCall)
 }
 
 /// signalfd(2): ours are not the program's to read.

@@ -172,6 +172,23 @@ pub unsafe fn syscall(nr: u32, args: [u64; 6]) -> isize {
     result
 }
 
+/// A system call to be made.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Request {
+    /// Its arguments.
+    pub args: [u64; 6],
+    nr: u64,
+}
+
+impl Request {
+    /// System call `nr` with `args`.
+    #[inline(always)]
+    pub fn new(nr: u32, args: [u64; 6]) -> Request {
+        Request { args, nr: nr.into() }
+    }
+}
+
 /// A system call as the host knows it, for a `lorentz` command that runs in virtual time itself: its clocks are the host's, and so are
 /// its waits. `lorentz_container::host_time` finds it by [`crate::layout::host_call_address`].
 ///

@@ -5,11 +5,11 @@
 //! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
 
 use crate::clocks;
+use crate::deadline::{due, real_due};
 use crate::layout::{clock, fork_data, registry};
 use crate::process;
 use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
 use crate::upcoming::{later, Shown};
-use crate::wait::{due, real_due};
 use core::hint::spin_loop;
 use core::sync::atomic::Ordering::SeqCst;
 use lorentz_clock::{

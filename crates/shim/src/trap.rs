@@ -13,7 +13,7 @@ use crate::signals;
 use crate::sys::{self, errno, reg, sig, Siginfo, Ucontext};
 use crate::time_namespace;
 use crate::turn;
-use crate::wait::Masking;
+use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Deadline, Span, VirtualInstant};
 use lorentz_syscalls::Handler;
@@ -177,11 +177,11 @@ fn carry_out(call: &mut Call) -> isize {
         }
         Handler::SendMany => {
             turn::come(call.args[0]);
-            socket::blocking(call, Masking::Repeats)
+            wait::blocking(call, Masking::Repeats)
         }
         Handler::Splice => {
             turn::come(call.args[2]);
-            socket::blocking(call, Masking::Repeats)
+            wait::blocking(call, Masking::Repeats)
         }
         Handler::Sysinfo => process::sysinfo(call),
         Handler::Times => process::times(call),

@@ -6,17 +6,16 @@
 //! the kernel would have said EINTR.
 
 use crate::clocks;
+use crate::deadline;
 use crate::gate::{self, OpenCall, EARLY, RETRY};
 use crate::layout::{clock, registry};
 use crate::process;
-use crate::sys::{self, errno, nr, sig, sys, Sigaction};
+use crate::sys::{self, errno, nr, sig, sys, Request, Sigaction};
+use crate::timeout::Timeout;
 use crate::timers::Rearms;
 use crate::trap::{Call, AGAIN};
 use crate::trap_mask;
-use lorentz_clock::{
-    failpoint, Deadline, Epoch, Failpoint, ProcessId, RealInstant, Segment, Snapshot, Span,
-    VirtualInstant, Waiter,
-};
+use lorentz_clock::{failpoint, Deadline, Epoch, Failpoint, ProcessId, Span, Waiter};
 
 /// How the program's signal mask gets into force during the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,110 +34,82 @@ pub enum Masking {
 /// How often a wait that found no place in the registry looks at the clock.
 const UNREGISTERED: Span = Span(10_000_000);
 
-/// One try at the call: number and arguments, for a deadline at the real instant given.
-pub type Args = [u64; 7];
-
-/// When `deadline` is, in virtual time, as the clock stands.
-pub fn due(deadline: Deadline, snapshot: &Snapshot) -> VirtualInstant {
-    due_by(deadline, &snapshot.segment)
+/// A wait for a deadline. It may take several tries, for the clock may change meanwhile.
+pub struct Wait<'a> {
+    call: &'a Call<'a>,
+    deadline: Deadline,
+    masking: Masking,
+    slot: Slot,
 }
 
-/// The same by one piece of the clock: a wall time is another instant after the wall clock was stepped.
-fn due_by(deadline: Deadline, segment: &Segment) -> VirtualInstant {
-    match deadline {
-        Deadline::Virtual(instant) => instant,
-        Deadline::Wall(wall) => segment.virtual_at_wall(wall),
-        Deadline::Never => VirtualInstant::NEVER,
+impl Wait<'_> {
+    /// A wait of `call` until `deadline`.
+    pub fn new<'a>(call: &'a Call<'a>, deadline: Deadline, masking: Masking) -> Wait<'a> {
+        Wait { call, deadline, masking, slot: Slot::default() }
+    }
+
+    /// Makes `request` with its `timeout`, and returns its result. `None` where the clock has changed and the wait goes on.
+    /// `timed_out` tells from a result that the kernel's timeout has run out.
+    pub fn attempt(
+        &mut self,
+        request: &mut Request,
+        timeout: &mut Timeout,
+        timed_out: impl Fn(isize) -> bool,
+    ) -> Option<isize> {
+        let version = self.prepare(request, timeout);
+        failpoint(registry(), Failpoint::WaitStated);
+        let passed = block(self.call, request, version, self.masking);
+        let again = passed.result == RETRY
+            || (timed_out(passed.result) && !deadline::reached_soon(self.deadline));
+        if !again {
+            return Some(passed.result);
+        }
+        // The clock has changed. The wait goes on, unless a handler has run while it was not in its call.
+        passed.broken_off(self.masking)
+    }
+
+    /// States the deadline in the registry, and gives `request` its timeout. Returns the version of the clock that it was
+    /// computed from.
+    fn prepare(&mut self, request: &mut Request, timeout: &mut Timeout) -> u64 {
+        loop {
+            let leapt = registry().leaps.sum();
+            let snapshot = clocks::snapshot();
+            self.slot.state(self.call.nr, self.deadline, snapshot.state, leapt);
+            if clock().version() != snapshot.version {
+                continue;
+            }
+            let mut until = deadline::wake_up(self.deadline, &snapshot);
+            if self.slot.waiter.is_none() {
+                // The registry is full: nobody can signal this thread, so it looks again by itself.
+                until = until.min(snapshot.real.plus(UNREGISTERED));
+            }
+            timeout.set(request, until, &snapshot);
+            return snapshot.version;
+        }
     }
 }
 
-/// The real instant of `deadline`, by the piece in force and those to come.
-pub fn real_due(deadline: Deadline, snapshot: &Snapshot) -> RealInstant {
-    clock().when(registry(), snapshot, |segment| due_by(deadline, segment))
-}
-
-/// Waits. `prepare` gives the call's arguments for a real deadline (and the look it was computed from);
-/// `timed_out` tells from a result that the kernel's timeout has run out.
+/// Makes `request` until it ends by itself, by a signal or at `deadline`.
 pub fn wait(
     call: &Call,
     deadline: Deadline,
     masking: Masking,
-    mut prepare: impl FnMut(RealInstant, &Snapshot) -> Args,
+    request: &mut Request,
+    timeout: &mut Timeout,
     timed_out: impl Fn(isize) -> bool,
 ) -> isize {
-    let mut slot = Slot::default();
+    let mut wait = Wait::new(call, deadline, masking);
     loop {
-        let leapt = registry().leaps.sum();
-        let snapshot = clocks::snapshot();
-        slot.state(call.nr, deadline, snapshot.state, leapt);
-        if clock().version() != snapshot.version {
-            continue;
-        }
-        let mut until = ahead_of(real_due(deadline, &snapshot), snapshot.real);
-        if slot.waiter.is_none() {
-            // The registry is full there: nobody can kick this thread, so it looks again by itself.
-            until = until.min(snapshot.real.plus(UNREGISTERED));
-        }
-        let args = prepare(until, &snapshot);
-        failpoint(registry(), Failpoint::WaitStated);
-        let passed = block(call, &args, snapshot.version, masking);
-        let again = passed.result == RETRY || (timed_out(passed.result) && !reached_soon(deadline));
-        if !again {
-            return passed.result;
-        }
-        // The clock has changed. The wait goes on, unless a handler has run while it was not in its call.
-        if let Some(broken_off) = passed.broken_off(masking) {
-            return broken_off;
+        if let Some(result) = wait.attempt(request, timeout, &timed_out) {
+            return result;
         }
     }
-}
-
-/// Virtual time left until `deadline` when a call was broken off that had `left` of the real time until `until` to go.
-/// The kernel tells `left` for the moment of the interruption, before the program's handler has run.
-pub fn left_at_interruption(deadline: Deadline, until: RealInstant, left: Span) -> Span {
-    let look = clocks::snapshot();
-    let then = match until {
-        RealInstant::NEVER => look.now(),
-        _ => look.piece().virtual_at(RealInstant(until.0 - left.0)),
-    };
-    Span(due(deadline, &look).since(then).0.max(0))
-}
-
-/// The kernel is asked to wake the thread this much early, for the way back to the program takes as long. It wakes it
-/// later than asked anyway, by the timer slack; where it does not, the rest is spent looking at the clock.
-const WAY_BACK: Span = Span(2_500);
-
-fn ahead_of(until: RealInstant, now: RealInstant) -> RealInstant {
-    if until == RealInstant::NEVER || until.since(now).0 < 4 * WAY_BACK.0 {
-        return until;
-    }
-    RealInstant(until.0 - WAY_BACK.0)
-}
-
-/// Whether virtual time has come to `deadline`, or comes to it in the next moment: then it has, at the return.
-fn reached_soon(deadline: Deadline) -> bool {
-    loop {
-        let look = clocks::snapshot();
-        if look.now() >= due(deadline, &look) {
-            return true;
-        }
-        if real_due(deadline, &look).since(look.real) > WAY_BACK {
-            return false;
-        }
-        core::hint::spin_loop();
-    }
-}
-
-/// Whether virtual time has come to `deadline`.
-pub fn reached(deadline: Deadline) -> bool {
-    let snapshot = clocks::snapshot();
-    snapshot.now() >= due(deadline, &snapshot)
 }
 
 /// Carries out a call that blocks without a deadline, so that signals reach the program meanwhile.
-pub fn wait_untimed(call: &Call, args: &Args, masking: Masking) -> isize {
+pub fn wait_untimed(call: &Call, request: &Request, masking: Masking) -> isize {
     loop {
-        let passed = block(call, args, clock().version(), masking);
+        let passed = block(call, request, clock().version(), masking);
         if passed.result != RETRY {
             return passed.result;
         }
@@ -146,6 +117,11 @@ pub fn wait_untimed(call: &Call, args: &Args, masking: Masking) -> isize {
             return broken_off;
         }
     }
+}
+
+/// Makes the program's own call, which may block.
+pub fn blocking(call: &Call, masking: Masking) -> isize {
+    wait_untimed(call, &Request::new(call.nr, call.args), masking)
 }
 
 /// How a blocking call ended.
@@ -163,10 +139,10 @@ impl Passed {
 }
 
 /// One blocking call with the program's mask in force.
-fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
+fn block(call: &Call, request: &Request, version: u64, masking: Masking) -> Passed {
     let leapt = registry().leaps.sum();
     let rearms = Rearms::until_now();
-    let mut open = OpenCall::new(args, version, call.mask(), frame_state(call));
+    let mut open = OpenCall::new(request, version, call.mask(), frame_state(call));
     let mut comes = None;
     let result = if masking == Masking::ByCall {
         // SAFETY: the program's own call, as its part of the shim has prepared it; `frame_state` says that there is room for a frame.

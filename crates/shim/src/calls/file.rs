@@ -4,7 +4,7 @@ use crate::stamps;
 use crate::sys::{errno, nr, sys, Itimerspec, Timespec};
 use crate::trap::Call;
 use crate::user;
-use crate::wait::Masking;
+use crate::wait::{self, Masking};
 
 /// The stat family: the kernel's answer with its times translated.
 pub fn stat(call: &Call) -> isize {
@@ -91,7 +91,7 @@ pub fn open(call: &Call) -> isize {
         nr::OPEN => [call.args[0], call.args[1]],
         _ => [call.args[1], call.args[2]],
     };
-    let result = super::socket::blocking(call, Masking::Repeats);
+    let result = wait::blocking(call, Masking::Repeats);
     if result >= 0 && flags & O_PATH == 0 {
         // SAFETY: the kernel has just read this path.
         unsafe { super::proc_files::opened(result as u32, path) };

@@ -1,11 +1,12 @@
 //! Futex waits. Every one becomes a wait until an absolute instant of the host's monotonic clock.
 
-use crate::clocks::{self, Timebase};
-use crate::sys::{self, clk, errno, nr, Timespec};
+use crate::clocks::Timebase;
+use crate::sys::{self, clk, errno, nr, Request, Timespec};
 use crate::time_namespace::offsets;
+use crate::timeout::Timeout;
 use crate::trap::Call;
 use crate::user;
-use crate::wait::{self, Args, Masking};
+use crate::wait::{self, Masking};
 use lorentz_clock::Deadline;
 
 const WAIT: u64 = 0;
@@ -47,9 +48,8 @@ pub fn futex(call: &Call) -> isize {
         _ => (command | private, value3),
     };
     let masking = if op & !PRIVATE == LOCK_PI2 { Masking::Restarts } else { Masking::Interrupts };
-    wait_until(call, deadline, masking, |until| {
-        [address, op, value, until, address2, value3, nr::FUTEX as u64]
-    })
+    let request = Request::new(nr::FUTEX, [address, op, value, 0, address2, value3]);
+    wait_until(call, deadline, masking, request, 3)
 }
 
 /// futex_wait(2): address, value, mask, flags, timeout, clock.
@@ -57,9 +57,11 @@ pub fn futex_wait(call: &Call) -> isize {
     let [address, value, mask, flags, timeout, clock] = call.args;
     match deadline_on(clock as i32, timeout) {
         Err(error) => refused(call, 4, error),
-        Ok(deadline) => wait_until(call, deadline, Masking::Interrupts, |until| {
-            [address, value, mask, flags, until, clk::MONOTONIC as u64, nr::FUTEX_WAIT as u64]
-        }),
+        Ok(deadline) => {
+            let args = [address, value, mask, flags, 0, clk::MONOTONIC as u64];
+            let request = Request::new(nr::FUTEX_WAIT, args);
+            wait_until(call, deadline, Masking::Interrupts, request, 4)
+        }
     }
 }
 
@@ -68,9 +70,11 @@ pub fn futex_waitv(call: &Call) -> isize {
     let [waiters, count, flags, timeout, clock, _] = call.args;
     match deadline_on(clock as i32, timeout) {
         Err(error) => refused(call, 3, error),
-        Ok(deadline) => wait_until(call, deadline, Masking::Interrupts, |until| {
-            [waiters, count, flags, until, clk::MONOTONIC as u64, 0, nr::FUTEX_WAITV as u64]
-        }),
+        Ok(deadline) => {
+            let args = [waiters, count, flags, 0, clk::MONOTONIC as u64, 0];
+            let request = Request::new(nr::FUTEX_WAITV, args);
+            wait_until(call, deadline, Masking::Interrupts, request, 3)
+        }
     }
 }
 
@@ -103,23 +107,15 @@ fn absolute(ts: Timespec, base: Timebase) -> Deadline {
     super::sleep::absolute(ts, base).unwrap_or(Deadline::Never)
 }
 
+/// Makes `request`, whose argument number `argument` is an instant of CLOCK_MONOTONIC.
 fn wait_until(
     call: &Call,
     deadline: Deadline,
     masking: Masking,
-    args: impl Fn(u64) -> Args,
+    mut request: Request,
+    argument: usize,
 ) -> isize {
-    let mut until = Timespec::default();
-    let until_at = &mut until as *mut Timespec;
-    wait::wait(
-        call,
-        deadline,
-        masking,
-        |real, _| {
-            // SAFETY: `until` outlives the wait.
-            unsafe { until_at.write(clocks::for_kernel(real)) };
-            args(until_at as u64)
-        },
-        |result| result == -errno::ETIMEDOUT,
-    )
+    let mut timeout = Timeout::monotonic(argument);
+    let timed_out = |result| result == -errno::ETIMEDOUT;
+    wait::wait(call, deadline, masking, &mut request, &mut timeout, timed_out)
 }

@@ -2,11 +2,12 @@
 
 use crate::clocks::Timebase;
 use crate::signals::waiting_mask;
-use crate::sys::{clk, errno, nr, sig, sys, Timespec};
+use crate::sys::{errno, nr, sig, sys, Request, Timespec};
+use crate::timeout::Timeout;
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
-use lorentz_clock::{Deadline, RealInstant, Snapshot, Span, NANOS_PER_SEC};
+use lorentz_clock::{Deadline, Span, NANOS_PER_SEC};
 
 /// A relative timeout at `at`; never where there is none.
 fn relative(call: &Call, at: u64) -> Result<Deadline, isize> {
@@ -19,11 +20,6 @@ fn relative(call: &Call, at: u64) -> Result<Deadline, isize> {
     }
 }
 
-/// From the look at the clock to a real deadline; the longest the kernel takes for never.
-fn left(until: RealInstant, look: &Snapshot) -> Timespec {
-    Timespec::from_span(until.since(look.real))
-}
-
 /// rt_sigtimedwait(2). The signals of ours are not the program's to take.
 pub fn rt_sigtimedwait(call: &Call) -> isize {
     let [set, info, timeout, size, ..] = call.args;
@@ -34,18 +30,13 @@ pub fn rt_sigtimedwait(call: &Call) -> isize {
         (Ok(set), Ok(deadline)) => (set & !sig::OURS, deadline),
         (Err(error), _) | (_, Err(error)) => return error,
     };
-    let mut rest = Timespec::default();
-    let rest_at = &mut rest as *mut Timespec;
+    let set_at = &set as *const u64 as u64;
     wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        |until, look| {
-            // SAFETY: `rest` outlives the wait.
-            unsafe { rest_at.write(left(until, look)) };
-            let set_at = &set as *const u64 as u64;
-            [set_at, info, rest_at as u64, size, 0, 0, nr::RT_SIGTIMEDWAIT as u64]
-        },
+        &mut Request::new(nr::RT_SIGTIMEDWAIT, [set_at, info, 0, size, 0, 0]),
+        &mut Timeout::length(2),
         |result| result == -errno::EAGAIN,
     )
 }
@@ -62,17 +53,12 @@ pub fn semtimedop(call: &Call) -> isize {
             return unsafe { sys!(nr::SEMTIMEDOP, id, operations, count, refused) };
         }
     };
-    let mut rest = Timespec::default();
-    let rest_at = &mut rest as *mut Timespec;
     wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        |until, look| {
-            // SAFETY: `rest` outlives the wait.
-            unsafe { rest_at.write(left(until, look)) };
-            [id, operations, count, rest_at as u64, 0, 0, nr::SEMTIMEDOP as u64]
-        },
+        &mut Request::new(nr::SEMTIMEDOP, [id, operations, count, 0, 0, 0]),
+        &mut Timeout::length(3),
         // A refused IPC_NOWAIT operation says EAGAIN too.
         |result| result == -errno::EAGAIN && !refuses_to_wait(operations, count),
     )
@@ -98,26 +84,14 @@ pub fn mq_timed(call: &Call) -> isize {
     let Some(deadline) = super::sleep::absolute(ts, Timebase::Wall(0)) else {
         return -errno::EINVAL;
     };
-    let mut until = Timespec::default();
-    let until_at = &mut until as *mut Timespec;
     wait::wait(
         call,
         deadline,
         Masking::Restarts,
-        |real, look| {
-            // SAFETY: `until` outlives the wait.
-            unsafe { until_at.write(on_host_wall(real, look)) };
-            [queue, message, len, priority, until_at as u64, 0, call.nr as u64]
-        },
+        &mut Request::new(call.nr, [queue, message, len, priority, 0, 0]),
+        &mut Timeout::host_wall(4),
         |result| result == -errno::ETIMEDOUT,
     )
-}
-
-/// A real instant on the host's wall clock.
-fn on_host_wall(real: RealInstant, look: &Snapshot) -> Timespec {
-    let now = crate::sys::host_clock(clk::REALTIME);
-    let nanos = (now.secs * NANOS_PER_SEC + now.nanos).saturating_add(real.since(look.real).0);
-    Timespec::from_span(Span(nanos))
 }
 
 /// msgctl, shmctl and semctl that tell of an object: the times in the kernel's answer are made virtual.
@@ -168,18 +142,13 @@ pub fn io_getevents(call: &Call) -> isize {
         Err(error) => return error,
     };
     let mask_and_size = [&mask as *const u64 as u64, 8];
-    let mut rest = Timespec::default();
-    let rest_at = &mut rest as *mut Timespec;
+    let mask_at = mask_and_size.as_ptr() as u64;
     wait::wait(
         call,
         deadline,
         Masking::ByCall,
-        |until, look| {
-            // SAFETY: `rest` outlives the wait.
-            unsafe { rest_at.write(left(until, look)) };
-            let mask_at = mask_and_size.as_ptr() as u64;
-            [context, min, max, events, rest_at as u64, mask_at, nr::IO_PGETEVENTS as u64]
-        },
+        &mut Request::new(nr::IO_PGETEVENTS, [context, min, max, events, 0, mask_at]),
+        &mut Timeout::length(4),
         |result| result == 0,
     )
 }

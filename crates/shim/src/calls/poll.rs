@@ -1,34 +1,14 @@
 //! poll, select and epoll. All of them take a mask that the kernel puts in force for the time of the wait.
 
 use crate::alone;
+use crate::deadline::reached;
 use crate::signals::waiting_mask;
-use crate::sys::{errno, nr, sys, Timespec};
+use crate::sys::{errno, nr, sys, Request, Timespec};
+use crate::timeout::Timeout;
 use crate::trap::Call;
 use crate::user;
-use crate::wait::{self, Masking};
-use lorentz_clock::{Deadline, RealInstant, Snapshot, Span};
-
-/// A timeout for the kernel, which counts it down: from the look at the clock to a real deadline.
-struct Timeout {
-    until: RealInstant,
-    left: Timespec,
-}
-
-impl Timeout {
-    fn never() -> Timeout {
-        Timeout { until: RealInstant::NEVER, left: Timespec::default() }
-    }
-
-    /// Where the kernel finds it; null for never.
-    fn set(&mut self, until: RealInstant, snapshot: &Snapshot) -> u64 {
-        self.until = until;
-        if until == RealInstant::NEVER {
-            return 0;
-        }
-        self.left = Timespec::from_span(until.since(snapshot.real));
-        &mut self.left as *mut Timespec as u64
-    }
-}
+use crate::wait::{self, Masking, Wait};
+use lorentz_clock::{Deadline, Span};
 
 fn in_millis(call: &Call, timeout: u64) -> Deadline {
     let millis = timeout as i32 as i64;
@@ -42,7 +22,7 @@ fn in_millis(call: &Call, timeout: u64) -> Deadline {
 pub fn poll(call: &Call) -> isize {
     let [fds, count, timeout, ..] = call.args;
     let deadline = in_millis(call, timeout);
-    ready_or_poll(call, fds, count, deadline, call.mask(), &mut Timeout::never())
+    ready_or_poll(call, fds, count, deadline, call.mask(), &mut Timeout::optional_length(2))
 }
 
 /// ppoll(2).
@@ -57,7 +37,7 @@ pub fn ppoll(call: &Call) -> isize {
         Ok(mask) => mask,
         Err(error) => return error,
     };
-    let mut counted = Timeout::never();
+    let mut counted = Timeout::optional_length(2);
     let result = ready_or_poll(call, fds, count, deadline, mask, &mut counted);
     write_left(timeout, deadline, &counted, result, 1);
     result
@@ -74,7 +54,7 @@ fn ready_or_poll(
     let at_once = Timespec::default();
     // SAFETY: the program's own arguments, without waiting.
     let ready = unsafe { sys!(nr::PPOLL, fds, count, &at_once as *const Timespec, 0u64, 8u64) };
-    let over = || wait::reached(deadline) || (count == 0 && alone::leap_to(deadline, mask));
+    let over = || reached(deadline) || (count == 0 && alone::leap_to(deadline, mask));
     if ready != 0 || (deadline != Deadline::Never && over()) {
         return ready;
     }
@@ -82,10 +62,8 @@ fn ready_or_poll(
         call,
         deadline,
         Masking::ByCall,
-        |until, look| {
-            let timeout = counted.set(until, look);
-            [fds, count, timeout, &mask as *const u64 as u64, 8, 0, nr::PPOLL as u64]
-        },
+        &mut Request::new(nr::PPOLL, [fds, count, 0, &mask as *const u64 as u64, 8, 0]),
+        counted,
         |result| result == 0,
     )
 }
@@ -106,10 +84,7 @@ fn write_left(at: u64, deadline: Deadline, counted: &Timeout, result: isize, uni
         let left = match result {
             // Nothing came: the time is up.
             0 => Span::ZERO,
-            _ => {
-                let left = counted.left.to_span().unwrap_or(Span::ZERO);
-                wait::left_at_interruption(deadline, counted.until, left)
-            }
+            _ => counted.left_at_interruption(deadline),
         };
         let left = Timespec::from_span(left);
         let _ = user::write_timespec(at, Timespec { secs: left.secs, nanos: left.nanos / unit });
@@ -127,7 +102,7 @@ pub fn select(call: &Call) -> isize {
         Ok(tv) => call
             .after(Span(Span::from_secs(tv.secs).0.saturating_add(tv.nanos.saturating_mul(MICRO)))),
     };
-    let mut counted = Timeout::never();
+    let mut counted = Timeout::optional_length(4);
     let sets = [read, write, except];
     let result = select_sets(call, count, sets, deadline, call.mask(), &mut counted);
     write_left(timeout, deadline, &counted, result, MICRO);
@@ -151,7 +126,7 @@ pub fn pselect6(call: &Call) -> isize {
         Ok(mask) => mask,
         Err(error) => return error,
     };
-    let mut counted = Timeout::never();
+    let mut counted = Timeout::optional_length(4);
     let result = select_sets(call, count, [read, write, except], deadline, mask, &mut counted);
     write_left(timeout, deadline, &counted, result, 1);
     result
@@ -180,22 +155,18 @@ fn select_sets(
             *at == 0 || bytes == 0 || user::read_bytes(*at, &mut saved[i * 128..i * 128 + bytes])
         });
     let mask_and_size = [&mask as *const u64 as u64, 8];
-    let mut first = true;
-    wait::wait(
-        call,
-        deadline,
-        Masking::ByCall,
-        |until, look| {
-            if !first && keep {
-                restore(&sets, &saved, bytes);
-            }
-            first = false;
-            let timeout = counted.set(until, look);
-            let mask_at = mask_and_size.as_ptr() as u64;
-            [count, sets[0], sets[1], sets[2], timeout, mask_at, nr::PSELECT6 as u64]
-        },
-        |result| result == 0,
-    )
+    let mask_at = mask_and_size.as_ptr() as u64;
+    let args = [count, sets[0], sets[1], sets[2], 0, mask_at];
+    let mut request = Request::new(nr::PSELECT6, args);
+    let mut wait = Wait::new(call, deadline, Masking::ByCall);
+    loop {
+        if let Some(result) = wait.attempt(&mut request, counted, |result| result == 0) {
+            return result;
+        }
+        if keep {
+            restore(&sets, &saved, bytes);
+        }
+    }
 }
 
 fn restore(sets: &[u64; 3], saved: &[u8; SETS], bytes: usize) {
@@ -238,18 +209,16 @@ fn ready_or_epoll(call: &Call, deadline: Deadline, mask: u64) -> isize {
     let [epoll, events, max, ..] = call.args;
     // SAFETY: the program's own arguments, without waiting.
     let ready = unsafe { sys!(nr::EPOLL_WAIT, epoll, events, max, 0u64) };
-    if ready != 0 || (deadline != Deadline::Never && wait::reached(deadline)) {
+    if ready != 0 || (deadline != Deadline::Never && reached(deadline)) {
         return ready;
     }
-    let mut timeout = Timeout::never();
+    let mask_at = &mask as *const u64 as u64;
     wait::wait(
         call,
         deadline,
         Masking::ByCall,
-        |until, look| {
-            let timeout = timeout.set(until, look);
-            [epoll, events, max, timeout, &mask as *const u64 as u64, 8, nr::EPOLL_PWAIT2 as u64]
-        },
+        &mut Request::new(nr::EPOLL_PWAIT2, [epoll, events, max, 0, mask_at, 8]),
+        &mut Timeout::optional_length(3),
         |result| result == 0,
     )
 }

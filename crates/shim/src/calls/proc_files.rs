@@ -14,7 +14,7 @@ use crate::stamps;
 use crate::stand_in::StandIn;
 use crate::sys::{clk, getpid, gettid, host_clock, nr, sys, Timespec};
 use crate::trap::Call;
-use crate::wait::Masking;
+use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{RealInstant, Span, NANOS_PER_SEC};
 use text::{Copier, Text};
@@ -94,7 +94,7 @@ pub fn rewind(call: &Call) -> isize {
     if let Some(file) = noted::find(fd).and_then(ProcFile::noted) {
         refresh(fd, file);
     }
-    super::socket::blocking(call, Masking::Repeats)
+    wait::blocking(call, Masking::Repeats)
 }
 
 /// read of what stands for /proc/uptime: the kernel makes that text when it is read.

@@ -6,7 +6,7 @@ use crate::layout::clock;
 use crate::sys::{clk, host_clock, nr, Timespec};
 use crate::trap::Call;
 use crate::user;
-use crate::wait::Masking;
+use crate::wait::{self, Masking};
 use lorentz_clock::{Span, NANOS_PER_SEC};
 
 const MICRO: i64 = 1000;
@@ -63,7 +63,7 @@ pub fn getrusage(call: &Call) -> isize {
 
 /// wait4 and waitid with resource usage: of a child.
 pub fn wait(call: &Call) -> isize {
-    let result = super::socket::blocking(call, Masking::Restarts);
+    let result = wait::blocking(call, Masking::Restarts);
     let usage = if call.nr == nr::WAIT4 { call.args[3] } else { call.args[4] };
     let reaped = if call.nr == nr::WAIT4 { result > 0 } else { result == 0 };
     if reaped {

@@ -2,11 +2,13 @@
 
 use crate::alone;
 use crate::clocks::{self, Timebase};
-use crate::sys::{clk, errno, nr, sys, Timespec};
+use crate::deadline::reached;
+use crate::sys::{clk, errno, nr, sys, Request, Timespec};
+use crate::timeout::Timeout;
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
-use lorentz_clock::{Deadline, RealInstant, Span, WallTime};
+use lorentz_clock::{Deadline, Span, WallTime};
 
 const ABSTIME: u64 = 1;
 
@@ -84,31 +86,20 @@ fn relative(call: &Call, request: u64, remaining: u64) -> isize {
 
 /// Sleeps; the result, and what was left when a signal broke it off.
 fn sleep(call: &Call, deadline: Deadline) -> (isize, Span) {
-    if wait::reached(deadline) || alone::leap_to(deadline, call.mask()) {
+    if reached(deadline) || alone::leap_to(deadline, call.mask()) {
         return (0, Span::ZERO);
     }
-    let (mut request, mut left) = (Timespec::default(), Timespec::default());
-    let mut last_until = RealInstant::NEVER;
-    let (request_at, left_at) = (&mut request as *mut Timespec, &mut left as *mut Timespec);
+    let mut timeout = Timeout::sleep(2);
+    let clock = clk::MONOTONIC as u64;
     let result = wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        |until, look| {
-            last_until = until;
-            // SAFETY: both outlive the wait.
-            unsafe {
-                request_at.write(Timespec::from_span(until.since(look.real)));
-                left_at.write(*request_at);
-            }
-            let (request_at, left_at) = (request_at as u64, left_at as u64);
-            [clk::MONOTONIC as u64, 0, request_at, left_at, 0, 0, nr::CLOCK_NANOSLEEP as u64]
-        },
+        &mut Request::new(nr::CLOCK_NANOSLEEP, [clock, 0, 0, 0, 0, 0]),
+        &mut timeout,
         |result| result == 0,
     );
-    // SAFETY: the kernel has written it, or it is the whole request.
-    let left = unsafe { left_at.read() }.to_span().unwrap_or(Span::ZERO);
-    (result, wait::left_at_interruption(deadline, last_until, left))
+    (result, timeout.left_at_interruption(deadline))
 }
 
 /// A sleep counted in CPU time, or on a clock that cannot be slept on: the kernel's, with the length scaled.
@@ -121,6 +112,6 @@ fn on_cpu_clock(call: &Call, request: u64) -> isize {
     };
     let request = scaled.as_ref().map_or(request, |ts| ts as *const Timespec as u64);
     let [clock, flags, _, remaining, ..] = call.args;
-    let args = [clock, flags, request, remaining, 0, 0, nr::CLOCK_NANOSLEEP as u64];
-    wait::wait_untimed(call, &args, Masking::Interrupts)
+    let request = Request::new(nr::CLOCK_NANOSLEEP, [clock, flags, request, remaining, 0, 0]);
+    wait::wait_untimed(call, &request, Masking::Interrupts)
 }

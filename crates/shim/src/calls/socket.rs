@@ -1,15 +1,17 @@
 //! Sockets: their timeouts, and the times stamped on their messages.
 
 use crate::clocks;
+use crate::deadline::{due, reached};
 use crate::filter::Extra;
 use crate::noted;
 use crate::stamps;
-use crate::sys::{errno, nr, sys, Timespec};
+use crate::sys::{errno, nr, sys, Request, Timespec};
+use crate::timeout::{self, Timeout};
 use crate::trap::{Call, AGAIN};
 use crate::user;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::{Deadline, RealInstant, Span};
+use lorentz_clock::{Deadline, Span};
 
 const SO_RCVTIMEO: [u64; 2] = [20, 66];
 const SO_SNDTIMEO: [u64; 2] = [21, 67];
@@ -83,7 +85,7 @@ pub fn getsockopt(call: &Call) -> isize {
         return result;
     }
     let receive = SO_RCVTIMEO.contains(&option);
-    if let Some(span) = timeout(fd as u32, receive) {
+    if let Some(span) = timeout_of(fd as u32, receive) {
         let tv = Timespec::from_span(span);
         let told = Timespec { secs: tv.secs, nanos: tv.nanos / MICRO };
         return user::write_timespec(value, told).err().unwrap_or(0);
@@ -91,7 +93,7 @@ pub fn getsockopt(call: &Call) -> isize {
     0
 }
 
-fn timeout(fd: u32, receive: bool) -> Option<Span> {
+fn timeout_of(fd: u32, receive: bool) -> Option<Span> {
     let entry = noted::find(fd)?;
     let what = if receive { noted::RECEIVE_TIMEOUT } else { noted::SEND_TIMEOUT };
     if entry.what.load(Relaxed) & what == 0 {
@@ -112,9 +114,9 @@ pub fn receive(call: &Call) -> isize {
     }
     // connect(2) is bounded by the send timeout.
     let receives = call.nr != nr::CONNECT;
-    let result = match timeout(fd, receives) {
+    let result = match timeout_of(fd, receives) {
         Some(span) => within(call, receives, span),
-        None => match blocking(call, Masking::Restarts) {
+        None => match wait::blocking(call, Masking::Restarts) {
             // A call that does not block is never interrupted.
             result if result == -errno::EINTR && is_nonblocking(call) => AGAIN,
             result => result,
@@ -128,9 +130,9 @@ pub fn receive(call: &Call) -> isize {
 
 /// A call that gives something to a descriptor: write, writev, sendto, sendmsg.
 pub fn send(call: &Call) -> isize {
-    match timeout(call.args[0] as u32, false) {
+    match timeout_of(call.args[0] as u32, false) {
         Some(span) => within(call, false, span),
-        None => blocking(call, Masking::Repeats),
+        None => wait::blocking(call, Masking::Repeats),
     }
 }
 
@@ -138,39 +140,22 @@ pub fn send(call: &Call) -> isize {
 /// of the call, and tells the end as it always does.
 fn within(call: &Call, receives: bool, timeout: Span) -> isize {
     let deadline = call.after(timeout);
-    let socket = call.args[0];
-    let [a, b, c, d, e, f] = call.args;
+    let (socket, option) = (call.args[0], if receives { SO_RCVTIMEO[0] } else { SO_SNDTIMEO[0] });
     let result = wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        |until, look| {
-            let left = match until {
-                RealInstant::NEVER => Span::ZERO,
-                _ => Span(until.since(look.real).0.max(1)),
-            };
-            set_kernel_timeout(socket, receives, left);
-            [a, b, c, d, e, f, call.nr as u64]
-        },
+        &mut Request::new(call.nr, call.args),
+        &mut Timeout::of_socket(socket, option),
         // A socket that does not block says so at once, long before its time.
         |result| timed_out(call, result) && !is_nonblocking(call),
     );
-    set_kernel_timeout(socket, receives, clocks::real_span(timeout));
+    timeout::set_of_socket(socket, option, clocks::real_span(timeout));
     result
 }
 
 fn timed_out(call: &Call, result: isize) -> bool {
     result == -errno::EAGAIN || (call.nr == nr::CONNECT && result == -errno::EINPROGRESS)
-}
-
-fn set_kernel_timeout(socket: u64, receives: bool, left: Span) {
-    const SOL_SOCKET: u64 = 1;
-    const LEN: u64 = 16;
-    let micros = (left.0 + MICRO - 1) / MICRO;
-    let tv = Timespec { secs: micros / 1_000_000, nanos: micros % 1_000_000 };
-    let option = if receives { SO_RCVTIMEO[0] } else { SO_SNDTIMEO[0] };
-    // SAFETY: reads `tv`.
-    unsafe { sys!(nr::SETSOCKOPT, socket, SOL_SOCKET, option, &tv as *const Timespec, LEN) };
 }
 
 fn is_nonblocking(call: &Call) -> bool {
@@ -186,12 +171,6 @@ fn is_nonblocking(call: &Call) -> bool {
     // SAFETY: reads the descriptor's flags.
     let status = unsafe { sys!(FCNTL, call.args[0], F_GETFL) };
     flags & MSG_DONTWAIT != 0 || (status >= 0 && status & O_NONBLOCK != 0)
-}
-
-/// The program's own call, which may block.
-pub fn blocking(call: &Call, masking: Masking) -> isize {
-    let [a, b, c, d, e, f] = call.args;
-    wait::wait_untimed(call, &[a, b, c, d, e, f, call.nr as u64], masking)
 }
 
 /// recvmmsg(2): its timeout is looked at only after each message, so the messages are fetched one by one.
@@ -219,8 +198,8 @@ pub fn recvmmsg(call: &Call) -> isize {
         let at = messages + fetched * MESSAGE_LEN;
         let only_one = flags & MSG_WAITFORONE != 0 && fetched > 0;
         let flags = flags & !MSG_WAITFORONE | if only_one { MSG_DONTWAIT } else { 0 };
-        let args = [socket, at, 1, flags, 0, 0, nr::RECVMMSG as u64];
-        let result = wait::wait_untimed(call, &args, Masking::Restarts);
+        let request = Request::new(nr::RECVMMSG, [socket, at, 1, flags, 0, 0]);
+        let result = wait::wait_untimed(call, &request, Masking::Restarts);
         if result < 1 {
             return if fetched > 0 { fetched as isize } else { result };
         }
@@ -228,13 +207,13 @@ pub fn recvmmsg(call: &Call) -> isize {
             stamps::translate_message(at);
         }
         fetched += 1;
-        if deadline != Deadline::Never && wait::reached(deadline) {
+        if deadline != Deadline::Never && reached(deadline) {
             break;
         }
     }
     if timeout != 0 {
         let look = clocks::snapshot();
-        let left = wait::due(deadline, &look).since(look.now());
+        let left = due(deadline, &look).since(look.now());
         if let Err(error) = user::write_timespec(timeout, Timespec::from_span(left)) {
             return error;
         }

@@ -9,7 +9,7 @@ use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
 use crate::timers::{alone, arm, told, Kernel};
 use crate::trap::Call;
 use crate::user;
-use crate::wait::Masking;
+use crate::wait::{self, Masking};
 use lorentz_clock::{Deadline, ProcessId, Setting, Span, Timer, TimerKind};
 
 const ABSTIME: u64 = 1;
@@ -292,7 +292,7 @@ pub fn read_cancellable(call: &Call) -> isize {
     let fd = call.args[0] as u32;
     // Before it blocks, and after it was woken by the cancelling.
     take_cancellation(fd).unwrap_or_else(|| {
-        let result = super::socket::blocking(call, Masking::Restarts);
+        let result = wait::blocking(call, Masking::Restarts);
         take_cancellation(fd).unwrap_or(result)
     })
 }
