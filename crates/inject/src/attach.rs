@@ -335,7 +335,7 @@ fn put_in(
     vdso: &Vdso,
 ) -> io::Result<()> {
     let (files, args) = monitor.gifts();
-    let accept = |file: &OwnedFd| borrowed.accept(ASK_MONITOR, listener.as_fd(), file.as_fd());
+    let accept = |file: &OwnedFd| borrowed.accept(ASK_MONITOR.number(), listener.as_fd(), file.as_fd());
     let [image_fd, page_fd, registry_fd] =
         [accept(files[0])?, accept(files[1])?, accept(files[2])?];
     let moved = vdso.make_way(borrowed)?;

@@ -357,7 +357,7 @@ impl Monitor {
         let ((listener, ward), id) = (&self.listeners[listener], notification.id);
         let (listener, number) = (listener.as_fd(), *ward);
         let ward = &mut self.wards[number];
-        if notification.call == ASK_MONITOR as i32 {
+        if notification.call == ASK_MONITOR.number() as i32 {
             let _ = match (wall::requested(&notification.args), &mut ward.set_wall) {
                 (Some(change), Some(set)) => wall::answer(set, change, listener, notification),
                 _ => notify::fail(listener, id, libc::ENOSYS),

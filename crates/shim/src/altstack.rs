@@ -2,7 +2,7 @@
 //! is not there where the program's own is too small ([`crate::births`]). The program sees the one that it asked for.
 
 use crate::layout::{data, VforkStack, SPARE_STACK, SPARE_STACK_LEN};
-use crate::sys::{self, errno, nr, reg, sys};
+use crate::sys::{self, errno, reg, sys, Sysno};
 use crate::trap::Call;
 use crate::user;
 use core::arch::global_asm;
@@ -65,9 +65,9 @@ global_asm!(
     "jmp rcx",
     ".cfi_endproc",
     ".size lorentz_change_stack, . - lorentz_change_stack",
-    sigaltstack = const nr::SIGALTSTACK,
+    sigaltstack = const Sysno::sigaltstack.number(),
     len = const OURS,
-    munmap = const nr::MUNMAP,
+    munmap = const Sysno::munmap.number(),
 );
 
 extern "C" {
@@ -157,7 +157,7 @@ pub fn stack_for(asked: [u64; 3]) -> Option<[u64; 3]> {
     const PRIVATE_ANONYMOUS_STACK: u64 = 0x2_0022;
     // SAFETY: new memory.
     let memory =
-        unsafe { sys!(nr::MMAP, 0u64, OURS, READ_WRITE, PRIVATE_ANONYMOUS_STACK, -1i64, 0u64) };
+        unsafe { sys!(Sysno::mmap, 0u64, OURS, READ_WRITE, PRIVATE_ANONYMOUS_STACK, -1i64, 0u64) };
     // SAFETY: as long as a stack of ours, and nobody else's.
     (memory > 0).then(|| unsafe { begin(memory as usize, asked) })
 }
@@ -189,7 +189,7 @@ pub fn vfork_stack_for(asked: [u64; 3]) -> Option<[u64; 3]> {
 fn take_over(stack: &VforkStack, own: u32) -> bool {
     let before = stack.parent.load(Relaxed);
     // SAFETY: signal 0 asks only.
-    let ended = before == 0 || unsafe { sys!(nr::TKILL, before, 0u64) } == -errno::ESRCH;
+    let ended = before == 0 || unsafe { sys!(Sysno::tkill, before, 0u64) } == -errno::ESRCH;
     ended && stack.parent.compare_exchange(before, own, AcqRel, Relaxed).is_ok()
 }
 

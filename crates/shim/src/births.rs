@@ -11,7 +11,7 @@
 
 use crate::altstack;
 use crate::layout::{clock, data, registry, ProcessData, BIRTHPLACES, DATA};
-use crate::sys::{errno, nr, reg};
+use crate::sys::{errno, reg, Sysno};
 use crate::trap::{Call, AGAIN};
 use crate::user;
 use core::arch::global_asm;
@@ -62,7 +62,7 @@ global_asm!(
     count = const BIRTHPLACES,
     stub = const STUB,
     stack_stub = const STACK_STUB,
-    sigaltstack = const nr::SIGALTSTACK,
+    sigaltstack = const Sysno::sigaltstack.number(),
 );
 
 extern "C" {
@@ -95,7 +95,7 @@ fn gives_stack(call: &Call) -> bool {
     const CLONE_VM: u64 = 0x100;
     const CLONE_VFORK: u64 = 0x4000;
     let [flags, stack, ..] = call.args;
-    if call.nr != nr::CLONE || !is_process_on_own_stack(flags, stack) {
+    if call.nr != Sysno::clone || !is_process_on_own_stack(flags, stack) {
         return false;
     }
     let shared = flags & CLONE_VM != 0;

@@ -5,7 +5,7 @@
 //! second stop is needed, because the entry page, a private mapping of a file, is put right by dropping the copy.
 
 use crate::layout::{data, fork_data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
-use crate::sys::{self, errno, nr, sig, sys, Sigaction};
+use crate::sys::{self, errno, sig, sys, Sigaction, Sysno};
 use crate::{gate, kick, signals, trap, trap_mask, tsc};
 use core::arch::global_asm;
 use core::mem::size_of;
@@ -106,12 +106,12 @@ unsafe extern "C" fn main(args: *const BootArgs, stack: *mut u64) {
     map(&args);
     // SAFETY: the descriptors are ours; the page is a private mapping of a file that nobody has changed but `inject`.
     unsafe {
-        sys!(nr::CLOSE, args.image_fd);
-        sys!(nr::CLOSE, args.page_fd);
-        sys!(nr::CLOSE, args.registry_fd);
+        sys!(Sysno::close, args.image_fd);
+        sys!(Sysno::close, args.page_fd);
+        sys!(Sysno::close, args.registry_fd);
         if args.page != 0 {
             const MADV_DONTNEED: u64 = 4;
-            sys!(nr::MADVISE, args.page, 4096u64, MADV_DONTNEED);
+            sys!(Sysno::madvise, args.page, 4096u64, MADV_DONTNEED);
         }
     }
     let vdso = match args.vdso {
@@ -136,12 +136,23 @@ fn map(args: &BootArgs) {
     let (page_fd, registry_fd) = (args.page_fd as u64, args.registry_fd as u64);
     // SAFETY: MAP_FIXED_NOREPLACE (0x100000) maps over nothing.
     unsafe {
-        must_be(sys!(nr::MMAP, DATA, DATA_LEN, READ_WRITE, PRIVATE_ANONYMOUS, -1i64, 0u64), DATA);
-        sys!(nr::MADVISE, FORK_DATA, page, MADV_WIPEONFORK);
-        must_be(sys!(nr::MMAP, CLOCK, page, READ, SHARED, page_fd, 0u64), CLOCK);
+        must_be(
+            sys!(Sysno::mmap, DATA, DATA_LEN, READ_WRITE, PRIVATE_ANONYMOUS, -1i64, 0u64),
+            DATA,
+        );
+        sys!(Sysno::madvise, FORK_DATA, page, MADV_WIPEONFORK);
+        must_be(sys!(Sysno::mmap, CLOCK, page, READ, SHARED, page_fd, 0u64), CLOCK);
         let len = size_of::<Registry>();
         must_be(
-            sys!(nr::MMAP, REGISTRY, len, READ_WRITE, SHARED, registry_fd, file::REGISTRY_OFFSET),
+            sys!(
+                Sysno::mmap,
+                REGISTRY,
+                len,
+                READ_WRITE,
+                SHARED,
+                registry_fd,
+                file::REGISTRY_OFFSET
+            ),
             REGISTRY,
         );
     }
@@ -218,7 +229,7 @@ fn install_handlers(kick_open: bool) {
     // SAFETY: reads and writes a mask.
     unsafe {
         let (ours, before) = (&sig::OURS as *const u64, &mut before as *mut u64);
-        sys!(nr::RT_SIGPROCMASK, SIG_UNBLOCK, ours, before, 8u64);
+        sys!(Sysno::rt_sigprocmask, SIG_UNBLOCK, ours, before, 8u64);
     }
     let not_blocked = if kick_open { 1 << (sig::KICK - 1) } else { 0 };
     signals::believe_blocked(before & !not_blocked);

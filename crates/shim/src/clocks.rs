@@ -2,7 +2,7 @@
 
 use crate::cpu;
 use crate::layout::{clock, data, registry};
-use crate::sys::{self, clk, errno, nr, sys, Timespec};
+use crate::sys::{self, clk, errno, sys, Sysno, Timespec};
 use crate::time_namespace::offsets;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{
@@ -138,7 +138,7 @@ pub fn boot(snapshot: &Snapshot) -> VirtualInstant {
 fn read_by_kernel(clock: i32, snapshot: &Snapshot) -> Result<Timespec, isize> {
     let mut ts = Timespec::default();
     // SAFETY: writes to `ts`.
-    let result = unsafe { sys!(nr::CLOCK_GETTIME, clock as i64, &mut ts as *mut Timespec) };
+    let result = unsafe { sys!(Sysno::clock_gettime, clock as i64, &mut ts as *mut Timespec) };
     if result != 0 {
         return Err(result);
     }

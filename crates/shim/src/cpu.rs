@@ -5,7 +5,7 @@
 
 use crate::clocks;
 use crate::layout::{clock, fork_data, registry, CpuAnchor, CPU_ANCHORS};
-use crate::sys::{clk, errno, gettid, nr, sys};
+use crate::sys::{clk, errno, gettid, sys, Sysno};
 use crate::timers;
 use core::sync::atomic::compiler_fence;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -74,7 +74,7 @@ fn hold_anchor() -> bool {
 
 fn has_ended(thread: u32) -> bool {
     // SAFETY: numbers only; no signal is sent.
-    unsafe { sys!(nr::TKILL, thread, 0u64) == -errno::ESRCH }
+    unsafe { sys!(Sysno::tkill, thread, 0u64) == -errno::ESRCH }
 }
 
 /// CPU time used by nobody in particular (children, other processes), at the rate in force.

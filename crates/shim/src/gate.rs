@@ -220,7 +220,7 @@ global_asm!(
     open = const offset_of!(OpenCall, open),
     closed = const offset_of!(OpenCall, closed),
     trap_mask = const trap_mask::ADDRESS,
-    sigprocmask = const crate::sys::nr::RT_SIGPROCMASK,
+    sigprocmask = const crate::sys::Sysno::rt_sigprocmask.number(),
     setmask = const 2,
 );
 

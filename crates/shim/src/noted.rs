@@ -2,7 +2,7 @@
 
 use crate::filter::{Extra, Instruction, Program};
 use crate::layout::{data, registry, NotedFd, NOTED_FDS};
-use crate::sys::{nr, sys};
+use crate::sys::{sys, Sysno};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lorentz_clock::{failpoint, Failpoint};
 
@@ -44,7 +44,7 @@ pub fn identity(device: u64, inode: u64) -> u64 {
 fn file_of(fd: u32) -> u64 {
     let mut stat = [0u64; 18];
     // SAFETY: struct stat is 144 bytes: the device, then the inode.
-    match unsafe { sys!(nr::FSTAT, fd, stat.as_mut_ptr()) } {
+    match unsafe { sys!(Sysno::fstat, fd, stat.as_mut_ptr()) } {
         0 => identity(stat[0], stat[1]),
         _ => 0,
     }
@@ -103,7 +103,7 @@ pub fn also_trap(extra: Extra) {
     let program = Program::of_extra(extra);
     let filter = Filter { len: program.code().len() as u16, code: program.code().as_ptr() };
     // SAFETY: the kernel copies the filter.
-    unsafe { sys!(nr::SECCOMP, SET_MODE_FILTER, TSYNC, &filter as *const Filter) };
+    unsafe { sys!(Sysno::seccomp, SET_MODE_FILTER, TSYNC, &filter as *const Filter) };
     failpoint(registry(), Failpoint::AfterFilter);
     filters.fetch_or(extra.there(), AcqRel);
 }

@@ -1,7 +1,7 @@
 //! This process, as the registry knows it.
 
 use crate::layout::{data, fork_data, registry};
-use crate::sys::{self, sys};
+use crate::sys::{self, sys, Sysno};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Epoch, Holder, ProcessId, Space};
 
@@ -36,13 +36,12 @@ pub fn epoch() -> Epoch {
 
 /// Whether this thread has a capability in force.
 pub fn has_capability(number: u32) -> bool {
-    const CAPGET: u32 = 125;
     const VERSION_3: u64 = 0x2008_0522;
     let header = [VERSION_3];
     // Effective, permitted, inheritable; twice, for the low and the high capabilities.
     let mut sets = [0u32; 6];
     // SAFETY: reads the header, writes the sets.
-    let result = unsafe { sys!(CAPGET, header.as_ptr(), sets.as_mut_ptr()) };
+    let result = unsafe { sys!(Sysno::capget, header.as_ptr(), sets.as_mut_ptr()) };
     let effective = u64::from(sets[3]) << 32 | u64::from(sets[0]);
     result == 0 && effective & 1 << number != 0
 }

@@ -5,7 +5,7 @@
 //! the two themselves is remembered, told back, and followed when somebody else sends them.
 
 use crate::layout::{data, fork_data, Disposition};
-use crate::sys::{self, errno, nr, sig, sys, Itimerspec, Request, Sigaction, Siginfo, Ucontext};
+use crate::sys::{self, errno, sig, sys, Itimerspec, Request, Sigaction, Siginfo, Sysno, Ucontext};
 use crate::trap::Call;
 use crate::trap_mask;
 use crate::user;
@@ -99,7 +99,7 @@ pub fn ignores(signal: u32) -> bool {
 /// Which of our signals a thread believes to have blocked.
 mod masks {
     use crate::layout::{data, BlockedSignals};
-    use crate::sys::{errno, nr, sig, sys};
+    use crate::sys::{errno, sig, sys, Sysno};
     use core::sync::atomic::Ordering::Relaxed;
 
     const SIGSYS: u64 = 1 << (sig::SIGSYS - 1);
@@ -153,7 +153,7 @@ mod masks {
     fn has_ended(thread: u32) -> bool {
         // Not by its process: a child of vfork shares the table, and asks about threads of its parent.
         // SAFETY: numbers only; no signal is sent.
-        unsafe { sys!(nr::TKILL, thread, 0u64) == -errno::ESRCH }
+        unsafe { sys!(Sysno::tkill, thread, 0u64) == -errno::ESRCH }
     }
 }
 
@@ -183,7 +183,7 @@ pub fn rt_sigaction(call: &mut Call) -> isize {
             trap_mask::add(signal);
         }
         // SAFETY: our copy of the new action; the old one goes where the program said.
-        let result = unsafe { sys!(nr::RT_SIGACTION, signal, new, old, size) };
+        let result = unsafe { sys!(Sysno::rt_sigaction, signal, new, old, size) };
         if changes && ignores && result == 0 {
             trap_mask::remove(signal);
         }
@@ -225,7 +225,8 @@ pub fn rt_sigsuspend(call: &mut Call) -> isize {
         Ok(mask) => mask & !sig::OURS,
         Err(error) => return error,
     };
-    let request = Request::new(nr::RT_SIGSUSPEND, [&mask as *const u64 as u64, size, 0, 0, 0, 0]);
+    let request =
+        Request::new(Sysno::rt_sigsuspend, [&mask as *const u64 as u64, size, 0, 0, 0, 0]);
     wait::wait_untimed(call, &request, Masking::ByCall)
 }
 
@@ -269,7 +270,7 @@ pub unsafe fn forward(signal: u32, info: *mut Siginfo, context: *mut Ucontext) {
         DEFAULT => {
             sys::sigaction(signal, Some(&Sigaction::default()), None);
             // SAFETY: a signal to this very thread; it ends the process at the latest when the handler returns.
-            unsafe { sys!(nr::TGKILL, sys::getpid(), sys::gettid(), signal) };
+            unsafe { sys!(Sysno::tgkill, sys::getpid(), sys::gettid(), signal) };
         }
         handler => {
             // SAFETY: the program's own handler, called as the kernel would have called it.

@@ -2,7 +2,7 @@
 
 use crate::clocks;
 use crate::layout::{clock, registry};
-use crate::sys::{clk, nr, sys, Timespec};
+use crate::sys::{clk, sys, Sysno, Timespec};
 use lorentz_clock::{saturate, RealInstant, Span, WallTime, NANOS_PER_SEC};
 
 /// The host's wall clock may be set while containers run; by less than this it is not believed to have been.
@@ -41,7 +41,7 @@ fn within_a_tick() -> Option<i128> {
 pub fn draw_line() -> Option<RealInstant> {
     const CLOEXEC: u64 = 1;
     // SAFETY: a name that lasts.
-    let file = unsafe { sys!(nr::MEMFD_CREATE, c"stamp".as_ptr() as u64, CLOEXEC) };
+    let file = unsafe { sys!(Sysno::memfd_create, c"stamp".as_ptr() as u64, CLOEXEC) };
     if file < 0 {
         return None;
     }
@@ -51,10 +51,10 @@ pub fn draw_line() -> Option<RealInstant> {
     let mut stat = [0i64; WORDS];
     // SAFETY: our own file, and room for struct stat.
     let result = unsafe {
-        sys!(nr::FSTAT, file, stat.as_mut_ptr() as u64);
-        sys!(nr::UTIMENSAT, file, 0u64, 0u64, 0u64);
-        let result = sys!(nr::FSTAT, file, stat.as_mut_ptr() as u64);
-        sys!(nr::CLOSE, file);
+        sys!(Sysno::fstat, file, stat.as_mut_ptr() as u64);
+        sys!(Sysno::utimensat, file, 0u64, 0u64, 0u64);
+        let result = sys!(Sysno::fstat, file, stat.as_mut_ptr() as u64);
+        sys!(Sysno::close, file);
         result
     };
     let stamp = Timespec { secs: stat[MODIFIED], nanos: stat[MODIFIED + 1] };

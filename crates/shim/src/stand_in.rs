@@ -1,11 +1,6 @@
 //! Content of ours in the place of a file that the program has opened.
 
-use crate::sys::{nr, sys};
-
-const FCNTL: u32 = 72;
-const DUP3: u32 = 292;
-const PIPE2: u32 = 293;
-const GETRLIMIT: u32 = 97;
+use crate::sys::{sys, Sysno};
 
 /// What the program reads instead: a file in memory; or a pipe, for programs that may not write a file so long. RLIMIT_FSIZE counts
 /// files in memory as well, and the kernel would send SIGXFSZ.
@@ -20,7 +15,7 @@ impl StandIn {
     pub fn new() -> Option<StandIn> {
         if may_write_files() {
             // SAFETY: a new descriptor.
-            let file = unsafe { sys!(nr::MEMFD_CREATE, c"lorentz-proc".as_ptr(), 0u64) };
+            let file = unsafe { sys!(Sysno::memfd_create, c"lorentz-proc".as_ptr(), 0u64) };
             return (file >= 0).then_some(StandIn { write: file as u32, read: file as u32 });
         }
         const NONBLOCK: u64 = 0o4000;
@@ -28,12 +23,12 @@ impl StandIn {
         const MOST: u64 = 1 << 20;
         let mut ends = [0u32; 2];
         // SAFETY: writes two new descriptors.
-        if unsafe { sys!(PIPE2, ends.as_mut_ptr(), NONBLOCK) } != 0 {
+        if unsafe { sys!(Sysno::pipe2, ends.as_mut_ptr(), NONBLOCK) } != 0 {
             return None;
         }
         let [read, write] = ends;
         // SAFETY: our own pipe. Where the kernel refuses, it has room for 64 KiB.
-        unsafe { sys!(FCNTL, write, F_SETPIPE_SZ, MOST) };
+        unsafe { sys!(Sysno::fcntl, write, F_SETPIPE_SZ, MOST) };
         Some(StandIn { write, read })
     }
 
@@ -49,9 +44,9 @@ impl StandIn {
         const O_CLOEXEC: u64 = 0o2000000;
         // SAFETY: a descriptor of our own, and the one just opened.
         unsafe {
-            let flags = sys!(FCNTL, fd, F_GETFD);
+            let flags = sys!(Sysno::fcntl, fd, F_GETFD);
             let keep = if flags & FD_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
-            sys!(DUP3, self.read, fd, keep) >= 0
+            sys!(Sysno::dup3, self.read, fd, keep) >= 0
         }
     }
 }
@@ -60,9 +55,9 @@ impl Drop for StandIn {
     fn drop(&mut self) {
         // SAFETY: our own descriptors.
         unsafe {
-            sys!(nr::CLOSE, self.read);
+            sys!(Sysno::close, self.read);
             if !self.is_file() {
-                sys!(nr::CLOSE, self.write);
+                sys!(Sysno::close, self.write);
             }
         }
     }
@@ -74,6 +69,6 @@ fn may_write_files() -> bool {
     const ANY: u64 = 1 << 20;
     let mut limits = [u64::MAX; 2];
     // SAFETY: writes two words.
-    unsafe { sys!(GETRLIMIT, RLIMIT_FSIZE, limits.as_mut_ptr()) };
+    unsafe { sys!(Sysno::getrlimit, RLIMIT_FSIZE, limits.as_mut_ptr()) };
     limits[0] >= ANY
 }

@@ -3,7 +3,7 @@
 use core::arch::asm;
 use lorentz_clock::{Span, NANOS_PER_SEC};
 
-pub use lorentz_syscalls::nr;
+pub use lorentz_syscalls::Sysno;
 
 /// Error numbers, positive.
 #[allow(missing_docs)]
@@ -156,13 +156,13 @@ pub struct Sigaction {
 /// # Safety
 /// The kernel reads and writes what the arguments point at.
 #[inline(always)]
-pub unsafe fn syscall(nr: u32, args: [u64; 6]) -> isize {
+pub unsafe fn syscall(nr: Sysno, args: [u64; 6]) -> isize {
     let result: isize;
     // SAFETY: the caller answers for the arguments; the kernel clobbers rcx and r11 only.
     unsafe {
         asm!(
             "syscall",
-            inlateout("rax") nr as u64 => result,
+            inlateout("rax") nr.number() as u64 => result,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
             in("r10") args[3], in("r8") args[4], in("r9") args[5],
             lateout("rcx") _, lateout("r11") _,
@@ -184,8 +184,8 @@ pub struct Request {
 impl Request {
     /// System call `nr` with `args`.
     #[inline(always)]
-    pub fn new(nr: u32, args: [u64; 6]) -> Request {
-        Request { args, nr: nr.into() }
+    pub fn new(nr: Sysno, args: [u64; 6]) -> Request {
+        Request { args, nr: nr.number().into() }
     }
 }
 
@@ -196,7 +196,7 @@ impl Request {
 /// As for [`syscall`]; `args` points at six words.
 pub unsafe extern "C" fn host_call(nr: u32, args: *const [u64; 6]) -> isize {
     // SAFETY: the caller's promise.
-    unsafe { syscall(nr, *args) }
+    unsafe { syscall(Sysno::new(nr), *args) }
 }
 
 /// As [`syscall`], with the arguments that are there.
@@ -231,20 +231,20 @@ pub(crate) use sys;
 /// This process's id.
 pub fn getpid() -> u32 {
     // SAFETY: no arguments.
-    unsafe { sys!(nr::GETPID) as u32 }
+    unsafe { sys!(Sysno::getpid) as u32 }
 }
 
 /// This thread's id.
 pub fn gettid() -> u32 {
     // SAFETY: no arguments.
-    unsafe { sys!(nr::GETTID) as u32 }
+    unsafe { sys!(Sysno::gettid) as u32 }
 }
 
 /// Reads a clock of the host by system call.
 pub fn host_clock(clock: i32) -> Timespec {
     let mut ts = Timespec::default();
     // SAFETY: writes to `ts`.
-    unsafe { sys!(nr::CLOCK_GETTIME, clock as i64, &mut ts as *mut Timespec) };
+    unsafe { sys!(Sysno::clock_gettime, clock as i64, &mut ts as *mut Timespec) };
     ts
 }
 
@@ -252,7 +252,7 @@ pub fn host_clock(clock: i32) -> Timespec {
 pub fn set_mask(mask: u64) {
     const SETMASK: u64 = 2;
     // SAFETY: reads `mask`.
-    unsafe { sys!(nr::RT_SIGPROCMASK, SETMASK, &mask as *const u64, 0u64, 8u64) };
+    unsafe { sys!(Sysno::rt_sigprocmask, SETMASK, &mask as *const u64, 0u64, 8u64) };
 }
 
 /// Reads (and with `new`, sets) what a signal does in the kernel's eyes.
@@ -260,16 +260,16 @@ pub fn sigaction(signal: u32, new: Option<&Sigaction>, old: Option<&mut Sigactio
     let new = new.map_or(core::ptr::null(), |p| p as *const Sigaction);
     let old = old.map_or(core::ptr::null_mut(), |p| p as *mut Sigaction);
     // SAFETY: both are null or valid.
-    unsafe { sys!(nr::RT_SIGACTION, signal, new, old, 8u64) }
+    unsafe { sys!(Sysno::rt_sigaction, signal, new, old, 8u64) }
 }
 
 /// Says one line on standard error and ends the process.
 pub fn die(message: &str, status: i32) -> ! {
     // SAFETY: reads the message; does not return.
     unsafe {
-        sys!(nr::WRITE, 2u64, message.as_ptr(), message.len());
+        sys!(Sysno::write, 2u64, message.as_ptr(), message.len());
         loop {
-            sys!(nr::EXIT_GROUP, status as i64);
+            sys!(Sysno::exit_group, status as i64);
         }
     }
 }

@@ -14,7 +14,7 @@
 //! With an offset the vDSO's fast path is closed.
 
 use crate::layout::{data, fork_data};
-use crate::sys::{nr, sys};
+use crate::sys::{sys, Sysno};
 use crate::trap::Call;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lorentz_clock::{Span, NANOS_PER_SEC};
@@ -86,8 +86,9 @@ fn is_own(link: &core::ffi::CStr) -> bool {
     let read = |path: &core::ffi::CStr| {
         let mut text = [0u8; 40];
         // SAFETY: a name that lasts; writes to the text.
-        let len =
-            unsafe { sys!(nr::READLINKAT, AT_FDCWD, path.as_ptr(), text.as_mut_ptr(), text.len()) };
+        let len = unsafe {
+            sys!(Sysno::readlinkat, AT_FDCWD, path.as_ptr(), text.as_mut_ptr(), text.len())
+        };
         (len, text)
     };
     read(link) == read(c"/proc/self/ns/time")
@@ -102,12 +103,12 @@ fn read() -> Option<Offsets> {
     let mut text = [0u8; 128];
     // SAFETY: a name that lasts, and a descriptor of our own.
     let len = unsafe {
-        let file = sys!(nr::OPENAT, AT_FDCWD, PATH.as_ptr(), CLOEXEC);
+        let file = sys!(Sysno::openat, AT_FDCWD, PATH.as_ptr(), CLOEXEC);
         if file < 0 {
             return None;
         }
-        let len = sys!(nr::READ, file, text.as_mut_ptr(), text.len());
-        sys!(nr::CLOSE, file);
+        let len = sys!(Sysno::read, file, text.as_mut_ptr(), text.len());
+        sys!(Sysno::close, file);
         len
     };
     parse(text.get(..usize::try_from(len).ok()?)?)

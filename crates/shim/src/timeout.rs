@@ -2,7 +2,7 @@
 
 use crate::clocks;
 use crate::deadline;
-use crate::sys::{clk, host_clock, nr, sys, Request, Timespec};
+use crate::sys::{clk, host_clock, sys, Request, Sysno, Timespec};
 use lorentz_clock::{Deadline, RealInstant, Snapshot, Span, NANOS_PER_SEC};
 
 /// A timeout: its form, and its value for the present try.
@@ -121,5 +121,5 @@ pub fn set_of_socket(socket: u64, option: u64, left: Span) {
     let micros = (left.0 + MICRO - 1) / MICRO;
     let tv = Timespec { secs: micros / 1_000_000, nanos: micros % 1_000_000 };
     // SAFETY: reads `tv`.
-    unsafe { sys!(nr::SETSOCKOPT, socket, SOL_SOCKET, option, &tv as *const Timespec, LEN) };
+    unsafe { sys!(Sysno::setsockopt, socket, SOL_SOCKET, option, &tv as *const Timespec, LEN) };
 }

@@ -8,7 +8,7 @@ use crate::clocks;
 use crate::deadline::{due, real_due};
 use crate::layout::{clock, fork_data, registry};
 use crate::process;
-use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
+use crate::sys::{self, clk, errno, sys, Itimerspec, Sysno, Timespec};
 use crate::upcoming::{later, Shown};
 use core::hint::spin_loop;
 use core::sync::atomic::Ordering::SeqCst;
@@ -71,9 +71,9 @@ impl Kernel {
         // SAFETY: writes to `value`.
         let result = unsafe {
             match self.kind {
-                TimerKind::Posix => sys!(nr::TIMER_GETTIME, self.id, at),
-                TimerKind::Fd => sys!(nr::TIMERFD_GETTIME, self.id, at),
-                TimerKind::Interval => sys!(nr::GETITIMER, ITIMER_REAL, at),
+                TimerKind::Posix => sys!(Sysno::timer_gettime, self.id, at),
+                TimerKind::Fd => sys!(Sysno::timerfd_gettime, self.id, at),
+                TimerKind::Interval => sys!(Sysno::getitimer, ITIMER_REAL, at),
             }
         };
         if result < 0 {
@@ -122,9 +122,9 @@ impl Kernel {
         // SAFETY: reads `value`.
         unsafe {
             match self.kind {
-                TimerKind::Posix => sys!(nr::TIMER_SETTIME, self.id, mode, at, 0u64),
-                TimerKind::Fd => sys!(nr::TIMERFD_SETTIME, self.id, mode, at, 0u64),
-                TimerKind::Interval => sys!(nr::SETITIMER, ITIMER_REAL, at, 0u64),
+                TimerKind::Posix => sys!(Sysno::timer_settime, self.id, mode, at, 0u64),
+                TimerKind::Fd => sys!(Sysno::timerfd_settime, self.id, mode, at, 0u64),
+                TimerKind::Interval => sys!(Sysno::setitimer, ITIMER_REAL, at, 0u64),
             };
         }
     }
@@ -314,7 +314,7 @@ fn is_for_another_thread(timer: &Timer) -> bool {
         return false;
     }
     // SAFETY: numbers only; no signal is sent.
-    let ended = unsafe { sys!(nr::TGKILL, sys::getpid(), target, 0u64) } == -errno::ESRCH;
+    let ended = unsafe { sys!(Sysno::tgkill, sys::getpid(), target, 0u64) } == -errno::ESRCH;
     !ended
 }
 
@@ -411,7 +411,7 @@ fn unread(fd: u32) -> i64 {
         // The kernel is older than 6.10, or the program's own filter denies preadv2.
         // Race: a thread of the program reads first. This thread then waits for the next expiry.
         // SAFETY: writes to `count`.
-        unsafe { sys!(nr::READ, fd, &mut count as *mut u64, 8u64) };
+        unsafe { sys!(Sysno::read, fd, &mut count as *mut u64, 8u64) };
     }
     count as i64
 }
@@ -422,7 +422,7 @@ fn read_at_once(fd: u32, count: &mut u64) -> isize {
     const RWF_NOWAIT: u64 = 8;
     let vector = [count as *mut u64 as u64, 8];
     // SAFETY: writes to `count`.
-    unsafe { sys!(nr::PREADV2, fd, vector.as_ptr(), 1u64, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
+    unsafe { sys!(Sysno::preadv2, fd, vector.as_ptr(), 1u64, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
 }
 
 fn is_readable(fd: u32) -> bool {
@@ -431,14 +431,14 @@ fn is_readable(fd: u32) -> bool {
     let at_once = Timespec::default();
     // SAFETY: asks whether it can be read without waiting.
     unsafe {
-        sys!(nr::PPOLL, &poll as *const u64, 1u64, &at_once as *const Timespec, 0u64, 8u64) == 1
+        sys!(Sysno::ppoll, &poll as *const u64, 1u64, &at_once as *const Timespec, 0u64, 8u64) == 1
     }
 }
 
 fn signal_waits(signal: u32) -> bool {
     let mut pending = 0u64;
     // SAFETY: writes to `pending`.
-    unsafe { sys!(nr::RT_SIGPENDING, &mut pending as *mut u64, 8u64) };
+    unsafe { sys!(Sysno::rt_sigpending, &mut pending as *mut u64, 8u64) };
     (1..=64).contains(&signal) && pending & 1 << (signal - 1) != 0
 }
 
@@ -465,7 +465,7 @@ pub fn give_way(tries: u32) {
     }
     // By its length and not by giving up the processor: that would go to no thread of lower priority.
     // SAFETY: reads the length.
-    unsafe { sys!(nr::CLOCK_NANOSLEEP, clk::MONOTONIC, 0u64, &MOMENT as *const Timespec, 0u64) };
+    unsafe { sys!(Sysno::clock_nanosleep, clk::MONOTONIC, 0u64, &MOMENT as *const Timespec, 0u64) };
 }
 
 /// Virtual time left and the interval, as timer_gettime tells them.

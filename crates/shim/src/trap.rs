@@ -10,7 +10,7 @@ use crate::clocks;
 use crate::filter::TRAP_DATA;
 use crate::layout::data;
 use crate::signals;
-use crate::sys::{self, errno, reg, sig, Siginfo, Ucontext};
+use crate::sys::{self, errno, reg, sig, Siginfo, Sysno, Ucontext};
 use crate::time_namespace;
 use crate::turn;
 use crate::wait::{self, Masking};
@@ -27,7 +27,7 @@ pub const AGAIN: isize = -5001;
 /// One trapped system call.
 pub struct Call<'a> {
     /// Its number.
-    pub nr: u32,
+    pub nr: Sysno,
     /// Its arguments.
     pub args: [u64; 6],
     /// The program's state; its mask and registers may be changed.
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn on_sigsys(_signal: i32, info: *mut Siginfo, context: *m
     }
     let regs = &context_ref.regs;
     let mut call = Call {
-        nr: info_ref.second as u32,
+        nr: Sysno::new(info_ref.second as u32),
         args: [
             regs[reg::RDI],
             regs[reg::RSI],
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn on_sigsys(_signal: i32, info: *mut Siginfo, context: *m
     };
     if result == AGAIN {
         let regs = &mut call.context.regs;
-        regs[reg::RAX] = call.nr as u64;
+        regs[reg::RAX] = call.nr.number().into();
         regs[reg::RIP] -= 2;
     } else {
         let regs = &mut call.context.regs;

@@ -3,7 +3,7 @@
 use crate::clocks;
 use crate::gate;
 use crate::layout::data;
-use crate::sys::{self, nr, reg, sig, sys, Sigaction, Siginfo, Ucontext};
+use crate::sys::{self, reg, sig, sys, Sigaction, Siginfo, Sysno, Ucontext};
 use crate::trap::HANDLER_FLAGS;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::NANOS_PER_SEC;
@@ -23,7 +23,7 @@ pub fn trap() {
     sys::sigaction(sig::SIGSEGV, Some(&own), Some(&mut before));
     data().sigsegv.store(&before);
     // SAFETY: concerns this thread's use of rdtsc only.
-    unsafe { sys!(nr::PRCTL, PR_SET_TSC, PR_TSC_SIGSEGV) };
+    unsafe { sys!(Sysno::prctl, PR_SET_TSC, PR_TSC_SIGSEGV) };
 }
 
 /// The SIGSEGV handler: answers rdtsc and rdtscp, leaves everything else to the program.

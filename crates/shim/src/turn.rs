@@ -6,7 +6,7 @@
 
 use crate::clocks;
 use crate::layout::clock;
-use crate::sys::{nr, sys};
+use crate::sys::{sys, Sysno};
 use crate::wait::Slot;
 use lorentz_clock::{Deadline, Policy, Span, VirtualInstant, Waiter};
 
@@ -26,7 +26,7 @@ pub fn come(descriptor: u64) {
             return;
         }
         // By its place in the registry the experiment knows that it waits.
-        slot.state(Waiter::TURN, Deadline::Never, look.state, Span::ZERO);
+        slot.state(Sysno::new(Waiter::TURN), Deadline::Never, look.state, Span::ZERO);
         wait_for_another(turn);
     }
 }
@@ -38,7 +38,7 @@ fn is_channel(descriptor: u64) -> bool {
     const FIFO: u64 = 0o010_000;
     let mut stat = [0u64; 18];
     // SAFETY: struct stat is 144 bytes; its fourth word begins with the mode.
-    let known = unsafe { sys!(nr::FSTAT, descriptor, stat.as_mut_ptr()) } == 0;
+    let known = unsafe { sys!(Sysno::fstat, descriptor, stat.as_mut_ptr()) } == 0;
     known && matches!(stat[3] & TYPE, SOCKET | FIFO)
 }
 
@@ -47,5 +47,5 @@ fn wait_for_another(turn: u32) {
     const FUTEX_WAIT: u64 = 0;
     let word = core::ptr::from_ref(clock().turn_word());
     // SAFETY: the kernel compares the word, and reads nothing else. The page is shared with who begins the turns.
-    unsafe { sys!(nr::FUTEX, word, FUTEX_WAIT, turn as u64, 0u64, 0u64, 0u64) };
+    unsafe { sys!(Sysno::futex, word, FUTEX_WAIT, turn as u64, 0u64, 0u64, 0u64) };
 }

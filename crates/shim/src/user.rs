@@ -4,7 +4,7 @@
 //! kernel is asked first, by a call that only copies: each of those below fails for another reason right after
 //! it has copied, or writes what is overwritten at once. What it found readable is then read directly.
 
-use crate::sys::{clk, errno, nr, sys, Itimerspec, Timespec};
+use crate::sys::{clk, errno, sys, Itimerspec, Sysno, Timespec};
 
 /// EFAULT, as a system call returns it.
 pub const FAULT: isize = -errno::EFAULT;
@@ -24,7 +24,7 @@ pub fn read_timespec(at: u64) -> Result<Timespec, isize> {
     const FUTEX_WAIT: u64 = 0;
     const MISALIGNED: u64 = 1;
     // SAFETY: FUTEX_WAIT copies the timeout, then refuses the misaligned address.
-    let result = unsafe { sys!(nr::FUTEX, MISALIGNED, FUTEX_WAIT, 0u64, at) };
+    let result = unsafe { sys!(Sysno::futex, MISALIGNED, FUTEX_WAIT, 0u64, at) };
     if result == FAULT {
         return Err(FAULT);
     }
@@ -35,7 +35,7 @@ pub fn read_timespec(at: u64) -> Result<Timespec, isize> {
 /// Writes a timespec or timeval to the program.
 pub fn write_timespec(at: u64, value: Timespec) -> Result<(), isize> {
     // SAFETY: clock_gettime writes 16 bytes or says EFAULT.
-    if unsafe { sys!(nr::CLOCK_GETTIME, clk::MONOTONIC as i64, at) } == FAULT {
+    if unsafe { sys!(Sysno::clock_gettime, clk::MONOTONIC as i64, at) } == FAULT {
         return Err(FAULT);
     }
     // SAFETY: the kernel has just written these 16 bytes.
@@ -59,7 +59,7 @@ pub fn read_itimer(at: u64) -> Result<Itimerspec, isize> {
     let at = given(at)?;
     const NO_FD: i64 = -1;
     // SAFETY: timerfd_settime copies the setting, then refuses the descriptor.
-    if unsafe { sys!(nr::TIMERFD_SETTIME, NO_FD, 0u64, at, 0u64) } == FAULT {
+    if unsafe { sys!(Sysno::timerfd_settime, NO_FD, 0u64, at, 0u64) } == FAULT {
         return Err(FAULT);
     }
     // SAFETY: the kernel has just read these 32 bytes.
@@ -70,7 +70,7 @@ pub fn read_itimer(at: u64) -> Result<Itimerspec, isize> {
 pub fn write_itimer(at: u64, value: Itimerspec) -> Result<(), isize> {
     const ITIMER_PROF: u64 = 2;
     // SAFETY: getitimer writes 32 bytes or says EFAULT.
-    if unsafe { sys!(nr::GETITIMER, ITIMER_PROF, at) } == FAULT {
+    if unsafe { sys!(Sysno::getitimer, ITIMER_PROF, at) } == FAULT {
         return Err(FAULT);
     }
     // SAFETY: the kernel has just written these 32 bytes.
@@ -83,7 +83,7 @@ pub fn read_sigset(at: u64) -> Result<u64, isize> {
     let at = given(at)?;
     const NO_SUCH_HOW: u64 = 99;
     // SAFETY: rt_sigprocmask copies the set, then refuses `how`.
-    if unsafe { sys!(nr::RT_SIGPROCMASK, NO_SUCH_HOW, at, 0u64, 8u64) } == FAULT {
+    if unsafe { sys!(Sysno::rt_sigprocmask, NO_SUCH_HOW, at, 0u64, 8u64) } == FAULT {
         return Err(FAULT);
     }
     // SAFETY: the kernel has just read these 8 bytes.
@@ -100,7 +100,7 @@ pub fn write_u64(at: u64, value: u64) -> Result<(), isize> {
     let at = given(at)?;
     const SIG_BLOCK: u64 = 0;
     // SAFETY: rt_sigprocmask without a new set writes the old one, 8 bytes, or says EFAULT.
-    if unsafe { sys!(nr::RT_SIGPROCMASK, SIG_BLOCK, 0u64, at, 8u64) } == FAULT {
+    if unsafe { sys!(Sysno::rt_sigprocmask, SIG_BLOCK, 0u64, at, 8u64) } == FAULT {
         return Err(FAULT);
     }
     // SAFETY: the kernel has just written these 8 bytes.
@@ -137,7 +137,7 @@ fn is_readable(at: u64, len: u64) -> bool {
         // The last one may overlap with those before.
         let begin = from.min(end - OPERATION);
         // SAFETY: reads the operations only.
-        let result = unsafe { sys!(nr::SEMTIMEDOP, NO_SEMAPHORE, begin, count, 0u64) };
+        let result = unsafe { sys!(Sysno::semtimedop, NO_SEMAPHORE, begin, count, 0u64) };
         match -result {
             errno::EINVAL => {}
             errno::EFAULT => return false,

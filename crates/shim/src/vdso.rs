@@ -2,7 +2,7 @@
 
 use crate::clocks;
 use crate::layout::{clock, data};
-use crate::sys::{clk, errno, nr, sys, Timespec};
+use crate::sys::{clk, errno, sys, Sysno, Timespec};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Changed, FastClock};
 
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn gettimeofday(out: *mut Timespec, zone: *mut [i32; 2]) -
     if !zone.is_null() {
         // The kernel's time zone is nobody's time: pass it on.
         // SAFETY: the caller's promise.
-        let result = unsafe { sys!(nr::GETTIMEOFDAY, 0u64, zone) };
+        let result = unsafe { sys!(Sysno::gettimeofday, 0u64, zone) };
         if result != 0 {
             return result as i32;
         }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn time(out: *mut i64) -> i64 {
 pub unsafe extern "C" fn clock_getres(clock: i32, out: *mut Timespec) -> i32 {
     match data().clock_getres.load(Relaxed) {
         // SAFETY: the caller's promise.
-        0 => unsafe { sys!(nr::CLOCK_GETRES, clock as i64, out) as i32 },
+        0 => unsafe { sys!(Sysno::clock_getres, clock as i64, out) as i32 },
         // SAFETY: the boot code found this function in the kernel's vDSO.
         function => unsafe {
             core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(
@@ -142,10 +142,9 @@ pub unsafe extern "C" fn clock_getres(clock: i32, out: *mut Timespec) -> i32 {
 /// # Safety
 /// All pointers must be null or writable, as for the kernel's.
 pub unsafe extern "C" fn getcpu(cpu: *mut u32, node: *mut u32, unused: *mut u8) -> i32 {
-    const GETCPU: u32 = 309;
     match data().getcpu.load(Relaxed) {
         // SAFETY: the caller's promise.
-        0 => unsafe { sys!(GETCPU, cpu, node, unused) as i32 },
+        0 => unsafe { sys!(Sysno::getcpu, cpu, node, unused) as i32 },
         // SAFETY: as above.
         function => unsafe {
             core::mem::transmute::<usize, extern "C" fn(*mut u32, *mut u32, *mut u8) -> i32>(

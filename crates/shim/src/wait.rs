@@ -10,7 +10,7 @@ use crate::deadline;
 use crate::gate::{self, OpenCall, EARLY, RETRY};
 use crate::layout::{clock, registry};
 use crate::process;
-use crate::sys::{self, errno, nr, sig, sys, Request, Sigaction};
+use crate::sys::{self, errno, sig, sys, Request, Sigaction, Sysno};
 use crate::timeout::Timeout;
 use crate::timers::Rearms;
 use crate::trap::{Call, AGAIN};
@@ -246,7 +246,7 @@ fn waiting_signal(mask: u64) -> Option<u32> {
     const SA_RESTART: u64 = 0x1000_0000;
     let mut pending = 0u64;
     // SAFETY: writes to `pending`.
-    unsafe { sys!(nr::RT_SIGPENDING, &mut pending as *mut u64, 8u64) };
+    unsafe { sys!(Sysno::rt_sigpending, &mut pending as *mut u64, 8u64) };
     let mut left = pending & !mask & !sig::OURS;
     let mut found = None;
     while left != 0 {
@@ -277,7 +277,7 @@ pub struct Slot {
 impl Slot {
     /// States what this thread waits for, in system call `nr`, as computed from state `seen` of the clock that had leapt by
     /// `leapt`.
-    pub fn state(&mut self, nr: u32, deadline: Deadline, seen: u32, leapt: Span) {
+    pub fn state(&mut self, nr: Sysno, deadline: Deadline, seen: u32, leapt: Span) {
         if self.own().is_none() {
             self.owner = (process::own(), sys::gettid());
             self.epoch = process::epoch();
@@ -286,7 +286,7 @@ impl Slot {
             failpoint(registry(), Failpoint::WaitClaimed);
         }
         if let Some(waiter) = self.waiter {
-            waiter.publish(deadline, nr, seen, leapt);
+            waiter.publish(deadline, nr.number(), seen, leapt);
         }
     }
 

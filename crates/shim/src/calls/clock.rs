@@ -1,7 +1,7 @@
 //! Clock reads made as system calls.
 
 use crate::clocks;
-use crate::sys::{nr, sys, Timespec};
+use crate::sys::{sys, Sysno, Timespec};
 use crate::trap::Call;
 use crate::user;
 
@@ -27,7 +27,7 @@ pub fn gettimeofday(call: &Call) -> isize {
     }
     if zone != 0 {
         // SAFETY: the kernel checks the pointer.
-        return unsafe { sys!(nr::GETTIMEOFDAY, 0u64, zone) };
+        return unsafe { sys!(Sysno::gettimeofday, 0u64, zone) };
     }
     0
 }

@@ -3,7 +3,7 @@
 use crate::boot;
 use crate::filter::{self, Instruction, EXEC_KICK_OPEN, EXEC_MAGIC, EXTRA_LEN};
 use crate::signals;
-use crate::sys::{self, errno, nr, sig, sys, Sigaction};
+use crate::sys::{self, errno, sig, sys, Sigaction, Sysno};
 use crate::trap::Call;
 use crate::trap_mask;
 use crate::user;
@@ -26,13 +26,13 @@ pub fn exec(call: &Call) -> isize {
     pass_on.take_back();
     for fd in left_open {
         // SAFETY: descriptors the monitor put there for the new image, which has not come to be.
-        unsafe { sys!(nr::CLOSE, fd) };
+        unsafe { sys!(Sysno::close, fd) };
     }
     if result == -errno::ENOSYS {
         const WORD: &[u8] =
             b"lorentz: exec refused: the monitor of this clock is gone (see lorentz ps)\n";
         // SAFETY: reads the message.
-        unsafe { sys!(nr::WRITE, 2u64, WORD.as_ptr(), WORD.len()) };
+        unsafe { sys!(Sysno::write, 2u64, WORD.as_ptr(), WORD.len()) };
     }
     result
 }
@@ -91,7 +91,7 @@ pub fn trace() -> isize {
     const WORD: &[u8] =
         b"lorentz: ptrace refused: debuggers work from outside (gdb -p, strace -p), not inside\n";
     // SAFETY: reads the message.
-    unsafe { sys!(nr::WRITE, 2u64, WORD.as_ptr(), WORD.len()) };
+    unsafe { sys!(Sysno::write, 2u64, WORD.as_ptr(), WORD.len()) };
     -errno::EPERM
 }
 
@@ -103,14 +103,14 @@ fn cannot_execute(call: &Call) -> isize {
     const X_OK: u64 = 1;
     const AT_EMPTY_PATH: u64 = 0x1000;
     let (dir, path, flags) = match call.nr {
-        nr::EXECVE => (AT_FDCWD, call.args[0], 0),
+        Sysno::execve => (AT_FDCWD, call.args[0], 0),
         _ => (call.args[0], call.args[1], call.args[4]),
     };
     if flags & AT_EMPTY_PATH != 0 {
         return 0;
     }
     // SAFETY: the kernel checks the path.
-    match unsafe { sys!(nr::FACCESSAT2, dir, path, X_OK, AT_EACCESS) } {
+    match unsafe { sys!(Sysno::faccessat2, dir, path, X_OK, AT_EACCESS) } {
         error if error == -errno::ENOSYS || error == -errno::EPERM => 0,
         result => result,
     }
@@ -120,7 +120,7 @@ fn cannot_execute(call: &Call) -> isize {
 ///
 /// # Safety
 /// As for any exec.
-unsafe fn exec_by_monitor(nr: u32, args: [u64; 6]) -> (isize, [u64; 3]) {
+unsafe fn exec_by_monitor(nr: Sysno, args: [u64; 6]) -> (isize, [u64; 3]) {
     const NONE: u64 = u64::MAX;
     let result: isize;
     let (mut r12, mut r13, mut r14) = (NONE, NONE, NONE);
@@ -128,7 +128,7 @@ unsafe fn exec_by_monitor(nr: u32, args: [u64; 6]) -> (isize, [u64; 3]) {
     unsafe {
         asm!(
             "syscall",
-            inlateout("rax") nr as u64 => result,
+            inlateout("rax") nr.number() as u64 => result,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
             in("r10") args[3], in("r8") args[4], in("r9") args[5],
             inlateout("r12") r12, inlateout("r13") r13, inlateout("r14") r14,
@@ -145,7 +145,7 @@ pub fn sandbox(call: &Call) -> isize {
     const SET_MODE_FILTER: u64 = 1;
     const PR_SECCOMP_MODE_FILTER: u64 = 2;
     let (is_filter, place) = match call.nr {
-        nr::SECCOMP => (call.args[0] == SET_MODE_FILTER, 2),
+        Sysno::seccomp => (call.args[0] == SET_MODE_FILTER, 2),
         _ => (call.args[1] == PR_SECCOMP_MODE_FILTER, 2),
     };
     if !is_filter {
@@ -189,12 +189,12 @@ fn with_memory(len: usize, work: impl FnOnce(*mut u8) -> isize) -> isize {
     const PRIVATE_ANONYMOUS: u64 = 0x22;
     // SAFETY: new memory, given back below.
     unsafe {
-        let memory = sys!(nr::MMAP, 0u64, len, READ_WRITE, PRIVATE_ANONYMOUS, -1i64, 0u64);
+        let memory = sys!(Sysno::mmap, 0u64, len, READ_WRITE, PRIVATE_ANONYMOUS, -1i64, 0u64);
         if memory < 0 {
             return memory;
         }
         let result = work(memory as *mut u8);
-        sys!(nr::MUNMAP, memory, len);
+        sys!(Sysno::munmap, memory, len);
         result
     }
 }

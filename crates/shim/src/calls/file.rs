@@ -1,7 +1,7 @@
 //! Times of files, and the way to the files that tell the time.
 
 use crate::stamps;
-use crate::sys::{errno, nr, sys, Itimerspec, Timespec};
+use crate::sys::{errno, sys, Itimerspec, Sysno, Timespec};
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
@@ -15,8 +15,8 @@ pub fn stat(call: &Call) -> isize {
     const STAT_TIMES: [u64; 3] = [72, 88, 104];
     const STATX_TIMES: [u64; 4] = [64, 80, 96, 112];
     match call.nr {
-        nr::STATX => STATX_TIMES.iter().for_each(|at| translate_statx(call.args[4] + at)),
-        nr::NEWFSTATAT => STAT_TIMES.iter().for_each(|at| translate(call.args[2] + at)),
+        Sysno::statx => STATX_TIMES.iter().for_each(|at| translate_statx(call.args[4] + at)),
+        Sysno::newfstatat => STAT_TIMES.iter().for_each(|at| translate(call.args[2] + at)),
         _ => STAT_TIMES.iter().for_each(|at| translate(call.args[1] + at)),
     }
     0
@@ -46,8 +46,8 @@ fn translate_statx(at: u64) {
 pub fn set_times(call: &Call) -> isize {
     const AT_FDCWD: u64 = -100i64 as u64;
     let (dir, path, at, flags) = match call.nr {
-        nr::UTIMENSAT => (call.args[0], call.args[1], call.args[2], call.args[3]),
-        nr::FUTIMESAT => (call.args[0], call.args[1], call.args[2], 0),
+        Sysno::utimensat => (call.args[0], call.args[1], call.args[2], call.args[3]),
+        Sysno::futimesat => (call.args[0], call.args[1], call.args[2], 0),
         _ => (AT_FDCWD, call.args[0], call.args[1], 0),
     };
     let times = match read_times(call.nr, at) {
@@ -56,17 +56,17 @@ pub fn set_times(call: &Call) -> isize {
     };
     let host = times.map(to_host);
     // SAFETY: the program's own call, with our copy of the times.
-    unsafe { sys!(nr::UTIMENSAT, dir, path, host.as_ptr(), flags) }
+    unsafe { sys!(Sysno::utimensat, dir, path, host.as_ptr(), flags) }
 }
 
-fn read_times(nr: u32, at: u64) -> Result<[Timespec; 2], isize> {
-    if nr == nr::UTIME {
+fn read_times(nr: Sysno, at: u64) -> Result<[Timespec; 2], isize> {
+    if nr == Sysno::utime {
         let pair = user::read_timespec(at)?;
         return Ok([pair.secs, pair.nanos].map(|secs| Timespec { secs, nanos: 0 }));
     }
     let Itimerspec { interval: access, value: modification } = user::read_itimer(at)?;
     let times = [access, modification];
-    if nr == nr::UTIMENSAT {
+    if nr == Sysno::utimensat {
         return Ok(times);
     }
     if times.iter().any(|tv| !(0..1_000_000).contains(&tv.nanos)) {
@@ -88,7 +88,7 @@ fn to_host(time: Timespec) -> Timespec {
 pub fn open(call: &Call) -> isize {
     const O_PATH: u64 = 0o10000000;
     let [path, flags] = match call.nr {
-        nr::OPEN => [call.args[0], call.args[1]],
+        Sysno::open => [call.args[0], call.args[1]],
         _ => [call.args[1], call.args[2]],
     };
     let result = wait::blocking(call, Masking::Repeats);

@@ -1,7 +1,7 @@
 //! Futex waits. Every one becomes a wait until an absolute instant of the host's monotonic clock.
 
 use crate::clocks::Timebase;
-use crate::sys::{self, clk, errno, nr, Request, Timespec};
+use crate::sys::{self, clk, errno, Request, Sysno, Timespec};
 use crate::time_namespace::offsets;
 use crate::timeout::Timeout;
 use crate::trap::Call;
@@ -48,7 +48,7 @@ pub fn futex(call: &Call) -> isize {
         _ => (command | private, value3),
     };
     let masking = if op & !PRIVATE == LOCK_PI2 { Masking::Restarts } else { Masking::Interrupts };
-    let request = Request::new(nr::FUTEX, [address, op, value, 0, address2, value3]);
+    let request = Request::new(Sysno::futex, [address, op, value, 0, address2, value3]);
     wait_until(call, deadline, masking, request, 3)
 }
 
@@ -59,7 +59,7 @@ pub fn futex_wait(call: &Call) -> isize {
         Err(error) => refused(call, 4, error),
         Ok(deadline) => {
             let args = [address, value, mask, flags, 0, clk::MONOTONIC as u64];
-            let request = Request::new(nr::FUTEX_WAIT, args);
+            let request = Request::new(Sysno::futex_wait, args);
             wait_until(call, deadline, Masking::Interrupts, request, 4)
         }
     }
@@ -72,7 +72,7 @@ pub fn futex_waitv(call: &Call) -> isize {
         Err(error) => refused(call, 3, error),
         Ok(deadline) => {
             let args = [waiters, count, flags, 0, clk::MONOTONIC as u64, 0];
-            let request = Request::new(nr::FUTEX_WAITV, args);
+            let request = Request::new(Sysno::futex_waitv, args);
             wait_until(call, deadline, Masking::Interrupts, request, 3)
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::clocks::Timebase;
 use crate::signals::waiting_mask;
-use crate::sys::{errno, nr, sig, sys, Request, Timespec};
+use crate::sys::{errno, sig, sys, Request, Sysno, Timespec};
 use crate::timeout::Timeout;
 use crate::trap::Call;
 use crate::user;
@@ -35,7 +35,7 @@ pub fn rt_sigtimedwait(call: &Call) -> isize {
         call,
         deadline,
         Masking::Interrupts,
-        &mut Request::new(nr::RT_SIGTIMEDWAIT, [set_at, info, 0, size, 0, 0]),
+        &mut Request::new(Sysno::rt_sigtimedwait, [set_at, info, 0, size, 0, 0]),
         &mut Timeout::length(2),
         |result| result == -errno::EAGAIN,
     )
@@ -50,14 +50,14 @@ pub fn semtimedop(call: &Call) -> isize {
             // The kernel may find an error in the operations first.
             let refused = user::refused_timespec(error);
             // SAFETY: the program's own call; it does not wait.
-            return unsafe { sys!(nr::SEMTIMEDOP, id, operations, count, refused) };
+            return unsafe { sys!(Sysno::semtimedop, id, operations, count, refused) };
         }
     };
     wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        &mut Request::new(nr::SEMTIMEDOP, [id, operations, count, 0, 0, 0]),
+        &mut Request::new(Sysno::semtimedop, [id, operations, count, 0, 0, 0]),
         &mut Timeout::length(3),
         // A refused IPC_NOWAIT operation says EAGAIN too.
         |result| result == -errno::EAGAIN && !refuses_to_wait(operations, count),
@@ -102,8 +102,8 @@ pub fn stat(call: &Call) -> isize {
     }
     // Of the structures msqid64_ds, shmid64_ds and semid64_ds.
     let (at, times): (u64, &[u64]) = match call.nr {
-        nr::MSGCTL => (call.args[2], &[48, 56, 64]),
-        nr::SHMCTL => (call.args[2], &[56, 64, 72]),
+        Sysno::msgctl => (call.args[2], &[48, 56, 64]),
+        Sysno::shmctl => (call.args[2], &[56, 64, 72]),
         _ => (call.args[3], &[48, 64]),
     };
     for place in times {
@@ -133,7 +133,7 @@ pub fn io_getevents(call: &Call) -> isize {
         (_, Err(error)) => return error,
     };
     let mask = match call.nr {
-        nr::IO_PGETEVENTS if mask_and_size != 0 => user::read_timespec(mask_and_size)
+        Sysno::io_pgetevents if mask_and_size != 0 => user::read_timespec(mask_and_size)
             .and_then(|pair| waiting_mask(call, pair.secs as u64, pair.nanos as u64)),
         _ => Ok(call.mask()),
     };
@@ -147,7 +147,7 @@ pub fn io_getevents(call: &Call) -> isize {
         call,
         deadline,
         Masking::ByCall,
-        &mut Request::new(nr::IO_PGETEVENTS, [context, min, max, events, 0, mask_at]),
+        &mut Request::new(Sysno::io_pgetevents, [context, min, max, events, 0, mask_at]),
         &mut Timeout::length(4),
         |result| result == 0,
     )

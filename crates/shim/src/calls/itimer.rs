@@ -4,7 +4,7 @@ use super::timer::setting_of;
 use crate::clocks::{self, Timebase};
 use crate::layout::{clock, registry};
 use crate::process;
-use crate::sys::{errno, nr, sys, Itimerspec, Timespec};
+use crate::sys::{errno, sys, Itimerspec, Sysno, Timespec};
 use crate::timers::{alone, arm, in_micros, told, Kernel};
 use crate::trap::Call;
 use crate::user;
@@ -79,7 +79,7 @@ fn set_cpu_interval(which: u64, new: &Itimerspec) -> Result<Itimerspec, isize> {
     let mut before = Itimerspec::default();
     // SAFETY: reads `value`, writes `before`.
     let result = unsafe {
-        sys!(nr::SETITIMER, which, &value as *const Itimerspec, &mut before as *mut Itimerspec)
+        sys!(Sysno::setitimer, which, &value as *const Itimerspec, &mut before as *mut Itimerspec)
     };
     if result < 0 {
         return Err(result);
@@ -109,7 +109,7 @@ pub fn getitimer(call: &Call) -> isize {
     } else {
         let mut value = Itimerspec::default();
         // SAFETY: writes to `value`.
-        match unsafe { sys!(nr::GETITIMER, which, &mut value as *mut Itimerspec) } {
+        match unsafe { sys!(Sysno::getitimer, which, &mut value as *mut Itimerspec) } {
             0 => Ok(told_of_cpu(from_micros(value))),
             error => Err(error),
         }

@@ -3,7 +3,7 @@
 use crate::alone;
 use crate::deadline::reached;
 use crate::signals::waiting_mask;
-use crate::sys::{errno, nr, sys, Request, Timespec};
+use crate::sys::{errno, sys, Request, Sysno, Timespec};
 use crate::timeout::Timeout;
 use crate::trap::Call;
 use crate::user;
@@ -53,7 +53,7 @@ fn ready_or_poll(
 ) -> isize {
     let at_once = Timespec::default();
     // SAFETY: the program's own arguments, without waiting.
-    let ready = unsafe { sys!(nr::PPOLL, fds, count, &at_once as *const Timespec, 0u64, 8u64) };
+    let ready = unsafe { sys!(Sysno::ppoll, fds, count, &at_once as *const Timespec, 0u64, 8u64) };
     let over = || reached(deadline) || (count == 0 && alone::leap_to(deadline, mask));
     if ready != 0 || (deadline != Deadline::Never && over()) {
         return ready;
@@ -62,7 +62,7 @@ fn ready_or_poll(
         call,
         deadline,
         Masking::ByCall,
-        &mut Request::new(nr::PPOLL, [fds, count, 0, &mask as *const u64 as u64, 8, 0]),
+        &mut Request::new(Sysno::ppoll, [fds, count, 0, &mask as *const u64 as u64, 8, 0]),
         counted,
         |result| result == 0,
     )
@@ -157,7 +157,7 @@ fn select_sets(
     let mask_and_size = [&mask as *const u64 as u64, 8];
     let mask_at = mask_and_size.as_ptr() as u64;
     let args = [count, sets[0], sets[1], sets[2], 0, mask_at];
-    let mut request = Request::new(nr::PSELECT6, args);
+    let mut request = Request::new(Sysno::pselect6, args);
     let mut wait = Wait::new(call, deadline, Masking::ByCall);
     loop {
         if let Some(result) = wait.attempt(&mut request, counted, |result| result == 0) {
@@ -208,7 +208,7 @@ pub fn epoll_pwait2(call: &Call) -> isize {
 fn ready_or_epoll(call: &Call, deadline: Deadline, mask: u64) -> isize {
     let [epoll, events, max, ..] = call.args;
     // SAFETY: the program's own arguments, without waiting.
-    let ready = unsafe { sys!(nr::EPOLL_WAIT, epoll, events, max, 0u64) };
+    let ready = unsafe { sys!(Sysno::epoll_wait, epoll, events, max, 0u64) };
     if ready != 0 || (deadline != Deadline::Never && reached(deadline)) {
         return ready;
     }
@@ -217,7 +217,7 @@ fn ready_or_epoll(call: &Call, deadline: Deadline, mask: u64) -> isize {
         call,
         deadline,
         Masking::ByCall,
-        &mut Request::new(nr::EPOLL_PWAIT2, [epoll, events, max, 0, mask_at, 8]),
+        &mut Request::new(Sysno::epoll_pwait2, [epoll, events, max, 0, mask_at, 8]),
         &mut Timeout::optional_length(3),
         |result| result == 0,
     )

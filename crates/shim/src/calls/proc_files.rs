@@ -12,7 +12,7 @@ use crate::layout::{clock, fork_data, registry, NotedFd, TOLD_STARTS};
 use crate::noted;
 use crate::stamps;
 use crate::stand_in::StandIn;
-use crate::sys::{clk, getpid, gettid, host_clock, nr, sys, Timespec};
+use crate::sys::{clk, getpid, gettid, host_clock, sys, Sysno, Timespec};
 use crate::trap::Call;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
@@ -177,7 +177,7 @@ impl ProcFile {
             Kind::SharedMemory => b"sysvipc/shm",
         });
         // SAFETY: a path that ends in a zero byte.
-        unsafe { sys!(nr::OPENAT, AT_FDCWD, path.terminated(), O_CLOEXEC) }
+        unsafe { sys!(Sysno::openat, AT_FDCWD, path.terminated(), O_CLOEXEC) }
     }
 
     /// Whether it is about the calling process: the CPU clocks then know more than the kernel's text.
@@ -207,8 +207,9 @@ impl ProcFile {
 /// Where a symbolic link leads.
 fn link_target<'a>(link: &mut Text, target: &'a mut [u8; LINK_LEN]) -> Option<&'a [u8]> {
     // SAFETY: reads the path, writes to the buffer.
-    let len =
-        unsafe { sys!(nr::READLINKAT, AT_FDCWD, link.terminated(), target.as_mut_ptr(), LINK_LEN) };
+    let len = unsafe {
+        sys!(Sysno::readlinkat, AT_FDCWD, link.terminated(), target.as_mut_ptr(), LINK_LEN)
+    };
     usize::try_from(len).ok().filter(|len| *len < LINK_LEN).map(|len| &target[..len])
 }
 
@@ -232,7 +233,7 @@ fn refresh(fd: u32, file: ProcFile) {
     if source >= 0 {
         fill(fd, source as u32, file);
         // SAFETY: our own descriptor.
-        unsafe { sys!(nr::CLOSE, source) };
+        unsafe { sys!(Sysno::close, source) };
     }
 }
 

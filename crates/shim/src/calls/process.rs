@@ -3,7 +3,7 @@
 use crate::clocks;
 use crate::cpu;
 use crate::layout::clock;
-use crate::sys::{clk, host_clock, nr, Timespec};
+use crate::sys::{clk, host_clock, Sysno, Timespec};
 use crate::trap::Call;
 use crate::user;
 use crate::wait::{self, Masking};
@@ -64,8 +64,8 @@ pub fn getrusage(call: &Call) -> isize {
 /// wait4 and waitid with resource usage: of a child.
 pub fn wait(call: &Call) -> isize {
     let result = wait::blocking(call, Masking::Restarts);
-    let usage = if call.nr == nr::WAIT4 { call.args[3] } else { call.args[4] };
-    let reaped = if call.nr == nr::WAIT4 { result > 0 } else { result == 0 };
+    let usage = if call.nr == Sysno::wait4 { call.args[3] } else { call.args[4] };
+    let reaped = if call.nr == Sysno::wait4 { result > 0 } else { result == 0 };
     if reaped {
         translate_rusage(usage, None);
     }

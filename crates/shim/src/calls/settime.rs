@@ -6,7 +6,7 @@
 use crate::clocks;
 use crate::filter::{ASK_MONITOR, ASK_SET_WALL, ASK_STEP_WALL};
 use crate::process;
-use crate::sys::{clk, errno, nr, sys, Timespec};
+use crate::sys::{clk, errno, sys, Sysno, Timespec};
 use crate::trap::Call;
 use crate::user;
 use lorentz_clock::{MOST_SETTABLE_SECS, NANOS_PER_SEC};
@@ -33,7 +33,7 @@ fn on_other_clock(call: &Call, clock: i32) -> isize {
     const AUXILIARY: core::ops::Range<i32> = 16..24;
     let mut now = Timespec::default();
     // SAFETY: writes to `now`.
-    let is_there = || unsafe { sys!(nr::CLOCK_GETTIME, clock, &mut now as *mut Timespec) } == 0;
+    let is_there = || unsafe { sys!(Sysno::clock_gettime, clock, &mut now as *mut Timespec) } == 0;
     match AUXILIARY.contains(&clock) && { is_there }() {
         true => -errno::EPERM,
         false => call.by_kernel(),
@@ -82,7 +82,7 @@ fn refused_zone(zone: u64) -> Option<isize> {
     }
     let mut kernels = 0u64;
     // SAFETY: writes eight bytes.
-    unsafe { sys!(nr::GETTIMEOFDAY, 0u64, &mut kernels as *mut u64) };
+    unsafe { sys!(Sysno::gettimeofday, 0u64, &mut kernels as *mut u64) };
     (zone != kernels).then_some(-errno::EPERM)
 }
 
@@ -251,7 +251,7 @@ fn adjust(timex: Timex, at: u64) -> isize {
     };
     // A copy: what the program has there may change meanwhile, and must set no clock of the host.
     // SAFETY: reads and writes the copy.
-    let result = unsafe { sys!(nr::ADJTIMEX, &mut told as *mut Timex) };
+    let result = unsafe { sys!(Sysno::adjtimex, &mut told as *mut Timex) };
     if result < 0 {
         return result;
     }

@@ -3,7 +3,7 @@
 use crate::alone;
 use crate::clocks::{self, Timebase};
 use crate::deadline::reached;
-use crate::sys::{clk, errno, nr, sys, Request, Timespec};
+use crate::sys::{clk, errno, sys, Request, Sysno, Timespec};
 use crate::timeout::Timeout;
 use crate::trap::Call;
 use crate::user;
@@ -46,7 +46,7 @@ fn may_sleep_on(clock: u64, flags: u64, request: u64) -> Result<(), isize> {
     let past = Timespec::default();
     // SAFETY: reads `past`.
     let result = unsafe {
-        sys!(nr::CLOCK_NANOSLEEP, clock, flags | ABSTIME, &past as *const Timespec, 0u64)
+        sys!(Sysno::clock_nanosleep, clock, flags | ABSTIME, &past as *const Timespec, 0u64)
     };
     match result {
         0 => Ok(()),
@@ -95,7 +95,7 @@ fn sleep(call: &Call, deadline: Deadline) -> (isize, Span) {
         call,
         deadline,
         Masking::Interrupts,
-        &mut Request::new(nr::CLOCK_NANOSLEEP, [clock, 0, 0, 0, 0, 0]),
+        &mut Request::new(Sysno::clock_nanosleep, [clock, 0, 0, 0, 0, 0]),
         &mut timeout,
         |result| result == 0,
     );
@@ -112,6 +112,6 @@ fn on_cpu_clock(call: &Call, request: u64) -> isize {
     };
     let request = scaled.as_ref().map_or(request, |ts| ts as *const Timespec as u64);
     let [clock, flags, _, remaining, ..] = call.args;
-    let request = Request::new(nr::CLOCK_NANOSLEEP, [clock, flags, request, remaining, 0, 0]);
+    let request = Request::new(Sysno::clock_nanosleep, [clock, flags, request, remaining, 0, 0]);
     wait::wait_untimed(call, &request, Masking::Interrupts)
 }

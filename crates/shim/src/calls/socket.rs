@@ -5,7 +5,7 @@ use crate::deadline::{due, reached};
 use crate::filter::Extra;
 use crate::noted;
 use crate::stamps;
-use crate::sys::{errno, nr, sys, Request, Timespec};
+use crate::sys::{errno, sys, Request, Sysno, Timespec};
 use crate::timeout::{self, Timeout};
 use crate::trap::{Call, AGAIN};
 use crate::user;
@@ -106,14 +106,14 @@ fn timeout_of(fd: u32, receive: bool) -> Option<Span> {
 /// A call that takes something from a descriptor: read, recvfrom, recvmsg, accept, ...
 pub fn receive(call: &Call) -> isize {
     let fd = call.args[0] as u32;
-    if call.nr == nr::READ && noted::is(fd, noted::CANCEL_ON_SET) {
+    if call.nr == Sysno::read && noted::is(fd, noted::CANCEL_ON_SET) {
         return super::timer::read_cancellable(call);
     }
-    if call.nr == nr::READ && noted::is(fd, noted::UPTIME) {
+    if call.nr == Sysno::read && noted::is(fd, noted::UPTIME) {
         super::proc_files::refresh_uptime(fd);
     }
     // connect(2) is bounded by the send timeout.
-    let receives = call.nr != nr::CONNECT;
+    let receives = call.nr != Sysno::connect;
     let result = match timeout_of(fd, receives) {
         Some(span) => within(call, receives, span),
         None => match wait::blocking(call, Masking::Restarts) {
@@ -122,7 +122,7 @@ pub fn receive(call: &Call) -> isize {
             result => result,
         },
     };
-    if call.nr == nr::RECVMSG && result >= 0 && noted::is(fd, noted::STAMPS) {
+    if call.nr == Sysno::recvmsg && result >= 0 && noted::is(fd, noted::STAMPS) {
         stamps::translate_message(call.args[1]);
     }
     result
@@ -155,21 +155,20 @@ fn within(call: &Call, receives: bool, timeout: Span) -> isize {
 }
 
 fn timed_out(call: &Call, result: isize) -> bool {
-    result == -errno::EAGAIN || (call.nr == nr::CONNECT && result == -errno::EINPROGRESS)
+    result == -errno::EAGAIN || (call.nr == Sysno::connect && result == -errno::EINPROGRESS)
 }
 
 fn is_nonblocking(call: &Call) -> bool {
-    const FCNTL: u32 = 72;
     const F_GETFL: u64 = 3;
     const O_NONBLOCK: isize = 0o4000;
     const MSG_DONTWAIT: u64 = 0x40;
     let flags = match call.nr {
-        nr::RECVFROM | nr::SENDTO => call.args[3],
-        nr::RECVMSG | nr::SENDMSG => call.args[2],
+        Sysno::recvfrom | Sysno::sendto => call.args[3],
+        Sysno::recvmsg | Sysno::sendmsg => call.args[2],
         _ => 0,
     };
     // SAFETY: reads the descriptor's flags.
-    let status = unsafe { sys!(FCNTL, call.args[0], F_GETFL) };
+    let status = unsafe { sys!(Sysno::fcntl, call.args[0], F_GETFL) };
     flags & MSG_DONTWAIT != 0 || (status >= 0 && status & O_NONBLOCK != 0)
 }
 
@@ -198,7 +197,7 @@ pub fn recvmmsg(call: &Call) -> isize {
         let at = messages + fetched * MESSAGE_LEN;
         let only_one = flags & MSG_WAITFORONE != 0 && fetched > 0;
         let flags = flags & !MSG_WAITFORONE | if only_one { MSG_DONTWAIT } else { 0 };
-        let request = Request::new(nr::RECVMMSG, [socket, at, 1, flags, 0, 0]);
+        let request = Request::new(Sysno::recvmmsg, [socket, at, 1, flags, 0, 0]);
         let result = wait::wait_untimed(call, &request, Masking::Restarts);
         if result < 1 {
             return if fetched > 0 { fetched as isize } else { result };

@@ -5,7 +5,7 @@ use crate::filter::Extra;
 use crate::layout::{clock, registry};
 use crate::noted;
 use crate::process;
-use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
+use crate::sys::{self, clk, errno, sys, Itimerspec, Sysno, Timespec};
 use crate::timers::{alone, arm, told, Kernel};
 use crate::trap::Call;
 use crate::user;
@@ -32,7 +32,7 @@ pub fn create(call: &Call) -> isize {
         delete_made(id_at);
     }
     // SAFETY: the kernel checks both pointers.
-    let result = unsafe { sys!(nr::TIMER_CREATE, clk::MONOTONIC as u64, event, id_at) };
+    let result = unsafe { sys!(Sysno::timer_create, clk::MONOTONIC as u64, event, id_at) };
     if result < 0 {
         return result;
     }
@@ -56,7 +56,7 @@ pub fn create(call: &Call) -> isize {
 /// Deletes the timer that the kernel has just made for the program.
 fn delete_made(id_at: u64) {
     // SAFETY: the kernel has just written its number there.
-    unsafe { sys!(nr::TIMER_DELETE, (id_at as *const u32).read_unaligned()) };
+    unsafe { sys!(Sysno::timer_delete, (id_at as *const u32).read_unaligned()) };
 }
 
 /// The signal of a sigevent that the kernel has accepted, and the thread that it goes to, 0 for the process: SIGALRM where there is
@@ -108,12 +108,12 @@ pub fn fd_create(call: &Call) -> isize {
     }
     if clock as i32 != clk::MONOTONIC {
         // SAFETY: the descriptor just made.
-        unsafe { sys!(nr::CLOSE, result) };
+        unsafe { sys!(Sysno::close, result) };
     }
     let fd = match clock as i32 {
         clk::MONOTONIC => result,
         // SAFETY: makes a descriptor.
-        _ => unsafe { sys!(nr::TIMERFD_CREATE, clk::MONOTONIC as u64, flags) },
+        _ => unsafe { sys!(Sysno::timerfd_create, clk::MONOTONIC as u64, flags) },
     };
     if fd < 0 {
         return fd;
@@ -122,7 +122,7 @@ pub fn fd_create(call: &Call) -> isize {
         Some(timer) => begin_disarmed(timer, clock as u32),
         None => {
             // SAFETY: the descriptor just made.
-            unsafe { sys!(nr::CLOSE, fd) };
+            unsafe { sys!(Sysno::close, fd) };
             return -errno::ENOMEM;
         }
     }
@@ -133,7 +133,7 @@ pub fn fd_create(call: &Call) -> isize {
 fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
     let id = call.args[0] as u32;
     let kind = match call.nr {
-        nr::TIMER_SETTIME | nr::TIMER_GETTIME => TimerKind::Posix,
+        Sysno::timer_settime | Sysno::timer_gettime => TimerKind::Posix,
         _ => TimerKind::Fd,
     };
     let own = process::own();
@@ -147,9 +147,8 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
     if let Some(same) = same_file(own, own, id) {
         return Some((same, Kernel::of(same, kind, id)));
     }
-    const GETPPID: u32 = 110;
     // SAFETY: no arguments.
-    let parent = unsafe { sys!(GETPPID) } as u32;
+    let parent = unsafe { sys!(Sysno::getppid) } as u32;
     let parents = same_file(process::numbered(parent), own, id);
     let timer = registry().claim_timer(own, kind, id)?;
     if let Some(parents) = parents {
@@ -165,12 +164,11 @@ fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
 
 /// The timer of process `owner` whose descriptor is the same file as `fd` of this process, `own`.
 fn same_file(owner: ProcessId, own: ProcessId, fd: u32) -> Option<&'static Timer> {
-    const KCMP: u32 = 312;
     const KCMP_FILE: u64 = 0;
     registry().timers().find(|timer| match timer.owner() {
         Some((process, TimerKind::Fd, id)) if process == owner => {
             // SAFETY: numbers only.
-            unsafe { sys!(KCMP, owner.number(), own.number(), KCMP_FILE, id, fd) == 0 }
+            unsafe { sys!(Sysno::kcmp, owner.number(), own.number(), KCMP_FILE, id, fd) == 0 }
         }
         _ => false,
     })
@@ -180,7 +178,7 @@ fn same_file(owner: ProcessId, own: ProcessId, fd: u32) -> Option<&'static Timer
 pub fn settime(call: &Call) -> isize {
     let [_, flags, new, old, ..] = call.args;
     let flags = u64::from(flags as u32);
-    let is_posix = call.nr == nr::TIMER_SETTIME;
+    let is_posix = call.nr == Sysno::timer_settime;
     // In the order in which the kernel looks at it; the timer itself comes last.
     if new == 0 && is_posix {
         return -errno::EINVAL;

@@ -1,7 +1,7 @@
 //! Copies of texts, through files in memory.
 
 use super::text::{leading_number, Copier};
-use crate::sys::{nr, sys};
+use crate::sys::{sys, Sysno};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -11,7 +11,7 @@ use std::vec::Vec;
 fn memory(text: &str) -> File {
     // SAFETY: a name that lasts; the descriptor is new.
     let mut file = unsafe {
-        File::from_raw_fd(sys!(nr::MEMFD_CREATE, c"test".as_ptr(), 1u64).try_into().unwrap())
+        File::from_raw_fd(sys!(Sysno::memfd_create, c"test".as_ptr(), 1u64).try_into().unwrap())
     };
     file.write_all(text.as_bytes()).unwrap();
     file

@@ -1,6 +1,6 @@
 //! Texts without allocation: short ones, and copies of the kernel's with some numbers replaced.
 
-use crate::sys::{errno, nr, sys, Timespec};
+use crate::sys::{errno, sys, Sysno, Timespec};
 
 /// The number at the start of `text`, and the rest behind it.
 pub fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
@@ -22,17 +22,17 @@ fn parse(word: &[u8]) -> Option<u64> {
 
 fn put(fd: u32, bytes: &[u8], at: u64) -> bool {
     // SAFETY: reads the bytes.
-    let mut put = unsafe { sys!(nr::PWRITE64, fd, bytes.as_ptr(), bytes.len(), at) };
+    let mut put = unsafe { sys!(Sysno::pwrite64, fd, bytes.as_ptr(), bytes.len(), at) };
     if put == -errno::ESPIPE {
         // SAFETY: as above.
-        put = unsafe { sys!(nr::WRITE, fd, bytes.as_ptr(), bytes.len()) };
+        put = unsafe { sys!(Sysno::write, fd, bytes.as_ptr(), bytes.len()) };
     }
     put == bytes.len() as isize
 }
 
 fn cut(fd: u32, len: u64) -> bool {
     // SAFETY: numbers only, of our own file. A pipe ends with what was written to it.
-    let result = unsafe { sys!(nr::FTRUNCATE, fd, len) };
+    let result = unsafe { sys!(Sysno::ftruncate, fd, len) };
     result == 0 || result == -errno::EINVAL
 }
 
@@ -117,7 +117,7 @@ impl Copier {
     fn fill(&mut self) {
         // SAFETY: writes to the room.
         let got =
-            unsafe { sys!(nr::PREAD64, self.source, self.room.as_mut_ptr(), ROOM, self.read) };
+            unsafe { sys!(Sysno::pread64, self.source, self.room.as_mut_ptr(), ROOM, self.read) };
         self.failed |= got < 0;
         self.filled = got.max(0) as usize;
         self.at = 0;
