@@ -211,8 +211,8 @@ impl Stopped {
     fn open_masks(&self) -> io::Result<()> {
         for thread in &self.threads {
             let mask = thread.mask()?;
-            if mask & sig::OURS != 0 {
-                thread.set_mask(mask & !sig::OURS)?;
+            if mask & sig::OURS.bits() != 0 {
+                thread.set_mask(mask & !sig::OURS.bits())?;
             }
         }
         Ok(())
@@ -335,7 +335,8 @@ fn put_in(
     vdso: &Vdso,
 ) -> io::Result<()> {
     let (files, args) = monitor.gifts();
-    let accept = |file: &OwnedFd| borrowed.accept(ASK_MONITOR.number(), listener.as_fd(), file.as_fd());
+    let accept =
+        |file: &OwnedFd| borrowed.accept(ASK_MONITOR.number(), listener.as_fd(), file.as_fd());
     let [image_fd, page_fd, registry_fd] =
         [accept(files[0])?, accept(files[1])?, accept(files[2])?];
     let moved = vdso.make_way(borrowed)?;

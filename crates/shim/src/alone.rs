@@ -3,13 +3,14 @@
 use crate::clocks;
 use crate::deadline::{due, reached};
 use crate::layout::{clock, registry};
+use crate::sys::SigSet;
 use crate::wait::signal_waits;
 use crate::{process, stamps, sys};
 use lorentz_clock::{Deadline, Pace, SkipMode, Span, VirtualInstant};
 
 /// Leaps to `deadline` if this thread is alone and nothing but the deadline, or a signal that `mask` lets through, can end
 /// its wait. True where the deadline has been reached by that.
-pub fn leap_to(deadline: Deadline, mask: u64) -> bool {
+pub fn leap_to(deadline: Deadline, mask: SigSet) -> bool {
     /// As for who skips from outside: nearer ones come by themselves.
     const WORTH_IT: Span = Span(50_000);
     if clock().skipping().mode == SkipMode::Off || !is_alone() || signal_waits(mask) {

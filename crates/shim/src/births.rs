@@ -10,10 +10,10 @@
 //! word in memory, which a child has too, tells the place.
 
 use crate::altstack;
+use crate::call::{Call, AGAIN};
 use crate::layout::{clock, data, registry, ProcessData, BIRTHPLACES, DATA};
-use crate::sys::{errno, reg, Sysno};
-use crate::trap::{Call, AGAIN};
-use crate::user;
+use crate::sys::{reg, CloneFlags, Errno, SysResult, Sysno, UserPtr};
+use crate::user::Access;
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -71,13 +71,13 @@ extern "C" {
 }
 
 /// clone(2), fork(2), vfork(2).
-pub fn prepare(call: &mut Call) -> isize {
+pub fn prepare(call: &mut Call) -> SysResult {
     let behind = call.context.regs[reg::RIP] as usize;
     let own = data().birthplaces.iter().position(|place| {
         let taken = place.compare_exchange(0, behind, AcqRel, Acquire);
         taken.is_ok() || taken == Err(behind)
     });
-    let Some(own) = own else { return -errno::EAGAIN };
+    let Some(own) = own else { return Err(Errno::EAGAIN) };
     if clock().policy().counts_births {
         registry().population.bear();
     }
@@ -86,20 +86,19 @@ pub fn prepare(call: &mut Call) -> isize {
         false => &raw const lorentz_births as u64 + (own * STUB) as u64,
     };
     call.context.regs[reg::RIP] = stub + SYSCALL;
-    AGAIN
+    Err(AGAIN)
 }
 
 /// Prepares an alternate stack for a child that begins on a stack of the program's choice, and says whether there is one. The
 /// program writes below the child's stack pointer itself, so a bad pointer is left to the kernel.
 fn gives_stack(call: &Call) -> bool {
-    const CLONE_VM: u64 = 0x100;
-    const CLONE_VFORK: u64 = 0x4000;
-    let [flags, stack, ..] = call.args;
+    let flags: CloneFlags = call.arg(0);
+    let stack: u64 = call.arg(1);
     if call.nr != Sysno::clone || !is_process_on_own_stack(flags, stack) {
         return false;
     }
-    let shared = flags & CLONE_VM != 0;
-    let waited_for = flags & CLONE_VFORK != 0;
+    let shared = flags.contains(CloneFlags::CLONE_VM);
+    let waited_for = flags.contains(CloneFlags::CLONE_VFORK);
     let given = match (shared, waited_for) {
         // The child has the alternate stack that this thread has.
         (false, _) | (true, true) if altstack::is_there(call.context.stack) => return false,
@@ -107,11 +106,11 @@ fn gives_stack(call: &Call) -> bool {
         (true, true) => altstack::vfork_stack_for(altstack::NONE),
         (true, false) => altstack::stack_for(altstack::NONE),
     };
-    given.is_some_and(|given| user::write_u64(stack - 8, altstack::given_at(given)).is_ok())
+    let word: UserPtr<u64> = UserPtr::new(stack.wrapping_sub(8));
+    given.is_some_and(|given| word.write(altstack::given_at(given).address()).is_ok())
 }
 
 /// Whether clone(2) begins a process, and not a thread, on a stack of its own. So does posix_spawn; musl's has 5 KiB.
-fn is_process_on_own_stack(flags: u64, stack: u64) -> bool {
-    const CLONE_THREAD: u64 = 0x1_0000;
-    stack != 0 && flags & CLONE_THREAD == 0
+fn is_process_on_own_stack(flags: CloneFlags, stack: u64) -> bool {
+    stack != 0 && !flags.contains(CloneFlags::CLONE_THREAD)
 }

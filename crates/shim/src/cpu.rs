@@ -5,21 +5,20 @@
 
 use crate::clocks;
 use crate::layout::{clock, fork_data, registry, CpuAnchor, CPU_ANCHORS};
-use crate::sys::{clk, errno, gettid, sys, Sysno};
-use crate::timers;
+use crate::sys::{self, gettid, has_ended, ClockId};
 use core::sync::atomic::compiler_fence;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use lorentz_clock::{failpoint, Failpoint, Rate, Span};
 
 /// CPU time `real` of the clock `id` (a clock id of clock_gettime) as the program is told.
-pub fn told(id: i32, real: Span) -> Span {
+pub fn told(id: ClockId, real: Span) -> Span {
     let page = clock();
     if page.policy().real_cpu_clocks {
         return real;
     }
     match id {
-        clk::PROCESS_CPUTIME => told_of_process(real),
-        clk::THREAD_CPUTIME => told_of_thread(real),
+        ClockId::PROCESS_CPUTIME_ID => told_of_process(real),
+        ClockId::THREAD_CPUTIME_ID => told_of_thread(real),
         // Another's: nothing is remembered about it.
         _ => scaled(real, clocks::snapshot().rate),
     }
@@ -67,14 +66,9 @@ fn hold_anchor() -> bool {
         if tries == TRIES / 2 && has_ended(holder) {
             return word.compare_exchange(holder, thread, Acquire, Relaxed).is_ok();
         }
-        timers::give_way(tries);
+        sys::give_way(tries);
     }
     false
-}
-
-fn has_ended(thread: u32) -> bool {
-    // SAFETY: numbers only; no signal is sent.
-    unsafe { sys!(Sysno::tkill, thread, 0u64) == -errno::ESRCH }
 }
 
 /// CPU time used by nobody in particular (children, other processes), at the rate in force.

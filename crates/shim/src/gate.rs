@@ -23,9 +23,8 @@
 //! A kick leaves this gate with everything masked, so that a signal of the program's that comes next is still pending when the
 //! wait begins anew.
 
-use crate::layout::VERSION;
-use crate::sys::Request;
-use crate::trap_mask;
+use crate::layout::{TRAP_MASK, VERSION};
+use crate::sys::{Errno, Request, SigSet};
 use core::arch::global_asm;
 use core::mem::offset_of;
 
@@ -42,9 +41,9 @@ pub struct OpenCall {
     /// The version of the clock that the timeout was computed from.
     pub version: u64,
     /// The program's signal mask.
-    pub open: u64,
+    pub open: SigSet,
     /// The mask for the rest of the handler.
-    closed: u64,
+    closed: SigSet,
     /// Size of the floating-point state in a signal frame; 0 where the mark cannot be placed.
     pub frame_state: u64,
     /// What is left of the frame of a handler that ran meanwhile, of the last of several: its first word, 0 where none ran, and ...
@@ -219,7 +218,7 @@ global_asm!(
     early = const EARLY,
     open = const offset_of!(OpenCall, open),
     closed = const offset_of!(OpenCall, closed),
-    trap_mask = const trap_mask::ADDRESS,
+    trap_mask = const TRAP_MASK,
     sigprocmask = const crate::sys::Sysno::rt_sigprocmask.number(),
     setmask = const 2,
 );
@@ -294,8 +293,15 @@ pub fn at(ip: usize) -> Option<At> {
 
 impl OpenCall {
     /// A call at `version` of the clock, while the program's mask is `open`.
-    pub fn new(request: &Request, version: u64, open: u64, frame_state: u64) -> OpenCall {
-        OpenCall { request: *request, version, open, closed: 0, frame_state, mark: [0; MARK] }
+    pub fn new(request: &Request, version: u64, open: SigSet, frame_state: u64) -> OpenCall {
+        OpenCall {
+            request: *request,
+            version,
+            open,
+            closed: SigSet::EMPTY,
+            frame_state,
+            mark: [0; MARK],
+        }
     }
 
     /// Whether a handler that runs meanwhile leaves its mark.
@@ -328,7 +334,7 @@ impl At {
                 &raw const lorentz_open_gate_kicked as usize,
             ),
         };
-        let ended = ip == done && result != -crate::sys::errno::EINTR;
+        let ended = ip == done && result != Errno::EINTR.in_register();
         (!ended).then_some((exit, RETRY))
     }
 }

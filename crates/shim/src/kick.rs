@@ -1,10 +1,10 @@
 //! The signal that tells a thread: the clock has changed, look again.
 
+use crate::call;
 use crate::gate::{self, At};
 use crate::signals;
-use crate::sys::{errno, reg, sig, Siginfo, Ucontext};
+use crate::sys::{reg, sig, Errno, Siginfo, Ucontext, UserPtr};
 use crate::timers;
-use crate::trap;
 use crate::trap_mask;
 use crate::user;
 use crate::wait;
@@ -38,8 +38,8 @@ pub unsafe extern "C" fn on_kick(_signal: i32, info: *mut Siginfo, context: *mut
     match gate::at(ip) {
         Some(gate) => turn_back(context_ref, gate, due),
         // A signal that is waiting, such as that of a timer that this change has made due, breaks off the call by itself.
-        None if result == -errno::EINTR
-            && !trap::was_trapped(&context_ref.regs)
+        None if Errno::check(result) == Err(Errno::EINTR)
+            && !call::was_trapped(&context_ref.regs)
             && !wait::signal_comes(context_ref.mask, due) =>
         {
             repeat_untrapped(&mut context_ref.regs, info_ref.second as u32);
@@ -58,7 +58,7 @@ fn turn_back(context: &mut Ucontext, gate: At, due: bool) {
     context.regs[reg::RIP] = ip as u64;
     context.regs[reg::RAX] = result as u64;
     if gate == At::OpenGate {
-        context.mask |= trap_mask::get();
+        context.mask = context.mask.with(trap_mask::get());
     }
 }
 
@@ -79,7 +79,7 @@ fn call_before(ip: u64) -> Option<u32> {
     const MOV_EAX: u8 = 0xb8;
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     let mut code = [0u8; 8];
-    if !user::read_bytes(ip.checked_sub(7)?, &mut code)
+    if user::read_bytes(UserPtr::new(ip.checked_sub(7)?), &mut code).is_err()
         || code[0] != MOV_EAX
         || code[5..7] != SYSCALL
     {

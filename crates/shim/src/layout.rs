@@ -27,6 +27,9 @@ pub const REGISTRY: usize = CLOCK + file::REGISTRY_OFFSET;
 /// Address of the clock's version.
 pub const VERSION: usize = CLOCK + ClockPage::VERSION_OFFSET;
 
+/// Address of the trap handler's signal mask.
+pub const TRAP_MASK: usize = DATA + core::mem::offset_of!(ProcessData, trap_mask);
+
 /// File descriptors the shim remembers something about.
 pub const NOTED_FDS: usize = 256;
 
@@ -195,6 +198,8 @@ pub struct ProcessData {
     pub credits: [Credit; CREDITS],
     /// What is remembered about file descriptors.
     pub fds: [NotedFd; NOTED_FDS],
+    /// Addresses of the handlers of SIGSYS and of the clock-change signal: see [`crate::handlers`].
+    pub handlers: [AtomicUsize; 2],
 }
 
 /// The start of a task in ticks, by the host's boot clock and as it was told. The seal is computed from both: a thread that

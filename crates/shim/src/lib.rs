@@ -26,6 +26,7 @@ mod alone;
 mod altstack;
 mod births;
 pub mod boot;
+mod call;
 mod calls;
 mod clocks;
 
@@ -35,6 +36,7 @@ mod deadline;
 mod elf;
 pub mod filter;
 mod gate;
+mod handlers;
 #[cfg(image)]
 mod image;
 pub mod kick;

@@ -2,7 +2,7 @@
 
 use crate::filter::{Extra, Instruction, Program};
 use crate::layout::{data, registry, NotedFd, NOTED_FDS};
-use crate::sys::{sys, Sysno};
+use crate::sys::{sys, Fd, Stat, Sysno};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lorentz_clock::{failpoint, Failpoint};
 
@@ -20,7 +20,7 @@ pub const UPTIME: u32 = 16;
 pub const PROC: u32 = 32;
 
 /// The entry of `fd`, if it has one and still stands for the same file.
-pub fn find(fd: u32) -> Option<&'static NotedFd> {
+pub fn find(fd: Fd) -> Option<&'static NotedFd> {
     let entry = entry_of(fd)?;
     if entry.file.load(Relaxed) == file_of(fd) {
         return Some(entry);
@@ -31,8 +31,9 @@ pub fn find(fd: u32) -> Option<&'static NotedFd> {
     None
 }
 
-fn entry_of(fd: u32) -> Option<&'static NotedFd> {
+fn entry_of(fd: Fd) -> Option<&'static NotedFd> {
     let fds = &data().fds;
+    let fd = fd.number();
     places(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
 }
 
@@ -41,19 +42,15 @@ pub fn identity(device: u64, inode: u64) -> u64 {
     inode ^ device.rotate_left(40)
 }
 
-fn file_of(fd: u32) -> u64 {
-    let mut stat = [0u64; 18];
-    // SAFETY: struct stat is 144 bytes: the device, then the inode.
-    match unsafe { sys!(Sysno::fstat, fd, stat.as_mut_ptr()) } {
-        0 => identity(stat[0], stat[1]),
-        _ => 0,
-    }
+fn file_of(fd: Fd) -> u64 {
+    // The device, then the inode.
+    Stat::of(fd).map_or(0, |Stat(words)| identity(words[0], words[1]))
 }
 
 /// The entry of `fd`, with `what` noted; none where there is no room.
-pub fn note(fd: u32, what: u32) -> Option<&'static NotedFd> {
+pub fn note(fd: Fd, what: u32) -> Option<&'static NotedFd> {
     let entry = find(fd).or_else(|| {
-        let fds = &data().fds;
+        let (fds, fd) = (&data().fds, fd.number());
         let free = |entry: &&NotedFd| {
             entry.key.compare_exchange(0, fd.wrapping_add(1), AcqRel, Relaxed).is_ok()
         };
@@ -66,7 +63,7 @@ pub fn note(fd: u32, what: u32) -> Option<&'static NotedFd> {
 }
 
 /// Takes `what` back from `fd`.
-pub fn forget(fd: u32, what: u32) {
+pub fn forget(fd: Fd, what: u32) {
     if let Some(entry) = find(fd) {
         if entry.what.fetch_and(!what, AcqRel) & !what == 0 {
             entry.key.store(0, Release);
@@ -75,7 +72,7 @@ pub fn forget(fd: u32, what: u32) {
 }
 
 /// Whether `what` is noted of `fd`.
-pub fn is(fd: u32, what: u32) -> bool {
+pub fn is(fd: Fd, what: u32) -> bool {
     find(fd).is_some_and(|entry| entry.what.load(Relaxed) & what != 0)
 }
 
@@ -92,8 +89,8 @@ pub fn also_trap(extra: Extra) {
         len: u16,
         code: *const Instruction,
     }
-    const SET_MODE_FILTER: u64 = 1;
-    const TSYNC: u64 = 1;
+    const SECCOMP_SET_MODE_FILTER: u32 = 1;
+    const SECCOMP_FILTER_FLAG_TSYNC: u32 = 1;
     let filters = &data().extra_filters;
     if filters.load(Acquire) & extra.there() != 0 {
         return;
@@ -103,7 +100,10 @@ pub fn also_trap(extra: Extra) {
     let program = Program::of_extra(extra);
     let filter = Filter { len: program.code().len() as u16, code: program.code().as_ptr() };
     // SAFETY: the kernel copies the filter.
-    unsafe { sys!(Sysno::seccomp, SET_MODE_FILTER, TSYNC, &filter as *const Filter) };
+    let _ = unsafe {
+        let (mode, flags) = (SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC);
+        sys!(Sysno::seccomp, mode, flags, &raw const filter)
+    };
     failpoint(registry(), Failpoint::AfterFilter);
     filters.fetch_or(extra.there(), AcqRel);
 }

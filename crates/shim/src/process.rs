@@ -41,7 +41,7 @@ pub fn has_capability(number: u32) -> bool {
     // Effective, permitted, inheritable; twice, for the low and the high capabilities.
     let mut sets = [0u32; 6];
     // SAFETY: reads the header, writes the sets.
-    let result = unsafe { sys!(Sysno::capget, header.as_ptr(), sets.as_mut_ptr()) };
+    let known = unsafe { sys!(Sysno::capget, header.as_ptr(), sets.as_mut_ptr()) }.is_ok();
     let effective = u64::from(sets[3]) << 32 | u64::from(sets[0]);
-    result == 0 && effective & 1 << number != 0
+    known && effective & 1 << number != 0
 }

@@ -2,7 +2,9 @@
 
 use crate::clocks;
 use crate::deadline;
-use crate::sys::{clk, host_clock, sys, Request, Sysno, Timespec};
+use crate::sys::{
+    host_clock, sys, ClockId, Fd, Request, SocketOption, Sysno, Timespec, Timeval, UserPtr,
+};
 use lorentz_clock::{Deadline, RealInstant, Snapshot, Span, NANOS_PER_SEC};
 
 /// A timeout: its form, and its value for the present try.
@@ -27,7 +29,7 @@ enum Form {
     /// An instant of the host's CLOCK_REALTIME.
     HostWall { argument: usize },
     /// An option of a socket, outside of the call.
-    Socket { socket: u64, option: u64 },
+    Socket { socket: Fd, option: SocketOption },
 }
 
 impl Timeout {
@@ -61,7 +63,7 @@ impl Timeout {
     }
 
     /// The timeout `option` of `socket`: SO_RCVTIMEO or SO_SNDTIMEO.
-    pub fn of_socket(socket: u64, option: u64) -> Timeout {
+    pub fn of_socket(socket: Fd, option: SocketOption) -> Timeout {
         Timeout::new(Form::Socket { socket, option })
     }
 
@@ -73,18 +75,21 @@ impl Timeout {
             Form::HostWall { .. } => on_host_wall(until, look),
             _ => Timespec::from_span(until.since(look.real)),
         };
-        let value = &mut self.value as *mut Timespec as u64;
+        let value: UserPtr<Timespec> = UserPtr::new(&raw mut self.value as u64);
+        let mut give = |argument, value: Option<UserPtr<Timespec>>| {
+            *request = request.with(argument, value);
+        };
         match self.form {
             Form::OptionalLength { argument } if until == RealInstant::NEVER => {
-                request.args[argument] = 0;
+                give(argument, None);
             }
             Form::Length { argument }
             | Form::OptionalLength { argument }
             | Form::Monotonic { argument }
-            | Form::HostWall { argument } => request.args[argument] = value,
+            | Form::HostWall { argument } => give(argument, Some(value)),
             Form::Sleep { argument } => {
-                request.args[argument] = value;
-                request.args[argument + 1] = value;
+                give(argument, Some(value));
+                give(argument + 1, Some(value));
             }
             Form::Socket { socket, option } => {
                 let left = match until {
@@ -108,18 +113,18 @@ impl Timeout {
 
 /// A real instant on the host's wall clock.
 fn on_host_wall(real: RealInstant, look: &Snapshot) -> Timespec {
-    let now = host_clock(clk::REALTIME);
+    let now = host_clock(ClockId::REALTIME);
     let nanos = (now.secs * NANOS_PER_SEC + now.nanos).saturating_add(real.since(look.real).0);
     Timespec::from_span(Span(nanos))
 }
 
 /// Sets the kernel's timeout `option` of a socket to the real time `left`, 0 for none.
-pub fn set_of_socket(socket: u64, option: u64, left: Span) {
-    const MICRO: i64 = 1000;
-    const SOL_SOCKET: u64 = 1;
-    const LEN: u64 = 16;
-    let micros = (left.0 + MICRO - 1) / MICRO;
-    let tv = Timespec { secs: micros / 1_000_000, nanos: micros % 1_000_000 };
-    // SAFETY: reads `tv`.
-    unsafe { sys!(Sysno::setsockopt, socket, SOL_SOCKET, option, &tv as *const Timespec, LEN) };
+pub fn set_of_socket(socket: Fd, option: SocketOption, left: Span) {
+    const SOL_SOCKET: i32 = 1;
+    let time = Timeval::from_span_up(left);
+    // SAFETY: reads `time`.
+    let _ = unsafe {
+        let len = size_of::<Timeval>();
+        sys!(Sysno::setsockopt, socket, SOL_SOCKET, option, &raw const time, len)
+    };
 }

@@ -8,20 +8,16 @@ use crate::clocks;
 use crate::deadline::{due, real_due};
 use crate::layout::{clock, fork_data, registry};
 use crate::process;
-use crate::sys::{self, clk, errno, sys, Itimerspec, Sysno, Timespec};
-use crate::upcoming::{later, Shown};
-use core::hint::spin_loop;
+use crate::sys::{
+    self, give_way, pending_signals, sys, Errno, Fd, ItimerId, Itimerspec, Itimerval, SysResult,
+    Sysno, TimerFlags, Timespec, Timeval,
+};
+use crate::upcoming::{later, Shown, AGES, AT_ONCE};
 use core::sync::atomic::Ordering::SeqCst;
 use lorentz_clock::{
     failpoint, Armed, Deadline, Failpoint, RealInstant, Setting, Snapshot, Span, Timer, TimerKind,
-    VirtualInstant, WallTime, HELD_FOR, NANOS_PER_SEC,
+    VirtualInstant, WallTime, HELD_FOR,
 };
-
-const ABSTIME: u64 = 1;
-const ITIMER_REAL: u64 = 0;
-const MICRO: i64 = 1000;
-/// At once: zero would disarm.
-pub const AT_ONCE: RealInstant = RealInstant(1);
 
 /// The kernel's timer behind a [`Timer`].
 #[derive(Clone, Copy)]
@@ -44,7 +40,7 @@ impl Kernel {
     ///
     /// Race: the thread is interrupted between the clock and the timer. Where the two may be more than half of an interval apart,
     /// they are looked at again.
-    fn shown(self, armed: &Armed) -> Result<Shown, isize> {
+    fn shown(self, armed: &Armed) -> SysResult<Shown> {
         const TRIES: u32 = 8;
         let mut tries = 0;
         loop {
@@ -58,29 +54,28 @@ impl Kernel {
         }
     }
 
-    fn is_interval_timer_with_a_pending_signal(self, timer: &Timer) -> Result<bool, isize> {
+    fn is_interval_timer_with_a_pending_signal(self, timer: &Timer) -> SysResult<bool> {
         let repeats =
             timer.armed().interval != Span::ZERO && timer.armed().at != RealInstant::NEVER;
         Ok(self.kind == TimerKind::Interval && repeats && self.left()? == Span::ZERO)
     }
 
     /// Real time until it goes off; or the kernel's error.
-    fn left(self) -> Result<Span, isize> {
-        let mut value = Itimerspec::default();
-        let at = &mut value as *mut Itimerspec;
-        // SAFETY: writes to `value`.
-        let result = unsafe {
-            match self.kind {
-                TimerKind::Posix => sys!(Sysno::timer_gettime, self.id, at),
-                TimerKind::Fd => sys!(Sysno::timerfd_gettime, self.id, at),
-                TimerKind::Interval => sys!(Sysno::getitimer, ITIMER_REAL, at),
-            }
-        };
-        if result < 0 {
-            return Err(result);
+    fn left(self) -> SysResult<Span> {
+        if self.kind == TimerKind::Interval {
+            let mut value = Itimerval::default();
+            // SAFETY: writes to `value`.
+            unsafe { sys!(Sysno::getitimer, ItimerId::ITIMER_REAL, &raw mut value)? };
+            return Ok(value.value.to_span());
         }
-        let unit = if self.kind == TimerKind::Interval { MICRO } else { 1 };
-        Ok(Span(Span::from_secs(value.value.secs).0.saturating_add(value.value.nanos * unit)))
+        let call = match self.kind {
+            TimerKind::Fd => Sysno::timerfd_gettime,
+            _ => Sysno::timer_gettime,
+        };
+        let mut value = Itimerspec::default();
+        // SAFETY: writes to `value`.
+        unsafe { sys!(call, self.id, &raw mut value)? };
+        Ok(Span(Span::from_secs(value.value.secs).0.saturating_add(value.value.nanos)))
     }
 
     /// Sets it so that `expiries` (2 or more) have gone off by now, and the next one does not come before it is set anew.
@@ -102,46 +97,39 @@ impl Kernel {
     /// Sets it to go off at `armed.at` and every `armed.interval` after that; never disarms it.
     fn set(self, armed: &Armed) {
         let held = armed.at == RealInstant::NEVER;
-        let value = match self.kind {
-            _ if held => Itimerspec::default(),
-            TimerKind::Interval => Itimerspec {
-                interval: in_micros(armed.interval),
-                value: in_micros(Span(armed.at.since(clocks::host()).0.max(1))),
-            },
-            _ if self.relative => Itimerspec {
-                interval: Timespec::from_span(armed.interval),
-                value: Timespec::from_span(Span(armed.at.since(clocks::host()).0.max(1))),
-            },
-            _ => Itimerspec {
-                interval: Timespec::from_span(armed.interval),
-                value: clocks::for_kernel(armed.at),
-            },
-        };
-        let mode = if self.relative { 0 } else { ABSTIME };
-        let at = &value as *const Itimerspec;
-        // SAFETY: reads `value`.
-        unsafe {
-            match self.kind {
-                TimerKind::Posix => sys!(Sysno::timer_settime, self.id, mode, at, 0u64),
-                TimerKind::Fd => sys!(Sysno::timerfd_settime, self.id, mode, at, 0u64),
-                TimerKind::Interval => sys!(Sysno::setitimer, ITIMER_REAL, at, 0u64),
+        let length = || Span(armed.at.since(clocks::host()).0.max(1));
+        if self.kind == TimerKind::Interval {
+            let value = match held {
+                true => Itimerval::default(),
+                false => Itimerval {
+                    interval: Timeval::from_span_up(armed.interval),
+                    value: Timeval::from_span_up(length()),
+                },
             };
+            // SAFETY: reads `value`.
+            let _ = unsafe { sys!(Sysno::setitimer, ItimerId::ITIMER_REAL, &raw const value, 0) };
+            return;
         }
+        let interval = Timespec::from_span(armed.interval);
+        let value = match (held, self.relative) {
+            (true, _) => Itimerspec::default(),
+            (_, true) => Itimerspec { interval, value: Timespec::from_span(length()) },
+            (_, false) => Itimerspec { interval, value: clocks::for_kernel(armed.at) },
+        };
+        let flags = if self.relative { TimerFlags::new(0) } else { TimerFlags::TIMER_ABSTIME };
+        let call = match self.kind {
+            TimerKind::Fd => Sysno::timerfd_settime,
+            _ => Sysno::timer_settime,
+        };
+        // SAFETY: reads `value`.
+        let _ = unsafe { sys!(call, self.id, flags, &raw const value, 0) };
     }
 }
 
-/// As good as never: a hundred years.
-pub const AGES: Span = Span(100 * 365 * 86_400 * NANOS_PER_SEC);
 /// What [`Kernel::set_behind`] sets a timer to does not go off again for so long.
 const LONG: Span = Span(3_600_000_000_000);
 /// ... and where the host has not run for long, at least for so long.
 const MEANWHILE: Span = Span(20_000_000);
-
-/// In seconds and microseconds, rounded up.
-pub fn in_micros(span: Span) -> Timespec {
-    let micros = span.0.max(0) / MICRO + (span.0 % MICRO > 0) as i64;
-    Timespec { secs: micros / 1_000_000, nanos: micros % 1_000_000 }
-}
 
 /// Sets the kernel's timer for `setting`, by the clock as it stands. Setting it makes the kernel forget the expiries
 /// that the program has not been told of yet: `untold` of them are told again.
@@ -269,7 +257,7 @@ struct Once {
 
 /// What `timer` is set to from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
 /// it is not armed any more.
-fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
+fn upcoming(timer: &Timer, kernel: Kernel) -> SysResult<Option<Setting>> {
     let (setting, armed) = (timer.setting(), timer.armed());
     let shown = kernel.shown(&armed)?;
     if timer.clock() & Timer::CANCELLED != 0 && setting.deadline != Deadline::Never {
@@ -314,8 +302,8 @@ fn is_for_another_thread(timer: &Timer) -> bool {
         return false;
     }
     // SAFETY: numbers only; no signal is sent.
-    let ended = unsafe { sys!(Sysno::tgkill, sys::getpid(), target, 0u64) } == -errno::ESRCH;
-    !ended
+    let asked = unsafe { sys!(Sysno::tgkill, sys::getpid(), target, 0) };
+    asked != Err(Errno::ESRCH)
 }
 
 /// A moment of this process, for [`Rearms::overlap`].
@@ -366,7 +354,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
 /// What `timer` is set to from now on, and the expiries before that which the program has not been told of.
 ///
 /// Race: the timer goes off between the two looks, and would be counted by both or by neither. Therefore the first is taken again.
-fn upcoming_and_untold(timer: &Timer, kernel: Kernel) -> Result<(Option<Setting>, i64), isize> {
+fn upcoming_and_untold(timer: &Timer, kernel: Kernel) -> SysResult<(Option<Setting>, i64)> {
     /// A timer that goes off at every look is counted as well as can be.
     const TRIES: u32 = 8;
     let mut before = upcoming(timer, kernel)?;
@@ -390,7 +378,7 @@ fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) ->
     }
     match kernel.kind {
         TimerKind::Fd => {
-            *taken += unread(kernel.id);
+            *taken += unread(Fd::new(kernel.id as i32));
             *taken
         }
         // A signal that is still pending stands for all since the timer was set, and for those it stood for then.
@@ -404,42 +392,36 @@ fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) ->
 }
 
 /// Takes the expiries from a timer descriptor. Never waits, although a thread of the program may read the descriptor first.
-fn unread(fd: u32) -> i64 {
+fn unread(fd: Fd) -> i64 {
     let mut count = 0u64;
-    let result = read_at_once(fd, &mut count);
-    if ![8, -errno::EAGAIN].contains(&result) && is_readable(fd) {
+    if !matches!(read_at_once(fd, &mut count), Ok(8) | Err(Errno::EAGAIN)) && is_readable(fd) {
         // The kernel is older than 6.10, or the program's own filter denies preadv2.
         // Race: a thread of the program reads first. This thread then waits for the next expiry.
         // SAFETY: writes to `count`.
-        unsafe { sys!(Sysno::read, fd, &mut count as *mut u64, 8u64) };
+        let _ = unsafe { sys!(Sysno::read, fd, &raw mut count, size_of::<u64>()) };
     }
     count as i64
 }
 
 /// preadv2(2) with RWF_NOWAIT.
-fn read_at_once(fd: u32, count: &mut u64) -> isize {
+fn read_at_once(fd: Fd, count: &mut u64) -> SysResult {
     const NO_OFFSET: i64 = -1;
-    const RWF_NOWAIT: u64 = 8;
-    let vector = [count as *mut u64 as u64, 8];
+    const RWF_NOWAIT: u32 = 8;
+    let vector = [count as *mut u64 as usize, size_of::<u64>()];
     // SAFETY: writes to `count`.
-    unsafe { sys!(Sysno::preadv2, fd, vector.as_ptr(), 1u64, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
+    unsafe { sys!(Sysno::preadv2, fd, vector.as_ptr(), 1, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
 }
 
-fn is_readable(fd: u32) -> bool {
+fn is_readable(fd: Fd) -> bool {
     const POLLIN: u64 = 1;
-    let poll = fd as u64 | POLLIN << 32;
+    let poll = u64::from(fd.number()) | POLLIN << 32;
     let at_once = Timespec::default();
     // SAFETY: asks whether it can be read without waiting.
-    unsafe {
-        sys!(Sysno::ppoll, &poll as *const u64, 1u64, &at_once as *const Timespec, 0u64, 8u64) == 1
-    }
+    unsafe { sys!(Sysno::ppoll, &raw const poll, 1, &raw const at_once, 0, 8) == Ok(1) }
 }
 
 fn signal_waits(signal: u32) -> bool {
-    let mut pending = 0u64;
-    // SAFETY: writes to `pending`.
-    unsafe { sys!(Sysno::rt_sigpending, &mut pending as *mut u64, 8u64) };
-    (1..=64).contains(&signal) && pending & 1 << (signal - 1) != 0
+    (1..=64).contains(&signal) && pending_signals().has(signal)
 }
 
 /// Runs `work` while no other thread sets this timer.
@@ -456,20 +438,8 @@ pub fn alone<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The thread that has the right is at work in this process; it may need this processor.
-pub fn give_way(tries: u32) {
-    const MOMENT: Timespec = Timespec { secs: 0, nanos: 20_000 };
-    if tries < 100 {
-        spin_loop();
-        return;
-    }
-    // By its length and not by giving up the processor: that would go to no thread of lower priority.
-    // SAFETY: reads the length.
-    unsafe { sys!(Sysno::clock_nanosleep, clk::MONOTONIC, 0u64, &MOMENT as *const Timespec, 0u64) };
-}
-
 /// Virtual time left and the interval, as timer_gettime tells them.
-pub fn told(timer: &Timer, kernel: Kernel) -> Result<Itimerspec, isize> {
+pub fn told(timer: &Timer, kernel: Kernel) -> SysResult<Itimerspec> {
     let interval = Timespec::from_span(timer.setting().interval);
     let left = match upcoming(timer, kernel)? {
         None => Span::ZERO,

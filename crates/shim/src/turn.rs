@@ -6,12 +6,12 @@
 
 use crate::clocks;
 use crate::layout::clock;
-use crate::sys::{sys, Sysno};
+use crate::sys::{sys, Fd, FutexOp, Stat, Sysno};
 use crate::wait::Slot;
 use lorentz_clock::{Deadline, Policy, Span, VirtualInstant, Waiter};
 
 /// Returns when what is written to `descriptor` may be seen by others.
-pub fn come(descriptor: u64) {
+pub fn come(descriptor: Fd) {
     let Policy { sends_in_turn: true, .. } = clock().policy() else { return };
     if clock().turn().0 == VirtualInstant::NEVER || !is_channel(descriptor) {
         return;
@@ -32,20 +32,17 @@ pub fn come(descriptor: u64) {
 }
 
 /// Whether others may read what is written there: a socket or a pipe.
-fn is_channel(descriptor: u64) -> bool {
+fn is_channel(descriptor: Fd) -> bool {
     const TYPE: u64 = 0o170_000;
     const SOCKET: u64 = 0o140_000;
     const FIFO: u64 = 0o010_000;
-    let mut stat = [0u64; 18];
-    // SAFETY: struct stat is 144 bytes; its fourth word begins with the mode.
-    let known = unsafe { sys!(Sysno::fstat, descriptor, stat.as_mut_ptr()) } == 0;
-    known && matches!(stat[3] & TYPE, SOCKET | FIFO)
+    // The fourth word begins with the mode.
+    Stat::of(descriptor).is_ok_and(|Stat(words)| matches!(words[3] & TYPE, SOCKET | FIFO))
 }
 
 /// Sleeps until the turn is not `turn` any more. Signals wait meanwhile, at most to the round's end.
 fn wait_for_another(turn: u32) {
-    const FUTEX_WAIT: u64 = 0;
     let word = core::ptr::from_ref(clock().turn_word());
     // SAFETY: the kernel compares the word, and reads nothing else. The page is shared with who begins the turns.
-    unsafe { sys!(Sysno::futex, word, FUTEX_WAIT, turn as u64, 0u64, 0u64, 0u64) };
+    let _ = unsafe { sys!(Sysno::futex, word, FutexOp::FUTEX_WAIT, turn, 0, 0, 0) };
 }

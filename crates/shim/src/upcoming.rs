@@ -4,8 +4,12 @@
 //! counted yet; to an interval timer, that its signal has not been taken, and the next expiry is set when it is; to others, that it
 //! has gone off for the last time. A POSIX timer that is due has 1 ns left.
 
-use crate::timers::{AGES, AT_ONCE};
-use lorentz_clock::{Armed, Deadline, RealInstant, Setting, Span, TimerKind};
+use lorentz_clock::{Armed, Deadline, RealInstant, Setting, Span, TimerKind, NANOS_PER_SEC};
+
+/// At once: zero would disarm.
+pub const AT_ONCE: RealInstant = RealInstant(1);
+/// As good as never: a hundred years.
+pub const AGES: Span = Span(100 * 365 * 86_400 * NANOS_PER_SEC);
 
 /// A look at the kernel's timer.
 #[derive(Clone, Copy)]

@@ -5,15 +5,15 @@
 //! blocks again. It ends when the call itself ends, when the virtual deadline is reached, or with EINTR where
 //! the kernel would have said EINTR.
 
+use crate::call::{Call, AGAIN};
 use crate::clocks;
 use crate::deadline;
 use crate::gate::{self, OpenCall, EARLY, RETRY};
 use crate::layout::{clock, registry};
 use crate::process;
-use crate::sys::{self, errno, sig, sys, Request, Sigaction, Sysno};
+use crate::sys::{self, sig, Errno, Request, SaFlags, SigSet, SysResult, Sysno};
 use crate::timeout::Timeout;
 use crate::timers::Rearms;
-use crate::trap::{Call, AGAIN};
 use crate::trap_mask;
 use lorentz_clock::{failpoint, Deadline, Epoch, Failpoint, ProcessId, Span, Waiter};
 
@@ -54,15 +54,15 @@ impl Wait<'_> {
         &mut self,
         request: &mut Request,
         timeout: &mut Timeout,
-        timed_out: impl Fn(isize) -> bool,
-    ) -> Option<isize> {
+        timed_out: impl Fn(SysResult) -> bool,
+    ) -> Option<SysResult> {
         let version = self.prepare(request, timeout);
         failpoint(registry(), Failpoint::WaitStated);
         let passed = block(self.call, request, version, self.masking);
-        let again = passed.result == RETRY
-            || (timed_out(passed.result) && !deadline::reached_soon(self.deadline));
-        if !again {
-            return Some(passed.result);
+        if let Some(result) = passed.result {
+            if !timed_out(result) || deadline::reached_soon(self.deadline) {
+                return Some(result);
+            }
         }
         // The clock has changed. The wait goes on, unless a handler has run while it was not in its call.
         passed.broken_off(self.masking)
@@ -96,8 +96,8 @@ pub fn wait(
     masking: Masking,
     request: &mut Request,
     timeout: &mut Timeout,
-    timed_out: impl Fn(isize) -> bool,
-) -> isize {
+    timed_out: impl Fn(SysResult) -> bool,
+) -> SysResult {
     let mut wait = Wait::new(call, deadline, masking);
     loop {
         if let Some(result) = wait.attempt(request, timeout, &timed_out) {
@@ -107,11 +107,11 @@ pub fn wait(
 }
 
 /// Carries out a call that blocks without a deadline, so that signals reach the program meanwhile.
-pub fn wait_untimed(call: &Call, request: &Request, masking: Masking) -> isize {
+pub fn wait_untimed(call: &Call, request: &Request, masking: Masking) -> SysResult {
     loop {
         let passed = block(call, request, clock().version(), masking);
-        if passed.result != RETRY {
-            return passed.result;
+        if let Some(result) = passed.result {
+            return result;
         }
         if let Some(broken_off) = passed.broken_off(masking) {
             return broken_off;
@@ -120,21 +120,22 @@ pub fn wait_untimed(call: &Call, request: &Request, masking: Masking) -> isize {
 }
 
 /// Makes the program's own call, which may block.
-pub fn blocking(call: &Call, masking: Masking) -> isize {
-    wait_untimed(call, &Request::new(call.nr, call.args), masking)
+pub fn blocking(call: &Call, masking: Masking) -> SysResult {
+    wait_untimed(call, &call.request(), masking)
 }
 
 /// How a blocking call ended.
 struct Passed {
-    result: isize,
+    /// The call's result; `None` where the clock has changed.
+    result: Option<SysResult>,
     /// The signal whose handler ran while the program's mask was in force; 0 where its number is not known.
     handled: Option<u32>,
 }
 
 impl Passed {
     /// The result, where a handler of the program's has run.
-    fn broken_off(&self, masking: Masking) -> Option<isize> {
-        self.handled.map(|signal| interrupted_by(signal, masking))
+    fn broken_off(&self, masking: Masking) -> Option<SysResult> {
+        self.handled.map(|signal| Err(interrupted_by(signal, masking)))
     }
 }
 
@@ -151,7 +152,8 @@ fn block(call: &Call, request: &Request, version: u64, masking: Masking) -> Pass
         comes = waiting_signal(call.mask());
         // Its handler runs in the gate, where it leaves its mark.
         if let (Some(signal), false) = (comes, open.can_be_marked()) {
-            return Passed { result: interrupted_by(signal, masking), handled: None };
+            let result = Some(Err(interrupted_by(signal, masking)));
+            return Passed { result, handled: None };
         }
         failpoint(registry(), Failpoint::BeforeOpenGate);
         // SAFETY: as above.
@@ -164,32 +166,30 @@ fn block(call: &Call, request: &Request, version: u64, masking: Masking) -> Pass
     let changed =
         version != clock().version() || leapt != registry().leaps.sum() || rearms.overlap();
     let result = match (result, handled) {
-        (EARLY, _) => interrupted_by(handled.unwrap_or(0), masking),
-        // No handler of the program's ran: the signal was a timer's that a change has had set anew. The kernel dropped the signal,
-        // and sends it again.
-        (INTERRUPTED, None) if changed && open.can_be_marked() => RETRY,
-        _ => result,
+        (RETRY, _) => None,
+        (EARLY, _) => Some(Err(interrupted_by(handled.unwrap_or(0), masking))),
+        (result, handled) => match (Errno::check(result), handled) {
+            // No handler of the program's ran: the signal was a timer's that a change has had set anew. The kernel dropped the
+            // signal, and sends it again.
+            (Err(Errno::EINTR), None) if changed && open.can_be_marked() => None,
+            (result, _) => Some(result),
+        },
     };
     Passed { result, handled }
 }
 
-const INTERRUPTED: isize = -errno::EINTR;
-
-/// The result of a call that `signal` has interrupted, 0 for one that is not known: its handler ran in the moment before the call
+/// The error of a call that `signal` has interrupted, 0 for one that is not known: its handler ran in the moment before the call
 /// blocked, and has asked for no siginfo. Then the program repeats a call that a signal may restart.
-fn interrupted_by(signal: u32, masking: Masking) -> isize {
-    const SA_RESTART: u64 = 0x1000_0000;
+fn interrupted_by(signal: u32, masking: Masking) -> Errno {
     match masking {
         Masking::Repeats => return AGAIN,
-        Masking::ByCall | Masking::Interrupts => return -errno::EINTR,
+        Masking::ByCall | Masking::Interrupts => return Errno::EINTR,
         Masking::Restarts => {}
     }
-    let mut action = Sigaction::default();
-    sys::sigaction(signal, None, Some(&mut action));
-    match signal {
-        0 => AGAIN,
-        _ if action.flags & SA_RESTART != 0 => AGAIN,
-        _ => -errno::EINTR,
+    if signal == 0 || sys::action_of(signal).flags.contains(SaFlags::SA_RESTART) {
+        AGAIN
+    } else {
+        Errno::EINTR
     }
 }
 
@@ -208,9 +208,9 @@ fn frame_state(call: &Call) -> u64 {
     // SAFETY: the kernel has written the state when it delivered the trap.
     let [magic, size] = unsafe { state.add(SW_BYTES).cast::<[u32; 2]>().read_unaligned() };
     let here = &raw const magic as u64;
-    let [low, _, len] = call.context.stack;
-    let room = match len != 0 && (low..low + len).contains(&here) {
-        true => here - low,
+    let stack = call.context.stack;
+    let room = match stack.size != 0 && (stack.sp..stack.sp + stack.size).contains(&here) {
+        true => here - stack.sp,
         false => u64::MAX,
     };
     let size = u64::from(size);
@@ -222,7 +222,7 @@ fn frame_state(call: &Call) -> u64 {
 }
 
 /// Waits for a moment where a signal is `due`. Says whether one waits for the program, with `mask` in force.
-pub fn signal_comes(mask: u64, due: bool) -> bool {
+pub fn signal_comes(mask: SigSet, due: bool) -> bool {
     const MOMENT: Span = Span(200_000);
     let end = clocks::host().plus(MOMENT);
     loop {
@@ -237,28 +237,21 @@ pub fn signal_comes(mask: u64, due: bool) -> bool {
 }
 
 /// Whether a signal is pending that the program has not blocked and does not ignore: one that came after its call began.
-pub fn signal_waits(mask: u64) -> bool {
+pub fn signal_waits(mask: SigSet) -> bool {
     waiting_signal(mask).is_some()
 }
 
 /// Such a signal. Where there are several, one that makes calls return EINTR rather than one that restarts them.
-fn waiting_signal(mask: u64) -> Option<u32> {
-    const SA_RESTART: u64 = 0x1000_0000;
-    let mut pending = 0u64;
-    // SAFETY: writes to `pending`.
-    unsafe { sys!(Sysno::rt_sigpending, &mut pending as *mut u64, 8u64) };
-    let mut left = pending & !mask & !sig::OURS;
+fn waiting_signal(mask: SigSet) -> Option<u32> {
+    let mut left = sys::pending_signals().without(mask).without(sig::OURS);
     let mut found = None;
-    while left != 0 {
-        let signal = left.trailing_zeros() + 1;
-        left &= left - 1;
-        let mut action = Sigaction::default();
-        sys::sigaction(signal, None, Some(&mut action));
+    while let Some(signal) = left.take_lowest() {
+        let action = sys::action_of(signal);
         if trap_mask::is_ignored(signal, &action) {
             continue;
         }
         found = Some(signal);
-        if action.flags & SA_RESTART == 0 {
+        if !action.flags.contains(SaFlags::SA_RESTART) {
             break;
         }
     }

@@ -7,6 +7,7 @@ macro_rules! flags {
     ($(#[$doc:meta])* $name:ident($integer:ty) { $($flag:ident = $bits:expr,)* }) => {
         argument! {
             $(#[$doc])*
+            #[derive(Default)]
             $name($integer)
         }
 
@@ -228,6 +229,7 @@ impl SocketOption {
 
 argument! {
     /// A signal set, as the kernel has it: bit 0 is signal 1.
+    #[derive(Default)]
     SigSet(u64)
 }
 

@@ -1,6 +1,6 @@
 //! Texts without allocation: short ones, and copies of the kernel's with some numbers replaced.
 
-use crate::sys::{errno, sys, Sysno, Timespec};
+use crate::sys::{sys, Errno, Fd, Sysno, Timespec};
 
 /// The number at the start of `text`, and the rest behind it.
 pub fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
@@ -20,20 +20,20 @@ fn parse(word: &[u8]) -> Option<u64> {
     })
 }
 
-fn put(fd: u32, bytes: &[u8], at: u64) -> bool {
+fn put(fd: Fd, bytes: &[u8], at: u64) -> bool {
     // SAFETY: reads the bytes.
     let mut put = unsafe { sys!(Sysno::pwrite64, fd, bytes.as_ptr(), bytes.len(), at) };
-    if put == -errno::ESPIPE {
+    if put == Err(Errno::ESPIPE) {
         // SAFETY: as above.
         put = unsafe { sys!(Sysno::write, fd, bytes.as_ptr(), bytes.len()) };
     }
-    put == bytes.len() as isize
+    put == Ok(bytes.len() as isize)
 }
 
-fn cut(fd: u32, len: u64) -> bool {
+fn cut(fd: Fd, len: u64) -> bool {
     // SAFETY: numbers only, of our own file. A pipe ends with what was written to it.
     let result = unsafe { sys!(Sysno::ftruncate, fd, len) };
-    result == 0 || result == -errno::EINVAL
+    matches!(result, Ok(_) | Err(Errno::EINVAL))
 }
 
 /// A short text.
@@ -82,7 +82,7 @@ impl Text {
     }
 
     /// Makes it the content of a file.
-    pub fn write_to(&self, fd: u32) -> bool {
+    pub fn write_to(&self, fd: Fd) -> bool {
         cut(fd, self.len as u64) && put(fd, &self.bytes[..self.len], 0)
     }
 }
@@ -95,7 +95,7 @@ const PENDING: usize = 512;
 
 /// Copies a text of the kernel's to a file in memory, with numbers replaced.
 pub struct Copier {
-    source: u32,
+    source: Fd,
     read: u64,
     room: [u8; ROOM],
     filled: usize,
@@ -106,7 +106,7 @@ pub struct Copier {
 }
 
 impl Copier {
-    pub fn new(memory: u32, source: u32) -> Copier {
+    pub fn new(memory: Fd, source: Fd) -> Copier {
         let output = Output { memory, pending: [0; PENDING], len: 0, written: 0, failed: false };
         let room = [0; ROOM];
         let mut copier = Copier { source, read: 0, room, filled: 0, at: 0, failed: false, output };
@@ -118,8 +118,8 @@ impl Copier {
         // SAFETY: writes to the room.
         let got =
             unsafe { sys!(Sysno::pread64, self.source, self.room.as_mut_ptr(), ROOM, self.read) };
-        self.failed |= got < 0;
-        self.filled = got.max(0) as usize;
+        self.failed |= got.is_err();
+        self.filled = got.unwrap_or(0) as usize;
         self.at = 0;
         self.read += self.filled as u64;
     }
@@ -211,7 +211,7 @@ impl Word {
 
 /// A file in memory, written in pieces.
 struct Output {
-    memory: u32,
+    memory: Fd,
     pending: [u8; PENDING],
     len: usize,
     written: u64,
