@@ -1,12 +1,11 @@
-//! Reading the clocks: what every other part of the shim asks for the time.
+//! The virtual clock and its time bases, as every other part of the shim asks for them.
 
-use crate::cpu;
 use crate::layout::{clock, data, registry};
 use crate::sys::{self, ClockId, Errno, SysResult, Timespec};
 use crate::time_namespace::offsets;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{
-    Deadline, RealInstant, SkipMode, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
+    Deadline, RealInstant, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
 };
 
 /// The host's CLOCK_MONOTONIC, through the kernel's vDSO where that works without a system call.
@@ -17,7 +16,7 @@ pub fn host() -> RealInstant {
 }
 
 #[inline(always)]
-fn host_by(clock: ClockId) -> Timespec {
+pub fn host_by(clock: ClockId) -> Timespec {
     let function = data().clock_gettime.load(Relaxed);
     if function == 0 {
         return host_elsewhere(clock);
@@ -82,72 +81,9 @@ pub fn wall(snapshot: &Snapshot) -> WallTime {
     snapshot.segment.wall_at(snapshot.now())
 }
 
-/// Whole seconds of the wall clock, by the coarse clock, as the kernel has it.
-pub fn seconds() -> i64 {
-    pay();
-    let snapshot = coarse_snapshot();
-    wall_timespec(&snapshot, snapshot.now()).secs
-}
-
-/// Where reading a clock costs virtual time, so that a program which spins on it comes to an end: pays.
-fn pay() {
-    if clock().leaps() {
-        let skipping = clock().skipping();
-        if skipping.mode != SkipMode::Off && skipping.read_cost > Span::ZERO {
-            registry().leaps.pay(skipping.read_cost);
-        }
-    }
-}
-
-/// The clock as it was at the last tick of the host's coarse clock, but not before the piece in force began. The kernel stamps
-/// files by the same clock: a file that is written next is never older than this.
-fn coarse_snapshot() -> Snapshot {
-    let tick = host_by(ClockId::MONOTONIC_COARSE);
-    let tick = RealInstant(tick.secs * NANOS_PER_SEC + tick.nanos);
-    let look = snapshot();
-    Snapshot { real: tick.max(look.segment.real), ..look }
-}
-
-/// Reads any clock, or returns the kernel's error.
-pub fn read(clock: ClockId) -> SysResult<Timespec> {
-    pay();
-    let snapshot = match clock {
-        ClockId::REALTIME_COARSE | ClockId::MONOTONIC_COARSE => coarse_snapshot(),
-        _ => self::snapshot(),
-    };
-    match clock {
-        ClockId::MONOTONIC | ClockId::MONOTONIC_RAW | ClockId::MONOTONIC_COARSE => {
-            Ok(from_virtual(snapshot.now().plus(offsets().monotonic)))
-        }
-        ClockId::REALTIME | ClockId::REALTIME_COARSE => {
-            Ok(wall_timespec(&snapshot, snapshot.now()))
-        }
-        ClockId::BOOTTIME => Ok(from_virtual(boot(&snapshot))),
-        ClockId::TAI => {
-            let wall = wall_timespec(&snapshot, snapshot.now());
-            Ok(Timespec { secs: wall.secs + data().tai.load(Relaxed) as i64, nanos: wall.nanos })
-        }
-        _ => read_by_kernel(clock, &snapshot),
-    }
-}
-
 /// CLOCK_BOOTTIME, with the offset of this process's time namespace.
 pub fn boot(snapshot: &Snapshot) -> VirtualInstant {
     snapshot.now().plus(snapshot.segment.boot).plus(offsets().boot)
-}
-
-/// The clocks that exist only where the kernel says so: alarm clocks, CPU clocks, devices.
-fn read_by_kernel(clock: ClockId, snapshot: &Snapshot) -> SysResult<Timespec> {
-    let time = sys::clock_gettime(clock)?;
-    match clock {
-        ClockId::REALTIME_ALARM => Ok(wall_timespec(snapshot, snapshot.now())),
-        ClockId::BOOTTIME_ALARM => Ok(from_virtual(boot(snapshot))),
-        _ if clock.is_cpu_clock() => {
-            Ok(Timespec::from_span(cpu::told(clock, time.to_span().unwrap_or(Span::ZERO))))
-        }
-        // A clock of a device: its own time, nobody's virtual time.
-        _ => Ok(time),
-    }
 }
 
 /// The time base of a clock, for waits and timers.

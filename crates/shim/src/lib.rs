@@ -43,6 +43,7 @@ pub mod kick;
 pub mod layout;
 pub mod noted;
 mod process;
+mod read;
 mod signals;
 mod stamps;
 mod stand_in;

@@ -1,12 +1,12 @@
 //! The functions that programs call in place of the kernel's vDSO: clock reads without a system call.
 
-use crate::clocks;
 use crate::layout::{clock, data};
+use crate::read;
 use crate::sys::{sys, ClockId, Errno, SysResult, Sysno, Timespec, Timeval};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Changed, FastClock};
 
-/// clock_gettime(2). By the fast path where that is open, the rest by [`clocks::read`].
+/// clock_gettime(2). By the fast path where that is open, the rest by [`read::clock_time`].
 ///
 /// # Safety
 /// `out` must be writable, as for the kernel's.
@@ -71,7 +71,7 @@ unsafe fn read_fast(host: ClockId, clock_shown: FastClock, out: *mut Timespec) -
 #[cold]
 #[inline(never)]
 unsafe fn read(clock: ClockId, out: *mut Timespec) -> i32 {
-    match clocks::read(clock) {
+    match read::clock_time(clock) {
         Ok(value) => {
             // SAFETY: the caller's promise.
             unsafe { out.write_unaligned(value) };
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn time(out: *mut i64) -> i64 {
     // SAFETY: `now` is ours.
     let secs = match unsafe { read_fast(ClockId::MONOTONIC_COARSE, FastClock::Wall, &mut now) } {
         Some(_) => now.secs,
-        None => clocks::seconds(),
+        None => read::seconds(),
     };
     if !out.is_null() {
         // SAFETY: the caller's promise.

@@ -2,12 +2,13 @@
 
 use crate::call::Call;
 use crate::clocks;
+use crate::read;
 use crate::sys::{sys, ClockId, SysResult, Sysno, Timespec, Timeval, UserPtr};
 use crate::user::Access;
 
 /// clock_gettime(2).
 pub fn clock_gettime(_: &Call, clock: ClockId, out: UserPtr<Timespec>) -> SysResult {
-    out.write(clocks::read(clock)?)?;
+    out.write(read::clock_time(clock)?)?;
     Ok(0)
 }
 
@@ -31,7 +32,7 @@ pub fn gettimeofday(
 
 /// time(2).
 pub fn time(_: &Call, out: Option<UserPtr<i64>>) -> SysResult {
-    let secs = clocks::seconds();
+    let secs = read::seconds();
     if let Some(out) = out {
         out.write(secs)?;
     }

@@ -11,6 +11,7 @@ use crate::cpu;
 use crate::filter::Extra;
 use crate::layout::{clock, fork_data, registry, NotedFd, TOLD_STARTS};
 use crate::noted;
+use crate::read;
 use crate::stamps;
 use crate::stand_in::StandIn;
 use crate::sys::{
@@ -250,7 +251,7 @@ fn fill(memory: Fd, source: Fd, file: ProcFile) -> bool {
 
 /// /proc/uptime: the boot clock. The idle time of the processors is not known to it.
 fn write_uptime(memory: Fd) -> bool {
-    let boot = clocks::read(ClockId::BOOTTIME).unwrap_or_default();
+    let boot = read::clock_time(ClockId::BOOTTIME).unwrap_or_default();
     let mut text = Text::new();
     text.seconds(boot);
     text.bytes(b" ");

@@ -4,6 +4,7 @@ use crate::call::Call;
 use crate::clocks;
 use crate::cpu;
 use crate::layout::clock;
+use crate::read;
 use crate::sys::{host_clock, ClockId, RusageWho, SysResult, Sysno, Timeval, UserPtr};
 use crate::user::Access;
 use crate::wait::{self, Masking};
@@ -12,7 +13,7 @@ use lorentz_clock::{Span, NANOS_PER_SEC};
 /// sysinfo(2): its first word is the uptime in seconds, rounded up.
 pub fn sysinfo(call: &Call, out: UserPtr<i64>) -> SysResult {
     let result = call.by_kernel()?;
-    let boot = clocks::read(ClockId::BOOTTIME).unwrap_or_default();
+    let boot = read::clock_time(ClockId::BOOTTIME).unwrap_or_default();
     out.write(boot.secs + (boot.nanos > 0) as i64)?;
     Ok(result)
 }

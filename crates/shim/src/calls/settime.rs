@@ -4,9 +4,9 @@
 //! arguments are refused in the order in which the kernel looks at them. Nothing here sets a clock of the host.
 
 use crate::call::Call;
-use crate::clocks;
 use crate::filter::{ASK_MONITOR, ASK_SET_WALL, ASK_STEP_WALL};
 use crate::process;
+use crate::read;
 use crate::sys::{
     self, sys, AdjModes, ClockId, Errno, SysResult, Sysno, Timespec, Timeval, UserPtr,
 };
@@ -239,7 +239,7 @@ fn adjust(timex: Timex, out: UserPtr<Timex>) -> SysResult {
     // SAFETY: reads and writes the copy.
     let result = unsafe { sys!(Sysno::adjtimex, &raw mut told)? };
     told.words[word::MODES] = timex.words[word::MODES];
-    let wall = clocks::read(ClockId::REALTIME).unwrap_or_default();
+    let wall = read::clock_time(ClockId::REALTIME).unwrap_or_default();
     let unit = if told.is_in_nanos() { 1 } else { MICRO };
     told.words[word::TIME] = wall.secs;
     told.words[word::TIME + 1] = wall.nanos / unit;
