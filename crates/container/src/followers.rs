@@ -13,7 +13,7 @@ use lorentz_clock::{
     ClockPage, Deadline, ProcessId, RealInstant, Registry, Snapshot, Span, Timer, VirtualInstant,
     Waiter,
 };
-use lorentz_shim::kick::{sighting, KICK_MAGIC, NO_CALL};
+use lorentz_shim::change_signal::{fingerprint, CHANGE_SIGNAL_MAGIC, NO_CALL};
 use lorentz_shim::sys::sig;
 use lorentz_syscalls::Restart;
 
@@ -437,7 +437,7 @@ fn seen_in_call(pid: u32, thread: u32) -> u32 {
     // Call number, six arguments, stack pointer, instruction pointer.
     match words[..] {
         [call, _, _, _, _, _, _, sp, ip] => match (call.parse(), hex(ip), hex(sp)) {
-            (Ok(call), Some(ip), Some(sp)) => sighting(call, ip, sp),
+            (Ok(call), Some(ip), Some(sp)) => fingerprint(call, ip, sp),
             _ => NO_CALL,
         },
         _ => NO_CALL,
@@ -458,17 +458,19 @@ fn kick(pid: u32, thread: u32, seen: u32) -> io::Result<()> {
         rest: [u64; 12],
     }
     let info = Info {
-        signo: sig::KICK as i32,
+        signo: sig::CLOCK_CHANGE as i32,
         errno: 0,
         code: sig::SI_QUEUE,
         pad: 0,
         pid: std::process::id(),
         uid: 0,
-        value: u64::from(KICK_MAGIC) << 32 | u64::from(seen),
+        value: u64::from(CHANGE_SIGNAL_MAGIC) << 32 | u64::from(seen),
         rest: [0; 12],
     };
     // SAFETY: reads a whole siginfo.
-    match unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, sig::KICK, &info) } {
+    match unsafe {
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, sig::CLOCK_CHANGE, &info)
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

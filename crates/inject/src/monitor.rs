@@ -15,7 +15,7 @@ use crate::wall::{self, SetWall};
 use crate::{Error, Result};
 use lorentz_clock::{failpoint, Failpoint, Policy, Space, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{ASK_MONITOR, EXEC_KICK_OPEN};
+use lorentz_shim::filter::{ASK_MONITOR, EXEC_CHANGE_SIGNAL_OPEN};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::errno::Errno;
 use nix::poll::{poll, ppoll, PollFd, PollFlags, PollTimeout};
@@ -47,7 +47,7 @@ struct Handed {
     page: u32,
     registry: u32,
     /// The clock-change signal is blocked only for the exec, and must be unblocked after it.
-    kick_open: bool,
+    change_signal_open: bool,
 }
 
 /// Another task of a monitor's process, which the monitor's loop serves.
@@ -377,7 +377,7 @@ impl Monitor {
                 image: notify::add_fd(listener, id, self.image.file.as_fd())?,
                 page: notify::add_fd(listener, id, ward.page.as_fd())?,
                 registry: notify::add_fd(listener, id, ward.target.clock.as_fd())?,
-                kick_open: notification.args[5] & EXEC_KICK_OPEN != 0,
+                change_signal_open: notification.args[5] & EXEC_CHANGE_SIGNAL_OPEN != 0,
             })
         });
         match handed {
@@ -484,7 +484,7 @@ impl Monitor {
             image_fd: handed.image,
             page_fd: handed.page,
             registry_fd: handed.registry,
-            kick_open: handed.kick_open.into(),
+            change_signal_open: handed.change_signal_open.into(),
             space: self.space_in(ward, thread)?.bits(),
             time_offsets: namespace::time_offsets_from(
                 self.wards[ward].args.base_offsets,

@@ -5,8 +5,8 @@ use crate::remote::Borrowed;
 use crate::trace::Thread;
 use lorentz_clock::NANOS_PER_SEC;
 use lorentz_shim::filter::Extra;
-use lorentz_shim::layout::{self, NotedFd};
-use lorentz_shim::noted;
+use lorentz_shim::layout::{self, FdEntry};
+use lorentz_shim::fd_table;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -33,13 +33,13 @@ pub fn find(thread: Thread, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec
         let options = Options { thread, borrowed, scratch, fd };
         let timeouts = [options.timeout(libc::SO_RCVTIMEO)?, options.timeout(libc::SO_SNDTIMEO)?];
         let bits = [
-            (timeouts[0] > 0, noted::RECEIVE_TIMEOUT),
-            (timeouts[1] > 0, noted::SEND_TIMEOUT),
-            (options.stamps()?, noted::STAMPS),
+            (timeouts[0] > 0, fd_table::RECEIVE_TIMEOUT),
+            (timeouts[1] > 0, fd_table::SEND_TIMEOUT),
+            (options.stamps()?, fd_table::STAMPS),
         ];
         let what = bits.iter().filter(|(is, _)| *is).fold(0, |what, (_, bit)| what | bit);
         if what != 0 {
-            found.push(Found { fd, what, file: noted::identity(file.dev(), file.ino()), timeouts });
+            found.push(Found { fd, what, file: fd_table::file_identity(file.dev(), file.ino()), timeouts });
         }
     }
     Ok(found)
@@ -49,8 +49,8 @@ pub fn find(thread: Thread, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec
 pub fn extras(found: &[Found]) -> Vec<Extra> {
     let any = |bits: u32| found.iter().any(|socket| socket.what & bits != 0);
     let needs = [
-        (noted::RECEIVE_TIMEOUT | noted::SEND_TIMEOUT, Extra::Sockets),
-        (noted::STAMPS, Extra::Messages),
+        (fd_table::RECEIVE_TIMEOUT | fd_table::SEND_TIMEOUT, Extra::Sockets),
+        (fd_table::STAMPS, Extra::Messages),
     ];
     needs.into_iter().filter(|(bits, _)| any(*bits)).map(|(_, extra)| extra).collect()
 }
@@ -59,11 +59,11 @@ pub fn extras(found: &[Found]) -> Vec<Extra> {
 pub fn adopt(thread: Thread, found: &[Found]) -> io::Result<()> {
     let mut taken = BTreeSet::new();
     for socket in found {
-        let Some(place) = noted::places(socket.fd).find(|place| taken.insert(*place)) else {
+        let Some(place) = fd_table::slots(socket.fd).find(|place| taken.insert(*place)) else {
             continue;
         };
-        let entry = NotedFd::bytes(socket.fd, socket.what, socket.file, socket.timeouts);
-        thread.write(layout::noted_address(place) as u64, &entry)?;
+        let entry = FdEntry::bytes(socket.fd, socket.what, socket.file, socket.timeouts);
+        thread.write(layout::fd_entry_address(place) as u64, &entry)?;
     }
     let filters = extras(found).iter().fold(0, |bits, extra| bits | extra.there());
     thread.write(layout::extra_filters_address() as u64, &filters.to_ne_bytes())

@@ -1,5 +1,5 @@
 //! Alternate signal stacks. A stack that is too small for the handlers of the shim is replaced by a larger one, and so is one that
-//! is not there where the program's own is too small ([`crate::births`]). The program sees the one that it asked for.
+//! is not there where the program's own is too small ([`crate::clone_tracking`]). The program sees the one that it asked for.
 
 use crate::call::Call;
 use crate::layout::{data, VforkStack, SPARE_STACK, SPARE_STACK_LEN};
@@ -20,12 +20,12 @@ struct Header {
 }
 
 const MAGIC: u64 = 0x4c5a_7374_6163_6b21;
-const HEADER: u64 = size_of::<Header>() as u64;
+const HEADER_LEN: u64 = size_of::<Header>() as u64;
 /// A stack that the program gives is used if it has at least this size: a frame of a signal takes up to 4 KiB with
 /// wide registers, and three may lie on top of each other.
-const ENOUGH: u64 = 16 * 1024;
+const MIN_SUFFICIENT: u64 = 16 * 1024;
 /// Size of ours.
-const OURS: u64 = SPARE_STACK_LEN as u64;
+const STACK_LEN: u64 = SPARE_STACK_LEN as u64;
 /// struct stack_t of a thread that has none.
 pub static NONE: Stack = Stack { sp: 0, flags: SsFlags::SS_DISABLE, padding: 0, size: 0 };
 
@@ -65,7 +65,7 @@ global_asm!(
     ".cfi_endproc",
     ".size lorentz_change_stack, . - lorentz_change_stack",
     sigaltstack = const Sysno::sigaltstack.number(),
-    len = const OURS,
+    len = const STACK_LEN,
     munmap = const Sysno::munmap.number(),
 );
 
@@ -83,7 +83,7 @@ pub fn sigaltstack(
     let before = call.context.stack;
     let on_it = on_stack(before, call.context.regs[reg::RSP]);
     if let Some(old) = old {
-        tell(old, as_told(before, on_it))?;
+        write_stack(old, as_reported(before, on_it))?;
     }
     let Some(new) = new else { return Ok(0) };
     let wanted = Stack { padding: 0, ..new.read()? };
@@ -101,7 +101,7 @@ pub fn sigaltstack(
         // A child whose own stack is too small keeps the one that it does not know of.
         SsFlags::SS_DISABLE if asked_for(before) == NONE => return Ok(0),
         SsFlags::SS_DISABLE => UserPtr::to(&NONE),
-        _ if wanted.size < ENOUGH => stack_for(wanted).map_or(new, given_at),
+        _ if wanted.size < MIN_SUFFICIENT => stack_for(wanted).map_or(new, given_at),
         _ => new,
     };
     Ok(change_behind(call, before, given))
@@ -119,7 +119,7 @@ fn change_behind(call: &mut Call, before: Stack, given: UserPtr<Stack>) -> isize
 }
 
 /// `stack` as sigaltstack(2) returns it.
-fn as_told(stack: Stack, on_it: bool) -> Stack {
+fn as_reported(stack: Stack, on_it: bool) -> Stack {
     let asked = asked_for(stack);
     let flags = match (asked.size, asked.flags.among(SsFlags::SS_AUTODISARM)) {
         (0, _) => SsFlags::SS_DISABLE,
@@ -130,7 +130,7 @@ fn as_told(stack: Stack, on_it: bool) -> Stack {
 }
 
 /// Writes a struct stack_t to the program. The padding behind the flags is the program's own.
-fn tell(to: UserPtr<Stack>, stack: Stack) -> SysResult<()> {
+fn write_stack(to: UserPtr<Stack>, stack: Stack) -> SysResult<()> {
     to.field::<u64>(0).write(stack.sp)?;
     to.field::<u64>(16).write(stack.size)?;
     // SAFETY: between two words that the kernel has just written.
@@ -148,7 +148,7 @@ pub fn stack_for(asked: Stack) -> Option<Stack> {
     const PRIVATE_ANONYMOUS_STACK: i32 = 0x2_0022;
     // SAFETY: new memory.
     let memory = unsafe {
-        sys!(Sysno::mmap, 0, OURS, READ_WRITE, PRIVATE_ANONYMOUS_STACK, Fd::NONE, 0).ok()?
+        sys!(Sysno::mmap, 0, STACK_LEN, READ_WRITE, PRIVATE_ANONYMOUS_STACK, Fd::NONE, 0).ok()?
     };
     // SAFETY: as long as a stack of ours, and nobody else's.
     Some(unsafe { begin(memory as usize, asked) })
@@ -169,7 +169,7 @@ pub fn vfork_stack_for(asked: Stack) -> Option<Stack> {
     let mine = stacks.iter().find(|stack| stack.parent.load(Relaxed) == own);
     let stack = mine.or_else(|| stacks.iter().find(|stack| take_over(stack, own)))?;
     let memory = match stack.memory.load(Relaxed) {
-        0 => stack_for(asked)?.sp as usize - HEADER as usize,
+        0 => stack_for(asked)?.sp as usize - HEADER_LEN as usize,
         memory => memory,
     };
     stack.memory.store(memory, Relaxed);
@@ -186,24 +186,25 @@ fn take_over(stack: &VforkStack, own: u32) -> bool {
 
 /// Where struct stack_t of a stack of ours lies, for the kernel to read.
 pub fn given_at(stack: Stack) -> UserPtr<Stack> {
-    UserPtr::new(stack.sp - HEADER + core::mem::offset_of!(Header, given) as u64)
+    UserPtr::new(stack.sp - HEADER_LEN + core::mem::offset_of!(Header, given) as u64)
 }
 
 /// # Safety
 /// At `memory` lies a stack of ours, whose header may be written.
 unsafe fn begin(memory: usize, asked: Stack) -> Stack {
     let flags = asked.flags.among(SsFlags::SS_AUTODISARM);
-    let given = Stack { sp: memory as u64 + HEADER, flags, padding: 0, size: OURS - HEADER };
+    let given =
+        Stack { sp: memory as u64 + HEADER_LEN, flags, padding: 0, size: STACK_LEN - HEADER_LEN };
     // SAFETY: the caller's promise.
     unsafe { (memory as *mut Header).write(Header { magic: MAGIC, asked, given, unused: 0 }) };
     given
 }
 
 fn header_of(stack: Stack) -> Option<*const Header> {
-    if stack.size != OURS - HEADER {
+    if stack.size != STACK_LEN - HEADER_LEN {
         return None;
     }
-    let header: UserPtr<u64> = UserPtr::new(stack.sp.wrapping_sub(HEADER));
+    let header: UserPtr<u64> = UserPtr::new(stack.sp.wrapping_sub(HEADER_LEN));
     // The program may ask for a stack of this size as well, anywhere.
     (header.read() == Ok(MAGIC)).then_some(header.address() as *const Header)
 }

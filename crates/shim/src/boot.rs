@@ -6,7 +6,7 @@
 
 use crate::layout::{data, fork_data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
 use crate::sys::{self, close, sig, sys, Errno, Fd, SigHow, SigSet, SysResult, Sysno, UserPtr};
-use crate::{handlers, kick, signals, trap, trap_mask, tsc};
+use crate::{change_signal, handlers, signals, trap, trap_mask, tsc};
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{file, Registry};
@@ -47,8 +47,8 @@ pub struct BootArgs {
     pub tai: u64,
     /// TSC ticks per second where rdtsc is to be virtual; else 0.
     pub tsc_hz: u64,
-    /// 1 where the kick signal is blocked for the exec alone ([`crate::filter::EXEC_KICK_OPEN`]).
-    pub kick_open: u64,
+    /// 1 where the clock-change signal is blocked for the exec alone ([`crate::filter::EXEC_CHANGE_SIGNAL_OPEN`]).
+    pub change_signal_open: u64,
     /// By how many nanoseconds the CLOCK_MONOTONIC and CLOCK_BOOTTIME of its time namespace are ahead of the monitor's.
     pub time_offsets: [i64; 2],
     /// By how many the monitor's are ahead of the machine's.
@@ -117,7 +117,7 @@ unsafe extern "C" fn main(args: *const BootArgs, stack: *mut u64) {
         vdso => vdso as usize,
     };
     remember(&args, vdso);
-    install_handlers(args.kick_open != 0);
+    install_handlers(args.change_signal_open != 0);
     if args.tsc_hz != 0 {
         tsc::trap();
     }
@@ -205,19 +205,23 @@ fn remember(args: &BootArgs, vdso: usize) {
     data.getrandom.store(function(args.getrandom), Relaxed);
 }
 
-fn install_handlers(kick_open: bool) {
+fn install_handlers(change_signal_open: bool) {
     trap_mask::init();
-    handlers::register(trap::on_sigsys as *const () as usize, kick::on_kick as *const () as usize);
-    let (sigsys, kick) = handlers::install();
+    handlers::register(
+        trap::on_sigsys as *const () as usize,
+        change_signal::on_change_signal as *const () as usize,
+    );
+    let (sigsys, change) = handlers::install();
     data().sigsys.store(&sigsys);
-    data().kick.store(&kick);
+    data().change_signal.store(&change);
     let mut before = SigSet::EMPTY;
     // SAFETY: reads and writes a mask.
     let _ = unsafe {
         let (ours, before) = (UserPtr::to(&sig::OURS), &raw mut before);
         sys!(Sysno::rt_sigprocmask, SigHow::SIG_UNBLOCK, ours, before, SigSet::LEN)
     };
-    let not_blocked = if kick_open { SigSet::of(sig::KICK) } else { SigSet::EMPTY };
+    let not_blocked =
+        if change_signal_open { SigSet::of(sig::CLOCK_CHANGE) } else { SigSet::EMPTY };
     signals::believe_blocked(before.without(not_blocked));
     fork_data().process.store(sys::getpid(), Relaxed);
     registry().population.enter();

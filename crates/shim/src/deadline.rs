@@ -6,7 +6,7 @@ use lorentz_clock::{Deadline, RealInstant, Segment, Snapshot, Span, VirtualInsta
 
 /// The way back from the kernel to the program takes this long. The shim asks the kernel to wake the thread so much earlier.
 /// The kernel wakes it later than asked anyway, by the timer slack. The thread spends a rest by looking at the clock.
-const WAY_BACK: Span = Span(2_500);
+const RETURN_TIME: Span = Span(2_500);
 
 /// The virtual instant of `deadline`, as the clock stands.
 pub fn due(deadline: Deadline, snapshot: &Snapshot) -> VirtualInstant {
@@ -30,10 +30,10 @@ pub fn real_due(deadline: Deadline, snapshot: &Snapshot) -> RealInstant {
 /// The real instant at which the kernel has to wake a thread that waits for `deadline`.
 pub fn wake_up(deadline: Deadline, snapshot: &Snapshot) -> RealInstant {
     let until = real_due(deadline, snapshot);
-    if until == RealInstant::NEVER || until.since(snapshot.real).0 < 4 * WAY_BACK.0 {
+    if until == RealInstant::NEVER || until.since(snapshot.real).0 < 4 * RETURN_TIME.0 {
         return until;
     }
-    RealInstant(until.0 - WAY_BACK.0)
+    RealInstant(until.0 - RETURN_TIME.0)
 }
 
 /// Whether virtual time has come to `deadline`.
@@ -49,7 +49,7 @@ pub fn reached_soon(deadline: Deadline) -> bool {
         if look.now() >= due(deadline, &look) {
             return true;
         }
-        if real_due(deadline, &look).since(look.real) > WAY_BACK {
+        if real_due(deadline, &look).since(look.real) > RETURN_TIME {
             return false;
         }
         core::hint::spin_loop();

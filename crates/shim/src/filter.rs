@@ -4,7 +4,7 @@
 //! running the filter. Where arguments decide, a call that carries no finite timeout is let through.
 
 use crate::layout::{IMAGE, IMAGE_LEN};
-use crate::sys::sig::{KICK, SIGSEGV, SIGSYS};
+use crate::sys::sig::{CLOCK_CHANGE, SIGSEGV, SIGSYS};
 use crate::sys::Sysno;
 use crate::user::NO_SEMAPHORE;
 use lorentz_clock::Policy;
@@ -16,8 +16,8 @@ pub use lorentz_syscalls::ASK_MONITOR;
 pub const TRAP_DATA: u32 = 0x4c5a;
 /// In the low half of the last argument of an exec: go to the monitor, also from outside the image.
 pub const EXEC_MAGIC: u32 = 0x4c5a_4558;
-/// In the high half: the kick signal is blocked for the exec alone, and not by the program.
-pub const EXEC_KICK_OPEN: u64 = 1 << 32;
+/// In the high half: the clock-change signal is blocked for the exec alone, and not by the program.
+pub const EXEC_CHANGE_SIGNAL_OPEN: u64 = 1 << 32;
 /// Its first argument: a descriptor, while a running process is brought in.
 pub const ASK_FOR_FILE: u64 = 0;
 /// Its first argument: the wall clock is to be set, to the seconds and nanoseconds that follow.
@@ -206,7 +206,7 @@ impl<const N: usize> Program<N> {
             When::PositiveOrGiven(arg, b) => self.allow_unless_positive(arg, &[b]),
             When::FutexWait => self.allow_unless_futex_wait(),
             When::SignalAction => {
-                const OURS: [u32; 3] = [SIGSYS, KICK, SIGSEGV];
+                const OURS: [u32; 3] = [SIGSYS, CLOCK_CHANGE, SIGSEGV];
                 self.load(arg_low(0));
                 for (i, signal) in OURS.iter().enumerate() {
                     let behind_given = 5;

@@ -1,7 +1,7 @@
 //! The few instructions whose addresses matter.
 //!
 //! A *gate* is a place where a thread blocks on the clock. It looks at the clock's version and makes the system call only if
-//! no change has come since the timeout was computed. A kick that arrives between the look and the call moves the
+//! no change has come since the timeout was computed. A clock-change signal that arrives between the look and the call moves the
 //! thread to the gate's exit; one that arrives in the call ends it. Either way the result is [`RETRY`], which no system
 //! call returns: a real EINTR stays an EINTR.
 //!
@@ -20,7 +20,7 @@
 //! returns. Frames lie at a known distance below the stack pointer. A signal that is delivered between the look at the mark and the
 //! call itself, two instructions, does not interrupt the call; natively the same holds at the call's entry.
 //!
-//! A kick leaves this gate with everything masked, so that a signal of the program's that comes next is still pending when the
+//! A clock-change signal leaves this gate with everything masked, so that a signal of the program's that comes next is still pending when the
 //! wait begins anew.
 
 use crate::layout::{TRAP_MASK, VERSION};
@@ -204,10 +204,10 @@ global_asm!(
     "pop rbx",
     ".cfi_def_cfa_offset 8",
     "ret",
-    // A kick comes here, with everything masked.
+    // A clock-change signal comes here, with everything masked.
     ".cfi_def_cfa_offset 32",
-    ".global lorentz_open_gate_kicked",
-    "lorentz_open_gate_kicked:",
+    ".global lorentz_open_gate_changed",
+    "lorentz_open_gate_changed:",
     "mov r12, {retry}",
     "mov qword ptr [r13], 0",
     "jmp 6b",
@@ -243,7 +243,7 @@ extern "C" {
     static lorentz_gate_done: u8;
     static lorentz_open_gate_look: u8;
     static lorentz_open_gate_done: u8;
-    static lorentz_open_gate_kicked: u8;
+    static lorentz_open_gate_changed: u8;
 }
 
 /// Makes a call that puts the program's mask in force by itself, unless the clock has left the version.
@@ -313,7 +313,7 @@ impl OpenCall {
     pub fn handled(&self) -> Option<u32> {
         match self.mark[0] as usize {
             0 => None,
-            // A kick.
+            // The clock-change signal.
             ours if ours == restorer() => None,
             _ => Some(self.mark[MARK_SIGNAL] as u32),
         }
@@ -331,7 +331,7 @@ impl At {
             }
             At::OpenGate => (
                 &raw const lorentz_open_gate_done as usize,
-                &raw const lorentz_open_gate_kicked as usize,
+                &raw const lorentz_open_gate_changed as usize,
             ),
         };
         let ended = ip == done && result != Errno::EINTR.in_register();

@@ -30,7 +30,7 @@ pub fn install() -> (Sigaction, Sigaction) {
     // Calls that were not trapped go on after a clock-change signal.
     let mask = trap_mask::get().with(SigSet::of(sig::SIGSYS));
     let on_change = own(change.load(Relaxed), SaFlags::SA_RESTART, mask);
-    (sigsys, sys::set_action(sig::KICK, &on_change))
+    (sigsys, sys::set_action(sig::CLOCK_CHANGE, &on_change))
 }
 
 /// Adds `signal` to the trap handler's mask, before the program stops ignoring it.

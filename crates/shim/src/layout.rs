@@ -16,7 +16,7 @@ pub const DATA: usize = IMAGE + IMAGE_LEN;
 pub const DATA_LEN: usize = 4 * 4096 + SPARE_STACK_LEN;
 /// The page that a fork's child finds empty.
 pub const FORK_DATA: usize = DATA + 3 * 4096;
-/// A stack for the handlers of a process that was begun on a stack of its parent's choice: see [`crate::births`].
+/// A stack for the handlers of a process that was begun on a stack of its parent's choice: see [`crate::clone_tracking`].
 pub const SPARE_STACK: usize = FORK_DATA + 4096;
 /// Length of the spare stack. It takes no memory before it is used.
 pub const SPARE_STACK_LEN: usize = 64 * 1024;
@@ -31,13 +31,13 @@ pub const VERSION: usize = CLOCK + ClockPage::VERSION_OFFSET;
 pub const TRAP_MASK: usize = DATA + core::mem::offset_of!(ProcessData, trap_mask);
 
 /// File descriptors the shim remembers something about.
-pub const NOTED_FDS: usize = 256;
+pub const FD_TABLE_LEN: usize = 256;
 
 /// Which of the two signals that a program may not block a thread has blocked, in its own eyes: the thread's number, twice shifted
 /// to the left, and a bit for each of them. 0 where the entry is free.
 pub type BlockedSignals = AtomicU32;
 
-/// An alternate stack for the child of a thread's vfork on a stack of its own: see [`crate::births`].
+/// An alternate stack for the child of a thread's vfork on a stack of its own: see [`crate::clone_tracking`].
 #[repr(C)]
 pub struct VforkStack {
     /// The thread that waits for such a child, or did; 0 where there was none.
@@ -52,7 +52,7 @@ pub struct VforkStack {
 pub const VFORK_STACKS: usize = 32;
 
 /// Places in a process's code that begin tasks.
-pub const BIRTHPLACES: usize = 32;
+pub const CLONE_SITES: usize = 32;
 
 /// Threads whose beliefs are remembered.
 pub const BLOCKED: usize = 254;
@@ -99,10 +99,10 @@ pub struct Disposition {
 
 /// Something remembered about one file descriptor of the process.
 #[repr(C)]
-pub struct NotedFd {
+pub struct FdEntry {
     /// The descriptor plus one; 0 where the entry is free.
     pub key: AtomicU32,
-    /// What it is: bits of [`crate::noted`].
+    /// What it is: bits of [`crate::fd_table`].
     pub what: AtomicU32,
     /// Which file it stands for: the number may come to stand for another.
     pub file: AtomicU64,
@@ -112,7 +112,7 @@ pub struct NotedFd {
     pub send_timeout: AtomicU64,
 }
 
-impl NotedFd {
+impl FdEntry {
     /// As it is written from outside.
     pub fn bytes(fd: u32, what: u32, file: u64, timeouts: [u64; 2]) -> [u8; 32] {
         let mut bytes = [0; 32];
@@ -126,8 +126,8 @@ impl NotedFd {
 }
 
 /// Where entry number `place` of the noted descriptors lies.
-pub fn noted_address(place: usize) -> usize {
-    DATA + core::mem::offset_of!(ProcessData, fds) + place * core::mem::size_of::<NotedFd>()
+pub fn fd_entry_address(place: usize) -> usize {
+    DATA + core::mem::offset_of!(ProcessData, fds) + place * core::mem::size_of::<FdEntry>()
 }
 
 /// Where the address of [`crate::sys::host_call`] lies.
@@ -166,8 +166,8 @@ pub struct ProcessData {
     pub tsc_hz: AtomicU64,
     /// The program's own view of SIGSYS, ...
     pub sigsys: Disposition,
-    /// ... of the signal used for kicks, ...
-    pub kick: Disposition,
+    /// ... of the clock-change signal, ...
+    pub change_signal: Disposition,
     /// ... and of SIGSEGV, where rdtsc is virtual.
     pub sigsegv: Disposition,
     /// The process id namespace: a [`lorentz_clock::Space`].
@@ -190,14 +190,14 @@ pub struct ProcessData {
     pub base_offsets: [AtomicI64; 2],
     /// Which of our signals threads believe to have blocked.
     pub blocked: [BlockedSignals; BLOCKED],
-    /// Where the program goes on after it has begun a task: see [`crate::births`].
-    pub birthplaces: [AtomicUsize; BIRTHPLACES],
+    /// Where the program goes on after it has begun a task: see [`crate::clone_tracking`].
+    pub clone_sites: [AtomicUsize; CLONE_SITES],
     /// Alternate stacks of children that share this memory while their parents wait.
     pub vfork_stacks: [VforkStack; VFORK_STACKS],
     /// Credit of threads that were waiting when the process was brought in.
     pub credits: [Credit; CREDITS],
     /// What is remembered about file descriptors.
-    pub fds: [NotedFd; NOTED_FDS],
+    pub fds: [FdEntry; FD_TABLE_LEN],
     /// Addresses of the handlers of SIGSYS and of the clock-change signal: see [`crate::handlers`].
     pub handlers: [AtomicUsize; 2],
 }
@@ -205,37 +205,37 @@ pub struct ProcessData {
 /// The start of a task in ticks, by the host's boot clock and as it was told. The seal is computed from both: a thread that
 /// reads while another writes finds that they do not fit.
 #[repr(C)]
-pub struct ToldStart {
+pub struct ReportedStart {
     /// Ticks of the host.
     pub host: AtomicU64,
     /// Ticks of the container.
-    pub told: AtomicU64,
+    pub reported: AtomicU64,
     /// 0 where the entry is free.
     pub seal: AtomicU64,
 }
 
 /// Start times that a process remembers.
-pub const TOLD_STARTS: usize = 32;
+pub const REPORTED_STARTS: usize = 32;
 
-impl ToldStart {
-    fn seal(host: u64, told: u64) -> u64 {
+impl ReportedStart {
+    fn seal(host: u64, reported: u64) -> u64 {
         const FREE_DOES_NOT_FIT: u64 = 1 << 63;
-        host.rotate_left(32) ^ told ^ FREE_DOES_NOT_FIT
+        host.rotate_left(32) ^ reported ^ FREE_DOES_NOT_FIT
     }
 
     /// The start that was told for `host`, if the entry has it.
     pub fn get(&self, host: u64) -> Option<u64> {
-        let told = self.told.load(Relaxed);
-        let fits =
-            self.host.load(Relaxed) == host && self.seal.load(Relaxed) == Self::seal(host, told);
-        fits.then_some(told)
+        let reported = self.reported.load(Relaxed);
+        let fits = self.host.load(Relaxed) == host
+            && self.seal.load(Relaxed) == Self::seal(host, reported);
+        fits.then_some(reported)
     }
 
     /// Remembers it.
-    pub fn set(&self, host: u64, told: u64) {
+    pub fn set(&self, host: u64, reported: u64) {
         self.host.store(host, Relaxed);
-        self.told.store(told, Relaxed);
-        self.seal.store(Self::seal(host, told), Relaxed);
+        self.reported.store(reported, Relaxed);
+        self.seal.store(Self::seal(host, reported), Relaxed);
     }
 }
 
@@ -245,11 +245,11 @@ pub struct CpuAnchor {
     /// Thread id; 0 is the process, as entry 0.
     pub thread: AtomicU32,
     /// Which state of the clock it was computed in.
-    pub seen: AtomicU32,
+    pub state: AtomicU32,
     /// CPU time the host says, nanoseconds, then.
     pub real: AtomicU64,
     /// CPU time told to the program, nanoseconds, then.
-    pub told: AtomicU64,
+    pub reported: AtomicU64,
     /// The rate that has been in force since.
     pub num: AtomicU64,
     /// Its lower term.
@@ -277,7 +277,7 @@ pub struct ForkData {
     /// CPU times at the last change of rate.
     pub anchors: [CpuAnchor; CPU_ANCHORS],
     /// Start times that the program was told. They lie here because the other pages are full.
-    pub starts: [ToldStart; TOLD_STARTS],
+    pub starts: [ReportedStart; REPORTED_STARTS],
 }
 
 const _: () = assert!(core::mem::size_of::<ProcessData>() <= FORK_DATA - DATA);

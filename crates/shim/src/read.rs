@@ -64,7 +64,7 @@ fn read_by_kernel(clock: ClockId, snapshot: &Snapshot) -> SysResult<Timespec> {
         ClockId::REALTIME_ALARM => Ok(wall_timespec(snapshot, snapshot.now())),
         ClockId::BOOTTIME_ALARM => Ok(from_virtual(boot(snapshot))),
         _ if clock.is_cpu_clock() => {
-            Ok(Timespec::from_span(cpu::told(clock, time.to_span().unwrap_or(Span::ZERO))))
+            Ok(Timespec::from_span(cpu::reported(clock, time.to_span().unwrap_or(Span::ZERO))))
         }
         // A clock of a device: its own time, nobody's virtual time.
         _ => Ok(time),

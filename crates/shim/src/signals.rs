@@ -1,6 +1,6 @@
 //! The program's view of its signals, where ours differ.
 //!
-//! SIGSYS and the kick signal must never be blocked or lose their handlers, or the next trapped call would end the
+//! SIGSYS and the clock-change signal must never be blocked or lose their handlers, or the next trapped call would end the
 //! program. So calls that may block signals are trapped and those two taken out; what the program does with
 //! the two themselves is remembered, told back, and followed when somebody else sends them.
 
@@ -41,7 +41,7 @@ fn virtual_disposition(signal: u32) -> Option<&'static Disposition> {
     let data = data();
     match signal {
         sig::SIGSYS => Some(&data.sigsys),
-        sig::KICK => Some(&data.kick),
+        sig::CLOCK_CHANGE => Some(&data.change_signal),
         sig::SIGSEGV if data.tsc_hz.load(Relaxed) != 0 => Some(&data.sigsegv),
         _ => None,
     }
@@ -102,7 +102,7 @@ mod masks {
     use core::sync::atomic::Ordering::Relaxed;
 
     const SIGSYS: SigSet = SigSet::of(sig::SIGSYS);
-    const KICK: SigSet = SigSet::of(sig::KICK);
+    const CLOCK_CHANGE: SigSet = SigSet::of(sig::CLOCK_CHANGE);
     /// Bits of an entry below the thread's number.
     const SIGNALS: u32 = 2;
 
@@ -119,7 +119,7 @@ mod masks {
         let own = places(thread).find(|place| is_of(place, thread));
         let bits = own.map_or(0, |place| place.load(Relaxed));
         let signal = |bit: u32, signal| if bits & bit != 0 { signal } else { SigSet::EMPTY };
-        signal(1, SIGSYS).with(signal(2, KICK))
+        signal(1, SIGSYS).with(signal(2, CLOCK_CHANGE))
     }
 
     /// Where there is no room left, another thread's belief is forgotten.
@@ -131,7 +131,8 @@ mod masks {
             }
             return;
         }
-        let bits = u32::from(signals.has(sig::SIGSYS)) | u32::from(signals.has(sig::KICK)) << 1;
+        let bits =
+            u32::from(signals.has(sig::SIGSYS)) | u32::from(signals.has(sig::CLOCK_CHANGE)) << 1;
         let entry = thread << SIGNALS | bits;
         if let Some(place) = own {
             return place.store(entry, Relaxed);

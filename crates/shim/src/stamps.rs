@@ -7,7 +7,7 @@ use crate::user::Access;
 use lorentz_clock::{saturate, RealInstant, Span, WallTime, NANOS_PER_SEC};
 
 /// The host's wall clock may be set while containers run; by less than this it is not believed to have been.
-const HOST_STEP: i128 = 10_000_000;
+const MIN_HOST_STEP: i128 = 10_000_000;
 
 /// What the host's wall clock is ahead of its monotonic clock. As it was when the clock was made, to the nanosecond, so
 /// that a time written and read back is the same, unless the host's wall clock has been set since.
@@ -16,7 +16,7 @@ fn host_wall_ahead() -> i128 {
     let wall = host_clock(ClockId::REALTIME);
     let sampled =
         wall.secs as i128 * NANOS_PER_SEC as i128 + wall.nanos as i128 - clocks::host().0 as i128;
-    if (sampled - known).abs() < HOST_STEP {
+    if (sampled - known).abs() < MIN_HOST_STEP {
         known
     } else {
         within_a_tick().unwrap_or(sampled)
@@ -89,23 +89,23 @@ pub type Message = [u64; 7];
 pub fn translate_message(message: UserPtr<Message>) {
     const CONTROL: usize = 4;
     const CONTROL_LEN: usize = 5;
-    const HEADER: u64 = 16;
+    const HEADER_LEN: u64 = 16;
     const SOL_SOCKET: i32 = 1;
     // SAFETY: the kernel has just read the msghdr, and written its control data and their length. Other threads of the program may
     // write there: no reference is made of it.
     let words = unsafe { message.get() };
     let mut header: UserPtr<[i32; 4]> = UserPtr::new(words[CONTROL]);
     let mut left = words[CONTROL_LEN];
-    while !header.is_null() && left >= HEADER {
+    while !header.is_null() && left >= HEADER_LEN {
         // SAFETY: a header lies within the control data.
         let [len, _, level, kind] = unsafe { header.get() };
         let len = len as u64;
-        if len < HEADER || len > left {
+        if len < HEADER_LEN || len > left {
             return;
         }
         if level == SOL_SOCKET {
             // SAFETY: `len` bytes are left of the control data.
-            unsafe { translate_stamp(kind, header.field(HEADER), len - HEADER) };
+            unsafe { translate_stamp(kind, header.field(HEADER_LEN), len - HEADER_LEN) };
         }
         let step = len.div_ceil(8) * 8;
         if step >= left {

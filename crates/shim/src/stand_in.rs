@@ -61,9 +61,9 @@ impl Drop for StandIn {
 /// Whether RLIMIT_FSIZE leaves room for any file of /proc.
 fn may_write_files() -> bool {
     const RLIMIT_FSIZE: u32 = 1;
-    const ANY: u64 = 1 << 20;
+    const MIN_LIMIT: u64 = 1 << 20;
     let mut limits = [u64::MAX; 2];
     // SAFETY: writes two words.
     let _ = unsafe { sys!(Sysno::getrlimit, RLIMIT_FSIZE, limits.as_mut_ptr()) };
-    limits[0] >= ANY
+    limits[0] >= MIN_LIMIT
 }

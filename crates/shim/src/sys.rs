@@ -22,9 +22,9 @@ pub mod sig {
     pub const SIGCHLD: u32 = 17;
     pub const SIGSYS: u32 = 31;
     /// The signal that tells a thread to look at the clock again: the last real-time signal, delivered after all others.
-    pub const KICK: u32 = 64;
-    /// SIGSYS and KICK: what a program may never block.
-    pub const OURS: SigSet = SigSet::of(SIGSYS).with(SigSet::of(KICK));
+    pub const CLOCK_CHANGE: u32 = 64;
+    /// SIGSYS and CLOCK_CHANGE: what a program may never block.
+    pub const OURS: SigSet = SigSet::of(SIGSYS).with(SigSet::of(CLOCK_CHANGE));
     pub const SI_QUEUE: i32 = -1;
 }
 

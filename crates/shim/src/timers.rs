@@ -12,7 +12,7 @@ use crate::sys::{
     self, give_way, pending_signals, sys, Errno, Fd, ItimerId, Itimerspec, Itimerval, SysResult,
     Sysno, TimerFlags, Timespec, Timeval,
 };
-use crate::upcoming::{later, Shown, AGES, AT_ONCE};
+use crate::upcoming::{later, Shown, AT_ONCE, FAR_FUTURE};
 use core::sync::atomic::Ordering::SeqCst;
 use lorentz_clock::{
     failpoint, Armed, Deadline, Failpoint, RealInstant, Setting, Snapshot, Span, Timer, TimerKind,
@@ -41,14 +41,14 @@ impl Kernel {
     /// Race: the thread is interrupted between the clock and the timer. Where the two may be more than half of an interval apart,
     /// they are looked at again.
     fn shown(self, armed: &Armed) -> SysResult<Shown> {
-        const TRIES: u32 = 8;
+        const MAX_TRIES: u32 = 8;
         let mut tries = 0;
         loop {
             tries += 1;
             let now = clocks::host();
             let left = self.left()?;
             let took = clocks::host().since(now);
-            if took.0 < armed.interval.0 / 2 || armed.interval == Span::ZERO || tries == TRIES {
+            if took.0 < armed.interval.0 / 2 || armed.interval == Span::ZERO || tries == MAX_TRIES {
                 return Ok(Shown { now, left });
             }
         }
@@ -81,7 +81,7 @@ impl Kernel {
     /// Sets it so that `expiries` (2 or more) have gone off by now, and the next one does not come before it is set anew.
     fn set_behind(self, expiries: i64) {
         let now = clocks::host();
-        let interval = Span((now.0 / expiries).clamp(MEANWHILE.0, LONG.0));
+        let interval = Span((now.0 / expiries).clamp(MIN_BEHIND_INTERVAL.0, MAX_BEHIND_INTERVAL.0));
         let at = now.0.saturating_sub((expiries - 1).saturating_mul(interval.0));
         let at = RealInstant(at.max(AT_ONCE.0));
         self.set(&Armed { at, interval, ..Armed::by(WallTime::default()) });
@@ -90,7 +90,7 @@ impl Kernel {
     /// Sets it to go off at `armed.at`, for one expiry of a series. A descriptor gets an interval too: otherwise nothing would tell
     /// whether it has been counted.
     fn set_once(self, armed: &Armed) {
-        let interval = if self.kind == TimerKind::Fd { AGES } else { Span::ZERO };
+        let interval = if self.kind == TimerKind::Fd { FAR_FUTURE } else { Span::ZERO };
         self.set(&Armed { interval, ..*armed });
     }
 
@@ -127,32 +127,32 @@ impl Kernel {
 }
 
 /// What [`Kernel::set_behind`] sets a timer to does not go off again for so long.
-const LONG: Span = Span(3_600_000_000_000);
+const MAX_BEHIND_INTERVAL: Span = Span(3_600_000_000_000);
 /// ... and where the host has not run for long, at least for so long.
-const MEANWHILE: Span = Span(20_000_000);
+const MIN_BEHIND_INTERVAL: Span = Span(20_000_000);
 
 /// Sets the kernel's timer for `setting`, by the clock as it stands. Setting it makes the kernel forget the expiries
-/// that the program has not been told of yet: `untold` of them are told again.
-pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
-    let (mut setting, mut untold) = (setting, untold);
-    while !arm_by_this_state(timer, kernel, setting, untold) {
+/// that the program has not been told of yet: `unreported` of them are told again.
+pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) {
+    let (mut setting, mut unreported) = (setting, unreported);
+    while !arm_by_this_state(timer, kernel, setting, unreported) {
         // The clock has changed meanwhile. What the kernel has signalled at once the program may have taken already.
-        match upcoming_and_untold(timer, kernel) {
-            Ok((Some(upcoming), left)) => (setting, untold) = (upcoming, left),
+        match upcoming_and_unreported(timer, kernel) {
+            Ok((Some(upcoming), left)) => (setting, unreported) = (upcoming, left),
             _ => return timer.set_seen(clock().timers_state()),
         }
     }
 }
 
 /// The same, by the state that the clock has now. False where that has changed meanwhile.
-fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) -> bool {
+fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) -> bool {
     let leapt = registry().leaps.sum();
     let state = clock().timers_state();
     let look = clocks::snapshot();
     let held = clock().timers_held();
-    let (setting, armed, behind) = match once_for(setting, &look, untold, held.is_some()) {
+    let (setting, armed, behind) = match once_for(setting, &look, unreported, held.is_some()) {
         Some(once) => (once.setting, once.armed, once.behind),
-        None => (setting, armed_for(setting, &look, untold), 0),
+        None => (setting, armed_for(setting, &look, unreported), 0),
     };
     let is_once = setting.interval != Span::ZERO && armed.interval == Span::ZERO;
     let armed = Armed { at: held_back(armed.at, held), leapt, ..armed };
@@ -163,7 +163,7 @@ fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, untold: i6
     }
     failpoint(registry(), Failpoint::TimerArmed);
     timer.set_armed(armed);
-    timer.set_signalled_again(if behind > 0 { behind - 1 } else { untold });
+    timer.set_signalled_again(if behind > 0 { behind - 1 } else { unreported });
     timer.set(setting, state);
     clock().version() == look.version && clock().timers_state() == state
 }
@@ -178,7 +178,7 @@ fn held_back(at: RealInstant, from: Option<RealInstant>) -> RealInstant {
 
 /// When the kernel's timer has to go off. A series that is behind (it was set in the past, or time has leapt over some
 /// of it) is begun so far back that the kernel counts what was missed and goes on in step.
-fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
+fn armed_for(setting: Setting, look: &Snapshot, unreported: i64) -> Armed {
     let wall = look.segment.wall;
     let first = due(setting.deadline, look);
     let now = look.now();
@@ -196,7 +196,7 @@ fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
     if next == RealInstant::NEVER {
         return Armed { at: next, interval, ..Armed::by(wall) };
     }
-    let behind = (missed + untold).saturating_mul(interval.0);
+    let behind = (missed + unreported).saturating_mul(interval.0);
     let at = RealInstant(next.0.saturating_sub(behind).max(AT_ONCE.0));
     Armed { at, interval, ..Armed::by(wall) }
 }
@@ -215,16 +215,16 @@ fn real_interval(interval: Span, next: RealInstant, look: &Snapshot) -> Span {
 
 /// A change of the clock that is nearer than this counts as near. Whoever publishes one tells all timers so long before it begins
 /// at the latest, and again when it has begun.
-const NEAR: Span = Span(5_000_000);
+const NEAR_CHANGE: Span = Span(5_000_000);
 
 /// A series on a clock that goes no further than its limit, or whose rate is about to change, or while timers are `held` back, is
 /// set for one expiry at a time: the kernel's would go on by the old piece. Given is the expiry that it is set for, the last one
 /// where some have been missed. `None` where the clock has no limit and no change is near, or there are several to come before the
 /// limit.
-fn once_for(setting: Setting, look: &Snapshot, untold: i64, held: bool) -> Option<Once> {
+fn once_for(setting: Setting, look: &Snapshot, unreported: i64, held: bool) -> Option<Once> {
     let first = due(setting.deadline, look);
     let interval = setting.interval;
-    let near = held || look.until.since(look.real) <= NEAR;
+    let near = held || look.until.since(look.real) <= NEAR_CHANGE;
     if (look.limit == VirtualInstant::NEVER && !near)
         || interval == Span::ZERO
         || first == VirtualInstant::NEVER
@@ -233,7 +233,7 @@ fn once_for(setting: Setting, look: &Snapshot, untold: i64, held: bool) -> Optio
     }
     let now = look.now();
     let missed = if first > now { 0 } else { now.since(first).0 / interval.0 + 1 };
-    let behind = missed + untold;
+    let behind = missed + unreported;
     let is_behind = behind > 0;
     let number = if is_behind { missed - 1 } else { missed };
     let at = first.plus(Span(number.saturating_mul(interval.0)));
@@ -325,7 +325,7 @@ impl Rearms {
 /// False where there is nothing to set.
 fn rearm(timer: &Timer, kernel: Kernel) -> bool {
     let leapt = registry().leaps.sum();
-    match upcoming_and_untold(timer, kernel) {
+    match upcoming_and_unreported(timer, kernel) {
         // The timer is gone: closed, or deleted by an exec.
         Err(_) => {
             timer.release();
@@ -336,7 +336,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
             timer.set_seen(clock().timers_state());
             false
         }
-        Ok((Some(setting), untold)) => {
+        Ok((Some(setting), unreported)) => {
             let wall = timer.armed().wall;
             let stepped = clocks::snapshot().segment.wall != wall;
             if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
@@ -344,7 +344,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
                 kernel.set(&Armed { at: AT_ONCE, ..Armed::by(WallTime::default()) });
                 timer.set(setting, clock().timers_state());
             } else {
-                arm(timer, kernel, setting, untold);
+                arm(timer, kernel, setting, unreported);
             }
             true
         }
@@ -354,17 +354,18 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
 /// What `timer` is set to from now on, and the expiries before that which the program has not been told of.
 ///
 /// Race: the timer goes off between the two looks, and would be counted by both or by neither. Therefore the first is taken again.
-fn upcoming_and_untold(timer: &Timer, kernel: Kernel) -> SysResult<(Option<Setting>, i64)> {
+fn upcoming_and_unreported(timer: &Timer, kernel: Kernel) -> SysResult<(Option<Setting>, i64)> {
     /// A timer that goes off at every look is counted as well as can be.
-    const TRIES: u32 = 8;
+    const MAX_TRIES: u32 = 8;
     let mut before = upcoming(timer, kernel)?;
     let mut taken = 0;
     for tries in 1.. {
         failpoint(registry(), Failpoint::TimerLookedAt);
-        let untold = before.map_or(0, |setting| untold(timer, kernel, &setting, &mut taken));
+        let unreported =
+            before.map_or(0, |setting| unreported(timer, kernel, &setting, &mut taken));
         let after = upcoming(timer, kernel)?;
-        if after == before || tries == TRIES {
-            return Ok((after, untold));
+        if after == before || tries == MAX_TRIES {
+            return Ok((after, unreported));
         }
         before = after;
     }
@@ -372,7 +373,7 @@ fn upcoming_and_untold(timer: &Timer, kernel: Kernel) -> SysResult<(Option<Setti
 }
 
 /// Expiries of a periodic timer that the program has not been told of. `taken` are those that were taken from a descriptor.
-fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) -> i64 {
+fn unreported(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) -> i64 {
     if upcoming.interval.0 == 0 {
         return 0;
     }
@@ -425,7 +426,7 @@ fn signal_waits(signal: u32) -> bool {
 }
 
 /// Runs `work` while no other thread sets this timer.
-pub fn alone<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
+pub fn exclusively<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
     let holder = process::holder();
     let mut tries = 0;
     while timer.begin(holder).is_err() {
@@ -439,7 +440,7 @@ pub fn alone<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
 }
 
 /// Virtual time left and the interval, as timer_gettime tells them.
-pub fn told(timer: &Timer, kernel: Kernel) -> SysResult<Itimerspec> {
+pub fn remaining(timer: &Timer, kernel: Kernel) -> SysResult<Itimerspec> {
     let interval = Timespec::from_span(timer.setting().interval);
     let left = match upcoming(timer, kernel)? {
         None => Span::ZERO,

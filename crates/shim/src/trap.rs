@@ -4,9 +4,9 @@
 //! goes into the program's result register, and the program goes on behind the call as if the kernel had made it.
 
 use crate::altstack;
-use crate::births;
 use crate::call::{mark_as_trapped, Call, Carry, AGAIN};
 use crate::calls::*;
+use crate::clone_tracking;
 use crate::filter::TRAP_DATA;
 use crate::layout::data;
 use crate::signals;
@@ -137,6 +137,6 @@ fn dispatch(call: &mut Call) -> SysResult {
         Handler::Trace => exec::trace.carry_out(call),
         Handler::Unshare => namespace::unshare.carry_out(call),
         Handler::Setns => namespace::setns.carry_out(call),
-        Handler::Clone => births::prepare.carry_out(call),
+        Handler::Clone => clone_tracking::prepare.carry_out(call),
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for a virtual deadline: the loop that every timed system call goes through.
 //!
 //! A wait looks at the clock, states in the registry what it waits for, and blocks in the kernel until the real
-//! instant that the deadline has now. When the clock changes it is kicked out of the kernel, looks again, and
+//! instant that the deadline has now. When the clock changes a clock-change signal takes it out of the kernel. It looks again, and
 //! blocks again. It ends when the call itself ends, when the virtual deadline is reached, or with EINTR where
 //! the kernel would have said EINTR.
 
@@ -32,7 +32,7 @@ pub enum Masking {
 }
 
 /// How often a wait that found no place in the registry looks at the clock.
-const UNREGISTERED: Span = Span(10_000_000);
+const POLL_INTERVAL: Span = Span(10_000_000);
 
 /// A wait for a deadline. It may take several tries, for the clock may change meanwhile.
 pub struct Wait<'a> {
@@ -81,7 +81,7 @@ impl Wait<'_> {
             let mut until = deadline::wake_up(self.deadline, &snapshot);
             if self.slot.waiter.is_none() {
                 // The registry is full: nobody can signal this thread, so it looks again by itself.
-                until = until.min(snapshot.real.plus(UNREGISTERED));
+                until = until.min(snapshot.real.plus(POLL_INTERVAL));
             }
             timeout.set(request, until, &snapshot);
             return snapshot.version;
@@ -200,7 +200,7 @@ fn frame_state(call: &Call) -> u64 {
     const SW_BYTES: usize = 464;
     const MAGIC: u32 = 0x4650_5853;
     /// More than the rest of a frame takes.
-    const REST: u64 = 2048;
+    const MAX_REST: u64 = 2048;
     let state = call.context.fp[0] as *const u8;
     if state.is_null() {
         return 0;
@@ -214,7 +214,7 @@ fn frame_state(call: &Call) -> u64 {
         false => u64::MAX,
     };
     let size = u64::from(size);
-    if magic == MAGIC && room > size + REST {
+    if magic == MAGIC && room > size + MAX_REST {
         size
     } else {
         0
@@ -223,8 +223,8 @@ fn frame_state(call: &Call) -> u64 {
 
 /// Waits for a moment where a signal is `due`. Says whether one waits for the program, with `mask` in force.
 pub fn signal_comes(mask: SigSet, due: bool) -> bool {
-    const MOMENT: Span = Span(200_000);
-    let end = clocks::host().plus(MOMENT);
+    const SIGNAL_TIMEOUT: Span = Span(200_000);
+    let end = clocks::host().plus(SIGNAL_TIMEOUT);
     loop {
         if signal_waits(mask) {
             return true;
@@ -268,9 +268,9 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// States what this thread waits for, in system call `nr`, as computed from state `seen` of the clock that had leapt by
+    /// States what this thread waits for, in system call `nr`, as computed from state `observed_state` of the clock that had leapt by
     /// `leapt`.
-    pub fn state(&mut self, nr: Sysno, deadline: Deadline, seen: u32, leapt: Span) {
+    pub fn state(&mut self, nr: Sysno, deadline: Deadline, observed_state: u32, leapt: Span) {
         if self.own().is_none() {
             self.owner = (process::own(), sys::gettid());
             self.epoch = process::epoch();
@@ -279,7 +279,7 @@ impl Slot {
             failpoint(registry(), Failpoint::WaitClaimed);
         }
         if let Some(waiter) = self.waiter {
-            waiter.publish(deadline, nr.number(), seen, leapt);
+            waiter.publish(deadline, nr.number(), observed_state, leapt);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Becoming another program, and a program's own sandbox.
 
 use crate::call::Call;
-use crate::filter::{self, Instruction, EXEC_KICK_OPEN, EXEC_MAGIC, EXTRA_LEN};
+use crate::filter::{self, Instruction, EXEC_CHANGE_SIGNAL_OPEN, EXEC_MAGIC, EXTRA_LEN};
 use crate::handlers;
 use crate::signals;
 use crate::sys::{
@@ -19,7 +19,7 @@ pub fn exec(call: &Call) -> SysResult {
     // The new program inherits what is blocked and ignored now, in the program's eyes.
     let pass_on = Inheritance::of(call);
     pass_on.begin();
-    let request = call.request().with(5, u64::from(EXEC_MAGIC) | pass_on.kick_open());
+    let request = call.request().with(5, u64::from(EXEC_MAGIC) | pass_on.change_signal_open());
     // SAFETY: the program's own call. It comes back only when it has failed.
     let (result, left_open) = unsafe { exec_by_monitor(&request) };
     pass_on.take_back();
@@ -31,7 +31,7 @@ pub fn exec(call: &Call) -> SysResult {
     result
 }
 
-/// What a new program inherits of its signals: the mask, and that SIGSYS or the kick signal is ignored.
+/// What a new program inherits of its signals: the mask, and that SIGSYS or the clock-change signal is ignored.
 struct Inheritance {
     mask: SigSet,
     ignored: [(u32, bool); 2],
@@ -42,7 +42,7 @@ impl Inheritance {
         let ignored = |signal: u32| (signal, signals::ignores(signal));
         Inheritance {
             mask: call.mask().with(signals::believed_blocked()),
-            ignored: [ignored(sig::SIGSYS), ignored(sig::KICK)],
+            ignored: [ignored(sig::SIGSYS), ignored(sig::CLOCK_CHANGE)],
         }
     }
 
@@ -51,17 +51,17 @@ impl Inheritance {
         for (signal, _) in self.ignored.iter().filter(|(_, ignored)| *ignored) {
             sys::set_action(*signal, &ignore);
         }
-        // Race: a controller sends a kick while the kernel executes the new program, which has no handler of ours yet. The signal
+        // Race: a controller sends a clock-change signal while the kernel executes the new program, which has no handler of ours yet. The signal
         // would end the program. Therefore it stays pending until there is one.
-        sys::set_mask(self.mask.with(SigSet::of(sig::KICK)));
+        sys::set_mask(self.mask.with(SigSet::of(sig::CLOCK_CHANGE)));
     }
 
-    /// Tells the boot code whose doing it is that the kick is blocked.
-    fn kick_open(&self) -> u64 {
-        if self.mask.has(sig::KICK) {
+    /// Tells the boot code whose doing it is that the clock-change signal is blocked.
+    fn change_signal_open(&self) -> u64 {
+        if self.mask.has(sig::CLOCK_CHANGE) {
             0
         } else {
-            EXEC_KICK_OPEN
+            EXEC_CHANGE_SIGNAL_OPEN
         }
     }
 

@@ -40,9 +40,9 @@ fn translate_statx(time: UserPtr<StatxTime>) {
     unsafe {
         let stamp = Timespec { secs: secs.get(), nanos: nanos.get().into() };
         if stamp != Timespec::default() {
-            let told = stamps::to_virtual(stamp);
-            secs.set(told.secs);
-            nanos.set(told.nanos as u32);
+            let reported = stamps::to_virtual(stamp);
+            secs.set(reported.secs);
+            nanos.set(reported.nanos as u32);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::process;
 use crate::sys::{
     sys, Errno, ItimerId, Itimerspec, Itimerval, SysResult, Sysno, Timespec, Timeval, UserPtr,
 };
-use crate::timers::{alone, arm, told, Kernel};
+use crate::timers::{arm, exclusively, remaining, Kernel};
 use crate::user::Access;
 use lorentz_clock::{Span, TimerKind};
 
@@ -55,8 +55,8 @@ fn set_real_timer(new: &Itimerspec) -> SysResult<Itimerspec> {
         registry().claim_timer(process::own(), TimerKind::Interval, 0).ok_or(Errno::ENOMEM)?;
     let kernel = Kernel::of(timer, TimerKind::Interval, 0);
     let setting = setting_of(new, false, Timebase::Virtual(Span::ZERO)).ok_or(Errno::EINVAL)?;
-    alone(timer, || {
-        let before = told(timer, kernel)?;
+    exclusively(timer, || {
+        let before = remaining(timer, kernel)?;
         arm(timer, kernel, setting, 0);
         Ok(before)
     })
@@ -73,10 +73,10 @@ fn set_cpu_interval(which: ItimerId, new: &Itimerspec) -> SysResult<Itimerspec> 
     let mut before = Itimerval::default();
     // SAFETY: reads `value`, writes `before`.
     unsafe { sys!(Sysno::setitimer, which, &raw const value, &raw mut before)? };
-    Ok(told_of_cpu(from_micros(before)))
+    Ok(reported_of_cpu(from_micros(before)))
 }
 
-fn told_of_cpu(value: Itimerspec) -> Itimerspec {
+fn reported_of_cpu(value: Itimerspec) -> Itimerspec {
     if clock().policy().real_cpu_clocks {
         return value;
     }
@@ -93,14 +93,14 @@ pub fn getitimer(_: &Call, which: ItimerId, out: UserPtr<Itimerval>) -> SysResul
             None => Itimerspec::default(),
             Some(timer) => {
                 let kernel = Kernel::of(timer, TimerKind::Interval, 0);
-                alone(timer, || told(timer, kernel))?
+                exclusively(timer, || remaining(timer, kernel))?
             }
         }
     } else {
         let mut value = Itimerval::default();
         // SAFETY: writes to `value`.
         unsafe { sys!(Sysno::getitimer, which, &raw mut value)? };
-        told_of_cpu(from_micros(value))
+        reported_of_cpu(from_micros(value))
     };
     out.write(to_micros(value))?;
     Ok(0)

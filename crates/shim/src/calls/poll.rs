@@ -1,9 +1,9 @@
 //! poll, select and epoll. All of them take a mask that the kernel puts in force for the time of the wait.
 
-use crate::alone;
 use crate::call::Call;
 use crate::deadline::reached;
 use crate::signals::{waiting_mask, waiting_mask_of, MaskAndSize};
+use crate::sole_thread;
 use crate::sys::{request, sys, Errno, Fd, SigSet, SysResult, Sysno, Timespec, Timeval, UserPtr};
 use crate::timeout::Timeout;
 use crate::user::{self, Access};
@@ -60,7 +60,7 @@ fn ready_or_poll(
     let at_once = Timespec::default();
     // SAFETY: the program's own arguments, without waiting.
     let ready = unsafe { sys!(Sysno::ppoll, fds, count, &raw const at_once, 0, SigSet::LEN) };
-    let over = || reached(deadline) || (count == 0 && alone::leap_to(deadline, mask));
+    let over = || reached(deadline) || (count == 0 && sole_thread::leap_to(deadline, mask));
     if ready != Ok(0) || (deadline != Deadline::Never && over()) {
         return ready;
     }
@@ -152,7 +152,7 @@ fn select_sets(
     mask: SigSet,
     counted: &mut Timeout,
 ) -> SysResult {
-    if count == 0 && alone::leap_to(deadline, mask) {
+    if count == 0 && sole_thread::leap_to(deadline, mask) {
         return Ok(0);
     }
     // When the kernel's timeout runs out it clears the sets. If that turns out to have been too early, because the

@@ -8,9 +8,9 @@ mod text;
 use crate::call::Call;
 use crate::clocks;
 use crate::cpu;
+use crate::fd_table;
 use crate::filter::Extra;
-use crate::layout::{clock, fork_data, registry, NotedFd, TOLD_STARTS};
-use crate::noted;
+use crate::layout::{clock, fork_data, registry, FdEntry, REPORTED_STARTS};
 use crate::read;
 use crate::stamps;
 use crate::stand_in::StandIn;
@@ -92,7 +92,7 @@ unsafe fn path_and_name<'a>(path: *const u8) -> (&'a [u8], &'a [u8]) {
 
 /// lseek to the start of a file, and pread from there: what stands for a file of /proc is written anew.
 pub fn rewind(call: &Call, fd: Fd) -> SysResult {
-    if let Some(file) = noted::find(fd).and_then(ProcFile::noted) {
+    if let Some(file) = fd_table::find(fd).and_then(ProcFile::of_entry) {
         refresh(fd, file);
     }
     wait::blocking(call, Masking::Repeats)
@@ -138,8 +138,8 @@ impl ProcFile {
         ProcFile::at(link_target(&mut link, &mut target)?)
     }
 
-    fn noted(entry: &NotedFd) -> Option<ProcFile> {
-        if entry.what.load(Relaxed) & noted::PROC == 0 {
+    fn of_entry(entry: &FdEntry) -> Option<ProcFile> {
+        if entry.what.load(Relaxed) & fd_table::PROC == 0 {
             return None;
         }
         let word = entry.receive_timeout.load(Relaxed);
@@ -218,14 +218,14 @@ fn link_target<'a>(link: &mut Text, target: &'a mut [u8; LINK_LEN]) -> Option<&'
 /// Notes which file `fd` stands for, and has the calls trapped at which its text is written anew.
 fn remember(fd: Fd, file: ProcFile) {
     if file.kind == Kind::Uptime {
-        noted::note(fd, noted::UPTIME);
-        return noted::also_trap(Extra::Reads);
+        fd_table::add(fd, fd_table::UPTIME);
+        return fd_table::also_trap(Extra::Reads);
     }
-    if let Some(entry) = noted::note(fd, noted::PROC) {
+    if let Some(entry) = fd_table::add(fd, fd_table::PROC) {
         // A file has no timeouts: their places hold its numbers.
         entry.receive_timeout.store((file.kind as u64) << 32 | u64::from(file.pid), Relaxed);
         entry.send_timeout.store(file.thread.into(), Relaxed);
-        noted::also_trap(Extra::Rewinds);
+        fd_table::also_trap(Extra::Rewinds);
     }
 }
 
@@ -284,7 +284,7 @@ fn boot_time() -> u64 {
 /// CPU time of nobody in particular, in ticks.
 fn ticks(value: u64) -> u64 {
     let real = Span((value.min(i64::MAX as u64) as i64).saturating_mul(TICK));
-    (cpu::told_of_others(real).0 / TICK) as u64
+    (cpu::reported_of_others(real).0 / TICK) as u64
 }
 
 /// /proc/PID/stat: words counted as proc(5) does, from 1. The name, which may hold anything, is copied.
@@ -318,11 +318,11 @@ fn own_ticks(clock: ClockId, used: [u64; 2]) -> [u64; 2] {
 /// When a task started, in ticks of the container's boot clock, by the same in ticks of the host's. A start names a task
 /// together with its number, so it stays the same for its reader: the clock's past is forgotten piece by piece.
 fn start_ticks(value: u64) -> u64 {
-    let entry = &fork_data().starts[value as usize % TOLD_STARTS];
+    let entry = &fork_data().starts[value as usize % REPORTED_STARTS];
     entry.get(value).unwrap_or_else(|| {
-        let told = start_by_history(value);
-        entry.set(value, told);
-        told
+        let reported = start_by_history(value);
+        entry.set(value, reported);
+        reported
     })
 }
 
@@ -346,7 +346,7 @@ fn start_by_history(value: u64) -> u64 {
 fn write_sched(memory: Fd, source: Fd, file: ProcFile) -> bool {
     let own = file.own_clock().map(|clock| super::process::own(clock).0 as u64);
     Copier::new(memory, source).copy(|_, word, value| {
-        let others = || cpu::told_of_others(Span(value.min(i64::MAX as u64) as i64)).0 as u64;
+        let others = || cpu::reported_of_others(Span(value.min(i64::MAX as u64) as i64)).0 as u64;
         match (word, own) {
             (0, Some(own)) => own,
             (0 | 1, _) => others(),

@@ -28,10 +28,10 @@ pub fn times(call: &Call, out: Option<UserPtr<[i64; 4]>>) -> SysResult {
         let [user, system, children, children_system] =
             ticks.map(|ticks| Span(ticks.saturating_mul(TICK)));
         let (user, system) = shared(own(ClockId::PROCESS_CPUTIME_ID), user, system);
-        let others = [children, children_system].map(cpu::told_of_others);
-        let told = [user, system, others[0], others[1]].map(|span| span.0 / TICK);
+        let others = [children, children_system].map(cpu::reported_of_others);
+        let reported = [user, system, others[0], others[1]].map(|span| span.0 / TICK);
         // SAFETY: as above.
-        unsafe { out.set(told) };
+        unsafe { out.set(reported) };
     }
     Ok((clocks::snapshot().now().0 / TICK) as isize)
 }
@@ -65,11 +65,11 @@ pub fn wait(call: &Call) -> SysResult {
 fn translate_rusage(usage: UserPtr<Rusage>, clock: Option<ClockId>) {
     // SAFETY: the kernel has just written it, wherever it lies.
     let [user, system] = unsafe { usage.get() }.map(Timeval::to_span);
-    let told = match clock {
+    let reported = match clock {
         Some(clock) => own(clock),
-        None => cpu::told_of_others(Span(user.0 + system.0)),
+        None => cpu::reported_of_others(Span(user.0 + system.0)),
     };
-    let (user, system) = shared(told, user, system);
+    let (user, system) = shared(reported, user, system);
     // SAFETY: as above.
     unsafe { usage.set([user, system].map(Timeval::from_span)) };
 }
@@ -77,15 +77,15 @@ fn translate_rusage(usage: UserPtr<Rusage>, clock: Option<ClockId>) {
 /// CPU time of the caller, by its own CPU clock. The kernel rounds what it tells elsewhere, by up to a tick: behind a look at
 /// the clock that would be time going back.
 pub fn own(clock: ClockId) -> Span {
-    cpu::told(clock, host_clock(clock).to_span().unwrap_or_default())
+    cpu::reported(clock, host_clock(clock).to_span().unwrap_or_default())
 }
 
 /// `told` divided as user and system time are.
-pub fn shared(told: Span, user: Span, system: Span) -> (Span, Span) {
+pub fn shared(reported: Span, user: Span, system: Span) -> (Span, Span) {
     let both = user.0 as i128 + system.0 as i128;
     if both == 0 {
         return (Span::ZERO, Span::ZERO);
     }
-    let user = (told.0 as i128 * user.0 as i128 / both) as i64;
-    (Span(user), Span(told.0 - user))
+    let user = (reported.0 as i128 * user.0 as i128 / both) as i64;
+    (Span(user), Span(reported.0 - user))
 }

@@ -233,16 +233,16 @@ fn adjust(timex: Timex, out: UserPtr<Timex>) -> SysResult {
         true => AdjModes::ADJ_ADJTIME.with(AdjModes::ADJ_READONLY).with(AdjModes::ADJ_SINGLESHOT),
         false => AdjModes::new(0),
     };
-    let mut told = timex;
-    told.words[word::MODES] = read_only.bits().into();
+    let mut reported = timex;
+    reported.words[word::MODES] = read_only.bits().into();
     // A copy: what the program has there may change meanwhile, and must set no clock of the host.
     // SAFETY: reads and writes the copy.
-    let result = unsafe { sys!(Sysno::adjtimex, &raw mut told)? };
-    told.words[word::MODES] = timex.words[word::MODES];
+    let result = unsafe { sys!(Sysno::adjtimex, &raw mut reported)? };
+    reported.words[word::MODES] = timex.words[word::MODES];
     let wall = read::clock_time(ClockId::REALTIME).unwrap_or_default();
-    let unit = if told.is_in_nanos() { 1 } else { MICRO };
-    told.words[word::TIME] = wall.secs;
-    told.words[word::TIME + 1] = wall.nanos / unit;
-    out.field::<[i64; TIMEX_WORDS]>(0).write(told.words)?;
+    let unit = if reported.is_in_nanos() { 1 } else { MICRO };
+    reported.words[word::TIME] = wall.secs;
+    reported.words[word::TIME + 1] = wall.nanos / unit;
+    out.field::<[i64; TIMEX_WORDS]>(0).write(reported.words)?;
     Ok(result)
 }

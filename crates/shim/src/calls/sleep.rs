@@ -1,10 +1,10 @@
 //! nanosleep and clock_nanosleep.
 
-use crate::alone;
 use crate::call::Call;
 use crate::clocks::{self, Timebase};
 use crate::deadline::reached;
 use crate::layout::clock;
+use crate::sole_thread;
 use crate::sys::{request, sys, ClockId, Errno, SysResult, Sysno, TimerFlags, Timespec, UserPtr};
 use crate::timeout::Timeout;
 use crate::user::Access;
@@ -66,7 +66,7 @@ fn relative(
 
 /// Sleeps; the result, and the time that was left when a signal broke it off.
 fn sleep(call: &Call, deadline: Deadline) -> (SysResult, Span) {
-    if reached(deadline) || alone::leap_to(deadline, call.mask()) {
+    if reached(deadline) || sole_thread::leap_to(deadline, call.mask()) {
         return (Ok(0), Span::ZERO);
     }
     let mut timeout = Timeout::sleep(2);

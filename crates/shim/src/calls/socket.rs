@@ -3,8 +3,8 @@
 use crate::call::{Call, AGAIN};
 use crate::clocks;
 use crate::deadline::{due, reached};
+use crate::fd_table;
 use crate::filter::Extra;
-use crate::noted;
 use crate::stamps::{self, Message};
 use crate::sys::{
     request, sys, Errno, Fd, MsgFlags, OpenFlags, SocketOption, SysResult, Sysno, Timespec,
@@ -44,8 +44,8 @@ impl Direction {
     /// The bit of an entry of the fd table.
     fn bit(self) -> u32 {
         match self {
-            Direction::Receive => noted::RECEIVE_TIMEOUT,
-            Direction::Send => noted::SEND_TIMEOUT,
+            Direction::Receive => fd_table::RECEIVE_TIMEOUT,
+            Direction::Send => fd_table::SEND_TIMEOUT,
         }
     }
 }
@@ -64,8 +64,8 @@ pub fn setsockopt(
     }
     let result = call.by_kernel();
     if result == Ok(0) {
-        noted::note(fd, noted::STAMPS);
-        noted::also_trap(Extra::Messages);
+        fd_table::add(fd, fd_table::STAMPS);
+        fd_table::also_trap(Extra::Messages);
     }
     result
 }
@@ -102,15 +102,15 @@ fn set_timeout(
 
 fn remember_timeout(fd: Fd, direction: Direction, span: Span) {
     if span == Span::ZERO {
-        return noted::forget(fd, direction.bit());
+        return fd_table::remove(fd, direction.bit());
     }
-    if let Some(entry) = noted::note(fd, direction.bit()) {
+    if let Some(entry) = fd_table::add(fd, direction.bit()) {
         let place = match direction {
             Direction::Receive => &entry.receive_timeout,
             Direction::Send => &entry.send_timeout,
         };
         place.store(span.0 as u64, Relaxed);
-        noted::also_trap(Extra::Sockets);
+        fd_table::also_trap(Extra::Sockets);
     }
 }
 
@@ -131,7 +131,7 @@ pub fn getsockopt(
 }
 
 fn timeout_of(fd: Fd, direction: Direction) -> Option<Span> {
-    let entry = noted::find(fd)?;
+    let entry = fd_table::find(fd)?;
     if entry.what.load(Relaxed) & direction.bit() == 0 {
         return None;
     }
@@ -144,10 +144,10 @@ fn timeout_of(fd: Fd, direction: Direction) -> Option<Span> {
 
 /// A call that takes something from a descriptor: read, recvfrom, recvmsg, accept, ...
 pub fn receive(call: &Call, fd: Fd) -> SysResult {
-    if call.nr == Sysno::read && noted::is(fd, noted::CANCEL_ON_SET) {
+    if call.nr == Sysno::read && fd_table::has(fd, fd_table::CANCEL_ON_SET) {
         return super::timer::read_cancellable(call, fd);
     }
-    if call.nr == Sysno::read && noted::is(fd, noted::UPTIME) {
+    if call.nr == Sysno::read && fd_table::has(fd, fd_table::UPTIME) {
         super::proc_files::refresh_uptime(fd);
     }
     // connect(2) is bounded by the send timeout.
@@ -163,7 +163,7 @@ pub fn receive(call: &Call, fd: Fd) -> SysResult {
             result => result,
         },
     };
-    if call.nr == Sysno::recvmsg && result.is_ok() && noted::is(fd, noted::STAMPS) {
+    if call.nr == Sysno::recvmsg && result.is_ok() && fd_table::has(fd, fd_table::STAMPS) {
         stamps::translate_message(call.arg(1));
     }
     result
@@ -249,7 +249,7 @@ pub fn recvmmsg(
         if !matches!(result, Ok(1..)) {
             return if fetched > 0 { Ok(fetched as isize) } else { result };
         }
-        if noted::is(socket, noted::STAMPS) {
+        if fd_table::has(socket, fd_table::STAMPS) {
             stamps::translate_message(message.field::<Message>(0));
         }
         fetched += 1;

@@ -2,15 +2,15 @@
 
 use crate::call::Call;
 use crate::clocks::{self, Timebase};
+use crate::fd_table;
 use crate::filter::Extra;
 use crate::layout::{clock, registry};
-use crate::noted;
 use crate::process;
 use crate::sys::{
     close, sys, to_fd, ClockId, Errno, Fd, Itimerspec, SysResult, Sysno, TimerFlags, Timespec,
     UserPtr,
 };
-use crate::timers::{alone, arm, told, Kernel};
+use crate::timers::{arm, exclusively, remaining, Kernel};
 use crate::user::Access;
 use crate::wait::{self, Masking};
 use lorentz_clock::{Deadline, ProcessId, Setting, Span, Timer, TimerKind};
@@ -75,7 +75,7 @@ fn signal_of(event: Option<UserPtr<SigEvent>>) -> (u32, u32) {
 /// Another thread may be setting an older timer of the same number anew.
 fn begin_disarmed(timer: &Timer, clock_id: ClockId) {
     let disarmed = Setting { deadline: Deadline::Never, interval: Span::ZERO };
-    alone(timer, || {
+    exclusively(timer, || {
         timer.set_clock(clock_id.number() as u32 & 0xffff);
         timer.set(disarmed, clock().timers_state());
     });
@@ -184,8 +184,8 @@ pub fn settime(
     let base = clocks::timebase(clock_id, &clocks::snapshot())?;
     let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
     let setting = setting_of(&new, absolute, base).ok_or(Errno::EINVAL)?;
-    let before = alone(timer, || {
-        let before = told(timer, kernel);
+    let before = exclusively(timer, || {
+        let before = remaining(timer, kernel);
         if before.is_ok() {
             note_cancel(timer, kernel, flags, base);
             arm(timer, kernel, setting, 0);
@@ -205,8 +205,8 @@ fn note_cancel(timer: &Timer, kernel: Kernel, flags: TimerFlags, base: Timebase)
     timer.set_clock(timer.clock() & (0xffff | Timer::RELATIVE));
     if kernel.kind == TimerKind::Fd && flags.contains(BOTH) && matches!(base, Timebase::Wall(_)) {
         timer.set_clock(timer.clock() | Timer::CANCEL_ON_SET);
-        noted::note(Fd::new(kernel.id as i32), noted::CANCEL_ON_SET);
-        noted::also_trap(Extra::Reads);
+        fd_table::add(Fd::new(kernel.id as i32), fd_table::CANCEL_ON_SET);
+        fd_table::also_trap(Extra::Reads);
     }
 }
 
@@ -254,7 +254,7 @@ pub fn gettime(call: &Call, _timer: u32, out: UserPtr<Itimerspec>) -> SysResult 
             call.by_kernel()?;
             scale_back(Some(out))?;
         }
-        Some((timer, kernel)) => out.write(alone(timer, || told(timer, kernel))?)?,
+        Some((timer, kernel)) => out.write(exclusively(timer, || remaining(timer, kernel))?)?,
     }
     Ok(0)
 }
@@ -274,7 +274,7 @@ fn take_cancellation(fd: Fd) -> SysResult<()> {
     let Some(timer) = timer.filter(|timer| timer.clock() & Timer::CANCELLED != 0) else {
         return Ok(());
     };
-    alone(timer, || {
+    exclusively(timer, || {
         let setting = timer.setting();
         timer.set_clock(timer.clock() & !Timer::CANCELLED);
         // Setting it clears what made it readable.

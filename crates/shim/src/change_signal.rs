@@ -10,27 +10,31 @@ use crate::user;
 use crate::wait;
 use lorentz_syscalls::{row, Restart, Syscall};
 
-/// High half of the value that comes with a kick; the low half is a [`sighting`], or [`NO_CALL`].
-pub const KICK_MAGIC: u32 = 0x4c7a_6b21;
-/// Low half: the thread was not seen in a call that a kick would break off.
+/// High half of the value that comes with the signal; the low half is a [`fingerprint`], or [`NO_CALL`].
+pub const CHANGE_SIGNAL_MAGIC: u32 = 0x4c7a_6b21;
+/// Low half: the thread was not seen in a call that the signal would break off.
 pub const NO_CALL: u32 = u32::MAX;
 
 /// A thread seen blocked in system call `call` at these registers, in 32 bits: 10 of the call, 22 of the place.
-pub fn sighting(call: u32, ip: u64, sp: u64) -> u32 {
+pub fn fingerprint(call: u32, ip: u64, sp: u64) -> u32 {
     let place = (ip ^ sp.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 42;
     (call & 0x3ff) << 22 | place as u32
 }
 
-/// The handler of [`sig::KICK`].
+/// The handler of [`sig::CLOCK_CHANGE`].
 ///
 /// # Safety
 /// Called by the kernel as a signal handler.
-pub unsafe extern "C" fn on_kick(_signal: i32, info: *mut Siginfo, context: *mut Ucontext) {
+pub unsafe extern "C" fn on_change_signal(
+    _signal: i32,
+    info: *mut Siginfo,
+    context: *mut Ucontext,
+) {
     // SAFETY: the kernel's arguments.
     let (info_ref, context_ref) = unsafe { (&*info, &mut *context) };
-    if info_ref.code != sig::SI_QUEUE || (info_ref.second >> 32) as u32 != KICK_MAGIC {
+    if info_ref.code != sig::SI_QUEUE || (info_ref.second >> 32) as u32 != CHANGE_SIGNAL_MAGIC {
         // SAFETY: as above.
-        unsafe { signals::forward(sig::KICK, info, context) };
+        unsafe { signals::forward(sig::CLOCK_CHANGE, info, context) };
         return;
     }
     let due = timers::rearm_all();
@@ -62,11 +66,11 @@ fn turn_back(context: &mut Ucontext, gate: At, due: bool) {
     }
 }
 
-/// A thread in a call that was not trapped, such as epoll_wait(-1) or pause, got EINTR from the kick alone: nobody sent it a signal
+/// A thread in a call that was not trapped, such as epoll_wait(-1) or pause, got EINTR from the clock-change signal alone: nobody sent it a signal
 /// of its own. It makes the call again, if it still is where it was seen, or if the code tells which call it was.
-fn repeat_untrapped(regs: &mut [u64; 23], seen: u32) {
-    let call = seen >> 22;
-    let known = seen != NO_CALL && sighting(call, regs[reg::RIP], regs[reg::RSP]) == seen;
+fn repeat_untrapped(regs: &mut [u64; 23], sent: u32) {
+    let call = sent >> 22;
+    let known = sent != NO_CALL && fingerprint(call, regs[reg::RIP], regs[reg::RSP]) == sent;
     if let Some(call) = if known { Some(call) } else { call_before(regs[reg::RIP]) } {
         regs[reg::RAX] = call as u64;
         regs[reg::RIP] -= 2;

@@ -1,7 +1,7 @@
 //! What the shim remembers about file descriptors, and the filters it adds when one of them needs it.
 
 use crate::filter::{Extra, Instruction, Program};
-use crate::layout::{data, registry, NotedFd, NOTED_FDS};
+use crate::layout::{data, registry, FdEntry, FD_TABLE_LEN};
 use crate::sys::{sys, Fd, Stat, Sysno};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lorentz_clock::{failpoint, Failpoint};
@@ -20,7 +20,7 @@ pub const UPTIME: u32 = 16;
 pub const PROC: u32 = 32;
 
 /// The entry of `fd`, if it has one and still stands for the same file.
-pub fn find(fd: Fd) -> Option<&'static NotedFd> {
+pub fn find(fd: Fd) -> Option<&'static FdEntry> {
     let entry = entry_of(fd)?;
     if entry.file.load(Relaxed) == file_of(fd) {
         return Some(entry);
@@ -31,30 +31,30 @@ pub fn find(fd: Fd) -> Option<&'static NotedFd> {
     None
 }
 
-fn entry_of(fd: Fd) -> Option<&'static NotedFd> {
+fn entry_of(fd: Fd) -> Option<&'static FdEntry> {
     let fds = &data().fds;
     let fd = fd.number();
-    places(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
+    slots(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
 }
 
 /// What tells one file from another.
-pub fn identity(device: u64, inode: u64) -> u64 {
+pub fn file_identity(device: u64, inode: u64) -> u64 {
     inode ^ device.rotate_left(40)
 }
 
 fn file_of(fd: Fd) -> u64 {
     // The device, then the inode.
-    Stat::of(fd).map_or(0, |Stat(words)| identity(words[0], words[1]))
+    Stat::of(fd).map_or(0, |Stat(words)| file_identity(words[0], words[1]))
 }
 
 /// The entry of `fd`, with `what` noted; none where there is no room.
-pub fn note(fd: Fd, what: u32) -> Option<&'static NotedFd> {
+pub fn add(fd: Fd, what: u32) -> Option<&'static FdEntry> {
     let entry = find(fd).or_else(|| {
         let (fds, fd) = (&data().fds, fd.number());
-        let free = |entry: &&NotedFd| {
+        let free = |entry: &&FdEntry| {
             entry.key.compare_exchange(0, fd.wrapping_add(1), AcqRel, Relaxed).is_ok()
         };
-        places(fd).map(|i| &fds[i]).find(free)
+        slots(fd).map(|i| &fds[i]).find(free)
     })?;
     failpoint(registry(), Failpoint::NotedHalf);
     entry.file.store(file_of(fd), Relaxed);
@@ -63,7 +63,7 @@ pub fn note(fd: Fd, what: u32) -> Option<&'static NotedFd> {
 }
 
 /// Takes `what` back from `fd`.
-pub fn forget(fd: Fd, what: u32) {
+pub fn remove(fd: Fd, what: u32) {
     if let Some(entry) = find(fd) {
         if entry.what.fetch_and(!what, AcqRel) & !what == 0 {
             entry.key.store(0, Release);
@@ -72,13 +72,13 @@ pub fn forget(fd: Fd, what: u32) {
 }
 
 /// Whether `what` is noted of `fd`.
-pub fn is(fd: Fd, what: u32) -> bool {
+pub fn has(fd: Fd, what: u32) -> bool {
     find(fd).is_some_and(|entry| entry.what.load(Relaxed) & what != 0)
 }
 
 /// Where the entry of `fd` may lie.
-pub fn places(fd: u32) -> impl Iterator<Item = usize> {
-    (0..16).map(move |i| (fd as usize + i) % NOTED_FDS)
+pub fn slots(fd: u32) -> impl Iterator<Item = usize> {
+    (0..16).map(move |i| (fd as usize + i) % FD_TABLE_LEN)
 }
 
 /// Has the calls of `extra` trapped from now on, in all threads. Where the kernel refuses (the program has given up its

@@ -11,7 +11,7 @@
 
 use crate::altstack;
 use crate::call::{Call, AGAIN};
-use crate::layout::{clock, data, registry, ProcessData, BIRTHPLACES, DATA};
+use crate::layout::{clock, data, registry, ProcessData, CLONE_SITES, DATA};
 use crate::sys::{reg, CloneFlags, Errno, SysResult, Sysno, UserPtr};
 use crate::user::Access;
 use core::arch::global_asm;
@@ -26,8 +26,8 @@ const SYSCALL: u64 = 2;
 global_asm!(
     ".text",
     ".balign 16",
-    ".global lorentz_births",
-    "lorentz_births:",
+    ".global lorentz_clone_stubs",
+    "lorentz_clone_stubs:",
     ".set lorentz_place, {places}",
     ".rept {count}",
     "syscall",
@@ -36,8 +36,8 @@ global_asm!(
     ".set lorentz_place, lorentz_place + 8",
     ".endr",
     ".balign 64",
-    ".global lorentz_births_with_stack",
-    "lorentz_births_with_stack:",
+    ".global lorentz_clone_stubs_with_stack",
+    "lorentz_clone_stubs_with_stack:",
     ".set lorentz_place, {places}",
     ".rept {count}",
     "syscall",
@@ -58,22 +58,22 @@ global_asm!(
     ".balign {stack_stub}",
     ".set lorentz_place, lorentz_place + 8",
     ".endr",
-    places = const DATA + offset_of!(ProcessData, birthplaces),
-    count = const BIRTHPLACES,
+    places = const DATA + offset_of!(ProcessData, clone_sites),
+    count = const CLONE_SITES,
     stub = const STUB,
     stack_stub = const STACK_STUB,
     sigaltstack = const Sysno::sigaltstack.number(),
 );
 
 extern "C" {
-    static lorentz_births: u8;
-    static lorentz_births_with_stack: u8;
+    static lorentz_clone_stubs: u8;
+    static lorentz_clone_stubs_with_stack: u8;
 }
 
 /// clone(2), fork(2), vfork(2).
 pub fn prepare(call: &mut Call) -> SysResult {
     let behind = call.context.regs[reg::RIP] as usize;
-    let own = data().birthplaces.iter().position(|place| {
+    let own = data().clone_sites.iter().position(|place| {
         let taken = place.compare_exchange(0, behind, AcqRel, Acquire);
         taken.is_ok() || taken == Err(behind)
     });
@@ -82,8 +82,8 @@ pub fn prepare(call: &mut Call) -> SysResult {
         registry().population.bear();
     }
     let stub = match gives_stack(call) {
-        true => &raw const lorentz_births_with_stack as u64 + (own * STACK_STUB) as u64,
-        false => &raw const lorentz_births as u64 + (own * STUB) as u64,
+        true => &raw const lorentz_clone_stubs_with_stack as u64 + (own * STACK_STUB) as u64,
+        false => &raw const lorentz_clone_stubs as u64 + (own * STUB) as u64,
     };
     call.context.regs[reg::RIP] = stub + SYSCALL;
     Err(AGAIN)
