@@ -4,9 +4,9 @@
 use crate::remote::Borrowed;
 use crate::trace::Thread;
 use lorentz_clock::NANOS_PER_SEC;
+use lorentz_shim::fd_table;
 use lorentz_shim::filter::Extra;
 use lorentz_shim::layout::{self, FdEntry};
-use lorentz_shim::fd_table;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -39,7 +39,12 @@ pub fn find(thread: Thread, borrowed: &Borrowed, scratch: u64) -> io::Result<Vec
         ];
         let what = bits.iter().filter(|(is, _)| *is).fold(0, |what, (_, bit)| what | bit);
         if what != 0 {
-            found.push(Found { fd, what, file: fd_table::file_identity(file.dev(), file.ino()), timeouts });
+            found.push(Found {
+                fd,
+                what,
+                file: fd_table::file_identity(file.dev(), file.ino()),
+                timeouts,
+            });
         }
     }
     Ok(found)

@@ -209,7 +209,7 @@ fn header_of(stack: Stack) -> Option<*const Header> {
     (header.read() == Ok(MAGIC)).then_some(header.address() as *const Header)
 }
 
-/// What the program asked for when it got `stack`.
+/// The stack that the program asked for when it got `stack`.
 fn asked_for(stack: Stack) -> Stack {
     // SAFETY: a header that `begin` wrote.
     header_of(stack).map_or(stack, |header| unsafe { (*header).asked })

@@ -11,7 +11,7 @@ use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{file, Registry};
 
-/// What `inject` tells the boot code. Offsets are from the start of the kernel's vDSO, 0 for what it lacks.
+/// Arguments of the boot code, from `inject`. Offsets are from the start of the kernel's vDSO, 0 for what it lacks.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BootArgs {

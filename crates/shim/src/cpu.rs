@@ -1,7 +1,7 @@
-//! CPU clocks: CPU time is told in virtual seconds, so that it never exceeds the time that has passed.
+//! CPU clocks: the shim reports CPU time in virtual seconds, so that it never exceeds the time that has passed.
 //!
-//! What a process has used so far was used under the rates of those moments. At the first look after a change the
-//! time used since the last look is told at the rate that was in force at that look; the figure never goes back.
+//! A process has used its CPU time under the rates of those moments. At the first look after a change the shim converts the
+//! time used since the last look at the rate that was in force at that look; the figure never goes back.
 
 use crate::clocks;
 use crate::layout::{clock, fork_data, registry, CpuAnchor, CPU_ANCHORS};

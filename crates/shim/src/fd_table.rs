@@ -1,4 +1,4 @@
-//! What the shim remembers about file descriptors, and the filters it adds when one of them needs it.
+//! The fd table: properties of file descriptors, and the filters that the shim adds when one of them needs it.
 
 use crate::filter::{Extra, Instruction, Program};
 use crate::layout::{data, registry, FdEntry, FD_TABLE_LEN};
@@ -37,7 +37,7 @@ fn entry_of(fd: Fd) -> Option<&'static FdEntry> {
     slots(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
 }
 
-/// What tells one file from another.
+/// The identity of a file.
 pub fn file_identity(device: u64, inode: u64) -> u64 {
     inode ^ device.rotate_left(40)
 }

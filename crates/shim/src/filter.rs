@@ -12,7 +12,7 @@ use lorentz_syscalls::{When, Where, TABLE};
 
 pub use lorentz_syscalls::ASK_MONITOR;
 
-/// What the kernel hands to the trap handler beside the call: tells our traps from a program's own.
+/// SECCOMP_RET_DATA of our filter. It distinguishes our traps from those of the program's own filters.
 pub const TRAP_DATA: u32 = 0x4c5a;
 /// In the low half of the last argument of an exec: go to the monitor, also from outside the image.
 pub const EXEC_MAGIC: u32 = 0x4c5a_4558;
@@ -33,7 +33,7 @@ pub fn calls(place: Where) -> impl Iterator<Item = (Sysno, When)> {
     })
 }
 
-/// What a process has trapped only once it has asked for something that needs it.
+/// Calls that the shim traps in a process only once the process has asked for something that needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extra {
     /// Messages, when a socket has time stamps.

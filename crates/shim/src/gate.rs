@@ -46,7 +46,7 @@ pub struct OpenCall {
     closed: SigSet,
     /// Size of the floating-point state in a signal frame; 0 where the mark cannot be placed.
     pub frame_state: u64,
-    /// What is left of the frame of a handler that ran meanwhile, of the last of several: its first word, 0 where none ran, and ...
+    /// The rest of the frame of a handler that ran meanwhile, of the last of several: its first word, 0 where none ran, and ...
     pub mark: [u64; MARK],
 }
 

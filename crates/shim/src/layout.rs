@@ -10,7 +10,7 @@ use lorentz_clock::{file, ClockPage, Registry};
 pub const IMAGE: usize = 0x7000_0000;
 /// Room for the image.
 pub const IMAGE_LEN: usize = 0x4_0000;
-/// What the shim keeps for its process: [`ProcessData`], then [`ForkData`].
+/// The shim's data of its process: [`ProcessData`], then [`ForkData`].
 pub const DATA: usize = IMAGE + IMAGE_LEN;
 /// Length of both, and of the spare stack behind them.
 pub const DATA_LEN: usize = 4 * 4096 + SPARE_STACK_LEN;
@@ -30,7 +30,7 @@ pub const VERSION: usize = CLOCK + ClockPage::VERSION_OFFSET;
 /// Address of the trap handler's signal mask.
 pub const TRAP_MASK: usize = DATA + core::mem::offset_of!(ProcessData, trap_mask);
 
-/// File descriptors the shim remembers something about.
+/// Entries of the fd table.
 pub const FD_TABLE_LEN: usize = 256;
 
 /// Which of the two signals that a program may not block a thread has blocked, in its own eyes: the thread's number, twice shifted
@@ -51,7 +51,7 @@ pub struct VforkStack {
 /// Threads of a process that can be in such a vfork at once.
 pub const VFORK_STACKS: usize = 32;
 
-/// Places in a process's code that begin tasks.
+/// Places in a process's code that call clone, fork or vfork.
 pub const CLONE_SITES: usize = 32;
 
 /// Threads whose beliefs are remembered.
@@ -84,7 +84,7 @@ pub fn credit_address(place: usize) -> usize {
     DATA + core::mem::offset_of!(ProcessData, credits) + place * core::mem::size_of::<Credit>()
 }
 
-/// What a signal of ours does in the program's eyes: its sigaction, virtual.
+/// The virtual sigaction of a signal of ours: the one that the program has set.
 #[repr(C)]
 pub struct Disposition {
     /// SIG_DFL (0), SIG_IGN (1) or a handler.
@@ -97,12 +97,12 @@ pub struct Disposition {
     pub mask: AtomicU64,
 }
 
-/// Something remembered about one file descriptor of the process.
+/// An entry of the fd table: properties of one file descriptor of the process.
 #[repr(C)]
 pub struct FdEntry {
     /// The descriptor plus one; 0 where the entry is free.
     pub key: AtomicU32,
-    /// What it is: bits of [`crate::fd_table`].
+    /// Properties of the descriptor: bits of [`crate::fd_table`].
     pub what: AtomicU32,
     /// Which file it stands for: the number may come to stand for another.
     pub file: AtomicU64,
@@ -125,7 +125,7 @@ impl FdEntry {
     }
 }
 
-/// Where entry number `place` of the noted descriptors lies.
+/// The address of entry number `place` of the fd table.
 pub fn fd_entry_address(place: usize) -> usize {
     DATA + core::mem::offset_of!(ProcessData, fds) + place * core::mem::size_of::<FdEntry>()
 }
@@ -145,7 +145,7 @@ pub fn extra_filters_address() -> usize {
     DATA + core::mem::offset_of!(ProcessData, extra_filters)
 }
 
-/// What the shim keeps for its process; copied by fork, lost by exec.
+/// The shim's data of its process; copied by fork, lost by exec.
 #[repr(C)]
 pub struct ProcessData {
     /// The kernel's vDSO: where it lies, to its end.
@@ -160,7 +160,7 @@ pub struct ProcessData {
     pub getcpu: AtomicUsize,
     /// As above.
     pub getrandom: AtomicUsize,
-    /// What TAI is ahead of the wall clock, seconds.
+    /// The lead of TAI over the wall clock, seconds.
     pub tai: AtomicU64,
     /// TSC ticks per second, where rdtsc is virtual; else 0.
     pub tsc_hz: AtomicU64,
@@ -196,7 +196,7 @@ pub struct ProcessData {
     pub vfork_stacks: [VforkStack; VFORK_STACKS],
     /// Credit of threads that were waiting when the process was brought in.
     pub credits: [Credit; CREDITS],
-    /// What is remembered about file descriptors.
+    /// The fd table.
     pub fds: [FdEntry; FD_TABLE_LEN],
     /// Addresses of the handlers of SIGSYS and of the clock-change signal: see [`crate::handlers`].
     pub handlers: [AtomicUsize; 2],
@@ -259,7 +259,7 @@ pub struct CpuAnchor {
 /// CPU clocks kept apart.
 pub const CPU_ANCHORS: usize = 80;
 
-/// What the shim keeps for its process and a fork's child must not have.
+/// The shim's data of its process that a fork's child must not have.
 #[repr(C)]
 pub struct ForkData {
     /// The thread that reads or changes the anchors; 0 where none does.

@@ -1,4 +1,4 @@
-//! What runs inside a program in virtual time: one small ELF image, at once replacement vDSO and trap handler.
+//! The code that runs inside a program in virtual time: one small ELF image, at once replacement vDSO and trap handler.
 //!
 //! - Clock reads come to [`vdso`], found by libc and Go as the kernel's own vDSO would be: they read the kernel's clock
 //!   and apply the clock page. No system call.

@@ -5,7 +5,7 @@ use crate::sys::{self, sys, Sysno};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Epoch, Holder, ProcessId, Space};
 
-/// Who this process is. A child that a fork has put into another process id namespace is known from its first exec on.
+/// This process's id. A child that a fork has put into another process id namespace is known from its first exec on.
 pub fn own() -> ProcessId {
     numbered(sys::getpid())
 }

@@ -25,7 +25,7 @@ impl Disposition {
         self.mask.store(action.mask.bits(), Relaxed);
     }
 
-    /// What is remembered.
+    /// Returns the action that was remembered.
     pub fn load(&self) -> Sigaction {
         Sigaction {
             handler: self.handler.load(Relaxed),

@@ -9,8 +9,8 @@ use lorentz_clock::{saturate, RealInstant, Span, WallTime, NANOS_PER_SEC};
 /// The host's wall clock may be set while containers run; by less than this it is not believed to have been.
 const MIN_HOST_STEP: i128 = 10_000_000;
 
-/// What the host's wall clock is ahead of its monotonic clock. As it was when the clock was made, to the nanosecond, so
-/// that a time written and read back is the same, unless the host's wall clock has been set since.
+/// The lead of the host's wall clock over its monotonic clock, ns. It stays the same to the nanosecond from the making of the clock
+/// on, so that a time written and read back is the same, unless the host's wall clock has been set since.
 fn host_wall_ahead() -> i128 {
     let known = clock().host_wall().as_nanos();
     let wall = host_clock(ClockId::REALTIME);

@@ -1,7 +1,7 @@
 //! Timers that are armed and go off later: POSIX timers, interval timers, timer descriptors.
 //!
 //! Each is a timer of the kernel's on the monotonic clock, set to the real instant that its virtual deadline has
-//! now. What the program asked for stands in the registry; when the clock changes, a thread of the process sets the
+//! now. The program's own setting stands in the registry; when the clock changes, a thread of the process sets the
 //! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
 
 use crate::clocks;
@@ -22,7 +22,7 @@ use lorentz_clock::{
 /// The kernel's timer behind a [`Timer`].
 #[derive(Clone, Copy)]
 pub struct Kernel {
-    /// What it is set through.
+    /// The calls that set it.
     pub kind: TimerKind,
     /// Its number.
     pub id: u32,
@@ -126,7 +126,7 @@ impl Kernel {
     }
 }
 
-/// What [`Kernel::set_behind`] sets a timer to does not go off again for so long.
+/// [`Kernel::set_behind`] sets a timer so that it does not go off again for so long.
 const MAX_BEHIND_INTERVAL: Span = Span(3_600_000_000_000);
 /// ... and where the host has not run for long, at least for so long.
 const MIN_BEHIND_INTERVAL: Span = Span(20_000_000);
@@ -136,7 +136,7 @@ const MIN_BEHIND_INTERVAL: Span = Span(20_000_000);
 pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) {
     let (mut setting, mut unreported) = (setting, unreported);
     while !arm_by_this_state(timer, kernel, setting, unreported) {
-        // The clock has changed meanwhile. What the kernel has signalled at once the program may have taken already.
+        // The clock has changed meanwhile. The program may already have taken the expiries that the kernel has signalled at once.
         match upcoming_and_unreported(timer, kernel) {
             Ok((Some(upcoming), left)) => (setting, unreported) = (upcoming, left),
             _ => return timer.set_seen(clock().timers_state()),
@@ -213,7 +213,7 @@ fn real_interval(interval: Span, next: RealInstant, look: &Snapshot) -> Span {
     Span(nanos.min(i64::MAX as u128) as i64)
 }
 
-/// A change of the clock that is nearer than this counts as near. Whoever publishes one tells all timers so long before it begins
+/// A change of the clock that is nearer than this counts as near. A controller that publishes one tells all timers so long before it begins
 /// at the latest, and again when it has begun.
 const NEAR_CHANGE: Span = Span(5_000_000);
 
@@ -255,7 +255,7 @@ struct Once {
     behind: i64,
 }
 
-/// What `timer` is set to from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
+/// The setting of `timer` from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
 /// it is not armed any more.
 fn upcoming(timer: &Timer, kernel: Kernel) -> SysResult<Option<Setting>> {
     let (setting, armed) = (timer.setting(), timer.armed());
@@ -351,7 +351,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
     }
 }
 
-/// What `timer` is set to from now on, and the expiries before that which the program has not been told of.
+/// The setting of `timer` from now on, and the number of expiries before that which the program does not know of yet.
 ///
 /// Race: the timer goes off between the two looks, and would be counted by both or by neither. Therefore the first is taken again.
 fn upcoming_and_unreported(timer: &Timer, kernel: Kernel) -> SysResult<(Option<Setting>, i64)> {

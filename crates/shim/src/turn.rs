@@ -1,8 +1,8 @@
-//! Turns: in an experiment, what one program sends reaches nobody before the time at which it was sent.
+//! Turns: in an experiment, no program receives data before the time at which another sent them.
 //!
-//! The clocks of an experiment advance one after another within a round, so one may show a later time than another. What its
-//! program sent then, through a socket or a pipe that the containers share, another could read at an earlier time. So a
-//! send waits until all other clocks have come as far as the sender's.
+//! The clocks of an experiment advance one after another within a round, so one may show a later time than another. Its
+//! program may send something then, through a socket or a pipe that the containers share. Another program could read it at an
+//! earlier time. So a send waits until all other clocks have come as far as the sender's.
 
 use crate::clocks;
 use crate::layout::clock;
@@ -10,7 +10,7 @@ use crate::sys::{sys, Fd, FutexOp, Stat, Sysno};
 use crate::wait::Slot;
 use lorentz_clock::{Deadline, Policy, Span, VirtualInstant, Waiter};
 
-/// Returns when what is written to `descriptor` may be seen by others.
+/// Waits until others may see the data that the program writes to `descriptor`.
 pub fn come(descriptor: Fd) {
     let Policy { sends_in_turn: true, .. } = clock().policy() else { return };
     if clock().turn().0 == VirtualInstant::NEVER || !is_channel(descriptor) {

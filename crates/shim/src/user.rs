@@ -2,7 +2,7 @@
 //!
 //! A fault inside the trap handler would end the program where the kernel would have said EFAULT. So the
 //! kernel is asked first, by a call that only copies: each of those below fails for another reason right after
-//! it has copied, or writes what is overwritten at once. What it found readable is then read directly.
+//! it has copied, or writes bytes that are overwritten at once. The shim then reads the memory directly.
 
 use crate::sys::{
     sys, ClockId, Errno, Fd, FutexOp, ItimerId, Itimerspec, Itimerval, SigHow, SigSet, Sigaction,

@@ -325,7 +325,7 @@ mod tests {
             (SigHow::SIG_BLOCK.0 as u32, kernel::SIG_BLOCK),
             (SigHow::SIG_UNBLOCK.0 as u32, kernel::SIG_UNBLOCK),
             (SigHow::SIG_SETMASK.0 as u32, kernel::SIG_SETMASK),
-            (RusageWho::RUSAGE_SELF.0 as u32, kernel::RUSAGE_SELF as u32),
+            (RusageWho::RUSAGE_SELF.0 as u32, kernel::RUSAGE_SELF),
             (RusageWho::RUSAGE_THREAD.0 as u32, kernel::RUSAGE_THREAD),
             (CloneFlags::CLONE_VM.0 as u32, kernel::CLONE_VM),
             (CloneFlags::CLONE_VFORK.0 as u32, kernel::CLONE_VFORK),

@@ -31,7 +31,7 @@ pub fn exec(call: &Call) -> SysResult {
     result
 }
 
-/// What a new program inherits of its signals: the mask, and that SIGSYS or the clock-change signal is ignored.
+/// The signal state that a new program inherits: the mask, and that SIGSYS or the clock-change signal is ignored.
 struct Inheritance {
     mask: SigSet,
     ignored: [(u32, bool); 2],
@@ -56,7 +56,7 @@ impl Inheritance {
         sys::set_mask(self.mask.with(SigSet::of(sig::CLOCK_CHANGE)));
     }
 
-    /// Tells the boot code whose doing it is that the clock-change signal is blocked.
+    /// Tells the boot code whether the program itself has blocked the clock-change signal.
     fn change_signal_open(&self) -> u64 {
         if self.mask.has(sig::CLOCK_CHANGE) {
             0

@@ -63,7 +63,7 @@ pub unsafe fn opened(fd: Fd, path: UserPtr<u8>) {
     }
     let Some(file) = ProcFile::at(path).or_else(|| ProcFile::behind(fd)) else { return };
     let Some(content) = StandIn::new() else { return };
-    // What stands for it under a small RLIMIT_FSIZE is read once, and cannot be written anew.
+    // Under a small RLIMIT_FSIZE a pipe stands for the file. It is read once, and cannot be written anew.
     if fill(content.write, fd, file) && content.replace(fd) && content.is_file() {
         remember(fd, file);
     }

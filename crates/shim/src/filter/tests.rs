@@ -26,7 +26,7 @@ fn policies() -> impl Iterator<Item = Policy> {
     })
 }
 
-/// What a filter is shown of a call: struct seccomp_data.
+/// A call as a filter sees it: struct seccomp_data.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     number: u32,
@@ -58,7 +58,7 @@ impl Call {
     }
 }
 
-/// What became of a call.
+/// The filter's verdict on a call.
 #[derive(PartialEq, Eq, Debug)]
 struct Verdict {
     /// `None`: the instructions ended without a word.

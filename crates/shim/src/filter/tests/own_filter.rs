@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What stands before a program's own filter lets through some calls of the image, and is silent about all others.
+/// The instructions before a program's own filter let through some calls of the image, and are silent about all others.
 #[test]
 fn a_programs_own_filter_decides_but_for_what_the_handler_needs() {
     const THEIRS: u32 = 0x0005_0000 | 77;
@@ -111,7 +111,7 @@ fn the_handler_makes_each_call_that_a_programs_own_filter_is_made_to_allow() {
     assert_eq!(unused, ["Sysno::rt_sigreturn"]);
 }
 
-/// What follows `start` in `text`, up to `end`.
+/// The text behind `start` in `text`, up to `end`.
 fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
     let (_, rest) = text.split_once(start).expect(start);
     rest.split_once(end).expect(end).0
