@@ -212,8 +212,8 @@ impl StoppedProcess {
     fn unblock_our_signals(&self) -> io::Result<()> {
         for thread in &self.threads {
             let mask = thread.mask()?;
-            if mask & sig::OURS != 0 {
-                thread.set_mask(mask & !sig::OURS)?;
+            if mask & sig::OURS.bits() != 0 {
+                thread.set_mask(mask & !sig::OURS.bits())?;
             }
         }
         Ok(())
@@ -343,7 +343,8 @@ fn inject_shim(
     vdso: &Vdso,
 ) -> io::Result<()> {
     let (files, args) = monitor.injection_parts();
-    let send = |file: &OwnedFd| borrowed.receive_fd(ASK_MONITOR, listener.as_fd(), file.as_fd());
+    let send =
+        |file: &OwnedFd| borrowed.receive_fd(ASK_MONITOR.number(), listener.as_fd(), file.as_fd());
     let [image_fd, page_fd, registry_fd] = [send(files[0])?, send(files[1])?, send(files[2])?];
     let moved = vdso.move_away(borrowed)?;
     let args = BootArgs {

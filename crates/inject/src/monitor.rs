@@ -15,7 +15,7 @@ use crate::wall::{self, SetWall};
 use crate::{Error, Result};
 use lorentz_clock::{failpoint, Failpoint, PidNamespace, Policy, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{ASK_MONITOR, EXEC_KICK_OPEN};
+use lorentz_shim::filter::{ASK_MONITOR, EXEC_CHANGE_SIGNAL_OPEN};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::errno::Errno;
 use nix::poll::{poll, ppoll, PollFd, PollFlags, PollTimeout};
@@ -357,7 +357,7 @@ impl ExecMonitor {
         let ((listener, index), id) = (&self.listeners[listener], notification.id);
         let (listener, index) = (listener.as_fd(), *index);
         let clock = &mut self.clocks[index];
-        if notification.call == ASK_MONITOR as i32 {
+        if notification.call == ASK_MONITOR.number() as i32 {
             let _ = match (wall::requested(&notification.args), &mut clock.set_wall) {
                 (Some(change), Some(set)) => wall::answer(set, change, listener, notification),
                 _ => user_notification::fail(listener, id, libc::ENOSYS),
@@ -377,7 +377,7 @@ impl ExecMonitor {
                 image: user_notification::add_fd(listener, id, self.image.file.as_fd())?,
                 page: user_notification::add_fd(listener, id, clock.page.as_fd())?,
                 registry: user_notification::add_fd(listener, id, clock.target.clock.as_fd())?,
-                unblock_change_signal: notification.args[5] & EXEC_KICK_OPEN != 0,
+                unblock_change_signal: notification.args[5] & EXEC_CHANGE_SIGNAL_OPEN != 0,
             })
         });
         match injected {
@@ -484,7 +484,7 @@ impl ExecMonitor {
             image_fd: fds.image,
             page_fd: fds.page,
             registry_fd: fds.registry,
-            kick_open: fds.unblock_change_signal.into(),
+            change_signal_open: fds.unblock_change_signal.into(),
             space: self.namespace_in(index, thread)?.bits(),
             time_offsets: namespace::time_offsets_from(
                 self.clocks[index].args.base_offsets,

@@ -4,9 +4,9 @@
 use crate::borrowed_thread::BorrowedThread;
 use crate::trace::TracedThread;
 use lorentz_clock::NANOS_PER_SEC;
+use lorentz_shim::fd_table;
 use lorentz_shim::filter::Extra;
-use lorentz_shim::layout::{self, NotedFd};
-use lorentz_shim::noted;
+use lorentz_shim::layout::{self, FdEntry};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -37,16 +37,16 @@ pub fn find(
         let options = SocketOptions { thread, borrowed, scratch, fd };
         let timeouts = [options.timeout(libc::SO_RCVTIMEO)?, options.timeout(libc::SO_SNDTIMEO)?];
         let bits = [
-            (timeouts[0] > 0, noted::RECEIVE_TIMEOUT),
-            (timeouts[1] > 0, noted::SEND_TIMEOUT),
-            (options.timestamps()?, noted::STAMPS),
+            (timeouts[0] > 0, fd_table::RECEIVE_TIMEOUT),
+            (timeouts[1] > 0, fd_table::SEND_TIMEOUT),
+            (options.timestamps()?, fd_table::STAMPS),
         ];
         let what = bits.iter().filter(|(is, _)| *is).fold(0, |what, (_, bit)| what | bit);
         if what != 0 {
             found.push(FoundSocket {
                 fd,
                 what,
-                file: noted::identity(file.dev(), file.ino()),
+                file: fd_table::file_identity(file.dev(), file.ino()),
                 timeouts,
             });
         }
@@ -58,8 +58,8 @@ pub fn find(
 pub fn extras(found: &[FoundSocket]) -> Vec<Extra> {
     let any = |bits: u32| found.iter().any(|socket| socket.what & bits != 0);
     let needs = [
-        (noted::RECEIVE_TIMEOUT | noted::SEND_TIMEOUT, Extra::Sockets),
-        (noted::STAMPS, Extra::Messages),
+        (fd_table::RECEIVE_TIMEOUT | fd_table::SEND_TIMEOUT, Extra::Sockets),
+        (fd_table::STAMPS, Extra::Messages),
     ];
     needs.into_iter().filter(|(bits, _)| any(*bits)).map(|(_, extra)| extra).collect()
 }
@@ -68,11 +68,11 @@ pub fn extras(found: &[FoundSocket]) -> Vec<Extra> {
 pub fn adopt(thread: TracedThread, found: &[FoundSocket]) -> io::Result<()> {
     let mut taken = BTreeSet::new();
     for socket in found {
-        let Some(place) = noted::places(socket.fd).find(|place| taken.insert(*place)) else {
+        let Some(place) = fd_table::slots(socket.fd).find(|place| taken.insert(*place)) else {
             continue;
         };
-        let entry = NotedFd::bytes(socket.fd, socket.what, socket.file, socket.timeouts);
-        thread.write(layout::noted_address(place) as u64, &entry)?;
+        let entry = FdEntry::bytes(socket.fd, socket.what, socket.file, socket.timeouts);
+        thread.write(layout::fd_entry_address(place) as u64, &entry)?;
     }
     let filters = extras(found).iter().fold(0, |bits, extra| bits | extra.there());
     thread.write(layout::extra_filters_address() as u64, &filters.to_ne_bytes())

@@ -5,14 +5,13 @@
 //! second stop is needed, because the entry page, a private mapping of a file, is put right by dropping the copy.
 
 use crate::layout::{data, fork_data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
-use crate::sys::{self, errno, nr, sig, sys, Sigaction};
-use crate::{gate, kick, signals, trap, trap_mask, tsc};
+use crate::sys::{self, close, sig, sys, Errno, Fd, SigHow, SigSet, SysResult, Sysno, UserPtr};
+use crate::{change_signal, handlers, signals, trap, trap_mask, tsc};
 use core::arch::global_asm;
-use core::mem::size_of;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{file, Registry};
 
-/// What `inject` tells the boot code. Offsets are from the start of the kernel's vDSO, 0 for what it lacks.
+/// Arguments of the boot code, from `inject`. Offsets are from the start of the kernel's vDSO, 0 for what it lacks.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BootArgs {
@@ -48,8 +47,8 @@ pub struct BootArgs {
     pub tai: u64,
     /// TSC ticks per second where rdtsc is to be virtual; else 0.
     pub tsc_hz: u64,
-    /// 1 where the kick signal is blocked for the exec alone ([`crate::filter::EXEC_KICK_OPEN`]).
-    pub kick_open: u64,
+    /// 1 where the clock-change signal is blocked for the exec alone ([`crate::filter::EXEC_CHANGE_SIGNAL_OPEN`]).
+    pub change_signal_open: u64,
     /// By how many nanoseconds the CLOCK_MONOTONIC and CLOCK_BOOTTIME of its time namespace are ahead of the monitor's.
     pub time_offsets: [i64; 2],
     /// By how many the monitor's are ahead of the machine's.
@@ -104,15 +103,13 @@ unsafe extern "C" fn main(args: *const BootArgs, stack: *mut u64) {
     // SAFETY: `inject` wrote it; copied, because dropping the page below takes it away.
     let args = unsafe { *args };
     map(&args);
-    // SAFETY: the descriptors are ours; the page is a private mapping of a file that nobody has changed but `inject`.
-    unsafe {
-        sys!(nr::CLOSE, args.image_fd);
-        sys!(nr::CLOSE, args.page_fd);
-        sys!(nr::CLOSE, args.registry_fd);
-        if args.page != 0 {
-            const MADV_DONTNEED: u64 = 4;
-            sys!(nr::MADVISE, args.page, 4096u64, MADV_DONTNEED);
-        }
+    for fd in [args.image_fd, args.page_fd, args.registry_fd] {
+        close(Fd::new(fd as i32));
+    }
+    if args.page != 0 {
+        const MADV_DONTNEED: i32 = 4;
+        // SAFETY: the page is a private mapping of a file that nobody has changed but `inject`.
+        let _ = unsafe { sys!(Sysno::madvise, args.page, 4096, MADV_DONTNEED) };
     }
     let vdso = match args.vdso {
         // SAFETY: the initial stack of a new program, as the kernel lays it out.
@@ -120,40 +117,40 @@ unsafe extern "C" fn main(args: *const BootArgs, stack: *mut u64) {
         vdso => vdso as usize,
     };
     remember(&args, vdso);
-    install_handlers(args.kick_open != 0);
+    install_handlers(args.change_signal_open != 0);
     if args.tsc_hz != 0 {
         tsc::trap();
     }
 }
 
 fn map(args: &BootArgs) {
-    const READ: u64 = 1;
-    const READ_WRITE: u64 = 3;
-    const SHARED: u64 = 0x10_0001;
-    const PRIVATE_ANONYMOUS: u64 = 0x10_0022;
-    const MADV_WIPEONFORK: u64 = 18;
-    let page = 4096u64;
-    let (page_fd, registry_fd) = (args.page_fd as u64, args.registry_fd as u64);
+    const READ: i32 = 1;
+    const READ_WRITE: i32 = 3;
+    const SHARED: i32 = 0x10_0001;
+    const PRIVATE_ANONYMOUS: i32 = 0x10_0022;
+    const MADV_WIPEONFORK: i32 = 18;
+    const PAGE: usize = 4096;
+    let (page_fd, registry_fd, none) = (args.page_fd, args.registry_fd, Fd::NONE);
+    let (len, offset) = (size_of::<Registry>(), file::REGISTRY_OFFSET);
     // SAFETY: MAP_FIXED_NOREPLACE (0x100000) maps over nothing.
     unsafe {
-        must_be(sys!(nr::MMAP, DATA, DATA_LEN, READ_WRITE, PRIVATE_ANONYMOUS, -1i64, 0u64), DATA);
-        sys!(nr::MADVISE, FORK_DATA, page, MADV_WIPEONFORK);
-        must_be(sys!(nr::MMAP, CLOCK, page, READ, SHARED, page_fd, 0u64), CLOCK);
-        let len = size_of::<Registry>();
-        must_be(
-            sys!(nr::MMAP, REGISTRY, len, READ_WRITE, SHARED, registry_fd, file::REGISTRY_OFFSET),
-            REGISTRY,
-        );
+        must_be(sys!(Sysno::mmap, DATA, DATA_LEN, READ_WRITE, PRIVATE_ANONYMOUS, none, 0), DATA);
+        let _ = sys!(Sysno::madvise, FORK_DATA, PAGE, MADV_WIPEONFORK);
+        must_be(sys!(Sysno::mmap, CLOCK, PAGE, READ, SHARED, page_fd, 0), CLOCK);
+        let registry = sys!(Sysno::mmap, REGISTRY, len, READ_WRITE, SHARED, registry_fd, offset);
+        must_be(registry, REGISTRY);
     }
 }
 
-fn must_be(got: isize, wanted: usize) {
+fn must_be(got: SysResult, wanted: usize) {
     const TAKEN: &str =
         "lorentz: cannot map the clock: the addresses from 0x70000000 on are taken\n";
     const NO_MEMORY: &str =
         "lorentz: cannot map the clock: it needs 3 MiB of address space, and 'ulimit -v' allows less\n";
-    if got != wanted as isize {
-        sys::die(if got == -errno::ENOMEM { NO_MEMORY } else { TAKEN }, 126);
+    match got {
+        Ok(address) if address as usize == wanted => {}
+        Err(Errno::ENOMEM) => sys::die(NO_MEMORY, 126),
+        _ => sys::die(TAKEN, 126),
     }
 }
 
@@ -208,45 +205,24 @@ fn remember(args: &BootArgs, vdso: usize) {
     data.getrandom.store(function(args.getrandom), Relaxed);
 }
 
-fn install_handlers(kick_open: bool) {
+fn install_handlers(change_signal_open: bool) {
     trap_mask::init();
-    let (sigsys, kick) = set_actions();
+    handlers::register(
+        trap::on_sigsys as *const () as usize,
+        change_signal::on_change_signal as *const () as usize,
+    );
+    let (sigsys, change) = handlers::install();
     data().sigsys.store(&sigsys);
-    data().kick.store(&kick);
-    const SIG_UNBLOCK: u64 = 1;
-    let mut before = 0u64;
+    data().change_signal.store(&change);
+    let mut before = SigSet::EMPTY;
     // SAFETY: reads and writes a mask.
-    unsafe {
-        let (ours, before) = (&sig::OURS as *const u64, &mut before as *mut u64);
-        sys!(nr::RT_SIGPROCMASK, SIG_UNBLOCK, ours, before, 8u64);
-    }
-    let not_blocked = if kick_open { 1 << (sig::KICK - 1) } else { 0 };
-    signals::believe_blocked(before & !not_blocked);
+    let _ = unsafe {
+        let (ours, before) = (UserPtr::to(&sig::OURS), &raw mut before);
+        sys!(Sysno::rt_sigprocmask, SigHow::SIG_UNBLOCK, ours, before, SigSet::LEN)
+    };
+    let not_blocked =
+        if change_signal_open { SigSet::of(sig::CLOCK_CHANGE) } else { SigSet::EMPTY };
+    signals::believe_blocked(before.without(not_blocked));
     fork_data().process.store(sys::getpid(), Relaxed);
     registry().task_counters.count_program();
-}
-
-/// Gives SIGSYS and the kick signal our handlers; what they were before.
-pub fn set_actions() -> (Sigaction, Sigaction) {
-    const SA_RESTART: u64 = 0x1000_0000;
-    const SA_NODEFER: u64 = 0x4000_0000;
-    let own = |handler: usize, flags: u64, mask: u64| Sigaction {
-        handler,
-        flags: trap::HANDLER_FLAGS | flags,
-        restorer: gate::restorer(),
-        mask,
-    };
-    let (mut sigsys, mut kick) = (Sigaction::default(), Sigaction::default());
-    // Signals wait while a trapped call is carried out, except a trap in a trap.
-    let on_trap = trap::on_sigsys as *const () as usize;
-    let own_sigsys = own(on_trap, SA_NODEFER, trap_mask::get());
-    sys::sigaction(sig::SIGSYS, Some(&own_sigsys), Some(&mut sigsys));
-    // Calls that were not trapped go on after a kick.
-    let own_kick = own(
-        kick::on_kick as *const () as usize,
-        SA_RESTART,
-        trap_mask::get() | 1 << (sig::SIGSYS - 1),
-    );
-    sys::sigaction(sig::KICK, Some(&own_kick), Some(&mut kick));
-    (sigsys, kick)
 }

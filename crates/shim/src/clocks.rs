@@ -1,23 +1,22 @@
-//! Reading the clocks: what every other part of the shim asks for the time.
+//! The virtual clock and its time bases, as every other part of the shim asks for them.
 
-use crate::cpu;
 use crate::layout::{clock, data, registry};
-use crate::sys::{self, clk, errno, nr, sys, Timespec};
+use crate::sys::{self, ClockId, Errno, SysResult, Timespec};
 use crate::time_namespace::offsets;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{
-    RealInstant, SkipMode, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
+    Deadline, RealInstant, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
 };
 
 /// The host's CLOCK_MONOTONIC, through the kernel's vDSO where that works without a system call.
 #[inline(always)]
 pub fn host() -> RealInstant {
-    let ts = host_by(clk::MONOTONIC);
+    let ts = host_by(ClockId::MONOTONIC);
     RealInstant(ts.secs * NANOS_PER_SEC + ts.nanos)
 }
 
 #[inline(always)]
-fn host_by(clock: i32) -> Timespec {
+pub fn host_by(clock: ClockId) -> Timespec {
     let function = data().clock_gettime.load(Relaxed);
     if function == 0 {
         return host_elsewhere(clock);
@@ -28,7 +27,7 @@ fn host_by(clock: i32) -> Timespec {
 /// The same in a time namespace with an offset, or by a system call.
 #[cold]
 #[inline(never)]
-fn host_elsewhere(clock: i32) -> Timespec {
+fn host_elsewhere(clock: ClockId) -> Timespec {
     let shown = match data().host_gettime.load(Relaxed) {
         0 => sys::host_clock(clock),
         function => by_function(function, clock),
@@ -44,12 +43,12 @@ pub fn for_kernel(real: RealInstant) -> Timespec {
 }
 
 #[inline(always)]
-fn by_function(function: usize, clock: i32) -> Timespec {
+fn by_function(function: usize, clock: ClockId) -> Timespec {
     let mut ts = core::mem::MaybeUninit::<Timespec>::uninit();
     // SAFETY: the boot code found this function in the kernel's vDSO; for the clocks asked here it always writes.
     unsafe {
         core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(
-            clock,
+            clock.number(),
             ts.as_mut_ptr(),
         );
         ts.assume_init()
@@ -82,90 +81,12 @@ pub fn wall(snapshot: &Snapshot) -> WallTime {
     snapshot.segment.wall_at(snapshot.now())
 }
 
-/// Whole seconds of the wall clock, by the coarse clock, as the kernel has it.
-pub fn seconds() -> i64 {
-    pay();
-    let snapshot = coarse_snapshot();
-    wall_timespec(&snapshot, snapshot.now()).secs
-}
-
-/// Where reading a clock costs virtual time, so that a program which spins on it comes to an end: pays.
-fn pay() {
-    if clock().leaps_enabled() {
-        let skipping = clock().skipping();
-        if skipping.mode != SkipMode::Off && skipping.read_cost > Span::ZERO {
-            registry().leaps.add_read_cost(skipping.read_cost);
-        }
-    }
-}
-
-/// The clock as it was at the last tick of the host's coarse clock, but not before the piece in force began. The kernel stamps
-/// files by the same clock: a file that is written next is never older than this.
-fn coarse_snapshot() -> Snapshot {
-    let tick = host_by(clk::MONOTONIC_COARSE);
-    let tick = RealInstant(tick.secs * NANOS_PER_SEC + tick.nanos);
-    let look = snapshot();
-    Snapshot { real: tick.max(look.segment.real), ..look }
-}
-
-/// Any clock, by its id; or the kernel's error, negative.
-pub fn read(clock: i32) -> Result<Timespec, isize> {
-    pay();
-    let snapshot = match clock {
-        clk::REALTIME_COARSE | clk::MONOTONIC_COARSE => coarse_snapshot(),
-        _ => self::snapshot(),
-    };
-    match clock {
-        clk::MONOTONIC | clk::MONOTONIC_RAW | clk::MONOTONIC_COARSE => {
-            Ok(from_virtual(snapshot.now().plus(offsets().monotonic)))
-        }
-        clk::REALTIME | clk::REALTIME_COARSE => Ok(wall_timespec(&snapshot, snapshot.now())),
-        clk::BOOTTIME => Ok(from_virtual(boot(&snapshot))),
-        clk::TAI => {
-            let wall = wall_timespec(&snapshot, snapshot.now());
-            Ok(Timespec { secs: wall.secs + data().tai.load(Relaxed) as i64, nanos: wall.nanos })
-        }
-        _ => read_by_kernel(clock, &snapshot),
-    }
-}
-
 /// CLOCK_BOOTTIME, with the offset of this process's time namespace.
 pub fn boot(snapshot: &Snapshot) -> VirtualInstant {
     snapshot.now().plus(snapshot.segment.boot).plus(offsets().boot)
 }
 
-/// The clocks that exist only where the kernel says so: alarm clocks, CPU clocks, devices.
-fn read_by_kernel(clock: i32, snapshot: &Snapshot) -> Result<Timespec, isize> {
-    let mut ts = Timespec::default();
-    // SAFETY: writes to `ts`.
-    let result = unsafe { sys!(nr::CLOCK_GETTIME, clock as i64, &mut ts as *mut Timespec) };
-    if result != 0 {
-        return Err(result);
-    }
-    match clock {
-        clk::REALTIME_ALARM => Ok(wall_timespec(snapshot, snapshot.now())),
-        clk::BOOTTIME_ALARM => Ok(from_virtual(boot(snapshot))),
-        _ if is_cpu_clock(clock) => {
-            Ok(Timespec::from_span(cpu::told(clock, ts.to_span().unwrap_or(Span::ZERO))))
-        }
-        // A clock of a device: its own time, nobody's virtual time.
-        _ => Ok(ts),
-    }
-}
-
-/// Whether `clock` counts CPU time: the two fixed ids, or that of another process or thread.
-pub fn is_cpu_clock(clock: i32) -> bool {
-    const FD_CLOCK: i32 = 3;
-    matches!(clock, clk::PROCESS_CPUTIME | clk::THREAD_CPUTIME)
-        || (clock < 0 && clock & 7 != FD_CLOCK)
-}
-
-/// Whether `clock` is one that wakes a sleeping machine: the kernel has these only where a device of the machine does.
-pub fn is_alarm_clock(clock: i32) -> bool {
-    matches!(clock, clk::REALTIME_ALARM | clk::BOOTTIME_ALARM)
-}
-
-/// What `clock` is, as far as waits and timers are concerned.
+/// The time base of a clock, for waits and timers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Timebase {
     /// The virtual monotonic clock plus a constant.
@@ -176,17 +97,32 @@ pub enum Timebase {
     Cpu,
 }
 
+/// An absolute time on a time base as a deadline; `None` where it is no valid time.
+pub fn absolute(time: Timespec, base: Timebase) -> Option<Deadline> {
+    let span = time.to_span()?;
+    Some(match base {
+        Timebase::Virtual(offset) => {
+            Deadline::Virtual(VirtualInstant(span.0.saturating_sub(offset.0)))
+        }
+        Timebase::Wall(ahead) => Deadline::Wall(WallTime {
+            secs: time.secs.saturating_sub(ahead),
+            nanos: time.nanos as u32,
+        }),
+        Timebase::Cpu => return None,
+    })
+}
+
 /// The time base of a clock that can be waited on; EINVAL for the others.
-pub fn timebase(clock: i32, snapshot: &Snapshot) -> Result<Timebase, isize> {
+pub fn timebase(clock: ClockId, snapshot: &Snapshot) -> SysResult<Timebase> {
     match clock {
-        clk::MONOTONIC => Ok(Timebase::Virtual(offsets().monotonic)),
-        clk::BOOTTIME | clk::BOOTTIME_ALARM => {
+        ClockId::MONOTONIC => Ok(Timebase::Virtual(offsets().monotonic)),
+        ClockId::BOOTTIME | ClockId::BOOTTIME_ALARM => {
             Ok(Timebase::Virtual(Span(snapshot.segment.boot.0.saturating_add(offsets().boot.0))))
         }
-        clk::REALTIME | clk::REALTIME_ALARM => Ok(Timebase::Wall(0)),
-        clk::TAI => Ok(Timebase::Wall(data().tai.load(Relaxed) as i64)),
-        _ if is_cpu_clock(clock) => Ok(Timebase::Cpu),
-        _ => Err(-errno::EINVAL),
+        ClockId::REALTIME | ClockId::REALTIME_ALARM => Ok(Timebase::Wall(0)),
+        ClockId::TAI => Ok(Timebase::Wall(data().tai.load(Relaxed) as i64)),
+        _ if clock.is_cpu_clock() => Ok(Timebase::Cpu),
+        _ => Err(Errno::EINVAL),
     }
 }
 

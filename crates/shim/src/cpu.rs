@@ -1,32 +1,31 @@
-//! CPU clocks: CPU time is told in virtual seconds, so that it never exceeds the time that has passed.
+//! CPU clocks: the shim reports CPU time in virtual seconds, so that it never exceeds the time that has passed.
 //!
-//! What a process has used so far was used under the rates of those moments. At the first look after a change the
-//! time used since the last look is told at the rate that was in force at that look; the figure never goes back.
+//! A process has used its CPU time under the rates of those moments. At the first look after a change the shim converts the
+//! time used since the last look at the rate that was in force at that look; the figure never goes back.
 
 use crate::clocks;
 use crate::layout::{clock, fork_data, registry, CpuAnchor, CPU_ANCHORS};
-use crate::sys::{clk, errno, gettid, nr, sys};
-use crate::timers;
+use crate::sys::{self, gettid, has_ended, ClockId};
 use core::sync::atomic::compiler_fence;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use lorentz_clock::{failpoint, Failpoint, Rate, Span};
 
 /// CPU time `real` of the clock `id` (a clock id of clock_gettime) as the program is told.
-pub fn told(id: i32, real: Span) -> Span {
+pub fn reported(id: ClockId, real: Span) -> Span {
     let page = clock();
     if page.policy().real_cpu_clocks {
         return real;
     }
     match id {
-        clk::PROCESS_CPUTIME => told_of_process(real),
-        clk::THREAD_CPUTIME => told_of_thread(real),
+        ClockId::PROCESS_CPUTIME_ID => reported_of_process(real),
+        ClockId::THREAD_CPUTIME_ID => reported_of_thread(real),
         // Another's: nothing is remembered about it.
         _ => scaled(real, clocks::snapshot().rate),
     }
 }
 
 /// One thread at a time uses the process's anchor.
-fn told_of_process(real: Span) -> Span {
+fn reported_of_process(real: Span) -> Span {
     if !hold_anchor() {
         return scaled(real, clocks::snapshot().rate);
     }
@@ -35,18 +34,18 @@ fn told_of_process(real: Span) -> Span {
     // Another thread may have read the host's clock later, and been here first.
     let real = real.max(Span(anchor.real.load(Relaxed) as i64));
     let look = clocks::snapshot();
-    let told = advance(anchor, real, look.rate, look.state);
+    let reported = advance(anchor, real, look.rate, look.state);
     fork_data().anchors_holder.store(0, Release);
-    told
+    reported
 }
 
 /// A thread's anchor is its own: it waits for nobody.
-fn told_of_thread(real: Span) -> Span {
+fn reported_of_thread(real: Span) -> Span {
     let thread = gettid();
     let look = clocks::snapshot();
     let Some(anchor) = anchor_of(thread) else { return scaled(real, look.rate) };
     // A handler of the program has interrupted the thread in here.
-    if anchor.seen.load(Relaxed) == CHANGING {
+    if anchor.state.load(Relaxed) == CHANGING {
         return scaled(real, look.rate);
     }
     advance(anchor, real, look.rate, look.state)
@@ -55,30 +54,25 @@ fn told_of_thread(real: Span) -> Span {
 /// Takes the right to use the process's anchor. False where a handler has interrupted its holder on this very thread, and where the
 /// holder gets no processor for some milliseconds.
 fn hold_anchor() -> bool {
-    const TRIES: u32 = 400;
+    const MAX_TRIES: u32 = 400;
     let (word, thread) = (&fork_data().anchors_holder, gettid());
-    for tries in 0..TRIES {
+    for tries in 0..MAX_TRIES {
         let holder = match word.compare_exchange(0, thread, Acquire, Relaxed) {
             Ok(_) => return true,
             Err(own) if own == thread => return false,
             Err(holder) => holder,
         };
         // A child made by vfork shares the anchors, and may have been killed while it held them.
-        if tries == TRIES / 2 && has_ended(holder) {
+        if tries == MAX_TRIES / 2 && has_ended(holder) {
             return word.compare_exchange(holder, thread, Acquire, Relaxed).is_ok();
         }
-        timers::give_way(tries);
+        sys::give_way(tries);
     }
     false
 }
 
-fn has_ended(thread: u32) -> bool {
-    // SAFETY: numbers only; no signal is sent.
-    unsafe { sys!(nr::TKILL, thread, 0u64) == -errno::ESRCH }
-}
-
 /// CPU time used by nobody in particular (children, other processes), at the rate in force.
-pub fn told_of_others(real: Span) -> Span {
+pub fn reported_of_others(real: Span) -> Span {
     let page = clock();
     if page.policy().real_cpu_clocks {
         real
@@ -110,37 +104,37 @@ fn anchor_of(thread: u32) -> Option<&'static CpuAnchor> {
             has_ended(other) && take(entry, other)
         })
     })?;
-    taken.seen.store(0, Relaxed);
+    taken.state.store(0, Relaxed);
     Some(taken)
 }
 
-/// In [`CpuAnchor::seen`]: its thread is changing it.
+/// In [`CpuAnchor::state`]: its thread is changing it.
 const CHANGING: u32 = u32::MAX;
 
 fn advance(entry: &CpuAnchor, real: Span, rate: Rate, state: u32) -> Span {
     let since = real.0 - entry.real.load(Relaxed) as i64;
     // The first look, or another thread with the same id.
-    let fresh = entry.seen.load(Relaxed) == 0 || since < 0;
+    let fresh = entry.state.load(Relaxed) == 0 || since < 0;
     if fresh {
         change(entry, Span::ZERO, Span::ZERO, rate, state);
         return scaled(real, rate);
     }
     let then = Rate::new(entry.num.load(Relaxed), entry.den.load(Relaxed)).unwrap_or(rate);
-    let told = Span(entry.told.load(Relaxed) as i64 + scaled(Span(since), then).0);
-    if entry.seen.load(Relaxed) != state {
-        change(entry, real, told, rate, state);
+    let reported = Span(entry.reported.load(Relaxed) as i64 + scaled(Span(since), then).0);
+    if entry.state.load(Relaxed) != state {
+        change(entry, real, reported, rate, state);
     }
-    told
+    reported
 }
 
-fn change(entry: &CpuAnchor, real: Span, told: Span, rate: Rate, state: u32) {
-    entry.seen.store(CHANGING, Relaxed);
+fn change(entry: &CpuAnchor, real: Span, reported: Span, rate: Rate, state: u32) {
+    entry.state.store(CHANGING, Relaxed);
     compiler_fence(SeqCst);
     entry.real.store(real.0 as u64, Relaxed);
-    entry.told.store(told.0 as u64, Relaxed);
+    entry.reported.store(reported.0 as u64, Relaxed);
     entry.num.store(rate.num(), Relaxed);
     entry.den.store(rate.den(), Relaxed);
     compiler_fence(SeqCst);
     // No state has the numbers 0 and CHANGING here: they mean something else.
-    entry.seen.store(state.clamp(1, CHANGING - 1), Relaxed);
+    entry.state.store(state.clamp(1, CHANGING - 1), Relaxed);
 }

@@ -4,20 +4,20 @@
 //! running the filter. Where arguments decide, a call that carries no finite timeout is let through.
 
 use crate::layout::{IMAGE, IMAGE_LEN};
-use crate::sys::nr::*;
-use crate::sys::sig::{KICK, SIGSEGV, SIGSYS};
+use crate::sys::sig::{CLOCK_CHANGE, SIGSEGV, SIGSYS};
+use crate::sys::Sysno;
 use crate::user::NO_SEMAPHORE;
 use lorentz_clock::Policy;
 use lorentz_syscalls::{When, Where, TABLE};
 
 pub use lorentz_syscalls::ASK_MONITOR;
 
-/// What the kernel hands to the trap handler beside the call: tells our traps from a program's own.
+/// SECCOMP_RET_DATA of our filter. It distinguishes our traps from those of the program's own filters.
 pub const TRAP_DATA: u32 = 0x4c5a;
 /// In the low half of the last argument of an exec: go to the monitor, also from outside the image.
 pub const EXEC_MAGIC: u32 = 0x4c5a_4558;
-/// In the high half: the kick signal is blocked for the exec alone, and not by the program.
-pub const EXEC_KICK_OPEN: u64 = 1 << 32;
+/// In the high half: the clock-change signal is blocked for the exec alone, and not by the program.
+pub const EXEC_CHANGE_SIGNAL_OPEN: u64 = 1 << 32;
 /// Its first argument: a descriptor, while a running process is brought in.
 pub const ASK_FOR_FILE: u64 = 0;
 /// Its first argument: the wall clock is to be set, to the seconds and nanoseconds that follow.
@@ -26,14 +26,14 @@ pub const ASK_SET_WALL: u64 = 1;
 pub const ASK_STEP_WALL: u64 = 2;
 
 /// The calls that are trapped in programs of a kind, the most frequent first.
-pub fn calls(place: Where) -> impl Iterator<Item = (u32, When)> {
+pub fn calls(place: Where) -> impl Iterator<Item = (Sysno, When)> {
     TABLE.iter().flat_map(move |row| {
         let here = row.traps.iter().filter(move |trap| trap.0 == place);
         here.map(|trap| (row.number, trap.1))
     })
 }
 
-/// What a process has trapped only once it has asked for something that needs it.
+/// Calls that the shim traps in a process only once the process has asked for something that needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extra {
     /// Messages, when a socket has time stamps.
@@ -53,7 +53,7 @@ impl Extra {
     }
 
     /// The calls that it concerns.
-    pub fn calls(self) -> impl Iterator<Item = (u32, When)> {
+    pub fn calls(self) -> impl Iterator<Item = (Sysno, When)> {
         calls(match self {
             Extra::Messages => Where::Timestamps,
             Extra::Sockets => Where::SocketTimeouts,
@@ -181,10 +181,10 @@ impl<const N: usize> Program<N> {
         self
     }
 
-    fn table(&mut self, calls: impl Iterator<Item = (u32, When)>) {
+    fn table(&mut self, calls: impl Iterator<Item = (Sysno, When)>) {
         for (number, when) in calls {
             let test = self.len;
-            self.test(JUMP_EQUAL, number, 0, 0);
+            self.test(JUMP_EQUAL, number.number(), 0, 0);
             self.when(when);
             // The block of a call ends in a return; other numbers skip it.
             self.code[test].if_false = (self.len - test - 1) as u8;
@@ -206,7 +206,7 @@ impl<const N: usize> Program<N> {
             When::PositiveOrGiven(arg, b) => self.allow_unless_positive(arg, &[b]),
             When::FutexWait => self.allow_unless_futex_wait(),
             When::SignalAction => {
-                const OURS: [u32; 3] = [SIGSYS, KICK, SIGSEGV];
+                const OURS: [u32; 3] = [SIGSYS, CLOCK_CHANGE, SIGSEGV];
                 self.load(arg_low(0));
                 for (i, signal) in OURS.iter().enumerate() {
                     let behind_given = 5;
@@ -367,31 +367,31 @@ impl<const N: usize> Program<N> {
 /// Instructions to put before a program's own filter, so that what the handler needs to do its work and to return is
 /// let through when the image asks for it: signal masks, waiting, looking at the clock. Nothing that opens or sends.
 pub fn allow_handler(into: &mut [Instruction]) -> usize {
-    const NEEDED: [u32; 24] = [
-        RT_SIGRETURN,
-        RT_SIGPROCMASK,
-        RT_SIGPENDING,
-        RT_SIGACTION,
-        CLOCK_GETTIME,
-        CLOCK_NANOSLEEP,
-        PPOLL,
-        PSELECT6,
-        EPOLL_WAIT,
-        EPOLL_PWAIT2,
-        IO_PGETEVENTS,
-        FUTEX,
-        GETPID,
-        GETTID,
-        GETITIMER,
-        SETITIMER,
-        TIMER_GETTIME,
-        TIMER_SETTIME,
-        TIMERFD_GETTIME,
-        TIMERFD_SETTIME,
-        PREADV2,
-        FACCESSAT2,
-        FSTAT,
-        MUNMAP,
+    const NEEDED: [Sysno; 24] = [
+        Sysno::rt_sigreturn,
+        Sysno::rt_sigprocmask,
+        Sysno::rt_sigpending,
+        Sysno::rt_sigaction,
+        Sysno::clock_gettime,
+        Sysno::clock_nanosleep,
+        Sysno::ppoll,
+        Sysno::pselect6,
+        Sysno::epoll_wait,
+        Sysno::epoll_pwait2,
+        Sysno::io_pgetevents,
+        Sysno::futex,
+        Sysno::getpid,
+        Sysno::gettid,
+        Sysno::getitimer,
+        Sysno::setitimer,
+        Sysno::timer_gettime,
+        Sysno::timer_settime,
+        Sysno::timerfd_gettime,
+        Sysno::timerfd_settime,
+        Sysno::preadv2,
+        Sysno::faccessat2,
+        Sysno::fstat,
+        Sysno::munmap,
     ];
     let mut program = Program::<EXTRA_LEN> { code: [Instruction::default(); EXTRA_LEN], len: 0 };
     const SEMAPHORE: usize = 4;
@@ -403,12 +403,12 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
     program.test(JUMP_NOT_BELOW, (IMAGE + IMAGE_LEN) as u32, to_theirs + 1, 0);
     program.load(NUMBER);
     for (i, number) in NEEDED.iter().enumerate() {
-        program.test(JUMP_EQUAL, *number, (NEEDED.len() - i) as u8, 0);
+        program.test(JUMP_EQUAL, number.number(), (NEEDED.len() - i) as u8, 0);
     }
     // A number that is on the list goes to the first instruction behind it.
     program.push(JUMP, 0, 0, 1);
     program.ret(ALLOW);
-    program.test(JUMP_EQUAL, SEMTIMEDOP, 0, 3);
+    program.test(JUMP_EQUAL, Sysno::semtimedop.number(), 0, 3);
     program.load(arg_low(0));
     program.test(JUMP_EQUAL, NO_SEMAPHORE as u32, 0, 1);
     program.ret(ALLOW);

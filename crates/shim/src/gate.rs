@@ -1,7 +1,7 @@
 //! The few instructions whose addresses matter.
 //!
 //! A *gate* is a place where a thread blocks on the clock. It looks at the clock's version and makes the system call only if
-//! no change has come since the timeout was computed. A kick that arrives between the look and the call moves the
+//! no change has come since the timeout was computed. A clock-change signal that arrives between the look and the call moves the
 //! thread to the gate's exit; one that arrives in the call ends it. Either way the result is [`RETRY`], which no system
 //! call returns: a real EINTR stays an EINTR.
 //!
@@ -20,11 +20,11 @@
 //! returns. Frames lie at a known distance below the stack pointer. A signal that is delivered between the look at the mark and the
 //! call itself, two instructions, does not interrupt the call; natively the same holds at the call's entry.
 //!
-//! A kick leaves this gate with everything masked, so that a signal of the program's that comes next is still pending when the
+//! A clock-change signal leaves this gate with everything masked, so that a signal of the program's that comes next is still pending when the
 //! wait begins anew.
 
-use crate::layout::VERSION;
-use crate::trap_mask;
+use crate::layout::{TRAP_MASK, VERSION};
+use crate::sys::{Errno, Request, SigSet};
 use core::arch::global_asm;
 use core::mem::offset_of;
 
@@ -36,17 +36,17 @@ pub const EARLY: isize = -5002;
 /// The second gate: a call, and the masks around it.
 #[repr(C)]
 pub struct OpenCall {
-    /// Six arguments, then the number.
-    pub args: [u64; 7],
+    /// The call.
+    pub request: Request,
     /// The version of the clock that the timeout was computed from.
     pub version: u64,
     /// The program's signal mask.
-    pub open: u64,
+    pub open: SigSet,
     /// The mask for the rest of the handler.
-    closed: u64,
+    closed: SigSet,
     /// Size of the floating-point state in a signal frame; 0 where the mark cannot be placed.
     pub frame_state: u64,
-    /// What is left of the frame of a handler that ran meanwhile, of the last of several: its first word, 0 where none ran, and ...
+    /// The rest of the frame of a handler that ran meanwhile, of the last of several: its first word, 0 where none ran, and ...
     pub mark: [u64; MARK],
 }
 
@@ -204,10 +204,10 @@ global_asm!(
     "pop rbx",
     ".cfi_def_cfa_offset 8",
     "ret",
-    // A kick comes here, with everything masked.
+    // A clock-change signal comes here, with everything masked.
     ".cfi_def_cfa_offset 32",
-    ".global lorentz_open_gate_kicked",
-    "lorentz_open_gate_kicked:",
+    ".global lorentz_open_gate_changed",
+    "lorentz_open_gate_changed:",
     "mov r12, {retry}",
     "mov qword ptr [r13], 0",
     "jmp 6b",
@@ -218,8 +218,8 @@ global_asm!(
     early = const EARLY,
     open = const offset_of!(OpenCall, open),
     closed = const offset_of!(OpenCall, closed),
-    trap_mask = const trap_mask::ADDRESS,
-    sigprocmask = const crate::sys::nr::RT_SIGPROCMASK,
+    trap_mask = const TRAP_MASK,
+    sigprocmask = const crate::sys::Sysno::rt_sigprocmask.number(),
     setmask = const 2,
 );
 
@@ -243,7 +243,7 @@ extern "C" {
     static lorentz_gate_done: u8;
     static lorentz_open_gate_look: u8;
     static lorentz_open_gate_done: u8;
-    static lorentz_open_gate_kicked: u8;
+    static lorentz_open_gate_changed: u8;
 }
 
 /// Makes a call that puts the program's mask in force by itself, unless the clock has left the version.
@@ -292,9 +292,16 @@ pub fn at(ip: usize) -> Option<At> {
 }
 
 impl OpenCall {
-    /// A call with `args` at `version` of the clock, while the program's mask is `open`.
-    pub fn new(args: &[u64; 7], version: u64, open: u64, frame_state: u64) -> OpenCall {
-        OpenCall { args: *args, version, open, closed: 0, frame_state, mark: [0; MARK] }
+    /// A call at `version` of the clock, while the program's mask is `open`.
+    pub fn new(request: &Request, version: u64, open: SigSet, frame_state: u64) -> OpenCall {
+        OpenCall {
+            request: *request,
+            version,
+            open,
+            closed: SigSet::EMPTY,
+            frame_state,
+            mark: [0; MARK],
+        }
     }
 
     /// Whether a handler that runs meanwhile leaves its mark.
@@ -306,7 +313,7 @@ impl OpenCall {
     pub fn handled(&self) -> Option<u32> {
         match self.mark[0] as usize {
             0 => None,
-            // A kick.
+            // The clock-change signal.
             ours if ours == restorer() => None,
             _ => Some(self.mark[MARK_SIGNAL] as u32),
         }
@@ -324,10 +331,10 @@ impl At {
             }
             At::OpenGate => (
                 &raw const lorentz_open_gate_done as usize,
-                &raw const lorentz_open_gate_kicked as usize,
+                &raw const lorentz_open_gate_changed as usize,
             ),
         };
-        let ended = ip == done && result != -crate::sys::errno::EINTR;
+        let ended = ip == done && result != Errno::EINTR.in_register();
         (!ended).then_some((exit, RETRY))
     }
 }

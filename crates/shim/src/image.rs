@@ -1,4 +1,4 @@
-//! What a program without a standard library has to bring itself. In the image only.
+//! The functions that a program without a standard library has to bring itself. In the image only.
 
 use core::arch::{asm, global_asm};
 

@@ -10,13 +10,13 @@ use lorentz_clock::{file, ClockPage, Registry};
 pub const IMAGE: usize = 0x7000_0000;
 /// Room for the image.
 pub const IMAGE_LEN: usize = 0x4_0000;
-/// What the shim keeps for its process: [`ProcessData`], then [`ForkData`].
+/// The shim's data of its process: [`ProcessData`], then [`ForkData`].
 pub const DATA: usize = IMAGE + IMAGE_LEN;
 /// Length of both, and of the spare stack behind them.
 pub const DATA_LEN: usize = 4 * 4096 + SPARE_STACK_LEN;
 /// The page that a fork's child finds empty.
 pub const FORK_DATA: usize = DATA + 3 * 4096;
-/// A stack for the handlers of a process that was begun on a stack of its parent's choice: see [`crate::births`].
+/// A stack for the handlers of a process that was begun on a stack of its parent's choice: see [`crate::clone_tracking`].
 pub const SPARE_STACK: usize = FORK_DATA + 4096;
 /// Length of the spare stack. It takes no memory before it is used.
 pub const SPARE_STACK_LEN: usize = 64 * 1024;
@@ -27,14 +27,17 @@ pub const REGISTRY: usize = CLOCK + file::REGISTRY_OFFSET;
 /// Address of the clock's version.
 pub const VERSION: usize = CLOCK + ClockPage::VERSION_OFFSET;
 
-/// File descriptors the shim remembers something about.
-pub const NOTED_FDS: usize = 256;
+/// Address of the trap handler's signal mask.
+pub const TRAP_MASK: usize = DATA + core::mem::offset_of!(ProcessData, trap_mask);
+
+/// Entries of the fd table.
+pub const FD_TABLE_LEN: usize = 256;
 
 /// Which of the two signals that a program may not block a thread has blocked, in its own eyes: the thread's number, twice shifted
 /// to the left, and a bit for each of them. 0 where the entry is free.
 pub type BlockedSignals = AtomicU32;
 
-/// An alternate stack for the child of a thread's vfork on a stack of its own: see [`crate::births`].
+/// An alternate stack for the child of a thread's vfork on a stack of its own: see [`crate::clone_tracking`].
 #[repr(C)]
 pub struct VforkStack {
     /// The thread that waits for such a child, or did; 0 where there was none.
@@ -48,8 +51,8 @@ pub struct VforkStack {
 /// Threads of a process that can be in such a vfork at once.
 pub const VFORK_STACKS: usize = 32;
 
-/// Places in a process's code that begin tasks.
-pub const BIRTHPLACES: usize = 32;
+/// Places in a process's code that call clone, fork or vfork.
+pub const CLONE_SITES: usize = 32;
 
 /// Threads whose beliefs are remembered.
 pub const BLOCKED: usize = 254;
@@ -81,7 +84,7 @@ pub fn credit_address(place: usize) -> usize {
     DATA + core::mem::offset_of!(ProcessData, credits) + place * core::mem::size_of::<Credit>()
 }
 
-/// What a signal of ours does in the program's eyes: its sigaction, virtual.
+/// The virtual sigaction of a signal of ours: the one that the program has set.
 #[repr(C)]
 pub struct Disposition {
     /// SIG_DFL (0), SIG_IGN (1) or a handler.
@@ -94,12 +97,12 @@ pub struct Disposition {
     pub mask: AtomicU64,
 }
 
-/// Something remembered about one file descriptor of the process.
+/// An entry of the fd table: properties of one file descriptor of the process.
 #[repr(C)]
-pub struct NotedFd {
+pub struct FdEntry {
     /// The descriptor plus one; 0 where the entry is free.
     pub key: AtomicU32,
-    /// What it is: bits of [`crate::noted`].
+    /// Properties of the descriptor: bits of [`crate::fd_table`].
     pub what: AtomicU32,
     /// Which file it stands for: the number may come to stand for another.
     pub file: AtomicU64,
@@ -109,7 +112,7 @@ pub struct NotedFd {
     pub send_timeout: AtomicU64,
 }
 
-impl NotedFd {
+impl FdEntry {
     /// As it is written from outside.
     pub fn bytes(fd: u32, what: u32, file: u64, timeouts: [u64; 2]) -> [u8; 32] {
         let mut bytes = [0; 32];
@@ -122,9 +125,9 @@ impl NotedFd {
     }
 }
 
-/// Where entry number `place` of the noted descriptors lies.
-pub fn noted_address(place: usize) -> usize {
-    DATA + core::mem::offset_of!(ProcessData, fds) + place * core::mem::size_of::<NotedFd>()
+/// The address of entry number `place` of the fd table.
+pub fn fd_entry_address(place: usize) -> usize {
+    DATA + core::mem::offset_of!(ProcessData, fds) + place * core::mem::size_of::<FdEntry>()
 }
 
 /// Where it is said which filters were added.
@@ -132,7 +135,7 @@ pub fn extra_filters_address() -> usize {
     DATA + core::mem::offset_of!(ProcessData, extra_filters)
 }
 
-/// What the shim keeps for its process; copied by fork, lost by exec.
+/// The shim's data of its process; copied by fork, lost by exec.
 #[repr(C)]
 pub struct ProcessData {
     /// The kernel's vDSO: where it lies, to its end.
@@ -147,14 +150,14 @@ pub struct ProcessData {
     pub getcpu: AtomicUsize,
     /// As above.
     pub getrandom: AtomicUsize,
-    /// What TAI is ahead of the wall clock, seconds.
+    /// The lead of TAI over the wall clock, seconds.
     pub tai: AtomicU64,
     /// TSC ticks per second, where rdtsc is virtual; else 0.
     pub tsc_hz: AtomicU64,
     /// The program's own view of SIGSYS, ...
     pub sigsys: Disposition,
-    /// ... of the signal used for kicks, ...
-    pub kick: Disposition,
+    /// ... of the clock-change signal, ...
+    pub change_signal: Disposition,
     /// ... and of SIGSEGV, where rdtsc is virtual.
     pub sigsegv: Disposition,
     /// The process id namespace: a [`lorentz_clock::PidNamespace`].
@@ -177,50 +180,52 @@ pub struct ProcessData {
     pub base_offsets: [AtomicI64; 2],
     /// Which of our signals threads believe to have blocked.
     pub blocked: [BlockedSignals; BLOCKED],
-    /// Where the program goes on after it has begun a task: see [`crate::births`].
-    pub birthplaces: [AtomicUsize; BIRTHPLACES],
+    /// Where the program goes on after it has begun a task: see [`crate::clone_tracking`].
+    pub clone_sites: [AtomicUsize; CLONE_SITES],
     /// Alternate stacks of children that share this memory while their parents wait.
     pub vfork_stacks: [VforkStack; VFORK_STACKS],
     /// Credit of threads that were waiting when the process was brought in.
     pub credits: [Credit; CREDITS],
-    /// What is remembered about file descriptors.
-    pub fds: [NotedFd; NOTED_FDS],
+    /// The fd table.
+    pub fds: [FdEntry; FD_TABLE_LEN],
+    /// Addresses of the handlers of SIGSYS and of the clock-change signal: see [`crate::handlers`].
+    pub handlers: [AtomicUsize; 2],
 }
 
 /// The start of a task in ticks, by the host's boot clock and as it was told. The seal is computed from both: a thread that
 /// reads while another writes finds that they do not fit.
 #[repr(C)]
-pub struct ToldStart {
+pub struct ReportedStart {
     /// Ticks of the host.
     pub host: AtomicU64,
     /// Ticks of the container.
-    pub told: AtomicU64,
+    pub reported: AtomicU64,
     /// 0 where the entry is free.
     pub seal: AtomicU64,
 }
 
 /// Start times that a process remembers.
-pub const TOLD_STARTS: usize = 32;
+pub const REPORTED_STARTS: usize = 32;
 
-impl ToldStart {
-    fn seal(host: u64, told: u64) -> u64 {
+impl ReportedStart {
+    fn seal(host: u64, reported: u64) -> u64 {
         const FREE_DOES_NOT_FIT: u64 = 1 << 63;
-        host.rotate_left(32) ^ told ^ FREE_DOES_NOT_FIT
+        host.rotate_left(32) ^ reported ^ FREE_DOES_NOT_FIT
     }
 
     /// The start that was told for `host`, if the entry has it.
     pub fn get(&self, host: u64) -> Option<u64> {
-        let told = self.told.load(Relaxed);
-        let fits =
-            self.host.load(Relaxed) == host && self.seal.load(Relaxed) == Self::seal(host, told);
-        fits.then_some(told)
+        let reported = self.reported.load(Relaxed);
+        let fits = self.host.load(Relaxed) == host
+            && self.seal.load(Relaxed) == Self::seal(host, reported);
+        fits.then_some(reported)
     }
 
     /// Remembers it.
-    pub fn set(&self, host: u64, told: u64) {
+    pub fn set(&self, host: u64, reported: u64) {
         self.host.store(host, Relaxed);
-        self.told.store(told, Relaxed);
-        self.seal.store(Self::seal(host, told), Relaxed);
+        self.reported.store(reported, Relaxed);
+        self.seal.store(Self::seal(host, reported), Relaxed);
     }
 }
 
@@ -230,11 +235,11 @@ pub struct CpuAnchor {
     /// Thread id; 0 is the process, as entry 0.
     pub thread: AtomicU32,
     /// Which state of the clock it was computed in.
-    pub seen: AtomicU32,
+    pub state: AtomicU32,
     /// CPU time the host says, nanoseconds, then.
     pub real: AtomicU64,
     /// CPU time told to the program, nanoseconds, then.
-    pub told: AtomicU64,
+    pub reported: AtomicU64,
     /// The rate that has been in force since.
     pub num: AtomicU64,
     /// Its lower term.
@@ -244,7 +249,7 @@ pub struct CpuAnchor {
 /// CPU clocks kept apart.
 pub const CPU_ANCHORS: usize = 80;
 
-/// What the shim keeps for its process and a fork's child must not have.
+/// The shim's data of its process that a fork's child must not have.
 #[repr(C)]
 pub struct ForkData {
     /// The thread that reads or changes the anchors; 0 where none does.
@@ -262,7 +267,7 @@ pub struct ForkData {
     /// CPU times at the last change of rate.
     pub anchors: [CpuAnchor; CPU_ANCHORS],
     /// Start times that the program was told. They lie here because the other pages are full.
-    pub starts: [ToldStart; TOLD_STARTS],
+    pub starts: [ReportedStart; REPORTED_STARTS],
 }
 
 const _: () = assert!(core::mem::size_of::<ProcessData>() <= FORK_DATA - DATA);

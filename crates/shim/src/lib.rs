@@ -1,10 +1,10 @@
-//! What runs inside a program in virtual time: one small ELF image, at once replacement vDSO and trap handler.
+//! The code that runs inside a program in virtual time: one small ELF image, at once replacement vDSO and trap handler.
 //!
 //! - Clock reads come to [`vdso`], found by libc and Go as the kernel's own vDSO would be: they read the kernel's clock
 //!   and apply the clock page. No system call.
 //! - Waits and whatever else tells the time are trapped by a seccomp filter ([`filter`]), arrive in [`trap`], and are carried
 //!   out in [`calls`], one file per family. All waits go through [`wait`].
-//! - When the clock changes, threads that wait are told by a signal: [`kick`].
+//! - When the clock changes, threads that wait are told by a signal: [`change_signal`].
 //!
 //! The image is built from this crate by `lorentz-inject`, without libc, allocation, thread-local storage or writable
 //! data, and linked at a fixed address: there is no relocation to be done when it is put into a process. As an ordinary
@@ -22,29 +22,34 @@
 #[cfg(test)]
 extern crate std;
 
-mod alone;
 mod altstack;
-mod births;
 pub mod boot;
+mod call;
 mod calls;
+pub mod change_signal;
 mod clocks;
+mod clone_tracking;
 
 mod cpu;
+mod deadline;
 #[cfg_attr(not(image), allow(dead_code))]
 mod elf;
+pub mod fd_table;
 pub mod filter;
 mod gate;
+mod handlers;
 #[cfg(image)]
 mod image;
-pub mod kick;
 pub mod layout;
-pub mod noted;
 mod process;
+mod read;
 mod signals;
+mod sole_thread;
 mod stamps;
 mod stand_in;
 pub mod sys;
 pub mod time_namespace;
+mod timeout;
 mod timers;
 mod trap;
 mod trap_mask;

@@ -1,11 +1,11 @@
 //! This process, as the registry knows it.
 
 use crate::layout::{data, fork_data, registry};
-use crate::sys::{self, sys};
+use crate::sys::{self, sys, Sysno};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Epoch, Holder, PidNamespace, ProcessId};
 
-/// Who this process is. A child that a fork has put into another process id namespace is known from its first exec on.
+/// This process's id. A child that a fork has put into another process id namespace is known from its first exec on.
 pub fn own() -> ProcessId {
     numbered(sys::getpid())
 }
@@ -36,13 +36,12 @@ pub fn epoch() -> Epoch {
 
 /// Whether this thread has a capability in force.
 pub fn has_capability(number: u32) -> bool {
-    const CAPGET: u32 = 125;
     const VERSION_3: u64 = 0x2008_0522;
     let header = [VERSION_3];
     // Effective, permitted, inheritable; twice, for the low and the high capabilities.
     let mut sets = [0u32; 6];
     // SAFETY: reads the header, writes the sets.
-    let result = unsafe { sys!(CAPGET, header.as_ptr(), sets.as_mut_ptr()) };
+    let known = unsafe { sys!(Sysno::capget, header.as_ptr(), sets.as_mut_ptr()) }.is_ok();
     let effective = u64::from(sets[3]) << 32 | u64::from(sets[0]);
-    result == 0 && effective & 1 << number != 0
+    known && effective & 1 << number != 0
 }

@@ -1,45 +1,47 @@
 //! The program's view of its signals, where ours differ.
 //!
-//! SIGSYS and the kick signal must never be blocked or lose their handlers, or the next trapped call would end the
+//! SIGSYS and the clock-change signal must never be blocked or lose their handlers, or the next trapped call would end the
 //! program. So calls that may block signals are trapped and those two taken out; what the program does with
 //! the two themselves is remembered, told back, and followed when somebody else sends them.
 
+use crate::call::Call;
+use crate::handlers;
 use crate::layout::{data, fork_data, Disposition};
-use crate::sys::{self, errno, nr, sig, sys, Itimerspec, Sigaction, Siginfo, Ucontext};
-use crate::trap::Call;
+use crate::sys::{
+    self, request, sig, sys, Errno, Fd, SaFlags, SigHow, SigSet, Sigaction, Siginfo, SysResult,
+    Sysno, Ucontext, UserPtr,
+};
 use crate::trap_mask;
-use crate::user;
+use crate::user::Access;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
-
-const SIGSET_LEN: u64 = 8;
 
 impl Disposition {
     /// Remembers `action`.
     pub fn store(&self, action: &Sigaction) {
         self.handler.store(action.handler, Relaxed);
-        self.flags.store(action.flags, Relaxed);
+        self.flags.store(action.flags.bits(), Relaxed);
         self.restorer.store(action.restorer, Relaxed);
-        self.mask.store(action.mask, Relaxed);
+        self.mask.store(action.mask.bits(), Relaxed);
     }
 
-    /// What is remembered.
+    /// Returns the action that was remembered.
     pub fn load(&self) -> Sigaction {
         Sigaction {
             handler: self.handler.load(Relaxed),
-            flags: self.flags.load(Relaxed),
+            flags: SaFlags::new(self.flags.load(Relaxed)),
             restorer: self.restorer.load(Relaxed),
-            mask: self.mask.load(Relaxed),
+            mask: SigSet::new(self.mask.load(Relaxed)),
         }
     }
 }
 
 /// The program's own disposition of a signal that has a handler of ours.
-fn virtual_disposition(signal: u64) -> Option<&'static Disposition> {
+fn virtual_disposition(signal: u32) -> Option<&'static Disposition> {
     let data = data();
-    match signal as u32 {
+    match signal {
         sig::SIGSYS => Some(&data.sigsys),
-        sig::KICK => Some(&data.kick),
+        sig::CLOCK_CHANGE => Some(&data.change_signal),
         sig::SIGSEGV if data.tsc_hz.load(Relaxed) != 0 => Some(&data.sigsegv),
         _ => None,
     }
@@ -47,63 +49,60 @@ fn virtual_disposition(signal: u64) -> Option<&'static Disposition> {
 
 /// rt_sigprocmask(2): changes the mask that comes into force at the return. Ours stay open; that the program has blocked
 /// them is remembered and told back.
-pub fn rt_sigprocmask(call: &mut Call) -> isize {
-    const BLOCK: i32 = 0;
-    const UNBLOCK: i32 = 1;
-    const SETMASK: i32 = 2;
-    const NEVER_BLOCKED: u64 = 1 << (9 - 1) | 1 << (19 - 1);
-    let [how, new, old, size, ..] = call.args;
-    if size != SIGSET_LEN {
-        return -errno::EINVAL;
+pub fn rt_sigprocmask(
+    call: &mut Call,
+    how: SigHow,
+    new: Option<UserPtr<SigSet>>,
+    old: Option<UserPtr<SigSet>>,
+    size: usize,
+) -> SysResult {
+    const NEVER_BLOCKED: SigSet = SigSet::of(9).with(SigSet::of(19));
+    if size != SigSet::LEN {
+        return Err(Errno::EINVAL);
     }
     let thread = sys::gettid();
-    let before = call.context.mask | masks::blocked(thread);
-    if new != 0 {
-        let set = match user::read_sigset(new) {
-            Ok(set) => set & !NEVER_BLOCKED,
-            Err(error) => return error,
+    let before = call.mask().with(masks::blocked(thread));
+    if let Some(new) = new {
+        let set = new.read()?.without(NEVER_BLOCKED);
+        let after = match how {
+            SigHow::SIG_BLOCK => before.with(set),
+            SigHow::SIG_UNBLOCK => before.without(set),
+            SigHow::SIG_SETMASK => set,
+            _ => return Err(Errno::EINVAL),
         };
-        let after = match how as i32 {
-            BLOCK => before | set,
-            UNBLOCK => before & !set,
-            SETMASK => set,
-            _ => return -errno::EINVAL,
-        };
-        call.context.mask = after & !sig::OURS;
-        masks::set_blocked(thread, after & sig::OURS);
+        call.context.mask = after.without(sig::OURS);
+        masks::set_blocked(thread, after.among(sig::OURS));
     }
-    if old != 0 {
-        if let Err(error) = user::write_u64(old, before) {
-            return error;
-        }
+    if let Some(old) = old {
+        old.write(before)?;
     }
-    0
+    Ok(0)
 }
 
 /// Which of our signals this thread believes to have blocked.
-pub fn believed_blocked() -> u64 {
+pub fn believed_blocked() -> SigSet {
     masks::blocked(sys::gettid())
 }
 
 /// Remembers that this thread, before the shim came, had these of our signals blocked.
-pub fn believe_blocked(signals: u64) {
-    masks::set_blocked(sys::gettid(), signals & sig::OURS);
+pub fn believe_blocked(signals: SigSet) {
+    masks::set_blocked(sys::gettid(), signals.among(sig::OURS));
 }
 
 /// Whether the program ignores a signal that has a handler of ours.
 pub fn ignores(signal: u32) -> bool {
-    const IGNORE: usize = 1;
-    virtual_disposition(signal as u64).is_some_and(|own| own.handler.load(Relaxed) == IGNORE)
+    let ignores = |own: &Disposition| own.handler.load(Relaxed) == Sigaction::SIG_IGN;
+    virtual_disposition(signal).is_some_and(ignores)
 }
 
 /// Which of our signals a thread believes to have blocked.
 mod masks {
     use crate::layout::{data, BlockedSignals};
-    use crate::sys::{errno, nr, sig, sys};
+    use crate::sys::{has_ended, sig, SigSet};
     use core::sync::atomic::Ordering::Relaxed;
 
-    const SIGSYS: u64 = 1 << (sig::SIGSYS - 1);
-    const KICK: u64 = 1 << (sig::KICK - 1);
+    const SIGSYS: SigSet = SigSet::of(sig::SIGSYS);
+    const CLOCK_CHANGE: SigSet = SigSet::of(sig::CLOCK_CHANGE);
     /// Bits of an entry below the thread's number.
     const SIGNALS: u32 = 2;
 
@@ -116,22 +115,24 @@ mod masks {
         place.load(Relaxed) >> SIGNALS == thread
     }
 
-    pub fn blocked(thread: u32) -> u64 {
+    pub fn blocked(thread: u32) -> SigSet {
         let own = places(thread).find(|place| is_of(place, thread));
         let bits = own.map_or(0, |place| place.load(Relaxed));
-        (if bits & 1 != 0 { SIGSYS } else { 0 }) | (if bits & 2 != 0 { KICK } else { 0 })
+        let signal = |bit: u32, signal| if bits & bit != 0 { signal } else { SigSet::EMPTY };
+        signal(1, SIGSYS).with(signal(2, CLOCK_CHANGE))
     }
 
     /// Where there is no room left, another thread's belief is forgotten.
-    pub fn set_blocked(thread: u32, signals: u64) {
+    pub fn set_blocked(thread: u32, signals: SigSet) {
         let own = places(thread).find(|place| is_of(place, thread));
-        if signals == 0 {
+        if signals == SigSet::EMPTY {
             if let Some(place) = own {
                 place.store(0, Relaxed);
             }
             return;
         }
-        let bits = u32::from(signals & SIGSYS != 0) | u32::from(signals & KICK != 0) << 1;
+        let bits =
+            u32::from(signals.has(sig::SIGSYS)) | u32::from(signals.has(sig::CLOCK_CHANGE)) << 1;
         let entry = thread << SIGNALS | bits;
         if let Some(place) = own {
             return place.store(entry, Relaxed);
@@ -149,57 +150,50 @@ mod masks {
             places(thread).take(1).for_each(|place| place.store(entry, Relaxed));
         }
     }
-
-    fn has_ended(thread: u32) -> bool {
-        // Not by its process: a child of vfork shares the table, and asks about threads of its parent.
-        // SAFETY: numbers only; no signal is sent.
-        unsafe { sys!(nr::TKILL, thread, 0u64) == -errno::ESRCH }
-    }
 }
 
 /// rt_sigaction(2): what concerns ours is remembered and told back, the others' masks are cleaned of ours.
-pub fn rt_sigaction(call: &mut Call) -> isize {
-    let [signal, new, old, size, ..] = call.args;
-    if size != SIGSET_LEN {
-        return -errno::EINVAL;
+pub fn rt_sigaction(
+    call: &Call,
+    signal: u32,
+    new: Option<UserPtr<Sigaction>>,
+    old: Option<UserPtr<Sigaction>>,
+    size: usize,
+) -> SysResult {
+    if size != SigSet::LEN {
+        return Err(Errno::EINVAL);
     }
-    let disposition = virtual_disposition(signal);
-    let action = match new {
-        0 => None,
-        _ => match user::read_itimer(new) {
-            // SAFETY: both are four words.
-            Ok(words) => Some(unsafe { core::mem::transmute::<Itimerspec, Sigaction>(words) }),
-            Err(error) => return error,
-        },
-    };
-    let Some(disposition) = disposition else {
-        let action = action.map(|action| Sigaction { mask: action.mask & !sig::OURS, ..action });
-        let new = action.as_ref().map_or(core::ptr::null(), |action| action as *const Sigaction);
-        let signal = signal as u32;
-        let ignores = action.is_some_and(|action| trap_mask::is_ignored(signal, &action));
-        // posix_spawn's child makes sixty of these calls, in its parent's memory.
-        let changes = action.is_some() && trap_mask::changes(signal, ignores) && owns_memory();
-        if changes && !ignores {
-            trap_mask::add(signal);
-        }
-        // SAFETY: our copy of the new action; the old one goes where the program said.
-        let result = unsafe { sys!(nr::RT_SIGACTION, signal, new, old, size) };
-        if changes && ignores && result == 0 {
-            trap_mask::remove(signal);
-        }
-        return result;
+    let action = new.map(Access::read).transpose()?;
+    let Some(disposition) = virtual_disposition(signal) else {
+        return set_action(call, signal, action);
     };
     let before = disposition.load();
     // A child made by vfork shares this memory and clears every signal before it execs: not its parent's.
     if let Some(action) = action.filter(|_| owns_memory()) {
         disposition.store(&action);
     }
-    if old == 0 {
-        return 0;
+    if let Some(old) = old {
+        old.write(before)?;
     }
-    // SAFETY: both are four words.
-    let words = unsafe { core::mem::transmute::<Sigaction, Itimerspec>(before) };
-    user::write_itimer(old, words).err().unwrap_or(0)
+    Ok(0)
+}
+
+/// Sets the action of a signal that has no handler of ours.
+fn set_action(call: &Call, signal: u32, action: Option<Sigaction>) -> SysResult {
+    let action = action.map(|action| Sigaction { mask: action.mask.without(sig::OURS), ..action });
+    let new = action.as_ref().map(UserPtr::to);
+    let ignores = action.is_some_and(|action| trap_mask::is_ignored(signal, &action));
+    // posix_spawn's child makes sixty of these calls, in its parent's memory.
+    let changes = action.is_some() && trap_mask::changes(signal, ignores) && owns_memory();
+    if changes && !ignores {
+        handlers::mask(signal);
+    }
+    // SAFETY: our copy of the new action; the old one goes where the program said.
+    let result = unsafe { call.by_kernel_with(1, new) };
+    if changes && ignores && result.is_ok() {
+        handlers::unmask(signal);
+    }
+    result
 }
 
 /// Whether this process is the one whose memory this is, not a child of its vfork.
@@ -216,28 +210,22 @@ fn owns_memory() -> bool {
 }
 
 /// rt_sigsuspend(2): with ours left open.
-pub fn rt_sigsuspend(call: &mut Call) -> isize {
-    let [set, size, ..] = call.args;
-    if size != SIGSET_LEN {
-        return -errno::EINVAL;
+pub fn rt_sigsuspend(call: &Call, set: UserPtr<SigSet>, size: usize) -> SysResult {
+    if size != SigSet::LEN {
+        return Err(Errno::EINVAL);
     }
-    let mask = match user::read_sigset(set) {
-        Ok(mask) => mask & !sig::OURS,
-        Err(error) => return error,
-    };
-    let args = [&mask as *const u64 as u64, size, 0, 0, 0, 0, nr::RT_SIGSUSPEND as u64];
-    wait::wait_untimed(call, &args, Masking::ByCall)
+    let mask = set.read()?.without(sig::OURS);
+    let request = request!(Sysno::rt_sigsuspend, &raw const mask, size);
+    wait::wait_untimed(call, &request, Masking::ByCall)
 }
 
 /// signalfd(2): ours are not the program's to read.
-pub fn signalfd(call: &Call) -> isize {
-    let mut args = call.args;
-    match user::read_sigset(args[1]) {
-        Ok(set) if args[2] == SIGSET_LEN => {
-            let set = set & !sig::OURS;
-            args[1] = &set as *const u64 as u64;
-            // SAFETY: the program's own call, with our copy of the set.
-            unsafe { sys::syscall(call.nr, args) }
+pub fn signalfd(call: &Call, _fd: Fd, set: UserPtr<SigSet>, size: usize) -> SysResult {
+    match set.read() {
+        Ok(set) if size == SigSet::LEN => {
+            let set = set.without(sig::OURS);
+            // SAFETY: our copy of the set.
+            unsafe { call.by_kernel_with(1, UserPtr::to(&set)) }
         }
         _ => call.by_kernel(),
     }
@@ -245,14 +233,20 @@ pub fn signalfd(call: &Call) -> isize {
 
 /// A mask that a waiting call puts in force, read from the program and cleaned of ours; the program's own
 /// where it gives none.
-pub fn waiting_mask(call: &Call, at: u64, size: u64) -> Result<u64, isize> {
-    if at == 0 {
-        return Ok(call.mask());
+pub fn waiting_mask(call: &Call, mask: Option<UserPtr<SigSet>>, size: usize) -> SysResult<SigSet> {
+    let Some(mask) = mask else { return Ok(call.mask()) };
+    if size != SigSet::LEN {
+        return Err(Errno::EINVAL);
     }
-    if size != SIGSET_LEN {
-        return Err(-errno::EINVAL);
-    }
-    Ok(user::read_sigset(at)? & !sig::OURS)
+    Ok(mask.read()?.without(sig::OURS))
+}
+
+/// A mask and its length in the program's memory, as pselect6(2) and io_pgetevents(2) take them.
+pub type MaskAndSize = [u64; 2];
+
+/// The same as [`waiting_mask`] of a mask whose address and length the program gives in memory.
+pub fn waiting_mask_of(call: &Call, [mask, size]: MaskAndSize) -> SysResult<SigSet> {
+    waiting_mask(call, (mask != 0).then_some(UserPtr::new(mask)), size as usize)
 }
 
 /// Somebody else sent a signal that has a handler of ours: do with it what the program wants done.
@@ -260,25 +254,24 @@ pub fn waiting_mask(call: &Call, at: u64, size: u64) -> Result<u64, isize> {
 /// # Safety
 /// The arguments of a signal handler.
 pub unsafe fn forward(signal: u32, info: *mut Siginfo, context: *mut Ucontext) {
-    const DEFAULT: usize = 0;
-    const IGNORE: usize = 1;
-    let Some(disposition) = virtual_disposition(signal as u64) else { return };
+    let Some(disposition) = virtual_disposition(signal) else { return };
     let action = disposition.load();
     match action.handler {
-        IGNORE => {}
-        DEFAULT => {
-            sys::sigaction(signal, Some(&Sigaction::default()), None);
+        Sigaction::SIG_IGN => {}
+        Sigaction::SIG_DFL => {
+            sys::set_action(signal, &Sigaction::default());
             // SAFETY: a signal to this very thread; it ends the process at the latest when the handler returns.
-            unsafe { sys!(nr::TGKILL, sys::getpid(), sys::gettid(), signal) };
+            let _ = unsafe { sys!(Sysno::tgkill, sys::getpid(), sys::gettid(), signal) };
         }
         handler => {
             // SAFETY: the program's own handler, called as the kernel would have called it.
             unsafe {
-                sys::set_mask(((*context).mask | action.mask | 1 << (signal - 1)) & !sig::OURS);
+                let own = action.mask.with(SigSet::of(signal));
+                sys::set_mask((*context).mask.with(own).without(sig::OURS));
                 core::mem::transmute::<usize, extern "C" fn(i32, *mut Siginfo, *mut Ucontext)>(
                     handler,
                 )(signal as i32, info, context);
-                sys::set_mask((*context).mask | trap_mask::get());
+                sys::set_mask((*context).mask.with(trap_mask::get()));
             }
         }
     }

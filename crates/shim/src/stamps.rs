@@ -2,20 +2,21 @@
 
 use crate::clocks;
 use crate::layout::{clock, registry};
-use crate::sys::{clk, nr, sys, Timespec};
+use crate::sys::{close, host_clock, sys, to_fd, ClockId, Stat, Sysno, Timespec, Timeval, UserPtr};
+use crate::user::Access;
 use lorentz_clock::{saturate, RealInstant, Span, WallTime, NANOS_PER_SEC};
 
 /// The host's wall clock may be set while containers run; by less than this it is not believed to have been.
-const HOST_STEP: i128 = 10_000_000;
+const MIN_HOST_STEP: i128 = 10_000_000;
 
-/// What the host's wall clock is ahead of its monotonic clock. As it was when the clock was made, to the nanosecond, so
-/// that a time written and read back is the same, unless the host's wall clock has been set since.
+/// The lead of the host's wall clock over its monotonic clock, ns. It stays the same to the nanosecond from the making of the clock
+/// on, so that a time written and read back is the same, unless the host's wall clock has been set since.
 fn host_wall_ahead() -> i128 {
     let known = clock().host_wall().as_nanos();
-    let wall = crate::sys::host_clock(clk::REALTIME);
+    let wall = host_clock(ClockId::REALTIME);
     let sampled =
         wall.secs as i128 * NANOS_PER_SEC as i128 + wall.nanos as i128 - clocks::host().0 as i128;
-    if (sampled - known).abs() < HOST_STEP {
+    if (sampled - known).abs() < MIN_HOST_STEP {
         known
     } else {
         within_a_tick().unwrap_or(sampled)
@@ -25,12 +26,12 @@ fn host_wall_ahead() -> i128 {
 /// The same to the nanosecond: within a tick the coarse clocks stand still.
 fn within_a_tick() -> Option<i128> {
     let coarse = |clock| {
-        let time = crate::sys::host_clock(clock);
+        let time = host_clock(clock);
         time.secs as i128 * NANOS_PER_SEC as i128 + time.nanos as i128
     };
-    let before = coarse(clk::MONOTONIC_COARSE);
-    let wall = coarse(clk::REALTIME_COARSE);
-    (before == coarse(clk::MONOTONIC_COARSE)).then_some(wall - before)
+    let before = coarse(ClockId::MONOTONIC_COARSE);
+    let wall = coarse(ClockId::REALTIME_COARSE);
+    (before == coarse(ClockId::MONOTONIC_COARSE)).then_some(wall - before)
 }
 
 /// Draws a line between files written before and after: the kernel stamps files by its last tick, but none written from now on
@@ -39,26 +40,21 @@ fn within_a_tick() -> Option<i128> {
 ///
 /// The thread is the only one of its process: another's next file descriptor would have another number.
 pub fn draw_line() -> Option<RealInstant> {
-    const CLOEXEC: u64 = 1;
-    // SAFETY: a name that lasts.
-    let file = unsafe { sys!(nr::MEMFD_CREATE, c"stamp".as_ptr() as u64, CLOEXEC) };
-    if file < 0 {
-        return None;
-    }
-    /// struct stat, in words.
-    const WORDS: usize = 18;
+    const MFD_CLOEXEC: u32 = 1;
     const MODIFIED: usize = 11;
-    let mut stat = [0i64; WORDS];
-    // SAFETY: our own file, and room for struct stat.
-    let result = unsafe {
-        sys!(nr::FSTAT, file, stat.as_mut_ptr() as u64);
-        sys!(nr::UTIMENSAT, file, 0u64, 0u64, 0u64);
-        let result = sys!(nr::FSTAT, file, stat.as_mut_ptr() as u64);
-        sys!(nr::CLOSE, file);
-        result
-    };
-    let stamp = Timespec { secs: stat[MODIFIED], nanos: stat[MODIFIED + 1] };
-    (result == 0).then(|| to_real(stamp, host_wall_ahead()))
+    // SAFETY: a name that lasts.
+    let file = unsafe { sys!(Sysno::memfd_create, c"stamp".as_ptr(), MFD_CLOEXEC) };
+    let file = to_fd(file.ok()?);
+    let _ = Stat::of(file);
+    // SAFETY: our own file, which gets the present time.
+    let _ = unsafe { sys!(Sysno::utimensat, file, 0, 0, 0) };
+    let stat = Stat::of(file);
+    close(file);
+    let Stat(words) = stat.ok()?;
+    Some(to_real(
+        Timespec { secs: words[MODIFIED] as i64, nanos: words[MODIFIED + 1] as i64 },
+        host_wall_ahead(),
+    ))
 }
 
 /// Translates a time by the host's wall clock, which is `ahead` nanoseconds ahead of its CLOCK_MONOTONIC.
@@ -102,60 +98,66 @@ pub fn file_to_host(stamp: Timespec) -> Timespec {
     Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
 }
 
-/// Translates the stamps among the control data of a message that the kernel has just received. `at` is its msghdr.
-pub fn translate_message(at: u64) {
+/// struct msghdr, in words: those that the shim looks at.
+pub type Message = [u64; 7];
+
+/// Translates the stamps among the control data of a message that the kernel has just received.
+pub fn translate_message(message: UserPtr<Message>) {
     const CONTROL: usize = 4;
     const CONTROL_LEN: usize = 5;
-    const HEADER: usize = 16;
+    const HEADER_LEN: u64 = 16;
     const SOL_SOCKET: i32 = 1;
     // SAFETY: the kernel has just read the msghdr, and written its control data and their length. Other threads of the program may
     // write there: no reference is made of it.
-    let (mut data, mut left) = unsafe {
-        let words = at as *const u64;
-        let word = |index| words.add(index).read_unaligned();
-        (word(CONTROL) as *mut u8, word(CONTROL_LEN) as usize)
-    };
-    while !data.is_null() && left >= HEADER {
+    let words = unsafe { message.get() };
+    let mut header: UserPtr<[i32; 4]> = UserPtr::new(words[CONTROL]);
+    let mut left = words[CONTROL_LEN];
+    while !header.is_null() && left >= HEADER_LEN {
         // SAFETY: a header lies within the control data.
-        let [len, _, level, kind] = unsafe { data.cast::<[i32; 4]>().read_unaligned() };
-        let len = len as usize;
-        if len < HEADER || len > left {
+        let [len, _, level, kind] = unsafe { header.get() };
+        let len = len as u64;
+        if len < HEADER_LEN || len > left {
             return;
         }
         if level == SOL_SOCKET {
             // SAFETY: `len` bytes are left of the control data.
-            unsafe { translate_stamps(kind, data.add(HEADER), len - HEADER) };
+            unsafe { translate_stamp(kind, header.field(HEADER_LEN), len - HEADER_LEN) };
         }
         let step = len.div_ceil(8) * 8;
         if step >= left {
             return;
         }
         left -= step;
-        // SAFETY: within the control data.
-        data = unsafe { data.add(step) };
+        header = header.field(step);
     }
 }
 
 /// SO_TIMESTAMP holds a timeval, SO_TIMESTAMPNS a timespec, SO_TIMESTAMPING three, of which the first is the system's.
 ///
 /// # Safety
-/// `len` bytes at `data` must be readable and writable.
-unsafe fn translate_stamps(kind: i32, data: *mut u8, len: usize) {
-    let unit = match kind {
-        29 | 63 => 1000,
-        35 | 64 | 37 | 65 => 1,
+/// The kernel has just written `len` bytes at `stamp`.
+unsafe fn translate_stamp(kind: i32, stamp: UserPtr<Timespec>, len: u64) {
+    let is_timeval = match kind {
+        29 | 63 => true,
+        35 | 64 | 37 | 65 => false,
         _ => return,
     };
-    if len < size_of::<Timespec>() {
+    if len < size_of::<Timespec>() as u64 {
         return;
     }
-    let at = data as *mut Timespec;
     // SAFETY: the caller's promise.
     unsafe {
-        let value = at.read_unaligned();
-        if value != Timespec::default() {
-            let told = packet_to_virtual(Timespec { secs: value.secs, nanos: value.nanos * unit });
-            at.write_unaligned(Timespec { secs: told.secs, nanos: told.nanos / unit });
+        if is_timeval {
+            let stamp: UserPtr<Timeval> = stamp.field(0);
+            let value = stamp.get();
+            if value != Timeval::default() {
+                stamp.set(Timeval::from_timespec(packet_to_virtual(value.to_timespec())));
+            }
+        } else {
+            let value = stamp.get();
+            if value != Timespec::default() {
+                stamp.set(packet_to_virtual(value));
+            }
         }
     }
 }

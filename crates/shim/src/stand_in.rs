@@ -1,18 +1,13 @@
 //! Content of ours in the place of a file that the program has opened.
 
-use crate::sys::{nr, sys};
+use crate::sys::{close, sys, to_fd, Fd, OpenFlags, Sysno};
 
-const FCNTL: u32 = 72;
-const DUP3: u32 = 292;
-const PIPE2: u32 = 293;
-const GETRLIMIT: u32 = 97;
-
-/// What the program reads instead: a file in memory; or a pipe, for programs that may not write a file so long. RLIMIT_FSIZE counts
+/// The file that the program reads instead: a file in memory; or a pipe, for programs that may not write a file so long. RLIMIT_FSIZE counts
 /// files in memory as well, and the kernel would send SIGXFSZ.
 pub struct StandIn {
     /// The descriptor to write the content to.
-    pub write: u32,
-    read: u32,
+    pub write: Fd,
+    read: Fd,
 }
 
 impl StandIn {
@@ -20,20 +15,18 @@ impl StandIn {
     pub fn new() -> Option<StandIn> {
         if may_write_files() {
             // SAFETY: a new descriptor.
-            let file = unsafe { sys!(nr::MEMFD_CREATE, c"lorentz-proc".as_ptr(), 0u64) };
-            return (file >= 0).then_some(StandIn { write: file as u32, read: file as u32 });
+            let file = unsafe { sys!(Sysno::memfd_create, c"lorentz-proc".as_ptr(), 0) };
+            let file = to_fd(file.ok()?);
+            return Some(StandIn { write: file, read: file });
         }
-        const NONBLOCK: u64 = 0o4000;
-        const F_SETPIPE_SZ: u64 = 1031;
-        const MOST: u64 = 1 << 20;
-        let mut ends = [0u32; 2];
+        const F_SETPIPE_SZ: i32 = 1031;
+        const PIPE_LEN: i32 = 1 << 20;
+        let mut ends = [Fd::NONE; 2];
         // SAFETY: writes two new descriptors.
-        if unsafe { sys!(PIPE2, ends.as_mut_ptr(), NONBLOCK) } != 0 {
-            return None;
-        }
+        unsafe { sys!(Sysno::pipe2, ends.as_mut_ptr(), OpenFlags::O_NONBLOCK).ok()? };
         let [read, write] = ends;
         // SAFETY: our own pipe. Where the kernel refuses, it has room for 64 KiB.
-        unsafe { sys!(FCNTL, write, F_SETPIPE_SZ, MOST) };
+        let _ = unsafe { sys!(Sysno::fcntl, write, F_SETPIPE_SZ, PIPE_LEN) };
         Some(StandIn { write, read })
     }
 
@@ -43,37 +36,34 @@ impl StandIn {
     }
 
     /// Makes `fd` a name of it, with the close-on-exec flag of `fd`. False where the kernel refuses: then `fd` is as it was.
-    pub fn replace(&self, fd: u32) -> bool {
-        const F_GETFD: u64 = 1;
+    pub fn replace(&self, fd: Fd) -> bool {
+        const F_GETFD: i32 = 1;
         const FD_CLOEXEC: isize = 1;
-        const O_CLOEXEC: u64 = 0o2000000;
         // SAFETY: a descriptor of our own, and the one just opened.
         unsafe {
-            let flags = sys!(FCNTL, fd, F_GETFD);
-            let keep = if flags & FD_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
-            sys!(DUP3, self.read, fd, keep) >= 0
+            let flags = sys!(Sysno::fcntl, fd, F_GETFD);
+            let closes = !flags.is_ok_and(|flags| flags & FD_CLOEXEC == 0);
+            let keep = if closes { OpenFlags::O_CLOEXEC } else { OpenFlags::new(0) };
+            sys!(Sysno::dup3, self.read, fd, keep).is_ok()
         }
     }
 }
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        // SAFETY: our own descriptors.
-        unsafe {
-            sys!(nr::CLOSE, self.read);
-            if !self.is_file() {
-                sys!(nr::CLOSE, self.write);
-            }
+        close(self.read);
+        if !self.is_file() {
+            close(self.write);
         }
     }
 }
 
 /// Whether RLIMIT_FSIZE leaves room for any file of /proc.
 fn may_write_files() -> bool {
-    const RLIMIT_FSIZE: u64 = 1;
-    const ANY: u64 = 1 << 20;
+    const RLIMIT_FSIZE: u32 = 1;
+    const MIN_LIMIT: u64 = 1 << 20;
     let mut limits = [u64::MAX; 2];
     // SAFETY: writes two words.
-    unsafe { sys!(GETRLIMIT, RLIMIT_FSIZE, limits.as_mut_ptr()) };
-    limits[0] >= ANY
+    let _ = unsafe { sys!(Sysno::getrlimit, RLIMIT_FSIZE, limits.as_mut_ptr()) };
+    limits[0] >= MIN_LIMIT
 }

@@ -1,55 +1,29 @@
 //! System calls and the kernel's structures, without libc: x86-64 only.
 
 use core::arch::asm;
+use core::hint::spin_loop;
 use lorentz_clock::{Span, NANOS_PER_SEC};
 
-pub use lorentz_syscalls::nr;
+pub use lorentz_syscalls::{
+    AdjModes, AtFlags, ClockId, CloneFlags, Errno, Fd, FromArg, FutexOp, IntoArg, ItimerId,
+    MsgFlags, OpenFlags, RusageWho, SaFlags, SigHow, SigSet, SocketOption, SsFlags, Sysno,
+    TimerFlags, UserPtr,
+};
 
-/// Error numbers, positive.
-#[allow(missing_docs)]
-pub mod errno {
-    pub const EPERM: isize = 1;
-    pub const ENOENT: isize = 2;
-    pub const ESRCH: isize = 3;
-    pub const EINTR: isize = 4;
-    pub const EBADF: isize = 9;
-    pub const EAGAIN: isize = 11;
-    pub const ENOMEM: isize = 12;
-    pub const EFAULT: isize = 14;
-    pub const EINVAL: isize = 22;
-    pub const ESPIPE: isize = 29;
-    pub const ENOSYS: isize = 38;
-    pub const ETIMEDOUT: isize = 110;
-    pub const EINPROGRESS: isize = 115;
-    pub const ECANCELED: isize = 125;
-}
-
-/// Clock ids.
-#[allow(missing_docs)]
-pub mod clk {
-    pub const REALTIME: i32 = 0;
-    pub const MONOTONIC: i32 = 1;
-    pub const PROCESS_CPUTIME: i32 = 2;
-    pub const THREAD_CPUTIME: i32 = 3;
-    pub const MONOTONIC_RAW: i32 = 4;
-    pub const REALTIME_COARSE: i32 = 5;
-    pub const MONOTONIC_COARSE: i32 = 6;
-    pub const BOOTTIME: i32 = 7;
-    pub const REALTIME_ALARM: i32 = 8;
-    pub const BOOTTIME_ALARM: i32 = 9;
-    pub const TAI: i32 = 11;
-}
+/// The result of a system call.
+pub type SysResult<T = isize> = Result<T, Errno>;
 
 /// Signal numbers.
 #[allow(missing_docs)]
 pub mod sig {
+    use super::SigSet;
+
     pub const SIGSEGV: u32 = 11;
     pub const SIGCHLD: u32 = 17;
     pub const SIGSYS: u32 = 31;
-    /// The signal that tells a thread to look at the clock again: the last real-time signal, delivered after all others.
-    pub const KICK: u32 = lorentz_clock::signal::CLOCK_CHANGE;
-    /// SIGSYS and KICK: what a program may never block.
-    pub const OURS: u64 = 1 << (SIGSYS - 1) | 1 << (KICK - 1);
+    pub use lorentz_clock::signal::CLOCK_CHANGE;
+    /// SIGSYS and CLOCK_CHANGE: what a program may never block.
+    pub const OURS: SigSet = SigSet::of(SIGSYS).with(SigSet::of(CLOCK_CHANGE));
     pub const SI_QUEUE: i32 = -1;
 }
 
@@ -79,7 +53,54 @@ impl Timespec {
     }
 }
 
-/// struct itimerspec; also struct itimerval, whose second halves are microseconds.
+/// struct timeval.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Timeval {
+    /// Seconds.
+    pub secs: i64,
+    /// Microseconds, 0..1e6 where valid.
+    pub micros: i64,
+}
+
+/// Nanoseconds in a microsecond.
+const MICRO: i64 = 1000;
+
+impl Timeval {
+    /// Whether the microseconds are in range.
+    pub fn is_normal(self) -> bool {
+        (0..1_000_000).contains(&self.micros)
+    }
+
+    /// The same with nanoseconds; invalid where this is invalid.
+    pub fn to_timespec(self) -> Timespec {
+        Timespec { secs: self.secs, nanos: self.micros * MICRO }
+    }
+
+    /// The same with microseconds, rounded down.
+    pub fn from_timespec(time: Timespec) -> Timeval {
+        Timeval { secs: time.secs, micros: time.nanos / MICRO }
+    }
+
+    /// As a span. Seconds and microseconds are added up, out of range or not.
+    pub fn to_span(self) -> Span {
+        let micros = self.micros.saturating_mul(MICRO);
+        Span(Span::from_secs(self.secs).0.saturating_add(micros))
+    }
+
+    /// A span from zero on, rounded down.
+    pub fn from_span(span: Span) -> Timeval {
+        Timeval::from_timespec(Timespec::from_span(span))
+    }
+
+    /// A span from zero on, rounded up.
+    pub fn from_span_up(span: Span) -> Timeval {
+        let micros = span.0.max(0) / MICRO + (span.0 % MICRO > 0) as i64;
+        Timeval { secs: micros / 1_000_000, micros: micros % 1_000_000 }
+    }
+}
+
+/// struct itimerspec.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Itimerspec {
@@ -87,6 +108,30 @@ pub struct Itimerspec {
     pub interval: Timespec,
     /// First expiry; zero disarms.
     pub value: Timespec,
+}
+
+/// struct itimerval.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Itimerval {
+    /// Period.
+    pub interval: Timeval,
+    /// First expiry; zero disarms.
+    pub value: Timeval,
+}
+
+/// struct stack_t.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// The lowest address.
+    pub sp: u64,
+    /// SS_ flags.
+    pub flags: SsFlags,
+    /// The padding.
+    pub padding: u32,
+    /// Length, bytes.
+    pub size: u64,
 }
 
 /// struct siginfo as the shim needs it.
@@ -128,13 +173,13 @@ pub struct Ucontext {
     /// Flags and link.
     pub head: [u64; 2],
     /// The alternate signal stack.
-    pub stack: [u64; 3],
+    pub stack: Stack,
     /// Saved registers, indexed by [`reg`].
     pub regs: [u64; 23],
     /// Floating-point state and reserved words.
     pub fp: [u64; 9],
     /// The program's signal mask.
-    pub mask: u64,
+    pub mask: SigSet,
 }
 
 /// The kernel's struct sigaction.
@@ -144,25 +189,74 @@ pub struct Sigaction {
     /// Handler, SIG_DFL or SIG_IGN.
     pub handler: usize,
     /// SA_ flags.
-    pub flags: u64,
+    pub flags: SaFlags,
     /// Where the handler returns to.
     pub restorer: usize,
     /// Blocked while it runs.
-    pub mask: u64,
+    pub mask: SigSet,
 }
 
-/// A system call from the image's own code, which the filter lets through.
-///
+/// SA_SIGINFO, SA_ONSTACK (goroutine stacks are tiny) and SA_RESTORER: the flags of the shim's handlers.
+pub const HANDLER_FLAGS: SaFlags =
+    SaFlags::SA_SIGINFO.with(SaFlags::SA_ONSTACK).with(SaFlags::SA_RESTORER);
+
+impl Sigaction {
+    /// The handler that ignores the signal.
+    pub const SIG_IGN: usize = 1;
+    /// The handler that does as the kernel does by default.
+    pub const SIG_DFL: usize = 0;
+}
+
+/// A system call to be made.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Request {
+    /// Its arguments.
+    pub args: [u64; 6],
+    nr: u64,
+}
+
+impl Request {
+    /// System call `nr` with `args`.
+    #[inline(always)]
+    pub fn new(nr: Sysno, args: [u64; 6]) -> Request {
+        Request { args, nr: nr.number().into() }
+    }
+
+    /// The number of the call, as its register holds it.
+    pub fn nr(&self) -> u64 {
+        self.nr
+    }
+
+    /// The same call with argument number `index` replaced.
+    #[inline(always)]
+    pub fn with(mut self, index: usize, value: impl IntoArg) -> Request {
+        self.args[index] = value.into_arg();
+        self
+    }
+
+    /// Makes the call from the image's own code, which the filter lets through.
+    ///
+    /// # Safety
+    /// The kernel reads and writes what the arguments point at.
+    #[inline(always)]
+    pub unsafe fn make(&self) -> SysResult {
+        // SAFETY: the caller's promise.
+        Errno::check(unsafe { make(self) })
+    }
+}
+
 /// # Safety
-/// The kernel reads and writes what the arguments point at.
+/// As for [`Request::make`].
 #[inline(always)]
-pub unsafe fn syscall(nr: u32, args: [u64; 6]) -> isize {
+unsafe fn make(request: &Request) -> isize {
+    let args = &request.args;
     let result: isize;
     // SAFETY: the caller answers for the arguments; the kernel clobbers rcx and r11 only.
     unsafe {
         asm!(
             "syscall",
-            inlateout("rax") nr as u64 => result,
+            inlateout("rax") request.nr => result,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
             in("r10") args[3], in("r8") args[4], in("r9") args[5],
             lateout("rcx") _, lateout("r11") _,
@@ -176,37 +270,45 @@ pub unsafe fn syscall(nr: u32, args: [u64; 6]) -> isize {
 /// its waits. `lorentz_control::host_time` finds it by [`lorentz_clock::file::HOST_CALL_ADDRESS`].
 ///
 /// # Safety
-/// As for [`syscall`]; `args` points at six words.
+/// As for [`Request::make`]; `args` points at six words.
 pub unsafe extern "C" fn host_call(nr: u32, args: *const [u64; 6]) -> isize {
     // SAFETY: the caller's promise.
-    unsafe { syscall(nr, *args) }
+    unsafe { make(&Request::new(Sysno::new(nr), *args)) }
 }
 
-/// As [`syscall`], with the arguments that are there.
-macro_rules! sys {
+/// A [`Request`] from a call and the arguments that are there.
+macro_rules! request {
     ($nr:expr) => {
-        $crate::sys::syscall($nr, [0; 6])
+        $crate::sys::Request::new($nr, [0; 6])
     };
     ($nr:expr, $a:expr) => {
-        $crate::sys::syscall($nr, [$a as u64, 0, 0, 0, 0, 0])
+        $crate::sys::request!(@ $nr, $a, 0, 0, 0, 0, 0)
     };
     ($nr:expr, $a:expr, $b:expr) => {
-        $crate::sys::syscall($nr, [$a as u64, $b as u64, 0, 0, 0, 0])
+        $crate::sys::request!(@ $nr, $a, $b, 0, 0, 0, 0)
     };
     ($nr:expr, $a:expr, $b:expr, $c:expr) => {
-        $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, 0, 0, 0])
+        $crate::sys::request!(@ $nr, $a, $b, $c, 0, 0, 0)
     };
     ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr) => {
-        $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, $d as u64, 0, 0])
+        $crate::sys::request!(@ $nr, $a, $b, $c, $d, 0, 0)
     };
     ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr) => {
-        $crate::sys::syscall($nr, [$a as u64, $b as u64, $c as u64, $d as u64, $e as u64, 0])
+        $crate::sys::request!(@ $nr, $a, $b, $c, $d, $e, 0)
     };
     ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
-        $crate::sys::syscall(
-            $nr,
-            [$a as u64, $b as u64, $c as u64, $d as u64, $e as u64, $f as u64],
-        )
+        $crate::sys::request!(@ $nr, $a, $b, $c, $d, $e, $f)
+    };
+    (@ $nr:expr, $($arg:expr),*) => {
+        $crate::sys::Request::new($nr, [$($crate::sys::IntoArg::into_arg($arg)),*])
+    };
+}
+pub(crate) use request;
+
+/// Makes a system call from the image's own code: unsafe, as [`Request::make`] is.
+macro_rules! sys {
+    ($($part:expr),*) => {
+        $crate::sys::request!($($part),*).make()
     };
 }
 pub(crate) use sys;
@@ -214,45 +316,116 @@ pub(crate) use sys;
 /// This process's id.
 pub fn getpid() -> u32 {
     // SAFETY: no arguments.
-    unsafe { sys!(nr::GETPID) as u32 }
+    unsafe { sys!(Sysno::getpid).unwrap_or(0) as u32 }
 }
 
 /// This thread's id.
 pub fn gettid() -> u32 {
     // SAFETY: no arguments.
-    unsafe { sys!(nr::GETTID) as u32 }
+    unsafe { sys!(Sysno::gettid).unwrap_or(0) as u32 }
 }
 
-/// Reads a clock of the host by system call.
-pub fn host_clock(clock: i32) -> Timespec {
-    let mut ts = Timespec::default();
-    // SAFETY: writes to `ts`.
-    unsafe { sys!(nr::CLOCK_GETTIME, clock as i64, &mut ts as *mut Timespec) };
-    ts
+/// Reads a clock by system call.
+pub fn clock_gettime(clock: ClockId) -> SysResult<Timespec> {
+    let mut time = Timespec::default();
+    // SAFETY: writes to `time`.
+    unsafe { sys!(Sysno::clock_gettime, clock, &raw mut time)? };
+    Ok(time)
+}
+
+/// Reads a clock that the host has for sure, by system call.
+pub fn host_clock(clock: ClockId) -> Timespec {
+    clock_gettime(clock).unwrap_or_default()
+}
+
+/// Closes a descriptor of the shim, or one that it takes back from the program.
+pub fn close(fd: Fd) {
+    // SAFETY: a number only.
+    let _ = unsafe { sys!(Sysno::close, fd) };
+}
+
+/// The descriptor that a call has returned.
+pub fn to_fd(result: isize) -> Fd {
+    Fd::new(result as i32)
+}
+
+/// The first words of a struct stat: those that the shim looks at.
+pub struct Stat(pub [u64; 18]);
+
+impl Stat {
+    /// Asks for those of a descriptor.
+    pub fn of(fd: Fd) -> SysResult<Stat> {
+        let mut words = [0; 18];
+        // SAFETY: struct stat is 144 bytes.
+        unsafe { sys!(Sysno::fstat, fd, words.as_mut_ptr())? };
+        Ok(Stat(words))
+    }
+}
+
+/// Whether a thread has ended. It may belong to another process, such as the parent of a child of vfork.
+pub fn has_ended(thread: u32) -> bool {
+    // SAFETY: numbers only; no signal is sent.
+    unsafe { sys!(Sysno::tkill, thread, 0) == Err(Errno::ESRCH) }
 }
 
 /// Replaces the thread's signal mask.
-pub fn set_mask(mask: u64) {
-    const SETMASK: u64 = 2;
+pub fn set_mask(mask: SigSet) {
     // SAFETY: reads `mask`.
-    unsafe { sys!(nr::RT_SIGPROCMASK, SETMASK, &mask as *const u64, 0u64, 8u64) };
+    let _ = unsafe {
+        sys!(Sysno::rt_sigprocmask, SigHow::SIG_SETMASK, &raw const mask, 0, SigSet::LEN)
+    };
 }
 
-/// Reads (and with `new`, sets) what a signal does in the kernel's eyes.
-pub fn sigaction(signal: u32, new: Option<&Sigaction>, old: Option<&mut Sigaction>) -> isize {
-    let new = new.map_or(core::ptr::null(), |p| p as *const Sigaction);
-    let old = old.map_or(core::ptr::null_mut(), |p| p as *mut Sigaction);
-    // SAFETY: both are null or valid.
-    unsafe { sys!(nr::RT_SIGACTION, signal, new, old, 8u64) }
+/// The signals that are pending for the thread or its process.
+pub fn pending_signals() -> SigSet {
+    let mut pending = SigSet::EMPTY;
+    // SAFETY: writes to `pending`.
+    let _ = unsafe { sys!(Sysno::rt_sigpending, &raw mut pending, SigSet::LEN) };
+    pending
+}
+
+/// Reads the kernel's action of a signal.
+pub fn action_of(signal: u32) -> Sigaction {
+    let mut action = Sigaction::default();
+    // SAFETY: writes to `action`.
+    let _ = unsafe { sys!(Sysno::rt_sigaction, signal, 0, &raw mut action, SigSet::LEN) };
+    action
+}
+
+/// Sets the kernel's action of a signal, and returns the one before.
+pub fn set_action(signal: u32, action: &Sigaction) -> Sigaction {
+    let mut before = Sigaction::default();
+    // SAFETY: reads `action`, writes to `before`.
+    let _ = unsafe {
+        let action = action as *const Sigaction;
+        sys!(Sysno::rt_sigaction, signal, action, &raw mut before, SigSet::LEN)
+    };
+    before
+}
+
+/// Gives way to a thread of this process that has a right this thread waits for; it may need this processor.
+pub fn give_way(tries: u32) {
+    const MOMENT: Timespec = Timespec { secs: 0, nanos: 20_000 };
+    if tries < 100 {
+        spin_loop();
+        return;
+    }
+    // By its length and not by giving up the processor: that would go to no thread of lower priority.
+    // SAFETY: reads the length.
+    let _ = unsafe { sys!(Sysno::clock_nanosleep, ClockId::MONOTONIC, 0, UserPtr::to(&MOMENT), 0) };
+}
+
+/// Says one line on standard error.
+pub fn say(message: &str) {
+    // SAFETY: reads the message.
+    let _ = unsafe { sys!(Sysno::write, 2, message.as_ptr(), message.len()) };
 }
 
 /// Says one line on standard error and ends the process.
 pub fn die(message: &str, status: i32) -> ! {
-    // SAFETY: reads the message; does not return.
-    unsafe {
-        sys!(nr::WRITE, 2u64, message.as_ptr(), message.len());
-        loop {
-            sys!(nr::EXIT_GROUP, status as i64);
-        }
+    say(message);
+    loop {
+        // SAFETY: does not return.
+        let _ = unsafe { sys!(Sysno::exit_group, status) };
     }
 }

@@ -14,8 +14,7 @@
 //! With an offset the vDSO's fast path is closed.
 
 use crate::layout::{data, fork_data};
-use crate::sys::{nr, sys};
-use crate::trap::Call;
+use crate::sys::{close, sys, to_fd, Fd, OpenFlags, Sysno};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lorentz_clock::{Span, NANOS_PER_SEC};
 
@@ -56,21 +55,19 @@ fn look() {
     fork_data().time_known.store(1, Release);
 }
 
-/// unshare(2) with CLONE_NEWTIME: this process stays where it is, the children that it forks do not.
-pub fn unshare(call: &Call) -> isize {
+/// Says that children come into another time namespace from now on.
+pub fn begin_elsewhere_for_children() {
     offsets();
     data().clock_gettime.store(0, Relaxed);
     fork_data().time_known.store(1, Release);
     data().children_elsewhere.store(1, Relaxed);
-    call.by_kernel()
 }
 
-/// setns(2): it may have led into another time namespace. The kernel lets only a process with one thread and its own memory in.
-pub fn setns(call: &Call) -> isize {
-    let before = offsets();
-    let result = call.by_kernel();
+/// Reads the offsets anew after setns(2), which may have led into another time namespace. `before` are the offsets before the call.
+/// The kernel lets only a process with one thread and its own memory in.
+pub fn entered(before: Offsets) {
     // Otherwise it was another namespace, and /proc tells the offsets of the one that children come into.
-    if result == 0 && is_own(c"/proc/self/ns/time_for_children") {
+    if is_own(c"/proc/self/ns/time_for_children") {
         look();
         let function = match known() == before && before == Offsets::default() {
             true => data().clock_gettime.load(Relaxed),
@@ -78,7 +75,6 @@ pub fn setns(call: &Call) -> isize {
         };
         data().clock_gettime.store(function, Relaxed);
     }
-    result
 }
 
 /// Whether the link names the time namespace that this process is in.
@@ -86,31 +82,25 @@ fn is_own(link: &core::ffi::CStr) -> bool {
     let read = |path: &core::ffi::CStr| {
         let mut text = [0u8; 40];
         // SAFETY: a name that lasts; writes to the text.
-        let len =
-            unsafe { sys!(nr::READLINKAT, AT_FDCWD, path.as_ptr(), text.as_mut_ptr(), text.len()) };
+        let len = unsafe {
+            sys!(Sysno::readlinkat, Fd::AT_FDCWD, path.as_ptr(), text.as_mut_ptr(), text.len())
+        };
         (len, text)
     };
     read(link) == read(c"/proc/self/ns/time")
 }
 
-const AT_FDCWD: i64 = -100;
-
 /// The offsets from the machine's first time namespace, as the kernel tells them.
 fn read() -> Option<Offsets> {
-    const CLOEXEC: u64 = 0o2000000;
     const PATH: &core::ffi::CStr = c"/proc/self/timens_offsets";
     let mut text = [0u8; 128];
-    // SAFETY: a name that lasts, and a descriptor of our own.
-    let len = unsafe {
-        let file = sys!(nr::OPENAT, AT_FDCWD, PATH.as_ptr(), CLOEXEC);
-        if file < 0 {
-            return None;
-        }
-        let len = sys!(nr::READ, file, text.as_mut_ptr(), text.len());
-        sys!(nr::CLOSE, file);
-        len
-    };
-    parse(text.get(..usize::try_from(len).ok()?)?)
+    // SAFETY: a name that lasts.
+    let file = unsafe { sys!(Sysno::openat, Fd::AT_FDCWD, PATH.as_ptr(), OpenFlags::O_CLOEXEC) };
+    let file = to_fd(file.ok()?);
+    // SAFETY: writes to the text.
+    let len = unsafe { sys!(Sysno::read, file, text.as_mut_ptr(), text.len()) };
+    close(file);
+    parse(text.get(..len.ok()? as usize)?)
 }
 
 /// Two lines: the name of a clock, seconds, nanoseconds.

@@ -1,32 +1,28 @@
 //! Timers that are armed and go off later: POSIX timers, interval timers, timer descriptors.
 //!
 //! Each is a timer of the kernel's on the monotonic clock, set to the real instant that its virtual deadline has
-//! now. What the program asked for stands in the registry; when the clock changes, a thread of the process sets the
+//! now. The program's own setting stands in the registry; when the clock changes, a thread of the process sets the
 //! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
 
 use crate::clocks;
+use crate::deadline::{due, real_due};
 use crate::layout::{clock, fork_data, registry};
 use crate::process;
-use crate::sys::{self, clk, errno, nr, sys, Itimerspec, Timespec};
-use crate::upcoming::{later, Shown};
-use crate::wait::{due, real_due};
-use core::hint::spin_loop;
+use crate::sys::{
+    self, give_way, pending_signals, sys, Errno, Fd, ItimerId, Itimerspec, Itimerval, SysResult,
+    Sysno, TimerFlags, Timespec, Timeval,
+};
+use crate::upcoming::{later, Shown, AT_ONCE, FAR_FUTURE};
 use core::sync::atomic::Ordering::SeqCst;
 use lorentz_clock::{
     failpoint, Armed, Deadline, Failpoint, RealInstant, Setting, Snapshot, Span, Timer, TimerKind,
-    VirtualInstant, WallTime, HOLD_DELAY, NANOS_PER_SEC,
+    VirtualInstant, WallTime, HOLD_DELAY,
 };
-
-const ABSTIME: u64 = 1;
-const ITIMER_REAL: u64 = 0;
-const MICRO: i64 = 1000;
-/// At once: zero would disarm.
-pub const AT_ONCE: RealInstant = RealInstant(1);
 
 /// The kernel's timer behind a [`Timer`].
 #[derive(Clone, Copy)]
 pub struct Kernel {
-    /// What it is set through.
+    /// The calls that set it.
     pub kind: TimerKind,
     /// Its number.
     pub id: u32,
@@ -44,49 +40,48 @@ impl Kernel {
     ///
     /// Race: the thread is interrupted between the clock and the timer. Where the two may be more than half of an interval apart,
     /// they are looked at again.
-    fn shown(self, armed: &Armed) -> Result<Shown, isize> {
-        const TRIES: u32 = 8;
+    fn shown(self, armed: &Armed) -> SysResult<Shown> {
+        const MAX_TRIES: u32 = 8;
         let mut tries = 0;
         loop {
             tries += 1;
             let now = clocks::host();
             let left = self.left()?;
             let took = clocks::host().since(now);
-            if took.0 < armed.interval.0 / 2 || armed.interval == Span::ZERO || tries == TRIES {
+            if took.0 < armed.interval.0 / 2 || armed.interval == Span::ZERO || tries == MAX_TRIES {
                 return Ok(Shown { now, left });
             }
         }
     }
 
-    fn is_interval_timer_with_a_pending_signal(self, timer: &Timer) -> Result<bool, isize> {
+    fn is_interval_timer_with_a_pending_signal(self, timer: &Timer) -> SysResult<bool> {
         let repeats =
             timer.armed().interval != Span::ZERO && timer.armed().at != RealInstant::NEVER;
         Ok(self.kind == TimerKind::Interval && repeats && self.left()? == Span::ZERO)
     }
 
     /// Real time until it goes off; or the kernel's error.
-    fn left(self) -> Result<Span, isize> {
-        let mut value = Itimerspec::default();
-        let at = &mut value as *mut Itimerspec;
-        // SAFETY: writes to `value`.
-        let result = unsafe {
-            match self.kind {
-                TimerKind::Posix => sys!(nr::TIMER_GETTIME, self.id, at),
-                TimerKind::Fd => sys!(nr::TIMERFD_GETTIME, self.id, at),
-                TimerKind::Interval => sys!(nr::GETITIMER, ITIMER_REAL, at),
-            }
-        };
-        if result < 0 {
-            return Err(result);
+    fn left(self) -> SysResult<Span> {
+        if self.kind == TimerKind::Interval {
+            let mut value = Itimerval::default();
+            // SAFETY: writes to `value`.
+            unsafe { sys!(Sysno::getitimer, ItimerId::ITIMER_REAL, &raw mut value)? };
+            return Ok(value.value.to_span());
         }
-        let unit = if self.kind == TimerKind::Interval { MICRO } else { 1 };
-        Ok(Span(Span::from_secs(value.value.secs).0.saturating_add(value.value.nanos * unit)))
+        let call = match self.kind {
+            TimerKind::Fd => Sysno::timerfd_gettime,
+            _ => Sysno::timer_gettime,
+        };
+        let mut value = Itimerspec::default();
+        // SAFETY: writes to `value`.
+        unsafe { sys!(call, self.id, &raw mut value)? };
+        Ok(Span(Span::from_secs(value.value.secs).0.saturating_add(value.value.nanos)))
     }
 
     /// Sets it so that `expiries` (2 or more) have gone off by now, and the next one does not come before it is set anew.
     fn set_behind(self, expiries: i64) {
         let now = clocks::host();
-        let interval = Span((now.0 / expiries).clamp(MEANWHILE.0, LONG.0));
+        let interval = Span((now.0 / expiries).clamp(MIN_BEHIND_INTERVAL.0, MAX_BEHIND_INTERVAL.0));
         let at = now.0.saturating_sub((expiries - 1).saturating_mul(interval.0));
         let at = RealInstant(at.max(AT_ONCE.0));
         self.set(&Armed { at, interval, ..Armed::disarmed(WallTime::default()) });
@@ -95,76 +90,69 @@ impl Kernel {
     /// Sets it to go off at `armed.at`, for one expiry of a series. A descriptor gets an interval too: otherwise nothing would tell
     /// whether it has been counted.
     fn set_once(self, armed: &Armed) {
-        let interval = if self.kind == TimerKind::Fd { AGES } else { Span::ZERO };
+        let interval = if self.kind == TimerKind::Fd { FAR_FUTURE } else { Span::ZERO };
         self.set(&Armed { interval, ..*armed });
     }
 
     /// Sets it to go off at `armed.at` and every `armed.interval` after that; never disarms it.
     fn set(self, armed: &Armed) {
         let held = armed.at == RealInstant::NEVER;
-        let value = match self.kind {
-            _ if held => Itimerspec::default(),
-            TimerKind::Interval => Itimerspec {
-                interval: in_micros(armed.interval),
-                value: in_micros(Span(armed.at.since(clocks::host()).0.max(1))),
-            },
-            _ if self.relative => Itimerspec {
-                interval: Timespec::from_span(armed.interval),
-                value: Timespec::from_span(Span(armed.at.since(clocks::host()).0.max(1))),
-            },
-            _ => Itimerspec {
-                interval: Timespec::from_span(armed.interval),
-                value: clocks::for_kernel(armed.at),
-            },
-        };
-        let mode = if self.relative { 0 } else { ABSTIME };
-        let at = &value as *const Itimerspec;
-        // SAFETY: reads `value`.
-        unsafe {
-            match self.kind {
-                TimerKind::Posix => sys!(nr::TIMER_SETTIME, self.id, mode, at, 0u64),
-                TimerKind::Fd => sys!(nr::TIMERFD_SETTIME, self.id, mode, at, 0u64),
-                TimerKind::Interval => sys!(nr::SETITIMER, ITIMER_REAL, at, 0u64),
+        let length = || Span(armed.at.since(clocks::host()).0.max(1));
+        if self.kind == TimerKind::Interval {
+            let value = match held {
+                true => Itimerval::default(),
+                false => Itimerval {
+                    interval: Timeval::from_span_up(armed.interval),
+                    value: Timeval::from_span_up(length()),
+                },
             };
+            // SAFETY: reads `value`.
+            let _ = unsafe { sys!(Sysno::setitimer, ItimerId::ITIMER_REAL, &raw const value, 0) };
+            return;
         }
+        let interval = Timespec::from_span(armed.interval);
+        let value = match (held, self.relative) {
+            (true, _) => Itimerspec::default(),
+            (_, true) => Itimerspec { interval, value: Timespec::from_span(length()) },
+            (_, false) => Itimerspec { interval, value: clocks::for_kernel(armed.at) },
+        };
+        let flags = if self.relative { TimerFlags::new(0) } else { TimerFlags::TIMER_ABSTIME };
+        let call = match self.kind {
+            TimerKind::Fd => Sysno::timerfd_settime,
+            _ => Sysno::timer_settime,
+        };
+        // SAFETY: reads `value`.
+        let _ = unsafe { sys!(call, self.id, flags, &raw const value, 0) };
     }
 }
 
-/// As good as never: a hundred years.
-pub const AGES: Span = Span(100 * 365 * 86_400 * NANOS_PER_SEC);
-/// What [`Kernel::set_behind`] sets a timer to does not go off again for so long.
-const LONG: Span = Span(3_600_000_000_000);
+/// [`Kernel::set_behind`] sets a timer so that it does not go off again for so long.
+const MAX_BEHIND_INTERVAL: Span = Span(3_600_000_000_000);
 /// ... and where the host has not run for long, at least for so long.
-const MEANWHILE: Span = Span(20_000_000);
-
-/// In seconds and microseconds, rounded up.
-pub fn in_micros(span: Span) -> Timespec {
-    let micros = span.0.max(0) / MICRO + (span.0 % MICRO > 0) as i64;
-    Timespec { secs: micros / 1_000_000, nanos: micros % 1_000_000 }
-}
+const MIN_BEHIND_INTERVAL: Span = Span(20_000_000);
 
 /// Sets the kernel's timer for `setting`, by the clock as it stands. Setting it makes the kernel forget the expiries
-/// that the program has not been told of yet: `untold` of them are told again.
-pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) {
-    let (mut setting, mut untold) = (setting, untold);
-    while !arm_by_this_state(timer, kernel, setting, untold) {
-        // The clock has changed meanwhile. What the kernel has signalled at once the program may have taken already.
-        match upcoming_and_untold(timer, kernel) {
-            Ok((Some(upcoming), left)) => (setting, untold) = (upcoming, left),
+/// that the program has not been told of yet: `unreported` of them are told again.
+pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) {
+    let (mut setting, mut unreported) = (setting, unreported);
+    while !arm_by_this_state(timer, kernel, setting, unreported) {
+        // The clock has changed meanwhile. The program may already have taken the expiries that the kernel has signalled at once.
+        match upcoming_and_unreported(timer, kernel) {
+            Ok((Some(upcoming), left)) => (setting, unreported) = (upcoming, left),
             _ => return timer.set_observed_seq(clock().timers_state()),
         }
     }
 }
 
 /// The same, by the state that the clock has now. False where that has changed meanwhile.
-fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, untold: i64) -> bool {
+fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) -> bool {
     let leapt = registry().leaps.sum();
     let state = clock().timers_state();
     let look = clocks::snapshot();
     let held = clock().timers_held();
-    let (setting, armed, behind) = match once_for(setting, &look, untold, held.is_some()) {
+    let (setting, armed, behind) = match once_for(setting, &look, unreported, held.is_some()) {
         Some(once) => (once.setting, once.armed, once.behind),
-        None => (setting, armed_for(setting, &look, untold), 0),
+        None => (setting, armed_for(setting, &look, unreported), 0),
     };
     let is_once = setting.interval != Span::ZERO && armed.interval == Span::ZERO;
     let armed = Armed { at: held_back(armed.at, held), leapt, ..armed };
@@ -175,7 +163,7 @@ fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, untold: i6
     }
     failpoint(registry(), Failpoint::TimerArmed);
     timer.set_armed(armed);
-    timer.set_signalled_again(if behind > 0 { behind - 1 } else { untold });
+    timer.set_signalled_again(if behind > 0 { behind - 1 } else { unreported });
     timer.set(setting, state);
     clock().version() == look.version && clock().timers_state() == state
 }
@@ -190,7 +178,7 @@ fn held_back(at: RealInstant, from: Option<RealInstant>) -> RealInstant {
 
 /// When the kernel's timer has to go off. A series that is behind (it was set in the past, or time has leapt over some
 /// of it) is begun so far back that the kernel counts what was missed and goes on in step.
-fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
+fn armed_for(setting: Setting, look: &Snapshot, unreported: i64) -> Armed {
     let wall = look.segment.wall;
     let first = due(setting.deadline, look);
     let now = look.now();
@@ -208,7 +196,7 @@ fn armed_for(setting: Setting, look: &Snapshot, untold: i64) -> Armed {
     if next == RealInstant::NEVER {
         return Armed { at: next, interval, ..Armed::disarmed(wall) };
     }
-    let behind = (missed + untold).saturating_mul(interval.0);
+    let behind = (missed + unreported).saturating_mul(interval.0);
     let at = RealInstant(next.0.saturating_sub(behind).max(AT_ONCE.0));
     Armed { at, interval, ..Armed::disarmed(wall) }
 }
@@ -225,18 +213,18 @@ fn real_interval(interval: Span, next: RealInstant, look: &Snapshot) -> Span {
     Span(nanos.min(i64::MAX as u128) as i64)
 }
 
-/// A change of the clock that is nearer than this counts as near. Whoever publishes one tells all timers so long before it begins
+/// A change of the clock that is nearer than this counts as near. A controller that publishes one tells all timers so long before it begins
 /// at the latest, and again when it has begun.
-const NEAR: Span = Span(5_000_000);
+const NEAR_CHANGE: Span = Span(5_000_000);
 
 /// A series on a clock that goes no further than its limit, or whose rate is about to change, or while timers are `held` back, is
 /// set for one expiry at a time: the kernel's would go on by the old piece. Given is the expiry that it is set for, the last one
 /// where some have been missed. `None` where the clock has no limit and no change is near, or there are several to come before the
 /// limit.
-fn once_for(setting: Setting, look: &Snapshot, untold: i64, held: bool) -> Option<Once> {
+fn once_for(setting: Setting, look: &Snapshot, unreported: i64, held: bool) -> Option<Once> {
     let first = due(setting.deadline, look);
     let interval = setting.interval;
-    let near = held || look.until.since(look.real) <= NEAR;
+    let near = held || look.until.since(look.real) <= NEAR_CHANGE;
     if (look.limit == VirtualInstant::NEVER && !near)
         || interval == Span::ZERO
         || first == VirtualInstant::NEVER
@@ -245,7 +233,7 @@ fn once_for(setting: Setting, look: &Snapshot, untold: i64, held: bool) -> Optio
     }
     let now = look.now();
     let missed = if first > now { 0 } else { now.since(first).0 / interval.0 + 1 };
-    let behind = missed + untold;
+    let behind = missed + unreported;
     let is_behind = behind > 0;
     let number = if is_behind { missed - 1 } else { missed };
     let at = first.plus(Span(number.saturating_mul(interval.0)));
@@ -267,9 +255,9 @@ struct Once {
     behind: i64,
 }
 
-/// What `timer` is set to from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
+/// The setting of `timer` from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
 /// it is not armed any more.
-fn upcoming(timer: &Timer, kernel: Kernel) -> Result<Option<Setting>, isize> {
+fn upcoming(timer: &Timer, kernel: Kernel) -> SysResult<Option<Setting>> {
     let (setting, armed) = (timer.setting(), timer.armed());
     let shown = kernel.shown(&armed)?;
     if timer.clock() & Timer::CANCELLED != 0 && setting.deadline != Deadline::Never {
@@ -314,8 +302,8 @@ fn is_for_another_thread(timer: &Timer) -> bool {
         return false;
     }
     // SAFETY: numbers only; no signal is sent.
-    let ended = unsafe { sys!(nr::TGKILL, sys::getpid(), target, 0u64) } == -errno::ESRCH;
-    !ended
+    let asked = unsafe { sys!(Sysno::tgkill, sys::getpid(), target, 0) };
+    asked != Err(Errno::ESRCH)
 }
 
 /// A moment of this process, for [`Rearms::overlap`].
@@ -337,7 +325,7 @@ impl Rearms {
 /// False where there is nothing to set.
 fn rearm(timer: &Timer, kernel: Kernel) -> bool {
     let leapt = registry().leaps.sum();
-    match upcoming_and_untold(timer, kernel) {
+    match upcoming_and_unreported(timer, kernel) {
         // The timer is gone: closed, or deleted by an exec.
         Err(_) => {
             timer.release();
@@ -348,7 +336,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
             timer.set_observed_seq(clock().timers_state());
             false
         }
-        Ok((Some(setting), untold)) => {
+        Ok((Some(setting), unreported)) => {
             let wall = timer.armed().wall;
             let stepped = clocks::snapshot().segment.wall != wall;
             if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
@@ -356,27 +344,28 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
                 kernel.set(&Armed { at: AT_ONCE, ..Armed::disarmed(WallTime::default()) });
                 timer.set(setting, clock().timers_state());
             } else {
-                arm(timer, kernel, setting, untold);
+                arm(timer, kernel, setting, unreported);
             }
             true
         }
     }
 }
 
-/// What `timer` is set to from now on, and the expiries before that which the program has not been told of.
+/// The setting of `timer` from now on, and the number of expiries before that which the program does not know of yet.
 ///
 /// Race: the timer goes off between the two looks, and would be counted by both or by neither. Therefore the first is taken again.
-fn upcoming_and_untold(timer: &Timer, kernel: Kernel) -> Result<(Option<Setting>, i64), isize> {
+fn upcoming_and_unreported(timer: &Timer, kernel: Kernel) -> SysResult<(Option<Setting>, i64)> {
     /// A timer that goes off at every look is counted as well as can be.
-    const TRIES: u32 = 8;
+    const MAX_TRIES: u32 = 8;
     let mut before = upcoming(timer, kernel)?;
     let mut taken = 0;
     for tries in 1.. {
         failpoint(registry(), Failpoint::TimerQueried);
-        let untold = before.map_or(0, |setting| untold(timer, kernel, &setting, &mut taken));
+        let unreported =
+            before.map_or(0, |setting| unreported(timer, kernel, &setting, &mut taken));
         let after = upcoming(timer, kernel)?;
-        if after == before || tries == TRIES {
-            return Ok((after, untold));
+        if after == before || tries == MAX_TRIES {
+            return Ok((after, unreported));
         }
         before = after;
     }
@@ -384,13 +373,13 @@ fn upcoming_and_untold(timer: &Timer, kernel: Kernel) -> Result<(Option<Setting>
 }
 
 /// Expiries of a periodic timer that the program has not been told of. `taken` are those that were taken from a descriptor.
-fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) -> i64 {
+fn unreported(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) -> i64 {
     if upcoming.interval.0 == 0 {
         return 0;
     }
     match kernel.kind {
         TimerKind::Fd => {
-            *taken += unread(kernel.id);
+            *taken += unread(Fd::new(kernel.id as i32));
             *taken
         }
         // A signal that is still pending stands for all since the timer was set, and for those it stood for then.
@@ -404,46 +393,40 @@ fn untold(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) ->
 }
 
 /// Takes the expiries from a timer descriptor. Never waits, although a thread of the program may read the descriptor first.
-fn unread(fd: u32) -> i64 {
+fn unread(fd: Fd) -> i64 {
     let mut count = 0u64;
-    let result = read_at_once(fd, &mut count);
-    if ![8, -errno::EAGAIN].contains(&result) && is_readable(fd) {
+    if !matches!(read_at_once(fd, &mut count), Ok(8) | Err(Errno::EAGAIN)) && is_readable(fd) {
         // The kernel is older than 6.10, or the program's own filter denies preadv2.
         // Race: a thread of the program reads first. This thread then waits for the next expiry.
         // SAFETY: writes to `count`.
-        unsafe { sys!(nr::READ, fd, &mut count as *mut u64, 8u64) };
+        let _ = unsafe { sys!(Sysno::read, fd, &raw mut count, size_of::<u64>()) };
     }
     count as i64
 }
 
 /// preadv2(2) with RWF_NOWAIT.
-fn read_at_once(fd: u32, count: &mut u64) -> isize {
+fn read_at_once(fd: Fd, count: &mut u64) -> SysResult {
     const NO_OFFSET: i64 = -1;
-    const RWF_NOWAIT: u64 = 8;
-    let vector = [count as *mut u64 as u64, 8];
+    const RWF_NOWAIT: u32 = 8;
+    let vector = [count as *mut u64 as usize, size_of::<u64>()];
     // SAFETY: writes to `count`.
-    unsafe { sys!(nr::PREADV2, fd, vector.as_ptr(), 1u64, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
+    unsafe { sys!(Sysno::preadv2, fd, vector.as_ptr(), 1, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
 }
 
-fn is_readable(fd: u32) -> bool {
+fn is_readable(fd: Fd) -> bool {
     const POLLIN: u64 = 1;
-    let poll = fd as u64 | POLLIN << 32;
+    let poll = u64::from(fd.number()) | POLLIN << 32;
     let at_once = Timespec::default();
     // SAFETY: asks whether it can be read without waiting.
-    unsafe {
-        sys!(nr::PPOLL, &poll as *const u64, 1u64, &at_once as *const Timespec, 0u64, 8u64) == 1
-    }
+    unsafe { sys!(Sysno::ppoll, &raw const poll, 1, &raw const at_once, 0, 8) == Ok(1) }
 }
 
 fn signal_waits(signal: u32) -> bool {
-    let mut pending = 0u64;
-    // SAFETY: writes to `pending`.
-    unsafe { sys!(nr::RT_SIGPENDING, &mut pending as *mut u64, 8u64) };
-    (1..=64).contains(&signal) && pending & 1 << (signal - 1) != 0
+    (1..=64).contains(&signal) && pending_signals().has(signal)
 }
 
 /// Runs `work` while no other thread sets this timer.
-pub fn alone<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
+pub fn exclusively<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
     let holder = process::holder();
     let mut tries = 0;
     while timer.begin_setting(holder).is_err() {
@@ -456,20 +439,8 @@ pub fn alone<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The thread that has the right is at work in this process; it may need this processor.
-pub fn give_way(tries: u32) {
-    const MOMENT: Timespec = Timespec { secs: 0, nanos: 20_000 };
-    if tries < 100 {
-        spin_loop();
-        return;
-    }
-    // By its length and not by giving up the processor: that would go to no thread of lower priority.
-    // SAFETY: reads the length.
-    unsafe { sys!(nr::CLOCK_NANOSLEEP, clk::MONOTONIC, 0u64, &MOMENT as *const Timespec, 0u64) };
-}
-
 /// Virtual time left and the interval, as timer_gettime tells them.
-pub fn told(timer: &Timer, kernel: Kernel) -> Result<Itimerspec, isize> {
+pub fn remaining(timer: &Timer, kernel: Kernel) -> SysResult<Itimerspec> {
     let interval = Timespec::from_span(timer.setting().interval);
     let left = match upcoming(timer, kernel)? {
         None => Span::ZERO,

@@ -8,38 +8,26 @@
 //! Race: a thread carries out a trapped call while another installs the first handler of a signal that was ignored. That handler
 //! may run before the call has returned, on the stack of the trap handler, which has room for it. It may make calls of its own.
 
-use crate::boot;
-use crate::layout::{data, ProcessData, DATA};
-use crate::sys::{self, sig, Sigaction};
-use core::mem::offset_of;
+use crate::layout::data;
+use crate::sys::{self, sig, SigSet, Sigaction};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-const EVERYTHING: u64 = !bit(sig::SIGSYS);
-const SIG_IGN: usize = 1;
-
-/// Address of the mask, for the kernel to read.
-pub const ADDRESS: usize = DATA + offset_of!(ProcessData, trap_mask);
+const EVERYTHING: SigSet = SigSet::ALL.without(SigSet::of(sig::SIGSYS));
 
 /// The mask as it is now.
-pub fn get() -> u64 {
-    data().trap_mask.load(Relaxed)
-}
-
-const fn bit(signal: u32) -> u64 {
-    1 << (signal - 1)
+pub fn get() -> SigSet {
+    SigSet::new(data().trap_mask.load(Relaxed))
 }
 
 /// Computes the mask from the dispositions that the program has at its start.
 pub fn init() {
     let mut mask = EVERYTHING;
-    for signal in (1..=64).filter(|signal| sig::OURS & bit(*signal) == 0) {
-        let mut action = Sigaction::default();
-        sys::sigaction(signal, None, Some(&mut action));
-        if is_ignored(signal, &action) {
-            mask &= !bit(signal);
+    for signal in (1..=64).filter(|signal| !sig::OURS.has(*signal)) {
+        if is_ignored(signal, &sys::action_of(signal)) {
+            mask = mask.without(SigSet::of(signal));
         }
     }
-    data().trap_mask.store(mask, Relaxed);
+    data().trap_mask.store(mask.bits(), Relaxed);
 }
 
 /// Whether `action` ignores `signal`, by SIG_IGN or by default.
@@ -49,34 +37,20 @@ pub fn is_ignored(signal: u32, action: &Sigaction) -> bool {
     const SIGURG: u32 = 23;
     const SIGWINCH: u32 = 28;
     let by_default = matches!(signal, SIGCHLD | SIGCONT | SIGURG | SIGWINCH);
-    action.handler == SIG_IGN || (action.handler == 0 && by_default)
+    action.handler == Sigaction::SIG_IGN || (action.handler == Sigaction::SIG_DFL && by_default)
 }
 
 /// Whether the mask changes when the program begins to ignore `signal`, or stops ignoring it.
 pub fn changes(signal: u32, ignores: bool) -> bool {
-    (1..=64).contains(&signal) && ignores == (get() & bit(signal) != 0)
+    (1..=64).contains(&signal) && ignores == get().has(signal)
 }
 
-/// Adds `signal`, before the program stops ignoring it.
+/// Adds `signal` to the mask; the handlers still have the one before.
 pub fn add(signal: u32) {
-    data().trap_mask.fetch_or(bit(signal), SeqCst);
-    install();
+    data().trap_mask.fetch_or(SigSet::of(signal).bits(), SeqCst);
 }
 
-/// Removes `signal`, after the program began to ignore it.
+/// Removes `signal` from the mask; the handlers still have the one before.
 pub fn remove(signal: u32) {
-    data().trap_mask.fetch_and(!bit(signal), SeqCst);
-    install();
-}
-
-/// Race: two threads change the mask, and the one that computed its handlers first installs them last. Therefore each repeats until
-/// the mask is the one that it installed.
-fn install() {
-    loop {
-        let mask = data().trap_mask.load(SeqCst);
-        boot::set_actions();
-        if data().trap_mask.load(SeqCst) == mask {
-            return;
-        }
-    }
+    data().trap_mask.fetch_and(!SigSet::of(signal).bits(), SeqCst);
 }

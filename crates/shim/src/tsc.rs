@@ -3,27 +3,25 @@
 use crate::clocks;
 use crate::gate;
 use crate::layout::data;
-use crate::sys::{self, nr, reg, sig, sys, Sigaction, Siginfo, Ucontext};
-use crate::trap::HANDLER_FLAGS;
+use crate::sys::{
+    self, reg, sig, sys, SaFlags, SigSet, Sigaction, Siginfo, Sysno, Ucontext, HANDLER_FLAGS,
+};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::NANOS_PER_SEC;
 
 /// Makes rdtsc fault in this thread and those that come from it.
 pub fn trap() {
-    const PR_SET_TSC: u64 = 26;
-    const PR_TSC_SIGSEGV: u64 = 2;
-    const SA_NODEFER: u64 = 0x4000_0000;
-    let mut before = Sigaction::default();
+    const PR_SET_TSC: i32 = 26;
+    const PR_TSC_SIGSEGV: i32 = 2;
     let own = Sigaction {
         handler: on_sigsegv as *const () as usize,
-        flags: HANDLER_FLAGS | SA_NODEFER,
+        flags: HANDLER_FLAGS.with(SaFlags::SA_NODEFER),
         restorer: gate::restorer(),
-        mask: 0,
+        mask: SigSet::EMPTY,
     };
-    sys::sigaction(sig::SIGSEGV, Some(&own), Some(&mut before));
-    data().sigsegv.store(&before);
+    data().sigsegv.store(&sys::set_action(sig::SIGSEGV, &own));
     // SAFETY: concerns this thread's use of rdtsc only.
-    unsafe { sys!(nr::PRCTL, PR_SET_TSC, PR_TSC_SIGSEGV) };
+    let _ = unsafe { sys!(Sysno::prctl, PR_SET_TSC, PR_TSC_SIGSEGV) };
 }
 
 /// The SIGSEGV handler: answers rdtsc and rdtscp, leaves everything else to the program.

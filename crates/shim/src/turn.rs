@@ -1,17 +1,17 @@
-//! Turns: in an experiment, what one program sends reaches nobody before the time at which it was sent.
+//! Turns: in an experiment, no program receives data before the time at which another sent them.
 //!
-//! The clocks of an experiment advance one after another within a round, so one may show a later time than another. What its
-//! program sent then, through a socket or a pipe that the containers share, another could read at an earlier time. So a
-//! send waits until all other clocks have come as far as the sender's.
+//! The clocks of an experiment advance one after another within a round, so one may show a later time than another. Its
+//! program may send something then, through a socket or a pipe that the containers share. Another program could read it at an
+//! earlier time. So a send waits until all other clocks have come as far as the sender's.
 
 use crate::clocks;
 use crate::layout::clock;
-use crate::sys::{nr, sys};
+use crate::sys::{sys, Fd, FutexOp, Stat, Sysno};
 use crate::wait::Slot;
 use lorentz_clock::{Deadline, Policy, Span, VirtualInstant, Waiter};
 
-/// Returns when what is written to `descriptor` may be seen by others.
-pub fn come(descriptor: u64) {
+/// Waits until others may see the data that the program writes to `descriptor`.
+pub fn come(descriptor: Fd) {
     let Policy { orders_sends: true, .. } = clock().policy() else { return };
     if clock().send_order().0 == VirtualInstant::NEVER || !is_channel(descriptor) {
         return;
@@ -26,26 +26,23 @@ pub fn come(descriptor: u64) {
             return;
         }
         // By its place in the registry the experiment knows that it waits.
-        slot.state(Waiter::SEND_ORDER, Deadline::Never, look.state, Span::ZERO);
+        slot.state(Sysno::new(Waiter::SEND_ORDER), Deadline::Never, look.state, Span::ZERO);
         wait_for_another(turn);
     }
 }
 
 /// Whether others may read what is written there: a socket or a pipe.
-fn is_channel(descriptor: u64) -> bool {
+fn is_channel(descriptor: Fd) -> bool {
     const TYPE: u64 = 0o170_000;
     const SOCKET: u64 = 0o140_000;
     const FIFO: u64 = 0o010_000;
-    let mut stat = [0u64; 18];
-    // SAFETY: struct stat is 144 bytes; its fourth word begins with the mode.
-    let known = unsafe { sys!(nr::FSTAT, descriptor, stat.as_mut_ptr()) } == 0;
-    known && matches!(stat[3] & TYPE, SOCKET | FIFO)
+    // The fourth word begins with the mode.
+    Stat::of(descriptor).is_ok_and(|Stat(words)| matches!(words[3] & TYPE, SOCKET | FIFO))
 }
 
 /// Sleeps until the turn is not `turn` any more. Signals wait meanwhile, at most to the round's end.
 fn wait_for_another(turn: u32) {
-    const FUTEX_WAIT: u64 = 0;
     let word = core::ptr::from_ref(clock().send_order_word());
     // SAFETY: the kernel compares the word, and reads nothing else. The page is shared with who begins the turns.
-    unsafe { sys!(nr::FUTEX, word, FUTEX_WAIT, turn as u64, 0u64, 0u64, 0u64) };
+    let _ = unsafe { sys!(Sysno::futex, word, FutexOp::FUTEX_WAIT, turn, 0, 0, 0) };
 }

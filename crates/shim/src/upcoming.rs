@@ -4,8 +4,12 @@
 //! counted yet; to an interval timer, that its signal has not been taken, and the next expiry is set when it is; to others, that it
 //! has gone off for the last time. A POSIX timer that is due has 1 ns left.
 
-use crate::timers::{AGES, AT_ONCE};
-use lorentz_clock::{Armed, Deadline, RealInstant, Setting, Span, TimerKind};
+use lorentz_clock::{Armed, Deadline, RealInstant, Setting, Span, TimerKind, NANOS_PER_SEC};
+
+/// At once: zero would disarm.
+pub const AT_ONCE: RealInstant = RealInstant(1);
+/// As good as never: a hundred years.
+pub const FAR_FUTURE: Span = Span(100 * 365 * 86_400 * NANOS_PER_SEC);
 
 /// A look at the kernel's timer.
 #[derive(Clone, Copy)]
@@ -46,10 +50,10 @@ impl Shown {
     /// Whether a timer has gone off that was set for one expiry of a series.
     fn has_gone_off_once(self, kind: TimerKind, armed: &Armed) -> bool {
         /// The least that an armed interval timer shows; one that is due has no more.
-        const LEAST: Span = Span(1000);
+        const MIN_LEFT: Span = Span(1000);
         match kind {
-            _ if armed.at == AT_ONCE && self.left.0 > 0 => self.left > LEAST,
-            TimerKind::Fd => self.now.plus(self.left).since(armed.at).0 > AGES.0 / 2,
+            _ if armed.at == AT_ONCE && self.left.0 > 0 => self.left > MIN_LEFT,
+            TimerKind::Fd => self.now.plus(self.left).since(armed.at).0 > FAR_FUTURE.0 / 2,
             TimerKind::Posix | TimerKind::Interval => self.left.0 == 0,
         }
     }
@@ -144,8 +148,8 @@ mod tests {
         assert_eq!(once(Posix, AT_ONCE.0, 101 * MS, 1), Some(0));
         assert_eq!(once(Interval, AT_ONCE.0, 101 * MS, 1000), Some(0));
         // Counted: a descriptor shows the next, which is ages away.
-        assert_eq!(once(Fd, 100 * MS, 101 * MS, AGES.0 - MS), Some(1));
-        assert_eq!(once(Fd, AT_ONCE.0, 101 * MS, AGES.0 - 101 * MS), Some(1));
+        assert_eq!(once(Fd, 100 * MS, 101 * MS, FAR_FUTURE.0 - MS), Some(1));
+        assert_eq!(once(Fd, AT_ONCE.0, 101 * MS, FAR_FUTURE.0 - 101 * MS), Some(1));
         assert_eq!(once(Posix, 100 * MS, 101 * MS, 0), Some(1));
         assert_eq!(once(Posix, AT_ONCE.0, 101 * MS, 0), Some(1));
         assert_eq!(once(Interval, 100 * MS, 101 * MS, 0), Some(1));

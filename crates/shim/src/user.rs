@@ -2,126 +2,177 @@
 //!
 //! A fault inside the trap handler would end the program where the kernel would have said EFAULT. So the
 //! kernel is asked first, by a call that only copies: each of those below fails for another reason right after
-//! it has copied, or writes what is overwritten at once. What it found readable is then read directly.
+//! it has copied, or writes bytes that are overwritten at once. The shim then reads the memory directly.
 
-use crate::sys::{clk, errno, nr, sys, Itimerspec, Timespec};
+use crate::sys::{
+    sys, ClockId, Errno, Fd, FutexOp, ItimerId, Itimerspec, Itimerval, SigHow, SigSet, Sigaction,
+    Stack, SysResult, Sysno, Timespec, Timeval, UserPtr,
+};
 
-/// EFAULT, as a system call returns it.
-pub const FAULT: isize = -errno::EFAULT;
+/// A type of the kernel's that is read from the program's memory and written there.
+///
+/// # Safety
+/// Any bytes must be a value of the type.
+pub unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($plain:ty)*) => {$(
+        // SAFETY: integers, and structures of integers.
+        unsafe impl Plain for $plain {}
+    )*};
+}
+
+plain! {
+    i16 i32 u32 i64 u64 usize Timespec Timeval Itimerspec Itimerval SigSet Sigaction Stack
+}
+
+// SAFETY: as for its elements.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+
+/// Access to the program's memory behind a pointer. Every access may be misaligned.
+pub trait Access<T>: Copy {
+    /// Copies the value from the program, or returns EFAULT.
+    fn read(self) -> SysResult<T>;
+
+    /// Writes a value to the program, or returns EFAULT.
+    fn write(self, value: T) -> SysResult<()>;
+
+    /// Copies the value from the program.
+    ///
+    /// # Safety
+    /// The kernel must have accessed this memory just before, for this call of the program's.
+    unsafe fn get(self) -> T;
+
+    /// Writes a value to the program.
+    ///
+    /// # Safety
+    /// The kernel must have accessed this memory just before, for this call of the program's.
+    unsafe fn set(self, value: T);
+}
+
+impl<T: Plain> Access<T> for UserPtr<T> {
+    #[inline(always)]
+    fn read(self) -> SysResult<T> {
+        let at = self.address();
+        match const { size_of::<T>() } {
+            8 => probe_8(at)?,
+            16 => probe_16(at)?,
+            24 => probe_16(at).and_then(|()| probe_8(at.wrapping_add(16)))?,
+            32 => probe_32(at)?,
+            _ => return Err(Errno::EFAULT),
+        }
+        // SAFETY: the kernel has just read these bytes, and any bytes are a value.
+        Ok(unsafe { self.get() })
+    }
+
+    #[inline(always)]
+    fn write(self, value: T) -> SysResult<()> {
+        let at = self.address();
+        match const { size_of::<T>() } {
+            8 => overwrite_8(at)?,
+            32 => overwrite_32(at)?,
+            len if len % 16 == 0 => {
+                (0..len as u64).step_by(16).try_for_each(|i| overwrite_16(at.wrapping_add(i)))?;
+            }
+            _ => return Err(Errno::EFAULT),
+        }
+        // SAFETY: the kernel has just written these bytes.
+        unsafe { self.set(value) };
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn get(self) -> T {
+        // SAFETY: the caller's promise, and any bytes are a value.
+        unsafe { (self.address() as *const T).read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn set(self, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.address() as *mut T).write_unaligned(value) }
+    }
+}
 
 /// The calls below take a null pointer for an argument that is not given, and copy nothing.
-fn given(at: u64) -> Result<u64, isize> {
+fn given(at: u64) -> SysResult<u64> {
     if at == 0 {
-        Err(FAULT)
+        Err(Errno::EFAULT)
     } else {
         Ok(at)
     }
 }
 
-/// Copies a timespec or timeval from the program.
-pub fn read_timespec(at: u64) -> Result<Timespec, isize> {
-    let at = given(at)?;
-    const FUTEX_WAIT: u64 = 0;
-    const MISALIGNED: u64 = 1;
-    // SAFETY: FUTEX_WAIT copies the timeout, then refuses the misaligned address.
-    let result = unsafe { sys!(nr::FUTEX, MISALIGNED, FUTEX_WAIT, 0u64, at) };
-    if result == FAULT {
-        return Err(FAULT);
+/// EFAULT where the call says so. Other errors mean that it has copied.
+fn unless_fault(result: SysResult) -> SysResult<()> {
+    match result {
+        Err(Errno::EFAULT) => Err(Errno::EFAULT),
+        _ => Ok(()),
     }
-    // SAFETY: the kernel has just read these 16 bytes.
-    Ok(unsafe { (at as *const Timespec).read_unaligned() })
 }
 
-/// Writes a timespec or timeval to the program.
-pub fn write_timespec(at: u64, value: Timespec) -> Result<(), isize> {
+/// Whether 8 bytes can be read.
+fn probe_8(at: u64) -> SysResult<()> {
+    const NO_SUCH_HOW: i32 = 99;
+    let at = given(at)?;
+    // SAFETY: rt_sigprocmask copies the set, then refuses `how`.
+    unless_fault(unsafe { sys!(Sysno::rt_sigprocmask, NO_SUCH_HOW, at, 0, SigSet::LEN) })
+}
+
+/// Whether 16 bytes can be read.
+fn probe_16(at: u64) -> SysResult<()> {
+    const MISALIGNED: u64 = 1;
+    let at = given(at)?;
+    // SAFETY: FUTEX_WAIT copies the timeout, then refuses the misaligned address.
+    unless_fault(unsafe { sys!(Sysno::futex, MISALIGNED, FutexOp::FUTEX_WAIT, 0, at) })
+}
+
+/// Whether 32 bytes can be read.
+fn probe_32(at: u64) -> SysResult<()> {
+    let at = given(at)?;
+    // SAFETY: timerfd_settime copies the setting, then refuses the descriptor.
+    unless_fault(unsafe { sys!(Sysno::timerfd_settime, Fd::NONE, 0, at, 0) })
+}
+
+/// Whether 8 bytes can be written. Overwrites them.
+fn overwrite_8(at: u64) -> SysResult<()> {
+    let at = given(at)?;
+    // SAFETY: rt_sigprocmask without a new set writes the old one, 8 bytes, or says EFAULT.
+    unless_fault(unsafe { sys!(Sysno::rt_sigprocmask, SigHow::SIG_BLOCK, 0, at, SigSet::LEN) })
+}
+
+/// Whether 16 bytes can be written. Overwrites them.
+fn overwrite_16(at: u64) -> SysResult<()> {
     // SAFETY: clock_gettime writes 16 bytes or says EFAULT.
-    if unsafe { sys!(nr::CLOCK_GETTIME, clk::MONOTONIC as i64, at) } == FAULT {
-        return Err(FAULT);
-    }
-    // SAFETY: the kernel has just written these 16 bytes.
-    unsafe { (at as *mut Timespec).write_unaligned(value) };
-    Ok(())
+    unless_fault(unsafe { sys!(Sysno::clock_gettime, ClockId::MONOTONIC, at) })
+}
+
+/// Whether 32 bytes can be written. Overwrites them.
+fn overwrite_32(at: u64) -> SysResult<()> {
+    // SAFETY: getitimer writes 32 bytes or says EFAULT.
+    unless_fault(unsafe { sys!(Sysno::getitimer, ItimerId::ITIMER_PROF, at) })
 }
 
 /// A pointer to a timespec that the kernel refuses with `error`, as it refuses the program's own. A call that is made with it
 /// tells which of several errors the kernel finds first, and never waits.
-pub fn refused_timespec(error: isize) -> u64 {
+pub fn refused_timespec(error: Errno) -> UserPtr<Timespec> {
     static INVALID: Timespec = Timespec { secs: 0, nanos: -1 };
     const LAST_PAGE: u64 = -4096i64 as u64;
     match error {
-        FAULT => LAST_PAGE,
-        _ => &INVALID as *const Timespec as u64,
+        Errno::EFAULT => UserPtr::new(LAST_PAGE),
+        _ => UserPtr::to(&INVALID),
     }
 }
 
-/// Copies an itimerspec or itimerval from the program.
-pub fn read_itimer(at: u64) -> Result<Itimerspec, isize> {
-    let at = given(at)?;
-    const NO_FD: i64 = -1;
-    // SAFETY: timerfd_settime copies the setting, then refuses the descriptor.
-    if unsafe { sys!(nr::TIMERFD_SETTIME, NO_FD, 0u64, at, 0u64) } == FAULT {
-        return Err(FAULT);
-    }
-    // SAFETY: the kernel has just read these 32 bytes.
-    Ok(unsafe { (at as *const Itimerspec).read_unaligned() })
-}
-
-/// Writes an itimerspec or itimerval to the program.
-pub fn write_itimer(at: u64, value: Itimerspec) -> Result<(), isize> {
-    const ITIMER_PROF: u64 = 2;
-    // SAFETY: getitimer writes 32 bytes or says EFAULT.
-    if unsafe { sys!(nr::GETITIMER, ITIMER_PROF, at) } == FAULT {
-        return Err(FAULT);
-    }
-    // SAFETY: the kernel has just written these 32 bytes.
-    unsafe { (at as *mut Itimerspec).write_unaligned(value) };
-    Ok(())
-}
-
-/// Copies a signal set from the program.
-pub fn read_sigset(at: u64) -> Result<u64, isize> {
-    let at = given(at)?;
-    const NO_SUCH_HOW: u64 = 99;
-    // SAFETY: rt_sigprocmask copies the set, then refuses `how`.
-    if unsafe { sys!(nr::RT_SIGPROCMASK, NO_SUCH_HOW, at, 0u64, 8u64) } == FAULT {
-        return Err(FAULT);
-    }
-    // SAFETY: the kernel has just read these 8 bytes.
-    Ok(unsafe { (at as *const u64).read_unaligned() })
-}
-
-/// Copies eight bytes from the program.
-pub fn read_u64(at: u64) -> Result<u64, isize> {
-    read_sigset(at)
-}
-
-/// Writes eight bytes (a signal set, a count of seconds) to the program.
-pub fn write_u64(at: u64, value: u64) -> Result<(), isize> {
-    let at = given(at)?;
-    const SIG_BLOCK: u64 = 0;
-    // SAFETY: rt_sigprocmask without a new set writes the old one, 8 bytes, or says EFAULT.
-    if unsafe { sys!(nr::RT_SIGPROCMASK, SIG_BLOCK, 0u64, at, 8u64) } == FAULT {
-        return Err(FAULT);
-    }
-    // SAFETY: the kernel has just written these 8 bytes.
-    unsafe { (at as *mut u64).write_unaligned(value) };
-    Ok(())
-}
-
-/// Writes `bytes`, 16 or a multiple of it, to the program.
-pub fn write_words(at: u64, bytes: &[Timespec]) -> Result<(), isize> {
-    const LEN: u64 = core::mem::size_of::<Timespec>() as u64;
-    (0u64..).zip(bytes).try_for_each(|(i, pair)| write_timespec(at.wrapping_add(i * LEN), *pair))
-}
-
-/// Copies `into.len()` bytes from the program; false where that is not possible. At least eight.
-pub fn read_bytes(at: u64, into: &mut [u8]) -> bool {
+/// Copies `into.len()` bytes from the program, or returns EFAULT. At least eight.
+pub fn read_bytes(from: UserPtr<u8>, into: &mut [u8]) -> SysResult<()> {
+    let at = from.address();
     if !is_readable(at, into.len() as u64) {
-        return false;
+        return Err(Errno::EFAULT);
     }
     // SAFETY: the kernel has just read these bytes.
     unsafe { core::ptr::copy_nonoverlapping(at as *const u8, into.as_mut_ptr(), into.len()) };
-    true
+    Ok(())
 }
 
 /// Whether `len` bytes, eight or more, can be read at `at`. Asked of semtimedop: it copies its operations, then refuses the
@@ -129,18 +180,17 @@ pub fn read_bytes(at: u64, into: &mut [u8]) -> bool {
 /// nobody from reading other processes.)
 fn is_readable(at: u64, len: u64) -> bool {
     const OPERATION: u64 = 6;
-    const MOST: u64 = 500;
+    const MAX_OPERATIONS: u64 = 500;
     let Some(end) = at.checked_add(len) else { return false };
     let mut from = at;
     while from < end {
-        let count = ((end - from) / OPERATION).clamp(1, MOST);
+        let count = ((end - from) / OPERATION).clamp(1, MAX_OPERATIONS);
         // The last one may overlap with those before.
         let begin = from.min(end - OPERATION);
         // SAFETY: reads the operations only.
-        let result = unsafe { sys!(nr::SEMTIMEDOP, NO_SEMAPHORE, begin, count, 0u64) };
-        match -result {
-            errno::EINVAL => {}
-            errno::EFAULT => return false,
+        match unsafe { sys!(Sysno::semtimedop, NO_SEMAPHORE, begin, count, 0) } {
+            Err(Errno::EINVAL) => {}
+            Err(Errno::EFAULT) => return false,
             // A kernel without semaphores, or with a lower limit.
             _ => return is_readable_by_words(at, len),
         }
@@ -154,5 +204,5 @@ pub const NO_SEMAPHORE: i64 = -1;
 
 fn is_readable_by_words(at: u64, len: u64) -> bool {
     let last = at + len - 8;
-    (at..last).step_by(8).chain([last]).all(|word| read_u64(word).is_ok())
+    (at..last).step_by(8).chain([last]).all(|word| probe_8(word).is_ok())
 }

@@ -1,26 +1,28 @@
 //! The functions that programs call in place of the kernel's vDSO: clock reads without a system call.
 
-use crate::clocks;
 use crate::layout::{clock, data};
-use crate::sys::{clk, errno, nr, sys, Timespec};
+use crate::read;
+use crate::sys::{sys, ClockId, Errno, SysResult, Sysno, Timespec, Timeval};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Changed, FastClock};
 
-/// clock_gettime(2). By the fast path where that is open, the rest by [`clocks::read`].
+/// clock_gettime(2). By the fast path where that is open, the rest by [`read::clock_time`].
 ///
 /// # Safety
 /// `out` must be writable, as for the kernel's.
-pub unsafe extern "C" fn clock_gettime(clock: i32, out: *mut Timespec) -> i32 {
+pub unsafe extern "C" fn clock_gettime(clock: ClockId, out: *mut Timespec) -> i32 {
     // SAFETY: the caller's promise.
     unsafe {
         let fast = match clock {
-            clk::REALTIME => read_fast(clk::MONOTONIC, FastClock::Wall, out),
-            clk::MONOTONIC | clk::MONOTONIC_RAW => {
-                read_fast(clk::MONOTONIC, FastClock::Monotonic, out)
+            ClockId::REALTIME => read_fast(ClockId::MONOTONIC, FastClock::Wall, out),
+            ClockId::MONOTONIC | ClockId::MONOTONIC_RAW => {
+                read_fast(ClockId::MONOTONIC, FastClock::Monotonic, out)
             }
-            clk::REALTIME_COARSE => read_fast(clk::MONOTONIC_COARSE, FastClock::Wall, out),
-            clk::MONOTONIC_COARSE => read_fast(clk::MONOTONIC_COARSE, FastClock::Monotonic, out),
-            clk::BOOTTIME => read_fast(clk::MONOTONIC, FastClock::Boot, out),
+            ClockId::REALTIME_COARSE => read_fast(ClockId::MONOTONIC_COARSE, FastClock::Wall, out),
+            ClockId::MONOTONIC_COARSE => {
+                read_fast(ClockId::MONOTONIC_COARSE, FastClock::Monotonic, out)
+            }
+            ClockId::BOOTTIME => read_fast(ClockId::MONOTONIC, FastClock::Boot, out),
             _ => None,
         };
         fast.unwrap_or_else(|| read(clock, out))
@@ -33,7 +35,7 @@ pub unsafe extern "C" fn clock_gettime(clock: i32, out: *mut Timespec) -> i32 {
 /// # Safety
 /// `out` must be writable.
 #[inline(always)]
-unsafe fn read_fast(host: i32, clock_shown: FastClock, out: *mut Timespec) -> Option<i32> {
+unsafe fn read_fast(host: ClockId, clock_shown: FastClock, out: *mut Timespec) -> Option<i32> {
     let function = data().clock_gettime.load(Relaxed);
     if function == 0 {
         return None;
@@ -43,11 +45,12 @@ unsafe fn read_fast(host: i32, clock_shown: FastClock, out: *mut Timespec) -> Op
         // SAFETY: the boot code found this function in the kernel's vDSO; for these clocks it always writes.
         let now = unsafe {
             core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(
-                host, out,
+                host.number(),
+                out,
             );
             out.read_unaligned()
         };
-        let lags = host == clk::MONOTONIC_COARSE;
+        let lags = host == ClockId::MONOTONIC_COARSE;
         match look.at(clock(), now.secs, now.nanos, clock_shown, lags) {
             Ok(Some((secs, nanos))) => {
                 // SAFETY: the caller's promise. The program's memory may be misaligned.
@@ -67,14 +70,14 @@ unsafe fn read_fast(host: i32, clock_shown: FastClock, out: *mut Timespec) -> Op
 /// `out` must be writable.
 #[cold]
 #[inline(never)]
-unsafe fn read(clock: i32, out: *mut Timespec) -> i32 {
-    match clocks::read(clock) {
+unsafe fn read(clock: ClockId, out: *mut Timespec) -> i32 {
+    match read::clock_time(clock) {
         Ok(value) => {
             // SAFETY: the caller's promise.
             unsafe { out.write_unaligned(value) };
             0
         }
-        Err(error) => error as i32,
+        Err(error) => error.in_register() as i32,
     }
 }
 
@@ -82,21 +85,20 @@ unsafe fn read(clock: i32, out: *mut Timespec) -> i32 {
 ///
 /// # Safety
 /// Both pointers must be null or writable, as for the kernel's.
-pub unsafe extern "C" fn gettimeofday(out: *mut Timespec, zone: *mut [i32; 2]) -> i32 {
+pub unsafe extern "C" fn gettimeofday(out: *mut Timeval, zone: *mut [i32; 2]) -> i32 {
     if !zone.is_null() {
         // The kernel's time zone is nobody's time: pass it on.
         // SAFETY: the caller's promise.
-        let result = unsafe { sys!(nr::GETTIMEOFDAY, 0u64, zone) };
-        if result != 0 {
-            return result as i32;
+        if let Err(error) = unsafe { sys!(Sysno::gettimeofday, 0, zone) } {
+            return error.in_register() as i32;
         }
     }
     if !out.is_null() {
         // SAFETY: the caller's promise; a timeval is as large as a timespec.
         unsafe {
-            clock_gettime(clk::REALTIME, out);
-            let Timespec { secs, nanos } = out.read_unaligned();
-            out.write_unaligned(Timespec { secs, nanos: nanos / 1000 });
+            clock_gettime(ClockId::REALTIME, out.cast());
+            let time = out.cast::<Timespec>().read_unaligned();
+            out.write_unaligned(Timeval::from_timespec(time));
         }
     }
     0
@@ -109,9 +111,9 @@ pub unsafe extern "C" fn gettimeofday(out: *mut Timespec, zone: *mut [i32; 2]) -
 pub unsafe extern "C" fn time(out: *mut i64) -> i64 {
     let mut now = Timespec::default();
     // SAFETY: `now` is ours.
-    let secs = match unsafe { read_fast(clk::MONOTONIC_COARSE, FastClock::Wall, &mut now) } {
+    let secs = match unsafe { read_fast(ClockId::MONOTONIC_COARSE, FastClock::Wall, &mut now) } {
         Some(_) => now.secs,
-        None => clocks::seconds(),
+        None => read::seconds(),
     };
     if !out.is_null() {
         // SAFETY: the caller's promise.
@@ -120,18 +122,24 @@ pub unsafe extern "C" fn time(out: *mut i64) -> i64 {
     secs
 }
 
+/// A result as a function of the vDSO returns it.
+fn register(result: SysResult) -> i32 {
+    result.unwrap_or_else(Errno::in_register) as i32
+}
+
 /// clock_getres(2): the kernel's own.
 ///
 /// # Safety
 /// `out` must be null or writable, as for the kernel's.
-pub unsafe extern "C" fn clock_getres(clock: i32, out: *mut Timespec) -> i32 {
+pub unsafe extern "C" fn clock_getres(clock: ClockId, out: *mut Timespec) -> i32 {
     match data().clock_getres.load(Relaxed) {
         // SAFETY: the caller's promise.
-        0 => unsafe { sys!(nr::CLOCK_GETRES, clock as i64, out) as i32 },
+        0 => register(unsafe { sys!(Sysno::clock_getres, clock, out) }),
         // SAFETY: the boot code found this function in the kernel's vDSO.
         function => unsafe {
             core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> i32>(function)(
-                clock, out,
+                clock.number(),
+                out,
             )
         },
     }
@@ -142,10 +150,9 @@ pub unsafe extern "C" fn clock_getres(clock: i32, out: *mut Timespec) -> i32 {
 /// # Safety
 /// All pointers must be null or writable, as for the kernel's.
 pub unsafe extern "C" fn getcpu(cpu: *mut u32, node: *mut u32, unused: *mut u8) -> i32 {
-    const GETCPU: u32 = 309;
     match data().getcpu.load(Relaxed) {
         // SAFETY: the caller's promise.
-        0 => unsafe { sys!(GETCPU, cpu, node, unused) as i32 },
+        0 => register(unsafe { sys!(Sysno::getcpu, cpu, node, unused) }),
         // SAFETY: as above.
         function => unsafe {
             core::mem::transmute::<usize, extern "C" fn(*mut u32, *mut u32, *mut u8) -> i32>(
@@ -169,7 +176,7 @@ pub unsafe extern "C" fn getrandom(
     state_len: usize,
 ) -> isize {
     match data().getrandom.load(Relaxed) {
-        0 => -errno::ENOSYS,
+        0 => Errno::ENOSYS.in_register(),
         // SAFETY: as above.
         function => unsafe {
             core::mem::transmute::<usize, Getrandom>(function)(buf, len, flags, state, state_len)

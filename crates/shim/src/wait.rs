@@ -1,22 +1,21 @@
 //! Waiting for a virtual deadline: the loop that every timed system call goes through.
 //!
 //! A wait looks at the clock, states in the registry what it waits for, and blocks in the kernel until the real
-//! instant that the deadline has now. When the clock changes it is kicked out of the kernel, looks again, and
+//! instant that the deadline has now. When the clock changes a clock-change signal takes it out of the kernel. It looks again, and
 //! blocks again. It ends when the call itself ends, when the virtual deadline is reached, or with EINTR where
 //! the kernel would have said EINTR.
 
+use crate::call::{Call, AGAIN};
 use crate::clocks;
+use crate::deadline;
 use crate::gate::{self, OpenCall, EARLY, RETRY};
 use crate::layout::{clock, registry};
 use crate::process;
-use crate::sys::{self, errno, nr, sig, sys, Sigaction};
+use crate::sys::{self, sig, Errno, Request, SaFlags, SigSet, SysResult, Sysno};
+use crate::timeout::Timeout;
 use crate::timers::Rearms;
-use crate::trap::{Call, AGAIN};
 use crate::trap_mask;
-use lorentz_clock::{
-    failpoint, Deadline, Epoch, Failpoint, ProcessId, RealInstant, Segment, Snapshot, Span,
-    VirtualInstant, Waiter,
-};
+use lorentz_clock::{failpoint, Deadline, Epoch, Failpoint, ProcessId, Span, Waiter};
 
 /// How the program's signal mask gets into force during the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,140 +32,118 @@ pub enum Masking {
 }
 
 /// How often a wait that found no place in the registry looks at the clock.
-const UNREGISTERED: Span = Span(10_000_000);
+const POLL_INTERVAL: Span = Span(10_000_000);
 
-/// One try at the call: number and arguments, for a deadline at the real instant given.
-pub type Args = [u64; 7];
-
-/// When `deadline` is, in virtual time, as the clock stands.
-pub fn due(deadline: Deadline, snapshot: &Snapshot) -> VirtualInstant {
-    due_by(deadline, &snapshot.segment)
+/// A wait for a deadline. It may take several tries, for the clock may change meanwhile.
+pub struct Wait<'a> {
+    call: &'a Call<'a>,
+    deadline: Deadline,
+    masking: Masking,
+    slot: Slot,
 }
 
-/// The same by one piece of the clock: a wall time is another instant after the wall clock was stepped.
-fn due_by(deadline: Deadline, segment: &Segment) -> VirtualInstant {
-    match deadline {
-        Deadline::Virtual(instant) => instant,
-        Deadline::Wall(wall) => segment.virtual_at_wall(wall),
-        Deadline::Never => VirtualInstant::NEVER,
+impl Wait<'_> {
+    /// A wait of `call` until `deadline`.
+    pub fn new<'a>(call: &'a Call<'a>, deadline: Deadline, masking: Masking) -> Wait<'a> {
+        Wait { call, deadline, masking, slot: Slot::default() }
+    }
+
+    /// Makes `request` with its `timeout`, and returns its result. `None` where the clock has changed and the wait goes on.
+    /// `timed_out` tells from a result that the kernel's timeout has run out.
+    pub fn attempt(
+        &mut self,
+        request: &mut Request,
+        timeout: &mut Timeout,
+        timed_out: impl Fn(SysResult) -> bool,
+    ) -> Option<SysResult> {
+        let version = self.prepare(request, timeout);
+        failpoint(registry(), Failpoint::WaitPublished);
+        let passed = block(self.call, request, version, self.masking);
+        if let Some(result) = passed.result {
+            if !timed_out(result) || deadline::reached_soon(self.deadline) {
+                return Some(result);
+            }
+        }
+        // The clock has changed. The wait goes on, unless a handler has run while it was not in its call.
+        passed.broken_off(self.masking)
+    }
+
+    /// States the deadline in the registry, and gives `request` its timeout. Returns the version of the clock that it was
+    /// computed from.
+    fn prepare(&mut self, request: &mut Request, timeout: &mut Timeout) -> u64 {
+        loop {
+            let leapt = registry().leaps.sum();
+            let snapshot = clocks::snapshot();
+            self.slot.state(self.call.nr, self.deadline, snapshot.state, leapt);
+            if clock().version() != snapshot.version {
+                continue;
+            }
+            let mut until = deadline::wake_up(self.deadline, &snapshot);
+            if self.slot.waiter.is_none() {
+                // The registry is full: nobody can signal this thread, so it looks again by itself.
+                until = until.min(snapshot.real.plus(POLL_INTERVAL));
+            }
+            timeout.set(request, until, &snapshot);
+            return snapshot.version;
+        }
     }
 }
 
-/// The real instant of `deadline`, by the piece in force and those to come.
-pub fn real_due(deadline: Deadline, snapshot: &Snapshot) -> RealInstant {
-    clock().when(registry(), snapshot, |segment| due_by(deadline, segment))
-}
-
-/// Waits. `prepare` gives the call's arguments for a real deadline (and the look it was computed from);
-/// `timed_out` tells from a result that the kernel's timeout has run out.
+/// Makes `request` until it ends by itself, by a signal or at `deadline`.
 pub fn wait(
     call: &Call,
     deadline: Deadline,
     masking: Masking,
-    mut prepare: impl FnMut(RealInstant, &Snapshot) -> Args,
-    timed_out: impl Fn(isize) -> bool,
-) -> isize {
-    let mut slot = Slot::default();
+    request: &mut Request,
+    timeout: &mut Timeout,
+    timed_out: impl Fn(SysResult) -> bool,
+) -> SysResult {
+    let mut wait = Wait::new(call, deadline, masking);
     loop {
-        let leapt = registry().leaps.sum();
-        let snapshot = clocks::snapshot();
-        slot.state(call.nr, deadline, snapshot.state, leapt);
-        if clock().version() != snapshot.version {
-            continue;
-        }
-        let mut until = ahead_of(real_due(deadline, &snapshot), snapshot.real);
-        if slot.waiter.is_none() {
-            // The registry is full there: nobody can kick this thread, so it looks again by itself.
-            until = until.min(snapshot.real.plus(UNREGISTERED));
-        }
-        let args = prepare(until, &snapshot);
-        failpoint(registry(), Failpoint::WaitPublished);
-        let passed = block(call, &args, snapshot.version, masking);
-        let again = passed.result == RETRY || (timed_out(passed.result) && !reached_soon(deadline));
-        if !again {
-            return passed.result;
-        }
-        // The clock has changed. The wait goes on, unless a handler has run while it was not in its call.
-        if let Some(broken_off) = passed.broken_off(masking) {
-            return broken_off;
+        if let Some(result) = wait.attempt(request, timeout, &timed_out) {
+            return result;
         }
     }
-}
-
-/// Virtual time left until `deadline` when a call was broken off that had `left` of the real time until `until` to go.
-/// The kernel tells `left` for the moment of the interruption, before the program's handler has run.
-pub fn left_at_interruption(deadline: Deadline, until: RealInstant, left: Span) -> Span {
-    let look = clocks::snapshot();
-    let then = match until {
-        RealInstant::NEVER => look.now(),
-        _ => look.piece().virtual_at(RealInstant(until.0 - left.0)),
-    };
-    Span(due(deadline, &look).since(then).0.max(0))
-}
-
-/// The kernel is asked to wake the thread this much early, for the way back to the program takes as long. It wakes it
-/// later than asked anyway, by the timer slack; where it does not, the rest is spent looking at the clock.
-const WAY_BACK: Span = Span(2_500);
-
-fn ahead_of(until: RealInstant, now: RealInstant) -> RealInstant {
-    if until == RealInstant::NEVER || until.since(now).0 < 4 * WAY_BACK.0 {
-        return until;
-    }
-    RealInstant(until.0 - WAY_BACK.0)
-}
-
-/// Whether virtual time has come to `deadline`, or comes to it in the next moment: then it has, at the return.
-fn reached_soon(deadline: Deadline) -> bool {
-    loop {
-        let look = clocks::snapshot();
-        if look.now() >= due(deadline, &look) {
-            return true;
-        }
-        if real_due(deadline, &look).since(look.real) > WAY_BACK {
-            return false;
-        }
-        core::hint::spin_loop();
-    }
-}
-
-/// Whether virtual time has come to `deadline`.
-pub fn reached(deadline: Deadline) -> bool {
-    let snapshot = clocks::snapshot();
-    snapshot.now() >= due(deadline, &snapshot)
 }
 
 /// Carries out a call that blocks without a deadline, so that signals reach the program meanwhile.
-pub fn wait_untimed(call: &Call, args: &Args, masking: Masking) -> isize {
+pub fn wait_untimed(call: &Call, request: &Request, masking: Masking) -> SysResult {
     loop {
-        let passed = block(call, args, clock().version(), masking);
-        if passed.result != RETRY {
-            return passed.result;
+        let passed = block(call, request, clock().version(), masking);
+        if let Some(result) = passed.result {
+            return result;
         }
         if let Some(broken_off) = passed.broken_off(masking) {
             return broken_off;
         }
     }
+}
+
+/// Makes the program's own call, which may block.
+pub fn blocking(call: &Call, masking: Masking) -> SysResult {
+    wait_untimed(call, &call.request(), masking)
 }
 
 /// How a blocking call ended.
 struct Passed {
-    result: isize,
+    /// The call's result; `None` where the clock has changed.
+    result: Option<SysResult>,
     /// The signal whose handler ran while the program's mask was in force; 0 where its number is not known.
     handled: Option<u32>,
 }
 
 impl Passed {
     /// The result, where a handler of the program's has run.
-    fn broken_off(&self, masking: Masking) -> Option<isize> {
-        self.handled.map(|signal| interrupted_by(signal, masking))
+    fn broken_off(&self, masking: Masking) -> Option<SysResult> {
+        self.handled.map(|signal| Err(interrupted_by(signal, masking)))
     }
 }
 
 /// One blocking call with the program's mask in force.
-fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
+fn block(call: &Call, request: &Request, version: u64, masking: Masking) -> Passed {
     let leapt = registry().leaps.sum();
     let rearms = Rearms::until_now();
-    let mut open = OpenCall::new(args, version, call.mask(), frame_state(call));
+    let mut open = OpenCall::new(request, version, call.mask(), frame_state(call));
     let mut comes = None;
     let result = if masking == Masking::ByCall {
         // SAFETY: the program's own call, as its part of the shim has prepared it; `frame_state` says that there is room for a frame.
@@ -175,7 +152,8 @@ fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
         comes = waiting_signal(call.mask());
         // Its handler runs in the gate, where it leaves its mark.
         if let (Some(signal), false) = (comes, open.can_be_marked()) {
-            return Passed { result: interrupted_by(signal, masking), handled: None };
+            let result = Some(Err(interrupted_by(signal, masking)));
+            return Passed { result, handled: None };
         }
         failpoint(registry(), Failpoint::BeforeOpenGate);
         // SAFETY: as above.
@@ -188,32 +166,30 @@ fn block(call: &Call, args: &Args, version: u64, masking: Masking) -> Passed {
     let changed =
         version != clock().version() || leapt != registry().leaps.sum() || rearms.overlap();
     let result = match (result, handled) {
-        (EARLY, _) => interrupted_by(handled.unwrap_or(0), masking),
-        // No handler of the program's ran: the signal was a timer's that a change has had set anew. The kernel dropped the signal,
-        // and sends it again.
-        (INTERRUPTED, None) if changed && open.can_be_marked() => RETRY,
-        _ => result,
+        (RETRY, _) => None,
+        (EARLY, _) => Some(Err(interrupted_by(handled.unwrap_or(0), masking))),
+        (result, handled) => match (Errno::check(result), handled) {
+            // No handler of the program's ran: the signal was a timer's that a change has had set anew. The kernel dropped the
+            // signal, and sends it again.
+            (Err(Errno::EINTR), None) if changed && open.can_be_marked() => None,
+            (result, _) => Some(result),
+        },
     };
     Passed { result, handled }
 }
 
-const INTERRUPTED: isize = -errno::EINTR;
-
-/// The result of a call that `signal` has interrupted, 0 for one that is not known: its handler ran in the moment before the call
+/// The error of a call that `signal` has interrupted, 0 for one that is not known: its handler ran in the moment before the call
 /// blocked, and has asked for no siginfo. Then the program repeats a call that a signal may restart.
-fn interrupted_by(signal: u32, masking: Masking) -> isize {
-    const SA_RESTART: u64 = 0x1000_0000;
+fn interrupted_by(signal: u32, masking: Masking) -> Errno {
     match masking {
         Masking::Repeats => return AGAIN,
-        Masking::ByCall | Masking::Interrupts => return -errno::EINTR,
+        Masking::ByCall | Masking::Interrupts => return Errno::EINTR,
         Masking::Restarts => {}
     }
-    let mut action = Sigaction::default();
-    sys::sigaction(signal, None, Some(&mut action));
-    match signal {
-        0 => AGAIN,
-        _ if action.flags & SA_RESTART != 0 => AGAIN,
-        _ => -errno::EINTR,
+    if signal == 0 || sys::action_of(signal).flags.contains(SaFlags::SA_RESTART) {
+        AGAIN
+    } else {
+        Errno::EINTR
     }
 }
 
@@ -224,7 +200,7 @@ fn frame_state(call: &Call) -> u64 {
     const SW_BYTES: usize = 464;
     const MAGIC: u32 = 0x4650_5853;
     /// More than the rest of a frame takes.
-    const REST: u64 = 2048;
+    const MAX_REST: u64 = 2048;
     let state = call.context.fp[0] as *const u8;
     if state.is_null() {
         return 0;
@@ -232,13 +208,13 @@ fn frame_state(call: &Call) -> u64 {
     // SAFETY: the kernel has written the state when it delivered the trap.
     let [magic, size] = unsafe { state.add(SW_BYTES).cast::<[u32; 2]>().read_unaligned() };
     let here = &raw const magic as u64;
-    let [low, _, len] = call.context.stack;
-    let room = match len != 0 && (low..low + len).contains(&here) {
-        true => here - low,
+    let stack = call.context.stack;
+    let room = match stack.size != 0 && (stack.sp..stack.sp + stack.size).contains(&here) {
+        true => here - stack.sp,
         false => u64::MAX,
     };
     let size = u64::from(size);
-    if magic == MAGIC && room > size + REST {
+    if magic == MAGIC && room > size + MAX_REST {
         size
     } else {
         0
@@ -246,9 +222,9 @@ fn frame_state(call: &Call) -> u64 {
 }
 
 /// Waits for a moment where a signal is `due`. Says whether one waits for the program, with `mask` in force.
-pub fn signal_comes(mask: u64, due: bool) -> bool {
-    const MOMENT: Span = Span(200_000);
-    let end = clocks::host().plus(MOMENT);
+pub fn signal_comes(mask: SigSet, due: bool) -> bool {
+    const SIGNAL_TIMEOUT: Span = Span(200_000);
+    let end = clocks::host().plus(SIGNAL_TIMEOUT);
     loop {
         if signal_waits(mask) {
             return true;
@@ -261,28 +237,21 @@ pub fn signal_comes(mask: u64, due: bool) -> bool {
 }
 
 /// Whether a signal is pending that the program has not blocked and does not ignore: one that came after its call began.
-pub fn signal_waits(mask: u64) -> bool {
+pub fn signal_waits(mask: SigSet) -> bool {
     waiting_signal(mask).is_some()
 }
 
 /// Such a signal. Where there are several, one that makes calls return EINTR rather than one that restarts them.
-fn waiting_signal(mask: u64) -> Option<u32> {
-    const SA_RESTART: u64 = 0x1000_0000;
-    let mut pending = 0u64;
-    // SAFETY: writes to `pending`.
-    unsafe { sys!(nr::RT_SIGPENDING, &mut pending as *mut u64, 8u64) };
-    let mut left = pending & !mask & !sig::OURS;
+fn waiting_signal(mask: SigSet) -> Option<u32> {
+    let mut left = sys::pending_signals().without(mask).without(sig::OURS);
     let mut found = None;
-    while left != 0 {
-        let signal = left.trailing_zeros() + 1;
-        left &= left - 1;
-        let mut action = Sigaction::default();
-        sys::sigaction(signal, None, Some(&mut action));
+    while let Some(signal) = left.take_lowest() {
+        let action = sys::action_of(signal);
         if trap_mask::is_ignored(signal, &action) {
             continue;
         }
         found = Some(signal);
-        if action.flags & SA_RESTART == 0 {
+        if !action.flags.contains(SaFlags::SA_RESTART) {
             break;
         }
     }
@@ -299,9 +268,9 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// States what this thread waits for, in system call `nr`, as computed from state `seen` of the clock that had leapt by
+    /// States what this thread waits for, in system call `nr`, as computed from state `observed_state` of the clock that had leapt by
     /// `leapt`.
-    pub fn state(&mut self, nr: u32, deadline: Deadline, seen: u32, leapt: Span) {
+    pub fn state(&mut self, nr: Sysno, deadline: Deadline, observed_state: u32, leapt: Span) {
         if self.own().is_none() {
             self.owner = (process::own(), sys::gettid());
             self.epoch = process::epoch();
@@ -310,7 +279,7 @@ impl Slot {
             failpoint(registry(), Failpoint::WaitClaimed);
         }
         if let Some(waiter) = self.waiter {
-            waiter.publish(deadline, nr, seen, leapt);
+            waiter.publish(deadline, nr.number(), observed_state, leapt);
         }
     }
 

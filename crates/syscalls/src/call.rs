@@ -1,13 +1,14 @@
 //! One row of the table.
 
 use crate::handler::Handler;
+use crate::numbers::Sysno;
 use crate::when::{When, Where};
 
 /// Everything that Lorentz knows of one system call.
 #[derive(Clone, Copy, Debug)]
 pub struct Syscall {
     /// Its number.
-    pub number: u32,
+    pub number: Sysno,
     /// Its name, as in the manual.
     pub name: &'static str,
     /// When it is trapped, and in which programs.
@@ -99,7 +100,7 @@ pub enum Restart {
 
 impl Syscall {
     /// A call that is not trapped.
-    pub(crate) const fn new(number: u32, name: &'static str) -> Syscall {
+    pub(crate) const fn new(number: Sysno, name: &'static str) -> Syscall {
         Syscall {
             number,
             name,

@@ -1,15 +1,16 @@
 //! The one table of system calls: for each call its number and name, when it is trapped, which part of the shim carries it out,
-//! where its timeout lies, what a thread that sleeps in it waits for, and how it goes on after a signal.
+//! where its timeout lies, what a thread that sleeps in it waits for, and how it goes on after a signal. Beside it, the types of
+//! arguments and errors by the kernel's names: a handler of the shim takes a [`ClockId`], not a number.
 //!
 //! The filter, the trap handler, attach, the change of a clock and the skipping of idle time take what they need from here. A new
 //! call is one row in `table.rs`; `docs/syscalls.md` is written from the rows.
 //!
 //! ```
-//! use lorentz_syscalls::{nr, row, Restart};
-//! let poll = row(nr::POLL).unwrap();
+//! use lorentz_syscalls::{row, Restart, Sysno};
+//! let poll = row(Sysno::poll).unwrap();
 //! assert_eq!(poll.name, "poll");
 //! assert_eq!(poll.restart, Restart::RestartBlock);
-//! assert!(row(nr::GETPID).is_none());
+//! assert!(row(Sysno::getpid).is_none());
 //! ```
 
 #![no_std]
@@ -17,28 +18,37 @@
 #[cfg(test)]
 extern crate std;
 
+mod arg;
 mod call;
+mod errno;
+mod flags;
 mod handler;
 mod numbers;
 mod page;
 mod table;
 mod when;
 
+pub use arg::{ClockId, Fd, FromArg, IntoArg, UserPtr};
 pub use call::{Form, Restart, Syscall, Timeout, TimeoutClock, WaitsFor};
+pub use errno::Errno;
+pub use flags::{
+    AdjModes, AtFlags, CloneFlags, FutexOp, ItimerId, MsgFlags, OpenFlags, RusageWho, SaFlags,
+    SigHow, SigSet, SocketOption, SsFlags, TimerFlags,
+};
 pub use handler::Handler;
-pub use numbers::{nr, NUMBERS};
+pub use numbers::{Sysno, NUMBERS};
 pub use page::Page;
 pub use table::{ASK_MONITOR, TABLE};
 pub use when::{When, Where};
 
-/// The row of a call, by its number; `None` where the call has no time in it. Takes a few instructions.
-pub fn row(number: u32) -> Option<&'static Syscall> {
-    let place = *PLACES.get(number as usize)?;
+/// The row of a call, given as such or by its bare number; `None` where the call has no time in it. Takes a few instructions.
+pub fn row(call: impl Into<Sysno>) -> Option<&'static Syscall> {
+    let place = *PLACES.get(call.into().number() as usize)?;
     TABLE.get(place as usize)
 }
 
 /// One more than the highest number of a call that the handler carries out.
-const NUMBERED: usize = nr::FUTEX_WAIT as usize + 1;
+const NUMBERED: usize = Sysno::futex_wait.number() as usize + 1;
 /// Place of a number that has no row.
 const NOWHERE: u8 = u8::MAX;
 
@@ -49,8 +59,8 @@ const PLACES: [u8; NUMBERED] = {
     let mut i = 0;
     while i < TABLE.len() {
         let number = TABLE[i].number;
-        if number != ASK_MONITOR {
-            places[number as usize] = i as u8;
+        if number.number() != ASK_MONITOR.number() {
+            places[number.number() as usize] = i as u8;
         }
         i += 1;
     }
@@ -74,6 +84,6 @@ const _: () = {
 };
 
 /// The part of the shim that carries out a trapped call; `None` where no row says that the call is trapped.
-pub fn handler(number: u32) -> Option<Handler> {
-    row(number)?.handler
+pub fn handler(call: Sysno) -> Option<Handler> {
+    row(call)?.handler
 }

@@ -1,7 +1,7 @@
 //! The table as a page: `docs/syscalls.md`.
 
 use crate::call::Syscall;
-use crate::numbers::NUMBERS;
+use crate::numbers::{Sysno, NUMBERS};
 use crate::row;
 use crate::table::TABLE;
 use crate::when::{When, Where};
@@ -43,7 +43,7 @@ impl Display for Page {
     }
 }
 
-fn is_trapped(number: u32) -> bool {
+fn is_trapped(number: Sysno) -> bool {
     row(number).is_some_and(|row| !row.traps.is_empty())
 }
 

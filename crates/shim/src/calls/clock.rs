@@ -1,44 +1,40 @@
 //! Clock reads made as system calls.
 
+use crate::call::Call;
 use crate::clocks;
-use crate::sys::{nr, sys, Timespec};
-use crate::trap::Call;
-use crate::user;
+use crate::read;
+use crate::sys::{sys, ClockId, SysResult, Sysno, Timespec, Timeval, UserPtr};
+use crate::user::Access;
 
 /// clock_gettime(2).
-pub fn gettime(call: &Call) -> isize {
-    let value = match clocks::read(call.args[0] as i32) {
-        Ok(value) => value,
-        Err(error) => return error,
-    };
-    user::write_timespec(call.args[1], value).err().unwrap_or(0)
+pub fn clock_gettime(_: &Call, clock: ClockId, out: UserPtr<Timespec>) -> SysResult {
+    out.write(read::clock_time(clock)?)?;
+    Ok(0)
 }
 
 /// gettimeofday(2).
-pub fn gettimeofday(call: &Call) -> isize {
-    let [out, zone, ..] = call.args;
-    if out != 0 {
+pub fn gettimeofday(
+    _: &Call,
+    out: Option<UserPtr<Timeval>>,
+    zone: Option<UserPtr<[i32; 2]>>,
+) -> SysResult {
+    if let Some(out) = out {
         let snapshot = clocks::snapshot();
         let wall = clocks::wall_timespec(&snapshot, snapshot.now());
-        let value = Timespec { secs: wall.secs, nanos: wall.nanos / 1000 };
-        if let Err(error) = user::write_timespec(out, value) {
-            return error;
-        }
+        out.write(Timeval::from_timespec(wall))?;
     }
-    if zone != 0 {
+    if zone.is_some() {
         // SAFETY: the kernel checks the pointer.
-        return unsafe { sys!(nr::GETTIMEOFDAY, 0u64, zone) };
+        return unsafe { sys!(Sysno::gettimeofday, 0, zone) };
     }
-    0
+    Ok(0)
 }
 
 /// time(2).
-pub fn time(call: &Call) -> isize {
-    let secs = clocks::seconds();
-    if call.args[0] != 0 {
-        if let Err(error) = user::write_u64(call.args[0], secs as u64) {
-            return error;
-        }
+pub fn time(_: &Call, out: Option<UserPtr<i64>>) -> SysResult {
+    let secs = read::seconds();
+    if let Some(out) = out {
+        out.write(secs)?;
     }
-    secs as isize
+    Ok(secs as isize)
 }

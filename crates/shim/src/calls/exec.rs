@@ -1,47 +1,39 @@
 //! Becoming another program, and a program's own sandbox.
 
-use crate::boot;
-use crate::filter::{self, Instruction, EXEC_KICK_OPEN, EXEC_MAGIC, EXTRA_LEN};
+use crate::call::Call;
+use crate::filter::{self, Instruction, EXEC_CHANGE_SIGNAL_OPEN, EXEC_MAGIC, EXTRA_LEN};
+use crate::handlers;
 use crate::signals;
-use crate::sys::{self, errno, nr, sig, sys, Sigaction};
-use crate::trap::Call;
+use crate::sys::{
+    self, close, say, sig, sys, AtFlags, Errno, Fd, Request, SigSet, Sigaction, SysResult, Sysno,
+    UserPtr,
+};
 use crate::trap_mask;
-use crate::user;
+use crate::user::{self, Access};
 use core::arch::asm;
 
 /// execve and execveat. The monitor is told by the call itself (the filter sends it there), puts the shim into the new
 /// image and lets it run. A monitor that is gone means ENOSYS: nothing runs in real time by accident.
-pub fn exec(call: &Call) -> isize {
-    let refused = cannot_execute(call);
-    if refused < 0 {
-        return refused;
-    }
+pub fn exec(call: &Call) -> SysResult {
+    check_executable(call)?;
     // The new program inherits what is blocked and ignored now, in the program's eyes.
     let pass_on = Inheritance::of(call);
     pass_on.begin();
-    let [a, b, c, d, e, _] = call.args;
-    let args = [a, b, c, d, e, EXEC_MAGIC as u64 | pass_on.kick_open()];
+    let request = call.request().with(5, u64::from(EXEC_MAGIC) | pass_on.change_signal_open());
     // SAFETY: the program's own call. It comes back only when it has failed.
-    let (result, left_open) = unsafe { exec_by_monitor(call.nr, args) };
+    let (result, left_open) = unsafe { exec_by_monitor(&request) };
     pass_on.take_back();
-    for fd in left_open {
-        // SAFETY: descriptors the monitor put there for the new image, which has not come to be.
-        unsafe { sys!(nr::CLOSE, fd) };
-    }
-    if result == -errno::ENOSYS {
-        const WORD: &[u8] =
-            b"lorentz: exec refused: the monitor of this clock is gone (see lorentz ps)\n";
-        // SAFETY: reads the message.
-        unsafe { sys!(nr::WRITE, 2u64, WORD.as_ptr(), WORD.len()) };
+    // Descriptors the monitor put there for the new image, which has not come to be.
+    left_open.into_iter().for_each(close);
+    if result == Err(Errno::ENOSYS) {
+        say("lorentz: exec refused: the monitor of this clock is gone (see lorentz ps)\n");
     }
     result
 }
 
-const KICK_BIT: u64 = 1 << (sig::KICK - 1);
-
-/// What a new program inherits of its signals: the mask, and that SIGSYS or the kick signal is ignored.
+/// The signal state that a new program inherits: the mask, and that SIGSYS or the clock-change signal is ignored.
 struct Inheritance {
-    mask: u64,
+    mask: SigSet,
     ignored: [(u32, bool); 2],
 }
 
@@ -49,70 +41,60 @@ impl Inheritance {
     fn of(call: &Call) -> Inheritance {
         let ignored = |signal: u32| (signal, signals::ignores(signal));
         Inheritance {
-            mask: call.mask() | signals::believed_blocked(),
-            ignored: [ignored(sig::SIGSYS), ignored(sig::KICK)],
+            mask: call.mask().with(signals::believed_blocked()),
+            ignored: [ignored(sig::SIGSYS), ignored(sig::CLOCK_CHANGE)],
         }
     }
 
     fn begin(&self) {
-        const SIG_IGN: usize = 1;
+        let ignore = Sigaction { handler: Sigaction::SIG_IGN, ..Default::default() };
         for (signal, _) in self.ignored.iter().filter(|(_, ignored)| *ignored) {
-            sys::sigaction(
-                *signal,
-                Some(&Sigaction { handler: SIG_IGN, ..Default::default() }),
-                None,
-            );
+            sys::set_action(*signal, &ignore);
         }
-        // Race: a controller sends a kick while the kernel executes the new program, which has no handler of ours yet. The signal
+        // Race: a controller sends a clock-change signal while the kernel executes the new program, which has no handler of ours yet. The signal
         // would end the program. Therefore it stays pending until there is one.
-        sys::set_mask(self.mask | KICK_BIT);
+        sys::set_mask(self.mask.with(SigSet::of(sig::CLOCK_CHANGE)));
     }
 
-    /// Tells the boot code whose doing it is that the kick is blocked.
-    fn kick_open(&self) -> u64 {
-        if self.mask & KICK_BIT == 0 {
-            EXEC_KICK_OPEN
-        } else {
+    /// Tells the boot code whether the program itself has blocked the clock-change signal.
+    fn change_signal_open(&self) -> u64 {
+        if self.mask.has(sig::CLOCK_CHANGE) {
             0
+        } else {
+            EXEC_CHANGE_SIGNAL_OPEN
         }
     }
 
     fn take_back(&self) {
-        sys::set_mask(self.mask & !sig::OURS | trap_mask::get());
+        sys::set_mask(self.mask.without(sig::OURS).with(trap_mask::get()));
         if self.ignored.iter().any(|(_, ignored)| *ignored) {
-            boot::set_actions();
+            handlers::install();
         }
     }
 }
 
 /// ptrace that makes somebody a tracer: refused. Every trapped call would look like a signal to a debugger inside, and
 /// the monitor could not bring in what it starts.
-pub fn trace() -> isize {
-    const WORD: &[u8] =
-        b"lorentz: ptrace refused: debuggers work from outside (gdb -p, strace -p), not inside\n";
-    // SAFETY: reads the message.
-    unsafe { sys!(nr::WRITE, 2u64, WORD.as_ptr(), WORD.len()) };
-    -errno::EPERM
+pub fn trace(_: &Call) -> SysResult {
+    say("lorentz: ptrace refused: debuggers work from outside (gdb -p, strace -p), not inside\n");
+    Err(Errno::EPERM)
 }
 
-/// The kernel's error where the file is plainly not there or not executable, as a search along PATH meets it: the
-/// monitor need not be troubled. Zero where it is worth trying.
-fn cannot_execute(call: &Call) -> isize {
-    const AT_FDCWD: u64 = -100i64 as u64;
-    const AT_EACCESS: u64 = 0x200;
-    const X_OK: u64 = 1;
-    const AT_EMPTY_PATH: u64 = 0x1000;
-    let (dir, path, flags) = match call.nr {
-        nr::EXECVE => (AT_FDCWD, call.args[0], 0),
-        _ => (call.args[0], call.args[1], call.args[4]),
+/// Returns the kernel's error where the file is plainly not there or not executable, as a search along PATH meets it: the
+/// monitor need not be troubled.
+fn check_executable(call: &Call) -> SysResult<()> {
+    const X_OK: u32 = 1;
+    let (dir, path, flags): (Fd, UserPtr<u8>, AtFlags) = match call.nr {
+        Sysno::execve => (Fd::AT_FDCWD, call.arg(0), AtFlags::new(0)),
+        _ => (call.arg(0), call.arg(1), call.arg(4)),
     };
-    if flags & AT_EMPTY_PATH != 0 {
-        return 0;
+    if flags.contains(AtFlags::AT_EMPTY_PATH) {
+        return Ok(());
     }
     // SAFETY: the kernel checks the path.
-    match unsafe { sys!(nr::FACCESSAT2, dir, path, X_OK, AT_EACCESS) } {
-        error if error == -errno::ENOSYS || error == -errno::EPERM => 0,
-        result => result,
+    match unsafe { sys!(Sysno::faccessat2, dir, path, X_OK, AtFlags::AT_EACCESS) } {
+        Ok(_) | Err(Errno::ENOSYS | Errno::EPERM) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -120,15 +102,16 @@ fn cannot_execute(call: &Call) -> isize {
 ///
 /// # Safety
 /// As for any exec.
-unsafe fn exec_by_monitor(nr: u32, args: [u64; 6]) -> (isize, [u64; 3]) {
+unsafe fn exec_by_monitor(request: &Request) -> (SysResult, [Fd; 3]) {
     const NONE: u64 = u64::MAX;
+    let (nr, args) = (request.nr(), request.args);
     let result: isize;
     let (mut r12, mut r13, mut r14) = (NONE, NONE, NONE);
     // SAFETY: the caller's promise. These three are the kernel's to keep and the monitor's to change.
     unsafe {
         asm!(
             "syscall",
-            inlateout("rax") nr as u64 => result,
+            inlateout("rax") nr => result,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
             in("r10") args[3], in("r8") args[4], in("r9") args[5],
             inlateout("r12") r12, inlateout("r13") r13, inlateout("r14") r14,
@@ -136,29 +119,26 @@ unsafe fn exec_by_monitor(nr: u32, args: [u64; 6]) -> (isize, [u64; 3]) {
             options(nostack)
         );
     }
-    (result, [r12, r13, r14])
+    (Errno::check(result), [r12, r13, r14].map(|fd| Fd::new(fd as i32)))
 }
 
 /// seccomp and prctl(PR_SET_SECCOMP): a program's own filter gets a few instructions in front, so that the trap handler
 /// can do its work and return under it.
-pub fn sandbox(call: &Call) -> isize {
-    const SET_MODE_FILTER: u64 = 1;
-    const PR_SECCOMP_MODE_FILTER: u64 = 2;
-    let (is_filter, place) = match call.nr {
-        nr::SECCOMP => (call.args[0] == SET_MODE_FILTER, 2),
-        _ => (call.args[1] == PR_SECCOMP_MODE_FILTER, 2),
+pub fn sandbox(call: &Call, operation: u32) -> SysResult {
+    const SECCOMP_SET_MODE_FILTER: u32 = 1;
+    const SECCOMP_MODE_FILTER: u64 = 2;
+    const PROGRAM: usize = 2;
+    let is_filter = match call.nr {
+        Sysno::seccomp => operation == SECCOMP_SET_MODE_FILTER,
+        _ => call.arg::<u64>(1) == SECCOMP_MODE_FILTER,
     };
     if !is_filter {
         return call.by_kernel();
     }
-    // struct sock_fprog: a length in the low 16 bits, then a pointer.
-    let program = match user::read_timespec(call.args[place]) {
-        Ok(program) => program,
-        Err(error) => return error,
-    };
-    let (len, code) = (program.secs as u16 as usize, program.nanos as u64);
-    const LONGEST: usize = 4096;
-    if len == 0 || len > LONGEST - EXTRA_LEN {
+    let [len, code] = call.arg::<UserPtr<FilterProgram>>(PROGRAM).read()?;
+    let len = len as u16 as usize;
+    const MAX_LEN: usize = 4096;
+    if len == 0 || len > MAX_LEN - EXTRA_LEN {
         return call.by_kernel();
     }
     with_memory(size_of::<Instruction>() * (len + EXTRA_LEN), |memory| {
@@ -173,28 +153,24 @@ pub fn sandbox(call: &Call) -> isize {
                 len * size_of::<Instruction>(),
             )
         };
-        if !user::read_bytes(code, theirs) {
-            return user::FAULT;
-        }
-        let program = [(ours + len) as u64, all.as_ptr() as u64];
-        let mut args = call.args;
-        args[place] = program.as_ptr() as u64;
-        // SAFETY: the program's own call, with our copy of the filter.
-        unsafe { sys::syscall(call.nr, args) }
+        user::read_bytes(UserPtr::new(code), theirs)?;
+        let program: FilterProgram = [(ours + len) as u64, all.as_ptr() as u64];
+        // SAFETY: our copy of the filter.
+        unsafe { call.by_kernel_with(PROGRAM, UserPtr::to(&program)) }
     })
 }
 
-fn with_memory(len: usize, work: impl FnOnce(*mut u8) -> isize) -> isize {
-    const READ_WRITE: u64 = 3;
-    const PRIVATE_ANONYMOUS: u64 = 0x22;
+/// struct sock_fprog: the length in the low 16 bits of a word, then a pointer.
+type FilterProgram = [u64; 2];
+
+fn with_memory(len: usize, work: impl FnOnce(*mut u8) -> SysResult) -> SysResult {
+    const READ_WRITE: i32 = 3;
+    const PRIVATE_ANONYMOUS: i32 = 0x22;
     // SAFETY: new memory, given back below.
     unsafe {
-        let memory = sys!(nr::MMAP, 0u64, len, READ_WRITE, PRIVATE_ANONYMOUS, -1i64, 0u64);
-        if memory < 0 {
-            return memory;
-        }
+        let memory = sys!(Sysno::mmap, 0, len, READ_WRITE, PRIVATE_ANONYMOUS, Fd::NONE, 0)?;
         let result = work(memory as *mut u8);
-        sys!(nr::MUNMAP, memory, len);
+        let _ = sys!(Sysno::munmap, memory, len);
         result
     }
 }

@@ -1,78 +1,84 @@
 //! Times of files, and the way to the files that tell the time.
 
+use crate::call::Call;
 use crate::stamps;
-use crate::sys::{errno, nr, sys, Itimerspec, Timespec};
-use crate::trap::Call;
-use crate::user;
-use crate::wait::Masking;
+use crate::sys::{
+    sys, to_fd, AtFlags, Errno, Fd, OpenFlags, SysResult, Sysno, Timespec, Timeval, UserPtr,
+};
+use crate::user::Access;
+use crate::wait::{self, Masking};
 
 /// The stat family: the kernel's answer with its times translated.
-pub fn stat(call: &Call) -> isize {
-    let result = call.by_kernel();
-    if result != 0 {
-        return result;
-    }
+pub fn stat(call: &Call) -> SysResult {
     const STAT_TIMES: [u64; 3] = [72, 88, 104];
     const STATX_TIMES: [u64; 4] = [64, 80, 96, 112];
+    let result = call.by_kernel()?;
+    let out: UserPtr<u8> = call.arg(match call.nr {
+        Sysno::statx => 4,
+        Sysno::newfstatat => 2,
+        _ => 1,
+    });
     match call.nr {
-        nr::STATX => STATX_TIMES.iter().for_each(|at| translate_statx(call.args[4] + at)),
-        nr::NEWFSTATAT => STAT_TIMES.iter().for_each(|at| translate(call.args[2] + at)),
-        _ => STAT_TIMES.iter().for_each(|at| translate(call.args[1] + at)),
+        Sysno::statx => STATX_TIMES.iter().for_each(|at| translate_statx(out.field(*at))),
+        _ => STAT_TIMES.iter().for_each(|at| translate(out.field(*at))),
     }
-    0
+    Ok(result)
 }
 
-fn translate(at: u64) {
-    let at = at as *mut Timespec;
+fn translate(time: UserPtr<Timespec>) {
     // SAFETY: within the structure that the kernel has just written.
-    unsafe { at.write_unaligned(stamps::file_to_virtual(at.read_unaligned())) };
+    unsafe { time.set(stamps::file_to_virtual(time.get())) };
 }
 
-/// struct statx_timestamp: seconds, 32 bits of nanoseconds, padding. All zero where the file system has none.
-fn translate_statx(at: u64) {
+/// struct statx_timestamp: seconds, 32 bits of nanoseconds, padding.
+type StatxTime = [u32; 4];
+
+/// All zero where the file system has no such time.
+fn translate_statx(time: UserPtr<StatxTime>) {
+    let (secs, nanos): (UserPtr<i64>, UserPtr<u32>) = (time.field(0), time.field(8));
     // SAFETY: within the structure that the kernel has just written.
     unsafe {
-        let (secs, nanos) = (at as *mut i64, (at + 8) as *mut u32);
-        let stamp = Timespec { secs: secs.read_unaligned(), nanos: nanos.read_unaligned() as i64 };
+        let stamp = Timespec { secs: secs.get(), nanos: nanos.get().into() };
         if stamp != Timespec::default() {
-            let told = stamps::file_to_virtual(stamp);
-            secs.write_unaligned(told.secs);
-            nanos.write_unaligned(told.nanos as u32);
+            let reported = stamps::file_to_virtual(stamp);
+            secs.set(reported.secs);
+            nanos.set(reported.nanos as u32);
         }
     }
 }
 
 /// The utime family with explicit times: all as utimensat, which can say nanoseconds.
-pub fn set_times(call: &Call) -> isize {
-    const AT_FDCWD: u64 = -100i64 as u64;
-    let (dir, path, at, flags) = match call.nr {
-        nr::UTIMENSAT => (call.args[0], call.args[1], call.args[2], call.args[3]),
-        nr::FUTIMESAT => (call.args[0], call.args[1], call.args[2], 0),
-        _ => (AT_FDCWD, call.args[0], call.args[1], 0),
+pub fn set_times(call: &Call) -> SysResult {
+    let (dir, path): (Fd, UserPtr<u8>) = match call.nr {
+        Sysno::utimensat | Sysno::futimesat => (call.arg(0), call.arg(1)),
+        _ => (Fd::AT_FDCWD, call.arg(0)),
     };
-    let times = match read_times(call.nr, at) {
-        Ok(times) => times,
-        Err(error) => return error,
+    let flags = match call.nr {
+        Sysno::utimensat => call.arg(3),
+        _ => AtFlags::new(0),
     };
-    let host = times.map(to_host);
+    let host = read_times(call)?.map(to_host);
     // SAFETY: the program's own call, with our copy of the times.
-    unsafe { sys!(nr::UTIMENSAT, dir, path, host.as_ptr(), flags) }
+    unsafe { sys!(Sysno::utimensat, dir, path, host.as_ptr(), flags) }
 }
 
-fn read_times(nr: u32, at: u64) -> Result<[Timespec; 2], isize> {
-    if nr == nr::UTIME {
-        let pair = user::read_timespec(at)?;
-        return Ok([pair.secs, pair.nanos].map(|secs| Timespec { secs, nanos: 0 }));
+/// Access and modification time.
+fn read_times(call: &Call) -> SysResult<[Timespec; 2]> {
+    match call.nr {
+        Sysno::utimensat => call.arg::<UserPtr<[Timespec; 2]>>(2).read(),
+        Sysno::utime => {
+            let secs = call.arg::<UserPtr<[i64; 2]>>(1).read()?;
+            Ok(secs.map(|secs| Timespec { secs, nanos: 0 }))
+        }
+        _ => {
+            let index = if call.nr == Sysno::futimesat { 2 } else { 1 };
+            let times = call.arg::<UserPtr<[Timeval; 2]>>(index).read()?;
+            if !times.iter().all(|time| time.is_normal()) {
+                return Err(Errno::EINVAL);
+            }
+            Ok(times.map(Timeval::to_timespec))
+        }
     }
-    let Itimerspec { interval: access, value: modification } = user::read_itimer(at)?;
-    let times = [access, modification];
-    if nr == nr::UTIMENSAT {
-        return Ok(times);
-    }
-    if times.iter().any(|tv| !(0..1_000_000).contains(&tv.nanos)) {
-        return Err(-errno::EINVAL);
-    }
-    Ok(times.map(|tv| Timespec { secs: tv.secs, nanos: tv.nanos * 1000 }))
 }
 
 /// UTIME_NOW, UTIME_OMIT and what is invalid are left to the kernel.
@@ -85,16 +91,15 @@ fn to_host(time: Timespec) -> Timespec {
 }
 
 /// open and openat: the kernel's, but for the files of /proc that tell the time.
-pub fn open(call: &Call) -> isize {
-    const O_PATH: u64 = 0o10000000;
-    let [path, flags] = match call.nr {
-        nr::OPEN => [call.args[0], call.args[1]],
-        _ => [call.args[1], call.args[2]],
+pub fn open(call: &Call) -> SysResult {
+    let (path, flags): (UserPtr<u8>, OpenFlags) = match call.nr {
+        Sysno::open => (call.arg(0), call.arg(1)),
+        _ => (call.arg(1), call.arg(2)),
     };
-    let result = super::socket::blocking(call, Masking::Repeats);
-    if result >= 0 && flags & O_PATH == 0 {
+    let result = wait::blocking(call, Masking::Repeats)?;
+    if !flags.contains(OpenFlags::O_PATH) {
         // SAFETY: the kernel has just read this path.
-        unsafe { super::proc_files::opened(result as u32, path) };
+        unsafe { super::proc_files::opened(to_fd(result), path) };
     }
-    result
+    Ok(result)
 }

@@ -1,125 +1,140 @@
 //! Futex waits. Every one becomes a wait until an absolute instant of the host's monotonic clock.
 
+use crate::call::Call;
 use crate::clocks::{self, Timebase};
-use crate::sys::{self, clk, errno, nr, Timespec};
+use crate::sys::{request, ClockId, Errno, FutexOp, Request, SysResult, Sysno, Timespec, UserPtr};
 use crate::time_namespace::offsets;
-use crate::trap::Call;
-use crate::user;
-use crate::wait::{self, Args, Masking};
+use crate::timeout::Timeout;
+use crate::user::{self, Access};
+use crate::wait::{self, Masking};
 use lorentz_clock::Deadline;
 
-const WAIT: u64 = 0;
-const LOCK_PI: u64 = 6;
-const WAIT_BITSET: u64 = 9;
-const WAIT_REQUEUE_PI: u64 = 11;
-const LOCK_PI2: u64 = 13;
-const PRIVATE: u64 = 128;
-const CLOCK_REALTIME: u64 = 256;
-const ANY_BIT: u64 = 0xffff_ffff;
+const ANY_BIT: u32 = u32::MAX;
+/// The places of the timeouts.
+const FUTEX_TIMEOUT: usize = 3;
+const FUTEX_WAIT_TIMEOUT: usize = 4;
+const FUTEX_WAITV_TIMEOUT: usize = 3;
 
 /// futex(2), the operations that wait.
-pub fn futex(call: &Call) -> isize {
-    let [address, op, value, timeout, address2, value3] = call.args;
-    let op = u64::from(op as u32);
-    let command = op & !(PRIVATE | CLOCK_REALTIME);
-    if !matches!(command, WAIT | WAIT_BITSET | LOCK_PI | LOCK_PI2 | WAIT_REQUEUE_PI) {
+pub fn futex(
+    call: &Call,
+    address: UserPtr<u32>,
+    op: FutexOp,
+    value: u32,
+    timeout: UserPtr<Timespec>,
+    address2: UserPtr<u32>,
+    value3: u32,
+) -> SysResult {
+    const PRIVATE: FutexOp = FutexOp::FUTEX_PRIVATE_FLAG;
+    let command = op.command();
+    if !matches!(
+        command,
+        FutexOp::FUTEX_WAIT
+            | FutexOp::FUTEX_WAIT_BITSET
+            | FutexOp::FUTEX_LOCK_PI
+            | FutexOp::FUTEX_LOCK_PI2
+            | FutexOp::FUTEX_WAIT_REQUEUE_PI
+    ) {
         // A number beyond the commands, of which the filter sees the low bits alone: no such call waits.
         return call.by_kernel();
     }
-    let ts = match user::read_timespec(timeout) {
-        Ok(ts) => ts,
-        Err(error) => return error,
-    };
-    let Some(span) = ts.to_span() else { return -errno::EINVAL };
-    if op & CLOCK_REALTIME != 0 && matches!(command, WAIT | LOCK_PI) {
-        return -errno::ENOSYS;
+    let time = timeout.read()?;
+    let span = time.to_span().ok_or(Errno::EINVAL)?;
+    let is_realtime = op.contains(FutexOp::FUTEX_CLOCK_REALTIME);
+    if is_realtime && matches!(command, FutexOp::FUTEX_WAIT | FutexOp::FUTEX_LOCK_PI) {
+        return Err(Errno::ENOSYS);
     }
-    let on_wall = command == LOCK_PI || op & CLOCK_REALTIME != 0;
+    let on_wall = command == FutexOp::FUTEX_LOCK_PI || is_realtime;
     let deadline = match command {
-        WAIT => call.after(span),
-        _ if on_wall => absolute(ts, Timebase::Wall(0)),
-        _ => absolute(ts, monotonic()),
+        FutexOp::FUTEX_WAIT => call.after(span),
+        _ if on_wall => absolute(time, Timebase::Wall(0)),
+        _ => absolute(time, monotonic()),
     };
-    let private = op & PRIVATE;
-    let (op, value3) = match command {
-        WAIT => (WAIT_BITSET | private, ANY_BIT),
-        LOCK_PI | LOCK_PI2 => (LOCK_PI2 | private, value3),
-        _ => (command | private, value3),
+    let (command, value3) = match command {
+        FutexOp::FUTEX_WAIT => (FutexOp::FUTEX_WAIT_BITSET, ANY_BIT),
+        FutexOp::FUTEX_LOCK_PI => (FutexOp::FUTEX_LOCK_PI2, value3),
+        other => (other, value3),
     };
-    let masking = if op & !PRIVATE == LOCK_PI2 { Masking::Restarts } else { Masking::Interrupts };
-    wait_until(call, deadline, masking, |until| {
-        [address, op, value, until, address2, value3, nr::FUTEX as u64]
-    })
+    let masking = match command {
+        FutexOp::FUTEX_LOCK_PI2 => Masking::Restarts,
+        _ => Masking::Interrupts,
+    };
+    let op = command.with(op.among(PRIVATE));
+    let request = request!(Sysno::futex, address, op, value, 0, address2, value3);
+    wait_until(call, deadline, masking, request, FUTEX_TIMEOUT)
 }
 
-/// futex_wait(2): address, value, mask, flags, timeout, clock.
-pub fn futex_wait(call: &Call) -> isize {
-    let [address, value, mask, flags, timeout, clock] = call.args;
-    match deadline_on(clock as i32, timeout) {
-        Err(error) => refused(call, 4, error),
-        Ok(deadline) => wait_until(call, deadline, Masking::Interrupts, |until| {
-            [address, value, mask, flags, until, clk::MONOTONIC as u64, nr::FUTEX_WAIT as u64]
-        }),
+/// futex_wait(2).
+pub fn futex_wait(
+    call: &Call,
+    address: UserPtr<u32>,
+    value: u64,
+    mask: u64,
+    flags: u32,
+    timeout: UserPtr<Timespec>,
+    clock: ClockId,
+) -> SysResult {
+    match deadline_on(clock, timeout) {
+        Err(error) => refused(call, FUTEX_WAIT_TIMEOUT, error),
+        Ok(deadline) => {
+            let clock = ClockId::MONOTONIC;
+            let request = request!(Sysno::futex_wait, address, value, mask, flags, 0, clock);
+            wait_until(call, deadline, Masking::Interrupts, request, FUTEX_WAIT_TIMEOUT)
+        }
     }
 }
 
-/// futex_waitv(2): waiters, count, flags, timeout, clock.
-pub fn futex_waitv(call: &Call) -> isize {
-    let [waiters, count, flags, timeout, clock, _] = call.args;
-    match deadline_on(clock as i32, timeout) {
-        Err(error) => refused(call, 3, error),
-        Ok(deadline) => wait_until(call, deadline, Masking::Interrupts, |until| {
-            [waiters, count, flags, until, clk::MONOTONIC as u64, 0, nr::FUTEX_WAITV as u64]
-        }),
+/// futex_waitv(2). The waiters are structures that the kernel alone reads.
+pub fn futex_waitv(
+    call: &Call,
+    waiters: u64,
+    count: u32,
+    flags: u32,
+    timeout: UserPtr<Timespec>,
+    clock: ClockId,
+) -> SysResult {
+    match deadline_on(clock, timeout) {
+        Err(error) => refused(call, FUTEX_WAITV_TIMEOUT, error),
+        Ok(deadline) => {
+            let clock = ClockId::MONOTONIC;
+            let request = request!(Sysno::futex_waitv, waiters, count, flags, 0, clock);
+            wait_until(call, deadline, Masking::Interrupts, request, FUTEX_WAITV_TIMEOUT)
+        }
     }
 }
 
-/// A call whose timeout, argument `at`, the kernel refuses with `error`, unless it finds another error before.
-fn refused(call: &Call, at: usize, error: isize) -> isize {
-    let mut args = call.args;
-    args[at] = user::refused_timespec(error);
-    // SAFETY: the program's own call; it does not wait.
-    unsafe { sys::syscall(call.nr, args) }
+/// Makes a call whose timeout, argument `argument`, the kernel refuses with `error`, unless it finds another error before.
+fn refused(call: &Call, argument: usize, error: Errno) -> SysResult {
+    // SAFETY: the kernel does not read the timeout, or reads one of ours. The call does not wait.
+    unsafe { call.by_kernel_with(argument, user::refused_timespec(error)) }
 }
 
-fn deadline_on(clock: i32, timeout: u64) -> Result<Deadline, isize> {
+fn deadline_on(clock: ClockId, timeout: UserPtr<Timespec>) -> SysResult<Deadline> {
     let base = match clock {
-        clk::REALTIME => Timebase::Wall(0),
-        clk::MONOTONIC => monotonic(),
-        _ => return Err(-errno::EINVAL),
+        ClockId::REALTIME => Timebase::Wall(0),
+        ClockId::MONOTONIC => monotonic(),
+        _ => return Err(Errno::EINVAL),
     };
-    let ts = user::read_timespec(timeout)?;
-    if ts.to_span().is_none() {
-        return Err(-errno::EINVAL);
-    }
-    Ok(absolute(ts, base))
+    clocks::absolute(timeout.read()?, base).ok_or(Errno::EINVAL)
 }
 
 fn monotonic() -> Timebase {
     Timebase::Virtual(offsets().monotonic)
 }
 
-fn absolute(ts: Timespec, base: Timebase) -> Deadline {
-    super::sleep::absolute(ts, base).unwrap_or(Deadline::Never)
+fn absolute(time: Timespec, base: Timebase) -> Deadline {
+    clocks::absolute(time, base).unwrap_or(Deadline::Never)
 }
 
+/// Makes `request`, whose argument number `argument` is an instant of CLOCK_MONOTONIC.
 fn wait_until(
     call: &Call,
     deadline: Deadline,
     masking: Masking,
-    args: impl Fn(u64) -> Args,
-) -> isize {
-    let mut until = Timespec::default();
-    let until_at = &mut until as *mut Timespec;
-    wait::wait(
-        call,
-        deadline,
-        masking,
-        |real, _| {
-            // SAFETY: `until` outlives the wait.
-            unsafe { until_at.write(clocks::for_kernel(real)) };
-            args(until_at as u64)
-        },
-        |result| result == -errno::ETIMEDOUT,
-    )
+    mut request: Request,
+    argument: usize,
+) -> SysResult {
+    let mut timeout = Timeout::monotonic(argument);
+    let timed_out = |result| result == Err(Errno::ETIMEDOUT);
+    wait::wait(call, deadline, masking, &mut request, &mut timeout, timed_out)
 }

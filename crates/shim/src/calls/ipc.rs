@@ -1,185 +1,154 @@
 //! Signals, semaphores, message queues and asynchronous I/O waited for with a timeout.
 
-use crate::clocks::Timebase;
-use crate::signals::waiting_mask;
-use crate::sys::{clk, errno, nr, sig, sys, Timespec};
-use crate::trap::Call;
-use crate::user;
+use crate::call::Call;
+use crate::clocks::{self, Timebase};
+use crate::signals::{waiting_mask_of, MaskAndSize};
+use crate::sys::{request, sig, Errno, SigSet, Siginfo, SysResult, Sysno, Timespec, UserPtr};
+use crate::timeout::Timeout;
+use crate::user::{self, Access};
 use crate::wait::{self, Masking};
-use lorentz_clock::{Deadline, RealInstant, Snapshot, Span, NANOS_PER_SEC};
+use lorentz_clock::{Deadline, Span, NANOS_PER_SEC};
 
-/// A relative timeout at `at`; never where there is none.
-fn relative(call: &Call, at: u64) -> Result<Deadline, isize> {
-    if at == 0 {
-        return Ok(Deadline::Never);
-    }
-    match user::read_timespec(at)?.to_span() {
-        Some(span) => Ok(call.after(span)),
-        None => Err(-errno::EINVAL),
-    }
-}
-
-/// From the look at the clock to a real deadline; the longest the kernel takes for never.
-fn left(until: RealInstant, look: &Snapshot) -> Timespec {
-    Timespec::from_span(until.since(look.real))
+/// A relative timeout; never where there is none.
+fn relative(call: &Call, timeout: Option<UserPtr<Timespec>>) -> SysResult<Deadline> {
+    let Some(timeout) = timeout else { return Ok(Deadline::Never) };
+    let span = timeout.read()?.to_span().ok_or(Errno::EINVAL)?;
+    Ok(call.after(span))
 }
 
 /// rt_sigtimedwait(2). The signals of ours are not the program's to take.
-pub fn rt_sigtimedwait(call: &Call) -> isize {
-    let [set, info, timeout, size, ..] = call.args;
-    if size != 8 {
-        return -errno::EINVAL;
+pub fn rt_sigtimedwait(
+    call: &Call,
+    set: UserPtr<SigSet>,
+    info: UserPtr<Siginfo>,
+    timeout: Option<UserPtr<Timespec>>,
+    size: usize,
+) -> SysResult {
+    if size != SigSet::LEN {
+        return Err(Errno::EINVAL);
     }
-    let (set, deadline) = match (user::read_sigset(set), relative(call, timeout)) {
-        (Ok(set), Ok(deadline)) => (set & !sig::OURS, deadline),
-        (Err(error), _) | (_, Err(error)) => return error,
-    };
-    let mut rest = Timespec::default();
-    let rest_at = &mut rest as *mut Timespec;
+    let set = set.read()?.without(sig::OURS);
+    let deadline = relative(call, timeout)?;
     wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        |until, look| {
-            // SAFETY: `rest` outlives the wait.
-            unsafe { rest_at.write(left(until, look)) };
-            let set_at = &set as *const u64 as u64;
-            [set_at, info, rest_at as u64, size, 0, 0, nr::RT_SIGTIMEDWAIT as u64]
-        },
-        |result| result == -errno::EAGAIN,
+        &mut request!(Sysno::rt_sigtimedwait, &raw const set, info, 0, size),
+        &mut Timeout::length(2),
+        |result| result == Err(Errno::EAGAIN),
     )
 }
 
+/// struct sembuf: the semaphore, the operation, the flags.
+pub type SemBuf = [i16; 3];
+
 /// semtimedop(2).
-pub fn semtimedop(call: &Call) -> isize {
-    let [id, operations, count, timeout, ..] = call.args;
+pub fn semtimedop(
+    call: &Call,
+    id: i32,
+    operations: UserPtr<SemBuf>,
+    count: u32,
+    timeout: Option<UserPtr<Timespec>>,
+) -> SysResult {
+    const TIMEOUT: usize = 3;
     let deadline = match relative(call, timeout) {
         Ok(deadline) => deadline,
         Err(error) => {
             // The kernel may find an error in the operations first.
-            let refused = user::refused_timespec(error);
-            // SAFETY: the program's own call; it does not wait.
-            return unsafe { sys!(nr::SEMTIMEDOP, id, operations, count, refused) };
+            // SAFETY: the kernel does not read the timeout, or reads one of ours. The call does not wait.
+            return unsafe { call.by_kernel_with(TIMEOUT, user::refused_timespec(error)) };
         }
     };
-    let mut rest = Timespec::default();
-    let rest_at = &mut rest as *mut Timespec;
     wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        |until, look| {
-            // SAFETY: `rest` outlives the wait.
-            unsafe { rest_at.write(left(until, look)) };
-            [id, operations, count, rest_at as u64, 0, 0, nr::SEMTIMEDOP as u64]
-        },
+        &mut request!(Sysno::semtimedop, id, operations, count),
+        &mut Timeout::length(TIMEOUT),
         // A refused IPC_NOWAIT operation says EAGAIN too.
-        |result| result == -errno::EAGAIN && !refuses_to_wait(operations, count),
+        |result| result == Err(Errno::EAGAIN) && !refuses_to_wait(operations, count),
     )
 }
 
-/// Whether any of the semaphore operations carries IPC_NOWAIT. struct sembuf is three shorts, the flags last.
-fn refuses_to_wait(operations: u64, count: u64) -> bool {
+/// Whether any of the semaphore operations carries IPC_NOWAIT.
+fn refuses_to_wait(operations: UserPtr<SemBuf>, count: u32) -> bool {
     const IPC_NOWAIT: i16 = 0o4000;
-    (0..count as usize).any(|i| {
+    (0..count).any(|i| {
         // SAFETY: the kernel has just read these operations.
-        let flags = unsafe { ((operations as usize + 6 * i + 4) as *const i16).read_unaligned() };
+        let [_, _, flags] = unsafe { operations.element(i.into()).get() };
         flags & IPC_NOWAIT != 0
     })
 }
 
 /// mq_timedsend(2) and mq_timedreceive(2): absolute wall time, which the kernel takes by its own wall clock.
-pub fn mq_timed(call: &Call) -> isize {
-    let [queue, message, len, priority, timeout, _] = call.args;
-    let ts = match user::read_timespec(timeout) {
-        Ok(ts) => ts,
-        Err(error) => return error,
-    };
-    let Some(deadline) = super::sleep::absolute(ts, Timebase::Wall(0)) else {
-        return -errno::EINVAL;
-    };
-    let mut until = Timespec::default();
-    let until_at = &mut until as *mut Timespec;
+pub fn mq_timed(call: &Call) -> SysResult {
+    const TIMEOUT: usize = 4;
+    let timeout: UserPtr<Timespec> = call.arg(TIMEOUT);
+    let deadline = clocks::absolute(timeout.read()?, Timebase::Wall(0)).ok_or(Errno::EINVAL)?;
     wait::wait(
         call,
         deadline,
         Masking::Restarts,
-        |real, look| {
-            // SAFETY: `until` outlives the wait.
-            unsafe { until_at.write(on_host_wall(real, look)) };
-            [queue, message, len, priority, until_at as u64, 0, call.nr as u64]
-        },
-        |result| result == -errno::ETIMEDOUT,
+        &mut call.request(),
+        &mut Timeout::host_wall(TIMEOUT),
+        |result| result == Err(Errno::ETIMEDOUT),
     )
 }
 
-/// A real instant on the host's wall clock.
-fn on_host_wall(real: RealInstant, look: &Snapshot) -> Timespec {
-    let now = crate::sys::host_clock(clk::REALTIME);
-    let nanos = (now.secs * NANOS_PER_SEC + now.nanos).saturating_add(real.since(look.real).0);
-    Timespec::from_span(Span(nanos))
-}
-
 /// msgctl, shmctl and semctl that tell of an object: the times in the kernel's answer are made virtual.
-pub fn stat(call: &Call) -> isize {
-    let result = call.by_kernel();
-    if result < 0 {
-        return result;
-    }
+pub fn stat(call: &Call) -> SysResult {
+    let result = call.by_kernel()?;
     // Of the structures msqid64_ds, shmid64_ds and semid64_ds.
-    let (at, times): (u64, &[u64]) = match call.nr {
-        nr::MSGCTL => (call.args[2], &[48, 56, 64]),
-        nr::SHMCTL => (call.args[2], &[56, 64, 72]),
-        _ => (call.args[3], &[48, 64]),
+    let (object, times): (UserPtr<u8>, &[u64]) = match call.nr {
+        Sysno::msgctl => (call.arg(2), &[48, 56, 64]),
+        Sysno::shmctl => (call.arg(2), &[56, 64, 72]),
+        _ => (call.arg(3), &[48, 64]),
     };
-    for place in times {
-        let time = (at + place) as *mut i64;
+    for offset in times {
+        let time: UserPtr<i64> = object.field(*offset);
         // SAFETY: within the structure that the kernel has just written, wherever it lies.
-        unsafe { time.write_unaligned(super::proc_files::ipc_time(time.read_unaligned())) };
+        unsafe { time.set(super::proc_files::ipc_time(time.get())) };
     }
-    result
+    Ok(result)
 }
 
 /// A relative timeout of a call for which the kernel does not check it: it adds the two numbers up, and never comes to an end with
 /// a negative sum.
-fn unchecked(call: &Call, ts: Timespec) -> Deadline {
-    let nanos = ts.secs.saturating_mul(NANOS_PER_SEC).saturating_add(ts.nanos);
+fn unchecked(call: &Call, time: Timespec) -> Deadline {
+    let nanos = time.secs.saturating_mul(NANOS_PER_SEC).saturating_add(time.nanos);
     match nanos {
         0.. => call.after(Span(nanos)),
         _ => Deadline::Never,
     }
 }
 
-/// io_getevents(2) and io_pgetevents(2).
-pub fn io_getevents(call: &Call) -> isize {
-    let [context, min, max, events, timeout, mask_and_size] = call.args;
-    let deadline = match (timeout, user::read_timespec(timeout)) {
-        (0, _) => Deadline::Never,
-        (_, Ok(ts)) => unchecked(call, ts),
-        (_, Err(error)) => return error,
+/// io_getevents(2) and io_pgetevents(2). The context and the events are for the kernel alone.
+pub fn io_getevents(
+    call: &Call,
+    context: u64,
+    min: i64,
+    max: i64,
+    events: u64,
+    timeout: Option<UserPtr<Timespec>>,
+) -> SysResult {
+    const TIMEOUT: usize = 4;
+    let deadline = match timeout {
+        None => Deadline::Never,
+        Some(timeout) => unchecked(call, timeout.read()?),
     };
-    let mask = match call.nr {
-        nr::IO_PGETEVENTS if mask_and_size != 0 => user::read_timespec(mask_and_size)
-            .and_then(|pair| waiting_mask(call, pair.secs as u64, pair.nanos as u64)),
-        _ => Ok(call.mask()),
+    let mask_and_size: Option<UserPtr<MaskAndSize>> = call.arg(5);
+    let mask = match mask_and_size {
+        Some(pair) if call.nr == Sysno::io_pgetevents => waiting_mask_of(call, pair.read()?)?,
+        _ => call.mask(),
     };
-    let mask = match mask {
-        Ok(mask) => mask,
-        Err(error) => return error,
-    };
-    let mask_and_size = [&mask as *const u64 as u64, 8];
-    let mut rest = Timespec::default();
-    let rest_at = &mut rest as *mut Timespec;
+    let mask_and_size: MaskAndSize = [&raw const mask as u64, SigSet::LEN as u64];
+    let pair = mask_and_size.as_ptr();
     wait::wait(
         call,
         deadline,
         Masking::ByCall,
-        |until, look| {
-            // SAFETY: `rest` outlives the wait.
-            unsafe { rest_at.write(left(until, look)) };
-            let mask_at = mask_and_size.as_ptr() as u64;
-            [context, min, max, events, rest_at as u64, mask_at, nr::IO_PGETEVENTS as u64]
-        },
-        |result| result == 0,
+        &mut request!(Sysno::io_pgetevents, context, min, max, events, 0, pair),
+        &mut Timeout::length(TIMEOUT),
+        |result| result == Ok(0),
     )
 }

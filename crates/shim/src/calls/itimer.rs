@@ -1,136 +1,117 @@
 //! Interval timers: setitimer, getitimer, alarm.
 
 use super::timer::setting_of;
+use crate::call::Call;
 use crate::clocks::{self, Timebase};
 use crate::layout::{clock, registry};
 use crate::process;
-use crate::sys::{errno, nr, sys, Itimerspec, Timespec};
-use crate::timers::{alone, arm, in_micros, told, Kernel};
-use crate::trap::Call;
-use crate::user;
+use crate::sys::{
+    sys, Errno, ItimerId, Itimerspec, Itimerval, SysResult, Sysno, Timespec, Timeval, UserPtr,
+};
+use crate::timers::{arm, exclusively, remaining, Kernel};
+use crate::user::Access;
 use lorentz_clock::{Span, TimerKind};
 
-const ITIMER_REAL: u64 = 0;
-const MICRO: i64 = 1000;
-
 /// setitimer(2).
-pub fn setitimer(call: &Call) -> isize {
-    let [which, new, old, ..] = call.args;
-    let which = u64::from(which as u32);
-    let new = match new {
-        0 => Itimerspec::default(),
-        at => match user::read_itimer(at) {
-            Ok(new) => new,
-            Err(error) => return error,
-        },
-    };
-    let valid = |tv: Timespec| tv.secs >= 0 && (0..1_000_000).contains(&tv.nanos);
+pub fn setitimer(
+    _: &Call,
+    which: ItimerId,
+    new: Option<UserPtr<Itimerval>>,
+    old: Option<UserPtr<Itimerval>>,
+) -> SysResult {
+    let new = new.map_or(Ok(Itimerval::default()), Access::read)?;
+    let valid = |time: Timeval| time.secs >= 0 && time.is_normal();
     if !valid(new.value) || !valid(new.interval) {
-        return -errno::EINVAL;
+        return Err(Errno::EINVAL);
     }
     let new = from_micros(new);
-    let result =
-        if which == ITIMER_REAL { set_real_timer(&new) } else { set_cpu_interval(which, &new) };
-    match result {
-        Err(error) => error,
-        Ok(before) if old != 0 => user::write_itimer(old, to_micros(before)).err().unwrap_or(0),
-        Ok(_) => 0,
+    let before = match which {
+        ItimerId::ITIMER_REAL => set_real_timer(&new)?,
+        other => set_cpu_interval(other, &new)?,
+    };
+    if let Some(old) = old {
+        old.write(to_micros(before))?;
     }
+    Ok(0)
 }
 
-fn from_micros(value: Itimerspec) -> Itimerspec {
-    let nanos = |tv: Timespec| Timespec { secs: tv.secs, nanos: tv.nanos * MICRO };
-    Itimerspec { interval: nanos(value.interval), value: nanos(value.value) }
+fn from_micros(value: Itimerval) -> Itimerspec {
+    Itimerspec { interval: value.interval.to_timespec(), value: value.value.to_timespec() }
 }
 
-fn to_micros(value: Itimerspec) -> Itimerspec {
+fn to_micros(value: Itimerspec) -> Itimerval {
     // A timer that is armed is never told as zero.
     let armed = value.value != Timespec::default();
-    let mut left = Timespec { secs: value.value.secs, nanos: value.value.nanos / MICRO };
-    if armed && left == Timespec::default() {
-        left.nanos = 1;
+    let mut left = Timeval::from_timespec(value.value);
+    if armed && left == Timeval::default() {
+        left.micros = 1;
     }
-    let interval = Timespec { secs: value.interval.secs, nanos: value.interval.nanos / MICRO };
-    Itimerspec { interval, value: left }
+    Itimerval { interval: Timeval::from_timespec(value.interval), value: left }
 }
 
-/// Sets ITIMER_REAL; gives what it was.
-fn set_real_timer(new: &Itimerspec) -> Result<Itimerspec, isize> {
-    let Some(timer) = registry().claim_timer(process::own(), TimerKind::Interval, 0) else {
-        return Err(-errno::ENOMEM);
-    };
+/// Sets ITIMER_REAL; returns its setting before.
+fn set_real_timer(new: &Itimerspec) -> SysResult<Itimerspec> {
+    let timer =
+        registry().claim_timer(process::own(), TimerKind::Interval, 0).ok_or(Errno::ENOMEM)?;
     let kernel = Kernel::of(timer, TimerKind::Interval, 0);
-    let setting = setting_of(new, false, Timebase::Virtual(Span::ZERO)).ok_or(-errno::EINVAL)?;
-    alone(timer, || {
-        let before = told(timer, kernel)?;
+    let setting = setting_of(new, false, Timebase::Virtual(Span::ZERO)).ok_or(Errno::EINVAL)?;
+    exclusively(timer, || {
+        let before = remaining(timer, kernel)?;
         arm(timer, kernel, setting, 0);
         Ok(before)
     })
 }
 
 /// Sets ITIMER_VIRTUAL or ITIMER_PROF, which count CPU time.
-fn set_cpu_interval(which: u64, new: &Itimerspec) -> Result<Itimerspec, isize> {
+fn set_cpu_interval(which: ItimerId, new: &Itimerspec) -> SysResult<Itimerspec> {
     let real = clock().policy().real_cpu_clocks;
-    let scale = |ts: Timespec| {
-        let span = ts.to_span().unwrap_or(Span::ZERO);
-        in_micros(if real { span } else { clocks::real_span(span) })
+    let scale = |time: Timespec| {
+        let span = time.to_span().unwrap_or(Span::ZERO);
+        Timeval::from_span_up(if real { span } else { clocks::real_span(span) })
     };
-    let value = Itimerspec { interval: scale(new.interval), value: scale(new.value) };
-    let mut before = Itimerspec::default();
+    let value = Itimerval { interval: scale(new.interval), value: scale(new.value) };
+    let mut before = Itimerval::default();
     // SAFETY: reads `value`, writes `before`.
-    let result = unsafe {
-        sys!(nr::SETITIMER, which, &value as *const Itimerspec, &mut before as *mut Itimerspec)
-    };
-    if result < 0 {
-        return Err(result);
-    }
-    Ok(told_of_cpu(from_micros(before)))
+    unsafe { sys!(Sysno::setitimer, which, &raw const value, &raw mut before)? };
+    Ok(reported_of_cpu(from_micros(before)))
 }
 
-fn told_of_cpu(value: Itimerspec) -> Itimerspec {
+fn reported_of_cpu(value: Itimerspec) -> Itimerspec {
     if clock().policy().real_cpu_clocks {
         return value;
     }
-    let scale = |ts: Timespec| {
-        Timespec::from_span(clocks::virtual_span(ts.to_span().unwrap_or(Span::ZERO)))
+    let scale = |time: Timespec| {
+        Timespec::from_span(clocks::virtual_span(time.to_span().unwrap_or(Span::ZERO)))
     };
     Itimerspec { interval: scale(value.interval), value: scale(value.value) }
 }
 
 /// getitimer(2).
-pub fn getitimer(call: &Call) -> isize {
-    let [which, at, ..] = call.args;
-    let which = u64::from(which as u32);
-    let value = if which == ITIMER_REAL {
+pub fn getitimer(_: &Call, which: ItimerId, out: UserPtr<Itimerval>) -> SysResult {
+    let value = if which == ItimerId::ITIMER_REAL {
         match registry().find_timer(process::own(), TimerKind::Interval, 0) {
-            None => Ok(Itimerspec::default()),
-            Some(timer) => alone(timer, || told(timer, Kernel::of(timer, TimerKind::Interval, 0))),
+            None => Itimerspec::default(),
+            Some(timer) => {
+                let kernel = Kernel::of(timer, TimerKind::Interval, 0);
+                exclusively(timer, || remaining(timer, kernel))?
+            }
         }
     } else {
-        let mut value = Itimerspec::default();
+        let mut value = Itimerval::default();
         // SAFETY: writes to `value`.
-        match unsafe { sys!(nr::GETITIMER, which, &mut value as *mut Itimerspec) } {
-            0 => Ok(told_of_cpu(from_micros(value))),
-            error => Err(error),
-        }
+        unsafe { sys!(Sysno::getitimer, which, &raw mut value)? };
+        reported_of_cpu(from_micros(value))
     };
-    match value {
-        Err(error) => error,
-        Ok(value) => user::write_itimer(at, to_micros(value)).err().unwrap_or(0),
-    }
+    out.write(to_micros(value))?;
+    Ok(0)
 }
 
 /// alarm(2).
-pub fn alarm(call: &Call) -> isize {
-    let value = Timespec { secs: call.args[0] as u32 as i64, nanos: 0 };
+pub fn alarm(_: &Call, seconds: u32) -> SysResult {
+    let value = Timespec { secs: seconds.into(), nanos: 0 };
     let new = Itimerspec { interval: Timespec::default(), value };
-    match set_real_timer(&new) {
-        Err(_) => 0,
-        Ok(before) => {
-            let left = before.value;
-            // Rounded to the nearest second, but an armed timer is never told as zero.
-            let up = left.nanos >= 500_000_000 || (left.secs == 0 && left.nanos > 0);
-            (left.secs + up as i64) as isize
-        }
-    }
+    let Ok(Itimerspec { value: left, .. }) = set_real_timer(&new) else { return Ok(0) };
+    // Rounded to the nearest second, but an armed timer is never told as zero.
+    let up = left.nanos >= 500_000_000 || (left.secs == 0 && left.nanos > 0);
+    Ok((left.secs + up as i64) as isize)
 }

@@ -6,6 +6,7 @@ pub mod file;
 pub mod futex;
 pub mod ipc;
 pub mod itimer;
+pub mod namespace;
 pub mod poll;
 pub mod proc_files;
 pub mod process;

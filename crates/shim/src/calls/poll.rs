@@ -1,255 +1,254 @@
 //! poll, select and epoll. All of them take a mask that the kernel puts in force for the time of the wait.
 
-use crate::alone;
-use crate::signals::waiting_mask;
-use crate::sys::{errno, nr, sys, Timespec};
-use crate::trap::Call;
-use crate::user;
-use crate::wait::{self, Masking};
-use lorentz_clock::{Deadline, RealInstant, Snapshot, Span};
+use crate::call::Call;
+use crate::deadline::reached;
+use crate::signals::{waiting_mask, waiting_mask_of, MaskAndSize};
+use crate::sole_thread;
+use crate::sys::{request, sys, Errno, Fd, SigSet, SysResult, Sysno, Timespec, Timeval, UserPtr};
+use crate::timeout::Timeout;
+use crate::user::{self, Access};
+use crate::wait::{self, Masking, Wait};
+use lorentz_clock::{Deadline, Span};
 
-/// A timeout for the kernel, which counts it down: from the look at the clock to a real deadline.
-struct Timeout {
-    until: RealInstant,
-    left: Timespec,
-}
+/// struct pollfd.
+pub type PollFd = [u32; 2];
+/// struct epoll_event, which the kernel packs.
+pub type EpollEvent = [u32; 3];
+/// A set of descriptors: a bit for each.
+pub type FdSet = [u64; FD_SET_WORDS];
+const FD_SET_WORDS: usize = 1024 / 64;
 
-impl Timeout {
-    fn never() -> Timeout {
-        Timeout { until: RealInstant::NEVER, left: Timespec::default() }
+fn in_millis(call: &Call, millis: i32) -> Deadline {
+    match millis {
+        0.. => call.after(Span(i64::from(millis) * 1_000_000)),
+        _ => Deadline::Never,
     }
-
-    /// Where the kernel finds it; null for never.
-    fn set(&mut self, until: RealInstant, snapshot: &Snapshot) -> u64 {
-        self.until = until;
-        if until == RealInstant::NEVER {
-            return 0;
-        }
-        self.left = Timespec::from_span(until.since(snapshot.real));
-        &mut self.left as *mut Timespec as u64
-    }
-}
-
-fn in_millis(call: &Call, timeout: u64) -> Deadline {
-    let millis = timeout as i32 as i64;
-    if millis < 0 {
-        return Deadline::Never;
-    }
-    call.after(Span(millis * 1_000_000))
 }
 
 /// poll(2).
-pub fn poll(call: &Call) -> isize {
-    let [fds, count, timeout, ..] = call.args;
+pub fn poll(call: &Call, fds: UserPtr<PollFd>, count: u32, timeout: i32) -> SysResult {
     let deadline = in_millis(call, timeout);
-    ready_or_poll(call, fds, count, deadline, call.mask(), &mut Timeout::never())
+    ready_or_poll(call, fds, count, deadline, call.mask(), &mut Timeout::optional_length(2))
 }
 
 /// ppoll(2).
-pub fn ppoll(call: &Call) -> isize {
-    let [fds, count, timeout, mask, size, _] = call.args;
+pub fn ppoll(
+    call: &Call,
+    fds: UserPtr<PollFd>,
+    count: u32,
+    timeout: Option<UserPtr<Timespec>>,
+    mask: Option<UserPtr<SigSet>>,
+    size: usize,
+) -> SysResult {
     // The kernel looks at the timeout first.
-    let deadline = match relative_timespec(call, timeout) {
-        Ok(deadline) => deadline,
-        Err(error) => return error,
-    };
-    let mask = match waiting_mask(call, mask, size) {
-        Ok(mask) => mask,
-        Err(error) => return error,
-    };
-    let mut counted = Timeout::never();
+    let deadline = relative_timespec(call, timeout)?;
+    let mask = waiting_mask(call, mask, size)?;
+    let mut counted = Timeout::optional_length(2);
     let result = ready_or_poll(call, fds, count, deadline, mask, &mut counted);
-    write_left(timeout, deadline, &counted, result, 1);
+    write_left(timeout, deadline, &counted, result, |left| left);
     result
 }
 
 fn ready_or_poll(
     call: &Call,
-    fds: u64,
-    count: u64,
+    fds: UserPtr<PollFd>,
+    count: u32,
     deadline: Deadline,
-    mask: u64,
+    mask: SigSet,
     counted: &mut Timeout,
-) -> isize {
+) -> SysResult {
     let at_once = Timespec::default();
     // SAFETY: the program's own arguments, without waiting.
-    let ready = unsafe { sys!(nr::PPOLL, fds, count, &at_once as *const Timespec, 0u64, 8u64) };
-    let over = || wait::reached(deadline) || (count == 0 && alone::leap_to(deadline, mask));
-    if ready != 0 || (deadline != Deadline::Never && over()) {
+    let ready = unsafe { sys!(Sysno::ppoll, fds, count, &raw const at_once, 0, SigSet::LEN) };
+    let over = || reached(deadline) || (count == 0 && sole_thread::leap_to(deadline, mask));
+    if ready != Ok(0) || (deadline != Deadline::Never && over()) {
         return ready;
     }
     wait::wait(
         call,
         deadline,
         Masking::ByCall,
-        |until, look| {
-            let timeout = counted.set(until, look);
-            [fds, count, timeout, &mask as *const u64 as u64, 8, 0, nr::PPOLL as u64]
-        },
-        |result| result == 0,
+        &mut request!(Sysno::ppoll, fds, count, 0, &raw const mask, SigSet::LEN),
+        counted,
+        |result| result == Ok(0),
     )
 }
 
-fn relative_timespec(call: &Call, at: u64) -> Result<Deadline, isize> {
-    if at == 0 {
-        return Ok(Deadline::Never);
-    }
-    match user::read_timespec(at)?.to_span() {
-        Some(span) => Ok(call.after(span)),
-        None => Err(-errno::EINVAL),
-    }
+fn relative_timespec(call: &Call, timeout: Option<UserPtr<Timespec>>) -> SysResult<Deadline> {
+    let Some(timeout) = timeout else { return Ok(Deadline::Never) };
+    let span = timeout.read()?.to_span().ok_or(Errno::EINVAL)?;
+    Ok(call.after(span))
 }
 
-/// What is left until `deadline`, written back in units of `unit` nanoseconds, as the kernel does; never an error.
-fn write_left(at: u64, deadline: Deadline, counted: &Timeout, result: isize, unit: i64) {
-    if at != 0 && deadline != Deadline::Never {
-        let left = match result {
-            // Nothing came: the time is up.
-            0 => Span::ZERO,
-            _ => {
-                let left = counted.left.to_span().unwrap_or(Span::ZERO);
-                wait::left_at_interruption(deadline, counted.until, left)
-            }
-        };
-        let left = Timespec::from_span(left);
-        let _ = user::write_timespec(at, Timespec { secs: left.secs, nanos: left.nanos / unit });
-    }
+/// Writes the time left until `deadline` back, in the form of the call's timeout, as the kernel does; never an error.
+fn write_left<T>(
+    timeout: Option<UserPtr<T>>,
+    deadline: Deadline,
+    counted: &Timeout,
+    result: SysResult,
+    form: impl FnOnce(Timespec) -> T,
+) where
+    UserPtr<T>: Access<T>,
+{
+    let Some(timeout) = timeout.filter(|_| deadline != Deadline::Never) else { return };
+    let left = match result {
+        // Nothing came: the time is up.
+        Ok(0) => Span::ZERO,
+        _ => counted.left_at_interruption(deadline),
+    };
+    let _ = timeout.write(form(Timespec::from_span(left)));
 }
 
 /// select(2).
-pub fn select(call: &Call) -> isize {
-    const MICRO: i64 = 1000;
-    let [count, read, write, except, timeout, _] = call.args;
-    let deadline = match user::read_timespec(timeout) {
-        Err(error) => return error,
-        Ok(tv) if tv.secs < 0 || tv.nanos < 0 => return -errno::EINVAL,
-        // select accepts more than a second of microseconds.
-        Ok(tv) => call
-            .after(Span(Span::from_secs(tv.secs).0.saturating_add(tv.nanos.saturating_mul(MICRO)))),
-    };
-    let mut counted = Timeout::never();
+pub fn select(
+    call: &Call,
+    count: i32,
+    read: Option<UserPtr<FdSet>>,
+    write: Option<UserPtr<FdSet>>,
+    except: Option<UserPtr<FdSet>>,
+    timeout: UserPtr<Timeval>,
+) -> SysResult {
+    let time = timeout.read()?;
+    if time.secs < 0 || time.micros < 0 {
+        return Err(Errno::EINVAL);
+    }
+    // select accepts more than a second of microseconds.
+    let deadline = call.after(time.to_span());
+    let mut counted = Timeout::optional_length(4);
     let sets = [read, write, except];
     let result = select_sets(call, count, sets, deadline, call.mask(), &mut counted);
-    write_left(timeout, deadline, &counted, result, MICRO);
+    write_left(Some(timeout), deadline, &counted, result, Timeval::from_timespec);
     result
 }
 
 /// pselect6(2).
-pub fn pselect6(call: &Call) -> isize {
-    let [count, read, write, except, timeout, mask_and_size] = call.args;
-    // A pointer and a length, two words as in a timespec. The kernel reads them first, and the mask after the timeout.
-    let mask = match mask_and_size {
-        0 => Ok(Timespec::default()),
-        at => user::read_timespec(at),
-    };
-    let deadline = mask.and_then(|mask| Ok((mask, relative_timespec(call, timeout)?)));
-    let (mask, deadline) = match deadline {
-        Ok((mask, deadline)) => (waiting_mask(call, mask.secs as u64, mask.nanos as u64), deadline),
-        Err(error) => return error,
-    };
-    let mask = match mask {
-        Ok(mask) => mask,
-        Err(error) => return error,
-    };
-    let mut counted = Timeout::never();
+pub fn pselect6(
+    call: &Call,
+    count: i32,
+    read: Option<UserPtr<FdSet>>,
+    write: Option<UserPtr<FdSet>>,
+    except: Option<UserPtr<FdSet>>,
+    timeout: Option<UserPtr<Timespec>>,
+) -> SysResult {
+    let mask_and_size: Option<UserPtr<MaskAndSize>> = call.arg(5);
+    // The kernel reads the pointer to the mask first, and the mask after the timeout.
+    let mask = mask_and_size.map_or(Ok([0; 2]), Access::read)?;
+    let deadline = relative_timespec(call, timeout)?;
+    let mask = waiting_mask_of(call, mask)?;
+    let mut counted = Timeout::optional_length(4);
     let result = select_sets(call, count, [read, write, except], deadline, mask, &mut counted);
-    write_left(timeout, deadline, &counted, result, 1);
+    write_left(timeout, deadline, &counted, result, |left| left);
     result
 }
 
-/// Room for three sets of 1024 descriptors.
-const SETS: usize = 3 * 128;
+/// Length of a set of 1024 descriptors, bytes.
+const SET_LEN: usize = size_of::<FdSet>();
 
 fn select_sets(
     call: &Call,
-    count: u64,
-    sets: [u64; 3],
+    count: i32,
+    sets: [Option<UserPtr<FdSet>>; 3],
     deadline: Deadline,
-    mask: u64,
+    mask: SigSet,
     counted: &mut Timeout,
-) -> isize {
-    if count == 0 && alone::leap_to(deadline, mask) {
-        return 0;
+) -> SysResult {
+    if count == 0 && sole_thread::leap_to(deadline, mask) {
+        return Ok(0);
     }
     // When the kernel's timeout runs out it clears the sets. If that turns out to have been too early, because the
     // clock has changed meanwhile, they are wanted again.
-    let mut saved = [0u8; SETS];
-    let bytes = (count as usize).div_ceil(64) * 8;
-    let keep = bytes <= SETS / 3
-        && sets.iter().enumerate().all(|(i, at)| {
-            *at == 0 || bytes == 0 || user::read_bytes(*at, &mut saved[i * 128..i * 128 + bytes])
+    let mut saved = [[0u8; SET_LEN]; 3];
+    let len = (count as usize).div_ceil(64) * 8;
+    let keep = len <= SET_LEN
+        && sets.iter().zip(&mut saved).all(|(set, saved)| match set {
+            Some(set) if len > 0 => user::read_bytes(set.field(0), &mut saved[..len]).is_ok(),
+            _ => true,
         });
-    let mask_and_size = [&mask as *const u64 as u64, 8];
-    let mut first = true;
-    wait::wait(
-        call,
-        deadline,
-        Masking::ByCall,
-        |until, look| {
-            if !first && keep {
-                restore(&sets, &saved, bytes);
-            }
-            first = false;
-            let timeout = counted.set(until, look);
-            let mask_at = mask_and_size.as_ptr() as u64;
-            [count, sets[0], sets[1], sets[2], timeout, mask_at, nr::PSELECT6 as u64]
-        },
-        |result| result == 0,
-    )
+    let mask_and_size: MaskAndSize = [&raw const mask as u64, SigSet::LEN as u64];
+    let [read, write, except] = sets;
+    let mut request =
+        request!(Sysno::pselect6, count, read, write, except, 0, mask_and_size.as_ptr());
+    let mut wait = Wait::new(call, deadline, Masking::ByCall);
+    loop {
+        if let Some(result) = wait.attempt(&mut request, counted, |result| result == Ok(0)) {
+            return result;
+        }
+        if keep {
+            restore(&sets, &saved, len);
+        }
+    }
 }
 
-fn restore(sets: &[u64; 3], saved: &[u8; SETS], bytes: usize) {
-    for (i, at) in sets.iter().enumerate() {
-        if *at != 0 {
+fn restore(sets: &[Option<UserPtr<FdSet>>; 3], saved: &[[u8; SET_LEN]; 3], len: usize) {
+    for (set, saved) in sets.iter().zip(saved) {
+        if let Some(set) = set {
             // SAFETY: the kernel has read and written these bytes in the call before.
             unsafe {
-                core::ptr::copy_nonoverlapping(saved[i * 128..].as_ptr(), *at as *mut u8, bytes)
+                core::ptr::copy_nonoverlapping(saved.as_ptr(), set.address() as *mut u8, len)
             };
         }
     }
 }
 
 /// epoll_wait(2).
-pub fn epoll_wait(call: &Call) -> isize {
-    ready_or_epoll(call, in_millis(call, call.args[3]), call.mask())
+pub fn epoll_wait(
+    call: &Call,
+    epoll: Fd,
+    events: UserPtr<EpollEvent>,
+    max: i32,
+    timeout: i32,
+) -> SysResult {
+    ready_or_epoll(call, epoll, events, max, in_millis(call, timeout), call.mask())
 }
 
 /// epoll_pwait(2).
-pub fn epoll_pwait(call: &Call) -> isize {
-    match waiting_mask(call, call.args[4], call.args[5]) {
-        Ok(mask) => ready_or_epoll(call, in_millis(call, call.args[3]), mask),
-        Err(error) => error,
-    }
+pub fn epoll_pwait(
+    call: &Call,
+    epoll: Fd,
+    events: UserPtr<EpollEvent>,
+    max: i32,
+    timeout: i32,
+    mask: Option<UserPtr<SigSet>>,
+    size: usize,
+) -> SysResult {
+    let mask = waiting_mask(call, mask, size)?;
+    ready_or_epoll(call, epoll, events, max, in_millis(call, timeout), mask)
 }
 
 /// epoll_pwait2(2).
-pub fn epoll_pwait2(call: &Call) -> isize {
-    let deadline = match relative_timespec(call, call.args[3]) {
-        Ok(deadline) => deadline,
-        Err(error) => return error,
-    };
-    match waiting_mask(call, call.args[4], call.args[5]) {
-        Ok(mask) => ready_or_epoll(call, deadline, mask),
-        Err(error) => error,
-    }
+pub fn epoll_pwait2(
+    call: &Call,
+    epoll: Fd,
+    events: UserPtr<EpollEvent>,
+    max: i32,
+    timeout: Option<UserPtr<Timespec>>,
+    mask: Option<UserPtr<SigSet>>,
+    size: usize,
+) -> SysResult {
+    let deadline = relative_timespec(call, timeout)?;
+    let mask = waiting_mask(call, mask, size)?;
+    ready_or_epoll(call, epoll, events, max, deadline, mask)
 }
 
-fn ready_or_epoll(call: &Call, deadline: Deadline, mask: u64) -> isize {
-    let [epoll, events, max, ..] = call.args;
+fn ready_or_epoll(
+    call: &Call,
+    epoll: Fd,
+    events: UserPtr<EpollEvent>,
+    max: i32,
+    deadline: Deadline,
+    mask: SigSet,
+) -> SysResult {
     // SAFETY: the program's own arguments, without waiting.
-    let ready = unsafe { sys!(nr::EPOLL_WAIT, epoll, events, max, 0u64) };
-    if ready != 0 || (deadline != Deadline::Never && wait::reached(deadline)) {
+    let ready = unsafe { sys!(Sysno::epoll_wait, epoll, events, max, 0) };
+    if ready != Ok(0) || (deadline != Deadline::Never && reached(deadline)) {
         return ready;
     }
-    let mut timeout = Timeout::never();
     wait::wait(
         call,
         deadline,
         Masking::ByCall,
-        |until, look| {
-            let timeout = timeout.set(until, look);
-            [epoll, events, max, timeout, &mask as *const u64 as u64, 8, nr::EPOLL_PWAIT2 as u64]
-        },
-        |result| result == 0,
+        &mut request!(Sysno::epoll_pwait2, epoll, events, max, 0, &raw const mask, SigSet::LEN),
+        &mut Timeout::optional_length(3),
+        |result| result == Ok(0),
     )
 }

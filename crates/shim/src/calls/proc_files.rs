@@ -5,24 +5,26 @@
 mod tests;
 mod text;
 
+use crate::call::Call;
 use crate::clocks;
 use crate::cpu;
+use crate::fd_table;
 use crate::filter::Extra;
-use crate::layout::{clock, fork_data, registry, NotedFd, TOLD_STARTS};
-use crate::noted;
+use crate::layout::{clock, fork_data, registry, FdEntry, REPORTED_STARTS};
+use crate::read;
 use crate::stamps;
 use crate::stand_in::StandIn;
-use crate::sys::{clk, getpid, gettid, host_clock, nr, sys, Timespec};
-use crate::trap::Call;
-use crate::wait::Masking;
+use crate::sys::{
+    close, getpid, gettid, host_clock, sys, to_fd, ClockId, Fd, OpenFlags, SysResult, Sysno,
+    Timespec, UserPtr,
+};
+use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{RealInstant, Span, NANOS_PER_SEC};
 use text::{Copier, Text};
 
 /// One tick of USER_HZ, the unit of CPU times in /proc, ns.
 const TICK: i64 = NANOS_PER_SEC / 100;
-const AT_FDCWD: i64 = -100;
-const O_CLOEXEC: u64 = 0o2000000;
 /// Longer than any path below /proc that is looked for.
 const LINK_LEN: usize = 64;
 
@@ -53,15 +55,15 @@ struct ProcFile {
 ///
 /// # Safety
 /// There must be a string at `path`.
-pub unsafe fn opened(fd: u32, path: u64) {
+pub unsafe fn opened(fd: Fd, path: UserPtr<u8>) {
     // SAFETY: the caller's promise.
-    let (path, name) = unsafe { path_and_name(path as *const u8) };
+    let (path, name) = unsafe { path_and_name(path.address() as *const u8) };
     if !matches!(name, b"stat" | b"uptime" | b"schedstat" | b"msg" | b"sem" | b"shm") {
         return;
     }
     let Some(file) = ProcFile::at(path).or_else(|| ProcFile::behind(fd)) else { return };
     let Some(content) = StandIn::new() else { return };
-    // What stands for it under a small RLIMIT_FSIZE is read once, and cannot be written anew.
+    // Under a small RLIMIT_FSIZE a pipe stands for the file. It is read once, and cannot be written anew.
     if fill(content.write, fd, file) && content.replace(fd) && content.is_file() {
         remember(fd, file);
     }
@@ -89,16 +91,15 @@ unsafe fn path_and_name<'a>(path: *const u8) -> (&'a [u8], &'a [u8]) {
 }
 
 /// lseek to the start of a file, and pread from there: what stands for a file of /proc is written anew.
-pub fn rewind(call: &Call) -> isize {
-    let fd = call.args[0] as u32;
-    if let Some(file) = noted::find(fd).and_then(ProcFile::noted) {
+pub fn rewind(call: &Call, fd: Fd) -> SysResult {
+    if let Some(file) = fd_table::find(fd).and_then(ProcFile::of_entry) {
         refresh(fd, file);
     }
-    super::socket::blocking(call, Masking::Repeats)
+    wait::blocking(call, Masking::Repeats)
 }
 
 /// read of what stands for /proc/uptime: the kernel makes that text when it is read.
-pub fn refresh_uptime(fd: u32) -> bool {
+pub fn refresh_uptime(fd: Fd) -> bool {
     write_uptime(fd)
 }
 
@@ -129,16 +130,16 @@ impl ProcFile {
     }
 
     /// The file behind a descriptor, whatever path the program opened it by.
-    fn behind(fd: u32) -> Option<ProcFile> {
+    fn behind(fd: Fd) -> Option<ProcFile> {
         let mut link = Text::new();
         link.bytes(b"/proc/self/fd/");
-        link.number(fd.into(), 1);
+        link.number(fd.number().into(), 1);
         let mut target = [0; LINK_LEN];
         ProcFile::at(link_target(&mut link, &mut target)?)
     }
 
-    fn noted(entry: &NotedFd) -> Option<ProcFile> {
-        if entry.what.load(Relaxed) & noted::PROC == 0 {
+    fn of_entry(entry: &FdEntry) -> Option<ProcFile> {
+        if entry.what.load(Relaxed) & fd_table::PROC == 0 {
             return None;
         }
         let word = entry.receive_timeout.load(Relaxed);
@@ -156,7 +157,7 @@ impl ProcFile {
     }
 
     /// Opens the kernel's file.
-    fn open(self) -> isize {
+    fn open(self) -> SysResult<Fd> {
         let mut path = Text::new();
         path.bytes(b"/proc/");
         if self.pid != 0 {
@@ -177,7 +178,9 @@ impl ProcFile {
             Kind::SharedMemory => b"sysvipc/shm",
         });
         // SAFETY: a path that ends in a zero byte.
-        unsafe { sys!(nr::OPENAT, AT_FDCWD, path.terminated(), O_CLOEXEC) }
+        let fd =
+            unsafe { sys!(Sysno::openat, Fd::AT_FDCWD, path.terminated(), OpenFlags::O_CLOEXEC)? };
+        Ok(to_fd(fd))
     }
 
     /// Whether it is about the calling process: the CPU clocks then know more than the kernel's text.
@@ -194,11 +197,11 @@ impl ProcFile {
     }
 
     /// The clock of the calling process or thread that this file is about; none where it is about another.
-    fn own_clock(self) -> Option<i32> {
+    fn own_clock(self) -> Option<ClockId> {
         let thread = if self.thread == 0 { self.pid } else { self.thread };
         match (self.kind, self.thread) {
-            (Kind::TaskStat, 0) if self.is_own_process() => Some(clk::PROCESS_CPUTIME),
-            _ if thread == gettid() && self.is_own_process() => Some(clk::THREAD_CPUTIME),
+            (Kind::TaskStat, 0) if self.is_own_process() => Some(ClockId::PROCESS_CPUTIME_ID),
+            _ if thread == gettid() && self.is_own_process() => Some(ClockId::THREAD_CPUTIME_ID),
             _ => None,
         }
     }
@@ -206,38 +209,36 @@ impl ProcFile {
 
 /// Where a symbolic link leads.
 fn link_target<'a>(link: &mut Text, target: &'a mut [u8; LINK_LEN]) -> Option<&'a [u8]> {
+    let (path, buffer) = (link.terminated(), target.as_mut_ptr());
     // SAFETY: reads the path, writes to the buffer.
-    let len =
-        unsafe { sys!(nr::READLINKAT, AT_FDCWD, link.terminated(), target.as_mut_ptr(), LINK_LEN) };
-    usize::try_from(len).ok().filter(|len| *len < LINK_LEN).map(|len| &target[..len])
+    let len = unsafe { sys!(Sysno::readlinkat, Fd::AT_FDCWD, path, buffer, LINK_LEN).ok()? };
+    target.get(..len as usize).filter(|target| target.len() < LINK_LEN)
 }
 
 /// Notes which file `fd` stands for, and has the calls trapped at which its text is written anew.
-fn remember(fd: u32, file: ProcFile) {
+fn remember(fd: Fd, file: ProcFile) {
     if file.kind == Kind::Uptime {
-        noted::note(fd, noted::UPTIME);
-        return noted::also_trap(Extra::Reads);
+        fd_table::add(fd, fd_table::UPTIME);
+        return fd_table::also_trap(Extra::Reads);
     }
-    if let Some(entry) = noted::note(fd, noted::PROC) {
+    if let Some(entry) = fd_table::add(fd, fd_table::PROC) {
         // A file has no timeouts: their places hold its numbers.
         entry.receive_timeout.store((file.kind as u64) << 32 | u64::from(file.pid), Relaxed);
         entry.send_timeout.store(file.thread.into(), Relaxed);
-        noted::also_trap(Extra::Rewinds);
+        fd_table::also_trap(Extra::Rewinds);
     }
 }
 
 /// Writes the text as it is now. The old one stays where the kernel's file cannot be opened any more.
-fn refresh(fd: u32, file: ProcFile) {
-    let source = file.open();
-    if source >= 0 {
-        fill(fd, source as u32, file);
-        // SAFETY: our own descriptor.
-        unsafe { sys!(nr::CLOSE, source) };
+fn refresh(fd: Fd, file: ProcFile) {
+    if let Ok(source) = file.open() {
+        fill(fd, source, file);
+        close(source);
     }
 }
 
 /// Writes the virtual text of the kernel's file `source` to `memory`. False where the kernel's cannot be read.
-fn fill(memory: u32, source: u32, file: ProcFile) -> bool {
+fn fill(memory: Fd, source: Fd, file: ProcFile) -> bool {
     match file.kind {
         Kind::Uptime => write_uptime(memory),
         Kind::Stat => write_stat(memory, source),
@@ -249,8 +250,8 @@ fn fill(memory: u32, source: u32, file: ProcFile) -> bool {
 }
 
 /// /proc/uptime: the boot clock. The idle time of the processors is not known to it.
-fn write_uptime(memory: u32) -> bool {
-    let boot = clocks::read(clk::BOOTTIME).unwrap_or_default();
+fn write_uptime(memory: Fd) -> bool {
+    let boot = read::clock_time(ClockId::BOOTTIME).unwrap_or_default();
     let mut text = Text::new();
     text.seconds(boot);
     text.bytes(b" ");
@@ -260,7 +261,7 @@ fn write_uptime(memory: u32) -> bool {
 }
 
 /// /proc/stat: CPU times are scaled as those of other processes are, so that shares come out right in virtual time.
-fn write_stat(memory: u32, source: u32) -> bool {
+fn write_stat(memory: Fd, source: Fd) -> bool {
     let boot = boot_time();
     Copier::new(memory, source).copy(|line, word, value| {
         if line.starts_with(b"cpu") {
@@ -283,11 +284,11 @@ fn boot_time() -> u64 {
 /// CPU time of nobody in particular, in ticks.
 fn ticks(value: u64) -> u64 {
     let real = Span((value.min(i64::MAX as u64) as i64).saturating_mul(TICK));
-    (cpu::told_of_others(real).0 / TICK) as u64
+    (cpu::reported_of_others(real).0 / TICK) as u64
 }
 
 /// /proc/PID/stat: words counted as proc(5) does, from 1. The name, which may hold anything, is copied.
-fn write_task_stat(memory: u32, source: u32, file: ProcFile) -> bool {
+fn write_task_stat(memory: Fd, source: Fd, file: ProcFile) -> bool {
     const STATE: usize = 3;
     const UTIME: usize = 14;
     const STIME: usize = 15;
@@ -308,7 +309,7 @@ fn write_task_stat(memory: u32, source: u32, file: ProcFile) -> bool {
 }
 
 /// User and system time of the caller: its CPU clock, divided as the kernel divides it.
-fn own_ticks(clock: i32, used: [u64; 2]) -> [u64; 2] {
+fn own_ticks(clock: ClockId, used: [u64; 2]) -> [u64; 2] {
     let spans = used.map(|ticks| Span((ticks as i64).saturating_mul(TICK)));
     let (user, system) = super::process::shared(super::process::own(clock), spans[0], spans[1]);
     [user, system].map(|span| (span.0 / TICK) as u64)
@@ -317,18 +318,18 @@ fn own_ticks(clock: i32, used: [u64; 2]) -> [u64; 2] {
 /// When a task started, in ticks of the container's boot clock, by the same in ticks of the host's. A start names a task
 /// together with its number, so it stays the same for its reader: the clock's past is forgotten piece by piece.
 fn start_ticks(value: u64) -> u64 {
-    let entry = &fork_data().starts[value as usize % TOLD_STARTS];
+    let entry = &fork_data().starts[value as usize % REPORTED_STARTS];
     entry.get(value).unwrap_or_else(|| {
-        let told = start_by_history(value);
-        entry.set(value, told);
-        told
+        let reported = start_by_history(value);
+        entry.set(value, reported);
+        reported
     })
 }
 
 fn start_by_history(value: u64) -> u64 {
     /// The host's two clocks are read one after the other. Each look must give the same.
     const READING: i64 = 1_000_000;
-    let boot = host_clock(clk::BOOTTIME).to_span().unwrap_or_default();
+    let boot = host_clock(ClockId::BOOTTIME).to_span().unwrap_or_default();
     let suspended = (boot.0 - clocks::host().0 + READING / 2).div_euclid(READING) * READING;
     let start = (value.min(i64::MAX as u64) as i64).saturating_mul(TICK);
     let real = RealInstant(start.saturating_sub(suspended));
@@ -342,10 +343,10 @@ fn start_by_history(value: u64) -> u64 {
 }
 
 /// /proc/PID/schedstat: time on a processor and time in wait of one, ns, and a count.
-fn write_sched(memory: u32, source: u32, file: ProcFile) -> bool {
+fn write_sched(memory: Fd, source: Fd, file: ProcFile) -> bool {
     let own = file.own_clock().map(|clock| super::process::own(clock).0 as u64);
     Copier::new(memory, source).copy(|_, word, value| {
-        let others = || cpu::told_of_others(Span(value.min(i64::MAX as u64) as i64)).0 as u64;
+        let others = || cpu::reported_of_others(Span(value.min(i64::MAX as u64) as i64)).0 as u64;
         match (word, own) {
             (0, Some(own)) => own,
             (0 | 1, _) => others(),
@@ -355,7 +356,7 @@ fn write_sched(memory: u32, source: u32, file: ProcFile) -> bool {
 }
 
 /// /proc/sysvipc: the times of each object, s of the wall clock.
-fn write_ipc(memory: u32, source: u32, times: core::ops::Range<usize>) -> bool {
+fn write_ipc(memory: Fd, source: Fd, times: core::ops::Range<usize>) -> bool {
     Copier::new(memory, source).copy(|_, word, value| match times.contains(&word) {
         true => ipc_time(value as i64) as u64,
         false => value,

@@ -1,126 +1,94 @@
 //! nanosleep and clock_nanosleep.
 
-use crate::alone;
+use crate::call::Call;
 use crate::clocks::{self, Timebase};
-use crate::sys::{clk, errno, nr, sys, Timespec};
-use crate::trap::Call;
-use crate::user;
+use crate::deadline::reached;
+use crate::layout::clock;
+use crate::sole_thread;
+use crate::sys::{request, sys, ClockId, Errno, SysResult, Sysno, TimerFlags, Timespec, UserPtr};
+use crate::timeout::Timeout;
+use crate::user::Access;
 use crate::wait::{self, Masking};
-use lorentz_clock::{Deadline, RealInstant, Span, WallTime};
-
-const ABSTIME: u64 = 1;
+use lorentz_clock::{Deadline, Span};
 
 /// nanosleep(2).
-pub fn nanosleep(call: &Call) -> isize {
-    let [request, remaining, ..] = call.args;
+pub fn nanosleep(
+    call: &Call,
+    request: UserPtr<Timespec>,
+    remaining: Option<UserPtr<Timespec>>,
+) -> SysResult {
     relative(call, request, remaining)
 }
 
 /// clock_nanosleep(2).
-pub fn clock_nanosleep(call: &Call) -> isize {
-    let [clock, flags, request, remaining, ..] = call.args;
-    if clocks::is_alarm_clock(clock as i32) {
-        if let Err(error) = may_sleep_on(clock, flags, request) {
-            return error;
-        }
+pub fn clock_nanosleep(
+    call: &Call,
+    clock: ClockId,
+    flags: TimerFlags,
+    request: UserPtr<Timespec>,
+    remaining: Option<UserPtr<Timespec>>,
+) -> SysResult {
+    if clock.is_alarm_clock() {
+        may_sleep_on(clock, flags, request)?;
     }
-    match clocks::timebase(clock as i32, &clocks::snapshot()) {
+    match clocks::timebase(clock, &clocks::snapshot()) {
         Err(_) | Ok(Timebase::Cpu) => on_cpu_clock(call, request),
-        Ok(_) if flags & ABSTIME == 0 => relative(call, request, remaining),
-        Ok(base) => match user::read_timespec(request).map(|ts| absolute(ts, base)) {
-            Err(error) => error,
-            Ok(None) => -errno::EINVAL,
-            Ok(Some(deadline)) => sleep(call, deadline).0,
-        },
+        Ok(_) if !flags.contains(TimerFlags::TIMER_ABSTIME) => relative(call, request, remaining),
+        Ok(base) => {
+            let deadline = clocks::absolute(request.read()?, base).ok_or(Errno::EINVAL)?;
+            sleep(call, deadline).0
+        }
     }
 }
 
 /// The kernel says whether there is such an alarm clock, and whether this program may use it: asked to sleep until a time that is
 /// past. It looks at the program's own time first.
-fn may_sleep_on(clock: u64, flags: u64, request: u64) -> Result<(), isize> {
-    if user::read_timespec(request)?.to_span().is_none() {
-        return Err(-errno::EINVAL);
-    }
+fn may_sleep_on(clock: ClockId, flags: TimerFlags, request: UserPtr<Timespec>) -> SysResult {
+    request.read()?.to_span().ok_or(Errno::EINVAL)?;
+    let flags = flags.with(TimerFlags::TIMER_ABSTIME);
     let past = Timespec::default();
     // SAFETY: reads `past`.
-    let result = unsafe {
-        sys!(nr::CLOCK_NANOSLEEP, clock, flags | ABSTIME, &past as *const Timespec, 0u64)
-    };
-    match result {
-        0 => Ok(()),
-        error => Err(error),
-    }
+    unsafe { sys!(Sysno::clock_nanosleep, clock, flags, &raw const past, 0) }
 }
 
-/// What an absolute time on a time base is as a deadline; `None` where it is no valid time.
-pub fn absolute(ts: Timespec, base: Timebase) -> Option<Deadline> {
-    let span = ts.to_span()?;
-    Some(match base {
-        Timebase::Virtual(offset) => {
-            Deadline::Virtual(lorentz_clock::VirtualInstant(span.0.saturating_sub(offset.0)))
-        }
-        Timebase::Wall(ahead) => {
-            Deadline::Wall(WallTime { secs: ts.secs.saturating_sub(ahead), nanos: ts.nanos as u32 })
-        }
-        Timebase::Cpu => return None,
-    })
-}
-
-fn relative(call: &Call, request: u64, remaining: u64) -> isize {
-    let span = match user::read_timespec(request).map(Timespec::to_span) {
-        Err(error) => return error,
-        Ok(None) => return -errno::EINVAL,
-        Ok(Some(span)) => span,
-    };
-    let deadline = call.after(span);
-    let (result, left) = sleep(call, deadline);
-    if result == -errno::EINTR && remaining != 0 {
-        if let Err(error) = user::write_timespec(remaining, Timespec::from_span(left)) {
-            return error;
-        }
+fn relative(
+    call: &Call,
+    request: UserPtr<Timespec>,
+    remaining: Option<UserPtr<Timespec>>,
+) -> SysResult {
+    let span = request.read()?.to_span().ok_or(Errno::EINVAL)?;
+    let (result, left) = sleep(call, call.after(span));
+    if let (Err(Errno::EINTR), Some(remaining)) = (result, remaining) {
+        remaining.write(Timespec::from_span(left))?;
     }
     result
 }
 
-/// Sleeps; the result, and what was left when a signal broke it off.
-fn sleep(call: &Call, deadline: Deadline) -> (isize, Span) {
-    if wait::reached(deadline) || alone::leap_to(deadline, call.mask()) {
-        return (0, Span::ZERO);
+/// Sleeps; the result, and the time that was left when a signal broke it off.
+fn sleep(call: &Call, deadline: Deadline) -> (SysResult, Span) {
+    if reached(deadline) || sole_thread::leap_to(deadline, call.mask()) {
+        return (Ok(0), Span::ZERO);
     }
-    let (mut request, mut left) = (Timespec::default(), Timespec::default());
-    let mut last_until = RealInstant::NEVER;
-    let (request_at, left_at) = (&mut request as *mut Timespec, &mut left as *mut Timespec);
+    let mut timeout = Timeout::sleep(2);
     let result = wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        |until, look| {
-            last_until = until;
-            // SAFETY: both outlive the wait.
-            unsafe {
-                request_at.write(Timespec::from_span(until.since(look.real)));
-                left_at.write(*request_at);
-            }
-            let (request_at, left_at) = (request_at as u64, left_at as u64);
-            [clk::MONOTONIC as u64, 0, request_at, left_at, 0, 0, nr::CLOCK_NANOSLEEP as u64]
-        },
-        |result| result == 0,
+        &mut request!(Sysno::clock_nanosleep, ClockId::MONOTONIC),
+        &mut timeout,
+        |result| result == Ok(0),
     );
-    // SAFETY: the kernel has written it, or it is the whole request.
-    let left = unsafe { left_at.read() }.to_span().unwrap_or(Span::ZERO);
-    (result, wait::left_at_interruption(deadline, last_until, left))
+    (result, timeout.left_at_interruption(deadline))
 }
 
 /// A sleep counted in CPU time, or on a clock that cannot be slept on: the kernel's, with the length scaled.
-fn on_cpu_clock(call: &Call, request: u64) -> isize {
-    let scaled = match user::read_timespec(request).map(Timespec::to_span) {
-        Ok(Some(span)) if !crate::layout::clock().policy().real_cpu_clocks => {
+fn on_cpu_clock(call: &Call, request: UserPtr<Timespec>) -> SysResult {
+    let scaled = match request.read().map(Timespec::to_span) {
+        Ok(Some(span)) if !clock().policy().real_cpu_clocks => {
             Some(Timespec::from_span(clocks::real_span(span)))
         }
         _ => None,
     };
-    let request = scaled.as_ref().map_or(request, |ts| ts as *const Timespec as u64);
-    let [clock, flags, _, remaining, ..] = call.args;
-    let args = [clock, flags, request, remaining, 0, 0, nr::CLOCK_NANOSLEEP as u64];
-    wait::wait_untimed(call, &args, Masking::Interrupts)
+    let length = scaled.as_ref().map_or(request, UserPtr::to);
+    wait::wait_untimed(call, &call.request().with(2, length), Masking::Interrupts)
 }

@@ -1,243 +1,266 @@
 //! Sockets: their timeouts, and the times stamped on their messages.
 
+use crate::call::{Call, AGAIN};
 use crate::clocks;
+use crate::deadline::{due, reached};
+use crate::fd_table;
 use crate::filter::Extra;
-use crate::noted;
-use crate::stamps;
-use crate::sys::{errno, nr, sys, Timespec};
-use crate::trap::{Call, AGAIN};
-use crate::user;
+use crate::stamps::{self, Message};
+use crate::sys::{
+    request, sys, Errno, Fd, MsgFlags, OpenFlags, SocketOption, SysResult, Sysno, Timespec,
+    Timeval, UserPtr,
+};
+use crate::timeout::{self, Timeout};
+use crate::user::Access;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::{Deadline, RealInstant, Span};
+use lorentz_clock::{Deadline, Span};
 
-const SO_RCVTIMEO: [u64; 2] = [20, 66];
-const SO_SNDTIMEO: [u64; 2] = [21, 67];
-const MICRO: i64 = 1000;
+/// Direction of a socket's timeout.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Receive,
+    Send,
+}
+
+impl Direction {
+    /// The direction of a timeout option; `None` for other options.
+    fn of(option: SocketOption) -> Option<Direction> {
+        match option {
+            _ if option.is_receive_timeout() => Some(Direction::Receive),
+            _ if option.is_send_timeout() => Some(Direction::Send),
+            _ => None,
+        }
+    }
+
+    /// The option by which the shim sets the timeout.
+    fn option(self) -> SocketOption {
+        match self {
+            Direction::Receive => SocketOption::SO_RCVTIMEO_OLD,
+            Direction::Send => SocketOption::SO_SNDTIMEO_OLD,
+        }
+    }
+
+    /// The bit of an entry of the fd table.
+    fn bit(self) -> u32 {
+        match self {
+            Direction::Receive => fd_table::RECEIVE_TIMEOUT,
+            Direction::Send => fd_table::SEND_TIMEOUT,
+        }
+    }
+}
 
 /// setsockopt(2) of an option that has to do with time.
-pub fn setsockopt(call: &Call) -> isize {
-    let [fd, _, option, value, len, _] = call.args;
-    let option = u64::from(option as u32);
-    if SO_RCVTIMEO.contains(&option) || SO_SNDTIMEO.contains(&option) {
-        return set_timeout(call, option, value, len);
+pub fn setsockopt(
+    call: &Call,
+    fd: Fd,
+    _level: i32,
+    option: SocketOption,
+    value: UserPtr<Timeval>,
+    len: i32,
+) -> SysResult {
+    if let Some(direction) = Direction::of(option) {
+        return set_timeout(call, fd, direction, value, len);
     }
     let result = call.by_kernel();
-    if result == 0 {
-        noted::note(fd as u32, noted::STAMPS);
-        noted::also_trap(Extra::Messages);
+    if result == Ok(0) {
+        fd_table::add(fd, fd_table::STAMPS);
+        fd_table::also_trap(Extra::Messages);
     }
     result
 }
 
 /// The kernel gets the timeout at the rate in force, for what is not looked at here; the virtual one is remembered.
-fn set_timeout(call: &Call, option: u64, value: u64, len: u64) -> isize {
-    let tv = match user::read_timespec(value) {
-        Ok(tv) if len as i32 >= 16 => tv,
+fn set_timeout(
+    call: &Call,
+    fd: Fd,
+    direction: Direction,
+    value: UserPtr<Timeval>,
+    len: i32,
+) -> SysResult {
+    let time = match value.read() {
+        Ok(time) if len >= size_of::<Timeval>() as i32 && time.is_normal() => time,
         // Refused by the kernel, which may find another error first.
         _ => return call.by_kernel(),
     };
-    if !(0..1_000_000).contains(&tv.nanos) {
-        return call.by_kernel();
-    }
-    let span = Span(Span::from_secs(tv.secs.max(0)).0.saturating_add(tv.nanos * MICRO));
-    let real = clocks::real_span(span).0;
-    let scaled = match span.0 {
-        0 => tv,
-        _ => Timespec { secs: real / 1_000_000_000, nanos: (real % 1_000_000_000) / MICRO },
+    let span = Timeval { secs: time.secs.max(0), ..time }.to_span();
+    let scaled = match span {
+        Span::ZERO => time,
+        _ => match Timeval::from_span(clocks::real_span(span)) {
+            // Never rounded to zero, which would mean no timeout.
+            Timeval { secs: 0, micros: 0 } => Timeval { secs: 0, micros: 1 },
+            scaled => scaled,
+        },
     };
-    // Never rounded to zero, which would mean no timeout.
-    let scaled = if span.0 > 0 && scaled == Timespec::default() {
-        Timespec { secs: 0, nanos: 1 }
-    } else {
-        scaled
-    };
-    let mut args = call.args;
-    args[3] = &scaled as *const Timespec as u64;
-    // SAFETY: the program's own call, with our copy of the timeout.
-    let result = unsafe { crate::sys::syscall(call.nr, args) };
-    if result == 0 {
-        remember_timeout(call.args[0] as u32, SO_RCVTIMEO.contains(&option), span);
+    // SAFETY: our copy of the timeout.
+    let result = unsafe { call.by_kernel_with(3, UserPtr::to(&scaled)) };
+    if result == Ok(0) {
+        remember_timeout(fd, direction, span);
     }
     result
 }
 
-fn remember_timeout(fd: u32, receive: bool, span: Span) {
-    let what = if receive { noted::RECEIVE_TIMEOUT } else { noted::SEND_TIMEOUT };
-    if span.0 == 0 {
-        return noted::forget(fd, what);
+fn remember_timeout(fd: Fd, direction: Direction, span: Span) {
+    if span == Span::ZERO {
+        return fd_table::remove(fd, direction.bit());
     }
-    if let Some(entry) = noted::note(fd, what) {
-        let place = if receive { &entry.receive_timeout } else { &entry.send_timeout };
+    if let Some(entry) = fd_table::add(fd, direction.bit()) {
+        let place = match direction {
+            Direction::Receive => &entry.receive_timeout,
+            Direction::Send => &entry.send_timeout,
+        };
         place.store(span.0 as u64, Relaxed);
-        noted::also_trap(Extra::Sockets);
+        fd_table::also_trap(Extra::Sockets);
     }
 }
 
-/// getsockopt(2) of a timeout: what was set, in virtual time.
-pub fn getsockopt(call: &Call) -> isize {
-    let [fd, _, option, value, ..] = call.args;
-    let option = u64::from(option as u32);
-    let result = call.by_kernel();
-    if result != 0 {
-        return result;
+/// getsockopt(2) of a timeout: the one that was set, in virtual time.
+pub fn getsockopt(
+    call: &Call,
+    fd: Fd,
+    _level: i32,
+    option: SocketOption,
+    value: UserPtr<Timeval>,
+) -> SysResult {
+    let result = call.by_kernel()?;
+    let direction = Direction::of(option).unwrap_or(Direction::Send);
+    if let Some(span) = timeout_of(fd, direction) {
+        value.write(Timeval::from_span(span))?;
     }
-    let receive = SO_RCVTIMEO.contains(&option);
-    if let Some(span) = timeout(fd as u32, receive) {
-        let tv = Timespec::from_span(span);
-        let told = Timespec { secs: tv.secs, nanos: tv.nanos / MICRO };
-        return user::write_timespec(value, told).err().unwrap_or(0);
-    }
-    0
+    Ok(result)
 }
 
-fn timeout(fd: u32, receive: bool) -> Option<Span> {
-    let entry = noted::find(fd)?;
-    let what = if receive { noted::RECEIVE_TIMEOUT } else { noted::SEND_TIMEOUT };
-    if entry.what.load(Relaxed) & what == 0 {
+fn timeout_of(fd: Fd, direction: Direction) -> Option<Span> {
+    let entry = fd_table::find(fd)?;
+    if entry.what.load(Relaxed) & direction.bit() == 0 {
         return None;
     }
-    let place = if receive { &entry.receive_timeout } else { &entry.send_timeout };
+    let place = match direction {
+        Direction::Receive => &entry.receive_timeout,
+        Direction::Send => &entry.send_timeout,
+    };
     Some(Span(place.load(Relaxed) as i64))
 }
 
 /// A call that takes something from a descriptor: read, recvfrom, recvmsg, accept, ...
-pub fn receive(call: &Call) -> isize {
-    let fd = call.args[0] as u32;
-    if call.nr == nr::READ && noted::is(fd, noted::CANCEL_ON_SET) {
-        return super::timer::read_cancellable(call);
+pub fn receive(call: &Call, fd: Fd) -> SysResult {
+    if call.nr == Sysno::read && fd_table::has(fd, fd_table::CANCEL_ON_SET) {
+        return super::timer::read_cancellable(call, fd);
     }
-    if call.nr == nr::READ && noted::is(fd, noted::UPTIME) {
+    if call.nr == Sysno::read && fd_table::has(fd, fd_table::UPTIME) {
         super::proc_files::refresh_uptime(fd);
     }
     // connect(2) is bounded by the send timeout.
-    let receives = call.nr != nr::CONNECT;
-    let result = match timeout(fd, receives) {
-        Some(span) => within(call, receives, span),
-        None => match blocking(call, Masking::Restarts) {
+    let direction = match call.nr {
+        Sysno::connect => Direction::Send,
+        _ => Direction::Receive,
+    };
+    let result = match timeout_of(fd, direction) {
+        Some(span) => within(call, fd, direction, span),
+        None => match wait::blocking(call, Masking::Restarts) {
             // A call that does not block is never interrupted.
-            result if result == -errno::EINTR && is_nonblocking(call) => AGAIN,
+            Err(Errno::EINTR) if is_nonblocking(call, fd) => Err(AGAIN),
             result => result,
         },
     };
-    if call.nr == nr::RECVMSG && result >= 0 && noted::is(fd, noted::STAMPS) {
-        stamps::translate_message(call.args[1]);
+    if call.nr == Sysno::recvmsg && result.is_ok() && fd_table::has(fd, fd_table::STAMPS) {
+        stamps::translate_message(call.arg(1));
     }
     result
 }
 
 /// A call that gives something to a descriptor: write, writev, sendto, sendmsg.
-pub fn send(call: &Call) -> isize {
-    match timeout(call.args[0] as u32, false) {
-        Some(span) => within(call, false, span),
-        None => blocking(call, Masking::Repeats),
+pub fn send(call: &Call, fd: Fd) -> SysResult {
+    match timeout_of(fd, Direction::Send) {
+        Some(span) => within(call, fd, Direction::Send, span),
+        None => wait::blocking(call, Masking::Repeats),
     }
 }
 
 /// The program's own call on a socket with a timeout: the kernel is given what is left of it in real time, for the length
 /// of the call, and tells the end as it always does.
-fn within(call: &Call, receives: bool, timeout: Span) -> isize {
+fn within(call: &Call, fd: Fd, direction: Direction, timeout: Span) -> SysResult {
     let deadline = call.after(timeout);
-    let socket = call.args[0];
-    let [a, b, c, d, e, f] = call.args;
     let result = wait::wait(
         call,
         deadline,
         Masking::Interrupts,
-        |until, look| {
-            let left = match until {
-                RealInstant::NEVER => Span::ZERO,
-                _ => Span(until.since(look.real).0.max(1)),
-            };
-            set_kernel_timeout(socket, receives, left);
-            [a, b, c, d, e, f, call.nr as u64]
-        },
+        &mut call.request(),
+        &mut Timeout::of_socket(fd, direction.option()),
         // A socket that does not block says so at once, long before its time.
-        |result| timed_out(call, result) && !is_nonblocking(call),
+        |result| timed_out(call, result) && !is_nonblocking(call, fd),
     );
-    set_kernel_timeout(socket, receives, clocks::real_span(timeout));
+    timeout::set_of_socket(fd, direction.option(), clocks::real_span(timeout));
     result
 }
 
-fn timed_out(call: &Call, result: isize) -> bool {
-    result == -errno::EAGAIN || (call.nr == nr::CONNECT && result == -errno::EINPROGRESS)
+fn timed_out(call: &Call, result: SysResult) -> bool {
+    match result {
+        Err(Errno::EAGAIN) => true,
+        Err(Errno::EINPROGRESS) => call.nr == Sysno::connect,
+        _ => false,
+    }
 }
 
-fn set_kernel_timeout(socket: u64, receives: bool, left: Span) {
-    const SOL_SOCKET: u64 = 1;
-    const LEN: u64 = 16;
-    let micros = (left.0 + MICRO - 1) / MICRO;
-    let tv = Timespec { secs: micros / 1_000_000, nanos: micros % 1_000_000 };
-    let option = if receives { SO_RCVTIMEO[0] } else { SO_SNDTIMEO[0] };
-    // SAFETY: reads `tv`.
-    unsafe { sys!(nr::SETSOCKOPT, socket, SOL_SOCKET, option, &tv as *const Timespec, LEN) };
-}
-
-fn is_nonblocking(call: &Call) -> bool {
-    const FCNTL: u32 = 72;
-    const F_GETFL: u64 = 3;
-    const O_NONBLOCK: isize = 0o4000;
-    const MSG_DONTWAIT: u64 = 0x40;
-    let flags = match call.nr {
-        nr::RECVFROM | nr::SENDTO => call.args[3],
-        nr::RECVMSG | nr::SENDMSG => call.args[2],
-        _ => 0,
+fn is_nonblocking(call: &Call, fd: Fd) -> bool {
+    const F_GETFL: i32 = 3;
+    let flags: MsgFlags = match call.nr {
+        Sysno::recvfrom | Sysno::sendto => call.arg(3),
+        Sysno::recvmsg | Sysno::sendmsg => call.arg(2),
+        _ => MsgFlags::new(0),
     };
     // SAFETY: reads the descriptor's flags.
-    let status = unsafe { sys!(FCNTL, call.args[0], F_GETFL) };
-    flags & MSG_DONTWAIT != 0 || (status >= 0 && status & O_NONBLOCK != 0)
+    let status = unsafe { sys!(Sysno::fcntl, fd, F_GETFL) };
+    let is_set = |status| OpenFlags::new(status as u32).contains(OpenFlags::O_NONBLOCK);
+    flags.contains(MsgFlags::MSG_DONTWAIT) || status.is_ok_and(is_set)
 }
 
-/// The program's own call, which may block.
-pub fn blocking(call: &Call, masking: Masking) -> isize {
-    let [a, b, c, d, e, f] = call.args;
-    wait::wait_untimed(call, &[a, b, c, d, e, f, call.nr as u64], masking)
-}
+/// struct mmsghdr, in words: a struct msghdr, and the length.
+pub type MultiMessage = [u64; 8];
 
 /// recvmmsg(2): its timeout is looked at only after each message, so the messages are fetched one by one.
-pub fn recvmmsg(call: &Call) -> isize {
-    const MESSAGE_LEN: u64 = 64;
-    const MSG_DONTWAIT: u64 = 0x40;
-    const MSG_WAITFORONE: u64 = 0x1_0000;
-    const MOST: u64 = 1024;
-    let [socket, messages, count, flags, timeout, _] = call.args;
+pub fn recvmmsg(
+    call: &Call,
+    socket: Fd,
+    messages: UserPtr<MultiMessage>,
+    count: u32,
+    flags: MsgFlags,
+    timeout: Option<UserPtr<Timespec>>,
+) -> SysResult {
+    const MAX_MESSAGES: u32 = 1024;
     let deadline = match timeout {
-        0 => Deadline::Never,
-        at => match user::read_timespec(at).map(Timespec::to_span) {
-            Err(error) => return error,
-            Ok(None) => return -errno::EINVAL,
-            Ok(Some(span)) => call.after(span),
-        },
+        None => Deadline::Never,
+        Some(timeout) => call.after(timeout.read()?.to_span().ok_or(Errno::EINVAL)?),
     };
-    let count = count as u32;
     if count == 0 {
         // Only to learn whether it is a socket.
         return call.by_kernel();
     }
     let mut fetched = 0;
-    while fetched < u64::from(count).min(MOST) {
-        let at = messages + fetched * MESSAGE_LEN;
-        let only_one = flags & MSG_WAITFORONE != 0 && fetched > 0;
-        let flags = flags & !MSG_WAITFORONE | if only_one { MSG_DONTWAIT } else { 0 };
-        let args = [socket, at, 1, flags, 0, 0, nr::RECVMMSG as u64];
-        let result = wait::wait_untimed(call, &args, Masking::Restarts);
-        if result < 1 {
-            return if fetched > 0 { fetched as isize } else { result };
+    while fetched < count.min(MAX_MESSAGES) {
+        let message = messages.element(fetched.into());
+        let only_one = flags.contains(MsgFlags::MSG_WAITFORONE) && fetched > 0;
+        let flags = match flags.without(MsgFlags::MSG_WAITFORONE) {
+            flags if only_one => flags.with(MsgFlags::MSG_DONTWAIT),
+            flags => flags,
+        };
+        let request = request!(Sysno::recvmmsg, socket, message, 1, flags);
+        let result = wait::wait_untimed(call, &request, Masking::Restarts);
+        if !matches!(result, Ok(1..)) {
+            return if fetched > 0 { Ok(fetched as isize) } else { result };
         }
-        if noted::is(socket as u32, noted::STAMPS) {
-            stamps::translate_message(at);
+        if fd_table::has(socket, fd_table::STAMPS) {
+            stamps::translate_message(message.field::<Message>(0));
         }
         fetched += 1;
-        if deadline != Deadline::Never && wait::reached(deadline) {
+        if deadline != Deadline::Never && reached(deadline) {
             break;
         }
     }
-    if timeout != 0 {
+    if let Some(timeout) = timeout {
         let look = clocks::snapshot();
-        let left = wait::due(deadline, &look).since(look.now());
-        if let Err(error) = user::write_timespec(timeout, Timespec::from_span(left)) {
-            return error;
-        }
+        let left = due(deadline, &look).since(look.now());
+        timeout.write(Timespec::from_span(left))?;
     }
-    fetched as isize
+    Ok(fetched as isize)
 }

@@ -26,7 +26,7 @@ fn policies() -> impl Iterator<Item = Policy> {
     })
 }
 
-/// What a filter is shown of a call: struct seccomp_data.
+/// A call as a filter sees it: struct seccomp_data.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     number: u32,
@@ -36,8 +36,8 @@ struct Call {
 }
 
 impl Call {
-    fn new(number: u32, args: [u64; 6]) -> Call {
-        Call { number, architecture: X86_64, ip: OUTSIDE, args }
+    fn new(number: impl Into<u32>, args: [u64; 6]) -> Call {
+        Call { number: number.into(), architecture: X86_64, ip: OUTSIDE, args }
     }
 
     fn from(self, ip: u64) -> Call {
@@ -58,7 +58,7 @@ impl Call {
     }
 }
 
-/// What became of a call.
+/// The filter's verdict on a call.
 #[derive(PartialEq, Eq, Debug)]
 struct Verdict {
     /// `None`: the instructions ended without a word.
@@ -100,7 +100,7 @@ fn ask(call: Call) -> u32 {
 }
 
 /// The tables that are in a program's filter.
-fn rows(policy: Policy) -> Vec<(u32, When)> {
+fn rows(policy: Policy) -> Vec<(Sysno, When)> {
     let mut rows: Vec<_> = calls(Where::Everywhere).collect();
     if !policy.real_cpu_clocks {
         rows.extend(calls(Where::CpuTimes));
@@ -157,7 +157,8 @@ fn instructions_are_as_the_kernel_reads_them() {
 
 #[test]
 fn no_number_stands_in_a_filter_twice() {
-    let distinct = |rows: &[(u32, When)]| rows.iter().map(|row| row.0).collect::<BTreeSet<_>>();
+    let distinct =
+        |rows: &[(Sysno, When)]| rows.iter().map(|row| row.0.number()).collect::<BTreeSet<_>>();
     let all = rows(Policy::default());
     assert_eq!(distinct(&all).len(), all.len());
     for extra in EXTRAS {
@@ -171,8 +172,8 @@ fn no_number_stands_in_a_filter_twice() {
 fn what_has_nothing_to_do_with_time_is_allowed_by_its_number() {
     let numbers = || (0..2_000).chain((0..30).map(|bit| 1 << bit)).chain([0x3fff_ffff]);
     let allowed = Verdict { action: Some(ALLOW), by_more_than_number: false };
-    let check = |code: &[Instruction], rows: &[(u32, When)]| {
-        let ours: BTreeSet<u32> = rows.iter().map(|row| row.0).collect();
+    let check = |code: &[Instruction], rows: &[(Sysno, When)]| {
+        let ours: BTreeSet<u32> = rows.iter().map(|row| row.0.number()).collect();
         for number in numbers().filter(|number| !ours.contains(number)) {
             for (args, ip) in [([0; 6], OUTSIDE), (JUNK, INSIDE)] {
                 assert_eq!(run(code, Call::new(number, args).from(ip)), allowed, "{number}");
@@ -190,7 +191,7 @@ fn other_architectures_are_refused() {
     let foreign = |number, architecture| Call { architecture, ..Call::new(number, JUNK) };
     let refused = Verdict { action: Some(ENOSYS), by_more_than_number: false };
     let left_to_the_first = Verdict { action: Some(ALLOW), by_more_than_number: false };
-    for number in (0..600).chain([ASK_MONITOR]) {
+    for number in (0..600).chain([ASK_MONITOR.number()]) {
         for ip in [OUTSIDE, INSIDE] {
             for call in [
                 foreign(number, I386),
@@ -274,34 +275,34 @@ fn calls_without_a_finite_timeout_run_untouched() {
     const MINUS_ONE: u64 = -1_i32 as u32 as u64;
     const TIMEOUT: u64 = 0x7ffc_dead_0000;
     let cases = [
-        (POLL, with(&[(2, MINUS_ONE)]), ALLOW),
-        (POLL, with(&[(2, -1_i64 as u64)]), ALLOW),
-        (POLL, with(&[(2, 0)]), ALLOW),
-        (POLL, with(&[(2, 1)]), TRAP),
-        (EPOLL_WAIT, with(&[(3, MINUS_ONE)]), ALLOW),
-        (EPOLL_WAIT, with(&[(3, 0)]), ALLOW),
-        (EPOLL_WAIT, with(&[(3, 5)]), TRAP),
-        (EPOLL_PWAIT, with(&[(3, MINUS_ONE), (4, 0)]), ALLOW),
-        (EPOLL_PWAIT, with(&[(3, MINUS_ONE), (4, TIMEOUT)]), TRAP),
-        (EPOLL_PWAIT, with(&[(3, 5), (4, 0)]), TRAP),
-        (EPOLL_PWAIT2, with(&[(3, 0), (4, 0)]), ALLOW),
-        (EPOLL_PWAIT2, with(&[(3, TIMEOUT), (4, 0)]), TRAP),
-        (PPOLL, with(&[(2, 0), (3, 0)]), ALLOW),
-        (PPOLL, with(&[(2, TIMEOUT), (3, 0)]), TRAP),
-        (SELECT, with(&[(4, 0)]), ALLOW),
-        (SELECT, with(&[(4, TIMEOUT)]), TRAP),
-        (PSELECT6, with(&[(4, 0), (5, 0)]), ALLOW),
-        (PSELECT6, with(&[(4, 0), (5, TIMEOUT)]), TRAP),
-        (SEMTIMEDOP, with(&[(3, 0)]), ALLOW),
-        (RECVMMSG, with(&[(4, 0)]), ALLOW),
-        (RECVMMSG, with(&[(4, TIMEOUT)]), TRAP),
-        (FUTEX_WAITV, with(&[(3, 0)]), ALLOW),
-        (FUTEX_WAITV, with(&[(3, TIMEOUT)]), TRAP),
-        (NANOSLEEP, [0; 6], TRAP),
-        (CLOCK_GETTIME, [0; 6], TRAP),
-        (UTIMENSAT, with(&[(2, 0)]), ALLOW),
-        (WAIT4, with(&[(3, 0)]), ALLOW),
-        (WAIT4, with(&[(3, TIMEOUT)]), TRAP),
+        (Sysno::poll, with(&[(2, MINUS_ONE)]), ALLOW),
+        (Sysno::poll, with(&[(2, -1_i64 as u64)]), ALLOW),
+        (Sysno::poll, with(&[(2, 0)]), ALLOW),
+        (Sysno::poll, with(&[(2, 1)]), TRAP),
+        (Sysno::epoll_wait, with(&[(3, MINUS_ONE)]), ALLOW),
+        (Sysno::epoll_wait, with(&[(3, 0)]), ALLOW),
+        (Sysno::epoll_wait, with(&[(3, 5)]), TRAP),
+        (Sysno::epoll_pwait, with(&[(3, MINUS_ONE), (4, 0)]), ALLOW),
+        (Sysno::epoll_pwait, with(&[(3, MINUS_ONE), (4, TIMEOUT)]), TRAP),
+        (Sysno::epoll_pwait, with(&[(3, 5), (4, 0)]), TRAP),
+        (Sysno::epoll_pwait2, with(&[(3, 0), (4, 0)]), ALLOW),
+        (Sysno::epoll_pwait2, with(&[(3, TIMEOUT), (4, 0)]), TRAP),
+        (Sysno::ppoll, with(&[(2, 0), (3, 0)]), ALLOW),
+        (Sysno::ppoll, with(&[(2, TIMEOUT), (3, 0)]), TRAP),
+        (Sysno::select, with(&[(4, 0)]), ALLOW),
+        (Sysno::select, with(&[(4, TIMEOUT)]), TRAP),
+        (Sysno::pselect6, with(&[(4, 0), (5, 0)]), ALLOW),
+        (Sysno::pselect6, with(&[(4, 0), (5, TIMEOUT)]), TRAP),
+        (Sysno::semtimedop, with(&[(3, 0)]), ALLOW),
+        (Sysno::recvmmsg, with(&[(4, 0)]), ALLOW),
+        (Sysno::recvmmsg, with(&[(4, TIMEOUT)]), TRAP),
+        (Sysno::futex_waitv, with(&[(3, 0)]), ALLOW),
+        (Sysno::futex_waitv, with(&[(3, TIMEOUT)]), TRAP),
+        (Sysno::nanosleep, [0; 6], TRAP),
+        (Sysno::clock_gettime, [0; 6], TRAP),
+        (Sysno::utimensat, with(&[(2, 0)]), ALLOW),
+        (Sysno::wait4, with(&[(3, 0)]), ALLOW),
+        (Sysno::wait4, with(&[(3, TIMEOUT)]), TRAP),
     ];
     for (number, args, action) in cases {
         assert_eq!(ask(Call::new(number, args)), action, "{number} {args:x?}");
@@ -311,9 +312,9 @@ fn calls_without_a_finite_timeout_run_untouched() {
 #[test]
 fn calls_that_tell_the_times_of_system_v_objects_are_trapped() {
     for (number, arg, told, others) in [
-        (MSGCTL, 1, &[2, 11, 13][..], &[0, 1, 3, 12][..]),
-        (SHMCTL, 1, &[2, 13, 15], &[0, 1, 3, 12, 14]),
-        (SEMCTL, 2, &[2, 18, 20], &[0, 1, 3, 11, 12, 13, 14, 15, 16, 17, 19]),
+        (Sysno::msgctl, 1, &[2, 11, 13][..], &[0, 1, 3, 12][..]),
+        (Sysno::shmctl, 1, &[2, 13, 15], &[0, 1, 3, 12, 14]),
+        (Sysno::semctl, 2, &[2, 18, 20], &[0, 1, 3, 11, 12, 13, 14, 15, 16, 17, 19]),
     ] {
         for (commands, action) in [(told, TRAP), (others, ALLOW)] {
             for command in commands {
@@ -328,12 +329,12 @@ fn only_the_way_back_to_the_start_of_a_file_is_trapped() {
     let ask = |number, args| {
         run(Program::of_extra(Extra::Rewinds).code(), Call::new(number, args)).action
     };
-    assert_eq!(ask(LSEEK, with(&[(1, 0), (2, 0)])), Some(TRAP));
-    assert_eq!(ask(PREAD64, with(&[(3, 0)])), Some(TRAP));
+    assert_eq!(ask(Sysno::lseek, with(&[(1, 0), (2, 0)])), Some(TRAP));
+    assert_eq!(ask(Sysno::pread64, with(&[(3, 0)])), Some(TRAP));
     for pointer in POINTERS {
-        assert_eq!(ask(LSEEK, with(&[(1, pointer), (2, 0)])), Some(ALLOW));
-        assert_eq!(ask(LSEEK, with(&[(1, 0), (2, pointer)])), Some(ALLOW));
-        assert_eq!(ask(PREAD64, with(&[(3, pointer)])), Some(ALLOW));
+        assert_eq!(ask(Sysno::lseek, with(&[(1, pointer), (2, 0)])), Some(ALLOW));
+        assert_eq!(ask(Sysno::lseek, with(&[(1, 0), (2, pointer)])), Some(ALLOW));
+        assert_eq!(ask(Sysno::pread64, with(&[(3, pointer)])), Some(ALLOW));
     }
 }
 
@@ -343,7 +344,7 @@ fn children_on_a_stack_of_the_programs_choice_are_trapped() {
     const VFORK: u64 = 0x4000;
     const THREAD: u64 = 0x1_0000;
     const SIGCHLD: u64 = 17;
-    let ask = |flags, stack| ask(Call::new(CLONE, with(&[(0, flags), (1, stack)])));
+    let ask = |flags, stack| ask(Call::new(Sysno::clone, with(&[(0, flags), (1, stack)])));
     for stack in POINTERS {
         for (flags, action) in [
             (SIGCHLD, TRAP),
@@ -375,7 +376,7 @@ fn futexes_are_trapped_where_they_wait_with_a_timeout() {
             for garbage in [0, 0xffff_ffff_0000_0000] {
                 let operation = garbage | flags | command;
                 let verdict =
-                    |timeout| ask(Call::new(FUTEX, with(&[(1, operation), (3, timeout)])));
+                    |timeout| ask(Call::new(Sysno::futex, with(&[(1, operation), (3, timeout)])));
                 assert_eq!(verdict(0), ALLOW, "{operation:x}");
                 for timeout in POINTERS {
                     // Of other operations this argument is a number.
@@ -390,8 +391,9 @@ fn futexes_are_trapped_where_they_wait_with_a_timeout() {
 #[test]
 fn signal_actions_are_trapped_where_they_are_set_or_ours() {
     for signal in 0..70 {
-        let ours = [SIGSYS, KICK, SIGSEGV].contains(&(signal as u32));
-        let verdict = |action| ask(Call::new(RT_SIGACTION, with(&[(0, signal), (1, action)])));
+        let ours = [SIGSYS, CLOCK_CHANGE, SIGSEGV].contains(&(signal as u32));
+        let verdict =
+            |action| ask(Call::new(Sysno::rt_sigaction, with(&[(0, signal), (1, action)])));
         assert_eq!(verdict(0), if ours { TRAP } else { ALLOW }, "{signal}");
         assert!(POINTERS.iter().all(|action| verdict(*action) == TRAP), "{signal}");
     }
@@ -406,7 +408,9 @@ fn socket_options_are_trapped_where_they_have_to_do_with_time() {
         for level in [0, 1, 6, 17, 41, 270] {
             let args = with(&[(1, level), (2, option)]);
             let (timeout, stamp) = (TIMEOUTS.contains(&option), STAMPS.contains(&option));
-            for (number, concerned) in [(SETSOCKOPT, timeout || stamp), (GETSOCKOPT, timeout)] {
+            for (number, concerned) in
+                [(Sysno::setsockopt, timeout || stamp), (Sysno::getsockopt, timeout)]
+            {
                 let trapped = concerned && level == SOCKET_LEVEL;
                 let expected = if trapped { TRAP } else { ALLOW };
                 assert_eq!(ask(Call::new(number, args)), expected, "{number} {level} {option}");
@@ -419,7 +423,7 @@ fn socket_options_are_trapped_where_they_have_to_do_with_time() {
 fn prctl_and_ptrace_are_trapped_for_a_few_requests() {
     for request in (0..100).chain(0x4200..0x4220).chain([0x5961_6d61]) {
         for (number, trapped) in
-            [(PRCTL, request == 22), (PTRACE, [0, 16, 0x4206].contains(&request))]
+            [(Sysno::prctl, request == 22), (Sysno::ptrace, [0, 16, 0x4206].contains(&request))]
         {
             let expected = if trapped { TRAP } else { ALLOW };
             assert_eq!(
@@ -450,7 +454,7 @@ fn policies_choose_their_tables() {
 #[test]
 fn the_image_is_known_by_its_addresses() {
     let (first, end) = (IMAGE as u64, (IMAGE + IMAGE_LEN) as u64);
-    let call = Call::new(NANOSLEEP, JUNK);
+    let call = Call::new(Sysno::nanosleep, JUNK);
     for ip in [first, first + 1, (first + end) / 2, end - 1] {
         assert_eq!(ask(call.from(ip)), ALLOW, "{ip:x}");
     }
@@ -464,7 +468,7 @@ fn the_image_is_known_by_its_addresses() {
 fn execs_go_to_the_monitor_through_the_image() {
     let plain = with(&[(5, 0)]);
     let magic = with(&[(5, EXEC_MAGIC.into())]);
-    for number in [EXECVE, EXECVEAT] {
+    for number in [Sysno::execve, Sysno::execveat] {
         assert_eq!(ask(Call::new(number, plain)), TRAP);
         assert_eq!(ask(Call::new(number, JUNK)), TRAP);
         assert_eq!(ask(Call::new(number, plain).from(INSIDE)), NOTIFY);
@@ -475,7 +479,9 @@ fn execs_go_to_the_monitor_through_the_image() {
 
 #[test]
 fn some_calls_are_decided_by_their_number_alone() {
-    for (number, action) in [(ASK_MONITOR, NOTIFY), (CLONE3, ENOSYS), (IO_URING_SETUP, ENOSYS)] {
+    for (number, action) in
+        [(ASK_MONITOR, NOTIFY), (Sysno::clone3, ENOSYS), (Sysno::io_uring_setup, ENOSYS)]
+    {
         for ip in [OUTSIDE, INSIDE] {
             let verdict = run(program().code(), Call::new(number, JUNK).from(ip));
             assert_eq!(verdict, Verdict { action: Some(action), by_more_than_number: false });
@@ -486,13 +492,23 @@ fn some_calls_are_decided_by_their_number_alone() {
 #[test]
 fn extra_filters_trap_what_they_are_for() {
     for (extra, some) in [
-        (Extra::Messages, &[RECVMSG, RECVMMSG][..]),
-        (Extra::Sockets, &[READ, WRITE, RECVFROM, SENDTO, ACCEPT4, CONNECT]),
-        (Extra::Reads, &[READ]),
+        (Extra::Messages, &[Sysno::recvmsg, Sysno::recvmmsg][..]),
+        (
+            Extra::Sockets,
+            &[
+                Sysno::read,
+                Sysno::write,
+                Sysno::recvfrom,
+                Sysno::sendto,
+                Sysno::accept4,
+                Sysno::connect,
+            ],
+        ),
+        (Extra::Reads, &[Sysno::read]),
     ] {
         let program = Program::of_extra(extra);
         let action = |number, ip| run(program.code(), Call::new(number, JUNK).from(ip)).action;
-        let calls: BTreeSet<u32> = extra.calls().map(|row| row.0).collect();
+        let calls: Vec<Sysno> = extra.calls().map(|row| row.0).collect();
         assert!(some.iter().all(|number| calls.contains(number)), "{extra:?}");
         for number in calls {
             assert_eq!(action(number, OUTSIDE), Some(TRAP), "{extra:?} {number}");

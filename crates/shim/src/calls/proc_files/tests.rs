@@ -1,7 +1,7 @@
 //! Copies of texts, through files in memory.
 
 use super::text::{leading_number, Copier};
-use crate::sys::{nr, sys};
+use crate::sys::{sys, Fd, Sysno};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -11,16 +11,20 @@ use std::vec::Vec;
 fn memory(text: &str) -> File {
     // SAFETY: a name that lasts; the descriptor is new.
     let mut file = unsafe {
-        File::from_raw_fd(sys!(nr::MEMFD_CREATE, c"test".as_ptr(), 1u64).try_into().unwrap())
+        File::from_raw_fd(sys!(Sysno::memfd_create, c"test".as_ptr(), 1).unwrap() as i32)
     };
     file.write_all(text.as_bytes()).unwrap();
     file
 }
 
+fn fd_of(file: &File) -> Fd {
+    Fd::new(file.as_raw_fd())
+}
+
 /// `text` with its numbers replaced, over a longer one that was there before.
 fn copied(text: &str, replace: impl FnMut(&[u8], usize, u64) -> u64) -> String {
     let (source, mut target) = (memory(text), memory(&"before ".repeat(2_000)));
-    let copier = Copier::new(target.as_raw_fd() as u32, source.as_raw_fd() as u32);
+    let copier = Copier::new(fd_of(&target), fd_of(&source));
     assert!(copier.copy(replace));
     let mut result = String::new();
     target.rewind().unwrap();
@@ -56,7 +60,7 @@ fn a_word_is_known_by_its_line_and_place() {
 fn a_name_may_hold_anything() {
     let text = "7 (a) 1 (\n2) S 3 4\n";
     let (source, mut target) = (memory(text), memory(""));
-    let mut copier = Copier::new(target.as_raw_fd() as u32, source.as_raw_fd() as u32);
+    let mut copier = Copier::new(fd_of(&target), fd_of(&source));
     copier.skip_name();
     assert_eq!([0, 1, 2, 9].map(|word| copier.peek(word)), [0, 3, 4, 0]);
     assert!(copier.copy(|_, place, value| value + 10 * place as u64));
@@ -69,7 +73,7 @@ fn a_name_may_hold_anything() {
 #[test]
 fn what_cannot_be_read_is_no_success() {
     let target = memory("");
-    assert!(!Copier::new(target.as_raw_fd() as u32, u32::MAX).copy(|_, _, value| value));
+    assert!(!Copier::new(fd_of(&target), Fd::NONE).copy(|_, _, value| value));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Texts without allocation: short ones, and copies of the kernel's with some numbers replaced.
 
-use crate::sys::{errno, nr, sys, Timespec};
+use crate::sys::{sys, Errno, Fd, Sysno, Timespec};
 
 /// The number at the start of `text`, and the rest behind it.
 pub fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
@@ -20,20 +20,20 @@ fn parse(word: &[u8]) -> Option<u64> {
     })
 }
 
-fn put(fd: u32, bytes: &[u8], at: u64) -> bool {
+fn put(fd: Fd, bytes: &[u8], at: u64) -> bool {
     // SAFETY: reads the bytes.
-    let mut put = unsafe { sys!(nr::PWRITE64, fd, bytes.as_ptr(), bytes.len(), at) };
-    if put == -errno::ESPIPE {
+    let mut put = unsafe { sys!(Sysno::pwrite64, fd, bytes.as_ptr(), bytes.len(), at) };
+    if put == Err(Errno::ESPIPE) {
         // SAFETY: as above.
-        put = unsafe { sys!(nr::WRITE, fd, bytes.as_ptr(), bytes.len()) };
+        put = unsafe { sys!(Sysno::write, fd, bytes.as_ptr(), bytes.len()) };
     }
-    put == bytes.len() as isize
+    put == Ok(bytes.len() as isize)
 }
 
-fn cut(fd: u32, len: u64) -> bool {
+fn cut(fd: Fd, len: u64) -> bool {
     // SAFETY: numbers only, of our own file. A pipe ends with what was written to it.
-    let result = unsafe { sys!(nr::FTRUNCATE, fd, len) };
-    result == 0 || result == -errno::EINVAL
+    let result = unsafe { sys!(Sysno::ftruncate, fd, len) };
+    matches!(result, Ok(_) | Err(Errno::EINVAL))
 }
 
 /// A short text.
@@ -82,44 +82,46 @@ impl Text {
     }
 
     /// Makes it the content of a file.
-    pub fn write_to(&self, fd: u32) -> bool {
+    pub fn write_to(&self, fd: Fd) -> bool {
         cut(fd, self.len as u64) && put(fd, &self.bytes[..self.len], 0)
     }
 }
 
 /// The kernel hands out a task's whole line at one read of this size.
-const ROOM: usize = 1536;
+const BUFFER_LEN: usize = 1536;
 /// More digits than a number has.
-const WORD: usize = 24;
-const PENDING: usize = 512;
+const WORD_LEN: usize = 24;
+const OUTPUT_LEN: usize = 512;
 
 /// Copies a text of the kernel's to a file in memory, with numbers replaced.
 pub struct Copier {
-    source: u32,
+    source: Fd,
     read: u64,
-    room: [u8; ROOM],
+    buffer: [u8; BUFFER_LEN],
     filled: usize,
-    /// The first byte of the room that is not copied.
+    /// The first byte of the buffer that is not copied.
     at: usize,
     failed: bool,
     output: Output,
 }
 
 impl Copier {
-    pub fn new(memory: u32, source: u32) -> Copier {
-        let output = Output { memory, pending: [0; PENDING], len: 0, written: 0, failed: false };
-        let room = [0; ROOM];
-        let mut copier = Copier { source, read: 0, room, filled: 0, at: 0, failed: false, output };
+    pub fn new(memory: Fd, source: Fd) -> Copier {
+        let output = Output { memory, pending: [0; OUTPUT_LEN], len: 0, written: 0, failed: false };
+        let buffer = [0; BUFFER_LEN];
+        let mut copier =
+            Copier { source, read: 0, buffer, filled: 0, at: 0, failed: false, output };
         copier.fill();
         copier
     }
 
     fn fill(&mut self) {
-        // SAFETY: writes to the room.
-        let got =
-            unsafe { sys!(nr::PREAD64, self.source, self.room.as_mut_ptr(), ROOM, self.read) };
-        self.failed |= got < 0;
-        self.filled = got.max(0) as usize;
+        // SAFETY: writes to the buffer.
+        let got = unsafe {
+            sys!(Sysno::pread64, self.source, self.buffer.as_mut_ptr(), BUFFER_LEN, self.read)
+        };
+        self.failed |= got.is_err();
+        self.filled = got.unwrap_or(0) as usize;
         self.at = 0;
         self.read += self.filled as u64;
     }
@@ -128,14 +130,14 @@ impl Copier {
         if self.at == self.filled && self.filled > 0 {
             self.fill();
         }
-        let byte = self.room[..self.filled].get(self.at).copied();
+        let byte = self.buffer[..self.filled].get(self.at).copied();
         self.at += 1;
         byte
     }
 
     /// Copies a task's number and name, which may hold anything, and the space behind.
     pub fn skip_name(&mut self) {
-        let text = &self.room[..self.filled];
+        let text = &self.buffer[..self.filled];
         let end = text.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 2);
         self.at = end.min(self.filled);
         text[..self.at].iter().for_each(|byte| self.output.push(*byte));
@@ -143,7 +145,7 @@ impl Copier {
 
     /// Word number `word` of those that come next, from 0; 0 where it is no number.
     pub fn peek(&self, word: usize) -> u64 {
-        let text = &self.room[self.at..self.filled];
+        let text = &self.buffer[self.at..self.filled];
         text.split(|byte| b" \n".contains(byte)).nth(word).and_then(parse).unwrap_or(0)
     }
 
@@ -186,7 +188,7 @@ impl Copier {
 /// The last bytes of a word. Those before are copied: such a word is no number.
 #[derive(Clone, Copy, Default)]
 struct Word {
-    bytes: [u8; WORD],
+    bytes: [u8; WORD_LEN],
     len: usize,
 }
 
@@ -197,22 +199,22 @@ impl Word {
 
     /// Adds a byte; gives the one that has no room any more.
     fn push(&mut self, byte: u8) -> Option<u8> {
-        if self.len < WORD {
+        if self.len < WORD_LEN {
             self.bytes[self.len] = byte;
             self.len += 1;
             return None;
         }
         let oldest = self.bytes[0];
         self.bytes.copy_within(1.., 0);
-        self.bytes[WORD - 1] = byte;
+        self.bytes[WORD_LEN - 1] = byte;
         Some(oldest)
     }
 }
 
 /// A file in memory, written in pieces.
 struct Output {
-    memory: u32,
-    pending: [u8; PENDING],
+    memory: Fd,
+    pending: [u8; OUTPUT_LEN],
     len: usize,
     written: u64,
     failed: bool,
@@ -220,7 +222,7 @@ struct Output {
 
 impl Output {
     fn push(&mut self, byte: u8) {
-        if self.len == PENDING {
+        if self.len == OUTPUT_LEN {
             self.flush();
         }
         self.pending[self.len] = byte;

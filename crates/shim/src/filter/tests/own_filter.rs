@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What stands before a program's own filter lets through some calls of the image, and is silent about all others.
+/// The instructions before a program's own filter let through some calls of the image, and are silent about all others.
 #[test]
 fn a_programs_own_filter_decides_but_for_what_the_handler_needs() {
     const THEIRS: u32 = 0x0005_0000 | 77;
@@ -18,53 +18,53 @@ fn a_programs_own_filter_decides_but_for_what_the_handler_needs() {
     let let_through: BTreeSet<u32> =
         (0..1_000).filter(|number| verdict(*number, INSIDE) == ALLOW).collect();
     for needed in [
-        RT_SIGRETURN,
-        RT_SIGPROCMASK,
-        RT_SIGPENDING,
-        RT_SIGACTION,
-        CLOCK_GETTIME,
-        CLOCK_NANOSLEEP,
-        PPOLL,
-        PSELECT6,
-        EPOLL_PWAIT2,
-        FUTEX,
-        GETPID,
-        GETTID,
-        TIMERFD_SETTIME,
+        Sysno::rt_sigreturn,
+        Sysno::rt_sigprocmask,
+        Sysno::rt_sigpending,
+        Sysno::rt_sigaction,
+        Sysno::clock_gettime,
+        Sysno::clock_nanosleep,
+        Sysno::ppoll,
+        Sysno::pselect6,
+        Sysno::epoll_pwait2,
+        Sysno::futex,
+        Sysno::getpid,
+        Sysno::gettid,
+        Sysno::timerfd_settime,
     ] {
-        assert!(let_through.contains(&needed), "{needed}");
+        assert!(let_through.contains(&needed.number()), "{needed:?}");
     }
     for harmful in [
-        READ,
-        WRITE,
-        OPEN,
-        OPENAT,
-        CLOSE,
-        CONNECT,
-        SENDTO,
-        SENDMSG,
-        EXECVE,
-        EXECVEAT,
-        MMAP,
-        PTRACE,
-        TGKILL,
-        SCHED_YIELD,
-        MEMFD_CREATE,
-        CLONE3,
-        SECCOMP,
-        PRCTL,
-        CLOCK_SETTIME,
-        SETTIMEOFDAY,
-        UTIMENSAT,
+        Sysno::read,
+        Sysno::write,
+        Sysno::open,
+        Sysno::openat,
+        Sysno::close,
+        Sysno::connect,
+        Sysno::sendto,
+        Sysno::sendmsg,
+        Sysno::execve,
+        Sysno::execveat,
+        Sysno::mmap,
+        Sysno::ptrace,
+        Sysno::tgkill,
+        Sysno::sched_yield,
+        Sysno::memfd_create,
+        Sysno::clone3,
+        Sysno::seccomp,
+        Sysno::prctl,
+        Sysno::clock_settime,
+        Sysno::settimeofday,
+        Sysno::utimensat,
     ] {
-        assert!(!let_through.contains(&harmful), "{harmful}");
+        assert!(!let_through.contains(&harmful.number()), "{harmful:?}");
     }
     // Nor may it read or write another process's memory.
     const PROCESS_VM: [u32; 2] = [310, 311];
     assert!(PROCESS_VM.iter().all(|number| !let_through.contains(number)));
     // Operations on no semaphore, which only tell whether memory can be read.
     for (semaphore, expected) in [(-1_i64, ALLOW), (0xffff_ffff, ALLOW), (0, THEIRS), (7, THEIRS)] {
-        let asked = Call::new(SEMTIMEDOP, [semaphore as u64, 1, 1, 0, 0, 0]).from(INSIDE);
+        let asked = Call::new(Sysno::semtimedop, [semaphore as u64, 1, 1, 0, 0, 0]).from(INSIDE);
         assert_eq!(run(code, asked).action, Some(expected), "{semaphore}");
         assert_eq!(run(code, asked.from(OUTSIDE)).action, Some(THEIRS), "{semaphore}");
     }
@@ -100,7 +100,7 @@ fn the_handler_makes_each_call_that_a_programs_own_filter_is_made_to_allow() {
         || texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.rsplit("=>").next());
     let makes = |name: &str| {
         let ends = |line: &str| {
-            line.split(&std::format!("nr::{name}")).skip(1).any(|rest| {
+            line.split(name).skip(1).any(|rest| {
                 !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
             })
         };
@@ -108,10 +108,10 @@ fn the_handler_makes_each_call_that_a_programs_own_filter_is_made_to_allow() {
     };
     let unused: Vec<&str> = names.into_iter().filter(|name| !makes(name)).collect();
     // The restorer of the handlers makes it, in assembly.
-    assert_eq!(unused, ["RT_SIGRETURN"]);
+    assert_eq!(unused, ["Sysno::rt_sigreturn"]);
 }
 
-/// What follows `start` in `text`, up to `end`.
+/// The text behind `start` in `text`, up to `end`.
 fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
     let (_, rest) = text.split_once(start).expect(start);
     rest.split_once(end).expect(end).0

@@ -1,24 +1,26 @@
 //! A thread that is alone on a clock that skips idle time leaps over its own sleep, and wakes nobody for it.
 
 use crate::clocks;
+use crate::deadline::{due, reached};
 use crate::layout::{clock, registry};
-use crate::wait::{due, reached, signal_waits};
+use crate::sys::SigSet;
+use crate::wait::signal_waits;
 use crate::{process, stamps, sys};
 use lorentz_clock::{Deadline, Pace, SkipMode, Span, VirtualInstant};
 
 /// Leaps to `deadline` if this thread is alone and nothing but the deadline, or a signal that `mask` lets through, can end
 /// its wait. True where the deadline has been reached by that.
-pub fn leap_to(deadline: Deadline, mask: u64) -> bool {
+pub fn leap_to(deadline: Deadline, mask: SigSet) -> bool {
     /// As for who skips from outside: nearer ones come by themselves.
-    const WORTH_IT: Span = Span(50_000);
-    if clock().skipping().mode == SkipMode::Off || !is_alone() || signal_waits(mask) {
+    const MIN_LEAP: Span = Span(50_000);
+    if clock().skipping().mode == SkipMode::Off || !is_sole_thread() || signal_waits(mask) {
         return false;
     }
     let leaps = &registry().leaps;
     let (sum, look) = (leaps.sum(), clocks::snapshot());
     let target = due(deadline, &look);
     let ahead = look.real_at(target).since(look.real);
-    if look.limit != VirtualInstant::NEVER || look.segment.pace == Pace::Frozen || ahead < WORTH_IT
+    if look.limit != VirtualInstant::NEVER || look.segment.pace == Pace::Frozen || ahead < MIN_LEAP
     {
         return false;
     }
@@ -27,11 +29,11 @@ pub fn leap_to(deadline: Deadline, mask: u64) -> bool {
         return false;
     }
     let line = stamps::draw_line().unwrap_or(look.real);
-    is_alone() && registry().leap(sum, by, line) && reached(deadline)
+    is_sole_thread() && registry().leap(sum, by, line) && reached(deadline)
 }
 
 /// Nobody else is on the clock, nobody is coming, and no timer of the past goes off.
-fn is_alone() -> bool {
+fn is_sole_thread() -> bool {
     let registry = registry();
     let timers = || registry.timers().any(|timer| timer.setting().deadline != Deadline::Never);
     registry.task_counters.is_sole_thread((process::own(), sys::gettid()))

@@ -1,8 +1,8 @@
-//! What the shim remembers about file descriptors, and the filters it adds when one of them needs it.
+//! The fd table: properties of file descriptors, and the filters that the shim adds when one of them needs it.
 
 use crate::filter::{Extra, Instruction, Program};
-use crate::layout::{data, registry, NotedFd, NOTED_FDS};
-use crate::sys::{nr, sys};
+use crate::layout::{data, registry, FdEntry, FD_TABLE_LEN};
+use crate::sys::{sys, Fd, Stat, Sysno};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lorentz_clock::{failpoint, Failpoint};
 
@@ -20,7 +20,7 @@ pub const UPTIME: u32 = 16;
 pub const PROC: u32 = 32;
 
 /// The entry of `fd`, if it has one and still stands for the same file.
-pub fn find(fd: u32) -> Option<&'static NotedFd> {
+pub fn find(fd: Fd) -> Option<&'static FdEntry> {
     let entry = entry_of(fd)?;
     if entry.file.load(Relaxed) == file_of(fd) {
         return Some(entry);
@@ -31,33 +31,30 @@ pub fn find(fd: u32) -> Option<&'static NotedFd> {
     None
 }
 
-fn entry_of(fd: u32) -> Option<&'static NotedFd> {
+fn entry_of(fd: Fd) -> Option<&'static FdEntry> {
     let fds = &data().fds;
-    places(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
+    let fd = fd.number();
+    slots(fd).map(|i| &fds[i]).find(|entry| entry.key.load(Acquire) == fd.wrapping_add(1))
 }
 
-/// What tells one file from another.
-pub fn identity(device: u64, inode: u64) -> u64 {
+/// The identity of a file.
+pub fn file_identity(device: u64, inode: u64) -> u64 {
     inode ^ device.rotate_left(40)
 }
 
-fn file_of(fd: u32) -> u64 {
-    let mut stat = [0u64; 18];
-    // SAFETY: struct stat is 144 bytes: the device, then the inode.
-    match unsafe { sys!(nr::FSTAT, fd, stat.as_mut_ptr()) } {
-        0 => identity(stat[0], stat[1]),
-        _ => 0,
-    }
+fn file_of(fd: Fd) -> u64 {
+    // The device, then the inode.
+    Stat::of(fd).map_or(0, |Stat(words)| file_identity(words[0], words[1]))
 }
 
 /// The entry of `fd`, with `what` noted; none where there is no room.
-pub fn note(fd: u32, what: u32) -> Option<&'static NotedFd> {
+pub fn add(fd: Fd, what: u32) -> Option<&'static FdEntry> {
     let entry = find(fd).or_else(|| {
-        let fds = &data().fds;
-        let free = |entry: &&NotedFd| {
+        let (fds, fd) = (&data().fds, fd.number());
+        let free = |entry: &&FdEntry| {
             entry.key.compare_exchange(0, fd.wrapping_add(1), AcqRel, Relaxed).is_ok()
         };
-        places(fd).map(|i| &fds[i]).find(free)
+        slots(fd).map(|i| &fds[i]).find(free)
     })?;
     failpoint(registry(), Failpoint::FdEntryHalf);
     entry.file.store(file_of(fd), Relaxed);
@@ -66,7 +63,7 @@ pub fn note(fd: u32, what: u32) -> Option<&'static NotedFd> {
 }
 
 /// Takes `what` back from `fd`.
-pub fn forget(fd: u32, what: u32) {
+pub fn remove(fd: Fd, what: u32) {
     if let Some(entry) = find(fd) {
         if entry.what.fetch_and(!what, AcqRel) & !what == 0 {
             entry.key.store(0, Release);
@@ -75,13 +72,13 @@ pub fn forget(fd: u32, what: u32) {
 }
 
 /// Whether `what` is noted of `fd`.
-pub fn is(fd: u32, what: u32) -> bool {
+pub fn has(fd: Fd, what: u32) -> bool {
     find(fd).is_some_and(|entry| entry.what.load(Relaxed) & what != 0)
 }
 
 /// Where the entry of `fd` may lie.
-pub fn places(fd: u32) -> impl Iterator<Item = usize> {
-    (0..16).map(move |i| (fd as usize + i) % NOTED_FDS)
+pub fn slots(fd: u32) -> impl Iterator<Item = usize> {
+    (0..16).map(move |i| (fd as usize + i) % FD_TABLE_LEN)
 }
 
 /// Has the calls of `extra` trapped from now on, in all threads. Where the kernel refuses (the program has given up its
@@ -92,8 +89,8 @@ pub fn also_trap(extra: Extra) {
         len: u16,
         code: *const Instruction,
     }
-    const SET_MODE_FILTER: u64 = 1;
-    const TSYNC: u64 = 1;
+    const SECCOMP_SET_MODE_FILTER: u32 = 1;
+    const SECCOMP_FILTER_FLAG_TSYNC: u32 = 1;
     let filters = &data().extra_filters;
     if filters.load(Acquire) & extra.there() != 0 {
         return;
@@ -103,7 +100,10 @@ pub fn also_trap(extra: Extra) {
     let program = Program::of_extra(extra);
     let filter = Filter { len: program.code().len() as u16, code: program.code().as_ptr() };
     // SAFETY: the kernel copies the filter.
-    unsafe { sys!(nr::SECCOMP, SET_MODE_FILTER, TSYNC, &filter as *const Filter) };
+    let _ = unsafe {
+        let (mode, flags) = (SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC);
+        sys!(Sysno::seccomp, mode, flags, &raw const filter)
+    };
     failpoint(registry(), Failpoint::AfterFilter);
     filters.fetch_or(extra.there(), AcqRel);
 }

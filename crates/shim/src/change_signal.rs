@@ -1,26 +1,30 @@
 //! The signal that tells a thread: the clock has changed, look again.
 
+use crate::call;
 use crate::gate::{self, At};
 use crate::signals;
-use crate::sys::{errno, reg, sig, Siginfo, Ucontext};
+use crate::sys::{reg, sig, Errno, Siginfo, Ucontext, UserPtr};
 use crate::timers;
-use crate::trap;
 use crate::trap_mask;
 use crate::user;
 use crate::wait;
-use lorentz_clock::signal::{fingerprint as sighting, MAGIC as KICK_MAGIC, NO_CALL};
+use lorentz_clock::signal::{fingerprint, MAGIC, NO_CALL};
 use lorentz_syscalls::{row, Restart, Syscall};
 
-/// The handler of [`sig::KICK`].
+/// The handler of [`sig::CLOCK_CHANGE`].
 ///
 /// # Safety
 /// Called by the kernel as a signal handler.
-pub unsafe extern "C" fn on_kick(_signal: i32, info: *mut Siginfo, context: *mut Ucontext) {
+pub unsafe extern "C" fn on_change_signal(
+    _signal: i32,
+    info: *mut Siginfo,
+    context: *mut Ucontext,
+) {
     // SAFETY: the kernel's arguments.
     let (info_ref, context_ref) = unsafe { (&*info, &mut *context) };
-    if info_ref.code != sig::SI_QUEUE || (info_ref.second >> 32) as u32 != KICK_MAGIC {
+    if info_ref.code != sig::SI_QUEUE || (info_ref.second >> 32) as u32 != MAGIC {
         // SAFETY: as above.
-        unsafe { signals::forward(sig::KICK, info, context) };
+        unsafe { signals::forward(sig::CLOCK_CHANGE, info, context) };
         return;
     }
     let due = timers::rearm_all();
@@ -28,8 +32,8 @@ pub unsafe extern "C" fn on_kick(_signal: i32, info: *mut Siginfo, context: *mut
     match gate::at(ip) {
         Some(gate) => turn_back(context_ref, gate, due),
         // A signal that is waiting, such as that of a timer that this change has made due, breaks off the call by itself.
-        None if result == -errno::EINTR
-            && !trap::was_trapped(&context_ref.regs)
+        None if Errno::check(result) == Err(Errno::EINTR)
+            && !call::was_trapped(&context_ref.regs)
             && !wait::signal_comes(context_ref.mask, due) =>
         {
             repeat_untrapped(&mut context_ref.regs, info_ref.second as u32);
@@ -48,15 +52,15 @@ fn turn_back(context: &mut Ucontext, gate: At, due: bool) {
     context.regs[reg::RIP] = ip as u64;
     context.regs[reg::RAX] = result as u64;
     if gate == At::OpenGate {
-        context.mask |= trap_mask::get();
+        context.mask = context.mask.with(trap_mask::get());
     }
 }
 
-/// A thread in a call that was not trapped, such as epoll_wait(-1) or pause, got EINTR from the kick alone: nobody sent it a signal
+/// A thread in a call that was not trapped, such as epoll_wait(-1) or pause, got EINTR from the clock-change signal alone: nobody sent it a signal
 /// of its own. It makes the call again, if it still is where it was seen, or if the code tells which call it was.
-fn repeat_untrapped(regs: &mut [u64; 23], seen: u32) {
-    let call = seen >> 22;
-    let known = seen != NO_CALL && sighting(call, regs[reg::RIP], regs[reg::RSP]) == seen;
+fn repeat_untrapped(regs: &mut [u64; 23], sent: u32) {
+    let call = sent >> 22;
+    let known = sent != NO_CALL && fingerprint(call, regs[reg::RIP], regs[reg::RSP]) == sent;
     if let Some(call) = if known { Some(call) } else { call_before(regs[reg::RIP]) } {
         regs[reg::RAX] = call as u64;
         regs[reg::RIP] -= 2;
@@ -69,7 +73,7 @@ fn call_before(ip: u64) -> Option<u32> {
     const MOV_EAX: u8 = 0xb8;
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     let mut code = [0u8; 8];
-    if !user::read_bytes(ip.checked_sub(7)?, &mut code)
+    if user::read_bytes(UserPtr::new(ip.checked_sub(7)?), &mut code).is_err()
         || code[0] != MOV_EAX
         || code[5..7] != SYSCALL
     {

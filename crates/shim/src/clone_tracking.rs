@@ -10,10 +10,10 @@
 //! word in memory, which a child has too, tells the place.
 
 use crate::altstack;
-use crate::layout::{clock, data, registry, ProcessData, BIRTHPLACES, DATA};
-use crate::sys::{errno, nr, reg};
-use crate::trap::{Call, AGAIN};
-use crate::user;
+use crate::call::{Call, AGAIN};
+use crate::layout::{clock, data, registry, ProcessData, CLONE_SITES, DATA};
+use crate::sys::{reg, CloneFlags, Errno, SysResult, Sysno, UserPtr};
+use crate::user::Access;
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -26,8 +26,8 @@ const SYSCALL: u64 = 2;
 global_asm!(
     ".text",
     ".balign 16",
-    ".global lorentz_births",
-    "lorentz_births:",
+    ".global lorentz_clone_stubs",
+    "lorentz_clone_stubs:",
     ".set lorentz_place, {places}",
     ".rept {count}",
     "syscall",
@@ -36,8 +36,8 @@ global_asm!(
     ".set lorentz_place, lorentz_place + 8",
     ".endr",
     ".balign 64",
-    ".global lorentz_births_with_stack",
-    "lorentz_births_with_stack:",
+    ".global lorentz_clone_stubs_with_stack",
+    "lorentz_clone_stubs_with_stack:",
     ".set lorentz_place, {places}",
     ".rept {count}",
     "syscall",
@@ -58,48 +58,47 @@ global_asm!(
     ".balign {stack_stub}",
     ".set lorentz_place, lorentz_place + 8",
     ".endr",
-    places = const DATA + offset_of!(ProcessData, birthplaces),
-    count = const BIRTHPLACES,
+    places = const DATA + offset_of!(ProcessData, clone_sites),
+    count = const CLONE_SITES,
     stub = const STUB,
     stack_stub = const STACK_STUB,
-    sigaltstack = const nr::SIGALTSTACK,
+    sigaltstack = const Sysno::sigaltstack.number(),
 );
 
 extern "C" {
-    static lorentz_births: u8;
-    static lorentz_births_with_stack: u8;
+    static lorentz_clone_stubs: u8;
+    static lorentz_clone_stubs_with_stack: u8;
 }
 
 /// clone(2), fork(2), vfork(2).
-pub fn prepare(call: &mut Call) -> isize {
+pub fn prepare(call: &mut Call) -> SysResult {
     let behind = call.context.regs[reg::RIP] as usize;
-    let own = data().birthplaces.iter().position(|place| {
+    let own = data().clone_sites.iter().position(|place| {
         let taken = place.compare_exchange(0, behind, AcqRel, Acquire);
         taken.is_ok() || taken == Err(behind)
     });
-    let Some(own) = own else { return -errno::EAGAIN };
+    let Some(own) = own else { return Err(Errno::EAGAIN) };
     if clock().policy().counts_tasks {
         registry().task_counters.count_task();
     }
     let stub = match gives_stack(call) {
-        true => &raw const lorentz_births_with_stack as u64 + (own * STACK_STUB) as u64,
-        false => &raw const lorentz_births as u64 + (own * STUB) as u64,
+        true => &raw const lorentz_clone_stubs_with_stack as u64 + (own * STACK_STUB) as u64,
+        false => &raw const lorentz_clone_stubs as u64 + (own * STUB) as u64,
     };
     call.context.regs[reg::RIP] = stub + SYSCALL;
-    AGAIN
+    Err(AGAIN)
 }
 
 /// Prepares an alternate stack for a child that begins on a stack of the program's choice, and says whether there is one. The
 /// program writes below the child's stack pointer itself, so a bad pointer is left to the kernel.
 fn gives_stack(call: &Call) -> bool {
-    const CLONE_VM: u64 = 0x100;
-    const CLONE_VFORK: u64 = 0x4000;
-    let [flags, stack, ..] = call.args;
-    if call.nr != nr::CLONE || !is_process_on_own_stack(flags, stack) {
+    let flags: CloneFlags = call.arg(0);
+    let stack: u64 = call.arg(1);
+    if call.nr != Sysno::clone || !is_process_on_own_stack(flags, stack) {
         return false;
     }
-    let shared = flags & CLONE_VM != 0;
-    let waited_for = flags & CLONE_VFORK != 0;
+    let shared = flags.contains(CloneFlags::CLONE_VM);
+    let waited_for = flags.contains(CloneFlags::CLONE_VFORK);
     let given = match (shared, waited_for) {
         // The child has the alternate stack that this thread has.
         (false, _) | (true, true) if altstack::is_there(call.context.stack) => return false,
@@ -107,11 +106,11 @@ fn gives_stack(call: &Call) -> bool {
         (true, true) => altstack::vfork_stack_for(altstack::NONE),
         (true, false) => altstack::stack_for(altstack::NONE),
     };
-    given.is_some_and(|given| user::write_u64(stack - 8, altstack::given_at(given)).is_ok())
+    let word: UserPtr<u64> = UserPtr::new(stack.wrapping_sub(8));
+    given.is_some_and(|given| word.write(altstack::given_at(given).address()).is_ok())
 }
 
 /// Whether clone(2) begins a process, and not a thread, on a stack of its own. So does posix_spawn; musl's has 5 KiB.
-fn is_process_on_own_stack(flags: u64, stack: u64) -> bool {
-    const CLONE_THREAD: u64 = 0x1_0000;
-    stack != 0 && flags & CLONE_THREAD == 0
+fn is_process_on_own_stack(flags: CloneFlags, stack: u64) -> bool {
+    stack != 0 && !flags.contains(CloneFlags::CLONE_THREAD)
 }

@@ -1,0 +1,130 @@
+//! One trapped system call, and how a handler gets its arguments.
+
+use crate::clocks;
+use crate::layout::data;
+use crate::sys::{self, reg, Errno, FromArg, IntoArg, Request, SigSet, SysResult, Sysno, Ucontext};
+use core::sync::atomic::Ordering::Relaxed;
+use lorentz_clock::{Deadline, Span, VirtualInstant};
+
+/// An error that means: the program makes the call again.
+pub const AGAIN: Errno = Errno::ERESTARTNOINTR;
+
+/// One trapped system call.
+pub struct Call<'a> {
+    /// The call.
+    pub nr: Sysno,
+    /// Its argument registers.
+    pub args: [u64; 6],
+    /// The program's state; its mask and registers may be changed.
+    pub context: &'a mut Ucontext,
+}
+
+impl Call<'_> {
+    /// The program's signal mask.
+    pub fn mask(&self) -> SigSet {
+        self.context.mask
+    }
+
+    /// Argument number `index`, for a handler of several calls whose arguments differ.
+    #[inline(always)]
+    pub fn arg<T: FromArg>(&self, index: usize) -> T {
+        T::from_arg(self.args[index])
+    }
+
+    /// The virtual instant `span` after the call was made. A call that a thread makes again because its process has
+    /// been brought in was made earlier than now.
+    pub fn after(&self, span: Span) -> Deadline {
+        let begun = clocks::snapshot().now().0 - waited_before();
+        Deadline::Virtual(VirtualInstant(begun).plus(span))
+    }
+
+    /// The call itself, unchanged.
+    #[inline(always)]
+    pub fn request(&self) -> Request {
+        Request::new(self.nr, self.args)
+    }
+
+    /// Makes the call itself, unchanged.
+    pub fn by_kernel(&self) -> SysResult {
+        // SAFETY: the program's own call.
+        unsafe { self.request().make() }
+    }
+
+    /// Makes the call itself with `value` as its argument number `index`.
+    ///
+    /// # Safety
+    /// The kernel may read and write where `value` points.
+    pub unsafe fn by_kernel_with(&self, index: usize, value: impl IntoArg) -> SysResult {
+        // SAFETY: the program's own call, but for `value`, which is the caller's promise.
+        unsafe { self.request().with(index, value).make() }
+    }
+}
+
+/// Nanoseconds that this thread had waited when its process was brought in; returned once.
+fn waited_before() -> i64 {
+    let credits = &data().credits;
+    if credits[0].thread.load(Relaxed) == 0 {
+        return 0;
+    }
+    let thread = u64::from(sys::gettid());
+    // Entries are used up from any end, so the first stays as long as any may be left: it is only marked.
+    let own = credits.iter().find(|credit| credit.thread.load(Relaxed) == thread);
+    own.map_or(0, |credit| credit.elapsed.swap(0, Relaxed) as i64)
+}
+
+/// Marks the program's registers behind a trapped call that returns EINTR. The syscall instruction leaves the address behind it in
+/// rcx, for which programs have no use.
+///
+/// Race: a signal of the program's interrupts a trapped call, and a clock-change signal arrives before the handler returns. The
+/// kernel delivers it behind the call, which looks like one that only the clock-change signal has interrupted. Therefore the mark.
+pub fn mark_as_trapped(regs: &mut [u64; 23]) {
+    regs[reg::RCX] = 0;
+}
+
+/// Whether the EINTR of the call just before the instruction pointer comes from the trap handler.
+pub fn was_trapped(regs: &[u64; 23]) -> bool {
+    regs[reg::RCX] != regs[reg::RIP]
+}
+
+/// A function that carries out a call, given the call and the first of its arguments as the types that it names. `Args` tells these
+/// types apart.
+pub trait Carry<Args> {
+    /// Decodes the arguments and carries the call out.
+    fn carry_out(self, call: &mut Call) -> SysResult;
+}
+
+macro_rules! carry {
+    ($($arg:ident $index:literal)*) => {
+        impl<F, $($arg),*> Carry<(&Call<'_>, $($arg,)*)> for F
+        where
+            F: FnOnce(&Call, $($arg),*) -> SysResult,
+            $($arg: FromArg,)*
+        {
+            #[inline(always)]
+            fn carry_out(self, call: &mut Call) -> SysResult {
+                self(call, $($arg::from_arg(call.args[$index])),*)
+            }
+        }
+
+        impl<F, $($arg),*> Carry<(&mut Call<'_>, $($arg,)*)> for F
+        where
+            F: FnOnce(&mut Call, $($arg),*) -> SysResult,
+            $($arg: FromArg,)*
+        {
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn carry_out(self, call: &mut Call) -> SysResult {
+                let args = call.args;
+                self(call, $($arg::from_arg(args[$index])),*)
+            }
+        }
+    };
+}
+
+carry! {}
+carry! { A 0 }
+carry! { A 0 B 1 }
+carry! { A 0 B 1 C 2 }
+carry! { A 0 B 1 C 2 D 3 }
+carry! { A 0 B 1 C 2 D 3 E 4 }
+carry! { A 0 B 1 C 2 D 3 E 4 G 5 }
