@@ -40,10 +40,10 @@ fn beginning(ahead: i128) -> Clock {
 fn a_file_of_before_keeps_its_time_in_a_clock_that_begins_later() {
     let clock = beginning(5_000);
     for stamp in [-1_000_000, 0, 999] {
-        assert_eq!(told(&clock, stamp, 2_000), i128::from(stamp));
+        assert_eq!(shown_time(&clock, stamp, 2_000), i128::from(stamp));
         assert_eq!(stamp_of(&clock, stamp.into()), stamp);
     }
-    assert_eq!(told(&clock, 1_000, 2_000), 6_000);
+    assert_eq!(shown_time(&clock, 1_000, 2_000), 6_000);
     // No file shows a time between: the next one that can be shown is the start.
     assert_eq!(stamp_of(&clock, 3_000), 1_000);
 }
@@ -53,7 +53,7 @@ fn a_young_file_shows_half_its_age_in_a_clock_that_begins_earlier() {
     let clock = beginning(-300);
     // 600 old, or older: as the host shows it. Younger: half as old at the start, which shows 700.
     for (stamp, shown) in [(0, 0), (399, 399), (400, 400), (600, 500), (800, 600), (999, 700)] {
-        assert_eq!(told(&clock, stamp, 2_000), shown, "{stamp}");
+        assert_eq!(shown_time(&clock, stamp, 2_000), shown, "{stamp}");
     }
 }
 
@@ -128,15 +128,15 @@ proptest! {
     fn files_of_before_are_told_in_their_order(ahead in -3_000..3_000i128) {
         let clock = beginning(ahead);
         let first = i128::from(start().real.0) + ahead;
-        let shown: Vec<_> = (-9_000..9_000).map(|stamp| told(&clock, stamp, 10_000)).collect();
+        let shown: Vec<_> = (-9_000..9_000).map(|stamp| shown_time(&clock, stamp, 10_000)).collect();
         prop_assert!(shown.is_sorted());
         prop_assert!(shown[..10_000].iter().all(|wall| *wall <= first.max(1_000)));
         for wall in shown {
-            prop_assert_eq!(told(&clock, stamp_of(&clock, wall), 10_000), wall);
+            prop_assert_eq!(shown_time(&clock, stamp_of(&clock, wall), 10_000), wall);
         }
         if ahead <= 0 {
             for wall in -9_000..first {
-                prop_assert_eq!(told(&clock, stamp_of(&clock, wall), 10_000), wall);
+                prop_assert_eq!(shown_time(&clock, stamp_of(&clock, wall), 10_000), wall);
             }
         }
     }
