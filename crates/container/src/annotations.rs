@@ -264,6 +264,28 @@ mod tests {
         assert!(read(&[], &["HOME=/"]).unwrap().is_empty());
     }
 
+    /// The page's table is the stored list: engines' configurations depend on these names.
+    #[test]
+    fn annotations_and_variables_are_those_of_the_page() {
+        const PAGE: &str = include_str!("../../../docs/containers.md");
+        let mut rows =
+            PAGE.lines().skip_while(|line| *line != "| annotation | variable | option |");
+        let rows = rows.by_ref().skip(2).take_while(|line| line.starts_with('|'));
+        let documented: Vec<String> = rows
+            .map(|row| {
+                row.split('`')
+                    .filter(|part| !part.contains('|'))
+                    .take(3)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
+            .collect();
+        let names = ALL.iter().map(|(name, _)| {
+            format!("{PREFIX}{name} {VARIABLE_PREFIX}{} --{name}", variable_name(name))
+        });
+        assert_eq!(documented, names.collect::<Vec<_>>());
+    }
+
     #[test]
     fn what_is_wrong_is_named_where_it_was_given() {
         let unknown = refusal(&[("lorentz.rte", "2")], &[]);
