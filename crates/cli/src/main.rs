@@ -16,6 +16,7 @@
 
 mod args;
 mod bandwidth_args;
+mod clock_args;
 mod experiment_args;
 mod latency_args;
 mod network_args;

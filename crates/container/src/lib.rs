@@ -86,7 +86,8 @@ pub use lock::on_busy_clock;
 pub use lorentz_inject::{limits, on_ample_stack};
 pub use nursery::{raise, Brood, BROOD};
 pub use options::{
-    parse_read_cost, ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST,
+    parse_read_cost, ClockOption, ClockOptions, ClockSettings, HostNow, OptionValue, WallStart,
+    WhichClock, CLOCK_OPTIONS, LATEST,
 };
 pub use place::Place;
 pub use rounds::HeldClock;

@@ -1,5 +1,7 @@
 //! The command line, as people type it.
 
+use lorentz_container::ClockOptions;
+
 use super::*;
 
 #[test]
@@ -91,14 +93,14 @@ fn run(words: &str) -> Run {
 fn what_follows_the_command_is_the_commands() {
     let run = run("lorentz run --rate 10 --name web date --rate 3 -u -- x");
     assert_eq!(run.command, ["date", "--rate", "3", "-u", "--", "x"]);
-    assert_eq!((run.clock.rate, run.name.as_deref()), (Rate::new(10, 1), Some("web")));
+    assert_eq!((run.clock.options.rate, run.name.as_deref()), (Rate::new(10, 1), Some("web")));
 }
 
 #[test]
 fn two_dashes_may_stand_before_the_command() {
     let run = run("lorentz run --offset -1h30m -- -odd --name x");
     assert_eq!(run.command, ["-odd", "--name", "x"]);
-    assert_eq!(run.clock.offset, Some(Span::from_secs(-5_400)));
+    assert_eq!(run.clock.options.offset, Some(Span::from_secs(-5_400)));
 }
 
 #[test]
@@ -123,5 +125,5 @@ fn every_clock_option_arrives() {
         clock: Some("web".to_string()),
         in_experiment: false,
     };
-    assert_eq!(run.clock.options(), expected);
+    assert_eq!(run.clock.options, expected);
 }
