@@ -79,7 +79,9 @@ pub use change::Target;
 pub use changing::{ClockChange, Followed};
 pub use clear::{clear, clear_all};
 pub use control::{Clock, Reading, ToCome};
-pub use fault::{launch_status, AttachRefused, LaunchError, StateError, WrongOption};
+pub use fault::{
+    exit_status, launch_status, AttachRefused, LaunchError, StateError, WrongOption, WRONG_INPUT,
+};
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use life::{attach, exec, run, Attached};
 pub use lock::on_busy_clock;

@@ -52,7 +52,7 @@ mod watch;
 
 pub use client::{Experiment, Joining, Refused};
 pub use cpus::{Cpus, WrongCpus};
-pub use fault::{Ended, Refusal};
+pub use fault::{exit_status, Ended, Refusal};
 pub use guard::{release, ORPHANED_FOR};
 pub use join::container_for;
 pub use phase::{Manner, Phase, Step, WrongOrder};

@@ -64,7 +64,7 @@ mod watch;
 pub use control::{command, Order};
 pub use correct::correct;
 pub use door::{Place, SOCKET};
-pub use fault::PacketsError;
+pub use fault::{exit_status, PacketsError};
 pub use kernel::Counters;
 pub use namespace::{Namespace, OuterDevice};
 pub use record::{Direction, Outcome, Packet, Protocol};

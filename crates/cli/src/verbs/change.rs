@@ -9,9 +9,9 @@ use lorentz_container::{
 };
 
 use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, Step, When};
+use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::view::View;
-use crate::wrong::WrongInput;
 
 pub fn dilate(args: &Dilate) -> anyhow::Result<i32> {
     let rate = args.rate.or(args.tdf).ok_or_else(|| missing("--rate R or --tdf N"))?;

@@ -11,8 +11,8 @@ use lorentz_packets::{
 };
 use serde_json::Value;
 
+use crate::diagnostics::WrongInput;
 use crate::latency_args::{Latency, Measure, Order, Serve, Watch};
-use crate::wrong::WrongInput;
 use crate::{print, print_latency};
 
 /// Clears a terminal and goes to its upper left corner.

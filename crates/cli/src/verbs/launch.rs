@@ -13,7 +13,7 @@ use lorentz_container::{
 use lorentz_experiment::Experiment;
 
 use crate::args::{Attach, Exec, Run};
-use crate::wrong::WrongInput;
+use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::root_args::is_interactive;
 use crate::view::View;
