@@ -281,11 +281,23 @@ impl ClockOptions {
 
     /// Returns the same options as annotations, for an OCI runtime.
     pub fn annotations(&self) -> Vec<String> {
-        let annotation = |option: &ClockOption| {
-            let key = option.passed_as.unwrap_or(option.name);
-            Some(format!("lorentz.{key}={}", option.show(self)?))
+        let annotation = |(option, value): (&ClockOption, String)| {
+            format!("lorentz.{}={value}", option.passed_as.unwrap_or(option.name))
         };
-        CLOCK_OPTIONS.iter().filter_map(annotation).collect()
+        self.given().map(annotation).collect()
+    }
+
+    /// Returns the same options as words of a command line.
+    pub fn flags(&self) -> Vec<String> {
+        let flag = |(option, value): (&ClockOption, String)| match option.value {
+            OptionValue::Switch => option.flag.to_string(),
+            _ => format!("--{}={value}", option.passed_as.unwrap_or(option.name)),
+        };
+        self.given().map(flag).collect()
+    }
+
+    fn given(&self) -> impl Iterator<Item = (&'static ClockOption, String)> + '_ {
+        CLOCK_OPTIONS.iter().filter_map(|option| Some((option, option.show(self)?)))
     }
 
     /// Returns the settings of a new clock.
@@ -337,8 +349,8 @@ impl ClockOptions {
 
     /// Returns the given flags that apply only to a new clock.
     fn of_a_new_clock(&self) -> Vec<&'static str> {
-        let of_new = CLOCK_OPTIONS.iter().filter(|option| option.name != "clock");
-        of_new.filter(|option| option.show(self).is_some()).map(|option| option.flag).collect()
+        let of_new = self.given().filter(|(option, _)| option.name != "clock");
+        of_new.map(|(option, _)| option.flag).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use serde_saphyr::{Location, Spanned};
 
 use crate::impair::Impairments;
 use crate::topology::{Command, File, Kind, Link, Node, State};
-use lorentz_container::{is_name, Bind};
+use lorentz_container::{is_name, Bind, ClockOptions, CLOCK_OPTIONS};
 
 /// The default MTU.
 pub const MTU: u32 = 1_500;
@@ -179,7 +179,7 @@ pub fn check(file: &File) -> Result<Plan, Fault> {
         name: name.value.clone(),
         rate: rate(&file.tdf, &file.rate)?.unwrap_or(Rate::ONE),
         rounds: file.rounds,
-        at: read_as("at", &file.at)?,
+        at: start(&file.at)?,
         seed: file.seed,
         nodes: Vec::new(),
         switches: Vec::new(),
@@ -220,28 +220,27 @@ fn rate(
     tdf: &Option<Spanned<String>>,
     rate: &Option<Spanned<String>>,
 ) -> Result<Option<Rate>, Fault> {
-    let tdf = match tdf {
-        Some(tdf) if rate.is_some() => {
-            return fault(tdf.defined, "tdf: excludes rate: give one of them")
-        }
-        Some(tdf) => Some(
-            Rate::parse_tdf(&tdf.value)
-                .or_else(|error| fault(tdf.defined, format!("tdf: {}: {error}", tdf.value)))?,
-        ),
-        None => None,
-    };
-    Ok(tdf.or(read_as("rate", rate)?))
+    if let (Some(tdf), Some(_)) = (tdf, rate) {
+        return fault(tdf.defined, "tdf: excludes rate: give one of them");
+    }
+    Ok(clock_option("tdf", tdf)?.tdf.or(clock_option("rate", rate)?.rate))
 }
 
-fn read_as<T>(key: &str, text: &Option<Spanned<String>>) -> Result<Option<T>, Fault>
-where
-    T: std::str::FromStr<Err: std::fmt::Display>,
-{
-    let Some(text) = text else { return Ok(None) };
-    match text.value.parse() {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => fault(text.defined, format!("{key}: {}: {error}", text.value)),
+fn start(at: &Option<Spanned<String>>) -> Result<Option<WallTime>, Fault> {
+    Ok(clock_option("at", at)?.at)
+}
+
+/// Reads one key of a clock as the clock option of that name.
+fn clock_option(key: &str, text: &Option<Spanned<String>>) -> Result<ClockOptions, Fault> {
+    let mut options = ClockOptions::default();
+    if let Some(text) = text {
+        let option = CLOCK_OPTIONS.iter().find(|option| option.name == key);
+        option
+            .ok_or_else(|| "no such clock option".to_string())
+            .and_then(|option| option.read(&mut options, &text.value))
+            .or_else(|error| fault(text.defined, format!("{key}: {}: {error}", text.value)))?;
     }
+    Ok(options)
 }
 
 fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), Fault> {
@@ -331,7 +330,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), F
     plan.nodes.push(NodePlan {
         name: name.to_string(),
         rate: own_rate.unwrap_or(plan.rate),
-        at: read_as("at", &node.at)?,
+        at: start(&node.at)?,
         command,
         exec: node.exec.iter().map(|line| line.value.clone()).collect(),
         env: node.env.clone(),

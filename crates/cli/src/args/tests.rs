@@ -126,4 +126,7 @@ fn every_clock_option_arrives() {
         in_experiment: false,
     };
     assert_eq!(run.clock.options, expected);
+    let without_tdf = ClockOptions { tdf: None, ..expected };
+    let words = without_tdf.flags().join(" ");
+    assert_eq!(self::run(&format!("lorentz run {words} true")).clock.options, without_tdf);
 }
