@@ -9,7 +9,7 @@
 //! lorentz leap web --by 1d
 //! ```
 //!
-//! [`args`] defines the verbs and flags, [`verbs`] performs them, [`view`] and [`mod@print`] make the output, [`diagnostics`] makes
+//! [`args`] defines the verbs and flags, [`verbs`] carries them out, [`view`] and [`mod@print`] make the output, [`diagnostics`] makes
 //! error lines and exit statuses, [`start`] begins the process.
 
 #![cfg_attr(not(test), no_main)]
@@ -35,8 +35,8 @@ use std::ffi::OsString;
 
 use args::{Cli, Verb};
 
-/// Performs a command line and returns the exit status.
-fn story(words: Vec<OsString>) -> i32 {
+/// Carries out a command line and returns the exit status.
+fn main(words: Vec<OsString>) -> i32 {
     lorentz_container::on_busy_clock(|line| eprintln!("lorentz: {line}"));
     let cli = match Cli::parse_words(words) {
         Ok(cli) => cli,
@@ -45,7 +45,7 @@ fn story(words: Vec<OsString>) -> i32 {
             return complain(&diagnostics::command_line(&error), diagnostics::WRONG_INPUT)
         }
     };
-    match verbs::perform(&cli.verb) {
+    match verbs::dispatch(&cli.verb) {
         Ok(status) => status,
         Err(error) => {
             let launches = matches!(cli.verb, Verb::Run(_) | Verb::Exec(_));

@@ -134,7 +134,7 @@ fn report_removed(container: &Container, ended: usize) -> anyhow::Result<()> {
     if let (Some(mut runtime), Some(bundle)) =
         (container.runtime("delete"), &container.record().bundle)
     {
-        // What the OCI runtime has of it goes too, where it is still there.
+        // The OCI runtime removes its own files of the container too, if they still exist.
         runtime.args(["--force", &bundle.id]).status().context("lorentz-runtime")?;
     }
     Ok(())

@@ -137,7 +137,7 @@ impl Screen<'_> {
         }
     }
 
-    /// What is known at the end.
+    /// Prints the counters at the end, for people.
     fn close(&self, watcher: &Watcher) -> anyhow::Result<()> {
         if self.args.json {
             return Ok(());
@@ -179,7 +179,7 @@ impl Audience for Screen<'_> {
     }
 }
 
-/// Whoever reads does so inside.
+/// No audience here: the readers are inside the containers.
 struct Nobody;
 
 impl Audience for Nobody {

@@ -208,7 +208,7 @@ pub fn capture(args: &Capture) -> anyhow::Result<i32> {
         if size == 0 {
             return Ok(0);
         }
-        // Whoever reads it wants each frame as it comes.
+        // A reader wants each frame as it comes.
         out.write_all(&some[..size])?;
         out.flush()?;
     }
