@@ -4,9 +4,10 @@ use std::ffi::OsString;
 
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
-use lorentz_control::{parse_read_cost, ClockOptions};
+use lorentz_control::parse_read_cost;
 
 use crate::bandwidth_args::Bandwidth;
+use crate::clock_args::ClockArgs;
 use crate::experiment_args::Experiment;
 use crate::latency_args::Latency;
 use crate::network_args::{Capture, Down, Graph, Import, Inspect, LinkVerb, Up};
@@ -192,7 +193,7 @@ pub struct Run {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Join this experiment from the first instruction on; --tdf or --rate sets the share of a processor
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["rootfs", "bundle", "clock", "frozen", "skip_idle"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["rootfs", "bundle", "clock", "frozen", "skip-idle"])]
     pub experiment: Option<String>,
     /// With --experiment: the timeline that the container follows, if a simulator moves it
     #[arg(long, value_name = "N", requires = "experiment", allow_hyphen_values = true)]
@@ -389,86 +390,6 @@ pub struct Rm {
     pub force: bool,
 }
 
-/// Options of a container's clock.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Clock")]
-pub struct ClockArgs {
-    /// Start the wall clock at this time [default: the host's]
-    ///
-    /// Not before 1970. Excludes --offset.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub at: Option<WallTime>,
-    /// Start the wall clock this far from the host's: +10d, -1h30m
-    ///
-    /// Moves the wall clock alone, not before 1970. Excludes --at.
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
-    pub offset: Option<Span>,
-    /// Virtual seconds per real second: 2, 0.1, 1/10, 60x, +200ppm [default: 1]
-    ///
-    /// Above 0, from 1/1000000 to 1000000. Excludes --tdf.
-    #[arg(long, value_name = "R", allow_hyphen_values = true)]
-    pub rate: Option<Rate>,
-    /// Time dilation factor, the inverse of --rate: real seconds per virtual second
-    ///
-    /// Written as a rate is: 10, 0.5, 1/3. Excludes --rate.
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = Rate::parse_tdf)]
-    pub tdf: Option<Rate>,
-    /// Start CLOCK_MONOTONIC this far from the host's
-    ///
-    /// The clock may not become negative: the host's counts from its boot.
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
-    pub monotonic: Option<Span>,
-    /// Start CLOCK_BOOTTIME, and with it the uptime, this far from the host's
-    ///
-    /// The clock may not become negative: the host's counts from its boot.
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
-    pub boottime: Option<Span>,
-    /// Start with a frozen clock: the program starts at 'lorentz unfreeze'
-    #[arg(long)]
-    pub frozen: bool,
-    /// Skip idle time
-    ///
-    /// When every task of the container waits, its clocks jump to the next deadline. While a task waits for an answer that
-    /// may come from outside (a connection, a terminal, a pipe), time keeps to its rate; 'lorentz ps' names the process.
-    /// =force: skip even then.
-    #[arg(long, value_name = "on|force", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "on", hide_possible_values = true)]
-    pub skip_idle: Option<Switch>,
-    /// With --skip-idle: virtual time that each clock read costs
-    ///
-    /// A program that spins on a clock is never idle; with a cost it ends. From 0 to 1s.
-    #[arg(long, value_name = "DUR", requires = "skip_idle", allow_hyphen_values = true)]
-    #[arg(value_parser = parse_read_cost)]
-    pub read_cost: Option<Span>,
-    /// Show CPU time at the clock's rate, or as the host does [default: virtual]
-    ///
-    /// virtual: no program uses more CPU time than time passed.
-    #[arg(long, value_name = "virtual|real", hide_possible_values = true)]
-    pub cpu_clocks: Option<Whose>,
-    /// Show file times in virtual time, or in the host's [default: virtual]
-    ///
-    /// virtual: a file that is written inside shows the time inside; an older one keeps its time.
-    #[arg(long, value_name = "virtual|real", hide_possible_values = true)]
-    pub file_times: Option<Whose>,
-    /// Make the rdtsc instruction return virtual time, at about 2 us each
-    #[arg(long)]
-    pub trap_tsc: bool,
-    /// Use the clock of this container instead of a new one
-    ///
-    /// Without --name the program becomes part of that container. Excludes all other clock options.
-    #[arg(long, value_name = "NAME")]
-    pub clock: Option<String>,
-}
-
-/// The time in which a face of time is shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Whose {
-    /// The container's
-    Virtual,
-    /// The host's
-    Real,
-}
-
 impl Switch {
     /// Converts to the library's type.
     pub fn mode(self) -> SkipMode {
@@ -476,29 +397,6 @@ impl Switch {
             Switch::On => SkipMode::On,
             Switch::Off => SkipMode::Off,
             Switch::Force => SkipMode::Force,
-        }
-    }
-}
-
-impl ClockArgs {
-    /// Converts to the library's type.
-    pub fn options(&self) -> ClockOptions {
-        let is_real = |whose: Whose| whose == Whose::Real;
-        ClockOptions {
-            at: self.at,
-            offset: self.offset,
-            rate: self.rate,
-            tdf: self.tdf,
-            monotonic: self.monotonic,
-            boottime: self.boottime,
-            frozen: self.frozen,
-            skip_idle: self.skip_idle.map(Switch::mode),
-            read_cost: self.read_cost,
-            real_cpu_clocks: self.cpu_clocks.map(is_real),
-            real_file_times: self.file_times.map(is_real),
-            trap_tsc: self.trap_tsc,
-            clock: self.clock.clone(),
-            in_experiment: false,
         }
     }
 }

@@ -246,10 +246,10 @@ pub struct Status {
     pub prometheus: bool,
 }
 
-/// Parses a whole number from LEAST to MOST.
-fn number<const LEAST: u32, const MOST: u32>(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (LEAST..=MOST).contains(number));
-    number.ok_or_else(|| format!("expected a number from {LEAST} to {MOST}"))
+/// Parses a whole number from MIN to MAX.
+fn number<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (MIN..=MAX).contains(number));
+    number.ok_or_else(|| format!("expected a number from {MIN} to {MAX}"))
 }
 
 /// Parses the number of a timeline.

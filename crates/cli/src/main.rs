@@ -9,13 +9,15 @@
 //! lorentz leap web --by 1d
 //! ```
 //!
-//! [`args`] defines the verbs and flags, [`verbs`] performs them, [`view`] and [`mod@print`] make the output, [`wrong`] makes
+//! [`args`] defines the verbs and flags, [`verbs`] carries them out, [`view`] and [`mod@print`] make the output, [`diagnostics`] makes
 //! error lines and exit statuses, [`start`] begins the process.
 
 #![cfg_attr(not(test), no_main)]
 
 mod args;
 mod bandwidth_args;
+mod clock_args;
+mod diagnostics;
 mod experiment_args;
 mod latency_args;
 mod network_args;
@@ -28,25 +30,26 @@ mod start;
 mod study_args;
 mod verbs;
 mod view;
-mod wrong;
 
 use std::ffi::OsString;
 
 use args::{Cli, Verb};
 
-/// Performs a command line and returns the exit status.
-fn story(words: Vec<OsString>) -> i32 {
+/// Carries out a command line and returns the exit status.
+fn main(words: Vec<OsString>) -> i32 {
     lorentz_control::on_busy_clock(|line| eprintln!("lorentz: {line}"));
     let cli = match Cli::parse_words(words) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => return show_help(&error),
-        Err(error) => return complain(&wrong::command_line(&error), wrong::WRONG_INPUT),
+        Err(error) => {
+            return complain(&diagnostics::command_line(&error), diagnostics::WRONG_INPUT)
+        }
     };
-    match verbs::perform(&cli.verb) {
+    match verbs::dispatch(&cli.verb) {
         Ok(status) => status,
         Err(error) => {
             let launches = matches!(cli.verb, Verb::Run(_) | Verb::Exec(_));
-            complain(&wrong::line(&error), wrong::status(&error, launches))
+            complain(&diagnostics::line(&error), diagnostics::status(&error, launches))
         }
     }
 }
@@ -55,7 +58,7 @@ fn story(words: Vec<OsString>) -> i32 {
 fn show_help(error: &clap::Error) -> i32 {
     match error.print() {
         Ok(()) => 0,
-        Err(_) => wrong::FAILED,
+        Err(_) => diagnostics::FAILED,
     }
 }
 

@@ -76,7 +76,7 @@ fn mode_name(mode: SkipMode) -> &'static str {
     }
 }
 
-/// What has become of idle time, or why it is not skipped at this moment.
+/// Describes the skipped idle time, or the reason why no idle time is skipped now.
 fn skip_in_words(skip: &SkipReport) -> String {
     if skip.skipper.is_none() {
         return "not skipping: the process that skips is dead; 'lorentz skip NAME on' starts it"
@@ -263,7 +263,7 @@ fn pids(view: &View) -> String {
     shown.join(" ")
 }
 
-/// What the host can do, for people.
+/// Describes the host's abilities, for people.
 pub fn features(features: &[Feature], limits: &[Limit]) -> String {
     let rows: Vec<Vec<String>> = features
         .iter()
@@ -318,7 +318,7 @@ pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(printable).to_vec()
 }
 
-/// What a program calls itself may hold anything; a terminal is sent none of its control characters.
+/// Replaces control characters: a program chooses its own name, and a terminal would obey them.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -22,7 +22,7 @@ extern "C" fn main(count: c_int, words: *const *const c_char) -> c_int {
 fn begin(words: Vec<OsString>) -> i32 {
     occupy_standard_streams();
     limits::raise();
-    on_ample_stack(|| std::panic::catch_unwind(|| crate::story(words)).unwrap_or(PANICKED))
+    on_ample_stack(|| std::panic::catch_unwind(|| crate::main(words)).unwrap_or(PANICKED))
 }
 
 /// The words of the command line.

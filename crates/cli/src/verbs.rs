@@ -1,4 +1,4 @@
-//! What the commands do: find the container, ask for the change, print.
+//! The verbs: each finds the container, asks for the change, and prints.
 
 mod bandwidth;
 mod change;
@@ -12,8 +12,8 @@ mod study;
 
 use crate::args::Verb;
 
-/// Does what was asked, and returns the exit status.
-pub fn perform(verb: &Verb) -> anyhow::Result<i32> {
+/// Carries out the verb, and returns the exit status.
+pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
     match verb {
         Verb::Run(args) => launch::run(args),
         Verb::Attach(args) => launch::attach(args),
@@ -39,7 +39,7 @@ pub fn perform(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Rm(args) => change::rm(args),
         Verb::Study(verb) => study::study(verb),
         Verb::Report(args) => study::report(args),
-        Verb::Experiment(args) => experiment::perform(&args.verb),
+        Verb::Experiment(args) => experiment::dispatch(&args.verb),
         #[cfg(feature = "failpoints")]
         Verb::Failpoints => failpoints(),
     }

@@ -1,4 +1,4 @@
-//! What is shown of a container, gathered once and printed in either form.
+//! The shown facts of a container, gathered once and printed in either form.
 
 use lorentz_clock::{SkipMode, Span};
 use lorentz_container::{look, Container, Liveness, Record, StateDir};
@@ -8,7 +8,7 @@ use lorentz_idle::SkipReport;
 
 /// A container as it stands.
 pub struct View {
-    /// What was written down about it.
+    /// Its record in the state directory.
     pub record: Record,
     /// Its clocks, or why they cannot be read.
     pub reading: Result<Reading, String>,

@@ -13,7 +13,7 @@ struct Place {
     state: StateDir,
 }
 
-/// What a command did.
+/// The result of a command.
 struct Outcome {
     status: i32,
     out: String,

@@ -6,6 +6,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use lorentz_control::WrongOption;
 use thiserror::Error;
 
 /// The reason why a container could not be found, made or changed.
@@ -142,11 +143,26 @@ pub type LaunchError = lorentz_inject::Error;
 
 /// Returns the exit status by which shells, `env` and `timeout` report why a command was not started. `None` if the command is not
 /// the reason.
-pub fn launch_status(error: &LaunchError) -> Option<i32> {
+pub fn launch_status(error: &LaunchError) -> Option<u8> {
     match error {
         LaunchError::NotFound(_) => Some(127),
         LaunchError::NotExecutable(..) | LaunchError::Refused(_) => Some(126),
         LaunchError::System(..) => None,
+    }
+}
+
+/// Exit status of every command for wrong input.
+pub const WRONG_INPUT: u8 = 2;
+
+/// Returns the exit status for an error of this crate. `None` for a failure on the way and for other errors.
+pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    let state = error.downcast_ref::<StateError>();
+    let is_wrong_input = error.is::<WrongOption>()
+        || error.is::<AttachRefused>()
+        || state.is_some_and(StateError::is_wrong_input);
+    match error.downcast_ref::<LaunchError>() {
+        Some(error) => launch_status(error),
+        None => is_wrong_input.then_some(WRONG_INPUT),
     }
 }
 

@@ -104,6 +104,57 @@ pub fn wall_ahead() -> Option<WallTime> {
     })
 }
 
+/// The host's clocks at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostNow {
+    /// CLOCK_MONOTONIC.
+    pub real: RealInstant,
+    /// CLOCK_REALTIME.
+    pub wall: WallTime,
+    /// CLOCK_BOOTTIME.
+    pub boot: lorentz_clock::Span,
+}
+
+impl HostNow {
+    /// Returns CLOCK_MONOTONIC at the time when CLOCK_REALTIME will show `wall`, if nobody sets it until then. `None` if that is
+    /// beyond the range of CLOCK_MONOTONIC.
+    pub fn real_at(&self, wall: WallTime) -> Option<RealInstant> {
+        let ahead = wall.as_nanos() - self.wall.as_nanos();
+        i64::try_from(i128::from(self.real.0) + ahead).ok().map(RealInstant)
+    }
+
+    /// Reads the clocks, and takes the narrowest of several readings. The three times belong together within a microsecond, unless
+    /// the machine is very busy. The first reading is slow, because the kernel reads in its code.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel has no such clock.
+    pub fn read() -> io::Result<HostNow> {
+        const TRIES: u32 = 5;
+        let mut best: Option<(i64, HostNow)> = None;
+        for _ in 0..TRIES {
+            let before = clock_nanos(libc::CLOCK_MONOTONIC)?;
+            let wall = clock_nanos(libc::CLOCK_REALTIME)?;
+            let boot = clock_nanos(libc::CLOCK_BOOTTIME)?;
+            let width = clock_nanos(libc::CLOCK_MONOTONIC)? - before;
+            if best.as_ref().is_none_or(|(narrowest, _)| width < *narrowest) {
+                let now = HostNow {
+                    real: RealInstant(before + width / 2),
+                    wall: WallTime::from_nanos(wall.into()),
+                    boot: lorentz_clock::Span(boot),
+                };
+                best = Some((width, now));
+            }
+        }
+        best.map(|(_, now)| now).ok_or_else(|| io::Error::other("no host clock could be read"))
+    }
+
+    /// The span by which the host's wall clock is ahead of its CLOCK_MONOTONIC.
+    pub fn wall_offset(&self) -> WallTime {
+        WallTime::from_nanos(self.wall.as_nanos() - i128::from(self.real.0))
+    }
+}
+
 /// Sleeps for `time` of real time.
 pub fn sleep(time: Duration) {
     sleep_until(Moment::now().after(time).0);

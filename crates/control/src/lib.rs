@@ -63,10 +63,12 @@ pub use clock::{Clock, Reading, ToCome};
 pub use error::WrongOption;
 pub use file_stamps::FileStamps;
 pub use freeze::{let_tasks_go, stop_tasks};
+pub use host_time::HostNow;
 pub use lock::on_busy_clock;
 pub use notifier::ChangeCounts;
 pub use options::{
-    parse_read_cost, ClockOptions, ClockSettings, HostNow, WallStart, WhichClock, LATEST,
+    parse_read_cost, ClockOption, ClockOptions, ClockSettings, OptionValue, WallStart, WhichClock,
+    CLOCK_OPTIONS, LATEST,
 };
 pub use rounds::HeldClock;
 pub use target::Target;

@@ -3,13 +3,9 @@
 //! [`ClockOptions`] are the options as given, [`ClockSettings`] the settings that follow from them. The conversion refuses each
 //! wrong combination with one line that names the flag, its value and the accepted values.
 
-use std::io;
+use lorentz_clock::{Pace, Policy, Rate, Segment, SkipMode, Span, VirtualInstant, WallTime};
 
-use lorentz_clock::{
-    Pace, Policy, Rate, RealInstant, Segment, SkipMode, Span, VirtualInstant, WallTime,
-};
-
-use crate::host_time::clock_nanos;
+use crate::host_time::HostNow;
 use crate::WrongOption;
 
 /// Latest start of a virtual monotonic clock: two years before the range of the kernel's own clocks ends. The clock can go on for
@@ -17,57 +13,106 @@ use crate::WrongOption;
 pub const LATEST: VirtualInstant =
     VirtualInstant(290 * 365 * 86_400 * lorentz_clock::NANOS_PER_SEC);
 
-/// The host's clocks at one moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HostNow {
-    /// CLOCK_MONOTONIC.
-    pub real: RealInstant,
-    /// CLOCK_REALTIME.
-    pub wall: WallTime,
-    /// CLOCK_BOOTTIME.
-    pub boot: Span,
+/// One option of a clock, as every interface names, reads and shows it.
+#[derive(Debug)]
+pub struct ClockOption {
+    /// Its name: `at` is `--at`, the annotation `lorentz.at` and the variable `LORENTZ_AT`.
+    pub name: &'static str,
+    /// The flag of the command line.
+    pub flag: &'static str,
+    /// The form of its value.
+    pub value: OptionValue,
+    /// The help, in one line.
+    pub help: &'static str,
+    /// The rest of the help; may be empty.
+    pub details: &'static str,
+    /// The name of the option without which the command line refuses this one.
+    pub requires: Option<&'static str>,
+    /// The name of the option that gives the same value in another unit. Annotations pass the value on under that name.
+    passed_as: Option<&'static str>,
+    read: fn(&mut ClockOptions, &str) -> Result<(), String>,
+    show: fn(&ClockOptions) -> Option<String>,
 }
 
-impl HostNow {
-    /// Returns CLOCK_MONOTONIC at the time when CLOCK_REALTIME will show `wall`, if nobody sets it until then. `None` if that is
-    /// beyond the range of CLOCK_MONOTONIC.
-    pub fn real_at(&self, wall: WallTime) -> Option<RealInstant> {
-        let ahead = wall.as_nanos() - self.wall.as_nanos();
-        i64::try_from(i128::from(self.real.0) + ahead).ok().map(RealInstant)
-    }
+/// The form of an option's value on the command line. Elsewhere a switch has the value `true` or `false`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OptionValue {
+    /// No value.
+    Switch,
+    /// A quantity, which may begin with a minus sign: its placeholder.
+    Quantity(&'static str),
+    /// A name: its placeholder.
+    Name(&'static str),
+    /// One of a few words.
+    Word {
+        /// Its placeholder.
+        shown: &'static str,
+        /// The words.
+        accepted: &'static [&'static str],
+        /// The word that the flag alone stands for.
+        implied: Option<&'static str>,
+    },
+}
 
-    /// Reads the clocks, and takes the narrowest of several readings. The three times belong together within a microsecond, unless
-    /// the machine is very busy. The first reading is slow, because the kernel reads in its code.
+impl ClockOption {
+    /// The fields that an entry of the table may leave out.
+    const EMPTY: ClockOption = ClockOption {
+        name: "",
+        flag: "",
+        value: OptionValue::Switch,
+        help: "",
+        details: "",
+        requires: None,
+        passed_as: None,
+        read: |_, _| Ok(()),
+        show: |_| None,
+    };
+
+    /// Reads the option's value from `text` into `options`.
     ///
     /// # Errors
     ///
-    /// If the kernel has no such clock.
-    pub fn read() -> io::Result<HostNow> {
-        const TRIES: u32 = 5;
-        let mut best: Option<(i64, HostNow)> = None;
-        for _ in 0..TRIES {
-            let before = clock_nanos(libc::CLOCK_MONOTONIC)?;
-            let wall = clock_nanos(libc::CLOCK_REALTIME)?;
-            let boot = clock_nanos(libc::CLOCK_BOOTTIME)?;
-            let width = clock_nanos(libc::CLOCK_MONOTONIC)? - before;
-            if best.as_ref().is_none_or(|(narrowest, _)| width < *narrowest) {
-                let now = HostNow {
-                    real: RealInstant(before + width / 2),
-                    wall: WallTime::from_nanos(wall.into()),
-                    boot: Span(boot),
-                };
-                best = Some((width, now));
-            }
-        }
-        best.map(|(_, now)| now).ok_or_else(|| io::Error::other("no host clock could be read"))
+    /// The values that are accepted.
+    pub fn read(&self, options: &mut ClockOptions, text: &str) -> Result<(), String> {
+        (self.read)(options, text)
     }
 
-    /// The span by which the host's wall clock is ahead of its CLOCK_MONOTONIC.
-    pub fn wall_offset(&self) -> WallTime {
-        WallTime::from_nanos(self.wall.as_nanos() - i128::from(self.real.0))
+    /// Returns the option's value in `options` as a text that [`ClockOption::read`] reads. `None` if the option is not given.
+    pub fn show(&self, options: &ClockOptions) -> Option<String> {
+        (self.show)(options)
     }
 }
 
+/// Makes [`ClockOptions`] and [`CLOCK_OPTIONS`] from one entry for each option.
+macro_rules! clock_options {
+    ($(#[$doc:meta])* $($name:literal => $field:ident: $type:ty [$parse:expr, $show:expr] { $($entry:tt)* })*) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Debug, Default)]
+        pub struct ClockOptions {
+            $(
+                #[doc = concat!("`--", $name, "`, of which [`CLOCK_OPTIONS`] has the help.")]
+                pub $field: $type,
+            )*
+            /// `--experiment`: whether a program's sending waits until the experiment's other clocks have come as far.
+            pub in_experiment: bool,
+        }
+
+        /// Every option of a clock, in the order of the help.
+        pub const CLOCK_OPTIONS: &[ClockOption] = &[$(ClockOption {
+            name: $name,
+            flag: concat!("--", $name),
+            read: |options, text| {
+                options.$field = $parse(text).map_err(|error| error.to_string())?.into();
+                Ok(())
+            },
+            show: |options| $show(&options.$field),
+            $($entry)*
+            ..ClockOption::EMPTY
+        }),*];
+    };
+}
+
+clock_options! {
 /// Options of a clock as given. The default is the host's time at the host's rate.
 ///
 /// ```
@@ -85,36 +130,128 @@ impl HostNow {
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ClockOptions {
-    /// `--at`: wall time at the start.
-    pub at: Option<WallTime>,
-    /// `--offset`: start of the wall clock, relative to the host's.
-    pub offset: Option<Span>,
-    /// `--rate`: virtual seconds per real second.
-    pub rate: Option<Rate>,
-    /// `--tdf`: the inverse of the rate. This field holds the rate.
-    pub tdf: Option<Rate>,
-    /// `--monotonic`: start of CLOCK_MONOTONIC, relative to the host's.
-    pub monotonic: Option<Span>,
-    /// `--boottime`: start of CLOCK_BOOTTIME, relative to the host's.
-    pub boottime: Option<Span>,
-    /// `--frozen`: whether time stands still at the start.
-    pub frozen: bool,
-    /// `--skip-idle`: whether time skips idle periods.
-    pub skip_idle: Option<SkipMode>,
-    /// `--read-cost`: virtual cost of a clock read, with `--skip-idle`.
-    pub read_cost: Option<Span>,
-    /// `--cpu-clocks`: whether CPU clocks are the host's.
-    pub real_cpu_clocks: Option<bool>,
-    /// `--file-times`: whether file times are the host's.
-    pub real_file_times: Option<bool>,
-    /// `--trap-tsc`: whether `rdtsc` reads virtual time.
-    pub trap_tsc: bool,
-    /// `--clock`: name of a container whose clock is used instead of a new one.
-    pub clock: Option<String>,
-    /// `--experiment`: whether a program's sending waits until the experiment's other clocks have come as far.
-    pub in_experiment: bool,
+    "at" => at: Option<WallTime> [str::parse::<WallTime>, text_of] {
+        help: "Start the wall clock at this time [default: the host's]",
+        value: OptionValue::Quantity("TIME"),
+        details: "Not before 1970. Excludes --offset.",
+    }
+    "offset" => offset: Option<Span> [str::parse::<Span>, text_of] {
+        help: "Start the wall clock this far from the host's: +10d, -1h30m",
+        value: OptionValue::Quantity("DUR"),
+        details: "Moves the wall clock alone, not before 1970. Excludes --at.",
+    }
+    "rate" => rate: Option<Rate> [str::parse::<Rate>, text_of] {
+        help: "Virtual seconds per real second: 2, 0.1, 1/10, 60x, +200ppm [default: 1]",
+        value: OptionValue::Quantity("R"),
+        details: "Above 0, from 1/1000000 to 1000000. Excludes --tdf.",
+    }
+    // The field holds the rate.
+    "tdf" => tdf: Option<Rate> [Rate::parse_tdf, text_of] {
+        help: "Time dilation factor, the inverse of --rate: real seconds per virtual second",
+        value: OptionValue::Quantity("N"),
+        details: "Written as a rate is: 10, 0.5, 1/3. Excludes --rate.",
+        passed_as: Some("rate"),
+    }
+    "monotonic" => monotonic: Option<Span> [str::parse::<Span>, text_of] {
+        help: "Start CLOCK_MONOTONIC this far from the host's",
+        value: OptionValue::Quantity("DUR"),
+        details: "The clock may not become negative: the host's counts from its boot.",
+    }
+    "boottime" => boottime: Option<Span> [str::parse::<Span>, text_of] {
+        help: "Start CLOCK_BOOTTIME, and with it the uptime, this far from the host's",
+        value: OptionValue::Quantity("DUR"),
+        details: "The clock may not become negative: the host's counts from its boot.",
+    }
+    "frozen" => frozen: bool [parse_switch, switch_text] {
+        help: "Start with a frozen clock: the program starts at 'lorentz unfreeze'",
+    }
+    "skip-idle" => skip_idle: Option<SkipMode> [parse_skip_mode, skip_mode_text] {
+        help: "Skip idle time",
+        value: SKIP_MODES,
+        details: "When every task of the container waits, its clocks jump to the next deadline. \
+            While a task waits for an answer that may come from outside (a connection, a terminal, \
+            a pipe), time keeps to its rate; 'lorentz ps' names the process. =force: skip even then.",
+    }
+    "read-cost" => read_cost: Option<Span> [parse_read_cost, text_of] {
+        help: "With --skip-idle: virtual time that each clock read costs",
+        value: OptionValue::Quantity("DUR"),
+        details: "A program that spins on a clock is never idle; with a cost it ends. From 0 to 1s.",
+        requires: Some("skip-idle"),
+    }
+    "cpu-clocks" => real_cpu_clocks: Option<bool> [parse_is_real, is_real_text] {
+        help: "Show CPU time at the clock's rate, or as the host does [default: virtual]",
+        value: REAL_OR_VIRTUAL,
+        details: "virtual: no program uses more CPU time than time passed.",
+    }
+    "file-times" => real_file_times: Option<bool> [parse_is_real, is_real_text] {
+        help: "Show file times in virtual time, or in the host's [default: virtual]",
+        value: REAL_OR_VIRTUAL,
+        details: "virtual: ages are right inside; a file that changed an hour before the start is \
+            an hour old.",
+    }
+    "trap-tsc" => trap_tsc: bool [parse_switch, switch_text] {
+        help: "Make the rdtsc instruction return virtual time, at about 2 us each",
+    }
+    "clock" => clock: Option<String> [str::parse::<String>, text_of] {
+        help: "Use the clock of this container instead of a new one",
+        value: OptionValue::Name("NAME"),
+        details: "Without --name the program becomes part of that container. Excludes all other \
+            clock options.",
+    }
+}
+
+const SKIP_MODES: OptionValue =
+    OptionValue::Word { shown: "on|force", accepted: &["on", "off", "force"], implied: Some("on") };
+
+const REAL_OR_VIRTUAL: OptionValue =
+    OptionValue::Word { shown: "virtual|real", accepted: &["virtual", "real"], implied: None };
+
+/// Parses the value of a switch.
+fn parse_switch(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err("expected true or false"),
+    }
+}
+
+fn parse_skip_mode(text: &str) -> Result<SkipMode, &'static str> {
+    match text {
+        "on" | "true" | "1" => Ok(SkipMode::On),
+        "off" | "false" | "0" => Ok(SkipMode::Off),
+        "force" => Ok(SkipMode::Force),
+        _ => Err("expected on, off or force"),
+    }
+}
+
+fn skip_mode_text(mode: &Option<SkipMode>) -> Option<String> {
+    let word = mode.map(|mode| match mode {
+        SkipMode::Off => "off",
+        SkipMode::On => "on",
+        SkipMode::Force => "force",
+    });
+    text_of(&word)
+}
+
+/// Parses `real` (true) or `virtual` (false).
+fn parse_is_real(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "real" => Ok(true),
+        "virtual" => Ok(false),
+        _ => Err("expected virtual or real"),
+    }
+}
+
+fn is_real_text(is_real: &Option<bool>) -> Option<String> {
+    text_of(&is_real.map(|is_real| if is_real { "real" } else { "virtual" }))
+}
+
+fn switch_text(is_on: &bool) -> Option<String> {
+    text_of(&is_on.then_some(true))
+}
+
+fn text_of<T: ToString>(value: &Option<T>) -> Option<String> {
+    value.as_ref().map(ToString::to_string)
 }
 
 /// The clock that a command is to run on.
@@ -144,28 +281,23 @@ impl ClockOptions {
 
     /// Returns the same options as annotations, for an OCI runtime.
     pub fn annotations(&self) -> Vec<String> {
-        let real = |is_real: bool| if is_real { "real" } else { "virtual" }.to_string();
-        let skip = |mode: SkipMode| match mode {
-            SkipMode::Off => "off".to_string(),
-            SkipMode::On => "on".to_string(),
-            SkipMode::Force => "force".to_string(),
+        let annotation = |(option, value): (&ClockOption, String)| {
+            format!("lorentz.{}={value}", option.passed_as.unwrap_or(option.name))
         };
-        let given = [
-            ("at", self.at.map(|at| at.to_string())),
-            ("offset", self.offset.map(|span| span.to_string())),
-            ("rate", self.rate.or(self.tdf).map(|rate| rate.to_string())),
-            ("monotonic", self.monotonic.map(|span| span.to_string())),
-            ("boottime", self.boottime.map(|span| span.to_string())),
-            ("frozen", self.frozen.then(|| "true".to_string())),
-            ("skip-idle", self.skip_idle.map(skip)),
-            ("read-cost", self.read_cost.map(|span| span.to_string())),
-            ("cpu-clocks", self.real_cpu_clocks.map(real)),
-            ("file-times", self.real_file_times.map(real)),
-            ("trap-tsc", self.trap_tsc.then(|| "true".to_string())),
-            ("clock", self.clock.clone()),
-        ];
-        let text = |(key, value): (&str, Option<String>)| Some(format!("lorentz.{key}={}", value?));
-        given.into_iter().filter_map(text).collect()
+        self.given().map(annotation).collect()
+    }
+
+    /// Returns the same options as words of a command line.
+    pub fn flags(&self) -> Vec<String> {
+        let flag = |(option, value): (&ClockOption, String)| match option.value {
+            OptionValue::Switch => option.flag.to_string(),
+            _ => format!("--{}={value}", option.passed_as.unwrap_or(option.name)),
+        };
+        self.given().map(flag).collect()
+    }
+
+    fn given(&self) -> impl Iterator<Item = (&'static ClockOption, String)> + '_ {
+        CLOCK_OPTIONS.iter().filter_map(|option| Some((option, option.show(self)?)))
     }
 
     /// Returns the settings of a new clock.
@@ -210,29 +342,15 @@ impl ClockOptions {
     }
 
     fn is_offsets_only(&self) -> bool {
-        !self.of_a_new_clock().is_empty()
-            && self
-                .of_a_new_clock()
-                .iter()
-                .all(|flag| matches!(*flag, "--monotonic" | "--boottime"))
+        let given = self.of_a_new_clock();
+        let is_offset = |flag: &&str| matches!(*flag, "--monotonic" | "--boottime");
+        !given.is_empty() && given.iter().all(is_offset)
     }
 
     /// Returns the given flags that apply only to a new clock.
     fn of_a_new_clock(&self) -> Vec<&'static str> {
-        let given = [
-            ("--at", self.at.is_some()),
-            ("--offset", self.offset.is_some()),
-            ("--rate", self.rate.is_some()),
-            ("--tdf", self.tdf.is_some()),
-            ("--monotonic", self.monotonic.is_some()),
-            ("--boottime", self.boottime.is_some()),
-            ("--frozen", self.frozen),
-            ("--skip-idle", self.skip_idle.is_some()),
-            ("--cpu-clocks", self.real_cpu_clocks.is_some()),
-            ("--file-times", self.real_file_times.is_some()),
-            ("--trap-tsc", self.trap_tsc),
-        ];
-        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+        let of_new = self.given().filter(|(option, _)| option.name != "clock");
+        of_new.map(|(option, _)| option.flag).collect()
     }
 }
 
@@ -242,9 +360,9 @@ impl ClockOptions {
 ///
 /// The reason why the text is wrong.
 pub fn parse_read_cost(text: &str) -> Result<Span, String> {
-    const MOST: Span = Span(lorentz_clock::NANOS_PER_SEC);
+    const MAX_COST: Span = Span(lorentz_clock::NANOS_PER_SEC);
     let span: Span = text.parse().map_err(|error: lorentz_clock::TextError| error.to_string())?;
-    let fits = (Span::ZERO..=MOST).contains(&span);
+    let fits = (Span::ZERO..=MAX_COST).contains(&span);
     fits.then_some(span).ok_or_else(|| "expected a duration from 0 to 1s".to_string())
 }
 
@@ -343,6 +461,8 @@ pub(crate) fn negative(
 
 #[cfg(test)]
 mod tests {
+    use lorentz_clock::RealInstant;
+
     use super::*;
 
     const HOST: HostNow = HostNow {
@@ -492,11 +612,31 @@ mod tests {
     }
 
     #[test]
+    fn every_other_option_excludes_the_clock_of_another() {
+        for option in CLOCK_OPTIONS.iter().filter(|option| option.name != "clock") {
+            let text = match option.value {
+                OptionValue::Switch => "true",
+                OptionValue::Word { accepted, .. } => accepted[0],
+                OptionValue::Quantity("TIME") => "@5",
+                _ => "1",
+            };
+            let refused = refusal(|o| {
+                o.clock = Some("web".into());
+                option.read(o, text).unwrap();
+            });
+            let expected =
+                format!("--clock and {} exclude each other: give one of them", option.flag);
+            assert_eq!(refused, expected);
+        }
+    }
+
+    #[test]
     fn offsets_alone_need_no_shim() {
         let only =
             |fill: fn(&mut ClockOptions)| options(fill).settings(&HOST).unwrap().offsets_only;
         assert!(only(|o| o.monotonic = Some(Span::from_secs(1))));
         assert!(!only(|_| ()));
+        assert!(!only(|o| (o.monotonic, o.read_cost) = (Some(Span(1)), Some(Span(1)))));
         assert!(!only(|o| (o.boottime, o.frozen) = (Some(Span::from_secs(1)), true)));
     }
 }

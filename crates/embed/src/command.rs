@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
 
-use crate::fault::{Fault, Kind, Result};
+use crate::error::{Error, Kind, Result};
 
 /// The environment variable that names the command, if it is neither beside the library nor in PATH.
 pub const COMMAND_VARIABLE: &str = "LORENTZ_COMMAND";
@@ -64,7 +64,7 @@ impl Command {
     pub fn call(mut self) -> Result<String> {
         self.0.stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = self.0.get_program().to_string_lossy().into_owned();
-        let failed = |error: io::Error| Fault::failed(format!("running {program}: {error}"));
+        let failed = |error: io::Error| Error::failed(format!("running {program}: {error}"));
         let mut child = self.0.spawn().map_err(failed)?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
         // Both outputs are short, so neither pipe fills while this process reads the other.
@@ -72,8 +72,8 @@ impl Command {
             io::Read::read_to_end(&mut stdout, &mut out).map_err(failed)?;
             io::Read::read_to_end(&mut stderr, &mut err).map_err(failed)?;
         }
-        let said = String::from_utf8_lossy(&err);
-        let line = said.trim().trim_start_matches("lorentz: ");
+        let printed = String::from_utf8_lossy(&err);
+        let line = printed.trim().trim_start_matches("lorentz: ");
         let status = match child.wait() {
             Ok(status) => status.code(),
             // The program has waited for all its children, or ignores SIGCHLD. The command's output shows whether it failed.
@@ -84,9 +84,9 @@ impl Command {
         };
         match status {
             Some(0) => Ok(String::from_utf8_lossy(&out).into_owned()),
-            Some(2) => Err(Fault::new(Kind::WrongInput, line)),
-            _ if line.is_empty() => Err(Fault::failed(format!("{program} failed without a word"))),
-            _ => Err(Fault::failed(line)),
+            Some(2) => Err(Error::new(Kind::WrongInput, line)),
+            _ if line.is_empty() => Err(Error::failed(format!("{program} failed without a word"))),
+            _ => Err(Error::failed(line)),
         }
     }
 }
@@ -108,7 +108,7 @@ pub fn command_path() -> Result<PathBuf> {
     let in_path = env::split_paths(&path).map(|folder| folder.join("lorentz"));
     let found = beside.chain(in_path).find(|path| is_program(path));
     found.ok_or_else(|| {
-        Fault::failed(format!(
+        Error::failed(format!(
             "the lorentz command: not found; expected beside the library, in PATH, or named by {COMMAND_VARIABLE}"
         ))
     })
@@ -154,9 +154,9 @@ mod tests {
             command.call()
         };
         assert_eq!(call("echo out").as_deref(), Ok("out\n"));
-        let wrong = Fault::new(Kind::WrongInput, "no such thing");
+        let wrong = Error::new(Kind::WrongInput, "no such thing");
         assert_eq!(call("echo lorentz: no such thing >&2; exit 2"), Err(wrong));
-        assert_eq!(call("echo why >&2; exit 1"), Err(Fault::failed("why")));
+        assert_eq!(call("echo why >&2; exit 1"), Err(Error::failed("why")));
         assert_eq!(call("exit 1").unwrap_err().kind, Kind::Failed);
     }
 }

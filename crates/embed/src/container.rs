@@ -5,12 +5,12 @@ use std::fmt::Display;
 use lorentz_clock::{Rate, RealInstant, WallTime};
 use lorentz_container::{self as container, check_attachable, StateDir, StateError};
 use lorentz_control::processes::{self, Process};
-use lorentz_control::{Cgroup, Clock, ClockChange, HostNow, Reading, Target};
+use lorentz_control::{Cgroup, Clock, ClockChange, ClockOptions, HostNow, Reading, Target};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::command::Command;
-use crate::fault::{Fault, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::host::check_outside;
 
 /// A container, as it was when it was found.
@@ -77,12 +77,13 @@ impl Container {
         check_outside()?;
         let state = StateDir::open()?;
         check_attachable(&state, pid)?;
-        let command = Command::new("attach")?.flag("--rate", Some(how.rate));
+        let clock = ClockOptions { rate: Some(how.rate), ..ClockOptions::default() };
+        let command = clock.flags().iter().fold(Command::new("attach")?, Command::arg);
         let command = command.flag("--name", how.name.as_deref()).switch("--tree", how.tree);
         let command = command.switch("--for-experiment", how.for_experiment);
         let told = command.arg("--json").arg(pid.to_string()).call()?;
         let told: serde_json::Value = serde_json::from_str(&told)
-            .map_err(|error| Fault::failed(format!("lorentz attach --json: {error}")))?;
+            .map_err(|error| Error::failed(format!("lorentz attach --json: {error}")))?;
         let mut made = state.container(told["name"].as_str().unwrap_or_default())?;
         give_group(&mut made, told["pids"].as_array().map_or(&[], Vec::as_slice))?;
         Ok(Container(made))
@@ -238,8 +239,8 @@ impl Container {
         clock.change(change, at).map_err(|error| self.at(verb, error)).map(drop)
     }
 
-    fn at(&self, verb: &str, error: impl Display) -> Fault {
-        Fault::new(Kind::Failed, format!("{verb} {}: {error}", self.name()))
+    fn at(&self, verb: &str, error: impl Display) -> Error {
+        Error::new(Kind::Failed, format!("{verb} {}: {error}", self.name()))
     }
 }
 
@@ -248,7 +249,7 @@ fn instant(at: WallTime) -> Result<RealInstant> {
     let host = HostNow::read()?;
     host.real_at(at).filter(|real| *real > host.real).ok_or_else(|| {
         let now = host.wall;
-        Fault::wrong(format!("at {at}: expected a time later than the host's, which is {now}, by less than 290 years"))
+        Error::wrong_input(format!("at {at}: expected a time later than the host's, which is {now}, by less than 290 years"))
     })
 }
 

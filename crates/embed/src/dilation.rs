@@ -2,7 +2,7 @@
 
 use lorentz_clock::Rate;
 
-use crate::fault::{Fault, Result};
+use crate::error::{Error, Result};
 
 /// Returns the rate of a TDF, real seconds per virtual second: the exact inverse.
 ///
@@ -16,7 +16,9 @@ pub fn rate_of_tdf(tdf: f64) -> Result<Rate> {
     let ratio = simplest_ratio(tdf, |num, den| num as f64 / den as f64 == tdf);
     let rate = ratio.and_then(|(num, den)| Rate::new(den, num));
     rate.ok_or_else(|| {
-        Fault::wrong(format!("TDF {tdf}: expected a number above 0, from 1/1000000 to 1000000"))
+        Error::wrong_input(format!(
+            "TDF {tdf}: expected a number above 0, from 1/1000000 to 1000000"
+        ))
     })
 }
 

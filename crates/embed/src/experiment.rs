@@ -13,7 +13,7 @@ use lorentz_experiment::{ExperimentOptions, Status};
 
 use crate::command::Command;
 use crate::container::Container;
-use crate::fault::{Fault, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::guard::Guard;
 use crate::host::check_outside;
 
@@ -92,7 +92,7 @@ impl Experiment {
     pub fn clear(name: &str) -> Result<()> {
         let state = StateDir::open()?;
         match Client::open(&state, name) {
-            Ok(_) => Err(Fault::new(Kind::Refused, format!("{name}: its process runs; end it"))),
+            Ok(_) => Err(Error::new(Kind::Refused, format!("{name}: its process runs; end it"))),
             Err(error) if is_dead(&error) => Ok(experiment::release(&state, name)?),
             Err(error) => Err(error.into()),
         }
@@ -206,7 +206,9 @@ impl Experiment {
         timeline: Option<u32>,
     ) -> Result<()> {
         if interval <= Span::ZERO {
-            return Err(Fault::wrong(format!("interval {interval}: expected a duration above 0")));
+            return Err(Error::wrong_input(format!(
+                "interval {interval}: expected a duration above 0"
+            )));
         }
         let name = self.named(container)?;
         self.ask(|client| client.set_interval(&name, interval, timeline))
@@ -253,7 +255,7 @@ impl Experiment {
             guard.dismiss();
         }
         match answer {
-            Err(fault) if fault.kind != Kind::Ended => Err(fault),
+            Err(error) if error.kind != Kind::Ended => Err(error),
             // The experiment's process may have ended before its answer was on the way.
             _ if self.is_gone_soon() => Ok(()),
             _ => Experiment::clear(&self.name),
@@ -262,9 +264,9 @@ impl Experiment {
 
     /// Waits until the experiment's process has ended and has cleared up after itself. Returns false if that takes too long.
     fn is_gone_soon(&self) -> bool {
-        const PATIENCE: Duration = Duration::from_secs(2);
+        const END_TIMEOUT: Duration = Duration::from_secs(2);
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < END_TIMEOUT {
             let found = Client::open(&self.state, &self.name).map(drop);
             if found.is_err_and(|error| matches!(error.downcast_ref(), Some(Refusal::Unknown(_)))) {
                 return true;
@@ -284,7 +286,7 @@ impl Experiment {
         match request(&mut client) {
             Err(error) if !error.is::<Refused>() => {
                 self.idle().clear();
-                Err(Fault::new(Kind::Ended, format!("{error:#}")))
+                Err(Error::new(Kind::Ended, format!("{error:#}")))
             }
             answer => {
                 self.idle().push(client);

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use crate::command::Command;
-use crate::fault::Result;
+use crate::error::Result;
 
 /// A `lorentz experiment guard` in the background. It waits for the end of this process, or of this value, and then releases the
 /// containers. It is not a child of this process, because this process may wait for its own children.

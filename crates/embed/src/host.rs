@@ -8,7 +8,7 @@ use lorentz_clock::WallTime;
 use lorentz_control::processes;
 use object::{Object, ObjectSymbol};
 
-use crate::fault::{Fault, Kind, Result};
+use crate::error::{Error, Kind, Result};
 
 /// The kernel's own `clock_gettime`, in its vDSO.
 type ClockGettime = extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
@@ -29,11 +29,11 @@ pub fn real_wall_clock() -> Result<WallTime> {
         false => unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, time.as_mut_ptr()) },
         true => match KERNELS.get_or_init(find) {
             Some(clock_gettime) => clock_gettime(libc::CLOCK_REALTIME, time.as_mut_ptr()),
-            None => return Err(Fault::failed("the host's time: the kernel has no vDSO here")),
+            None => return Err(Error::failed("the host's time: the kernel has no vDSO here")),
         },
     };
     if status != 0 {
-        return Err(Fault::failed("the host's time: the kernel does not tell"));
+        return Err(Error::failed("the host's time: the kernel does not tell"));
     }
     // SAFETY: the memory was zeroed before, and any numbers are valid.
     let time = unsafe { time.assume_init() };
@@ -53,7 +53,7 @@ pub fn is_inside() -> bool {
 pub fn check_outside() -> Result<()> {
     match is_inside() {
         false => Ok(()),
-        true => Err(Fault::new(
+        true => Err(Error::new(
             Kind::Refused,
             "this process is in virtual time itself; expected a caller in real time",
         )),

@@ -7,7 +7,7 @@
 //! - Several threads may use an [`Experiment`] at once: each call has a connection of its own.
 //! - The process that synchronizes an experiment is responsible for its frozen containers ([`Experiment::synchronize`]). If that
 //!   process dies, a guard process thaws them.
-//! - An error is one line and one of five kinds ([`Fault`], [`Kind`]).
+//! - An error is one line and one of five kinds ([`Error`], [`Kind`]).
 //!
 //! ```
 //! use lorentz_embed::{rate_of_tdf, Kind, Container};
@@ -15,22 +15,22 @@
 //! assert_eq!(rate_of_tdf(10.0)?.to_string(), "0.1");
 //! assert_eq!(rate_of_tdf(0.0).unwrap_err().kind, Kind::WrongInput);
 //! assert_eq!(Container::find("no-such-container").unwrap_err().kind, Kind::NotFound);
-//! # Ok::<(), lorentz_embed::Fault>(())
+//! # Ok::<(), lorentz_embed::Error>(())
 //! ```
 
 mod command;
 mod container;
 mod dilation;
+mod error;
 mod experiment;
-mod fault;
 mod guard;
 mod host;
 
 pub use command::{command_path, Command, COMMAND_VARIABLE};
 pub use container::{Attach, Container};
 pub use dilation::{rate_of_tdf, simplest_ratio};
+pub use error::{Error, Kind, Result};
 pub use experiment::{Experiment, Owner};
-pub use fault::{Fault, Kind, Result};
 pub use host::real_wall_clock;
 pub use lorentz_clock::{Rate, Span, WallTime};
 pub use lorentz_control::{Reading, Target};

@@ -3,6 +3,8 @@
 use lorentz_clock::Span;
 use thiserror::Error;
 
+use crate::client::Refused;
+
 /// A request that cannot be carried out. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Refusal {
@@ -57,3 +59,11 @@ pub enum Refusal {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("the experiment {0} has ended; 'lorentz experiment rm {0}' lets its containers go on")]
 pub struct Ended(pub String);
+
+/// Returns the exit status for an error of this crate. `None` for a failure on the way and for other errors.
+pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    let refused = error.downcast_ref::<Refused>();
+    let is_wrong_input =
+        error.is::<Refusal>() || refused.is_some_and(|refused| refused.wrong_input);
+    is_wrong_input.then_some(lorentz_container::WRONG_INPUT)
+}

@@ -4,10 +4,10 @@ use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
 use lorentz_embed::{
-    rate_of_tdf, Attach, Container, Fault, Rate, Reading, Result, Span, Target, WallTime,
+    rate_of_tdf, Attach, Container, Error, Rate, Reading, Result, Span, Target, WallTime,
 };
 
-use crate::said::{given, optional_text, text, told};
+use crate::ffi_text::{given, optional_text, text, told};
 
 /// `lorentz_time_t` of the header.
 #[repr(C)]
@@ -98,7 +98,7 @@ pub extern "C" fn lorentz_step(container: *const c_char, by_ns: i64) -> c_int {
 fn announced(at: libc::timespec) -> Result<Option<WallTime>> {
     match u32::try_from(at.tv_nsec) {
         Ok(nanos @ 0..=999_999_999) => Ok(Some(WallTime { secs: at.tv_sec, nanos })),
-        _ => Err(Fault::wrong("at: expected nanoseconds from 0 to 999999999")),
+        _ => Err(Error::wrong_input("at: expected nanoseconds from 0 to 999999999")),
     }
 }
 
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn lorentz_attach(
         let name = optional_text("name", name)?;
         let pid = u32::try_from(pid).ok().filter(|&pid| pid > 0);
         let pid =
-            pid.ok_or_else(|| Fault::wrong("pid: expected the number of a running process"))?;
+            pid.ok_or_else(|| Error::wrong_input("pid: expected the number of a running process"))?;
         let name = name.map(str::to_string);
         Container::attach(pid, &Attach { rate, tree: tree != 0, name, for_experiment: false })
     };

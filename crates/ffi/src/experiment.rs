@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
-use lorentz_embed::{rate_of_tdf, Experiment, ExperimentOptions, Fault, Owner, Result, Span};
+use lorentz_embed::{rate_of_tdf, Error, Experiment, ExperimentOptions, Owner, Result, Span};
 
-use crate::said::{give_text, given, optional_text, text, told};
+use crate::ffi_text::{give_text, given, optional_text, text, told};
 
 /// `lorentz_settings` of the header. A value of zero stands for the default.
 #[repr(C)]
@@ -20,8 +20,8 @@ pub struct Settings {
 impl Settings {
     fn wanted(&self) -> Result<ExperimentOptions> {
         let cpus = optional_text("cpus", self.cpus)?;
-        let cpus =
-            cpus.map(|text| text.parse().map_err(|e| Fault::wrong(format!("cpus {text}: {e}"))));
+        let cpus = cpus
+            .map(|text| text.parse().map_err(|e| Error::wrong_input(format!("cpus {text}: {e}"))));
         Ok(ExperimentOptions {
             timeslice_ns: Some(self.timeslice_ns).filter(|&nanos| nanos != 0),
             cpus: cpus.transpose()?,
@@ -57,15 +57,15 @@ fn timeline(number: i64) -> Result<Option<u32>> {
     match (u32::try_from(number), number) {
         (Ok(timeline), _) => Ok(Some(timeline)),
         (Err(_), ..=-1) => Ok(None),
-        _ => {
-            Err(Fault::wrong(format!("timeline {number}: expected a number from 0 to 4294967295")))
-        }
+        _ => Err(Error::wrong_input(format!(
+            "timeline {number}: expected a number from 0 to 4294967295"
+        ))),
     }
 }
 
 fn existing_timeline(number: i64) -> Result<u32> {
     let none =
-        || Fault::wrong(format!("timeline {number}: expected a number from 0 to 4294967295"));
+        || Error::wrong_input(format!("timeline {number}: expected a number from 0 to 4294967295"));
     timeline(number)?.ok_or_else(none)
 }
 
@@ -192,7 +192,7 @@ pub extern "C" fn lorentz_experiment_status(
     with(experiment, |experiment| {
         let out = given("json", json)?;
         let text = serde_json::to_string(&experiment.status()?)
-            .map_err(|error| Fault::failed(error.to_string()))?;
+            .map_err(|error| Error::failed(error.to_string()))?;
         out.write(give_text(text)?);
         Ok(())
     })

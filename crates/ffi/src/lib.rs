@@ -17,8 +17,8 @@
 
 mod clock;
 mod experiment;
-mod said;
+mod ffi_text;
 
 pub use clock::*;
 pub use experiment::*;
-pub use said::{lorentz_error, lorentz_free, lorentz_pid, lorentz_version};
+pub use ffi_text::{lorentz_error, lorentz_free, lorentz_pid, lorentz_version};

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use lorentz_clock::Rate;
+use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{is_name, Bind};
+use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::Impairments;
@@ -61,7 +62,7 @@ fn check(file: &File) -> Result<Plan, PlanError> {
         name: name.value.clone(),
         rate: rate(&file.tdf, &file.rate)?.unwrap_or(Rate::ONE),
         rounds: file.rounds,
-        at: read_as("at", &file.at)?,
+        at: start(&file.at)?,
         seed: file.seed,
         nodes: Vec::new(),
         switches: Vec::new(),
@@ -102,28 +103,27 @@ fn rate(
     tdf: &Option<Spanned<String>>,
     rate: &Option<Spanned<String>>,
 ) -> Result<Option<Rate>, PlanError> {
-    let tdf = match tdf {
-        Some(tdf) if rate.is_some() => {
-            return refuse(tdf.defined, "tdf: excludes rate: give one of them")
-        }
-        Some(tdf) => Some(
-            Rate::parse_tdf(&tdf.value)
-                .or_else(|error| refuse(tdf.defined, format!("tdf: {}: {error}", tdf.value)))?,
-        ),
-        None => None,
-    };
-    Ok(tdf.or(read_as("rate", rate)?))
+    if let (Some(tdf), Some(_)) = (tdf, rate) {
+        return refuse(tdf.defined, "tdf: excludes rate: give one of them");
+    }
+    Ok(clock_option("tdf", tdf)?.tdf.or(clock_option("rate", rate)?.rate))
 }
 
-fn read_as<T>(key: &str, text: &Option<Spanned<String>>) -> Result<Option<T>, PlanError>
-where
-    T: std::str::FromStr<Err: std::fmt::Display>,
-{
-    let Some(text) = text else { return Ok(None) };
-    match text.value.parse() {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => refuse(text.defined, format!("{key}: {}: {error}", text.value)),
+fn start(at: &Option<Spanned<String>>) -> Result<Option<WallTime>, PlanError> {
+    Ok(clock_option("at", at)?.at)
+}
+
+/// Reads one key of a clock as the clock option of that name.
+fn clock_option(key: &str, text: &Option<Spanned<String>>) -> Result<ClockOptions, PlanError> {
+    let mut options = ClockOptions::default();
+    if let Some(text) = text {
+        let option = CLOCK_OPTIONS.iter().find(|option| option.name == key);
+        option
+            .ok_or_else(|| "no such clock option".to_string())
+            .and_then(|option| option.read(&mut options, &text.value))
+            .or_else(|error| refuse(text.defined, format!("{key}: {}: {error}", text.value)))?;
     }
+    Ok(options)
 }
 
 fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), PlanError> {
@@ -213,7 +213,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
     plan.nodes.push(NodePlan {
         name: name.to_string(),
         rate: own_rate.unwrap_or(plan.rate),
-        at: read_as("at", &node.at)?,
+        at: start(&node.at)?,
         command,
         exec: node.exec.iter().map(|line| line.value.clone()).collect(),
         env: node.env.clone(),

@@ -5,7 +5,7 @@
 
 use lorentz_embed as embed;
 use lorentz_embed::{
-    Attach, Container, ExperimentOptions, Fault, Kind, Owner, Rate, Span, Target, WallTime,
+    Attach, Container, Error, ExperimentOptions, Kind, Owner, Rate, Span, Target, WallTime,
 };
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -30,16 +30,16 @@ create_exception!(lorentz, EndedError, LorentzError, "The process of the experim
 create_exception!(lorentz, FailedError, LorentzError, "The machine or the kernel would not.");
 
 /// An error that becomes a Python exception.
-struct Raised(Fault);
+struct Raised(Error);
 
-impl From<Fault> for Raised {
-    fn from(fault: Fault) -> Raised {
-        Raised(fault)
+impl From<Error> for Raised {
+    fn from(error: Error) -> Raised {
+        Raised(error)
     }
 }
 
 impl From<Raised> for PyErr {
-    fn from(Raised(Fault { kind, text }): Raised) -> PyErr {
+    fn from(Raised(Error { kind, text }): Raised) -> PyErr {
         match kind {
             Kind::WrongInput => WrongInputError::new_err(text),
             Kind::NotFound => NotFoundError::new_err(text),
@@ -58,7 +58,7 @@ fn apart<T: Send>(py: Python, act: impl FnOnce() -> embed::Result<T> + Send) -> 
 }
 
 fn rate(tdf: &str) -> embed::Result<Rate> {
-    Rate::parse_tdf(tdf).map_err(|error| Fault::wrong(format!("tdf {tdf}: {error}")))
+    Rate::parse_tdf(tdf).map_err(|error| Error::wrong_input(format!("tdf {tdf}: {error}")))
 }
 
 /// A running experiment.
@@ -78,7 +78,7 @@ impl Experiment {
         end_with_process: bool,
     ) -> Told<Experiment> {
         let cpus = cpus
-            .map(|text| text.parse().map_err(|e| Fault::wrong(format!("cpus {text}: {e}"))))
+            .map(|text| text.parse().map_err(|e| Error::wrong_input(format!("cpus {text}: {e}"))))
             .transpose()?;
         let wanted = ExperimentOptions { timeslice_ns, cpus, as_fast_as_possible, most };
         let owner = if end_with_process { Owner::ThisProcess } else { Owner::Nobody };
@@ -145,7 +145,7 @@ impl Experiment {
     fn status(&self, py: Python) -> Told<String> {
         apart(py, || {
             let status = self.0.status()?;
-            serde_json::to_string(&status).map_err(|error| Fault::failed(error.to_string()))
+            serde_json::to_string(&status).map_err(|error| Error::failed(error.to_string()))
         })
     }
 
@@ -194,9 +194,9 @@ fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> To
 }
 
 /// Parses a time of the host's wall clock.
-fn announced(at: Option<&str>) -> Result<Option<WallTime>, Fault> {
+fn announced(at: Option<&str>) -> Result<Option<WallTime>, Error> {
     let time = |text: &str| {
-        text.parse::<WallTime>().map_err(|error| Fault::wrong(format!("at {text}: {error}")))
+        text.parse::<WallTime>().map_err(|error| Error::wrong_input(format!("at {text}: {error}")))
     };
     at.map(time).transpose()
 }
@@ -238,7 +238,7 @@ fn step(py: Python, container: &str, by_ns: i64, at: Option<&str>) -> Told<()> {
 #[pyfunction]
 fn parse_duration(text: &str) -> Told<i64> {
     let span: Result<Span, _> = text.parse();
-    Ok(span.map_err(|error| Fault::wrong(format!("duration {text}: {error}")))?.0)
+    Ok(span.map_err(|error| Error::wrong_input(format!("duration {text}: {error}")))?.0)
 }
 
 /// Parses a TDF. Returns it in lowest terms: real seconds, virtual seconds.
@@ -260,7 +260,7 @@ fn tdf_of_number(number: f64) -> Told<(u64, u64)> {
 fn call(py: Python, words: Vec<String>) -> Told<String> {
     apart(py, || {
         let [verb, words @ ..] = &words[..] else {
-            return Err(Fault::wrong("no words; expected a verb of lorentz"));
+            return Err(Error::wrong_input("no words; expected a verb of lorentz"));
         };
         words.iter().fold(embed::Command::new(verb)?, embed::Command::arg).call()
     })

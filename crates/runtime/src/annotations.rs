@@ -2,10 +2,9 @@
 //! what the options are for `lorentz run`.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
-use lorentz_clock::{Rate, SkipMode, Span};
-use lorentz_control::{parse_read_cost, ClockOptions, WrongOption};
+use lorentz_clock::Span;
+use lorentz_control::{ClockOptions, WrongOption, CLOCK_OPTIONS};
 use thiserror::Error;
 
 /// Prefix of our annotations.
@@ -56,26 +55,13 @@ pub struct Asked {
     places: BTreeMap<&'static str, String>,
 }
 
-/// Reads one value into the options.
-type Read = fn(&mut Asked, &str) -> Result<(), String>;
+/// The annotation without its prefix that names the container. All others are options of the clock.
+const NAME: &str = "name";
 
-/// Each annotation without its prefix, and the function that reads it.
-const ALL: [(&str, Read); 14] = [
-    ("at", |asked, text| value(text, &mut asked.clock.at)),
-    ("offset", |asked, text| value(text, &mut asked.clock.offset)),
-    ("rate", |asked, text| value(text, &mut asked.clock.rate)),
-    ("tdf", |asked, text| put(Rate::parse_tdf(text), &mut asked.clock.tdf)),
-    ("monotonic", |asked, text| value(text, &mut asked.clock.monotonic)),
-    ("boottime", |asked, text| value(text, &mut asked.clock.boottime)),
-    ("frozen", |asked, text| flag(text, &mut asked.clock.frozen)),
-    ("skip-idle", |asked, text| put(skip_mode(text), &mut asked.clock.skip_idle)),
-    ("read-cost", |asked, text| put(parse_read_cost(text), &mut asked.clock.read_cost)),
-    ("cpu-clocks", |asked, text| put(is_real(text), &mut asked.clock.real_cpu_clocks)),
-    ("file-times", |asked, text| put(is_real(text), &mut asked.clock.real_file_times)),
-    ("trap-tsc", |asked, text| flag(text, &mut asked.clock.trap_tsc)),
-    ("clock", |asked, text| value(text, &mut asked.clock.clock)),
-    ("name", |asked, text| value(text, &mut asked.name)),
-];
+/// Returns each annotation without its prefix.
+fn keys() -> impl Iterator<Item = &'static str> {
+    CLOCK_OPTIONS.iter().map(|option| option.name).chain([NAME])
+}
 
 impl Asked {
     /// Reads the options in `annotations`, and in the `variables` of the program's environment. Annotations with another prefix are
@@ -91,32 +77,30 @@ impl Asked {
         let mut asked = Asked::default();
         for (key, text) in annotations {
             let Some(short) = key.strip_prefix(PREFIX) else { continue };
-            let entry = ALL.iter().find(|(name, _)| *name == short);
-            let Some(entry) = entry else {
+            let Some(name) = keys().find(|name| *name == short) else {
                 return Err(WrongAnnotation::Unknown { key: key.to_string() });
             };
-            asked.take(entry, key, text)?;
+            asked.take(name, key, text)?;
         }
         for variable in variables {
             let Some((key, text)) = variable.split_once('=') else { continue };
             let Some(short) = key.strip_prefix(VARIABLE_PREFIX) else { continue };
-            if let Some(entry) = ALL.iter().find(|(name, _)| variable_name(name) == short) {
-                asked.take(entry, key, text)?;
+            if let Some(name) = keys().find(|name| variable_name(name) == short) {
+                asked.take(name, key, text)?;
             }
         }
         Ok(asked)
     }
 
-    fn take(
-        &mut self,
-        (name, read): &(&'static str, Read),
-        key: &str,
-        text: &str,
-    ) -> Result<(), WrongAnnotation> {
+    fn take(&mut self, name: &'static str, key: &str, text: &str) -> Result<(), WrongAnnotation> {
         if let Some(first) = self.places.insert(name, key.to_string()) {
             return Err(WrongAnnotation::Twice { first, second: key.to_string() });
         }
-        read(self, text).map_err(|reason| WrongAnnotation::Value {
+        let Some(option) = CLOCK_OPTIONS.iter().find(|option| option.name == name) else {
+            self.name = Some(text.to_string());
+            return Ok(());
+        };
+        option.read(&mut self.clock, text).map_err(|reason| WrongAnnotation::Value {
             key: key.to_string(),
             value: text.to_string(),
             reason,
@@ -147,49 +131,12 @@ impl Asked {
 }
 
 fn names() -> String {
-    let names: Vec<String> = ALL.iter().map(|(name, _)| format!("{PREFIX}{name}")).collect();
-    names.join(", ")
+    keys().map(|name| format!("{PREFIX}{name}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The variable's name without its prefix: `SKIP_IDLE` for `skip-idle`.
 fn variable_name(name: &str) -> String {
     name.to_ascii_uppercase().replace('-', "_")
-}
-
-fn value<T: FromStr<Err: ToString>>(text: &str, place: &mut Option<T>) -> Result<(), String> {
-    put(text.parse(), place)
-}
-
-fn put<T, E: ToString>(read: Result<T, E>, place: &mut Option<T>) -> Result<(), String> {
-    *place = Some(read.map_err(|error| error.to_string())?);
-    Ok(())
-}
-
-fn flag(text: &str, place: &mut bool) -> Result<(), String> {
-    *place = match text {
-        "true" | "1" => true,
-        "false" | "0" => false,
-        _ => return Err("expected true or false".to_string()),
-    };
-    Ok(())
-}
-
-fn skip_mode(text: &str) -> Result<SkipMode, &'static str> {
-    match text {
-        "on" | "true" | "1" => Ok(SkipMode::On),
-        "off" | "false" | "0" => Ok(SkipMode::Off),
-        "force" => Ok(SkipMode::Force),
-        _ => Err("expected on, off or force"),
-    }
-}
-
-/// Parses `real` (true) or `virtual` (false).
-fn is_real(text: &str) -> Result<bool, &'static str> {
-    match text {
-        "real" => Ok(true),
-        "virtual" => Ok(false),
-        _ => Err("expected virtual or real"),
-    }
 }
 
 /// Takes over a duration that a bundle gives by `timeOffsets`, as the offset of a clock in a new container.
@@ -213,6 +160,8 @@ pub fn merge_offset(
 
 #[cfg(test)]
 mod tests {
+    use lorentz_clock::{Rate, SkipMode};
+
     use super::*;
     use lorentz_control::HostNow;
 
@@ -259,7 +208,36 @@ mod tests {
             in_experiment: false,
         };
         assert_eq!(asked.clock, expected);
+        assert_eq!(asked.places.len() + 2, keys().count(), "every option but clock and name");
+        let without_tdf = ClockOptions { tdf: None, ..expected };
+        let annotations = without_tdf.annotations();
+        let pairs = annotations.iter().map(|annotation| annotation.split_once('=').unwrap());
+        assert_eq!(Asked::read(pairs, []).unwrap().clock, without_tdf);
+        let with_tdf = ClockOptions { tdf: Rate::new(1, 4), ..ClockOptions::default() };
+        assert_eq!(with_tdf.annotations(), ["lorentz.rate=1/4"]);
         assert!(read(&[], &["HOME=/"]).unwrap().is_empty());
+    }
+
+    /// The page's table is the stored list: engines' configurations depend on these names.
+    #[test]
+    fn annotations_and_variables_are_those_of_the_page() {
+        const PAGE: &str = include_str!("../../../docs/containers.md");
+        let mut rows =
+            PAGE.lines().skip_while(|line| *line != "| annotation | variable | option |");
+        let rows = rows.by_ref().skip(2).take_while(|line| line.starts_with('|'));
+        let documented: Vec<String> = rows
+            .map(|row| {
+                row.split('`')
+                    .filter(|part| !part.contains('|'))
+                    .take(3)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
+            .collect();
+        let names = keys().map(|name| {
+            format!("{PREFIX}{name} {VARIABLE_PREFIX}{} --{name}", variable_name(name))
+        });
+        assert_eq!(documented, names.collect::<Vec<_>>());
     }
 
     #[test]

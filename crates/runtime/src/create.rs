@@ -21,9 +21,9 @@ use crate::args::Run;
 use crate::config::{Config, Time, Wanted};
 use crate::copyup;
 use crate::life;
-use crate::place::Place;
+use crate::log_capture::with_logged_cause;
+use crate::runtime_dir::RuntimeDir;
 use crate::terminal::{self, Console};
-use crate::witness::watched;
 use crate::workload::Workload;
 
 /// The options of a new container, from the command line.
@@ -37,7 +37,7 @@ struct Order<'a> {
 }
 
 /// The verb `create`.
-pub fn create(place: &Place, args: &liboci_cli::Create) -> anyhow::Result<i32> {
+pub fn create(runtime_dir: &RuntimeDir, args: &liboci_cli::Create) -> anyhow::Result<i32> {
     let order = Order {
         id: &args.container_id,
         console_socket: args.console_socket.as_deref(),
@@ -46,19 +46,19 @@ pub fn create(place: &Place, args: &liboci_cli::Create) -> anyhow::Result<i32> {
         preserve_fds: args.preserve_fds,
         detached: true,
     };
-    make(place, &order, Config::load(&args.bundle)?)?;
+    make(runtime_dir, &order, Config::load(&args.bundle)?)?;
     Ok(0)
 }
 
 /// The verb `run`.
-pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
+pub fn run(runtime_dir: &RuntimeDir, args: &Run) -> anyhow::Result<i32> {
     let Run { run, annotation, command, .. } = args;
     let id = run.container_id.as_str();
     let offered = run.console_socket.as_deref();
     let made = Config::load(&run.bundle).and_then(|mut config| {
         config.change(annotation, command)?;
         let wants = config.wants_terminal();
-        let console = terminal::where_wanted(place, id, wants, run.detach, offered)?;
+        let console = terminal::where_wanted(runtime_dir, id, wants, run.detach, offered)?;
         let own = console.as_ref().map(Console::path);
         let order = Order {
             id,
@@ -68,14 +68,14 @@ pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
             preserve_fds: run.preserve_fds,
             detached: run.detach || own.is_some(),
         };
-        let tasks = make(place, &order, config)?;
+        let tasks = make(runtime_dir, &order, config)?;
         Ok((tasks, console.map(Console::accept).transpose()))
     });
     let (tasks, terminal) = match made {
         Ok(made) => made,
         Err(error) => {
             remove_bundle(&run.bundle);
-            place.leave();
+            runtime_dir.leave();
             return Err(error);
         }
     };
@@ -84,12 +84,12 @@ pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
             // From here on signals are for the program, which begins before this process waits for it.
             life::hold_signals()?;
         }
-        life::start(place, id)?;
+        life::start(runtime_dir, id)?;
         Ok(terminal)
     });
     if run.detach {
         if started.is_err() {
-            let _ = life::delete(place, id, true);
+            let _ = life::delete(runtime_dir, id, true);
         }
         return started.map(|_| 0);
     }
@@ -101,27 +101,27 @@ pub fn run(place: &Place, args: &Run) -> anyhow::Result<i32> {
         }
     });
     if !run.keep {
-        life::delete(place, id, true)?;
+        life::delete(runtime_dir, id, true)?;
     }
     status
 }
 
-fn make(place: &Place, order: &Order, config: Config) -> anyhow::Result<Tasks> {
-    let dir = place.dir(order.id)?;
-    if dir.exists() && !clear_ended(place, order.id, config.bundle()) {
+fn make(runtime_dir: &RuntimeDir, order: &Order, config: Config) -> anyhow::Result<Tasks> {
+    let dir = runtime_dir.dir(order.id)?;
+    if dir.exists() && !clear_ended(runtime_dir, order.id, config.bundle()) {
         bail!("container with id {} already exists", order.id);
     }
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(&place.root)
-        .with_context(|| format!("--root {}", place.root.display()))?;
+        .create(&runtime_dir.root)
+        .with_context(|| format!("--root {}", runtime_dir.root.display()))?;
     let wanted = config.wanted(&HostNow::read()?)?;
     let made = match &wanted.time {
-        Time::Namespace => build(place, order, config, &wanted.time, Workload::default()),
+        Time::Namespace => build(runtime_dir, order, config, &wanted.time, Workload::default()),
         Time::Clock(which) => {
-            let mut container = clocked(place, order.id, &config, &wanted, which)?;
-            let made = build_on_clock(place, order, config, &wanted.time, &mut container);
+            let mut container = clocked(runtime_dir, order.id, &config, &wanted, which)?;
+            let made = build_on_clock(runtime_dir, order, config, &wanted.time, &mut container);
             // The monitor in the background keeps the container, if it has processes to supervise.
             container.leave()?;
             made
@@ -130,23 +130,23 @@ fn make(place: &Place, order: &Order, config: Config) -> anyhow::Result<Tasks> {
     if made.is_err() {
         // libcontainer leaves this directory when it fails early.
         let _ = fs::remove_dir_all(&dir);
-        place.leave();
+        runtime_dir.leave();
     }
     made
 }
 
 /// Removes the remains of a container made by `lorentz run --bundle`, once no process is left that would remove them.
-fn clear_ended(place: &Place, id: &str, bundle: &Path) -> bool {
-    let ended = place.tasks(id).is_ok_and(|tasks| {
+fn clear_ended(runtime_dir: &RuntimeDir, id: &str, bundle: &Path) -> bool {
+    let ended = runtime_dir.tasks(id).is_ok_and(|tasks| {
         tasks.status() == ContainerStatus::Stopped && tasks.bundle().as_path() == bundle
     });
     let ours = is_bundle_of_ours(bundle);
-    ended && ours && place.tasks(id).is_ok_and(|mut tasks| tasks.delete(true).is_ok())
+    ended && ours && runtime_dir.tasks(id).is_ok_and(|mut tasks| tasks.delete(true).is_ok())
 }
 
 /// Makes the Lorentz container of an OCI container: on a new clock, or on that of another container.
 fn clocked(
-    place: &Place,
+    runtime_dir: &RuntimeDir,
     id: &str,
     config: &Config,
     wanted: &Wanted,
@@ -166,7 +166,7 @@ fn clocked(
     };
     container.set_bundle(Bundle {
         id: id.to_string(),
-        root: place.root.clone(),
+        root: runtime_dir.root.clone(),
         pod: wanted.pod.clone(),
         asked: wanted.text.clone(),
         paused_clock: false,
@@ -191,7 +191,7 @@ fn of_pod(state: &StateDir, wanted: &Wanted) -> anyhow::Result<Option<String>> {
 }
 
 fn build_on_clock(
-    place: &Place,
+    runtime_dir: &RuntimeDir,
     order: &Order,
     config: Config,
     time: &Time,
@@ -202,12 +202,12 @@ fn build_on_clock(
     let entrance = if by_shim { Some(Rc::new(monitor.entrance()?)) } else { None };
     let workload = Workload { entrance, ..Default::default() };
     let stay = Group::join(container)?;
-    let tasks = build(place, order, config, time, workload);
+    let tasks = build(runtime_dir, order, config, time, workload);
     stay.leave();
     let tasks = tasks?;
     let watched = watch(container, &tasks, &monitor, by_shim);
     if let Err(error) = watched {
-        let _ = life::delete(place, order.id, true);
+        let _ = life::delete(runtime_dir, order.id, true);
         return Err(error);
     }
     Ok(tasks)
@@ -270,7 +270,7 @@ impl Group {
 }
 
 fn build(
-    place: &Place,
+    runtime_dir: &RuntimeDir,
     order: &Order,
     config: Config,
     time: &Time,
@@ -281,19 +281,19 @@ fn build(
     let (mut value, rights) = config.adapt(time)?;
     workload.rights = rights;
     let copied_up = copyup::take(&mut value);
-    let adapted = Adapted::write(place, order.id, &value)?;
+    let adapted = Adapted::write(runtime_dir, order.id, &value)?;
     let builder = ContainerBuilder::new(order.id.to_string(), SyscallType::default())
-        .with_root_path(&place.root)?
+        .with_root_path(&runtime_dir.root)?
         .with_pid_file(order.pid_file)?
         .with_console_socket(order.console_socket)
         .with_preserved_fds(order.preserve_fds)
         .with_executor(workload)
         .as_init(&adapted.dir)
-        .with_systemd(place.systemd)
+        .with_systemd(runtime_dir.systemd)
         .with_detach(order.detached)
         .with_no_pivot(order.no_pivot);
-    let mut tasks =
-        watched(|| builder.build()).with_context(|| format!("creating container {}", order.id))?;
+    let mut tasks = with_logged_cause(|| builder.build())
+        .with_context(|| format!("creating container {}", order.id))?;
     tasks.state.bundle = bundle;
     let saved = tasks.save().map_err(anyhow::Error::from).and_then(|()| {
         let root = Path::new(value["root"]["path"].as_str().unwrap_or_default());
@@ -312,8 +312,8 @@ struct Adapted {
 }
 
 impl Adapted {
-    fn write(place: &Place, id: &str, value: &Value) -> anyhow::Result<Adapted> {
-        let dir = place.root.join(format!(".{id}.{}", std::process::id()));
+    fn write(runtime_dir: &RuntimeDir, id: &str, value: &Value) -> anyhow::Result<Adapted> {
+        let dir = runtime_dir.root.join(format!(".{id}.{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&dir)?;
         let adapted = Adapted { dir };
         fs::write(adapted.dir.join("config.json"), value.to_string())?;

@@ -19,16 +19,16 @@ use serde_json::{json, Value};
 use crate::config::{Config, Time};
 use crate::create::Group;
 use crate::life;
-use crate::place::Place;
+use crate::log_capture::with_logged_cause;
 use crate::rights::Rights;
+use crate::runtime_dir::RuntimeDir;
 use crate::terminal::{self, Console};
-use crate::witness::watched;
 use crate::workload::Workload;
 
 /// The verb `exec`.
-pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
+pub fn exec(runtime_dir: &RuntimeDir, args: &Exec) -> anyhow::Result<i32> {
     let id = &args.container_id;
-    let tasks = place.tasks(id)?;
+    let tasks = runtime_dir.tasks(id)?;
     match tasks.status() {
         ContainerStatus::Running => {}
         ContainerStatus::Paused if args.ignore_paused => {}
@@ -41,7 +41,7 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     };
     let mut workload = Workload::default();
     let mut group = None;
-    match place.timed(id)? {
+    match runtime_dir.timed(id)? {
         Some(container) => {
             if container.record().mechanism == Mechanism::Shim {
                 workload.entrance = Some(Rc::new(connect_to_monitor(&container)?.entrance()?));
@@ -53,13 +53,13 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     }
     workload.profile = config.profile()?;
     workload.rights = Rights::widen(&mut process)?;
-    let file = ProcessFile::write(place, id, &process)?;
+    let file = ProcessFile::write(runtime_dir, id, &process)?;
     let wants = process["terminal"] == true;
     let offered = args.console_socket.as_deref();
-    let console = terminal::where_wanted(place, id, wants, args.detach, offered)?;
+    let console = terminal::where_wanted(runtime_dir, id, wants, args.detach, offered)?;
     let socket = offered.map(Path::to_path_buf).or(console.as_ref().map(Console::path));
     let mut builder = ContainerBuilder::new(id.clone(), SyscallType::default())
-        .with_root_path(&place.root)?
+        .with_root_path(&runtime_dir.root)?
         .with_console_socket(socket.as_ref())
         .with_pid_file(args.pid_file.as_ref())?
         .with_preserved_fds(args.preserve_fds)
@@ -71,7 +71,7 @@ pub fn exec(place: &Place, args: &Exec) -> anyhow::Result<i32> {
     builder = builder.with_process(Some(&file.path));
     let first = tasks.pid().map_or(0, |pid| pid.as_raw());
     join("time", first).and_then(|()| join("user", first))?;
-    let pid = watched(|| builder.build());
+    let pid = with_logged_cause(|| builder.build());
     if let Some(group) = group {
         group.leave();
     }
@@ -152,8 +152,8 @@ struct ProcessFile {
 }
 
 impl ProcessFile {
-    fn write(place: &Place, id: &str, process: &Value) -> anyhow::Result<ProcessFile> {
-        let path = place.root.join(format!(".{id}.exec.{}", std::process::id()));
+    fn write(runtime_dir: &RuntimeDir, id: &str, process: &Value) -> anyhow::Result<ProcessFile> {
+        let path = runtime_dir.root.join(format!(".{id}.exec.{}", std::process::id()));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let written = ProcessFile { path };
         file.write_all(process.to_string().as_bytes())?;

@@ -12,7 +12,7 @@ use lorentz_container::{remove_bundle, Container, Liveness, Mechanism};
 use nix::sys::signal::{sigprocmask, SigSet, SigmaskHow};
 use serde_json::{json, Value};
 
-use crate::place::Place;
+use crate::runtime_dir::RuntimeDir;
 
 /// Returns a status in the specification's words.
 pub fn word(status: ContainerStatus) -> &'static str {
@@ -26,12 +26,12 @@ pub fn word(status: ContainerStatus) -> &'static str {
 }
 
 /// The verb `start`.
-pub fn start(place: &Place, id: &str) -> anyhow::Result<i32> {
-    let mut tasks = place.tasks(id)?;
+pub fn start(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
+    let mut tasks = runtime_dir.tasks(id)?;
     if tasks.status() != ContainerStatus::Created {
         bail!("cannot start container {id}: it is {}", word(tasks.status()));
     }
-    if let Some(container) = place.timed(id)? {
+    if let Some(container) = runtime_dir.timed(id)? {
         // The program of a frozen container begins when its clock does.
         if container.clock()?.is_frozen() {
             if let Some(cgroup) = container.cgroup() {
@@ -44,8 +44,8 @@ pub fn start(place: &Place, id: &str) -> anyhow::Result<i32> {
 }
 
 /// The verb `state`.
-pub fn state(place: &Place, id: &str) -> anyhow::Result<i32> {
-    let tasks = place.tasks(id)?;
+pub fn state(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
+    let tasks = runtime_dir.tasks(id)?;
     print_json(&describe(&tasks))?;
     Ok(0)
 }
@@ -65,12 +65,12 @@ fn describe(tasks: &Tasks) -> Value {
 }
 
 /// The verb `kill`.
-pub fn kill(place: &Place, args: &Kill) -> anyhow::Result<i32> {
+pub fn kill(runtime_dir: &RuntimeDir, args: &Kill) -> anyhow::Result<i32> {
     let id = &args.container_id;
     let signal = Signal::try_from(args.signal.as_str()).map_err(|_| {
         anyhow::anyhow!("signal {:?}: expected a number or a name such as TERM", args.signal)
     })?;
-    let mut tasks = place.tasks(id)?;
+    let mut tasks = runtime_dir.tasks(id)?;
     let before = tasks.status();
     if !matches!(
         before,
@@ -88,29 +88,29 @@ pub fn kill(place: &Place, args: &Kill) -> anyhow::Result<i32> {
 }
 
 /// The verb `delete`.
-pub fn delete(place: &Place, id: &str, force: bool) -> anyhow::Result<i32> {
-    let dir = place.dir(id)?;
+pub fn delete(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Result<i32> {
+    let dir = runtime_dir.dir(id)?;
     if !dir.exists() && force {
         return Ok(0);
     }
-    let mut tasks = place.tasks(id)?;
+    let mut tasks = runtime_dir.tasks(id)?;
     if !force && !matches!(tasks.status(), ContainerStatus::Stopped | ContainerStatus::Created) {
         bail!("cannot delete container {id}: it is {} and not stopped", word(tasks.status()));
     }
     delete_tasks(&mut tasks, force).with_context(|| format!("deleting container {id}"))?;
     remove_bundle(tasks.bundle());
-    if let Some(container) = place.timed(id)? {
-        forget(place, id, container)?;
+    if let Some(container) = runtime_dir.timed(id)? {
+        forget(runtime_dir, id, container)?;
     }
-    place.leave();
+    runtime_dir.leave();
     Ok(0)
 }
 
 /// Deletes the container, with retries for up to 5 s. libcontainer waits 0.1 s for killed processes to leave their control groups,
 /// which is too short on a busy machine.
 fn delete_tasks(tasks: &mut Tasks, force: bool) -> Result<(), LibcontainerError> {
-    const PATIENCE: Duration = Duration::from_secs(5);
-    let end = Instant::now() + PATIENCE;
+    const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
+    let end = Instant::now() + DELETE_TIMEOUT;
     loop {
         match tasks.delete(force) {
             Err(LibcontainerError::CgroupManager(_)) if Instant::now() < end => {}
@@ -121,9 +121,9 @@ fn delete_tasks(tasks: &mut Tasks, force: bool) -> Result<(), LibcontainerError>
 
 /// Waits until the monitor is gone, at most 2 s, and removes its container. The monitor ends by itself after the last task. A new
 /// container of the same id must not meet the old one.
-fn forget(place: &Place, id: &str, container: Container) -> anyhow::Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    let end = Instant::now() + PATIENCE;
+fn forget(runtime_dir: &RuntimeDir, id: &str, container: Container) -> anyhow::Result<()> {
+    const MONITOR_TIMEOUT: Duration = Duration::from_secs(2);
+    let end = Instant::now() + MONITOR_TIMEOUT;
     let mut left = Some(container);
     while let Some(container) = left.take() {
         if container.liveness()? == Liveness::Ended {
@@ -135,26 +135,26 @@ fn forget(place: &Place, id: &str, container: Container) -> anyhow::Result<()> {
             return Ok(());
         }
         sleep(Duration::from_micros(500));
-        left = place.timed(id)?;
+        left = runtime_dir.timed(id)?;
     }
     Ok(())
 }
 
 /// The verb `pause`.
-pub fn pause(place: &Place, id: &str) -> anyhow::Result<i32> {
-    place.tasks(id)?;
-    let _lock = place.lock()?;
-    let mut tasks = place.tasks(id)?;
+pub fn pause(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
+    runtime_dir.tasks(id)?;
+    let _lock = runtime_dir.lock()?;
+    let mut tasks = runtime_dir.tasks(id)?;
     if tasks.status() != ContainerStatus::Running {
         bail!("cannot pause container {id}: it is {} and not running", word(tasks.status()));
     }
-    let Some(container) = place.timed(id)? else {
+    let Some(container) = runtime_dir.timed(id)? else {
         tasks.pause()?;
         return Ok(0);
     };
     let frozen = container.clock()?.is_frozen();
     let by_shim = container.record().mechanism == Mechanism::Shim;
-    let freezes = by_shim && !frozen && !others_run(place, &container)?;
+    let freezes = by_shim && !frozen && !others_run(runtime_dir, &container)?;
     if freezes {
         lorentz_container::freeze(&container)?;
         set_paused_clock(container.clone(), true)?;
@@ -179,13 +179,13 @@ pub fn pause(place: &Place, id: &str) -> anyhow::Result<i32> {
 }
 
 /// Whether another container on the same clock runs and is not paused: the clock must go on then.
-fn others_run(place: &Place, container: &Container) -> anyhow::Result<bool> {
+fn others_run(runtime_dir: &RuntimeDir, container: &Container) -> anyhow::Result<bool> {
     let others = container.sharing_its_clock()?;
     let mut others = others.iter().filter(|other| other.name() != container.name());
     Ok(others.any(|other| {
         let Some(bundle) = &other.record().bundle else { return true };
         let tasks = Tasks::load(bundle.root.join(&bundle.id));
-        let here = bundle.root == place.root;
+        let here = bundle.root == runtime_dir.root;
         !here || tasks.is_ok_and(|tasks| tasks.status() != ContainerStatus::Paused)
     }))
 }
@@ -199,14 +199,14 @@ fn set_paused_clock(mut container: Container, paused: bool) -> anyhow::Result<()
 }
 
 /// The verb `resume`.
-pub fn resume(place: &Place, id: &str) -> anyhow::Result<i32> {
-    place.tasks(id)?;
-    let _lock = place.lock()?;
-    let mut tasks = place.tasks(id)?;
+pub fn resume(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
+    runtime_dir.tasks(id)?;
+    let _lock = runtime_dir.lock()?;
+    let mut tasks = runtime_dir.tasks(id)?;
     if tasks.status() != ContainerStatus::Paused {
         bail!("cannot resume container {id}: it is {} and not paused", word(tasks.status()));
     }
-    let Some(container) = place.timed(id)? else {
+    let Some(container) = runtime_dir.timed(id)? else {
         tasks.resume()?;
         return Ok(0);
     };
@@ -229,14 +229,17 @@ pub fn resume(place: &Place, id: &str) -> anyhow::Result<i32> {
 }
 
 /// The verb `list`.
-pub fn list(place: &Place, args: &List) -> anyhow::Result<i32> {
-    let ids = place.ids()?;
+pub fn list(runtime_dir: &RuntimeDir, args: &List) -> anyhow::Result<i32> {
+    let ids = runtime_dir.ids()?;
     if args.quiet {
         ids.iter().for_each(|id| println!("{id}"));
         return Ok(0);
     }
-    let known: Vec<Value> =
-        ids.iter().filter_map(|id| place.tasks(id).ok()).map(|tasks| describe(&tasks)).collect();
+    let known: Vec<Value> = ids
+        .iter()
+        .filter_map(|id| runtime_dir.tasks(id).ok())
+        .map(|tasks| describe(&tasks))
+        .collect();
     match args.format.as_str() {
         "json" => print_json(&Value::from(known))?,
         "table" => {
@@ -260,8 +263,8 @@ pub fn list(place: &Place, args: &List) -> anyhow::Result<i32> {
 }
 
 /// The verb `ps`.
-pub fn ps(place: &Place, args: &Ps) -> anyhow::Result<i32> {
-    let tasks = place.tasks(&args.container_id)?;
+pub fn ps(runtime_dir: &RuntimeDir, args: &Ps) -> anyhow::Result<i32> {
+    let tasks = runtime_dir.tasks(&args.container_id)?;
     let pids = crate::resources::pids(&tasks)?;
     match args.format.as_str() {
         "json" => print_json(&json!(pids))?,

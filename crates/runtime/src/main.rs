@@ -24,13 +24,13 @@ mod enter;
 #[cfg(test)]
 mod fuzz;
 mod life;
-mod place;
+mod log_capture;
 mod report;
 mod resources;
 mod rights;
+mod runtime_dir;
 mod sandbox;
 mod terminal;
-mod witness;
 mod workload;
 
 use clap::Parser;
@@ -38,19 +38,20 @@ use clap::Parser;
 use lorentz_container::{limits, on_ample_stack};
 
 use args::{Cli, Verb};
-use place::Place;
+use runtime_dir::RuntimeDir;
 
 /// Called by the C library, without Rust's runtime setup: that ignores SIGPIPE, and programs would inherit it.
 #[cfg(not(test))]
-#[no_mangle]
-extern "C" fn main() -> libc::c_int {
+#[export_name = "main"]
+extern "C" fn start() -> libc::c_int {
     const PANICKED: i32 = 101;
     limits::raise();
-    on_ample_stack(|| std::panic::catch_unwind(story).unwrap_or(PANICKED))
+    on_ample_stack(|| std::panic::catch_unwind(main).unwrap_or(PANICKED))
 }
 
+/// Carries out the command line. Returns the exit status.
 #[cfg_attr(test, allow(dead_code))]
-fn story() -> i32 {
+fn main() -> i32 {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -59,7 +60,7 @@ fn story() -> i32 {
         }
     };
     let done = report::Log::of(&cli.global)
-        .and_then(|log| perform(&cli).inspect_err(|error| log.error(error)));
+        .and_then(|log| dispatch(&cli).inspect_err(|error| log.error(error)));
     match done {
         Ok(status) => status,
         Err(error) => {
@@ -79,21 +80,22 @@ fn story() -> i32 {
     }
 }
 
-fn perform(cli: &Cli) -> anyhow::Result<i32> {
-    let place = Place::of(&cli.global)?;
+/// Carries out the verb. Returns the exit status.
+fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
+    let runtime_dir = RuntimeDir::of(&cli.global)?;
     match &cli.verb {
-        Verb::Create(args) => create::create(&place, args),
-        Verb::Run(args) => create::run(&place, args),
-        Verb::Exec(args) => enter::exec(&place, &args.exec),
-        Verb::Start(args) => life::start(&place, &args.container_id),
-        Verb::State(args) => life::state(&place, &args.container_id),
-        Verb::Kill(args) => life::kill(&place, args),
-        Verb::Delete(args) => life::delete(&place, &args.container_id, args.force),
-        Verb::Pause(args) => life::pause(&place, &args.container_id),
-        Verb::Resume(args) => life::resume(&place, &args.container_id),
-        Verb::List(args) => life::list(&place, args),
-        Verb::Ps(args) => life::ps(&place, args),
-        Verb::Update(args) => resources::update(&place, args),
+        Verb::Create(args) => create::create(&runtime_dir, args),
+        Verb::Run(args) => create::run(&runtime_dir, args),
+        Verb::Exec(args) => enter::exec(&runtime_dir, &args.exec),
+        Verb::Start(args) => life::start(&runtime_dir, &args.container_id),
+        Verb::State(args) => life::state(&runtime_dir, &args.container_id),
+        Verb::Kill(args) => life::kill(&runtime_dir, args),
+        Verb::Delete(args) => life::delete(&runtime_dir, &args.container_id, args.force),
+        Verb::Pause(args) => life::pause(&runtime_dir, &args.container_id),
+        Verb::Resume(args) => life::resume(&runtime_dir, &args.container_id),
+        Verb::List(args) => life::list(&runtime_dir, args),
+        Verb::Ps(args) => life::ps(&runtime_dir, args),
+        Verb::Update(args) => resources::update(&runtime_dir, args),
         Verb::Features(_) => describe::features(),
         Verb::Spec(args) => describe::spec(args),
         Verb::Events(_) => {

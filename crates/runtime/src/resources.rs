@@ -12,7 +12,7 @@ use libcontainer::oci_spec::runtime::LinuxResources;
 use liboci_cli::Update;
 use serde_json::{json, Value};
 
-use crate::place::Place;
+use crate::runtime_dir::RuntimeDir;
 
 fn manager(tasks: &Tasks) -> anyhow::Result<AnyCgroupManager> {
     Ok(create_cgroup_manager(CgroupConfig {
@@ -29,8 +29,8 @@ pub fn pids(tasks: &Tasks) -> anyhow::Result<Vec<i32>> {
 }
 
 /// The verb `update`.
-pub fn update(place: &Place, args: &Update) -> anyhow::Result<i32> {
-    let tasks = place.tasks(&args.container_id)?;
+pub fn update(runtime_dir: &RuntimeDir, args: &Update) -> anyhow::Result<i32> {
+    let tasks = runtime_dir.tasks(&args.container_id)?;
     let resources: LinuxResources = match &args.resources {
         Some(path) if path.as_os_str() == "-" => {
             let mut text = String::new();

@@ -23,7 +23,7 @@ use nix::sys::socket::{recvmsg, ControlMessageOwned, MsgFlags, UnixAddr};
 use nix::sys::termios::{cfmakeraw, tcgetattr, tcsetattr, SetArg, Termios};
 
 use crate::life;
-use crate::place::Place;
+use crate::runtime_dir::RuntimeDir;
 
 /// The console socket, over which a container sends the master of its terminal. Dropping this value removes the socket.
 pub struct Console {
@@ -37,9 +37,9 @@ impl Console {
     /// # Errors
     ///
     /// An error if the directory or the socket cannot be made.
-    pub fn offer(place: &Place, id: &str) -> anyhow::Result<Console> {
+    pub fn offer(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<Console> {
         let make = || -> io::Result<Console> {
-            let dir = place.root.join(format!(".{id}.console.{}", std::process::id()));
+            let dir = runtime_dir.root.join(format!(".{id}.console.{}", std::process::id()));
             DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
             // The path may be too long for a socket's address; that by way of the descriptor is short.
             let opened = File::open(&dir)?;
@@ -65,10 +65,10 @@ impl Console {
     /// An error if the container sent none.
     pub fn accept(self) -> anyhow::Result<Terminal> {
         /// Time limit for receiving; the container sent the terminal before it was ready.
-        const PATIENCE: Duration = Duration::from_secs(2);
+        const RECEIVE_TIMEOUT: Duration = Duration::from_secs(2);
         let (stream, _) = self.listener.accept().context("the container opened no terminal")?;
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
         let mut room = [0; 64];
         let mut ancillary = nix::cmsg_space!([i32; 1]);
         let mut parts = [IoSliceMut::new(&mut room)];
@@ -280,12 +280,12 @@ impl Drop for Raw {
 ///
 /// Those of [`Console::offer`].
 pub fn where_wanted(
-    place: &Place,
+    runtime_dir: &RuntimeDir,
     id: &str,
     wants: bool,
     detached: bool,
     offered: Option<&Path>,
 ) -> anyhow::Result<Option<Console>> {
     let ours = wants && !detached && offered.is_none();
-    ours.then(|| Console::offer(place, id)).transpose()
+    ours.then(|| Console::offer(runtime_dir, id)).transpose()
 }

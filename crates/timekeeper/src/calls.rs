@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::ffi::{c_char, c_float, c_int, c_long, c_ulong, CStr, CString};
 
-use lorentz_embed::{real_wall_clock, Fault, Kind, Owner, Result, WallTime};
+use lorentz_embed::{real_wall_clock, Error, Kind, Owner, Result, WallTime};
 
 use crate::{clone, keeper};
 
@@ -21,9 +21,9 @@ pub extern "C" fn timekeeper_error() -> *const c_char {
 
 /// Returns 0; or -1, and sets `errno` and the text of [`timekeeper_error`].
 fn told(result: Result<()>) -> c_int {
-    let Err(fault) = result else { return 0 };
-    LAST.set(CString::new(fault.text).unwrap_or_default());
-    let errno = match fault.kind {
+    let Err(error) = result else { return 0 };
+    LAST.set(CString::new(error.text).unwrap_or_default());
+    let errno = match error.kind {
         Kind::WrongInput => libc::EINVAL,
         Kind::NotFound => libc::ESRCH,
         Kind::Refused => libc::EPERM,
@@ -48,7 +48,7 @@ pub extern "C" fn clone_time(
 ) -> libc::pid_t {
     match clone::clone_time(flags, dilation, should_start != 0) {
         Ok(pid) => pid,
-        Err(fault) => told(Err(fault)),
+        Err(error) => told(Err(error)),
     }
 }
 
@@ -129,7 +129,7 @@ pub extern "C" fn gettimepid(pid: c_int, tv: TimeValue, tz: Zone) -> c_int {
 /// Returns the time that this process itself sees, in virtual time or not.
 fn own_time() -> Result<WallTime> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.map_err(|error| Fault::failed(error.to_string()))?;
+    let now = now.map_err(|error| Error::failed(error.to_string()))?;
     Ok(WallTime { secs: now.as_secs() as i64, nanos: now.subsec_nanos() })
 }
 
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn gettimename(lxcname: *const c_char, tv: TimeValue, tz: 
         // SAFETY: the header requires a C string; it lasts as long as the call.
         unsafe { CStr::from_ptr(lxcname) }.to_string_lossy().into_owned()
     });
-    let time = name.ok_or_else(|| Fault::wrong("lxcname: is NULL"));
+    let time = name.ok_or_else(|| Error::wrong_input("lxcname: is NULL"));
     tell_time(time.and_then(|name| keeper::time_of(&name)), tv, tz)
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lorentz_embed::{Attach, Container, Fault, Rate, Result};
+use lorentz_embed::{Attach, Container, Error, Rate, Result};
 
 use crate::keeper::rate_of;
 
@@ -34,7 +34,7 @@ pub fn clone_time(flags: u64, dilation: f32, held: bool) -> Result<libc::pid_t> 
     let rate = rate_of(dilation)?;
     let signal = flags & SIGNAL;
     if flags & !(NAMESPACES | SIGNAL) != 0 || ![0, libc::SIGCHLD as u64].contains(&signal) {
-        return Err(Fault::wrong(format!(
+        return Err(Error::wrong_input(format!(
             "flags {flags:#x}: expected SIGCHLD or 0, with any of CLONE_NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWNET, NEWCGROUP"
         )));
     }
@@ -52,9 +52,9 @@ pub fn clone_time(flags: u64, dilation: f32, held: bool) -> Result<libc::pid_t> 
             drop(its);
             match bring_in(pid, rate, held, &mut mine) {
                 Ok(()) => Ok(pid),
-                Err(fault) => {
+                Err(error) => {
                     discard(pid);
-                    Err(fault)
+                    Err(error)
                 }
             }
         }
@@ -89,7 +89,7 @@ fn bring_in(pid: libc::pid_t, rate: Rate, held: bool, line: &mut UnixStream) -> 
         0 => {}
         errno => {
             let error = std::io::Error::from_raw_os_error(errno);
-            return Err(Fault::failed(format!("entering the namespaces: {error}")));
+            return Err(Error::failed(format!("entering the namespaces: {error}")));
         }
     }
     let how = Attach { rate, for_experiment: true, ..Attach::default() };
@@ -102,13 +102,13 @@ fn bring_in(pid: libc::pid_t, rate: Rate, held: bool, line: &mut UnixStream) -> 
 
 /// Stops the child while it waits, and returns when it is stopped.
 fn hold(pid: libc::pid_t) -> Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const STOP_TIMEOUT: Duration = Duration::from_secs(5);
     // SAFETY: the arguments are numbers. The child has not been waited for, so the pid still is the child's.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
     let begun = Instant::now();
     while !is_stopped(pid) {
-        if begun.elapsed() > PATIENCE {
-            return Err(Fault::failed(format!("process {pid} does not stop")));
+        if begun.elapsed() > STOP_TIMEOUT {
+            return Err(Error::failed(format!("process {pid} does not stop")));
         }
         sleep(Duration::from_micros(100));
     }

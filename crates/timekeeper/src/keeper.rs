@@ -4,7 +4,7 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lorentz_embed::{
-    real_wall_clock, simplest_ratio, Container, Experiment, ExperimentOptions, Fault, Kind, Owner,
+    real_wall_clock, simplest_ratio, Container, Error, Experiment, ExperimentOptions, Kind, Owner,
     Rate, Result, Span, Target, WallTime,
 };
 
@@ -26,7 +26,7 @@ pub fn rate_of(dilation: f32) -> Result<Rate> {
         _ => simplest_ratio(size.into(), same).and_then(|(num, den)| Rate::new(num, den)),
     };
     let tdf = tdf.ok_or_else(|| {
-        Fault::wrong(format!(
+        Error::wrong_input(format!(
             "TDF {dilation}: expected 0, or a number from 1/1000000 to 1000000, negative for its inverse"
         ))
     })?;
@@ -106,7 +106,7 @@ pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
     let container = find(who, true)?;
     let rate = container.reading()?.rate;
     match experiment.add(container.name(), rate, u32::try_from(timeline).ok()) {
-        Err(fault) if fault.kind == Kind::Ended => {
+        Err(error) if error.kind == Kind::Ended => {
             // Another process has ended the experiment since this process opened it.
             forget();
             let experiment = existing_or_new()?;
@@ -149,7 +149,7 @@ pub fn start() -> Result<()> {
 pub fn set_interval(who: &str, micros: i64, timeline: i32) -> Result<()> {
     let experiment = existing("setInterval")?;
     if micros <= 0 {
-        return Err(Fault::wrong(format!(
+        return Err(Error::wrong_input(format!(
             "interval {micros}: expected a number of microseconds above 0"
         )));
     }
@@ -182,7 +182,7 @@ pub fn reset(timeline: i32) -> Result<()> {
 /// There is no experiment.
 pub fn stop() -> Result<()> {
     let ended = match existing("stopExp") {
-        Err(fault) if fault.kind == Kind::Ended => Experiment::clear(EXPERIMENT),
+        Err(error) if error.kind == Kind::Ended => Experiment::clear(EXPERIMENT),
         experiment => experiment?.end(),
     };
     forget();
@@ -190,7 +190,7 @@ pub fn stop() -> Result<()> {
 }
 
 fn number_of(timeline: i32) -> Result<u32> {
-    let negative = || Fault::wrong(format!("timeline {timeline}: expected one of 0 or more"));
+    let negative = || Error::wrong_input(format!("timeline {timeline}: expected one of 0 or more"));
     u32::try_from(timeline).map_err(|_| negative())
 }
 
@@ -234,7 +234,7 @@ fn existing(function: &str) -> Result<Arc<Experiment>> {
         return Ok(known);
     }
     match Experiment::open(EXPERIMENT) {
-        Err(fault) if fault.kind == Kind::NotFound => Err(Fault::new(
+        Err(error) if error.kind == Kind::NotFound => Err(Error::new(
             Kind::Refused,
             format!("{function}: there is no experiment; addToExp comes first"),
         )),
@@ -247,11 +247,11 @@ fn existing_or_new() -> Result<Arc<Experiment>> {
         return Ok(known);
     }
     let opened = match Experiment::open(EXPERIMENT) {
-        Err(fault) if fault.kind == Kind::NotFound => create(),
-        Err(fault) if fault.kind == Kind::Ended => {
+        Err(error) if error.kind == Kind::NotFound => create(),
+        Err(error) if error.kind == Kind::Ended => {
             match Experiment::clear(EXPERIMENT) {
                 // Another process cleared it first, or the experiment was about to end by itself.
-                Err(fault) if fault.kind == Kind::NotFound => {}
+                Err(error) if error.kind == Kind::NotFound => {}
                 cleared => cleared?,
             }
             create()
@@ -264,7 +264,7 @@ fn existing_or_new() -> Result<Arc<Experiment>> {
 fn create() -> Result<Experiment> {
     match Experiment::create(EXPERIMENT, &ExperimentOptions::default(), Owner::Nobody) {
         // Another process made it first.
-        Err(fault) if fault.kind == Kind::WrongInput => Experiment::open(EXPERIMENT),
+        Err(error) if error.kind == Kind::WrongInput => Experiment::open(EXPERIMENT),
         created => created,
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
-use lorentz_embed::{Fault, Kind, Owner, Result};
+use lorentz_embed::{Error, Kind, Owner, Result};
 use timekeeper::keeper;
 
 /// TimeKeeper's utilities, on Lorentz: virtual time for Linux containers
@@ -126,7 +126,7 @@ struct OneTimeline {
 
 fn tdf(text: &str) -> std::result::Result<f32, String> {
     let tdf: f32 = text.parse().map_err(|_| "expected a number such as 10, 0.5, -2, 0")?;
-    keeper::rate_of(tdf).map(|_| tdf).map_err(|fault| fault.text)
+    keeper::rate_of(tdf).map(|_| tdf).map_err(|error| error.text)
 }
 
 fn pid(text: &str) -> std::result::Result<i32, &'static str> {
@@ -147,7 +147,7 @@ fn micros(text: &str) -> std::result::Result<i64, &'static str> {
     micros.ok_or("expected a whole number of microseconds above 0")
 }
 
-fn perform(utility: &Utility) -> Result<()> {
+fn dispatch(utility: &Utility) -> Result<()> {
     match utility {
         Utility::Dilate(args) => keeper::dilate(&args.who.text(), args.tdf, args.recursive),
         Utility::Freeze(args) => keeper::freeze(&args.pid.to_string(), args.recursive),
@@ -204,7 +204,7 @@ fn main() {
             std::process::exit(2);
         }
     };
-    if let Err(Fault { kind, text }) = perform(&cli.utility) {
+    if let Err(Error { kind, text }) = dispatch(&cli.utility) {
         eprintln!("timekeeper: {text}");
         std::process::exit(match kind {
             Kind::Failed | Kind::Ended => 1,

@@ -1,5 +1,7 @@
 //! The command line, as people type it.
 
+use lorentz_container::ClockOptions;
+
 use super::*;
 
 #[test]
@@ -50,6 +52,36 @@ fn the_page_of_the_command_agrees_on_verbs_and_aliases() {
     }
 }
 
+/// One line for each flag and argument of `command` and its subcommands. Options of a clock have their help too.
+fn interface(path: &str, command: &clap::Command, lines: &mut Vec<String>) {
+    for arg in command.get_arguments() {
+        let mut line = format!("{path} {arg}");
+        if arg.get_help_heading() == Some("Clock") {
+            let texts = [arg.get_help(), arg.get_long_help()];
+            let texts = texts.into_iter().flatten().map(|text| text.to_string().replace('\n', "/"));
+            line += &format!(" | {}", texts.collect::<Vec<_>>().join(" | "));
+        }
+        lines.push(line);
+    }
+    for verb in command.get_subcommands().filter(|verb| verb.get_name() != "failpoints") {
+        lines.push(format!("{path} {}", verb.get_name()));
+        interface(&format!("{path} {}", verb.get_name()), verb, lines);
+    }
+}
+
+/// Scripts of users depend on these names. `LORENTZ_WRITE_INTERFACE=1` writes the list anew.
+#[test]
+fn verbs_and_flags_are_those_of_the_stored_list() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/args/interface.txt");
+    let mut lines = Vec::new();
+    interface("lorentz", &Cli::command(), &mut lines);
+    let current = lines.join("\n") + "\n";
+    if std::env::var_os("LORENTZ_WRITE_INTERFACE").is_some() {
+        std::fs::write(path, &current).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), current);
+}
+
 fn run(words: &str) -> Run {
     match Cli::parse_words(words.split(' ').map(OsString::from).collect()).unwrap().verb {
         Verb::Run(run) => *run,
@@ -61,14 +93,14 @@ fn run(words: &str) -> Run {
 fn what_follows_the_command_is_the_commands() {
     let run = run("lorentz run --rate 10 --name web date --rate 3 -u -- x");
     assert_eq!(run.command, ["date", "--rate", "3", "-u", "--", "x"]);
-    assert_eq!((run.clock.rate, run.name.as_deref()), (Rate::new(10, 1), Some("web")));
+    assert_eq!((run.clock.options.rate, run.name.as_deref()), (Rate::new(10, 1), Some("web")));
 }
 
 #[test]
 fn two_dashes_may_stand_before_the_command() {
     let run = run("lorentz run --offset -1h30m -- -odd --name x");
     assert_eq!(run.command, ["-odd", "--name", "x"]);
-    assert_eq!(run.clock.offset, Some(Span::from_secs(-5_400)));
+    assert_eq!(run.clock.options.offset, Some(Span::from_secs(-5_400)));
 }
 
 #[test]
@@ -93,5 +125,8 @@ fn every_clock_option_arrives() {
         clock: Some("web".to_string()),
         in_experiment: false,
     };
-    assert_eq!(run.clock.options(), expected);
+    assert_eq!(run.clock.options, expected);
+    let without_tdf = ClockOptions { tdf: None, ..expected };
+    let words = without_tdf.flags().join(" ");
+    assert_eq!(self::run(&format!("lorentz run {words} true")).clock.options, without_tdf);
 }

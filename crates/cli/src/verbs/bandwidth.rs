@@ -11,8 +11,8 @@ use lorentz_bandwidth::{measure, BitRate, Bound, Client, Estimate, Options, Prog
 use serde_json::{json, Value};
 
 use crate::bandwidth_args::{Bandwidth, BandwidthVerb, Measure, Serve};
+use crate::diagnostics::WrongInput;
 use crate::print;
-use crate::wrong::WrongInput;
 
 pub fn bandwidth(args: &Bandwidth) -> anyhow::Result<i32> {
     match &args.serve {

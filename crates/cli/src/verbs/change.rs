@@ -8,9 +8,9 @@ use lorentz_container::{self as container, Container, StateDir};
 use lorentz_control::{ChangeCounts, Clock, ClockChange, HostNow, Reading, Target};
 
 use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, Step, When};
+use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::view::View;
-use crate::wrong::WrongInput;
 
 pub fn dilate(args: &Dilate) -> anyhow::Result<i32> {
     let rate = args.rate.or(args.tdf).ok_or_else(|| missing("--rate R or --tdf N"))?;
@@ -133,7 +133,7 @@ fn report_removed(container: &Container, ended: usize) -> anyhow::Result<()> {
     if let (Some(mut runtime), Some(bundle)) =
         (container.runtime("delete"), &container.record().bundle)
     {
-        // What the OCI runtime has of it goes too, where it is still there.
+        // The OCI runtime removes its own files of the container too, if they still exist.
         runtime.args(["--force", &bundle.id]).status().context("lorentz-runtime")?;
     }
     Ok(())

@@ -17,7 +17,7 @@ use crate::print_experiment;
 use crate::verbs::guard;
 
 /// Does what was asked.
-pub fn perform(verb: &ExperimentVerb) -> anyhow::Result<i32> {
+pub fn dispatch(verb: &ExperimentVerb) -> anyhow::Result<i32> {
     use ExperimentVerb as Verb;
     let state = StateDir::open()?;
     let open = |name: &str| Experiment::open(&state, name);

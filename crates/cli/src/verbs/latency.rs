@@ -11,8 +11,8 @@ use lorentz_packets::{
 };
 use serde_json::Value;
 
+use crate::diagnostics::WrongInput;
 use crate::latency_args::{Latency, Measure, Order, Serve, Watch};
-use crate::wrong::WrongInput;
 use crate::{print, print_latency};
 
 /// Clears a terminal and goes to its upper left corner.
@@ -137,7 +137,7 @@ impl Screen<'_> {
         }
     }
 
-    /// What is known at the end.
+    /// Prints the counters at the end, for people.
     fn close(&self, watcher: &Watcher) -> anyhow::Result<()> {
         if self.args.json {
             return Ok(());
@@ -179,7 +179,7 @@ impl Audience for Screen<'_> {
     }
 }
 
-/// Whoever reads does so inside.
+/// No audience here: the readers are inside the containers.
 struct Nobody;
 
 impl Audience for Nobody {

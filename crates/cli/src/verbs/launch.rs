@@ -14,10 +14,10 @@ use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::Experiment;
 
 use crate::args::{Attach, Exec, Run};
+use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::root_args::is_interactive;
 use crate::view::View;
-use crate::wrong::WrongInput;
 
 pub fn run(args: &Run) -> anyhow::Result<i32> {
     if args.root.rootfs.is_some() || args.root.bundle.is_some() {
@@ -28,9 +28,10 @@ pub fn run(args: &Run) -> anyhow::Result<i32> {
     let mut experiment = experiment.transpose()?;
     let new =
         NewContainer { name: args.name.as_deref(), command: &args.command, kind: MonitorKind::Run };
-    let options = ClockOptions { in_experiment: args.experiment.is_some(), ..args.clock.options() };
+    let options =
+        ClockOptions { in_experiment: args.experiment.is_some(), ..args.clock.options.clone() };
     let made = make(&state, &new, &options)?;
-    let rate = args.clock.rate.or(args.clock.tdf).unwrap_or(Rate::ONE);
+    let rate = options.rate.or(options.tdf).unwrap_or(Rate::ONE);
     let mut refused = None;
     let joins = |container: &Container| match &mut experiment {
         Some(experiment) => {
@@ -39,13 +40,13 @@ pub fn run(args: &Run) -> anyhow::Result<i32> {
         }
         None => Ok(()),
     };
-    let status = container::run(made.clone(), &args.command, args.clock.frozen, joins);
+    let status = container::run(made.clone(), &args.command, options.frozen, joins);
     leave(&made, refused.map_or(status, Err))
 }
 
 /// With a root file system of its own: the OCI runtime does it, and takes this process's place.
 fn run_as_container(args: &Run) -> anyhow::Result<i32> {
-    let options = args.clock.options();
+    let options = &args.clock.options;
     // Refused here in the words of the command line.
     options.which(&HostNow::read()?)?;
     let state = StateDir::open()?;
@@ -101,7 +102,7 @@ pub fn attach(args: &Attach) -> anyhow::Result<i32> {
     let command: Vec<OsString> = vec![process.command().into()];
     let new =
         NewContainer { name: args.name.as_deref(), command: &command, kind: MonitorKind::Attach };
-    let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options() };
+    let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options.clone() };
     let made = make(&state, &new, &options)?;
     // The monitor it leaves behind has entered the container by now; this process looks after nothing.
     let attached = leave(&made, container::attach(args.pid, args.tree, made.clone()))?;

@@ -10,11 +10,11 @@ use lorentz_network::plan::Endpoint;
 use lorentz_network::{self as network, LinkStatus, Network, Refusal, Status};
 use serde_json::{json, Value};
 
+use crate::diagnostics::WrongInput;
 use crate::network_args::{
     Capture, Down, Graph, Import, Inspect, LinkSet, LinkShow, LinkVerb, Source, Up,
 };
 use crate::view;
-use crate::wrong::WrongInput;
 use crate::{print, print_network};
 
 pub fn up(args: &Up) -> anyhow::Result<i32> {
@@ -208,7 +208,7 @@ pub fn capture(args: &Capture) -> anyhow::Result<i32> {
         if size == 0 {
             return Ok(0);
         }
-        // Whoever reads it wants each frame as it comes.
+        // A reader wants each frame as it comes.
         out.write_all(&some[..size])?;
         out.flush()?;
     }

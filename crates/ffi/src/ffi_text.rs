@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, CStr, CString};
 
-use lorentz_embed::{Fault, Kind, Result};
+use lorentz_embed::{Error, Kind, Result};
 
 /// Number of texts of process ids that are valid at once in one thread.
 const TEXTS: usize = 8;
@@ -56,15 +56,15 @@ pub unsafe extern "C" fn lorentz_free(text: *mut c_char) {
 
 /// Gives a text to the caller, who frees it by [`lorentz_free`].
 pub fn give_text(text: String) -> Result<*mut c_char> {
-    let text = CString::new(text).map_err(|_| Fault::failed("a text with a NUL in it"))?;
+    let text = CString::new(text).map_err(|_| Error::failed("a text with a NUL in it"))?;
     Ok(text.into_raw())
 }
 
 /// Returns 0, or the kind of the error, and stores the error's text for [`lorentz_error`].
 pub fn told(result: Result<()>) -> c_int {
-    let Err(fault) = result else { return 0 };
-    LAST.set(CString::new(fault.text).unwrap_or_default());
-    match fault.kind {
+    let Err(error) = result else { return 0 };
+    LAST.set(CString::new(error.text).unwrap_or_default());
+    match error.kind {
         Kind::WrongInput => -1,
         Kind::NotFound => -2,
         Kind::Refused => -3,
@@ -81,7 +81,7 @@ pub fn text<'a>(what: &str, given: *const c_char) -> Result<&'a str> {
     }
     // SAFETY: the header requires a C string, and it is not NULL.
     let text = unsafe { CStr::from_ptr(given) };
-    text.to_str().map_err(|_| Fault::wrong(format!("{what}: expected text in UTF-8")))
+    text.to_str().map_err(|_| Error::wrong_input(format!("{what}: expected text in UTF-8")))
 }
 
 /// Reads a text argument for which NULL means none.
@@ -97,6 +97,6 @@ pub fn given<T>(what: &str, given: Option<T>) -> Result<T> {
     given.ok_or_else(|| null(what))
 }
 
-fn null(what: &str) -> Fault {
-    Fault::wrong(format!("{what}: is NULL"))
+fn null(what: &str) -> Error {
+    Error::wrong_input(format!("{what}: is NULL"))
 }

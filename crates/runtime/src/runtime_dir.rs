@@ -10,20 +10,20 @@ use lorentz_container::{runtime_root, Container, StateDir};
 use nix::fcntl::{Flock, FlockArg};
 
 /// The runtime's directory, and the kind of control groups.
-pub struct Place {
+pub struct RuntimeDir {
     /// Parent of the containers' directories.
     pub root: PathBuf,
     /// Whether systemd makes the control groups.
     pub systemd: bool,
 }
 
-impl Place {
-    /// Makes it from the command line.
-    pub fn of(global: &GlobalOpts) -> anyhow::Result<Place> {
+impl RuntimeDir {
+    /// Returns the directory that the command line names, or the default.
+    pub fn of(global: &GlobalOpts) -> anyhow::Result<RuntimeDir> {
         let root = global.root.clone().unwrap_or_else(runtime_root);
         let root =
             std::path::absolute(&root).with_context(|| format!("--root {}", root.display()))?;
-        Ok(Place { root, systemd: global.systemd_cgroup })
+        Ok(RuntimeDir { root, systemd: global.systemd_cgroup })
     }
 
     /// Returns the directory of container `id`.

@@ -5,7 +5,7 @@ use lorentz_control::WrongOption;
 use lorentz_experiment::{Refusal, Refused};
 
 /// The result of this crate's functions.
-pub type Result<T> = std::result::Result<T, Fault>;
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// The kind of an error. After one of the first four, nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,32 +25,32 @@ pub enum Kind {
 /// An error.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text}")]
-pub struct Fault {
+pub struct Error {
     /// The kind of the error.
     pub kind: Kind,
     /// One line that says what was given and what is accepted.
     pub text: String,
 }
 
-impl Fault {
+impl Error {
     /// Makes an error of this kind.
-    pub fn new(kind: Kind, text: impl Into<String>) -> Fault {
-        Fault { kind, text: text.into().split_whitespace().collect::<Vec<_>>().join(" ") }
+    pub fn new(kind: Kind, text: impl Into<String>) -> Error {
+        Error { kind, text: text.into().split_whitespace().collect::<Vec<_>>().join(" ") }
     }
 
     /// Makes an error of a value that is not valid.
-    pub fn wrong(text: impl Into<String>) -> Fault {
-        Fault::new(Kind::WrongInput, text)
+    pub fn wrong_input(text: impl Into<String>) -> Error {
+        Error::new(Kind::WrongInput, text)
     }
 
     /// Makes an error of the machine or the kernel.
-    pub fn failed(text: impl Into<String>) -> Fault {
-        Fault::new(Kind::Failed, text)
+    pub fn failed(text: impl Into<String>) -> Error {
+        Error::new(Kind::Failed, text)
     }
 }
 
-impl From<StateError> for Fault {
-    fn from(error: StateError) -> Fault {
+impl From<StateError> for Error {
+    fn from(error: StateError) -> Error {
         let kind = match &error {
             StateError::File { .. } => Kind::Failed,
             StateError::WrongName { .. } | StateError::Untrusted { .. } => Kind::WrongInput,
@@ -59,34 +59,34 @@ impl From<StateError> for Fault {
             }
             _ => Kind::Refused,
         };
-        Fault::new(kind, error.to_string())
+        Error::new(kind, error.to_string())
     }
 }
 
-impl From<AttachRefused> for Fault {
-    fn from(error: AttachRefused) -> Fault {
+impl From<AttachRefused> for Error {
+    fn from(error: AttachRefused) -> Error {
         let kind = match &error {
             AttachRefused::Gone(_) => Kind::NotFound,
             _ => Kind::Refused,
         };
-        Fault::new(kind, error.to_string())
+        Error::new(kind, error.to_string())
     }
 }
 
-impl From<WrongOption> for Fault {
-    fn from(error: WrongOption) -> Fault {
-        Fault::wrong(error.to_string())
+impl From<WrongOption> for Error {
+    fn from(error: WrongOption) -> Error {
+        Error::wrong_input(error.to_string())
     }
 }
 
-impl From<std::io::Error> for Fault {
-    fn from(error: std::io::Error) -> Fault {
-        Fault::failed(error.to_string())
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Error {
+        Error::failed(error.to_string())
     }
 }
 
-impl From<anyhow::Error> for Fault {
-    fn from(error: anyhow::Error) -> Fault {
+impl From<anyhow::Error> for Error {
+    fn from(error: anyhow::Error) -> Error {
         let text = format!("{error:#}");
         let error = match error.downcast::<StateError>() {
             Ok(error) => return error.into(),
@@ -99,7 +99,7 @@ impl From<anyhow::Error> for Fault {
             (_, Some(refused)) if refused.wrong_input => Kind::Refused,
             _ => Kind::Failed,
         };
-        Fault::new(kind, text)
+        Error::new(kind, text)
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn kinds_are_told_apart() {
-        let kind = |error: anyhow::Error| Fault::from(error).kind;
+        let kind = |error: anyhow::Error| Error::from(error).kind;
         assert_eq!(kind(StateError::Unknown("web".into()).into()), Kind::NotFound);
         assert_eq!(kind(StateError::SharedClock("web".into()).into()), Kind::Refused);
         assert_eq!(kind(Refusal::Unknown("lab".into()).into()), Kind::NotFound);
@@ -117,7 +117,7 @@ mod tests {
         let refused = |wrong_input| Refused { why: "no".into(), wrong_input };
         assert_eq!(kind(refused(true).into()), Kind::Refused);
         assert_eq!(kind(refused(false).into()), Kind::Failed);
-        assert_eq!(Fault::from(AttachRefused::Gone(7)).kind, Kind::NotFound);
-        assert_eq!(Fault::wrong("a\n  b").text, "a b");
+        assert_eq!(Error::from(AttachRefused::Gone(7)).kind, Kind::NotFound);
+        assert_eq!(Error::wrong_input("a\n  b").text, "a b");
     }
 }

@@ -13,38 +13,39 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::report;
 
 /// Runs `work`, a function of libcontainer. Its error gets the first error logged meanwhile, if that one says more.
-pub fn watched<T, E: Into<anyhow::Error>>(
+pub fn with_logged_cause<T, E: Into<anyhow::Error>>(
     work: impl FnOnce() -> Result<T, E>,
 ) -> anyhow::Result<T> {
-    let witness = Witness::call();
+    let capture = LogCapture::start();
     work().map_err(|error| {
         let error = error.into();
         let line = report::line(&error);
-        let cause = witness.and_then(Witness::first).filter(|cause| !cause.contains(&line));
+        let cause =
+            capture.and_then(LogCapture::first_error).filter(|cause| !cause.contains(&line));
         cause.map_or(error, |cause| anyhow::anyhow!("{line}: {cause}"))
     })
 }
 
 /// Collects the errors logged from now on, by this process and by its children.
-struct Witness {
+struct LogCapture {
     file: File,
 }
 
-struct Keeper {
+struct Collector {
     file: File,
 }
 
-impl Witness {
+impl LogCapture {
     /// Starts the only log capture of this process; none if one exists already.
-    fn call() -> Option<Witness> {
+    fn start() -> Option<LogCapture> {
         let file = File::from(memfd_create(c"errors", MFdFlags::MFD_CLOEXEC).ok()?);
-        let keeper = Keeper { file: file.try_clone().ok()? };
-        tracing::subscriber::set_global_default(keeper).ok()?;
-        Some(Witness { file })
+        let collector = Collector { file: file.try_clone().ok()? };
+        tracing::subscriber::set_global_default(collector).ok()?;
+        Some(LogCapture { file })
     }
 
     /// Returns the first error logged: the one nearest to the cause.
-    fn first(mut self) -> Option<String> {
+    fn first_error(mut self) -> Option<String> {
         let mut text = String::new();
         self.file.rewind().ok()?;
         self.file.read_to_string(&mut text).ok()?;
@@ -52,7 +53,7 @@ impl Witness {
     }
 }
 
-impl Subscriber for Keeper {
+impl Subscriber for Collector {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() == Level::ERROR && metadata.is_event()
     }
@@ -98,11 +99,11 @@ mod tests {
 
     #[test]
     fn the_first_error_is_kept() {
-        let witness = Witness::call().unwrap();
-        assert!(Witness::call().is_none());
+        let capture = LogCapture::start().unwrap();
+        assert!(LogCapture::start().is_none());
         tracing::warn!("no error");
         tracing::error!(path = "/x", "cannot\nmount");
         tracing::error!("so nothing works");
-        assert_eq!(witness.first().as_deref(), Some("cannot mount (path: \"/x\")"));
+        assert_eq!(capture.first_error().as_deref(), Some("cannot mount (path: \"/x\")"));
     }
 }
