@@ -8,8 +8,8 @@ use crate::trend::{Tests, Trend};
 const STREAMS_PER_FLEET: usize = 12;
 /// Share of a fleet's streams that decides its verdict.
 const DECISIVE_SHARE: f64 = 0.6;
-/// A stream that loses a greater share than `MAX_LOSS` is lossy. A stream that loses a greater share than `DECISIVE_LOSS` decides that
-/// the fleet is above.
+/// A stream that loses a greater share than `MAX_LOSS` is lossy. A stream that loses a greater share than `DECISIVE_LOSS` decides
+/// that the fleet is above.
 const MAX_LOSS: f64 = 0.03;
 const DECISIVE_LOSS: f64 = 0.15;
 /// Number of packets that a stream must keep to be judged.

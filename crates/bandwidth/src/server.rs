@@ -3,7 +3,8 @@
 //! A stranger can use only bounded resources:
 //!
 //! - [`MAX_CONNECTIONS`] connections, each with a few seconds to show that it may begin a session;
-//! - [`MAX_SESSIONS`] sessions, each of which ends after [`IDLE_TIMEOUT`] without a message, and after [`MAX_SESSION_TIME`] in any case;
+//! - [`MAX_SESSIONS`] sessions, each of which ends after [`IDLE_TIMEOUT`] without a message, and after [`MAX_SESSION_TIME`] in any
+//!   case;
 //! - messages of a few kilobytes, and streams of [`MAX_PACKETS`] probes.
 //!
 //! A probe counts only if it comes from the session's client and carries the session's number.

@@ -1,10 +1,10 @@
 //! Self-loading periodic streams, as pathload sends and judges them.
 //!
-//! Source: Jain and Dovrolis, SIGCOMM 2002 (see [`crate::trend`]), and the tool pathload 1.3.2. A *fleet* is `STREAMS_PER_FLEET` streams of
-//! `LENGTH` packets at one rate. The delays of each stream grow or do not grow ([`crate::trend`]). The fleet's verdict is one
-//! of three: the rate is above the available bandwidth, below it, or in the *grey region*. In the grey region the available
-//! bandwidth varied meanwhile. The search halves the distance to the grey region from both sides. The result is the range within
-//! which the available bandwidth varied.
+//! Source: Jain and Dovrolis, SIGCOMM 2002 (see [`crate::trend`]), and the tool pathload 1.3.2. A *fleet* is `STREAMS_PER_FLEET`
+//! streams of `STREAM_LENGTH` packets at one rate. The delays of each stream grow or do not grow ([`crate::trend`]). The fleet's
+//! verdict is one of three: the rate is above the available bandwidth, below it, or in the *grey region*. In the grey region the
+//! available bandwidth varied meanwhile. The search halves the distance to the grey region from both sides. The result is the range
+//! within which the available bandwidth varied.
 //!
 //! The method differs from the tool in these points. On a well filled path, the randomness of the cross traffic outweighs the
 //! trend of 100 packets: with 50 of 300 Mbit/s available, the tool's way gave estimates 4 % too high in the median, with a random
@@ -24,11 +24,11 @@ use crate::rate::BitRate;
 use crate::statistics::{crossing, Tried};
 
 /// Number of packets in a stream, and the shortest interval at low rates, ns.
-const LENGTH: u32 = 400;
+const STREAM_LENGTH: u32 = 400;
 const DEFAULT_INTERVAL: f64 = 80_000.0;
 /// The same two for a sender that is interrupted: pathload's number of packets, and an interval long enough to sleep from one
 /// packet to the next.
-const SHORT_LENGTH: u32 = 100;
+const SHORT_STREAM_LENGTH: u32 = 100;
 const LONG_INTERVAL: f64 = 240_000.0;
 /// Streams become short after this number of spoilt streams, if these are more than this share of all.
 const SPOILT_BEFORE_SHORTER: u32 = 3;
@@ -113,8 +113,11 @@ impl Slops {
     /// Plans the next stream. It prefers long packets far apart to short ones close together.
     fn plan(&self) -> Plan {
         let most = self.limits.most_bytes;
-        let (length, interval) =
-            if self.short { (SHORT_LENGTH, LONG_INTERVAL) } else { (LENGTH, DEFAULT_INTERVAL) };
+        let (length, interval) = if self.short {
+            (SHORT_STREAM_LENGTH, LONG_INTERVAL)
+        } else {
+            (STREAM_LENGTH, DEFAULT_INTERVAL)
+        };
         let bytes = (self.rate * interval / 8e9).clamp(MIN_BYTES.into(), most.into()) as u32;
         Plan::at(
             BitRate::from_f64(self.rate),

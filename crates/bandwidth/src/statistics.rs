@@ -83,11 +83,12 @@ pub fn crossing(tried: &[Tried]) -> Option<f64> {
     const WIDTHS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32];
     const STEP: f64 = 1.002;
     /// Each trial's likelihood is at least e to minus this, so that one that is far off does not decide.
-    const LEAST: f64 = 50.0;
+    const MAX_LOG_LOSS: f64 = 50.0;
     let likelihood = |middle: f64, width: f64| -> f64 {
         let of = |one: &Tried| {
             let x = (one.at / middle - 1.0) / width;
-            let (yes, no) = ((-x).exp().ln_1p().min(LEAST), x.exp().ln_1p().min(LEAST));
+            let (yes, no) =
+                ((-x).exp().ln_1p().min(MAX_LOG_LOSS), x.exp().ln_1p().min(MAX_LOG_LOSS));
             -(one.yes * yes + (one.of - one.yes) * no)
         };
         tried.iter().map(of).sum()

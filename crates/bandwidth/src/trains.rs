@@ -60,7 +60,7 @@ const MAX_SLOW: u32 = 8;
 /// A train gives no information if a smaller share of it was sent as planned: the rest queued behind the part before.
 const WHOLE: f64 = 0.7;
 /// Shortest length of a train, as a share of its usual length.
-const SHORTEST: f64 = 0.05;
+const MIN_TRAIN_SHARE: f64 = 0.05;
 
 /// One train of a round: its rate, bits per second; the growth of its delays, seconds per second; its length, s.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -194,7 +194,7 @@ impl Trains {
 
     fn shorten(&mut self) -> Step {
         if self.phase != Phase::Fastest {
-            self.length = (self.length / 2.0).max(SHORTEST);
+            self.length = (self.length / 2.0).max(MIN_TRAIN_SHARE);
         }
         if self.silent > MAX_SILENT || self.interrupted > MAX_INTERRUPTED {
             return Step::Done(Finding::bound(Bound::Unknown, self.high, &self.limits));

@@ -27,7 +27,7 @@ use crate::rate::BitRate;
 use crate::statistics::{confidence, median};
 
 /// Number of packets in a stream, and number of streams for each decision.
-const LENGTH: u32 = 200;
+const STREAM_LENGTH: u32 = 200;
 const STREAMS_PER_DECISION: usize = 6;
 /// Rest before a stream, in lengths of the stream.
 const REST_LENGTHS: u64 = 1;
@@ -106,7 +106,7 @@ impl Yaz {
 
     fn plan(&self) -> Plan {
         let interval = self.interval.round() as u64;
-        let packets = LENGTH.min(self.limits.most_packets);
+        let packets = STREAM_LENGTH.min(self.limits.most_packets);
         Plan {
             packets,
             bytes: self.bytes,

@@ -69,7 +69,7 @@ pub fn links(links: &[LinkStatus]) -> String {
                 counts.dropped,
                 counts.cut,
                 way.in_flight,
-                graph::words(&way.impairments)
+                graph::describe(&way.impairments)
             );
         }
     }

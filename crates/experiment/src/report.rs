@@ -43,12 +43,12 @@ impl Scheduler {
             slowdown: ratio(self.real.as_secs_f64(), virtual_ns as f64 / 1e9),
             overhead_ratio: ratio(self.working.as_secs_f64(), idle.as_secs_f64()),
             leader: leader.map(|container| container.name.clone()),
-            containers: self.containers().map(member_status).collect(),
+            containers: self.containers().map(container_status).collect(),
         }
     }
 }
 
-fn member_status(container: &ExperimentContainer) -> ContainerStatus {
+fn container_status(container: &ExperimentContainer) -> ContainerStatus {
     let used = &container.statistics;
     let quantile = |part| used.overruns.quantile(part).map(nanos);
     ContainerStatus {

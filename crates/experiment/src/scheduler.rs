@@ -464,8 +464,8 @@ impl Scheduler {
         moved.into_iter().for_each(|(begun, handed_out)| self.count_time(begun, handed_out));
     }
 
-    /// Counts the real time that a timeline took since `begun`, and its containers since `handed_out`. Time in which several timelines
-    /// were under way counts once.
+    /// Counts the real time that a timeline took since `begun`, and its containers since `handed_out`. Time in which several
+    /// timelines were under way counts once.
     fn count_time(&mut self, begun: Instant, handed_out: Instant) {
         let (now, before) = (Instant::now(), self.counted_until);
         self.real += now - begun.max(before);

@@ -42,8 +42,8 @@ pub struct SliceContext<'a> {
     pub other_timeline_waits: &'a dyn Fn() -> bool,
 }
 
-/// Gives `container` its slice, up to `end`. Returns false if the slice was broken off for another timeline; the caller continues it
-/// later.
+/// Gives `container` its slice, up to `end`. Returns false if the slice was broken off for another timeline; the caller continues
+/// it later.
 pub fn run(
     container: &mut ExperimentContainer,
     end: VirtualInstant,

@@ -10,7 +10,7 @@ use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::Impairments;
-use crate::plan::{sides, ChangePlan, Endpoint, LinkPlan, NodePlan, Plan};
+use crate::plan::{directions_at, ChangePlan, Endpoint, LinkPlan, NodePlan, Plan};
 use crate::topology::{self, Command, File, Kind, Link, Node, State, TopologyError};
 
 /// The default MTU.
@@ -429,7 +429,7 @@ fn check_schedule(
     let mut impairments: Vec<[Impairments; 2]> =
         plan.links.iter().map(|link| link.impairments.clone()).collect();
     for (at, change) in &all {
-        for (link, side) in sides(&plan.links, &change.end, change.both) {
+        for (link, side) in directions_at(&plan.links, &change.end, change.both) {
             impairments[link][side] = impairments[link][side].with(&change.set);
             let wrong = |what| refuse(*at, format!("schedule: {what}"));
             impairments[link][side].check().or_else(wrong)?;

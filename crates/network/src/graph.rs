@@ -14,16 +14,16 @@ const STYLE: &str = "text{font:13px sans-serif;text-anchor:middle}.l{fill:#555;f
 
 /// Draws the network with state `status`.
 pub fn svg(status: &Status) -> String {
-    let places = places(status);
+    let positions = positions(status);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIZE} {SIZE}\">\n\
          <title>{}</title>\n<style>{STYLE}</style>\n<rect width=\"{SIZE}\" height=\"{SIZE}\" fill=\"white\"/>\n",
         escaped(&status.name)
     );
     for link in &status.links {
-        draw_link(&mut svg, link, &places);
+        draw_link(&mut svg, link, &positions);
     }
-    for (name, (x, y)) in &places {
+    for (name, (x, y)) in &positions {
         let kind = if status.switches.contains_key(name) { "switch" } else { "node" };
         let _ = writeln!(
             svg,
@@ -38,7 +38,7 @@ pub fn svg(status: &Status) -> String {
     svg + "</svg>\n"
 }
 
-fn places(status: &Status) -> BTreeMap<String, (f64, f64)> {
+fn positions(status: &Status) -> BTreeMap<String, (f64, f64)> {
     let nodes = status.nodes.iter().map(|node| &node.name);
     let outer = circle(nodes.collect(), SIZE * 0.42);
     let inner = if status.switches.len() == 1 { 0.0 } else { SIZE * 0.2 };
@@ -46,33 +46,33 @@ fn places(status: &Status) -> BTreeMap<String, (f64, f64)> {
     drawn.chain(fitted(&status.positions)).collect()
 }
 
-/// Moves and scales places of any unit, by the same factor in both directions, so that all are in the picture.
+/// Moves and scales positions of any unit, by the same factor in both directions, so that all are in the picture.
 fn fitted(positions: &BTreeMap<String, [f64; 2]>) -> Vec<(String, (f64, f64))> {
     const MARGIN: f64 = 70.0;
     let extent = |axis: usize| {
-        let all = positions.values().map(|place| place[axis]);
+        let all = positions.values().map(|position| position[axis]);
         all.fold((f64::MAX, f64::MIN), |(least, most), one| (least.min(one), most.max(one)))
     };
     let ((left, right), (top, bottom)) = (extent(0), extent(1));
     let scale = (SIZE - 2.0 * MARGIN) / (right - left).max(bottom - top).max(1.0);
-    let place = |[x, y]: [f64; 2]| (MARGIN + (x - left) * scale, MARGIN + (y - top) * scale);
-    positions.iter().map(|(name, at)| (name.clone(), place(*at))).collect()
+    let position = |[x, y]: [f64; 2]| (MARGIN + (x - left) * scale, MARGIN + (y - top) * scale);
+    positions.iter().map(|(name, at)| (name.clone(), position(*at))).collect()
 }
 
 fn circle(names: Vec<&String>, radius: f64) -> Vec<(String, (f64, f64))> {
     let count = names.len() as f64;
-    let place = |(at, name): (usize, &String)| {
+    let position = |(at, name): (usize, &String)| {
         let angle = std::f64::consts::TAU * at as f64 / count - std::f64::consts::FRAC_PI_2;
         let half = SIZE / 2.0;
         (name.clone(), (half + radius * angle.cos(), half + radius * angle.sin()))
     };
-    names.into_iter().enumerate().map(place).collect()
+    names.into_iter().enumerate().map(position).collect()
 }
 
-fn draw_link(svg: &mut String, link: &LinkStatus, places: &BTreeMap<String, (f64, f64)>) {
+fn draw_link(svg: &mut String, link: &LinkStatus, positions: &BTreeMap<String, (f64, f64)>) {
     let [there, back] = &link.directions;
     let (Some(&(x1, y1)), Some(&(x2, y2))) =
-        (places.get(&there.from.node), places.get(&back.from.node))
+        (positions.get(&there.from.node), positions.get(&back.from.node))
     else {
         return;
     };
@@ -90,7 +90,7 @@ fn draw_link(svg: &mut String, link: &LinkStatus, places: &BTreeMap<String, (f64
     };
     label(0.18, &there.from.interface);
     label(0.82, &back.from.interface);
-    match (words(&there.impairments), words(&back.impairments)) {
+    match (describe(&there.impairments), describe(&back.impairments)) {
         (one, other) if one == other => label(0.5, &one),
         (one, other) => {
             label(0.38, &format!("{one} \u{2192}"));
@@ -100,7 +100,7 @@ fn draw_link(svg: &mut String, link: &LinkStatus, places: &BTreeMap<String, (f64
 }
 
 /// Describes the impairments in a few words.
-pub fn words(impairments: &Impairments) -> String {
+pub fn describe(impairments: &Impairments) -> String {
     let jitter = impairments.jitter().spread;
     let all = [
         impairments.rate.map(|rate| rate.to_string()),

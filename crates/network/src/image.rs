@@ -58,7 +58,7 @@ pub(crate) fn mount_all(directory: &NetworkDir, plan: &Plan) -> anyhow::Result<P
     let images: BTreeSet<&String> =
         plan.nodes.iter().filter_map(|node| node.image.as_ref()).collect();
     for image in images {
-        note(directory, image)?;
+        record(directory, image)?;
         let root = PathBuf::from(podman(&["image", "mount", image])?);
         anyhow::ensure!(
             root.is_dir(),
@@ -76,20 +76,20 @@ pub(crate) fn mount_all(directory: &NetworkDir, plan: &Plan) -> anyhow::Result<P
 
 /// Unmounts the images that [`mount_all`] has mounted for the network at `directory`.
 pub(crate) fn unmount_all(directory: &NetworkDir) {
-    for image in fs::read_to_string(list(directory)).unwrap_or_default().lines() {
-        // An error is no matter: the image was noted and never mounted, or a user has unmounted it by force.
+    for image in fs::read_to_string(list_file(directory)).unwrap_or_default().lines() {
+        // An error is no matter: the image was recorded and never mounted, or a user has unmounted it by force.
         let _ = podman(&["image", "unmount", image]);
     }
 }
 
 /// The file with the images that the network at `directory` has mounted, or was about to mount.
-fn list(directory: &NetworkDir) -> PathBuf {
+fn list_file(directory: &NetworkDir) -> PathBuf {
     directory.file("images")
 }
 
-fn note(directory: &NetworkDir, image: &str) -> anyhow::Result<()> {
-    let noted = fs::read_to_string(list(directory)).unwrap_or_default();
-    Ok(fs::write(list(directory), format!("{noted}{image}\n"))?)
+fn record(directory: &NetworkDir, image: &str) -> anyhow::Result<()> {
+    let recorded = fs::read_to_string(list_file(directory)).unwrap_or_default();
+    Ok(fs::write(list_file(directory), format!("{recorded}{image}\n"))?)
 }
 
 impl Config {

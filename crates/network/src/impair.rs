@@ -13,8 +13,8 @@ use crate::units::{BitRate, Bytes, Delay, Probability};
 /// The table of impairments. It makes the keys of a link in a topology file, those of [`Impairments`], and the flags of
 /// `lorentz link set`; `Link.set` of the Python package has the flags as keywords.
 ///
-/// A row has the key and its type, a text for the key in a link and the rest of the text for the key elsewhere, and the flags: name,
-/// value, help, and a function that sets the impairment to a given text.
+/// A row has the key and its type, a text for the key in a link and the rest of the text for the key elsewhere, and the flags:
+/// name, value, help, and a function that sets the impairment to a given text.
 macro_rules! with_impairments {
     ($make:ident) => {
         $make! {

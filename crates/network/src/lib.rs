@@ -1,10 +1,10 @@
 //! Networks in virtual time: nodes joined by links that keep the time of the programs they join.
 //!
-//! A network is a file ([`topology`]), which is checked completely ([`check`]) before anything is made ([`plan`]). [`up`] makes the network:
-//! the emulator's process, and one virtual clock for all nodes. For each end of a link it makes a TAP device in the node's network
-//! namespace. The emulator's calendar ([`emulator`]) applies the impairments of links ([`impair`]) to frames. The calendar is pure
-//! logic: virtual instants in, virtual instants out. Therefore frames on their way stand still while the clock is frozen, and a
-//! delay of 5 ms is 5 ms inside at every rate.
+//! A network is a file ([`topology`]), which is checked completely ([`check`]) before anything is made ([`plan`]). [`up`] makes the
+//! network: the emulator's process, and one virtual clock for all nodes. For each end of a link it makes a TAP device in the node's
+//! network namespace. The emulator's calendar ([`emulator`]) applies the impairments of links ([`impair`]) to frames. The calendar
+//! is pure logic: virtual instants in, virtual instants out. Therefore frames on their way stand still while the clock is frozen,
+//! and a delay of 5 ms is 5 ms inside at every rate.
 //!
 //! - [`Network`]: a running network, to look at and to change;
 //! - [`down`]: the end of a network, whatever state it is in;

@@ -142,7 +142,7 @@ impl std::str::FromStr for Endpoint {
 }
 
 /// Returns the directions that `end` names among `links`: frames that it sends, or both directions.
-pub fn sides(links: &[LinkPlan], end: &Endpoint, both: bool) -> Vec<(usize, usize)> {
+pub fn directions_at(links: &[LinkPlan], end: &Endpoint, both: bool) -> Vec<(usize, usize)> {
     let found = links
         .iter()
         .enumerate()

@@ -23,7 +23,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use crate::capture::{self, CaptureDirection};
 use crate::emulator::{Emulator, LinkId, Side, StationId};
 use crate::lateness::Histogram;
-use crate::plan::{sides, ChangePlan, Plan};
+use crate::plan::{directions_at, ChangePlan, Plan};
 use crate::protocol::{
     Answer, DirectionStatus, LinkChange, LinkStatus, NodeStatus, Request, Status,
 };
@@ -100,7 +100,7 @@ impl Server {
             poll.add(fd, readable(FIRST_STATION_TOKEN + station as u64))?;
         }
         let started = self.clock.look().now();
-        let mut work = EventLoop {
+        let mut event_loop = EventLoop {
             schedule: self.plan.schedule.iter().cloned().collect(),
             plan: self.plan,
             nodes: self.nodes,
@@ -123,15 +123,15 @@ impl Server {
             clients_so_far: 0,
             buffer: vec![0; MAX_FRAME_LEN],
         };
-        for link in 0..work.plan.links.len() {
-            work.set_up(link, work.plan.links[link].is_up);
+        for link in 0..event_loop.plan.links.len() {
+            event_loop.set_up(link, event_loop.plan.links[link].is_up);
         }
-        if let Some(rounds) = &work.rounds {
-            rounds.listen(&work.poll, EXPERIMENT_TOKEN)?;
+        if let Some(rounds) = &event_loop.rounds {
+            rounds.listen(&event_loop.poll, EXPERIMENT_TOKEN)?;
         }
         ready()?;
         lorentz_timers::os::least_timer_slack();
-        work.run()
+        event_loop.run()
     }
 }
 
@@ -227,8 +227,8 @@ impl EventLoop {
             self.emulator.send(station, frame, at);
         }
         self.advance(round.end);
-        for (token, setting) in round.settings {
-            let answer = self.set(&setting).map_or_else(Answer::Refused, |()| Answer::Done);
+        for (token, change) in round.changes {
+            let answer = self.set(&change).map_or_else(Answer::Refused, |()| Answer::Done);
             self.send_answer(token, &answer);
         }
         Ok(())
@@ -292,17 +292,17 @@ impl EventLoop {
         let _ = self.poll.delete(fd);
     }
 
-    fn set(&mut self, setting: &LinkChange) -> Result<(), String> {
-        let changes = sides(&self.plan.links, &setting.end, setting.both);
+    fn set(&mut self, change: &LinkChange) -> Result<(), String> {
+        let changes = directions_at(&self.plan.links, &change.end, change.both);
         let Some(&(link, _)) = changes.first() else {
             return Err(format!(
                 "{}: no link ends there; expected an end of one of 'lorentz link show'",
-                setting.end
+                change.end
             ));
         };
         let impairments = |&(link, side): &(usize, usize)| {
             let impairments =
-                self.emulator.pipe(LinkId(link), Side::BOTH[side]).impairments().with(&setting.set);
+                self.emulator.pipe(LinkId(link), Side::BOTH[side]).impairments().with(&change.set);
             impairments.check()?;
             if self.rounds.is_some() {
                 impairments.check_for_rounds()?;
@@ -314,7 +314,7 @@ impl EventLoop {
         for (link, side, impairments) in checked {
             self.emulator.set(link, side, &impairments);
         }
-        if let Some(is_up) = setting.is_up {
+        if let Some(is_up) = change.is_up {
             self.set_up(link, is_up);
         }
         Ok(())
@@ -388,15 +388,15 @@ impl EventLoop {
     fn answer(&mut self, token: u64, request: Request) -> Option<Answer> {
         match request {
             Request::Status => Some(Answer::Status(Box::new(self.status()))),
-            Request::Set(setting) => {
-                let setting = match &mut self.rounds {
-                    Some(rounds) => rounds.keep(token, setting)?,
+            Request::Set(change) => {
+                let change = match &mut self.rounds {
+                    Some(rounds) => rounds.defer(token, change)?,
                     None => {
                         self.advance(self.clock.look().now());
-                        setting
+                        change
                     }
                 };
-                Some(self.set(&setting).map_or_else(Answer::Refused, |()| Answer::Done))
+                Some(self.set(&change).map_or_else(Answer::Refused, |()| Answer::Done))
             }
             Request::Capture { end } => {
                 let Some(station) = self.receivers.ports.iter().position(|port| port.end == end)

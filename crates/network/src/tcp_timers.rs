@@ -133,9 +133,9 @@ fn apply(lengths: &TimerLengths, own: OwnSettings) {
 
 /// Returns the kernel's tick: the resolution of its coarse clock.
 fn tick() -> Span {
-    const USUAL: Span = Span(4 * MILLI);
+    const DEFAULT_TICK: Span = Span(4 * MILLI);
     let found = nix::time::clock_getres(nix::time::ClockId::CLOCK_MONOTONIC_COARSE);
-    found.map_or(USUAL, |tick| Span(tick.tv_sec() * NANOS_PER_SEC + tick.tv_nsec()))
+    found.map_or(DEFAULT_TICK, |tick| Span(tick.tv_sec() * NANOS_PER_SEC + tick.tv_nsec()))
 }
 
 /// TCP's timers of a network.

@@ -7,10 +7,10 @@
 //! kernel ends with the process.
 //!
 //! - [`Namespace`], [`OuterDevice`]: the ends of a measurement, found by the names people use;
-//! - [`Watcher`]: returns [`Packet`]s and [`Statistics`], measured in one [`LatencyMethod`]: traced, or by timestamps that travel with the
-//!   packets (`bpf/inband.bpf.c`);
-//! - [`Service`]: the loop of a watcher. It hands packets to an [`Audience`], takes orders ([`send_order`]) and makes a socket in each
-//!   container, at [`SOCKET`], where the container's programs read of its own packets and no others;
+//! - [`Watcher`]: returns [`Packet`]s and [`Statistics`], measured in one [`LatencyMethod`]: traced, or by timestamps that travel
+//!   with the packets (`bpf/inband.bpf.c`);
+//! - [`Service`]: the loop of a watcher. It hands packets to an [`Audience`], takes orders ([`send_order`]) and makes a socket in
+//!   each container, at [`SOCKET`], where the container's programs read of its own packets and no others;
 //! - [`correct()`]: corrects the output of a measuring tool inside a container by a [`Rule`];
 //! - [`line()`], [`json_line`], [`aggregate`], [`prometheus`]: packets and statistics as text;
 //! - [`PacketsError`]: the errors, one line each.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::error::PacketsError;
 
 /// The built-in rules.
-const KNOWN: [(&str, &str); 7] = [
+const BUILT_IN_RULES: [(&str, &str); 7] = [
     ("ping", include_str!("../rules/ping.toml")),
     ("fping", include_str!("../rules/fping.toml")),
     ("traceroute", include_str!("../rules/traceroute.toml")),
@@ -99,11 +99,11 @@ impl Rule {
     /// [`PacketsError::Rule`] if there is no such rule, or its file has an error.
     pub fn find(name: &str) -> Result<Rule, PacketsError> {
         let wrong = |why: String| PacketsError::Rule { rule: name.into(), why };
-        if let Some((_, text)) = KNOWN.iter().find(|(known, _)| *known == name) {
+        if let Some((_, text)) = BUILT_IN_RULES.iter().find(|(known, _)| *known == name) {
             return Rule::parse(text).map_err(wrong);
         }
         let text = std::fs::read_to_string(name).map_err(|error| {
-            let known: Vec<&str> = KNOWN.iter().map(|(known, _)| *known).collect();
+            let known: Vec<&str> = BUILT_IN_RULES.iter().map(|(known, _)| *known).collect();
             wrong(format!("{error}; expected {} or a file", known.join(", ")))
         })?;
         Rule::parse(&text).map_err(wrong)
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_comes_with_the_command_is_right() {
-        for (name, _) in KNOWN {
+        for (name, _) in BUILT_IN_RULES {
             Rule::find(name).unwrap();
         }
     }

@@ -8,8 +8,8 @@
 //! Readers never wait and take no lock.
 //!
 //! Race: a reader has an older piece. The writer begins a newer and slower one, with a start in the past. The reader then shows a
-//! later time than readers of the newer piece. Therefore the writer publishes a piece without its start. The first thread that
-//! sees the piece, a reader or the writer, decides its start by compare-and-swap as a little later than now ([`START_LEAD`]). A reader
+//! later time than readers of the newer piece. Therefore the writer publishes a piece without its start. The first thread that sees
+//! the piece, a reader or the writer, decides its start by compare-and-swap as a little later than now ([`START_LEAD`]). A reader
 //! that still uses the older piece has not seen the newer one. It took its ticks before anybody saw the newer one, so they lie
 //! before its start. The lead allows for processors that execute the load before the read of the counter.
 
@@ -27,7 +27,7 @@ const MAX_SLEW_PPM: f64 = 500.0;
 /// Greatest plausible change of a clock's rate, parts per million. A clock whose rate changed by more, and that is off
 /// by more than the noise, was set, stopped or moved.
 const MAX_RATE_CHANGE_PPM: f64 = 2_000.0;
-const SET: f64 = 100_000.0;
+const SET_CLOCK_ERROR: f64 = 100_000.0;
 /// Greatest error between two samples, ns.
 const MAX_SAMPLE_ERROR: f64 = 1_000.0;
 /// Time over which the clock's rate is averaged, ns.
@@ -235,7 +235,7 @@ impl Track {
 
     fn add(&self, sample: Sample, counter: &impl Fn() -> i64) {
         /// Time from the first sample to a second that gives the first rate, ns.
-        const FIRST: i64 = 2_000_000;
+        const MIN_FIRST_INTERVAL: i64 = 2_000_000;
         let [ticks, nanos] = &self.last;
         let last =
             Sample { ticks: ticks.load(Ordering::Relaxed), nanos: nanos.load(Ordering::Relaxed) };
@@ -244,7 +244,7 @@ impl Track {
             nanos: sample.nanos.saturating_sub(last.nanos),
         };
         let begun = self.latest.load(Ordering::Relaxed) != 0;
-        if !begun && last != Sample::default() && (0..FIRST).contains(&passed.nanos) {
+        if !begun && last != Sample::default() && (0..MIN_FIRST_INTERVAL).contains(&passed.nanos) {
             return;
         }
         ticks.store(sample.ticks, Ordering::Relaxed);
@@ -288,7 +288,9 @@ impl Track {
         let error = sample.nanos.saturating_sub(ours) as f64;
         let apart = (off * 1e-6 * passed.nanos as f64).abs();
         let share = match off.abs() {
-            strange if strange > MAX_RATE_CHANGE_PPM && apart > SET => return self.restart(sample),
+            strange if strange > MAX_RATE_CHANGE_PPM && apart > SET_CLOCK_ERROR => {
+                return self.restart(sample)
+            }
             // The two samples are close together, and one of them was disturbed.
             strange if strange > MAX_RATE_CHANGE_PPM => 0.0,
             // Follow a clock that is being steered at once; average out noise.

@@ -6,7 +6,7 @@
 use lorentz_clock::{file, ClockPage, MAGIC};
 
 /// Mask of the seven letters, without the version of the layout.
-const NAME: u64 = 0x00ff_ffff_ffff_ffff;
+const MAGIC_MASK: u64 = 0x00ff_ffff_ffff_ffff;
 
 /// Reads the first word of the page by a system call, so that a missing page is an error and not a fault.
 fn first_word() -> Option<u64> {
@@ -27,7 +27,7 @@ fn vdso_is_ours() -> bool {
 
 /// Whether the clocks of this process are virtual.
 pub fn is_here() -> bool {
-    first_word().is_some_and(|word| word & NAME == MAGIC & NAME) || vdso_is_ours()
+    first_word().is_some_and(|word| word & MAGIC_MASK == MAGIC & MAGIC_MASK) || vdso_is_ours()
 }
 
 /// Returns the page of this process's clock, if it has one of the layout known here.

@@ -248,14 +248,14 @@ fn read_link(draft: &mut Draft, name: &Word, body: &Word, stations: &mut [Statio
     made.ipv4 = addresses(draft, name.at, &lines, "ip address ");
     made.ipv6 = addresses(draft, name.at, &lines, "ipv6 address ");
     made.mac = addresses(draft, name.at, &lines, "mac address ");
-    let ways = ways(draft, name, &settings)?;
-    set_ways(&mut made, name.at, ways);
+    let impairments_of_ends = impairments_of_ends(draft, name, &settings)?;
+    set_impairments_of_ends(&mut made, name.at, impairments_of_ends);
     draft.add_link(name.at, made);
     Ok(())
 }
 
 /// An end of a link: its name, and the lines about it in its node's configuration.
-struct End<'a> {
+struct LinkEnd<'a> {
     name: Spanned<String>,
     lines: Vec<&'a str>,
 }
@@ -267,7 +267,7 @@ fn take_end<'a>(
     own: &Word,
     peer: &Word,
     station: &mut Station<'a>,
-) -> Read<End<'a>> {
+) -> Read<LinkEnd<'a>> {
     let is_unused = |interface: &str| !station.taken.contains(&interface);
     let mut leading = station.peers.iter().filter(|(_, to)| *to == peer.text);
     let Some((interface, _)) = leading.find(|(interface, _)| is_unused(interface)) else {
@@ -280,50 +280,65 @@ fn take_end<'a>(
         true => Vec::new(),
         false => configured.flat_map(|(_, lines)| lines.clone()).collect(),
     };
-    Ok(End { name: own.at.of(format!("{}:{interface}", station.name)), lines })
+    Ok(LinkEnd { name: own.at.of(format!("{}:{interface}", station.name)), lines })
 }
 
 /// Reads the impairments of frames from each end. Notes the other settings of the link as left out.
-fn ways(draft: &mut Draft, name: &Word, settings: &[(Word, Word)]) -> Read<[Impairments; 2]> {
+fn impairments_of_ends(
+    draft: &mut Draft,
+    name: &Word,
+    settings: &[(Word, Word)],
+) -> Read<[Impairments; 2]> {
     const OTHERS: [&str; 3] = ["nodes", "color", "width"];
-    let mut ways = [Impairments::default(), Impairments::default()];
+    let mut impairments_of_ends = [Impairments::default(), Impairments::default()];
     for (key, value) in settings {
         // One value for both ends, or one for each.
         let values = words(draft, value)?;
         let mut is_known = OTHERS.contains(&key.text);
-        for (side, way) in ways.iter_mut().enumerate() {
+        for (side, impairments) in impairments_of_ends.iter_mut().enumerate() {
             let Some(text) = values.get(side).or(values.first()) else { continue };
-            is_known |= set_way(&Numbers { draft, at: text.at }, key.text, text.text, way)?;
+            is_known |=
+                set_impairment(&Numbers { draft, at: text.at }, key.text, text.text, impairments)?;
         }
         if !is_known && value.text != "0" {
             let what = format!("link {}: {} {}", name.text, key.text, short(value.text));
             draft.leave_out(key.at, what);
         }
     }
-    Ok(ways)
+    Ok(impairments_of_ends)
 }
 
 /// Sets an impairment. Returns false if `key` is none.
-fn set_way(numbers: &Numbers, key: &str, text: &str, way: &mut Impairments) -> Read<bool> {
+fn set_impairment(
+    numbers: &Numbers,
+    key: &str,
+    text: &str,
+    impairments: &mut Impairments,
+) -> Read<bool> {
     match key {
-        "bandwidth" => way.rate = numbers.rate(key, text)?,
-        "delay" => way.delay = numbers.delay(key, text)?,
-        "jitter" => way.jitter = numbers.jitter(key, text)?,
-        "loss" => way.loss = numbers.loss(key, text)?,
-        "duplicate" => way.duplicate = numbers.percent(key, text)?,
+        "bandwidth" => impairments.rate = numbers.rate(key, text)?,
+        "delay" => impairments.delay = numbers.delay(key, text)?,
+        "jitter" => impairments.jitter = numbers.jitter(key, text)?,
+        "loss" => impairments.loss = numbers.loss(key, text)?,
+        "duplicate" => impairments.duplicate = numbers.percent(key, text)?,
         _ => return Ok(false),
     }
     Ok(true)
 }
 
 /// Sets the impairments for both directions if they are the same, else for each.
-fn set_ways(made: &mut crate::topology::Link, at: Position, ways: [Impairments; 2]) {
-    if ways[0] == ways[1] {
-        let [way, _] = ways;
-        return made.set_impairments(&way);
+fn set_impairments_of_ends(
+    made: &mut crate::topology::Link,
+    at: Position,
+    impairments_of_ends: [Impairments; 2],
+) {
+    if impairments_of_ends[0] == impairments_of_ends[1] {
+        let [impairments, _] = impairments_of_ends;
+        return made.set_impairments(&impairments);
     }
     let names: Vec<String> = made.endpoints.iter().map(|end| end.value.clone()).collect();
-    made.from = names.into_iter().zip(ways.map(|way| at.of(way))).collect();
+    made.from =
+        names.into_iter().zip(impairments_of_ends.map(|impairments| at.of(impairments))).collect();
 }
 
 /// Returns the addresses in the lines of each end that begin with `start`. The first one is the interface's. The others are noted

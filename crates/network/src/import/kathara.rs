@@ -20,13 +20,13 @@ struct Line<'a> {
 }
 
 /// An interface in a collision domain.
-struct Member {
+struct DomainMember {
     end: Spanned<String>,
     mac: Option<Spanned<String>>,
 }
 
 pub(super) fn read(draft: &mut Draft, text: &str, path: &Path) -> Read<()> {
-    let mut domains: BTreeMap<String, Vec<Member>> = BTreeMap::new();
+    let mut domains: BTreeMap<String, Vec<DomainMember>> = BTreeMap::new();
     let mut machines: Vec<(String, Position)> = Vec::new();
     for (number, raw) in text.lines().enumerate() {
         let Some(line) = parse(draft, raw, number as u32 + 1)? else { continue };
@@ -48,7 +48,7 @@ pub(super) fn read(draft: &mut Draft, text: &str, path: &Path) -> Read<()> {
                     Some((domain, mac)) => (domain, Some(line.value_at.of(mac.to_string()))),
                     None => (line.value, None),
                 };
-                domains.entry(domain.to_string()).or_default().push(Member { end, mac });
+                domains.entry(domain.to_string()).or_default().push(DomainMember { end, mac });
             }
             Err(_) => set(draft, machine, &line),
         }
@@ -121,7 +121,7 @@ fn set(draft: &mut Draft, machine: &str, line: &Line) {
     }
 }
 
-fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<Member>>) -> Read<()> {
+fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<DomainMember>>) -> Read<()> {
     for (domain, mut members) in domains {
         let at = Position {
             line: members[0].end.defined.line() as u32,

@@ -44,7 +44,7 @@ pub(super) struct FinishedRound {
     /// The frames that nodes have sent, in the order of their instants.
     pub sent: Vec<SentFrame>,
     /// Changes that clients have asked for, each with its client.
-    pub settings: Vec<(u64, Box<LinkChange>)>,
+    pub changes: Vec<(u64, Box<LinkChange>)>,
 }
 
 /// State of the rounds.
@@ -57,7 +57,7 @@ pub(super) struct Rounds {
     end: Option<VirtualInstant>,
     sent: Vec<SentFrame>,
     /// Changes that clients have asked for since the round began.
-    settings: Vec<(u64, Box<LinkChange>)>,
+    changes: Vec<(u64, Box<LinkChange>)>,
     count: u64,
     /// The reason why there are no more rounds; `None` while there are.
     ended: Option<String>,
@@ -66,8 +66,8 @@ pub(super) struct Rounds {
 impl Rounds {
     /// Begins rounds for nodes that stand at `now`.
     pub fn new(experiment: Experiment, send_times: Vec<SendTimes>, now: VirtualInstant) -> Rounds {
-        let (sent, settings) = (Vec::new(), Vec::new());
-        Rounds { experiment, send_times, now, end: None, sent, settings, count: 0, ended: None }
+        let (sent, changes) = (Vec::new(), Vec::new());
+        Rounds { experiment, send_times, now, end: None, sent, changes, count: 0, ended: None }
     }
 
     /// Takes a frame that `station` has sent, and returns its instant.
@@ -81,11 +81,11 @@ impl Rounds {
     }
 
     /// Keeps a change for the end of the round if one is under way; else gives it back.
-    pub fn keep(&mut self, token: u64, setting: Box<LinkChange>) -> Option<Box<LinkChange>> {
+    pub fn defer(&mut self, token: u64, change: Box<LinkChange>) -> Option<Box<LinkChange>> {
         if self.end.is_none() {
-            return Some(setting);
+            return Some(change);
         }
-        self.settings.push((token, setting));
+        self.changes.push((token, change));
         None
     }
 
@@ -151,9 +151,9 @@ impl Rounds {
         let end = self.end.take()?;
         self.now = end;
         self.count += 1;
-        let settings = std::mem::take(&mut self.settings);
+        let changes = std::mem::take(&mut self.changes);
         let mut sent = std::mem::take(&mut self.sent);
         sent.sort_by_key(|one| one.at);
-        Some(FinishedRound { end, sent, settings })
+        Some(FinishedRound { end, sent, changes })
     }
 }
