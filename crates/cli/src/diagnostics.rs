@@ -171,9 +171,10 @@ mod tests {
     use super::*;
     use crate::args::Cli;
     use clap::Parser;
-    use lorentz_container::{AttachRefused, LaunchError, StateError, WrongOption};
+    use lorentz_container::{AttachRefused, LaunchError, StateError};
+    use lorentz_control::WrongOption;
     use lorentz_experiment::{Refusal, Refused};
-    use lorentz_network::topology::WrongTopology;
+    use lorentz_network::topology::TopologyError;
     use lorentz_packets::PacketsError;
     use lorentz_study::StudyError;
 
@@ -257,7 +258,7 @@ mod tests {
     fn each_kind_of_error_has_its_statuses() {
         let eio = || std::io::Error::from_raw_os_error(libc::EIO);
         let refused = |wrong_input| Refused { why: "no".into(), wrong_input };
-        let place = WrongTopology { file: "x".into(), line: 1, column: 1, what: "no".into() };
+        let place = TopologyError { file: "x".into(), line: 1, column: 1, what: "no".into() };
         let option = WrongOption::Both { first: "--at", second: "--offset" };
         let errors: Vec<(anyhow::Error, i32, i32)> = vec![
             (WrongInput("x".into()).into(), 2, 2),

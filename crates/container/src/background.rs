@@ -16,18 +16,18 @@ use nix::unistd::{fork, pipe2, setsid, ForkResult};
 /// If no process can be made. The caller does not see the errors of `work`.
 pub fn start(work: impl FnOnce(OwnedFd) -> anyhow::Result<()>) -> anyhow::Result<()> {
     // Close-on-exec: programs that `work` starts must not keep the pipe open.
-    let (ready, tell) = pipe2(OFlag::O_CLOEXEC)?;
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
     // SAFETY: one thread.
     match unsafe { fork() }? {
         ForkResult::Parent { .. } => {
-            drop(tell);
-            let _ = nix::unistd::read(&ready, &mut [0]);
+            drop(writer);
+            let _ = nix::unistd::read(&reader, &mut [0]);
             Ok(())
         }
         ForkResult::Child => {
-            drop(ready);
+            drop(reader);
             let _ = setsid();
-            let status = match work(tell) {
+            let status = match work(writer) {
                 Ok(()) => 0,
                 Err(_) => 1,
             };
@@ -47,27 +47,27 @@ pub fn start_in_background(
     kept: &[BorrowedFd],
     work: impl FnOnce(&Ready) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let (said, say) = UnixStream::pair()?;
-    start(|tell| {
+    let (error_reader, error_writer) = UnixStream::pair()?;
+    start(|pipe| {
         close_standard_streams()?;
         let kept: Vec<BorrowedFd> =
-            kept.iter().copied().chain([tell.as_fd(), say.as_fd()]).collect();
+            kept.iter().copied().chain([pipe.as_fd(), error_writer.as_fd()]).collect();
         keep_only(&kept);
-        let ready = Ready { tell, say };
+        let ready = Ready { pipe, error_writer };
         work(&ready).inspect_err(|error| ready.failed(error))
     })?;
     let mut why = String::new();
-    said.set_nonblocking(true)?;
+    error_reader.set_nonblocking(true)?;
     // If the process goes on, nothing more comes.
-    let _ = (&said).read_to_string(&mut why);
+    let _ = (&error_reader).read_to_string(&mut why);
     anyhow::ensure!(why.is_empty(), why);
     Ok(())
 }
 
 /// The means of a process in the background to report to its starter that it is ready, or why not.
 pub struct Ready {
-    tell: OwnedFd,
-    say: UnixStream,
+    pipe: OwnedFd,
+    error_writer: UnixStream,
 }
 
 impl Ready {
@@ -75,12 +75,12 @@ impl Ready {
     /// their exec keep open.
     pub fn done(&self) {
         // The starter may have ended.
-        let _ = nix::unistd::write(&self.tell, &[1]);
+        let _ = nix::unistd::write(&self.pipe, &[1]);
     }
 
     /// Reports an error. Call it before `done`.
     pub fn failed(&self, error: &anyhow::Error) {
-        let _ = (&self.say).write_all(format!("{error:#}").as_bytes());
+        let _ = (&self.error_writer).write_all(format!("{error:#}").as_bytes());
     }
 }
 

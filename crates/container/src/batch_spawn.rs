@@ -33,8 +33,8 @@ pub struct BatchSpawn<'a> {
 }
 
 /// Starts a container for each name, all with the same command, and a process in the background that supervises them. That process
-/// calls `connect` once, and calls the returned function for each container before its program begins. The caller must have one thread
-/// only.
+/// calls `connect` once, and calls the returned function for each container before its program begins. The caller must have one
+/// thread only.
 ///
 /// # Errors
 ///

@@ -23,10 +23,10 @@ use crate::{Container, StateError};
 /// The OCI runtime.
 const RUNTIME: &str = "lorentz-runtime";
 /// The directory where the runtime keeps its containers.
-const ROOT: &str = "/run/lorentz-runtime";
-/// The environment variable with the user's own directory. The runtime keeps its containers below it if `ROOT` is not writable, as
-/// for root in a user namespace.
-const USERS: &str = "XDG_RUNTIME_DIR";
+const DEFAULT_ROOT: &str = "/run/lorentz-runtime";
+/// The environment variable with the user's own directory. The runtime keeps its containers below it if `DEFAULT_ROOT` is not
+/// writable, as for root in a user namespace.
+const USER_DIR_VARIABLE: &str = "XDG_RUNTIME_DIR";
 /// The runtime's directory below a state directory that the user named.
 const BELOW_STATE: &str = ".runtime";
 /// The directory of bundles, below the runtime's directory.
@@ -49,9 +49,9 @@ const CAPABILITIES: [&str; 11] = [
 /// Returns the directory where the OCI runtime keeps its containers by default.
 pub fn runtime_root() -> PathBuf {
     let named = |variable| env::var_os(variable).filter(|value| !value.is_empty());
-    let root = Path::new(ROOT);
+    let root = Path::new(DEFAULT_ROOT);
     let may_write = |path: &Path| eaccess(path, AccessFlags::W_OK).is_ok();
-    match (named(STATE_DIR_VARIABLE), named(USERS)) {
+    match (named(STATE_DIR_VARIABLE), named(USER_DIR_VARIABLE)) {
         (Some(state), _) => Path::new(&state).join(BELOW_STATE),
         (None, Some(users)) if !may_write(root) && !root.parent().is_some_and(may_write) => {
             Path::new(&users).join(RUNTIME)
@@ -183,7 +183,7 @@ pub fn make_bundle(
     let words = command.iter().map(|word| word.to_str().context("a command in UTF-8"));
     let words = words.collect::<anyhow::Result<Vec<_>>>()?;
     // An unprivileged user outside must be able to reach it. Nothing in it is secret but its config.
-    let base = if options.user_namespace { PathBuf::from(ROOT) } else { runtime_root() };
+    let base = if options.user_namespace { PathBuf::from(DEFAULT_ROOT) } else { runtime_root() };
     let dir = base.join(BUNDLES).join(name);
     remove_bundle(&dir);
     DirBuilder::new().recursive(true).mode(0o711).create(&dir)?;
@@ -362,13 +362,14 @@ fn linux(name: &str, options: &RootOptions) -> Value {
         linux["uidMappings"] = all.clone();
         linux["gidMappings"] = all;
     }
-    const PERIOD: u64 = 100_000;
+    const CPU_PERIOD_US: u64 = 100_000;
     let resources = &mut linux["resources"];
     if let Some(bytes) = options.memory {
         resources["memory"]["limit"] = bytes.into();
     }
     if let Some(thousandths) = options.millicpus {
-        resources["cpu"] = json!({ "period": PERIOD, "quota": thousandths * PERIOD / 1000 });
+        resources["cpu"] =
+            json!({ "period": CPU_PERIOD_US, "quota": thousandths * CPU_PERIOD_US / 1000 });
     }
     if let Some(most) = options.processes {
         resources["pids"]["limit"] = most.into();

@@ -1,7 +1,8 @@
 //! A monitor's watch over its clock. It completes the change of a controller that was killed, and takes announced changes through
 //! their start.
 //!
-//! The pipe `changes` wakes the monitor ([`lorentz_control::change_pipe`]). Therefore a monitor does nothing while nobody changes its clock.
+//! The pipe `changes` wakes the monitor ([`lorentz_control::change_pipe`]). Therefore a monitor does nothing while nobody changes
+//! its clock.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +22,7 @@ pub(crate) struct ClockWatch {
     clock: Clock,
     changes: File,
     /// The watch over the container's directory; `None` if the kernel refuses it.
-    home: Option<DirectoryWatch>,
+    directory: Option<DirectoryWatch>,
     /// When to look without being woken.
     due: Option<Moment>,
     /// The next announced change.
@@ -45,12 +46,12 @@ impl ClockWatch {
         }
         let Ok(changes) = listen(&container.clock_path()) else { return Ok(None) };
         let clock = container.clock()?;
-        let home = DirectoryWatch::of(container).ok();
+        let directory = DirectoryWatch::of(container).ok();
         let mut watch = ClockWatch {
             container: container.clone(),
             clock,
             changes,
-            home,
+            directory,
             due: None,
             next: None,
         };
@@ -77,17 +78,17 @@ impl ClockWatch {
 
 impl LoopTask for ClockWatch {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.home.iter().map(DirectoryWatch::fd).chain([self.changes.as_fd()]).collect()
+        self.directory.iter().map(DirectoryWatch::fd).chain([self.changes.as_fd()]).collect()
     }
 
     fn timeout(&self) -> Option<Duration> {
         let clock = self.due.map(|due| due.since(now()));
-        [clock, self.home.as_ref().and_then(DirectoryWatch::left)].into_iter().flatten().min()
+        [clock, self.directory.as_ref().and_then(DirectoryWatch::left)].into_iter().flatten().min()
     }
 
     fn run(&mut self) {
-        if let Some(home) = &mut self.home {
-            home.attend();
+        if let Some(directory) = &mut self.directory {
+            directory.attend();
         }
         // The pipe that is opened anew is quiet until the next controller closes it. The care below sees the work of a controller
         // that has closed it before.

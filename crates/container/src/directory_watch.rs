@@ -12,7 +12,7 @@ use lorentz_control::host_time::{now, Moment};
 use crate::Container;
 
 /// Time from the last deletion of a file until the directory is made anew: `rm -rf` is done by then.
-const QUIET: Duration = Duration::from_millis(100);
+const RESTORE_DELAY: Duration = Duration::from_millis(100);
 
 /// The watch of one monitor.
 pub(crate) struct DirectoryWatch {
@@ -45,18 +45,18 @@ impl DirectoryWatch {
         }
         // SAFETY: the descriptor was just opened, and belongs to nobody else.
         let events = unsafe { File::from_raw_fd(raw) };
-        let home = DirectoryWatch {
+        let watch = DirectoryWatch {
             container: container.clone(),
             clock,
             events,
             due: None,
             removed: false,
         };
-        home.watch()?;
-        Ok(home)
+        watch.add_watch()?;
+        Ok(watch)
     }
 
-    fn watch(&self) -> io::Result<()> {
+    fn add_watch(&self) -> io::Result<()> {
         const MASK: u32 = libc::IN_MOVED_TO
             | libc::IN_DELETE
             | libc::IN_DELETE_SELF
@@ -95,7 +95,7 @@ impl DirectoryWatch {
             self.remember();
         }
         if seen & (libc::IN_DELETE | libc::IN_DELETE_SELF) != 0 {
-            self.due = Some(Moment::now().after(QUIET));
+            self.due = Some(Moment::now().after(RESTORE_DELAY));
         }
         if self.due.take_if(|due| *due <= Moment::now()).is_none() {
             return;
@@ -103,7 +103,7 @@ impl DirectoryWatch {
         if let Ok(restored) = self.container.restore(self.clock.as_fd()) {
             self.container = restored;
             // If the kernel refuses, the directory is not watched any more.
-            let _ = self.watch();
+            let _ = self.add_watch();
         }
     }
 
@@ -118,7 +118,7 @@ impl DirectoryWatch {
     /// Reads all events. Returns the union of their masks.
     fn read_events(&mut self) -> u32 {
         /// Length of struct inotify_event: watch, mask, cookie, and the length of the name that follows.
-        const HEAD: usize = 16;
+        const EVENT_HEADER_LEN: usize = 16;
         let word = |bytes: &[u8], at: usize| {
             let word = bytes[at..at + 4].try_into().unwrap_or_default();
             u32::from_ne_bytes(word)
@@ -126,9 +126,9 @@ impl DirectoryWatch {
         let (mut seen, mut buffer) = (0, [0_u8; 4096]);
         while let Ok(length @ 1..) = self.events.read(&mut buffer) {
             let mut rest = &buffer[..length];
-            while rest.len() >= HEAD {
+            while rest.len() >= EVENT_HEADER_LEN {
                 seen |= word(rest, 4);
-                rest = rest.get(HEAD + word(rest, 12) as usize..).unwrap_or_default();
+                rest = rest.get(EVENT_HEADER_LEN + word(rest, 12) as usize..).unwrap_or_default();
             }
         }
         seen

@@ -154,16 +154,17 @@ pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<Tar
 
 /// Waits for the unfreeze of a container that was started frozen. Only then its first instruction runs.
 fn wait_until_unfrozen(clock: &Clock) -> io::Result<()> {
-    const OFTEN: Duration = Duration::from_millis(2);
-    const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+    const POLL_INTERVAL: Duration = Duration::from_millis(2);
+    const ENDING_SIGNALS: [Signal; 4] =
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
     while clock.is_frozen() {
         let mut pending = SigSet::empty();
         // SAFETY: the kernel writes the set. The monitor has these signals blocked, and reads them later.
         unsafe { libc::sigpending(pending_set(&mut pending)) };
-        if ENDING.iter().any(|signal| pending.contains(*signal)) {
+        if ENDING_SIGNALS.iter().any(|signal| pending.contains(*signal)) {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "ended before it began"));
         }
-        host_time::sleep(OFTEN);
+        host_time::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -199,11 +200,11 @@ fn hand_over(
 ///
 /// If the process may not be traced, or cannot be brought in. Processes that were brought in before it stay so.
 pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Attached> {
-    let (answer, tell) = pipe()?;
+    let (answer, report) = pipe()?;
     // SAFETY: one thread.
     match unsafe { fork() }? {
         ForkResult::Parent { .. } => {
-            drop(tell);
+            drop(report);
             let mut text = String::new();
             File::from(answer).read_to_string(&mut text)?;
             match text.strip_prefix("ok ") {
@@ -216,7 +217,7 @@ pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Atta
         }
         ForkResult::Child => {
             drop(answer);
-            let status = match attach_and_stay(pid, tree, &container, File::from(tell)) {
+            let status = match attach_and_stay(pid, tree, &container, File::from(report)) {
                 Ok(()) => 0,
                 Err(_) => 1,
             };
@@ -230,7 +231,7 @@ fn attach_and_stay(
     pid: u32,
     tree: bool,
     container: &Container,
-    mut tell: File,
+    mut report: File,
 ) -> anyhow::Result<()> {
     let _ = setsid();
     let container = container.enter(MonitorKind::Attach)?;
@@ -239,8 +240,8 @@ fn attach_and_stay(
     match result {
         Ok((mut monitor, pids)) => {
             let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-            tell.write_all(format!("ok {}", pids.join(" ")).as_bytes())?;
-            drop(tell);
+            report.write_all(format!("ok {}", pids.join(" ")).as_bytes())?;
+            drop(report);
             close_standard_streams()?;
             monitor.serve_rest()?;
             container.leave()?;
@@ -248,7 +249,7 @@ fn attach_and_stay(
         }
         Err(error) => {
             container.leave()?;
-            tell.write_all(format!("{error:#}").as_bytes())?;
+            report.write_all(format!("{error:#}").as_bytes())?;
             Err(error)
         }
     }

@@ -357,7 +357,7 @@ impl Container {
     pub fn clock(&self) -> Result<Clock, StateError> {
         let path = self.clock_path();
         let clock = Clock::open(&path).map_err(|e| file_error(&path, e))?;
-        Ok(clock.mostly_in(self.cgroup()))
+        Ok(clock.with_likely_group(self.cgroup()))
     }
 
     /// Opens its clock, to change it.

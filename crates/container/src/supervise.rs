@@ -24,8 +24,8 @@ pub struct MonitorConnection {
     container: Container,
 }
 
-/// Starts a monitor for `container` in the background. It supervises every process that registers, and leaves with the last one. The
-/// caller must have one thread only.
+/// Starts a monitor for `container` in the background. It supervises every process that registers, and leaves with the last one.
+/// The caller must have one thread only.
 ///
 /// # Errors
 ///

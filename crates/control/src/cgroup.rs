@@ -46,9 +46,9 @@ impl Cgroup {
     /// Makes `parent`/lorentz/`name`. If the group exists, for a container of this name in another state directory, a number
     /// follows the name.
     fn create_below(parent: &Path, name: &str) -> Option<Cgroup> {
-        const TRIES: u32 = 100;
+        const MAX_TRIES: u32 = 100;
         let lorentz = parent.join(PARENT);
-        for number in 1..TRIES {
+        for number in 1..MAX_TRIES {
             // Made again for each number: another container may remove it when it ends.
             match fs::create_dir(&lorentz) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,

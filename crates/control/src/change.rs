@@ -14,7 +14,7 @@
 //!
 //! Race: a kernel timer is set by the old piece. A change makes its deadline later. The timer goes off before its process has set
 //! it anew: too early. Therefore, where timers are set, each process holds them back before the controller publishes such a change
-//! ([`lorentz_clock::HOLD_DELAY`]). The change begins [`LEAD`] after the command, so that no timer is late either: by then each
+//! ([`lorentz_clock::HOLD_DELAY`]). The change begins [`HOLD_LEAD`] after the command, so that no timer is late either: by then each
 //! process has set its timers by both pieces.
 //!
 //! A controller that dies in between leaves a clock that every reader can read. `notified` says whether threads are still to be
@@ -36,11 +36,11 @@ use crate::notifier::{ChangeCounts, Moved};
 use crate::Clock;
 
 /// Time from the command to the start of a change that makes deadlines later, where timers are set.
-const LEAD: Span = Span(2_000_000);
+const HOLD_LEAD: Span = Span(2_000_000);
 /// All timers are to be held back so long before such a change begins. Otherwise the change is put off, ...
-const MARGIN: Span = Span(500_000);
+const HOLD_MARGIN: Span = Span(500_000);
 /// ... by this at most.
-const MAX_LEAD: Span = Span(128_000_000);
+const MAX_HOLD_LEAD: Span = Span(128_000_000);
 /// A change announced for so far ahead needs no hold: processes set their timers by both pieces long before.
 const HOLD_HORIZON: Span = Span(1_000_000_000);
 /// The notifier signals timers at the latest so long before an announced change begins. From then on processes set them for one
@@ -234,19 +234,19 @@ impl Clock {
     }
 
     /// Makes every process hold back its timers that are due after an instant, and returns that instant: the change begins there.
-    /// The instant is `at` or [`LEAD`] from now, whichever is later. A stopped process delays it until the lead exceeds
-    /// [`MAX_LEAD`].
+    /// The instant is `at` or [`HOLD_LEAD`] from now, whichever is later. A stopped process delays it until the lead exceeds
+    /// [`MAX_HOLD_LEAD`].
     fn hold_timers(&self, at: RealInstant) -> RealInstant {
         let (page, registry) = (self.page(), self.registry());
-        let mut lead = LEAD;
+        let mut lead = HOLD_LEAD;
         loop {
             let from = host_time::now().plus(lead).max(at);
             page.hold_timers(from);
             failpoint(registry, Failpoint::HoldBegun);
             self.notifier().notify_timers();
-            let follow = self.notifier().await_timers_until(from.plus(Span(-MARGIN.0)));
+            let follow = self.notifier().await_timers_until(from.plus(Span(-HOLD_MARGIN.0)));
             lead = Span(lead.0 * 4);
-            if follow || lead > MAX_LEAD {
+            if follow || lead > MAX_HOLD_LEAD {
                 failpoint(registry, Failpoint::HoldFollowed);
                 return from;
             }

@@ -116,10 +116,10 @@ impl Clock {
         }
     }
 
-    /// The same clock. Most of its programs are in `group`, which makes the search for them short.
+    /// The same clock, whose notifier searches `group` first for programs. Most of them are there.
     #[must_use]
-    pub fn mostly_in(self, group: Option<Cgroup>) -> Clock {
-        self.numbers.replace(Numbers::mostly_in(group));
+    pub fn with_likely_group(self, group: Option<Cgroup>) -> Clock {
+        self.numbers.replace(Numbers::with_likely_group(group));
         self
     }
 

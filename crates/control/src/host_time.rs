@@ -94,8 +94,8 @@ fn ahead(clock: libc::clockid_t) -> i64 {
 /// Returns the offset from the host's CLOCK_MONOTONIC to its CLOCK_REALTIME, exact to the nanosecond. `None` if in 100 tries no two
 /// readings fell into one tick.
 pub fn wall_ahead() -> Option<WallTime> {
-    const TRIES: u32 = 100;
-    (0..TRIES).find_map(|_| {
+    const MAX_TRIES: u32 = 100;
+    (0..MAX_TRIES).find_map(|_| {
         // Within a tick the coarse clocks stand still.
         let before = clock_nanos(libc::CLOCK_MONOTONIC_COARSE).ok()?;
         let wall = clock_nanos(libc::CLOCK_REALTIME_COARSE).ok()?;

@@ -63,14 +63,14 @@ impl Clock {
         still: impl FnOnce() -> bool,
     ) -> bool {
         /// A nearer deadline comes by itself before a leap would be done.
-        const WORTH_IT: Span = Span(50_000);
+        const MIN_LEAP: Span = Span(50_000);
         let leaps = &self.registry().leaps;
         let (sum, look) = (leaps.sum(), self.look());
         let notifier = self.notifier_with(known);
         let Some(earliest) = notifier.earliest_deadline(&look) else { return false };
         let target = earliest.min(look.limit);
         let ahead = look.real_at(target).since(look.real);
-        if look.segment.pace == Pace::Frozen || ahead.0 < WORTH_IT.0 || !still() {
+        if look.segment.pace == Pace::Frozen || ahead.0 < MIN_LEAP.0 || !still() {
             return false;
         }
         let host_wall = host_wall_ahead(self.page().host_wall());

@@ -17,7 +17,7 @@ use crate::host_time::{sleep, Moment};
 /// After so long a notice names the process that has the lock.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
 /// Longest wait for a lock.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A change takes some 10 us, or 2 ms if it waits for timers.
 const RETRY_INTERVAL: Duration = Duration::from_micros(200);
 
@@ -52,7 +52,7 @@ impl ClockLock {
                 return Ok(ClockLock { _changes: changes, ..lock });
             }
             let waited = begun.elapsed();
-            if waited > TIMEOUT {
+            if waited > LOCK_TIMEOUT {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, busy(path)));
             }
             if waited > NOTICE_AFTER && !noticed {

@@ -110,8 +110,8 @@ impl Notifier<'_> {
         // A wait that ended so long ago (250 ms of real time) was abandoned: its thread left it by siglongjmp, or the thread died.
         // A thread that was signalled sleeps once more, until its kernel timer goes off; a machine that stands still makes this
         // long.
-        const ABANDONED: Span = Span(250_000_000);
-        let served = look.segment.virtual_at(RealInstant(look.real.0 - ABANDONED.0));
+        const ABANDONED_AFTER: Span = Span(250_000_000);
+        let served = look.segment.virtual_at(RealInstant(look.real.0 - ABANDONED_AFTER.0));
         let waits = self.registry.waiters().filter_map(|waiter| {
             let due = instant_of(waiter.deadline(), look)?;
             (due > served).then_some(due.max(now))

@@ -24,7 +24,7 @@ pub struct Numbers {
 
 impl Numbers {
     /// Makes an empty mapping for programs most of which are in `group`.
-    pub fn mostly_in(group: Option<Cgroup>) -> Numbers {
+    pub fn with_likely_group(group: Option<Cgroup>) -> Numbers {
         Numbers { group, ..Numbers::default() }
     }
 

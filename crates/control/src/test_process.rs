@@ -14,7 +14,7 @@ impl TestProcess {
     /// Starts a process on the clock in `file`, which must be at least a page long.
     pub(crate) fn on(file: &Path) -> TestProcess {
         let clock = File::open(file).unwrap();
-        let (mut mapped, tell) = pipe().unwrap();
+        let (mut mapped, report) = pipe().unwrap();
         // SAFETY: the child makes system calls only.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
@@ -24,13 +24,13 @@ impl TestProcess {
             unsafe {
                 libc::alarm(60);
                 libc::mmap(address, 4096, libc::PROT_READ, flags, clock.as_raw_fd(), 0);
-                libc::write(tell.as_raw_fd(), c"m".as_ptr().cast(), 1);
+                libc::write(report.as_raw_fd(), c"m".as_ptr().cast(), 1);
                 loop {
                     libc::pause();
                 }
             }
         }
-        drop(tell);
+        drop(report);
         mapped.read_exact(&mut [0]).unwrap();
         TestProcess(u32::try_from(pid).unwrap())
     }

@@ -1,10 +1,10 @@
 //! External wakers: whether anything outside the container may wake a sleeping task. While something may, time keeps to its rate.
 //!
-//! For each sleeping task, [`ExternalWakers`] finds the system call (/proc/PID/task/TID/syscall) and the descriptors on which that call
-//! waits. Then it finds the processes at the other ends of these descriptors. An answer that is not certain counts as outside.
+//! For each sleeping task, [`ExternalWakers`] finds the system call (/proc/PID/task/TID/syscall) and the descriptors on which that
+//! call waits. Then it finds the processes at the other ends of these descriptors. An answer that is not certain counts as outside.
 //!
-//! [`WakerCache`] keeps from look to look where to look, and not the state that was found there. Pipes without a name are the exception:
-//! if no process outside holds an end of such a pipe, none can get one.
+//! [`WakerCache`] keeps from look to look where to look, and not the state that was found there. Pipes without a name are the
+//! exception: if no process outside holds an end of such a pipe, none can get one.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -13,11 +13,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 
-use nix::sys::uio::{process_vm_readv, RemoteIoVec};
-use nix::unistd::Pid;
-
 use lorentz_control::processes;
 use lorentz_syscalls::WaitsFor;
+use nix::sys::uio::{process_vm_readv, RemoteIoVec};
+use nix::unistd::Pid;
 
 use crate::proc_files::{About, ProcFiles};
 use crate::sockets::{Reach, Sockets, Tables};
@@ -233,9 +232,9 @@ impl<'a> ExternalWakers<'a> {
             let end = PipeEnd { inode: file.ino(), direction };
             return self.waker_of_pipe(end, name.starts_with("pipe:"));
         }
-        const QUIET: [&str; 5] =
+        const HARMLESS_DEVICES: [&str; 5] =
             ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"];
-        let is_device = kind.is_char_device() && !QUIET.contains(&name);
+        let is_device = kind.is_char_device() && !HARMLESS_DEVICES.contains(&name);
         is_device.then(|| match name.starts_with("/dev/pts/") || name.starts_with("/dev/tty") {
             true => format!("a terminal, {name}"),
             false => format!("the device {name}"),
@@ -438,17 +437,17 @@ fn waits_of(task: &SleepingTask, files: &mut ProcFiles) -> Waits {
 const MAX_DESCRIPTORS: u64 = 65_536;
 
 fn polled(pid: u32, at: u64, count: u64) -> Waits {
-    const ENTRY: usize = 8;
+    const POLLFD_LEN: usize = 8;
     if count == 0 || at == 0 {
         return Waits::Nothing;
     }
     if count > MAX_DESCRIPTORS {
         return Waits::Unknown(format!("{count} descriptors"));
     }
-    let Some(bytes) = memory(pid, at, count as usize * ENTRY) else {
+    let Some(bytes) = memory(pid, at, count as usize * POLLFD_LEN) else {
         return Waits::Unknown("something that cannot be read".into());
     };
-    let entries = bytes.chunks_exact(ENTRY).filter_map(|entry| {
+    let entries = bytes.chunks_exact(POLLFD_LEN).filter_map(|entry| {
         let fd = i32::from_ne_bytes(entry[..4].try_into().ok()?);
         let events = i16::from_ne_bytes(entry[4..6].try_into().ok()?);
         Some((u32::try_from(fd).ok()?, events))

@@ -284,8 +284,8 @@ fn load(
 
 /// Whether this process is in the initial pid namespace. BPF programs know a task by its number there.
 fn is_first_pid_namespace() -> bool {
-    const FIRST: u64 = 0xeffffffc;
-    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == FIRST)
+    const INITIAL_NAMESPACE: u64 = 0xeffffffc;
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL_NAMESPACE)
 }
 
 /// The global variables of the BPF programs. The kernel writes them too.

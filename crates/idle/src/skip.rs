@@ -125,10 +125,10 @@ impl Skipper {
         drop(ready);
         watch.scheduler = Scheduler::new().ok();
         watch.stamps = FileStamps::new().ok();
-        let mut seen = None;
+        let mut asleep = None;
         loop {
-            match watch.once(seen.take()) {
-                Next::Again(tasks) => seen = Some(tasks),
+            match watch.look_once(asleep.take()) {
+                Next::Again(tasks) => asleep = Some(tasks),
                 Next::Rest if watch.is_used(&is_monitored) || watch.stays(&file, &is_monitored) => {
                     watch.rest()
                 }
@@ -291,15 +291,15 @@ impl Watch {
         !members(&self.file).is_empty() || is_monitored()
     }
 
-    /// Looks once, and leaps if that look allows it. `seen` are the tasks, if they were all asleep a moment ago.
-    fn once(&mut self, seen: Option<Vec<SleepingTask>>) -> Next {
+    /// Looks once, and leaps if that look allows it. `asleep` are the tasks, if they were all asleep a moment ago.
+    fn look_once(&mut self, asleep: Option<Vec<SleepingTask>>) -> Next {
         let mode = self.clock.skipping().mode;
         if mode == SkipMode::Off {
             return Next::End;
         }
         if Moment::now() >= self.look_at
             && self.clock.can_leap()
-            && self.leap(seen, mode == SkipMode::Force)
+            && self.leap(asleep, mode == SkipMode::Force)
         {
             self.rest = MIN_REST;
             self.in_a_row += 1;
@@ -340,11 +340,11 @@ impl Watch {
     }
 
     /// Leaps if all tasks are idle, and were idle still when that was certain. Returns whether it has leapt.
-    fn leap(&mut self, seen: Option<Vec<SleepingTask>>, force: bool) -> bool {
+    fn leap(&mut self, asleep: Option<Vec<SleepingTask>>, force: bool) -> bool {
         self.watch_new_processes();
         let head = self.clock.task_counters();
-        let seen = seen.map_or_else(|| self.asleep(), Ok);
-        let Ok(tasks) = seen.and_then(|tasks| self.unblocked(tasks, force)) else {
+        let asleep = asleep.map_or_else(|| self.asleep(), Ok);
+        let Ok(tasks) = asleep.and_then(|tasks| self.unblocked(tasks, force)) else {
             return false;
         };
         if tasks.is_empty()

@@ -1,6 +1,6 @@
 //! The command line, as people type it.
 
-use lorentz_container::ClockOptions;
+use lorentz_control::ClockOptions;
 
 use super::*;
 

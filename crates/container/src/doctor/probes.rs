@@ -26,7 +26,7 @@ const SYNC_WAKE_UP: c_ulong = 1;
 const SHIM_ADDRESS: usize = 0x7000_0000;
 const SHIM_LENGTH: usize = 0x0040_0000;
 /// Seconds after which a child that hangs is killed.
-const LIMIT: u32 = 5;
+const CHILD_TIMEOUT_SECS: u32 = 5;
 
 /// The exit status of a child that an unexpected signal ended.
 const KILLED: c_int = libc::EINTR;
@@ -245,7 +245,7 @@ fn spawn(body: impl FnOnce()) -> nix::Result<pid_t> {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: no memory is involved.
-        unsafe { libc::alarm(LIMIT) };
+        unsafe { libc::alarm(CHILD_TIMEOUT_SECS) };
         body();
         // SAFETY: as in `in_child`.
         unsafe { libc::_exit(0) }

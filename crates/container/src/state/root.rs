@@ -18,7 +18,7 @@ pub const STATE_DIR_VARIABLE: &str = "LORENTZ_STATE_DIR";
 /// Permission bits of a state directory: only its owner may look into it.
 const PRIVATE: u32 = 0o700;
 /// The directory in which any user may make directories.
-const TMP: &str = "/tmp";
+const SHARED_TMP: &str = "/tmp";
 /// Permission bits that let others write.
 const OTHERS_WRITE: u32 = 0o022;
 
@@ -49,7 +49,7 @@ impl Root {
                 Err(error) => refusal = Some(error),
             }
         }
-        let shared = Shared { dir: PathBuf::from(TMP), user };
+        let shared = Shared { dir: PathBuf::from(SHARED_TMP), user };
         match shared.choose() {
             Ok(path) => Ok(Root { path, chosen: false, shared: Some(shared) }),
             Err(error) => Err(refusal.unwrap_or(error)),
