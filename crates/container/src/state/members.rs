@@ -5,9 +5,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use lorentz_control::processes::{self, FileId, OnClocks, Process};
+use lorentz_control::Cgroup;
+
 use super::{file_error, Container, StateDir};
 use crate::StateError;
-use lorentz_control::processes::{self, FileId, OnClocks, Process};
 
 /// Whether anything of a container still runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,10 +244,10 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
     });
     let by_cgroup = || {
         let pid = lineage.first()?.pid;
-        let group = lorentz_control::of_process(pid)?;
+        let group = Cgroup::of(pid)?;
         sharing.iter().find(|container| {
             let own = container.record().cgroup.as_deref();
-            own.is_some_and(|own: &Path| group.starts_with(own))
+            own.is_some_and(|own: &Path| group.path().starts_with(own))
         })
     };
     let by_making = || sharing.iter().find(|container| container.record().clock_of.is_none());
