@@ -1,7 +1,7 @@
 //! The shown facts of a container, gathered once and printed in either form.
 
 use lorentz_clock::{SkipMode, Span};
-use lorentz_container::{look, Container, Liveness, Record, StateDir};
+use lorentz_container::{scan_processes, Container, Liveness, Record, StateDir};
 use lorentz_control::processes::{self, FileId, Process};
 use lorentz_control::{HostNow, Reading};
 use lorentz_idle::SkipReport;
@@ -39,7 +39,7 @@ impl View {
 
     /// Looks at all of `containers`, which are in `state`. However many they are, /proc is walked over once.
     pub fn of_all(state: &StateDir, containers: &[Container]) -> anyhow::Result<Vec<View>> {
-        let seen = look()?;
+        let seen = scan_processes()?;
         let each: Vec<&Container> = containers.iter().collect();
         let processes = state.processes_of(&each, &seen)?;
         let views = containers.iter().zip(processes).map(|(container, processes)| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lorentz_control::host_time::{sleep, Moment};
 use lorentz_control::processes::{self, Process};
 
-use crate::state::look;
+use crate::state::scan_processes;
 use crate::{Container, StateDir, StateError};
 
 /// After its programs were killed: longest wait for monitors to clear up, counted from the last monitor that was done.
@@ -89,7 +89,7 @@ fn end_programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<usize
 
 /// Returns the programs of each of `containers`. A container whose directory its monitor has removed in between has none.
 fn programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<Vec<Process>>, StateError> {
-    let mut programs = state.processes_of(containers, &look()?)?;
+    let mut programs = state.processes_of(containers, &scan_processes()?)?;
     for (container, programs) in containers.iter().zip(&mut programs) {
         // A program that the monitor holds before its first instruction has no clock mapped yet.
         let held = container.record().monitors.iter().filter_map(|monitor| {

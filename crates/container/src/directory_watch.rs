@@ -92,7 +92,7 @@ impl DirectoryWatch {
             return;
         }
         if seen & libc::IN_MOVED_TO != 0 {
-            self.remember();
+            self.reload_record();
         }
         if seen & (libc::IN_DELETE | libc::IN_DELETE_SELF) != 0 {
             self.due = Some(Moment::now().after(RESTORE_DELAY));
@@ -108,8 +108,8 @@ impl DirectoryWatch {
     }
 
     /// Reads the record again, which may have changed.
-    fn remember(&mut self) {
-        let found = self.container.again();
+    fn reload_record(&mut self) {
+        let found = self.container.reload();
         if let Some(found) = found.filter(|found| found.is_same(&self.container)) {
             self.container = found;
         }

@@ -29,7 +29,7 @@ use lorentz_control::{change_pipe, processes, Cgroup, Clock, ClockSettings};
 use lorentz_inject::limits;
 use nix::fcntl::{Flock, FlockArg};
 
-pub use members::{look, Liveness};
+pub use members::{scan_processes, Liveness};
 pub use name::is_name;
 pub use record::{Bundle, Mechanism, Monitor, MonitorKind, Record};
 pub(crate) use root::effective_user;
@@ -182,7 +182,7 @@ impl StateDir {
     ///
     /// As [`StateDir::container`]. The error says why a container that still runs is not found.
     pub fn container_to_remove(&self, name: &str) -> Result<Container, StateError> {
-        self.container(name).map_err(|error| members::explain(name, error))
+        self.container(name).map_err(|error| members::explain_missing(name, error))
     }
 
     /// Returns the container of this name. `flag` is the option that gave the name, for the error.
@@ -335,7 +335,7 @@ impl Container {
     }
 
     /// Reads the record again. `None` if the container is gone.
-    pub(crate) fn again(&self) -> Option<Container> {
+    pub(crate) fn reload(&self) -> Option<Container> {
         self.state.container(self.name()).ok()
     }
 

@@ -188,7 +188,7 @@ impl Cgroup {
 }
 
 /// The control group of process `pid` in the v2 hierarchy, as a directory.
-pub fn of_process(pid: u32) -> Option<PathBuf> {
+fn of_process(pid: u32) -> Option<PathBuf> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     Some(mount_point()?.join(own_group(&text)?.trim_start_matches('/')))
 }

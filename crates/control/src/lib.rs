@@ -57,7 +57,7 @@ mod target;
 #[cfg(test)]
 mod test_process;
 
-pub use cgroup::{of_process, Cgroup};
+pub use cgroup::Cgroup;
 pub use change::ClockChange;
 pub use clock::{Clock, Reading, ToCome};
 pub use error::WrongOption;

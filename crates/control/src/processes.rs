@@ -300,7 +300,7 @@ impl OnClocks {
     /// # Errors
     ///
     /// If /proc is not mounted.
-    pub fn look() -> io::Result<OnClocks> {
+    pub fn scan() -> io::Result<OnClocks> {
         let mut by_inode: HashMap<u64, Vec<_>> = HashMap::new();
         for (clock, process) in numbers()?.filter_map(on_a_clock) {
             by_inode.entry(clock.inode).or_default().push((clock, process));
@@ -427,6 +427,6 @@ mod tests {
         assert!(!clock_of(process.0).unwrap().is_same(&FileId::of(other.path()).unwrap()));
         let pids = |found: Vec<Process>| found.iter().map(|one| one.pid).collect::<Vec<u32>>();
         assert_eq!(pids(on_clock(&id).unwrap()), [process.0]);
-        assert_eq!(pids(OnClocks::look().unwrap().of(&id).cloned().collect()), [process.0]);
+        assert_eq!(pids(OnClocks::scan().unwrap().of(&id).cloned().collect()), [process.0]);
     }
 }

@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 use crate::proc_files::{About, ProcFiles};
 use crate::sockets::{Reach, Sockets, Tables};
 use crate::task::{Blocker, SleepingTask};
-use crate::tasks::name_of;
+use crate::task_scan::name_of;
 
 /// State that stays from look to look.
 #[derive(Default)]

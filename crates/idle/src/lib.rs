@@ -24,15 +24,15 @@
 //! ```
 
 mod external_wakers;
-mod kernel;
 mod netlink;
 mod proc_files;
+mod scheduler;
 mod skip;
 mod sockets;
 mod task;
-mod tasks;
+mod task_scan;
 
-pub use kernel::Scheduler;
+pub use scheduler::Scheduler;
 pub use skip::{check_switch_events, end, end_unused, report, skipper_of, SkipReport, Skipper};
 pub use task::{Blocker, SleepingTask, TaskState};
-pub use tasks::look_through;
+pub use task_scan::look_through;

@@ -27,9 +27,9 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::external_wakers::{ExternalWakers, Finding, WakerCache};
-use crate::kernel::Scheduler;
+use crate::scheduler::Scheduler;
 use crate::task::{Blocker, SleepingTask};
-use crate::tasks::{asleep, members};
+use crate::task_scan::{asleep, members};
 
 /// How a clock skips idle time, and how much it has skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]

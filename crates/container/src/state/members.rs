@@ -5,9 +5,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use lorentz_control::processes::{self, FileId, OnClocks, Process};
+use lorentz_control::Cgroup;
+
 use super::{file_error, Container, StateDir};
 use crate::StateError;
-use lorentz_control::processes::{self, FileId, OnClocks, Process};
 
 /// Whether anything of a container still runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +31,7 @@ impl StateDir {
     ///
     /// If there is no such container or process, or the process is in no container.
     pub fn find(&self, text: &str) -> Result<Container, StateError> {
-        self.find_here(text).map_err(|error| explain(text, error))
+        self.find_here(text).map_err(|error| explain_missing(text, error))
     }
 
     fn find_here(&self, text: &str) -> Result<Container, StateError> {
@@ -189,7 +191,7 @@ impl Container {
     /// If /proc is not mounted, or the state directory cannot be read.
     pub fn processes(&self) -> Result<Vec<Process>, StateError> {
         if self.shares_its_clock() {
-            let found = self.state.processes_of(&[self], &look()?)?;
+            let found = self.state.processes_of(&[self], &scan_processes()?)?;
             return Ok(found.into_iter().next().unwrap_or_default());
         }
         let Ok(clock) = FileId::of(&self.clock_path()) else { return Ok(Vec::new()) };
@@ -225,7 +227,7 @@ impl Container {
     }
 
     /// Whether `process` is a monitor of the container, or the first program of one.
-    fn knows(&self, process: &Process) -> bool {
+    fn is_monitor_or_program(&self, process: &Process) -> bool {
         self.record().monitors.iter().any(|monitor| {
             let is_monitor =
                 (monitor.pid, monitor.start_ticks) == (process.pid, process.start_ticks);
@@ -237,15 +239,15 @@ impl Container {
 /// Returns the container of a process, among containers on one clock. The nearest ancestor that one of the containers knows
 /// decides; without one, the control group. If that does not decide either, it is the container for which the clock was made.
 fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Container> {
-    let by_ancestor = lineage
-        .iter()
-        .find_map(|process| sharing.iter().find(|container| container.knows(process)));
+    let by_ancestor = lineage.iter().find_map(|process| {
+        sharing.iter().find(|container| container.is_monitor_or_program(process))
+    });
     let by_cgroup = || {
         let pid = lineage.first()?.pid;
-        let group = lorentz_control::of_process(pid)?;
+        let group = Cgroup::of(pid)?;
         sharing.iter().find(|container| {
             let own = container.record().cgroup.as_deref();
-            own.is_some_and(|own: &Path| group.starts_with(own))
+            own.is_some_and(|own: &Path| group.path().starts_with(own))
         })
     };
     let by_making = || sharing.iter().find(|container| container.record().clock_of.is_none());
@@ -257,20 +259,20 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
 /// # Errors
 ///
 /// If /proc is not mounted.
-pub fn look() -> Result<OnClocks, StateError> {
-    OnClocks::look().map_err(|e| file_error(Path::new("/proc"), e))
+pub fn scan_processes() -> Result<OnClocks, StateError> {
+    OnClocks::scan().map_err(|e| file_error(Path::new("/proc"), e))
 }
 
 /// Returns `error`, or a better one for a container that runs and is not found. Then its clock is in another directory, or its
 /// directory was deleted.
-pub(super) fn explain(text: &str, error: StateError) -> StateError {
+pub(super) fn explain_missing(text: &str, error: StateError) -> StateError {
     match error {
-        StateError::Unknown(_) | StateError::NotInside(_) => stray(text).unwrap_or(error),
+        StateError::Unknown(_) | StateError::NotInside(_) => find_elsewhere(text).unwrap_or(error),
         error => error,
     }
 }
 
-fn stray(text: &str) -> Option<StateError> {
+fn find_elsewhere(text: &str) -> Option<StateError> {
     let clocks = processes::all().ok()?.into_iter().filter_map(|process| {
         let clock = processes::clock_of(process.pid)?;
         let dir = clock.path().parent()?.to_path_buf();

@@ -31,8 +31,8 @@ impl Container {
                 Err(StateError::NameInUse(self.name().to_string()))
             }
             Ok(mut there) => {
-                let mended = there.mend(clock);
-                mended.map_err(|e| file_error(&there.dir(), e))?;
+                let repaired = there.repair(clock);
+                repaired.map_err(|e| file_error(&there.dir(), e))?;
                 Ok(there)
             }
             Err(_) => {
@@ -45,7 +45,7 @@ impl Container {
     }
 
     /// Makes the missing files of a directory that still has its record.
-    fn mend(&mut self, clock: BorrowedFd) -> io::Result<()> {
+    fn repair(&mut self, clock: BorrowedFd) -> io::Result<()> {
         if FileId::of(&self.clock_path()).is_err() {
             let _ = fs::remove_file(self.clock_path());
             link_clock(clock, &self.clock_path())?;
