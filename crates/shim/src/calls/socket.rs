@@ -132,7 +132,7 @@ pub fn getsockopt(
 
 fn timeout_of(fd: Fd, direction: Direction) -> Option<Span> {
     let entry = fd_table::find(fd)?;
-    if entry.what.load(Relaxed) & direction.bit() == 0 {
+    if entry.properties.load(Relaxed) & direction.bit() == 0 {
         return None;
     }
     let place = match direction {
