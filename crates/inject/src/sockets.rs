@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 /// A socket that the shim has to enter into its fd table.
 pub struct FoundSocket {
     fd: u32,
-    what: u32,
+    properties: u32,
     file: u64,
     /// SO_RCVTIMEO and SO_SNDTIMEO, ns; 0 for none.
     timeouts: [u64; 2],
@@ -41,11 +41,11 @@ pub fn find(
             (timeouts[1] > 0, fd_table::SEND_TIMEOUT),
             (options.timestamps()?, fd_table::STAMPS),
         ];
-        let what = bits.iter().filter(|(is, _)| *is).fold(0, |what, (_, bit)| what | bit);
-        if what != 0 {
+        let properties = bits.iter().filter(|(is, _)| *is).fold(0, |all, (_, bit)| all | bit);
+        if properties != 0 {
             found.push(FoundSocket {
                 fd,
-                what,
+                properties,
                 file: fd_table::file_identity(file.dev(), file.ino()),
                 timeouts,
             });
@@ -56,7 +56,7 @@ pub fn find(
 
 /// Returns the additional calls that the filter has to trap because of these sockets.
 pub fn extras(found: &[FoundSocket]) -> Vec<Extra> {
-    let any = |bits: u32| found.iter().any(|socket| socket.what & bits != 0);
+    let any = |bits: u32| found.iter().any(|socket| socket.properties & bits != 0);
     let needs = [
         (fd_table::RECEIVE_TIMEOUT | fd_table::SEND_TIMEOUT, Extra::Sockets),
         (fd_table::STAMPS, Extra::Messages),
@@ -71,7 +71,7 @@ pub fn adopt(thread: TracedThread, found: &[FoundSocket]) -> io::Result<()> {
         let Some(place) = fd_table::slots(socket.fd).find(|place| taken.insert(*place)) else {
             continue;
         };
-        let entry = FdEntry::bytes(socket.fd, socket.what, socket.file, socket.timeouts);
+        let entry = FdEntry::bytes(socket.fd, socket.properties, socket.file, socket.timeouts);
         thread.write(layout::fd_entry_address(place) as u64, &entry)?;
     }
     let filters = extras(found).iter().fold(0, |bits, extra| bits | extra.there());

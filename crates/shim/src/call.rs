@@ -2,7 +2,11 @@
 
 use crate::clocks;
 use crate::layout::data;
-use crate::sys::{self, reg, Errno, FromArg, IntoArg, Request, SigSet, SysResult, Sysno, Ucontext};
+use crate::sys::{
+    self, reg, Errno, FromArg, IntoArg, Request, SigSet, SysResult, Sysno, Timespec, Ucontext,
+    UserPtr,
+};
+use crate::user::Access;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Deadline, Span, VirtualInstant};
 
@@ -36,6 +40,13 @@ impl Call<'_> {
     pub fn after(&self, span: Span) -> Deadline {
         let begun = clocks::snapshot().now().0 - waited_before();
         Deadline::Virtual(VirtualInstant(begun).plus(span))
+    }
+
+    /// The deadline of a relative timeout; never where there is none. EINVAL where it is no valid time.
+    pub fn deadline(&self, timeout: Option<UserPtr<Timespec>>) -> SysResult<Deadline> {
+        let Some(timeout) = timeout else { return Ok(Deadline::Never) };
+        let span = timeout.read()?.to_span().ok_or(Errno::EINVAL)?;
+        Ok(self.after(span))
     }
 
     /// The call itself, unchanged.
@@ -128,3 +139,29 @@ carry! { A 0 B 1 C 2 }
 carry! { A 0 B 1 C 2 D 3 }
 carry! { A 0 B 1 C 2 D 3 E 4 }
 carry! { A 0 B 1 C 2 D 3 E 4 G 5 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::Fd;
+
+    fn after_the_call(call: &Call, fd: Fd, length: u64) -> SysResult {
+        Ok(fd.number() as isize + length as isize + call.args[5] as isize)
+    }
+
+    fn into_the_context(call: &mut Call, fd: Fd) -> SysResult {
+        call.context.regs[reg::RAX] = fd.number().into();
+        Err(Errno::EBADF)
+    }
+
+    #[test]
+    fn a_handler_gets_its_arguments_as_the_types_that_it_names() {
+        // SAFETY: integers.
+        let mut context: Ucontext = unsafe { core::mem::zeroed() };
+        let args = [0xffff_ffff_0000_0007, 1 << 40, 0, 0, 0, 3];
+        let mut call = Call { nr: Sysno::read, args, context: &mut context };
+        assert_eq!(after_the_call.carry_out(&mut call), Ok((1 << 40) + 10));
+        assert_eq!(into_the_context.carry_out(&mut call), Err(Errno::EBADF));
+        assert_eq!(call.context.regs[reg::RAX], 7);
+    }
+}

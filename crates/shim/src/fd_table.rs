@@ -26,7 +26,7 @@ pub fn find(fd: Fd) -> Option<&'static FdEntry> {
         return Some(entry);
     }
     // It was closed, and the number given to another.
-    entry.what.store(0, Relaxed);
+    entry.properties.store(0, Relaxed);
     entry.key.store(0, Release);
     None
 }
@@ -47,8 +47,8 @@ fn file_of(fd: Fd) -> u64 {
     Stat::of(fd).map_or(0, |Stat(words)| file_identity(words[0], words[1]))
 }
 
-/// The entry of `fd`, with `what` noted; none where there is no room.
-pub fn add(fd: Fd, what: u32) -> Option<&'static FdEntry> {
+/// Gives `fd` the property `property`, and returns its entry; none where there is no room.
+pub fn add(fd: Fd, property: u32) -> Option<&'static FdEntry> {
     let entry = find(fd).or_else(|| {
         let (fds, fd) = (&data().fds, fd.number());
         let free = |entry: &&FdEntry| {
@@ -58,30 +58,30 @@ pub fn add(fd: Fd, what: u32) -> Option<&'static FdEntry> {
     })?;
     failpoint(registry(), Failpoint::FdEntryHalf);
     entry.file.store(file_of(fd), Relaxed);
-    entry.what.fetch_or(what, AcqRel);
+    entry.properties.fetch_or(property, AcqRel);
     Some(entry)
 }
 
-/// Takes `what` back from `fd`.
-pub fn remove(fd: Fd, what: u32) {
+/// Takes the property `property` from `fd`.
+pub fn remove(fd: Fd, property: u32) {
     if let Some(entry) = find(fd) {
-        if entry.what.fetch_and(!what, AcqRel) & !what == 0 {
+        if entry.properties.fetch_and(!property, AcqRel) & !property == 0 {
             entry.key.store(0, Release);
         }
     }
 }
 
-/// Whether `what` is noted of `fd`.
-pub fn has(fd: Fd, what: u32) -> bool {
-    find(fd).is_some_and(|entry| entry.what.load(Relaxed) & what != 0)
+/// Whether `fd` has the property `property`.
+pub fn has(fd: Fd, property: u32) -> bool {
+    find(fd).is_some_and(|entry| entry.properties.load(Relaxed) & property != 0)
 }
 
-/// Where the entry of `fd` may lie.
+/// The places of the table where the entry of `fd` may lie.
 pub fn slots(fd: u32) -> impl Iterator<Item = usize> {
     (0..16).map(move |i| (fd as usize + i) % FD_TABLE_LEN)
 }
 
-/// Has the calls of `extra` trapped from now on, in all threads. Where the kernel refuses (the program has given up its
+/// Traps the calls of `extra` from now on, in all threads. Where the kernel refuses (the program has given up its
 /// privileges since it began), they stay as they are: `docs/limits.md` says what that means.
 pub fn also_trap(extra: Extra) {
     #[repr(C)]

@@ -70,7 +70,7 @@ pub struct Credit {
 pub const CREDITS: usize = 128;
 
 impl Credit {
-    /// As it is written from outside.
+    /// The bytes of an entry, as a process outside writes it.
     pub fn bytes(thread: u32, elapsed: u64) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&u64::from(thread).to_ne_bytes());
@@ -103,8 +103,8 @@ pub struct FdEntry {
     /// The descriptor plus one; 0 where the entry is free.
     pub key: AtomicU32,
     /// Properties of the descriptor: bits of [`crate::fd_table`].
-    pub what: AtomicU32,
-    /// Which file it stands for: the number may come to stand for another.
+    pub properties: AtomicU32,
+    /// The identity of its file: the number may come to stand for another file.
     pub file: AtomicU64,
     /// SO_RCVTIMEO in virtual nanoseconds.
     pub receive_timeout: AtomicU64,
@@ -113,11 +113,11 @@ pub struct FdEntry {
 }
 
 impl FdEntry {
-    /// As it is written from outside.
-    pub fn bytes(fd: u32, what: u32, file: u64, timeouts: [u64; 2]) -> [u8; 32] {
+    /// The bytes of an entry, as a process outside writes it.
+    pub fn bytes(fd: u32, properties: u32, file: u64, timeouts: [u64; 2]) -> [u8; 32] {
         let mut bytes = [0; 32];
         bytes[..4].copy_from_slice(&fd.wrapping_add(1).to_ne_bytes());
-        bytes[4..8].copy_from_slice(&what.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&properties.to_ne_bytes());
         for (i, word) in [file, timeouts[0], timeouts[1]].into_iter().enumerate() {
             bytes[8 * (i + 1)..8 * (i + 2)].copy_from_slice(&word.to_ne_bytes());
         }

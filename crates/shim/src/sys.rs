@@ -405,14 +405,14 @@ pub fn set_action(signal: u32, action: &Sigaction) -> Sigaction {
 
 /// Gives way to a thread of this process that has a right this thread waits for; it may need this processor.
 pub fn give_way(tries: u32) {
-    const MOMENT: Timespec = Timespec { secs: 0, nanos: 20_000 };
+    const PAUSE: Timespec = Timespec { secs: 0, nanos: 20_000 };
     if tries < 100 {
         spin_loop();
         return;
     }
     // By its length and not by giving up the processor: that would go to no thread of lower priority.
     // SAFETY: reads the length.
-    let _ = unsafe { sys!(Sysno::clock_nanosleep, ClockId::MONOTONIC, 0, UserPtr::to(&MOMENT), 0) };
+    let _ = unsafe { sys!(Sysno::clock_nanosleep, ClockId::MONOTONIC, 0, UserPtr::to(&PAUSE), 0) };
 }
 
 /// Says one line on standard error.

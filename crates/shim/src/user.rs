@@ -53,13 +53,13 @@ pub trait Access<T>: Copy {
 impl<T: Plain> Access<T> for UserPtr<T> {
     #[inline(always)]
     fn read(self) -> SysResult<T> {
+        const { assert!(matches!(size_of::<T>(), 8 | 16 | 24 | 32)) };
         let at = self.address();
-        match const { size_of::<T>() } {
+        match size_of::<T>() {
             8 => probe_8(at)?,
             16 => probe_16(at)?,
             24 => probe_16(at).and_then(|()| probe_8(at.wrapping_add(16)))?,
-            32 => probe_32(at)?,
-            _ => return Err(Errno::EFAULT),
+            _ => probe_32(at)?,
         }
         // SAFETY: the kernel has just read these bytes, and any bytes are a value.
         Ok(unsafe { self.get() })
@@ -67,14 +67,14 @@ impl<T: Plain> Access<T> for UserPtr<T> {
 
     #[inline(always)]
     fn write(self, value: T) -> SysResult<()> {
+        const { assert!(size_of::<T>() == 8 || size_of::<T>().is_multiple_of(16)) };
         let at = self.address();
-        match const { size_of::<T>() } {
+        match size_of::<T>() {
             8 => overwrite_8(at)?,
             32 => overwrite_32(at)?,
-            len if len % 16 == 0 => {
+            len => {
                 (0..len as u64).step_by(16).try_for_each(|i| overwrite_16(at.wrapping_add(i)))?;
             }
-            _ => return Err(Errno::EFAULT),
         }
         // SAFETY: the kernel has just written these bytes.
         unsafe { self.set(value) };
@@ -205,4 +205,40 @@ pub const NO_SEMAPHORE: i64 = -1;
 fn is_readable_by_words(at: u64, len: u64) -> bool {
     let last = at + len - 8;
     (at..last).step_by(8).chain([last]).all(|word| probe_8(word).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_pointer_is_efault() {
+        for bad in [0, 1, u64::MAX - 3, 0xffff_8000_0000_0000] {
+            assert_eq!(UserPtr::<u64>::new(bad).read(), Err(Errno::EFAULT));
+            assert_eq!(UserPtr::<Timespec>::new(bad).read(), Err(Errno::EFAULT));
+            assert_eq!(UserPtr::<Stack>::new(bad).read(), Err(Errno::EFAULT));
+            assert!(UserPtr::<Itimerspec>::new(bad).read().is_err());
+            assert_eq!(UserPtr::<u64>::new(bad).write(0), Err(Errno::EFAULT));
+            assert!(UserPtr::<Itimerspec>::new(bad).write(Itimerspec::default()).is_err());
+            assert_eq!(UserPtr::<[u64; 26]>::new(bad).write([0; 26]), Err(Errno::EFAULT));
+            assert_eq!(read_bytes(UserPtr::new(bad), &mut [0; 9]), Err(Errno::EFAULT));
+        }
+        assert_eq!(UserPtr::<Timespec>::new(1).write(Timespec::default()), Err(Errno::EFAULT));
+    }
+
+    #[test]
+    fn memory_is_read_and_written_wherever_it_lies() {
+        let mut memory = [0x55u8; 64];
+        let odd: UserPtr<[u64; 4]> = UserPtr::new(&raw mut memory as u64 + 3);
+        assert_eq!(odd.write([1, 2, 3, 4]), Ok(()));
+        assert_eq!(odd.read(), Ok([1, 2, 3, 4]));
+        assert_eq!(odd.field::<Timespec>(8).read(), Ok(Timespec { secs: 2, nanos: 3 }));
+        assert_eq!(odd.field::<[u64; 3]>(8).read(), Ok([2, 3, 4]));
+        assert_eq!(odd.field::<SigSet>(24).write(SigSet::of(1)), Ok(()));
+        assert_eq!(odd.field::<u64>(24).read(), Ok(1));
+        let mut copy = [0; 11];
+        assert_eq!(read_bytes(odd.field(0), &mut copy), Ok(()));
+        assert_eq!(copy, [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]);
+        assert_eq!((memory[2], memory[35]), (0x55, 0x55));
+    }
 }

@@ -43,28 +43,28 @@ pub use when::{When, Where};
 
 /// The row of a call, given as such or by its bare number; `None` where the call has no time in it. Takes a few instructions.
 pub fn row(call: impl Into<Sysno>) -> Option<&'static Syscall> {
-    let place = *PLACES.get(call.into().number() as usize)?;
+    let place = *ROW_INDEX.get(call.into().number() as usize)?;
     TABLE.get(place as usize)
 }
 
 /// One more than the highest number of a call that the handler carries out.
-const NUMBERED: usize = Sysno::futex_wait.number() as usize + 1;
-/// Place of a number that has no row.
-const NOWHERE: u8 = u8::MAX;
+const INDEX_LEN: usize = Sysno::futex_wait.number() as usize + 1;
+/// Marks a call that has no row.
+const NO_ROW: u8 = u8::MAX;
 
-/// The place of each number in the table.
-const PLACES: [u8; NUMBERED] = {
-    assert!(TABLE.len() < NOWHERE as usize);
-    let mut places = [NOWHERE; NUMBERED];
+/// The place of each call in the table.
+const ROW_INDEX: [u8; INDEX_LEN] = {
+    assert!(TABLE.len() < NO_ROW as usize);
+    let mut index = [NO_ROW; INDEX_LEN];
     let mut i = 0;
     while i < TABLE.len() {
         let number = TABLE[i].number;
         if number.number() != ASK_MONITOR.number() {
-            places[number.number() as usize] = i as u8;
+            index[number.number() as usize] = i as u8;
         }
         i += 1;
     }
-    places
+    index
 };
 
 // A row that is trapped without a handler does not compile, unless the filter alone decides about it.

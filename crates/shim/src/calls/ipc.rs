@@ -9,13 +9,6 @@ use crate::user::{self, Access};
 use crate::wait::{self, Masking};
 use lorentz_clock::{Deadline, Span, NANOS_PER_SEC};
 
-/// A relative timeout; never where there is none.
-fn relative(call: &Call, timeout: Option<UserPtr<Timespec>>) -> SysResult<Deadline> {
-    let Some(timeout) = timeout else { return Ok(Deadline::Never) };
-    let span = timeout.read()?.to_span().ok_or(Errno::EINVAL)?;
-    Ok(call.after(span))
-}
-
 /// rt_sigtimedwait(2). The signals of ours are not the program's to take.
 pub fn rt_sigtimedwait(
     call: &Call,
@@ -28,7 +21,7 @@ pub fn rt_sigtimedwait(
         return Err(Errno::EINVAL);
     }
     let set = set.read()?.without(sig::OURS);
-    let deadline = relative(call, timeout)?;
+    let deadline = call.deadline(timeout)?;
     wait::wait(
         call,
         deadline,
@@ -51,7 +44,7 @@ pub fn semtimedop(
     timeout: Option<UserPtr<Timespec>>,
 ) -> SysResult {
     const TIMEOUT: usize = 3;
-    let deadline = match relative(call, timeout) {
+    let deadline = match call.deadline(timeout) {
         Ok(deadline) => deadline,
         Err(error) => {
             // The kernel may find an error in the operations first.

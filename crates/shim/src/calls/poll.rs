@@ -41,7 +41,7 @@ pub fn ppoll(
     size: usize,
 ) -> SysResult {
     // The kernel looks at the timeout first.
-    let deadline = relative_timespec(call, timeout)?;
+    let deadline = call.deadline(timeout)?;
     let mask = waiting_mask(call, mask, size)?;
     let mut counted = Timeout::optional_length(2);
     let result = ready_or_poll(call, fds, count, deadline, mask, &mut counted);
@@ -72,12 +72,6 @@ fn ready_or_poll(
         counted,
         |result| result == Ok(0),
     )
-}
-
-fn relative_timespec(call: &Call, timeout: Option<UserPtr<Timespec>>) -> SysResult<Deadline> {
-    let Some(timeout) = timeout else { return Ok(Deadline::Never) };
-    let span = timeout.read()?.to_span().ok_or(Errno::EINVAL)?;
-    Ok(call.after(span))
 }
 
 /// Writes the time left until `deadline` back, in the form of the call's timeout, as the kernel does; never an error.
@@ -133,7 +127,7 @@ pub fn pselect6(
     let mask_and_size: Option<UserPtr<MaskAndSize>> = call.arg(5);
     // The kernel reads the pointer to the mask first, and the mask after the timeout.
     let mask = mask_and_size.map_or(Ok([0; 2]), Access::read)?;
-    let deadline = relative_timespec(call, timeout)?;
+    let deadline = call.deadline(timeout)?;
     let mask = waiting_mask_of(call, mask)?;
     let mut counted = Timeout::optional_length(4);
     let result = select_sets(call, count, [read, write, except], deadline, mask, &mut counted);
@@ -225,7 +219,7 @@ pub fn epoll_pwait2(
     mask: Option<UserPtr<SigSet>>,
     size: usize,
 ) -> SysResult {
-    let deadline = relative_timespec(call, timeout)?;
+    let deadline = call.deadline(timeout)?;
     let mask = waiting_mask(call, mask, size)?;
     ready_or_epoll(call, epoll, events, max, deadline, mask)
 }

@@ -139,7 +139,7 @@ impl ProcFile {
     }
 
     fn of_entry(entry: &FdEntry) -> Option<ProcFile> {
-        if entry.what.load(Relaxed) & fd_table::PROC == 0 {
+        if entry.properties.load(Relaxed) & fd_table::PROC == 0 {
             return None;
         }
         let word = entry.receive_timeout.load(Relaxed);

@@ -132,7 +132,7 @@ pub fn getsockopt(
 
 fn timeout_of(fd: Fd, direction: Direction) -> Option<Span> {
     let entry = fd_table::find(fd)?;
-    if entry.what.load(Relaxed) & direction.bit() == 0 {
+    if entry.properties.load(Relaxed) & direction.bit() == 0 {
         return None;
     }
     let place = match direction {
@@ -228,10 +228,7 @@ pub fn recvmmsg(
     timeout: Option<UserPtr<Timespec>>,
 ) -> SysResult {
     const MAX_MESSAGES: u32 = 1024;
-    let deadline = match timeout {
-        None => Deadline::Never,
-        Some(timeout) => call.after(timeout.read()?.to_span().ok_or(Errno::EINVAL)?),
-    };
+    let deadline = call.deadline(timeout)?;
     if count == 0 {
         // Only to learn whether it is a socket.
         return call.by_kernel();
