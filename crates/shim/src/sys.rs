@@ -21,7 +21,7 @@ pub mod sig {
     pub const SIGSEGV: u32 = 11;
     pub const SIGCHLD: u32 = 17;
     pub const SIGSYS: u32 = 31;
-    /// The signal that tells a thread to look at the clock again: the last real-time signal, delivered after all others.
+    /// The clock-change signal: the last real-time signal, delivered after all others.
     pub const CLOCK_CHANGE: u32 = 64;
     /// SIGSYS and CLOCK_CHANGE: what a program may never block.
     pub const OURS: SigSet = SigSet::of(SIGSYS).with(SigSet::of(CLOCK_CHANGE));
@@ -267,8 +267,8 @@ unsafe fn make(request: &Request) -> isize {
     result
 }
 
-/// A system call as the host knows it, for a `lorentz` command that runs in virtual time itself: its clocks are the host's, and so are
-/// its waits. `lorentz_container::host_time` finds it by [`crate::layout::host_call_address`].
+/// A system call as the host knows it, for a `lorentz` command that runs in virtual time itself: its clocks are the host's, and so
+/// are its waits. `lorentz_container::host_time` finds it by [`crate::layout::host_call_address`].
 ///
 /// # Safety
 /// As for [`Request::make`]; `args` points at six words.
