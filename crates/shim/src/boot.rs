@@ -70,7 +70,7 @@ global_asm!(
     "and rsp, -16",
     "call {main}",
     "mov rsp, r13",
-    // A running program: whoever put us in is waiting, and restores everything.
+    // A running program: the process that put us in is waiting, and restores everything.
     "test r15, r15",
     "jnz 2f",
     "int3",

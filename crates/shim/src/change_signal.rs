@@ -1,4 +1,4 @@
-//! The signal that tells a thread: the clock has changed, look again.
+//! The clock-change signal: a thread that gets it looks at the clock again.
 
 use crate::call;
 use crate::gate::{self, At};
@@ -56,8 +56,8 @@ fn turn_back(context: &mut Ucontext, gate: At, due: bool) {
     }
 }
 
-/// A thread in a call that was not trapped, such as epoll_wait(-1) or pause, got EINTR from the clock-change signal alone: nobody sent it a signal
-/// of its own. It makes the call again, if it still is where it was seen, or if the code tells which call it was.
+/// A thread in a call that was not trapped, such as epoll_wait(-1) or pause, got EINTR from the clock-change signal alone. It makes
+/// the call again, if it still is where the controller saw it, or if the code shows the number of the call.
 fn repeat_untrapped(regs: &mut [u64; 23], sent: u32) {
     let call = sent >> 22;
     let known = sent != NO_CALL && fingerprint(call, regs[reg::RIP], regs[reg::RSP]) == sent;
@@ -67,8 +67,8 @@ fn repeat_untrapped(regs: &mut [u64; 23], sent: u32) {
     }
 }
 
-/// The call that the code before `ip` has made, where that is `mov eax, NUMBER; syscall` and the kernel does not restart the call by
-/// itself. poll and select look for signals even where they do not wait: a thread that runs may be in one.
+/// The call that the code before `ip` has made, where that is `mov eax, NUMBER; syscall` and the kernel does not restart the call
+/// by itself. poll and select look for signals even where they do not wait: a thread that runs may be in one.
 fn call_before(ip: u64) -> Option<u32> {
     const MOV_EAX: u8 = 0xb8;
     const SYSCALL: [u8; 2] = [0x0f, 0x05];

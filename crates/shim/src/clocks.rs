@@ -126,12 +126,12 @@ pub fn timebase(clock: ClockId, snapshot: &Snapshot) -> SysResult<Timebase> {
     }
 }
 
-/// An instant from zero on as a timespec; times before zero are told as the kernel would have it, floored.
+/// An instant as a timespec; times before zero as the kernel has them, floored.
 pub fn from_virtual(virt: VirtualInstant) -> Timespec {
     Timespec { secs: virt.0.div_euclid(NANOS_PER_SEC), nanos: virt.0.rem_euclid(NANOS_PER_SEC) }
 }
 
-/// `span` of virtual time as real time at the rate in force, rounded up; for what the kernel can only be told once.
+/// `span` of virtual time as real time at the rate in force, rounded up; for lengths that the kernel takes only once.
 pub fn real_span(span: Span) -> Span {
     let rate = snapshot().rate;
     let nanos = (span.0.max(0) as u128 * rate.den() as u128).div_ceil(rate.num() as u128);

@@ -1,13 +1,13 @@
-//! Births: calls of clone, fork and vfork that the shim must know of.
+//! Clone tracking: calls of clone, fork and vfork that the shim must know of.
 //!
-//! - On a clock that skips idle time each is counted, so that a thread can know that it is alone.
-//! - A child that begins on a stack of the program's choice, and is no thread, gets an alternate signal stack: a trap needs some KiB,
-//!   and nobody knows how much there is.
+//! - On a clock that skips idle time the shim counts each, so that a thread can know that it is the sole one.
+//! - A child that begins on a stack of the program's choice, and is no thread, gets an alternate signal stack: a trap needs some
+//!   KiB, and the shim does not know the size of the child's own stack.
 //!
 //! The handler prepares, and then the program makes the call itself, from the image, where it is allowed: the child begins
-//! with whatever stack and registers the call gives it. From behind the call both must find back to where it was made, and
-//! no register is free to tell. So each place in a program that makes such calls has a stub of its own here, and the stub's
-//! word in memory, which a child has too, tells the place.
+//! with whatever stack and registers the call gives it. Behind the call both must return to the place where it was made, and
+//! no register is free to hold that place. So each place in a program that makes such calls has a stub of its own here. The stub's
+//! word in memory, which a child has too, holds the place.
 
 use crate::altstack;
 use crate::call::{Call, AGAIN};

@@ -10,7 +10,7 @@ use core::sync::atomic::compiler_fence;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use lorentz_clock::{failpoint, Failpoint, Rate, Span};
 
-/// CPU time `real` of the clock `id` (a clock id of clock_gettime) as the program is told.
+/// CPU time `real` of the clock `id` (a clock id of clock_gettime) as the program sees it.
 pub fn reported(id: ClockId, real: Span) -> Span {
     let page = clock();
     if page.policy().real_cpu_clocks {
@@ -39,7 +39,7 @@ fn reported_of_process(real: Span) -> Span {
     reported
 }
 
-/// A thread's anchor is its own: it waits for nobody.
+/// A thread's anchor is its own: the thread waits for no other.
 fn reported_of_thread(real: Span) -> Span {
     let thread = gettid();
     let look = clocks::snapshot();
@@ -71,7 +71,7 @@ fn hold_anchor() -> bool {
     false
 }
 
-/// CPU time used by nobody in particular (children, other processes), at the rate in force.
+/// CPU time of others (children, other processes), at the rate in force.
 pub fn reported_of_others(real: Span) -> Span {
     let page = clock();
     if page.policy().real_cpu_clocks {

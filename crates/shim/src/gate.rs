@@ -20,8 +20,8 @@
 //! returns. Frames lie at a known distance below the stack pointer. A signal that is delivered between the look at the mark and the
 //! call itself, two instructions, does not interrupt the call; natively the same holds at the call's entry.
 //!
-//! A clock-change signal leaves this gate with everything masked, so that a signal of the program's that comes next is still pending when the
-//! wait begins anew.
+//! A clock-change signal leaves this gate with everything masked, so that a signal of the program's that comes next is still
+//! pending when the wait begins anew.
 
 use crate::layout::{TRAP_MASK, VERSION};
 use crate::sys::{Errno, Request, SigSet};

@@ -1,7 +1,7 @@
 //! Where things lie in the address space of a program in virtual time.
 //!
 //! All addresses are fixed and below 2 GiB: code can name them in 32 bits, the seccomp filter can tell the
-//! image's own system calls by their address, and whoever inspects a process knows where to look.
+//! image's own system calls by their address, and a tool that inspects a process knows where to look.
 
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use lorentz_clock::{file, ClockPage, Registry};
@@ -192,8 +192,8 @@ pub struct ProcessData {
     pub handlers: [AtomicUsize; 2],
 }
 
-/// The start of a task in ticks, by the host's boot clock and as it was told. The seal is computed from both: a thread that
-/// reads while another writes finds that they do not fit.
+/// The start of a task in ticks, by the host's boot clock and as the shim reported it. The seal is computed from both: a thread
+/// that reads while another writes finds that they do not fit.
 #[repr(C)]
 pub struct ReportedStart {
     /// Ticks of the host.
@@ -213,7 +213,7 @@ impl ReportedStart {
         host.rotate_left(32) ^ reported ^ FREE_DOES_NOT_FIT
     }
 
-    /// The start that was told for `host`, if the entry has it.
+    /// The start that the shim reported for `host`, if the entry has it.
     pub fn get(&self, host: u64) -> Option<u64> {
         let reported = self.reported.load(Relaxed);
         let fits = self.host.load(Relaxed) == host
@@ -238,7 +238,7 @@ pub struct CpuAnchor {
     pub state: AtomicU32,
     /// CPU time the host says, nanoseconds, then.
     pub real: AtomicU64,
-    /// CPU time told to the program, nanoseconds, then.
+    /// CPU time reported to the program then, ns.
     pub reported: AtomicU64,
     /// The rate that has been in force since.
     pub num: AtomicU64,
@@ -266,7 +266,7 @@ pub struct ForkData {
     pub time_known: AtomicU32,
     /// CPU times at the last change of rate.
     pub anchors: [CpuAnchor; CPU_ANCHORS],
-    /// Start times that the program was told. They lie here because the other pages are full.
+    /// Start times that the shim has reported to the program. They lie here because the other pages are full.
     pub starts: [ReportedStart; REPORTED_STARTS],
 }
 

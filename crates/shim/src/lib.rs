@@ -2,9 +2,9 @@
 //!
 //! - Clock reads come to [`vdso`], found by libc and Go as the kernel's own vDSO would be: they read the kernel's clock
 //!   and apply the clock page. No system call.
-//! - Waits and whatever else tells the time are trapped by a seccomp filter ([`filter`]), arrive in [`trap`], and are carried
-//!   out in [`calls`], one file per family. All waits go through [`wait`].
-//! - When the clock changes, threads that wait are told by a signal: [`change_signal`].
+//! - A seccomp filter ([`filter`]) traps waits and all other calls that take or return a time. They arrive in [`trap`],
+//!   which decodes their arguments ([`call`]). The handlers are in [`calls`], one file per family. All waits go through [`wait`].
+//! - When the clock changes, threads that wait get a signal: [`change_signal`].
 //!
 //! The image is built from this crate by `lorentz-inject`, without libc, allocation, thread-local storage or writable
 //! data, and linked at a fixed address: there is no relocation to be done when it is put into a process. As an ordinary

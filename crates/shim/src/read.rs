@@ -66,7 +66,7 @@ fn read_by_kernel(clock: ClockId, snapshot: &Snapshot) -> SysResult<Timespec> {
         _ if clock.is_cpu_clock() => {
             Ok(Timespec::from_span(cpu::reported(clock, time.to_span().unwrap_or(Span::ZERO))))
         }
-        // A clock of a device: its own time, nobody's virtual time.
+        // A clock of a device has its own time, which is not virtual.
         _ => Ok(time),
     }
 }

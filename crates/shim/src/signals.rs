@@ -1,8 +1,8 @@
 //! The program's view of its signals, where ours differ.
 //!
 //! SIGSYS and the clock-change signal must never be blocked or lose their handlers, or the next trapped call would end the
-//! program. So calls that may block signals are trapped and those two taken out; what the program does with
-//! the two themselves is remembered, told back, and followed when somebody else sends them.
+//! program. So the filter traps calls that may block signals, and the shim takes those two out. It remembers the program's own
+//! wishes for the two, returns them when the program asks, and follows them when another process sends one of the two.
 
 use crate::call::Call;
 use crate::handlers;
@@ -47,8 +47,8 @@ fn virtual_disposition(signal: u32) -> Option<&'static Disposition> {
     }
 }
 
-/// rt_sigprocmask(2): changes the mask that comes into force at the return. Ours stay open; that the program has blocked
-/// them is remembered and told back.
+/// rt_sigprocmask(2): changes the mask that comes into force at the return. Ours stay open. The shim
+/// remembers that the program has blocked them, and returns it when the program asks.
 pub fn rt_sigprocmask(
     call: &mut Call,
     how: SigHow,
@@ -152,7 +152,8 @@ mod masks {
     }
 }
 
-/// rt_sigaction(2): what concerns ours is remembered and told back, the others' masks are cleaned of ours.
+/// rt_sigaction(2). The shim remembers the actions of our signals, and returns them when the program asks. It takes our signals
+/// out of the masks of the others.
 pub fn rt_sigaction(
     call: &Call,
     signal: u32,

@@ -1,4 +1,4 @@
-//! A thread that is alone on a clock that skips idle time leaps over its own sleep, and wakes nobody for it.
+//! The sole thread on a clock that skips idle time leaps over its own sleep, and wakes no other process for it.
 
 use crate::clocks;
 use crate::deadline::{due, reached};
@@ -8,7 +8,7 @@ use crate::wait::signal_waits;
 use crate::{process, stamps, sys};
 use lorentz_clock::{Deadline, Pace, SkipMode, Span, VirtualInstant};
 
-/// Leaps to `deadline` if this thread is alone and nothing but the deadline, or a signal that `mask` lets through, can end
+/// Leaps to `deadline` if this thread is the sole one and nothing but the deadline, or a signal that `mask` lets through, can end
 /// its wait. True where the deadline has been reached by that.
 pub fn leap_to(deadline: Deadline, mask: SigSet) -> bool {
     /// As for who skips from outside: nearer ones come by themselves.
@@ -32,7 +32,7 @@ pub fn leap_to(deadline: Deadline, mask: SigSet) -> bool {
     is_sole_thread() && registry().leap(sum, by, line) && reached(deadline)
 }
 
-/// Nobody else is on the clock, nobody is coming, and no timer of the past goes off.
+/// Whether no other thread is on the clock, none is about to begin, and no armed timer can go off.
 fn is_sole_thread() -> bool {
     let registry = registry();
     let timers = || registry.timers().any(|timer| timer.setting().deadline != Deadline::Never);

@@ -2,8 +2,8 @@
 
 use crate::sys::{close, sys, to_fd, Fd, OpenFlags, Sysno};
 
-/// The file that the program reads instead: a file in memory; or a pipe, for programs that may not write a file so long. RLIMIT_FSIZE counts
-/// files in memory as well, and the kernel would send SIGXFSZ.
+/// The file that the program reads instead: a file in memory; or a pipe, for programs that may not write a file so long.
+/// RLIMIT_FSIZE counts files in memory as well, and the kernel would send SIGXFSZ.
 pub struct StandIn {
     /// The descriptor to write the content to.
     pub write: Fd,

@@ -6,7 +6,7 @@
 //!
 //! A process comes into a time namespace in three ways:
 //!
-//! - at exec, or before it is brought in: the monitor tells the offsets ([`crate::boot::BootArgs`]);
+//! - at exec, or before it is brought in: the monitor passes the offsets ([`crate::boot::BootArgs`]);
 //! - by setns: the handler reads them after the call;
 //! - by fork, after its parent has called unshare(CLONE_NEWTIME): it reads them when it first needs them. A child that shares its
 //!   parent's memory stays in its parent's namespace, until it execs.
@@ -90,7 +90,7 @@ fn is_own(link: &core::ffi::CStr) -> bool {
     read(link) == read(c"/proc/self/ns/time")
 }
 
-/// The offsets from the machine's first time namespace, as the kernel tells them.
+/// The offsets from the machine's first time namespace, as the kernel shows them.
 fn read() -> Option<Offsets> {
     const PATH: &core::ffi::CStr = c"/proc/self/timens_offsets";
     let mut text = [0u8; 128];

@@ -132,7 +132,7 @@ const MAX_BEHIND_INTERVAL: Span = Span(3_600_000_000_000);
 const MIN_BEHIND_INTERVAL: Span = Span(20_000_000);
 
 /// Sets the kernel's timer for `setting`, by the clock as it stands. Setting it makes the kernel forget the expiries
-/// that the program has not been told of yet: `unreported` of them are told again.
+/// that the program does not know of yet: `unreported` of them are signalled again.
 pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) {
     let (mut setting, mut unreported) = (setting, unreported);
     while !arm_by_this_state(timer, kernel, setting, unreported) {
@@ -213,8 +213,8 @@ fn real_interval(interval: Span, next: RealInstant, look: &Snapshot) -> Span {
     Span(nanos.min(i64::MAX as u128) as i64)
 }
 
-/// A change of the clock that is nearer than this counts as near. A controller that publishes one tells all timers so long before it begins
-/// at the latest, and again when it has begun.
+/// A change of the clock that is nearer than this counts as near. A controller that publishes one signals all processes with
+/// timers so long before it begins at the latest, and again when it has begun.
 const NEAR_CHANGE: Span = Span(5_000_000);
 
 /// A series on a clock that goes no further than its limit, or whose rate is about to change, or while timers are `held` back, is
@@ -268,8 +268,8 @@ fn upcoming(timer: &Timer, kernel: Kernel) -> SysResult<Option<Setting>> {
 
 /// Sets the timers of this process anew that were set by an earlier state of the clock; true where one of them goes off at once.
 ///
-/// A timer whose signal goes to another thread is left to that thread, which the controller tells as well: Linux 6.13 and newer drop
-/// the pending signal of a timer that is set, and only the thread itself knows whether its signal is pending.
+/// A timer whose signal goes to another thread is left to that thread, which the controller signals as well: Linux 6.13 and newer
+/// drop the pending signal of a timer that is set, and only the thread itself knows whether its signal is pending.
 pub fn rearm_all() -> bool {
     let mut own = None;
     let mut at_once = false;
@@ -372,7 +372,7 @@ fn upcoming_and_unreported(timer: &Timer, kernel: Kernel) -> SysResult<(Option<S
     Ok((before, taken))
 }
 
-/// Expiries of a periodic timer that the program has not been told of. `taken` are those that were taken from a descriptor.
+/// Expiries of a periodic timer that the program does not know of. `taken` are those that were taken from a descriptor.
 fn unreported(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) -> i64 {
     if upcoming.interval.0 == 0 {
         return 0;
@@ -439,7 +439,7 @@ pub fn exclusively<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Virtual time left and the interval, as timer_gettime tells them.
+/// Virtual time left and the interval, as timer_gettime returns them.
 pub fn remaining(timer: &Timer, kernel: Kernel) -> SysResult<Itimerspec> {
     let interval = Timespec::from_span(timer.setting().interval);
     let left = match upcoming(timer, kernel)? {

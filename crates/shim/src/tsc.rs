@@ -1,4 +1,4 @@
-//! rdtsc in virtual time (`--trap-tsc`): the processor is told to fault on it, and the handler answers.
+//! rdtsc in virtual time (`--trap-tsc`): the processor faults on it, and the handler answers.
 
 use crate::clocks;
 use crate::gate;

@@ -1,6 +1,6 @@
 //! Which expiry of a timer comes next, as the kernel's timer shows it.
 //!
-//! The kernel tells how long it is until a timer goes off. Zero means: to a timer descriptor, that it is due and has not been
+//! The kernel shows the time until a timer goes off. Zero means: to a timer descriptor, that it is due and has not been
 //! counted yet; to an interval timer, that its signal has not been taken, and the next expiry is set when it is; to others, that it
 //! has gone off for the last time. A POSIX timer that is due has 1 ns left.
 

@@ -87,7 +87,7 @@ unsafe fn read(clock: ClockId, out: *mut Timespec) -> i32 {
 /// Both pointers must be null or writable, as for the kernel's.
 pub unsafe extern "C" fn gettimeofday(out: *mut Timeval, zone: *mut [i32; 2]) -> i32 {
     if !zone.is_null() {
-        // The kernel's time zone is nobody's time: pass it on.
+        // The time zone is the kernel's own.
         // SAFETY: the caller's promise.
         if let Err(error) = unsafe { sys!(Sysno::gettimeofday, 0, zone) } {
             return error.in_register() as i32;

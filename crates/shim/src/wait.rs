@@ -146,7 +146,8 @@ fn block(call: &Call, request: &Request, version: u64, masking: Masking) -> Pass
     let mut open = OpenCall::new(request, version, call.mask(), frame_state(call));
     let mut comes = None;
     let result = if masking == Masking::ByCall {
-        // SAFETY: the program's own call, as its part of the shim has prepared it; `frame_state` says that there is room for a frame.
+        // SAFETY: the program's own call, as its part of the shim has prepared it; `frame_state` says that there is room for a
+        // frame.
         unsafe { gate::pass(&mut open) }
     } else {
         comes = waiting_signal(call.mask());
@@ -193,7 +194,7 @@ fn interrupted_by(signal: u32, masking: Masking) -> Errno {
     }
 }
 
-/// The size of the floating-point state in a signal frame, as the kernel tells it in the frame of this very trap; 0 where it does
+/// The size of the floating-point state in a signal frame, as the kernel wrote it into the frame of this very trap; 0 where it does
 /// not, or where no other frame fits on this stack.
 fn frame_state(call: &Call) -> u64 {
     /// Where struct _fpx_sw_bytes lies in the state: a magic word, then the size.
@@ -263,13 +264,14 @@ fn waiting_signal(mask: SigSet) -> Option<u32> {
 pub struct Slot {
     waiter: Option<&'static Waiter>,
     owner: (ProcessId, u32),
-    /// The life of the process that claimed it: a handler may have forked in the midst of the wait, and the child returns into a copy.
+    /// The life of the process that claimed it: a handler may have forked in the midst of the wait, and the child returns into a
+    /// copy.
     epoch: Epoch,
 }
 
 impl Slot {
-    /// States what this thread waits for, in system call `nr`, as computed from state `observed_state` of the clock that had leapt by
-    /// `leapt`.
+    /// States what this thread waits for, in system call `nr`, as computed from state `observed_state` of the clock that had leapt
+    /// by `leapt`.
     pub fn state(&mut self, nr: Sysno, deadline: Deadline, observed_state: u32, leapt: Span) {
         if self.own().is_none() {
             self.owner = (process::own(), sys::gettid());

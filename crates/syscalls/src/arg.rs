@@ -1,7 +1,7 @@
 //! Arguments of system calls: how a register is read, and what it names.
 //!
-//! A type tells how the kernel reads the register: of an int it takes the low half. None of the types accesses memory; the shim adds
-//! that to [`UserPtr`].
+//! A type tells how the kernel reads the register: of an int it takes the low half. None of the types accesses memory; the shim
+//! adds that to [`UserPtr`].
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -12,7 +12,7 @@ use crate::trap_mask;
 use crate::user::{self, Access};
 use core::arch::asm;
 
-/// execve and execveat. The monitor is told by the call itself (the filter sends it there), puts the shim into the new
+/// execve and execveat. The filter sends the call itself to the monitor, which puts the shim into the new
 /// image and lets it run. A monitor that is gone means ENOSYS: nothing runs in real time by accident.
 pub fn exec(call: &Call) -> SysResult {
     check_executable(call)?;
@@ -51,8 +51,8 @@ impl Inheritance {
         for (signal, _) in self.ignored.iter().filter(|(_, ignored)| *ignored) {
             sys::set_action(*signal, &ignore);
         }
-        // Race: a controller sends a clock-change signal while the kernel executes the new program, which has no handler of ours yet. The signal
-        // would end the program. Therefore it stays pending until there is one.
+        // Race: a controller sends a clock-change signal while the kernel executes the new program, which has no handler of ours
+        // yet. The signal would end the program. Therefore it stays pending until there is one.
         sys::set_mask(self.mask.with(SigSet::of(sig::CLOCK_CHANGE)));
     }
 
@@ -73,7 +73,7 @@ impl Inheritance {
     }
 }
 
-/// ptrace that makes somebody a tracer: refused. Every trapped call would look like a signal to a debugger inside, and
+/// ptrace that makes a process a tracer: refused. Every trapped call would look like a signal to a debugger inside, and
 /// the monitor could not bring in what it starts.
 pub fn trace(_: &Call) -> SysResult {
     say("lorentz: ptrace refused: debuggers work from outside (gdb -p, strace -p), not inside\n");
@@ -98,7 +98,7 @@ fn check_executable(call: &Call) -> SysResult<()> {
     }
 }
 
-/// The call, and the descriptors that the monitor had put into this process, told in r12 to r14 when it fails.
+/// Makes the call. When it fails, returns also the descriptors that the monitor had put into this process: they are in r12 to r14.
 ///
 /// # Safety
 /// As for any exec.

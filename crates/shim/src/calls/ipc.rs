@@ -88,7 +88,7 @@ pub fn mq_timed(call: &Call) -> SysResult {
     )
 }
 
-/// msgctl, shmctl and semctl that tell of an object: the times in the kernel's answer are made virtual.
+/// msgctl, shmctl and semctl that describe an object: the shim makes the times in the kernel's answer virtual.
 pub fn stat(call: &Call) -> SysResult {
     let result = call.by_kernel()?;
     // Of the structures msqid64_ds, shmid64_ds and semid64_ds.

@@ -40,7 +40,7 @@ fn from_micros(value: Itimerval) -> Itimerspec {
 }
 
 fn to_micros(value: Itimerspec) -> Itimerval {
-    // A timer that is armed is never told as zero.
+    // An armed timer never shows zero.
     let armed = value.value != Timespec::default();
     let mut left = Timeval::from_timespec(value.value);
     if armed && left == Timeval::default() {
@@ -111,7 +111,7 @@ pub fn alarm(_: &Call, seconds: u32) -> SysResult {
     let value = Timespec { secs: seconds.into(), nanos: 0 };
     let new = Itimerspec { interval: Timespec::default(), value };
     let Ok(Itimerspec { value: left, .. }) = set_real_timer(&new) else { return Ok(0) };
-    // Rounded to the nearest second, but an armed timer is never told as zero.
+    // Rounded to the nearest second, but an armed timer never shows zero.
     let up = left.nanos >= 500_000_000 || (left.secs == 0 && left.nanos > 0);
     Ok((left.secs + up as i64) as isize)
 }

@@ -281,7 +281,7 @@ fn boot_time() -> u64 {
     clocks::wall(&look).plus(Span(-boot.0)).secs.max(0) as u64
 }
 
-/// CPU time of nobody in particular, in ticks.
+/// CPU time of other processes, in ticks.
 fn ticks(value: u64) -> u64 {
     let real = Span((value.min(i64::MAX as u64) as i64).saturating_mul(TICK));
     (cpu::reported_of_others(real).0 / TICK) as u64

@@ -74,13 +74,13 @@ fn translate_rusage(usage: UserPtr<Rusage>, clock: Option<ClockId>) {
     unsafe { usage.set([user, system].map(Timeval::from_span)) };
 }
 
-/// CPU time of the caller, by its own CPU clock. The kernel rounds what it tells elsewhere, by up to a tick: behind a look at
+/// CPU time of the caller, by its own CPU clock. Elsewhere the kernel rounds it, by up to a tick: behind a look at
 /// the clock that would be time going back.
 pub fn own(clock: ClockId) -> Span {
     cpu::reported(clock, host_clock(clock).to_span().unwrap_or_default())
 }
 
-/// `told` divided as user and system time are.
+/// Divides `reported` as user and system time are divided.
 pub fn shared(reported: Span, user: Span, system: Span) -> (Span, Span) {
     let both = user.0 as i128 + system.0 as i128;
     if both == 0 {

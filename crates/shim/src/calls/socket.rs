@@ -70,7 +70,7 @@ pub fn setsockopt(
     result
 }
 
-/// The kernel gets the timeout at the rate in force, for what is not looked at here; the virtual one is remembered.
+/// The kernel gets the timeout at the rate in force, for calls that the shim does not trap. The shim remembers the virtual one.
 fn set_timeout(
     call: &Call,
     fd: Fd,
@@ -177,8 +177,8 @@ pub fn send(call: &Call, fd: Fd) -> SysResult {
     }
 }
 
-/// The program's own call on a socket with a timeout: the kernel is given what is left of it in real time, for the length
-/// of the call, and tells the end as it always does.
+/// The program's own call on a socket with a timeout. The shim sets the kernel's timeout to the real time that is left, for the
+/// length of the call. The kernel then ends the call as it always does.
 fn within(call: &Call, fd: Fd, direction: Direction, timeout: Span) -> SysResult {
     let deadline = call.after(timeout);
     let result = wait::wait(
