@@ -32,7 +32,12 @@ class Turns:
     def __init__(self, folder: Path, options: tuple[str, ...]) -> None:
         self.folder = folder
         self.options = options
-        self.env = {"LC_ALL": "C", "PYTHONPATH": str(folder), "CARGO_TERM_COLOR": "never"}
+        self.env = {
+            "LC_ALL": "C",
+            "PYTHONPATH": str(folder),
+            "PYTHONDONTWRITEBYTECODE": "",
+            "CARGO_TERM_COLOR": "never",
+        }
 
     def write(self, name: str, text: str, age: float = 3 * DAY) -> Path:
         """Writes a file that is `age` seconds old."""

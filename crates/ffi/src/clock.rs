@@ -7,7 +7,7 @@ use lorentz_embed::{
     rate_of_tdf, Attach, Container, Error, Rate, Reading, Result, Span, Target, WallTime,
 };
 
-use crate::ffi_text::{given, optional_text, text, told};
+use crate::ffi_text::{given, optional_text, text, to_status};
 
 /// `lorentz_time_t` of the header.
 #[repr(C)]
@@ -40,7 +40,7 @@ impl From<Reading> for Time {
 }
 
 fn with(container: *const c_char, act: impl FnOnce(Container) -> Result<()>) -> c_int {
-    told(text("container", container).and_then(Container::find).and_then(act))
+    to_status(text("container", container).and_then(Container::find).and_then(act))
 }
 
 /// Reads the container's clocks and the host's, of one moment.
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn lorentz_attach(
         let name = name.map(str::to_string);
         Container::attach(pid, &Attach { rate, tree: tree != 0, name, for_experiment: false })
     };
-    told(attach().map(|container| {
+    to_status(attach().map(|container| {
         let name = container.name().as_bytes();
         if !made.is_null() && room > 0 {
             let length = name.len().min(room - 1);

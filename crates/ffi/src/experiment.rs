@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use lorentz_embed::{rate_of_tdf, Error, Experiment, ExperimentOptions, Owner, Result, Span};
 
-use crate::ffi_text::{give_text, given, optional_text, text, told};
+use crate::ffi_text::{give_text, given, optional_text, text, to_status};
 
 /// `lorentz_settings` of the header. A value of zero stands for the default.
 #[repr(C)]
@@ -42,14 +42,14 @@ type Handle<'a> = Option<&'a Experiment>;
 type NewHandle<'a> = Option<&'a mut MaybeUninit<*mut Experiment>>;
 
 fn hand_over(out: NewHandle, make: impl FnOnce() -> Result<Experiment>) -> c_int {
-    told(given("experiment", out).and_then(|out| {
+    to_status(given("experiment", out).and_then(|out| {
         out.write(Box::into_raw(Box::new(make()?)));
         Ok(())
     }))
 }
 
 fn with(experiment: Handle, act: impl FnOnce(&Experiment) -> Result<()>) -> c_int {
-    told(given("experiment", experiment).and_then(act))
+    to_status(given("experiment", experiment).and_then(act))
 }
 
 /// Returns the timeline of this number; `None` for a negative one.
@@ -98,7 +98,7 @@ pub extern "C" fn lorentz_experiment_close(experiment: Option<Box<Experiment>>) 
 /// Clears the remains of an experiment whose process has died.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_clear(name: *const c_char) -> c_int {
-    told(text("name", name).and_then(Experiment::clear))
+    to_status(text("name", name).and_then(Experiment::clear))
 }
 
 /// Adds a container.

@@ -61,7 +61,7 @@ pub fn give_text(text: String) -> Result<*mut c_char> {
 }
 
 /// Returns 0, or the kind of the error, and stores the error's text for [`lorentz_error`].
-pub fn told(result: Result<()>) -> c_int {
+pub fn to_status(result: Result<()>) -> c_int {
     let Err(error) = result else { return 0 };
     LAST.set(CString::new(error.text).unwrap_or_default());
     match error.kind {

@@ -163,7 +163,7 @@ mod tests {
     use lorentz_clock::{Rate, SkipMode};
 
     use super::*;
-    use lorentz_control::HostNow;
+    use lorentz_control::{HostNow, OptionValue};
 
     fn read(annotations: &[(&str, &str)], variables: &[&str]) -> Result<Asked, WrongAnnotation> {
         Asked::read(annotations.iter().copied(), variables.iter().copied())
@@ -214,7 +214,7 @@ mod tests {
         let pairs = annotations.iter().map(|annotation| annotation.split_once('=').unwrap());
         assert_eq!(Asked::read(pairs, []).unwrap().clock, without_tdf);
         let with_tdf = ClockOptions { tdf: Rate::new(1, 4), ..ClockOptions::default() };
-        assert_eq!(with_tdf.annotations(), ["lorentz.rate=1/4"]);
+        assert_eq!(with_tdf.annotations(), ["lorentz.rate=0.25"]);
         assert!(read(&[], &["HOME=/"]).unwrap().is_empty());
     }
 
@@ -267,6 +267,25 @@ mod tests {
             asked.refusal(&wrong).to_string(),
             "lorentz.rate and LORENTZ_TDF exclude each other: give one of them"
         );
+    }
+
+    #[test]
+    fn every_other_option_excludes_the_clock_of_another() {
+        for option in CLOCK_OPTIONS.iter().filter(|option| option.name != "clock") {
+            let text = match option.value {
+                OptionValue::Switch => "true",
+                OptionValue::Word { accepted, .. } => accepted[0],
+                OptionValue::Quantity("TIME") => "@5",
+                _ => "1",
+            };
+            let key = format!("{PREFIX}{}", option.name);
+            let asked = read(&[("lorentz.clock", "web"), (&key, text)], &[]).unwrap();
+            let wrong = asked.clock.which(&HostNow::default()).unwrap_err();
+            assert_eq!(
+                asked.refusal(&wrong).to_string(),
+                format!("lorentz.clock and {key} exclude each other: give one of them")
+            );
+        }
     }
 
     #[test]

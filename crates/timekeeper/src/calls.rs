@@ -20,7 +20,7 @@ pub extern "C" fn timekeeper_error() -> *const c_char {
 }
 
 /// Returns 0; or -1, and sets `errno` and the text of [`timekeeper_error`].
-fn told(result: Result<()>) -> c_int {
+fn to_status(result: Result<()>) -> c_int {
     let Err(error) = result else { return 0 };
     LAST.set(CString::new(error.text).unwrap_or_default());
     let errno = match error.kind {
@@ -48,51 +48,51 @@ pub extern "C" fn clone_time(
 ) -> libc::pid_t {
     match clone::clone_time(flags, dilation, should_start != 0) {
         Ok(pid) => pid,
-        Err(error) => told(Err(error)),
+        Err(error) => to_status(Err(error)),
     }
 }
 
 /// Sets the TDF of a process.
 #[no_mangle]
 pub extern "C" fn dilate(pid: c_int, dilation: c_float) -> c_int {
-    told(keeper::dilate(&who(pid), dilation, false))
+    to_status(keeper::dilate(&who(pid), dilation, false))
 }
 
 /// Sets the TDF of a process and of its descendants.
 #[no_mangle]
 pub extern "C" fn dilate_all(pid: c_int, dilation: c_float) -> c_int {
-    told(keeper::dilate(&who(pid), dilation, true))
+    to_status(keeper::dilate(&who(pid), dilation, true))
 }
 
 /// Stops a process and its time.
 #[no_mangle]
 pub extern "C" fn freeze(pid: c_int) -> c_int {
-    told(keeper::freeze(&who(pid), false))
+    to_status(keeper::freeze(&who(pid), false))
 }
 
 /// Stops a process and its descendants, and their time.
 #[no_mangle]
 pub extern "C" fn freeze_all(pid: c_int) -> c_int {
-    told(keeper::freeze(&who(pid), true))
+    to_status(keeper::freeze(&who(pid), true))
 }
 
 /// Lets a process and its time go on.
 #[no_mangle]
 pub extern "C" fn unfreeze(pid: c_int) -> c_int {
-    told(keeper::unfreeze(&who(pid)))
+    to_status(keeper::unfreeze(&who(pid)))
 }
 
 /// Lets a process and its descendants go on, and their time.
 #[no_mangle]
 pub extern "C" fn unfreeze_all(pid: c_int) -> c_int {
-    told(keeper::unfreeze(&who(pid)))
+    to_status(keeper::unfreeze(&who(pid)))
 }
 
 /// Moves a process forward to the time of another.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn leap(pid: c_int, otherPid: c_int) -> c_int {
-    told(keeper::leap(&who(pid), &who(otherPid)))
+    to_status(keeper::leap(&who(pid), &who(otherPid)))
 }
 
 /// `struct timezone`.
@@ -106,7 +106,7 @@ type TimeValue<'a> = Option<&'a mut libc::timeval>;
 type Zone<'a> = Option<&'a mut TimeZone>;
 
 fn tell_time(time: Result<WallTime>, tv: TimeValue, tz: Zone) -> c_int {
-    told(time.map(|time| {
+    to_status(time.map(|time| {
         if let Some(tv) = tv {
             *tv = libc::timeval { tv_sec: time.secs, tv_usec: c_long::from(time.nanos) / 1_000 };
         }
@@ -158,28 +158,28 @@ pub extern "C" fn gettimeofdayoriginal(tv: TimeValue, tz: Zone) -> c_int {
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn addToExp(pid: c_int, timeline: c_int) -> c_int {
-    told(keeper::add_to_experiment(&who(pid), timeline))
+    to_status(keeper::add_to_experiment(&who(pid), timeline))
 }
 
 /// Stops all processes of the experiment at one virtual time.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn synchronizeAndFreeze() -> c_int {
-    told(keeper::synchronize_and_freeze(Owner::ThisProcess))
+    to_status(keeper::synchronize_and_freeze(Owner::ThisProcess))
 }
 
 /// Starts rounds that follow one another.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn startExp() -> c_int {
-    told(keeper::start())
+    to_status(keeper::start())
 }
 
 /// Sets how far a process moves with each progress, in virtual microseconds.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn setInterval(pid: c_int, interval: c_int, timeline: c_int) -> c_int {
-    told(keeper::set_interval(&who(pid), interval.into(), timeline))
+    to_status(keeper::set_interval(&who(pid), interval.into(), timeline))
 }
 
 /// Moves all processes of a timeline by their intervals.
@@ -187,18 +187,18 @@ pub extern "C" fn setInterval(pid: c_int, interval: c_int, timeline: c_int) -> c
 pub extern "C" fn progress(timeline: c_int, force: c_int) -> c_int {
     // With either value, all arrive at exactly the end of their intervals.
     let _ = force;
-    told(keeper::progress(timeline))
+    to_status(keeper::progress(timeline))
 }
 
 /// Drops the intervals of a timeline.
 #[no_mangle]
 pub extern "C" fn reset(timeline: c_int) -> c_int {
-    told(keeper::reset(timeline))
+    to_status(keeper::reset(timeline))
 }
 
 /// Ends the experiment.
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn stopExp() -> c_int {
-    told(keeper::stop())
+    to_status(keeper::stop())
 }

@@ -63,7 +63,8 @@ fn interface(path: &str, command: &clap::Command, lines: &mut Vec<String>) {
         }
         lines.push(line);
     }
-    for verb in command.get_subcommands().filter(|verb| verb.get_name() != "failpoints") {
+    let is_ours = |verb: &&clap::Command| !matches!(verb.get_name(), "failpoints" | "help");
+    for verb in command.get_subcommands().filter(is_ours) {
         lines.push(format!("{path} {}", verb.get_name()));
         interface(&format!("{path} {}", verb.get_name()), verb, lines);
     }
@@ -74,7 +75,9 @@ fn interface(path: &str, command: &clap::Command, lines: &mut Vec<String>) {
 fn verbs_and_flags_are_those_of_the_stored_list() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/args/interface.txt");
     let mut lines = Vec::new();
-    interface("lorentz", &Cli::command(), &mut lines);
+    let mut command = Cli::command();
+    command.build();
+    interface("lorentz", &command, &mut lines);
     let current = lines.join("\n") + "\n";
     if std::env::var_os("LORENTZ_WRITE_INTERFACE").is_some() {
         std::fs::write(path, &current).unwrap();

@@ -109,7 +109,8 @@ fn corrected(rule: &str, command: &str, arguments: &[String]) -> anyhow::Result<
     Ok(status.code().or(status.signal().map(|signal| SIGNAL + signal)).unwrap_or(SIGNAL))
 }
 
-fn told(watcher: &Watcher) -> Result<Vec<(&Watched, Counters)>, PacketsError> {
+/// Reads the counters of every watched namespace.
+fn read_counters(watcher: &Watcher) -> Result<Vec<(&Watched, Counters)>, PacketsError> {
     let counters = |watched: &Watched| watcher.counters(watched.namespace.cookie);
     watcher.watched().iter().map(|watched| Ok((watched, counters(watched)?))).collect()
 }
@@ -145,7 +146,7 @@ impl Screen<'_> {
         if self.live {
             print::out(CLEAR)?;
         }
-        let all = told(watcher)?;
+        let all = read_counters(watcher)?;
         print::out(&self.past.concat())?;
         if !all.is_empty() {
             print::out(&self.show(&all))?;
@@ -167,7 +168,7 @@ impl Audience for Screen<'_> {
 
     fn tick(&mut self, watcher: &Watcher) -> io::Result<()> {
         if self.live {
-            let all = told(watcher).map_err(io::Error::other)?;
+            let all = read_counters(watcher).map_err(io::Error::other)?;
             print::out(&format!("{CLEAR}{}", self.show(&all)))?;
         }
         Ok(())
