@@ -49,6 +49,7 @@ mod leap;
 mod lock;
 mod notifier;
 mod numbers;
+mod option_table;
 mod options;
 pub mod processes;
 mod rounds;
@@ -66,9 +67,7 @@ pub use freeze::{let_tasks_go, stop_tasks};
 pub use host_time::HostNow;
 pub use lock::on_busy_clock;
 pub use notifier::ChangeCounts;
-pub use options::{
-    parse_read_cost, ClockOption, ClockOptions, ClockSettings, OptionValue, WallStart, WhichClock,
-    CLOCK_OPTIONS, LATEST,
-};
+pub use option_table::{parse_read_cost, ClockOption, ClockOptions, OptionValue, CLOCK_OPTIONS};
+pub use options::{ClockSettings, WallStart, WhichClock, LATEST};
 pub use rounds::HeldClock;
 pub use target::Target;

@@ -6,11 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::Context;
 use lorentz_clock::{Rate, Span, VirtualInstant};
 use lorentz_container::StateDir;
-use thiserror::Error;
 
 use crate::connection::{Connection, ConnectionError};
 use crate::directory;
-use crate::error::{Ended, Refusal};
+use crate::error::{Ended, Refusal, Refused};
 use crate::protocol::{Answer, Request, Status};
 
 /// A connection to a running experiment. It carries one request at a time. A process may open any number of connections.
@@ -23,16 +22,6 @@ impl AsFd for Experiment {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }
-}
-
-/// A request that the experiment refused. Nothing has changed.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{why}")]
-pub struct Refused {
-    /// The reason, in one line.
-    pub why: String,
-    /// The client's mistake if true, the machine's if false.
-    pub wrong_input: bool,
 }
 
 /// A container that is to join an experiment.

@@ -3,8 +3,6 @@
 use lorentz_clock::Span;
 use thiserror::Error;
 
-use crate::client::Refused;
-
 /// A request that cannot be carried out. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Refusal {
@@ -59,6 +57,16 @@ pub enum Refusal {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("the experiment {0} has ended; 'lorentz experiment rm {0}' lets its containers go on")]
 pub struct Ended(pub String);
+
+/// A request that the experiment refused. Nothing has changed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{why}")]
+pub struct Refused {
+    /// The reason, in one line.
+    pub why: String,
+    /// The client's mistake if true, the machine's if false.
+    pub wrong_input: bool,
+}
 
 /// Returns the exit status for an error of this crate. `None` for a failure on the way and for other errors.
 pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {

@@ -1,0 +1,269 @@
+//! The table of a clock's options, from which every interface is made: command line, annotations, environment, C, Python.
+
+use lorentz_clock::{Rate, SkipMode, Span, WallTime};
+
+/// One option of a clock, as every interface names, reads and shows it.
+#[derive(Debug)]
+pub struct ClockOption {
+    /// Its name: `at` is `--at`, the annotation `lorentz.at` and the variable `LORENTZ_AT`.
+    pub name: &'static str,
+    /// The flag of the command line.
+    pub flag: &'static str,
+    /// The form of its value.
+    pub value: OptionValue,
+    /// The help, in one line.
+    pub help: &'static str,
+    /// The rest of the help; may be empty.
+    pub details: &'static str,
+    /// The name of the option without which the command line refuses this one.
+    pub requires: Option<&'static str>,
+    /// The name of the option that gives the same value in another unit. Annotations pass the value on under that name.
+    pub(crate) passed_as: Option<&'static str>,
+    read: fn(&mut ClockOptions, &str) -> Result<(), String>,
+    show: fn(&ClockOptions) -> Option<String>,
+}
+
+/// The form of an option's value on the command line. Elsewhere a switch has the value `true` or `false`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OptionValue {
+    /// No value.
+    Switch,
+    /// A quantity, which may begin with a minus sign: its placeholder.
+    Quantity(&'static str),
+    /// A name: its placeholder.
+    Name(&'static str),
+    /// One of a few words.
+    Word {
+        /// Its placeholder.
+        shown: &'static str,
+        /// The words.
+        accepted: &'static [&'static str],
+        /// The word that the flag alone stands for.
+        implied: Option<&'static str>,
+    },
+}
+
+impl ClockOption {
+    /// The fields that an entry of the table may leave out.
+    const EMPTY: ClockOption = ClockOption {
+        name: "",
+        flag: "",
+        value: OptionValue::Switch,
+        help: "",
+        details: "",
+        requires: None,
+        passed_as: None,
+        read: |_, _| Ok(()),
+        show: |_| None,
+    };
+
+    /// Reads the option's value from `text` into `options`.
+    ///
+    /// # Errors
+    ///
+    /// The values that are accepted.
+    pub fn read(&self, options: &mut ClockOptions, text: &str) -> Result<(), String> {
+        (self.read)(options, text)
+    }
+
+    /// Returns the option's value in `options` as a text that [`ClockOption::read`] reads. `None` if the option is not given.
+    pub fn show(&self, options: &ClockOptions) -> Option<String> {
+        (self.show)(options)
+    }
+}
+
+/// Makes [`ClockOptions`] and [`CLOCK_OPTIONS`] from one entry for each option.
+macro_rules! clock_options {
+    ($(#[$doc:meta])* pub struct ClockOptions; $(
+        $(#[$field_doc:meta])*
+        $name:literal => $field:ident: $type:ty [$parse:expr, $show:expr] { $($entry:tt)* }
+    )*) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Debug, Default)]
+        pub struct ClockOptions {
+            $($(#[$field_doc])* pub $field: $type,)*
+            /// `--experiment`: whether a program's sending waits until the experiment's other clocks have come as far.
+            pub in_experiment: bool,
+        }
+
+        /// Every option of a clock, in the order of the help.
+        pub const CLOCK_OPTIONS: &[ClockOption] = &[$(ClockOption {
+            name: $name,
+            flag: concat!("--", $name),
+            read: |options, text| {
+                options.$field = $parse(text).map_err(|error| error.to_string())?.into();
+                Ok(())
+            },
+            show: |options| $show(&options.$field),
+            $($entry)*
+            ..ClockOption::EMPTY
+        }),*];
+    };
+}
+
+clock_options! {
+/// Options of a clock as given. The default is the host's time at the host's rate.
+///
+/// ```
+/// use lorentz_control::{ClockOptions, HostNow};
+///
+/// let host = HostNow::read()?;
+/// let asked = ClockOptions { at: Some("2038-01-19T03:14:00Z".parse()?), ..Default::default() };
+/// let start = asked.settings(&host)?.segment(&host);
+/// assert_eq!(start.wall_at(start.virt).to_string(), "2038-01-19T03:14:00Z");
+///
+/// let wrong = ClockOptions { offset: Some("1h".parse()?), ..asked };
+/// assert_eq!(
+///     wrong.settings(&host).unwrap_err().to_string(),
+///     "--at and --offset exclude each other: give one of them",
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ClockOptions;
+    /// `--at`: wall time at the start.
+    "at" => at: Option<WallTime> [str::parse::<WallTime>, text_of] {
+        help: "Start the wall clock at this time [default: the host's]",
+        value: OptionValue::Quantity("TIME"),
+        details: "Not before 1970. Excludes --offset.",
+    }
+    /// `--offset`: start of the wall clock, relative to the host's.
+    "offset" => offset: Option<Span> [str::parse::<Span>, text_of] {
+        help: "Start the wall clock this far from the host's: +10d, -1h30m",
+        value: OptionValue::Quantity("DUR"),
+        details: "Moves the wall clock alone, not before 1970. Excludes --at.",
+    }
+    /// `--rate`: virtual seconds per real second.
+    "rate" => rate: Option<Rate> [str::parse::<Rate>, text_of] {
+        help: "Virtual seconds per real second: 2, 0.1, 1/10, 60x, +200ppm [default: 1]",
+        value: OptionValue::Quantity("R"),
+        details: "Above 0, from 1/1000000 to 1000000. Excludes --tdf.",
+    }
+    /// `--tdf`: the inverse of the rate. This field holds the rate.
+    "tdf" => tdf: Option<Rate> [Rate::parse_tdf, text_of] {
+        help: "Time dilation factor, the inverse of --rate: real seconds per virtual second",
+        value: OptionValue::Quantity("N"),
+        details: "Written as a rate is: 10, 0.5, 1/3. Excludes --rate.",
+        passed_as: Some("rate"),
+    }
+    /// `--monotonic`: start of CLOCK_MONOTONIC, relative to the host's.
+    "monotonic" => monotonic: Option<Span> [str::parse::<Span>, text_of] {
+        help: "Start CLOCK_MONOTONIC this far from the host's",
+        value: OptionValue::Quantity("DUR"),
+        details: "The clock may not become negative: the host's counts from its boot.",
+    }
+    /// `--boottime`: start of CLOCK_BOOTTIME, relative to the host's.
+    "boottime" => boottime: Option<Span> [str::parse::<Span>, text_of] {
+        help: "Start CLOCK_BOOTTIME, and with it the uptime, this far from the host's",
+        value: OptionValue::Quantity("DUR"),
+        details: "The clock may not become negative: the host's counts from its boot.",
+    }
+    /// `--frozen`: whether time stands still at the start.
+    "frozen" => frozen: bool [parse_switch, switch_text] {
+        help: "Start with a frozen clock: the program starts at 'lorentz unfreeze'",
+    }
+    /// `--skip-idle`: whether time skips idle periods.
+    "skip-idle" => skip_idle: Option<SkipMode> [parse_skip_mode, skip_mode_text] {
+        help: "Skip idle time",
+        value: SKIP_MODES,
+        details: "When every task of the container waits, its clocks jump to the next deadline. \
+            While a task waits for an answer that may come from outside (a connection, a terminal, \
+            a pipe), time keeps to its rate; 'lorentz ps' names the process. =force: skip even then.",
+    }
+    /// `--read-cost`: virtual cost of a clock read, with `--skip-idle`.
+    "read-cost" => read_cost: Option<Span> [parse_read_cost, text_of] {
+        help: "With --skip-idle: virtual time that each clock read costs",
+        value: OptionValue::Quantity("DUR"),
+        details: "A program that spins on a clock is never idle; with a cost it ends. From 0 to 1s.",
+        requires: Some("skip-idle"),
+    }
+    /// `--cpu-clocks`: whether CPU clocks are the host's.
+    "cpu-clocks" => real_cpu_clocks: Option<bool> [parse_is_real, is_real_text] {
+        help: "Show CPU time at the clock's rate, or as the host does [default: virtual]",
+        value: REAL_OR_VIRTUAL,
+        details: "virtual: no program uses more CPU time than time passed.",
+    }
+    /// `--file-times`: whether file times are the host's.
+    "file-times" => real_file_times: Option<bool> [parse_is_real, is_real_text] {
+        help: "Show file times in virtual time, or in the host's [default: virtual]",
+        value: REAL_OR_VIRTUAL,
+        details: "virtual: a file that is written inside shows the time inside; an older one keeps its \
+            time.",
+    }
+    /// `--trap-tsc`: whether `rdtsc` reads virtual time.
+    "trap-tsc" => trap_tsc: bool [parse_switch, switch_text] {
+        help: "Make the rdtsc instruction return virtual time, at about 2 us each",
+    }
+    /// `--clock`: name of a container whose clock is used instead of a new one.
+    "clock" => clock: Option<String> [str::parse::<String>, text_of] {
+        help: "Use the clock of this container instead of a new one",
+        value: OptionValue::Name("NAME"),
+        details: "Without --name the program becomes part of that container. Excludes all other \
+            clock options.",
+    }
+}
+
+const SKIP_MODES: OptionValue =
+    OptionValue::Word { shown: "on|force", accepted: &["on", "off", "force"], implied: Some("on") };
+
+const REAL_OR_VIRTUAL: OptionValue =
+    OptionValue::Word { shown: "virtual|real", accepted: &["virtual", "real"], implied: None };
+
+/// Parses the value of a switch.
+fn parse_switch(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err("expected true or false"),
+    }
+}
+
+fn parse_skip_mode(text: &str) -> Result<SkipMode, &'static str> {
+    match text {
+        "on" | "true" | "1" => Ok(SkipMode::On),
+        "off" | "false" | "0" => Ok(SkipMode::Off),
+        "force" => Ok(SkipMode::Force),
+        _ => Err("expected on, off or force"),
+    }
+}
+
+fn skip_mode_text(mode: &Option<SkipMode>) -> Option<String> {
+    let word = mode.map(|mode| match mode {
+        SkipMode::Off => "off",
+        SkipMode::On => "on",
+        SkipMode::Force => "force",
+    });
+    text_of(&word)
+}
+
+/// Parses `real` (true) or `virtual` (false).
+fn parse_is_real(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "real" => Ok(true),
+        "virtual" => Ok(false),
+        _ => Err("expected virtual or real"),
+    }
+}
+
+fn is_real_text(is_real: &Option<bool>) -> Option<String> {
+    text_of(&is_real.map(|is_real| if is_real { "real" } else { "virtual" }))
+}
+
+fn switch_text(is_on: &bool) -> Option<String> {
+    text_of(&is_on.then_some(true))
+}
+
+fn text_of<T: ToString>(value: &Option<T>) -> Option<String> {
+    value.as_ref().map(ToString::to_string)
+}
+
+/// Parses the cost of a clock read: 0 to 1 second.
+///
+/// # Errors
+///
+/// The reason why the text is wrong.
+pub fn parse_read_cost(text: &str) -> Result<Span, String> {
+    const MAX_COST: Span = Span(lorentz_clock::NANOS_PER_SEC);
+    let span: Span = text.parse().map_err(|error: lorentz_clock::TextError| error.to_string())?;
+    let fits = (Span::ZERO..=MAX_COST).contains(&span);
+    fits.then_some(span).ok_or_else(|| "expected a duration from 0 to 1s".to_string())
+}
