@@ -4,12 +4,13 @@
 use std::ffi::{CString, OsString};
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::Context;
 use lorentz_control::{Cgroup, ClockSettings};
-use lorentz_inject::{find_command, ExecMonitor};
+use lorentz_inject::{find_command, ExecMonitor, Forked};
 use nix::sys::signal::SigSet;
 
 use crate::background::start_in_background;
@@ -118,15 +119,22 @@ impl BatchMonitor {
         let target = target(container, &container.clock()?)?;
         self.streams(batch, container.name())?;
         let recorded = &mut *container;
-        let prepare = |pid: nix::unistd::Pid| {
-            let number = pid.as_raw() as u32;
+        let group = cgroup.as_ref().and_then(|cgroup| cgroup.open().ok());
+        let prepare = |forked: Forked| {
+            let number = forked.pid.as_raw() as u32;
             recorded.set_program(number).map_err(io::Error::other)?;
-            if let Some(cgroup) = &cgroup {
+            if let Some(cgroup) = cgroup.as_ref().filter(|_| !forked.in_group) {
                 cgroup.add(number)?;
             }
             joins(recorded).map_err(io::Error::other)
         };
-        let clock = self.monitor.launch_on_new_clock(words, target, &self.mask, prepare)?;
+        let clock = self.monitor.launch_on_new_clock(
+            words,
+            target,
+            &self.mask,
+            group.as_ref().map(AsFd::as_fd),
+            prepare,
+        )?;
         self.monitor.on_set_wall_of(clock, set_wall(container));
         // The exec of the program waits for this.
         self.monitor.serve_once(false)?;

@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use anyhow::Context;
 use lorentz_clock::{saturate, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC};
 use lorentz_control::processes::{self, Process};
 use lorentz_control::{host_time, Cgroup, Clock};
-use lorentz_inject::{ExecMonitor, SetWall, TargetClock, WallChange};
+use lorentz_inject::{ExecMonitor, Forked, SetWall, TargetClock, WallChange};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
@@ -103,15 +104,17 @@ fn launch(
     }
     skip::start_where_asked(container)?;
     let target = target(container, clock)?;
-    let prepare = |pid: Pid| {
-        let number = pid.as_raw() as u32;
+    let group = container.cgroup().and_then(|cgroup| cgroup.open().ok());
+    let prepare = |forked: Forked| {
+        let number = forked.pid.as_raw() as u32;
         container.set_program(number).map_err(io::Error::other)?;
-        if let Some(cgroup) = container.cgroup() {
+        if let Some(cgroup) = container.cgroup().filter(|_| !forked.in_group) {
             cgroup.add(number)?;
         }
         before(container, clock)
     };
-    let mut monitor = ExecMonitor::launch(&words, target, prepare)?;
+    let mut monitor =
+        ExecMonitor::launch(&words, target, group.as_ref().map(AsFd::as_fd), prepare)?;
     monitor.on_set_wall(set_wall(container));
     keep_watch(&mut monitor, container)?;
     Ok(monitor)

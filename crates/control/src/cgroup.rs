@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -78,6 +79,15 @@ impl Cgroup {
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Opens its directory, for a process that is to begin in the group.
+    ///
+    /// # Errors
+    ///
+    /// If the group is gone.
+    pub fn open(&self) -> io::Result<OwnedFd> {
+        fs::File::open(&self.path).map(OwnedFd::from)
     }
 
     /// Moves process `pid` with all its threads into the group. All processes that it starts later are in the group too.

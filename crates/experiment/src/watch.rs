@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lorentz_control::processes::threads_of;
 use lorentz_control::Cgroup;
-use lorentz_idle::{look_through, Scheduler, TaskState};
+use lorentz_idle::{look_through, SwitchTrace, TaskState};
 use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use std::os::fd::BorrowedFd;
@@ -18,15 +18,15 @@ const MAX_TASKS_BY_BPF: usize = 400;
 
 /// Observes the tasks of an experiment. Each container is a group.
 pub struct TaskWatch {
-    kernel: Option<Mutex<Scheduler>>,
+    kernel: Option<Mutex<SwitchTrace>>,
     events: Option<i32>,
 }
 
 impl TaskWatch {
     /// Makes a watch with room for `groups` groups. It observes no task yet.
     pub fn new(groups: u32) -> TaskWatch {
-        let kernel = Scheduler::with_groups(groups).ok();
-        let events = kernel.as_ref().map(Scheduler::events_fd);
+        let kernel = SwitchTrace::with_groups(groups).ok();
+        let events = kernel.as_ref().map(SwitchTrace::events_fd);
         TaskWatch { kernel: kernel.map(Mutex::new), events }
     }
 
@@ -35,7 +35,7 @@ impl TaskWatch {
         self.kernel.is_some()
     }
 
-    fn scheduler(&self) -> Option<std::sync::MutexGuard<'_, Scheduler>> {
+    fn scheduler(&self) -> Option<std::sync::MutexGuard<'_, SwitchTrace>> {
         // A thread that panicked leaves nothing that matters: each look asks the kernel anew.
         self.kernel
             .as_ref()

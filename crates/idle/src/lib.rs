@@ -2,7 +2,7 @@
 //!
 //! Three questions, in this order:
 //!
-//! 1. Do all tasks sleep? [`Scheduler`] asks the kernel by BPF programs, [`look_through`] reads /proc.
+//! 1. Do all tasks sleep? [`SwitchTrace`] asks the kernel by BPF programs, [`look_through`] reads /proc.
 //! 2. May anything outside the clock wake one of them? A task in a wait for a child or a timer is woken from inside. A task that
 //!    reads from a connection to another machine is not. An answer that is not certain counts as yes.
 //! 3. Did no task run meanwhile? A second look finds the same number of context switches.
@@ -26,13 +26,13 @@
 mod external_wakers;
 mod netlink;
 mod proc_files;
-mod scheduler;
 mod skip;
 mod sockets;
+mod switch_trace;
 mod task;
 mod task_scan;
 
-pub use scheduler::Scheduler;
 pub use skip::{check_switch_events, end, end_unused, report, skipper_of, SkipReport, Skipper};
+pub use switch_trace::SwitchTrace;
 pub use task::{Blocker, SleepingTask, TaskState};
 pub use task_scan::look_through;

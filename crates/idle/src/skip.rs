@@ -27,7 +27,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::external_wakers::{ExternalWakers, Finding, WakerCache};
-use crate::scheduler::Scheduler;
+use crate::switch_trace::SwitchTrace;
 use crate::task::{Blocker, SleepingTask};
 use crate::task_scan::{asleep, members};
 
@@ -53,7 +53,7 @@ pub struct SkipReport {
 ///
 /// The reason why the kernel cannot.
 pub fn check_switch_events() -> Result<(), String> {
-    Scheduler::new().map(drop).map_err(|error| error.to_string())
+    SwitchTrace::new().map(drop).map_err(|error| error.to_string())
 }
 
 /// Reports how `clock` skips. `processes` are all processes on it.
@@ -123,7 +123,7 @@ impl Skipper {
             return;
         }
         drop(ready);
-        watch.scheduler = Scheduler::new().ok();
+        watch.switch_trace = SwitchTrace::new().ok();
         watch.stamps = FileStamps::new().ok();
         let mut asleep = None;
         loop {
@@ -193,8 +193,8 @@ struct Watch {
     /// `None` if they cannot be made, and in a watch that never leaps.
     stamps: Option<FileStamps>,
     /// BPF programs that report the tasks; `None` if the kernel does not allow them. Then the watch reads /proc.
-    scheduler: Option<Scheduler>,
-    /// The number of programs that had been brought onto the clock when `scheduler` was last given the processes to watch.
+    switch_trace: Option<SwitchTrace>,
+    /// The number of programs that had been brought onto the clock when `switch_trace` was last given the processes to watch.
     entries: u32,
     /// Tasks without an external waker that have not run since they were examined.
     quiet: HashSet<SleepingTask>,
@@ -251,7 +251,7 @@ impl Watch {
             clock,
             file,
             stamps: None,
-            scheduler: None,
+            switch_trace: None,
             entries: 0,
             quiet: HashSet::new(),
             known_blocker: None,
@@ -304,13 +304,13 @@ impl Watch {
             self.rest = MIN_REST;
             self.in_a_row += 1;
             self.leapt_at = Moment::now();
-            let idle = self.scheduler.as_mut().and_then(Scheduler::spin_until_idle);
+            let idle = self.switch_trace.as_mut().and_then(SwitchTrace::spin_until_idle);
             return idle.map_or(Next::Rest, Next::Again);
         }
         self.notified = self.clock.notify_late(self.notified, &self.known, MAX_REST);
         let longest = if self.clock.has_deadlines() { MAX_REST } else { MAX_IDLE_REST };
         self.rest = (self.rest * 2).min(longest);
-        if self.scheduler.is_none() {
+        if self.switch_trace.is_none() {
             // A look through /proc takes milliseconds. The longer the last leap is past, the later the next look.
             let in_vain = self.leapt_at.elapsed();
             self.look_at = Moment::now().after((in_vain / 8).min(MAX_LOOK_INTERVAL));
@@ -326,12 +326,12 @@ impl Watch {
         if self.leapt_at.elapsed() > ROW_TIMEOUT {
             self.in_a_row = 0;
         }
-        match &mut self.scheduler {
-            Some(scheduler) => {
-                scheduler.set_switch_events(self.in_a_row >= MIN_ROW);
-                match scheduler.has_switch_events() {
-                    // The scheduler reports when no task runs. The watch looks in between only for waits that a leap has made late.
-                    true => scheduler.wait(MAX_REST),
+        match &mut self.switch_trace {
+            Some(trace) => {
+                trace.set_switch_events(self.in_a_row >= MIN_ROW);
+                match trace.has_switch_events() {
+                    // The kernel reports when no task runs. The watch looks in between only for waits that a leap has made late.
+                    true => trace.wait(MAX_REST),
                     false => sleep(self.rest),
                 }
             }
@@ -357,7 +357,7 @@ impl Watch {
         self.known = processes_of(&tasks);
         let (clock, entries) = (&self.clock, self.entries);
         let still = || {
-            let now = asleep_by(&mut self.scheduler, &self.file);
+            let now = asleep_by(&mut self.switch_trace, &self.file);
             clock.entries() == entries && now.is_ok_and(|now| now == tasks)
         };
         let leapt =
@@ -431,19 +431,16 @@ impl Watch {
     }
 
     fn asleep(&mut self) -> Result<Vec<SleepingTask>, Blocker> {
-        asleep_by(&mut self.scheduler, &self.file)
+        asleep_by(&mut self.switch_trace, &self.file)
     }
 
     /// Gives the kernel the processes to watch, if programs have come onto the clock since the last time.
     fn watch_new_processes(&mut self) {
         let entries = self.clock.entries();
         if entries != self.entries {
-            if let Some(scheduler) = &mut self.scheduler {
+            if let Some(trace) = &mut self.switch_trace {
                 // Repeats until a look finds no new process: a process that is not watched yet may have started another.
-                while members(&self.file)
-                    .iter()
-                    .filter(|pid| scheduler.watch_process(**pid))
-                    .count()
+                while members(&self.file).iter().filter(|pid| trace.watch_process(**pid)).count()
                     > 0
                 {}
             }
@@ -458,11 +455,11 @@ impl Watch {
 ///
 /// A task that does not sleep.
 fn asleep_by(
-    scheduler: &mut Option<Scheduler>,
+    switch_trace: &mut Option<SwitchTrace>,
     file: &FileId,
 ) -> Result<Vec<SleepingTask>, Blocker> {
-    match scheduler {
-        Some(scheduler) => scheduler.sleeping_tasks(),
+    match switch_trace {
+        Some(trace) => trace.sleeping_tasks(),
         None => asleep(&members(file)),
     }
 }

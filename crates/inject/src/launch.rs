@@ -11,7 +11,7 @@ use nix::unistd::{fork, ForkResult, Pid};
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,18 @@ impl ProgramEnd {
     }
 }
 
+/// A child that was just forked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Forked {
+    /// Its process id.
+    pub pid: Pid,
+    /// Whether it began in the control group. If not, the caller moves it there.
+    pub in_group: bool,
+}
+
 /// A child that waits until its parent lets it go.
 pub struct Child {
-    pub pid: Pid,
+    pub forked: Forked,
     /// The listener of its filter; `None` if it has no filter.
     pub listener: Option<OwnedFd>,
     socket: UnixStream,
@@ -71,15 +80,24 @@ pub fn find(command: &CStr) -> Result<CString> {
 }
 
 /// Forks a child that will exec `command`, under the filter of `policy` if there is one. The child begins with the signals of
-/// `mask` blocked. The caller must be the only thread of its process.
-pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) -> Result<Child> {
+/// `mask` blocked, and in the control group `group` if the kernel puts it there. The caller must be the only thread of its process.
+pub fn fork_child(
+    command: &[CString],
+    policy: Option<Policy>,
+    mask: &SigSet,
+    group: Option<BorrowedFd<'_>>,
+) -> Result<Child> {
     let program = match command.first() {
         Some(name) => find(name)?,
         None => return Err(Error::Refused("no command given".into())),
     };
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::System("socketpair", e))?;
     // SAFETY: this process has one thread. The child makes only the calls of `run_child`.
-    match unsafe { fork() }.map_err(|e| Error::System("fork", e.into()))? {
+    let into_group = group.and_then(|group| unsafe { fork_into(group) });
+    let in_group = into_group.is_some();
+    // SAFETY: as above.
+    let forked = into_group.map_or_else(|| unsafe { fork() }, Ok);
+    match forked.map_err(|e| Error::System("fork", e.into()))? {
         ForkResult::Child => {
             drop(ours);
             run_child(&program, command, policy, mask, theirs)
@@ -87,8 +105,31 @@ pub fn fork_child(command: &[CString], policy: Option<Policy>, mask: &SigSet) ->
         ForkResult::Parent { child: pid } => {
             drop(theirs);
             let listener = receive_listener(pid, &ours, policy.is_some())?;
-            Ok(Child { pid, listener, socket: ours })
+            Ok(Child { forked: Forked { pid, in_group }, listener, socket: ours })
         }
+    }
+}
+
+/// Forks a child that begins in the control group `group`, a directory. Moving a process there later waits for a grace period of
+/// RCU, up to 20 ms. `None` if the kernel refuses: it is older than Linux 5.7, the group is not of version 2, or a filter is in
+/// force.
+///
+/// # Safety
+///
+/// The process has one thread. The child does not use what libc's fork would renew: the handlers of `pthread_atfork`, and the
+/// thread id that libc remembers.
+unsafe fn fork_into(group: BorrowedFd<'_>) -> Option<ForkResult> {
+    const CLONE_INTO_CGROUP: u64 = 1 << 33;
+    // SAFETY: zero stands for "not given" in each field.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = CLONE_INTO_CGROUP;
+    args.exit_signal = libc::SIGCHLD as u64;
+    args.cgroup = group.as_raw_fd() as u64;
+    // SAFETY: the kernel reads the arguments. Without CLONE_VM the child has a copy of the memory, as after fork(2).
+    match unsafe { libc::syscall(libc::SYS_clone3, &args, size_of::<libc::clone_args>()) } {
+        0 => Some(ForkResult::Child),
+        pid if pid > 0 => Some(ForkResult::Parent { child: Pid::from_raw(pid as i32) }),
+        _ => None,
     }
 }
 

@@ -11,7 +11,7 @@
 //! let clock = std::fs::File::options().read(true).write(true).open("/run/lorentz/demo/clock")?;
 //! let target = TargetClock { clock: clock.into(), policy: Default::default(), shim: true };
 //! let command = [c"/bin/date".to_owned()];
-//! let mut monitor = ExecMonitor::launch(&command, target, |_pid| Ok(()))?;
+//! let mut monitor = ExecMonitor::launch(&command, target, None, |_forked| Ok(()))?;
 //! println!("status {}", monitor.serve()?.code());
 //! # Ok(())
 //! # }
@@ -41,7 +41,7 @@ mod user_notification;
 mod wall;
 
 pub use error::Error;
-pub use launch::{find as find_command, ProgramEnd};
+pub use launch::{find as find_command, Forked, ProgramEnd};
 pub use monitor::{ExecMonitor, LoopTask, TargetClock};
 pub use profile::Profile;
 pub use registration::{register_process, RegistrationSocket};

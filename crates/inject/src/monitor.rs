@@ -4,7 +4,7 @@
 use crate::boot_stub;
 use crate::host::{tsc_hz, HostInfo};
 use crate::image::Image;
-use crate::launch::{self, Child, ProgramEnd};
+use crate::launch::{self, Child, Forked, ProgramEnd};
 use crate::namespace;
 use crate::registration::{Registered, RegistrationSocket};
 use crate::shared::SharedClock;
@@ -126,8 +126,8 @@ const FORWARDED: [Signal; 8] = [
 ];
 
 impl ExecMonitor {
-    /// Starts `command` on the target's clock. Calls `prepare` with the child's pid before the child runs anything of the
-    /// command. The caller must be the only thread of its process.
+    /// Starts `command` on the target's clock, and in the control group `group` if the kernel can start it there. Calls `prepare`
+    /// with the child before the child runs anything of the command. The caller must be the only thread of its process.
     ///
     /// # Errors
     ///
@@ -135,30 +135,32 @@ impl ExecMonitor {
     pub fn launch(
         command: &[CString],
         target: TargetClock,
-        prepare: impl FnOnce(Pid) -> io::Result<()>,
+        group: Option<BorrowedFd<'_>>,
+        prepare: impl FnOnce(Forked) -> io::Result<()>,
     ) -> Result<ExecMonitor> {
         become_subreaper();
         let mask = SigSet::thread_get_mask()?;
         let signals = open_signalfd()?;
         let mut monitor = ExecMonitor::new(target, signals)?;
-        let child = monitor.start_on(0, command, &mask, prepare)?;
+        let child = monitor.start_on(0, command, &mask, group, prepare)?;
         monitor.child = Some(child);
         monitor.command = command[0].clone();
         Ok(monitor)
     }
 
-    /// Starts `command` on one more clock, which becomes a managed clock of its own. Returns its number. `prepare` is as for
-    /// [`ExecMonitor::launch`]. The program begins with the signals of `mask` blocked.
+    /// Starts `command` on one more clock, which becomes a managed clock of its own. Returns its number. `group` and
+    /// `prepare` are as for [`ExecMonitor::launch`]. The program begins with the signals of `mask` blocked.
     pub fn launch_on_new_clock(
         &mut self,
         command: &[CString],
         target: TargetClock,
         mask: &SigSet,
-        prepare: impl FnOnce(Pid) -> io::Result<()>,
+        group: Option<BorrowedFd<'_>>,
+        prepare: impl FnOnce(Forked) -> io::Result<()>,
     ) -> Result<usize> {
         let index = self.clocks.len();
         self.clocks.push(ManagedClock::new(target, &self.image)?);
-        self.start_on(index, command, mask, prepare)?;
+        self.start_on(index, command, mask, group, prepare)?;
         Ok(index)
     }
 
@@ -168,18 +170,19 @@ impl ExecMonitor {
         index: usize,
         command: &[CString],
         mask: &SigSet,
-        prepare: impl FnOnce(Pid) -> io::Result<()>,
+        group: Option<BorrowedFd<'_>>,
+        prepare: impl FnOnce(Forked) -> io::Result<()>,
     ) -> Result<Child> {
         let target = &self.clocks[index].target;
         let policy = target.shim.then_some(target.policy);
-        let mut child = launch::fork_child(command, policy, mask)?;
-        let (pid, listener) = (child.pid, child.listener.take());
+        let mut child = launch::fork_child(command, policy, mask, group)?;
+        let (forked, listener) = (child.forked, child.listener.take());
         if let Some(listener) = listener {
             self.add_listener_for(index, listener);
         }
-        let started = prepare(pid).map_err(|e| Error::System("preparing the program", e));
+        let started = prepare(forked).map_err(|e| Error::System("preparing the program", e));
         if let Err(error) = started.and_then(|()| child.start()) {
-            let _ = kill(pid, Signal::SIGKILL);
+            let _ = kill(forked.pid, Signal::SIGKILL);
             return Err(error);
         }
         Ok(child)
@@ -257,7 +260,7 @@ impl ExecMonitor {
 
     /// Returns the launched program's pid.
     pub fn pid(&self) -> Option<Pid> {
-        self.child.as_ref().map(|child| child.pid)
+        self.child.as_ref().map(|child| child.forked.pid)
     }
 
     /// Serves until the launched program has ended. Other programs on the clock may go on: see [`ExecMonitor::serve_rest`].
@@ -402,7 +405,7 @@ impl ExecMonitor {
             const FROM_KERNEL: i32 = 0x80;
             if let (Some(child), true) = (&self.child, signal.ssi_code != FROM_KERNEL) {
                 // SAFETY: the process is a child that has not been waited for.
-                unsafe { libc::kill(child.pid.as_raw(), number) };
+                unsafe { libc::kill(child.forked.pid.as_raw(), number) };
             }
         }
         self.reap()
@@ -427,7 +430,7 @@ impl ExecMonitor {
     }
 
     fn on_end(&mut self, pid: i32, status: i32) {
-        if let Some(mut child) = self.child.take_if(|child| child.pid.as_raw() == pid) {
+        if let Some(mut child) = self.child.take_if(|child| child.forked.pid.as_raw() == pid) {
             self.exec_error = child.exec_error();
             const CANNOT_BE_EXECUTED: i32 = 126;
             self.ended = Some(if self.refused {

@@ -34,7 +34,7 @@ enum TaskIteration {
 }
 
 /// The BPF programs, loaded for one clock.
-pub struct Scheduler {
+pub struct SwitchTrace {
     skel: IdleSkel<'static>,
     groups: u32,
     /// The iterator that goes through all tasks of the machine.
@@ -50,22 +50,22 @@ pub struct Scheduler {
     listed_at: Option<u64>,
 }
 
-impl Scheduler {
+impl SwitchTrace {
     /// Loads the programs for one clock. They watch no task yet.
     ///
     /// # Errors
     ///
     /// If the kernel does not allow it.
-    pub fn new() -> libbpf_rs::Result<Scheduler> {
-        Scheduler::with_groups(1)
+    pub fn new() -> libbpf_rs::Result<SwitchTrace> {
+        SwitchTrace::with_groups(1)
     }
 
     /// Loads the programs for `groups` groups of tasks, numbered from 0.
     ///
     /// # Errors
     ///
-    /// As [`Scheduler::new`].
-    pub fn with_groups(groups: u32) -> libbpf_rs::Result<Scheduler> {
+    /// As [`SwitchTrace::new`].
+    pub fn with_groups(groups: u32) -> libbpf_rs::Result<SwitchTrace> {
         libbpf_rs::set_print(None);
         if !is_first_pid_namespace() {
             return Err(io::Error::other("the kernel numbers tasks otherwise than here").into());
@@ -79,7 +79,7 @@ impl Scheduler {
         let mut builder = RingBufferBuilder::new();
         builder.add(&skel.maps.idle, |_| 0)?;
         let events = builder.build()?;
-        Ok(Scheduler {
+        Ok(SwitchTrace {
             skel,
             groups,
             look,
@@ -91,13 +91,13 @@ impl Scheduler {
         })
     }
 
-    /// Whether the scheduler is subscribed to task switches.
+    /// Whether the trace is subscribed to task switches.
     pub fn has_switch_events(&self) -> bool {
         self.switches.is_some()
     }
 
     /// Subscribes to task switches, or unsubscribes. If the kernel refuses, the caller has to poll: see
-    /// [`Scheduler::has_switch_events`].
+    /// [`SwitchTrace::has_switch_events`].
     pub fn set_switch_events(&mut self, enabled: bool) {
         if enabled == self.has_switch_events() {
             return;
@@ -128,7 +128,7 @@ impl Scheduler {
         self.watch_process_in(0, pid)
     }
 
-    /// As [`Scheduler::watch_process`], for a group.
+    /// As [`SwitchTrace::watch_process`], for a group.
     pub fn watch_process_in(&mut self, group: u32, pid: u32) -> bool {
         // The address and the state of the task are not known yet: these bytes stay 0.
         let mut member = [0; 16];
@@ -200,7 +200,7 @@ impl Scheduler {
         Some(self.globals()?.listed())
     }
 
-    /// Goes through all tasks of the machine, returns the watched ones, and lists them for [`Scheduler::look_at_listed`].
+    /// Goes through all tasks of the machine, returns the watched ones, and lists them for [`SwitchTrace::look_at_listed`].
     fn look_through(&mut self) -> io::Result<Vec<task_state>> {
         let changes = self.globals().map(|globals| globals.changes());
         let word =
@@ -241,7 +241,7 @@ impl Scheduler {
         Ok(bytes)
     }
 
-    /// The descriptor to poll for [`Scheduler::wait`].
+    /// The descriptor to poll for [`SwitchTrace::wait`].
     pub fn events_fd(&self) -> i32 {
         self.events.epoll_fd()
     }
