@@ -4,6 +4,7 @@ read back as they were set."""
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 import pytest
@@ -75,6 +76,71 @@ def test_times_set_by_hand_read_back_the_same(tmp_path, at):
     assert len(explicit) == 6
     wrong = [line.data for line in explicit if not line["same"]]
     assert not wrong
+
+
+SET_AND_READ = """
+import itertools, json, os, sys, time
+
+SECOND = 10**9
+now = time.time_ns()
+fd = os.open("file", os.O_RDWR | os.O_CREAT)
+folder = os.open(".", os.O_PATH)
+setters = {
+    "path": lambda times: os.utime("file", ns=times),
+    "descriptor": lambda times: os.utime(fd, ns=times),
+    "directory": lambda times: os.utime("file", ns=times, dir_fd=folder),
+    "link": lambda times: os.utime("file", ns=times, follow_symlinks=False),
+}
+readers = {
+    "path": lambda: os.stat("file"),
+    "descriptor": lambda: os.stat(fd),
+    "directory": lambda: os.stat("file", dir_fd=folder),
+    "link": lambda: os.lstat("file"),
+}
+ages = [0, 1, 3, 3_600, 86_400, 10 * 86_400, 400 * 86_400, 5_000 * 86_400, -3_600]
+for age, (how, setter) in itertools.product(ages, setters.items()):
+    modified = now - age * SECOND + 123
+    setter((modified - 5, modified))
+    for by, reader in readers.items():
+        found = reader()
+        if (found.st_atime_ns, found.st_mtime_ns) != (modified - 5, modified):
+            off = found.st_mtime_ns - modified
+            print(json.dumps({"age": age, "set": how, "read": by, "off": off}))
+"""
+
+
+def needs_attributes(folder):
+    """Skips the test where files can have no extended attributes."""
+    try:
+        os.setxattr(folder, "user.lorentz.test", b"")
+    except OSError as error:
+        pytest.skip(f"{folder}: no extended attributes: {error.strerror}")
+
+
+@pytest.mark.parametrize("rate", ["1", "10", "1/10"])
+@pytest.mark.parametrize("at", DATES)
+def test_a_time_that_no_timestamp_shows_reads_back_the_same(tmp_path, at, rate):
+    """By every way to name the file."""
+    needs_attributes(tmp_path)
+    program = [sys.executable, "-c", SET_AND_READ]
+    with Inside(*program, rate=rate, at=at, cwd=tmp_path) as inside:
+        inside.succeed()
+    assert inside.stdout == ""
+
+
+def test_such_a_time_ends_with_the_next_change_and_goes_with_a_copy(tmp_path):
+    """Two hours ago inside lies between the host's date and the date inside."""
+    needs_attributes(tmp_path)
+    script = """
+        touch -d '-2 hours' file && cp -p file copy && cp file plain && mv file moved
+        find . -type f -mmin +119 -mmin -121 | sort
+        touch -a moved && find moved -mmin +119
+        echo x >moved && find moved -mmin -1
+        touch copy && find copy -mmin -1
+    """
+    with Inside("/bin/sh", "-c", script, at="2038-01-19", cwd=tmp_path) as inside:
+        inside.succeed()
+    assert inside.stdout.split() == ["./copy", "./moved", "moved", "moved", "copy"]
 
 
 def test_programs_see_which_file_is_newer(tmp_path):

@@ -29,6 +29,7 @@
 extern crate std;
 
 mod failpoint;
+mod file_marks;
 mod instant;
 mod leaps;
 mod page;
@@ -43,6 +44,7 @@ mod task_counters;
 mod text;
 
 pub use failpoint::{failpoint, Failpoint, Failpoints, FAILPOINTS};
+pub use file_marks::FileMarks;
 pub use instant::{
     saturate, RealInstant, Span, VirtualInstant, WallTime, MAX_SETTABLE_SECS, NANOS_PER_SEC,
 };

@@ -8,6 +8,7 @@
 //! may die or jump out of a wait at any point. The next controller finds such a slot and frees it.
 
 use crate::failpoint::Failpoints;
+use crate::file_marks::FileMarks;
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
 use crate::leaps::Leaps;
 use crate::process::{PidNamespaces, ProcessId};
@@ -429,7 +430,9 @@ pub struct Registry {
     pub start: Start,
     /// Number of epochs given so far.
     epochs: AtomicU32,
-    /// The probe_slots at which a test stops threads. Takes no memory in a build without failpoints.
+    /// Whether programs have marked files.
+    pub file_marks: FileMarks,
+    /// The places at which a test stops threads. Takes no memory in a build without failpoints.
     pub failpoints: Failpoints,
     /// A bit for each [`GROUP`] slots, set when one of them is claimed for the first time. Groups whose bit is clear need not be
     /// read, and take no memory.

@@ -63,10 +63,16 @@ fn to_real(stamp: Timespec, ahead: i128) -> RealInstant {
     RealInstant(saturate(nanos - ahead))
 }
 
-/// Translates the host's wall time at which the kernel received a packet into wall time inside.
-fn packet_to_virtual(stamp: Timespec) -> Timespec {
+/// Translates a moment by the host's wall clock, such as that at which the kernel received a packet, into wall time inside. A moment
+/// before the clock was created shows the same age as outside.
+pub fn moment_to_virtual(stamp: Timespec) -> Timespec {
     let real = to_real(stamp, host_wall_ahead());
     with_leaps(clock().wall_of(registry(), real), real)
+}
+
+/// Whether the kernel's timestamp of a file is from after the clock was created.
+pub fn is_since_creation(stamp: Timespec) -> bool {
+    to_real(stamp, host_wall_ahead()) >= clock().created()
 }
 
 /// Translates a file's timestamp into the time that the file shows inside.
@@ -151,12 +157,12 @@ unsafe fn translate_stamp(kind: i32, stamp: UserPtr<Timespec>, len: u64) {
             let stamp: UserPtr<Timeval> = stamp.field(0);
             let value = stamp.get();
             if value != Timeval::default() {
-                stamp.set(Timeval::from_timespec(packet_to_virtual(value.to_timespec())));
+                stamp.set(Timeval::from_timespec(moment_to_virtual(value.to_timespec())));
             }
         } else {
             let value = stamp.get();
             if value != Timespec::default() {
-                stamp.set(packet_to_virtual(value));
+                stamp.set(moment_to_virtual(value));
             }
         }
     }

@@ -23,7 +23,7 @@ macro_rules! plain {
 }
 
 plain! {
-    i16 i32 u32 i64 u64 usize Timespec Timeval Itimerspec Itimerval SigSet Sigaction Stack
+    u8 i16 i32 u32 i64 u64 usize Timespec Timeval Itimerspec Itimerval SigSet Sigaction Stack
 }
 
 // SAFETY: as for its elements.

@@ -117,6 +117,7 @@ flags! {
     /// Flags of open(2), which also are the status flags of a descriptor.
     OpenFlags(u32) {
         O_NONBLOCK = 0o4000,
+        O_NOFOLLOW = 0o400_000,
         O_CLOEXEC = 0o2_000_000,
         O_PATH = 0o10_000_000,
     }
@@ -125,6 +126,7 @@ flags! {
 flags! {
     /// Flags of the *at family.
     AtFlags(u32) {
+        AT_SYMLINK_NOFOLLOW = 0x100,
         AT_EACCESS = 0x200,
         AT_EMPTY_PATH = 0x1000,
     }
@@ -313,8 +315,10 @@ mod tests {
             (FutexOp::FUTEX_PRIVATE_FLAG.0, kernel::FUTEX_PRIVATE_FLAG),
             (FutexOp::FUTEX_CLOCK_REALTIME.0, kernel::FUTEX_CLOCK_REALTIME),
             (OpenFlags::O_NONBLOCK.0, kernel::O_NONBLOCK),
+            (OpenFlags::O_NOFOLLOW.0, kernel::O_NOFOLLOW),
             (OpenFlags::O_CLOEXEC.0, kernel::O_CLOEXEC),
             (OpenFlags::O_PATH.0, kernel::O_PATH),
+            (AtFlags::AT_SYMLINK_NOFOLLOW.0, kernel::AT_SYMLINK_NOFOLLOW),
             (AtFlags::AT_EACCESS.0, kernel::AT_EACCESS),
             (AtFlags::AT_EMPTY_PATH.0, kernel::AT_EMPTY_PATH),
             (SsFlags::SS_ONSTACK.0, kernel::SS_ONSTACK),

@@ -192,6 +192,11 @@ impl ClockPage {
         })
     }
 
+    /// Returns the instant at which the clock was created.
+    pub fn created(&self) -> RealInstant {
+        self.pieces[0].begins()
+    }
+
     /// Returns the instant of the timestamp for a file that is to show `wall` inside: the inverse of [`ClockPage::wall_of_file`].
     /// If no timestamp shows `wall`, the result is the next one.
     pub fn stamp_of_file(

@@ -1,5 +1,6 @@
 //! Times of files, and the way to the files that tell the time.
 
+use super::file_marks::{self, File, Mark};
 use crate::call::Call;
 use crate::stamps;
 use crate::sys::{
@@ -10,39 +11,77 @@ use crate::wait::{self, Masking};
 
 /// The stat family: the kernel's answer with its times translated.
 pub fn stat(call: &Call) -> SysResult {
-    const STAT_TIMES: [u64; 3] = [72, 88, 104];
-    const STATX_TIMES: [u64; 4] = [64, 80, 96, 112];
     let result = call.by_kernel()?;
-    let out: UserPtr<u8> = call.arg(match call.nr {
-        Sysno::statx => 4,
-        Sysno::newfstatat => 2,
-        _ => 1,
-    });
-    match call.nr {
-        Sysno::statx => STATX_TIMES.iter().for_each(|at| translate_statx(out.field(*at))),
-        _ => STAT_TIMES.iter().for_each(|at| translate(out.field(*at))),
+    // Access and modification first: a program can set these.
+    let (out, offsets): (UserPtr<u8>, _) = match call.nr {
+        Sysno::statx => (call.arg(4), [64, 112, 96, 80].as_slice()),
+        Sysno::newfstatat => (call.arg(2), [72, 88, 104].as_slice()),
+        _ => (call.arg(1), [72, 88, 104].as_slice()),
+    };
+    let time = |index: usize| StatTime {
+        at: out.field(offsets[index]),
+        nanos_are_short: call.nr == Sysno::statx,
+    };
+    // SAFETY: within the structure that the kernel has just written.
+    unsafe {
+        let mark = Mark::of(|| named_by(call), [time(0).get(), time(1).get()]);
+        for index in 0..offsets.len() {
+            let stamp = time(index).get();
+            // All zero where the file system has no such time.
+            if call.nr != Sysno::statx || stamp != Timespec::default() {
+                time(index).set(match index {
+                    0 | 1 => mark.shown(index, stamp),
+                    _ => stamps::file_to_virtual(stamp),
+                });
+            }
+        }
     }
     Ok(result)
 }
 
-fn translate(time: UserPtr<Timespec>) {
-    // SAFETY: within the structure that the kernel has just written.
-    unsafe { time.set(stamps::file_to_virtual(time.get())) };
+/// The file of a call of the stat or utime family that has succeeded.
+fn named_by(call: &Call) -> Option<File> {
+    let (dir, path, flags): (Fd, UserPtr<u8>, AtFlags) = match call.nr {
+        Sysno::stat | Sysno::utime | Sysno::utimes => return Some(File::Path(call.arg(0))),
+        Sysno::lstat => return Some(File::Link(call.arg(0))),
+        Sysno::fstat => return Some(File::Descriptor(call.arg(0))),
+        Sysno::statx => (call.arg(0), call.arg(1), call.arg(2)),
+        Sysno::futimesat => (call.arg(0), call.arg(1), AtFlags::new(0)),
+        _ => (call.arg(0), call.arg(1), call.arg(3)),
+    };
+    // SAFETY: the kernel has just read the path.
+    unsafe { File::at(dir, path, flags) }
 }
 
-/// struct statx_timestamp: seconds, 32 bits of nanoseconds, padding.
-type StatxTime = [u32; 4];
+/// A time in a struct stat, or in a struct statx, whose nanoseconds have 32 bits.
+struct StatTime {
+    at: UserPtr<i64>,
+    nanos_are_short: bool,
+}
 
-/// All zero where the file system has no such time.
-fn translate_statx(time: UserPtr<StatxTime>) {
-    let (secs, nanos): (UserPtr<i64>, UserPtr<u32>) = (time.field(0), time.field(8));
-    // SAFETY: within the structure that the kernel has just written.
-    unsafe {
-        let stamp = Timespec { secs: secs.get(), nanos: nanos.get().into() };
-        if stamp != Timespec::default() {
-            let reported = stamps::file_to_virtual(stamp);
-            secs.set(reported.secs);
-            nanos.set(reported.nanos as u32);
+impl StatTime {
+    /// # Safety
+    /// The kernel has just written this time.
+    unsafe fn get(&self) -> Timespec {
+        let (long, short): (UserPtr<i64>, UserPtr<u32>) = (self.at.field(8), self.at.field(8));
+        // SAFETY: the caller's promise.
+        unsafe {
+            let nanos = if self.nanos_are_short { short.get().into() } else { long.get() };
+            Timespec { secs: self.at.get(), nanos }
+        }
+    }
+
+    /// # Safety
+    /// As for [`StatTime::get`].
+    unsafe fn set(&self, time: Timespec) {
+        let (long, short): (UserPtr<i64>, UserPtr<u32>) = (self.at.field(8), self.at.field(8));
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.at.set(time.secs);
+            match self.nanos_are_short {
+                true => short.set(time.nanos as u32),
+                false => long.set(time.nanos),
+            }
         }
     }
 }
@@ -57,9 +96,12 @@ pub fn set_times(call: &Call) -> SysResult {
         Sysno::utimensat => call.arg(3),
         _ => AtFlags::new(0),
     };
-    let host = read_times(call)?.map(to_host);
+    let times = read_times(call)?;
+    let host = times.map(to_host);
     // SAFETY: the program's own call, with our copy of the times.
-    unsafe { sys!(Sysno::utimensat, dir, path, host.as_ptr(), flags) }
+    let result = unsafe { sys!(Sysno::utimensat, dir, path, host.as_ptr(), flags)? };
+    file_marks::keep(|| named_by(call), times, host);
+    Ok(result)
 }
 
 /// Access and modification time.
@@ -83,7 +125,7 @@ fn read_times(call: &Call) -> SysResult<[Timespec; 2]> {
 
 /// UTIME_NOW, UTIME_OMIT and what is invalid are left to the kernel.
 fn to_host(time: Timespec) -> Timespec {
-    if (0..lorentz_clock::NANOS_PER_SEC).contains(&time.nanos) {
+    if file_marks::is_explicit(time) {
         stamps::file_to_host(time)
     } else {
         time

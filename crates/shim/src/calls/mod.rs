@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod exec;
 pub mod file;
+mod file_marks;
 pub mod futex;
 pub mod ipc;
 pub mod itimer;

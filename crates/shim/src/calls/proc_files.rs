@@ -21,7 +21,8 @@ use crate::sys::{
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{RealInstant, Span, NANOS_PER_SEC};
-use text::{Copier, Text};
+use text::Copier;
+pub(super) use text::Text;
 
 /// One tick of USER_HZ, the unit of CPU times in /proc, ns.
 const TICK: i64 = NANOS_PER_SEC / 100;
@@ -367,6 +368,6 @@ fn write_ipc(memory: Fd, source: Fd, times: core::ops::Range<usize>) -> bool {
 pub fn ipc_time(secs: i64) -> i64 {
     match secs {
         0 => 0,
-        _ => stamps::file_to_virtual(Timespec { secs, nanos: 0 }).secs,
+        _ => stamps::moment_to_virtual(Timespec { secs, nanos: 0 }).secs,
     }
 }
