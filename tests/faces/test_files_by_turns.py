@@ -170,6 +170,7 @@ def test_rsync_copies_what_changed_and_nothing_else(turns):
     """With -t, a file whose time and size are the same is not copied."""
     turns.write("from/old", "1")
     turns.write("from/younger", "2", age=2.5 * DAY)
+    turns.age("from")
     copy = ("rsync", "-rt", "--itemize-changes", "--modify-window=-1")
     told(turns.outside(*copy, "from/", "there/"))
     assert told(turns.inside(*copy, "from/", "there/")) == ""
