@@ -42,6 +42,14 @@ def _itself(_: float, inside: float) -> float:
     return inside
 
 
+#: Time that the start of a program may take more, ns.
+START = 3_000_000
+
+
+def _beyond_start(native: float, inside: float) -> float:
+    return (inside - START) / native
+
+
 CLOCK = _at_most(1.2, "at most 1.2x", _ratio)
 PLAIN = _at_most(50, "at most 50 ns more", _more)
 TRAPPED = _at_most(3000, "at most 3 us", _itself)
@@ -57,6 +65,9 @@ MANY_SHOWN = _at_most(1e9, "at most 1 s", _itself)
 MANY_REMOVED = _at_most(10e9, "at most 10 s", _itself)
 OF_OTHERS = _at_most(1.2, "at most 1.2x", _itself)
 LATENESS = _at_most(1.1, "at most 1.1x", _ratio)
+BEYOND_START = _at_most(1.1, "at most 1.1x beyond 3 ms", _beyond_start)
+RUN = _at_most(START, "at most 3 ms more", _more)
+COMMAND = _at_most(5_000_000, "at most 5 ms", _itself)
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,28 @@ class Row:
         return f"{self.suite}.{self.case}"
 
 
+#: Commands of Lorentz, and whether they are typed by themselves.
+_COMMANDS = (("run -- true", "run", RUN), ("exec NAME -- true", "exec", COMMAND)) + tuple(
+    (f"{verb} NAME" if verb != "ps" else verb, verb, COMMAND)
+    for verb in ("time", "ps", "dilate", "leap", "freeze")
+)
+
 ROWS = (
+    Row("`bash -c true`", "programs", "bash", BEYOND_START, unit="us"),
+    Row("`python3 -c 'import asyncio'`", "programs", "asyncio", BEYOND_START, unit="us"),
+    Row("`git status` of this repository", "programs", "git_status", BEYOND_START, unit="us"),
+    Row("`find /usr -mtime -1`", "programs", "find", BEYOND_START, unit="us"),
+    Row("`grep -r` in this repository", "programs", "grep", BEYOND_START, unit="us"),
+    Row("`tar c docs tests`", "programs", "tar", BEYOND_START, unit="us"),
+    Row("500 times `/bin/true` in sh", "programs", "spawns", BEYOND_START, unit="us"),
+    Row("`gcc -c` of a small file", "programs", "gcc", BEYOND_START, unit="us"),
+    Row("`node -e 0`", "programs", "node", BEYOND_START, unit="us"),
+    Row("`java -version`", "programs", "java", BEYOND_START, unit="us"),
+    *(
+        Row(f"`lorentz {words}`, {how}", "commands", case + suffix, goal, unit="us")
+        for words, case, goal in _COMMANDS
+        for how, suffix in (("typed by itself", "_alone"), ("in a loop", ""))
+    ),
     Row("clock_gettime(MONOTONIC), vDSO", "calls", "clock_monotonic", CLOCK, True),
     Row("clock_gettime(REALTIME), vDSO", "calls", "clock_realtime", CLOCK, True),
     Row("clock_gettime(MONOTONIC_COARSE), vDSO", "calls", "clock_coarse"),
@@ -163,6 +195,8 @@ def _against_native(row: Row, native: list[float], inside: list[float]) -> str:
     figure = row.goal.figure if row.goal else _ratio
     if figure is _itself or not native:
         return ""
+    if figure is _beyond_start:
+        figure = _ratio
     values = [figure(a, b) for a, b in zip(native, inside, strict=False)]
     quarter = quantiles(values, n=4) if len(values) > 1 else values * 3
     if figure is _ratio:
@@ -293,8 +327,9 @@ def with_rows(page: str, machine: dict[str, str], all_samples: dict[str, Samples
         if row.suite in all_samples:
             if at is not None:
                 lines.pop(at)
-            elif before is not None:
-                at = before + 1
+            else:
+                top = next(n for n, line in enumerate(lines) if line.startswith("|---"))
+                at = (top if before is None else before) + 1
             lines.insert(at, _line(row, all_samples[row.suite]))
         before = at if at is not None else before
     for suite in all_samples:

@@ -25,6 +25,7 @@ import containers
 import experiments
 import machine
 import many
+import programs
 import report
 import servers
 import skip
@@ -34,6 +35,8 @@ from levels import ROOT
 from suites import Bench, announce
 
 SUITES = {
+    "programs": programs.programs,
+    "commands": programs.commands,
     "calls": suites.calls,
     "clocks_at_rate_two": suites.clocks_at_rate_two,
     "execs": suites.execs,
