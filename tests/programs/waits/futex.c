@@ -35,7 +35,9 @@ static void *wake_half_way(void *arg)
 	struct wake *w = arg;
 	lt_await_start(w->lt);
 	lt_sleep(w->lt->expect);
-	futex(w->word, WAKE, 1, NULL, NULL, 0);
+	/* The word stays, so a wake finds nobody while the freezer has the waiter out of its call. */
+	for (int tries = 0; futex(w->word, WAKE, 1, NULL, NULL, 0) == 0 && tries < 1000; tries++)
+		usleep(100);
 	return NULL;
 }
 
