@@ -35,7 +35,7 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`](crate::Kind::NotFound).
+    /// [`Kind::NotFound`].
     pub fn find(text: &str) -> Result<Container> {
         Ok(Container(StateDir::open()?.find(text)?))
     }

@@ -165,7 +165,7 @@ impl ClockPage {
     ///
     /// A file written before the clock was created shows the time that [`Origin::shown`] says. A later file shows the wall time
     /// inside at which it was written. The timestamp may lie a tick before that moment, with a change in between
-    /// ([`super::Change::line`]).
+    /// ([`super::Change::file_boundary`]).
     pub fn wall_of_file(
         &self,
         registry: &Registry,

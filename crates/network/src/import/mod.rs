@@ -82,7 +82,7 @@ pub struct Imported {
 ///
 /// # Errors
 ///
-/// If the file cannot be read; or the error in it, as [`TopologyError`].
+/// If the file cannot be read; or the error in it, as [`crate::topology::TopologyError`].
 pub fn read(path: &Path, format: Option<Format>) -> anyhow::Result<Imported> {
     let path: PathBuf = if path.is_dir() { path.join(LAB_CONF) } else { path.into() };
     let text = topology::text_of(&path)?;
