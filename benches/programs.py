@@ -1,4 +1,4 @@
-"""What a user feels: whole commands, from their start to their end, and Lorentz's own commands.
+"""Whole commands as a user feels them, from start to end, and Lorentz's own commands.
 
 Lorentz's commands are measured in a loop and typed by themselves, after a pause: caches and
 processors are cold then, and the kernel has work that it put off.

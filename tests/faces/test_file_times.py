@@ -143,6 +143,33 @@ def test_such_a_time_ends_with_the_next_change_and_goes_with_a_copy(tmp_path):
     assert inside.stdout.split() == ["./copy", "./moved", "moved", "moved", "copy"]
 
 
+KILLED_FOR_ATTRIBUTES = """
+import ctypes, os, struct, subprocess
+
+subprocess.run(["touch", "-d", "-2 hours", "file"], check=True)
+# Load the number of the call; kill for getxattr, lgetxattr, fgetxattr; allow the rest.
+code = [(0x20, 0, 0, 0), (0x35, 0, 2, 191), (0x25, 1, 0, 193), (0x06, 0, 0, 0x80000000)]
+code.append((0x06, 0, 0, 0x7FFF0000))
+raw = b"".join(struct.pack("HBBI", *one) for one in code)
+buffer = ctypes.create_string_buffer(raw)
+program = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(buffer))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) == 0
+os.stat("file")
+os.utime("file", (1, 1))
+print("alive")
+"""
+
+
+def test_a_seccomp_filter_of_the_programs_own_meets_no_call_that_it_did_not_make(tmp_path):
+    needs_attributes(tmp_path)
+    program = [sys.executable, "-c", KILLED_FOR_ATTRIBUTES]
+    with Inside(*program, at="2038-01-19", cwd=tmp_path) as inside:
+        inside.succeed()
+    assert inside.stdout.split() == ["alive"]
+
+
 def test_programs_see_which_file_is_newer(tmp_path):
     """find and test see that a file was made before the start."""
     old = tmp_path / "old"

@@ -166,8 +166,8 @@ pub struct ProcessData {
     pub children_elsewhere: AtomicU32,
     /// Filters added since the start: bits of [`crate::filter::Extra`].
     pub extra_filters: AtomicU32,
-    /// Not used.
-    pub unused: AtomicU32,
+    /// Whether the program has added a seccomp filter of its own.
+    pub sandboxed: AtomicU32,
     /// The signal mask of the trap handler: see [`crate::trap_mask`].
     pub trap_mask: AtomicU64,
     /// [`crate::sys::host_call`].

@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::filter::{self, Instruction, EXEC_CHANGE_SIGNAL_OPEN, EXEC_MAGIC, EXTRA_LEN};
 use crate::handlers;
+use crate::layout::data;
 use crate::signals;
 use crate::sys::{
     self, close, say, sig, sys, AtFlags, Errno, Fd, Request, SigSet, Sigaction, SysResult, Sysno,
@@ -11,6 +12,7 @@ use crate::sys::{
 use crate::trap_mask;
 use crate::user::{self, Access};
 use core::arch::asm;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// execve and execveat. The filter sends the call itself to the monitor, which puts the shim into the new
 /// image and lets it run. A monitor that is gone means ENOSYS: nothing runs in real time by accident.
@@ -155,6 +157,8 @@ pub fn sandbox(call: &Call, operation: u32) -> SysResult {
         };
         user::read_bytes(UserPtr::new(code), theirs)?;
         let program: FilterProgram = [(ours + len) as u64, all.as_ptr() as u64];
+        // Before: from the filter on, the handler makes only calls that the instructions in front allow.
+        data().sandboxed.store(1, Relaxed);
         // SAFETY: our copy of the filter.
         unsafe { call.by_kernel_with(PROGRAM, UserPtr::to(&program)) }
     })

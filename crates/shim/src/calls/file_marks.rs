@@ -6,11 +6,12 @@
 //! with the next change of the file.
 
 use super::proc_files::Text;
-use crate::layout::registry;
+use crate::layout::{data, registry};
 use crate::stamps;
 use crate::sys::{close, sys, to_fd, AtFlags, Fd, OpenFlags, SysResult, Sysno, Timespec, UserPtr};
 use crate::user::Access;
 use core::ffi::CStr;
+use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::NANOS_PER_SEC;
 
 /// The extended attribute. Its value is a [`Mark`].
@@ -43,18 +44,24 @@ impl Mark {
 
     /// The mark of a file that has these timestamps, where it may have one.
     pub fn of(file: impl FnOnce() -> Option<File>, stamps: Times) -> Mark {
-        let may_have =
-            registry().file_marks.may_exist() && stamps.into_iter().any(stamps::is_since_creation);
+        let may_have = registry().file_marks.may_exist()
+            && !is_sandboxed()
+            && stamps.into_iter().any(stamps::is_since_creation);
         may_have.then(file).flatten().and_then(|file| file.mark()).unwrap_or(Mark::EMPTY)
     }
 
-    /// What time number `index`, with this timestamp, shows inside.
+    /// Returns the time that the file shows inside for time number `index`, which has this timestamp.
     pub fn shown(&self, index: usize, stamp: Timespec) -> Timespec {
         match self.0[index] {
             entry if entry.stamp == stamp => entry.shown,
             _ => stamps::file_to_virtual(stamp),
         }
     }
+}
+
+/// Whether the program has added a seccomp filter of its own: the filter may end a program that asks for an attribute.
+fn is_sandboxed() -> bool {
+    data().sandboxed.load(Relaxed) != 0
 }
 
 /// Whether the kernel takes a time as it is. The others mean now, no change, or an error.
@@ -69,7 +76,7 @@ pub fn keep(file: impl FnOnce() -> Option<File>, times: Times, host: Times) {
     let needed =
         [0, 1].map(|i| is_explicit(times[i]) && stamps::file_to_virtual(host[i]) != times[i]);
     let marks = &registry().file_marks;
-    if needed == [false; 2] && !marks.may_exist() {
+    if is_sandboxed() || (needed == [false; 2] && !marks.may_exist()) {
         return;
     }
     let Some(file) = file() else { return };
