@@ -8,7 +8,7 @@ use crate::timers;
 use crate::trap_mask;
 use crate::user;
 use crate::wait;
-use lorentz_clock::signal::{fingerprint, MAGIC, NO_CALL};
+use lorentz_clock::signal::{call_of, fingerprint, MAGIC, NO_CALL};
 use lorentz_syscalls::{row, Restart, Syscall};
 
 /// The handler of [`sig::CLOCK_CHANGE`].
@@ -59,7 +59,7 @@ fn turn_back(context: &mut Ucontext, gate: At, due: bool) {
 /// A thread in a call that was not trapped, such as epoll_wait(-1) or pause, got EINTR from the clock-change signal alone. It makes
 /// the call again, if it still is where the controller saw it, or if the code shows the number of the call.
 fn repeat_untrapped(regs: &mut [u64; 23], sent: u32) {
-    let call = sent >> 22;
+    let call = call_of(sent);
     let known = sent != NO_CALL && fingerprint(call, regs[reg::RIP], regs[reg::RSP]) == sent;
     if let Some(call) = if known { Some(call) } else { call_before(regs[reg::RIP]) } {
         regs[reg::RAX] = call as u64;
