@@ -166,6 +166,8 @@ def test_a_container_of_several_processes_and_one_that_came_by_exec():
         command = [*lorentz.session.command(), "exec", inside.name, "/bin/sh", "-c"]
         with Native([*command, f"{UP}; exec sleep 100000"], env=inside_env()) as more:
             came = more.line(ev="up")["pid"]
+            # In the midst of its exec a process is on no clock.
+            until(lambda: came in inside.shown()["pids"], "the end of the exec")
             told = inside.shown()
             assert {shell, came} < set(told["pids"]) and len(told["pids"]) == 4
             assert sorted(told["pids"]) == inside.time()["pids"]
