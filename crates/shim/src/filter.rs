@@ -24,6 +24,9 @@ pub const ASK_FOR_FILE: u64 = 0;
 pub const ASK_SET_WALL: u64 = 1;
 /// Its first argument: the wall clock is to be stepped, by the seconds and nanoseconds that follow.
 pub const ASK_STEP_WALL: u64 = 2;
+/// Its first argument: which [`crate::call_sites::Shape`] the call site has that ends at the address that follows. The number of a
+/// call that was made there comes last.
+pub const ASK_CALL_SITE: u64 = 3;
 
 /// The calls that are trapped in programs of a kind, the most frequent first.
 pub fn calls(place: Where) -> impl Iterator<Item = (Sysno, When)> {
