@@ -125,6 +125,7 @@ fn every_clock_option_arrives() {
         real_cpu_clocks: Some(true),
         real_file_times: Some(false),
         trap_tsc: true,
+        no_rewrite: true,
         clock: Some("web".to_string()),
         in_experiment: false,
     };
