@@ -22,8 +22,9 @@
 use crate::call::Arguments;
 use crate::direct::{self, ANY_CALL};
 use crate::filter::ASK_CALL_SITE;
-use crate::layout::{clock, data, fork_data, CALL_SITES_LEN, CALL_SLOTS};
-use crate::sys::{getpid, sys, Fd, Sysno, UserPtr};
+use crate::layout::{clock, data, CALL_SITES_LEN, CALL_SLOTS};
+use crate::process;
+use crate::sys::{sys, Fd, Sysno, UserPtr};
 use crate::user;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -127,7 +128,7 @@ struct StaysTrapped;
 
 fn rewrite(place: usize, end: u64, call: Sysno) -> Result<(), StaysTrapped> {
     // A child of vfork, in its parent's memory, leaves the parent's code alone.
-    if fork_data().process.load(Relaxed) != getpid() || end < SITE_LEN as u64 {
+    if !process::owns_memory() || end < SITE_LEN as u64 {
         return Err(StaysTrapped);
     }
     // SAFETY: asks the monitor; numbers only.

@@ -333,14 +333,16 @@ fn ready(call: &Arguments, timeout: usize) -> Option<SysResult> {
 /// A futex wait with a timeout: EAGAIN where the word has another value.
 fn has_other_value(call: &Arguments) -> Option<SysResult> {
     let op: FutexOp = call.arg(1);
-    if !matches!(op.command(), FutexOp::FUTEX_WAIT | FutexOp::FUTEX_WAIT_BITSET) {
+    let looks_at_word = match op.command() {
+        FutexOp::FUTEX_WAIT => !op.contains(FutexOp::FUTEX_CLOCK_REALTIME),
+        FutexOp::FUTEX_WAIT_BITSET => call.arg::<u32>(5) != 0,
+        _ => false,
+    };
+    if !looks_at_word {
         return None;
     }
     // What the kernel refuses before it looks at the word: by the trap.
     read(call.arg::<UserPtr<Timespec>>(3)).ok()?.to_span()?;
-    if op.command() == FutexOp::FUTEX_WAIT && op.contains(FutexOp::FUTEX_CLOCK_REALTIME) {
-        return None;
-    }
     let op = FutexOp::FUTEX_CMP_REQUEUE.with(op.among(FutexOp::FUTEX_PRIVATE_FLAG));
     let (word, value) = (call.args[0], call.args[2]);
     // SAFETY: looks at the word. It wakes and moves nobody: both numbers are 0.

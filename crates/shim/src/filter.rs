@@ -136,12 +136,13 @@ impl Program<PROGRAM_LEN> {
         if policy.counts_tasks {
             program.table(calls(Where::CountedTasks));
         }
+        // Everyday programs make these most.
+        if !policy.real_file_times {
+            program.table(calls(Where::FileTimes));
+        }
         program.table(calls(Where::Everywhere));
         if !policy.real_cpu_clocks {
             program.table(calls(Where::CpuTimes));
-        }
-        if !policy.real_file_times {
-            program.table(calls(Where::FileTimes));
         }
         if policy.orders_sends {
             program.table(calls(Where::OrderedSends));

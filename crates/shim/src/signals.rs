@@ -7,7 +7,8 @@
 use crate::call::{Arguments, Call};
 use crate::direct;
 use crate::handlers;
-use crate::layout::{data, fork_data, Disposition};
+use crate::layout::{data, Disposition};
+use crate::process;
 use crate::sys::{
     self, request, sig, sys, Errno, Fd, SaFlags, SigHow, SigSet, Sigaction, Siginfo, SysResult,
     Sysno, Ucontext, UserPtr,
@@ -171,7 +172,7 @@ pub fn rt_sigaction(
     };
     let before = disposition.load();
     // A child made by vfork shares this memory and clears every signal before it execs: not its parent's.
-    if let Some(action) = action.filter(|_| owns_memory()) {
+    if let Some(action) = action.filter(|_| process::owns_memory()) {
         disposition.store(&action);
     }
     if let Some(old) = old {
@@ -186,7 +187,7 @@ fn set_action(call: &Call, signal: u32, action: Option<Sigaction>) -> SysResult 
     let new = action.as_ref().map(UserPtr::to);
     let ignores = action.is_some_and(|action| trap_mask::is_ignored(signal, &action));
     // posix_spawn's child makes sixty of these calls, in its parent's memory.
-    let changes = action.is_some() && trap_mask::changes(signal, ignores) && owns_memory();
+    let changes = action.is_some() && trap_mask::changes(signal, ignores) && process::owns_memory();
     if changes && !ignores {
         handlers::mask(signal);
     }
@@ -231,19 +232,6 @@ pub fn set_plain_mask(call: &Arguments) -> Option<SysResult> {
     let set = new.map(|_| UserPtr::to(&set));
     // SAFETY: our copy of the set; the mask before goes where the program said.
     Some(unsafe { call.by_kernel_with(1, set) })
-}
-
-/// Whether this process is the one whose memory this is, not a child of its vfork.
-fn owns_memory() -> bool {
-    let owner = &fork_data().process;
-    let pid = sys::getpid();
-    match owner.load(Relaxed) {
-        0 => {
-            owner.store(pid, Relaxed);
-            true
-        }
-        known => known == pid,
-    }
 }
 
 /// rt_sigsuspend(2): with ours left open.
