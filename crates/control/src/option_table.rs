@@ -193,6 +193,12 @@ pub struct ClockOptions;
     "trap-tsc" => trap_tsc: bool [parse_switch, switch_text] {
         help: "Make the rdtsc instruction return virtual time, at about 2 us each",
     }
+    /// `--no-rewrite`: whether call sites stay as they are.
+    "no-rewrite" => no_rewrite: bool [parse_switch, switch_text] {
+        help: "Leave the code of programs as it is: each call that concerns time is trapped",
+        details: "By default the places in a program's code that make such calls often are rewritten in its \
+            memory, so that they cost no trap. Its files stay as they are.",
+    }
     /// `--clock`: name of a container whose clock is used instead of a new one.
     "clock" => clock: Option<String> [str::parse::<String>, text_of] {
         help: "Use the clock of this container instead of a new one",

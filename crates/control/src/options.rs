@@ -91,6 +91,7 @@ impl ClockOptions {
                 trap_tsc: self.trap_tsc,
                 counts_tasks: self.skip_idle.is_some_and(|mode| mode != SkipMode::Off),
                 orders_sends: self.in_experiment,
+                keeps_code: self.no_rewrite || self.in_experiment,
             },
             frozen: self.frozen,
             skip: self.skip_idle.unwrap_or_default(),
@@ -298,6 +299,7 @@ mod tests {
             trap_tsc: true,
             counts_tasks: true,
             orders_sends: true,
+            keeps_code: true,
         };
         assert_eq!(asked.settings(&HOST).unwrap().policy, all);
     }

@@ -20,6 +20,7 @@
 mod attach;
 mod boot_stub;
 mod borrowed_thread;
+mod call_site;
 mod error;
 mod filter;
 mod host;

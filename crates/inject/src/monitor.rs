@@ -2,6 +2,7 @@
 //! other times it sleeps.
 
 use crate::boot_stub;
+use crate::call_site;
 use crate::host::{tsc_hz, HostInfo};
 use crate::image::Image;
 use crate::launch::{self, Child, Forked, ProgramEnd};
@@ -15,8 +16,9 @@ use crate::wall::{self, SetWall};
 use crate::{Error, Result};
 use lorentz_clock::{failpoint, Failpoint, PidNamespace, Policy, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{ASK_MONITOR, EXEC_CHANGE_SIGNAL_OPEN};
+use lorentz_shim::filter::{ASK_CALL_SITE, ASK_MONITOR, EXEC_CHANGE_SIGNAL_OPEN};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
+use lorentz_syscalls::Sysno;
 use nix::errno::Errno;
 use nix::poll::{poll, ppoll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
@@ -360,6 +362,16 @@ impl ExecMonitor {
         let ((listener, index), id) = (&self.listeners[listener], notification.id);
         let (listener, index) = (listener.as_fd(), *index);
         let clock = &mut self.clocks[index];
+        if notification.call == ASK_MONITOR.number() as i32 && notification.args[0] == ASK_CALL_SITE
+        {
+            let [_, end, number, ..] = notification.args;
+            let shape = call_site::shape(notification.thread, end, Sysno::new(number as u32));
+            let _ = match shape {
+                Some(shape) => user_notification::answer(listener, id, shape as i64),
+                None => user_notification::fail(listener, id, libc::ENOENT),
+            };
+            return;
+        }
         if notification.call == ASK_MONITOR.number() as i32 {
             let _ = match (wall::requested(&notification.args), &mut clock.set_wall) {
                 (Some(change), Some(set)) => wall::answer(set, change, listener, notification),

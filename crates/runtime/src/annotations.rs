@@ -204,6 +204,7 @@ mod tests {
             real_cpu_clocks: Some(true),
             real_file_times: Some(false),
             trap_tsc: true,
+            no_rewrite: true,
             clock: None,
             in_experiment: false,
         };

@@ -110,7 +110,8 @@ fn two_dashes_may_stand_before_the_command() {
 fn every_clock_option_arrives() {
     let run = run(
         "lorentz run --at @5 --offset 1 --rate 2 --tdf 4 --monotonic 3 --boottime -4 --frozen \
-         --skip-idle=force --read-cost 1us --cpu-clocks real --file-times virtual --trap-tsc --clock web true",
+         --skip-idle=force --read-cost 1us --cpu-clocks real --file-times virtual --trap-tsc \
+         --no-rewrite --clock web true",
     );
     let expected = ClockOptions {
         at: Some(WallTime { secs: 5, nanos: 0 }),
@@ -125,6 +126,7 @@ fn every_clock_option_arrives() {
         real_cpu_clocks: Some(true),
         real_file_times: Some(false),
         trap_tsc: true,
+        no_rewrite: true,
         clock: Some("web".to_string()),
         in_experiment: false,
     };
