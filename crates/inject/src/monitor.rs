@@ -102,6 +102,8 @@ pub struct ExecMonitor {
     signals: SignalFd,
     /// The launched program, until it has ended.
     child: Option<Child>,
+    /// Whether its first exec is still to come.
+    is_starting: bool,
     ended: Option<ProgramEnd>,
     /// Name of the launched program. `exec_error` says why it could not be executed.
     command: CString,
@@ -141,10 +143,13 @@ impl ExecMonitor {
         become_subreaper();
         let mask = SigSet::thread_get_mask()?;
         let signals = open_signalfd()?;
+        let policy = target.shim.then_some(target.policy);
+        let child = launch::fork_child(command, policy, &mask, group)?;
+        // The child installs its filter meanwhile.
         let mut monitor = ExecMonitor::new(target, signals)?;
-        let child = monitor.start_on(0, command, &mask, group, prepare)?;
-        monitor.child = Some(child);
+        monitor.child = Some(monitor.start(0, child, prepare)?);
         monitor.command = command[0].clone();
+        monitor.is_starting = policy.is_some();
         Ok(monitor)
     }
 
@@ -159,25 +164,22 @@ impl ExecMonitor {
         prepare: impl FnOnce(Forked) -> io::Result<()>,
     ) -> Result<usize> {
         let index = self.clocks.len();
+        let policy = target.shim.then_some(target.policy);
         self.clocks.push(ManagedClock::new(target, &self.image)?);
-        self.start_on(index, command, mask, group, prepare)?;
+        let child = launch::fork_child(command, policy, mask, group)?;
+        self.start(index, child, prepare)?;
         Ok(index)
     }
 
-    /// Starts `command` on a managed clock.
-    fn start_on(
+    /// Lets `child` execute its program on a managed clock.
+    fn start(
         &mut self,
         index: usize,
-        command: &[CString],
-        mask: &SigSet,
-        group: Option<BorrowedFd<'_>>,
+        mut child: Child,
         prepare: impl FnOnce(Forked) -> io::Result<()>,
     ) -> Result<Child> {
-        let target = &self.clocks[index].target;
-        let policy = target.shim.then_some(target.policy);
-        let mut child = launch::fork_child(command, policy, mask, group)?;
-        let (forked, listener) = (child.forked, child.listener.take());
-        if let Some(listener) = listener {
+        let forked = child.forked;
+        if let Some(listener) = child.listener()? {
             self.add_listener_for(index, listener);
         }
         let started = prepare(forked).map_err(|e| Error::System("preparing the program", e));
@@ -207,6 +209,7 @@ impl ExecMonitor {
             processes: Vec::new(),
             signals,
             child: None,
+            is_starting: false,
             ended: None,
             command: CString::default(),
             exec_error: None,
@@ -261,6 +264,14 @@ impl ExecMonitor {
     /// Returns the launched program's pid.
     pub fn pid(&self) -> Option<Pid> {
         self.child.as_ref().map(|child| child.forked.pid)
+    }
+
+    /// Serves until the launched program begins, or has failed to.
+    pub fn serve_start(&mut self) -> Result<()> {
+        while self.is_starting && self.ended.is_none() {
+            self.serve_event()?;
+        }
+        Ok(())
     }
 
     /// Serves until the launched program has ended. Other programs on the clock may go on: see [`ExecMonitor::serve_rest`].
@@ -447,6 +458,7 @@ impl ExecMonitor {
     fn on_stop(&mut self, thread: TracedThread, status: i32) {
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
+            self.is_starting = false;
             let former = thread.former().unwrap_or(thread);
             let expected = self.execs.remove(&former).or_else(|| self.execs.remove(&thread));
             if let Err(why) = expected
