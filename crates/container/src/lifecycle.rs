@@ -122,13 +122,13 @@ fn launch(
         ExecMonitor::launch(&words, target, group.as_ref().map(AsFd::as_fd), prepare)?;
     let program = monitor.pid();
     monitor.on_set_wall(set_wall(container));
+    keep_watch(&mut monitor, container)?;
     // The program's first exec waits for the monitor. What need not come before it is done while the program runs.
     monitor.serve_start()?;
     if let Some(pid) = program.filter(|_| !by_number) {
         // The directory may be deleted by now. The program runs all the same.
         let _ = container.set_program(pid.as_raw() as u32);
     }
-    keep_watch(&mut monitor, container)?;
     Ok(monitor)
 }
 
