@@ -2,9 +2,9 @@
 //! other times it sleeps.
 
 use crate::boot_stub;
-use crate::host::{tsc_hz, HostInfo};
 use crate::image::Image;
 use crate::launch::{self, Child, Forked, ProgramEnd};
+use crate::managed_clock::{ManagedClock, TargetClock};
 use crate::namespace;
 use crate::registration::{Registered, RegistrationSocket};
 use crate::shared::SharedClock;
@@ -29,17 +29,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The clock onto which programs are brought.
-pub struct TargetClock {
-    /// The clock's file, open for reading and writing.
-    pub clock: OwnedFd,
-    /// The clock's policy. It decides which calls the filter traps.
-    pub policy: Policy,
-    /// Whether programs get the filter and the shim. Without them the monitor only starts programs and waits for them: their
-    /// clocks are those of their time namespace.
-    pub shim: bool,
-}
-
 /// Numbers of the descriptors that were put into a process that is about to exec.
 #[derive(Clone, Copy)]
 struct InjectedFds {
@@ -60,29 +49,6 @@ pub trait LoopTask {
 
     /// Runs the task. The loop calls it when a descriptor has an event, or the time is over.
     fn run(&mut self);
-}
-
-/// A managed clock, and all that a program on it needs.
-struct ManagedClock {
-    target: TargetClock,
-    /// The clock's file, open for reading only.
-    page: OwnedFd,
-    args: BootArgs,
-    set_wall: Option<SetWall>,
-}
-
-impl ManagedClock {
-    fn new(target: TargetClock, image: &Image) -> Result<ManagedClock> {
-        let page = read_only(&target.clock)?;
-        let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
-        let args = boot_stub::args(image, &HostInfo::read(), hz);
-        Ok(ManagedClock { target, page, args, set_wall: None })
-    }
-
-    /// Maps the clock's file.
-    fn map(&self) -> io::Result<SharedClock> {
-        SharedClock::map(&self.target.clock)
-    }
 }
 
 /// Supervises programs that it has started or attached, and the programs that those start. They are on one clock, or on
@@ -304,9 +270,14 @@ impl ExecMonitor {
     /// Whether the monitor has nothing left to supervise. Then no process under the filters lives (the kernel has hung up the
     /// listeners), and no connection to the registration socket is open.
     pub fn is_abandoned(&mut self) -> bool {
-        self.listeners.retain(|(listener, _)| !has_event(listener.as_fd(), PollFlags::POLLHUP));
+        self.drop_abandoned_listeners();
         self.processes.retain(|process| !has_event(process.as_fd(), PollFlags::POLLIN));
         self.listeners.is_empty() && self.processes.is_empty() && self.registrations.is_empty()
+    }
+
+    /// Drops each listener that the kernel has hung up: no process under its filter is left. It would wake every poll.
+    fn drop_abandoned_listeners(&mut self) {
+        self.listeners.retain(|(listener, _)| !has_event(listener.as_fd(), PollFlags::POLLHUP));
     }
 
     /// Waits for an event and handles it.
@@ -333,6 +304,8 @@ impl ExecMonitor {
         let signalled = ready(&fds[0]);
         let notified: Vec<usize> =
             (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
+        let is_hung_up = |fd: &PollFd| has_happened(fd) && !ready(fd);
+        let hung_up = fds[1..=self.listeners.len()].iter().any(is_hung_up);
         let attended = self.loop_task.as_ref().is_some_and(|loop_task| {
             let woken = fds[own..].iter().any(has_happened);
             woken || loop_task.timeout() == Some(Duration::ZERO)
@@ -347,6 +320,9 @@ impl ExecMonitor {
             if let Some(notification) = notification {
                 self.on_notification(listener, &notification);
             }
+        }
+        if hung_up {
+            self.drop_abandoned_listeners();
         }
         if registering {
             self.on_registrations();
@@ -586,13 +562,6 @@ fn unexpected() -> io::Error {
 
 fn listening(error: io::Error) -> Error {
     Error::System("listening for execs", error)
-}
-
-/// Opens the same file anew, for reading only.
-fn read_only(file: &OwnedFd) -> Result<OwnedFd> {
-    use std::os::fd::AsRawFd;
-    let again = std::fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    again.map(OwnedFd::from).map_err(|e| Error::System("opening the clock for reading", e))
 }
 
 /// Makes this process a subreaper: orphans stay descendants of the monitor, which may therefore trace them.
