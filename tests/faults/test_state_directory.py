@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -70,6 +71,37 @@ def test_a_deleted_directory_is_made_anew(whole, unprivileged):
             inside.finish()
             assert [one["name"] for one in lorentz.ps(unprivileged, session)] == []
             assert not (state / inside.name).exists()
+
+
+@contextlib.contextmanager
+def no_inotify() -> Iterator[None]:
+    """User nobody has as many inotify instances as the kernel gives a user."""
+    script = f"""
+import ctypes, os
+os.geteuid() or os.setuid({lorentz.NOBODY})
+while ctypes.CDLL(None).inotify_init() >= 0: pass
+print(flush=True)
+input()
+"""
+    taker = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert taker.stdout.readline() == b"\n"
+        yield
+    finally:
+        taker.communicate(b"\n", timeout=20)
+
+
+def test_it_is_made_anew_by_many_monitors():
+    """However many inotify instances the user has; a monitor needs none, and waits for the end of
+    none."""
+    with own_session(True) as session, no_inotify():
+        how = {"unprivileged": True, "session": session}
+        with Inside("sleep", "1000", rate="2", **how) as inside:
+            inside.wait_until_shown()
+            shutil.rmtree(session.state_dir(True))
+            wait_until_restored(inside)
 
 
 def test_waits_follow_changes_after_the_directory_was_deleted():

@@ -71,6 +71,21 @@ def test_a_frozen_container_runs_nothing():
         inside.succeed()
 
 
+def test_a_second_freeze_waits_for_nothing():
+    """Stopped tasks cannot answer: a freeze of a frozen container took a tenth of a second."""
+    feature("cgroup-freeze")
+    with Inside("sleep", "1000") as inside:
+        inside.wait_until_shown()
+        inside.freeze()
+        taken = []
+        for _ in range(5):
+            begun = time.monotonic()
+            inside.freeze()
+            taken.append(time.monotonic() - begun)
+        inside.unfreeze()
+    assert min(taken) < 0.09
+
+
 def test_time_stands_still_where_it_was_frozen():
     """A program's readings before and after a freeze show one time: no jump."""
     with Inside(build.c("stress/hammer"), "2", stdin=True) as inside:

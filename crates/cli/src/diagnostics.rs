@@ -151,15 +151,17 @@ fn plain(argument: &str) -> String {
 /// Returns the commands, or the subcommands of the command that lacks one.
 fn verbs(given: &Context) -> String {
     use clap::CommandFactory;
-    let commands = crate::args::Cli::command();
+    let mut commands = crate::args::Cli::command();
+    commands.build();
     // The error shows the usage, or the help with the usage in it.
     let usage = given.0.to_string();
     let is_meant = |command: &&clap::Command| {
         command.has_subcommands() && usage.contains(&format!("lorentz {} ", command.get_name()))
     };
     let command = commands.get_subcommands().find(is_meant).unwrap_or(&commands);
-    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-    names.join(", ")
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    // Once built, a command has clap's own verb `help` too.
+    names.filter(|name| *name != "help").collect::<Vec<_>>().join(", ")
 }
 
 fn one_line(text: &str) -> String {

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use lorentz_clock::{Rate, Span};
 use lorentz_experiment::Cpus;
 
-/// `lorentz experiment`.
+// `lorentz experiment`.
 #[derive(Args, Debug)]
 pub struct Experiment {
     /// The verb.
@@ -17,6 +17,7 @@ pub struct Experiment {
 
 /// Verbs of `lorentz experiment`.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum ExperimentVerb {
     /// Create an experiment without containers
     ///
@@ -70,7 +71,7 @@ pub enum ExperimentVerb {
     Guard(Guard),
 }
 
-/// `lorentz experiment create`.
+// `lorentz experiment create`.
 #[derive(Args, Debug)]
 pub struct Create {
     /// Name of the experiment
@@ -96,7 +97,7 @@ pub struct Create {
     pub most: Option<u32>,
 }
 
-/// An experiment.
+// An experiment.
 #[derive(Args, Debug)]
 pub struct Named {
     /// The experiment's name
@@ -104,7 +105,7 @@ pub struct Named {
     pub name: String,
 }
 
-/// A container of an experiment.
+// A container of an experiment.
 #[derive(Args, Debug)]
 pub struct Member {
     /// The experiment's name
@@ -115,7 +116,7 @@ pub struct Member {
     pub container: String,
 }
 
-/// A TDF, or its inverse as a rate.
+// A TDF, or its inverse as a rate.
 #[derive(Args, Debug)]
 pub struct Dilation {
     /// Time dilation factor: real seconds per virtual second in its slices
@@ -136,7 +137,7 @@ impl Dilation {
     }
 }
 
-/// `lorentz experiment add`.
+// `lorentz experiment add`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("speed"))]
 pub struct Add {
@@ -151,7 +152,7 @@ pub struct Add {
     pub timeline: Option<u32>,
 }
 
-/// `lorentz experiment populate`.
+// `lorentz experiment populate`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("speed"))]
 pub struct Populate {
@@ -178,7 +179,7 @@ pub struct Populate {
     pub command: Vec<OsString>,
 }
 
-/// `lorentz experiment dilate`.
+// `lorentz experiment dilate`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("speed").required(true))]
 pub struct DilateMember {
@@ -190,7 +191,7 @@ pub struct DilateMember {
     pub dilation: Dilation,
 }
 
-/// `lorentz experiment interval`.
+// `lorentz experiment interval`.
 #[derive(Args, Debug)]
 pub struct Interval {
     /// The container.
@@ -204,7 +205,7 @@ pub struct Interval {
     pub timeline: Option<u32>,
 }
 
-/// `lorentz experiment guard`.
+// `lorentz experiment guard`.
 #[derive(Args, Debug)]
 pub struct Guard {
     /// The experiment's name
@@ -218,7 +219,7 @@ pub struct Guard {
     pub rm: bool,
 }
 
-/// `lorentz experiment progress` and `reset`.
+// `lorentz experiment progress` and `reset`.
 #[derive(Args, Debug)]
 pub struct Timeline {
     /// The experiment's name
@@ -229,7 +230,7 @@ pub struct Timeline {
     pub timeline: u32,
 }
 
-/// `lorentz experiment status`.
+// `lorentz experiment status`.
 #[derive(Args, Debug)]
 pub struct Status {
     /// The experiment's name [default: all experiments]

@@ -7,6 +7,7 @@ use lorentz_clock::Span;
 
 /// Verbs of `lorentz latency`.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum Latency {
     /// Measure and show the delay that containers' network stacks add to each packet
     ///
@@ -34,7 +35,7 @@ pub enum Latency {
     Reset(Order),
 }
 
-/// The measured namespaces and devices.
+// The measured namespaces and devices.
 #[derive(Args, Debug)]
 pub struct Measure {
     /// A container of lorentz, podman or docker, a name of 'ip netns', a process id, or a path
@@ -61,7 +62,7 @@ pub struct Measure {
     pub hardware: bool,
 }
 
-/// `lorentz latency watch`.
+// `lorentz latency watch`.
 #[derive(Args, Debug)]
 pub struct Watch {
     /// The measured namespaces and devices.
@@ -84,7 +85,7 @@ pub struct Watch {
     pub prometheus: bool,
 }
 
-/// `lorentz latency ping`.
+// `lorentz latency ping`.
 #[derive(Args, Debug)]
 pub struct Ping {
     /// Arguments of ping
@@ -92,7 +93,7 @@ pub struct Ping {
     pub arguments: Vec<String>,
 }
 
-/// `lorentz latency run`.
+// `lorentz latency run`.
 #[derive(Args, Debug)]
 pub struct Run {
     /// Rule for the tool's output: ping, fping, traceroute, mtr, mtr-udp, scamper, hping3, or a file
@@ -104,7 +105,7 @@ pub struct Run {
     pub command: Vec<String>,
 }
 
-/// `lorentz latency serve`.
+// `lorentz latency serve`.
 #[derive(Args, Debug)]
 pub struct Serve {
     /// The measured namespaces and devices.
@@ -115,7 +116,7 @@ pub struct Serve {
     pub at: Option<PathBuf>,
 }
 
-/// `lorentz latency on`, `off` and `reset`.
+// `lorentz latency on`, `off` and `reset`.
 #[derive(Args, Debug)]
 pub struct Order {
     /// The watched namespace, by any of its names

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use lorentz_container::{Bind, RootOptions};
 
-/// Options of a container with a root file system of its own.
+// Options of a container with a root file system of its own.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Container")]
 pub struct RootArgs {

@@ -17,6 +17,7 @@ with a message.";
 
 /// `lorentz study`.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum StudyVerb {
     /// Measure the 15 metrics of 'The Cost of Time Virtualization in Linux Containers': clock reads, sleeps, timers
     Clocks(StudyArgs),
@@ -28,7 +29,7 @@ pub enum StudyVerb {
     Timers(StudyArgs),
 }
 
-/// Options of every study.
+// Options of every study.
 #[derive(Args, Debug)]
 #[command(after_help = LEVELS_HELP)]
 pub struct StudyArgs {
@@ -93,7 +94,7 @@ impl StudyArgs {
     }
 }
 
-/// `lorentz report`.
+// `lorentz report`.
 #[derive(Args, Debug)]
 pub struct Report {
     /// Files that 'lorentz study' has written

@@ -97,6 +97,10 @@ fn programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<Vec<Proce
             (program.parent == monitor.pid && !program.has_ended()).then_some(program)
         });
         programs.extend(held);
+        // The same for a program whose number its monitor has not recorded yet.
+        let group = container.cgroup().map(|group| group.pids_below()).unwrap_or_default();
+        let grouped = group.into_iter().filter_map(Process::read);
+        programs.extend(grouped.filter(|process| !process.has_ended()));
     }
     Ok(programs)
 }

@@ -101,6 +101,6 @@ impl LoopTask for ClockWatch {
         self.next = self.announced();
         // The monitor starts the skipper also for a command inside, which cannot: the skipper would be one of the tasks whose sleep
         // it waits for.
-        let _ = skip::start_where_asked(&self.container);
+        let _ = skip::start_where_asked(&self.container, &self.clock);
     }
 }

@@ -21,7 +21,8 @@
 //!
 //! let dir = tempfile::tempdir()?;
 //! let state = StateDir::at(dir.path())?;
-//! let new = NewContainer { name: Some("web"), command: &["sleep".into()], kind: MonitorKind::Run };
+//! let (command, kind) = (["sleep".into()], MonitorKind::Run);
+//! let new = NewContainer { name: Some("web"), command: &command, kind, has_programs: false };
 //! let container = state.create(&new, &asked.settings(&host)?)?;
 //!
 //! let reading = state.container("web")?.clock()?.reading();

@@ -58,6 +58,8 @@ pub struct NewContainer<'a> {
     pub command: &'a [OsString],
     /// The kind of the calling process, which is its first monitor.
     pub kind: MonitorKind,
+    /// Whether the calling process starts programs in it, which then get a control group of their own.
+    pub has_programs: bool,
 }
 
 /// A container: its directory, and its record as of the last look.
@@ -105,16 +107,15 @@ impl StateDir {
         settings: &ClockSettings,
     ) -> Result<Container, StateError> {
         let _lock = self.lock()?;
-        let mut made = self.build(new, None, |clock| {
+        let mechanism = match settings.offsets_only && new.kind != MonitorKind::Attach {
+            true => Mechanism::TimeNamespace,
+            false => Mechanism::Shim,
+        };
+        self.build(new, None, mechanism, |clock| {
             limits::check_file_size(file::LEN as u64)?;
             change_pipe::make(clock)?;
             Clock::create(clock, settings).map(drop)
-        })?;
-        if settings.offsets_only && new.kind != MonitorKind::Attach {
-            made.record.mechanism = Mechanism::TimeNamespace;
-            made.store()?;
-        }
-        Ok(made)
+        })
     }
 
     /// Makes the calling process a monitor on the clock of `owner`: in a new container if a name is given, else in `owner` itself.
@@ -136,7 +137,7 @@ impl StateDir {
                 name: owner.name().to_string(),
                 experiment: experiment.clone(),
             }),
-            (Some(_), None) => self.build(new, Some(owner.name()), |clock| {
+            (Some(_), None) => self.build(new, Some(owner.name()), Mechanism::Shim, |clock| {
                 change_pipe::share(&owner.clock_path(), clock)?;
                 fs::hard_link(owner.clock_path(), clock)
             }),
@@ -205,6 +206,7 @@ impl StateDir {
         &self,
         new: &NewContainer,
         clock_of: Option<&str>,
+        mechanism: Mechanism,
         make_clock: impl FnOnce(&Path) -> io::Result<()>,
     ) -> Result<Container, StateError> {
         let name = match new.name {
@@ -219,9 +221,16 @@ impl StateDir {
             make_clock(&dir.join("clock"))?;
             let mut record = Record::new(&name, command, new.kind)?;
             record.clock_of = clock_of.map(str::to_string);
-            record.store(&dir.join("container.json"))?;
-            fs::rename(&dir, self.root.path.join(&name))?;
-            Ok(record)
+            record.mechanism = mechanism;
+            let group = if new.has_programs { Cgroup::create(&name) } else { None };
+            record.cgroup = group.as_ref().map(|group| group.path().to_path_buf());
+            let named = record
+                .write(&dir.join("container.json"))
+                .and_then(|()| fs::rename(&dir, self.root.path.join(&name)));
+            if let (Err(_), Some(group)) = (&named, group) {
+                group.remove();
+            }
+            named.map(|()| record)
         };
         match build() {
             Ok(record) => Ok(Container { state: self.clone(), record }),
@@ -490,6 +499,10 @@ impl Container {
     ///
     /// If the file system refuses.
     pub fn leave(&self) -> Result<(), StateError> {
+        // The lock would make the state directory anew, if this was its last container.
+        if !self.dir().exists() {
+            return Ok(());
+        }
         let _lock = self.state.lock()?;
         let mut container = match self.state.container(self.name()) {
             // The container was removed, or another container has got its name since.

@@ -192,7 +192,8 @@ pub fn read_file(path: &str) -> io::Result<Vec<u8>> {
         let fd = host_call(libc::SYS_openat, args)?;
         File::from_raw_fd(fd as i32)
     };
-    let mut content = Vec::new();
+    // Files of /proc have length 0 for stat(2). Room at the start saves small reads.
+    let mut content = Vec::with_capacity(1024);
     file.read_to_end(&mut content)?;
     Ok(content)
 }

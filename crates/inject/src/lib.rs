@@ -27,6 +27,7 @@ mod host;
 mod image;
 mod launch;
 pub mod limits;
+mod managed_clock;
 mod monitor;
 mod namespace;
 mod profile;
@@ -43,7 +44,8 @@ mod wall;
 
 pub use error::Error;
 pub use launch::{find as find_command, Forked, ProgramEnd};
-pub use monitor::{ExecMonitor, LoopTask, TargetClock};
+pub use managed_clock::TargetClock;
+pub use monitor::{ExecMonitor, LoopTask};
 pub use profile::Profile;
 pub use registration::{register_process, RegistrationSocket};
 pub use self_registration::{FilteredProcess, SelfRegistration};

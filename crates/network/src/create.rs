@@ -207,7 +207,12 @@ fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
 /// Makes the container with the network's clock, which stands still.
 fn make_clock(state: &StateDir, plan: &Plan, host: &HostNow) -> anyhow::Result<Container> {
     let words = ["lorentz".into(), "up".into()];
-    let new = NewContainer { name: Some(&plan.name), command: &words, kind: MonitorKind::Run };
+    let new = NewContainer {
+        name: Some(&plan.name),
+        command: &words,
+        kind: MonitorKind::Run,
+        has_programs: false,
+    };
     Ok(state.create(&new, &clock_settings(plan.at, plan.rate, host)?)?)
 }
 
@@ -365,7 +370,12 @@ fn start_node(
             command = NodeEntry::of(node, &directory.root(&node.name)).enter(&command);
         }
         set_no_new_privs()?;
-        let new = NewContainer { name: Some(&name), command: &command, kind: MonitorKind::Run };
+        let new = NewContainer {
+            name: Some(&name),
+            command: &command,
+            kind: MonitorKind::Run,
+            has_programs: true,
+        };
         let made = if plan.rounds {
             state.create(&new, &clock_settings(node.at.or(plan.at), node.rate, host)?)
         } else {

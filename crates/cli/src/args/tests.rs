@@ -31,7 +31,9 @@ fn help_shows_each_verb_once_in_a_group() {
 #[test]
 fn the_page_of_the_command_agrees_on_verbs_and_aliases() {
     const PAGE: &str = include_str!("../../../../docs/cli.md");
-    let command = Cli::command();
+    // Built, because the arguments of a verb are deferred and must leave its text alone.
+    let mut command = Cli::command();
+    command.build();
     let aliases = PAGE.split_once("\n## Aliases\n").unwrap().1.split_once("\n## ").unwrap().0;
     for (_, verbs) in GROUPS {
         for verb in *verbs {

@@ -26,8 +26,12 @@ pub fn run(args: &Run) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let experiment = args.experiment.as_ref().map(|name| Experiment::open(&state, name));
     let mut experiment = experiment.transpose()?;
-    let new =
-        NewContainer { name: args.name.as_deref(), command: &args.command, kind: MonitorKind::Run };
+    let new = NewContainer {
+        name: args.name.as_deref(),
+        command: &args.command,
+        kind: MonitorKind::Run,
+        has_programs: true,
+    };
     let options =
         ClockOptions { in_experiment: args.experiment.is_some(), ..args.clock.options.clone() };
     let made = make(&state, &new, &options)?;
@@ -100,8 +104,12 @@ pub fn attach(args: &Attach) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let process = check_attachable(&state, args.pid)?;
     let command: Vec<OsString> = vec![process.command().into()];
-    let new =
-        NewContainer { name: args.name.as_deref(), command: &command, kind: MonitorKind::Attach };
+    let new = NewContainer {
+        name: args.name.as_deref(),
+        command: &command,
+        kind: MonitorKind::Attach,
+        has_programs: false,
+    };
     let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options.clone() };
     let made = make(&state, &new, &options)?;
     // The monitor it leaves behind has entered the container by now; this process looks after nothing.
