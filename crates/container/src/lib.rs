@@ -61,7 +61,7 @@ pub use bundle::{
     Bind, RootOptions,
 };
 pub use clear::{clear, clear_all};
-pub use error::{exit_status, launch_status, AttachRefused, LaunchError, StateError, WRONG_INPUT};
+pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use lifecycle::{attach, exec, run, Attached};
 pub use lorentz_inject::{limits, on_ample_stack};

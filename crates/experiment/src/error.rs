@@ -67,11 +67,3 @@ pub struct Refused {
     /// The client's mistake if true, the machine's if false.
     pub wrong_input: bool,
 }
-
-/// Returns the exit status for an error of this crate. `None` for a failure on the way and for other errors.
-pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    let refused = error.downcast_ref::<Refused>();
-    let is_wrong_input =
-        error.is::<Refusal>() || refused.is_some_and(|refused| refused.wrong_input);
-    is_wrong_input.then_some(lorentz_container::WRONG_INPUT)
-}

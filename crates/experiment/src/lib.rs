@@ -56,7 +56,7 @@ mod workers;
 pub use client::{Experiment, Joining};
 pub use connection::{Connection, ConnectionError};
 pub use cpus::{Cpus, CpusError};
-pub use error::{exit_status, Ended, Refusal, Refused};
+pub use error::{Ended, Refusal, Refused};
 pub use guard::{release, ORPHAN_RELEASE_DELAY};
 pub use join::container_for;
 pub use phase::{AdvanceMode, Phase, PhaseError, Transition};

@@ -128,9 +128,3 @@ pub enum Refusal {
     #[error("networks need root: interfaces and network namespaces are made")]
     NotRoot,
 }
-
-/// Returns the exit status for an error of this crate. `None` for other errors.
-pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    let is_wrong_input = error.is::<Refusal>() || error.is::<topology::TopologyError>();
-    is_wrong_input.then_some(lorentz_container::WRONG_INPUT)
-}

@@ -65,7 +65,7 @@ mod watch;
 pub use container_socket::{SocketLocation, SOCKET};
 pub use control::{send_order, Order};
 pub use correct::correct;
-pub use error::{exit_status, PacketsError};
+pub use error::PacketsError;
 pub use host_clock::wall_offset;
 pub use namespace::{Namespace, OuterDevice};
 pub use record::{Direction, Outcome, Packet, Protocol};

@@ -71,9 +71,3 @@ impl StudyError {
         matches!(self, StudyError::Exists(_) | StudyError::Another(_))
     }
 }
-
-/// Returns the exit status for an error of this crate. `None` for a failure on the way and for other errors.
-pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    const WRONG_INPUT: u8 = 2;
-    error.downcast_ref().is_some_and(StudyError::is_wrong_input).then_some(WRONG_INPUT)
-}

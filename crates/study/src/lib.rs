@@ -32,7 +32,7 @@ mod run;
 mod settings;
 pub mod table;
 
-pub use error::{exit_status, StudyError};
+pub use error::StudyError;
 pub use level::{Level, Tools};
 pub use load::Load;
 pub use metric::{Metric, Unit};
