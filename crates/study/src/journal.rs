@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -61,23 +61,24 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal at `path`, or begins one. Returns `None` if the journal there has other settings.
+    /// Opens the journal at `path`, or begins one if there is no file. Returns `None` if the journal there has other settings.
     ///
     /// # Errors
     ///
-    /// The file cannot be read or written.
+    /// The file cannot be read or written, or is not a journal. It stays as it is then.
     pub fn open(path: &Path, begin: Begin) -> Result<Option<Journal>, StudyError> {
         let fault = |error| StudyError::at(path, error);
         let (begin, records) = match fs::read_to_string(path) {
             Ok(text) => {
-                let (found, records) = parse(&text);
-                match found {
-                    Some(found) if found.settings != begin.settings => return Ok(None),
-                    Some(found) => (found, records),
-                    None => (begin, Vec::new()),
+                let (found, records) = parse(&text)
+                    .map_err(|line| StudyError::Journal { path: path.to_path_buf(), line })?;
+                if found.settings != begin.settings {
+                    return Ok(None);
                 }
+                (found, records)
             }
-            Err(_) => (begin, Vec::new()),
+            Err(error) if error.kind() == ErrorKind::NotFound => (begin, Vec::new()),
+            Err(error) => return Err(fault(error)),
         };
         // Write the whole file anew: a line that was cut short must not stay in it.
         let beside = path.with_extension("new");
@@ -115,11 +116,19 @@ fn line<T: Serialize>(what: &T) -> String {
     text
 }
 
-fn parse(text: &str) -> (Option<Begin>, Vec<Record>) {
-    let mut lines = text.lines();
-    let begin = lines.next().and_then(|line| serde_json::from_str(line).ok());
-    let records = lines.map_while(|line| serde_json::from_str(line).ok()).collect();
-    (begin, records)
+/// Parses a journal. Leaves out a record at the end whose line was cut short.
+///
+/// # Errors
+///
+/// The number of the first wrong line, from 1.
+fn parse(text: &str) -> Result<(Begin, Vec<Record>), usize> {
+    let mut lines = text.split_inclusive('\n').enumerate();
+    let begin = lines.next().and_then(|(_, line)| serde_json::from_str(line).ok()).ok_or(1usize)?;
+    let whole = lines.filter(|(_, line)| line.ends_with('\n'));
+    let records = whole
+        .map(|(number, line)| serde_json::from_str(line).map_err(|_| number + 1))
+        .collect::<Result<_, _>>()?;
+    Ok((begin, records))
 }
 
 #[cfg(test)]
@@ -155,6 +164,32 @@ mod tests {
         again.note(record(1)).unwrap();
         let last = Journal::open(&path, begin(Study::Hot)).unwrap().unwrap();
         assert_eq!(last.records, [record(0), record(1)]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_journal_is_refused_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        Journal::open(&path, begin(Study::Hot)).unwrap().unwrap().note(record(0)).unwrap();
+        let good = fs::read_to_string(&path).unwrap();
+        let cases = [
+            ("".to_string(), "line 1"),
+            (format!("of another version\n{good}"), "line 1"),
+            (good.replace("round", "turn"), "line 2"),
+            (good.replace("round", "turn") + good.lines().last().unwrap(), "line 2"),
+        ];
+        for (text, line) in cases {
+            fs::write(&path, &text).unwrap();
+            let refusal = Journal::open(&path, begin(Study::Hot)).map(|_| ()).unwrap_err();
+            assert!(refusal.is_wrong_input());
+            assert!(refusal.to_string().contains(line), "{refusal}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let refusal = Journal::open(&path, begin(Study::Hot)).map(|_| ()).unwrap_err();
+        assert!(refusal.to_string().starts_with(path.to_str().unwrap()), "{refusal}");
+        assert!(path.is_dir());
     }
 
     #[test]
