@@ -150,6 +150,17 @@ def test_all_experiments_in_a_table(paused):
     assert row.split()[1:3] == ["paused", "2"]
 
 
+def test_containers_stand_in_the_order_of_adding():
+    """A container that is added after a removal comes last, though it takes the free slot."""
+    with Experiment() as experiment:
+        first, second, third = (experiment.run("sleep", "1000") for _ in range(3))
+        experiment.ok("remove", first.name)
+        fourth = experiment.run("sleep", "1000")
+        experiment.ok("add", first.name)
+        shown = [one["name"] for one in experiment.status()["containers"]]
+        assert shown == [one.name for one in (second, third, fourth, first)]
+
+
 def test_watch_shows_it_again_and_again(paused):
     """Prints page after page until it is killed; no terminal codes go to a pipe."""
     line = [*lorentz.session.command(), "experiment", "status", paused.name, "--watch"]

@@ -21,8 +21,10 @@ pub struct ExperimentContainer {
     handle: Container,
     pub(crate) clock: HeldClock,
     pub(crate) cgroup: Cgroup,
-    /// Group number of the container's tasks in a look of [`TaskWatch`].
+    /// Group number of the container's tasks in a look of [`TaskWatch`]. A later container may get it again.
     pub(crate) group: u32,
+    /// Number of containers that the experiment added before this one.
+    pub(crate) added_before: usize,
     /// Virtual seconds per real second in the container's slices: the inverse of its TDF.
     pub(crate) rate: Rate,
     /// The timeline it follows; none if the experiment runs by itself.
@@ -78,6 +80,7 @@ impl ExperimentContainer {
     pub fn new(
         handle: Container,
         group: u32,
+        added_before: usize,
         rate: Rate,
         timeline: Option<u32>,
         cpu: Cpus,
@@ -95,6 +98,7 @@ impl ExperimentContainer {
             clock,
             cgroup,
             group,
+            added_before,
             rate,
             timeline,
             own_wall: false,

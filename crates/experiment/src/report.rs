@@ -11,7 +11,7 @@ use crate::protocol::{ContainerStatus, Status};
 use crate::scheduler::Scheduler;
 
 impl Scheduler {
-    /// Returns the status. No worker has a container meanwhile.
+    /// Returns the status, with the containers in the order in which they were added. No worker has a container meanwhile.
     pub(crate) fn status(&self) -> Status {
         let virtual_ns = match self.phase {
             crate::phase::Phase::SettingUp => 0,
@@ -27,6 +27,8 @@ impl Scheduler {
         let leader = self
             .containers()
             .min_by(|one, other| one.rate.as_f64().total_cmp(&other.rate.as_f64()));
+        let mut containers: Vec<&ExperimentContainer> = self.containers().collect();
+        containers.sort_unstable_by_key(|container| container.added_before);
         Status {
             name: self.name.clone(),
             phase: self.phase,
@@ -43,7 +45,7 @@ impl Scheduler {
             slowdown: ratio(self.real.as_secs_f64(), virtual_ns as f64 / 1e9),
             overhead_ratio: ratio(self.working.as_secs_f64(), idle.as_secs_f64()),
             leader: leader.map(|container| container.name.clone()),
-            containers: self.containers().map(container_status).collect(),
+            containers: containers.into_iter().map(container_status).collect(),
         }
     }
 }

@@ -269,8 +269,10 @@ impl Scheduler {
         }
         let cpu = self.settings.cpus.nth(self.added);
         let found_frozen = found.clock()?.is_frozen();
-        let mut container = ExperimentContainer::new(found, group as u32, rate, timeline, cpu)
-            .with_context(|| name.to_string())?;
+        let added_before = self.added;
+        let mut container =
+            ExperimentContainer::new(found, group as u32, added_before, rate, timeline, cpu)
+                .with_context(|| name.to_string())?;
         container.handle().clone().set_experiment(Some(&self.name))?;
         container.observe_new_processes(&self.watch);
         container.reset_statistics();
