@@ -56,8 +56,8 @@ pub struct Measure {
     /// on their way. Does not measure TCP's egress. Needs Linux 6.10.
     #[arg(long)]
     pub in_band: bool,
-    /// Measure by the network card's own timestamps; always refused, with the reason
-    #[arg(long, conflicts_with = "in_band")]
+    /// Measure by the network card's own timestamps: refused, because reading them is not implemented
+    #[arg(long, conflicts_with = "in_band", hide = true)]
     pub hardware: bool,
 }
 

@@ -28,6 +28,17 @@ fn help_shows_each_verb_once_in_a_group() {
     }
 }
 
+/// A flag that is refused on every machine is no offer.
+#[test]
+fn help_offers_no_hardware_timestamps() {
+    for verb in ["watch", "serve"] {
+        let help =
+            Cli::parse_words(["lorentz", "latency", verb, "--help"].map(OsString::from).into());
+        let help = help.unwrap_err().to_string();
+        assert!(help.contains("--in-band") && !help.contains("--hardware"), "{help}");
+    }
+}
+
 #[test]
 fn the_page_of_the_command_agrees_on_verbs_and_aliases() {
     const PAGE: &str = include_str!("../../../../docs/cli.md");
