@@ -12,6 +12,7 @@
 //! locks (flock) the directory above while it makes, changes or removes anything in it. A container on the clock of another
 //! container has a hard link to that clock's file, so a clock lives until its last user ends.
 
+mod elsewhere;
 mod members;
 mod name;
 mod record;
@@ -182,7 +183,7 @@ impl StateDir {
     ///
     /// As [`StateDir::container`]. The error says why a container that still runs is not found.
     pub fn container_to_remove(&self, name: &str) -> Result<Container, StateError> {
-        self.container(name).map_err(|error| members::explain_missing(name, error))
+        self.container(name).map_err(|error| elsewhere::explain_missing(name, error))
     }
 
     /// Returns the container of this name. `flag` is the option that gave the name, for the error.

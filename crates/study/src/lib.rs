@@ -30,6 +30,7 @@ pub mod protocol;
 mod root_file_system;
 mod run;
 mod settings;
+mod study;
 pub mod table;
 
 pub use error::StudyError;
@@ -38,4 +39,5 @@ pub use load::Load;
 pub use metric::{Metric, Unit};
 pub use named::Named;
 pub use run::{run, Outcome, Progress, STOP};
-pub use settings::{Effort, Settings, SettingsError, Study};
+pub use settings::{Effort, Settings, SettingsError};
+pub use study::Study;

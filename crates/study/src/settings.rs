@@ -2,23 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::named;
+use crate::study::Study;
 use crate::{Level, Load, Metric, Unit};
-
-/// A kind of study.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Study {
-    /// The 15 metrics of Merino & Otero 2022, and the harness.
-    Clocks,
-    /// Clock reads in a row, with hot caches.
-    Hot,
-    /// Clock reads after a flush of all caches.
-    Cold,
-    /// Timer cost and sleep miss time, under loads.
-    Timers,
-}
-
-named!(Study, "study", { Clocks = "clocks", Hot = "hot", Cold = "cold", Timers = "timers" });
 
 /// Default amounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
