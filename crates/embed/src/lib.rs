@@ -18,6 +18,7 @@
 //! # Ok::<(), lorentz_embed::Error>(())
 //! ```
 
+mod clock_flags;
 mod command;
 mod container;
 mod dilation;
@@ -26,6 +27,7 @@ mod experiment;
 mod guard;
 mod host;
 
+pub use clock_flags::clock_flags;
 pub use command::{command_path, Command, COMMAND_VARIABLE};
 pub use container::{Attach, Container};
 pub use dilation::{rate_of_tdf, simplest_ratio};

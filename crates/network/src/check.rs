@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{is_name, Bind};
 use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::Impairments;
 use crate::plan::{directions_at, ChangePlan, Endpoint, LinkPlan, NodePlan, Plan};
-use crate::topology::{self, Command, File, Kind, Link, Node, State, TopologyError};
+use crate::topology::{self, ClockKey, Command, File, Kind, Link, Node, State, TopologyError};
 
 /// The default MTU.
 const DEFAULT_MTU: u32 = 1_500;
@@ -60,9 +59,8 @@ fn check(file: &File) -> Result<Plan, PlanError> {
     }
     let mut plan = Plan {
         name: name.value.clone(),
-        rate: rate(&file.tdf, &file.rate)?.unwrap_or(Rate::ONE),
+        clock: clock_options(&file.clock_keys())?,
         rounds: file.rounds,
-        at: start(&file.at)?,
         seed: file.seed,
         nodes: Vec::new(),
         switches: Vec::new(),
@@ -99,29 +97,19 @@ fn check_for_rounds(impairments: &[Impairments; 2]) -> Result<(), String> {
     impairments.iter().try_for_each(Impairments::check_for_rounds)
 }
 
-fn rate(
-    tdf: &Option<Spanned<String>>,
-    rate: &Option<Spanned<String>>,
-) -> Result<Option<Rate>, PlanError> {
-    if let (Some(tdf), Some(_)) = (tdf, rate) {
-        return refuse(tdf.defined, "tdf: excludes rate: give one of them");
-    }
-    Ok(clock_option("tdf", tdf)?.tdf.or(clock_option("rate", rate)?.rate))
-}
-
-fn start(at: &Option<Spanned<String>>) -> Result<Option<WallTime>, PlanError> {
-    Ok(clock_option("at", at)?.at)
-}
-
-/// Reads one key of a clock as the clock option of that name.
-fn clock_option(key: &str, text: &Option<Spanned<String>>) -> Result<ClockOptions, PlanError> {
+/// Reads clock options as the table says.
+fn clock_options(given: &[ClockKey]) -> Result<ClockOptions, PlanError> {
     let mut options = ClockOptions::default();
-    if let Some(text) = text {
-        let option = CLOCK_OPTIONS.iter().find(|option| option.name == key);
+    for (name, text) in given {
+        let option =
+            CLOCK_OPTIONS.iter().find(|option| option.name == *name).expect("a row of the table");
+        let same = given.iter().find(|(other, _)| option.passed_as == Some(*other));
+        if let Some((other, _)) = same {
+            return refuse(text.defined, format!("{name}: excludes {other}: give one of them"));
+        }
         option
-            .ok_or_else(|| "no such clock option".to_string())
-            .and_then(|option| option.read(&mut options, &text.value))
-            .or_else(|error| refuse(text.defined, format!("{key}: {}: {error}", text.value)))?;
+            .read(&mut options, &text.value)
+            .or_else(|error| refuse(text.defined, format!("{name}: {}: {error}", text.value)))?;
     }
     Ok(options)
 }
@@ -144,9 +132,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
             && node.image.is_none()
             && node.rootfs.is_none()
             && node.binds.is_empty()
-            && node.tdf.is_none()
-            && node.rate.is_none()
-            && node.at.is_none();
+            && node.clock_keys().is_empty();
         if !is_bare {
             return refuse(
                 at,
@@ -166,14 +152,13 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
         }
         Some(Command::Words(words)) => Some(words.clone()),
     };
-    let own_rate = rate(&node.tdf, &node.rate)?;
-    for (key, own) in [("tdf", &node.tdf), ("rate", &node.rate), ("at", &node.at)] {
-        if let Some(own) = own.as_ref().filter(|_| !plan.rounds) {
-            return refuse(
-                own.defined,
-                format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
-            );
-        }
+    let own_clock = node.clock_keys();
+    let clock = clock_options(&own_clock)?;
+    if let Some((key, own)) = own_clock.first().filter(|_| !plan.rounds) {
+        return refuse(
+            own.defined,
+            format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
+        );
     }
     if let Some(image) = node.image.as_ref().filter(|_| node.rootfs.is_some()) {
         return refuse(
@@ -212,8 +197,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
     }
     plan.nodes.push(NodePlan {
         name: name.to_string(),
-        rate: own_rate.unwrap_or(plan.rate),
-        at: start(&node.at)?,
+        clock,
         command,
         exec: node.exec.iter().map(|line| line.value.clone()).collect(),
         env: node.env.clone(),
@@ -444,6 +428,8 @@ fn check_schedule(
 
 #[cfg(test)]
 mod tests {
+    use lorentz_control::OptionValue;
+
     use super::*;
 
     const WHOLE: &str = "\
@@ -477,10 +463,10 @@ schedule:
     fn a_whole_file_is_understood() {
         let plan = plan_from_text("lab.yaml", WHOLE).unwrap();
         assert_eq!(
-            (plan.name.as_str(), plan.rate.to_string().as_str(), plan.seed),
+            (plan.name.as_str(), plan.clock.rate_or_tdf().to_string().as_str(), plan.seed),
             ("lab", "0.1", 7)
         );
-        assert_eq!(plan.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
+        assert_eq!(plan.clock.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
         assert_eq!(plan.nodes[0].command.as_deref().unwrap(), ["sleep", "60"]);
         assert_eq!(plan.nodes[0].sysctls["net.ipv4.ip_forward"], "1");
         assert_eq!(plan.nodes[1].exec, ["ip route add default via 10.0.0.1"]);
@@ -498,6 +484,43 @@ schedule:
         assert_eq!((plan.links[1].mtu, plan.links[1].is_up), (9000, false));
         assert_eq!(plan.schedule[0].is_up, Some(true));
         assert_eq!(plan.schedule[1].at, lorentz_clock::Span::from_secs(20));
+    }
+
+    /// The table decides which options a network and its nodes have.
+    #[test]
+    fn clock_options_of_a_network_are_those_of_the_table() {
+        for option in CLOCK_OPTIONS {
+            let name = option.name;
+            let value = match option.value {
+                OptionValue::Switch => "true",
+                OptionValue::Quantity("TIME") => "@5",
+                OptionValue::Word { accepted, .. } => accepted[0],
+                _ => "3",
+            };
+            let of_network =
+                format!("name: l\n{name}: '{value}'\ntopology: {{nodes: {{a: {{}}}}}}\n");
+            let of_node = format!(
+                "name: l\nrounds: true\ntopology: {{nodes: {{a: {{{name}: '{value}'}}}}}}\n"
+            );
+            match option.topology_key {
+                Some(key) => {
+                    let mut expected = ClockOptions::default();
+                    option.read(&mut expected, value).unwrap();
+                    assert_eq!(key.replace('_', "-"), name);
+                    assert_eq!(plan_from_text("x", &of_network).unwrap().clock, expected);
+                    assert_eq!(plan_from_text("x", &of_node).unwrap().nodes[0].clock, expected);
+                }
+                None => {
+                    for text in [of_network, of_node] {
+                        let refusal = plan_from_text("x", &text).unwrap_err().what;
+                        assert!(
+                            refusal.contains("unknown field") && refusal.contains(name),
+                            "{refusal}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     /// Each row: the file, the line and column of the error, and words that the message must contain.

@@ -12,7 +12,6 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use anyhow::Context;
-use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{
     self as container, start_in_background, Container, MonitorKind, NewContainer, StateDir,
 };
@@ -122,9 +121,9 @@ fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     }
     image::check_all(plan)?;
     let host = HostNow::read()?;
-    clock_settings(plan.at, plan.rate, &host)?;
-    let mut own = plan.nodes.iter().filter(|node| node.at.is_some());
-    own.try_for_each(|node| clock_settings(node.at, node.rate, &host).map(drop))
+    clock_settings(&plan.clock, &host)?;
+    let mut own = plan.nodes.iter().map(|node| node.clock.or(&plan.clock));
+    own.try_for_each(|clock| clock_settings(&clock, &host).map(drop))
 }
 
 /// Starts the emulator's process, and returns when the network's time runs.
@@ -208,17 +207,12 @@ fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
 fn make_clock(state: &StateDir, plan: &Plan, host: &HostNow) -> anyhow::Result<Container> {
     let words = ["lorentz".into(), "up".into()];
     let new = NewContainer { name: Some(&plan.name), command: &words, kind: MonitorKind::Run };
-    Ok(state.create(&new, &clock_settings(plan.at, plan.rate, host)?)?)
+    Ok(state.create(&new, &clock_settings(&plan.clock, host)?)?)
 }
 
 /// Settings of a clock that stands still at the network's start.
-fn clock_settings(
-    at: Option<WallTime>,
-    rate: Rate,
-    host: &HostNow,
-) -> anyhow::Result<ClockSettings> {
-    let rate = (rate != Rate::ONE).then_some(rate);
-    Ok(ClockOptions { at, rate, frozen: true, ..Default::default() }.settings(host)?)
+fn clock_settings(options: &ClockOptions, host: &HostNow) -> anyhow::Result<ClockSettings> {
+    Ok(ClockOptions { frozen: true, ..options.clone() }.settings(host)?)
 }
 
 /// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the
@@ -321,7 +315,7 @@ fn set_up_namespaces(
         let tap = Tap::make(&wanted).with_context(|| format!("interface {}", end.interface))?;
         ports.push((StationId(number), Port { tap, end: end.clone(), refused: 0 }));
     }
-    tcp_timers::set_initial(plan.rate);
+    tcp_timers::set_initial(plan.clock.rate_or_tdf());
     // A new namespace copies the settings of the host, which may forward packets for its own purposes.
     tap::set_sysctl("net.ipv4.ip_forward", "0").context("net.ipv4.ip_forward")?;
     for (key, value) in &node.sysctls {
@@ -366,8 +360,9 @@ fn start_node(
         }
         set_no_new_privs()?;
         let new = NewContainer { name: Some(&name), command: &command, kind: MonitorKind::Run };
+        let clock = node.clock.or(&plan.clock);
         let made = if plan.rounds {
-            state.create(&new, &clock_settings(node.at.or(plan.at), node.rate, host)?)
+            state.create(&new, &clock_settings(&clock, host)?)
         } else {
             state.join(&new, &plan.name)
         };
@@ -377,9 +372,9 @@ fn start_node(
                     let mut experiment = Experiment::open(state, &plan.name)?;
                     experiment.add_as(&Joining {
                         container: node_container.name(),
-                        rate: node.rate,
+                        rate: clock.rate_or_tdf(),
                         timeline: Some(TIMELINE),
-                        own_wall: node.at.is_some(),
+                        own_wall: node.clock.at.is_some(),
                     })?;
                 }
                 ready.done();

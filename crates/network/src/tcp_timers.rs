@@ -161,7 +161,7 @@ impl TcpTimers {
     /// The timers of the nodes of `plan`, which must all exist.
     pub fn of(state: &StateDir, plan: &Plan) -> TcpTimers {
         let mut timers = TcpTimers {
-            rate: plan.rate,
+            rate: plan.clock.rate_or_tdf(),
             tick: tick(),
             namespace: File::open("/proc/self/ns/net").ok(),
             nodes: Vec::new(),

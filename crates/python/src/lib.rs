@@ -165,16 +165,16 @@ fn clear(py: Python, name: &str) -> Told<()> {
 fn reading<'py>(py: Python<'py>, container: &str) -> PyResult<Bound<'py, PyDict>> {
     let reading = apart(py, || Container::find(container)?.reading())?;
     let nanos = |time: WallTime| time.as_nanos();
-    let told = PyDict::new(py);
-    told.set_item("wall_ns", nanos(reading.wall))?;
-    told.set_item("monotonic_ns", reading.virt.0)?;
-    told.set_item("boottime_ns", reading.boot.0)?;
-    told.set_item("host_wall_ns", nanos(reading.host_wall))?;
-    told.set_item("host_monotonic_ns", reading.real.0)?;
-    told.set_item("limit_ns", reading.limit.map(|limit| limit.0))?;
-    told.set_item("tdf", reading.rate.inverse().to_string())?;
-    told.set_item("frozen", reading.frozen)?;
-    Ok(told)
+    let clocks = PyDict::new(py);
+    clocks.set_item("wall_ns", nanos(reading.wall))?;
+    clocks.set_item("monotonic_ns", reading.virt.0)?;
+    clocks.set_item("boottime_ns", reading.boot.0)?;
+    clocks.set_item("host_wall_ns", nanos(reading.host_wall))?;
+    clocks.set_item("host_monotonic_ns", reading.real.0)?;
+    clocks.set_item("limit_ns", reading.limit.map(|limit| limit.0))?;
+    clocks.set_item("tdf", reading.rate.inverse().to_string())?;
+    clocks.set_item("frozen", reading.frozen)?;
+    Ok(clocks)
 }
 
 /// Returns the name of the container with this name or process id.
@@ -255,6 +255,12 @@ fn tdf_of_number(number: f64) -> Told<(u64, u64)> {
     Ok((rate.den(), rate.num()))
 }
 
+/// Returns the flags of the command for clock options, each given by its name and its value.
+#[pyfunction]
+fn clock_flags(given: Vec<(String, String)>) -> Told<Vec<String>> {
+    Ok(embed::clock_flags(&given)?)
+}
+
 /// Runs the `lorentz` command with the arguments `words` to its end. Returns its output.
 #[pyfunction]
 fn call(py: Python, words: Vec<String>) -> Told<String> {
@@ -298,6 +304,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(parse_duration, module)?,
         wrap_pyfunction!(parse_tdf, module)?,
         wrap_pyfunction!(tdf_of_number, module)?,
+        wrap_pyfunction!(clock_flags, module)?,
         wrap_pyfunction!(call, module)?,
         wrap_pyfunction!(command, module)?,
     ] {
