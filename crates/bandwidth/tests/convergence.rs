@@ -113,8 +113,8 @@ fn a_rate_that_cannot_be_sent_is_a_lower_bound() {
         };
         let found = estimate(model, method);
         assert_eq!(found.finding.bound, Bound::AtLeast, "{method} {found:?}");
-        let told = found.finding.available.as_f64();
-        assert!((0.9e9..1.05e9).contains(&told), "{method} {told}");
+        let available = found.finding.available.as_f64();
+        assert!((0.9e9..1.05e9).contains(&available), "{method} {available}");
     }
 }
 

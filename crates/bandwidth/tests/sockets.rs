@@ -100,8 +100,8 @@ fn what_was_not_asked_for_ends_the_session() {
     ] {
         let (mut control, ..) = session(address);
         control.send(&message).unwrap();
-        let told = refused(&mut control);
-        assert!(told.contains(why), "{message:?}: {told}");
+        let refusal = refused(&mut control);
+        assert!(refusal.contains(why), "{message:?}: {refusal}");
     }
 }
 
@@ -166,9 +166,9 @@ fn a_message_that_is_too_long_is_not_waited_for() {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&u32::MAX.to_be_bytes()).unwrap();
     let start = Instant::now();
-    let mut told = Vec::new();
-    let _ = stream.read_to_end(&mut told);
-    assert!(start.elapsed() < Duration::from_secs(4) && told.len() < 4096);
+    let mut output = Vec::new();
+    let _ = stream.read_to_end(&mut output);
+    assert!(start.elapsed() < Duration::from_secs(4) && output.len() < 4096);
 }
 
 #[derive(Clone, Debug)]

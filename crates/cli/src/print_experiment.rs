@@ -13,12 +13,12 @@ pub fn status(status: &Status) -> String {
         true => "as fast as possible",
         false => "no faster than its leader's clock",
     };
-    let told = if status.told_by_kernel { "by the kernel" } else { "by /proc: no BPF here" };
+    let source = if status.told_by_kernel { "by the kernel" } else { "by /proc: no BPF here" };
     let mut rows = vec![
         row(["experiment", &status.name]),
         row(["phase", status.phase.name()]),
         row(["timeslice", &format!("{}, {pace}", Span(status.timeslice_ns))]),
-        row(["processors", &format!("{}; idleness told {told}", status.cpus)]),
+        row(["processors", &format!("{}; idle tasks reported {source}", status.cpus)]),
         row(["rounds", &status.rounds.to_string()]),
         row(["virtual time", &short(status.virtual_ns)]),
         row(["real time", &short(status.real_ns)]),

@@ -61,8 +61,8 @@ fn main() -> ExitCode {
 
 fn finish(result: Result<Option<Value>, Fault>) -> ExitCode {
     match result {
-        Ok(told) => {
-            told.iter().for_each(|value| println!("{value}"));
+        Ok(values) => {
+            values.iter().for_each(|value| println!("{value}"));
             ExitCode::SUCCESS
         }
         Err(Fault { code, message }) => {
@@ -76,8 +76,8 @@ fn finish(result: Result<Option<Value>, Fault>) -> ExitCode {
 fn perform(text: &str) -> Result<Option<Value>, Fault> {
     let verb = variable("CNI_COMMAND")?;
     if verb == "VERSION" {
-        let told = json!({ "cniVersion": VERSIONS[2], "supportedVersions": VERSIONS });
-        return Ok(Some(told));
+        let versions = json!({ "cniVersion": VERSIONS[2], "supportedVersions": VERSIONS });
+        return Ok(Some(versions));
     }
     let configuration: Configuration = match serde_json::from_str(text) {
         Ok(configuration) => configuration,

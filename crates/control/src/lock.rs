@@ -134,8 +134,8 @@ mod tests {
         let lock = ClockLock::take(file.path()).unwrap();
         assert!(ClockLock::try_take(file.path()).unwrap().is_none());
         assert_eq!(holder(file.path()), Some(std::process::id()));
-        let told = busy(file.path());
-        assert!(told.contains(&format!("process {} (", std::process::id())), "{told}");
+        let message = busy(file.path());
+        assert!(message.contains(&format!("process {} (", std::process::id())), "{message}");
         drop(lock);
         assert!(ClockLock::try_take(file.path()).unwrap().is_some());
     }

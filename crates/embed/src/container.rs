@@ -81,11 +81,11 @@ impl Container {
         let command = clock.flags().iter().fold(Command::new("attach")?, Command::arg);
         let command = command.flag("--name", how.name.as_deref()).switch("--tree", how.tree);
         let command = command.switch("--for-experiment", how.for_experiment);
-        let told = command.arg("--json").arg(pid.to_string()).call()?;
-        let told: serde_json::Value = serde_json::from_str(&told)
+        let output = command.arg("--json").arg(pid.to_string()).call()?;
+        let attached: serde_json::Value = serde_json::from_str(&output)
             .map_err(|error| Error::failed(format!("lorentz attach --json: {error}")))?;
-        let mut made = state.container(told["name"].as_str().unwrap_or_default())?;
-        give_group(&mut made, told["pids"].as_array().map_or(&[], Vec::as_slice))?;
+        let mut made = state.container(attached["name"].as_str().unwrap_or_default())?;
+        give_group(&mut made, attached["pids"].as_array().map_or(&[], Vec::as_slice))?;
         Ok(Container(made))
     }
 

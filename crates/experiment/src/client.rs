@@ -209,7 +209,7 @@ impl Experiment {
     pub fn status(&mut self) -> anyhow::Result<Status> {
         match self.ask(&Request::Status)? {
             Answer::Status(status) => Ok(*status),
-            _ => anyhow::bail!("the experiment {} has not told how it stands", self.name),
+            _ => anyhow::bail!("the experiment {} answered without its status", self.name),
         }
     }
 

@@ -140,8 +140,11 @@ fn fuzz_request() {
     let words = ["\"do\":", "\"set\"", "\\u0000", "\"loss\":\"1%\""];
     fuzz_json("network-request", &seeds, &words, |bytes| {
         let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return false };
-        let told = serde_json::to_vec(&request).expect("it was read");
-        assert_eq!(serde_json::from_slice::<Request>(&told).expect("it was told"), request);
+        let text = serde_json::to_vec(&request).expect("it was read");
+        assert_eq!(
+            serde_json::from_slice::<Request>(&text).expect("JSON that was written"),
+            request
+        );
         true
     });
 }

@@ -129,8 +129,8 @@ mod tests {
             prop_assert_eq!(latencies.count(), all.len() as u64);
             for share in [0.5, 0.95, 0.99] {
                 let rank = ((all.len() as f64 * share).ceil() as usize).clamp(1, all.len());
-                let (told, exact) = (latencies.quantile(share).unwrap(), all[rank - 1]);
-                prop_assert!(told.abs_diff(exact) <= exact / 500 + 1, "{} {}", told, exact);
+                let (estimate, exact) = (latencies.quantile(share).unwrap(), all[rank - 1]);
+                prop_assert!(estimate.abs_diff(exact) <= exact / 500 + 1, "{} {}", estimate, exact);
             }
             let (_, within) = latencies.powers_of_two().last().copied().unwrap();
             prop_assert_eq!(within, all.len() as u64);

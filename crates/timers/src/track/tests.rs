@@ -118,14 +118,14 @@ fn a_clock_that_was_set_is_begun_anew() {
 #[test]
 fn moments_convert_as_they_did() {
     let (world, track) = (World::new(10.0, 20.0), Track::new(LONGEST));
-    let mut told: Vec<(i64, i64)> = Vec::new();
+    let mut readings: Vec<(i64, i64)> = Vec::new();
     for _ in 0..500 {
         world.pass(0.03);
         if let Some(now) = world.read(&track) {
-            told.push((world.ticks.get(), now));
+            readings.push((world.ticks.get(), now));
         }
         // Three pieces back at most, of 100 ms each.
-        for (ticks, nanos) in told.iter().rev().take(8) {
+        for (ticks, nanos) in readings.iter().rev().take(8) {
             assert_eq!(track.at(*ticks, || world.ticks.get()), Some(*nanos));
         }
     }
@@ -162,17 +162,17 @@ fn never_backwards_across_threads() {
     };
     let track = Track::new(50_000);
     // Pieces change every 10 us, each at another rate. Each reader passes the time it has read to the others.
-    let told = AtomicI64::new(i64::MIN);
+    let latest = AtomicI64::new(i64::MIN);
     let turn = |number: u64| {
         let mut reads = 0u64;
         while start.elapsed() < Duration::from_millis(300) {
-            let seen = told.load(Ordering::Acquire);
+            let seen = latest.load(Ordering::Acquire);
             let Some(now) = track.now(counter(), counter) else {
                 track.follow(&counter, || sample(0));
                 continue;
             };
-            assert!(now >= seen, "thread {number}: {seen} was told, then {now}");
-            told.fetch_max(now, Ordering::AcqRel);
+            assert!(now >= seen, "thread {number}: {seen} was read, then {now}");
+            latest.fetch_max(now, Ordering::AcqRel);
             reads += 1;
             if reads % 50 == number {
                 track.due.store(0, Ordering::Relaxed);
