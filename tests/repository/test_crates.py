@@ -30,7 +30,7 @@ def allowed() -> dict[str, set[str]]:
 def used() -> dict[str, set[str]]:
     """The crates that each crate depends on, except for its tests."""
     command = ["cargo", "metadata", "--format-version=1", "--offline", "--locked", "--no-deps"]
-    told = subprocess.run(command, cwd=REPO, capture_output=True, timeout=60, check=True).stdout
+    metadata = subprocess.run(command, cwd=REPO, capture_output=True, timeout=60, check=True).stdout
     prefix = "lorentz-"
     return {
         package["name"].removeprefix(prefix): {
@@ -38,7 +38,7 @@ def used() -> dict[str, set[str]]:
             for dependency in package["dependencies"]
             if dependency["kind"] != "dev" and dependency["name"].startswith(prefix)
         }
-        for package in json.loads(told)["packages"]
+        for package in json.loads(metadata)["packages"]
     }
 
 
