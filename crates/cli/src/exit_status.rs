@@ -29,8 +29,8 @@ trait ExitStatus: Error + 'static {
 impl ExitStatus for WrongInput {}
 impl ExitStatus for WrongOption {}
 impl ExitStatus for AttachRefused {}
-impl ExitStatus for lorentz_experiment::Refusal {}
-impl ExitStatus for lorentz_network::Refusal {}
+impl ExitStatus for lorentz_experiment::ExperimentRefusal {}
+impl ExitStatus for lorentz_network::NetworkRefusal {}
 impl ExitStatus for TopologyError {}
 
 impl ExitStatus for StateError {
@@ -75,9 +75,9 @@ const TYPES: [fn(&(dyn Error + 'static)) -> Option<i32>; 11] = [
     status_as::<AttachRefused>,
     status_as::<StateError>,
     status_as::<LaunchError>,
-    status_as::<lorentz_experiment::Refusal>,
+    status_as::<lorentz_experiment::ExperimentRefusal>,
     status_as::<Refused>,
-    status_as::<lorentz_network::Refusal>,
+    status_as::<lorentz_network::NetworkRefusal>,
     status_as::<TopologyError>,
     status_as::<PacketsError>,
     status_as::<StudyError>,
@@ -95,7 +95,7 @@ pub fn exit_status(error: &anyhow::Error, launches: bool) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use lorentz_experiment::Refusal;
+    use lorentz_experiment::ExperimentRefusal;
 
     use super::*;
 
@@ -129,10 +129,10 @@ mod tests {
             (LaunchError::NotExecutable(c"x".into(), eio()).into(), 126, 1),
             (LaunchError::Refused("32-bit".into()).into(), 126, 1),
             (LaunchError::System("fork", eio()).into(), 125, 1),
-            (Refusal::Unknown("lab".into()).into(), 2, 2),
+            (ExperimentRefusal::Unknown("lab".into()).into(), 2, 2),
             (refused(true).into(), 2, 2),
             (refused(false).into(), 125, 1),
-            (lorentz_network::Refusal::NotRoot.into(), 2, 2),
+            (lorentz_network::NetworkRefusal::NotRoot.into(), 2, 2),
             (place.into(), 2, 2),
             (PacketsError::RingSize(1).into(), 2, 2),
             (PacketsError::Io(eio()).into(), 125, 1),

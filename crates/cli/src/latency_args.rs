@@ -25,13 +25,13 @@ pub enum Latency {
     #[command(disable_help_flag = true)]
     Ping(Ping),
     /// Run a tool inside a container, with each printed time corrected by a rule
-    Run(Run),
+    Run(LatencyRunArgs),
     /// Resume measuring in a watched namespace
-    On(Order),
+    On(OrderArgs),
     /// Pause measuring in a watched namespace
-    Off(Order),
+    Off(OrderArgs),
     /// Reset the counts of a watched namespace
-    Reset(Order),
+    Reset(OrderArgs),
 }
 
 /// The measured namespaces and devices.
@@ -94,7 +94,7 @@ pub struct Ping {
 
 /// `lorentz latency run`.
 #[derive(Args, Debug)]
-pub struct Run {
+pub struct LatencyRunArgs {
     /// Rule for the tool's output: ping, fping, traceroute, mtr, mtr-udp, scamper, hping3, or a file
     #[arg(long, value_name = "RULE")]
     pub rule: String,
@@ -117,7 +117,7 @@ pub struct Serve {
 
 /// `lorentz latency on`, `off` and `reset`.
 #[derive(Args, Debug)]
-pub struct Order {
+pub struct OrderArgs {
     /// The watched namespace, by any of its names
     #[arg(value_name = "CONTAINER|NETNS")]
     pub target: String,

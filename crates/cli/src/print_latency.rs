@@ -1,6 +1,6 @@
 //! Latencies on the terminal.
 
-use lorentz_packets::{Counters, Direction, Outcome, Protocol, Watched};
+use lorentz_packets::{Counters, Direction, PacketOutcome, Protocol, Watched};
 
 use crate::print::{row, table};
 
@@ -66,7 +66,7 @@ fn virtual_rows(watched: &Watched) -> Option<Vec<Vec<String>>> {
 /// Misses by their reasons, and packets that are nobody's alone.
 fn others(watched: &Watched, protocol: Protocol, direction: Direction) -> String {
     let of = watched.statistics.outcomes().filter(|o| (o.0, o.1) == (protocol, direction));
-    let misses = of.filter(|(_, _, outcome, _)| *outcome != Outcome::Matched);
+    let misses = of.filter(|(_, _, outcome, _)| *outcome != PacketOutcome::Matched);
     let shown: Vec<String> =
         misses.map(|(_, _, outcome, count)| format!("{} {count}", outcome.name())).collect();
     shown.join(", ")

@@ -44,6 +44,8 @@ mod task_counters;
 mod text;
 
 pub use failpoint::{failpoint, Failpoint, Failpoints, FAILPOINTS};
+#[cfg(all(feature = "failpoints", not(loom)))]
+pub use file::FAILPOINTS_OFFSET;
 pub use file_marks::FileMarks;
 pub use instant::{
     saturate, RealInstant, Span, VirtualInstant, WallTime, MAX_SETTABLE_SECS, NANOS_PER_SEC,
@@ -55,8 +57,6 @@ pub use page::{
 };
 pub use process::{PidNamespace, PidNamespaces, ProcessId, MAX_PID_NAMESPACES};
 pub use rate::Rate;
-#[cfg(all(feature = "failpoints", not(loom)))]
-pub use file::FAILPOINTS_OFFSET;
 pub use registry::{
     Armed, Deadline, Epoch, Holder, Registry, Setting, Timer, TimerKind, Waiter, TIMERS, WAITERS,
 };

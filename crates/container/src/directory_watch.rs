@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use lorentz_control::host_time::{now, Moment};
+use lorentz_control::host_time::{now, HostMoment};
 
 use crate::Container;
 
@@ -22,7 +22,7 @@ pub(crate) struct DirectoryWatch {
     clock: File,
     events: File,
     /// When to make the directory anew; `None` if it exists.
-    due: Option<Moment>,
+    due: Option<HostMoment>,
     /// Whether `lorentz rm` or the last monitor has removed the container.
     removed: bool,
 }
@@ -95,9 +95,9 @@ impl DirectoryWatch {
             self.reload_record();
         }
         if seen & (libc::IN_DELETE | libc::IN_DELETE_SELF) != 0 {
-            self.due = Some(Moment::now().after(RESTORE_DELAY));
+            self.due = Some(HostMoment::now().after(RESTORE_DELAY));
         }
-        if self.due.take_if(|due| *due <= Moment::now()).is_none() {
+        if self.due.take_if(|due| *due <= HostMoment::now()).is_none() {
             return;
         }
         if let Ok(restored) = self.container.restore(self.clock.as_fd()) {

@@ -13,7 +13,6 @@ mod probes;
 
 use std::fs;
 
-
 use crate::state::effective_user;
 
 pub use limits::{Limit, LIMITS};

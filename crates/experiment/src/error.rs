@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// A request that cannot be carried out. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum Refusal {
+pub enum ExperimentRefusal {
     /// The container is not in the experiment.
     #[error("{0}: not in this experiment; 'lorentz experiment status' shows who is")]
     NotIn(String),

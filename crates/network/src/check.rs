@@ -9,8 +9,10 @@ use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::Impairments;
-use crate::plan::{directions_at, ChangePlan, Endpoint, LinkPlan, NodePlan, Plan};
-use crate::topology::{self, ClockKey, Command, File, Kind, Link, Node, State, TopologyError};
+use crate::plan::{directions_at, ChangePlan, Endpoint, LinkPlan, NetworkPlan, NodePlan};
+use crate::topology::{
+    self, ClockKey, Link, Node, NodeCommand, NodeKind, State, TopologyError, TopologyFile,
+};
 
 /// The default MTU.
 const DEFAULT_MTU: u32 = 1_500;
@@ -22,7 +24,7 @@ const MAX_NODES: usize = 1_000;
 /// # Errors
 ///
 /// The error in the file, with line and column.
-pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, TopologyError> {
+pub fn plan_from_text(name: &str, text: &str) -> Result<NetworkPlan, TopologyError> {
     topology::parse(name, text).and_then(|file| plan_from(name, &file))
 }
 
@@ -31,7 +33,7 @@ pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, TopologyError> {
 /// # Errors
 ///
 /// The first error, with line and column.
-pub fn plan_from(name: &str, file: &File) -> Result<Plan, TopologyError> {
+pub fn plan_from(name: &str, file: &TopologyFile) -> Result<NetworkPlan, TopologyError> {
     check(file).map_err(|error| topology::error_at(name, error.at, &error.what))
 }
 
@@ -48,7 +50,7 @@ fn refuse<T>(at: Location, what: impl Into<String>) -> Result<T, PlanError> {
     Err(PlanError { at, what: what.into() })
 }
 
-fn check(file: &File) -> Result<Plan, PlanError> {
+fn check(file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
     let name = &file.name;
     // The node's name follows it in a container's name, which has at most 128 characters.
     if !is_name(&name.value) || name.value.len() > 60 {
@@ -57,7 +59,7 @@ fn check(file: &File) -> Result<Plan, PlanError> {
             format!("name: {:?}: expected up to 60 letters, digits, '.', '_' and '-', the first a letter or digit", name.value),
         );
     }
-    let mut plan = Plan {
+    let mut plan = NetworkPlan {
         name: name.value.clone(),
         clock: clock_options(&file.clock_keys())?,
         rounds: file.rounds,
@@ -114,7 +116,7 @@ fn clock_options(given: &[ClockKey]) -> Result<ClockOptions, PlanError> {
     Ok(options)
 }
 
-fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), PlanError> {
+fn check_node(name: &str, node: &Spanned<Node>, plan: &mut NetworkPlan) -> Result<(), PlanError> {
     let at = node.defined;
     if !is_name(name) || name.len() > 60 {
         return refuse(at, format!("node {name:?}: expected up to 60 letters, digits, '.', '_' and '-', the first a letter or digit"));
@@ -123,7 +125,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
     if let Some(position) = node.position {
         plan.positions.insert(name.to_string(), position);
     }
-    if node.kind != Kind::Process {
+    if node.kind != NodeKind::Process {
         let is_bare = node.command.is_none()
             && node.exec.is_empty()
             && node.env.is_empty()
@@ -141,16 +143,16 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
                 ),
             );
         }
-        plan.switches.push((name.to_string(), node.kind == Kind::Switch));
+        plan.switches.push((name.to_string(), node.kind == NodeKind::Switch));
         return Ok(());
     }
     let command = match &node.command {
         None => None,
-        Some(Command::Line(line)) => Some(vec!["/bin/sh".into(), "-c".into(), line.clone()]),
-        Some(Command::Words(words)) if words.is_empty() => {
+        Some(NodeCommand::Line(line)) => Some(vec!["/bin/sh".into(), "-c".into(), line.clone()]),
+        Some(NodeCommand::Words(words)) if words.is_empty() => {
             return refuse(at, format!("node {name}: command: expected at least one word"))
         }
-        Some(Command::Words(words)) => Some(words.clone()),
+        Some(NodeCommand::Words(words)) => Some(words.clone()),
     };
     let own_clock = node.clock_keys();
     let clock = clock_options(&own_clock)?;
@@ -218,7 +220,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
 
 fn check_link(
     link: &Spanned<Link>,
-    file: &File,
+    file: &TopologyFile,
     taken: &mut HashMap<Endpoint, u64>,
 ) -> Result<LinkPlan, PlanError> {
     let at = link.defined;
@@ -268,7 +270,7 @@ fn for_ends<'a>(
     given: &'a [Option<Spanned<String>>],
     at: Location,
     ends: &[Endpoint; 2],
-    file: &File,
+    file: &TopologyFile,
 ) -> Result<Vec<(usize, &'a Spanned<String>)>, PlanError> {
     if !given.is_empty() && given.len() != 2 {
         return refuse(
@@ -280,7 +282,7 @@ fn for_ends<'a>(
     let given: Vec<_> = given.collect();
     for (side, text) in &given {
         let node = &ends[*side].node;
-        if file.topology.nodes.get(node).is_some_and(|one| one.value.kind != Kind::Process) {
+        if file.topology.nodes.get(node).is_some_and(|one| one.value.kind != NodeKind::Process) {
             return refuse(
                 text.defined,
                 format!("{key}: {node} is a switch or hub; expected null"),
@@ -306,7 +308,7 @@ fn mac(text: &Spanned<String>) -> Result<[u8; 6], PlanError> {
 
 fn check_end(
     text: &Spanned<String>,
-    file: &File,
+    file: &TopologyFile,
     taken: &mut HashMap<Endpoint, u64>,
 ) -> Result<Endpoint, PlanError> {
     let end: Endpoint = text.value.parse().or_else(|what: String| {
@@ -319,7 +321,7 @@ fn check_end(
             format!("endpoints: {end}: no node {:?}; expected one of {}", end.node, shown(&names)),
         );
     };
-    if node.value.kind == Kind::Process && end.interface == "lo" {
+    if node.value.kind == NodeKind::Process && end.interface == "lo" {
         return refuse(
             text.defined,
             format!("endpoints: {end}: lo is the loopback interface; expected another name"),
@@ -357,7 +359,7 @@ fn address(key: &str, text: &Spanned<String>, is_v4: bool) -> Result<(IpAddr, u8
 }
 
 /// Checks that no switches form a loop: a broadcast would go round in it for ever, because there is no spanning tree.
-fn check_loops(plan: &Plan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
+fn check_loops(plan: &NetworkPlan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
     let index: HashMap<&str, usize> =
         plan.switches.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
     let mut group: Vec<usize> = (0..plan.switches.len()).collect();
@@ -376,9 +378,9 @@ fn check_loops(plan: &Plan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
 }
 
 fn check_schedule(
-    file: &File,
+    file: &TopologyFile,
     taken: &HashMap<Endpoint, u64>,
-    plan: &mut Plan,
+    plan: &mut NetworkPlan,
 ) -> Result<(), PlanError> {
     let mut all = Vec::new();
     for change in &file.schedule {

@@ -23,17 +23,17 @@ use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{fork, ForkResult};
 
 use crate::destroy::down;
-use crate::directory::{container_of, NetworkDir, Record};
+use crate::directory::{container_of, NetworkDir, NetworkRecord};
 use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
-use crate::plan::{Endpoint, LinkPlan, NodePlan, Plan};
+use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodePlan};
 use crate::protocol::NodeStatus;
-use crate::serve::{Port, SendTimes, Server, TIMELINE};
+use crate::serve::{EmulatorServer, Port, SendTimes, TIMELINE};
 use crate::tap::{self, Tap};
 use crate::tcp_timers::{self, TcpTimers};
 use crate::timestamps::FrameTimestamps;
-use crate::Refusal;
+use crate::NetworkRefusal;
 
 /// The namespaces that each node has of its own.
 const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);
@@ -44,7 +44,7 @@ const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::C
 ///
 /// If this user may not do it, names are in use, a command does not exist, or a command of `exec` has failed. After an error
 /// nothing is left.
-pub fn up(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
+pub fn up(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<()> {
     check(state, plan)?;
     let directory = NetworkDir::of(state, &plan.name)?;
     directory.make().with_context(|| format!("making the network {}", plan.name))?;
@@ -78,15 +78,15 @@ fn check_command(node: &NodePlan) -> anyhow::Result<()> {
             matches!(found, Some(Ok(_)))
         }
     };
-    let refusal = || Refusal::NoCommand { node: node.name.clone(), command: word.clone() };
+    let refusal = || NetworkRefusal::NoCommand { node: node.name.clone(), command: word.clone() };
     is_there.then_some(()).ok_or_else(|| refusal().into())
 }
 
 /// Checks that the host's files and directories exist that the node is to see.
-fn check_files(node: &NodePlan) -> Result<(), Refusal> {
+fn check_files(node: &NodePlan) -> Result<(), NetworkRefusal> {
     let missing = |key, path: &Path, expected| {
         let (node, path) = (node.name.clone(), path.display().to_string());
-        Err(Refusal::NoFile { node, key, path, expected })
+        Err(NetworkRefusal::NoFile { node, key, path, expected })
     };
     if let Some(root) = node.rootfs.as_ref().filter(|root| !root.is_dir()) {
         return missing("rootfs", root, "a directory with a root file system");
@@ -103,12 +103,12 @@ fn check_files(node: &NodePlan) -> Result<(), Refusal> {
 }
 
 /// Checks that the network can be made, as far as this is known before anything is made.
-fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
+fn check(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<()> {
     if !nix::unistd::geteuid().is_root() {
-        return Err(Refusal::NotRoot.into());
+        return Err(NetworkRefusal::NotRoot.into());
     }
     if NetworkDir::of(state, &plan.name)?.exists() {
-        return Err(Refusal::NameInUse(plan.name.clone()).into());
+        return Err(NetworkRefusal::NameInUse(plan.name.clone()).into());
     }
     state.check_new_name(&plan.name)?;
     for node in &plan.nodes {
@@ -127,7 +127,11 @@ fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Starts the emulator's process, and returns when the network's time runs.
-fn start_emulator(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyhow::Result<()> {
+fn start_emulator(
+    state: &StateDir,
+    plan: &NetworkPlan,
+    directory: &NetworkDir,
+) -> anyhow::Result<()> {
     let listener = directory.listen()?;
     start_in_background(&[listener.as_fd()], |ready| {
         emulate(state, plan, directory, listener.try_clone()?, || ready.done())
@@ -136,13 +140,13 @@ fn start_emulator(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyh
 
 fn emulate(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     listener: UnixListener,
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
     let names = plan.nodes.iter().map(|node| node.name.clone()).collect();
-    let mut record = Record::of_this_process(names)?;
+    let mut record = NetworkRecord::of_this_process(names)?;
     let entry =
         |node: &NodePlan| (node.name.clone(), NodeEntry::of(node, &directory.root(&node.name)));
     record.entries = plan.nodes.iter().map(entry).collect();
@@ -164,7 +168,7 @@ fn emulate(
     // Nobody waits for the processes that supervise nodes.
     // SAFETY: no handler is set.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-    let server = Server {
+    let server = EmulatorServer {
         nodes: plan.nodes.iter().map(|node| node_status(plan, directory, node)).collect(),
         plan: plan.clone(),
         emulator,
@@ -189,7 +193,7 @@ fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
-fn node_status(plan: &Plan, directory: &NetworkDir, node: &NodePlan) -> NodeStatus {
+fn node_status(plan: &NetworkPlan, directory: &NetworkDir, node: &NodePlan) -> NodeStatus {
     NodeStatus {
         name: node.name.clone(),
         container: container_of(&plan.name, &node.name),
@@ -204,7 +208,7 @@ fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
 }
 
 /// Makes the container with the network's clock, which stands still.
-fn make_clock(state: &StateDir, plan: &Plan, host: &HostNow) -> anyhow::Result<Container> {
+fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::Result<Container> {
     let words = ["lorentz".into(), "up".into()];
     let new = NewContainer { name: Some(&plan.name), command: &words, kind: MonitorKind::Run };
     Ok(state.create(&new, &clock_settings(&plan.clock, host)?)?)
@@ -219,7 +223,7 @@ fn clock_settings(options: &ClockOptions, host: &HostNow) -> anyhow::Result<Cloc
 /// instants at which frames leave their ports.
 fn hold_nodes(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     ports: &[Port],
 ) -> anyhow::Result<(Experiment, Vec<SendTimes>)> {
     let mut experiment = Experiment::open(state, &plan.name)?;
@@ -234,7 +238,7 @@ fn hold_nodes(
     Ok((experiment, send_times))
 }
 
-fn creation_times(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<String, i64>> {
+fn creation_times(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<BTreeMap<String, i64>> {
     let names = plan.nodes.iter().map(|node| container_of(&plan.name, &node.name));
     let mut made = BTreeMap::new();
     for name in names {
@@ -245,7 +249,7 @@ fn creation_times(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<Stri
 }
 
 /// Makes the emulator. Also returns, for each of its stations, the interface of a node that it is.
-fn build_emulator(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
+fn build_emulator(plan: &NetworkPlan) -> (Emulator, Vec<Endpoint>) {
     let mut emulator = Emulator::new(plan.seed);
     let mut stations = Vec::new();
     let switches: Vec<(&str, SwitchId)> = plan
@@ -272,7 +276,7 @@ fn build_emulator(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
 /// order of `stations`.
 fn make_nodes(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     stations: &[Endpoint],
     host: &HostNow,
@@ -296,7 +300,7 @@ fn make_nodes(
 
 /// Sets up this thread's namespaces for `node`.
 fn set_up_namespaces(
-    plan: &Plan,
+    plan: &NetworkPlan,
     node: &NodePlan,
     stations: &[Endpoint],
     ports: &mut Vec<(StationId, Port)>,
@@ -325,7 +329,7 @@ fn set_up_namespaces(
 }
 
 /// Returns the link that ends at an interface, and the side of that end.
-fn link_of<'a>(plan: &'a Plan, end: &Endpoint) -> (&'a LinkPlan, usize) {
+fn link_of<'a>(plan: &'a NetworkPlan, end: &Endpoint) -> (&'a LinkPlan, usize) {
     let side = |link: &'a LinkPlan| Some((link, link.ends.iter().position(|one| one == end)?));
     plan.links.iter().find_map(side).expect("stations are ends of links")
 }
@@ -339,7 +343,7 @@ fn generated_mac(station: usize) -> [u8; 6] {
 /// Starts the program of `node` in this thread's namespaces. It begins when the clock runs.
 fn start_node(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     node: &NodePlan,
     host: &HostNow,
@@ -394,7 +398,11 @@ fn open_log(path: &Path) -> anyhow::Result<File> {
 }
 
 /// Runs the lines of `exec`, node by node, each to its end.
-fn run_exec_lines(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyhow::Result<()> {
+fn run_exec_lines(
+    state: &StateDir,
+    plan: &NetworkPlan,
+    directory: &NetworkDir,
+) -> anyhow::Result<()> {
     for node in &plan.nodes {
         for line in &node.exec {
             let name = container_of(&plan.name, &node.name);
@@ -479,7 +487,7 @@ pub fn enter_node(
 
 fn enter(node: &Container) -> anyhow::Result<()> {
     let monitor = node.record().monitors.iter().find(|monitor| monitor.is_alive());
-    let monitor = monitor.ok_or_else(|| Refusal::NodeEnded(node.name().to_string()))?;
+    let monitor = monitor.ok_or_else(|| NetworkRefusal::NodeEnded(node.name().to_string()))?;
     let here = std::env::current_dir();
     for kind in ["uts", "net", "mnt"] {
         let namespace = File::open(format!("/proc/{}/ns/{kind}", monitor.pid))?;

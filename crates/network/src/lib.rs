@@ -61,13 +61,13 @@ pub use client::Network;
 pub use create::{enter_node, up};
 pub use destroy::down;
 pub use protocol::{
-    Answer, DirectionStatus, Lateness, LinkChange, LinkStatus, NodeStatus, Request, RoundsStatus,
-    Status,
+    DirectionStatus, FrameLateness, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest,
+    NetworkStatus, NodeStatus, RoundsStatus,
 };
 
 /// The reason why a request about a network is refused. All of these are wrong input.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum NetworkRefusal {
     /// The file cannot be read.
     #[error("{0}: {1}; expected a topology file")]
     File(String, std::io::Error),

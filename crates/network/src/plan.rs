@@ -13,7 +13,7 @@ use crate::impair::Impairments;
 
 /// A network to be made.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Plan {
+pub struct NetworkPlan {
     /// Its name.
     pub name: String,
     /// Options of its clock.

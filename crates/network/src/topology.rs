@@ -43,7 +43,7 @@ macro_rules! define_file {
         /// A network: its clock, its nodes and links
         #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-        pub struct File {
+        pub struct TopologyFile {
             /// Its name: letters, digits, '.', '_', '-'; the containers of its nodes are called NAME.NODE
             #[schemars(with = "String")]
             pub name: Spanned<String>,
@@ -65,8 +65,8 @@ macro_rules! define_file {
             pub topology: Topology,
             /// Changes of links at virtual instants
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
-            #[schemars(with = "Vec<Change>")]
-            pub schedule: Vec<Spanned<Change>>,
+            #[schemars(with = "Vec<ScheduledChange>")]
+            pub schedule: Vec<Spanned<ScheduledChange>>,
         }
 
         /// A node
@@ -76,7 +76,7 @@ macro_rules! define_file {
             /// Kind of node [default: process]
             #[serde(default, skip_serializing_if = "is_default")]
             #[schemars(extend("default" = "process"))]
-            pub kind: Kind,
+            pub kind: NodeKind,
             $($(
                 #[doc = $of_node]
                 #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ macro_rules! define_file {
             )?)*
             /// Command to run: a list of words, or a line for /bin/sh [default: its image's command; else only what exec starts]
             #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub command: Option<Command>,
+            pub command: Option<NodeCommand>,
             /// Lines for /bin/sh, run one after the other when the network is complete
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             #[schemars(with = "Vec<String>")]
@@ -116,10 +116,10 @@ macro_rules! define_file {
             pub position: Option<[f64; 2]>,
         }
 
-        impl File {
+        impl TopologyFile {
             /// A network of this name without nodes.
-            pub(crate) fn new(name: Spanned<String>) -> File {
-                File {
+            pub(crate) fn new(name: Spanned<String>) -> TopologyFile {
+                TopologyFile {
                     name,
                     $($($key: None,)?)*
                     rounds: false,
@@ -177,7 +177,7 @@ pub struct Topology {
 /// Kind of a node
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum NodeKind {
     /// A program in a network namespace of its own, on the network's clock
     #[default]
     Process,
@@ -190,7 +190,7 @@ pub enum Kind {
 /// A command
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a list of words, or a line for /bin/sh")]
-pub enum Command {
+pub enum NodeCommand {
     /// A line for /bin/sh.
     Line(String),
     /// The program and its arguments.
@@ -267,7 +267,7 @@ pub enum State {
 /// A change of a link at a virtual instant
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Change {
+pub struct ScheduledChange {
     /// Virtual time from the start of the network
     pub at: Delay,
     /// An end of the link, NODE:INTERFACE; the change is for frames that this end sends
@@ -315,16 +315,16 @@ fn without_position(message: &str) -> &str {
 /// # Errors
 ///
 /// If the file cannot be read; or the error in the file, as [`TopologyError`].
-pub fn read_file(path: &Path) -> anyhow::Result<File> {
+pub fn read_file(path: &Path) -> anyhow::Result<TopologyFile> {
     Ok(parse(&path.display().to_string(), &text_of(path)?)?)
 }
 
-pub(crate) fn text_of(path: &Path) -> Result<String, crate::Refusal> {
+pub(crate) fn text_of(path: &Path) -> Result<String, crate::NetworkRefusal> {
     std::fs::read_to_string(path)
-        .map_err(|error| crate::Refusal::File(path.display().to_string(), error))
+        .map_err(|error| crate::NetworkRefusal::File(path.display().to_string(), error))
 }
 
-impl File {
+impl TopologyFile {
     /// Returns the content as a topology file.
     ///
     /// # Errors
@@ -337,7 +337,7 @@ impl File {
 
 /// The JSON schema of topology files.
 pub fn schema() -> serde_json::Value {
-    let mut schema = schemars::schema_for!(File).to_value();
+    let mut schema = schemars::schema_for!(TopologyFile).to_value();
     schema["title"] = "Lorentz network topology".into();
     schema
 }

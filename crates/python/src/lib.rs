@@ -5,7 +5,8 @@
 
 use lorentz_embed as embed;
 use lorentz_embed::{
-    Attach, Container, Error, ExperimentOptions, Kind, Owner, Rate, Span, Target, WallTime,
+    AttachOptions, Container, Error, ErrorKind, ExperimentOptions, Owner, Rate, Span, Target,
+    WallTime,
 };
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -41,11 +42,11 @@ impl From<Error> for Raised {
 impl From<Raised> for PyErr {
     fn from(Raised(Error { kind, text }): Raised) -> PyErr {
         match kind {
-            Kind::WrongInput => WrongInputError::new_err(text),
-            Kind::NotFound => NotFoundError::new_err(text),
-            Kind::Refused => RefusedError::new_err(text),
-            Kind::Ended => EndedError::new_err(text),
-            Kind::Failed => FailedError::new_err(text),
+            ErrorKind::WrongInput => WrongInputError::new_err(text),
+            ErrorKind::NotFound => NotFoundError::new_err(text),
+            ErrorKind::Refused => RefusedError::new_err(text),
+            ErrorKind::Ended => EndedError::new_err(text),
+            ErrorKind::Failed => FailedError::new_err(text),
         }
     }
 }
@@ -188,7 +189,7 @@ fn find(py: Python, who: &str) -> Told<String> {
 fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> Told<String> {
     apart(py, || {
         let name = name.map(str::to_string);
-        let how = Attach { rate: rate(tdf)?, tree, name, for_experiment: false };
+        let how = AttachOptions { rate: rate(tdf)?, tree, name, for_experiment: false };
         Ok(Container::attach(pid, &how)?.name().to_string())
     })
 }
@@ -268,7 +269,7 @@ fn call(py: Python, words: Vec<String>) -> Told<String> {
         let [verb, words @ ..] = &words[..] else {
             return Err(Error::wrong_input("no words; expected a verb of lorentz"));
         };
-        words.iter().fold(embed::Command::new(verb)?, embed::Command::arg).call()
+        words.iter().fold(embed::LorentzCommand::new(verb)?, embed::LorentzCommand::arg).call()
     })
 }
 

@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::protocol::Sample;
-use crate::{Level, Load, Metric, Settings, StudyError};
+use crate::{Level, Load, Metric, StudyError, StudySettings};
 
 /// First line of a journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begin {
     /// The settings of the study.
-    pub settings: Settings,
+    pub settings: StudySettings,
     /// The machine it began on.
     pub environment: Environment,
 }
 
 /// Identity of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Key {
+pub struct RecordKey {
     /// Number of the round, from 0 on.
     pub round: u32,
     /// Index into the loads of the settings. The same load can stand there twice.
@@ -38,9 +38,9 @@ pub struct Key {
 
 /// Samples of one metric, taken in one go.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct StudyRecord {
     /// Its identity.
-    pub key: Key,
+    pub key: RecordKey,
     /// The load during the record.
     pub load: Load,
     /// The host's wall clock before the record, seconds since 1970.
@@ -56,8 +56,8 @@ pub struct Journal {
     /// The first line.
     pub begin: Begin,
     /// All records so far.
-    pub records: Vec<Record>,
-    done: HashSet<Key>,
+    pub records: Vec<StudyRecord>,
+    done: HashSet<RecordKey>,
 }
 
 impl Journal {
@@ -92,7 +92,7 @@ impl Journal {
     }
 
     /// Returns whether the journal has that record.
-    pub fn has(&self, key: &Key) -> bool {
+    pub fn has(&self, key: &RecordKey) -> bool {
         self.done.contains(key)
     }
 
@@ -101,7 +101,7 @@ impl Journal {
     /// # Errors
     ///
     /// The file cannot be written.
-    pub fn note(&mut self, record: Record) -> Result<(), StudyError> {
+    pub fn note(&mut self, record: StudyRecord) -> Result<(), StudyError> {
         let text = line(&record);
         self.file.write_all(text.as_bytes()).map_err(|error| StudyError::at(&self.path, error))?;
         self.done.insert(record.key);
@@ -121,7 +121,7 @@ fn line<T: Serialize>(what: &T) -> String {
 /// # Errors
 ///
 /// The number of the first wrong line, from 1.
-fn parse(text: &str) -> Result<(Begin, Vec<Record>), usize> {
+fn parse(text: &str) -> Result<(Begin, Vec<StudyRecord>), usize> {
     let mut lines = text.split_inclusive('\n').enumerate();
     let begin = lines.next().and_then(|(_, line)| serde_json::from_str(line).ok()).ok_or(1usize)?;
     let whole = lines.filter(|(_, line)| line.ends_with('\n'));
@@ -139,14 +139,14 @@ mod tests {
 
     fn begin(study: Study) -> Begin {
         let environment = Environment::default();
-        Begin { settings: Settings::new(study, Effort::Quick), environment }
+        Begin { settings: StudySettings::new(study, Effort::Quick), environment }
     }
 
-    fn record(round: u32) -> Record {
+    fn record(round: u32) -> StudyRecord {
         let (level, metric) = (Level::Baseline, Metric::HotMonotonic);
         let samples = vec![Sample { calls: 10, elapsed: Ticks(250), asked: Nanos(0) }];
-        let key = Key { round, load: 0, level, metric };
-        Record { key, load: Load::Idle, at_unix_s: 1.5, samples }
+        let key = RecordKey { round, load: 0, level, metric };
+        StudyRecord { key, load: Load::Idle, at_unix_s: 1.5, samples }
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn verbs_and_flags_are_those_of_the_stored_list() {
     assert_eq!(std::fs::read_to_string(path).unwrap(), current);
 }
 
-fn run(words: &str) -> Run {
+fn run(words: &str) -> RunArgs {
     match Cli::parse_words(words.split(' ').map(OsString::from).collect()).unwrap().verb {
         Verb::Run(run) => *run,
         other => panic!("{other:?}"),

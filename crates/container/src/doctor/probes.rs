@@ -9,7 +9,6 @@ use libc::{c_int, c_long, c_ulong, pid_t};
 use lorentz_control::Cgroup;
 use nix::errno::Errno;
 
-
 /// SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV.
 pub(super) const WAIT_KILLABLE: c_ulong = 1 << 5;
 /// CLONE_NEWTIME.

@@ -25,12 +25,12 @@ impl World {
         self.clock.set(self.clock.get() + seconds * 1e9 * (1.0 + self.off.get() * 1e-6));
     }
 
-    fn sample(&self) -> Option<Sample> {
+    fn sample(&self) -> Option<TrackSample> {
         let random =
             self.seed.get().wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         self.seed.set(random);
         let noise = self.noise * ((random >> 33) as f64 / (1u64 << 30) as f64 - 1.0);
-        Some(Sample { ticks: self.ticks.get(), nanos: (self.clock.get() + noise) as i64 })
+        Some(TrackSample { ticks: self.ticks.get(), nanos: (self.clock.get() + noise) as i64 })
     }
 
     /// Reads the track as a program does: takes a sample first if one is due.
@@ -158,7 +158,7 @@ fn never_backwards_across_threads() {
     let counter = || start.elapsed().as_nanos() as i64 + 1;
     let sample = |off: i64| {
         let ticks = counter();
-        Some(Sample { ticks, nanos: ticks + off })
+        Some(TrackSample { ticks, nanos: ticks + off })
     };
     let track = Track::new(50_000);
     // Pieces change every 10 us, each at another rate. Each reader passes the time it has read to the others.
