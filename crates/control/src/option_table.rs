@@ -70,6 +70,17 @@ impl ClockOption {
         (self.read)(options, text)
     }
 
+    /// Returns a value that the option accepts, for tests that go through the table.
+    #[doc(hidden)]
+    pub fn example(&self) -> &'static str {
+        match self.value {
+            OptionValue::Switch => "true",
+            OptionValue::Quantity("TIME") => "@5",
+            OptionValue::Word { accepted, .. } => accepted[0],
+            OptionValue::Quantity(_) | OptionValue::Name(_) => "1",
+        }
+    }
+
     /// Returns the option's value in `options` as a text that [`ClockOption::read`] reads. `None` if the option is not given.
     pub fn show(&self, options: &ClockOptions) -> Option<String> {
         (self.show)(options)

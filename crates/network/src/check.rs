@@ -430,8 +430,6 @@ fn check_schedule(
 
 #[cfg(test)]
 mod tests {
-    use lorentz_control::OptionValue;
-
     use super::*;
 
     const WHOLE: &str = "\
@@ -493,12 +491,7 @@ schedule:
     fn clock_options_of_a_network_are_those_of_the_table() {
         for option in CLOCK_OPTIONS {
             let name = option.name;
-            let value = match option.value {
-                OptionValue::Switch => "true",
-                OptionValue::Quantity("TIME") => "@5",
-                OptionValue::Word { accepted, .. } => accepted[0],
-                _ => "3",
-            };
+            let value = option.example();
             let of_network =
                 format!("name: l\n{name}: '{value}'\ntopology: {{nodes: {{a: {{}}}}}}\n");
             let of_node = format!(

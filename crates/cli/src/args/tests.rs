@@ -1,6 +1,6 @@
 //! The command line, as people type it.
 
-use lorentz_control::ClockOptions;
+use lorentz_control::{ClockOptions, OptionValue, CLOCK_OPTIONS};
 
 use super::*;
 
@@ -118,6 +118,22 @@ fn two_dashes_may_stand_before_the_command() {
 }
 
 #[test]
+fn each_option_of_the_table_is_a_flag() {
+    for option in CLOCK_OPTIONS {
+        let required = option.requires.map(|name| format!("--{name}"));
+        let value = match option.value {
+            OptionValue::Switch => String::new(),
+            _ => format!("={}", option.example()),
+        };
+        let words = format!("{}{value} {}", option.flag, required.unwrap_or_default());
+        let run = run(&format!("lorentz run {} -- true", words.trim()));
+        let mut expected = ClockOptions::default();
+        option.read(&mut expected, option.example()).unwrap();
+        assert_eq!(option.show(&run.clock.options), option.show(&expected), "{words}");
+    }
+}
+
+#[test]
 fn every_clock_option_arrives() {
     let run = run(
         "lorentz run --at @5 --offset 1 --rate 2 --tdf 4 --monotonic 3 --boottime -4 --frozen \
@@ -137,7 +153,7 @@ fn every_clock_option_arrives() {
         real_file_times: Some(false),
         trap_tsc: true,
         clock: Some("web".to_string()),
-        in_experiment: false,
+        ..ClockOptions::default()
     };
     assert_eq!(run.clock.options, expected);
     let without_tdf = ClockOptions { tdf: None, ..expected };
