@@ -122,8 +122,8 @@ def test_the_page_of_several_experiments_is_one_page(paused):
     with Experiment() as other:
         other.run("sleep", "1000")
         samples = parse(lorentz.ok("experiment", "status", "--prometheus"))
-        told = {dict(labels)["experiment"] for _, labels in samples}
-        assert {paused.name, other.name} <= told
+        found = {dict(labels)["experiment"] for _, labels in samples}
+        assert {paused.name, other.name} <= found
 
 
 def test_a_table_for_people(paused):

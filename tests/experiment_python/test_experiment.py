@@ -236,8 +236,8 @@ def test_the_status_is_a_data_frame():
         assert frame.schema["virtual_ns"] == polars.Int64
         assert frame.schema["timeline"] == polars.Int64
         assert name in status._repr_html_()
-        told = lorentz.json_of("experiment", "status", "py-lab")
-        assert set(told["containers"][0]) == set(frame.columns), "nothing is left out"
+        shown = lorentz.json_of("experiment", "status", "py-lab")
+        assert set(shown["containers"][0]) == set(frame.columns), "nothing is left out"
 
 
 def test_what_is_wrong_is_told_by_kind_and_changes_nothing():

@@ -132,10 +132,10 @@ def test_switches_and_interfaces():
 )
 def test_what_makes_no_sense_is_not_made(options, words):
     network = Network()
-    with pytest.raises(WrongInputError, match=words) as told:
+    with pytest.raises(WrongInputError, match=words) as raised:
         network.link(network.node("a"), network.node("b"), **options)
         network.up()
-    assert "/tmp" not in str(told.value) and "topology.yaml" not in str(told.value)
+    assert "/tmp" not in str(raised.value) and "topology.yaml" not in str(raised.value)
 
 
 def test_nodes_have_names_of_their_own():
