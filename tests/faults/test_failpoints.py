@@ -187,9 +187,9 @@ def test_a_busy_clock_names_its_holder_and_is_not_waited_for_for_ever():
         first = inside.begin("dilate", "--rate", "2")
         inside.points.wait("BeforeVersion")
         second = inside.begin("dilate", "--rate", "3")
-        out, told = second.communicate(timeout=30)
+        out, output = second.communicate(timeout=30)
         assert (second.returncode, out) == (1, "")
-        notice, error = told.splitlines()
+        notice, error = output.splitlines()
         held = f"process {first.pid} ({BINARY.name[:15]}) is changing this clock"
         assert held in notice and "waiting" in notice
         assert held in error

@@ -183,8 +183,8 @@ def test_programs_without_directory_and_monitor_are_named():
         inside.process.wait(timeout=5)
         shutil.rmtree(session.state_dir())
         for verb in (["time", inside.name], ["rm", inside.name], ["time", str(pid)]):
-            told = lorentz.refusal(lorentz.call(*verb, session=session), verb[1])
-            assert f"kill {pid}" in told
+            refusal = lorentz.refusal(lorentz.call(*verb, session=session), verb[1])
+            assert f"kill {pid}" in refusal
 
 
 # --------------------------------------------------------------------------------- not to be seen
@@ -231,10 +231,10 @@ def test_a_container_in_a_directory_that_is_not_seen_here(other_root, verb):
         inside.wait_until_shown()
         more = ["date"] if verb == "exec" else []
         done = in_root(other_root, "/lorentz", verb, inside.name, *more)
-        told = lorentz.refusal(done, inside.name)
-        assert str(inside.session.state_dir() / inside.name) in told
-        assert "root directory" in told
-        assert "LORENTZ_STATE_DIR" in told
+        refusal = lorentz.refusal(done, inside.name)
+        assert str(inside.session.state_dir() / inside.name) in refusal
+        assert "root directory" in refusal
+        assert "LORENTZ_STATE_DIR" in refusal
 
 
 def test_a_name_that_nobody_has_is_no_container_there_either(other_root):

@@ -48,10 +48,10 @@ def test_looks_that_do_not_wait_are_not_disturbed():
         for number in range(100):
             inside.dilate(str(1 + number % 7))
         inside.close_stdin()
-        told = inside.line(ev="polls")
+        event = inside.line(ev="polls")
         inside.succeed()
-    assert told["calls"] > 1000
-    assert told["interrupted"] == 0
+    assert event["calls"] > 1000
+    assert event["interrupted"] == 0
 
 
 def test_a_frozen_container_runs_nothing():

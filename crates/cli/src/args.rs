@@ -8,7 +8,7 @@ use lorentz_control::parse_read_cost;
 
 use crate::bandwidth_args::Bandwidth;
 use crate::clock_args::ClockArgs;
-use crate::experiment_args::Experiment;
+use crate::experiment_args::ExperimentArgs;
 use crate::latency_args::Latency;
 use crate::network_args::{Capture, Down, Graph, Import, Inspect, LinkVerb, Up};
 use crate::root_args::RootArgs;
@@ -82,12 +82,12 @@ pub enum Verb {
     /// The program is unmodified. Its clocks, waits and timers follow the container's clock from its first instruction
     /// on, and so do those of every program that it starts. Standard streams, the terminal, signals and the working
     /// directory pass through.
-    Run(Box<Run>),
+    Run(Box<RunArgs>),
     /// Bring a running process into virtual time
     ///
     /// Its waits in progress and armed timers follow the new clock too. An attach cannot be undone; a clock at rate 1 does
     /// no harm. It needs the rights of a debugger.
-    Attach(Attach),
+    Attach(AttachArgs),
     /// Run one more program in a container, on its clock
     Exec(Exec),
     /// List the containers
@@ -122,7 +122,7 @@ pub enum Verb {
     ///
     /// As an operator or NTP would. Waits for a date follow. Other clocks and all other waits do not move.
     #[command(aliases = ["set-time", "bump"])]
-    Step(Step),
+    Step(StepArgs),
     /// Turn skipping of idle time on or off
     ///
     /// When every task of a container waits, the clock jumps to the next deadline. It never jumps past an answer that may
@@ -131,7 +131,7 @@ pub enum Verb {
     /// Run many containers in one virtual time, on few processors
     ///
     /// Their clocks advance together in rounds, although they share too few processors. Each has its own TDF.
-    Experiment(Experiment),
+    Experiment(ExperimentArgs),
     /// Create a network of nodes and links from a topology file
     ///
     /// All nodes are on one clock. The links' delay, rate and loss follow that clock.
@@ -189,7 +189,7 @@ pub enum Verb {
 // `lorentz run`.
 #[derive(Args, Debug)]
 #[command(after_help = VALUES, after_long_help = format!("{VALUES}\n\n{RUN_STATUS}"))]
-pub struct Run {
+pub struct RunArgs {
     /// Name of the container
     ///
     /// The other verbs find the container by it. At most 128 letters, digits, '.', '_' and '-', the first a letter or
@@ -218,7 +218,7 @@ pub struct Run {
 // `lorentz attach`.
 #[derive(Args, Debug)]
 #[command(after_help = VALUES)]
-pub struct Attach {
+pub struct AttachArgs {
     /// Id of a running process: one of your own, or any as root
     #[arg(value_name = "PID", value_parser = parse_pid)]
     pub pid: u32,
@@ -272,7 +272,7 @@ pub struct LookAt {
 
 // The time of a change: at once, or announced.
 #[derive(Args, Debug)]
-pub struct When {
+pub struct WhenArgs {
     /// Announce the change for the moment when the host's wall clock shows this time
     ///
     /// Default: change at once. An announced change begins by itself; 'lorentz time' shows it until then. A change drops
@@ -290,7 +290,7 @@ pub struct Pause {
     pub at: LookAt,
     /// When.
     #[command(flatten)]
-    pub when: When,
+    pub when: WhenArgs,
 }
 
 // `lorentz dilate`.
@@ -311,7 +311,7 @@ pub struct Dilate {
     pub tdf: Option<Rate>,
     /// When.
     #[command(flatten)]
-    pub when: When,
+    pub when: WhenArgs,
 }
 
 // `lorentz leap`.
@@ -332,13 +332,13 @@ pub struct Leap {
     pub like: Option<String>,
     /// When.
     #[command(flatten)]
-    pub when: When,
+    pub when: WhenArgs,
 }
 
 // `lorentz step`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("target").required(true), after_help = VALUES)]
-pub struct Step {
+pub struct StepArgs {
     /// The container.
     #[command(flatten)]
     pub at: LookAt,
@@ -350,7 +350,7 @@ pub struct Step {
     pub to: Option<WallTime>,
     /// When.
     #[command(flatten)]
-    pub when: When,
+    pub when: WhenArgs,
 }
 
 // `lorentz skip`.
@@ -361,7 +361,7 @@ pub struct Skip {
     pub container: String,
     /// on; off; force: skip even while the outside may bring an answer
     #[arg(value_name = "on|off|force", hide_possible_values = true)]
-    pub mode: Switch,
+    pub mode: SkipArg,
     /// Virtual time that each clock read costs, so that a program that spins on a clock ends
     ///
     /// From 0 to 1s.
@@ -374,7 +374,7 @@ pub struct Skip {
 
 /// Mode of skipping idle time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Switch {
+pub enum SkipArg {
     /// Skip
     On,
     /// Do not skip
@@ -394,13 +394,13 @@ pub struct Rm {
     pub force: bool,
 }
 
-impl Switch {
+impl SkipArg {
     /// Converts to the library's type.
     pub fn mode(self) -> SkipMode {
         match self {
-            Switch::On => SkipMode::On,
-            Switch::Off => SkipMode::Off,
-            Switch::Force => SkipMode::Force,
+            SkipArg::On => SkipMode::On,
+            SkipArg::Off => SkipMode::Off,
+            SkipArg::Force => SkipMode::Force,
         }
     }
 }

@@ -9,7 +9,7 @@ use lorentz_experiment::Cpus;
 
 // `lorentz experiment`.
 #[derive(Args, Debug)]
-pub struct Experiment {
+pub struct ExperimentArgs {
     /// The verb.
     #[command(subcommand)]
     pub verb: ExperimentVerb,
@@ -40,17 +40,17 @@ pub enum ExperimentVerb {
     /// Stop all containers at one virtual time
     ///
     /// The time is that of the container that is furthest ahead. Their wall clocks show the same time too.
-    Synchronize(Named),
+    Synchronize(NamedArgs),
     /// Start the rounds
     ///
     /// In each round every container runs for its share, its TDF times the timeslice, and is stopped otherwise.
-    Start(Named),
+    Start(NamedArgs),
     /// Stop after the current round, until 'start'
-    Pause(Named),
+    Pause(NamedArgs),
     /// Remove all containers, which then run by themselves
-    Stop(Named),
+    Stop(NamedArgs),
     /// Set how far a container moves with each 'progress' of its timeline
-    Interval(Interval),
+    Interval(IntervalArgs),
     /// Move all containers of a timeline by their intervals, and wait until all have arrived
     Progress(Timeline),
     /// Clear the intervals of a timeline
@@ -59,16 +59,16 @@ pub enum ExperimentVerb {
     ///
     /// Per container: the CPU time that it wanted and got, the slices at whose end it was still running, and how long its
     /// tasks took to stop then. SLOWDOWN is real seconds per virtual second.
-    Status(Status),
+    Status(StatusArgs),
     /// End an experiment; its containers then run by themselves
     ///
     /// Also removes the rest of an experiment whose process has died.
-    Rm(Named),
+    Rm(NamedArgs),
     /// Resume the containers when a process or standard input ends
     ///
     /// For a simulator that may die while it keeps containers stopped. The guard waits in the background; a line on
     /// standard input ends it. An experiment that runs by itself goes on.
-    Guard(Guard),
+    Guard(GuardArgs),
 }
 
 // `lorentz experiment create`.
@@ -99,7 +99,7 @@ pub struct Create {
 
 // An experiment.
 #[derive(Args, Debug)]
-pub struct Named {
+pub struct NamedArgs {
     /// The experiment's name
     #[arg(value_name = "NAME")]
     pub name: String,
@@ -193,7 +193,7 @@ pub struct DilateMember {
 
 // `lorentz experiment interval`.
 #[derive(Args, Debug)]
-pub struct Interval {
+pub struct IntervalArgs {
     /// The container.
     #[command(flatten)]
     pub member: Member,
@@ -207,7 +207,7 @@ pub struct Interval {
 
 // `lorentz experiment guard`.
 #[derive(Args, Debug)]
-pub struct Guard {
+pub struct GuardArgs {
     /// The experiment's name
     #[arg(value_name = "NAME")]
     pub name: String,
@@ -232,7 +232,7 @@ pub struct Timeline {
 
 // `lorentz experiment status`.
 #[derive(Args, Debug)]
-pub struct Status {
+pub struct StatusArgs {
     /// The experiment's name [default: all experiments]
     #[arg(value_name = "NAME")]
     pub name: Option<String>,

@@ -26,13 +26,13 @@ pub enum Latency {
     #[command(disable_help_flag = true)]
     Ping(Ping),
     /// Run a tool inside a container, with each printed time corrected by a rule
-    Run(Run),
+    Run(LatencyRunArgs),
     /// Resume measuring in a watched namespace
-    On(Order),
+    On(OrderArgs),
     /// Pause measuring in a watched namespace
-    Off(Order),
+    Off(OrderArgs),
     /// Reset the counts of a watched namespace
-    Reset(Order),
+    Reset(OrderArgs),
 }
 
 // The measured namespaces and devices.
@@ -57,8 +57,8 @@ pub struct Measure {
     /// on their way. Does not measure TCP's egress. Needs Linux 6.10.
     #[arg(long)]
     pub in_band: bool,
-    /// Measure by the network card's own timestamps; always refused, with the reason
-    #[arg(long, conflicts_with = "in_band")]
+    /// Measure by the network card's own timestamps: refused, because reading them is not implemented
+    #[arg(long, conflicts_with = "in_band", hide = true)]
     pub hardware: bool,
 }
 
@@ -95,7 +95,7 @@ pub struct Ping {
 
 // `lorentz latency run`.
 #[derive(Args, Debug)]
-pub struct Run {
+pub struct LatencyRunArgs {
     /// Rule for the tool's output: ping, fping, traceroute, mtr, mtr-udp, scamper, hping3, or a file
     #[arg(long, value_name = "RULE")]
     pub rule: String,
@@ -118,7 +118,7 @@ pub struct Serve {
 
 // `lorentz latency on`, `off` and `reset`.
 #[derive(Args, Debug)]
-pub struct Order {
+pub struct OrderArgs {
     /// The watched namespace, by any of its names
     #[arg(value_name = "CONTAINER|NETNS")]
     pub target: String,

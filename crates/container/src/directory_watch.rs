@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use lorentz_control::host_time::{now, Moment};
+use lorentz_control::host_time::{now, HostMoment};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
@@ -29,7 +29,7 @@ pub(crate) struct DirectoryWatch {
     /// The watched directory; `None` if the kernel refuses to watch it, or the container was removed. Closing it ends the watch.
     watched: Option<File>,
     /// When to make the directory anew; `None` if it exists.
-    due: Option<Moment>,
+    due: Option<HostMoment>,
 }
 
 impl DirectoryWatch {
@@ -69,7 +69,7 @@ impl DirectoryWatch {
         if changed {
             self.look();
         }
-        if self.due.take_if(|due| *due <= Moment::now()).is_none() {
+        if self.due.take_if(|due| *due <= HostMoment::now()).is_none() {
             return;
         }
         if let Ok(restored) = self.container.restore(self.clock.as_fd()) {

@@ -62,13 +62,13 @@ pub use bundle::{
     Bind, RootOptions,
 };
 pub use clear::{clear, clear_all};
-pub use error::{exit_status, launch_status, AttachRefused, LaunchError, StateError, WRONG_INPUT};
+pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use lifecycle::{attach, exec, run, Attached};
 pub use lorentz_inject::{limits, on_ample_stack};
 pub use service_dir::ServiceDir;
 pub use state::{
-    is_name, scan_processes, Bundle, Container, Liveness, Mechanism, Monitor, MonitorKind,
-    NewContainer, Record, StateDir, STATE_DIR_VARIABLE,
+    is_name, scan_processes, Bundle, Container, ContainerRecord, Liveness, Mechanism, Monitor,
+    MonitorKind, NewContainer, StateDir, STATE_DIR_VARIABLE,
 };
 pub use supervise::{connect_to_monitor, start_monitor, MonitorConnection};

@@ -5,13 +5,14 @@
 //!     quiet-lynx-4f2a/
 //!         clock            the clock page and the registry of waiters
 //!         changes          a pipe: wakes the monitors when a controller is done ([`lorentz_control::change_pipe`])
-//!         container.json   see `Record`
+//!         container.json   see `ContainerRecord`
 //! ```
 //!
 //! There is no daemon. The process that starts a container makes its directory, and the last monitor to leave removes it. A process
 //! locks (flock) the directory above while it makes, changes or removes anything in it. A container on the clock of another
 //! container has a hard link to that clock's file, so a clock lives until its last user ends.
 
+mod elsewhere;
 mod members;
 mod name;
 mod record;
@@ -31,7 +32,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 pub use members::{scan_processes, Liveness};
 pub use name::is_name;
-pub use record::{Bundle, Mechanism, Monitor, MonitorKind, Record};
+pub use record::{Bundle, ContainerRecord, Mechanism, Monitor, MonitorKind};
 pub(crate) use root::effective_user;
 use root::Root;
 pub use root::STATE_DIR_VARIABLE;
@@ -66,7 +67,7 @@ pub struct NewContainer<'a> {
 #[derive(Clone, Debug)]
 pub struct Container {
     state: StateDir,
-    record: Record,
+    record: ContainerRecord,
 }
 
 impl StateDir {
@@ -183,7 +184,7 @@ impl StateDir {
     ///
     /// As [`StateDir::container`]. The error says why a container that still runs is not found.
     pub fn container_to_remove(&self, name: &str) -> Result<Container, StateError> {
-        self.container(name).map_err(|error| members::explain_missing(name, error))
+        self.container(name).map_err(|error| elsewhere::explain_missing(name, error))
     }
 
     /// Returns the container of this name. `flag` is the option that gave the name, for the error.
@@ -194,7 +195,7 @@ impl StateDir {
             return Err(StateError::Unknown(what));
         }
         let path = self.record_path(name);
-        match Record::load(&path) {
+        match ContainerRecord::load(&path) {
             Ok(record) => Ok(Container { state: self.clone(), record }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StateError::Unknown(what)),
             Err(error) => Err(file_error(&path, error)),
@@ -215,11 +216,11 @@ impl StateDir {
         };
         let command = new.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let dir = self.root.path.join(UNFINISHED);
-        let build = || -> io::Result<Record> {
+        let build = || -> io::Result<ContainerRecord> {
             clear(&dir)?;
             DirBuilder::new().mode(0o700).create(&dir)?;
             make_clock(&dir.join("clock"))?;
-            let mut record = Record::new(&name, command, new.kind)?;
+            let mut record = ContainerRecord::new(&name, command, new.kind)?;
             record.clock_of = clock_of.map(str::to_string);
             record.mechanism = mechanism;
             let group = if new.has_programs { Cgroup::create(&name) } else { None };
@@ -339,7 +340,7 @@ impl Container {
     }
 
     /// Its record, as of the last look.
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &ContainerRecord {
         &self.record
     }
 
@@ -399,10 +400,10 @@ impl Container {
             fs::metadata(self.clock_path()).map_err(|e| file_error(&self.clock_path(), e))?;
         let clock = self.clock()?;
         match &self.record {
-            Record { experiment: Some(experiment), .. } => {
+            ContainerRecord { experiment: Some(experiment), .. } => {
                 Err(StateError::InExperiment { name: name(), experiment: experiment.clone() })
             }
-            Record { mechanism: Mechanism::TimeNamespace, .. } => {
+            ContainerRecord { mechanism: Mechanism::TimeNamespace, .. } => {
                 Err(StateError::OffsetsOnly(name()))
             }
             _ if links.nlink() > 1 => Err(StateError::SharedClock(name())),
@@ -550,7 +551,7 @@ impl Container {
         Ok(container)
     }
 
-    fn update(&mut self, change: impl FnOnce(&mut Record)) -> Result<(), StateError> {
+    fn update(&mut self, change: impl FnOnce(&mut ContainerRecord)) -> Result<(), StateError> {
         let _lock = self.state.lock()?;
         let mut container = self.state.container(self.name())?;
         change(&mut container.record);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::sys::statfs::{statfs, CGROUP2_SUPER_MAGIC};
 
-use crate::host_time::{sleep, Moment};
+use crate::host_time::{sleep, HostMoment};
 
 /// The directory that holds the groups of all containers.
 const PARENT: &str = "lorentz";
@@ -240,7 +240,7 @@ fn own_group(text: &str) -> Option<&str> {
 /// Asks `done` until it says yes, at most for `limit`, at first often and then less often.
 fn wait_until(limit: Duration, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
     const MAX_BUSY_POLLS: u32 = 64;
-    let begun = Moment::now();
+    let begun = HostMoment::now();
     let mut asked = 0;
     loop {
         if done()? {

@@ -15,7 +15,7 @@ use lorentz_clock::{
 
 use crate::host_time;
 use crate::notifier::Notifier;
-use crate::numbers::Numbers;
+use crate::numbers::HostPids;
 use crate::processes::{FileId, Thread};
 use crate::{Cgroup, HostNow};
 
@@ -24,7 +24,7 @@ pub struct Clock {
     path: PathBuf,
     file: FileId,
     memory: NonNull<u8>,
-    numbers: RefCell<Numbers>,
+    numbers: RefCell<HostPids>,
 }
 
 // SAFETY: the mapping belongs to the process and not to a thread, and contains only atomics.
@@ -121,7 +121,7 @@ impl Clock {
     /// The same clock, whose notifier searches `group` first for programs. Most of them are there.
     #[must_use]
     pub fn with_likely_group(self, group: Option<Cgroup>) -> Clock {
-        self.numbers.replace(Numbers::with_likely_group(group));
+        self.numbers.replace(HostPids::with_likely_group(group));
         self
     }
 

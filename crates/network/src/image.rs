@@ -13,8 +13,8 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::directory::NetworkDir;
-use crate::plan::{NodePlan, Plan};
-use crate::Refusal;
+use crate::plan::{NetworkPlan, NodePlan};
+use crate::NetworkRefusal;
 
 /// Settings of an image for the programs in it (OCI image specification, image configuration, "config").
 #[derive(Debug, Default, Deserialize)]
@@ -32,13 +32,13 @@ struct Config {
 /// # Errors
 ///
 /// The first node whose image podman does not have.
-pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
+pub(crate) fn check_all(plan: &NetworkPlan) -> Result<(), NetworkRefusal> {
     let mut known = BTreeSet::new();
     for node in &plan.nodes {
         let Some(image) = node.image.as_ref().filter(|image| known.insert(*image)) else {
             continue;
         };
-        podman(&["image", "exists", image]).map_err(|error| Refusal::NoImage {
+        podman(&["image", "exists", image]).map_err(|error| NetworkRefusal::NoImage {
             node: node.name.clone(),
             image: image.clone(),
             why: format!("{error:#}"),
@@ -53,7 +53,7 @@ pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// Podman's. [`unmount_all`] unmounts the images that were mounted.
-pub(crate) fn mount_all(directory: &NetworkDir, plan: &Plan) -> anyhow::Result<Plan> {
+pub(crate) fn mount_all(directory: &NetworkDir, plan: &NetworkPlan) -> anyhow::Result<NetworkPlan> {
     let mut made = plan.clone();
     let images: BTreeSet<&String> =
         plan.nodes.iter().filter_map(|node| node.image.as_ref()).collect();

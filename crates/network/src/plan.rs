@@ -4,21 +4,20 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use lorentz_clock::{Rate, Span, WallTime};
+use lorentz_clock::Span;
 use lorentz_container::{is_name, Bind};
+use lorentz_control::ClockOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::impair::Impairments;
 
 /// A network to be made.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Plan {
+pub struct NetworkPlan {
     /// Its name.
     pub name: String,
-    /// Virtual seconds per real second.
-    pub rate: Rate,
-    /// Wall time at the start; `None` for the host's.
-    pub at: Option<WallTime>,
+    /// Options of its clock.
+    pub clock: ClockOptions,
     /// Whether nodes have clocks of their own, which go forward together in rounds.
     pub rounds: bool,
     /// Seed of random decisions.
@@ -40,10 +39,8 @@ pub struct Plan {
 pub struct NodePlan {
     /// Its name.
     pub name: String,
-    /// Its virtual seconds per real second while it runs.
-    pub rate: Rate,
-    /// Wall time at its start, if it is not the network's.
-    pub at: Option<WallTime>,
+    /// Options of its own clock, in rounds; the network's count for the rest.
+    pub clock: ClockOptions,
     /// Its command. `None` if only commands that are started later run in it.
     pub command: Option<Vec<String>>,
     /// Lines for the shell.

@@ -1,6 +1,6 @@
 //! The command line, as people type it.
 
-use lorentz_control::ClockOptions;
+use lorentz_control::{ClockOptions, OptionValue, CLOCK_OPTIONS};
 
 use super::*;
 
@@ -25,6 +25,17 @@ fn help_shows_each_verb_once_in_a_group() {
     }
     for part in ["Containers:\n  run ", "\nClock:\n  dilate ", "\n  -h, --help", "\nTIME  "] {
         assert!(help.contains(part), "{part:?} in {help}");
+    }
+}
+
+/// A flag that is refused on every machine is no offer.
+#[test]
+fn help_offers_no_hardware_timestamps() {
+    for verb in ["watch", "serve"] {
+        let help =
+            Cli::parse_words(["lorentz", "latency", verb, "--help"].map(OsString::from).into());
+        let help = help.unwrap_err().to_string();
+        assert!(help.contains("--in-band") && !help.contains("--hardware"), "{help}");
     }
 }
 
@@ -87,7 +98,7 @@ fn verbs_and_flags_are_those_of_the_stored_list() {
     assert_eq!(std::fs::read_to_string(path).unwrap(), current);
 }
 
-fn run(words: &str) -> Run {
+fn run(words: &str) -> RunArgs {
     match Cli::parse_words(words.split(' ').map(OsString::from).collect()).unwrap().verb {
         Verb::Run(run) => *run,
         other => panic!("{other:?}"),
@@ -106,6 +117,22 @@ fn two_dashes_may_stand_before_the_command() {
     let run = run("lorentz run --offset -1h30m -- -odd --name x");
     assert_eq!(run.command, ["-odd", "--name", "x"]);
     assert_eq!(run.clock.options.offset, Some(Span::from_secs(-5_400)));
+}
+
+#[test]
+fn each_option_of_the_table_is_a_flag() {
+    for option in CLOCK_OPTIONS {
+        let required = option.requires.map(|name| format!("--{name}"));
+        let value = match option.value {
+            OptionValue::Switch => String::new(),
+            _ => format!("={}", option.example()),
+        };
+        let words = format!("{}{value} {}", option.flag, required.unwrap_or_default());
+        let run = run(&format!("lorentz run {} -- true", words.trim()));
+        let mut expected = ClockOptions::default();
+        option.read(&mut expected, option.example()).unwrap();
+        assert_eq!(option.show(&run.clock.options), option.show(&expected), "{words}");
+    }
 }
 
 #[test]
@@ -130,7 +157,7 @@ fn every_clock_option_arrives() {
         trap_tsc: true,
         no_rewrite: true,
         clock: Some("web".to_string()),
-        in_experiment: false,
+        ..ClockOptions::default()
     };
     assert_eq!(run.clock.options, expected);
     let without_tdf = ClockOptions { tdf: None, ..expected };

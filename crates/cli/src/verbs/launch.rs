@@ -13,13 +13,13 @@ use lorentz_container::{
 use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::Experiment;
 
-use crate::args::{Attach, Exec, Run};
+use crate::args::{AttachArgs, Exec, RunArgs};
 use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::root_args::is_interactive;
 use crate::view::View;
 
-pub fn run(args: &Run) -> anyhow::Result<i32> {
+pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
     if args.root.rootfs.is_some() || args.root.bundle.is_some() {
         return run_as_container(args);
     }
@@ -49,7 +49,7 @@ pub fn run(args: &Run) -> anyhow::Result<i32> {
 }
 
 /// With a root file system of its own: the OCI runtime does it, and takes this process's place.
-fn run_as_container(args: &Run) -> anyhow::Result<i32> {
+fn run_as_container(args: &RunArgs) -> anyhow::Result<i32> {
     let options = &args.clock.options;
     // Refused here in the words of the command line.
     options.which(&HostNow::read()?)?;
@@ -100,7 +100,7 @@ pub fn exec(args: &Exec) -> anyhow::Result<i32> {
     leave(&found, status)
 }
 
-pub fn attach(args: &Attach) -> anyhow::Result<i32> {
+pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let process = check_attachable(&state, args.pid)?;
     let command: Vec<OsString> = vec![process.command().into()];

@@ -104,7 +104,7 @@ pub struct Bundle {
 
 /// The record of a container, without its clock.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct ContainerRecord {
     version: u32,
     /// Its name.
     pub name: String,
@@ -132,11 +132,15 @@ pub struct Record {
     pub bundle: Option<Bundle>,
 }
 
-impl Record {
+impl ContainerRecord {
     /// A new record, with the calling process as its monitor.
-    pub(super) fn new(name: &str, command: Vec<String>, kind: MonitorKind) -> io::Result<Record> {
+    pub(super) fn new(
+        name: &str,
+        command: Vec<String>,
+        kind: MonitorKind,
+    ) -> io::Result<ContainerRecord> {
         let host = HostNow::read()?;
-        Ok(Record {
+        Ok(ContainerRecord {
             version: VERSION,
             name: name.to_string(),
             created: host.wall.to_string(),
@@ -165,8 +169,8 @@ impl Record {
         boot_id().is_ok_and(|id| id == self.boot_id)
     }
 
-    pub(super) fn load(path: &Path) -> io::Result<Record> {
-        let record: Record = serde_json::from_slice(&fs::read(path)?)?;
+    pub(super) fn load(path: &Path) -> io::Result<ContainerRecord> {
+        let record: ContainerRecord = serde_json::from_slice(&fs::read(path)?)?;
         if record.version != VERSION {
             let problem = format!("layout {}, expected {VERSION}", record.version);
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
@@ -212,8 +216,8 @@ fn boot_id() -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn record() -> Record {
-        Record::new("web", vec!["sleep".into(), "1".into()], MonitorKind::Run).unwrap()
+    fn record() -> ContainerRecord {
+        ContainerRecord::new("web", vec!["sleep".into(), "1".into()], MonitorKind::Run).unwrap()
     }
 
     #[test]
@@ -222,10 +226,10 @@ mod tests {
         let path = dir.path().join("container.json");
         let mut record = record();
         record.store(&path).unwrap();
-        assert_eq!(Record::load(&path).unwrap(), record);
+        assert_eq!(ContainerRecord::load(&path).unwrap(), record);
         record.cgroup = Some("/sys/fs/cgroup/lorentz/web".into());
         record.store(&path).unwrap();
-        assert_eq!(Record::load(&path).unwrap(), record);
+        assert_eq!(ContainerRecord::load(&path).unwrap(), record);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
@@ -246,11 +250,11 @@ mod tests {
         let path = dir.path().join("container.json");
         for text in ["", "{}", "[1]", "{\"version\":"] {
             fs::write(&path, text).unwrap();
-            assert!(Record::load(&path).is_err(), "{text}");
+            assert!(ContainerRecord::load(&path).is_err(), "{text}");
         }
         let mut record = record();
         record.version = 9;
         record.store(&path).unwrap();
-        assert_eq!(Record::load(&path).unwrap_err().to_string(), "layout 9, expected 1");
+        assert_eq!(ContainerRecord::load(&path).unwrap_err().to_string(), "layout 9, expected 1");
     }
 }
