@@ -89,7 +89,7 @@ impl DirectoryWatch {
             self.container = found;
         }
         if !self.container.is_complete() {
-            self.due = Some(Moment::now().after(RESTORE_DELAY));
+            self.due = Some(HostMoment::now().after(RESTORE_DELAY));
         }
     }
 
