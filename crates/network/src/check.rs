@@ -10,8 +10,10 @@ use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::Impairments;
-use crate::plan::{directions_at, ChangePlan, Endpoint, LinkPlan, NodePlan, Plan};
-use crate::topology::{self, Command, File, Kind, Link, Node, State, TopologyError};
+use crate::plan::{
+    directions_at, ChangePlan, Endpoint, LinkPlan, NodeBind, NodePlan, Plan, DEFAULT_LAYER_SIZE,
+};
+use crate::topology::{self, Command, File, Isolation, Kind, Link, Node, State, TopologyError};
 
 /// The default MTU.
 const DEFAULT_MTU: u32 = 1_500;
@@ -63,6 +65,7 @@ fn check(file: &File) -> Result<Plan, PlanError> {
         rate: rate(&file.tdf, &file.rate)?.unwrap_or(Rate::ONE),
         rounds: file.rounds,
         at: start(&file.at)?,
+        layer_size: DEFAULT_LAYER_SIZE,
         seed: file.seed,
         nodes: Vec::new(),
         switches: Vec::new(),
@@ -74,7 +77,7 @@ fn check(file: &File) -> Result<Plan, PlanError> {
         return refuse(name.defined, "topology: nodes: expected at least one");
     }
     for (name, node) in &file.topology.nodes {
-        check_node(name, node, &mut plan)?;
+        check_node(name, node, file.isolation, &mut plan)?;
     }
     if plan.nodes.len() > MAX_NODES {
         return refuse(
@@ -126,7 +129,12 @@ fn clock_option(key: &str, text: &Option<Spanned<String>>) -> Result<ClockOption
     Ok(options)
 }
 
-fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), PlanError> {
+fn check_node(
+    name: &str,
+    node: &Spanned<Node>,
+    isolation: Isolation,
+    plan: &mut Plan,
+) -> Result<(), PlanError> {
     let at = node.defined;
     if !is_name(name) || name.len() > 60 {
         return refuse(at, format!("node {name:?}: expected up to 60 letters, digits, '.', '_' and '-', the first a letter or digit"));
@@ -144,6 +152,8 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
             && node.image.is_none()
             && node.rootfs.is_none()
             && node.binds.is_empty()
+            && node.files.is_none()
+            && node.isolation.is_none()
             && node.tdf.is_none()
             && node.rate.is_none()
             && node.at.is_none();
@@ -194,12 +204,10 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
             ),
         );
     }
-    let mut binds = Vec::new();
-    for bind in &node.binds {
-        let read = bind.value.parse::<Bind>();
-        binds.push(read.or_else(|what| {
-            refuse(bind.defined, format!("node {name}: binds: {:?}: {what}", bind.value))
-        })?);
+    let isolation = node.isolation.unwrap_or(isolation);
+    let binds = check_binds(name, node, isolation)?;
+    if node.files.is_some() && isolation == Isolation::Host {
+        return refuse(at, format!("node {name}: files: expected isolation: private beside it"));
     }
     for (key, value) in &node.sysctls {
         let good = key.starts_with("net.") && !key.contains('/') && !key.contains("..");
@@ -214,6 +222,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
         name: name.to_string(),
         rate: own_rate.unwrap_or(plan.rate),
         at: start(&node.at)?,
+        isolation,
         command,
         exec: node.exec.iter().map(|line| line.value.clone()).collect(),
         env: node.env.clone(),
@@ -228,8 +237,25 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
         folder: None,
         rootfs: node.rootfs.as_ref().map(PathBuf::from),
         binds,
+        files: node.files.as_ref().map(PathBuf::from),
     });
     Ok(())
+}
+
+fn check_binds(name: &str, node: &Node, isolation: Isolation) -> Result<Vec<NodeBind>, PlanError> {
+    let mut binds = Vec::new();
+    for bind in &node.binds {
+        let (text, layered) = topology::without_layer(&bind.value);
+        let read = match layered && isolation == Isolation::Host {
+            true => Err("O is for nodes with isolation: private; expected ro, or nothing"),
+            false => text.parse::<Bind>(),
+        };
+        let bind = read.or_else(|what| {
+            refuse(bind.defined, format!("node {name}: binds: {:?}: {what}", bind.value))
+        })?;
+        binds.push(NodeBind { bind, layered });
+    }
+    Ok(binds)
 }
 
 fn check_link(

@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -16,7 +17,7 @@ use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{
     self as container, start_in_background, Container, MonitorKind, NewContainer, StateDir,
 };
-use lorentz_control::{ClockOptions, ClockSettings, HostNow};
+use lorentz_control::{Cgroup, ClockOptions, ClockSettings, HostNow};
 use lorentz_experiment::{self as experiment, Experiment, Joining};
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
@@ -28,12 +29,14 @@ use crate::directory::{container_of, NetworkDir, Record};
 use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
-use crate::plan::{Endpoint, LinkPlan, NodePlan, Plan};
+use crate::plan::{Endpoint, LinkPlan, NodeBind, NodePlan, Plan};
+use crate::private;
 use crate::protocol::NodeStatus;
 use crate::serve::{Port, SendTimes, Server, TIMELINE};
 use crate::tap::{self, Tap};
 use crate::tcp_timers::{self, TcpTimers};
 use crate::timestamps::FrameTimestamps;
+use crate::topology::Isolation;
 use crate::Refusal;
 
 /// The namespaces that each node has of its own.
@@ -92,11 +95,15 @@ fn check_files(node: &NodePlan) -> Result<(), Refusal> {
     if let Some(root) = node.rootfs.as_ref().filter(|root| !root.is_dir()) {
         return missing("rootfs", root, "a directory with a root file system");
     }
-    for bind in &node.binds {
+    if let Some(files) = node.files.as_ref().filter(|files| !files.is_dir()) {
+        return missing("files", files, "a directory");
+    }
+    for NodeBind { bind, .. } in &node.binds {
         if !bind.source.exists() {
             return missing("binds", &bind.source, "a file or directory");
         }
-        if node.rootfs.is_none() && !bind.target.exists() {
+        let is_shared = node.rootfs.is_none() && node.isolation == Isolation::Host;
+        if is_shared && !bind.target.exists() {
             return missing("binds", &bind.target, "a place for it, where there is no rootfs");
         }
     }
@@ -146,7 +153,8 @@ fn emulate(
     let mut record = Record::of_this_process(names)?;
     let entry =
         |node: &NodePlan| (node.name.clone(), NodeEntry::of(node, &directory.root(&node.name)));
-    record.entries = plan.nodes.iter().map(entry).collect();
+    let on_host = |node: &&NodePlan| node.isolation == Isolation::Host;
+    record.entries = plan.nodes.iter().filter(on_host).map(entry).collect();
     directory.store(&record)?;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -161,6 +169,7 @@ fn emulate(
         record.made = creation_times(state, plan)?;
         directory.store(&record)?;
     }
+    let private_groups = private::start_all(state, plan)?;
     raise_priority();
     // Nobody waits for the processes that supervise nodes.
     // SAFETY: no handler is set.
@@ -178,6 +187,7 @@ fn emulate(
     };
     server.serve(|| {
         owner.clock()?.unfreeze()?;
+        private_groups.iter().for_each(Cgroup::thaw);
         ready();
         Ok(())
     })
@@ -198,7 +208,7 @@ fn node_status(plan: &Plan, directory: &NetworkDir, node: &NodePlan) -> NodeStat
     }
 }
 
-fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
+pub(crate) fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
     let chosen =
         node.output.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));
     chosen.unwrap_or_else(|| directory.output(&node.name))
@@ -217,8 +227,13 @@ fn clock_settings(
     rate: Rate,
     host: &HostNow,
 ) -> anyhow::Result<ClockSettings> {
+    Ok(clock_options(at, rate).settings(host)?)
+}
+
+/// Options of a clock that stands still at the network's start.
+pub(crate) fn clock_options(at: Option<WallTime>, rate: Rate) -> ClockOptions {
     let rate = (rate != Rate::ONE).then_some(rate);
-    Ok(ClockOptions { at, rate, frozen: true, ..Default::default() }.settings(host)?)
+    ClockOptions { at, rate, frozen: true, ..Default::default() }
 }
 
 /// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the
@@ -288,7 +303,10 @@ fn make_nodes(
     for node in &plan.nodes {
         unshare(NODE_NAMESPACES).context("a network namespace for each node, which needs root")?;
         let made = set_up_namespaces(plan, node, stations, &mut ports)
-            .and_then(|()| start_node(state, plan, directory, node, host))
+            .and_then(|()| match node.isolation {
+                Isolation::Host => start_node(state, plan, directory, node, host),
+                Isolation::Private => private::create(state, plan, directory, node),
+            })
             .with_context(|| format!("node {}", node.name));
         for namespace in &own {
             let namespace = namespace.as_ref().map_err(|error| io::Error::from(error.kind()))?;
@@ -373,15 +391,7 @@ fn start_node(
         };
         let ran = made.map_err(anyhow::Error::from).and_then(|container| {
             container::run(container, &command, !plan.rounds, |node_container| {
-                if plan.rounds {
-                    let mut experiment = Experiment::open(state, &plan.name)?;
-                    experiment.add_as(&Joining {
-                        container: node_container.name(),
-                        rate: node.rate,
-                        timeline: Some(TIMELINE),
-                        own_wall: node.at.is_some(),
-                    })?;
-                }
+                join_rounds(state, plan, node, node_container.name())?;
                 ready.done();
                 Ok(())
             })
@@ -393,7 +403,25 @@ fn start_node(
     })
 }
 
-fn open_log(path: &Path) -> anyhow::Result<File> {
+/// In rounds: adds the container of `node` to the network's experiment.
+pub(crate) fn join_rounds(
+    state: &StateDir,
+    plan: &Plan,
+    node: &NodePlan,
+    container: &str,
+) -> anyhow::Result<()> {
+    if !plan.rounds {
+        return Ok(());
+    }
+    Experiment::open(state, &plan.name)?.add_as(&Joining {
+        container,
+        rate: node.rate,
+        timeline: Some(TIMELINE),
+        own_wall: node.at.is_some(),
+    })
+}
+
+pub(crate) fn open_log(path: &Path) -> anyhow::Result<File> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     opened.with_context(|| format!("output: {}", path.display()))
 }
@@ -408,9 +436,10 @@ fn run_exec_lines(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyh
                 .with_context(|| format!("node {}: exec: {line}", node.name))?;
             anyhow::ensure!(
                 status == 0,
-                "node {}: exec: {line}: exit status {status}{}",
+                "node {}: exec: {line}: exit status {status}{}{}",
                 node.name,
                 last_line(&output(directory, node)),
+                private::full_note(state, &name),
             );
         }
     }
@@ -445,6 +474,9 @@ fn run_in_node(
                 nix::unistd::dup2_stdout(&log)?;
                 nix::unistd::dup2_stderr(&log)?;
                 let found = state.container(name)?;
+                if let Some(mut command) = private::exec_command(&found)? {
+                    return Err(command.args(["/bin/sh", "-c", line]).exec().into());
+                }
                 enter(&found)?;
                 let words = ["/bin/sh", "-c", line].map(OsString::from);
                 container::exec(&found, &entry.enter(&words))

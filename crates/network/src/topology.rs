@@ -52,6 +52,10 @@ pub struct File {
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
     pub rounds: bool,
+    /// How its nodes are separated from the host, where they do not say
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = "host"))]
+    pub isolation: Isolation,
     /// Seed of random decisions: the same seed and the same frames at the same instants give the same result
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = 0))]
@@ -111,6 +115,9 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub at: Option<Spanned<String>>,
+    /// How it is separated from the host [default: the network's]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// Command to run: a list of words, or a line for /bin/sh [default: its image's command; else only what exec starts]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
@@ -135,10 +142,13 @@ pub struct Node {
     /// Root file system, a directory, without image; a layer above takes its writes and goes with the node [default: the host's]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rootfs: Option<String>,
-    /// Files and directories of the host in its root file system, SOURCE:TARGET or SOURCE:TARGET:ro
+    /// Files and directories of the host in its root file system: SOURCE:TARGET, with :ro to read, with :O for a layer of its own
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub binds: Vec<Spanned<String>>,
+    /// Directory whose files are copied into its root file system; needs isolation: private
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
     /// Its place in a picture, in any unit: to the right, and down
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<[f64; 2]>,
@@ -155,6 +165,17 @@ pub enum Kind {
     Switch,
     /// A hub: sends each frame to all other ports
     Hub,
+}
+
+/// How nodes are separated from the host
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// Nodes see the host's files, processes and services; what they write stays
+    #[default]
+    Host,
+    /// Nodes are containers: processes of their own, few capabilities, and a layer above the files that goes with the node
+    Private,
 }
 
 /// A command
@@ -294,7 +315,33 @@ pub(crate) fn text_of(path: &Path) -> Result<String, crate::Refusal> {
         .map_err(|error| crate::Refusal::File(path.display().to_string(), error))
 }
 
+/// Splits `:O`, a layer of the node's own, from the end of a bind. Returns the rest, and whether it was there.
+pub(crate) fn without_layer(bind: &str) -> (&str, bool) {
+    let read_only = || bind.strip_suffix(",O").filter(|rest| rest.ends_with(":ro"));
+    match bind.strip_suffix(":O").or_else(read_only) {
+        Some(rest) => (rest, true),
+        None => (bind, false),
+    }
+}
+
 impl File {
+    /// Removes all images: nodes run the programs of the host's files.
+    pub fn ignore_images(&mut self) {
+        self.topology.nodes.values_mut().for_each(|node| node.value.image = None);
+    }
+
+    /// Gives all nodes the host's own files and processes.
+    pub fn put_on_host(&mut self) {
+        self.isolation = Isolation::Host;
+        for node in self.topology.nodes.values_mut().map(|node| &mut node.value) {
+            node.isolation = None;
+            node.files = None;
+            for bind in &mut node.binds {
+                bind.value = without_layer(&bind.value).0.to_string();
+            }
+        }
+    }
+
     /// Returns the content as a topology file.
     ///
     /// # Errors

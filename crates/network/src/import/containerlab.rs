@@ -130,6 +130,7 @@ fn read_setting(
     let at = position(first.defined);
     match key {
         "kind" | "group" => {}
+        "image" => node.image = Some(at.of(text(&first.value))),
         "cmd" => node.command = Some(Command::Line(format!("exec {}", text(&first.value)))),
         "exec" => {
             // The settings for all nodes come before a node's own.
@@ -145,7 +146,11 @@ fn read_setting(
             let folder = folder.parent().unwrap_or(Path::new("/"));
             for list in values.iter().rev() {
                 for bind in list.value.as_array().into_iter().flatten() {
-                    let bind = folder.join(text(bind)).to_string_lossy().into_owned();
+                    let bind = text(bind);
+                    // What a node writes goes with the node, also where the original has it write to the host.
+                    let options = if bind.ends_with(":ro") { ",O" } else { ":O" };
+                    let bind =
+                        format!("{}{options}", folder.join(bind.trim_end_matches(":rw")).display());
                     node.binds.push(position(list.defined).of(bind));
                 }
             }

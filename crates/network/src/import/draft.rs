@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::{Jitter, JitterOption, LossOption, Queue};
-use crate::topology::{self, File, Kind, Link, Node, Topology, TopologyError};
+use crate::topology::{self, File, Isolation, Kind, Link, Node, Topology, TopologyError};
 use crate::units::{BitRate, Delay, Probability};
 
 pub(super) const LAB_CONF: &str = "lab.conf";
@@ -75,6 +75,7 @@ impl Draft {
             rate: None,
             at: None,
             rounds: false,
+            isolation: Isolation::Private,
             seed: 0,
             topology,
             schedule: Vec::new(),
