@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from framework import containers, lorentz, needs
@@ -177,6 +178,27 @@ def test_an_imported_image_runs_in_a_private_node(podman, kathara):
     assert mounted(podman)
     lorentz.ok("down", lab.name)
     assert not mounted(podman) and "made" not in podman.run("ls", "/").split()
+
+
+def test_arguments_are_the_entrypoints(podman, tmp_path):
+    """As docker has it: containerlab's cmd replaces the image's, and not its entrypoint."""
+    made = ("--change", 'ENTRYPOINT ["/bin/echo", "entry"]', "--change", 'CMD ["image"]')
+    podman.call("import", *made, str(podman.folder / "root.tar"), "localhost/entry:1")
+    lab = Lab("")
+    file = tmp_path / f"{lab.name}.clab.yml"
+    file.write_text(
+        f"name: {lab.name}\ntopology:\n  defaults: {{kind: linux, image: 'localhost/entry:1'}}\n"
+        "  nodes:\n    a: {cmd: \"of 'the lab'\"}\n    b: {}\n"
+    )
+    try:
+        done = lorentz.call("up", str(file), timeout=60)
+        assert done.returncode == 0, done.stderr
+        outputs = {node["name"]: Path(node["output"]) for node in lab.status()["nodes"]}
+        for name, words in (("a", "entry of the lab\n"), ("b", "entry image\n")):
+            lab.wait_until(lambda name=name: outputs[name].read_text(), "its output")
+            assert outputs[name].read_text() == words
+    finally:
+        lab.__exit__()
 
 
 def test_images_can_be_ignored(podman, kathara):

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from framework import lorentz, needs, processes
+from framework import containers, lorentz, needs, processes
 from framework.networks import TIMEOUT, Lab, pair, refused
 
 PRIVATE = "isolation: private\n"
@@ -111,6 +111,64 @@ def test_in_rounds_frames_are_exact():
         assert lab.run("a", "date", "+%Y") == lab.run("b", "date", "+%Y") == "2038\n"
         assert lab.status()["lateness"]["max_ns"] == 0
     wait_for_no_trace(lab)
+
+
+@pytest.mark.parametrize("isolation", ["private", "host"])
+def test_nodes_share_a_network(isolation):
+    text = f"""\
+isolation: {isolation}
+topology:
+  nodes:
+    above: {{network-of: b}}
+    a: {{}}
+    b: {{}}
+  links:
+    - {{endpoints: ['a:eth0', 'b:eth0'], ipv4: [10.0.0.1/24, 10.0.0.2/24], delay: 5ms}}
+"""
+    with Lab(text) as lab:
+        assert min(lab.ping("above", "10.0.0.1", count=2)) >= 10
+        assert lab.run("above", "hostname") == "above\n"
+        # A change by one is the other's too.
+        lab.run("above", "ip", "addr", "add", "10.0.0.3/24", "dev", "eth0")
+        assert "10.0.0.3" in lab.run("b", "ip", "addr") and "10.0.0.3" not in lab.run(
+            "a", "ip", "a"
+        )
+    wait_for_no_trace(lab)
+
+
+def test_containerlabs_nodes_share_a_network(tmp_path):
+    lab = Lab("")
+    file = tmp_path / f"{lab.name}.clab.yml"
+    file.write_text(
+        f"name: {lab.name}\ntopology:\n  defaults: {{kind: linux}}\n  nodes:\n"
+        "    a:\n      network-mode: container:b\n"
+        "      cmd: sh -c 'echo \"two words\"; sleep 1000'\n"
+        "    b: {}\n    c: {}\n  links:\n    - endpoints: ['b:eth1', 'c:eth1']\n"
+    )
+    try:
+        done = lorentz.call("up", str(file), timeout=TIMEOUT)
+        assert done.returncode == 0 and "left out" not in done.stderr, done.stderr
+        assert "eth1" in lab.run("a", "ip", "link")
+        output = next(node["output"] for node in lab.status()["nodes"] if node["name"] == "a")
+        lab.wait_until(lambda: Path(output).read_text() == "two words\n", "its output")
+    finally:
+        lab.__exit__()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ("a: {network-of: c}, b: {}", "node a: network-of: c: no such node"),
+        ("a: {network-of: a}, b: {}", "a: expected a node with a network of its own"),
+        ("a: {network-of: b}, b: {network-of: c}, c: {}", "b: expected a node with a network"),
+        ("a: {network-of: b, sysctls: {net.ipv4.ip_forward: 1}}, b: {}", "excludes links and"),
+        ("a: {command: x, args: [y]}", "node a: args: excludes command"),
+    ],
+)
+def test_a_network_that_cannot_be_shared(nodes, words, tmp_path):
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"name: refused\ntopology: {{nodes: {{{nodes}}}}}\n")
+    lorentz.refusal(lorentz.call("up", str(file)), words)
 
 
 def test_a_command_is_the_first_process(tmp_path):
@@ -284,14 +342,17 @@ exec chroot "$@"
         lab.__exit__()
 
 
-def test_a_node_of_an_image_is_private_too():
-    from framework import containers
-
-    root = containers.rootfs()
-    node = f"{{rootfs: {root}, exec: ['echo x > /made; test ! -e /usr/bin/python3']}}"
+def test_a_node_of_an_image_is_private_too(tmp_path):
+    """What a lab calls of a service manager is the image's, and not the host's."""
+    root = tmp_path / "root"
+    subprocess.run(["cp", "-a", containers.rootfs(), root], check=True, timeout=TIMEOUT)
+    (root / "bin/systemctl").write_text("#!/bin/sh\necho image: $* > /made\n")
+    (root / "bin/systemctl").chmod(0o755)
+    node = f"{{rootfs: {root}, exec: ['systemctl start named; test ! -e /usr/bin/python3']}}"
     with Lab(PRIVATE + f"topology: {{nodes: {{a: {node}}}}}\n") as lab:
         assert "busybox" in lab.run("a", "ls", "/bin").split()
-        assert lab.run("a", "cat", "/made") == "x\n" and not (root / "made").exists()
+        assert lab.run("a", "cat", "/made") == "image: start named\n"
+        assert not (root / "made").exists()
         assert lab.run("a", "cat", "/proc/1/comm") == "idle\n"
     wait_for_no_trace(lab)
 

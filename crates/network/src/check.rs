@@ -93,9 +93,36 @@ fn check(file: &File) -> Result<Plan, PlanError> {
         }
         plan.links.push(checked);
     }
+    check_shared_networks(file, &plan)?;
     check_loops(&plan, &file.topology.links)?;
     check_schedule(file, &taken, &mut plan)?;
     Ok(plan)
+}
+
+/// Checks that each node that shares another's network can do so.
+fn check_shared_networks(file: &File, plan: &Plan) -> Result<(), PlanError> {
+    let found = |name: &str| plan.nodes.iter().find(|node| node.name == name);
+    for (name, node) in &file.topology.nodes {
+        let Some(of) = &node.value.network_of else { continue };
+        let wrong = |what: &str| refuse(of.defined, format!("node {name}: network-of: {what}"));
+        if plan.rounds {
+            return wrong(
+                "not in rounds: the nodes' clocks differ; expected an interface of its own",
+            );
+        }
+        match found(&of.value) {
+            None => return wrong(&format!("{}: no such node; expected another node", of.value)),
+            Some(other) if other.network_of.is_some() || other.name == *name => {
+                return wrong(&format!("{}: expected a node with a network of its own", of.value))
+            }
+            Some(_) => {}
+        }
+        let has_links = plan.links.iter().any(|link| link.ends.iter().any(|end| end.node == *name));
+        if has_links || !node.value.sysctls.is_empty() {
+            return wrong("excludes links and sysctls of its own: they are the other node's");
+        }
+    }
+    Ok(())
 }
 
 fn check_for_rounds(impairments: &[Impairments; 2]) -> Result<(), String> {
@@ -153,6 +180,8 @@ fn check_node(
             && node.rootfs.is_none()
             && node.binds.is_empty()
             && node.files.is_none()
+            && node.args.is_empty()
+            && node.network_of.is_none()
             && node.isolation.is_none()
             && node.tdf.is_none()
             && node.rate.is_none()
@@ -175,6 +204,14 @@ fn check_node(
             return refuse(at, format!("node {name}: command: expected at least one word"))
         }
         Some(Command::Words(words)) => Some(words.clone()),
+    };
+    if node.command.is_some() && !node.args.is_empty() {
+        return refuse(at, format!("node {name}: args: excludes command: give one of them"));
+    }
+    // The command of an image is known when it is mounted.
+    let command = match node.image {
+        None if !node.args.is_empty() => Some(node.args.clone()),
+        _ => command,
     };
     let own_rate = rate(&node.tdf, &node.rate)?;
     for (key, own) in [("tdf", &node.tdf), ("rate", &node.rate), ("at", &node.at)] {
@@ -223,6 +260,8 @@ fn check_node(
         rate: own_rate.unwrap_or(plan.rate),
         at: start(&node.at)?,
         isolation,
+        args: node.args.clone(),
+        network_of: node.network_of.as_ref().map(|other| other.value.clone()),
         command,
         exec: node.exec.iter().map(|line| line.value.clone()).collect(),
         env: node.env.clone(),

@@ -300,9 +300,20 @@ fn make_nodes(
 ) -> anyhow::Result<Vec<Port>> {
     let own = ["net", "uts"].map(|kind| File::open(format!("/proc/self/ns/{kind}")));
     let mut ports: Vec<(StationId, Port)> = Vec::new();
-    for node in &plan.nodes {
+    let mut shared: BTreeMap<&str, File> = BTreeMap::new();
+    // A node whose network others share comes before them.
+    let (sharing, first): (Vec<_>, Vec<_>) =
+        plan.nodes.iter().partition(|node| node.network_of.is_some());
+    for node in first.into_iter().chain(sharing) {
         unshare(NODE_NAMESPACES).context("a network namespace for each node, which needs root")?;
-        let made = set_up_namespaces(plan, node, stations, &mut ports)
+        let set_up = match &node.network_of {
+            None => set_up_namespaces(plan, node, stations, &mut ports),
+            Some(other) => share_network(node, &shared[other.as_str()]),
+        };
+        if plan.nodes.iter().any(|other| other.network_of.as_ref() == Some(&node.name)) {
+            shared.insert(&node.name, File::open("/proc/self/ns/net")?);
+        }
+        let made = set_up
             .and_then(|()| match node.isolation {
                 Isolation::Host => start_node(state, plan, directory, node, host),
                 Isolation::Private => private::create(state, plan, directory, node),
@@ -318,6 +329,18 @@ fn make_nodes(
     Ok(ports.into_iter().map(|(_, port)| port).collect())
 }
 
+/// Sets up this thread's namespaces for a node that shares the network namespace `network`.
+fn share_network(node: &NodePlan, network: &File) -> anyhow::Result<()> {
+    set_hostname(node)?;
+    Ok(setns(network, CloneFlags::CLONE_NEWNET)?)
+}
+
+/// Sets the host name of this thread's namespace to the name of `node`.
+fn set_hostname(node: &NodePlan) -> nix::Result<()> {
+    let label: String = node.name.chars().take(63).collect();
+    nix::unistd::sethostname(&label)
+}
+
 /// Sets up this thread's namespaces for `node`.
 fn set_up_namespaces(
     plan: &Plan,
@@ -325,8 +348,7 @@ fn set_up_namespaces(
     stations: &[Endpoint],
     ports: &mut Vec<(StationId, Port)>,
 ) -> anyhow::Result<()> {
-    let label: String = node.name.chars().take(63).collect();
-    nix::unistd::sethostname(&label)?;
+    set_hostname(node)?;
     tap::loopback_up().context("lo")?;
     for (number, end) in stations.iter().enumerate().filter(|(_, end)| end.node == node.name) {
         let (link, side) = link_of(plan, end);

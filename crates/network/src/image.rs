@@ -186,7 +186,13 @@ impl Config {
             node.env.entry(key.to_string()).or_insert_with(|| value.to_string());
         }
         if node.command.is_none() {
-            node.command = self.command();
+            node.command = match node.args.is_empty() {
+                true => self.command(),
+                false => {
+                    let words = self.entrypoint.iter().flatten().chain(&node.args);
+                    Some(words.cloned().collect())
+                }
+            };
         }
     }
 

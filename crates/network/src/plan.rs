@@ -54,6 +54,10 @@ pub struct NodePlan {
     pub isolation: Isolation,
     /// Its command. `None` if only commands that are started later run in it.
     pub command: Option<Vec<String>>,
+    /// Arguments of its image's entrypoint, in place of the image's command.
+    pub args: Vec<String>,
+    /// The node whose network it shares.
+    pub network_of: Option<String>,
     /// Lines for the shell.
     pub exec: Vec<String>,
     /// Environment variables.

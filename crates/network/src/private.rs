@@ -249,6 +249,10 @@ fn seccomp() -> Value {
             {"names": REFUSED_CALLS, "action": "SCMP_ACT_ERRNO", "errnoRet": EPERM},
             // In a user namespace of its own a process has all capabilities.
             {"names": ["clone", "unshare"], "action": "SCMP_ACT_ERRNO", "errnoRet": EPERM, "args": in_first},
+            // Sockets to the machine's hypervisor belong to no network namespace.
+            {"names": ["socket"], "action": "SCMP_ACT_ERRNO", "errnoRet": EPERM, "args": [
+                {"index": 0, "value": libc::AF_VSOCK, "op": "SCMP_CMP_EQ"},
+            ]},
             // A filter cannot see the flags of clone3. Libraries use clone then.
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": libc::ENOSYS},
         ],

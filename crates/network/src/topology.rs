@@ -121,6 +121,13 @@ pub struct Node {
     /// Command to run: a list of words, or a line for /bin/sh [default: its image's command; else only what exec starts]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
+    /// Arguments of its image's entrypoint, in place of its image's command; without an image they are the command
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Node whose network it shares: it has that node's interfaces, and no links of its own
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub network_of: Option<Spanned<String>>,
     /// Lines for /bin/sh, run one after the other when the network is complete
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]

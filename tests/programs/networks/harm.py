@@ -64,6 +64,10 @@ def connect(path):
         one.connect(path)
 
 
+def vsock():
+    socket.socket(socket.AF_VSOCK).close()
+
+
 def enter(kind):
     with Path(f"/proc/1/ns/{kind}").open() as namespace:
         checked(libc.setns, namespace.fileno(), 0)
@@ -80,6 +84,7 @@ for path in host["sockets"]:
     attempt(f"connect {path!r}", connect, path)
 attempt("systemd", connect, "/run/systemd/private")
 attempt("dbus", connect, "/run/dbus/system_bus_socket")
+attempt("hypervisor", vsock)
 attempt("fifo", opened, host["fifo"], os.O_WRONLY | os.O_NONBLOCK)
 
 # Mounts and namespaces.

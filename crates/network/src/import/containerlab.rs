@@ -107,6 +107,11 @@ fn read_node(
     }
     // Settings for all nodes are settings for containers.
     let is_own = |key: &str| own.is_some_and(|own| own.value.contains_key(key));
+    // How a command is read depends on whether there is an image.
+    let image = settings.get("image").and_then(|all| all.first());
+    if let Some(image) = image.filter(|_| node.kind == Kind::Process) {
+        node.image = Some(position(image.defined).of(text(&image.value)));
+    }
     for (key, values) in settings {
         match node.kind {
             Kind::Process => read_setting(draft, name, &mut node, key, &values),
@@ -128,9 +133,12 @@ fn read_setting(
 ) {
     let Some(first) = values.first() else { return };
     let at = position(first.defined);
+    let has_image = node.image.is_some();
+    let shared = text(&first.value).strip_prefix("container:").map(str::to_string);
     match key {
-        "kind" | "group" => {}
-        "image" => node.image = Some(at.of(text(&first.value))),
+        "kind" | "group" | "image" => {}
+        "cmd" if has_image => node.args = words(&first.value),
+        "network-mode" if shared.is_some() => node.network_of = shared.map(|other| at.of(other)),
         "cmd" => node.command = Some(Command::Line(format!("exec {}", text(&first.value)))),
         "exec" => {
             // The settings for all nodes come before a node's own.
@@ -181,6 +189,12 @@ fn read_setting(
         }
         other => draft.leave_out(at, format!("node {name}: {other}: {}", first.value)),
     }
+}
+
+/// The words of a command, which quotes may hold together.
+fn words(value: &Value) -> Vec<String> {
+    let line = text(value);
+    shlex::split(&line).unwrap_or_else(|| vec![line])
 }
 
 /// A scalar as it was written.
