@@ -11,11 +11,16 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from lorentz import _native
+from lorentz.clock_options import NetworkClockOptions
+from lorentz.clock_texts import clock_texts
 from lorentz.containers import Container
-from lorentz.times import Duration, Tdf, nanoseconds, tdf_text
+from lorentz.times import Duration, nanoseconds
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: Bits per second, a whole number from 8 to 10**12; or text: "10mbit", "2.5gbit", "none".
 Rate: TypeAlias = "str | int"
@@ -116,13 +121,13 @@ class Network:
         self,
         name: str | None = None,
         *,
-        tdf: Tdf = 1,
-        at: str | None = None,
         rounds: bool = False,
         seed: int = 0,
         isolation: str | None = None,
+        **clock: Unpack[NetworkClockOptions],
     ) -> None:
-        """`at`: the wall clock's date at the start, as "2038-01-19T03:14:00Z".
+        """`clock`: options of the network's clock: `tdf` (default 1), `rate`, and `at`, the wall
+        clock's date at the start, as "2038-01-19T03:14:00Z".
 
         `rounds`: each node has a clock of its own. The clocks advance together, and frames arrive
         at their exact virtual instants. All links need a delay then.
@@ -133,12 +138,10 @@ class Network:
         #: The topology, as docs/networks.md describes it.
         self.topology: dict = {
             "name": self.name,
-            "tdf": tdf_text(tdf),
+            **clock_texts(clock, NetworkClockOptions),
             "seed": seed,
             "topology": {"nodes": {}, "links": []},
         }
-        if at is not None:
-            self.topology["at"] = at
         if rounds:
             self.topology["rounds"] = True
         if isolation is not None:
@@ -153,11 +156,11 @@ class Network:
         `left_out` has the elements that are not supported. Raises WrongInputError with line and
         column for a wrong file.
         """
-        told = json.loads(_native.call(["import", os.fspath(path), "--json"]))
-        network = cls(name or told["topology"]["name"])
-        network.topology = {**told["topology"], "name": network.name}
+        imported = json.loads(_native.call(["import", os.fspath(path), "--json"]))
+        network = cls(name or imported["topology"]["name"])
+        network.topology = {**imported["topology"], "name": network.name}
         place = "{file}:{line}:{column}: {what}"
-        network.left_out = [place.format(**one) for one in told["left_out"]]
+        network.left_out = [place.format(**one) for one in imported["left_out"]]
         return network
 
     @classmethod
@@ -182,8 +185,6 @@ class Network:
         name: str,
         command: str | Sequence[str] | None = None,
         *,
-        tdf: Tdf | None = None,
-        at: str | None = None,
         exec: Iterable[str] = (),
         env: Mapping[str, str] | None = None,
         sysctls: Mapping[str, object] | None = None,
@@ -195,17 +196,17 @@ class Network:
         files: str | PathLike[str] | None = None,
         args: Sequence[str] = (),
         network_of: Node | str | None = None,
+        **clock: Unpack[NetworkClockOptions],
     ) -> Node:
-        """Adds a node; docs/networks.md describes the parameters. `tdf` and `at` (a date of its
-        own) need a network with rounds."""
+        """Adds a node; docs/networks.md describes the parameters. Options of a `clock` of its own
+        need a network with rounds: `tdf` or `rate`, and `at`, a date of its own."""
         said = {
-            "tdf": None if tdf is None else tdf_text(tdf),
+            **clock_texts(clock, NetworkClockOptions),
             "command": command if command is None or isinstance(command, str) else list(command),
             "exec": list(exec),
             "env": dict(env or {}),
             "sysctls": {key: str(value) for key, value in (sysctls or {}).items()},
             "output": None if output is None else os.fspath(output),
-            "at": at,
             "image": image,
             "rootfs": None if rootfs is None else os.fspath(rootfs),
             "binds": list(binds),
@@ -284,12 +285,12 @@ class Network:
             file = Path(folder) / "topology.yaml"
             file.write_text(json.dumps(self.topology))
             try:
-                told = _native.call(["up", str(file), "--format", "lorentz", "--json"])
+                output = _native.call(["up", str(file), "--format", "lorentz", "--json"])
             except _native.WrongInputError as error:
                 # The error's line and column are of a file that the user has not written.
                 text = re.sub(re.escape(str(file)) + r":\d+:\d+: ", "", str(error))
                 raise _native.WrongInputError(text) from None
-        if advice := json.loads(told)["advice"]:
+        if advice := json.loads(output)["advice"]:
             warnings.warn(f"{self.name}: {advice}", RuntimeWarning, stacklevel=2)
 
     def down(self) -> None:

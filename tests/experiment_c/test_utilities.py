@@ -60,18 +60,20 @@ def test_linked_programs_find_the_libraries_by_their_sonames(installed):
     for library in ("lorentz", "timekeeper", "lorentz_timers"):
         shared = installed / "lib" / f"lib{library}.so"
         assert shared.resolve().name == f"lib{library}.so.0"
-        told = subprocess.run(["readelf", "-d", shared], capture_output=True, text=True, check=True)
-        assert f"[lib{library}.so.0]" in told.stdout
+        output = subprocess.run(
+            ["readelf", "-d", shared], capture_output=True, text=True, check=True
+        )
+        assert f"[lib{library}.so.0]" in output.stdout
 
 
 def test_the_libraries_export_what_the_headers_declare(installed):
     """... and nothing else: a library must not export a name such as `freeze` by accident."""
     for library, prefix in (("lorentz", "lorentz_"), ("timekeeper", "")):
         shared = installed / "lib" / f"lib{library}.so"
-        told = subprocess.run(
+        output = subprocess.run(
             ["nm", "-D", "--defined-only", shared], capture_output=True, text=True, check=True
         )
-        exported = {line.split()[-1] for line in told.stdout.splitlines()}
+        exported = {line.split()[-1] for line in output.stdout.splitlines()}
         header = (installed / "include" / f"{library}.h").read_text()
         assert exported and all(f"{name}(" in header for name in exported), exported
         assert all(name.startswith(prefix) for name in exported)

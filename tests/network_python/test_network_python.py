@@ -7,6 +7,8 @@ import math
 import re
 import types
 from collections.abc import Iterator
+from datetime import datetime, timezone
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,16 @@ def test_a_tdf_of_a_node_alone_needs_rounds():
         network.up()
 
 
+def test_options_of_the_clock():
+    network = Network(rate=Fraction(1, 3), at=datetime(2038, 1, 19, 3, 14, tzinfo=timezone.utc))
+    assert network.topology["rate"] == "1/3"
+    assert network.topology["at"] == "2038-01-19T03:14:00Z"
+    with pytest.raises(WrongInputError, match="tdf fast"):
+        Network(tdf="fast")
+    with pytest.raises(TypeError, match="'frozen'; expected one of at, rate, tdf"):
+        Network(frozen=True)
+
+
 def test_switches_and_interfaces():
     network = Network()
     hosts = [network.node(f"h{number}") for number in range(3)]
@@ -130,10 +142,10 @@ def test_switches_and_interfaces():
 )
 def test_what_makes_no_sense_is_not_made(options, words):
     network = Network()
-    with pytest.raises(WrongInputError, match=words) as told:
+    with pytest.raises(WrongInputError, match=words) as raised:
         network.link(network.node("a"), network.node("b"), **options)
         network.up()
-    assert "/tmp" not in str(told.value) and "topology.yaml" not in str(told.value)
+    assert "/tmp" not in str(raised.value) and "topology.yaml" not in str(raised.value)
 
 
 def test_nodes_have_names_of_their_own():

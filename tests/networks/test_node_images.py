@@ -83,9 +83,9 @@ def test_what_the_image_says_of_programs(podman, image, tmp_path):
     )
     with lab(*nodes) as network:
         for node, greeting in (("a", "from-the-image"), ("b", "mine")):
-            told = tmp_path / node
-            network.wait_until(lambda told=told: told.read_text().endswith("\n"), "a greeting")
-            assert told.read_text() == f"{greeting} /tmp 2038\n"
+            found = tmp_path / node
+            network.wait_until(lambda found=found: found.read_text().endswith("\n"), "a greeting")
+            assert found.read_text() == f"{greeting} /tmp 2038\n"
         assert network.run("b", "sh", "-c", "echo $GREETING; pwd") == "mine\n/tmp\n"
     assert not mounted(podman)
 

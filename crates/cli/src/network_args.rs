@@ -9,7 +9,7 @@ use lorentz_network::import::Format;
 use lorentz_network::plan::Endpoint;
 use lorentz_network::LinkChange;
 
-/// The file that describes a network.
+// The file that describes a network.
 #[derive(Args, Debug)]
 pub struct Source {
     /// The topology file, as docs/networks.md describes it; or a scenario of CORE, IMUNES, containerlab or Kathara
@@ -23,7 +23,7 @@ pub struct Source {
     pub format: Option<Format>,
 }
 
-/// `lorentz import`.
+// `lorentz import`.
 #[derive(Args, Debug)]
 pub struct Import {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct Import {
     pub json: bool,
 }
 
-/// `lorentz up`.
+// `lorentz up`.
 #[derive(Args, Debug)]
 pub struct Up {
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct Up {
     pub json: bool,
 }
 
-/// `lorentz down`.
+// `lorentz down`.
 #[derive(Args, Debug)]
 pub struct Down {
     /// The network [default: the only one]
@@ -77,7 +77,7 @@ pub struct Down {
     pub json: bool,
 }
 
-/// `lorentz inspect`.
+// `lorentz inspect`.
 #[derive(Args, Debug)]
 pub struct Inspect {
     /// The network [default: all]
@@ -90,6 +90,7 @@ pub struct Inspect {
 
 /// `lorentz link`.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum LinkVerb {
     /// Change a link for the frames that one end sends
     ///
@@ -101,7 +102,7 @@ pub enum LinkVerb {
     Show(LinkShow),
 }
 
-/// `lorentz link set`.
+// `lorentz link set`.
 #[derive(Args, Debug)]
 pub struct LinkSet {
     /// The end of the link that sends the frames
@@ -176,7 +177,7 @@ fn arg(flag: &'static Flag) -> Arg {
         .value_parser(clap::builder::StringValueParser::new().try_map(check))
 }
 
-/// `lorentz link show`.
+// `lorentz link show`.
 #[derive(Args, Debug)]
 pub struct LinkShow {
     /// An end of the link [default: all links]
@@ -190,7 +191,7 @@ pub struct LinkShow {
     pub json: bool,
 }
 
-/// `lorentz capture`.
+// `lorentz capture`.
 #[derive(Args, Debug)]
 pub struct Capture {
     /// The interface of a node
@@ -204,7 +205,7 @@ pub struct Capture {
     pub network: Option<String>,
 }
 
-/// `lorentz graph`.
+// `lorentz graph`.
 #[derive(Args, Debug)]
 pub struct Graph {
     /// The network [default: the only one]

@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{is_name, Bind};
 use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::Impairments;
 use crate::plan::{
-    directions_at, ChangePlan, Endpoint, LinkPlan, NodeBind, NodePlan, Plan, DEFAULT_LAYER_SIZE,
+    directions_at, ChangePlan, Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan,
+    DEFAULT_LAYER_SIZE,
 };
-use crate::topology::{self, Command, File, Isolation, Kind, Link, Node, State, TopologyError};
+use crate::topology::{
+    self, ClockKey, Isolation, Link, Node, NodeCommand, NodeKind, State, TopologyError,
+    TopologyFile,
+};
 
 /// The default MTU.
 const DEFAULT_MTU: u32 = 1_500;
@@ -25,7 +28,7 @@ const MAX_NODES: usize = 1_000;
 /// # Errors
 ///
 /// The error in the file, with line and column.
-pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, TopologyError> {
+pub fn plan_from_text(name: &str, text: &str) -> Result<NetworkPlan, TopologyError> {
     topology::parse(name, text).and_then(|file| plan_from(name, &file))
 }
 
@@ -34,7 +37,7 @@ pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, TopologyError> {
 /// # Errors
 ///
 /// The first error, with line and column.
-pub fn plan_from(name: &str, file: &File) -> Result<Plan, TopologyError> {
+pub fn plan_from(name: &str, file: &TopologyFile) -> Result<NetworkPlan, TopologyError> {
     check(file).map_err(|error| topology::error_at(name, error.at, &error.what))
 }
 
@@ -51,7 +54,7 @@ fn refuse<T>(at: Location, what: impl Into<String>) -> Result<T, PlanError> {
     Err(PlanError { at, what: what.into() })
 }
 
-fn check(file: &File) -> Result<Plan, PlanError> {
+fn check(file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
     let name = &file.name;
     // The node's name follows it in a container's name, which has at most 128 characters.
     if !is_name(&name.value) || name.value.len() > 60 {
@@ -60,11 +63,10 @@ fn check(file: &File) -> Result<Plan, PlanError> {
             format!("name: {:?}: expected up to 60 letters, digits, '.', '_' and '-', the first a letter or digit", name.value),
         );
     }
-    let mut plan = Plan {
+    let mut plan = NetworkPlan {
         name: name.value.clone(),
-        rate: rate(&file.tdf, &file.rate)?.unwrap_or(Rate::ONE),
+        clock: clock_options(&file.clock_keys())?,
         rounds: file.rounds,
-        at: start(&file.at)?,
         layer_size: DEFAULT_LAYER_SIZE,
         seed: file.seed,
         nodes: Vec::new(),
@@ -100,7 +102,7 @@ fn check(file: &File) -> Result<Plan, PlanError> {
 }
 
 /// Checks that each node that shares another's network can do so.
-fn check_shared_networks(file: &File, plan: &Plan) -> Result<(), PlanError> {
+fn check_shared_networks(file: &TopologyFile, plan: &NetworkPlan) -> Result<(), PlanError> {
     let found = |name: &str| plan.nodes.iter().find(|node| node.name == name);
     for (name, node) in &file.topology.nodes {
         let Some(of) = &node.value.network_of else { continue };
@@ -129,29 +131,19 @@ fn check_for_rounds(impairments: &[Impairments; 2]) -> Result<(), String> {
     impairments.iter().try_for_each(Impairments::check_for_rounds)
 }
 
-fn rate(
-    tdf: &Option<Spanned<String>>,
-    rate: &Option<Spanned<String>>,
-) -> Result<Option<Rate>, PlanError> {
-    if let (Some(tdf), Some(_)) = (tdf, rate) {
-        return refuse(tdf.defined, "tdf: excludes rate: give one of them");
-    }
-    Ok(clock_option("tdf", tdf)?.tdf.or(clock_option("rate", rate)?.rate))
-}
-
-fn start(at: &Option<Spanned<String>>) -> Result<Option<WallTime>, PlanError> {
-    Ok(clock_option("at", at)?.at)
-}
-
-/// Reads one key of a clock as the clock option of that name.
-fn clock_option(key: &str, text: &Option<Spanned<String>>) -> Result<ClockOptions, PlanError> {
+/// Reads clock options as the table says.
+fn clock_options(given: &[ClockKey]) -> Result<ClockOptions, PlanError> {
     let mut options = ClockOptions::default();
-    if let Some(text) = text {
-        let option = CLOCK_OPTIONS.iter().find(|option| option.name == key);
+    for (name, text) in given {
+        let option =
+            CLOCK_OPTIONS.iter().find(|option| option.name == *name).expect("a row of the table");
+        let same = given.iter().find(|(other, _)| option.passed_as == Some(*other));
+        if let Some((other, _)) = same {
+            return refuse(text.defined, format!("{name}: excludes {other}: give one of them"));
+        }
         option
-            .ok_or_else(|| "no such clock option".to_string())
-            .and_then(|option| option.read(&mut options, &text.value))
-            .or_else(|error| refuse(text.defined, format!("{key}: {}: {error}", text.value)))?;
+            .read(&mut options, &text.value)
+            .or_else(|error| refuse(text.defined, format!("{name}: {}: {error}", text.value)))?;
     }
     Ok(options)
 }
@@ -160,7 +152,7 @@ fn check_node(
     name: &str,
     node: &Spanned<Node>,
     isolation: Isolation,
-    plan: &mut Plan,
+    plan: &mut NetworkPlan,
 ) -> Result<(), PlanError> {
     let at = node.defined;
     if !is_name(name) || name.len() > 60 {
@@ -170,7 +162,7 @@ fn check_node(
     if let Some(position) = node.position {
         plan.positions.insert(name.to_string(), position);
     }
-    if node.kind != Kind::Process {
+    if node.kind != NodeKind::Process {
         let is_bare = node.command.is_none()
             && node.exec.is_empty()
             && node.env.is_empty()
@@ -183,9 +175,7 @@ fn check_node(
             && node.args.is_empty()
             && node.network_of.is_none()
             && node.isolation.is_none()
-            && node.tdf.is_none()
-            && node.rate.is_none()
-            && node.at.is_none();
+            && node.clock_keys().is_empty();
         if !is_bare {
             return refuse(
                 at,
@@ -194,16 +184,16 @@ fn check_node(
                 ),
             );
         }
-        plan.switches.push((name.to_string(), node.kind == Kind::Switch));
+        plan.switches.push((name.to_string(), node.kind == NodeKind::Switch));
         return Ok(());
     }
     let command = match &node.command {
         None => None,
-        Some(Command::Line(line)) => Some(vec!["/bin/sh".into(), "-c".into(), line.clone()]),
-        Some(Command::Words(words)) if words.is_empty() => {
+        Some(NodeCommand::Line(line)) => Some(vec!["/bin/sh".into(), "-c".into(), line.clone()]),
+        Some(NodeCommand::Words(words)) if words.is_empty() => {
             return refuse(at, format!("node {name}: command: expected at least one word"))
         }
-        Some(Command::Words(words)) => Some(words.clone()),
+        Some(NodeCommand::Words(words)) => Some(words.clone()),
     };
     if node.command.is_some() && !node.args.is_empty() {
         return refuse(at, format!("node {name}: args: excludes command: give one of them"));
@@ -213,14 +203,13 @@ fn check_node(
         None if !node.args.is_empty() => Some(node.args.clone()),
         _ => command,
     };
-    let own_rate = rate(&node.tdf, &node.rate)?;
-    for (key, own) in [("tdf", &node.tdf), ("rate", &node.rate), ("at", &node.at)] {
-        if let Some(own) = own.as_ref().filter(|_| !plan.rounds) {
-            return refuse(
-                own.defined,
-                format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
-            );
-        }
+    let own_clock = node.clock_keys();
+    let clock = clock_options(&own_clock)?;
+    if let Some((key, own)) = own_clock.first().filter(|_| !plan.rounds) {
+        return refuse(
+            own.defined,
+            format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
+        );
     }
     if let Some(image) = node.image.as_ref().filter(|_| node.rootfs.is_some()) {
         return refuse(
@@ -257,8 +246,7 @@ fn check_node(
     }
     plan.nodes.push(NodePlan {
         name: name.to_string(),
-        rate: own_rate.unwrap_or(plan.rate),
-        at: start(&node.at)?,
+        clock,
         isolation,
         args: node.args.clone(),
         network_of: node.network_of.as_ref().map(|other| other.value.clone()),
@@ -299,7 +287,7 @@ fn check_binds(name: &str, node: &Node, isolation: Isolation) -> Result<Vec<Node
 
 fn check_link(
     link: &Spanned<Link>,
-    file: &File,
+    file: &TopologyFile,
     taken: &mut HashMap<Endpoint, u64>,
 ) -> Result<LinkPlan, PlanError> {
     let at = link.defined;
@@ -349,7 +337,7 @@ fn for_ends<'a>(
     given: &'a [Option<Spanned<String>>],
     at: Location,
     ends: &[Endpoint; 2],
-    file: &File,
+    file: &TopologyFile,
 ) -> Result<Vec<(usize, &'a Spanned<String>)>, PlanError> {
     if !given.is_empty() && given.len() != 2 {
         return refuse(
@@ -361,7 +349,7 @@ fn for_ends<'a>(
     let given: Vec<_> = given.collect();
     for (side, text) in &given {
         let node = &ends[*side].node;
-        if file.topology.nodes.get(node).is_some_and(|one| one.value.kind != Kind::Process) {
+        if file.topology.nodes.get(node).is_some_and(|one| one.value.kind != NodeKind::Process) {
             return refuse(
                 text.defined,
                 format!("{key}: {node} is a switch or hub; expected null"),
@@ -387,7 +375,7 @@ fn mac(text: &Spanned<String>) -> Result<[u8; 6], PlanError> {
 
 fn check_end(
     text: &Spanned<String>,
-    file: &File,
+    file: &TopologyFile,
     taken: &mut HashMap<Endpoint, u64>,
 ) -> Result<Endpoint, PlanError> {
     let end: Endpoint = text.value.parse().or_else(|what: String| {
@@ -400,7 +388,7 @@ fn check_end(
             format!("endpoints: {end}: no node {:?}; expected one of {}", end.node, shown(&names)),
         );
     };
-    if node.value.kind == Kind::Process && end.interface == "lo" {
+    if node.value.kind == NodeKind::Process && end.interface == "lo" {
         return refuse(
             text.defined,
             format!("endpoints: {end}: lo is the loopback interface; expected another name"),
@@ -438,7 +426,7 @@ fn address(key: &str, text: &Spanned<String>, is_v4: bool) -> Result<(IpAddr, u8
 }
 
 /// Checks that no switches form a loop: a broadcast would go round in it for ever, because there is no spanning tree.
-fn check_loops(plan: &Plan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
+fn check_loops(plan: &NetworkPlan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
     let index: HashMap<&str, usize> =
         plan.switches.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
     let mut group: Vec<usize> = (0..plan.switches.len()).collect();
@@ -457,9 +445,9 @@ fn check_loops(plan: &Plan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
 }
 
 fn check_schedule(
-    file: &File,
+    file: &TopologyFile,
     taken: &HashMap<Endpoint, u64>,
-    plan: &mut Plan,
+    plan: &mut NetworkPlan,
 ) -> Result<(), PlanError> {
     let mut all = Vec::new();
     for change in &file.schedule {
@@ -542,10 +530,10 @@ schedule:
     fn a_whole_file_is_understood() {
         let plan = plan_from_text("lab.yaml", WHOLE).unwrap();
         assert_eq!(
-            (plan.name.as_str(), plan.rate.to_string().as_str(), plan.seed),
+            (plan.name.as_str(), plan.clock.rate_or_tdf().to_string().as_str(), plan.seed),
             ("lab", "0.1", 7)
         );
-        assert_eq!(plan.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
+        assert_eq!(plan.clock.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
         assert_eq!(plan.nodes[0].command.as_deref().unwrap(), ["sleep", "60"]);
         assert_eq!(plan.nodes[0].sysctls["net.ipv4.ip_forward"], "1");
         assert_eq!(plan.nodes[1].exec, ["ip route add default via 10.0.0.1"]);
@@ -563,6 +551,38 @@ schedule:
         assert_eq!((plan.links[1].mtu, plan.links[1].is_up), (9000, false));
         assert_eq!(plan.schedule[0].is_up, Some(true));
         assert_eq!(plan.schedule[1].at, lorentz_clock::Span::from_secs(20));
+    }
+
+    /// The table decides which options a network and its nodes have.
+    #[test]
+    fn clock_options_of_a_network_are_those_of_the_table() {
+        for option in CLOCK_OPTIONS {
+            let name = option.name;
+            let value = option.example();
+            let of_network =
+                format!("name: l\n{name}: '{value}'\ntopology: {{nodes: {{a: {{}}}}}}\n");
+            let of_node = format!(
+                "name: l\nrounds: true\ntopology: {{nodes: {{a: {{{name}: '{value}'}}}}}}\n"
+            );
+            match option.topology_key {
+                Some(key) => {
+                    let mut expected = ClockOptions::default();
+                    option.read(&mut expected, value).unwrap();
+                    assert_eq!(key.replace('_', "-"), name);
+                    assert_eq!(plan_from_text("x", &of_network).unwrap().clock, expected);
+                    assert_eq!(plan_from_text("x", &of_node).unwrap().nodes[0].clock, expected);
+                }
+                None => {
+                    for text in [of_network, of_node] {
+                        let refusal = plan_from_text("x", &text).unwrap_err().what;
+                        assert!(
+                            refusal.contains("unknown field") && refusal.contains(name),
+                            "{refusal}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     /// Each row: the file, the line and column of the error, and words that the message must contain.

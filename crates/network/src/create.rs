@@ -13,7 +13,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use anyhow::Context;
-use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{
     self as container, start_in_background, Container, MonitorKind, NewContainer, StateDir,
 };
@@ -25,19 +24,19 @@ use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{fork, ForkResult};
 
 use crate::destroy::down;
-use crate::directory::{container_of, NetworkDir, Record};
+use crate::directory::{container_of, NetworkDir, NetworkRecord};
 use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
-use crate::plan::{Endpoint, LinkPlan, NodeBind, NodePlan, Plan};
+use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan};
 use crate::private;
 use crate::protocol::NodeStatus;
-use crate::serve::{Port, SendTimes, Server, TIMELINE};
+use crate::serve::{EmulatorServer, Port, SendTimes, TIMELINE};
 use crate::tap::{self, Tap};
 use crate::tcp_timers::{self, TcpTimers};
 use crate::timestamps::FrameTimestamps;
 use crate::topology::Isolation;
-use crate::Refusal;
+use crate::NetworkRefusal;
 
 /// The namespaces that each node has of its own.
 const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);
@@ -48,7 +47,7 @@ const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::C
 ///
 /// If this user may not do it, names are in use, a command does not exist, or a command of `exec` has failed. After an error
 /// nothing is left.
-pub fn up(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
+pub fn up(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<()> {
     check(state, plan)?;
     let directory = NetworkDir::of(state, &plan.name)?;
     directory.make().with_context(|| format!("making the network {}", plan.name))?;
@@ -82,15 +81,15 @@ fn check_command(node: &NodePlan) -> anyhow::Result<()> {
             matches!(found, Some(Ok(_)))
         }
     };
-    let refusal = || Refusal::NoCommand { node: node.name.clone(), command: word.clone() };
+    let refusal = || NetworkRefusal::NoCommand { node: node.name.clone(), command: word.clone() };
     is_there.then_some(()).ok_or_else(|| refusal().into())
 }
 
 /// Checks that the host's files and directories exist that the node is to see.
-fn check_files(node: &NodePlan) -> Result<(), Refusal> {
+fn check_files(node: &NodePlan) -> Result<(), NetworkRefusal> {
     let missing = |key, path: &Path, expected| {
         let (node, path) = (node.name.clone(), path.display().to_string());
-        Err(Refusal::NoFile { node, key, path, expected })
+        Err(NetworkRefusal::NoFile { node, key, path, expected })
     };
     if let Some(root) = node.rootfs.as_ref().filter(|root| !root.is_dir()) {
         return missing("rootfs", root, "a directory with a root file system");
@@ -111,12 +110,12 @@ fn check_files(node: &NodePlan) -> Result<(), Refusal> {
 }
 
 /// Checks that the network can be made, as far as this is known before anything is made.
-fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
+fn check(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<()> {
     if !nix::unistd::geteuid().is_root() {
-        return Err(Refusal::NotRoot.into());
+        return Err(NetworkRefusal::NotRoot.into());
     }
     if NetworkDir::of(state, &plan.name)?.exists() {
-        return Err(Refusal::NameInUse(plan.name.clone()).into());
+        return Err(NetworkRefusal::NameInUse(plan.name.clone()).into());
     }
     state.check_new_name(&plan.name)?;
     for node in &plan.nodes {
@@ -129,13 +128,17 @@ fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     }
     image::check_all(plan)?;
     let host = HostNow::read()?;
-    clock_settings(plan.at, plan.rate, &host)?;
-    let mut own = plan.nodes.iter().filter(|node| node.at.is_some());
-    own.try_for_each(|node| clock_settings(node.at, node.rate, &host).map(drop))
+    clock_settings(&plan.clock, &host)?;
+    let mut own = plan.nodes.iter().map(|node| node.clock.or(&plan.clock));
+    own.try_for_each(|clock| clock_settings(&clock, &host).map(drop))
 }
 
 /// Starts the emulator's process, and returns when the network's time runs.
-fn start_emulator(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyhow::Result<()> {
+fn start_emulator(
+    state: &StateDir,
+    plan: &NetworkPlan,
+    directory: &NetworkDir,
+) -> anyhow::Result<()> {
     let listener = directory.listen()?;
     start_in_background(&[listener.as_fd()], |ready| {
         emulate(state, plan, directory, listener.try_clone()?, || ready.done())
@@ -144,13 +147,13 @@ fn start_emulator(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyh
 
 fn emulate(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     listener: UnixListener,
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
     let names = plan.nodes.iter().map(|node| node.name.clone()).collect();
-    let mut record = Record::of_this_process(names)?;
+    let mut record = NetworkRecord::of_this_process(names)?;
     let entry =
         |node: &NodePlan| (node.name.clone(), NodeEntry::of(node, &directory.root(&node.name)));
     let on_host = |node: &&NodePlan| node.isolation == Isolation::Host;
@@ -174,7 +177,7 @@ fn emulate(
     // Nobody waits for the processes that supervise nodes.
     // SAFETY: no handler is set.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-    let server = Server {
+    let server = EmulatorServer {
         nodes: plan.nodes.iter().map(|node| node_status(plan, directory, node)).collect(),
         plan: plan.clone(),
         emulator,
@@ -200,7 +203,7 @@ fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
-fn node_status(plan: &Plan, directory: &NetworkDir, node: &NodePlan) -> NodeStatus {
+fn node_status(plan: &NetworkPlan, directory: &NetworkDir, node: &NodePlan) -> NodeStatus {
     NodeStatus {
         name: node.name.clone(),
         container: container_of(&plan.name, &node.name),
@@ -215,32 +218,32 @@ pub(crate) fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::Path
 }
 
 /// Makes the container with the network's clock, which stands still.
-fn make_clock(state: &StateDir, plan: &Plan, host: &HostNow) -> anyhow::Result<Container> {
+fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::Result<Container> {
     let words = ["lorentz".into(), "up".into()];
-    let new = NewContainer { name: Some(&plan.name), command: &words, kind: MonitorKind::Run };
-    Ok(state.create(&new, &clock_settings(plan.at, plan.rate, host)?)?)
+    let new = NewContainer {
+        name: Some(&plan.name),
+        command: &words,
+        kind: MonitorKind::Run,
+        has_programs: false,
+    };
+    Ok(state.create(&new, &clock_settings(&plan.clock, host)?)?)
 }
 
 /// Settings of a clock that stands still at the network's start.
-fn clock_settings(
-    at: Option<WallTime>,
-    rate: Rate,
-    host: &HostNow,
-) -> anyhow::Result<ClockSettings> {
-    Ok(clock_options(at, rate).settings(host)?)
+fn clock_settings(options: &ClockOptions, host: &HostNow) -> anyhow::Result<ClockSettings> {
+    Ok(standing_still(options).settings(host)?)
 }
 
-/// Options of a clock that stands still at the network's start.
-pub(crate) fn clock_options(at: Option<WallTime>, rate: Rate) -> ClockOptions {
-    let rate = (rate != Rate::ONE).then_some(rate);
-    ClockOptions { at, rate, frozen: true, ..Default::default() }
+/// The same clock, which stands still at its start.
+pub(crate) fn standing_still(options: &ClockOptions) -> ClockOptions {
+    ClockOptions { frozen: true, ..options.clone() }
 }
 
 /// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the
 /// instants at which frames leave their ports.
 fn hold_nodes(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     ports: &[Port],
 ) -> anyhow::Result<(Experiment, Vec<SendTimes>)> {
     let mut experiment = Experiment::open(state, &plan.name)?;
@@ -255,7 +258,7 @@ fn hold_nodes(
     Ok((experiment, send_times))
 }
 
-fn creation_times(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<String, i64>> {
+fn creation_times(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<BTreeMap<String, i64>> {
     let names = plan.nodes.iter().map(|node| container_of(&plan.name, &node.name));
     let mut made = BTreeMap::new();
     for name in names {
@@ -266,7 +269,7 @@ fn creation_times(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<Stri
 }
 
 /// Makes the emulator. Also returns, for each of its stations, the interface of a node that it is.
-fn build_emulator(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
+fn build_emulator(plan: &NetworkPlan) -> (Emulator, Vec<Endpoint>) {
     let mut emulator = Emulator::new(plan.seed);
     let mut stations = Vec::new();
     let switches: Vec<(&str, SwitchId)> = plan
@@ -293,7 +296,7 @@ fn build_emulator(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
 /// order of `stations`.
 fn make_nodes(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     stations: &[Endpoint],
     host: &HostNow,
@@ -343,7 +346,7 @@ fn set_hostname(node: &NodePlan) -> nix::Result<()> {
 
 /// Sets up this thread's namespaces for `node`.
 fn set_up_namespaces(
-    plan: &Plan,
+    plan: &NetworkPlan,
     node: &NodePlan,
     stations: &[Endpoint],
     ports: &mut Vec<(StationId, Port)>,
@@ -361,7 +364,7 @@ fn set_up_namespaces(
         let tap = Tap::make(&wanted).with_context(|| format!("interface {}", end.interface))?;
         ports.push((StationId(number), Port { tap, end: end.clone(), refused: 0 }));
     }
-    tcp_timers::set_initial(plan.rate);
+    tcp_timers::set_initial(plan.clock.rate_or_tdf());
     // A new namespace copies the settings of the host, which may forward packets for its own purposes.
     tap::set_sysctl("net.ipv4.ip_forward", "0").context("net.ipv4.ip_forward")?;
     for (key, value) in &node.sysctls {
@@ -371,7 +374,7 @@ fn set_up_namespaces(
 }
 
 /// Returns the link that ends at an interface, and the side of that end.
-fn link_of<'a>(plan: &'a Plan, end: &Endpoint) -> (&'a LinkPlan, usize) {
+fn link_of<'a>(plan: &'a NetworkPlan, end: &Endpoint) -> (&'a LinkPlan, usize) {
     let side = |link: &'a LinkPlan| Some((link, link.ends.iter().position(|one| one == end)?));
     plan.links.iter().find_map(side).expect("stations are ends of links")
 }
@@ -385,7 +388,7 @@ fn generated_mac(station: usize) -> [u8; 6] {
 /// Starts the program of `node` in this thread's namespaces. It begins when the clock runs.
 fn start_node(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     node: &NodePlan,
     host: &HostNow,
@@ -405,9 +408,15 @@ fn start_node(
             command = NodeEntry::of(node, &directory.root(&node.name)).enter(&command);
         }
         set_no_new_privs()?;
-        let new = NewContainer { name: Some(&name), command: &command, kind: MonitorKind::Run };
+        let new = NewContainer {
+            name: Some(&name),
+            command: &command,
+            kind: MonitorKind::Run,
+            has_programs: true,
+        };
+        let clock = node.clock.or(&plan.clock);
         let made = if plan.rounds {
-            state.create(&new, &clock_settings(node.at.or(plan.at), node.rate, host)?)
+            state.create(&new, &clock_settings(&clock, host)?)
         } else {
             state.join(&new, &plan.name)
         };
@@ -428,7 +437,7 @@ fn start_node(
 /// In rounds: adds the container of `node` to the network's experiment.
 pub(crate) fn join_rounds(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     node: &NodePlan,
     container: &str,
 ) -> anyhow::Result<()> {
@@ -437,9 +446,9 @@ pub(crate) fn join_rounds(
     }
     Experiment::open(state, &plan.name)?.add_as(&Joining {
         container,
-        rate: node.rate,
+        rate: node.clock.or(&plan.clock).rate_or_tdf(),
         timeline: Some(TIMELINE),
-        own_wall: node.at.is_some(),
+        own_wall: node.clock.at.is_some(),
     })
 }
 
@@ -449,7 +458,11 @@ pub(crate) fn open_log(path: &Path) -> anyhow::Result<File> {
 }
 
 /// Runs the lines of `exec`, node by node, each to its end.
-fn run_exec_lines(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyhow::Result<()> {
+fn run_exec_lines(
+    state: &StateDir,
+    plan: &NetworkPlan,
+    directory: &NetworkDir,
+) -> anyhow::Result<()> {
     for node in &plan.nodes {
         for line in &node.exec {
             let name = container_of(&plan.name, &node.name);
@@ -538,7 +551,7 @@ pub fn enter_node(
 
 fn enter(node: &Container) -> anyhow::Result<()> {
     let monitor = node.record().monitors.iter().find(|monitor| monitor.is_alive());
-    let monitor = monitor.ok_or_else(|| Refusal::NodeEnded(node.name().to_string()))?;
+    let monitor = monitor.ok_or_else(|| NetworkRefusal::NodeEnded(node.name().to_string()))?;
     let here = std::env::current_dir();
     for kind in ["uts", "net", "mnt"] {
         let namespace = File::open(format!("/proc/{}/ns/{kind}", monitor.pid))?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::impair::Impairments;
-use crate::protocol::{LinkStatus, Status};
+use crate::protocol::{LinkStatus, NetworkStatus};
 
 const SIZE: f64 = 900.0;
 const STYLE: &str = "text{font:13px sans-serif;text-anchor:middle}.l{fill:#555;font-size:11px}\
@@ -13,7 +13,7 @@ const STYLE: &str = "text{font:13px sans-serif;text-anchor:middle}.l{fill:#555;f
     .node{fill:#e8f1fb;stroke:#346}.switch{fill:#f5efdc;stroke:#853}";
 
 /// Draws the network with state `status`.
-pub fn svg(status: &Status) -> String {
+pub fn svg(status: &NetworkStatus) -> String {
     let positions = positions(status);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIZE} {SIZE}\">\n\
@@ -38,7 +38,7 @@ pub fn svg(status: &Status) -> String {
     svg + "</svg>\n"
 }
 
-fn positions(status: &Status) -> BTreeMap<String, (f64, f64)> {
+fn positions(status: &NetworkStatus) -> BTreeMap<String, (f64, f64)> {
     let nodes = status.nodes.iter().map(|node| &node.name);
     let outer = circle(nodes.collect(), SIZE * 0.42);
     let inner = if status.switches.len() == 1 { 0.0 } else { SIZE * 0.2 };

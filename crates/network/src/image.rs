@@ -13,8 +13,8 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::directory::NetworkDir;
-use crate::plan::{NodePlan, Plan};
-use crate::Refusal;
+use crate::plan::{NetworkPlan, NodePlan};
+use crate::NetworkRefusal;
 
 /// Settings of an image for the programs in it (OCI image specification, image configuration, "config").
 #[derive(Debug, Default, Deserialize)]
@@ -32,14 +32,14 @@ struct Config {
 /// # Errors
 ///
 /// All images that podman does not have, with the command that gets them; or podman cannot be run.
-pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
+pub(crate) fn check_all(plan: &NetworkPlan) -> Result<(), NetworkRefusal> {
     let missing = missing(plan)?;
     if missing.is_empty() {
         return Ok(());
     }
     let shown = missing.iter().map(|(image, nodes)| format!("{image} ({})", nodes.join(", ")));
     let names = missing.keys().map(|image| full_name(image));
-    Err(Refusal::MissingImages {
+    Err(NetworkRefusal::MissingImages {
         missing: shown.collect::<Vec<_>>().join(", "),
         names: names.collect::<Vec<_>>().join(" "),
     })
@@ -50,7 +50,7 @@ pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// If podman cannot be run, or an image cannot be pulled.
-pub fn pull_missing(plan: &Plan) -> anyhow::Result<()> {
+pub fn pull_missing(plan: &NetworkPlan) -> anyhow::Result<()> {
     for image in missing(plan)?.keys() {
         let mut command = Command::new("podman");
         // What podman prints on standard output is the image's id.
@@ -62,14 +62,14 @@ pub fn pull_missing(plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Returns the images of `plan` that podman does not have, each with its nodes.
-fn missing(plan: &Plan) -> Result<BTreeMap<&str, Vec<&str>>, Refusal> {
+fn missing(plan: &NetworkPlan) -> Result<BTreeMap<&str, Vec<&str>>, NetworkRefusal> {
     let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut known: BTreeMap<&str, bool> = BTreeMap::new();
     for node in &plan.nodes {
         let Some(image) = node.image.as_deref() else { continue };
         let is_there = match known.get(image) {
             Some(is_there) => *is_there,
-            None => exists(image).map_err(|error| Refusal::NoImage {
+            None => exists(image).map_err(|error| NetworkRefusal::NoImage {
                 node: node.name.clone(),
                 image: image.to_string(),
                 why: format!("{error:#}"),
@@ -136,7 +136,7 @@ pub(crate) fn user_ids(node: &NodePlan) -> anyhow::Result<(u32, u32)> {
 /// # Errors
 ///
 /// Podman's. [`unmount_all`] unmounts the images that were mounted.
-pub(crate) fn mount_all(directory: &NetworkDir, plan: &Plan) -> anyhow::Result<Plan> {
+pub(crate) fn mount_all(directory: &NetworkDir, plan: &NetworkPlan) -> anyhow::Result<NetworkPlan> {
     let mut made = plan.clone();
     let images: BTreeSet<&String> =
         plan.nodes.iter().filter_map(|node| node.image.as_ref()).collect();

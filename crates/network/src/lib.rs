@@ -64,13 +64,13 @@ pub use destroy::down;
 pub use image::pull_missing;
 pub use private::layer_space;
 pub use protocol::{
-    Answer, DirectionStatus, Lateness, LinkChange, LinkStatus, NodeStatus, Request, RoundsStatus,
-    Status,
+    DirectionStatus, FrameLateness, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest,
+    NetworkStatus, NodeStatus, RoundsStatus,
 };
 
 /// The reason why a request about a network is refused. All of these are wrong input.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum NetworkRefusal {
     /// The file cannot be read.
     #[error("{0}: {1}; expected a topology file")]
     File(String, std::io::Error),
@@ -138,10 +138,4 @@ pub enum Refusal {
     /// The caller is not root.
     #[error("networks need root: interfaces and network namespaces are made")]
     NotRoot,
-}
-
-/// Returns the exit status for an error of this crate. `None` for other errors.
-pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    let is_wrong_input = error.is::<Refusal>() || error.is::<topology::TopologyError>();
-    is_wrong_input.then_some(lorentz_container::WRONG_INPUT)
 }

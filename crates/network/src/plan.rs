@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use lorentz_clock::{Rate, Span, WallTime};
+use lorentz_clock::Span;
 use lorentz_container::{is_name, Bind};
+use lorentz_control::ClockOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::impair::Impairments;
@@ -16,13 +17,11 @@ pub const DEFAULT_LAYER_SIZE: u64 = 64 << 20;
 
 /// A network to be made.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Plan {
+pub struct NetworkPlan {
     /// Its name.
     pub name: String,
-    /// Virtual seconds per real second.
-    pub rate: Rate,
-    /// Wall time at the start; `None` for the host's.
-    pub at: Option<WallTime>,
+    /// Options of its clock.
+    pub clock: ClockOptions,
     /// Whether nodes have clocks of their own, which go forward together in rounds.
     pub rounds: bool,
     /// Size of a private node's layer, bytes.
@@ -46,10 +45,8 @@ pub struct Plan {
 pub struct NodePlan {
     /// Its name.
     pub name: String,
-    /// Its virtual seconds per real second while it runs.
-    pub rate: Rate,
-    /// Wall time at its start, if it is not the network's.
-    pub at: Option<WallTime>,
+    /// Options of its own clock, in rounds; the network's count for the rest.
+    pub clock: ClockOptions,
     /// How it is separated from the host.
     pub isolation: Isolation,
     /// Its command. `None` if only commands that are started later run in it.
@@ -89,7 +86,7 @@ pub struct NodeBind {
     pub layered: bool,
 }
 
-impl Plan {
+impl NetworkPlan {
     /// How its nodes see the host's files, in a few words; for messages.
     pub fn files_note(&self) -> String {
         let count =

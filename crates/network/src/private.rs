@@ -23,10 +23,10 @@ use lorentz_control::Cgroup;
 use nix::mount::MsFlags;
 use serde_json::{json, Value};
 
-use crate::create::{clock_options, join_rounds, open_log, output};
+use crate::create::{join_rounds, open_log, output, standing_still};
 use crate::directory::{container_of, NetworkDir};
 use crate::image;
-use crate::plan::{NodeBind, NodePlan, Plan};
+use crate::plan::{NetworkPlan, NodeBind, NodePlan};
 use crate::topology::Isolation;
 
 /// Docker's default capabilities, and the one to set up interfaces and routes. They reach the node's own network alone.
@@ -79,7 +79,7 @@ const FULL_BELOW: f64 = 0.01;
 /// Makes the container of `node` in this process's network namespace. Its program waits for [`start_all`].
 pub(crate) fn create(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     node: &NodePlan,
 ) -> anyhow::Result<()> {
@@ -167,7 +167,12 @@ fn tempfile_in(base: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns the node's config.json.
-fn config(plan: &Plan, node: &NodePlan, root: &Path, binds: Vec<Value>) -> anyhow::Result<Value> {
+fn config(
+    plan: &NetworkPlan,
+    node: &NodePlan,
+    root: &Path,
+    binds: Vec<Value>,
+) -> anyhow::Result<Value> {
     let hostname: String = node.name.chars().take(63).collect();
     let options = RootOptions {
         hostname: Some(hostname),
@@ -208,13 +213,13 @@ fn config(plan: &Plan, node: &NodePlan, root: &Path, binds: Vec<Value>) -> anyho
     Ok(config)
 }
 
-fn annotations(plan: &Plan, node: &NodePlan) -> Value {
+fn annotations(plan: &NetworkPlan, node: &NodePlan) -> Value {
     let mut all = json!({});
     if node.command.is_none() {
         all[IDLE_ANNOTATION] = "true".into();
     }
     if plan.rounds {
-        let own = clock_options(node.at.or(plan.at), node.rate).annotations();
+        let own = standing_still(&node.clock.or(&plan.clock)).annotations();
         for (key, value) in own.iter().filter_map(|one| one.split_once('=')) {
             all[key] = value.into();
         }
@@ -282,7 +287,7 @@ fn run_runtime(bundle: &Path, id: &str, log: &File) -> anyhow::Result<()> {
 }
 
 /// Starts the programs of all private nodes. They stand still until their control groups, which this returns, are thawed.
-pub(crate) fn start_all(state: &StateDir, plan: &Plan) -> anyhow::Result<Vec<Cgroup>> {
+pub(crate) fn start_all(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<Vec<Cgroup>> {
     let mut groups = Vec::new();
     for node in plan.nodes.iter().filter(|node| node.isolation == Isolation::Private) {
         let id = container_of(&plan.name, &node.name);

@@ -155,7 +155,12 @@ fn clocked(
     let state = StateDir::open()?;
     let name = wanted.name.as_deref().unwrap_or(id);
     let command = config.command();
-    let new = NewContainer { name: Some(name), command: &command, kind: MonitorKind::Runtime };
+    let new = NewContainer {
+        name: Some(name),
+        command: &command,
+        kind: MonitorKind::Runtime,
+        has_programs: false,
+    };
     let mut container = match (which, of_pod(&state, wanted)?) {
         (WhichClock::Of(owner), _) => {
             let owner = state.find(owner).context("lorentz.clock")?;

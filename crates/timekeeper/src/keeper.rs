@@ -4,8 +4,8 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lorentz_embed::{
-    real_wall_clock, simplest_ratio, Container, Error, Experiment, ExperimentOptions, Kind, Owner,
-    Rate, Result, Span, Target, WallTime,
+    real_wall_clock, simplest_ratio, Container, Error, ErrorKind, Experiment, ExperimentOptions,
+    Owner, Rate, Result, Span, Target, WallTime,
 };
 
 /// The name of the user's one experiment.
@@ -106,7 +106,7 @@ pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
     let container = find(who, true)?;
     let rate = container.reading()?.rate;
     match experiment.add(container.name(), rate, u32::try_from(timeline).ok()) {
-        Err(error) if error.kind == Kind::Ended => {
+        Err(error) if error.kind == ErrorKind::Ended => {
             // Another process has ended the experiment since this process opened it.
             forget();
             let experiment = existing_or_new()?;
@@ -182,7 +182,7 @@ pub fn reset(timeline: i32) -> Result<()> {
 /// There is no experiment.
 pub fn stop() -> Result<()> {
     let ended = match existing("stopExp") {
-        Err(error) if error.kind == Kind::Ended => Experiment::clear(EXPERIMENT),
+        Err(error) if error.kind == ErrorKind::Ended => Experiment::clear(EXPERIMENT),
         experiment => experiment?.end(),
     };
     forget();
@@ -234,8 +234,8 @@ fn existing(function: &str) -> Result<Arc<Experiment>> {
         return Ok(known);
     }
     match Experiment::open(EXPERIMENT) {
-        Err(error) if error.kind == Kind::NotFound => Err(Error::new(
-            Kind::Refused,
+        Err(error) if error.kind == ErrorKind::NotFound => Err(Error::new(
+            ErrorKind::Refused,
             format!("{function}: there is no experiment; addToExp comes first"),
         )),
         opened => Ok(know(opened?)),
@@ -247,11 +247,11 @@ fn existing_or_new() -> Result<Arc<Experiment>> {
         return Ok(known);
     }
     let opened = match Experiment::open(EXPERIMENT) {
-        Err(error) if error.kind == Kind::NotFound => create(),
-        Err(error) if error.kind == Kind::Ended => {
+        Err(error) if error.kind == ErrorKind::NotFound => create(),
+        Err(error) if error.kind == ErrorKind::Ended => {
             match Experiment::clear(EXPERIMENT) {
                 // Another process cleared it first, or the experiment was about to end by itself.
-                Err(error) if error.kind == Kind::NotFound => {}
+                Err(error) if error.kind == ErrorKind::NotFound => {}
                 cleared => cleared?,
             }
             create()
@@ -264,7 +264,7 @@ fn existing_or_new() -> Result<Arc<Experiment>> {
 fn create() -> Result<Experiment> {
     match Experiment::create(EXPERIMENT, &ExperimentOptions::default(), Owner::Nobody) {
         // Another process made it first.
-        Err(error) if error.kind == Kind::WrongInput => Experiment::open(EXPERIMENT),
+        Err(error) if error.kind == ErrorKind::WrongInput => Experiment::open(EXPERIMENT),
         created => created,
     }
 }
@@ -289,7 +289,7 @@ mod tests {
             assert_eq!(rate_of(dilation), Ok(rate.parse().unwrap()), "{dilation}");
         }
         for dilation in [f32::NAN, f32::INFINITY, 1e-7, 2e6, -2e6] {
-            assert_eq!(rate_of(dilation).unwrap_err().kind, Kind::WrongInput);
+            assert_eq!(rate_of(dilation).unwrap_err().kind, ErrorKind::WrongInput);
         }
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use lorentz_container::StateDir;
 use lorentz_network::import::Imported;
 use lorentz_network::plan::Endpoint;
-use lorentz_network::{self as network, LinkStatus, Network, Refusal, Status};
+use lorentz_network::{self as network, LinkStatus, Network, NetworkRefusal, NetworkStatus};
 use serde_json::{json, Value};
 
 use crate::diagnostics::WrongInput;
@@ -117,17 +117,17 @@ pub fn inspect(args: &Inspect) -> anyhow::Result<i32> {
     for name in names {
         let status = match Network::open(&state, &name).and_then(|mut one| one.status()) {
             Ok(status) => Some(status),
-            Err(error) if matches!(error.downcast_ref(), Some(Refusal::Dead(_))) => None,
+            Err(error) if matches!(error.downcast_ref(), Some(NetworkRefusal::Dead(_))) => None,
             Err(error) => return Err(error),
         };
         all.push((name, status));
     }
     if !args.json {
-        let states = |status: &Status| node_states(&state, status);
+        let states = |status: &NetworkStatus| node_states(&state, status);
         print::out(&print_network::networks(&all, states))?;
         return Ok(0);
     }
-    let entry = |(name, status): &(String, Option<Status>)| -> anyhow::Result<Value> {
+    let entry = |(name, status): &(String, Option<NetworkStatus>)| -> anyhow::Result<Value> {
         let Some(status) = status else { return Ok(json!({ "name": name, "state": "dead" })) };
         let mut value = serde_json::to_value(status)?;
         value["state"] = if status.frozen { "frozen" } else { "running" }.into();
@@ -149,7 +149,7 @@ pub fn inspect(args: &Inspect) -> anyhow::Result<i32> {
 }
 
 /// Whether each node runs, in the words of `lorentz ps`.
-fn node_states(state: &StateDir, status: &Status) -> Vec<String> {
+fn node_states(state: &StateDir, status: &NetworkStatus) -> Vec<String> {
     let of = |container: &str| match state.container(container).map_err(anyhow::Error::from) {
         Ok(found) => view::state_of(&found).unwrap_or("ended").to_string(),
         Err(_) => "ended".to_string(),
@@ -195,12 +195,12 @@ fn link_show(args: &LinkShow) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-fn of_end<'a>(status: &'a Status, end: &Endpoint) -> anyhow::Result<&'a LinkStatus> {
+fn of_end<'a>(status: &'a NetworkStatus, end: &Endpoint) -> anyhow::Result<&'a LinkStatus> {
     let found = status.links.iter().find(|link| link.directions.iter().any(|one| one.from == *end));
     found.ok_or_else(|| {
         let what =
             format!("{end}: no link ends there; expected an end of one of 'lorentz link show'");
-        Refusal::Setting(what).into()
+        NetworkRefusal::Setting(what).into()
     })
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
 use super::draft::{link, Draft, Position, Read};
-use crate::topology::{self, Command, Kind, Node};
+use crate::topology::{self, Node, NodeCommand, NodeKind};
 
 /// Settings by key. All of them are noted as left out, unless the reader takes them.
 type Settings = BTreeMap<String, Spanned<Value>>;
@@ -95,7 +95,7 @@ fn read_node(
     let mut node = Node::default();
     match kind {
         Some("linux") => {}
-        Some("bridge") => node.kind = Kind::Switch,
+        Some("bridge") => node.kind = NodeKind::Switch,
         other => {
             let kind = other.unwrap_or("none");
             draft.leave_out(
@@ -109,12 +109,12 @@ fn read_node(
     let is_own = |key: &str| own.is_some_and(|own| own.value.contains_key(key));
     // How a command is read depends on whether there is an image.
     let image = settings.get("image").and_then(|all| all.first());
-    if let Some(image) = image.filter(|_| node.kind == Kind::Process) {
+    if let Some(image) = image.filter(|_| node.kind == NodeKind::Process) {
         node.image = Some(position(image.defined).of(text(&image.value)));
     }
     for (key, values) in settings {
         match node.kind {
-            Kind::Process => read_setting(draft, name, &mut node, key, &values),
+            NodeKind::Process => read_setting(draft, name, &mut node, key, &values),
             _ if ["kind", "group"].contains(&key) || !is_own(key) => {}
             _ if key == "labels" => read_setting(draft, name, &mut node, key, &values),
             _ => draft.leave_out(at, format!("node {name}: {key}: a bridge runs nothing")),
@@ -139,7 +139,7 @@ fn read_setting(
         "kind" | "group" | "image" => {}
         "cmd" if has_image => node.args = words(&first.value),
         "network-mode" if shared.is_some() => node.network_of = shared.map(|other| at.of(other)),
-        "cmd" => node.command = Some(Command::Line(format!("exec {}", text(&first.value)))),
+        "cmd" => node.command = Some(NodeCommand::Line(format!("exec {}", text(&first.value)))),
         "exec" => {
             // The settings for all nodes come before a node's own.
             for list in values.iter().rev() {

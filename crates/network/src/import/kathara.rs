@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_saphyr::Spanned;
 
 use super::draft::{link, plain_name, Draft, Position, Read};
-use crate::topology::{Command, Kind, Node};
+use crate::topology::{Node, NodeCommand, NodeKind};
 
 /// `MACHINE[KEY]="VALUE"`, or `KEY="VALUE"`.
 struct Line<'a> {
@@ -102,10 +102,10 @@ fn set(draft: &mut Draft, machine: &str, line: &Line) {
         ("exec", _) => node.exec.push(line.value_at.of(line.value.to_string())),
         ("args" | "entrypoint", _) => {
             let before = match node.command.take() {
-                Some(Command::Line(before)) => format!("{before} "),
+                Some(NodeCommand::Line(before)) => format!("{before} "),
                 _ => "exec ".to_string(),
             };
-            node.command = Some(Command::Line(before + line.value));
+            node.command = Some(NodeCommand::Line(before + line.value));
         }
         ("env", Some((key, value))) => {
             node.env.insert(key.into(), value.into());
@@ -141,7 +141,7 @@ fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<DomainMember>>) -> Read
             None => domain.clone(),
             Some(_) => format!("domain-{domain}"),
         };
-        draft.add_node(at, &switch, Node { kind: Kind::Switch, ..Node::default() })?;
+        draft.add_node(at, &switch, Node { kind: NodeKind::Switch, ..Node::default() })?;
         for (port, member) in members.into_iter().enumerate() {
             let mut made = link([member.end, at.of(format!("{switch}:p{port}"))]);
             if member.mac.is_some() {

@@ -1,7 +1,7 @@
 //! Scenarios of other emulators, read as topology files: CORE's XML, IMUNES' and CORE 4's `.imn`, containerlab's YAML, Kathara's
 //! `lab.conf`.
 //!
-//! Each reader makes a [`topology::File`]. Its names and values keep their places in the original, so that errors point there. A
+//! Each reader makes a [`topology::TopologyFile`]. Its names and values keep their places in the original, so that errors point there. A
 //! reader reports every element that it does not understand or that Lorentz does not have ([`LeftOut`]): nothing is dropped
 //! silently.
 
@@ -17,7 +17,7 @@ use std::str::FromStr;
 pub use draft::LeftOut;
 use draft::{Draft, Read, LAB_CONF};
 
-use crate::topology::{self, File};
+use crate::topology::{self, TopologyFile};
 
 /// The format of a file, named after its program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,7 +73,7 @@ pub struct Imported {
     /// The name of the file that [`Self::topology`] is from, as in messages.
     pub name: String,
     /// The network.
-    pub topology: File,
+    pub topology: TopologyFile,
     /// Elements that are not in it.
     pub left_out: Vec<LeftOut>,
 }
