@@ -123,6 +123,7 @@ class Network:
         *,
         rounds: bool = False,
         seed: int = 0,
+        isolation: str | None = None,
         **clock: Unpack[NetworkClockOptions],
     ) -> None:
         """`clock`: options of the network's clock: `tdf` (default 1), `rate`, and `at`, the wall
@@ -130,6 +131,8 @@ class Network:
 
         `rounds`: each node has a clock of its own. The clocks advance together, and frames arrive
         at their exact virtual instants. All links need a delay then.
+
+        `isolation`: "host" (the default) or "private", how nodes are separated from the host.
         """
         self.name = name or f"net-{os.urandom(4).hex()}"
         #: The topology, as docs/networks.md describes it.
@@ -141,6 +144,8 @@ class Network:
         }
         if rounds:
             self.topology["rounds"] = True
+        if isolation is not None:
+            self.topology["isolation"] = isolation
         #: Elements of the imported file or topology that this network leaves out, one text each.
         self.left_out: list[str] = []
 
@@ -187,6 +192,10 @@ class Network:
         image: str | None = None,
         rootfs: str | PathLike[str] | None = None,
         binds: Iterable[str] = (),
+        isolation: str | None = None,
+        files: str | PathLike[str] | None = None,
+        args: Sequence[str] = (),
+        network_of: Node | str | None = None,
         **clock: Unpack[NetworkClockOptions],
     ) -> Node:
         """Adds a node; docs/networks.md describes the parameters. Options of a `clock` of its own
@@ -201,6 +210,10 @@ class Network:
             "image": image,
             "rootfs": None if rootfs is None else os.fspath(rootfs),
             "binds": list(binds),
+            "isolation": isolation,
+            "files": None if files is None else os.fspath(files),
+            "args": list(args),
+            "network-of": network_of.node if isinstance(network_of, Node) else network_of,
         }
         self._add(name, {key: value for key, value in said.items() if value})
         return Node(self, name)

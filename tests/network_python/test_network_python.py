@@ -83,8 +83,18 @@ def test_a_node_with_a_date_of_its_own():
 def test_an_image_that_is_not_there():
     network = Network()
     network.node("a", image="localhost/nosuch:1")
-    with pytest.raises(WrongInputError, match="image: localhost/nosuch:1"):
+    with pytest.raises(WrongInputError, match=r"does not have: localhost/nosuch:1 \(a\)"):
         network.up()
+
+
+def test_private_nodes():
+    network = Network(isolation="private")
+    a, b = network.node("a"), network.node("b", isolation="host")
+    network.node("c", network_of=a)
+    network.link(a, b, delay="1ms", ipv4=("10.0.0.1/24", "10.0.0.2/24"))
+    with network:
+        first = [node.run(["cat", "/proc/1/comm"], capture_output=True).stdout for node in (a, b)]
+        assert first[0] == b"idle\n" != first[1]
 
 
 def test_a_tdf_of_a_node_alone_needs_rounds():

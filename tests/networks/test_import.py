@@ -84,7 +84,7 @@ def test_a_topology_of_containerlab():
     assert nodes["left"]["env"] == {"SITE": "north", "ROLE": "left"}
     assert nodes["left"]["exec"] == ["ip link show lo", "ip addr add 192.168.7.1/24 dev eth1"]
     assert nodes["left"]["sysctls"] == {"net.ipv4.ip_forward": "1"}
-    assert nodes["left"]["binds"] == [f"{SCENARIOS}/note.txt:/etc/hostname:ro"]
+    assert nodes["left"]["binds"] == [f"{SCENARIOS}/note.txt:/etc/hostname:ro,O"]
     assert nodes["left"]["position"] == [10, 20]
     assert nodes["right"]["command"] == "exec sleep 1000"
     assert links[0]["mtu"] == 1400 and links[1]["endpoints"] == ["right:eth2", "br1:p1"]

@@ -44,6 +44,20 @@ pub struct Up {
     /// Run the nodes in rounds, as 'rounds: true' in the file does
     #[arg(long)]
     pub rounds: bool,
+    /// Give all nodes the host's own files and processes; what they write stays
+    ///
+    /// Nodes of other emulators' scenarios have private layers above the files otherwise, as has 'isolation: private'.
+    #[arg(long)]
+    pub on_host: bool,
+    /// Size of a private node's layer: 256M, 2G [default: 64M]
+    #[arg(long, value_name = "BYTES", value_parser = crate::root_args::parse_bytes)]
+    pub layer_size: Option<u64>,
+    /// Have podman pull the images that it does not have
+    #[arg(long, conflicts_with = "ignore_images")]
+    pub pull: bool,
+    /// Run all nodes on the programs of the host's files, and not on those of their images
+    #[arg(long)]
+    pub ignore_images: bool,
     /// Check the file and create nothing
     #[arg(long)]
     pub check: bool,

@@ -106,7 +106,7 @@ fn parse_user(text: &str) -> Result<(u32, u32), &'static str> {
     Ok((user.parse().map_err(|_| EXPECTED)?, group.parse().map_err(|_| EXPECTED)?))
 }
 
-fn parse_bytes(text: &str) -> Result<u64, &'static str> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: &str = "expected a number of bytes above 0 such as 64M or 2G";
     let units = [('K', 10), ('M', 20), ('G', 30), ('k', 10), ('m', 20), ('g', 30)];
     let unit = units.iter().find(|(unit, _)| text.ends_with(*unit));

@@ -44,6 +44,7 @@ mod error;
 mod freeze;
 #[cfg(test)]
 mod fuzz;
+mod layer;
 mod lifecycle;
 mod service_dir;
 pub mod skip;
@@ -58,12 +59,13 @@ pub use attachable::check_attachable;
 pub use background::{start_in_background, Ready};
 pub use batch_spawn::{spawn_batch, BatchSpawn, MAX_BATCH};
 pub use bundle::{
-    is_bundle_of_ours, make_bundle, overlay, own_mounts, remove_bundle, runtime, runtime_root,
-    Bind, RootOptions,
+    bundle_config, is_bundle_of_ours, make_bundle, remove_bundle, runtime, runtime_root,
+    write_config, Bind, RootOptions, IDLE_ANNOTATION,
 };
 pub use clear::{clear, clear_all};
 pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
+pub use layer::{layer_space, overlay, own_mounts, Layer};
 pub use lifecycle::{attach, exec, run, Attached};
 pub use lorentz_inject::{limits, on_ample_stack};
 pub use service_dir::ServiceDir;

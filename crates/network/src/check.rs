@@ -9,9 +9,13 @@ use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::Impairments;
-use crate::plan::{directions_at, ChangePlan, Endpoint, LinkPlan, NetworkPlan, NodePlan};
+use crate::plan::{
+    directions_at, ChangePlan, Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan,
+    DEFAULT_LAYER_SIZE,
+};
 use crate::topology::{
-    self, ClockKey, Link, Node, NodeCommand, NodeKind, State, TopologyError, TopologyFile,
+    self, ClockKey, Isolation, Link, Node, NodeCommand, NodeKind, State, TopologyError,
+    TopologyFile,
 };
 
 /// The default MTU.
@@ -63,6 +67,7 @@ fn check(file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
         name: name.value.clone(),
         clock: clock_options(&file.clock_keys())?,
         rounds: file.rounds,
+        layer_size: DEFAULT_LAYER_SIZE,
         seed: file.seed,
         nodes: Vec::new(),
         switches: Vec::new(),
@@ -74,7 +79,7 @@ fn check(file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
         return refuse(name.defined, "topology: nodes: expected at least one");
     }
     for (name, node) in &file.topology.nodes {
-        check_node(name, node, &mut plan)?;
+        check_node(name, node, file.isolation, &mut plan)?;
     }
     if plan.nodes.len() > MAX_NODES {
         return refuse(
@@ -90,9 +95,36 @@ fn check(file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
         }
         plan.links.push(checked);
     }
+    check_shared_networks(file, &plan)?;
     check_loops(&plan, &file.topology.links)?;
     check_schedule(file, &taken, &mut plan)?;
     Ok(plan)
+}
+
+/// Checks that each node that shares another's network can do so.
+fn check_shared_networks(file: &TopologyFile, plan: &NetworkPlan) -> Result<(), PlanError> {
+    let found = |name: &str| plan.nodes.iter().find(|node| node.name == name);
+    for (name, node) in &file.topology.nodes {
+        let Some(of) = &node.value.network_of else { continue };
+        let wrong = |what: &str| refuse(of.defined, format!("node {name}: network-of: {what}"));
+        if plan.rounds {
+            return wrong(
+                "not in rounds: the nodes' clocks differ; expected an interface of its own",
+            );
+        }
+        match found(&of.value) {
+            None => return wrong(&format!("{}: no such node; expected another node", of.value)),
+            Some(other) if other.network_of.is_some() || other.name == *name => {
+                return wrong(&format!("{}: expected a node with a network of its own", of.value))
+            }
+            Some(_) => {}
+        }
+        let has_links = plan.links.iter().any(|link| link.ends.iter().any(|end| end.node == *name));
+        if has_links || !node.value.sysctls.is_empty() {
+            return wrong("excludes links and sysctls of its own: they are the other node's");
+        }
+    }
+    Ok(())
 }
 
 fn check_for_rounds(impairments: &[Impairments; 2]) -> Result<(), String> {
@@ -116,7 +148,12 @@ fn clock_options(given: &[ClockKey]) -> Result<ClockOptions, PlanError> {
     Ok(options)
 }
 
-fn check_node(name: &str, node: &Spanned<Node>, plan: &mut NetworkPlan) -> Result<(), PlanError> {
+fn check_node(
+    name: &str,
+    node: &Spanned<Node>,
+    isolation: Isolation,
+    plan: &mut NetworkPlan,
+) -> Result<(), PlanError> {
     let at = node.defined;
     if !is_name(name) || name.len() > 60 {
         return refuse(at, format!("node {name:?}: expected up to 60 letters, digits, '.', '_' and '-', the first a letter or digit"));
@@ -134,6 +171,10 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut NetworkPlan) -> Resul
             && node.image.is_none()
             && node.rootfs.is_none()
             && node.binds.is_empty()
+            && node.files.is_none()
+            && node.args.is_empty()
+            && node.network_of.is_none()
+            && node.isolation.is_none()
             && node.clock_keys().is_empty();
         if !is_bare {
             return refuse(
@@ -153,6 +194,14 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut NetworkPlan) -> Resul
             return refuse(at, format!("node {name}: command: expected at least one word"))
         }
         Some(NodeCommand::Words(words)) => Some(words.clone()),
+    };
+    if node.command.is_some() && !node.args.is_empty() {
+        return refuse(at, format!("node {name}: args: excludes command: give one of them"));
+    }
+    // The command of an image is known when it is mounted.
+    let command = match node.image {
+        None if !node.args.is_empty() => Some(node.args.clone()),
+        _ => command,
     };
     let own_clock = node.clock_keys();
     let clock = clock_options(&own_clock)?;
@@ -181,12 +230,10 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut NetworkPlan) -> Resul
             ),
         );
     }
-    let mut binds = Vec::new();
-    for bind in &node.binds {
-        let read = bind.value.parse::<Bind>();
-        binds.push(read.or_else(|what| {
-            refuse(bind.defined, format!("node {name}: binds: {:?}: {what}", bind.value))
-        })?);
+    let isolation = node.isolation.unwrap_or(isolation);
+    let binds = check_binds(name, node, isolation)?;
+    if node.files.is_some() && isolation == Isolation::Host {
+        return refuse(at, format!("node {name}: files: expected isolation: private beside it"));
     }
     for (key, value) in &node.sysctls {
         let good = key.starts_with("net.") && !key.contains('/') && !key.contains("..");
@@ -200,6 +247,9 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut NetworkPlan) -> Resul
     plan.nodes.push(NodePlan {
         name: name.to_string(),
         clock,
+        isolation,
+        args: node.args.clone(),
+        network_of: node.network_of.as_ref().map(|other| other.value.clone()),
         command,
         exec: node.exec.iter().map(|line| line.value.clone()).collect(),
         env: node.env.clone(),
@@ -214,8 +264,25 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut NetworkPlan) -> Resul
         folder: None,
         rootfs: node.rootfs.as_ref().map(PathBuf::from),
         binds,
+        files: node.files.as_ref().map(PathBuf::from),
     });
     Ok(())
+}
+
+fn check_binds(name: &str, node: &Node, isolation: Isolation) -> Result<Vec<NodeBind>, PlanError> {
+    let mut binds = Vec::new();
+    for bind in &node.binds {
+        let (text, layered) = topology::without_layer(&bind.value);
+        let read = match layered && isolation == Isolation::Host {
+            true => Err("O is for nodes with isolation: private; expected ro, or nothing"),
+            false => text.parse::<Bind>(),
+        };
+        let bind = read.or_else(|what| {
+            refuse(bind.defined, format!("node {name}: binds: {:?}: {what}", bind.value))
+        })?;
+        binds.push(NodeBind { bind, layered });
+    }
+    Ok(binds)
 }
 
 fn check_link(

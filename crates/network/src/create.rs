@@ -9,13 +9,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use anyhow::Context;
 use lorentz_container::{
     self as container, start_in_background, Container, MonitorKind, NewContainer, StateDir,
 };
-use lorentz_control::{ClockOptions, ClockSettings, HostNow};
+use lorentz_control::{Cgroup, ClockOptions, ClockSettings, HostNow};
 use lorentz_experiment::{self as experiment, Experiment, Joining};
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
@@ -27,12 +28,14 @@ use crate::directory::{container_of, NetworkDir, NetworkRecord};
 use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
-use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodePlan};
+use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan};
+use crate::private;
 use crate::protocol::NodeStatus;
 use crate::serve::{EmulatorServer, Port, SendTimes, TIMELINE};
 use crate::tap::{self, Tap};
 use crate::tcp_timers::{self, TcpTimers};
 use crate::timestamps::FrameTimestamps;
+use crate::topology::Isolation;
 use crate::NetworkRefusal;
 
 /// The namespaces that each node has of its own.
@@ -91,11 +94,15 @@ fn check_files(node: &NodePlan) -> Result<(), NetworkRefusal> {
     if let Some(root) = node.rootfs.as_ref().filter(|root| !root.is_dir()) {
         return missing("rootfs", root, "a directory with a root file system");
     }
-    for bind in &node.binds {
+    if let Some(files) = node.files.as_ref().filter(|files| !files.is_dir()) {
+        return missing("files", files, "a directory");
+    }
+    for NodeBind { bind, .. } in &node.binds {
         if !bind.source.exists() {
             return missing("binds", &bind.source, "a file or directory");
         }
-        if node.rootfs.is_none() && !bind.target.exists() {
+        let is_shared = node.rootfs.is_none() && node.isolation == Isolation::Host;
+        if is_shared && !bind.target.exists() {
             return missing("binds", &bind.target, "a place for it, where there is no rootfs");
         }
     }
@@ -149,7 +156,8 @@ fn emulate(
     let mut record = NetworkRecord::of_this_process(names)?;
     let entry =
         |node: &NodePlan| (node.name.clone(), NodeEntry::of(node, &directory.root(&node.name)));
-    record.entries = plan.nodes.iter().map(entry).collect();
+    let on_host = |node: &&NodePlan| node.isolation == Isolation::Host;
+    record.entries = plan.nodes.iter().filter(on_host).map(entry).collect();
     directory.store(&record)?;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -164,6 +172,7 @@ fn emulate(
         record.made = creation_times(state, plan)?;
         directory.store(&record)?;
     }
+    let private_groups = private::start_all(state, plan)?;
     raise_priority();
     // Nobody waits for the processes that supervise nodes.
     // SAFETY: no handler is set.
@@ -181,6 +190,7 @@ fn emulate(
     };
     server.serve(|| {
         owner.clock()?.unfreeze()?;
+        private_groups.iter().for_each(Cgroup::thaw);
         ready();
         Ok(())
     })
@@ -201,7 +211,7 @@ fn node_status(plan: &NetworkPlan, directory: &NetworkDir, node: &NodePlan) -> N
     }
 }
 
-fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
+pub(crate) fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
     let chosen =
         node.output.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));
     chosen.unwrap_or_else(|| directory.output(&node.name))
@@ -221,7 +231,12 @@ fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::R
 
 /// Settings of a clock that stands still at the network's start.
 fn clock_settings(options: &ClockOptions, host: &HostNow) -> anyhow::Result<ClockSettings> {
-    Ok(ClockOptions { frozen: true, ..options.clone() }.settings(host)?)
+    Ok(standing_still(options).settings(host)?)
+}
+
+/// The same clock, which stands still at its start.
+pub(crate) fn standing_still(options: &ClockOptions) -> ClockOptions {
+    ClockOptions { frozen: true, ..options.clone() }
 }
 
 /// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the
@@ -288,10 +303,24 @@ fn make_nodes(
 ) -> anyhow::Result<Vec<Port>> {
     let own = ["net", "uts"].map(|kind| File::open(format!("/proc/self/ns/{kind}")));
     let mut ports: Vec<(StationId, Port)> = Vec::new();
-    for node in &plan.nodes {
+    let mut shared: BTreeMap<&str, File> = BTreeMap::new();
+    // A node whose network others share comes before them.
+    let (sharing, first): (Vec<_>, Vec<_>) =
+        plan.nodes.iter().partition(|node| node.network_of.is_some());
+    for node in first.into_iter().chain(sharing) {
         unshare(NODE_NAMESPACES).context("a network namespace for each node, which needs root")?;
-        let made = set_up_namespaces(plan, node, stations, &mut ports)
-            .and_then(|()| start_node(state, plan, directory, node, host))
+        let set_up = match &node.network_of {
+            None => set_up_namespaces(plan, node, stations, &mut ports),
+            Some(other) => share_network(node, &shared[other.as_str()]),
+        };
+        if plan.nodes.iter().any(|other| other.network_of.as_ref() == Some(&node.name)) {
+            shared.insert(&node.name, File::open("/proc/self/ns/net")?);
+        }
+        let made = set_up
+            .and_then(|()| match node.isolation {
+                Isolation::Host => start_node(state, plan, directory, node, host),
+                Isolation::Private => private::create(state, plan, directory, node),
+            })
             .with_context(|| format!("node {}", node.name));
         for namespace in &own {
             let namespace = namespace.as_ref().map_err(|error| io::Error::from(error.kind()))?;
@@ -303,6 +332,18 @@ fn make_nodes(
     Ok(ports.into_iter().map(|(_, port)| port).collect())
 }
 
+/// Sets up this thread's namespaces for a node that shares the network namespace `network`.
+fn share_network(node: &NodePlan, network: &File) -> anyhow::Result<()> {
+    set_hostname(node)?;
+    Ok(setns(network, CloneFlags::CLONE_NEWNET)?)
+}
+
+/// Sets the host name of this thread's namespace to the name of `node`.
+fn set_hostname(node: &NodePlan) -> nix::Result<()> {
+    let label: String = node.name.chars().take(63).collect();
+    nix::unistd::sethostname(&label)
+}
+
 /// Sets up this thread's namespaces for `node`.
 fn set_up_namespaces(
     plan: &NetworkPlan,
@@ -310,8 +351,7 @@ fn set_up_namespaces(
     stations: &[Endpoint],
     ports: &mut Vec<(StationId, Port)>,
 ) -> anyhow::Result<()> {
-    let label: String = node.name.chars().take(63).collect();
-    nix::unistd::sethostname(&label)?;
+    set_hostname(node)?;
     tap::loopback_up().context("lo")?;
     for (number, end) in stations.iter().enumerate().filter(|(_, end)| end.node == node.name) {
         let (link, side) = link_of(plan, end);
@@ -382,15 +422,7 @@ fn start_node(
         };
         let ran = made.map_err(anyhow::Error::from).and_then(|container| {
             container::run(container, &command, !plan.rounds, |node_container| {
-                if plan.rounds {
-                    let mut experiment = Experiment::open(state, &plan.name)?;
-                    experiment.add_as(&Joining {
-                        container: node_container.name(),
-                        rate: clock.rate_or_tdf(),
-                        timeline: Some(TIMELINE),
-                        own_wall: node.clock.at.is_some(),
-                    })?;
-                }
+                join_rounds(state, plan, node, node_container.name())?;
                 ready.done();
                 Ok(())
             })
@@ -402,7 +434,25 @@ fn start_node(
     })
 }
 
-fn open_log(path: &Path) -> anyhow::Result<File> {
+/// In rounds: adds the container of `node` to the network's experiment.
+pub(crate) fn join_rounds(
+    state: &StateDir,
+    plan: &NetworkPlan,
+    node: &NodePlan,
+    container: &str,
+) -> anyhow::Result<()> {
+    if !plan.rounds {
+        return Ok(());
+    }
+    Experiment::open(state, &plan.name)?.add_as(&Joining {
+        container,
+        rate: node.clock.or(&plan.clock).rate_or_tdf(),
+        timeline: Some(TIMELINE),
+        own_wall: node.clock.at.is_some(),
+    })
+}
+
+pub(crate) fn open_log(path: &Path) -> anyhow::Result<File> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     opened.with_context(|| format!("output: {}", path.display()))
 }
@@ -421,9 +471,10 @@ fn run_exec_lines(
                 .with_context(|| format!("node {}: exec: {line}", node.name))?;
             anyhow::ensure!(
                 status == 0,
-                "node {}: exec: {line}: exit status {status}{}",
+                "node {}: exec: {line}: exit status {status}{}{}",
                 node.name,
                 last_line(&output(directory, node)),
+                private::full_note(state, &name),
             );
         }
     }
@@ -458,6 +509,9 @@ fn run_in_node(
                 nix::unistd::dup2_stdout(&log)?;
                 nix::unistd::dup2_stderr(&log)?;
                 let found = state.container(name)?;
+                if let Some(mut command) = private::exec_command(&found)? {
+                    return Err(command.args(["/bin/sh", "-c", line]).exec().into());
+                }
                 enter(&found)?;
                 let words = ["/bin/sh", "-c", line].map(OsString::from);
                 container::exec(&found, &entry.enter(&words))

@@ -11,6 +11,7 @@ use nix::sys::wait::{waitpid, WaitPidFlag};
 
 use crate::directory::{container_of, NetworkDir, NetworkRecord};
 use crate::image;
+use crate::private;
 use crate::NetworkRefusal;
 
 /// Takes the network `name` down, whatever state it is in: its emulator, its nodes, its clock. Returns the number of programs that
@@ -29,11 +30,11 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
         end_emulator(record)?;
     }
     let NetworkRecord { nodes, made, .. } = record.unwrap_or_default();
+    let mut ended = private::delete_all(&directory, name, &nodes)?;
     let containers =
         nodes.iter().filter_map(|node| state.container(&container_of(name, node)).ok());
     let ours: Vec<Container> = containers.filter(|found| is_ours(found, name, &made)).collect();
     let groups: Vec<Cgroup> = ours.iter().filter_map(Container::cgroup).collect();
-    let mut ended = 0;
     for node in &ours {
         ended += container::clear(node, true)?;
     }

@@ -91,6 +91,11 @@ impl NetworkDir {
         self.file(&format!("{node}.root"))
     }
 
+    /// The bundle of a private node.
+    pub fn bundle(&self, node: &str) -> PathBuf {
+        self.file(&format!("{node}.bundle"))
+    }
+
     /// The file for the output of a node.
     pub fn output(&self, node: &str) -> PathBuf {
         self.file(&format!("{node}.out"))

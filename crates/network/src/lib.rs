@@ -49,6 +49,7 @@ pub mod import;
 mod lateness;
 pub mod neighbours;
 pub mod plan;
+mod private;
 mod protocol;
 mod serve;
 mod tap;
@@ -60,6 +61,8 @@ pub mod units;
 pub use client::Network;
 pub use create::{enter_node, up};
 pub use destroy::down;
+pub use image::pull_missing;
+pub use private::layer_space;
 pub use protocol::{
     DirectionStatus, FrameLateness, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest,
     NetworkStatus, NodeStatus, RoundsStatus,
@@ -99,8 +102,8 @@ pub enum NetworkRefusal {
         /// Its command.
         command: String,
     },
-    /// Podman does not have the image.
-    #[error("node {node}: image: {image}: {why}; expected one that 'podman pull' has fetched")]
+    /// Podman cannot be asked for the image.
+    #[error("node {node}: image: {image}: {why}; expected podman, which has images")]
     NoImage {
         /// The node.
         node: String,
@@ -108,6 +111,14 @@ pub enum NetworkRefusal {
         image: String,
         /// The reason, as podman reports it.
         why: String,
+    },
+    /// Podman does not have these images.
+    #[error("images that podman does not have: {missing}; 'podman pull {names}' gets them, as does 'lorentz up --pull'")]
+    MissingImages {
+        /// The images, each with its nodes.
+        missing: String,
+        /// Their full names, as words of a command.
+        names: String,
     },
     /// The directory or file does not exist on the host.
     #[error("node {node}: {key}: {path}: not there; expected {expected}")]

@@ -57,6 +57,10 @@ macro_rules! define_file {
             #[serde(default, skip_serializing_if = "is_default")]
             #[schemars(extend("default" = false))]
             pub rounds: bool,
+            /// How its nodes are separated from the host, where they do not say
+            #[serde(default, skip_serializing_if = "is_default")]
+            #[schemars(extend("default" = "host"))]
+            pub isolation: Isolation,
             /// Seed of random decisions: the same seed and the same frames at the same instants give the same result
             #[serde(default, skip_serializing_if = "is_default")]
             #[schemars(extend("default" = 0))]
@@ -83,9 +87,19 @@ macro_rules! define_file {
                 #[schemars(with = $shape)]
                 pub $key: Option<Spanned<String>>,
             )?)*
+            /// How it is separated from the host [default: the network's]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub isolation: Option<Isolation>,
             /// Command to run: a list of words, or a line for /bin/sh [default: its image's command; else only what exec starts]
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub command: Option<NodeCommand>,
+            /// Arguments of its image's entrypoint, in place of its image's command; without an image they are the command
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub args: Vec<String>,
+            /// Node whose network it shares: it has that node's interfaces, and no links of its own
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<String>")]
+            pub network_of: Option<Spanned<String>>,
             /// Lines for /bin/sh, run one after the other when the network is complete
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             #[schemars(with = "Vec<String>")]
@@ -107,10 +121,13 @@ macro_rules! define_file {
             /// Root file system, a directory, without image; a layer above takes its writes and goes with the node [default: the host's]
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub rootfs: Option<String>,
-            /// Files and directories of the host in its root file system, SOURCE:TARGET or SOURCE:TARGET:ro
+            /// Files and directories of the host in its root file system: SOURCE:TARGET, with :ro to read, with :O for a layer of its own
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             #[schemars(with = "Vec<String>")]
             pub binds: Vec<Spanned<String>>,
+            /// Directory whose files are copied into its root file system; needs isolation: private
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub files: Option<String>,
             /// Its place in a picture, in any unit: to the right, and down
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub position: Option<[f64; 2]>,
@@ -123,6 +140,7 @@ macro_rules! define_file {
                     name,
                     $($($key: None,)?)*
                     rounds: false,
+                    isolation: Isolation::default(),
                     seed: 0,
                     topology: Topology::default(),
                     schedule: Vec::new(),
@@ -185,6 +203,17 @@ pub enum NodeKind {
     Switch,
     /// A hub: sends each frame to all other ports
     Hub,
+}
+
+/// How nodes are separated from the host
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// Nodes see the host's files, processes and services; what they write stays
+    #[default]
+    Host,
+    /// Nodes are containers: processes of their own, few capabilities, and a layer above the files that goes with the node
+    Private,
 }
 
 /// A command
@@ -324,7 +353,33 @@ pub(crate) fn text_of(path: &Path) -> Result<String, crate::NetworkRefusal> {
         .map_err(|error| crate::NetworkRefusal::File(path.display().to_string(), error))
 }
 
+/// Splits `:O`, a layer of the node's own, from the end of a bind. Returns the rest, and whether it was there.
+pub(crate) fn without_layer(bind: &str) -> (&str, bool) {
+    let read_only = || bind.strip_suffix(",O").filter(|rest| rest.ends_with(":ro"));
+    match bind.strip_suffix(":O").or_else(read_only) {
+        Some(rest) => (rest, true),
+        None => (bind, false),
+    }
+}
+
 impl TopologyFile {
+    /// Removes all images: nodes run the programs of the host's files.
+    pub fn ignore_images(&mut self) {
+        self.topology.nodes.values_mut().for_each(|node| node.value.image = None);
+    }
+
+    /// Gives all nodes the host's own files and processes.
+    pub fn put_on_host(&mut self) {
+        self.isolation = Isolation::Host;
+        for node in self.topology.nodes.values_mut().map(|node| &mut node.value) {
+            node.isolation = None;
+            node.files = None;
+            for bind in &mut node.binds {
+                bind.value = without_layer(&bind.value).0.to_string();
+            }
+        }
+    }
+
     /// Returns the content as a topology file.
     ///
     /// # Errors

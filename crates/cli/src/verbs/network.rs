@@ -20,7 +20,14 @@ use crate::{print, print_network};
 pub fn up(args: &Up) -> anyhow::Result<i32> {
     let mut imported = read(&args.source)?;
     imported.topology.rounds |= args.rounds;
-    let plan = network::check::plan_from(&imported.name, &imported.topology)?;
+    if args.on_host {
+        imported.topology.put_on_host();
+    }
+    if args.ignore_images {
+        imported.topology.ignore_images();
+    }
+    let mut plan = network::check::plan_from(&imported.name, &imported.topology)?;
+    plan.layer_size = args.layer_size.unwrap_or(plan.layer_size);
     let advice = network::neighbours::advice(&plan);
     if !args.json {
         tell_left_out(&imported);
@@ -28,13 +35,16 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
     }
     let state = StateDir::open()?;
     if !args.check {
+        if args.pull {
+            network::pull_missing(&plan)?;
+        }
         network::up(&state, &plan)?;
     }
     if args.json {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
         print::out_json(&json!({
             "name": plan.name, "nodes": names, "links": plan.links.len(), "up": !args.check,
-            "left_out": imported.left_out, "advice": advice,
+            "left_out": imported.left_out, "advice": advice, "files": plan.files_note(),
         }))?;
     } else if args.check {
         print::out(&format!(
@@ -46,10 +56,12 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
     } else {
         let first = plan.nodes.first().map_or("NODE", |node| node.name.as_str());
         print::out(&format!(
-            "{}: {} nodes, {} links; 'lorentz exec {0}.{first} COMMAND' runs a command in one\n",
+            "{}: {} nodes, {} links; 'lorentz exec {0}.{first} COMMAND' runs a command in one\n\
+             {0}: {}\n",
             plan.name,
             plan.nodes.len(),
-            plan.links.len()
+            plan.links.len(),
+            plan.files_note()
         ))?;
     }
     Ok(0)
@@ -120,6 +132,10 @@ pub fn inspect(args: &Inspect) -> anyhow::Result<i32> {
         let mut value = serde_json::to_value(status)?;
         value["state"] = if status.frozen { "frozen" } else { "running" }.into();
         for (at, node) in node_states(&state, status).into_iter().enumerate() {
+            let found = state.container(&status.nodes[at].container).ok();
+            let layer = found.and_then(|found| network::layer_space(&found));
+            value["nodes"][at]["layer"] =
+                layer.map_or(Value::Null, |(bytes, free)| json!({ "bytes": bytes, "free": free }));
             value["nodes"][at]["state"] = node.into();
         }
         Ok(value)

@@ -107,6 +107,11 @@ fn read_node(
     }
     // Settings for all nodes are settings for containers.
     let is_own = |key: &str| own.is_some_and(|own| own.value.contains_key(key));
+    // How a command is read depends on whether there is an image.
+    let image = settings.get("image").and_then(|all| all.first());
+    if let Some(image) = image.filter(|_| node.kind == NodeKind::Process) {
+        node.image = Some(position(image.defined).of(text(&image.value)));
+    }
     for (key, values) in settings {
         match node.kind {
             NodeKind::Process => read_setting(draft, name, &mut node, key, &values),
@@ -128,8 +133,12 @@ fn read_setting(
 ) {
     let Some(first) = values.first() else { return };
     let at = position(first.defined);
+    let has_image = node.image.is_some();
+    let shared = text(&first.value).strip_prefix("container:").map(str::to_string);
     match key {
-        "kind" | "group" => {}
+        "kind" | "group" | "image" => {}
+        "cmd" if has_image => node.args = words(&first.value),
+        "network-mode" if shared.is_some() => node.network_of = shared.map(|other| at.of(other)),
         "cmd" => node.command = Some(NodeCommand::Line(format!("exec {}", text(&first.value)))),
         "exec" => {
             // The settings for all nodes come before a node's own.
@@ -145,7 +154,11 @@ fn read_setting(
             let folder = folder.parent().unwrap_or(Path::new("/"));
             for list in values.iter().rev() {
                 for bind in list.value.as_array().into_iter().flatten() {
-                    let bind = folder.join(text(bind)).to_string_lossy().into_owned();
+                    let bind = text(bind);
+                    // What a node writes goes with the node, also where the original has it write to the host.
+                    let options = if bind.ends_with(":ro") { ",O" } else { ":O" };
+                    let bind =
+                        format!("{}{options}", folder.join(bind.trim_end_matches(":rw")).display());
                     node.binds.push(position(list.defined).of(bind));
                 }
             }
@@ -176,6 +189,12 @@ fn read_setting(
         }
         other => draft.leave_out(at, format!("node {name}: {other}: {}", first.value)),
     }
+}
+
+/// The words of a command, which quotes may hold together.
+fn words(value: &Value) -> Vec<String> {
+    let line = text(value);
+    shlex::split(&line).unwrap_or_else(|| vec![line])
 }
 
 /// A scalar as it was written.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::{Jitter, JitterOption, LossOption, Queue};
-use crate::topology::{self, Link, Node, NodeKind, TopologyError, TopologyFile};
+use crate::topology::{self, Isolation, Link, Node, NodeKind, TopologyError, TopologyFile};
 use crate::units::{BitRate, Delay, Probability};
 
 pub(super) const LAB_CONF: &str = "lab.conf";
@@ -67,7 +67,8 @@ impl Draft {
         let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
         let stem = named.split('.').next().unwrap_or_default();
         let name = plain_name(if named == LAB_CONF { &folder } else { stem });
-        let file = TopologyFile::new(Position { line: 1, column: 1 }.of(name));
+        let mut file = TopologyFile::new(Position { line: 1, column: 1 }.of(name));
+        file.isolation = Isolation::Private;
         Draft { name: path.display().to_string(), file, left_out: Vec::new() }
     }
 

@@ -98,6 +98,7 @@ fn set(draft: &mut Draft, machine: &str, line: &Line) {
     let Some(node) = draft.node(machine) else { return };
     let pair = line.value.split_once('=');
     match (line.key, pair) {
+        ("image", _) => node.image = Some(line.value_at.of(line.value.to_string())),
         ("exec", _) => node.exec.push(line.value_at.of(line.value.to_string())),
         ("args" | "entrypoint", _) => {
             let before = match node.command.take() {
@@ -152,8 +153,7 @@ fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<DomainMember>>) -> Read
     Ok(())
 }
 
-/// Reads the common script and the scripts of all machines. Notes as left out the directories that Kathara would copy into
-/// machines.
+/// Reads the common script, and the scripts and directories of all machines.
 fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
     for (machine, at) in machines {
         // The common script runs first. The lines of exec run after both.
@@ -165,10 +165,13 @@ fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
                 node.exec.insert(0, at.of(text));
             }
         }
-        for name in [machine.clone(), format!("{machine}.shutdown")] {
-            if folder.join(&name).exists() {
-                draft.leave_out(*at, format!("node {machine}: {name} beside it"));
-            }
+        let files = folder.join(machine);
+        if let Some(node) = draft.node(machine).filter(|_| files.is_dir()) {
+            node.files = std::path::absolute(files).ok().map(|path| path.display().to_string());
+        }
+        let shutdown = format!("{machine}.shutdown");
+        if folder.join(&shutdown).exists() {
+            draft.leave_out(*at, format!("node {machine}: {shutdown} beside it"));
         }
     }
 }
