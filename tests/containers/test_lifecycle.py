@@ -29,9 +29,9 @@ def traces(bundle: Bundle) -> list[str]:
 def test_a_container_is_created_started_killed_and_deleted():
     """created, running, stopped; the program begins with start and not before."""
     with Bundle(["sh", "-c", "echo begun; sleep 1000000"], rate="1000") as bundle:
-        bundle.ok("create", "--pid-file", "pid", bundle.id)
+        bundle.create("--pid-file", "pid")
         time.sleep(0.2)
-        assert (bundle.folder / "stdout").read_text() == ""
+        assert bundle.printed() == ""
         assert bundle.status() == "created"
         assert int((bundle.folder / "pid").read_text()) == bundle.pid()
         bundle.ok("start", bundle.id)

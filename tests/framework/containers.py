@@ -141,11 +141,15 @@ class Bundle:
         """Returns the program's output, from `run` to its end."""
         return self.ok("run", self.id)
 
-    def start(self) -> Bundle:
-        """Makes the container and starts its program. `printed` returns the output."""
-        self.ok("create", self.id)
+    def create(self, *options: str) -> None:
+        """Makes the container. `printed` returns its output: the next call has another file."""
+        self.ok("create", *options, self.id)
         self._created = self.folder / "created"
         (self.folder / "stdout").rename(self._created)
+
+    def start(self) -> Bundle:
+        """Makes the container and starts its program. `printed` returns the output."""
+        self.create()
         self.ok("start", self.id)
         return self
 
