@@ -20,26 +20,14 @@
 //! within an aligned block of 16 bytes, which processors fetch as one.
 
 use crate::call::Arguments;
-use crate::direct::{self, ANY_CALL};
+use crate::direct;
 use crate::filter::ASK_CALL_SITE;
-use crate::layout::{clock, data, CALL_SITES_LEN, CALL_SLOTS};
+use crate::layout::{clock, data, CallSite, ANY_CALL, CALL_SITES_LEN, CALL_SLOTS};
 use crate::process;
 use crate::sys::{sys, Fd, Sysno, UserPtr};
 use crate::user;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 use lorentz_syscalls::ASK_MONITOR;
-
-/// A place in the program's code where it makes system calls that are trapped. The assembly of [`crate::direct`] reads it.
-#[repr(C)]
-pub struct CallSite {
-    /// The address behind the syscall instruction; 0 where the entry is free.
-    end: AtomicU64,
-    /// The call's number, or [`ANY_CALL`]. Valid once the site is rewritten.
-    pub number: AtomicU32,
-    /// How many calls were trapped here, up to [`HOT`]; then what has become of the site.
-    state: AtomicU32,
-}
 
 /// A site is rewritten after this number of trapped calls. The monitor's answer and the change of the page take as long as some
 /// thirty traps.
@@ -100,12 +88,6 @@ pub fn number_at(end: u64) -> Option<u32> {
     let site = places(end).map(|place| &data().call_sites[place]).find(|site| site.is_at(end))?;
     let number = site.number.load(Relaxed);
     (site.state.load(Relaxed) == REWRITTEN && number != ANY_CALL).then_some(number)
-}
-
-impl CallSite {
-    fn is_at(&self, end: u64) -> bool {
-        self.end.load(Relaxed) == end
-    }
 }
 
 /// The places at which a site may stand in the table.

@@ -9,21 +9,17 @@
 //! program's registers, and that the program goes on behind its call site.
 
 use crate::call::Arguments;
-use crate::call_sites::CallSite;
 use crate::calls::{clock, file};
-use crate::layout::{data, CALL_SITES, CALL_SITES_LEN};
+use crate::layout::{data, CallSite, ANY_CALL, CALL_SITES, CALL_SITES_LEN};
 use crate::read::clock_time;
 use crate::signals;
 use crate::sys::{sys, ClockId, Errno, FutexOp, SysResult, Sysno, Timespec, Timeval, UserPtr};
-use crate::user::{Access, Plain};
+use crate::user::{self, Access};
 use crate::vdso;
 use core::arch::global_asm;
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_syscalls::Handler;
-
-/// The number of a call site whose call stands in a register.
-pub const ANY_CALL: u32 = u32::MAX;
 
 /// What [`carry_out`] returns for a call that the program makes at its own site. No system call returns it.
 const BY_TRAP: isize = -5003;
@@ -280,7 +276,7 @@ fn clock_gettime(clock: ClockId, out: UserPtr<Timespec>) -> Option<SysResult> {
     if clock.is_cpu_clock() {
         return None;
     }
-    if is_on_this_page(out) {
+    if user::is_on_this_page(out) {
         // SAFETY: the page is that of a stack in use.
         let result = unsafe { vdso::clock_gettime(clock, out.address() as *mut Timespec) };
         return Some(Errno::check(result as isize));
@@ -289,34 +285,13 @@ fn clock_gettime(clock: ClockId, out: UserPtr<Timespec>) -> Option<SysResult> {
 }
 
 fn gettimeofday(out: UserPtr<Timeval>, zone: u64) -> Option<SysResult> {
-    if zone != 0 || !is_on_this_page(out) {
+    if zone != 0 || !user::is_on_this_page(out) {
         return None;
     }
     // SAFETY: the page is that of a stack in use.
     let result =
         unsafe { vdso::gettimeofday(out.address() as *mut Timeval, core::ptr::null_mut()) };
     Some(Errno::check(result as isize))
-}
-
-/// Reads a value from the program's memory, or returns EFAULT.
-#[inline(always)]
-pub fn read<T: Plain>(from: UserPtr<T>) -> SysResult<T> {
-    match is_on_this_page(from) {
-        // SAFETY: the page is that of a stack in use.
-        true => Ok(unsafe { from.get() }),
-        false => from.read(),
-    }
-}
-
-/// Whether a value lies on the page of the stack that this function runs on. That page can be read and written: a pointer to a
-/// local variable of the program's needs no question to the kernel.
-#[inline(always)]
-fn is_on_this_page<T: Plain>(value: UserPtr<T>) -> bool {
-    const PAGE: u64 = 4096;
-    let here = 0u8;
-    let page = (&raw const here as u64) / PAGE;
-    let (first, last) = (value.address(), value.address().wrapping_add(size_of::<T>() as u64 - 1));
-    first / PAGE == page && last / PAGE == page
 }
 
 /// poll and epoll with a timeout, argument `timeout` in milliseconds: what is ready at once. Else they wait, or say by the trap what
@@ -342,7 +317,7 @@ fn has_other_value(call: &Arguments) -> Option<SysResult> {
         return None;
     }
     // What the kernel refuses before it looks at the word: by the trap.
-    read(call.arg::<UserPtr<Timespec>>(3)).ok()?.to_span()?;
+    user::read_nearby(call.arg::<UserPtr<Timespec>>(3)).ok()?.to_span()?;
     let op = FutexOp::FUTEX_CMP_REQUEUE.with(op.among(FutexOp::FUTEX_PRIVATE_FLAG));
     let (word, value) = (call.args[0], call.args[2]);
     // SAFETY: looks at the word. It wakes and moves nobody: both numbers are 0.

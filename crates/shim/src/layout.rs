@@ -3,7 +3,6 @@
 //! All addresses are fixed and below 2 GiB: code can name them in 32 bits, the seccomp filter can tell the
 //! image's own system calls by their address, and a tool that inspects a process knows where to look.
 
-use crate::call_sites::CallSite;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use lorentz_clock::{file, ClockPage, Registry};
 
@@ -38,6 +37,9 @@ pub const CALL_SITES_LEN: usize = 128;
 /// Address of the table of call sites.
 pub const CALL_SITES: usize = DATA + core::mem::offset_of!(ProcessData, call_sites);
 
+/// The number of a call site whose call stands in a register.
+pub const ANY_CALL: u32 = u32::MAX;
+
 /// Entries of the fd table.
 pub const FD_TABLE_LEN: usize = 256;
 
@@ -64,6 +66,25 @@ pub const CLONE_SITES: usize = 32;
 
 /// Threads whose beliefs are remembered.
 pub const BLOCKED: usize = 254;
+
+/// A place in the program's code where it makes system calls that are trapped. See [`crate::call_sites`]. The assembly of
+/// [`crate::direct`] reads it.
+#[repr(C)]
+pub struct CallSite {
+    /// The address behind the syscall instruction; 0 where the entry is free.
+    pub end: AtomicU64,
+    /// The call's number, or [`ANY_CALL`]. Valid once the site is rewritten.
+    pub number: AtomicU32,
+    /// How many calls were trapped here, up to [`HOT`]; then what has become of the site.
+    pub state: AtomicU32,
+}
+
+impl CallSite {
+    /// Whether it is the site that ends at `end`.
+    pub fn is_at(&self, end: u64) -> bool {
+        self.end.load(Relaxed) == end
+    }
+}
 
 /// How long a thread had been waiting when its process was brought in, for the call it makes again.
 #[repr(C)]

@@ -5,7 +5,6 @@
 //! wishes for the two, returns them when the program asks, and follows them when another process sends one of the two.
 
 use crate::call::{Arguments, Call};
-use crate::direct;
 use crate::handlers;
 use crate::layout::{data, Disposition};
 use crate::process;
@@ -14,7 +13,7 @@ use crate::sys::{
     Sysno, Ucontext, UserPtr,
 };
 use crate::trap_mask;
-use crate::user::Access;
+use crate::user::{self, Access};
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -206,7 +205,7 @@ pub fn set_plain_action(call: &Arguments) -> Option<SysResult> {
     if size != SigSet::LEN || virtual_disposition(signal).is_some() {
         return None;
     }
-    let mut action = direct::read(new?).ok()?;
+    let mut action = user::read_nearby(new?).ok()?;
     if trap_mask::changes(signal, trap_mask::is_ignored(signal, &action)) {
         return None;
     }
@@ -223,7 +222,7 @@ pub fn set_plain_mask(call: &Arguments) -> Option<SysResult> {
         return None;
     }
     let set = match new {
-        Some(new) => direct::read(new).ok()?,
+        Some(new) => user::read_nearby(new).ok()?,
         None => SigSet::EMPTY,
     };
     if set.among(sig::OURS) != SigSet::EMPTY || believed_blocked() != SigSet::EMPTY {

@@ -153,6 +153,28 @@ fn overwrite_32(at: u64) -> SysResult<()> {
     unless_fault(unsafe { sys!(Sysno::getitimer, ItimerId::ITIMER_PROF, at) })
 }
 
+/// Copies a value from the program, or returns EFAULT, without a question to the kernel where the value lies on this page of the
+/// stack.
+#[inline(always)]
+pub fn read_nearby<T: Plain>(from: UserPtr<T>) -> SysResult<T> {
+    match is_on_this_page(from) {
+        // SAFETY: the page is that of a stack in use.
+        true => Ok(unsafe { from.get() }),
+        false => from.read(),
+    }
+}
+
+/// Whether a value lies on the page of the stack that this function runs on. That page can be read and written: a pointer to a
+/// local variable of the program's needs no question to the kernel.
+#[inline(always)]
+pub fn is_on_this_page<T: Plain>(value: UserPtr<T>) -> bool {
+    const PAGE: u64 = 4096;
+    let here = 0u8;
+    let page = (&raw const here as u64) / PAGE;
+    let (first, last) = (value.address(), value.address().wrapping_add(size_of::<T>() as u64 - 1));
+    first / PAGE == page && last / PAGE == page
+}
+
 /// A pointer to a timespec that the kernel refuses with `error`, as it refuses the program's own. A call that is made with it
 /// tells which of several errors the kernel finds first, and never waits.
 pub fn refused_timespec(error: Errno) -> UserPtr<Timespec> {

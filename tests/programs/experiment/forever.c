@@ -46,7 +46,12 @@ static long by_epoll(struct waiter *w)
 	return epoll_wait(w->epoll, &event, 1, -1);
 }
 
-static long by_futex(struct waiter *w) { return syscall(SYS_futex, &w->word, FUTEX_WAIT, 0, NULL, NULL, 0); }
+/* Where the word is 1 before the thread has come to wait, its event is there, as it is for the others. */
+static long by_futex(struct waiter *w)
+{
+	long ret = syscall(SYS_futex, &w->word, FUTEX_WAIT, 0, NULL, NULL, 0);
+	return ret < 0 && errno == EAGAIN && w->word == 1 ? 0 : ret;
+}
 
 static long by_read(struct waiter *w)
 {
