@@ -25,6 +25,7 @@ mod print;
 mod print_experiment;
 mod print_latency;
 mod print_network;
+mod ready;
 mod root_args;
 mod start;
 mod study_args;

@@ -9,8 +9,9 @@ use lorentz_container::{is_name, Bind};
 use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
+use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
-use crate::plan::{directions_at, ChangePlan, Endpoint, LinkPlan, NodePlan, Plan};
+use crate::plan::{directions_at, ChangePlan, Endpoint, ExecLine, LinkPlan, NodePlan, Plan};
 use crate::topology::{self, Command, File, Kind, Link, Node, State, TopologyError};
 
 /// The default MTU.
@@ -33,7 +34,7 @@ pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, TopologyError> {
 ///
 /// The first error, with line and column.
 pub fn plan_from(name: &str, file: &File) -> Result<Plan, TopologyError> {
-    check(file).map_err(|error| topology::error_at(name, error.at, &error.what))
+    check(name, file).map_err(|error| topology::error_at(name, error.at, &error.what))
 }
 
 /// An error at a place in the file.
@@ -49,7 +50,7 @@ fn refuse<T>(at: Location, what: impl Into<String>) -> Result<T, PlanError> {
     Err(PlanError { at, what: what.into() })
 }
 
-fn check(file: &File) -> Result<Plan, PlanError> {
+fn check(source: &str, file: &File) -> Result<Plan, PlanError> {
     let name = &file.name;
     // The node's name follows it in a container's name, which has at most 128 characters.
     if !is_name(&name.value) || name.value.len() > 60 {
@@ -74,7 +75,7 @@ fn check(file: &File) -> Result<Plan, PlanError> {
         return refuse(name.defined, "topology: nodes: expected at least one");
     }
     for (name, node) in &file.topology.nodes {
-        check_node(name, node, &mut plan)?;
+        check_node(source, name, node, &mut plan)?;
     }
     if plan.nodes.len() > MAX_NODES {
         return refuse(
@@ -126,7 +127,12 @@ fn clock_option(key: &str, text: &Option<Spanned<String>>) -> Result<ClockOption
     Ok(options)
 }
 
-fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), PlanError> {
+fn check_node(
+    source: &str,
+    name: &str,
+    node: &Spanned<Node>,
+    plan: &mut Plan,
+) -> Result<(), PlanError> {
     let at = node.defined;
     if !is_name(name) || name.len() > 60 {
         return refuse(at, format!("node {name:?}: expected up to 60 letters, digits, '.', '_' and '-', the first a letter or digit"));
@@ -138,6 +144,7 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
     if node.kind != Kind::Process {
         let is_bare = node.command.is_none()
             && node.exec.is_empty()
+            && node.shell.is_none()
             && node.env.is_empty()
             && node.sysctls.is_empty()
             && node.output.is_none()
@@ -151,12 +158,23 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
             return refuse(
                 at,
                 format!(
-                    "node {name}: a switch or hub runs nothing; expected kind, and position, alone"
+                    "node {name}: a switch or hub runs nothing; expected kind, stp and position alone"
                 ),
             );
         }
-        plan.switches.push((name.to_string(), node.kind == Kind::Switch));
+        let kind = match node.kind {
+            Kind::Switch if node.stp => SwitchKind::SpanningTree,
+            Kind::Switch => SwitchKind::Learning,
+            _ if node.stp => {
+                return refuse(at, format!("node {name}: stp: expected 'kind: switch'"))
+            }
+            _ => SwitchKind::Hub,
+        };
+        plan.switches.push((name.to_string(), kind));
         return Ok(());
+    }
+    if node.stp {
+        return refuse(at, format!("node {name}: stp: expected 'kind: switch'"));
     }
     let command = match &node.command {
         None => None,
@@ -166,6 +184,12 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
         }
         Some(Command::Words(words)) => Some(words.clone()),
     };
+    if let Some(shell) = node.shell.as_ref().filter(|shell| {
+        shell.value.is_empty() || shell.value.starts_with('-') || shell.value.contains(' ')
+    }) {
+        let what = format!("node {name}: shell: {:?}: expected a shell such as bash", shell.value);
+        return refuse(shell.defined, what);
+    }
     let own_rate = rate(&node.tdf, &node.rate)?;
     for (key, own) in [("tdf", &node.tdf), ("rate", &node.rate), ("at", &node.at)] {
         if let Some(own) = own.as_ref().filter(|_| !plan.rounds) {
@@ -215,7 +239,8 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
         rate: own_rate.unwrap_or(plan.rate),
         at: start(&node.at)?,
         command,
-        exec: node.exec.iter().map(|line| line.value.clone()).collect(),
+        shell: node.shell.as_ref().map_or_else(|| "/bin/sh".into(), |shell| shell.value.clone()),
+        exec: node.exec.iter().map(|line| exec_line(source, node, line)).collect(),
         env: node.env.clone(),
         sysctls: node
             .sysctls
@@ -230,6 +255,18 @@ fn check_node(name: &str, node: &Spanned<Node>, plan: &mut Plan) -> Result<(), P
         binds,
     });
     Ok(())
+}
+
+fn exec_line(source: &str, node: &Node, line: &Spanned<String>) -> ExecLine {
+    let (text, number) = (line.value.clone(), line.defined.line().max(1));
+    match node.script_files.get(&text) {
+        Some(file) => ExecLine { file: file.clone(), line: number, text },
+        // In YAML a text of several lines begins behind the line of its key.
+        None => {
+            let line = number + u64::from(text.contains('\n'));
+            ExecLine { file: source.into(), line, text }
+        }
+    }
 }
 
 fn check_link(
@@ -372,23 +409,36 @@ fn address(key: &str, text: &Spanned<String>, is_v4: bool) -> Result<(IpAddr, u8
     })
 }
 
-/// Checks that no switches form a loop: a broadcast would go round in it for ever, because there is no spanning tree.
+/// Checks that each loop of switches has one with a spanning tree: in others a broadcast would go round for ever.
 fn check_loops(plan: &Plan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
+    let without = plan.switches.iter().filter(|(_, kind)| *kind != SwitchKind::SpanningTree);
+    let names: Vec<&str> = without.map(|(name, _)| name.as_str()).collect();
+    let ends = plan.links.iter().map(|link| link.ends.each_ref().map(|end| end.node.as_str()));
+    let Some(at) = link_of_loop(&names, ends) else { return Ok(()) };
+    let [one, other] = &plan.links[at].ends;
+    refuse(
+        links[at].defined,
+        format!("link {one} - {other}: closes a loop of switches without a spanning tree; expected 'stp: true' at one of them"),
+    )
+}
+
+/// Returns the first of the links, given by the nodes at their ends, that closes a loop among `nodes`.
+pub(crate) fn link_of_loop<'a>(
+    nodes: &[&'a str],
+    links: impl Iterator<Item = [&'a str; 2]>,
+) -> Option<usize> {
     let index: HashMap<&str, usize> =
-        plan.switches.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
-    let mut group: Vec<usize> = (0..plan.switches.len()).collect();
-    for (link, place) in plan.links.iter().zip(links) {
-        let switch = |side: usize| index.get(link.ends[side].node.as_str()).map(|&at| group[at]);
-        let (Some(one), Some(other)) = (switch(0), switch(1)) else { continue };
+        nodes.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+    let mut group: Vec<usize> = (0..nodes.len()).collect();
+    for (number, ends) in links.enumerate() {
+        let [Some(&one), Some(&other)] = ends.map(|end| index.get(end)) else { continue };
+        let (one, other) = (group[one], group[other]);
         if one == other {
-            return refuse(
-                place.defined,
-                format!("link {} - {}: closes a loop of switches, which have no spanning tree; expected a tree", link.ends[0], link.ends[1]),
-            );
+            return Some(number);
         }
         group.iter_mut().filter(|at| **at == other).for_each(|at| *at = one);
     }
-    Ok(())
+    None
 }
 
 fn check_schedule(
@@ -483,8 +533,10 @@ schedule:
         assert_eq!(plan.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
         assert_eq!(plan.nodes[0].command.as_deref().unwrap(), ["sleep", "60"]);
         assert_eq!(plan.nodes[0].sysctls["net.ipv4.ip_forward"], "1");
-        assert_eq!(plan.nodes[1].exec, ["ip route add default via 10.0.0.1"]);
-        assert_eq!(plan.switches, [("s1".to_string(), true)]);
+        let line = &plan.nodes[1].exec[0];
+        assert_eq!((line.text.as_str(), line.line), ("ip route add default via 10.0.0.1", 10));
+        assert_eq!((line.file.as_str(), plan.nodes[1].shell.as_str()), ("lab.yaml", "/bin/sh"));
+        assert_eq!(plan.switches, [("s1".to_string(), SwitchKind::Learning)]);
         let link = &plan.links[0];
         assert_eq!(
             link.impairments.each_ref().map(|one| one.rate.unwrap().to_string()),
@@ -527,7 +579,9 @@ schedule:
             (with("  - endpoints: ['a:e', 'b:e']\n    ipv4: [10.0.0.1, 10.0.0.2/24]\n"), (6, 12), "prefix length"),
             (with("  - endpoints: ['a:e', 's:e']\n    ipv4: [null, 10.0.0.2/24]\n"), (6, 18), "expected null"),
             (with("  - endpoints: ['a:e', 'b:e']\n    from: {'c:e': {rate: 1mbit}}\n"), (6, 19), "a:e or b:e"),
-            (with("  - endpoints: ['s:1', 't:1']\n  - endpoints: ['t:2', 's:2']\n"), (6, 5), "spanning tree"),
+            (with("  - endpoints: ['s:1', 't:1']\n  - endpoints: ['t:2', 's:2']\n"), (6, 5), "stp: true"),
+            ("name: l\ntopology: {nodes: {a: {stp: true}}}\n".to_string(), (2, 23), "kind: switch"),
+            ("name: l\ntopology: {nodes: {a: {kind: hub, stp: true}}}\n".to_string(), (2, 23), "kind: switch"),
             (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:x', state: up}\n"), (7, 20), "no link ends there"),
             (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:e'}\n"), (7, 5), "set or state"),
         ];

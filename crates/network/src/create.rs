@@ -26,6 +26,7 @@ use nix::unistd::{fork, ForkResult};
 use crate::destroy::down;
 use crate::directory::{container_of, NetworkDir, Record};
 use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
+use crate::exec::{self, FailedLine, OutputMark};
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
 use crate::plan::{Endpoint, LinkPlan, NodePlan, Plan};
@@ -39,13 +40,42 @@ use crate::Refusal;
 /// The namespaces that each node has of its own.
 const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);
 
-/// Makes the network of `plan` and starts its time. The caller must have one thread only.
+/// What becomes of a network if a line of `exec` fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExecPolicy {
+    /// The network is not made.
+    Strict,
+    /// The other lines run, and the network stays.
+    KeepGoing,
+}
+
+/// A step of making a network, for those who wait for it.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// This many nodes are made.
+    Nodes(usize),
+    /// All nodes are made, and time runs.
+    Started,
+    /// This many lines of `exec` have run.
+    ExecLines(usize),
+    /// A line of `exec` has failed, and the others go on.
+    Failed(&'a FailedLine),
+}
+
+/// Makes the network of `plan` and starts its time. The caller must have one thread only. Returns the lines of `exec` that failed.
+///
+/// `progress` hears of each step: of nodes and of [`Step::Started`] in a child process.
 ///
 /// # Errors
 ///
-/// If this user may not do it, names are in use, a command does not exist, or a command of `exec` has failed. After an error
-/// nothing is left.
-pub fn up(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
+/// If this user may not do it, names are in use, a command does not exist, or a command of `exec` has failed that `policy` does not
+/// let fail. After an error nothing is left.
+pub fn up(
+    state: &StateDir,
+    plan: &Plan,
+    policy: ExecPolicy,
+    progress: &dyn Fn(Step),
+) -> anyhow::Result<Vec<FailedLine>> {
     check(state, plan)?;
     let directory = NetworkDir::of(state, &plan.name)?;
     directory.make().with_context(|| format!("making the network {}", plan.name))?;
@@ -55,8 +85,8 @@ pub fn up(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     }
     let made = image::mount_all(&directory, plan).and_then(|plan| {
         plan.nodes.iter().try_for_each(check_command)?;
-        start_emulator(state, &plan, &directory)?;
-        run_exec_lines(state, &plan, &directory)
+        start_emulator(state, &plan, &directory, progress)?;
+        run_exec_lines(state, &plan, &directory, policy, progress)
     });
     if made.is_err() {
         down(state, &plan.name)?;
@@ -128,10 +158,19 @@ fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Starts the emulator's process, and returns when the network's time runs.
-fn start_emulator(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyhow::Result<()> {
+fn start_emulator(
+    state: &StateDir,
+    plan: &Plan,
+    directory: &NetworkDir,
+    progress: &dyn Fn(Step),
+) -> anyhow::Result<()> {
     let listener = directory.listen()?;
     start_in_background(&[listener.as_fd()], |ready| {
-        emulate(state, plan, directory, listener.try_clone()?, || ready.done())
+        let started = || {
+            progress(Step::Started);
+            ready.done();
+        };
+        emulate(state, plan, directory, listener.try_clone()?, progress, started)
     })
 }
 
@@ -140,6 +179,7 @@ fn emulate(
     plan: &Plan,
     directory: &NetworkDir,
     listener: UnixListener,
+    progress: &dyn Fn(Step),
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
     let names = plan.nodes.iter().map(|node| node.name.clone()).collect();
@@ -154,7 +194,7 @@ fn emulate(
     let host = HostNow::read()?;
     let owner = make_clock(state, plan, &host)?;
     let (emulator, stations) = build_emulator(plan);
-    let ports = make_nodes(state, plan, directory, &stations, &host)?;
+    let ports = make_nodes(state, plan, directory, &stations, &host, progress)?;
     let mut rounds = None;
     if plan.rounds {
         rounds = Some(hold_nodes(state, plan, &ports)?);
@@ -257,7 +297,7 @@ fn build_emulator(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
     let switches: Vec<(&str, SwitchId)> = plan
         .switches
         .iter()
-        .map(|(name, learns)| (name.as_str(), emulator.add_switch(*learns)))
+        .map(|(name, kind)| (name.as_str(), emulator.add_switch(*kind)))
         .collect();
     for link in &plan.links {
         let attachments = link.ends.each_ref().map(|end| {
@@ -282,10 +322,11 @@ fn make_nodes(
     directory: &NetworkDir,
     stations: &[Endpoint],
     host: &HostNow,
+    progress: &dyn Fn(Step),
 ) -> anyhow::Result<Vec<Port>> {
     let own = ["net", "uts"].map(|kind| File::open(format!("/proc/self/ns/{kind}")));
     let mut ports: Vec<(StationId, Port)> = Vec::new();
-    for node in &plan.nodes {
+    for (number, node) in plan.nodes.iter().enumerate() {
         unshare(NODE_NAMESPACES).context("a network namespace for each node, which needs root")?;
         let made = set_up_namespaces(plan, node, stations, &mut ports)
             .and_then(|()| start_node(state, plan, directory, node, host))
@@ -295,6 +336,7 @@ fn make_nodes(
             setns(namespace, CloneFlags::empty())?;
         }
         made?;
+        progress(Step::Nodes(number + 1));
     }
     ports.sort_by_key(|(station, _)| *station);
     Ok(ports.into_iter().map(|(_, port)| port).collect())
@@ -398,35 +440,41 @@ fn open_log(path: &Path) -> anyhow::Result<File> {
     opened.with_context(|| format!("output: {}", path.display()))
 }
 
-/// Runs the lines of `exec`, node by node, each to its end.
-fn run_exec_lines(state: &StateDir, plan: &Plan, directory: &NetworkDir) -> anyhow::Result<()> {
+/// Runs the lines of `exec`, node by node, each to its end. Returns those that failed.
+fn run_exec_lines(
+    state: &StateDir,
+    plan: &Plan,
+    directory: &NetworkDir,
+    policy: ExecPolicy,
+    progress: &dyn Fn(Step),
+) -> anyhow::Result<Vec<FailedLine>> {
+    let mut failed = Vec::new();
+    let mut count = 0;
     for node in &plan.nodes {
         for line in &node.exec {
             let name = container_of(&plan.name, &node.name);
             let entry = NodeEntry::of(node, &directory.root(&node.name));
-            let status = run_in_node(state, &name, line, &entry, &output(directory, node))
-                .with_context(|| format!("node {}: exec: {line}", node.name))?;
-            anyhow::ensure!(
-                status == 0,
-                "node {}: exec: {line}: exit status {status}{}",
-                node.name,
-                last_line(&output(directory, node)),
-            );
+            let output = output(directory, node);
+            let mark = OutputMark::of(&output);
+            let words = exec::words(&node.shell, line);
+            let status = run_in_node(state, &name, &words, &entry, &output)
+                .with_context(|| format!("node {}: exec: {}", node.name, line.at(1)))?;
+            for one in mark.failures(&node.name, line, status) {
+                anyhow::ensure!(policy == ExecPolicy::KeepGoing, "{one}");
+                progress(Step::Failed(&one));
+                failed.push(one);
+            }
+            count += 1;
+            progress(Step::ExecLines(count));
         }
     }
-    Ok(())
-}
-
-/// Returns the last line of the output, for the error message.
-fn last_line(path: &Path) -> String {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().last().map(|line| format!(": {line}")).unwrap_or_default()
+    Ok(failed)
 }
 
 fn run_in_node(
     state: &StateDir,
     name: &str,
-    line: &str,
+    words: &[String],
     entry: &NodeEntry,
     output: &Path,
 ) -> anyhow::Result<i32> {
@@ -446,7 +494,7 @@ fn run_in_node(
                 nix::unistd::dup2_stderr(&log)?;
                 let found = state.container(name)?;
                 enter(&found)?;
-                let words = ["/bin/sh", "-c", line].map(OsString::from);
+                let words: Vec<OsString> = words.iter().map(OsString::from).collect();
                 container::exec(&found, &entry.enter(&words))
             };
             let status = run().unwrap_or_else(|error| {

@@ -8,6 +8,7 @@ use lorentz_clock::{Rate, Span, WallTime};
 use lorentz_container::{is_name, Bind};
 use serde::{Deserialize, Serialize};
 
+use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
 
 /// A network to be made.
@@ -25,8 +26,8 @@ pub struct Plan {
     pub seed: u64,
     /// Nodes: programs in network namespaces.
     pub nodes: Vec<NodePlan>,
-    /// Switches and hubs: the name, and whether it learns.
-    pub switches: Vec<(String, bool)>,
+    /// Switches and hubs by their names.
+    pub switches: Vec<(String, SwitchKind)>,
     /// Places of nodes and switches in a picture.
     pub positions: BTreeMap<String, [f64; 2]>,
     /// Links between nodes, switches and hubs.
@@ -46,8 +47,10 @@ pub struct NodePlan {
     pub at: Option<WallTime>,
     /// Its command. `None` if only commands that are started later run in it.
     pub command: Option<Vec<String>>,
+    /// The shell for `exec`.
+    pub shell: String,
     /// Lines for the shell.
-    pub exec: Vec<String>,
+    pub exec: Vec<ExecLine>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
     /// Settings of its network namespace.
@@ -64,6 +67,25 @@ pub struct NodePlan {
     pub rootfs: Option<PathBuf>,
     /// Directories and files of the host in it.
     pub binds: Vec<Bind>,
+}
+
+/// A line for a node's shell, or a script of several lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExecLine {
+    /// What the shell runs.
+    pub text: String,
+    /// The file that has it.
+    pub file: String,
+    /// The line of its begin in the file, from 1.
+    pub line: u64,
+}
+
+impl ExecLine {
+    /// Returns line number `number` of the script, from 1, or its first line.
+    pub fn at(&self, number: u64) -> &str {
+        let lines = || self.text.lines();
+        lines().nth(number.saturating_sub(1) as usize).or(lines().next()).unwrap_or_default().trim()
+    }
 }
 
 /// An end of a link.

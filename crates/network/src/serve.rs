@@ -21,7 +21,7 @@ use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::capture::{self, CaptureDirection};
-use crate::emulator::{Emulator, LinkId, Side, StationId};
+use crate::emulator::{Emulator, LinkId, Side, StationId, SwitchKind};
 use crate::lateness::Histogram;
 use crate::plan::{directions_at, ChangePlan, Plan};
 use crate::protocol::{
@@ -124,8 +124,9 @@ impl Server {
             buffer: vec![0; MAX_FRAME_LEN],
         };
         for link in 0..event_loop.plan.links.len() {
-            event_loop.set_up(link, event_loop.plan.links[link].is_up);
+            event_loop.set_up(link, event_loop.plan.links[link].is_up, started);
         }
+        event_loop.emulator.start(started);
         if let Some(rounds) = &event_loop.rounds {
             rounds.listen(&event_loop.poll, EXPERIMENT_TOKEN)?;
         }
@@ -169,15 +170,15 @@ impl EventLoop {
     /// Handles all events that are due, with scheduled changes at their exact instants.
     fn advance(&mut self, now: VirtualInstant) {
         while let Some(change) = self.schedule.front() {
-            let at = self.started.plus(change.at);
-            if at > now {
+            let due = self.started.plus(change.at);
+            if due > now {
                 break;
             }
-            self.deliver(at);
+            self.deliver(due);
             let Some(ChangePlan { at, end, both, set, is_up }) = self.schedule.pop_front() else {
                 break;
             };
-            if let Err(why) = self.set(&LinkChange { end, both, set, is_up }) {
+            if let Err(why) = self.set(&LinkChange { end, both, set, is_up }, due) {
                 self.changes_refused.push(format!("at {at}: {why}"));
             }
         }
@@ -228,7 +229,8 @@ impl EventLoop {
         }
         self.advance(round.end);
         for (token, change) in round.changes {
-            let answer = self.set(&change).map_or_else(Answer::Refused, |()| Answer::Done);
+            let answer =
+                self.set(&change, round.end).map_or_else(Answer::Refused, |()| Answer::Done);
             self.send_answer(token, &answer);
         }
         Ok(())
@@ -292,7 +294,7 @@ impl EventLoop {
         let _ = self.poll.delete(fd);
     }
 
-    fn set(&mut self, change: &LinkChange) -> Result<(), String> {
+    fn set(&mut self, change: &LinkChange, now: VirtualInstant) -> Result<(), String> {
         let changes = directions_at(&self.plan.links, &change.end, change.both);
         let Some(&(link, _)) = changes.first() else {
             return Err(format!(
@@ -315,13 +317,13 @@ impl EventLoop {
             self.emulator.set(link, side, &impairments);
         }
         if let Some(is_up) = change.is_up {
-            self.set_up(link, is_up);
+            self.set_up(link, is_up, now);
         }
         Ok(())
     }
 
-    fn set_up(&mut self, link: usize, is_up: bool) {
-        self.emulator.set_up(LinkId(link), is_up);
+    fn set_up(&mut self, link: usize, is_up: bool, now: VirtualInstant) {
+        self.emulator.set_up(LinkId(link), is_up, now);
         for port in &mut self.receivers.ports {
             if self.plan.links[link].ends.contains(&port.end) {
                 // An error means that the device is gone, which has no carrier.
@@ -389,14 +391,15 @@ impl EventLoop {
         match request {
             Request::Status => Some(Answer::Status(Box::new(self.status()))),
             Request::Set(change) => {
-                let change = match &mut self.rounds {
-                    Some(rounds) => rounds.defer(token, change)?,
+                let (change, now) = match &mut self.rounds {
+                    Some(rounds) => (rounds.defer(token, change)?, rounds.now),
                     None => {
-                        self.advance(self.clock.look().now());
-                        change
+                        let now = self.clock.look().now();
+                        self.advance(now);
+                        (change, now)
                     }
                 };
-                Some(self.set(&change).map_or_else(Answer::Refused, |()| Answer::Done))
+                Some(self.set(&change, now).map_or_else(Answer::Refused, |()| Answer::Done))
             }
             Request::Capture { end } => {
                 let Some(station) = self.receivers.ports.iter().position(|port| port.end == end)
@@ -418,7 +421,7 @@ impl EventLoop {
 
     fn status(&self) -> Status {
         let look = self.clock.look();
-        let kind = |learns| if learns { "switch" } else { "hub" }.to_string();
+        let kind = |kind| if kind == SwitchKind::Hub { "hub" } else { "switch" }.to_string();
         Status {
             name: self.plan.name.clone(),
             pid: std::process::id(),
@@ -432,7 +435,7 @@ impl EventLoop {
                 .plan
                 .switches
                 .iter()
-                .map(|(name, learns)| (name.clone(), kind(*learns)))
+                .map(|(name, one)| (name.clone(), kind(*one)))
                 .collect(),
             links: (0..self.plan.links.len()).map(|link| self.link_status(link)).collect(),
             changes_to_come: self.schedule.len(),

@@ -9,7 +9,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_saphyr::{Location, Spanned};
+pub use serde_saphyr::{Location, Spanned};
 use thiserror::Error;
 
 use crate::impair::{with_impairments, Impairments, JitterOption, LossOption, Queue};
@@ -99,6 +99,10 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "process"))]
     pub kind: Kind,
+    /// A switch only: it takes part in a spanning tree (IEEE 802.1D), so that its links may form loops
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = false))]
+    pub stp: bool,
     /// Real seconds of a processor per virtual second, as 10 or 1/3; only in rounds, not with rate [default: the network's]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NumberOrText>")]
@@ -114,10 +118,17 @@ pub struct Node {
     /// Command to run: a list of words, or a line for /bin/sh [default: its image's command; else only what exec starts]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
-    /// Lines for /bin/sh, run one after the other when the network is complete
+    /// Shell for exec, as bash; /bin/sh where it is not there [default: /bin/sh]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub shell: Option<Spanned<String>>,
+    /// Lines for the shell, run one after the other when the network is complete
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub exec: Vec<Spanned<String>>,
+    /// Files from which imported scripts of exec come, by the scripts
+    #[serde(skip)]
+    pub script_files: BTreeMap<String, String>,
     /// Environment variables, in addition to those of its image
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
