@@ -33,7 +33,7 @@ N1 = ("n1", "10.0.0.21")
 
 IMUNES = {
     "pc-pc": Sample(pings=PCS),
-    "old-canvas": Sample(pings=PCS, has=("'position': [100, 100]",)),
+    "old-canvas": Sample(pings=PCS, has=("'position': [100.0, 100.0]",)),
     "delay-rate": Sample(
         pings=PCS, has=("'delay': '5ms'", "'rate': '10mbit'", "'duplicate': '1%'")
     ),

@@ -138,7 +138,11 @@ def test_tdfs_are_given_for_every_file(tmp_path):
     conf = tmp_path / "lab" / "lab.conf"
     conf.parent.mkdir()
     conf.write_text('LAB_NAME="timed"\na[0]="A"\nb[0]="A"\n')
-    told = lorentz.json_of("import", str(conf), "--tdf", "5", "--rounds", "--node-tdf", "a=2")
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        f"name: timed\n{TWO}  links: [{{endpoints: ['a:eth0', 'b:eth0'], delay: 1ms}}]\n"
+    )
+    told = lorentz.json_of("import", str(file), "--tdf", "5", "--rounds", "--node-tdf", "a=2")
     topology = told["topology"]
     assert (topology["tdf"], topology["rounds"]) == ("5", True)
     assert topology["topology"]["nodes"]["a"]["tdf"] == "2"

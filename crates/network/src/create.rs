@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -165,9 +165,25 @@ fn start_emulator(
     progress: &dyn Fn(Step),
 ) -> anyhow::Result<()> {
     let listener = directory.listen()?;
-    start_in_background(&[listener.as_fd()], |ready| {
+    // The background process has no standard streams. Progress is shown until time runs.
+    let stderr = io::stderr();
+    let terminal = match stderr.is_terminal() {
+        true => Some(stderr.as_fd().try_clone_to_owned()?),
+        false => None,
+    };
+    let kept = [Some(listener.as_fd()), terminal.as_ref().map(AsFd::as_fd)];
+    let kept: Vec<BorrowedFd> = kept.into_iter().flatten().collect();
+    start_in_background(&kept, |ready| {
+        if let Some(terminal) = &terminal {
+            nix::unistd::dup2_stderr(terminal)?;
+            // This process ends without dropping `terminal`.
+            nix::unistd::close(terminal.as_raw_fd())?;
+        }
+        let null = OpenOptions::new().write(true).open("/dev/null")?;
         let started = || {
             progress(Step::Started);
+            // An error would leave the terminal open, and nothing else.
+            let _ = nix::unistd::dup2_stderr(&null);
             ready.done();
         };
         emulate(state, plan, directory, listener.try_clone()?, progress, started)

@@ -36,8 +36,9 @@
  *   process perceives a time beyond its interval, so nothing has to be corrected afterwards.
  * - The library refuses startExp() with timelines, setInterval() without, and any function before the one
  *   that has to come first. TimeKeeper warns of inaccurate results.
- * - If a process that has called synchronizeAndFreeze() ends before stopExp(), a guard process lets its
- *   containers go on by themselves. Containers of an experiment that was started go on in it.
+ * - If a process that has called addToExp() and synchronizeAndFreeze() ends before stopExp(), a guard process
+ *   lets its containers go on by themselves. Containers of an experiment that was started go on in it. After a
+ *   program that only calls synchronizeAndFreeze(), as TimeKeeper's utility does, they stand until others go on.
  */
 #ifndef TIMEKEEPER_H
 #define TIMEKEEPER_H

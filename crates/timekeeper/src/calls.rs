@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_long, c_ulong, CStr, CString};
 
-use lorentz_embed::{real_wall_clock, Error, Kind, Owner, Result, WallTime};
+use lorentz_embed::{real_wall_clock, Error, Kind, Result, WallTime};
 
 use crate::{clone, keeper};
 
@@ -194,7 +194,7 @@ pub extern "C" fn addToExp(pid: c_int, timeline: c_int) -> c_int {
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn synchronizeAndFreeze() -> c_int {
-    to_status(keeper::synchronize_and_freeze(Owner::ThisProcess))
+    to_status(keeper::synchronize_and_freeze(keeper::owner()))
 }
 
 /// Starts rounds that follow one another.

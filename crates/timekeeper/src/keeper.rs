@@ -1,6 +1,7 @@
 //! The work of TimeKeeper's functions, in Rust's types.
 
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lorentz_embed::{
@@ -182,6 +183,7 @@ pub fn set_timeslice(real_nanos: i64) -> Result<()> {
 ///
 /// As [`freeze`].
 pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
+    HAS_ADDED.store(true, Ordering::Relaxed);
     let experiment = existing_or_new()?;
     let container = find(who, true)?;
     let rate = container.reading()?.rate;
@@ -193,6 +195,18 @@ pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
             experiment.add(container.name(), rate, u32::try_from(timeline).ok()).map(drop)
         }
         added => added.map(drop),
+    }
+}
+
+/// Whether this process has added a process to the experiment.
+static HAS_ADDED: AtomicBool = AtomicBool::new(false);
+
+/// Returns the party that is responsible for what this process synchronizes. A simulator, which has added processes, answers for them.
+/// A program that only synchronizes, as TimeKeeper's utility does, ends before others start the experiment.
+pub fn owner() -> Owner {
+    match HAS_ADDED.load(Ordering::Relaxed) {
+        true => Owner::ThisProcess,
+        false => Owner::Nobody,
     }
 }
 

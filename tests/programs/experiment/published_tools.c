@@ -35,6 +35,12 @@ int main(int argc, char *argv[]) {
         printf("%d\n", fixDilation(dil));
         return 0;
     }
+    if (!strcmp(what, "gettime")) {
+        struct timeval tv;
+        if (gettimepid(pid, &tv, NULL)) return 1;
+        printf("%ld.%06ld\n", (long)tv.tv_sec, (long)tv.tv_usec);
+        return 0;
+    }
     int result = -2;
     if (!strcmp(what, "dilate")) result = dilate(pid, dil);
     if (!strcmp(what, "dilate_all")) result = dilate_all(pid, dil);

@@ -127,6 +127,10 @@ fn tell_left_out(imported: &Imported) {
     for group in grouped(&imported.left_out) {
         let mut line = format!("lorentz: {}", group[0]);
         if let [_, others @ ..] = &group[..] {
+            if others.is_empty() {
+                eprintln!("{line}");
+                continue;
+            }
             const SHOWN: usize = 8;
             let numbers = others.iter().take(SHOWN).map(|one| one.line.to_string());
             let more = if others.len() > SHOWN { ", ..." } else { "" };
@@ -160,7 +164,11 @@ fn kind_of(what: &str) -> String {
     let mut is_name = false;
     for word in what.split_whitespace().take(5) {
         if !std::mem::replace(&mut is_name, BEFORE_NAMES.contains(&word)) {
-            let key = word.split(['=', '[']).next().unwrap_or_default();
+            let key = match (word.find('['), word.find(']')) {
+                // Of Kathara's MACHINE[KEY]=VALUE.
+                (Some(from), Some(to)) if from < to => &word[from..=to],
+                _ => word.split('=').next().unwrap_or_default(),
+            };
             // LAB_AUTHOR and LAB_WEB are descriptions of a lab.
             kind.push(if key.starts_with("LAB_") { "LAB_" } else { key });
             if key != word {

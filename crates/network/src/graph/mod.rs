@@ -178,8 +178,8 @@ impl Labels {
         let width = text.chars().count() as f64 * 11.0 * CHARACTER_WIDTH;
         let size = Point { x: width, y: LABEL_HEIGHT };
         let parts = [0.0, 0.05, -0.05, 0.1, -0.1, 0.15, -0.15].map(|step| part + step);
-        for part in parts.into_iter().filter(|part| (0.0..=1.0).contains(part)) {
-            for above in [8.0, -10.0] {
+        for above in [8.0, -10.0, 22.0, -24.0] {
+            for part in parts.into_iter().filter(|part| (0.0..=1.0).contains(part)) {
                 let point = line.at(part);
                 let center = Point { x: point.x, y: point.y - above };
                 let rect = Rect { center, size };
@@ -224,14 +224,14 @@ fn draw_link(svg: &mut String, labels: &mut Labels, link: &LinkLine, line: &Line
         "<line{class} x1=\"{x1:.0}\" y1=\"{y1:.0}\" x2=\"{x2:.0}\" y2=\"{y2:.0}\"><title>{}</title></line>",
         escaped(&title)
     );
-    labels.add(line, 0.28, &link.ends[0].interface);
-    labels.add(line, 0.72, &link.ends[1].interface);
     if there == back {
         labels.add(line, 0.5, &there);
     } else {
         labels.add(line, 0.42, &format!("{there} \u{2192}"));
         labels.add(line, 0.58, &format!("\u{2190} {back}"));
     }
+    labels.add(line, 0.28, &link.ends[0].interface);
+    labels.add(line, 0.72, &link.ends[1].interface);
 }
 /// Describes the impairments in a few words.
 pub fn describe(impairments: &Impairments) -> String {
