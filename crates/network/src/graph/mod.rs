@@ -1,4 +1,4 @@
-//! A picture of a network, as SVG. Nodes are where the file puts them, else where a force layout does ([`layout`]). Links show
+//! A picture of a network, as SVG. Nodes are where the file puts them, else where a force layout does (`layout`). Links show
 //! their impairments.
 
 mod layout;
