@@ -290,7 +290,7 @@ def show(record: dict) -> None:
         "",
         *goals(rows),
         "",
-        "Mbit/s; values: trials that told one, and not a bound or nothing; MAD: half the",
+        "Mbit/s; values: trials that gave one, and not a bound or nothing; MAD: half the",
         "interquartile range of these; held: how many of their intervals hold the truth.",
         "",
         *table(rows),

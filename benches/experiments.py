@@ -66,7 +66,7 @@ def _perceived(errors: list[int], status: Figures) -> Figures:
     }
 
 
-def _told(status: Figures) -> Figures:
+def _totals(status: Figures) -> Figures:
     """Returns the figures of `status` for the whole: rounds, overhead, and the overruns of all
     containers."""
     containers = [one for one in status["containers"] if one["overrun_median_ns"] is not None]
@@ -100,7 +100,7 @@ def best_effort(
     off = [(at - start) % round(timeslice) for at in seen.stood_at]
     errors = [error if error <= timeslice / 2 else error - round(timeslice) for error in off]
     return {
-        **_told(status),
+        **_totals(status),
         "containers": sum(count for count, _ in groups),
         "perceived": _perceived(errors, status),
         "overruns": _overruns(seen),
@@ -193,7 +193,7 @@ def _stepwise(
     off = max(abs(one["virtual_ns"] - ends[-1]) for one in status["containers"])
     # Earlier output belongs to other rounds.
     errors = [_to_nearest(ends, at) for at in experiment.seen().stood_at if at >= start]
-    whole = {"perceived": _perceived(errors, status), "clocks_off": off, **_told(status)}
+    whole = {"perceived": _perceived(errors, status), "clocks_off": off, **_totals(status)}
     return [{"containers": len(experiment.names), **whole, **one} for one in found]
 
 
@@ -335,7 +335,7 @@ def partly_active(bench: Bench, size: int, rounds: int, seconds: float) -> Figur
         seen = experiment.seen()
         errors = [(at - start) % (3 * MS) for at in seen.stood_at]
         return {
-            **_told(status),
+            **_totals(status),
             "containers": size,
             "active": active,
             "perceived": _perceived(errors, status),
@@ -354,7 +354,7 @@ def many(bench: Bench) -> Figures:
         experiment.populate(size - size // 100, program="resting", writes=False)
         taken = time.monotonic() - began
         experiment.synchronize()
-        told = _told(experiment.run_for(bench.rounds(50), _seconds(bench, 6)))
+        measured = _totals(experiment.run_for(bench.rounds(50), _seconds(bench, 6)))
         experiment.ask({"do": "stop"})
         for name in experiment.names:
             request = {"do": "add", "container": name, "tdf": [1, 1], "timeline": 1}
@@ -363,7 +363,7 @@ def many(bench: Bench) -> Figures:
         cells = [(interval, 30) for interval in INTERVALS]
         steps = _stepwise(bench, experiment, start, cells, 6)
     whole = {"containers": size, "active": size // 100, "populate_seconds": taken}
-    return {"best_effort": {**whole, **told}, "stepwise": steps}
+    return {"best_effort": {**whole, **measured}, "stepwise": steps}
 
 
 PARTS = {

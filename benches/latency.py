@@ -85,13 +85,13 @@ def run(network: Network, way: str, size: int, folder: Path) -> dict:
 
     if look == "ftrace":
         with ftrace(folder):
-            return {"told": probe(), "packets": []}
+            return {"times": probe(), "packets": []}
     if not look:
-        return {"told": probe(), "packets": []}
+        return {"times": probe(), "packets": []}
     words = ["--json", *(["--in-band"] if look == "in-band" else [])]
     with Watch(network, *words, targets=[f"/run/netns/{name}"]) as watch:
-        told = probe()
-        return {"told": told, "packets": watch.stop()}
+        times = probe()
+        return {"times": times, "packets": watch.stop()}
 
 
 def judge(one: dict, way: str) -> dict:
@@ -101,7 +101,7 @@ def judge(one: dict, way: str) -> dict:
         if packet["outcome"] == "matched":
             ways[packet["direction"]][number(packet)] = packet
     result = {"rtt": [], "corrected": [], "as_host": [], "matched": 0, "wrong": 0}
-    for exchange in one["told"]:
+    for exchange in one["times"]:
         rtt = exchange["read_after"] - exchange["sent_before"]
         result["rtt"].append(rtt / 1000)
         out, back = (ways[name].get(exchange["number"]) for name in ("egress", "ingress"))

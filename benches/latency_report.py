@@ -132,7 +132,7 @@ def text(found: dict) -> str:
     count = found["count"] * found["turns"]
     return f"""# What is added to packets, and how well that is known
 
-Written by `benches/latency.py`, which measures all of it anew. What the figures mean is in
+Written by `benches/latency.py`, which measures all of it anew. The figures are explained in
 [design.md](design.md#latencies), what is not covered in [limits.md](limits.md#latencies). MACE's
 figures are those of Misa, Kannan and Durairajan, *Can We Containerize Internet Measurements?*
 (ANRW 2019), on other machines and with network cards.

@@ -286,8 +286,8 @@ Written by `make bench`; do not edit. Reasons for missed goals are kept in `benc
 - All levels run at rate 1 with an offset, where nothing else is said: `unshare -T` shifts the
   monotonic clock, `faketime -f +1d` and `lorentz run --offset +1d` the date.
 - Throughput: the server runs at the level, the load generator natively beside it. libfaketime has
-  no figure for the Go server: it does nothing to a static program. What single figures mean is
-  told in `benches/suites.py` and `benches/servers.py`.
+  no figure for the Go server: it does nothing to a static program. Single figures are
+  explained in `benches/suites.py` and `benches/servers.py`.
 - Containers: *native* is the quickest of the other OCI runtimes that are installed.
 - Commands beside many containers: each of these has a monitor and one sleeping program
   (`benches/many.py`).
@@ -335,11 +335,11 @@ def with_rows(page: str, machine: dict[str, str], all_samples: dict[str, Samples
     for suite in all_samples:
         mark = f"- Measured apart, `{suite}`: "
         lines = [line for line in lines if not line.startswith(mark)]
-        told = ", ".join(machine[key] for key in ("Date", "Measured") if key in machine)
+        facts = ", ".join(machine[key] for key in ("Date", "Measured") if key in machine)
         load = machine.get("Load average at the start", "")
         known = ("- Load", "- Measured apart")
         last = max(n for n, line in enumerate(lines) if line.startswith(known))
-        lines.insert(last + 1, f"{mark}{told}, load average {load}")
+        lines.insert(last + 1, f"{mark}{facts}, load average {load}")
     return "\n".join(_with_misses(lines, all_samples))
 
 

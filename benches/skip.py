@@ -80,10 +80,10 @@ def _rounds_per_second(bench: Bench, orders: set[str]) -> float:
     command = [*SKIPPING, str(bench.programs / "rounds"), str(ROUNDS)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
     took = time.monotonic() - begun
-    told = json.loads(run.stdout)
-    orders.add(told["order"])
-    if told["wrong"] or told["steps"] != 2 * ROUNDS or len(orders) > 1:
-        raise RuntimeError(f"messages lost or out of order: {told}, {len(orders)} orders")
+    result = json.loads(run.stdout)
+    orders.add(result["order"])
+    if result["wrong"] or result["steps"] != 2 * ROUNDS or len(orders) > 1:
+        raise RuntimeError(f"messages lost or out of order: {result}, {len(orders)} orders")
     return ROUNDS / took
 
 

@@ -54,7 +54,7 @@ def judged(run: runs.Run) -> Judged:
     """All that the tests say of a study."""
     nothing = (pl.DataFrame(), pl.DataFrame())
     effects, cells = factors.analysed(run) if run.study == "timers" else nothing
-    return Judged(run, judge.judge(run), power.told(run), effects, cells)
+    return Judged(run, judge.judge(run), power.sensitivity(run), effects, cells)
 
 
 def draw(one: Judged, prefix: str) -> None:

@@ -133,8 +133,8 @@ class Container:
 
     def time(self) -> Time:
         """Returns the container's clocks and the host's, at one moment."""
-        told = _native.reading(self.name)
-        return Time(**{**told, "tdf": Fraction(told["tdf"])})
+        clocks = _native.reading(self.name)
+        return Time(**{**clocks, "tdf": Fraction(clocks["tdf"])})
 
     def dilate(self, tdf: Tdf, *, at: HostTime | None = None) -> None:
         """Changes the TDF: at once, or when the host's wall clock shows `at`.

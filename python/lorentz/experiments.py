@@ -7,11 +7,17 @@ import html
 import itertools
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from lorentz import _native
+from lorentz.clock_options import ClockOptions
+from lorentz.clock_texts import clock_texts
 from lorentz.containers import Container, Programs, remove
 from lorentz.status import Status
 from lorentz.times import Duration, Tdf, nanoseconds, tdf_text
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _numbers = itertools.count(1)
 
@@ -89,14 +95,22 @@ class Experiment:
     # ---------------------------------------------------------------------------- its containers
 
     def container(
-        self, name: str | None = None, *, tdf: Tdf = 1, timeline: int | None = None
+        self,
+        name: str | None = None,
+        *,
+        timeline: int | None = None,
+        **clock: Unpack[ClockOptions],
     ) -> Container:
         """Makes a new container. It joins the experiment when its first program starts.
 
         timeline: the timeline it follows, 0 to 4294967295, if a simulator moves the experiment.
+        clock: options of its clock, as those of `lorentz run`: tdf (default 1), at, cpu_clocks and
+        so on. The command refuses those that do not go together, when the first program starts.
         """
         name = name or f"{self.name}.{next(_numbers)}"
-        first = ["run", "--experiment", self.name, "--name", name, f"--tdf={tdf_text(tdf)}"]
+        texts = {"tdf": "1"} if clock.keys().isdisjoint({"rate", "tdf"}) else {}
+        flags = _native.clock_flags([*texts.items(), *clock_texts(clock, ClockOptions).items()])
+        first = ["run", "--experiment", self.name, "--name", name, *flags]
         if timeline is not None:
             first.append(f"--timeline={timeline}")
         self._made.append(name)

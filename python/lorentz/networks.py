@@ -12,12 +12,17 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from lorentz import _native
+from lorentz.clock_options import NetworkClockOptions
+from lorentz.clock_texts import clock_texts
 from lorentz.containers import Container
 from lorentz.status import html_table
-from lorentz.times import Duration, Tdf, nanoseconds, tdf_text
+from lorentz.times import Duration, nanoseconds
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: Bits per second, a whole number from 8 to 10**12; or text: "10mbit", "2.5gbit", "none".
 Rate: TypeAlias = "str | int"
@@ -126,28 +131,31 @@ class Network:
         self,
         name: str | None = None,
         *,
-        tdf: Tdf = 1,
-        at: str | None = None,
         rounds: bool = False,
         seed: int = 0,
+        isolation: str | None = None,
+        **clock: Unpack[NetworkClockOptions],
     ) -> None:
-        """`at`: the wall clock's date at the start, as "2038-01-19T03:14:00Z".
+        """`clock`: options of the network's clock: `tdf` (default 1), `rate`, and `at`, the wall
+        clock's date at the start, as "2038-01-19T03:14:00Z".
 
         `rounds`: each node has a clock of its own. The clocks advance together, and frames arrive
         at their exact virtual instants. All links need a delay then.
+
+        `isolation`: "host" (the default) or "private", how nodes are separated from the host.
         """
         self.name = name or f"net-{os.urandom(4).hex()}"
         #: The topology, as docs/networks.md describes it.
         self.topology: dict = {
             "name": self.name,
-            "tdf": tdf_text(tdf),
+            **clock_texts(clock, NetworkClockOptions),
             "seed": seed,
             "topology": {"nodes": {}, "links": []},
         }
-        if at is not None:
-            self.topology["at"] = at
         if rounds:
             self.topology["rounds"] = True
+        if isolation is not None:
+            self.topology["isolation"] = isolation
         #: Elements of the imported file or topology that this network leaves out, one text each.
         self.left_out: list[str] = []
         #: Whether `up` goes on if a line of `exec` fails, as other emulators do.
@@ -160,12 +168,12 @@ class Network:
         `left_out` has the elements that are not supported. `keep_going` is set for a scenario of
         another emulator. Raises WrongInputError with line and column for a wrong file.
         """
-        told = json.loads(_native.call(["import", os.fspath(path), "--json"]))
-        network = cls(name or told["topology"]["name"])
-        network.topology = {**told["topology"], "name": network.name}
+        imported = json.loads(_native.call(["import", os.fspath(path), "--json"]))
+        network = cls(name or imported["topology"]["name"])
+        network.topology = {**imported["topology"], "name": network.name}
         place = "{file}:{line}:{column}: {what}"
-        network.left_out = [place.format(**one) for one in told["left_out"]]
-        network.keep_going = told["format"] != "lorentz"
+        network.left_out = [place.format(**one) for one in imported["left_out"]]
+        network.keep_going = imported["format"] != "lorentz"
         return network
 
     @classmethod
@@ -191,8 +199,6 @@ class Network:
         name: str,
         command: str | Sequence[str] | None = None,
         *,
-        tdf: Tdf | None = None,
-        at: str | None = None,
         exec: Iterable[str] = (),
         env: Mapping[str, str] | None = None,
         sysctls: Mapping[str, object] | None = None,
@@ -200,20 +206,28 @@ class Network:
         image: str | None = None,
         rootfs: str | PathLike[str] | None = None,
         binds: Iterable[str] = (),
+        isolation: str | None = None,
+        files: str | PathLike[str] | None = None,
+        args: Sequence[str] = (),
+        network_of: Node | str | None = None,
+        **clock: Unpack[NetworkClockOptions],
     ) -> Node:
-        """Adds a node; docs/networks.md describes the parameters. `tdf` and `at` (a date of its
-        own) need a network with rounds."""
+        """Adds a node; docs/networks.md describes the parameters. Options of a `clock` of its own
+        need a network with rounds: `tdf` or `rate`, and `at`, a date of its own."""
         said = {
-            "tdf": None if tdf is None else tdf_text(tdf),
+            **clock_texts(clock, NetworkClockOptions),
             "command": command if command is None or isinstance(command, str) else list(command),
             "exec": list(exec),
             "env": dict(env or {}),
             "sysctls": {key: str(value) for key, value in (sysctls or {}).items()},
             "output": None if output is None else os.fspath(output),
-            "at": at,
             "image": image,
             "rootfs": None if rootfs is None else os.fspath(rootfs),
             "binds": list(binds),
+            "isolation": isolation,
+            "files": None if files is None else os.fspath(files),
+            "args": list(args),
+            "network-of": network_of.node if isinstance(network_of, Node) else network_of,
         }
         self._add(name, {key: value for key, value in said.items() if value})
         return Node(self, name)

@@ -83,11 +83,11 @@ class Status:
     @classmethod
     def from_json(cls, text: str) -> Status:
         """Parses the output of `lorentz experiment status NAME --json`."""
-        told = json.loads(text)
+        given = json.loads(text)
         containers = tuple(
-            ContainerStatus(**_known(ContainerStatus, c)) for c in told["containers"]
+            ContainerStatus(**_known(ContainerStatus, c)) for c in given["containers"]
         )
-        return cls(**{**_known(cls, told), "containers": containers})
+        return cls(**{**_known(cls, given), "containers": containers})
 
     def frame(self) -> polars.DataFrame:
         """Returns a data frame of polars, one row for each container (`pip install
@@ -149,7 +149,7 @@ _POLARS = {
 }
 
 
-def _known(kind: type, told: dict) -> dict:
-    """Returns the entries of `told` that this version knows."""
+def _known(kind: type, given: dict) -> dict:
+    """Returns the entries of `given` that this version knows."""
     names = {field.name for field in fields(kind)}
-    return {name: value for name, value in told.items() if name in names}
+    return {name: value for name, value in given.items() if name in names}

@@ -17,6 +17,9 @@ Duration: TypeAlias = "str | int | float | Fraction | timedelta"
 #: float means the simplest ratio that rounds to the same float: 1 / 3 is 1/3.
 Tdf: TypeAlias = "str | int | float | Fraction"
 
+#: A ratio above 0, such as a rate or a TDF: a number, or text: "0.1", "1/3", "60x".
+Ratio: TypeAlias = "str | int | float | Fraction"
+
 #: A time of the host's wall clock: a datetime (without a time zone: local time of the host), or
 #: text: "2038-01-19T03:14:00Z", "@1700000000".
 HostTime: TypeAlias = "str | datetime"
@@ -43,6 +46,11 @@ def nanoseconds(duration: Duration) -> int:
     if abs(nanos) >= 2**63:
         raise wrong
     return nanos
+
+
+def duration_text(duration: Duration) -> str:
+    """Returns a duration as text, exact to the nanosecond."""
+    return duration if isinstance(duration, str) else f"{nanoseconds(duration)}ns"
 
 
 def tdf_text(tdf: Tdf) -> str:

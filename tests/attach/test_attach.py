@@ -25,14 +25,14 @@ def _may_attach():
 def attached(running: Running, pid: int, *options: str):
     """Runs `lorentz attach PID`. At the end, ends the attached processes and checks that their
     container is gone."""
-    told = lorentz.json_of("attach", str(pid), *options)
+    shown = lorentz.json_of("attach", str(pid), *options)
     try:
-        yield told["name"]
+        yield shown["name"]
     finally:
         running.end()
         deadline = time.monotonic() + 5
-        while lorentz.shown(told["name"]) and time.monotonic() < deadline:
-            lorentz.call("rm", told["name"])
+        while lorentz.shown(shown["name"]) and time.monotonic() < deadline:
+            lorentz.call("rm", shown["name"])
             time.sleep(0.05)
 
 
@@ -76,10 +76,10 @@ def test_threads_that_read_the_clock_see_no_jump():
         with attached(native, pid, "--rate", "2"):
             time.sleep(0.5)
             native.close_stdin()
-            told = native.line(ev="hammer")
+            event = native.line(ev="hammer")
             native.succeed()
-    assert told["backwards"] == 0
-    assert told["reads"] > 10000
+    assert event["backwards"] == 0
+    assert event["reads"] > 10000
 
 
 PROGRAMS = {
@@ -168,11 +168,11 @@ def test_what_sockets_were_told_before_the_attach_is_virtual():
         native.line(ev="ready")
         with HostNoise() as noise, attached(native, native.pid, "--rate", "100", "--offset", "1d"):
             native.close_stdin()
-            told = native.line(ev="told", timeout=5)
+            event = native.line(ev="told", timeout=5)
             native.succeed()
-    assert told["option"] == [50, 0]
-    assert 50 <= told["took"] < 60 + 100 * noise.slack
-    assert -0.001 <= told["ahead"] < 10 + 100 * noise.slack
+    assert event["option"] == [50, 0]
+    assert 50 <= event["took"] < 60 + 100 * noise.slack
+    assert -0.001 <= event["ahead"] < 10 + 100 * noise.slack
 
 
 def test_timers_armed_before_the_attach_follow():

@@ -227,10 +227,10 @@ def test_time_tells_what_the_program_reads():
     watch = [build.c("clocks/clocks"), "watch", str(10**15), str(10**9)]
     with Inside(*watch, rate="10", at=Y2038) as inside:
         inside.line(ev="now")
-        told = inside.time()
+        shown = inside.time()
         last = inside.lines(ev="now")[-1]
         text = lorentz.ok("time", inside.name)
-    assert told["name"] == inside.name
-    assert oracle.ratio(str(told["rate"])) == 10
-    assert "2038-01-19" in str(told) and "2038-01-19" in text
+    assert shown["name"] == inside.name
+    assert oracle.ratio(str(shown["rate"])) == 10
+    assert "2038-01-19" in str(shown) and "2038-01-19" in text
     assert last["real"] / 1e9 - AT_2038 < 600

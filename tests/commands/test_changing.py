@@ -64,8 +64,8 @@ def test_a_pid_does_for_a_name(watch):
     assert lorentz.json_of("time", pid)["name"] == watch.name
     lorentz.ok("leap", pid, "--by", "1h")
     lorentz.ok("dilate", pid, "--tdf", "4")
-    told = lorentz.json_of("time", pid)
-    assert (told["rate"], told["tdf"]) == ("1/4", "4") or oracle.ratio(told["rate"]) == 0.25
+    shown = lorentz.json_of("time", pid)
+    assert (shown["rate"], shown["tdf"]) == ("1/4", "4") or oracle.ratio(shown["rate"]) == 0.25
     assert 3600 <= now(watch)["real"] / 1e9 - epoch("2030-01-01") < 3700
 
 
@@ -75,10 +75,10 @@ def test_a_pid_does_for_a_name(watch):
 )
 def test_a_rate_is_told_exactly(watch, flags, rate):
     watch.verb("dilate", *flags)
-    told = watch.time()
+    shown = watch.time()
     # Printed in the form of the input: a number, a ratio, or parts per million.
-    assert oracle.ratio(told["tdf"]) * oracle.ratio(told["rate"]) == pytest.approx(1, rel=1e-12)
-    assert oracle.ratio(told["rate"]) == pytest.approx(rate, rel=1e-9)
+    assert oracle.ratio(shown["tdf"]) * oracle.ratio(shown["rate"]) == pytest.approx(1, rel=1e-12)
+    assert oracle.ratio(shown["rate"]) == pytest.approx(rate, rel=1e-9)
 
 
 def test_changes_on_a_frozen_clock_wait_for_it(watch):
@@ -115,6 +115,6 @@ def test_a_change_tells_what_followed():
     with Inside(*sleep, rate="1") as inside:
         inside.wait_for(2, ev="ready")
         time.sleep(0.3)
-        told = json.loads(inside.verb("dilate", "--rate", "2", "--json"))
-    assert told["rate"] == "2"
-    assert told["followed"]["waits"] == 2
+        shown = json.loads(inside.verb("dilate", "--rate", "2", "--json"))
+    assert shown["rate"] == "2"
+    assert shown["followed"]["waits"] == 2

@@ -26,7 +26,7 @@ OPAQUE = {
 }
 
 
-def told(heading: str) -> set[str]:
+def documented(heading: str) -> set[str]:
     """The keys in the table below a heading of the page."""
     section = (REPO / "docs/json.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     cells = [ROW.match(line) for line in section.splitlines()]
@@ -54,19 +54,19 @@ def container():
 
 
 def test_ps_and_time(container):
-    assert keys(container.time()) == told("Container")
-    assert keys(container.shown()) == told("Container")
+    assert keys(container.time()) == documented("Container")
+    assert keys(container.shown()) == documented("Container")
 
 
 def test_announced_changes(container):
     lorentz.ok("dilate", container.name, "--rate", "2", "--at", "2099-01-01")
     (change,) = container.time()["to_come"]
-    assert keys(change) == told("Announced change")
+    assert keys(change) == documented("Announced change")
 
 
 def test_skipping(container):
     skip = lorentz.json_of("skip", container.name, "on")["skip"]
-    assert keys(skip) == told("Skipping")
+    assert keys(skip) == documented("Skipping")
 
 
 @pytest.mark.parametrize(
@@ -75,28 +75,28 @@ def test_skipping(container):
 def test_changes(container, words):
     verb, *flags = words
     changed = lorentz.json_of(verb, container.name, *flags)
-    assert keys(changed) == told("Container") | told("Change of a clock")
+    assert keys(changed) == documented("Container") | documented("Change of a clock")
 
 
 def test_doctor():
-    assert keys(lorentz.json_of("doctor")) == told("Doctor")
+    assert keys(lorentz.json_of("doctor")) == documented("Doctor")
 
 
 def test_experiments():
     needs.root()
     with Experiment() as experiment:
         experiment.populate(1, "sleep", "1000")
-        assert keys(experiment.status()) == told("Experiment")
+        assert keys(experiment.status()) == documented("Experiment")
 
 
 def test_checking_a_network(tmp_path):
     file = tmp_path / "lab.yaml"
     file.write_text("name: lab\ntopology: {nodes: {a: {}, b: {}}, links: []}\n")
-    assert keys(lorentz.json_of("up", "--check", str(file))) == told("Network: up")
+    assert keys(lorentz.json_of("up", "--check", str(file))) == documented("Network: up")
 
 
 def test_networks():
     needs.root()
     with Lab(pair()) as lab:
-        assert keys(lab.status()) == told("Network: inspect")
-        assert keys(lab.link()) == told("Link")
+        assert keys(lab.status()) == documented("Network: inspect")
+        assert keys(lab.link()) == documented("Link")

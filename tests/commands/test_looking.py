@@ -23,12 +23,12 @@ def container():
 
 
 def test_ps_shows_each_container_and_its_processes(container):
-    told = container.shown()
-    assert told["state"] == "running"
-    assert told["rate"] == "10"
-    assert told["monitor_alive"] is True
-    assert len(told["pids"]) == 3
-    assert told["command"][0] == "/bin/sh"
+    shown = container.shown()
+    assert shown["state"] == "running"
+    assert shown["rate"] == "10"
+    assert shown["monitor_alive"] is True
+    assert len(shown["pids"]) == 3
+    assert shown["command"][0] == "/bin/sh"
     table = lorentz.ok("ps").splitlines()
     line = next(line for line in table if container.name in line)
     assert "running" in line and "2038-01-19" in line
@@ -44,15 +44,15 @@ def test_ps_of_nothing_is_an_empty_list(tmp_path):
 
 
 def test_time_shows_the_clocks_beside_the_hosts(container):
-    told = container.time()
-    assert told["mechanism"] == "shim"
-    assert told["wall"].startswith("2038-01-")
-    host = told["host"]
+    shown = container.time()
+    assert shown["mechanism"] == "shim"
+    assert shown["wall"].startswith("2038-01-")
+    host = shown["host"]
     assert host["monotonic_ns"] / 1e9 == pytest.approx(time.monotonic(), abs=5)
     assert host["boottime_ns"] / 1e9 == pytest.approx(
         time.clock_gettime(time.CLOCK_BOOTTIME), abs=5
     )
-    assert told["monotonic_ns"] > host["monotonic_ns"]
+    assert shown["monotonic_ns"] > host["monotonic_ns"]
     text = lorentz.ok("time", container.name)
     for word in ("shim", "running", "10", "wall clock", "monotonic", "2038-01-"):
         assert word in text
@@ -65,11 +65,13 @@ def test_offsets_alone_need_no_shim():
         build.c("clocks/clocks"), "watch", str(10**15), str(10**9), options=options
     ) as inside:
         line = inside.line(ev="now")
-        told = inside.time()
-    assert told["mechanism"] in ("time-namespace", "shim")
+        shown = inside.time()
+    assert shown["mechanism"] in ("time-namespace", "shim")
     day = 86400
     assert line["mono"] / 1e9 - day == pytest.approx(time.monotonic(), abs=10)
-    assert told["monotonic_ns"] - told["host"]["monotonic_ns"] == pytest.approx(day * 1e9, rel=1e-3)
+    assert shown["monotonic_ns"] - shown["host"]["monotonic_ns"] == pytest.approx(
+        day * 1e9, rel=1e-3
+    )
 
 
 def test_waits_in_progress_are_counted():
@@ -82,12 +84,12 @@ def test_waits_in_progress_are_counted():
 
 def test_doctor_lists_what_is_there_and_what_is_not():
     done = lorentz.call("doctor", "--json")
-    told = json.loads(done.stdout)
-    missing = [f["name"] for f in told["features"] if f["needed"] and not f["available"]]
+    shown = json.loads(done.stdout)
+    missing = [f["name"] for f in shown["features"] if f["needed"] and not f["available"]]
     assert done.returncode == (1 if missing else 0)
-    for feature in told["features"]:
+    for feature in shown["features"]:
         assert feature["available"] or feature["how_to_get"], feature["name"]
-    names = {feature["name"] for feature in told["features"]}
+    names = {feature["name"] for feature in shown["features"]}
     assert {"seccomp-filter", "time-namespace", "cgroup-freeze", "root"} <= names
     text = lorentz.call("doctor").stdout
     for name in names:
@@ -98,13 +100,13 @@ def test_every_limit_of_doctor_is_written_down():
     """doctor prints the labelled items of docs/limits.md, and no others."""
     page = (REPO / "docs" / "limits.md").read_text()
     labels = re.findall(r"^- \*\*(.+?)\*\*: ", page, re.MULTILINE)
-    told = json.loads(lorentz.call("doctor", "--json").stdout)["not_virtual_yet"]
-    assert told
+    shown = json.loads(lorentz.call("doctor", "--json").stdout)["not_virtual_yet"]
+    assert shown
     words = " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", page).replace("`", "").split())
-    for limit in told:
+    for limit in shown:
         assert limit["what"] in words and limit["instead"] in words, limit
     # A section is printed as a whole: its first and its last label are here.
-    printed = {limit["what"] for limit in told}
+    printed = {limit["what"] for limit in shown}
     assert {"TCP's own timers", "Debuggers from outside"} <= printed & set(labels)
 
 

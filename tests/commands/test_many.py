@@ -130,18 +130,18 @@ def test_rm_of_dead_ones_walks_over_proc_for_all_together():
     with sleepers(MANY) as several:
         for one in several:
             kill(one.monitor())
-        told = {entry["name"]: entry for entry in lorentz.ps()}
+        shown = {entry["name"]: entry for entry in lorentz.ps()}
         for one in several:
-            assert told[one.name]["state"] == "monitor dead"
-            assert told[one.name]["pids"] == [one.line(ev="up")["pid"]]
+            assert shown[one.name]["state"] == "monitor dead"
+            assert shown[one.name]["pids"] == [one.line(ev="up")["pid"]]
             kill(one.line(ev="up")["pid"])
-        told = {entry["name"]: entry for entry in lorentz.ps()}
-        assert {told[one.name]["state"] for one in several} == {"ended"}
+        shown = {entry["name"]: entry for entry in lorentz.ps()}
+        assert {shown[one.name]["state"] for one in several} == {"ended"}
         paths = accesses("ps", "--json")
         assert len([path for path in paths if path == "/proc"]) == 1
         paths = accesses("rm", *(one.name for one in several))
         assert len([path for path in paths if path == "/proc"]) == 1
-        assert not {entry["name"] for entry in lorentz.ps()} & set(told)
+        assert not {entry["name"] for entry in lorentz.ps()} & set(shown)
 
 
 def test_rm_removes_those_before_the_one_that_runs():
@@ -150,9 +150,9 @@ def test_rm_removes_those_before_the_one_that_runs():
             kill(one.monitor())
         done = lorentz.call("rm", dead.name, runs.name, dead_too.name)
         assert done.returncode == 2 and runs.name in done.stderr
-        told = {entry["name"]: entry["state"] for entry in lorentz.ps()}
-        assert dead.name not in told
-        assert (told[runs.name], told[dead_too.name]) == ("running", "monitor dead")
+        shown = {entry["name"]: entry["state"] for entry in lorentz.ps()}
+        assert dead.name not in shown
+        assert (shown[runs.name], shown[dead_too.name]) == ("running", "monitor dead")
 
 
 # ------------------------------------------------------------------- each kind, with others beside
@@ -166,9 +166,11 @@ def test_a_container_of_several_processes_and_one_that_came_by_exec():
         command = [*lorentz.session.command(), "exec", inside.name, "/bin/sh", "-c"]
         with Native([*command, f"{UP}; exec sleep 100000"], env=inside_env()) as more:
             came = more.line(ev="up")["pid"]
-            told = inside.shown()
-            assert {shell, came} < set(told["pids"]) and len(told["pids"]) == 4
-            assert sorted(told["pids"]) == inside.time()["pids"]
+            # In the midst of its exec a process is on no clock.
+            until(lambda: came in inside.shown()["pids"], "the end of the exec")
+            shown = inside.shown()
+            assert {shell, came} < set(shown["pids"]) and len(shown["pids"]) == 4
+            assert sorted(shown["pids"]) == inside.time()["pids"]
             for one in others:
                 assert one.shown()["pids"] == [one.line(ev="up")["pid"]]
         until(lambda: came not in inside.shown()["pids"], "the end of the command")
@@ -203,9 +205,9 @@ def test_an_attached_process_that_is_in_no_group_of_its_container():
         pid = outside.line(ev="up")["pid"]
         name = lorentz.json_of("attach", str(pid))["name"]
         assert lorentz.shown(name)["pids"] == [pid]
-        told = lorentz.json_of("time", name)
-        assert (told["pids"], told["monitor_alive"]) == ([pid], True)
-        kill(told["monitors"][0]["pid"])
+        shown = lorentz.json_of("time", name)
+        assert (shown["pids"], shown["monitor_alive"]) == ([pid], True)
+        kill(shown["monitors"][0]["pid"])
         assert lorentz.shown(name)["state"] == "monitor dead"
         assert "monitor is dead" in lorentz.ok("time", name)
         lorentz.ok("rm", name)
@@ -247,13 +249,13 @@ def test_a_container_of_the_runtime():
     with sleepers(FEW), Bundle(["sleep", "100000"], rate="2") as bundle:
         assert bundle.call("create", bundle.id).returncode == 0
         assert bundle.call("start", bundle.id).returncode == 0
-        told = lorentz.json_of("time", bundle.id)
-        until(lambda: lorentz.shown(told["name"])["pids"], "its process")
-        (pid,) = lorentz.shown(told["name"])["pids"]
+        shown = lorentz.json_of("time", bundle.id)
+        until(lambda: lorentz.shown(shown["name"])["pids"], "its process")
+        (pid,) = lorentz.shown(shown["name"])["pids"]
         assert b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        lorentz.ok("rm", "--force", told["name"])
+        lorentz.ok("rm", "--force", shown["name"])
         assert state(pid) in ("", "Z")
-        assert lorentz.shown(told["name"]) is None
+        assert lorentz.shown(shown["name"]) is None
 
 
 def test_rm_of_one_of_an_experiments_containers_leaves_the_monitor_of_the_others():

@@ -28,10 +28,10 @@ def test_dates_and_rates_and_programs_started():
         inside.succeed()
         took = inside.ended_at - inside.started_at
     assert [line for line in inside.stdout.split() if line.isdigit()] == ["2038", "2038"]
-    told = inside.line(ev="probe")
-    assert told["uid"] == (lorentz.NOBODY if lorentz.as_nobody() else told["uid"])
-    assert 0 <= told["real_raw"] - epoch("2038-01-19") < 100
-    assert told["slept"] >= 1
+    event = inside.line(ev="probe")
+    assert event["uid"] == (lorentz.NOBODY if lorentz.as_nobody() else event["uid"])
+    assert 0 <= event["real_raw"] - epoch("2038-01-19") < 100
+    assert event["slept"] >= 1
     assert took < 1 + 2
 
 
@@ -72,9 +72,9 @@ def test_ps_and_time_and_exec():
 
 
 def test_doctor_says_what_root_adds():
-    told = json.loads(lorentz.call("doctor", "--json", unprivileged=True).stdout)
-    root = next(feature for feature in told["features"] if feature["name"] == "root")
+    shown = json.loads(lorentz.call("doctor", "--json", unprivileged=True).stdout)
+    root = next(feature for feature in shown["features"] if feature["name"] == "root")
     assert root["available"] is False
     assert root["how_to_get"]
-    needed = [f["name"] for f in told["features"] if f["needed"] and not f["available"]]
+    needed = [f["name"] for f in shown["features"] if f["needed"] and not f["available"]]
     assert needed == [], "cannot run without root"

@@ -157,10 +157,10 @@ def test_a_verb_that_is_not_there_is_refused_as_runtimes_do(verb):
     with Bundle(["sleep", "1000"]) as bundle:
         bundle.start()
         words = ("--log", "log", "--log-format", "json", verb, "--image-path", "/tmp", bundle.id)
-        told = bundle.refused(*words)
-        assert told.startswith(f"{verb} is not supported: ")
+        refusal = bundle.refused(*words)
+        assert refusal.startswith(f"{verb} is not supported: ")
         entry = json.loads((bundle.folder / "log").read_text())
-        assert (entry["level"], entry["msg"]) == ("error", told)
+        assert (entry["level"], entry["msg"]) == ("error", refusal)
         assert bundle.status() == "running"
 
 

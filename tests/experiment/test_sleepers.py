@@ -70,10 +70,10 @@ def test_never_early_and_late_by_what_a_wake_up_takes(kind, leader):
         if leader == "itself":
             experiment.synchronize()
         experiment.start()
-        told = sleeps.line(ev="slept", timeout=60)
+        event = sleeps.line(ev="slept", timeout=60)
         status = experiment.status()
-    assert told["least"] >= -grain
-    assert told["median"] <= noise.slack * SECOND
+    assert event["least"] >= -grain
+    assert event["median"] <= noise.slack * SECOND
     assert all(one["perceived_overshoot_ns"] == 0 for one in status["containers"])
 
 
@@ -84,9 +84,9 @@ def test_a_dilated_sleeper_is_late_by_as_much_less():
         experiment.synchronize()
         sleeps = experiment.run(*sleeper("c", 30, 0.007), tdf="100")
         experiment.start()
-        told = sleeps.line(ev="slept", timeout=60)
-    assert told["least"] >= 0
-    assert told["median"] <= noise.slack * SECOND / 100
+        event = sleeps.line(ev="slept", timeout=60)
+    assert event["least"] >= 0
+    assert event["median"] <= noise.slack * SECOND / 100
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,13 +97,13 @@ def test_an_hour_of_sleeps_takes_seconds(kind):
         began = time.monotonic()
         sleeps = experiment.run(*sleeper(kind, 60, 60.0))
         experiment.start()
-        told = sleeps.line(ev="slept", timeout=BLINK)
+        event = sleeps.line(ev="slept", timeout=BLINK)
         took = time.monotonic() - began
         status = experiment.status()
     assert took < BLINK
     assert status["virtual_ns"] >= 3600 * SECOND
-    assert told["least"] >= (-1_000 if kind == "bash" else 0)
-    assert told["most"] < BLINK * SECOND
+    assert event["least"] >= (-1_000 if kind == "bash" else 0)
+    assert event["most"] < BLINK * SECOND
 
 
 def test_time_runs_no_faster_than_the_leaders_clock_where_it_is_not_to():

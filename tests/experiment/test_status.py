@@ -122,8 +122,8 @@ def test_the_page_of_several_experiments_is_one_page(paused):
     with Experiment() as other:
         other.run("sleep", "1000")
         samples = parse(lorentz.ok("experiment", "status", "--prometheus"))
-        told = {dict(labels)["experiment"] for _, labels in samples}
-        assert {paused.name, other.name} <= told
+        found = {dict(labels)["experiment"] for _, labels in samples}
+        assert {paused.name, other.name} <= found
 
 
 def test_a_table_for_people(paused):
@@ -148,6 +148,17 @@ def test_all_experiments_in_a_table(paused):
     assert head.split()[:3] == ["NAME", "PHASE", "CONTAINERS"]
     (row,) = (row for row in rows if row.startswith(f"{paused.name} "))
     assert row.split()[1:3] == ["paused", "2"]
+
+
+def test_containers_stand_in_the_order_of_adding():
+    """A container that is added after a removal comes last, though it takes the free slot."""
+    with Experiment() as experiment:
+        first, second, third = (experiment.run("sleep", "1000") for _ in range(3))
+        experiment.ok("remove", first.name)
+        fourth = experiment.run("sleep", "1000")
+        experiment.ok("add", first.name)
+        shown = [one["name"] for one in experiment.status()["containers"]]
+        assert shown == [one.name for one in (second, third, fourth, first)]
 
 
 def test_watch_shows_it_again_and_again(paused):

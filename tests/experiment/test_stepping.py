@@ -182,9 +182,9 @@ def test_a_sleeper_wakes_in_the_step_that_holds_its_deadline():
             steps += 1
             assert steps < 60
             time.sleep(0.02)
-        told = sleeps.line(ev="slept")
-        assert told["least"] >= 0
-        assert steps <= (told["ended"] - start) // 1_000_000 + 3
+        event = sleeps.line(ev="slept")
+        assert event["least"] >= 0
+        assert steps <= (event["ended"] - start) // 1_000_000 + 3
         if not before:
             assert steps >= 10
 

@@ -137,8 +137,8 @@ def test_a_pause_interrupts_nothing():
             experiment.advance(0.01)
             experiment.pause()
             experiment.start()
-        told = sleeps.line(ev="slept")
-        assert told["least"] >= 0
-        assert told["median"] <= noise.slack * SECOND
+        event = sleeps.line(ev="slept")
+        assert event["least"] >= 0
+        assert event["median"] <= noise.slack * SECOND
         assert forever.finish(timeout=30) == 0
         assert {line["err"] for line in forever.lines(ev="done")} == {0}

@@ -94,8 +94,8 @@ def test_the_wrong_order_is_told_and_changes_nothing(lab):
             (("clear", "c-lab"), REFUSED),
             (("freeze", program.pid), REFUSED),
         ]:
-            told = lab(*words)
-            assert told["result"] == kind and told["error"], f"{words}: {told.text}"
+            output = lab(*words)
+            assert output["result"] == kind and output["error"], f"{words}: {output.text}"
         after = lab.ok("status")["status"]
         assert (after["phase"], len(after["containers"])) == ("setting-up", 1)
         assert after["containers"][0]["tdf"] == before["containers"][0]["tdf"]
@@ -110,10 +110,10 @@ def test_two_threads_move_two_timelines():
             pid_inside(idle)
             lorentz.ok("experiment", "add", "c-lines", idle.name, "--timeline", "1")
             with linked("lorentz_timelines", "lorentz", "c-lines", busy.pid, idle.name) as threads:
-                told = threads.succeed().line(ev="arrived")
-        assert told["busy_ns"] == 400_000_000
-        assert told["idle_ns"] == told["steps"] * 1_000_000
-        assert told["steps"] > 1, "the idle one goes on while the busy one is on its way"
+                event = threads.succeed().line(ev="arrived")
+        assert event["busy_ns"] == 400_000_000
+        assert event["idle_ns"] == event["steps"] * 1_000_000
+        assert event["steps"] > 1, "the idle one goes on while the busy one is on its way"
     finally:
         lorentz.call("experiment", "rm", "c-lines")
 

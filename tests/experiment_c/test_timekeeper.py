@@ -95,9 +95,9 @@ def test_dilate_all_takes_the_descendants(calls):
         [alone] = lorentz.json_of("time", str(parent.pid))["pids"]
         assert alone == parent.pid
         calls.ok("dilate_all", parent.pid, 5)
-        told = lorentz.json_of("time", str(parent.pid))
-        assert told["rate"] == "0.2"
-        assert sorted(told["pids"]) == sorted(parent.processes())
+        shown = lorentz.json_of("time", str(parent.pid))
+        assert shown["rate"] == "0.2"
+        assert sorted(shown["pids"]) == sorted(parent.processes())
 
 
 @pytest.mark.parametrize("suffix", ["", "_all"])
@@ -158,8 +158,8 @@ def test_wrong_pids_and_the_wrong_order(calls):
     assert calls("gettimename", "no-such-container")["errno"] == errno.ESRCH
     assert calls("freeze", 2**22)["errno"] == errno.ESRCH
     for early in ("synchronizeAndFreeze", "startExp", "progress", "reset", "stopExp"):
-        told = calls(early, 0, 0)
-        assert told["errno"] == errno.EPERM and "addToExp comes first" in told["error"]
+        output = calls(early, 0, 0)
+        assert output["errno"] == errno.EPERM and "addToExp comes first" in output["error"]
     with spin() as program:
         calls.ok("addToExp", program.pid, 0)
         assert "not synchronized yet" in calls("progress", 0, 0)["error"]

@@ -82,10 +82,10 @@ def test_the_libraries_export_what_the_headers_declare(installed):
     ):
         name = library if ".so" in library else f"{library}.so"
         shared = installed / "lib" / f"lib{name}"
-        told = subprocess.run(
+        output = subprocess.run(
             ["nm", "-D", "--defined-only", shared], capture_output=True, text=True, check=True
         )
-        exported = {line.split()[-1] for line in told.stdout.splitlines()}
+        exported = {line.split()[-1] for line in output.stdout.splitlines()}
         header = "".join((installed / "include" / one).read_text() for one in headers)
         assert exported and all(f"{name}(" in header for name in exported), exported
         assert all(name.startswith(prefix) for name in exported)

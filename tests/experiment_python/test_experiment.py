@@ -203,6 +203,25 @@ def test_changes_are_announced():
         assert container.time().tdf == 7
 
 
+def test_a_container_takes_the_options_of_a_clock():
+    with Experiment() as experiment:
+        container = experiment.container(
+            rate=1, monotonic=timedelta(hours=1), file_times="real", trap_tsc=False
+        )
+        child = container.popen(["sleep", "1000"])
+        wait_until(lambda: experiment.status().containers, "joined")
+        time_inside = container.time()
+        ahead = time_inside.monotonic_ns - time_inside.host_monotonic_ns
+        assert ahead == pytest.approx(3600 * 10**9, abs=10**9)
+        assert experiment.container("half", rate="1/2").run(["true"]).returncode == 0
+        with pytest.raises(WrongInputError, match="cpu-clocks mine: expected virtual or real"):
+            experiment.container(cpu_clocks="mine")
+        with pytest.raises(TypeError, match="'rte'; expected one of at, offset"):
+            experiment.container(rte=2)
+        child.terminate()
+        child.wait()
+
+
 def test_the_status_is_a_data_frame():
     import polars
 
@@ -217,8 +236,8 @@ def test_the_status_is_a_data_frame():
         assert frame.schema["virtual_ns"] == polars.Int64
         assert frame.schema["timeline"] == polars.Int64
         assert name in status._repr_html_()
-        told = lorentz.json_of("experiment", "status", "py-lab")
-        assert set(told["containers"][0]) == set(frame.columns), "nothing is left out"
+        shown = lorentz.json_of("experiment", "status", "py-lab")
+        assert set(shown["containers"][0]) == set(frame.columns), "nothing is left out"
 
 
 def test_what_is_wrong_is_told_by_kind_and_changes_nothing():

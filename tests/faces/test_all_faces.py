@@ -115,11 +115,11 @@ def test_a_virtual_face_shows_virtual_time(name):
         # Other tests judge waits and calls that set time, by programs that make them.
         assert re.search(rf"\b(SYS_)?{re.escape(name)}\b", sources()), f"{name}: nobody measures it"
         return
-    told = [line for line in lines if "error" not in line.data]
-    if not told and name.endswith("_ALARM"):
+    found = [line for line in lines if "error" not in line.data]
+    if not found and name.endswith("_ALARM"):
         pytest.skip(f"{name}: {lines[0]['reason']} (a machine without a real-time clock)")
-    assert told, lines[0].data
-    assert [shows(line) for line in told] == ["virtual"] * len(told)
+    assert found, lines[0].data
+    assert [shows(line) for line in found] == ["virtual"] * len(found)
 
 
 @pytest.mark.parametrize("name", names(Refused))

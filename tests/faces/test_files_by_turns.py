@@ -91,7 +91,7 @@ def behind(request, tmp_path) -> Turns:
     return Turns(tmp_path, request.param)
 
 
-def told(done: subprocess.CompletedProcess[str]) -> str:
+def output(done: subprocess.CompletedProcess[str]) -> str:
     """The output of a command that has to succeed."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -100,11 +100,11 @@ def told(done: subprocess.CompletedProcess[str]) -> str:
 def test_python_compiles_a_module_once(turns):
     turns.write("greeting.py", "TEXT = 'hello'\n")
     command = [sys.executable, "-c", "import greeting; print(greeting.TEXT)"]
-    told(turns.outside(*command))
+    output(turns.outside(*command))
     (compiled,) = turns.folder.glob("__pycache__/*.pyc")
     before = (compiled.read_bytes(), compiled.stat().st_ino, compiled.stat().st_mtime_ns)
     for run in (turns.inside, turns.outside, turns.inside):
-        assert told(run(*command)) == "hello\n"
+        assert output(run(*command)) == "hello\n"
         after = (compiled.read_bytes(), compiled.stat().st_ino, compiled.stat().st_mtime_ns)
         assert after == before
 
@@ -112,10 +112,10 @@ def test_python_compiles_a_module_once(turns):
 def test_a_module_compiled_inside_fits_outside(turns):
     turns.write("greeting.py", "TEXT = 'hello'\n")
     command = [sys.executable, "-c", "import greeting"]
-    told(turns.inside(*command))
+    output(turns.inside(*command))
     (compiled,) = turns.folder.glob("__pycache__/*.pyc")
     before = compiled.stat().st_mtime_ns
-    told(turns.outside(*command))
+    output(turns.outside(*command))
     assert compiled.stat().st_mtime_ns == before
 
 
@@ -123,30 +123,30 @@ def test_python_sees_a_module_that_changed(turns):
     """The source changes outside, then inside; its length stays."""
     turns.write("greeting.py", "TEXT = 'one'\n")
     command = [sys.executable, "-c", "import greeting; print(greeting.TEXT)"]
-    assert told(turns.inside(*command)) == "one\n"
+    assert output(turns.inside(*command)) == "one\n"
     turns.write("greeting.py", "TEXT = 'two'\n", age=0)
-    assert told(turns.inside(*command)) == "two\n"
+    assert output(turns.inside(*command)) == "two\n"
     edit = "sleep 1.1; sed -i s/two/six/ greeting.py; exec " + sys.executable
     done = turns.inside("sh", "-c", f"{edit} -c 'import greeting; print(greeting.TEXT)'")
-    assert told(done) == "six\n"
-    assert told(turns.outside(*command)) == "six\n"
+    assert output(done) == "six\n"
+    assert output(turns.outside(*command)) == "six\n"
 
 
 def test_make_builds_what_changed_and_nothing_else(turns):
     turns.write("Makefile", "out: in\n\tcp in out\n")
     turns.write("in", "1")
     up_to_date = ("make", "-q")
-    told(turns.outside("make"))
+    output(turns.outside("make"))
     assert turns.inside(*up_to_date).returncode == 0
     # A change inside is seen inside, and what is built then is up to date outside.
     assert turns.inside("sh", "-c", "touch in && make -q").returncode == 1
-    told(turns.inside("make"))
+    output(turns.inside("make"))
     assert turns.inside(*up_to_date).returncode == 0
     assert turns.outside(*up_to_date).returncode == 0
     # A change outside is seen inside.
     turns.write("in", "2", age=0)
     assert turns.inside(*up_to_date).returncode == 1
-    told(turns.inside("make"))
+    output(turns.inside("make"))
     assert turns.inside(*up_to_date).returncode == 0
     assert turns.outside(*up_to_date).returncode == 0
 
@@ -155,15 +155,17 @@ def test_cargo_builds_what_changed_and_nothing_else(turns):
     turns.write("Cargo.toml", '[package]\nname = "one"\nversion = "0.1.0"\nedition = "2021"\n')
     turns.write("src/main.rs", "fn main() {}\n")
     build = ("cargo", "build", "--offline")
-    assert "Compiling" in told(turns.outside(*build))
+    assert "Compiling" in output(turns.outside(*build))
     for run in (turns.inside, turns.outside, turns.inside):
-        assert "Compiling" not in told(run(*build))
-    assert "Compiling" in told(turns.inside("sh", "-c", "touch src/main.rs; cargo build --offline"))
+        assert "Compiling" not in output(run(*build))
+    assert "Compiling" in output(
+        turns.inside("sh", "-c", "touch src/main.rs; cargo build --offline")
+    )
     for run in (turns.inside, turns.outside, turns.inside):
-        assert "Compiling" not in told(run(*build))
+        assert "Compiling" not in output(run(*build))
     turns.age("src/main.rs", 0)
-    assert "Compiling" in told(turns.inside(*build))
-    assert "Compiling" not in told(turns.outside(*build))
+    assert "Compiling" in output(turns.inside(*build))
+    assert "Compiling" not in output(turns.outside(*build))
 
 
 def test_rsync_copies_what_changed_and_nothing_else(turns):
@@ -172,21 +174,21 @@ def test_rsync_copies_what_changed_and_nothing_else(turns):
     turns.write("from/younger", "2", age=2.5 * DAY)
     turns.age("from")
     copy = ("rsync", "-rt", "--itemize-changes", "--modify-window=-1")
-    told(turns.outside(*copy, "from/", "there/"))
-    assert told(turns.inside(*copy, "from/", "there/")) == ""
-    told(turns.inside(*copy, "from/", "back/"))
-    assert told(turns.outside(*copy, "from/", "back/")) == ""
-    assert told(turns.inside(*copy, "from/", "back/")) == ""
+    output(turns.outside(*copy, "from/", "there/"))
+    assert output(turns.inside(*copy, "from/", "there/")) == ""
+    output(turns.inside(*copy, "from/", "back/"))
+    assert output(turns.outside(*copy, "from/", "back/")) == ""
+    assert output(turns.inside(*copy, "from/", "back/")) == ""
 
 
 def test_tar_finds_no_difference(turns):
     turns.write("files/one", "1")
     turns.age("files")
-    told(turns.outside("tar", "cf", "outside.tar", "files"))
-    told(turns.inside("tar", "cf", "inside.tar", "files"))
+    output(turns.outside("tar", "cf", "outside.tar", "files"))
+    output(turns.inside("tar", "cf", "inside.tar", "files"))
     for run in (turns.inside, turns.outside):
         for archive in ("outside.tar", "inside.tar"):
-            assert told(run("tar", "df", archive)) == ""
+            assert output(run("tar", "df", archive)) == ""
 
 
 def test_git_does_not_look_again_at_what_it_knows(ahead):
@@ -194,14 +196,14 @@ def test_git_does_not_look_again_at_what_it_knows(ahead):
     the time of the last change of the inode, which is always young here.
     """
     ahead.write("one", "1")
-    told(ahead.outside("git", "init", "-q"))
-    told(ahead.outside("git", "add", "one"))
+    output(ahead.outside("git", "init", "-q"))
+    output(ahead.outside("git", "add", "one"))
     # An entry as young as the index is looked at again in any case.
     ahead.age(".git/index", -5)
     index = ahead.folder / ".git/index"
     before = index.read_bytes()
     for run in (ahead.outside, ahead.inside, ahead.outside):
-        assert told(run("git", "status", "--short")) == "A  one\n"
+        assert output(run("git", "status", "--short")) == "A  one\n"
         assert index.read_bytes() == before
 
 
@@ -211,7 +213,7 @@ def test_no_file_of_before_shows_a_time_to_come(behind):
     behind.write("in", "1", age=5)
     behind.write("out", "0", age=10)
     script = "tar cf all.tar Makefile in out && tar xf all.tar && make -s && make -q"
-    assert told(behind.inside("sh", "-c", script)) == ""
+    assert output(behind.inside("sh", "-c", script)) == ""
     assert (behind.folder / "out").read_text() == "1"
 
 
@@ -219,5 +221,5 @@ def test_files_keep_their_order_in_a_clock_that_is_behind(behind):
     ages = [2, 3_600, 5_000, DAY, 1.9 * DAY, 2.1 * DAY, 30 * DAY, 20_000 * DAY]
     for number, age in enumerate(ages):
         behind.write(f"file{number}", "", age=age)
-    names = told(behind.inside("sh", "-c", "touch new; ls -t new file*")).split()
+    names = output(behind.inside("sh", "-c", "touch new; ls -t new file*")).split()
     assert names == ["new", *(f"file{number}" for number in range(len(ages)))]

@@ -17,8 +17,8 @@ def test_io_uring_is_refused_or_virtual(rate):
     program = [build.c("faces/uring"), str(round(nominal * 1e9))]
     with HostNoise() as noise, Inside(*program, rate=rate) as inside:
         inside.succeed()
-        told = inside.line(ev="uring")
-    if told["refused"]:
-        assert told["refused"] in (errno.ENOSYS, errno.EPERM)
+        event = inside.line(ev="uring")
+    if event["refused"]:
+        assert event["refused"] in (errno.ENOSYS, errno.EPERM)
     else:
-        assert told["elapsed"] in oracle.own(nominal, number, noise.slack)
+        assert event["elapsed"] in oracle.own(nominal, number, noise.slack)

@@ -12,22 +12,22 @@ import json, os, socket, struct, time
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
-told = {"ev": "told"}
+values = {"ev": "told"}
 with open("/proc/uptime") as file:
-    told["uptime"] = float(file.read().split()[0])
-told["boot"] = time.clock_gettime(time.CLOCK_BOOTTIME)
+    values["uptime"] = float(file.read().split()[0])
+values["boot"] = time.clock_gettime(time.CLOCK_BOOTTIME)
 a, b = socket.socketpair()
 a.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("qq", 0, 300_000))
 begun = time.monotonic()
 try:
     a.recv(1)
 except BlockingIOError:
-    told["waited"] = time.monotonic() - begun
+    values["waited"] = time.monotonic() - begun
 begun = time.monotonic()
 time.sleep(2)
-told["slept"] = time.monotonic() - begun
-told["date"] = time.time()
-print(json.dumps(told), flush=True)
+values["slept"] = time.monotonic() - begun
+values["date"] = time.time()
+print(json.dumps(values), flush=True)
 """
 
 
@@ -38,10 +38,10 @@ def test_a_program_that_gives_its_rights_up_goes_on(rate):
     root()
     python = tool("python3")
     with Inside(python, "-c", PROGRAM, rate=rate, at="2038-01-19") as inside:
-        told = inside.line(ev="told")
+        values = inside.line(ev="told")
         inside.succeed()
-    assert told["uptime"] == pytest.approx(told["boot"], abs=10)
-    assert 2 <= told["slept"] < 2.5 * float(rate)
-    assert 0 <= told["date"] - 2147472000 < 30 * float(rate)
+    assert values["uptime"] == pytest.approx(values["boot"], abs=10)
+    assert 2 <= values["slept"] < 2.5 * float(rate)
+    assert 0 <= values["date"] - 2147472000 < 30 * float(rate)
     # At least as long as asked for, by the clock inside: never early.
-    assert told["waited"] >= 0.299
+    assert values["waited"] >= 0.299

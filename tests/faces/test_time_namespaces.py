@@ -24,7 +24,7 @@ WAITS = 11
 
 
 @functools.cache
-def told(rate: str | None) -> list[dict]:
+def lines_inside(rate: str | None) -> list[dict]:
     """Returns the program's output, natively or inside at a rate."""
     command = [build.c("faces/timens"), str(MONOTONIC), str(BOOTTIME)]
     with Native(command) if rate is None else Inside(*command, rate=rate) as running:
@@ -40,7 +40,7 @@ def test_every_clock_is_ahead_by_the_offset_of_its_namespace(rate):
     """Natively and inside: by system call and by vDSO, in each way into the namespace."""
     # Between the first and the last read some seconds pass natively, minutes at rate 10.
     patience = 600 * (1 if rate is None else oracle.ratio(rate)) + 600
-    reads = [line for line in told(rate) if line["ev"] == "clock"]
+    reads = [line for line in lines_inside(rate) if line["ev"] == "clock"]
     before = {line["id"]: line["raw"] for line in reads if line["who"] == "here"}
     assert set(before) == {*AHEAD, *DATES}
     for who in (*OUTSIDE, *WITHIN):
@@ -56,7 +56,7 @@ def test_every_clock_is_ahead_by_the_offset_of_its_namespace(rate):
 
 @pytest.mark.parametrize("rate", RATES)
 def test_the_uptime_is_that_of_the_namespaces_boot_clock(rate):
-    reads = told(rate)
+    reads = lines_inside(rate)
     for who in (*OUTSIDE, *WITHIN):
         boot = next(
             line["raw"] / 1e9
@@ -72,7 +72,7 @@ def test_the_uptime_is_that_of_the_namespaces_boot_clock(rate):
 @pytest.mark.parametrize("rate", RATES)
 def test_waits_agree_with_the_clocks_of_the_namespace(rate):
     """Absolute deadlines on each clock: never early, and not late by the offset."""
-    waits = [line for line in told(rate) if line["ev"] == "waited"]
+    waits = [line for line in lines_inside(rate) if line["ev"] == "waited"]
     for who in ("here, later", "fork", "exec", "setns"):
         found = [line for line in waits if line["who"] == who]
         assert len(found) == WAITS, who
@@ -84,7 +84,7 @@ def test_waits_agree_with_the_clocks_of_the_namespace(rate):
 
 def entered() -> list[str]:
     """Returns the beginning of a command that runs in a time namespace."""
-    told("1")  # skips where there are none
+    lines_inside("1")  # skips where there are none
     offsets = ["--monotonic", str(MONOTONIC), "--boottime", str(BOOTTIME)]
     return [shutil.which("unshare"), "--time", *offsets, "--fork"]
 

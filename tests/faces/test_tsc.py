@@ -24,14 +24,14 @@ def test_the_time_stamp_counter_keeps_virtual_time(rate):
     feature("tsc-trap")
     native = counter(None)
     hertz = native["cycles"] / native["elapsed"]
-    told = counter(rate, ("--trap-tsc",))
-    assert told["ordered"]
+    measured = counter(rate, ("--trap-tsc",))
+    assert measured["ordered"]
     for field in ("cycles", "cycles_p"):
-        assert told[field] / told["elapsed"] == pytest.approx(hertz, rel=0.02), field
+        assert measured[field] / measured["elapsed"] == pytest.approx(hertz, rel=0.02), field
 
 
 def test_the_time_stamp_counter_is_the_machines_by_default():
     native = counter(None)
     hertz = native["cycles"] / native["elapsed"]
-    told = counter("10")
-    assert told["cycles"] / told["elapsed"] == pytest.approx(hertz / 10, rel=0.1)
+    measured = counter("10")
+    assert measured["cycles"] / measured["elapsed"] == pytest.approx(hertz / 10, rel=0.1)

@@ -28,16 +28,16 @@ def test_all_faces_of_the_uptime_agree(rate, options):
     nap = round(0.3 * number * 1e9)
     with Inside(build.c("faces/uptime"), str(nap), rate=rate, options=options) as inside:
         inside.succeed()
-        told = inside.line(ev="uptime")
+        event = inside.line(ev="uptime")
     slack = 0.05 * number + 0.02
     for face in ("open", "openat", "stdio"):
-        assert told[face] == pytest.approx(told["boot"], abs=slack), face
+        assert event[face] == pytest.approx(event["boot"], abs=slack), face
     # sysinfo rounds up to whole seconds, /proc/stat's btime to either side.
-    assert told["boot"] - slack <= told["sysinfo"] <= told["boot"] + 1 + slack
-    assert told["btime"] == pytest.approx(told["real"] - told["boot"], abs=1.5 + slack)
-    assert told["start"] <= told["boot"] + slack
+    assert event["boot"] - slack <= event["sysinfo"] <= event["boot"] + 1 + slack
+    assert event["btime"] == pytest.approx(event["real"] - event["boot"], abs=1.5 + slack)
+    assert event["start"] <= event["boot"] + slack
     if "--boottime" in options:
-        assert told["boot"] - YEAR == pytest.approx(
+        assert event["boot"] - YEAR == pytest.approx(
             time.clock_gettime(time.CLOCK_BOOTTIME), abs=10 * number
         )
 

@@ -7,10 +7,12 @@ immediate actions.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 from framework import build, lorentz, processes
@@ -33,6 +35,7 @@ from framework.points import (
     wait_until_it_waits,
     works,
 )
+from framework.running import PATIENCE
 
 # Controllers
 
@@ -184,9 +187,9 @@ def test_a_busy_clock_names_its_holder_and_is_not_waited_for_for_ever():
         first = inside.begin("dilate", "--rate", "2")
         inside.points.wait("BeforeVersion")
         second = inside.begin("dilate", "--rate", "3")
-        out, told = second.communicate(timeout=30)
+        out, output = second.communicate(timeout=30)
         assert (second.returncode, out) == (1, "")
-        notice, error = told.splitlines()
+        notice, error = output.splitlines()
         held = f"process {first.pid} ({BINARY.name[:15]}) is changing this clock"
         assert held in notice and "waiting" in notice
         assert held in error
@@ -269,19 +272,39 @@ def test_a_skipper_may_be_killed_in_the_midst_of_vouching():
         inside.succeed()
 
 
+@contextlib.contextmanager
+def skipper_that_sleeps(inside: Faulty) -> Iterator[None]:
+    """Stops the skipper once a sole thread leaps by itself, and kills it at the end.
+
+    A skipper marks the thread only if it still finds it asleep after a leap. So a leap may pass
+    without a mark, and only the thread's progress beside a stopped skipper shows the mark.
+    """
+    inside.wait_for(1, ev="done")
+    skipper = inside.time()["skip"]["skipper"]
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        inside.wait_for(len(inside.lines(ev="done")) + 1, ev="done")
+        os.kill(skipper, signal.SIGSTOP)
+        before = len(inside.lines(ev="done"))
+        with contextlib.suppress(AssertionError):
+            # One may have been woken before the stop.
+            inside.wait_for(before + 2, timeout=0.5, ev="done")
+            break
+        os.kill(skipper, signal.SIGCONT)
+        assert time.monotonic() < deadline, "the thread is not marked"
+    yield
+    kill_skipper(inside)
+
+
 @pytest.mark.parametrize("point", ["LeapBeforeLog", "LeapInLog"])
 def test_a_thread_that_is_alone_needs_no_skipper(point):
-    """A sole thread leaps by itself, once a skipper has marked it.
-
-    Files keep their ages, whichever of the two was killed in a leap.
-    """
-    with Faulty(build.c("faults/points"), "alone", "200", options=["--skip-idle"]) as inside:
-        inside.wait_for(20, ev="done")
-        inside.points.arm(point)
-        inside.points.wait(point)
-        kill_skipper(inside)
+    """A sole thread leaps by itself, once a skipper has marked it."""
+    with Faulty(build.c("faults/points"), "alone", "600", options=["--skip-idle"]) as inside:
+        with skipper_that_sleeps(inside):
+            inside.points.arm(point)
+            inside.points.wait(point)
         inside.points.release(point)
-        assert len(inside.wait_for(200, ev="done")) == 200
+        assert len(inside.wait_for(600, ev="done")) == 600
         inside.succeed()
 
 

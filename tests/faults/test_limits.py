@@ -118,9 +118,9 @@ def test_the_files_of_proc_that_tell_the_time_need_no_room():
     script = "ulimit -f 0; read up rest </proc/uptime; exec 2>&1; cat /proc/stat /proc/uptime"
     script += "; echo now $(date +%s) $up"
     done = lorentz.call("run", "--at", AT, "--rate", "2", "--", "/bin/bash", "-c", script)
-    told = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
-    now, up = told["now"]
-    assert abs(int(told["btime"][0]) + float(up) - int(now)) < 5
+    found = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+    now, up = found["now"]
+    assert abs(int(found["btime"][0]) + float(up) - int(now)) < 5
 
 
 def test_a_program_sets_limits_itself():

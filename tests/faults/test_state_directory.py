@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -70,6 +71,37 @@ def test_a_deleted_directory_is_made_anew(whole, unprivileged):
             inside.finish()
             assert [one["name"] for one in lorentz.ps(unprivileged, session)] == []
             assert not (state / inside.name).exists()
+
+
+@contextlib.contextmanager
+def no_inotify() -> Iterator[None]:
+    """User nobody has as many inotify instances as the kernel gives a user."""
+    script = f"""
+import ctypes, os
+os.geteuid() or os.setuid({lorentz.NOBODY})
+while ctypes.CDLL(None).inotify_init() >= 0: pass
+print(flush=True)
+input()
+"""
+    taker = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert taker.stdout.readline() == b"\n"
+        yield
+    finally:
+        taker.communicate(b"\n", timeout=20)
+
+
+def test_it_is_made_anew_by_many_monitors():
+    """However many inotify instances the user has; a monitor needs none, and waits for the end of
+    none."""
+    with own_session(True) as session, no_inotify():
+        how = {"unprivileged": True, "session": session}
+        with Inside("sleep", "1000", rate="2", **how) as inside:
+            inside.wait_until_shown()
+            shutil.rmtree(session.state_dir(True))
+            wait_until_restored(inside)
 
 
 def test_waits_follow_changes_after_the_directory_was_deleted():
@@ -151,8 +183,8 @@ def test_programs_without_directory_and_monitor_are_named():
         inside.process.wait(timeout=5)
         shutil.rmtree(session.state_dir())
         for verb in (["time", inside.name], ["rm", inside.name], ["time", str(pid)]):
-            told = lorentz.refusal(lorentz.call(*verb, session=session), verb[1])
-            assert f"kill {pid}" in told
+            refusal = lorentz.refusal(lorentz.call(*verb, session=session), verb[1])
+            assert f"kill {pid}" in refusal
 
 
 # --------------------------------------------------------------------------------- not to be seen
@@ -199,10 +231,10 @@ def test_a_container_in_a_directory_that_is_not_seen_here(other_root, verb):
         inside.wait_until_shown()
         more = ["date"] if verb == "exec" else []
         done = in_root(other_root, "/lorentz", verb, inside.name, *more)
-        told = lorentz.refusal(done, inside.name)
-        assert str(inside.session.state_dir() / inside.name) in told
-        assert "root directory" in told
-        assert "LORENTZ_STATE_DIR" in told
+        refusal = lorentz.refusal(done, inside.name)
+        assert str(inside.session.state_dir() / inside.name) in refusal
+        assert "root directory" in refusal
+        assert "LORENTZ_STATE_DIR" in refusal
 
 
 def test_a_name_that_nobody_has_is_no_container_there_either(other_root):

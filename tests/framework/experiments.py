@@ -252,10 +252,10 @@ def check_shares(
         taken += latest[name].stolen - earliest[name].stolen
         # It ran for no less than between the inner looks, and no more than between the outer ones.
         least, most = ending[name].ran - begun[name].ran, latest[name].ran - earliest[name].ran
-        told = f"{name}, TDF {tdf}: due {due}, ran {least} to {most}, others took {taken} ns, "
-        told += f"the experiment's process waited {delayed} ns"
-        assert least <= due + spare + delayed, told
-        assert most >= due - spare - taken, told
+        message = f"{name}, TDF {tdf}: due {due}, ran {least} to {most}, others took {taken} ns, "
+        message += f"the experiment's process waited {delayed} ns"
+        assert least <= due + spare + delayed, message
+        assert most >= due - spare - taken, message
     return end
 
 

@@ -42,8 +42,8 @@ def session() -> lorentz.Session:
 @functools.cache
 def places() -> dict[str, int]:
     """Returns the offset of each failpoint's word in a clock's file."""
-    told = subprocess.run([BINARY, "failpoints"], capture_output=True, timeout=10, check=True)
-    return json.loads(told.stdout)
+    listed = subprocess.run([BINARY, "failpoints"], capture_output=True, timeout=10, check=True)
+    return json.loads(listed.stdout)
 
 
 class Points:

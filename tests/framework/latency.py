@@ -333,25 +333,25 @@ def number(packet: dict) -> int:
 COVERED = 0.98
 
 
-def check_pairs(packets: list[dict], told: list[dict]) -> None:
+def check_pairs(packets: list[dict], exchanges: list[dict]) -> None:
     """Checks that `packets` has each exchange of probe's log in both directions, at its own times.
 
     The call's time lies between the program's clock reads around the call. The times at the outer
     device lie between those of the two calls. Another packet's times would not. A packet without a
     match is not matched wrongly either.
     """
-    assert told
+    assert exchanges
     ways = {}
     for direction in ("egress", "ingress"):
         ways[direction] = {number(packet): packet for packet in matched(packets, direction)}
     covered = 0
-    for exchange in told:
+    for exchange in exchanges:
         out = ways["egress"].get(exchange["number"])
         back = ways["ingress"].get(exchange["number"])
         if out and back:
             covered += 1
             check_times(out, back, exchange)
-    assert covered >= COVERED * len(told), f"{covered} of {len(told)} matched"
+    assert covered >= COVERED * len(exchanges), f"{covered} of {len(exchanges)} matched"
 
 
 def check_covered(packets: list[dict], count: int) -> None:

@@ -56,9 +56,9 @@ class Calls(Native):
 
     def ok(self, *words: object) -> Line:
         """Calls a function, which must succeed."""
-        told = self(*words)
-        assert told["result"] == 0, f"{words}: {told.text}"
-        return told
+        answer = self(*words)
+        assert answer["result"] == 0, f"{words}: {answer.text}"
+        return answer
 
 
 def pid_inside(inside: Inside) -> int:

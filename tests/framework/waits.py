@@ -159,9 +159,9 @@ def check_remaining(name: str, rate: str) -> None:
     nominal = 2 * result.data["expect"]
     left = nominal - result.data["elapsed"]
     tolerance = oracle.LATE * nominal + slack * oracle.ratio(rate)
-    told = [result.data[field] for field in ("remaining", "old") if field in result.data]
-    assert told
-    for remaining in told:
+    spans = [result.data[field] for field in ("remaining", "old") if field in result.data]
+    assert spans
+    for remaining in spans:
         assert remaining == pytest.approx(left, abs=tolerance)
 
 

@@ -109,8 +109,8 @@ def test_a_chain_from_beginning_to_end(chain):
 
 
 def test_versions(chain):
-    told = json.loads(chain.call(chain.ours, "VERSION", {}).stdout)
-    assert "1.0.0" in told["supportedVersions"]
+    shown = json.loads(chain.call(chain.ours, "VERSION", {}).stdout)
+    assert "1.0.0" in shown["supportedVersions"]
 
 
 WRONG = [
@@ -127,6 +127,6 @@ WRONG = [
 def test_what_is_wrong_is_told_as_the_specification_has_it(chain, env, conf, code, words):
     conf = {**chain.last, "prevResult": {"cniVersion": "1.0.0"}, **conf}
     done = chain.call(chain.ours, "ADD", conf, **env)
-    told = json.loads(done.stdout)
-    assert done.returncode == 1 and told["code"] == code and words in told["msg"], done
+    shown = json.loads(done.stdout)
+    assert done.returncode == 1 and shown["code"] == code and words in shown["msg"], done
     assert list(chain.folder.iterdir()) == []

@@ -29,19 +29,19 @@ def test_background_senders(network):
     """Coverage stays, and nothing is matched wrongly, while other containers flood."""
     with Network() as crowded, Watch(crowded, "--json") as watch:
         crowded.flood(8)
-        told = crowded.probe("raw", count=300)
+        exchanges = crowded.probe("raw", count=300)
         packets = watch.stop()
-        check_pairs(packets, told)
+        check_pairs(packets, exchanges)
 
 
 def test_fragments_are_misses_or_right(network, watch):
     """Conntrack reassembles fragments and cuts them anew: the programs cannot follow such
     packets."""
-    told = network.probe("raw", count=20, size=4000)
+    found = network.probe("raw", count=20, size=4000)
     packets = watch.stop()
-    assert len(told) == 20
+    assert len(found) == 20
     assert misses(packets), "fragments through masquerade are new packets"
-    exchanges = {exchange["number"]: exchange for exchange in told}
+    exchanges = {exchange["number"]: exchange for exchange in found}
     for packet in matched(packets, "egress"):
         if packet["payload"]:
             exchange = exchanges[number(packet)]
@@ -56,14 +56,14 @@ def test_retransmissions_belong_to_no_call(network):
         drop = "add rule ip lossy in tcp dport 7007 meta length > 80 numgen inc mod 5 == 0 drop"
         lossy.run(lossy.remote, "nft", rule + drop)
         with Watch(lossy, "--json") as watch:
-            told = lossy.probe("tcp", count=20)
+            exchanges = lossy.probe("tcp", count=20)
             known = json.loads(watch.order("on").stdout)[0]
             packets = watch.stop()
-    assert len(told) == 20
+    assert len(exchanges) == 20
     assert known["unclaimed"] > 5, "connection and retransmissions"
     firsts = [packet["tcp_seq"] for packet in matched(packets, "egress")]
     assert len(firsts) == len(set(firsts)) <= 20
-    for packet, exchange in zip(matched(packets, "egress"), told, strict=False):
+    for packet, exchange in zip(matched(packets, "egress"), exchanges, strict=False):
         assert packet["latency_ns"] < 1e9 + exchange["sent_after"] - exchange["sent_before"]
 
 
@@ -140,9 +140,11 @@ def test_what_sendfile_sends_is_not_the_call_before(network, watch):
     known = json.loads(watch.order("on").stdout)[0]
     packets = [packet for packet in watch.stop() if packet["direction"] == "egress"]
     begin = packets[0]["tcp_seq"]
-    told = [((p["tcp_seq"] - begin) % 2**32 % 4000, p) for p in packets if p["outcome"] != "kernel"]
-    assert len(told) >= 28
-    for begins, packet in told:
+    found = [
+        ((p["tcp_seq"] - begin) % 2**32 % 4000, p) for p in packets if p["outcome"] != "kernel"
+    ]
+    assert len(found) >= 28
+    for begins, packet in found:
         assert begins < 1000, packet
         whole = begins + packet["length"] - 52 <= 1000
         assert packet["outcome"] == ("matched" if whole else "shared"), packet
@@ -162,8 +164,8 @@ def test_bulk_is_counted_and_never_guessed(network, watch):
     assert packets and all(packet["protocol"] == "tcp" for packet in packets)
     for packet in packets:
         assert (packet["latency_ns"] is not None) == (packet["outcome"] in ("matched", "again"))
-    told = sum(sum(row["outcomes"].values()) for row in known["rows"])
-    assert told <= len(packets)
+    found = sum(sum(row["outcomes"].values()) for row in known["rows"])
+    assert found <= len(packets)
 
 
 def test_a_container_that_ends_in_mid_flight(network):
@@ -182,12 +184,12 @@ def test_a_container_that_ends_in_mid_flight(network):
 def test_an_outer_device_that_is_renamed_or_goes():
     with Network() as network, Watch(network, "--json") as watch:
         network.run(network.host, "ip", "link", "set", "eth0", "name", "wan0")
-        told = network.probe("raw", count=50)
+        exchanges = network.probe("raw", count=50)
         network.run(network.host, "ip", "link", "del", "wan0")
         assert watch.process.wait(TIMEOUT) == 1
         assert watch.process.stderr.read() == "lorentz: eth0: the outer device is gone\n"
         packets = [json.loads(line) for line in watch.output().splitlines()]
-        check_pairs(packets, told)
+        check_pairs(packets, exchanges)
 
 
 def test_a_ring_that_overflows_counts_what_it_loses(network):
@@ -195,7 +197,7 @@ def test_a_ring_that_overflows_counts_what_it_loses(network):
     with Watch(network, "--json", "--ring", "4096") as watch:
         watch.process.send_signal(signal.SIGSTOP)
         _lorentz_of(watch, signal.SIGSTOP)
-        told = network.probe("raw", count=500)
+        exchanges = network.probe("raw", count=500)
         _lorentz_of(watch, signal.SIGCONT)
         watch.process.send_signal(signal.SIGCONT)
         known = json.loads(watch.order("on").stdout)[0]
@@ -205,7 +207,7 @@ def test_a_ring_that_overflows_counts_what_it_loses(network):
     assert both + known["dropped"] >= 0.98 * 1000
     numbers = {number(packet) for packet in packets}
     check_pairs(
-        packets, [e for e in told if e["number"] in numbers and _both(packets, e["number"])]
+        packets, [e for e in exchanges if e["number"] in numbers and _both(packets, e["number"])]
     )
 
 
@@ -221,10 +223,10 @@ def _lorentz_of(watch, number):
 
 def test_two_watchers_see_the_same(network):
     with Watch(network, "--json") as one, Watch(network, "--json") as other:
-        told = network.probe("udp", count=100)
+        exchanges = network.probe("udp", count=100)
         seen = [one.stop(), other.stop()]
     for packets in seen:
-        check_pairs(packets, told)
+        check_pairs(packets, exchanges)
 
 
 def test_namespaces_that_come_and_go_leave_nothing_in_the_maps(network):
@@ -286,8 +288,8 @@ def test_nothing_is_left_after_sigkill(network):
         while {one for one in programs() if _is_ours(one)} - before:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-    told = network.run(network.host, "cat", "/proc/net/unix").stdout
-    assert f"lorentz-latency/{watch.process.pid}" not in told
+    output = network.run(network.host, "cat", "/proc/net/unix").stdout
+    assert f"lorentz-latency/{watch.process.pid}" not in output
 
 
 def _is_ours(program):
@@ -360,6 +362,6 @@ def test_a_listener_is_not_taken_for_the_reader(network, watch):
     )
     listener = network.start(network.inside, "python3", "-c", script)
     assert "ready" in listener.stdout.readline()
-    told = network.probe("udp", count=100)
+    exchanges = network.probe("udp", count=100)
     packets = watch.stop()
-    check_pairs(packets, told)
+    check_pairs(packets, exchanges)

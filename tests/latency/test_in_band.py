@@ -13,9 +13,9 @@ from framework.latency import REMOTE, TIMEOUT, Watch, check_pairs, matched, numb
 COUNT = 200
 
 
-def told_by_device(packets, told):
+def times_of_device(packets, exchanges):
     """As `check_pairs`, for latencies that begin and end at the container's device."""
-    numbers = {exchange["number"]: exchange for exchange in told}
+    numbers = {exchange["number"]: exchange for exchange in exchanges}
     for packet in packets:
         exchange = numbers[number(packet)]
         assert packet["call_ns"] >= exchange["sent_before"]
@@ -30,9 +30,9 @@ def told_by_device(packets, told):
 @pytest.mark.parametrize("protocol", ["raw", "ping", "udp"])
 def test_each_datagram(network, protocol, family):
     with Watch(network, "--json", "--in-band") as watch:
-        told = network.probe(protocol, family, count=COUNT)
+        exchanges = network.probe(protocol, family, count=COUNT)
         packets = [packet for packet in watch.stop() if packet["payload"]]
-    told_by_device(packets, told)
+    times_of_device(packets, exchanges)
     for way in ("egress", "ingress"):
         assert 0.98 * COUNT <= len(matched(packets, way)) <= COUNT
 
@@ -100,15 +100,15 @@ def test_off_is_off(network):
         watch.order("off")
         network.probe("raw", first=1, count=10)
         watch.order("on")
-        told = network.probe("raw", first=101, count=10)
+        exchanges = network.probe("raw", first=101, count=10)
         packets = watch.stop()
-    assert {number(packet) for packet in packets} <= {exchange["number"] for exchange in told}
+    assert {number(packet) for packet in packets} <= {exchange["number"] for exchange in exchanges}
     assert len(packets) >= 19
 
 
 def test_traced_beside_in_band(network):
     """Two ways at once: neither disturbs the other."""
     with Watch(network, "--json") as traced, Watch(network, "--json", "--in-band") as stamped:
-        told = network.probe("raw", count=100)
-        check_pairs(traced.stop(), told)
-        told_by_device(stamped.stop(), told)
+        exchanges = network.probe("raw", count=100)
+        check_pairs(traced.stop(), exchanges)
+        times_of_device(stamped.stop(), exchanges)

@@ -64,9 +64,9 @@ def network():
 def test_lines_as_maces_without_rights(network, inside):
     with Watch(network, verb="serve", targets=[inside.pid]), reading(inside) as reader:
         ready(reader)
-        told = network.probe("raw", count=10)
+        exchanges = network.probe("raw", count=10)
         lines = read(reader, 20)
-    assert len(told) == 10
+    assert len(exchanges) == 10
     found = [LINE.match(line) for line in lines]
     assert all(found), lines
     egress = [int(one[1]) for one in found if one[2] == "egress" and one[3].isdigit()]
@@ -76,11 +76,11 @@ def test_lines_as_maces_without_rights(network, inside):
 def test_json_has_the_whole(network, inside):
     with Watch(network, verb="serve", targets=[inside.pid]), reading(inside, "json") as reader:
         ready(reader)
-        told = network.probe("udp", count=10)
+        exchanges = network.probe("udp", count=10)
         packets = [json.loads(line) for line in read(reader, 20)]
     packets = [packet for packet in packets if packet["outcome"] == "matched"]
     numbers = {number(packet) for packet in packets}
-    check_pairs(packets, [exchange for exchange in told if exchange["number"] in numbers])
+    check_pairs(packets, [exchange for exchange in exchanges if exchange["number"] in numbers])
 
 
 def test_the_aggregate_and_orders(network, inside):

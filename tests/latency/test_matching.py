@@ -25,18 +25,18 @@ RECEIVES = ("read", "readv", "recv", "recvfrom", "recvmsg", "recvmmsg")
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("protocol", ["raw", "ping", "udp"])
 def test_each_datagram(network, watch, protocol, family):
-    told = network.probe(protocol, family, count=COUNT)
+    exchanges = network.probe(protocol, family, count=COUNT)
     packets = watch.stop()
-    assert len(told) == COUNT
-    check_pairs(packets, told)
+    assert len(exchanges) == COUNT
+    check_pairs(packets, exchanges)
     check_covered(packets, COUNT)
 
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_each_request_and_reply_of_tcp(network, watch, family):
-    told = network.probe("tcp", family, count=COUNT)
+    exchanges = network.probe("tcp", family, count=COUNT)
     packets = watch.stop()
-    assert len(told) == COUNT
+    assert len(exchanges) == COUNT
     check_covered(packets, COUNT)
     # The numbers of their first bytes grow by the payload's length: they identify the exchange.
     ways = []
@@ -45,7 +45,7 @@ def test_each_request_and_reply_of_tcp(network, watch, family):
         begin = way[0]["tcp_seq"]
         ways.append({((p["tcp_seq"] - begin) % 2**32) / 56: p for p in way})
         assert all(at == int(at) < COUNT for at in ways[-1])
-    for at, exchange in enumerate(told):
+    for at, exchange in enumerate(exchanges):
         if at in ways[0] and at in ways[1]:
             check_times(ways[0][at], ways[1][at], exchange)
 
@@ -53,51 +53,51 @@ def test_each_request_and_reply_of_tcp(network, watch, family):
 @pytest.mark.parametrize("protocol", ["raw", "ping", "udp", "tcp"])
 def test_each_call(network, watch, protocol):
     calls = [*((send, "recvfrom") for send in SENDS), *(("sendto", read) for read in RECEIVES)]
-    told = []
+    found = []
     for at, (send, receive) in enumerate(calls):
         first = 1000 * (at + 1)
-        told += network.probe(protocol, count=10, first=first, send=send, receive=receive)
+        found += network.probe(protocol, count=10, first=first, send=send, receive=receive)
     packets = watch.stop()
-    assert len(told) == 10 * len(calls)
+    assert len(found) == 10 * len(calls)
     if protocol != "tcp":
-        check_pairs(packets, told)
-    check_covered(packets, len(told))
+        check_pairs(packets, found)
+    check_covered(packets, len(found))
 
 
 @pytest.mark.parametrize("size", [4, 16, 1472])
 def test_each_size(network, watch, size):
-    told = network.probe("udp", size=size, count=COUNT)
+    exchanges = network.probe("udp", size=size, count=COUNT)
     packets = watch.stop()
-    assert len(told) == COUNT
+    assert len(exchanges) == COUNT
     check_covered(packets, COUNT)
 
 
 @pytest.mark.parametrize("protocol", ["raw", "ping", "udp"])
 def test_many_in_flight(network, watch, protocol):
     """Sent and read 50 at a time, by one call each."""
-    told = network.probe(
+    exchanges = network.probe(
         protocol, count=500, burst=50, send="sendmmsg", receive="recvmmsg", pause=1000
     )
     packets = watch.stop()
-    assert len(told) == 500
-    check_pairs(packets, told)
+    assert len(exchanges) == 500
+    check_pairs(packets, exchanges)
 
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_a_packet_that_waits_for_its_neighbours_address(network, watch, family):
     """The packet leaves after its call has returned: the first packet of most programs."""
     network.run(network.inside, "ip", "neigh", "flush", "all")
-    told = network.probe("udp", family, count=1)
+    exchanges = network.probe("udp", family, count=1)
     packets = watch.stop()
     (out,) = (packet for packet in matched(packets, "egress") if packet["protocol"] == "udp")
-    (exchange,) = told
+    (exchange,) = exchanges
     assert exchange["sent_before"] <= out["call_ns"] <= exchange["sent_after"]
 
 
 def test_sequence_numbers_wrap(network, watch):
-    told = network.probe("raw", first=65500, count=100)
+    exchanges = network.probe("raw", first=65500, count=100)
     packets = watch.stop()
-    check_pairs(packets, told)
+    check_pairs(packets, exchanges)
     for packet in matched(packets, "egress"):
         assert packet["seq"] == number(packet) % 65536
 
@@ -137,18 +137,18 @@ def test_macvlan(protocol):
         with Watch(network, "--json") as watch:
             # The first packet of the container shows the kind of its device.
             network.run(network.inside, "ping", "-c1", REMOTE[4])
-            told = network.probe(protocol, first=100, count=COUNT)
+            exchanges = network.probe(protocol, first=100, count=COUNT)
             packets = watch.stop()
     packets = [p for p in packets if p["protocol"] != "icmp" or p["payload"] and number(p) >= 100]
     if protocol != "tcp":
-        told_numbers = {exchange["number"] for exchange in told}
-        check_pairs([p for p in packets if p["payload"] and number(p) in told_numbers], told)
+        told_numbers = {exchange["number"] for exchange in exchanges}
+        check_pairs([p for p in packets if p["payload"] and number(p) in told_numbers], exchanges)
     assert len(matched(packets, "ingress")) >= 0.98 * COUNT
 
 
 def test_the_hosts_own_namespace(network):
     """Nothing between program and device but the host's own stack."""
     with Watch(network, "--json", targets=[f"/run/netns/{network.host}"]) as watch:
-        told = network.probe("raw", name=network.host, count=COUNT)
+        exchanges = network.probe("raw", name=network.host, count=COUNT)
         packets = watch.stop()
-    check_pairs(packets, told)
+    check_pairs(packets, exchanges)

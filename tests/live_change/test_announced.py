@@ -165,8 +165,8 @@ def test_a_step_that_drops_a_change_moves_all_waits(dropped, later):
         start = inside.line(ev="ready")
         inside.verb(*dropped, "--at", host_time(0.8)[0])
         step = ["--at", host_time(0.7)[0]] if later else []
-        told = lorentz.call("step", inside.name, "--by=1s", *step)
-        assert "dropped" in told.stderr
+        output = lorentz.call("step", inside.name, "--by=1s", *step)
+        assert "dropped" in output.stderr
         end = inside.line(timeout=10, ev="done")
         assert 1.9 <= end.at - start.at < 5
         assert 2 <= end["elapsed"] < 5

@@ -48,10 +48,10 @@ def test_looks_that_do_not_wait_are_not_disturbed():
         for number in range(100):
             inside.dilate(str(1 + number % 7))
         inside.close_stdin()
-        told = inside.line(ev="polls")
+        event = inside.line(ev="polls")
         inside.succeed()
-    assert told["calls"] > 1000
-    assert told["interrupted"] == 0
+    assert event["calls"] > 1000
+    assert event["interrupted"] == 0
 
 
 def test_a_frozen_container_runs_nothing():
@@ -69,6 +69,21 @@ def test_a_frozen_container_runs_nothing():
         assert processes.cpu_ticks(pid) > first
         inside.close_stdin()
         inside.succeed()
+
+
+def test_a_second_freeze_waits_for_nothing():
+    """Stopped tasks cannot answer: a freeze of a frozen container took a tenth of a second."""
+    feature("cgroup-freeze")
+    with Inside("sleep", "1000") as inside:
+        inside.wait_until_shown()
+        inside.freeze()
+        taken = []
+        for _ in range(5):
+            begun = time.monotonic()
+            inside.freeze()
+            taken.append(time.monotonic() - begun)
+        inside.unfreeze()
+    assert min(taken) < 0.09
 
 
 def test_time_stands_still_where_it_was_frozen():

@@ -35,8 +35,8 @@ def taken(run: Running, changes: list[tuple[str, ...]] = ()) -> dict[str, tuple]
         run.close_stdin()
         done = run.wait_for(len(CASES), ev="done")
         run.succeed()
-    told = ("ret", "err", "count", "again", "left")
-    return {line["case"]: tuple(line[name] for name in told) for line in done}
+    found = ("ret", "err", "count", "again", "left")
+    return {line["case"]: tuple(line[name] for name in found) for line in done}
 
 
 def expected(count: int) -> dict[str, tuple]:

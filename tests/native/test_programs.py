@@ -15,8 +15,8 @@ NOMINAL = 0.3
 @pytest.mark.parametrize("family", catalogue.FAMILIES)
 def test_the_catalogue_lists_every_case(family):
     listing = subprocess.check_output([build.c(f"waits/{family}"), "-l"], text=True, timeout=10)
-    told = {(e["case"], bool(e["threads"])) for e in map(json.loads, listing.splitlines())}
-    assert told == {(case.name, case.threads) for case in catalogue.of(family)}
+    shown = {(e["case"], bool(e["threads"])) for e in map(json.loads, listing.splitlines())}
+    assert shown == {(case.name, case.threads) for case in catalogue.of(family)}
 
 
 @pytest.mark.parametrize("flavour", build.C_FLAVOURS)

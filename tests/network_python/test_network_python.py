@@ -7,6 +7,8 @@ import math
 import re
 import types
 from collections.abc import Iterator
+from datetime import datetime, timezone
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -81,8 +83,18 @@ def test_a_node_with_a_date_of_its_own():
 def test_an_image_that_is_not_there():
     network = Network()
     network.node("a", image="localhost/nosuch:1")
-    with pytest.raises(WrongInputError, match="image: localhost/nosuch:1"):
+    with pytest.raises(WrongInputError, match=r"does not have: localhost/nosuch:1 \(a\)"):
         network.up()
+
+
+def test_private_nodes():
+    network = Network(isolation="private")
+    a, b = network.node("a"), network.node("b", isolation="host")
+    network.node("c", network_of=a)
+    network.link(a, b, delay="1ms", ipv4=("10.0.0.1/24", "10.0.0.2/24"))
+    with network:
+        first = [node.run(["cat", "/proc/1/comm"], capture_output=True).stdout for node in (a, b)]
+        assert first[0] == b"idle\n" != first[1]
 
 
 def test_a_tdf_of_a_node_alone_needs_rounds():
@@ -90,6 +102,16 @@ def test_a_tdf_of_a_node_alone_needs_rounds():
     network.node("a", tdf=2)
     with pytest.raises(WrongInputError, match="rounds"):
         network.up()
+
+
+def test_options_of_the_clock():
+    network = Network(rate=Fraction(1, 3), at=datetime(2038, 1, 19, 3, 14, tzinfo=timezone.utc))
+    assert network.topology["rate"] == "1/3"
+    assert network.topology["at"] == "2038-01-19T03:14:00Z"
+    with pytest.raises(WrongInputError, match="tdf fast"):
+        Network(tdf="fast")
+    with pytest.raises(TypeError, match="'frozen'; expected one of at, rate, tdf"):
+        Network(frozen=True)
 
 
 def test_switches_and_interfaces():
@@ -120,10 +142,10 @@ def test_switches_and_interfaces():
 )
 def test_what_makes_no_sense_is_not_made(options, words):
     network = Network()
-    with pytest.raises(WrongInputError, match=words) as told:
+    with pytest.raises(WrongInputError, match=words) as raised:
         network.link(network.node("a"), network.node("b"), **options)
         network.up()
-    assert "/tmp" not in str(told.value) and "topology.yaml" not in str(told.value)
+    assert "/tmp" not in str(raised.value) and "topology.yaml" not in str(raised.value)
 
 
 def test_nodes_have_names_of_their_own():

@@ -19,15 +19,15 @@ def imported(path: Path, *flags: str) -> dict:
     return lorentz.json_of("import", str(path), *flags)
 
 
-def left_out(told: dict) -> list[tuple[int, str]]:
-    return [(one["line"], one["what"]) for one in told["left_out"]]
+def left_out(shown: dict) -> list[tuple[int, str]]:
+    return [(one["line"], one["what"]) for one in shown["left_out"]]
 
 
 def test_a_scenario_of_core():
-    told = imported(SCENARIOS / "campus.xml")
-    topology = told["topology"]["topology"]
+    result = imported(SCENARIOS / "campus.xml")
+    topology = result["topology"]["topology"]
     nodes, links = topology["nodes"], topology["links"]
-    assert told["topology"]["name"] == "campus" and set(nodes) == {
+    assert result["topology"]["name"] == "campus" and set(nodes) == {
         "gate",
         "lan",
         "pc",
@@ -46,7 +46,7 @@ def test_a_scenario_of_core():
     there, back = links[2]["from"]["gate:eth1"], links[2]["from"]["web:eth0"]
     assert (there["rate"], there["delay"], there["queue"]["packets"]) == ("2mbit", "20ms", 50)
     assert (back["rate"], back["delay"]) == ("512kbit", "5ms")
-    rest = left_out(told)
+    rest = left_out(result)
     assert [line for line, _ in rest] == [7, 12, 12, 12, 12, 26, 49, 51, 56]
     for (_, what), words in zip(
         rest,
@@ -57,10 +57,10 @@ def test_a_scenario_of_core():
 
 
 def test_a_topology_of_imunes():
-    told = imported(SCENARIOS / "triangle.imn")
-    topology = told["topology"]["topology"]
+    result = imported(SCENARIOS / "triangle.imn")
+    topology = result["topology"]["topology"]
     nodes, links = topology["nodes"], topology["links"]
-    assert told["topology"]["name"] == "triangle"
+    assert result["topology"]["name"] == "triangle"
     assert set(nodes) == {"gate", "office", "server", "desk"}
     assert nodes["office"]["kind"] == "switch" and nodes["office"]["position"] == [120, 240]
     assert nodes["server"]["exec"] == ["ip -4 route replace default via 10.2.0.1"]
@@ -71,37 +71,37 @@ def test_a_topology_of_imunes():
     assert (there["rate"], there["delay"]) == ("10mbit", "10ms") and "loss" not in there
     assert (back["rate"], back["delay"], back["loss"]) == ("1mbit", "30ms", "1.5%")
     assert links[2]["endpoints"] == ["desk:eth0", "office:e1"]
-    rest = left_out(told)
+    rest = left_out(result)
     for words in ("router ospf 1", "services zebra", "type rj45", "ber", "option global"):
         assert any(words in what for _, what in rest), (words, rest)
     assert (14, "node n1: network-config: router ospf 1") in rest
 
 
 def test_a_topology_of_containerlab():
-    told = imported(SCENARIOS / "edge.clab.yml")
-    topology = told["topology"]["topology"]
+    result = imported(SCENARIOS / "edge.clab.yml")
+    topology = result["topology"]["topology"]
     nodes, links = topology["nodes"], topology["links"]
     assert set(nodes) == {"left", "right", "br1"} and nodes["br1"]["kind"] == "switch"
     assert nodes["left"]["env"] == {"SITE": "north", "ROLE": "left"}
     assert nodes["left"]["exec"] == ["ip link show lo", "ip addr add 192.168.7.1/24 dev eth1"]
     assert nodes["left"]["sysctls"] == {"net.ipv4.ip_forward": "1"}
-    assert nodes["left"]["binds"] == [f"{SCENARIOS}/note.txt:/etc/hostname:ro"]
+    assert nodes["left"]["binds"] == [f"{SCENARIOS}/note.txt:/etc/hostname:ro,O"]
     assert nodes["left"]["position"] == [10, 20]
     assert nodes["right"]["command"] == "exec sleep 1000"
     assert links[0]["mtu"] == 1400 and links[1]["endpoints"] == ["right:eth2", "br1:p1"]
     assert links[1]["mac"] == ["02:00:00:00:00:22", None]
-    rest = " ".join(what for _, what in left_out(told))
-    assert left_out(told)[0] == (3, 'mgmt: {"network":"custom-mgmt"}')
+    rest = " ".join(what for _, what in left_out(result))
+    assert left_out(result)[0] == (3, 'mgmt: {"network":"custom-mgmt"}')
     for words in ("mgmt", "msgmax", "label owner", "cpu", "nokia_srlinux", "spine:e1", "host:"):
         assert words in rest
-    assert "vars" in rest and len(told["left_out"]) == 8
+    assert "vars" in rest and len(result["left_out"]) == 8
 
 
 def test_a_scenario_of_kathara():
-    told = imported(SCENARIOS / "kathara")
-    topology = told["topology"]["topology"]
+    result = imported(SCENARIOS / "kathara")
+    topology = result["topology"]["topology"]
     nodes, links = topology["nodes"], topology["links"]
-    assert told["topology"]["name"] == "two-lans"
+    assert result["topology"]["name"] == "two-lans"
     assert set(nodes) == {"r1", "pc1", "pc2", "srv", "A"} and nodes["A"]["kind"] == "switch"
     assert nodes["pc1"]["sysctls"] == {"net.ipv6.conf.all.disable_ipv6": "1"}
     assert nodes["pc2"]["env"] == {"COLOUR": "blue"}
@@ -114,7 +114,7 @@ def test_a_scenario_of_kathara():
         ["pc1:eth0", "A:p1"],
         ["pc2:eth0", "A:p2"],
     ]
-    assert left_out(told) == [(2, "LAB_AUTHOR=nobody"), (16, "srv[mem]=64m")]
+    assert left_out(result) == [(2, "LAB_AUTHOR=nobody"), (16, "srv[mem]=64m")]
 
 
 @pytest.mark.parametrize("name", ["campus.xml", "triangle.imn", "edge.clab.yml", "kathara"])
@@ -122,13 +122,13 @@ def test_what_is_written_is_the_same_topology(name, tmp_path):
     file = tmp_path / "lab.yaml"
     done = lorentz.call("import", str(SCENARIOS / name), "--write", str(file))
     assert done.returncode == 0 and not done.stdout
-    told = imported(SCENARIOS / name)
+    result = imported(SCENARIOS / name)
     lines = done.stderr.splitlines()
     others = sum(int(more) for more in re.findall(r"; and (\d+) more like it", done.stderr))
     assert all("left out: " in line for line in lines)
-    assert len(lines) + others == len(told["left_out"])
+    assert len(lines) + others == len(result["left_out"])
     again = imported(file)
-    assert again == {"topology": told["topology"], "left_out": [], "format": "lorentz"}
+    assert again == {"topology": result["topology"], "left_out": [], "format": "lorentz"}
 
 
 class Scenario(Lab):

@@ -6,9 +6,10 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
-from framework import containers, needs
+from framework import containers, lorentz, needs
 from framework.networks import Lab, refused
 
 #: Settings of the image under test for programs.
@@ -82,9 +83,9 @@ def test_what_the_image_says_of_programs(podman, image, tmp_path):
     )
     with lab(*nodes) as network:
         for node, greeting in (("a", "from-the-image"), ("b", "mine")):
-            told = tmp_path / node
-            network.wait_until(lambda told=told: told.read_text().endswith("\n"), "a greeting")
-            assert told.read_text() == f"{greeting} /tmp 2038\n"
+            found = tmp_path / node
+            network.wait_until(lambda found=found: found.read_text().endswith("\n"), "a greeting")
+            assert found.read_text() == f"{greeting} /tmp 2038\n"
         assert network.run("b", "sh", "-c", "echo $GREETING; pwd") == "mine\n/tmp\n"
     assert not mounted(podman)
 
@@ -110,7 +111,11 @@ def test_the_emulator_killed_gives_images_back(podman):
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        ("image: localhost/nosuch:1", "node a: image: localhost/nosuch:1: not there; expected one"),
+        (
+            "image: localhost/nosuch:1",
+            "images that podman does not have: localhost/nosuch:1 (a); "
+            "'podman pull localhost/nosuch:1' gets them",
+        ),
         ("image: '-x'", ':2:31: node a: image: "-x": expected an image such as'),
         ("image: x, rootfs: /", "node a: image: excludes rootfs"),
         ("kind: hub, image: x", "runs nothing"),
@@ -118,6 +123,105 @@ def test_the_emulator_killed_gives_images_back(podman):
 )
 def test_images_that_cannot_be(node, words, tmp_path):
     refused(tmp_path, node, words)
+
+
+def test_all_missing_images_are_listed(podman, tmp_path):
+    """In one line, each with its nodes, and with the full names that docker would mean."""
+    file = tmp_path / "missing.clab.yml"
+    file.write_text(
+        "name: missing\ntopology:\n  defaults: {kind: linux}\n  nodes:\n"
+        f"    a: {{image: 'nosuch:1'}}\n    b: {{image: 'who/other'}}\n"
+        f"    c: {{image: 'nosuch:1'}}\n    d: {{image: '{podman.image}'}}\n"
+    )
+    told = lorentz.refusal(lorentz.call("up", str(file)), "nosuch:1 (a, c), who/other (b);")
+    assert "'podman pull docker.io/library/nosuch:1 docker.io/who/other'" in told
+    assert "lorentz up --pull" in told
+
+
+def test_images_that_cannot_be_pulled_are_told(podman, tmp_path):
+    """From a registry that nobody serves: nothing is made."""
+    file = tmp_path / "lab.yaml"
+    file.write_text("name: pulled\ntopology: {nodes: {a: {image: 'localhost:1/x:1'}}}\n")
+    done = lorentz.call("up", "--pull", str(file), timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("lorentz: podman pull localhost:1/x:1: ")
+    assert "pulled" not in str(lorentz.json_of("inspect"))
+
+
+@pytest.fixture
+def kathara(podman, image, tmp_path):
+    """A lab of Kathara's whose machine has an image and a directory."""
+    lab = Lab("")
+    folder = tmp_path / lab.name
+    (folder / "m/etc").mkdir(parents=True)
+    (folder / "m/etc/of-the-lab").write_text("copied\n")
+    (folder / "lab.conf").write_text(
+        f'LAB_NAME="{lab.name}"\nm[image]="{image}"\nm[0]="A"\nplain[0]="A"\n'
+    )
+    (folder / "m.startup").write_text(
+        "ip addr add 10.0.0.1/24 dev eth0\ntest -e /usr/bin/env || echo no env > /made\n"
+    )
+    yield lab, folder
+    lab.__exit__()
+
+
+def test_an_imported_image_runs_in_a_private_node(podman, kathara):
+    lab, folder = kathara
+    done = lorentz.call("up", str(folder), timeout=60)
+    assert done.returncode == 0, done.stderr
+    # The image has no /usr/bin: its own shell ran the lines, and not the host's.
+    assert lab.run("m", "cat", "/made", "/etc/of-the-lab") == "no env\ncopied\n"
+    assert lab.run("m", "sh", "-c", "echo $GREETING; pwd") == "from-the-image\n/tmp\n"
+    # Its processes are its own, and it is above its image.
+    assert lab.run("m", "sh", "-c", "echo /proc/[0-9]*").count("/proc/") <= 4
+    lab.run("plain", "test", "-e", "/usr/bin/python3")
+    assert mounted(podman)
+    lorentz.ok("down", lab.name)
+    assert not mounted(podman) and "made" not in podman.run("ls", "/").split()
+
+
+def test_arguments_are_the_entrypoints(podman, tmp_path):
+    """As docker has it: containerlab's cmd replaces the image's, and not its entrypoint."""
+    made = ("--change", 'ENTRYPOINT ["/bin/echo", "entry"]', "--change", 'CMD ["image"]')
+    podman.call("import", *made, str(podman.folder / "root.tar"), "localhost/entry:1")
+    lab = Lab("")
+    file = tmp_path / f"{lab.name}.clab.yml"
+    file.write_text(
+        f"name: {lab.name}\ntopology:\n  defaults: {{kind: linux, image: 'localhost/entry:1'}}\n"
+        "  nodes:\n    a: {cmd: \"of 'the lab'\"}\n    b: {}\n"
+    )
+    try:
+        done = lorentz.call("up", str(file), timeout=60)
+        assert done.returncode == 0, done.stderr
+        outputs = {node["name"]: Path(node["output"]) for node in lab.status()["nodes"]}
+        for name, words in (("a", "entry of the lab\n"), ("b", "entry image\n")):
+            lab.wait_until(lambda name=name: outputs[name].read_text(), "its output")
+            assert outputs[name].read_text() == words
+    finally:
+        lab.__exit__()
+
+
+def test_images_can_be_ignored(podman, kathara):
+    lab, folder = kathara
+    done = lorentz.call("up", "--ignore-images", str(folder), timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert lab.run("m", "cat", "/etc/of-the-lab") == "copied\n"
+    assert "10.0.0.1" in lab.run("m", "ip", "addr")
+    assert not mounted(podman)
+
+
+def test_a_private_image_says_who_runs_its_programs(podman, tmp_path):
+    made = ("--change", "USER nobody:lab", str(podman.folder / "users.tar"), "localhost/named:1")
+    root = tmp_path / "root"
+    subprocess.run(["cp", "-a", containers.rootfs(), root], check=True, timeout=60)
+    (root / "etc/passwd").write_text("root:x:0:0::/:\nnobody:x:65534:65534::/:\n")
+    (root / "etc/group").write_text("root:x:0:\nlab:x:7:\n")
+    tar = ["tar", "-C", root, "-cf", podman.folder / "users.tar", "."]
+    subprocess.run(tar, check=True, timeout=60)
+    podman.call("import", *made)
+    with Lab("isolation: private\ntopology: {nodes: {a: {image: localhost/named:1}}}\n") as network:
+        assert network.run("a", "id", "-u") == "65534\n"
+        assert network.run("a", "id", "-g") == "7\n"
 
 
 def test_a_command_that_the_image_does_not_have(podman, tmp_path):

@@ -199,8 +199,8 @@ class LabWithoutBpf(Lab):
 def test_without_the_bpf_program_the_network_goes_on_and_says_so():
     with LabWithoutBpf("tdf: 4\n" + pair("delay: 1ms")) as lab:
         assert "Operation not permitted" in lab.status()["timers_refused"]
-        told = lorentz.ok("inspect", lab.name)
-        assert "TCP's timers have the nodes' settings alone: node " in told
+        output = lorentz.ok("inspect", lab.name)
+        assert "TCP's timers have the nodes' settings alone: node " in output
         listen(lab)
         slow = connect(lab)
         # The kernel may have the namespace's setting, which needs no BPF program.

@@ -84,20 +84,20 @@ def test_the_highest_real_time_signal_is_the_programs_too():
     while changes of the clock use the same number."""
     with Inside(build.c("pitfalls/signals"), "rt", "300", rate="1") as inside:
         change_rates(inside, 26, lambda: bool(inside.lines(ev="rt")))
-        told = inside.line(ev="rt").data
+        event = inside.line(ev="rt").data
         inside.succeed()
-    assert told == {"ev": "rt", "sent": 300, "handled": 300, "sum_right": 1, "mine": 1}
+    assert event == {"ev": "rt", "sent": 300, "handled": 300, "sum_right": 1, "mine": 1}
 
 
 def test_what_is_blocked_is_remembered_though_threads_come_and_go():
     """More threads than Lorentz has entries for masks."""
     program = build.c("pitfalls/beliefs")
-    told = []
+    found = []
     for run in (Native([program, "600"]), Inside(program, "600", rate="1")):
         with run:
-            told.append(run.line(ev="blocked").data)
+            found.append(run.line(ev="blocked").data)
             run.succeed()
-    native, inside = told
+    native, inside = found
     assert native == inside == {"ev": "blocked", "before": 1, "in_threads": 600, "after": 1}
 
 
@@ -106,9 +106,9 @@ def test_jumping_out_of_a_sleep_leaves_nothing_behind():
     sleep is a whole one, and no signal comes for the abandoned ones."""
     with Inside(build.c("pitfalls/signals"), "jump", "200", rate="1") as inside:
         change_rates(inside, 30, lambda: bool(inside.lines(ev="jump")))
-        told = inside.line(ev="jump").data
+        event = inside.line(ev="jump").data
         inside.succeed()
-    assert (told["jumped"], told["wrong"]) == (200, 0)
+    assert (event["jumped"], event["wrong"]) == (200, 0)
 
 
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
@@ -135,9 +135,9 @@ def test_the_shortest_waits_are_neither_early_nor_errors(rate, count):
     """Pitfall 39: a positive timeout is never rounded to none, usec never to 1,000,000."""
     with Inside(build.c("pitfalls/extremes"), "tiny", str(count), rate=rate) as inside:
         inside.succeed(timeout=40)
-        told = inside.line(ev="tiny")
-    assert told["waits"] == 9 * count
-    assert (told["early"], told["wrong"]) == (0, 0)
+        event = inside.line(ev="tiny")
+    assert event["waits"] == 9 * count
+    assert (event["early"], event["wrong"]) == (0, 0)
 
 
 @pytest.mark.parametrize("rate", ["1/1000000", "1/3", "1", "1000", "1000000"])
@@ -160,11 +160,11 @@ def test_a_fast_timer_counts_every_period(rate):
     command = [build.c("pitfalls/extremes"), "storm", str(round(nominal * 1e9))]
     with HostNoise() as noise, Inside(*command, rate=rate) as inside:
         inside.succeed()
-        told = inside.line(ev="storm")
-    periods = told["elapsed"] / 0.001
+        event = inside.line(ev="storm")
+    periods = event["elapsed"] / 0.001
     late = noise.slack * oracle.ratio(rate) / 0.001
     for timer in ("timerfd", "posix"):
-        assert periods - late - periods / 50 <= told[timer] <= periods + 1, timer
+        assert periods - late - periods / 50 <= event[timer] <= periods + 1, timer
 
 
 @pytest.mark.parametrize("rate", ["10", "1/10"])
@@ -189,10 +189,10 @@ def test_a_freeze_is_not_seen_as_a_stop():
             time.sleep(0.05)
             inside.unfreeze()
         inside.close_stdin()
-        told = inside.line(ev="stops")
+        event = inside.line(ev="stops")
         inside.succeed()
-    assert told["reports"] == 0
-    assert told["a_real_one"] == 1
+    assert event["reports"] == 0
+    assert event["a_real_one"] == 1
 
 
 class TestSettingTheClock:

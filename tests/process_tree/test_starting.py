@@ -22,18 +22,18 @@ PROBE = str(round(NAP * 1e9))
 def probe(running: Inside) -> dict:
     """Returns the probe's output, which must be virtual: the date, by vDSO and raw, and its
     sleep."""
-    told = running.line(ev="probe").data
+    event = running.line(ev="probe").data
     for clock in ("real", "real_raw"):
-        passed = told[clock] - oracle.epoch(AT)
+        passed = event[clock] - oracle.epoch(AT)
         assert 0 <= passed < 1000, f"{clock}: not at {AT} but {passed} s from it"
-    assert told["slept"] >= NAP
-    assert told["slept"] <= NAP + 0.15 * 10 + 1
-    return told
+    assert event["slept"] >= NAP
+    assert event["slept"] <= NAP + 0.15 * 10 + 1
+    return event
 
 
-def same_but_time(told: dict, native: dict) -> None:
+def same_but_time(shown: dict, native: dict) -> None:
     for field in ("argc", "argv0", "euid", "uid", "cwd"):
-        assert told[field] == native[field], field
+        assert shown[field] == native[field], field
 
 
 STARTED = [
@@ -51,9 +51,9 @@ def test_a_program_started_inside_is_inside(how, flavour):
         expect = native.finish()
     with Inside(*command, rate=RATE, at=AT) as inside:
         status = inside.finish()
-        told = probe(inside)
+        event = probe(inside)
     assert status == expect
-    same_but_time(told, native.line(ev="probe").data)
+    same_but_time(event, native.line(ev="probe").data)
     if native.lines(ev="tree"):
         assert inside.line(ev="tree").data == native.line(ev="tree").data
 
@@ -66,9 +66,9 @@ def test_what_is_blocked_and_ignored_at_exec_reads_back_so(how):
         native.succeed()
     with Inside(*command, rate=RATE, at=AT) as inside:
         inside.succeed()
-    expect, told = native.line(ev="probe"), inside.line(ev="probe")
+    expect, event = native.line(ev="probe"), inside.line(ev="probe")
     for field in ("sigsys_blocked", "sigsys_ignored"):
-        assert told[field] == expect[field], field
+        assert event[field] == expect[field], field
 
 
 FAILING = ["enoent", "eacces", "eacces-directory", "efault", "efault-argv", "enoexec"]
@@ -82,11 +82,11 @@ def test_an_exec_that_fails_fails_as_natively(how):
         native.succeed()
     with Inside(*command, rate=RATE) as inside:
         inside.succeed()
-    told, expect = inside.line(ev="tree").data, native.line(ev="tree").data
-    assert (told["status"], told["err"]) == (expect["status"], expect["err"])
-    assert told["err"] in (errno.ENOENT, errno.EACCES, errno.EFAULT, errno.ENOEXEC)
-    if "slept" in told:
-        assert 0.1 <= told["slept"] <= 0.1 + 0.15 * 10
+    event, expect = inside.line(ev="tree").data, native.line(ev="tree").data
+    assert (event["status"], event["err"]) == (expect["status"], expect["err"])
+    assert event["err"] in (errno.ENOENT, errno.EACCES, errno.EFAULT, errno.ENOEXEC)
+    if "slept" in event:
+        assert 0.1 <= event["slept"] <= 0.1 + 0.15 * 10
 
 
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
@@ -175,10 +175,10 @@ def test_many_threads():
     with HostNoise() as noise, Inside(*command, rate="5") as inside:
         inside.line(ev="ready")
         inside.succeed()
-        told = inside.line(ev="threads")
-    assert told["n"] == 200
-    assert told["shortest"] >= nominal
-    assert told["longest"] <= nominal * 1.05 + 5 * (noise.slack + 0.05)
+        event = inside.line(ev="threads")
+    assert event["n"] == 200
+    assert event["shortest"] >= nominal
+    assert event["longest"] <= nominal * 1.05 + 5 * (noise.slack + 0.05)
 
 
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
@@ -201,8 +201,8 @@ def test_a_setuid_program_lives_in_virtual_time_or_is_refused(tmp_path_factory, 
     with Inside(program, PROBE, rate=RATE, at=AT, unprivileged=True) as inside:
         status = inside.finish()
         if inside.lines(ev="probe"):
-            told = probe(inside)
-            assert told["uid"] == lorentz.NOBODY
+            event = probe(inside)
+            assert event["uid"] == lorentz.NOBODY
             return
     assert setuid, inside.stderr
     assert status != 0

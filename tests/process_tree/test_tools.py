@@ -27,14 +27,14 @@ def test_a_program_with_a_filter_of_its_own(what):
     assert expect["installed"]
     with HostNoise() as noise, Inside(*command, rate="10") as inside:
         status = inside.finish()
-    told = inside.lines(ev="seccomp")
-    if not told:
+    event = inside.lines(ev="seccomp")
+    if not event:
         assert status != 0 and inside.stderr.strip(), "it died without a word"
         return
-    if told[0]["installed"]:
-        assert (told[0]["ret"], told[0]["err"]) == (expect["ret"], expect["err"])
-        assert (told[0]["getppid"] > 0) == (expect["getppid"] > 0)
-        assert nominal <= told[0]["slept"] <= nominal * 1.05 + 10 * noise.slack
+    if event[0]["installed"]:
+        assert (event[0]["ret"], event[0]["err"]) == (expect["ret"], expect["err"])
+        assert (event[0]["getppid"] > 0) == (expect["getppid"] > 0)
+        assert nominal <= event[0]["slept"] <= nominal * 1.05 + 10 * noise.slack
         assert inside.ended_at - inside.started_at < nominal, "it slept in real time"
 
 

@@ -1,12 +1,16 @@
-"""Each crate uses the crates that the table in docs/design.md allows, and the table is complete."""
+"""Each crate uses the crates that the table in docs/design.md allows, and the table is complete.
+No two files of a crate use one another."""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
+from pathlib import Path
 
+import pytest
 from framework.build import REPO
+from framework.rust_files import Crate
 
 ROW = re.compile(r"^\| (?P<names>`[^|]*`) \| [^|]* \| (?P<uses>[^|]*) \|$", re.MULTILINE)
 NAME = re.compile(r"`([a-z]+)`")
@@ -26,7 +30,7 @@ def allowed() -> dict[str, set[str]]:
 def used() -> dict[str, set[str]]:
     """The crates that each crate depends on, except for its tests."""
     command = ["cargo", "metadata", "--format-version=1", "--offline", "--locked", "--no-deps"]
-    told = subprocess.run(command, cwd=REPO, capture_output=True, timeout=60, check=True).stdout
+    metadata = subprocess.run(command, cwd=REPO, capture_output=True, timeout=60, check=True).stdout
     prefix = "lorentz-"
     return {
         package["name"].removeprefix(prefix): {
@@ -34,7 +38,7 @@ def used() -> dict[str, set[str]]:
             for dependency in package["dependencies"]
             if dependency["kind"] != "dev" and dependency["name"].startswith(prefix)
         }
-        for package in json.loads(told)["packages"]
+        for package in json.loads(metadata)["packages"]
     }
 
 
@@ -57,3 +61,24 @@ def test_crates_use_one_another_in_one_direction():
         order += free
         for name in free:
             del left[name]
+
+
+def sources() -> list[Path]:
+    """The folders with the code of each crate."""
+    return sorted(REPO.glob("crates/*/src"))
+
+
+@pytest.mark.parametrize("source", sources(), ids=lambda source: source.parent.name)
+def test_no_files_of_a_crate_use_one_another(source):
+    circles = [["::".join(module) or "lib" for module in one] for one in Crate(source).circles()]
+    assert circles == []
+
+
+def test_a_circle_of_files_is_found(tmp_path):
+    (tmp_path / "lib.rs").write_text("mod a;\nmod b;\nmod c;\npub use a::{x, Y};\n")
+    (tmp_path / "a.rs").write_text("use crate::b;\npub struct Y;\npub fn x() { b::z() }\n")
+    (tmp_path / "b.rs").write_text("use crate::c::Z;\n// crate::a\n#[cfg(test)]\nmod tests {\n}\n")
+    (tmp_path / "c.rs").write_text("mod inside { use super::Z; }\npub struct Z(u8);\n")
+    assert Crate(tmp_path).circles() == set()
+    (tmp_path / "c.rs").write_text("pub struct Z(crate::Y);\n")
+    assert Crate(tmp_path).circles() == {frozenset({("a",), ("b",), ("c",)})}

@@ -147,9 +147,9 @@ def test_list_prints_the_paths(script, tmp_path):
 def test_every_command_and_library_of_the_workspace_is_installed():
     """A new binary or C library needs an entry here and in scripts/install."""
     command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"]
-    told = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True).stdout
     commands, libraries = set(), set()
-    for package in json.loads(told)["packages"]:
+    for package in json.loads(printed)["packages"]:
         for target in package["targets"]:
             if "bin" in target["kind"]:
                 commands.add(target["name"])

@@ -10,7 +10,7 @@ from framework.build import REPO
 
 PACKAGE = REPO / "python/lorentz"
 LIST = Path(__file__).with_name("python_names.txt")
-MODULES = ("containers", "experiments", "mininet", "networks", "status", "times")
+MODULES = ("clock_options", "containers", "experiments", "mininet", "networks", "status", "times")
 
 
 def parameters(arguments: ast.arguments) -> str:
@@ -23,6 +23,9 @@ def parameters(arguments: ast.arguments) -> str:
     names += [one.arg for one in arguments.kwonlyargs]
     if arguments.kwarg:
         names.append(f"**{arguments.kwarg.arg}")
+        # The keywords of `Unpack[ClockOptions]` stand in the list as the fields of that class.
+        if isinstance(arguments.kwarg.annotation, ast.Subscript):
+            names[-1] += f": {ast.unparse(arguments.kwarg.annotation.slice)}"
     return ", ".join(names)
 
 

@@ -41,11 +41,11 @@ def test_setup_reads_the_same_version(script):
     line = next(
         line for line in (REPO / "scripts/setup").read_text().splitlines() if "RUST_WANTED=" in line
     )
-    told = subprocess.run(
+    printed = subprocess.run(
         ["bash", "-c", f"{line}; echo $RUST_WANTED"], cwd=REPO, capture_output=True, text=True
     )
-    assert told.stdout.strip() == script.workspace_version(REPO)
-    assert re.fullmatch(r"\d+\.\d+", told.stdout.strip())
+    assert printed.stdout.strip() == script.workspace_version(REPO)
+    assert re.fullmatch(r"\d+\.\d+", printed.stdout.strip())
 
 
 @pytest.mark.parametrize(

@@ -72,17 +72,17 @@ def test_a_table_that_covers_all_is_right(tmp_path):
 
 
 def test_a_place_without_an_entry_is_named(tmp_path):
-    status, told = check(tree(tmp_path, COUNT))
+    status, printed = check(tree(tmp_path, COUNT))
     line = CODE.splitlines().index("    Flock::lock(file, FlockArg::LockExclusive).is_ok()") + 1
     assert status == 1
-    assert f"crates/one/src/lib.rs:{line}: claim: Flock::lock(file" in told
-    assert "has no entry" in told
+    assert f"crates/one/src/lib.rs:{line}: claim: Flock::lock(file" in printed
+    assert "has no entry" in printed
 
 
 def test_one_more_in_a_function_is_noticed(tmp_path):
-    status, told = check(tree(tmp_path, COUNT.replace(" x2", "") + CLAIM))
+    status, printed = check(tree(tmp_path, COUNT.replace(" x2", "") + CLAIM))
     assert status == 1
-    assert "has 1 of 2" in told and ".swap(" in told
+    assert "has 1 of 2" in printed and ".swap(" in printed
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_one_more_in_a_function_is_noticed(tmp_path):
     ["| `one/src/lib.rs::gone` | | |\n", "| `gone/src/lib.rs::claim` | | |\n", CLAIM],
 )
 def test_an_entry_that_covers_nothing_is_named(tmp_path, row):
-    status, told = check(tree(tmp_path, COUNT + CLAIM + row))
+    status, printed = check(tree(tmp_path, COUNT + CLAIM + row))
     assert status == 1
-    assert told.startswith("docs/design.md:")
-    assert len(told.splitlines()) == 1
+    assert printed.startswith("docs/design.md:")
+    assert len(printed.splitlines()) == 1

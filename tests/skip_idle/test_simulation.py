@@ -61,10 +61,10 @@ def check(seed: int) -> None:
     program = Path(__file__).parent / "messages.py"
     with Inside(real.python(), program, json.dumps(scripts), options=["--skip-idle"]) as inside:
         inside.succeed(timeout=60)
-        told = {line["who"]: line["done"] for line in inside.lines(ev="worked")}
+        event = {line["who"]: line["done"] for line in inside.lines(ev="worked")}
     for me, expected in enumerate(simulate(scripts)):
-        assert len(told[me]) == len(expected), f"seed {seed}"
-        for step, (at, due) in enumerate(zip(told[me], expected, strict=True)):
+        assert len(event[me]) == len(expected), f"seed {seed}"
+        for step, (at, due) in enumerate(zip(event[me], expected, strict=True)):
             # A leap beyond a deadline would show as lateness.
             assert due <= at < due + LATE, f"seed {seed}: step {step} of {me}: {scripts[me][step]}"
 

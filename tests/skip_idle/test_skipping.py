@@ -100,12 +100,12 @@ def test_timer_descriptors_and_timers_are_skipped(flavour):
     """A periodic timer descriptor, and a POSIX timer: no expiry is lost, none doubled."""
     began = time.monotonic()
     with skipping(build.c("skip/timers", flavour)) as inside:
-        told = inside.line(ev="timers", timeout=BLINK)
+        event = inside.line(ev="timers", timeout=BLINK)
         inside.succeed()
     assert time.monotonic() - began < BLINK
-    assert told["fd"] == 100
-    assert told["posix"] == 50
-    assert 3600 * 100 <= told["seconds"] < 3600 * 100 + 3600
+    assert event["fd"] == 100
+    assert event["posix"] == 50
+    assert 3600 * 100 <= event["seconds"] < 3600 * 100 + 3600
 
 
 def test_sleepers_wake_in_order():
@@ -237,8 +237,8 @@ def test_a_pipe_from_outside_holds_time():
         text=True,
     ) as process:
         time.sleep(0.4)
-        told, _ = process.communicate("something\n", timeout=BLINK)
-    assert told == "got something\n"
+        output, _ = process.communicate("something\n", timeout=BLINK)
+    assert output == "got something\n"
 
 
 def test_a_pipe_inside_does_not_hold_time():
@@ -304,10 +304,10 @@ def orders_of_rounds(runs: int, rounds: int) -> set[str]:
     orders = set()
     for _ in range(runs):
         with skipping(build.c("skip/rounds"), str(rounds)) as inside:
-            told = inside.line(ev="rounds", timeout=80)
+            event = inside.line(ev="rounds", timeout=80)
             inside.succeed(timeout=BLINK)
-        assert (told["steps"], told["wrong"]) == (2 * rounds, 0)
-        orders.add(told["order"])
+        assert (event["steps"], event["wrong"]) == (2 * rounds, 0)
+        orders.add(event["order"])
     return orders
 
 
@@ -421,9 +421,9 @@ def test_attach_skips():
     program = 'import time\nwhile True: time.sleep(60); print(\'{"ev": "minute"}\', flush=True)'
     with Native(python(program)) as native:
         time.sleep(0.5)
-        told = lorentz.json_of("attach", str(native.pid), "--skip-idle")
+        event = lorentz.json_of("attach", str(native.pid), "--skip-idle")
         native.wait_for(10, ev="minute", timeout=BLINK)
-    lorentz.wait_until_gone(told["name"])
+    lorentz.wait_until_gone(event["name"])
 
 
 def test_ps_says_for_whom_time_waits():
@@ -505,9 +505,9 @@ def order_of_expiry(apart: int, patience: float) -> list[int]:
     tool("redis-server")
     script = Path(__file__).parent / "redis_keys.py"
     with skipping(real.python(), script, str(apart)) as inside:
-        told = inside.line(ev="expired", timeout=patience)
+        event = inside.line(ev="expired", timeout=patience)
         inside.finish(timeout=BLINK)
-    return told["order"]
+    return event["order"]
 
 
 def test_redis_keys_expire_in_order():

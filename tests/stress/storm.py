@@ -196,9 +196,9 @@ class Round:
         self._settle()
 
     def _asked(self) -> None:
-        told = lorentz.json_of("time", self.program.name)
+        shown = lorentz.json_of("time", self.program.name)
         if self.program.name not in [entry["name"] for entry in lorentz.ps()]:
-            self._found(f"ps does not show it: {told}")
+            self._found(f"ps does not show it: {shown}")
 
     def _settle(self) -> None:
         """Restores the initial state, whichever change was interrupted by a kill."""
@@ -305,13 +305,13 @@ class Watch:
                 self._stands(f"thread {number} in {where}", self.round.program)
 
     def _stands(self, who: str, program: Running) -> None:
-        told = describe(program.processes())
-        self.round._found(f"stands still for {STANDSTILL:g} s: {who}\n{told}")
+        shown = describe(program.processes())
+        self.round._found(f"stands still for {STANDSTILL:g} s: {who}\n{shown}")
 
 
 def describe(pids: list[int]) -> str:
     """Returns the place of each thread of these processes, from the kernel."""
-    told = []
+    found = []
     for pid in pids:
         for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
             with contextlib.suppress(OSError):
@@ -319,5 +319,5 @@ def describe(pids: list[int]) -> str:
                     (task / name).read_text().split("\n")[0]
                     for name in ("comm", "wchan", "syscall")
                 ]
-                told.append(f"{task.name}: {' '.join(words)}")
-    return "\n".join(told)
+                found.append(f"{task.name}: {' '.join(words)}")
+    return "\n".join(found)

@@ -101,9 +101,9 @@ def test_signals_are_lost_no_more_often_than_natively(rate):
     with Inside(build.c("stress/eintr"), str(count), nominal, rate=rate) as inside:
         inside.succeed(timeout=60)
     for how in ("nanosleep", "poll", "sigsuspend"):
-        expect, told = native.line(ev="eintr", how=how), inside.line(ev="eintr", how=how)
-        assert told["spurious"] == 0, how
-        assert told["lost"] <= 2 * expect["lost"] + count / 50, how
+        expect, event = native.line(ev="eintr", how=how), inside.line(ev="eintr", how=how)
+        assert event["spurious"] == 0, how
+        assert event["lost"] <= 2 * expect["lost"] + count / 50, how
     assert inside.line(ev="eintr", how="sigsuspend")["lost"] == 0
 
 
@@ -123,6 +123,6 @@ def test_signals_are_not_lost_while_time_changes():
             lorentz.call("dilate", inside.name, "--rate", rng.choice(["1", "3/2", "2", "2/3"]))
         inside.succeed()
     for how in ("nanosleep", "poll", "sigsuspend"):
-        expect, told = native.line(ev="eintr", how=how), inside.line(ev="eintr", how=how)
-        assert told["spurious"] == 0, how
-        assert told["lost"] <= 2 * expect["lost"] + count / 20, how
+        expect, event = native.line(ev="eintr", how=how), inside.line(ev="eintr", how=how)
+        assert event["spurious"] == 0, how
+        assert event["lost"] <= 2 * expect["lost"] + count / 20, how

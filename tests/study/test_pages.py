@@ -100,9 +100,9 @@ def results(folder: Path) -> dict[str, dict]:
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} in results.json")
 
-    told = json.loads((folder / "results.json").read_text(), parse_constant=refuse)
-    assert told["lorentz_report_format"] == "1"
-    return told["studies"]
+    shown = json.loads((folder / "results.json").read_text(), parse_constant=refuse)
+    assert shown["lorentz_report_format"] == "1"
+    return shown["studies"]
 
 
 def as_shown(ratio: str) -> tuple[float, float]:
@@ -134,9 +134,9 @@ def test_no_csv_is_empty_where_nothing_can_be_judged(tmp_path: Path):
         assert said[kind] == ["2 records are too few to judge; expected 3 or more."]
         for table in folder.glob("*.csv"):
             assert len(pl.read_csv(table, infer_schema_length=None)) > 0, table.name
-        told = json.loads((folder / "results.json").read_text())["studies"][kind]
-        assert told["summary"] == [] and told["comparison"]
-        assert {row["p_adjusted"] for row in told["comparison"]} == {None}
+        shown = json.loads((folder / "results.json").read_text())["studies"][kind]
+        assert shown["summary"] == [] and shown["comparison"]
+        assert {row["p_adjusted"] for row in shown["comparison"]} == {None}
 
 
 @pytest.mark.parametrize("kind", studies.SIMULATED)
@@ -170,16 +170,16 @@ def test_the_table_shows_the_numbers_of_results_json(
 def test_results_json_agrees_with_the_records_and_the_csv(
     kind: str, folder: Path, files: list[Path], results: dict[str, dict]
 ):
-    told = results[kind]
+    found = results[kind]
     run = next(run for run in runs.read([str(file) for file in files]) if run.study == kind)
-    assert told["statistic"] == ("median" if kind == "timers" else "mean")
+    assert found["statistic"] == ("median" if kind == "timers" else "mean")
     csv = pl.read_csv(folder / f"{kind}-comparison.csv", infer_schema_length=None).to_dicts()
-    assert len(csv) == len(told["comparison"])
-    for one, row in zip(told["comparison"], csv, strict=True):
+    assert len(csv) == len(found["comparison"])
+    for one, row in zip(found["comparison"], csv, strict=True):
         assert {name: pytest.approx(value) for name, value in row.items()} == one
         values = run.values(one["metric"], one["load"])
         base, own = (pl.Series(values[level]) for level in ("baseline", one["level"]))
-        middles = [getattr(side, told["statistic"])() for side in (base, own)]
+        middles = [getattr(side, found["statistic"])() for side in (base, own)]
         assert [one["baseline_ns"], one["level_ns"]] == pytest.approx(middles)
         assert one["ratio"] == pytest.approx(middles[1] / middles[0])
         assert one["differs"] == (one["p_adjusted"] < 0.05)

@@ -125,11 +125,11 @@ def test_published_figures_stand_beside_our_own(page: Path):
 
 def test_a_study_has_not_changed_since_itself(clocks: Path, tmp_path: Path):
     done = report(clocks, "-o", tmp_path, "--against", clocks, "--json")
-    told = json.loads(done.stdout)
-    assert told["results"] == str(tmp_path / "results.json")
-    said = told["summary"]["clocks"]
+    shown = json.loads(done.stdout)
+    assert shown["results"] == str(tmp_path / "results.json")
+    said = shown["summary"]["clocks"]
     assert (
-        json.loads(Path(told["results"]).read_text())["studies"]["clocks"]["changes"] == said[-1:]
+        json.loads(Path(shown["results"]).read_text())["studies"]["clocks"]["changes"] == said[-1:]
     )
     assert any(line.startswith("Nothing has changed beyond noise") for line in said), said
 

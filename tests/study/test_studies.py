@@ -58,11 +58,11 @@ def test_every_level_proves_itself_or_is_left_out_with_a_word(tmp_path: Path):
     path = tmp_path / "all.parquet"
     done = study("clocks", path, "--quick", "--records", "1", "--metrics", "clock_getres", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    shown = json.loads(done.stdout)
     there = set(pl.read_parquet(path)["level"])
-    assert there | set(told["left_out"]) == set(metadata(path)["settings"]["levels"])
+    assert there | set(shown["left_out"]) == set(metadata(path)["settings"]["levels"])
     assert there >= {"baseline", "namespace", "container", "lorentz"}
-    assert all(told["left_out"].values())
+    assert all(shown["left_out"].values())
     assert not Path(f"{path}.part").exists()
 
 
@@ -88,8 +88,8 @@ def test_without_time_namespaces_the_rest_runs(tmp_path: Path):
     assert left_out == {"namespace": words, "container": words}
     assert set(pl.read_parquet(path)["level"]) == {"baseline", "lorentz"}
     # The report says so too.
-    told = studies.report(path, "-o", tmp_path / "report")
-    assert f"namespace was left out: {words}" in told.stdout, told.stderr
+    output = studies.report(path, "-o", tmp_path / "report")
+    assert f"namespace was left out: {words}" in output.stdout, output.stderr
 
 
 def test_a_level_without_effect_stops_the_study(tmp_path: Path):
@@ -121,9 +121,9 @@ def test_an_interrupted_study_goes_on(tmp_path: Path):
     before = len(journal.read_text().splitlines()) - 1
     other = study("clocks", path, *options, "--metrics", "clock_getres")
     assert "another study was begun there" in lorentz.refusal(other, "--output")
-    told = json.loads(study("clocks", path, *options, "--metrics", METRICS, "--json").stdout)
-    assert told["resumed"] == before
-    assert told["records"] == 30 * 2 * len(METRICS.split(","))
+    shown = json.loads(study("clocks", path, *options, "--metrics", METRICS, "--json").stdout)
+    assert shown["resumed"] == before
+    assert shown["records"] == 30 * 2 * len(METRICS.split(","))
     rows = pl.read_parquet(path)
     assert rows.group_by("round", "level", "metric").len()["len"].to_list() == [1] * len(rows)
 

@@ -139,17 +139,17 @@ def test_ping_keeps_its_interval() -> None:
     """ping -i 0.02 -c 50 takes 49 intervals, and its round trips are short."""
     root()
     ping = (tool("ping"), "-i", "0.02", "-c", "50", "127.0.0.1")
-    told: dict[str, int] = {}
+    found: dict[str, int] = {}
     # A disturbance of only one of the two does not happen in every try.
     for _ in range(4):
         for name, env in (("natively", None), ("preloaded", preloaded())):
             output = run(*ping, env=env)
             assert "50 packets transmitted, 50 received" in output, output
-            told[name] = int(re.search(r"time (\d+)ms", output)[1])
-        assert told["preloaded"] >= 49 * 20 - 20
-        if told["preloaded"] <= told["natively"] * 1.5 + 200:
+            found[name] = int(re.search(r"time (\d+)ms", output)[1])
+        assert found["preloaded"] >= 49 * 20 - 20
+        if found["preloaded"] <= found["natively"] * 1.5 + 200:
             return
-    raise AssertionError(told)
+    raise AssertionError(found)
 
 
 def test_iperf3_measures_its_time() -> None:

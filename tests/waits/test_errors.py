@@ -52,12 +52,12 @@ def arguments(rate: str | None) -> dict[tuple[str, int], tuple[int, int]]:
             running.succeed(timeout=120)
             lines = running.lines(ev="error")
     times: collections.Counter[str] = collections.Counter()
-    told = {}
+    found = {}
     for line in lines:
         name = line["case"]
-        told[name, times[name]] = (line["ret"], line["err"])
+        found[name, times[name]] = (line["ret"], line["err"])
         times[name] += 1
-    return told
+    return found
 
 
 @pytest.mark.parametrize("rate", ["1", "10", "1/10"])

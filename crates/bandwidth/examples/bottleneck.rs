@@ -66,7 +66,7 @@ fn receive(fd: &OwnedFd, buffer: &mut [u8], control: &mut [u8]) -> Option<(usize
     let message =
         recvmsg::<SockaddrStorage>(fd.as_raw_fd(), &mut slices, Some(control), MsgFlags::empty())
             .ok()?;
-    let stamp = message.cmsgs().ok()?.find_map(|told| match told {
+    let stamp = message.cmsgs().ok()?.find_map(|cmsg| match cmsg {
         ControlMessageOwned::ScmTimestampns(time) => {
             Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
         }

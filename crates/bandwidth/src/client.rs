@@ -1,6 +1,6 @@
 //! The sending end: a [`Path`] over sockets.
 
-use crate::path::{Limits, Path, PathError, Plan, Probe, Stream};
+use crate::path::{Limits, Path, PathError, Probe, Stream, StreamPlan};
 use crate::rate::BitRate;
 use crate::wire::{
     Control, Header, ToClient, ToServer, Token, MAX_BYTES, MAX_MESSAGE_TO_CLIENT, VERSION,
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// Sends the stream. Returns when each probe was sent, ns; `None` for a probe that the system did not accept.
-    fn send(&mut self, plan: &Plan, number: u32) -> Result<Vec<Option<i64>>, PathError> {
+    fn send(&mut self, plan: &StreamPlan, number: u32) -> Result<Vec<Option<i64>>, PathError> {
         let length = plan.bytes.saturating_sub(self.headers).max(Header::LEN as u32) as usize;
         self.payload.resize(length.max(self.payload.len()), 0);
         let mut pacer = Pacer::new(self.timers, plan.interval)?;
@@ -163,7 +163,7 @@ impl Path for Client {
         self.limits
     }
 
-    fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError> {
+    fn probe(&mut self, plan: &StreamPlan) -> Result<Stream, PathError> {
         if let Ok(rest) = Interval::from_nanos(plan.rest.try_into().unwrap_or(i64::MAX)) {
             sleep(rest);
         }
@@ -188,7 +188,7 @@ impl Path for Client {
 /// Arrivals of probes that were not sent are left out. A full receive buffer also loses strangers' packets, so at most as many
 /// probes count as overrun as are missing.
 fn join_arrivals(
-    plan: &Plan,
+    plan: &StreamPlan,
     times: &[Option<i64>],
     arrived: &[(u32, i64)],
     overrun: u32,
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn arrivals_are_joined_to_what_was_sent() {
-        let plan = Plan { packets: 4, bytes: 1000, interval: 10, rest: 0 };
+        let plan = StreamPlan { packets: 4, bytes: 1000, interval: 10, rest: 0 };
         let times = [Some(0), None, Some(20), Some(30)];
         let arrived = [(0, 0), (3, 33), (2, 34), (9, 40), (u32::MAX, 41)];
         let stream = join_arrivals(&plan, &times, &arrived, 0);

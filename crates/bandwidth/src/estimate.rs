@@ -1,6 +1,6 @@
 //! A measurement: its method, its result, and the limitations that matter for reading it.
 
-use crate::estimator::{Bound, Estimator, Finding, Step};
+use crate::estimator::{Bound, Estimator, EstimatorStep, Finding};
 use crate::path::{Limits, Path, PathError, Sending, Stream, SHORTFALL_RATIO};
 use crate::rate::BitRate;
 use crate::slops::Slops;
@@ -115,7 +115,7 @@ pub struct Estimate {
 
 /// The progress of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Progress {
+pub struct EstimateProgress {
     /// Number of streams sent so far.
     pub streams: u32,
     /// Rate of the next stream, bits per second.
@@ -135,7 +135,7 @@ const MAX_STREAMS: u32 = 2_000;
 pub fn measure(
     path: &mut dyn Path,
     method: Method,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(EstimateProgress),
 ) -> Result<Estimate, PathError> {
     let limits = path.limits();
     let mut estimator = method.estimator(limits);
@@ -143,13 +143,13 @@ pub fn measure(
     let mut seen: Option<Stream> = None;
     let finding = loop {
         match estimator.step(seen.as_ref()) {
-            Step::Done(finding) => break finding,
-            Step::Probe(_) if tally.streams >= MAX_STREAMS => {
+            EstimatorStep::Done(finding) => break finding,
+            EstimatorStep::Probe(_) if tally.streams >= MAX_STREAMS => {
                 break Finding::bound(Bound::Unknown, 0.0, &limits);
             }
-            Step::Probe(plan) => {
+            EstimatorStep::Probe(plan) => {
                 let (streams, range) = (tally.streams, estimator.range());
-                progress(Progress { streams, rate: plan.rate(), range });
+                progress(EstimateProgress { streams, rate: plan.rate(), range });
                 let stream = path.probe(&plan)?;
                 tally.add(&stream);
                 seen = Some(stream);

@@ -1,6 +1,6 @@
 //! The interface of the estimators: each asks for streams, step by step, and ends with a finding.
 
-use crate::path::{Limits, Plan, Stream};
+use crate::path::{Limits, Stream, StreamPlan};
 use crate::rate::BitRate;
 use serde::Serialize;
 
@@ -57,9 +57,9 @@ impl Finding {
 
 /// The next step of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Step {
+pub enum EstimatorStep {
     /// Send this stream.
-    Probe(Plan),
+    Probe(StreamPlan),
     /// The measurement is complete.
     Done(Finding),
 }
@@ -67,7 +67,7 @@ pub enum Step {
 /// A method of estimation: a state machine that asks for streams. It uses neither sockets nor clocks.
 pub trait Estimator {
     /// Returns the next step. `seen` is the stream that the estimator asked for before; `None` at the beginning.
-    fn step(&mut self, seen: Option<&Stream>) -> Step;
+    fn step(&mut self, seen: Option<&Stream>) -> EstimatorStep;
 
     /// Returns the range in which the result lies as far as is known, bits per second.
     fn range(&self) -> (f64, f64);

@@ -38,8 +38,8 @@ pub mod wire;
 pub mod yaz;
 
 pub use client::{Client, Options, PacingTimers};
-pub use estimate::{measure, Caution, Estimate, Method, Progress};
-pub use estimator::{Bound, Estimator, Finding, Step};
-pub use path::{Limits, Path, PathError, Plan, Probe, Sending, Stream, Stretch};
+pub use estimate::{measure, Caution, Estimate, EstimateProgress, Method};
+pub use estimator::{Bound, Estimator, EstimatorStep, Finding};
+pub use path::{Limits, Path, PathError, Probe, Sending, Stream, StreamPlan, Stretch};
 pub use rate::{BitRate, RateError};
 pub use server::{Server, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_SESSIONS, MAX_SESSION_TIME};

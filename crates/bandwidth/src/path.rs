@@ -8,7 +8,7 @@ pub(crate) const SHORTFALL_RATIO: f64 = 0.95;
 
 /// A stream of probes to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct StreamPlan {
     /// Number of probes, at least 2.
     pub packets: u32,
     /// Length of each probe as an IP packet, bytes.
@@ -19,11 +19,11 @@ pub struct Plan {
     pub rest: u64,
 }
 
-impl Plan {
+impl StreamPlan {
     /// Plans `packets` probes of `bytes` at `rate`, after a rest of `rests` times the length of the stream.
-    pub fn at(rate: BitRate, bytes: u32, packets: u32, rests: u64) -> Plan {
+    pub fn at(rate: BitRate, bytes: u32, packets: u32, rests: u64) -> StreamPlan {
         let interval = rate.interval(bytes).max(1);
-        Plan { packets, bytes, interval, rest: interval * u64::from(packets) * rests }
+        StreamPlan { packets, bytes, interval, rest: interval * u64::from(packets) * rests }
     }
 
     /// Returns the planned rate, bits per second.
@@ -50,7 +50,7 @@ pub struct Probe {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stream {
     /// The stream as it was planned.
-    pub plan: Plan,
+    pub plan: StreamPlan,
     /// All probes, in the order of sending.
     pub probes: Vec<Probe>,
     /// Number of probes that arrived before one that was sent earlier.
@@ -201,7 +201,7 @@ pub trait Path {
     /// # Errors
     ///
     /// The stream could not be sent, or its report could not be received.
-    fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError>;
+    fn probe(&mut self, plan: &StreamPlan) -> Result<Stream, PathError>;
 }
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn the_rate_that_was_sent_has_the_pauses_in_it() {
         // 8,000 bits every 10 us are 0.8 Gbit/s. A tenth of the gaps is 110 us, which halves that.
-        let plan = Plan { packets: 101, bytes: 1000, interval: 10_000, rest: 0 };
+        let plan = StreamPlan { packets: 101, bytes: 1000, interval: 10_000, rest: 0 };
         let at = |number: i64| number * 10_000 + number / 10 * 100_000;
         let probes = (0..101).map(|number| Probe { sent: at(number), received: Some(at(number)) });
         let stream = Stream { plan, probes: probes.collect(), reordered: 0, overrun: 0 };
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn pauses_are_told_from_a_sender_that_is_too_slow() {
-        let plan = Plan { packets: 101, bytes: 1000, interval: 10_000, rest: 0 };
+        let plan = StreamPlan { packets: 101, bytes: 1000, interval: 10_000, rest: 0 };
         let sending = |at: fn(i64) -> i64| {
             let probe = |number| Probe { sent: at(number), received: Some(at(number)) };
             let probes = (0..101).map(probe).collect();

@@ -242,9 +242,9 @@ impl Receiver {
             if left.is_zero() {
                 return Err(refuse(control, "a stream has lasted too long"));
             }
-            let told = self.wait(Some(control.stream()), left)?;
+            let readable = self.wait(Some(control.stream()), left)?;
             self.drain()?;
-            if told {
+            if readable {
                 break;
             }
         }
@@ -291,7 +291,7 @@ impl Receiver {
                 Err(nix::Error::EINTR | nix::Error::ECONNREFUSED) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let timestamp = message.cmsgs()?.find_map(|told| match told {
+            let timestamp = message.cmsgs()?.find_map(|cmsg| match cmsg {
                 ControlMessageOwned::ScmTimestampns(time) => {
                     Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
                 }
@@ -329,14 +329,14 @@ impl Receiver {
 fn dropped(socket: &UdpSocket) -> u32 {
     /// Index of SK_MEMINFO_DROPS, the last word of SO_MEMINFO (linux/sock_diag.h).
     const DROPS: usize = 8;
-    let mut told = [0u32; DROPS + 1];
-    let mut length = size_of_val(&told) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `told`, which is that long.
+    let mut meminfo = [0u32; DROPS + 1];
+    let mut length = size_of_val(&meminfo) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `meminfo`, which is that long.
     unsafe {
-        let out = (&raw mut told).cast();
+        let out = (&raw mut meminfo).cast();
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, out, &mut length)
     };
-    told[DROPS]
+    meminfo[DROPS]
 }
 
 fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {

@@ -1,6 +1,6 @@
 //! A path without a network: one bottleneck that serves packets in order, with cross traffic.
 
-use crate::path::{Limits, Path, PathError, Plan, Probe, Stream};
+use crate::path::{Limits, Path, PathError, Probe, Stream, StreamPlan};
 use crate::rate::BitRate;
 
 /// The properties of a simulated path.
@@ -192,7 +192,7 @@ impl Path for Simulation {
         Limits { most_bytes, rate_max, most_packets: 8_000 }
     }
 
-    fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError> {
+    fn probe(&mut self, plan: &StreamPlan) -> Result<Stream, PathError> {
         let start = self.now + plan.rest as f64 + 1e6;
         let interval = plan.interval.max(self.model.least_interval) as f64;
         let times = self.times(start, interval, plan.packets);

@@ -17,9 +17,9 @@
 //!   streams are shorter and their packets longer and farther apart. The sender then sleeps between packets and is interrupted
 //!   less. The search ends when `MAX_SPOILT` streams were spoilt.
 
-use crate::estimator::{Bound, Estimator, Finding, Step};
+use crate::estimator::{Bound, Estimator, EstimatorStep, Finding};
 use crate::fleet::{Fleet, Verdict, MIN_LENGTH};
-use crate::path::{Limits, Plan, Stream, SHORTFALL_RATIO};
+use crate::path::{Limits, Stream, StreamPlan, SHORTFALL_RATIO};
 use crate::rate::BitRate;
 use crate::statistics::{crossing, Tried};
 
@@ -111,7 +111,7 @@ impl Slops {
     }
 
     /// Plans the next stream. It prefers long packets far apart to short ones close together.
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> StreamPlan {
         let most = self.limits.most_bytes;
         let (length, interval) = if self.short {
             (SHORT_STREAM_LENGTH, LONG_INTERVAL)
@@ -119,7 +119,7 @@ impl Slops {
             (STREAM_LENGTH, DEFAULT_INTERVAL)
         };
         let bytes = (self.rate * interval / 8e9).clamp(MIN_BYTES.into(), most.into()) as u32;
-        Plan::at(
+        StreamPlan::at(
             BitRate::from_f64(self.rate),
             bytes,
             length.min(self.limits.most_packets),
@@ -127,28 +127,28 @@ impl Slops {
         )
     }
 
-    fn train(&self) -> Plan {
+    fn train(&self) -> StreamPlan {
         let packets = TRAIN.min(self.limits.most_packets);
         let rests = if self.trains == 0 { 0 } else { REST_LENGTHS };
-        Plan::at(self.limits.rate_max, self.limits.most_bytes, packets, rests)
+        StreamPlan::at(self.limits.rate_max, self.limits.most_bytes, packets, rests)
     }
 
     /// Begins the search from the rate at which a back-to-back train arrives: above the available bandwidth, below the capacity.
     ///
     /// A few packets between two interruptions do not show that rate. A search that begins far too low takes long, because
     /// streams are slow at low rates.
-    fn begin(&mut self, train: &Stream) -> Step {
+    fn begin(&mut self, train: &Stream) -> EstimatorStep {
         self.trains += 1;
         let is_whole = train.longest_len() >= MIN_LENGTH.min(train.probes.len());
         if !is_whole && self.trains < MAX_TRAINS {
-            return Step::Probe(self.train());
+            return EstimatorStep::Probe(self.train());
         }
         self.started = true;
         let arrived = train.longest_stretch().intervals().filter(|_| is_whole);
         let rate = arrived.map(|(_, out)| f64::from(train.plan.bytes) * 8.0 / out.max(1e-12));
         self.rate = rate.unwrap_or(self.rate / 2.0).min(self.limits.rate_max.as_f64());
         self.began = self.rate;
-        Step::Probe(self.plan())
+        EstimatorStep::Probe(self.plan())
     }
 
     fn add(&mut self, stream: &Stream) {
@@ -159,7 +159,7 @@ impl Slops {
         self.short |= self.spoilt >= SPOILT_BEFORE_SHORTER && share > SPOILT_SHARE;
     }
 
-    fn close_fleet(&mut self) -> Step {
+    fn close_fleet(&mut self) -> EstimatorStep {
         let fleet = std::mem::take(&mut self.fleet);
         let verdict = fleet.judge();
         // The rate that was actually sent counts, not the planned one.
@@ -169,7 +169,7 @@ impl Slops {
         self.fleets += 1;
         self.learn(verdict, rate);
         match self.finding() {
-            Some(finding) => Step::Done(finding),
+            Some(finding) => EstimatorStep::Done(finding),
             None => self.next_fleet(),
         }
     }
@@ -217,7 +217,7 @@ impl Slops {
         self.stuck += u32::from(fell_short && is_same && self.high <= most);
     }
 
-    fn next_fleet(&mut self) -> Step {
+    fn next_fleet(&mut self) -> EstimatorStep {
         let most = self.limits.rate_max.as_f64();
         self.rate = match self.grey {
             // Probe in the wider of the two gaps beside the grey region.
@@ -227,7 +227,7 @@ impl Slops {
             None if self.high > most => (2.0 * self.rate).min(most),
             None => (self.low + self.high) / 2.0,
         };
-        Step::Probe(self.plan())
+        EstimatorStep::Probe(self.plan())
     }
 
     fn finding(&self) -> Option<Finding> {
@@ -288,8 +288,8 @@ impl Slops {
 }
 
 impl Estimator for Slops {
-    fn step(&mut self, seen: Option<&Stream>) -> Step {
-        let Some(stream) = seen else { return Step::Probe(self.train()) };
+    fn step(&mut self, seen: Option<&Stream>) -> EstimatorStep {
+        let Some(stream) = seen else { return EstimatorStep::Probe(self.train()) };
         if !self.started {
             return self.begin(stream);
         }
@@ -297,7 +297,7 @@ impl Estimator for Slops {
         if self.fleet.is_complete() || self.spoilt >= MAX_SPOILT {
             return self.close_fleet();
         }
-        Step::Probe(self.plan())
+        EstimatorStep::Probe(self.plan())
     }
 
     fn range(&self) -> (f64, f64) {

@@ -22,8 +22,8 @@
 //! 3. The final value is the median of the instants, with the confidence interval of a median. Rounds go on until it is narrow,
 //!    or there have been `MAX_ROUNDS`.
 
-use crate::estimator::{Bound, Estimator, Finding, Step};
-use crate::path::{Limits, Plan, Sending, Stream};
+use crate::estimator::{Bound, Estimator, EstimatorStep, Finding};
+use crate::path::{Limits, Sending, Stream, StreamPlan};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, growth, median};
 
@@ -127,7 +127,7 @@ impl Trains {
         }
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> StreamPlan {
         let bytes = self.limits.most_bytes;
         let (seconds, least, rests) = match self.phase {
             Phase::Fastest => (0.0, MIN_PACKETS, 0),
@@ -137,13 +137,13 @@ impl Trains {
         let long = (self.rate * seconds / (8.0 * f64::from(bytes))).ceil().max(f64::from(least));
         let long = (long * self.length) as u32;
         let packets = long.max(MIN_PACKETS).min(self.limits.most_packets);
-        Plan::at(BitRate::from_f64(self.rate), bytes, packets, rests)
+        StreamPlan::at(BitRate::from_f64(self.rate), bytes, packets, rests)
     }
 
-    fn send(&mut self, rate: f64) -> Step {
+    fn send(&mut self, rate: f64) -> EstimatorStep {
         let most = self.limits.rate_max.as_f64();
         self.rate = rate.clamp(MIN_RATE.min(most), most);
-        Step::Probe(self.plan())
+        EstimatorStep::Probe(self.plan())
     }
 
     /// Returns the observation of a train, and the error of its slope. The slope is infinite if too much of the train was lost.
@@ -181,29 +181,29 @@ impl Trains {
     }
 
     /// Handles a train that was too long for its sender, the path, or its receiver.
-    fn silence(&mut self) -> Step {
+    fn silence(&mut self) -> EstimatorStep {
         self.silent += 1;
         self.shorten()
     }
 
     /// Handles a train that was interrupted, as [`Trains::silence`] does.
-    fn interruption(&mut self) -> Step {
+    fn interruption(&mut self) -> EstimatorStep {
         self.interrupted += 1;
         self.shorten()
     }
 
-    fn shorten(&mut self) -> Step {
+    fn shorten(&mut self) -> EstimatorStep {
         if self.phase != Phase::Fastest {
             self.length = (self.length / 2.0).max(MIN_TRAIN_SHARE);
         }
         if self.silent > MAX_SILENT || self.interrupted > MAX_INTERRUPTED {
-            return Step::Done(Finding::bound(Bound::Unknown, self.high, &self.limits));
+            return EstimatorStep::Done(Finding::bound(Bound::Unknown, self.high, &self.limits));
         }
-        Step::Probe(self.plan())
+        EstimatorStep::Probe(self.plan())
     }
 
     /// Handles the first train, and the trains of the search, which halves the bracket.
-    fn search(&mut self, point: Point, error: f64, stream: &Stream) -> Step {
+    fn search(&mut self, point: Point, error: f64, stream: &Stream) -> EstimatorStep {
         if point.slope.is_finite() && self.fastest.is_none_or(|known| point.rate > known.rate) {
             self.fastest = Some(point);
         }
@@ -226,16 +226,16 @@ impl Trains {
             }
             // The sender cannot, or must not, send faster.
             if self.phase == Phase::Fastest {
-                return Step::Done(Finding::bound(Bound::AtLeast, self.low, &self.limits));
+                return EstimatorStep::Done(Finding::bound(Bound::AtLeast, self.low, &self.limits));
             }
             // A faster train was sent, and its rate was above. The sender does not reach that rate any more.
             if is_slow {
-                return Step::Done(Finding::bound(Bound::Unknown, self.low, &self.limits));
+                return EstimatorStep::Done(Finding::bound(Bound::Unknown, self.low, &self.limits));
             }
         }
         self.phase = Phase::Search;
         if self.high < 2.0 * MIN_RATE {
-            return Step::Done(Finding::bound(Bound::AtMost, self.high, &self.limits));
+            return EstimatorStep::Done(Finding::bound(Bound::AtMost, self.high, &self.limits));
         }
         if self.high - self.low > SEARCH_RESOLUTION * self.high {
             return self.send((self.low + self.high) / 2.0);
@@ -245,7 +245,7 @@ impl Trains {
         self.send_round(0)
     }
 
-    fn send_round(&mut self, number: usize) -> Step {
+    fn send_round(&mut self, number: usize) -> EstimatorStep {
         let capacity = self.capacity();
         let most = SLOPES[SLOPES.len() - 1];
         let reach = (self.limits.rate_max.as_f64() - self.estimate).max(0.05 * self.estimate);
@@ -266,7 +266,7 @@ impl Trains {
         known.or_else(first).unwrap_or(self.estimate).max(self.estimate)
     }
 
-    fn add(&mut self, number: usize, point: Point) -> Step {
+    fn add(&mut self, number: usize, point: Point) -> EstimatorStep {
         if point.slope == f64::INFINITY {
             return self.silence();
         }
@@ -293,7 +293,7 @@ impl Trains {
         // Short trains give less information, so there are more rounds of them.
         let most_rounds = (MAX_ROUNDS as f64 / self.length.clamp(0.25, 1.0)) as usize;
         if narrow || instants.len() >= most_rounds {
-            return Step::Done(self.finding(&instants));
+            return EstimatorStep::Done(self.finding(&instants));
         }
         if instants.len().is_multiple_of(MIN_ROUNDS) && self.silent + self.interrupted == 0 {
             self.length = (self.length * 2.0).min(2.0);
@@ -302,11 +302,11 @@ impl Trains {
     }
 
     /// Handles a round whose delays do not grow: more is available than estimated.
-    fn flat_round(&mut self) -> Step {
+    fn flat_round(&mut self) -> EstimatorStep {
         self.flat_rounds += 1;
         let most = self.limits.rate_max.as_f64();
         if self.flat_rounds > 2 * MAX_ROUNDS as u32 || self.estimate >= most {
-            return Step::Done(match self.instants() {
+            return EstimatorStep::Done(match self.instants() {
                 instants if instants.len() >= MIN_ROUNDS / 2 => self.finding(&instants),
                 _ => Finding::bound(Bound::AtLeast, self.estimate.min(most), &self.limits),
             });
@@ -387,8 +387,8 @@ struct Line {
 }
 
 impl Estimator for Trains {
-    fn step(&mut self, seen: Option<&Stream>) -> Step {
-        let Some(stream) = seen else { return Step::Probe(self.plan()) };
+    fn step(&mut self, seen: Option<&Stream>) -> EstimatorStep {
+        let Some(stream) = seen else { return EstimatorStep::Probe(self.plan()) };
         match (Trains::point(stream), self.phase) {
             (None, _) if Trains::was_interrupted(stream) => self.interruption(),
             (None, _) => self.silence(),

@@ -21,8 +21,8 @@
 //! - A stream that the sender's interruptions slowed is sent again. Its rate is not that of the other streams: it may be below
 //!   the available bandwidth while theirs is above.
 
-use crate::estimator::{Bound, Estimator, Finding, Step};
-use crate::path::{Limits, Plan, Sending, Stream};
+use crate::estimator::{Bound, Estimator, EstimatorStep, Finding};
+use crate::path::{Limits, Sending, Stream, StreamPlan};
 use crate::rate::BitRate;
 use crate::statistics::{confidence, median};
 
@@ -104,10 +104,10 @@ impl Yaz {
         self.lost = 0;
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> StreamPlan {
         let interval = self.interval.round() as u64;
         let packets = STREAM_LENGTH.min(self.limits.most_packets);
-        Plan {
+        StreamPlan {
             packets,
             bytes: self.bytes,
             interval,
@@ -119,7 +119,7 @@ impl Yaz {
         f64::from(self.bytes) * 8e9 / interval
     }
 
-    fn decide(&mut self) -> Step {
+    fn decide(&mut self) -> EstimatorStep {
         let sent = median(&self.seen.iter().map(|pair| pair.0).collect::<Vec<f64>>());
         let grown: Vec<f64> = self.seen.iter().map(|pair| pair.1 - pair.0).collect();
         let mean = grown.iter().sum::<f64>() / grown.len() as f64;
@@ -138,31 +138,35 @@ impl Yaz {
         self.slow_down_to(sent + longer.max(least / 2.0));
         if self.interval > MAX_INTERVAL || self.decisions > MAX_DECISIONS {
             let bound = if self.interval > MAX_INTERVAL { Bound::AtMost } else { Bound::Unknown };
-            return Step::Done(Finding::bound(bound, self.rate(self.interval), &self.limits));
+            return EstimatorStep::Done(Finding::bound(
+                bound,
+                self.rate(self.interval),
+                &self.limits,
+            ));
         }
-        Step::Probe(self.plan())
+        EstimatorStep::Probe(self.plan())
     }
 
-    fn close_estimate(&mut self, rate: f64) -> Step {
+    fn close_estimate(&mut self, rate: f64) -> EstimatorStep {
         // The first streams got through: no higher rate is probed.
         let first = self.decisions == 1 && self.estimates.is_empty();
         if first {
-            return Step::Done(Finding::bound(Bound::AtLeast, rate, &self.limits));
+            return EstimatorStep::Done(Finding::bound(Bound::AtLeast, rate, &self.limits));
         }
         self.estimates.push(rate);
         if self.estimates.len() < ESTIMATES_PER_RESULT {
             self.begin();
-            return Step::Probe(self.plan());
+            return EstimatorStep::Probe(self.plan());
         }
         let middle = median(&self.estimates);
         let half = confidence(&self.estimates).max(RESOLUTION * middle);
-        Step::Done(Finding::value(middle, middle - half, middle + half))
+        EstimatorStep::Done(Finding::value(middle, middle - half, middle + half))
     }
 }
 
 impl Estimator for Yaz {
-    fn step(&mut self, seen: Option<&Stream>) -> Step {
-        let Some(stream) = seen else { return Step::Probe(self.plan()) };
+    fn step(&mut self, seen: Option<&Stream>) -> EstimatorStep {
+        let Some(stream) = seen else { return EstimatorStep::Probe(self.plan()) };
         self.sent += stream.probes.len();
         self.lost += stream.lost_on_path();
         let stretch = stream.longest_stretch();
@@ -184,12 +188,12 @@ impl Estimator for Yaz {
                 if self.broken >= MAX_BROKEN_IN_A_ROW || self.broken_in_all >= MAX_BROKEN {
                     let bound =
                         Finding::bound(Bound::Unknown, self.rate(self.interval), &self.limits);
-                    return Step::Done(bound);
+                    return EstimatorStep::Done(bound);
                 }
             }
         }
         if self.seen.len() < STREAMS_PER_DECISION {
-            return Step::Probe(self.plan());
+            return EstimatorStep::Probe(self.plan());
         }
         self.decide()
     }

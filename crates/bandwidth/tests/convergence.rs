@@ -2,7 +2,7 @@
 
 use lorentz_bandwidth::simulation::{Model, Simulation};
 use lorentz_bandwidth::{
-    measure, BitRate, Bound, Caution, Estimate, Limits, Method, Path, PathError, Plan, Stream,
+    measure, BitRate, Bound, Caution, Estimate, Limits, Method, Path, PathError, Stream, StreamPlan,
 };
 
 fn estimate(model: Model, method: Method) -> Estimate {
@@ -113,8 +113,8 @@ fn a_rate_that_cannot_be_sent_is_a_lower_bound() {
         };
         let found = estimate(model, method);
         assert_eq!(found.finding.bound, Bound::AtLeast, "{method} {found:?}");
-        let told = found.finding.available.as_f64();
-        assert!((0.9e9..1.05e9).contains(&told), "{method} {told}");
+        let available = found.finding.available.as_f64();
+        assert!((0.9e9..1.05e9).contains(&available), "{method} {available}");
     }
 }
 
@@ -185,10 +185,10 @@ impl Path for Busy {
         self.path.limits()
     }
 
-    fn probe(&mut self, plan: &Plan) -> Result<Stream, PathError> {
+    fn probe(&mut self, plan: &StreamPlan) -> Result<Stream, PathError> {
         let least = if self.streams > 0 { self.least_interval } else { 0 };
         self.streams += 1;
-        let sent = self.path.probe(&Plan { interval: plan.interval.max(least), ..*plan })?;
+        let sent = self.path.probe(&StreamPlan { interval: plan.interval.max(least), ..*plan })?;
         let mut stream = Stream { plan: *plan, ..sent };
         for probe in stream.probes.iter_mut().skip(self.room) {
             stream.overrun += u32::from(probe.received.take().is_some());

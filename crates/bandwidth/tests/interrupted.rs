@@ -41,10 +41,10 @@ fn values(method: Method, (kind, interruptions): (&str, Interruptions), share: f
             format!("{method}, {kind} in {share} of the streams, {seed}: {found:?}, {took} s");
         assert!(found.streams <= MAX_STREAMS, "{case}");
         assert!(took <= f64::from(MAX_STREAMS) * MOST_SECONDS_A_STREAM, "{case}");
-        let told = found.finding.available.as_f64();
+        let available = found.finding.available.as_f64();
         match found.finding.bound {
             Bound::Value => {
-                let off = (told / TRUTH - 1.0).abs();
+                let off = (available / TRUTH - 1.0).abs();
                 let (low, high) = (found.finding.low.as_f64(), found.finding.high.as_f64());
                 // With few streams that were not spoilt, the range is wider.
                 let is_inside = off < 0.1 && low <= 1.01 * TRUTH && high >= 0.99 * TRUTH;

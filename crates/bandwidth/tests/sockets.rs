@@ -1,7 +1,9 @@
 //! Client and server over loopback, and the effects that strangers have on the server.
 
 use lorentz_bandwidth::wire::{frame, hex, Control, Header, ToClient, ToServer, Token};
-use lorentz_bandwidth::{BitRate, Client, Options, PacingTimers, Path, Plan, Server, MAX_SESSIONS};
+use lorentz_bandwidth::{
+    BitRate, Client, Options, PacingTimers, Path, Server, StreamPlan, MAX_SESSIONS,
+};
 use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -29,7 +31,7 @@ fn options(token: Option<&str>) -> Options {
     }
 }
 
-const PLAN: Plan = Plan { packets: 50, bytes: 1000, interval: 100_000, rest: 0 };
+const PLAN: StreamPlan = StreamPlan { packets: 50, bytes: 1000, interval: 100_000, rest: 0 };
 
 #[test]
 fn probes_come_back_with_their_times() {
@@ -54,7 +56,8 @@ fn probes_come_back_with_their_times() {
 fn the_longest_stream_goes_through() {
     let mut client = Client::connect(server(None, PATIENCE), &options(None)).unwrap();
     let packets = client.limits().most_packets;
-    let stream = client.probe(&Plan { packets, bytes: 100, interval: 5_000, rest: 0 }).unwrap();
+    let stream =
+        client.probe(&StreamPlan { packets, bytes: 100, interval: 5_000, rest: 0 }).unwrap();
     assert_eq!(stream.probes.len(), packets as usize);
     assert!(stream.loss() < 0.5, "{}", stream.loss());
 }
@@ -100,8 +103,8 @@ fn what_was_not_asked_for_ends_the_session() {
     ] {
         let (mut control, ..) = session(address);
         control.send(&message).unwrap();
-        let told = refused(&mut control);
-        assert!(told.contains(why), "{message:?}: {told}");
+        let refusal = refused(&mut control);
+        assert!(refusal.contains(why), "{message:?}: {refusal}");
     }
 }
 
@@ -166,9 +169,9 @@ fn a_message_that_is_too_long_is_not_waited_for() {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&u32::MAX.to_be_bytes()).unwrap();
     let start = Instant::now();
-    let mut told = Vec::new();
-    let _ = stream.read_to_end(&mut told);
-    assert!(start.elapsed() < Duration::from_secs(4) && told.len() < 4096);
+    let mut output = Vec::new();
+    let _ = stream.read_to_end(&mut output);
+    assert!(start.elapsed() < Duration::from_secs(4) && output.len() < 4096);
 }
 
 #[derive(Clone, Debug)]

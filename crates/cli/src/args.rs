@@ -8,7 +8,7 @@ use lorentz_control::parse_read_cost;
 
 use crate::bandwidth_args::Bandwidth;
 use crate::clock_args::ClockArgs;
-use crate::experiment_args::Experiment;
+use crate::experiment_args::ExperimentArgs;
 use crate::latency_args::Latency;
 use crate::network_args::{Capture, Down, Export, Graph, Import, Inspect, LinkVerb, Up};
 use crate::ready::ReadyFd;
@@ -72,19 +72,23 @@ fn help_template(command: &clap::Command) -> String {
 }
 
 /// The verbs. Aliases are the names that users of other tools try first; docs/cli.md lists them.
+///
+/// `defer`: clap builds only the arguments of the verb that is called. To build all took a quarter of the command's start. A doc
+/// comment of a deferred struct would replace the text of its verb here, so the structs of arguments have plain comments.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum Verb {
     /// Run a program in virtual time
     ///
     /// The program is unmodified. Its clocks, waits and timers follow the container's clock from its first instruction
     /// on, and so do those of every program that it starts. Standard streams, the terminal, signals and the working
     /// directory pass through.
-    Run(Box<Run>),
+    Run(Box<RunArgs>),
     /// Bring a running process into virtual time
     ///
     /// Its waits in progress and armed timers follow the new clock too. An attach cannot be undone; a clock at rate 1 does
     /// no harm. It needs the rights of a debugger.
-    Attach(Attach),
+    Attach(AttachArgs),
     /// Run one more program in a container, on its clock
     Exec(Exec),
     /// List the containers
@@ -119,7 +123,7 @@ pub enum Verb {
     ///
     /// As an operator or NTP would. Waits for a date follow. Other clocks and all other waits do not move.
     #[command(aliases = ["set-time", "bump"])]
-    Step(Step),
+    Step(StepArgs),
     /// Turn skipping of idle time on or off
     ///
     /// When every task of a container waits, the clock jumps to the next deadline. It never jumps past an answer that may
@@ -128,7 +132,7 @@ pub enum Verb {
     /// Run many containers in one virtual time, on few processors
     ///
     /// Their clocks advance together in rounds, although they share too few processors. Each has its own TDF.
-    Experiment(Experiment),
+    Experiment(ExperimentArgs),
     /// Create a network of nodes and links from a topology file
     ///
     /// All nodes are on one clock. The links' delay, rate and loss follow that clock.
@@ -188,10 +192,10 @@ pub enum Verb {
     Failpoints,
 }
 
-/// `lorentz run`.
+// `lorentz run`.
 #[derive(Args, Debug)]
 #[command(after_help = VALUES, after_long_help = format!("{VALUES}\n\n{RUN_STATUS}"))]
-pub struct Run {
+pub struct RunArgs {
     /// Name of the container
     ///
     /// The other verbs find the container by it. At most 128 letters, digits, '.', '_' and '-', the first a letter or
@@ -223,10 +227,10 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
-/// `lorentz attach`.
+// `lorentz attach`.
 #[derive(Args, Debug)]
 #[command(after_help = VALUES)]
-pub struct Attach {
+pub struct AttachArgs {
     /// Id of a running process: one of your own, or any as root
     #[arg(value_name = "PID", value_parser = parse_pid)]
     pub pid: u32,
@@ -247,7 +251,7 @@ pub struct Attach {
     pub clock: ClockArgs,
 }
 
-/// `lorentz exec`.
+// `lorentz exec`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_STATUS)]
 pub struct Exec {
@@ -259,7 +263,7 @@ pub struct Exec {
     pub command: Vec<OsString>,
 }
 
-/// `lorentz ps`, `lorentz doctor`.
+// `lorentz ps`, `lorentz doctor`.
 #[derive(Args, Debug)]
 pub struct Look {
     /// Print JSON
@@ -267,7 +271,7 @@ pub struct Look {
     pub json: bool,
 }
 
-/// One container.
+// One container.
 #[derive(Args, Debug)]
 pub struct LookAt {
     /// The container: its name, or the id of any of its processes
@@ -278,9 +282,9 @@ pub struct LookAt {
     pub json: bool,
 }
 
-/// The time of a change: at once, or announced.
+// The time of a change: at once, or announced.
 #[derive(Args, Debug)]
-pub struct When {
+pub struct WhenArgs {
     /// Announce the change for the moment when the host's wall clock shows this time
     ///
     /// Default: change at once. An announced change begins by itself; 'lorentz time' shows it until then. A change drops
@@ -289,7 +293,7 @@ pub struct When {
     pub announced: Option<WallTime>,
 }
 
-/// `lorentz freeze`, `lorentz unfreeze`.
+// `lorentz freeze`, `lorentz unfreeze`.
 #[derive(Args, Debug)]
 #[command(after_help = VALUES)]
 pub struct Pause {
@@ -298,10 +302,10 @@ pub struct Pause {
     pub at: LookAt,
     /// When.
     #[command(flatten)]
-    pub when: When,
+    pub when: WhenArgs,
 }
 
-/// `lorentz dilate`.
+// `lorentz dilate`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("speed").required(true), after_help = VALUES)]
 pub struct Dilate {
@@ -319,10 +323,10 @@ pub struct Dilate {
     pub tdf: Option<Rate>,
     /// When.
     #[command(flatten)]
-    pub when: When,
+    pub when: WhenArgs,
 }
 
-/// `lorentz leap`.
+// `lorentz leap`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("target").required(true), after_help = VALUES)]
 pub struct Leap {
@@ -340,13 +344,13 @@ pub struct Leap {
     pub like: Option<String>,
     /// When.
     #[command(flatten)]
-    pub when: When,
+    pub when: WhenArgs,
 }
 
-/// `lorentz step`.
+// `lorentz step`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("target").required(true), after_help = VALUES)]
-pub struct Step {
+pub struct StepArgs {
     /// The container.
     #[command(flatten)]
     pub at: LookAt,
@@ -358,10 +362,10 @@ pub struct Step {
     pub to: Option<WallTime>,
     /// When.
     #[command(flatten)]
-    pub when: When,
+    pub when: WhenArgs,
 }
 
-/// `lorentz skip`.
+// `lorentz skip`.
 #[derive(Args, Debug)]
 pub struct Skip {
     /// The container: its name, or the id of any of its processes
@@ -369,7 +373,7 @@ pub struct Skip {
     pub container: String,
     /// on; off; force: skip even while the outside may bring an answer
     #[arg(value_name = "on|off|force", hide_possible_values = true)]
-    pub mode: Switch,
+    pub mode: SkipArg,
     /// Virtual time that each clock read costs, so that a program that spins on a clock ends
     ///
     /// From 0 to 1s.
@@ -382,7 +386,7 @@ pub struct Skip {
 
 /// Mode of skipping idle time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Switch {
+pub enum SkipArg {
     /// Skip
     On,
     /// Do not skip
@@ -391,7 +395,7 @@ pub enum Switch {
     Force,
 }
 
-/// `lorentz rm`.
+// `lorentz rm`.
 #[derive(Args, Debug)]
 pub struct Rm {
     /// The containers' names
@@ -402,13 +406,13 @@ pub struct Rm {
     pub force: bool,
 }
 
-impl Switch {
+impl SkipArg {
     /// Converts to the library's type.
     pub fn mode(self) -> SkipMode {
         match self {
-            Switch::On => SkipMode::On,
-            Switch::Off => SkipMode::Off,
-            Switch::Force => SkipMode::Force,
+            SkipArg::On => SkipMode::On,
+            SkipArg::Off => SkipMode::Off,
+            SkipArg::Force => SkipMode::Force,
         }
     }
 }

@@ -13,7 +13,7 @@ The estimate is the rate that a new flow could have beside the existing flows, f
 server, at IP. 'low' and 'high' are the ends of the 95 % confidence interval; with slops, of the
 range in which the rate varied.";
 
-/// `lorentz bandwidth`.
+// `lorentz bandwidth`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = BANDWIDTH_HELP)]
@@ -28,6 +28,7 @@ pub struct Bandwidth {
 
 /// Verbs of `lorentz bandwidth`.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum BandwidthVerb {
     /// Receive the probes of hosts that measure the path to here
     ///
@@ -36,7 +37,7 @@ pub enum BandwidthVerb {
     Serve(Serve),
 }
 
-/// `lorentz bandwidth serve`.
+// `lorentz bandwidth serve`.
 #[derive(Args, Debug)]
 pub struct Serve {
     /// Address for control connections
@@ -89,7 +90,7 @@ impl From<TimersName> for PacingTimers {
     }
 }
 
-/// `lorentz bandwidth HOST`.
+// `lorentz bandwidth HOST`.
 #[derive(Args, Debug)]
 pub struct Measure {
     /// The host of 'lorentz bandwidth serve' [default port: 13979]

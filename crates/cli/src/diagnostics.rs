@@ -1,28 +1,8 @@
-//! Errors, each as one line, and the exit status that goes with it.
+//! Errors, each as one line.
 
 use std::error::Error as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-
-/// Exit status for wrong input. Nothing was started or changed.
-pub const WRONG_INPUT: i32 = 2;
-/// Exit status for a failure on the way.
-pub const FAILED: i32 = 1;
-/// The same for `run` and `exec`, where 1 is as likely the program's own.
-const LAUNCH_FAILED: i32 = 125;
-
-/// Returns the exit status that a crate gives to an error of its own; `None` for a failure on the way and for other errors.
-type ExitStatus = fn(&(dyn std::error::Error + 'static)) -> Option<u8>;
-
-/// The crates whose errors reach the command line. Each knows its own errors.
-const EXIT_STATUSES: [ExitStatus; 6] = [
-    exit_status,
-    lorentz_container::exit_status,
-    lorentz_experiment::exit_status,
-    lorentz_network::exit_status,
-    lorentz_packets::exit_status,
-    lorentz_study::exit_status,
-];
 
 /// Wrong input that only the command line can meet.
 #[derive(Debug)]
@@ -35,20 +15,6 @@ impl std::fmt::Display for WrongInput {
 }
 
 impl std::error::Error for WrongInput {}
-
-fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    error.is::<WrongInput>().then_some(WRONG_INPUT as u8)
-}
-
-/// Returns the exit status for `error`. Only a command that launches a program has statuses of its own for failures.
-pub fn status(error: &anyhow::Error, launches: bool) -> i32 {
-    let of_cause = |cause| EXIT_STATUSES.iter().find_map(|exit_status| exit_status(cause));
-    match error.chain().find_map(of_cause).map(i32::from) {
-        Some(WRONG_INPUT) => WRONG_INPUT,
-        _ if !launches => FAILED,
-        other => other.unwrap_or(LAUNCH_FAILED),
-    }
-}
 
 /// Returns `error` and its causes as one line.
 pub fn line(error: &anyhow::Error) -> String {
@@ -151,15 +117,17 @@ fn plain(argument: &str) -> String {
 /// Returns the commands, or the subcommands of the command that lacks one.
 fn verbs(given: &Context) -> String {
     use clap::CommandFactory;
-    let commands = crate::args::Cli::command();
+    let mut commands = crate::args::Cli::command();
+    commands.build();
     // The error shows the usage, or the help with the usage in it.
     let usage = given.0.to_string();
     let is_meant = |command: &&clap::Command| {
         command.has_subcommands() && usage.contains(&format!("lorentz {} ", command.get_name()))
     };
     let command = commands.get_subcommands().find(is_meant).unwrap_or(&commands);
-    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-    names.join(", ")
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    // Once built, a command has clap's own verb `help` too.
+    names.filter(|name| *name != "help").collect::<Vec<_>>().join(", ")
 }
 
 fn one_line(text: &str) -> String {
@@ -171,12 +139,6 @@ mod tests {
     use super::*;
     use crate::args::Cli;
     use clap::Parser;
-    use lorentz_container::{AttachRefused, LaunchError, StateError};
-    use lorentz_control::WrongOption;
-    use lorentz_experiment::{Refusal, Refused};
-    use lorentz_network::topology::TopologyError;
-    use lorentz_packets::PacketsError;
-    use lorentz_study::StudyError;
 
     /// Wrong command lines and what is said about them.
     const REFUSALS: &[(&str, &str)] = &[
@@ -237,63 +199,6 @@ mod tests {
             let words: Vec<&str> = words.collect();
             assert!(line.starts_with(expected), "{words:?}\n  {line}\n  {expected}");
             assert!(!line.contains('\n'));
-        }
-    }
-
-    #[test]
-    fn statuses_tell_kinds_apart() {
-        let wrong: anyhow::Error = StateError::Unknown("web".into()).into();
-        assert_eq!(status(&wrong, false), WRONG_INPUT);
-        let launch: anyhow::Error = LaunchError::NotFound(c"x".into()).into();
-        assert_eq!(status(&launch, false), FAILED);
-        assert_eq!(status(&launch.context("on the way"), true), 127);
-        assert_eq!(status(&anyhow::anyhow!("other"), true), LAUNCH_FAILED);
-        let file = std::io::Error::from_raw_os_error(libc::EIO);
-        let file = StateError::File { path: "/x".into(), error: file };
-        assert_eq!(status(&file.into(), false), FAILED);
-    }
-
-    /// Both statuses of each kind of error: of a verb that launches a program, and of the others.
-    #[test]
-    fn each_kind_of_error_has_its_statuses() {
-        let eio = || std::io::Error::from_raw_os_error(libc::EIO);
-        let refused = |wrong_input| Refused { why: "no".into(), wrong_input };
-        let place = TopologyError { file: "x".into(), line: 1, column: 1, what: "no".into() };
-        let option = WrongOption::Both { first: "--at", second: "--offset" };
-        let errors: Vec<(anyhow::Error, i32, i32)> = vec![
-            (WrongInput("x".into()).into(), 2, 2),
-            (option.into(), 2, 2),
-            (AttachRefused::Gone(7).into(), 2, 2),
-            (StateError::NameInUse("web".into()).into(), 2, 2),
-            (StateError::NoProc.into(), 125, 1),
-            (LaunchError::NotFound(c"x".into()).into(), 127, 1),
-            (LaunchError::NotExecutable(c"x".into(), eio()).into(), 126, 1),
-            (LaunchError::Refused("32-bit".into()).into(), 126, 1),
-            (LaunchError::System("fork", eio()).into(), 125, 1),
-            (Refusal::Unknown("lab".into()).into(), 2, 2),
-            (refused(true).into(), 2, 2),
-            (refused(false).into(), 125, 1),
-            (lorentz_network::Refusal::NotRoot.into(), 2, 2),
-            (place.into(), 2, 2),
-            (PacketsError::RingSize(1).into(), 2, 2),
-            (PacketsError::Io(eio()).into(), 125, 1),
-            (StudyError::Exists("x".into()).into(), 2, 2),
-            (StudyError::Interrupted.into(), 125, 1),
-            (lorentz_experiment::Ended("lab".into()).into(), 125, 1),
-            (eio().into(), 125, 1),
-        ];
-        for (error, launching, other) in errors {
-            assert_eq!(
-                (status(&error, true), status(&error, false)),
-                (launching, other),
-                "{error}"
-            );
-            let error = error.context("on the way").context("twice");
-            assert_eq!(
-                (status(&error, true), status(&error, false)),
-                (launching, other),
-                "{error}"
-            );
         }
     }
 }

@@ -7,9 +7,9 @@ use clap::{ArgGroup, Args, Subcommand};
 use lorentz_clock::{Rate, Span};
 use lorentz_experiment::Cpus;
 
-/// `lorentz experiment`.
+// `lorentz experiment`.
 #[derive(Args, Debug)]
-pub struct Experiment {
+pub struct ExperimentArgs {
     /// The verb.
     #[command(subcommand)]
     pub verb: ExperimentVerb,
@@ -17,6 +17,7 @@ pub struct Experiment {
 
 /// Verbs of `lorentz experiment`.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum ExperimentVerb {
     /// Create an experiment without containers
     ///
@@ -39,17 +40,17 @@ pub enum ExperimentVerb {
     /// Stop all containers at one virtual time
     ///
     /// The time is that of the container that is furthest ahead. Their wall clocks show the same time too.
-    Synchronize(Named),
+    Synchronize(NamedArgs),
     /// Start the rounds
     ///
     /// In each round every container runs for its share, its TDF times the timeslice, and is stopped otherwise.
-    Start(Named),
+    Start(NamedArgs),
     /// Stop after the current round, until 'start'
-    Pause(Named),
+    Pause(NamedArgs),
     /// Remove all containers, which then run by themselves
-    Stop(Named),
+    Stop(NamedArgs),
     /// Set how far a container moves with each 'progress' of its timeline
-    Interval(Interval),
+    Interval(IntervalArgs),
     /// Move all containers of a timeline by their intervals, and wait until all have arrived
     Progress(Timeline),
     /// Clear the intervals of a timeline
@@ -58,19 +59,19 @@ pub enum ExperimentVerb {
     ///
     /// Per container: the CPU time that it wanted and got, the slices at whose end it was still running, and how long its
     /// tasks took to stop then. SLOWDOWN is real seconds per virtual second.
-    Status(Status),
+    Status(StatusArgs),
     /// End an experiment; its containers then run by themselves
     ///
     /// Also removes the rest of an experiment whose process has died.
-    Rm(Named),
+    Rm(NamedArgs),
     /// Resume the containers when a process or standard input ends
     ///
     /// For a simulator that may die while it keeps containers stopped. The guard waits in the background; a line on
     /// standard input ends it. An experiment that runs by itself goes on.
-    Guard(Guard),
+    Guard(GuardArgs),
 }
 
-/// `lorentz experiment create`.
+// `lorentz experiment create`.
 #[derive(Args, Debug)]
 pub struct Create {
     /// Name of the experiment
@@ -96,15 +97,15 @@ pub struct Create {
     pub most: Option<u32>,
 }
 
-/// An experiment.
+// An experiment.
 #[derive(Args, Debug)]
-pub struct Named {
+pub struct NamedArgs {
     /// The experiment's name
     #[arg(value_name = "NAME")]
     pub name: String,
 }
 
-/// A container of an experiment.
+// A container of an experiment.
 #[derive(Args, Debug)]
 pub struct Member {
     /// The experiment's name
@@ -115,7 +116,7 @@ pub struct Member {
     pub container: String,
 }
 
-/// A TDF, or its inverse as a rate.
+// A TDF, or its inverse as a rate.
 #[derive(Args, Debug)]
 pub struct Dilation {
     /// Time dilation factor: real seconds per virtual second in its slices
@@ -136,7 +137,7 @@ impl Dilation {
     }
 }
 
-/// `lorentz experiment add`.
+// `lorentz experiment add`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("speed"))]
 pub struct Add {
@@ -151,7 +152,7 @@ pub struct Add {
     pub timeline: Option<u32>,
 }
 
-/// `lorentz experiment populate`.
+// `lorentz experiment populate`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("speed"))]
 pub struct Populate {
@@ -178,7 +179,7 @@ pub struct Populate {
     pub command: Vec<OsString>,
 }
 
-/// `lorentz experiment dilate`.
+// `lorentz experiment dilate`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("speed").required(true))]
 pub struct DilateMember {
@@ -190,9 +191,9 @@ pub struct DilateMember {
     pub dilation: Dilation,
 }
 
-/// `lorentz experiment interval`.
+// `lorentz experiment interval`.
 #[derive(Args, Debug)]
-pub struct Interval {
+pub struct IntervalArgs {
     /// The container.
     #[command(flatten)]
     pub member: Member,
@@ -204,9 +205,9 @@ pub struct Interval {
     pub timeline: Option<u32>,
 }
 
-/// `lorentz experiment guard`.
+// `lorentz experiment guard`.
 #[derive(Args, Debug)]
-pub struct Guard {
+pub struct GuardArgs {
     /// The experiment's name
     #[arg(value_name = "NAME")]
     pub name: String,
@@ -218,7 +219,7 @@ pub struct Guard {
     pub rm: bool,
 }
 
-/// `lorentz experiment progress` and `reset`.
+// `lorentz experiment progress` and `reset`.
 #[derive(Args, Debug)]
 pub struct Timeline {
     /// The experiment's name
@@ -229,9 +230,9 @@ pub struct Timeline {
     pub timeline: u32,
 }
 
-/// `lorentz experiment status`.
+// `lorentz experiment status`.
 #[derive(Args, Debug)]
-pub struct Status {
+pub struct StatusArgs {
     /// The experiment's name [default: all experiments]
     #[arg(value_name = "NAME")]
     pub name: Option<String>,

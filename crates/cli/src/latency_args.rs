@@ -7,6 +7,7 @@ use lorentz_clock::Span;
 
 /// Verbs of `lorentz latency`.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum Latency {
     /// Measure and show the delay that containers' network stacks add to each packet
     ///
@@ -25,16 +26,16 @@ pub enum Latency {
     #[command(disable_help_flag = true)]
     Ping(Ping),
     /// Run a tool inside a container, with each printed time corrected by a rule
-    Run(Run),
+    Run(LatencyRunArgs),
     /// Resume measuring in a watched namespace
-    On(Order),
+    On(OrderArgs),
     /// Pause measuring in a watched namespace
-    Off(Order),
+    Off(OrderArgs),
     /// Reset the counts of a watched namespace
-    Reset(Order),
+    Reset(OrderArgs),
 }
 
-/// The measured namespaces and devices.
+// The measured namespaces and devices.
 #[derive(Args, Debug)]
 pub struct Measure {
     /// A container of lorentz, podman or docker, a name of 'ip netns', a process id, or a path
@@ -56,12 +57,12 @@ pub struct Measure {
     /// on their way. Does not measure TCP's egress. Needs Linux 6.10.
     #[arg(long)]
     pub in_band: bool,
-    /// Measure by the network card's own timestamps; always refused, with the reason
-    #[arg(long, conflicts_with = "in_band")]
+    /// Measure by the network card's own timestamps: refused, because reading them is not implemented
+    #[arg(long, conflicts_with = "in_band", hide = true)]
     pub hardware: bool,
 }
 
-/// `lorentz latency watch`.
+// `lorentz latency watch`.
 #[derive(Args, Debug)]
 pub struct Watch {
     /// The measured namespaces and devices.
@@ -84,7 +85,7 @@ pub struct Watch {
     pub prometheus: bool,
 }
 
-/// `lorentz latency ping`.
+// `lorentz latency ping`.
 #[derive(Args, Debug)]
 pub struct Ping {
     /// Arguments of ping
@@ -92,9 +93,9 @@ pub struct Ping {
     pub arguments: Vec<String>,
 }
 
-/// `lorentz latency run`.
+// `lorentz latency run`.
 #[derive(Args, Debug)]
-pub struct Run {
+pub struct LatencyRunArgs {
     /// Rule for the tool's output: ping, fping, traceroute, mtr, mtr-udp, scamper, hping3, or a file
     #[arg(long, value_name = "RULE")]
     pub rule: String,
@@ -104,7 +105,7 @@ pub struct Run {
     pub command: Vec<String>,
 }
 
-/// `lorentz latency serve`.
+// `lorentz latency serve`.
 #[derive(Args, Debug)]
 pub struct Serve {
     /// The measured namespaces and devices.
@@ -115,9 +116,9 @@ pub struct Serve {
     pub at: Option<PathBuf>,
 }
 
-/// `lorentz latency on`, `off` and `reset`.
+// `lorentz latency on`, `off` and `reset`.
 #[derive(Args, Debug)]
-pub struct Order {
+pub struct OrderArgs {
     /// The watched namespace, by any of its names
     #[arg(value_name = "CONTAINER|NETNS")]
     pub target: String,

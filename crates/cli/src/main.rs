@@ -18,6 +18,7 @@ mod args;
 mod bandwidth_args;
 mod clock_args;
 mod diagnostics;
+mod exit_status;
 mod experiment_args;
 mod latency_args;
 mod network_args;
@@ -43,14 +44,14 @@ fn main(words: Vec<OsString>) -> i32 {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => return show_help(&error),
         Err(error) => {
-            return complain(&diagnostics::command_line(&error), diagnostics::WRONG_INPUT)
+            return complain(&diagnostics::command_line(&error), exit_status::WRONG_INPUT)
         }
     };
     match verbs::dispatch(&cli.verb) {
         Ok(status) => status,
         Err(error) => {
             let launches = matches!(cli.verb, Verb::Run(_) | Verb::Exec(_));
-            complain(&diagnostics::line(&error), diagnostics::status(&error, launches))
+            complain(&diagnostics::line(&error), exit_status::exit_status(&error, launches))
         }
     }
 }
@@ -59,7 +60,7 @@ fn main(words: Vec<OsString>) -> i32 {
 fn show_help(error: &clap::Error) -> i32 {
     match error.print() {
         Ok(()) => 0,
-        Err(_) => diagnostics::FAILED,
+        Err(_) => exit_status::FAILED,
     }
 }
 

@@ -9,12 +9,12 @@ use lorentz_network::export::ExportFormat;
 use lorentz_network::impair::{Flag, Impairments, FLAGS};
 use lorentz_network::import::Format;
 use lorentz_network::plan::Endpoint;
-use lorentz_network::topology::{File, Kind, Location, Spanned};
+use lorentz_network::topology::{Location, NodeKind, Spanned, TopologyFile};
 use lorentz_network::LinkChange;
 
 use crate::diagnostics::WrongInput;
 
-/// The file that describes a network.
+// The file that describes a network.
 #[derive(Args, Debug)]
 pub struct Source {
     /// The topology file, as docs/networks.md describes it; or a scenario of CORE, IMUNES, containerlab or Kathara
@@ -28,7 +28,7 @@ pub struct Source {
     pub format: Option<Format>,
 }
 
-/// The time of a network, beside what its file says.
+// The time of a network, beside what its file says.
 #[derive(Args, Debug)]
 pub struct NetworkTime {
     /// Real seconds per virtual second of the network: 10, 0.5, 1/3 [default: as the file says, or 1]
@@ -44,7 +44,7 @@ pub struct NetworkTime {
 
 impl NetworkTime {
     /// Writes what is given into the network `file`.
-    pub fn apply(&self, file: &mut File) -> Result<(), WrongInput> {
+    pub fn apply(&self, file: &mut TopologyFile) -> Result<(), WrongInput> {
         file.rounds |= self.rounds;
         let here = |text: &String| Spanned::new(text.clone(), Location::UNKNOWN, Location::UNKNOWN);
         if let Some(tdf) = &self.tdf {
@@ -63,7 +63,7 @@ impl NetworkTime {
                 );
                 return Err(WrongInput(what));
             };
-            if node.value.kind != Kind::Process {
+            if node.value.kind != NodeKind::Process {
                 let what = format!("--node-tdf {name}={tdf}: a switch or hub runs nothing; expected a node that does");
                 return Err(WrongInput(what));
             }
@@ -82,7 +82,7 @@ fn node_tdf(text: &str) -> Result<(String, String), String> {
     Ok((node.to_string(), tdf(number)?))
 }
 
-/// `lorentz import`.
+// `lorentz import`.
 #[derive(Args, Debug)]
 pub struct Import {
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub struct Import {
     pub json: bool,
 }
 
-/// `lorentz export`.
+// `lorentz export`.
 #[derive(Args, Debug)]
 pub struct Export {
     /// The topology file, or a scenario of CORE, IMUNES, containerlab or Kathara
@@ -115,7 +115,7 @@ pub struct Export {
     pub write: Option<PathBuf>,
 }
 
-/// `lorentz up`.
+// `lorentz up`.
 #[derive(Args, Debug)]
 pub struct Up {
     #[command(flatten)]
@@ -129,6 +129,20 @@ pub struct Up {
     /// Go on if a line of exec fails, and tell which [default for scenarios of other emulators]
     #[arg(long)]
     pub keep_going: bool,
+    /// Give all nodes the host's own files and processes; what they write stays
+    ///
+    /// Nodes of other emulators' scenarios have private layers above the files otherwise, as has 'isolation: private'.
+    #[arg(long)]
+    pub on_host: bool,
+    /// Size of a private node's layer: 256M, 2G [default: 64M]
+    #[arg(long, value_name = "BYTES", value_parser = crate::root_args::parse_bytes)]
+    pub layer_size: Option<u64>,
+    /// Have podman pull the images that it does not have
+    #[arg(long, conflicts_with = "ignore_images")]
+    pub pull: bool,
+    /// Run all nodes on the programs of the host's files, and not on those of their images
+    #[arg(long)]
+    pub ignore_images: bool,
     /// Check the file and create nothing
     #[arg(long)]
     pub check: bool,
@@ -137,7 +151,7 @@ pub struct Up {
     pub json: bool,
 }
 
-/// `lorentz down`.
+// `lorentz down`.
 #[derive(Args, Debug)]
 pub struct Down {
     /// The network [default: the only one]
@@ -148,7 +162,7 @@ pub struct Down {
     pub json: bool,
 }
 
-/// `lorentz inspect`.
+// `lorentz inspect`.
 #[derive(Args, Debug)]
 pub struct Inspect {
     /// The network [default: all]
@@ -161,6 +175,7 @@ pub struct Inspect {
 
 /// `lorentz link`.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum LinkVerb {
     /// Change a link for the frames that one end sends
     ///
@@ -172,7 +187,7 @@ pub enum LinkVerb {
     Show(LinkShow),
 }
 
-/// `lorentz link set`.
+// `lorentz link set`.
 #[derive(Args, Debug)]
 pub struct LinkSet {
     /// The end of the link that sends the frames
@@ -247,7 +262,7 @@ fn arg(flag: &'static Flag) -> Arg {
         .value_parser(clap::builder::StringValueParser::new().try_map(check))
 }
 
-/// `lorentz link show`.
+// `lorentz link show`.
 #[derive(Args, Debug)]
 pub struct LinkShow {
     /// An end of the link [default: all links]
@@ -261,7 +276,7 @@ pub struct LinkShow {
     pub json: bool,
 }
 
-/// `lorentz capture`.
+// `lorentz capture`.
 #[derive(Args, Debug)]
 pub struct Capture {
     /// The interface of a node
@@ -275,7 +290,7 @@ pub struct Capture {
     pub network: Option<String>,
 }
 
-/// `lorentz graph`.
+// `lorentz graph`.
 #[derive(Args, Debug)]
 pub struct Graph {
     /// The network [default: the only one]

@@ -130,6 +130,7 @@ fn reading_json(reading: &Reading) -> Value {
         "cpu_clocks": whose(reading.policy.real_cpu_clocks),
         "file_times": whose(reading.policy.real_file_times),
         "trap_tsc": reading.policy.trap_tsc,
+        "no_rewrite": reading.policy.keeps_code,
     })
 }
 

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use lorentz_clock::Span;
-use lorentz_experiment::{ContainerStatus, Status};
+use lorentz_experiment::{ContainerStatus, ExperimentStatus};
 
 use crate::print::{row, table};
 
 /// One experiment.
-pub fn status(status: &Status) -> String {
+pub fn status(status: &ExperimentStatus) -> String {
     let pace = match status.as_fast_as_possible {
         true => "as fast as possible",
         false => "no faster than its leader's clock",
     };
-    let told = if status.told_by_kernel { "by the kernel" } else { "by /proc: no BPF here" };
+    let source = if status.told_by_kernel { "by the kernel" } else { "by /proc: no BPF here" };
     let mut rows = vec![
         row(["experiment", &status.name]),
         row(["phase", status.phase.name()]),
         row(["timeslice", &format!("{}, {pace}", Span(status.timeslice_ns))]),
-        row(["processors", &format!("{}; idleness told {told}", status.cpus)]),
+        row(["processors", &format!("{}; idle tasks reported {source}", status.cpus)]),
         row(["rounds", &status.rounds.to_string()]),
         row(["virtual time", &short(status.virtual_ns)]),
         row(["real time", &short(status.real_ns)]),
@@ -71,7 +71,7 @@ fn member(one: &ContainerStatus) -> Vec<String> {
 }
 
 /// All experiments; those whose process has died have no status.
-pub fn all(found: &[(String, Option<Status>)]) -> String {
+pub fn all(found: &[(String, Option<ExperimentStatus>)]) -> String {
     let head = row(["NAME", "PHASE", "CONTAINERS", "ROUNDS", "VIRTUAL TIME", "SLOWDOWN"]);
     let rows = found.iter().map(|(name, status)| match status {
         None => row([name, "dead", "-", "-", "-", "-"]),

@@ -1,6 +1,6 @@
 //! Latencies on the terminal.
 
-use lorentz_packets::{Counters, Direction, Outcome, Protocol, Watched};
+use lorentz_packets::{Counters, Direction, PacketOutcome, Protocol, Watched};
 
 use crate::print::{row, table};
 
@@ -66,10 +66,10 @@ fn virtual_rows(watched: &Watched) -> Option<Vec<Vec<String>>> {
 /// Misses by their reasons, and packets that are nobody's alone.
 fn others(watched: &Watched, protocol: Protocol, direction: Direction) -> String {
     let of = watched.statistics.outcomes().filter(|o| (o.0, o.1) == (protocol, direction));
-    let told = of.filter(|(_, _, outcome, _)| *outcome != Outcome::Matched);
-    let told: Vec<String> =
-        told.map(|(_, _, outcome, count)| format!("{} {count}", outcome.name())).collect();
-    told.join(", ")
+    let misses = of.filter(|(_, _, outcome, _)| *outcome != PacketOutcome::Matched);
+    let shown: Vec<String> =
+        misses.map(|(_, _, outcome, count)| format!("{} {count}", outcome.name())).collect();
+    shown.join(", ")
 }
 
 fn kernel(counters: Counters) -> String {
@@ -79,8 +79,8 @@ fn kernel(counters: Counters) -> String {
         ("left outside any send call", counters.unclaimed),
         ("came from inside the host", counters.inside),
     ];
-    let told = all.iter().filter(|(_, count)| *count > 0);
-    told.map(|(what, count)| format!("  {count} {what}\n")).collect()
+    let counted = all.iter().filter(|(_, count)| *count > 0);
+    counted.map(|(what, count)| format!("  {count} {what}\n")).collect()
 }
 
 fn histograms(watched: &Watched) -> String {

@@ -1,12 +1,12 @@
 //! Networks and links as tables.
 
 use lorentz_clock::Span;
-use lorentz_network::{graph, LinkStatus, Status};
+use lorentz_network::{graph, LinkStatus, NetworkStatus};
 
 /// Networks, with their nodes; those without a status have lost their emulator. `states` tells how the nodes do.
 pub fn networks(
-    all: &[(String, Option<Status>)],
-    states: impl Fn(&Status) -> Vec<String>,
+    all: &[(String, Option<NetworkStatus>)],
+    states: impl Fn(&NetworkStatus) -> Vec<String>,
 ) -> String {
     let mut page = String::new();
     for (name, status) in all {

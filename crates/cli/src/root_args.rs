@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use lorentz_container::{Bind, RootOptions};
 
-/// Options of a container with a root file system of its own.
+// Options of a container with a root file system of its own.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Container")]
 pub struct RootArgs {
@@ -38,7 +38,7 @@ pub struct RootArgs {
     pub user_namespace: bool,
     /// With --rootfs: an empty network of its own, or the host's [default: none]
     #[arg(long, value_name = "none|host", requires = "rootfs", hide_possible_values = true)]
-    pub network: Option<Network>,
+    pub network: Option<NetworkArg>,
     /// With --rootfs: mount a file or directory of the host; may be repeated
     #[arg(long, value_name = "SOURCE:TARGET[:ro]", requires = "rootfs")]
     pub mount: Vec<Bind>,
@@ -55,7 +55,7 @@ pub struct RootArgs {
 
 /// The container's network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Network {
+pub enum NetworkArg {
     /// One of its own
     None,
     /// The host's
@@ -74,7 +74,7 @@ impl RootArgs {
             directory: self.workdir.clone(),
             user: self.user.unwrap_or((0, 0)),
             user_namespace: self.user_namespace,
-            host_network: self.network == Some(Network::Host),
+            host_network: self.network == Some(NetworkArg::Host),
             binds: self.mount.clone(),
             memory: self.memory,
             millicpus: self.cpus,
@@ -106,7 +106,7 @@ fn parse_user(text: &str) -> Result<(u32, u32), &'static str> {
     Ok((user.parse().map_err(|_| EXPECTED)?, group.parse().map_err(|_| EXPECTED)?))
 }
 
-fn parse_bytes(text: &str) -> Result<u64, &'static str> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: &str = "expected a number of bytes above 0 such as 64M or 2G";
     let units = [('K', 10), ('M', 20), ('G', 30), ('k', 10), ('m', 20), ('g', 30)];
     let unit = units.iter().find(|(unit, _)| text.ends_with(*unit));

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use lorentz_study::{Effort, Level, Metric, Settings, Study};
+use lorentz_study::{Effort, Level, Metric, Study, StudySettings};
 
 const LEVELS_HELP: &str = "\
 LEVELS   before, baseline, control, namespace, container, lorentz, lorentz-container, podman, runc,
@@ -17,6 +17,7 @@ with a message.";
 
 /// `lorentz study`.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum StudyVerb {
     /// Measure the 15 metrics of 'The Cost of Time Virtualization in Linux Containers': clock reads, sleeps, timers
     Clocks(StudyArgs),
@@ -28,7 +29,7 @@ pub enum StudyVerb {
     Timers(StudyArgs),
 }
 
-/// Options of every study.
+// Options of every study.
 #[derive(Args, Debug)]
 #[command(after_help = LEVELS_HELP)]
 pub struct StudyArgs {
@@ -74,13 +75,13 @@ impl StudyVerb {
 
 impl StudyArgs {
     /// Returns the settings of `study` with these flags.
-    pub fn settings(&self, study: Study) -> Settings {
+    pub fn settings(&self, study: Study) -> StudySettings {
         let effort = match (self.quick, self.full) {
             (true, _) => Effort::Quick,
             (_, true) => Effort::Full,
             _ => Effort::Usual,
         };
-        let mut settings = Settings::new(study, effort);
+        let mut settings = StudySettings::new(study, effort);
         if !self.levels.is_empty() {
             settings.levels.clone_from(&self.levels);
         }
@@ -93,7 +94,7 @@ impl StudyArgs {
     }
 }
 
-/// `lorentz report`.
+// `lorentz report`.
 #[derive(Args, Debug)]
 pub struct Report {
     /// Files that 'lorentz study' has written

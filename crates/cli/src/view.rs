@@ -1,7 +1,7 @@
 //! The shown facts of a container, gathered once and printed in either form.
 
 use lorentz_clock::{SkipMode, Span};
-use lorentz_container::{scan_processes, Container, Liveness, Record, StateDir};
+use lorentz_container::{scan_processes, Container, ContainerRecord, Liveness, StateDir};
 use lorentz_control::processes::{self, FileId, Process};
 use lorentz_control::{HostNow, Reading};
 use lorentz_idle::SkipReport;
@@ -9,7 +9,7 @@ use lorentz_idle::SkipReport;
 /// A container as it stands.
 pub struct View {
     /// Its record in the state directory.
-    pub record: Record,
+    pub record: ContainerRecord,
     /// Its clocks, or why they cannot be read.
     pub reading: Result<Reading, String>,
     /// Whether anything of it runs.
@@ -103,7 +103,11 @@ pub fn state_of(container: &Container) -> anyhow::Result<&'static str> {
     Ok(state(container.liveness()?, container.record(), &reading))
 }
 
-fn state(life: Liveness, record: &Record, reading: &Result<Reading, String>) -> &'static str {
+fn state(
+    life: Liveness,
+    record: &ContainerRecord,
+    reading: &Result<Reading, String>,
+) -> &'static str {
     match life {
         Liveness::Alive => clock_state(record, reading),
         Liveness::MonitorDead => "monitor dead",
@@ -111,7 +115,7 @@ fn state(life: Liveness, record: &Record, reading: &Result<Reading, String>) -> 
     }
 }
 
-fn clock_state(record: &Record, reading: &Result<Reading, String>) -> &'static str {
+fn clock_state(record: &ContainerRecord, reading: &Result<Reading, String>) -> &'static str {
     match reading {
         Ok(_) if record.experiment.is_some() => "in experiment",
         Ok(reading) if reading.frozen => "frozen",

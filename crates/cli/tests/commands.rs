@@ -29,7 +29,12 @@ impl Place {
 
     fn container(&self, name: &str, options: ClockOptions) -> Container {
         let command = ["sleep".into(), "100".into()];
-        let new = NewContainer { name: Some(name), command: &command, kind: MonitorKind::Run };
+        let new = NewContainer {
+            name: Some(name),
+            command: &command,
+            kind: MonitorKind::Run,
+            has_programs: false,
+        };
         let settings = options.settings(&HostNow::read().unwrap()).unwrap();
         self.state.create(&new, &settings).unwrap()
     }

@@ -44,6 +44,8 @@ mod task_counters;
 mod text;
 
 pub use failpoint::{failpoint, Failpoint, Failpoints, FAILPOINTS};
+#[cfg(all(feature = "failpoints", not(loom)))]
+pub use file::FAILPOINTS_OFFSET;
 pub use file_marks::FileMarks;
 pub use instant::{
     saturate, RealInstant, Span, VirtualInstant, WallTime, MAX_SETTABLE_SECS, NANOS_PER_SEC,
@@ -55,8 +57,6 @@ pub use page::{
 };
 pub use process::{PidNamespace, PidNamespaces, ProcessId, MAX_PID_NAMESPACES};
 pub use rate::Rate;
-#[cfg(all(feature = "failpoints", not(loom)))]
-pub use registry::FAILPOINTS_OFFSET;
 pub use registry::{
     Armed, Deadline, Epoch, Holder, Registry, Setting, Timer, TimerKind, Waiter, TIMERS, WAITERS,
 };
@@ -79,6 +79,10 @@ pub mod file {
     pub const REGISTRY_OFFSET: usize = 4096;
     /// Length of the whole file, bytes.
     pub const LEN: usize = REGISTRY_OFFSET + core::mem::size_of::<Registry>();
+
+    /// Offset of the failpoints' words in the file, bytes. Each word is four bytes, in the order of [`crate::Failpoint::ALL`].
+    #[cfg(all(feature = "failpoints", not(loom)))]
+    pub const FAILPOINTS_OFFSET: usize = REGISTRY_OFFSET + crate::registry::FAILPOINTS_OFFSET;
 
     const _: () = assert!(core::mem::size_of::<ClockPage>() <= REGISTRY_OFFSET);
 }

@@ -61,6 +61,8 @@ pub struct Policy {
     /// A send waits until send ordering permits it ([`ClockPage::send_order`]). Set for a clock that is one of several in an
     /// experiment.
     pub orders_sends: bool,
+    /// The code of programs stays as it is, however often they make trapped calls at the same place.
+    pub keeps_code: bool,
 }
 
 impl Policy {
@@ -70,6 +72,7 @@ impl Policy {
             | (self.trap_tsc as u32) << 2
             | (self.counts_tasks as u32) << 3
             | (self.orders_sends as u32) << 4
+            | (self.keeps_code as u32) << 5
     }
 
     fn from_bits(bits: u32) -> Policy {
@@ -79,6 +82,7 @@ impl Policy {
             trap_tsc: bits & 4 != 0,
             counts_tasks: bits & 8 != 0,
             orders_sends: bits & 16 != 0,
+            keeps_code: bits & 32 != 0,
         }
     }
 }

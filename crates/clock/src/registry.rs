@@ -442,10 +442,9 @@ pub struct Registry {
     timers: [Timer; TIMERS],
 }
 
-/// Offset of the failpoints' words in a clock's file, bytes. Each word is four bytes, in the order of [`crate::Failpoint::ALL`].
+/// Offset of the failpoints' words in the registry, bytes.
 #[cfg(all(feature = "failpoints", not(loom)))]
-pub const FAILPOINTS_OFFSET: usize =
-    crate::file::REGISTRY_OFFSET + core::mem::offset_of!(Registry, failpoints);
+pub(crate) const FAILPOINTS_OFFSET: usize = core::mem::offset_of!(Registry, failpoints);
 
 #[repr(C, align(64))]
 struct SlotGroups<const WORDS: usize>([AtomicU64; WORDS]);

@@ -49,9 +49,9 @@ fn the_log_is_thinned_and_stays_in_order() {
     let leaps = &after(&jumps).leaps;
     let mut last = Span::ZERO;
     for i in 1..=many {
-        let told = leaps.at(RealInstant(i * 10));
-        assert!(last <= told && told <= Span(i), "{i}: {told:?}");
-        last = told;
+        let sum = leaps.at(RealInstant(i * 10));
+        assert!(last <= sum && sum <= Span(i), "{i}: {sum:?}");
+        last = sum;
     }
     // The log is exact for the latest leaps.
     assert_eq!(leaps.at(RealInstant(many * 10)), Span(many));
@@ -99,10 +99,10 @@ fn the_log_is_exact_for_the_latest_and_close_for_all() {
         let jumps: Vec<_> = (1..=many).map(|i| (i * APART, 1)).collect();
         let leaps = &after(&jumps).leaps;
         for i in (1..=many).rev().step_by(1 + many as usize / 2_000) {
-            let told = leaps.at(RealInstant(i * APART + 1)).0;
+            let sum = leaps.at(RealInstant(i * APART + 1)).0;
             let age = many - i;
             let off = if age < 1_000 { 0 } else { age / 20 + 64 };
-            assert!(told <= i && told >= i - off, "{i} of {many}: {told}");
+            assert!(sum <= i && sum >= i - off, "{i} of {many}: {sum}");
             let found = leaps.real_of(|sum| RealInstant(i * APART + i + 1 - sum.0)).0;
             assert!(
                 (i * APART + 1 - off..=(i + off + 1) * APART).contains(&found),

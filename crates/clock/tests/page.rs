@@ -22,20 +22,21 @@ fn a_page_of_zeroes_is_no_clock() {
 #[test]
 fn a_clock_starts_with_what_it_is_given() {
     let host_wall = WallTime { secs: 1_700_000_000, nanos: 123 };
-    for bits in 0..32 {
+    for bits in 0..64 {
         let policy = Policy {
             real_cpu_clocks: bits & 1 != 0,
             real_file_times: bits & 2 != 0,
             trap_tsc: bits & 4 != 0,
             counts_tasks: bits & 8 != 0,
             orders_sends: bits & 16 != 0,
+            keeps_code: bits & 32 != 0,
         };
         let page = blank_page();
         page.initialise(&start(), rate(1, 1), policy, host_wall);
         assert_eq!(page.policy(), policy);
         assert_eq!(page.host_wall(), host_wall);
     }
-    for (pace, paused, told) in [
+    for (pace, paused, shown) in [
         (Pace::Running(rate(3, 7)), rate(3, 7), rate(3, 7)),
         (Pace::Frozen, rate(5, 2), rate(5, 2)),
         (Pace::Running(Rate::ONE), rate(5, 2), Rate::ONE),
@@ -48,7 +49,7 @@ fn a_clock_starts_with_what_it_is_given() {
         assert_eq!((seen.limit, seen.until), (VirtualInstant::NEVER, RealInstant::NEVER));
         assert_eq!((seen.version, seen.real), (clock.page.version(), RealInstant(2_000)));
         assert_eq!((seen.state, clock.page.notified()), (clock.page.state(), seen.state));
-        assert_eq!(seen.rate, told);
+        assert_eq!(seen.rate, shown);
         assert!(clock.page.history(&clock.registry).eq([segment]));
     }
 }
@@ -85,7 +86,7 @@ fn what_is_published_is_seen() {
 #[test]
 fn a_frozen_clock_remembers_its_rate() {
     let clock = Clock::new(&start());
-    let told = |real: i64| {
+    let read = |real: i64| {
         let look = clock.look(real);
         (look.rate, look.now())
     };
@@ -93,11 +94,11 @@ fn a_frozen_clock_remembers_its_rate() {
         (change.pace, change.rate) = (Pace::Running(rate(1, 4)), rate(1, 4));
     });
     clock.change(3_000, |change| change.pace = Pace::Frozen);
-    assert_eq!(told(9_000), (rate(1, 4), VirtualInstant(51_250)));
+    assert_eq!(read(9_000), (rate(1, 4), VirtualInstant(51_250)));
     clock.change(4_000, |change| change.rate = rate(8, 1));
-    assert_eq!(told(9_000), (rate(8, 1), VirtualInstant(51_250)));
+    assert_eq!(read(9_000), (rate(8, 1), VirtualInstant(51_250)));
     clock.change(9_000, |change| change.pace = Pace::Running(change.rate));
-    assert_eq!(told(9_100), (rate(8, 1), VirtualInstant(52_050)));
+    assert_eq!(read(9_100), (rate(8, 1), VirtualInstant(52_050)));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lorentz_packets::{send_order, Namespace, Order};
+use lorentz_packets::{send_order, Namespace, WatchOrder};
 use serde::Deserialize;
 use serde_json::{json, Value};
 
@@ -61,8 +61,8 @@ fn main() -> ExitCode {
 
 fn finish(result: Result<Option<Value>, Fault>) -> ExitCode {
     match result {
-        Ok(told) => {
-            told.iter().for_each(|value| println!("{value}"));
+        Ok(values) => {
+            values.iter().for_each(|value| println!("{value}"));
             ExitCode::SUCCESS
         }
         Err(Fault { code, message }) => {
@@ -76,8 +76,8 @@ fn finish(result: Result<Option<Value>, Fault>) -> ExitCode {
 fn perform(text: &str) -> Result<Option<Value>, Fault> {
     let verb = variable("CNI_COMMAND")?;
     if verb == "VERSION" {
-        let told = json!({ "cniVersion": VERSIONS[2], "supportedVersions": VERSIONS });
-        return Ok(Some(told));
+        let versions = json!({ "cniVersion": VERSIONS[2], "supportedVersions": VERSIONS });
+        return Ok(Some(versions));
     }
     let configuration: Configuration = match serde_json::from_str(text) {
         Ok(configuration) => configuration,
@@ -159,7 +159,7 @@ fn lorentz() -> PathBuf {
 fn wait_for(mut server: Child, namespace: &Namespace) -> Result<(), Fault> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
-        if send_order(Order::Show, namespace).is_ok() {
+        if send_order(WatchOrder::Show, namespace).is_ok() {
             return Ok(());
         }
         if server.try_wait().ok().flatten().is_some() {
@@ -175,7 +175,7 @@ fn wait_for(mut server: Child, namespace: &Namespace) -> Result<(), Fault> {
 
 fn check() -> Result<(), Fault> {
     let namespace = namespace(&variable("CNI_NETNS")?)?;
-    match send_order(Order::Show, &namespace) {
+    match send_order(WatchOrder::Show, &namespace) {
         Ok(_) => Ok(()),
         Err(error) => fault(NOT_SERVED, error),
     }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::Context;
-use lorentz_control::{Cgroup, ClockSettings};
+use lorentz_control::ClockSettings;
 use lorentz_inject::{find_command, ExecMonitor, Forked};
 use nix::sys::signal::SigSet;
 
@@ -97,7 +97,12 @@ impl BatchMonitor {
         words: &[CString],
         joins: &mut impl FnMut(&Container) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let new = NewContainer { name: Some(name), command: batch.command, kind: MonitorKind::Run };
+        let new = NewContainer {
+            name: Some(name),
+            command: batch.command,
+            kind: MonitorKind::Run,
+            has_programs: true,
+        };
         let mut container = state.create(&new, batch.settings)?;
         let begun = self.begin(&mut container, batch, words, joins);
         match begun {
@@ -114,8 +119,7 @@ impl BatchMonitor {
         words: &[CString],
         joins: &mut impl FnMut(&Container) -> anyhow::Result<()>,
     ) -> anyhow::Result<usize> {
-        let cgroup = Cgroup::create(container.name());
-        container.set_cgroup(cgroup.as_ref())?;
+        let cgroup = container.cgroup();
         let target = target(container, &container.clock()?)?;
         self.streams(batch, container.name())?;
         let recorded = &mut *container;

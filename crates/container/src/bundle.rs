@@ -12,11 +12,11 @@ use std::process::Command;
 
 use anyhow::{bail, Context};
 use lorentz_inject::limits;
-use nix::mount::{mount, umount2, MntFlags, MsFlags};
-use nix::sched::{unshare, CloneFlags};
+use nix::mount::{umount2, MntFlags};
 use nix::unistd::{eaccess, AccessFlags};
 use serde_json::{json, Value};
 
+use crate::layer::{overlay, own_mounts};
 use crate::state::{effective_user, STATE_DIR_VARIABLE};
 use crate::{Container, StateError};
 
@@ -45,6 +45,9 @@ const CAPABILITIES: [&str; 11] = [
     "CAP_SETUID",
     "CAP_SYS_CHROOT",
 ];
+
+/// The annotation by which a bundle's first process executes no program, and only keeps the namespaces for others: "true".
+pub const IDLE_ANNOTATION: &str = "lorentz-idle";
 
 /// Returns the directory where the OCI runtime keeps its containers by default.
 pub fn runtime_root() -> PathBuf {
@@ -208,53 +211,20 @@ fn fill_bundle(
             overlay(dir, root).context("overlay")?
         }
     };
-    let config = config(name, options, &seen, words)?;
+    write_config(dir, &bundle_config(name, options, &seen, words)?)
+}
+
+/// Writes the config.json of the bundle `dir`, for its user alone.
+///
+/// # Errors
+///
+/// If it is there already, or the file system refuses.
+pub fn write_config(dir: &Path, config: &Value) -> anyhow::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(dir.join("config.json"))?;
-    file.write_all(&serde_json::to_vec_pretty(&config)?)?;
+    file.write_all(&serde_json::to_vec_pretty(config)?)?;
     Ok(())
-}
-
-/// Gives this process a mount namespace of its own, whose mounts the host does not see.
-///
-/// # Errors
-///
-/// If this user may not mount.
-pub fn own_mounts() -> anyhow::Result<()> {
-    let none = None::<&str>;
-    unshare(CloneFlags::CLONE_NEWNS).context("mounts of its own")?;
-    Ok(mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)?)
-}
-
-/// Mounts the root file system `root` below a layer in memory, which takes all writes, in the directory `dir`. Returns the mount
-/// point: `root` in `dir`. Call [`own_mounts`] before.
-///
-/// # Errors
-///
-/// If this user may not mount.
-pub fn overlay(dir: &Path, root: &Path) -> anyhow::Result<PathBuf> {
-    let (layer, seen) = (dir.join("layer"), dir.join("root"));
-    fs::create_dir(&layer)?;
-    fs::create_dir(&seen)?;
-    mount(Some("tmpfs"), &layer, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))?;
-    let (upper, work) = (layer.join("upper"), layer.join("work"));
-    fs::create_dir(&upper)?;
-    fs::create_dir(&work)?;
-    fs::set_permissions(&upper, fs::metadata(root)?.permissions())?;
-    // In mount options the kernel takes ':' for the end of a directory's name, and ',' for the end of an option.
-    let escaped = |path: &Path| {
-        let text = path.to_str().map(|text| text.replace('\\', "\\\\"));
-        text.map(|text| text.replace(':', "\\:").replace(',', "\\,")).context("a path in UTF-8")
-    };
-    let data = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        escaped(root)?,
-        escaped(&upper)?,
-        escaped(&work)?
-    );
-    mount(Some("overlay"), &seen, Some("overlay"), MsFlags::empty(), Some(data.as_str()))?;
-    Ok(seen)
 }
 
 /// Whether [`make_bundle`] made this bundle.
@@ -277,7 +247,17 @@ pub fn remove_bundle(dir: &Path) {
     let _ = parent.parent().map(fs::remove_dir);
 }
 
-fn config(name: &str, options: &RootOptions, root: &Path, words: &[&str]) -> anyhow::Result<Value> {
+/// Returns the config.json of a container `name` that runs `words` in the root file system `root`.
+///
+/// # Errors
+///
+/// If a path is not in UTF-8, or a bind's source does not exist.
+pub fn bundle_config(
+    name: &str,
+    options: &RootOptions,
+    root: &Path,
+    words: &[&str],
+) -> anyhow::Result<Value> {
     let text = |path: &Path| path.to_str().map(str::to_string).context("a path in UTF-8");
     let mut variables = vec![
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_string(),
@@ -351,8 +331,9 @@ fn linux(name: &str, options: &RootOptions) -> Value {
         "cgroupsPath": format!("/lorentz-{name}"),
         "resources": { "devices": [{ "allow": false, "access": "rwm" }] },
         "maskedPaths": [
-            "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
-            "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+            "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+            "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi",
+            "/sys/devices/virtual/powercap", "/sys/firmware",
         ],
         "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
     });
@@ -403,7 +384,7 @@ mod tests {
             processes: Some(9),
             ..Default::default()
         };
-        let config = config("web", &options, Path::new("/r"), &["sh"]).unwrap();
+        let config = bundle_config("web", &options, Path::new("/r"), &["sh"]).unwrap();
         assert_eq!(config["hostname"], "web");
         assert_eq!(config["process"]["user"], json!({"uid": 7, "gid": 8}));
         assert_eq!(config["process"]["env"].as_array().unwrap()[1..], ["A=1", "PATH=/x"]);

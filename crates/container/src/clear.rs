@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use lorentz_control::host_time::{sleep, Moment};
+use lorentz_control::host_time::{sleep, HostMoment};
 use lorentz_control::processes::{self, Process};
 
 use crate::state::scan_processes;
@@ -97,6 +97,10 @@ fn programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<Vec<Proce
             (program.parent == monitor.pid && !program.has_ended()).then_some(program)
         });
         programs.extend(held);
+        // The same for a program whose number its monitor has not recorded yet.
+        let group = container.cgroup().map(|group| group.pids_below()).unwrap_or_default();
+        let grouped = group.into_iter().filter_map(Process::read);
+        programs.extend(grouped.filter(|process| !process.has_ended()));
     }
     Ok(programs)
 }
@@ -106,9 +110,9 @@ fn programs(state: &StateDir, containers: &[&Container]) -> Result<Vec<Vec<Proce
 fn await_monitors(state: &StateDir, containers: &[&Container]) {
     let mut left = containers.to_vec();
     let mut others = None;
-    let mut begun = Moment::now();
+    let mut begun = HostMoment::now();
     while begun.elapsed() < MONITOR_TIMEOUT {
-        let look_begins = Moment::now();
+        let look_begins = HostMoment::now();
         let before = left.len();
         left.retain(|container| container.record().live_monitor().is_some());
         if begun.elapsed() > SETTLE_TIME {
@@ -119,7 +123,7 @@ fn await_monitors(state: &StateDir, containers: &[&Container]) {
             return;
         }
         if left.len() < before {
-            begun = Moment::now();
+            begun = HostMoment::now();
         }
         // The processors are for the monitors.
         sleep(Duration::from_millis(5).max(2 * look_begins.elapsed()));

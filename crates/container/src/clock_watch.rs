@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use lorentz_control::change_pipe::listen;
-use lorentz_control::host_time::{now, Moment};
+use lorentz_control::host_time::{now, HostMoment};
 use lorentz_control::{Clock, ToCome};
 use lorentz_inject::LoopTask;
 
@@ -24,13 +24,13 @@ pub(crate) struct ClockWatch {
     /// The watch over the container's directory; `None` if the kernel refuses it.
     directory: Option<DirectoryWatch>,
     /// When to look without being woken.
-    due: Option<Moment>,
+    due: Option<HostMoment>,
     /// The next announced change.
     next: Option<Announced>,
 }
 
 struct Announced {
-    begins: Moment,
+    begins: HostMoment,
     frozen: bool,
 }
 
@@ -61,7 +61,7 @@ impl ClockWatch {
 
     /// Stops the tasks, or lets them go, if an announced freeze or its end has begun.
     fn follow_with_tasks(&mut self) {
-        let come = |next: &mut Announced| next.begins <= Moment::now();
+        let come = |next: &mut Announced| next.begins <= HostMoment::now();
         let Some(next) = self.next.take_if(come) else { return };
         if self.clock.is_frozen() == next.frozen {
             // A container that is gone has no tasks.
@@ -71,7 +71,7 @@ impl ClockWatch {
 
     fn announced(&self) -> Option<Announced> {
         let ToCome { left, frozen, .. } = *self.clock.reading().to_come.first()?;
-        let begins = Moment::now().after(Duration::from_nanos(left.0.max(0) as u64));
+        let begins = HostMoment::now().after(Duration::from_nanos(left.0.max(0) as u64));
         Some(Announced { begins, frozen })
     }
 }
@@ -96,11 +96,11 @@ impl LoopTask for ClockWatch {
             self.changes = changes;
         }
         let left = self.clock.supervise().ok().flatten();
-        self.due = left.map(|left| Moment::now().after(left));
+        self.due = left.map(|left| HostMoment::now().after(left));
         self.follow_with_tasks();
         self.next = self.announced();
         // The monitor starts the skipper also for a command inside, which cannot: the skipper would be one of the tasks whose sleep
         // it waits for.
-        let _ = skip::start_where_asked(&self.container);
+        let _ = skip::start_where_asked(&self.container, &self.clock);
     }
 }

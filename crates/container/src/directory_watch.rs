@@ -1,30 +1,35 @@
 //! A monitor's watch over its container's directory, which a user may delete (`rm -rf /run/lorentz`). The monitor has the clock
 //! open and knows the record, so it makes the directory anew.
+//!
+//! The watch is a directory notification (`F_NOTIFY`, SIGIO). inotify would name the events, but the end of an inotify instance
+//! waits 10 to 18 ms for a grace period of SRCU, and so would the end of every container.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use lorentz_control::host_time::{now, Moment};
+use lorentz_control::host_time::{now, HostMoment};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::Container;
 
 /// Time from the last deletion of a file until the directory is made anew: `rm -rf` is done by then.
 const RESTORE_DELAY: Duration = Duration::from_millis(100);
 
-/// The watch of one monitor.
+/// The watch of one monitor. A process has one at most, because SIGIO does not tell two apart.
 pub(crate) struct DirectoryWatch {
     /// The container as last seen.
     container: Container,
     /// The clock's file. It stays open when its name is deleted.
     clock: File,
-    events: File,
+    /// Receives SIGIO, which this process blocks.
+    signals: SignalFd,
+    /// The watched directory; `None` if the kernel refuses to watch it, or the container was removed. Closing it ends the watch.
+    watched: Option<File>,
     /// When to make the directory anew; `None` if it exists.
-    due: Option<Moment>,
-    /// Whether `lorentz rm` or the last monitor has removed the container.
-    removed: bool,
+    due: Option<HostMoment>,
 }
 
 impl DirectoryWatch {
@@ -32,105 +37,86 @@ impl DirectoryWatch {
     ///
     /// # Errors
     ///
-    /// If the clock cannot be opened, or the kernel has no inotify instance left for this user.
+    /// If the clock cannot be opened, or the kernel has no directory notifications.
     pub(crate) fn of(container: &Container) -> io::Result<DirectoryWatch> {
         let clock = File::options().read(true).write(true).open(container.clock_path())?;
         if !container.is_clock_held() {
             container.take_clock_over(clock.as_fd())?;
         }
-        // SAFETY: the result is a new descriptor or -1.
-        let raw = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just opened, and belongs to nobody else.
-        let events = unsafe { File::from_raw_fd(raw) };
-        let watch = DirectoryWatch {
-            container: container.clone(),
-            clock,
-            events,
-            due: None,
-            removed: false,
-        };
-        watch.add_watch()?;
-        Ok(watch)
-    }
-
-    fn add_watch(&self) -> io::Result<()> {
-        const MASK: u32 = libc::IN_MOVED_TO
-            | libc::IN_DELETE
-            | libc::IN_DELETE_SELF
-            | libc::IN_MOVE_SELF
-            | libc::IN_ONLYDIR;
-        let mut path = self.container.dir().as_os_str().as_bytes().to_vec();
-        path.push(0);
-        // SAFETY: a string that ends in NUL.
-        let watch =
-            unsafe { libc::inotify_add_watch(self.events.as_raw_fd(), path.as_ptr().cast(), MASK) };
-        if watch < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        let mut notifications = SigSet::empty();
+        notifications.add(Signal::SIGIO);
+        notifications.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let signals = SignalFd::with_flags(&notifications, flags)?;
+        let watched = Some(watch(container)?);
+        Ok(DirectoryWatch { container: container.clone(), clock, signals, watched, due: None })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+        self.signals.as_fd()
     }
 
     pub(crate) fn left(&self) -> Option<Duration> {
         self.due.map(|due| due.since(now()))
     }
 
-    /// Handles the events of the directory, and makes it anew when it has been deleted.
+    /// Handles a change of the directory, and makes it anew when it has been deleted.
     pub(crate) fn attend(&mut self) {
-        let seen = self.read_events();
-        // These two move the directory away before they delete it.
-        self.removed |= seen & libc::IN_MOVE_SELF != 0;
-        if self.removed {
-            self.due = None;
-            return;
+        let mut changed = false;
+        while let Ok(Some(_)) = self.signals.read_signal() {
+            changed = true;
         }
-        if seen & libc::IN_MOVED_TO != 0 {
-            self.reload_record();
+        if changed {
+            self.look();
         }
-        if seen & (libc::IN_DELETE | libc::IN_DELETE_SELF) != 0 {
-            self.due = Some(Moment::now().after(RESTORE_DELAY));
-        }
-        if self.due.take_if(|due| *due <= Moment::now()).is_none() {
+        if self.due.take_if(|due| *due <= HostMoment::now()).is_none() {
             return;
         }
         if let Ok(restored) = self.container.restore(self.clock.as_fd()) {
             self.container = restored;
-            // If the kernel refuses, the directory is not watched any more.
-            let _ = self.add_watch();
+            self.watched = watch(&self.container).ok();
         }
     }
 
-    /// Reads the record again, which may have changed.
-    fn reload_record(&mut self) {
+    /// Looks at the directory, in which a file was renamed or deleted.
+    fn look(&mut self) {
+        if self.is_removed() {
+            (self.watched, self.due) = (None, None);
+            return;
+        }
         let found = self.container.reload();
         if let Some(found) = found.filter(|found| found.is_same(&self.container)) {
             self.container = found;
         }
+        if !self.container.is_complete() {
+            self.due = Some(HostMoment::now().after(RESTORE_DELAY));
+        }
     }
 
-    /// Reads all events. Returns the union of their masks.
-    fn read_events(&mut self) -> u32 {
-        /// Length of struct inotify_event: watch, mask, cookie, and the length of the name that follows.
-        const EVENT_HEADER_LEN: usize = 16;
-        let word = |bytes: &[u8], at: usize| {
-            let word = bytes[at..at + 4].try_into().unwrap_or_default();
-            u32::from_ne_bytes(word)
-        };
-        let (mut seen, mut buffer) = (0, [0_u8; 4096]);
-        while let Ok(length @ 1..) = self.events.read(&mut buffer) {
-            let mut rest = &buffer[..length];
-            while rest.len() >= EVENT_HEADER_LEN {
-                seen |= word(rest, 4);
-                rest = rest.get(EVENT_HEADER_LEN + word(rest, 12) as usize..).unwrap_or_default();
-            }
-        }
-        seen
+    /// Whether `lorentz rm` or the last monitor has removed the container. They move the directory away before they delete it, so
+    /// that its last name is another one.
+    fn is_removed(&self) -> bool {
+        let Some(watched) = &self.watched else { return true };
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", watched.as_raw_fd()));
+        let name = link.ok().and_then(|link| link.file_name()?.to_str().map(str::to_string));
+        // The kernel marks the name of a deleted directory. No container's name has a space.
+        let name = name.as_deref().map(|name| name.strip_suffix(" (deleted)").unwrap_or(name));
+        name.is_some_and(|name| name != self.container.name())
+    }
+}
+
+/// Has the kernel send SIGIO to this process when a file is renamed or deleted in the directory of `container`.
+fn watch(container: &Container) -> io::Result<File> {
+    const DN_DELETE: libc::c_int = 0x8;
+    const DN_RENAME: libc::c_int = 0x10;
+    const DN_MULTISHOT: libc::c_int = 1 << 31;
+    let directory = File::open(container.dir())?;
+    // SAFETY: the call takes plain numbers.
+    let refused = unsafe {
+        libc::fcntl(directory.as_raw_fd(), libc::F_NOTIFY, DN_DELETE | DN_RENAME | DN_MULTISHOT)
+    };
+    match refused {
+        0 => Ok(directory),
+        _ => Err(io::Error::last_os_error()),
     }
 }

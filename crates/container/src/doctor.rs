@@ -13,8 +13,6 @@ mod probes;
 
 use std::fs;
 
-use nix::errno::Errno;
-
 use crate::state::effective_user;
 
 pub use limits::{Limit, LIMITS};
@@ -156,7 +154,7 @@ const PROBES: &[Probe] = &[
     },
     Probe {
         name: "idle-count",
-        purpose: "--skip-idle is told by the scheduler when all sleep; else it looks again and again",
+        purpose: "the scheduler tells --skip-idle when all tasks sleep; else --skip-idle polls",
         needed: false,
         how_to_get: "root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF (/sys/kernel/btf/vmlinux)",
         look: || lorentz_idle::check_switch_events().map(|()| "BPF programs on the scheduler's events can be loaded".into()),
@@ -286,11 +284,6 @@ fn effective_capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0)
-}
-
-/// The error number of a failed probe.
-fn last_errno() -> Errno {
-    Errno::last()
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use lorentz_control::WrongOption;
 use thiserror::Error;
 
 /// The reason why a container could not be found, made or changed.
@@ -148,21 +147,6 @@ pub fn launch_status(error: &LaunchError) -> Option<u8> {
         LaunchError::NotFound(_) => Some(127),
         LaunchError::NotExecutable(..) | LaunchError::Refused(_) => Some(126),
         LaunchError::System(..) => None,
-    }
-}
-
-/// Exit status of every command for wrong input.
-pub const WRONG_INPUT: u8 = 2;
-
-/// Returns the exit status for an error of this crate. `None` for a failure on the way and for other errors.
-pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    let state = error.downcast_ref::<StateError>();
-    let is_wrong_input = error.is::<WrongOption>()
-        || error.is::<AttachRefused>()
-        || state.is_some_and(StateError::is_wrong_input);
-    match error.downcast_ref::<LaunchError>() {
-        Some(error) => launch_status(error),
-        None => is_wrong_input.then_some(WRONG_INPUT),
     }
 }
 

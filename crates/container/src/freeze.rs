@@ -13,10 +13,16 @@ use crate::{Container, StateError};
 pub fn freeze(container: &Container) -> Result<ChangeCounts, StateError> {
     refuse_for_oneself(container)?;
     let clock = container.clock_to_change()?;
+    let groups = groups(container)?;
+    let stopped_before =
+        !groups.is_empty() && groups.iter().all(|group| group.is_frozen().unwrap_or(false));
     let followed = clock.freeze().map_err(|error| clock_error(container, error))?;
-    // If a timer were still set when its process stops, it would go off when the process goes on.
-    clock.quiesce();
-    stop_tasks(container, &clock)?;
+    // If a timer were still set when its process stops, it would go off when the process goes on. Tasks that are stopped already
+    // cannot answer.
+    if !stopped_before {
+        clock.quiesce();
+    }
+    lorentz_control::stop_tasks(&clock, &groups);
     Ok(followed)
 }
 

@@ -5,7 +5,7 @@ use std::str::from_utf8;
 use lorentz_fuzz::{fuzz, fuzz_json};
 
 use crate::bundle::Bind;
-use crate::state::Record;
+use crate::state::ContainerRecord;
 
 const RECORD: &str = r#"{"version":1,"name":"web","created":"2030-01-01T00:00:00Z","created_boot_ns":7,"boot_id":"b",
     "command":["date"],"mechanism":"shim","clock_of":null,"cgroup":null,
@@ -23,5 +23,7 @@ fn fuzz_bind() {
 #[test]
 fn fuzz_record() {
     let words = ["\"name\":", "\"pid\":", "\"boot\":", "true"];
-    fuzz_json("record", &[RECORD], &words, |bytes| serde_json::from_slice::<Record>(bytes).is_ok());
+    fuzz_json("record", &[RECORD], &words, |bytes| {
+        serde_json::from_slice::<ContainerRecord>(bytes).is_ok()
+    });
 }

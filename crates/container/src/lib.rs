@@ -21,7 +21,8 @@
 //!
 //! let dir = tempfile::tempdir()?;
 //! let state = StateDir::at(dir.path())?;
-//! let new = NewContainer { name: Some("web"), command: &["sleep".into()], kind: MonitorKind::Run };
+//! let (command, kind) = (["sleep".into()], MonitorKind::Run);
+//! let new = NewContainer { name: Some("web"), command: &command, kind, has_programs: false };
 //! let container = state.create(&new, &asked.settings(&host)?)?;
 //!
 //! let reading = state.container("web")?.clock()?.reading();
@@ -43,6 +44,7 @@ mod error;
 mod freeze;
 #[cfg(test)]
 mod fuzz;
+mod layer;
 mod lifecycle;
 mod service_dir;
 pub mod skip;
@@ -57,17 +59,18 @@ pub use attachable::check_attachable;
 pub use background::{start_in_background, Ready};
 pub use batch_spawn::{spawn_batch, BatchSpawn, MAX_BATCH};
 pub use bundle::{
-    is_bundle_of_ours, make_bundle, overlay, own_mounts, remove_bundle, runtime, runtime_root,
-    Bind, RootOptions,
+    bundle_config, is_bundle_of_ours, make_bundle, remove_bundle, runtime, runtime_root,
+    write_config, Bind, RootOptions, IDLE_ANNOTATION,
 };
 pub use clear::{clear, clear_all};
-pub use error::{exit_status, launch_status, AttachRefused, LaunchError, StateError, WRONG_INPUT};
+pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
+pub use layer::{layer_space, overlay, own_mounts, Layer};
 pub use lifecycle::{attach, exec, run, Attached};
 pub use lorentz_inject::{limits, on_ample_stack};
 pub use service_dir::ServiceDir;
 pub use state::{
-    is_name, scan_processes, Bundle, Container, Liveness, Mechanism, Monitor, MonitorKind,
-    NewContainer, Record, StateDir, STATE_DIR_VARIABLE,
+    is_name, scan_processes, Bundle, Container, ContainerRecord, Liveness, Mechanism, Monitor,
+    MonitorKind, NewContainer, StateDir, STATE_DIR_VARIABLE,
 };
 pub use supervise::{connect_to_monitor, start_monitor, MonitorConnection};

@@ -66,7 +66,7 @@ fn launch_and_supervise(
     before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
 ) -> anyhow::Result<i32> {
     let clock = container.clock()?;
-    let launched = launch(&mut container, &clock, command, before);
+    let launched = launch(&mut container, &clock, command, kind, before);
     let (mut monitor, ended) = match launched.and_then(|mut monitor| {
         let ended = monitor.serve()?;
         Ok((monitor, ended))
@@ -88,11 +88,13 @@ fn launch(
     container: &mut Container,
     clock: &Clock,
     command: &[OsString],
+    kind: MonitorKind,
     before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
 ) -> anyhow::Result<ExecMonitor> {
     let words = command.iter().map(|word| CString::new(word.as_bytes()));
     let words = words.collect::<Result<Vec<_>, _>>().context("a command without NUL bytes")?;
-    if container.cgroup().is_none() {
+    // A container for attached processes has no group yet.
+    if kind == MonitorKind::Exec && container.cgroup().is_none() {
         if let Some(cgroup) = Cgroup::create(container.name()) {
             container.set_cgroup(Some(&cgroup))?;
         }
@@ -102,21 +104,31 @@ fn launch(
     {
         container.set_mechanism(Mechanism::Shim)?;
     }
-    skip::start_where_asked(container)?;
+    skip::start_where_asked(container, clock)?;
     let target = target(container, clock)?;
     let group = container.cgroup().and_then(|cgroup| cgroup.open().ok());
+    // Other commands find the program by its clock. Before an unfreeze, and in a time namespace, they find it by its number alone.
+    let by_number = clock.is_frozen() || container.record().mechanism != Mechanism::Shim;
     let prepare = |forked: Forked| {
-        let number = forked.pid.as_raw() as u32;
-        container.set_program(number).map_err(io::Error::other)?;
+        if by_number {
+            container.set_program(forked.pid.as_raw() as u32).map_err(io::Error::other)?;
+        }
         if let Some(cgroup) = container.cgroup().filter(|_| !forked.in_group) {
-            cgroup.add(number)?;
+            cgroup.add(forked.pid.as_raw() as u32)?;
         }
         before(container, clock)
     };
     let mut monitor =
         ExecMonitor::launch(&words, target, group.as_ref().map(AsFd::as_fd), prepare)?;
+    let program = monitor.pid();
     monitor.on_set_wall(set_wall(container));
     keep_watch(&mut monitor, container)?;
+    // The program's first exec waits for the monitor. What need not come before it is done while the program runs.
+    monitor.serve_start()?;
+    if let Some(pid) = program.filter(|_| !by_number) {
+        // The directory may be deleted by now. The program runs all the same.
+        let _ = container.set_program(pid.as_raw() as u32);
+    }
     Ok(monitor)
 }
 
@@ -238,8 +250,9 @@ fn attach_and_stay(
 ) -> anyhow::Result<()> {
     let _ = setsid();
     let container = container.enter(MonitorKind::Attach)?;
-    skip::start_where_asked(&container)?;
-    let result = bring_in(pid, tree, &container);
+    let clock = container.clock()?;
+    skip::start_where_asked(&container, &clock)?;
+    let result = bring_in(pid, tree, &container, &clock);
     match result {
         Ok((mut monitor, pids)) => {
             let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
@@ -262,9 +275,9 @@ fn bring_in(
     pid: u32,
     tree: bool,
     container: &Container,
+    clock: &Clock,
 ) -> anyhow::Result<(ExecMonitor, Vec<u32>)> {
-    let clock = container.clock()?;
-    let mut monitor = ExecMonitor::without_program(target(container, &clock)?)?;
+    let mut monitor = ExecMonitor::without_program(target(container, clock)?)?;
     monitor.on_set_wall(set_wall(container));
     keep_watch(&mut monitor, container)?;
     monitor.attach(Pid::from_raw(pid as i32))?;

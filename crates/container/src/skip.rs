@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use lorentz_clock::{SkipMode, Span};
-use lorentz_control::host_time;
+use lorentz_control::{host_time, Clock};
 use lorentz_idle::{skipper_of, Skipper};
 
 use crate::background::{self, close_standard_streams, keep_only};
@@ -27,13 +27,13 @@ pub fn set(container: &Container, mode: SkipMode, read_cost: Option<Span>) -> an
     Ok(())
 }
 
-/// Starts the skipper of `container`'s clock if skipping is on and there is no skipper.
+/// Starts the skipper of `clock`, the container's, if skipping is on and there is no skipper.
 ///
 /// # Errors
 ///
-/// If no process can be started, or the clock cannot be read.
-pub(crate) fn start_where_asked(container: &Container) -> anyhow::Result<()> {
-    let asked = container.clock()?.reading().skipping.mode != SkipMode::Off;
+/// If no process can be started.
+pub(crate) fn start_where_asked(container: &Container, clock: &Clock) -> anyhow::Result<()> {
+    let asked = clock.reading().skipping.mode != SkipMode::Off;
     if asked && skipper_of(&container.clock_path())?.is_none() {
         start(container)?;
     }

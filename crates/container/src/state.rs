@@ -5,13 +5,14 @@
 //!     quiet-lynx-4f2a/
 //!         clock            the clock page and the registry of waiters
 //!         changes          a pipe: wakes the monitors when a controller is done ([`lorentz_control::change_pipe`])
-//!         container.json   see `Record`
+//!         container.json   see `ContainerRecord`
 //! ```
 //!
 //! There is no daemon. The process that starts a container makes its directory, and the last monitor to leave removes it. A process
 //! locks (flock) the directory above while it makes, changes or removes anything in it. A container on the clock of another
 //! container has a hard link to that clock's file, so a clock lives until its last user ends.
 
+mod elsewhere;
 mod members;
 mod name;
 mod record;
@@ -31,7 +32,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 pub use members::{scan_processes, Liveness};
 pub use name::is_name;
-pub use record::{Bundle, Mechanism, Monitor, MonitorKind, Record};
+pub use record::{Bundle, ContainerRecord, Mechanism, Monitor, MonitorKind};
 pub(crate) use root::effective_user;
 use root::Root;
 pub use root::STATE_DIR_VARIABLE;
@@ -58,13 +59,15 @@ pub struct NewContainer<'a> {
     pub command: &'a [OsString],
     /// The kind of the calling process, which is its first monitor.
     pub kind: MonitorKind,
+    /// Whether the calling process starts programs in it, which then get a control group of their own.
+    pub has_programs: bool,
 }
 
 /// A container: its directory, and its record as of the last look.
 #[derive(Clone, Debug)]
 pub struct Container {
     state: StateDir,
-    record: Record,
+    record: ContainerRecord,
 }
 
 impl StateDir {
@@ -105,16 +108,15 @@ impl StateDir {
         settings: &ClockSettings,
     ) -> Result<Container, StateError> {
         let _lock = self.lock()?;
-        let mut made = self.build(new, None, |clock| {
+        let mechanism = match settings.offsets_only && new.kind != MonitorKind::Attach {
+            true => Mechanism::TimeNamespace,
+            false => Mechanism::Shim,
+        };
+        self.build(new, None, mechanism, |clock| {
             limits::check_file_size(file::LEN as u64)?;
             change_pipe::make(clock)?;
             Clock::create(clock, settings).map(drop)
-        })?;
-        if settings.offsets_only && new.kind != MonitorKind::Attach {
-            made.record.mechanism = Mechanism::TimeNamespace;
-            made.store()?;
-        }
-        Ok(made)
+        })
     }
 
     /// Makes the calling process a monitor on the clock of `owner`: in a new container if a name is given, else in `owner` itself.
@@ -136,7 +138,7 @@ impl StateDir {
                 name: owner.name().to_string(),
                 experiment: experiment.clone(),
             }),
-            (Some(_), None) => self.build(new, Some(owner.name()), |clock| {
+            (Some(_), None) => self.build(new, Some(owner.name()), Mechanism::Shim, |clock| {
                 change_pipe::share(&owner.clock_path(), clock)?;
                 fs::hard_link(owner.clock_path(), clock)
             }),
@@ -182,7 +184,7 @@ impl StateDir {
     ///
     /// As [`StateDir::container`]. The error says why a container that still runs is not found.
     pub fn container_to_remove(&self, name: &str) -> Result<Container, StateError> {
-        self.container(name).map_err(|error| members::explain_missing(name, error))
+        self.container(name).map_err(|error| elsewhere::explain_missing(name, error))
     }
 
     /// Returns the container of this name. `flag` is the option that gave the name, for the error.
@@ -193,7 +195,7 @@ impl StateDir {
             return Err(StateError::Unknown(what));
         }
         let path = self.record_path(name);
-        match Record::load(&path) {
+        match ContainerRecord::load(&path) {
             Ok(record) => Ok(Container { state: self.clone(), record }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StateError::Unknown(what)),
             Err(error) => Err(file_error(&path, error)),
@@ -205,6 +207,7 @@ impl StateDir {
         &self,
         new: &NewContainer,
         clock_of: Option<&str>,
+        mechanism: Mechanism,
         make_clock: impl FnOnce(&Path) -> io::Result<()>,
     ) -> Result<Container, StateError> {
         let name = match new.name {
@@ -213,15 +216,22 @@ impl StateDir {
         };
         let command = new.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let dir = self.root.path.join(UNFINISHED);
-        let build = || -> io::Result<Record> {
+        let build = || -> io::Result<ContainerRecord> {
             clear(&dir)?;
             DirBuilder::new().mode(0o700).create(&dir)?;
             make_clock(&dir.join("clock"))?;
-            let mut record = Record::new(&name, command, new.kind)?;
+            let mut record = ContainerRecord::new(&name, command, new.kind)?;
             record.clock_of = clock_of.map(str::to_string);
-            record.store(&dir.join("container.json"))?;
-            fs::rename(&dir, self.root.path.join(&name))?;
-            Ok(record)
+            record.mechanism = mechanism;
+            let group = if new.has_programs { Cgroup::create(&name) } else { None };
+            record.cgroup = group.as_ref().map(|group| group.path().to_path_buf());
+            let named = record
+                .write(&dir.join("container.json"))
+                .and_then(|()| fs::rename(&dir, self.root.path.join(&name)));
+            if let (Err(_), Some(group)) = (&named, group) {
+                group.remove();
+            }
+            named.map(|()| record)
         };
         match build() {
             Ok(record) => Ok(Container { state: self.clone(), record }),
@@ -330,7 +340,7 @@ impl Container {
     }
 
     /// Its record, as of the last look.
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &ContainerRecord {
         &self.record
     }
 
@@ -390,10 +400,10 @@ impl Container {
             fs::metadata(self.clock_path()).map_err(|e| file_error(&self.clock_path(), e))?;
         let clock = self.clock()?;
         match &self.record {
-            Record { experiment: Some(experiment), .. } => {
+            ContainerRecord { experiment: Some(experiment), .. } => {
                 Err(StateError::InExperiment { name: name(), experiment: experiment.clone() })
             }
-            Record { mechanism: Mechanism::TimeNamespace, .. } => {
+            ContainerRecord { mechanism: Mechanism::TimeNamespace, .. } => {
                 Err(StateError::OffsetsOnly(name()))
             }
             _ if links.nlink() > 1 => Err(StateError::SharedClock(name())),
@@ -490,6 +500,10 @@ impl Container {
     ///
     /// If the file system refuses.
     pub fn leave(&self) -> Result<(), StateError> {
+        // The lock would make the state directory anew, if this was its last container.
+        if !self.dir().exists() {
+            return Ok(());
+        }
         let _lock = self.state.lock()?;
         let mut container = match self.state.container(self.name()) {
             // The container was removed, or another container has got its name since.
@@ -537,7 +551,7 @@ impl Container {
         Ok(container)
     }
 
-    fn update(&mut self, change: impl FnOnce(&mut Record)) -> Result<(), StateError> {
+    fn update(&mut self, change: impl FnOnce(&mut ContainerRecord)) -> Result<(), StateError> {
         let _lock = self.state.lock()?;
         let mut container = self.state.container(self.name())?;
         change(&mut container.record);

@@ -38,8 +38,8 @@ pub fn start_monitor(container: &Container) -> anyhow::Result<MonitorConnection>
         let theirs = OwnedFd::from(theirs);
         keep_only(&[ready.as_fd(), socket.as_fd(), theirs.as_fd()]);
         let container = container.enter(MonitorKind::Runtime)?;
-        skip::start_where_asked(&container)?;
         let clock = container.clock()?;
+        skip::start_where_asked(&container, &clock)?;
         let mut monitor = ExecMonitor::without_program(target(&container, &clock)?)?;
         monitor.on_set_wall(set_wall(&container));
         keep_watch(&mut monitor, &container)?;

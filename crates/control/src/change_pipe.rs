@@ -41,6 +41,11 @@ pub fn share(owner: &Path, clock: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether the clock at `clock` has its pipe.
+pub fn exists(clock: &Path) -> bool {
+    beside(clock).exists()
+}
+
 /// Opens the pipe for a controller, for as long as it changes the clock. `None` if no monitor listens.
 pub(crate) fn hold(clock: &Path) -> Option<File> {
     let mut options = OpenOptions::new();

@@ -15,7 +15,7 @@ use lorentz_clock::{
 
 use crate::host_time;
 use crate::notifier::Notifier;
-use crate::numbers::Numbers;
+use crate::numbers::HostPids;
 use crate::processes::{FileId, Thread};
 use crate::{Cgroup, HostNow};
 
@@ -24,7 +24,7 @@ pub struct Clock {
     path: PathBuf,
     file: FileId,
     memory: NonNull<u8>,
-    numbers: RefCell<Numbers>,
+    numbers: RefCell<HostPids>,
 }
 
 // SAFETY: the mapping belongs to the process and not to a thread, and contains only atomics.
@@ -105,21 +105,23 @@ impl Clock {
         let fd = file.as_raw_fd();
         // SAFETY: a new shared mapping of an open file.
         let mapped = unsafe { libc::mmap(std::ptr::null_mut(), file::LEN, access, kind, fd, 0) };
-        match NonNull::new(mapped.cast()).filter(|_| mapped != libc::MAP_FAILED) {
-            Some(memory) => Ok(Clock {
-                path: path.to_path_buf(),
-                file: FileId::of(path)?,
-                memory,
-                numbers: RefCell::default(),
-            }),
-            None => Err(io::Error::last_os_error()),
-        }
+        let memory = NonNull::new(mapped.cast()).filter(|_| mapped != libc::MAP_FAILED);
+        let memory = memory.ok_or_else(io::Error::last_os_error)?;
+        // No read-ahead: where the file is on a disk, the first touch would fill the page cache with 2 MB of zeros.
+        // SAFETY: the mapping just made. The call changes no memory.
+        unsafe { libc::madvise(mapped, file::LEN, libc::MADV_RANDOM) };
+        Ok(Clock {
+            path: path.to_path_buf(),
+            file: FileId::of(path)?,
+            memory,
+            numbers: RefCell::default(),
+        })
     }
 
     /// The same clock, whose notifier searches `group` first for programs. Most of them are there.
     #[must_use]
     pub fn with_likely_group(self, group: Option<Cgroup>) -> Clock {
-        self.numbers.replace(Numbers::with_likely_group(group));
+        self.numbers.replace(HostPids::with_likely_group(group));
         self
     }
 

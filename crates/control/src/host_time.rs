@@ -15,12 +15,12 @@ use lorentz_clock::{file, RealInstant, WallTime, MAGIC, NANOS_PER_SEC};
 
 /// A moment of the host's CLOCK_MONOTONIC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Moment(RealInstant);
+pub struct HostMoment(RealInstant);
 
-impl Moment {
+impl HostMoment {
     /// The present moment.
-    pub fn now() -> Moment {
-        Moment(now())
+    pub fn now() -> HostMoment {
+        HostMoment(now())
     }
 
     /// Real time since this moment.
@@ -35,8 +35,10 @@ impl Moment {
 
     /// The moment that is `time` later.
     #[must_use]
-    pub fn after(self, time: Duration) -> Moment {
-        Moment(RealInstant(self.0 .0.saturating_add(time.as_nanos().min(i64::MAX as u128) as i64)))
+    pub fn after(self, time: Duration) -> HostMoment {
+        HostMoment(RealInstant(
+            self.0 .0.saturating_add(time.as_nanos().min(i64::MAX as u128) as i64),
+        ))
     }
 }
 
@@ -157,7 +159,7 @@ impl HostNow {
 
 /// Sleeps for `time` of real time.
 pub fn sleep(time: Duration) {
-    sleep_until(Moment::now().after(time).0);
+    sleep_until(HostMoment::now().after(time).0);
 }
 
 /// Sleeps until the host's CLOCK_MONOTONIC shows `until`.
@@ -192,7 +194,8 @@ pub fn read_file(path: &str) -> io::Result<Vec<u8>> {
         let fd = host_call(libc::SYS_openat, args)?;
         File::from_raw_fd(fd as i32)
     };
-    let mut content = Vec::new();
+    // Files of /proc have length 0 for stat(2). Room at the start saves small reads.
+    let mut content = Vec::with_capacity(1024);
     file.read_to_end(&mut content)?;
     Ok(content)
 }

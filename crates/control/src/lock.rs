@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::change_pipe;
-use crate::host_time::{sleep, Moment};
+use crate::host_time::{sleep, HostMoment};
 
 /// After so long a notice names the process that has the lock.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl ClockLock {
     ///
     /// If the file is gone. `TimedOut` if another process keeps the lock; the error names that process.
     pub(crate) fn take(path: &Path) -> io::Result<ClockLock> {
-        let begun = Moment::now();
+        let begun = HostMoment::now();
         let mut noticed = false;
         // Before the lock: whatever happens to this process from here on, a monitor looks after the clock.
         let changes = change_pipe::hold(path);
@@ -134,8 +134,8 @@ mod tests {
         let lock = ClockLock::take(file.path()).unwrap();
         assert!(ClockLock::try_take(file.path()).unwrap().is_none());
         assert_eq!(holder(file.path()), Some(std::process::id()));
-        let told = busy(file.path());
-        assert!(told.contains(&format!("process {} (", std::process::id())), "{told}");
+        let message = busy(file.path());
+        assert!(message.contains(&format!("process {} (", std::process::id())), "{message}");
         drop(lock);
         assert!(ClockLock::try_take(file.path()).unwrap().is_some());
     }

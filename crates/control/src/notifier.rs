@@ -14,8 +14,8 @@ use lorentz_clock::{
     Waiter,
 };
 
-use crate::host_time::{self, sleep, Moment};
-use crate::numbers::Numbers;
+use crate::host_time::{self, sleep, HostMoment};
+use crate::numbers::HostPids;
 use crate::processes::{self, threads_of, FileId, Thread};
 use crate::signal::{fingerprint_of, send};
 
@@ -58,7 +58,7 @@ pub struct Notifier<'a> {
     /// Processes that are known to be on the clock.
     pub known: &'a [u32],
     /// The numbers that processes and threads have in this pid namespace.
-    pub numbers: &'a RefCell<Numbers>,
+    pub numbers: &'a RefCell<HostPids>,
 }
 
 impl Notifier<'_> {
@@ -241,7 +241,7 @@ impl Notifier<'_> {
     /// Waits until all threads with moved deadlines have followed, at most 100 ms. Signals again those that do not answer within 40
     /// ms.
     pub fn quiesce(&self, moved: Moved) {
-        let begun = Moment::now();
+        let begun = HostMoment::now();
         let mut again = RETRY_INTERVAL;
         while self.waits(moved).next().is_some() || self.timers(moved).next().is_some() {
             let waited = begun.elapsed();

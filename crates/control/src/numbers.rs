@@ -15,17 +15,17 @@ use crate::Cgroup;
 
 /// The known numbers. They may be out of date, so each is checked before it is returned.
 #[derive(Default)]
-pub struct Numbers {
+pub struct HostPids {
     /// The control group of most programs on the clock. It is searched first, because /proc has the processes of all containers.
     group: Option<Cgroup>,
     processes: HashMap<ProcessId, u32>,
     threads: HashMap<(ProcessId, u32), u32>,
 }
 
-impl Numbers {
+impl HostPids {
     /// Makes an empty mapping for programs most of which are in `group`.
-    pub fn with_likely_group(group: Option<Cgroup>) -> Numbers {
-        Numbers { group, ..Numbers::default() }
+    pub fn with_likely_group(group: Option<Cgroup>) -> HostPids {
+        HostPids { group, ..HostPids::default() }
     }
 
     /// Returns the number of `process` in this namespace. `None` if it is not found: it has ended, or the kernel does not allow the

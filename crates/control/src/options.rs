@@ -56,6 +56,24 @@ impl ClockOptions {
         self.given().map(flag).collect()
     }
 
+    /// Returns these options, with those of `defaults` for each value that these do not give.
+    pub fn or(&self, defaults: &ClockOptions) -> ClockOptions {
+        let value_of = |option: &ClockOption| option.passed_as.unwrap_or(option.name);
+        let own: Vec<&str> = self.given().map(|(option, _)| value_of(option)).collect();
+        let mut all = self.clone();
+        for (option, text) in
+            defaults.given().filter(|(option, _)| !own.contains(&value_of(option)))
+        {
+            option.read(&mut all, &text).expect("a value that the option itself shows");
+        }
+        all
+    }
+
+    /// Returns the rate that `rate` or `tdf` gives. The default is the host's rate.
+    pub fn rate_or_tdf(&self) -> Rate {
+        self.rate.or(self.tdf).unwrap_or_default()
+    }
+
     fn given(&self) -> impl Iterator<Item = (&'static ClockOption, String)> + '_ {
         CLOCK_OPTIONS.iter().filter_map(|option| Some((option, option.show(self)?)))
     }
@@ -78,7 +96,7 @@ impl ClockOptions {
             (Some(_), Some(_)) => {
                 return Err(WrongOption::Both { first: "--rate", second: "--tdf" })
             }
-            (rate, tdf) => rate.or(tdf).unwrap_or_default(),
+            _ => self.rate_or_tdf(),
         };
         let settings = ClockSettings {
             wall,
@@ -91,6 +109,7 @@ impl ClockOptions {
                 trap_tsc: self.trap_tsc,
                 counts_tasks: self.skip_idle.is_some_and(|mode| mode != SkipMode::Off),
                 orders_sends: self.in_experiment,
+                keeps_code: self.no_rewrite || self.in_experiment,
             },
             frozen: self.frozen,
             skip: self.skip_idle.unwrap_or_default(),
@@ -272,6 +291,21 @@ mod tests {
     }
 
     #[test]
+    fn defaults_fill_in_values_that_are_not_given() {
+        let parse = |text: &str| text.parse().ok();
+        let defaults = options(|o| {
+            (o.at, o.rate, o.frozen, o.real_file_times) =
+                (parse("@5"), Rate::new(2, 1), true, Some(true));
+        });
+        assert_eq!(ClockOptions::default().or(&defaults), defaults);
+        // The TDF gives the same value as the rate.
+        let own = options(|o| (o.tdf, o.real_file_times) = (Rate::new(1, 10), Some(false)));
+        let both = own.or(&defaults);
+        assert_eq!((both.rate, both.rate_or_tdf()), (None, Rate::new(1, 10).unwrap()));
+        assert_eq!((both.at, both.frozen, both.real_file_times), (parse("@5"), true, Some(false)));
+    }
+
+    #[test]
     fn frozen_keeps_its_rate_for_later() {
         let asked = options(|o| {
             o.frozen = true;
@@ -298,6 +332,7 @@ mod tests {
             trap_tsc: true,
             counts_tasks: true,
             orders_sends: true,
+            keeps_code: true,
         };
         assert_eq!(asked.settings(&HOST).unwrap().policy, all);
     }

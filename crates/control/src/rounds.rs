@@ -15,7 +15,7 @@ use std::time::Duration;
 use lorentz_clock::{Change, Pace, Piece, Rate, Registry, Span, VirtualInstant, WallTime};
 
 use crate::freeze::InterruptedCalls;
-use crate::host_time::{self, sleep, Moment};
+use crate::host_time::{self, sleep, HostMoment};
 use crate::notifier::Moved;
 use crate::Clock;
 
@@ -41,7 +41,7 @@ impl Clock {
         const HOLD_TIMEOUT: Duration = Duration::from_millis(100);
         const RETRY_INTERVAL: Duration = Duration::from_micros(200);
         let file = OpenOptions::new().read(true).write(true).open(self.path())?;
-        let begun = Moment::now();
+        let begun = HostMoment::now();
         loop {
             // SAFETY: no memory is involved.
             match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {

@@ -7,35 +7,35 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The environment variable that names the command, if it is neither beside the library nor in PATH.
 pub const COMMAND_VARIABLE: &str = "LORENTZ_COMMAND";
 
 /// A call of the `lorentz` command.
-pub struct Command(process::Command);
+pub struct LorentzCommand(process::Command);
 
-impl Command {
+impl LorentzCommand {
     /// Makes a call of `lorentz VERB`. The command is the one that [`COMMAND_VARIABLE`] names, else the one beside the library
     /// (or in `../bin`), else the one in PATH.
     ///
     /// # Errors
     ///
-    /// [`Kind::Failed`]: the command is in none of these places.
-    pub fn new(verb: &str) -> Result<Command> {
+    /// [`ErrorKind::Failed`]: the command is in none of these places.
+    pub fn new(verb: &str) -> Result<LorentzCommand> {
         let mut command = process::Command::new(command_path()?);
         command.arg(verb).stdin(Stdio::null());
-        Ok(Command(command))
+        Ok(LorentzCommand(command))
     }
 
     /// Adds one argument.
-    pub fn arg(mut self, word: impl AsRef<OsStr>) -> Command {
+    pub fn arg(mut self, word: impl AsRef<OsStr>) -> LorentzCommand {
         self.0.arg(word);
         self
     }
 
     /// Adds `flag` and its value, if there is a value.
-    pub fn flag(self, flag: &str, value: Option<impl ToString>) -> Command {
+    pub fn flag(self, flag: &str, value: Option<impl ToString>) -> LorentzCommand {
         match value {
             Some(value) => self.arg(flag).arg(value.to_string()),
             None => self,
@@ -43,7 +43,7 @@ impl Command {
     }
 
     /// Adds `flag` if `wanted` is true.
-    pub fn switch(self, flag: &str, wanted: bool) -> Command {
+    pub fn switch(self, flag: &str, wanted: bool) -> LorentzCommand {
         match wanted {
             true => self.arg(flag),
             false => self,
@@ -51,7 +51,7 @@ impl Command {
     }
 
     /// Sets the standard input; without this call it is /dev/null.
-    pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Command {
+    pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> LorentzCommand {
         self.0.stdin(stdin);
         self
     }
@@ -60,7 +60,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// The command's own line. [`Kind::WrongInput`] if it exits with status 2, else [`Kind::Failed`].
+    /// The command's own line. [`ErrorKind::WrongInput`] if it exits with status 2, else [`ErrorKind::Failed`].
     pub fn call(mut self) -> Result<String> {
         self.0.stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = self.0.get_program().to_string_lossy().into_owned();
@@ -84,7 +84,7 @@ impl Command {
         };
         match status {
             Some(0) => Ok(String::from_utf8_lossy(&out).into_owned()),
-            Some(2) => Err(Error::new(Kind::WrongInput, line)),
+            Some(2) => Err(Error::new(ErrorKind::WrongInput, line)),
             _ if line.is_empty() => Err(Error::failed(format!("{program} failed without a word"))),
             _ => Err(Error::failed(line)),
         }
@@ -95,7 +95,7 @@ impl Command {
 ///
 /// # Errors
 ///
-/// As [`Command::new`].
+/// As [`LorentzCommand::new`].
 pub fn command_path() -> Result<PathBuf> {
     if let Some(chosen) = env::var_os(COMMAND_VARIABLE).filter(|path| !path.is_empty()) {
         return Ok(chosen.into());
@@ -149,14 +149,14 @@ mod tests {
     #[test]
     fn what_the_command_says_is_the_error() {
         let call = |words: &str| {
-            let mut command = Command(process::Command::new("sh"));
+            let mut command = LorentzCommand(process::Command::new("sh"));
             command.0.args(["-c", words]);
             command.call()
         };
         assert_eq!(call("echo out").as_deref(), Ok("out\n"));
-        let wrong = Error::new(Kind::WrongInput, "no such thing");
+        let wrong = Error::new(ErrorKind::WrongInput, "no such thing");
         assert_eq!(call("echo lorentz: no such thing >&2; exit 2"), Err(wrong));
         assert_eq!(call("echo why >&2; exit 1"), Err(Error::failed("why")));
-        assert_eq!(call("exit 1").unwrap_err().kind, Kind::Failed);
+        assert_eq!(call("exit 1").unwrap_err().kind, ErrorKind::Failed);
     }
 }

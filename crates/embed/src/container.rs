@@ -9,8 +9,8 @@ use lorentz_control::{Cgroup, Clock, ClockChange, ClockOptions, HostNow, Reading
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::command::Command;
-use crate::error::{Error, Kind, Result};
+use crate::command::LorentzCommand;
+use crate::error::{Error, ErrorKind, Result};
 use crate::host::check_outside;
 
 /// A container, as it was when it was found.
@@ -19,7 +19,7 @@ pub struct Container(container::Container);
 
 /// Options of attaching a running process.
 #[derive(Clone, Debug, Default)]
-pub struct Attach {
+pub struct AttachOptions {
     /// The rate of its clock, virtual seconds per real second.
     pub rate: Rate,
     /// Whether to attach its descendants too.
@@ -35,7 +35,7 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`].
+    /// [`ErrorKind::NotFound`].
     pub fn find(text: &str) -> Result<Container> {
         Ok(Container(StateDir::open()?.find(text)?))
     }
@@ -49,9 +49,10 @@ impl Container {
     pub fn find_or_attach(text: &str, tree: bool) -> Result<Container> {
         match (Container::look_for(text)?, text.parse()) {
             (Some(found), _) => Ok(found),
-            (None, Ok(pid)) => {
-                Container::attach(pid, &Attach { tree, for_experiment: true, ..Attach::default() })
-            }
+            (None, Ok(pid)) => Container::attach(
+                pid,
+                &AttachOptions { tree, for_experiment: true, ..AttachOptions::default() },
+            ),
             (None, Err(_)) => Container::find(text),
         }
     }
@@ -73,19 +74,20 @@ impl Container {
     /// # Errors
     ///
     /// The process does not exist, belongs to another user, or is in virtual time already; or the name is not valid.
-    pub fn attach(pid: u32, how: &Attach) -> Result<Container> {
+    pub fn attach(pid: u32, how: &AttachOptions) -> Result<Container> {
         check_outside()?;
         let state = StateDir::open()?;
         check_attachable(&state, pid)?;
         let clock = ClockOptions { rate: Some(how.rate), ..ClockOptions::default() };
-        let command = clock.flags().iter().fold(Command::new("attach")?, Command::arg);
+        let command =
+            clock.flags().iter().fold(LorentzCommand::new("attach")?, LorentzCommand::arg);
         let command = command.flag("--name", how.name.as_deref()).switch("--tree", how.tree);
         let command = command.switch("--for-experiment", how.for_experiment);
-        let told = command.arg("--json").arg(pid.to_string()).call()?;
-        let told: serde_json::Value = serde_json::from_str(&told)
+        let output = command.arg("--json").arg(pid.to_string()).call()?;
+        let attached: serde_json::Value = serde_json::from_str(&output)
             .map_err(|error| Error::failed(format!("lorentz attach --json: {error}")))?;
-        let mut made = state.container(told["name"].as_str().unwrap_or_default())?;
-        give_group(&mut made, told["pids"].as_array().map_or(&[], Vec::as_slice))?;
+        let mut made = state.container(attached["name"].as_str().unwrap_or_default())?;
+        give_group(&mut made, attached["pids"].as_array().map_or(&[], Vec::as_slice))?;
         Ok(Container(made))
     }
 
@@ -100,8 +102,9 @@ impl Container {
             if descendant.has_ended() || processes::clock_of(pid).is_some() {
                 continue;
             }
-            let attached =
-                Command::new("attach")?.flag("--clock", Some(self.name())).arg(pid.to_string());
+            let attached = LorentzCommand::new("attach")?
+                .flag("--clock", Some(self.name()))
+                .arg(pid.to_string());
             match attached.call() {
                 Err(_) if !processes::all()?.iter().any(|one| one.pid == pid) => {}
                 attached => drop(attached?),
@@ -240,7 +243,7 @@ impl Container {
     }
 
     fn at(&self, verb: &str, error: impl Display) -> Error {
-        Error::new(Kind::Failed, format!("{verb} {}: {error}", self.name()))
+        Error::new(ErrorKind::Failed, format!("{verb} {}: {error}", self.name()))
     }
 }
 

@@ -2,14 +2,14 @@
 
 use lorentz_container::{AttachRefused, StateError};
 use lorentz_control::WrongOption;
-use lorentz_experiment::{Refusal, Refused};
+use lorentz_experiment::{ExperimentRefusal, Refused};
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The kind of an error. After one of the first four, nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ErrorKind {
     /// A value is not valid.
     WrongInput,
     /// There is no such container, process or experiment.
@@ -27,37 +27,37 @@ pub enum Kind {
 #[error("{text}")]
 pub struct Error {
     /// The kind of the error.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// One line that says what was given and what is accepted.
     pub text: String,
 }
 
 impl Error {
     /// Makes an error of this kind.
-    pub fn new(kind: Kind, text: impl Into<String>) -> Error {
+    pub fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
         Error { kind, text: text.into().split_whitespace().collect::<Vec<_>>().join(" ") }
     }
 
     /// Makes an error of a value that is not valid.
     pub fn wrong_input(text: impl Into<String>) -> Error {
-        Error::new(Kind::WrongInput, text)
+        Error::new(ErrorKind::WrongInput, text)
     }
 
     /// Makes an error of the machine or the kernel.
     pub fn failed(text: impl Into<String>) -> Error {
-        Error::new(Kind::Failed, text)
+        Error::new(ErrorKind::Failed, text)
     }
 }
 
 impl From<StateError> for Error {
     fn from(error: StateError) -> Error {
         let kind = match &error {
-            StateError::File { .. } => Kind::Failed,
-            StateError::WrongName { .. } | StateError::Untrusted { .. } => Kind::WrongInput,
+            StateError::File { .. } => ErrorKind::Failed,
+            StateError::WrongName { .. } | StateError::Untrusted { .. } => ErrorKind::WrongInput,
             StateError::Unknown(_) | StateError::NoProcess(_) | StateError::NotInside(_) => {
-                Kind::NotFound
+                ErrorKind::NotFound
             }
-            _ => Kind::Refused,
+            _ => ErrorKind::Refused,
         };
         Error::new(kind, error.to_string())
     }
@@ -66,8 +66,8 @@ impl From<StateError> for Error {
 impl From<AttachRefused> for Error {
     fn from(error: AttachRefused) -> Error {
         let kind = match &error {
-            AttachRefused::Gone(_) => Kind::NotFound,
-            _ => Kind::Refused,
+            AttachRefused::Gone(_) => ErrorKind::NotFound,
+            _ => ErrorKind::Refused,
         };
         Error::new(kind, error.to_string())
     }
@@ -92,13 +92,14 @@ impl From<anyhow::Error> for Error {
             Ok(error) => return error.into(),
             Err(error) => error,
         };
-        let kind = match (error.downcast_ref::<Refusal>(), error.downcast_ref::<Refused>()) {
-            (Some(Refusal::Unknown(_)), _) => Kind::NotFound,
-            (Some(Refusal::Dead(_)), _) => Kind::Ended,
-            (Some(_), _) => Kind::WrongInput,
-            (_, Some(refused)) if refused.wrong_input => Kind::Refused,
-            _ => Kind::Failed,
-        };
+        let kind =
+            match (error.downcast_ref::<ExperimentRefusal>(), error.downcast_ref::<Refused>()) {
+                (Some(ExperimentRefusal::Unknown(_)), _) => ErrorKind::NotFound,
+                (Some(ExperimentRefusal::Dead(_)), _) => ErrorKind::Ended,
+                (Some(_), _) => ErrorKind::WrongInput,
+                (_, Some(refused)) if refused.wrong_input => ErrorKind::Refused,
+                _ => ErrorKind::Failed,
+            };
         Error::new(kind, text)
     }
 }
@@ -110,14 +111,14 @@ mod tests {
     #[test]
     fn kinds_are_told_apart() {
         let kind = |error: anyhow::Error| Error::from(error).kind;
-        assert_eq!(kind(StateError::Unknown("web".into()).into()), Kind::NotFound);
-        assert_eq!(kind(StateError::SharedClock("web".into()).into()), Kind::Refused);
-        assert_eq!(kind(Refusal::Unknown("lab".into()).into()), Kind::NotFound);
-        assert_eq!(kind(Refusal::Dead("lab".into()).into()), Kind::Ended);
+        assert_eq!(kind(StateError::Unknown("web".into()).into()), ErrorKind::NotFound);
+        assert_eq!(kind(StateError::SharedClock("web".into()).into()), ErrorKind::Refused);
+        assert_eq!(kind(ExperimentRefusal::Unknown("lab".into()).into()), ErrorKind::NotFound);
+        assert_eq!(kind(ExperimentRefusal::Dead("lab".into()).into()), ErrorKind::Ended);
         let refused = |wrong_input| Refused { why: "no".into(), wrong_input };
-        assert_eq!(kind(refused(true).into()), Kind::Refused);
-        assert_eq!(kind(refused(false).into()), Kind::Failed);
-        assert_eq!(Error::from(AttachRefused::Gone(7)).kind, Kind::NotFound);
+        assert_eq!(kind(refused(true).into()), ErrorKind::Refused);
+        assert_eq!(kind(refused(false).into()), ErrorKind::Failed);
+        assert_eq!(Error::from(AttachRefused::Gone(7)).kind, ErrorKind::NotFound);
         assert_eq!(Error::wrong_input("a\n  b").text, "a b");
     }
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use lorentz_clock::{Rate, Span};
 use lorentz_container::StateDir;
 use lorentz_control::processes::{self, Process};
-use lorentz_experiment::{self as experiment, Experiment as Client, Refusal, Refused};
-use lorentz_experiment::{ExperimentOptions, Status};
+use lorentz_experiment::{self as experiment, Experiment as Client, ExperimentRefusal, Refused};
+use lorentz_experiment::{ExperimentOptions, ExperimentStatus};
 
-use crate::command::Command;
+use crate::command::LorentzCommand;
 use crate::container::Container;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::host::check_outside;
 
@@ -51,7 +51,7 @@ impl Experiment {
     /// The name is not valid or is in use, the settings are not valid, or the process of the experiment cannot be made.
     pub fn create(name: &str, wanted: &ExperimentOptions, owner: Owner) -> Result<Experiment> {
         check_outside()?;
-        let command = Command::new("experiment")?.arg("create");
+        let command = LorentzCommand::new("experiment")?.arg("create");
         let slice = wanted.timeslice_ns.map(|nanos| Span(nanos).to_string());
         let command = match slice {
             Some(slice) => command.arg(format!("--timeslice={slice}")),
@@ -92,7 +92,9 @@ impl Experiment {
     pub fn clear(name: &str) -> Result<()> {
         let state = StateDir::open()?;
         match Client::open(&state, name) {
-            Ok(_) => Err(Error::new(Kind::Refused, format!("{name}: its process runs; end it"))),
+            Ok(_) => {
+                Err(Error::new(ErrorKind::Refused, format!("{name}: its process runs; end it")))
+            }
             Err(error) if is_dead(&error) => Ok(experiment::release(&state, name)?),
             Err(error) => Err(error.into()),
         }
@@ -238,7 +240,7 @@ impl Experiment {
     /// # Errors
     ///
     /// The experiment's process has ended.
-    pub fn status(&self) -> Result<Status> {
+    pub fn status(&self) -> Result<ExperimentStatus> {
         self.ask(Client::status)
     }
 
@@ -255,7 +257,7 @@ impl Experiment {
             guard.dismiss();
         }
         match answer {
-            Err(error) if error.kind != Kind::Ended => Err(error),
+            Err(error) if error.kind != ErrorKind::Ended => Err(error),
             // The experiment's process may have ended before its answer was on the way.
             _ if self.is_gone_soon() => Ok(()),
             _ => Experiment::clear(&self.name),
@@ -268,7 +270,9 @@ impl Experiment {
         let begun = Instant::now();
         while begun.elapsed() < END_TIMEOUT {
             let found = Client::open(&self.state, &self.name).map(drop);
-            if found.is_err_and(|error| matches!(error.downcast_ref(), Some(Refusal::Unknown(_)))) {
+            if found.is_err_and(|error| {
+                matches!(error.downcast_ref(), Some(ExperimentRefusal::Unknown(_)))
+            }) {
                 return true;
             }
             sleep(Duration::from_millis(1));
@@ -286,7 +290,7 @@ impl Experiment {
         match request(&mut client) {
             Err(error) if !error.is::<Refused>() => {
                 self.idle().clear();
-                Err(Error::new(Kind::Ended, format!("{error:#}")))
+                Err(Error::new(ErrorKind::Ended, format!("{error:#}")))
             }
             answer => {
                 self.idle().push(client);
@@ -324,5 +328,5 @@ impl Experiment {
 }
 
 fn is_dead(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Refusal::Dead(_)))
+    matches!(error.downcast_ref(), Some(ExperimentRefusal::Dead(_)))
 }

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use crate::command::Command;
+use crate::command::LorentzCommand;
 use crate::error::Result;
 
 /// A `lorentz experiment guard` in the background. It waits for the end of this process, or of this value, and then releases the
@@ -24,7 +24,7 @@ impl Guard {
     /// The command cannot be run.
     pub fn start(name: &str, ends: bool) -> Result<Guard> {
         let (mine, its) = UnixStream::pair()?;
-        let guard = Command::new("experiment")?.arg("guard").arg(name).switch("--rm", ends);
+        let guard = LorentzCommand::new("experiment")?.arg("guard").arg(name).switch("--rm", ends);
         let guard = guard.flag("--pid", Some(std::process::id()));
         guard.stdin(OwnedFd::from(its)).call()?;
         Ok(Guard { line: mine, ends })

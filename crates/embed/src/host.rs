@@ -8,7 +8,7 @@ use lorentz_clock::WallTime;
 use lorentz_control::processes;
 use object::{Object, ObjectSymbol};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The kernel's own `clock_gettime`, in its vDSO.
 type ClockGettime = extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
@@ -54,7 +54,7 @@ pub fn check_outside() -> Result<()> {
     match is_inside() {
         false => Ok(()),
         true => Err(Error::new(
-            Kind::Refused,
+            ErrorKind::Refused,
             "this process is in virtual time itself; expected a caller in real time",
         )),
     }

@@ -9,8 +9,8 @@ use lorentz_container::StateDir;
 
 use crate::connection::{Connection, ConnectionError};
 use crate::directory;
-use crate::error::{Ended, Refusal, Refused};
-use crate::protocol::{Answer, Request, Status};
+use crate::error::{Ended, ExperimentRefusal, Refused};
+use crate::protocol::{ExperimentAnswer, ExperimentRequest, ExperimentStatus};
 
 /// A connection to a running experiment. It carries one request at a time. A process may open any number of connections.
 pub struct Experiment {
@@ -42,14 +42,14 @@ impl Experiment {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Unknown`] if there is no such experiment; [`Refusal::Dead`] if its process has ended.
+    /// [`ExperimentRefusal::Unknown`] if there is no such experiment; [`ExperimentRefusal::Dead`] if its process has ended.
     pub fn open(state: &StateDir, name: &str) -> anyhow::Result<Experiment> {
         let directory = directory::of_experiment(state, name)?;
         if !directory.exists() {
-            return Err(Refusal::Unknown(name.to_string()).into());
+            return Err(ExperimentRefusal::Unknown(name.to_string()).into());
         }
         let reached = Connection::open(&directory).context("reaching the experiment")?;
-        let connection = reached.ok_or_else(|| Refusal::Dead(name.to_string()))?;
+        let connection = reached.ok_or_else(|| ExperimentRefusal::Dead(name.to_string()))?;
         Ok(Experiment { name: name.to_string(), connection })
     }
 
@@ -90,7 +90,7 @@ impl Experiment {
     pub fn add_as(&mut self, joining: &Joining<'_>) -> anyhow::Result<()> {
         let Joining { container, rate, timeline, own_wall } = *joining;
         let (container, tdf) = (container.to_string(), (rate.den(), rate.num()));
-        self.ask(&Request::Add { container, tdf, timeline, own_wall }).map(drop)
+        self.ask(&ExperimentRequest::Add { container, tdf, timeline, own_wall }).map(drop)
     }
 
     /// Removes a container from the experiment. It goes on by itself.
@@ -99,7 +99,7 @@ impl Experiment {
     ///
     /// [`Refused`] if the container is not in this experiment.
     pub fn remove(&mut self, container: &str) -> anyhow::Result<()> {
-        self.ask(&Request::Remove { container: container.to_string() }).map(drop)
+        self.ask(&ExperimentRequest::Remove { container: container.to_string() }).map(drop)
     }
 
     /// Changes a container's rate, from the next round on.
@@ -109,7 +109,7 @@ impl Experiment {
     /// [`Refused`] if the container is not in this experiment.
     pub fn dilate(&mut self, container: &str, rate: Rate) -> anyhow::Result<()> {
         let tdf = (rate.den(), rate.num());
-        self.ask(&Request::Dilate { container: container.to_string(), tdf }).map(drop)
+        self.ask(&ExperimentRequest::Dilate { container: container.to_string(), tdf }).map(drop)
     }
 
     /// Stops all containers at one virtual time (TimeKeeper: `synchronizeAndFreeze`).
@@ -118,7 +118,7 @@ impl Experiment {
     ///
     /// [`Refused`] if the experiment is empty or synchronized already, or only some of its containers have a timeline.
     pub fn synchronize(&mut self) -> anyhow::Result<()> {
-        self.ask(&Request::Synchronize).map(drop)
+        self.ask(&ExperimentRequest::Synchronize).map(drop)
     }
 
     /// Starts the rounds.
@@ -127,7 +127,7 @@ impl Experiment {
     ///
     /// [`Refused`] before [`Experiment::synchronize`], or if a simulator moves the experiment.
     pub fn start(&mut self) -> anyhow::Result<()> {
-        self.ask(&Request::Start).map(drop)
+        self.ask(&ExperimentRequest::Start).map(drop)
     }
 
     /// Pauses the experiment: no further round begins.
@@ -136,7 +136,7 @@ impl Experiment {
     ///
     /// [`Refused`] if the experiment does not run.
     pub fn pause(&mut self) -> anyhow::Result<()> {
-        self.ask(&Request::Pause).map(drop)
+        self.ask(&ExperimentRequest::Pause).map(drop)
     }
 
     /// Ends the current run. All containers leave the experiment and go on by themselves; another run may be set up in this
@@ -146,7 +146,7 @@ impl Experiment {
     ///
     /// [`Ended`] if the experiment's process has ended.
     pub fn stop(&mut self) -> anyhow::Result<()> {
-        self.ask(&Request::Stop).map(drop)
+        self.ask(&ExperimentRequest::Stop).map(drop)
     }
 
     /// Sets how far a container goes with each progress of its timeline. `interval` is virtual time, above 0.
@@ -161,7 +161,7 @@ impl Experiment {
         timeline: Option<u32>,
     ) -> anyhow::Result<()> {
         let (container, nanos) = (container.to_string(), interval.0);
-        self.ask(&Request::Interval { container, timeline, nanos }).map(drop)
+        self.ask(&ExperimentRequest::Interval { container, timeline, nanos }).map(drop)
     }
 
     /// Moves all containers of a timeline by their intervals. A container without an interval stays. Returns when all have arrived.
@@ -170,7 +170,7 @@ impl Experiment {
     ///
     /// [`Refused`] before [`Experiment::synchronize`], or if no container follows `timeline`.
     pub fn progress(&mut self, timeline: u32) -> anyhow::Result<()> {
-        self.ask(&Request::Progress { timeline }).map(drop)
+        self.ask(&ExperimentRequest::Progress { timeline }).map(drop)
     }
 
     /// Begins to move all containers of a timeline to the instant `to`, and returns at once. [`Experiment::has_advanced`] waits for
@@ -180,7 +180,7 @@ impl Experiment {
     ///
     /// [`Ended`] if the experiment's process has ended.
     pub fn advance(&mut self, timeline: u32, to: VirtualInstant) -> anyhow::Result<()> {
-        self.send(&Request::Advance { timeline, to: to.0 })
+        self.send(&ExperimentRequest::Advance { timeline, to: to.0 })
     }
 
     /// Waits until the move that [`Experiment::advance`] began is done. The connection's descriptor becomes readable then.
@@ -198,7 +198,7 @@ impl Experiment {
     ///
     /// Those of [`Experiment::progress`].
     pub fn reset(&mut self, timeline: u32) -> anyhow::Result<()> {
-        self.ask(&Request::Reset { timeline }).map(drop)
+        self.ask(&ExperimentRequest::Reset { timeline }).map(drop)
     }
 
     /// Returns the state of the experiment and of its containers.
@@ -206,10 +206,10 @@ impl Experiment {
     /// # Errors
     ///
     /// [`Ended`] if the experiment's process has ended.
-    pub fn status(&mut self) -> anyhow::Result<Status> {
-        match self.ask(&Request::Status)? {
-            Answer::Status(status) => Ok(*status),
-            _ => anyhow::bail!("the experiment {} has not told how it stands", self.name),
+    pub fn status(&mut self) -> anyhow::Result<ExperimentStatus> {
+        match self.ask(&ExperimentRequest::Status)? {
+            ExperimentAnswer::Status(status) => Ok(*status),
+            _ => anyhow::bail!("the experiment {} answered without its status", self.name),
         }
     }
 
@@ -219,23 +219,25 @@ impl Experiment {
     ///
     /// [`Ended`] if the experiment's process has ended.
     pub fn end(&mut self) -> anyhow::Result<()> {
-        self.ask(&Request::End).map(drop)
+        self.ask(&ExperimentRequest::End).map(drop)
     }
 
-    fn ask(&mut self, request: &Request) -> anyhow::Result<Answer> {
+    fn ask(&mut self, request: &ExperimentRequest) -> anyhow::Result<ExperimentAnswer> {
         self.send(request)?;
         self.receive()
     }
 
-    fn send(&mut self, request: &Request) -> anyhow::Result<()> {
+    fn send(&mut self, request: &ExperimentRequest) -> anyhow::Result<()> {
         let sent = self.connection.send(request);
         sent.map_err(|error| self.failed(error))
     }
 
-    fn receive(&mut self) -> anyhow::Result<Answer> {
+    fn receive(&mut self) -> anyhow::Result<ExperimentAnswer> {
         let received = self.connection.receive();
         match received.map_err(|error| self.failed(error))? {
-            Answer::Refused { why, wrong_input } => Err(Refused { why, wrong_input }.into()),
+            ExperimentAnswer::Refused { why, wrong_input } => {
+                Err(Refused { why, wrong_input }.into())
+            }
             answer => Ok(answer),
         }
     }

@@ -21,8 +21,10 @@ pub struct ExperimentContainer {
     handle: Container,
     pub(crate) clock: HeldClock,
     pub(crate) cgroup: Cgroup,
-    /// Group number of the container's tasks in a look of [`TaskWatch`].
+    /// Group number of the container's tasks in a look of [`TaskWatch`]. A later container may get it again.
     pub(crate) group: u32,
+    /// Number of containers that the experiment added before this one.
+    pub(crate) added_before: usize,
     /// Virtual seconds per real second in the container's slices: the inverse of its TDF.
     pub(crate) rate: Rate,
     /// The timeline it follows; none if the experiment runs by itself.
@@ -49,12 +51,12 @@ pub struct ExperimentContainer {
     checked_at: Option<u64>,
     /// Value of `seen.runs` when its last turn of the send ordering began.
     sends_allowed_at: Option<u64>,
-    pub(crate) statistics: Statistics,
+    pub(crate) statistics: ContainerStatistics,
 }
 
 /// Statistics of a container since the experiment was synchronized.
 #[derive(Clone, Debug, Default)]
-pub struct Statistics {
+pub struct ContainerStatistics {
     /// Number of slices.
     pub slices: u64,
     /// Number of slices at whose end its tasks still ran.
@@ -78,6 +80,7 @@ impl ExperimentContainer {
     pub fn new(
         handle: Container,
         group: u32,
+        added_before: usize,
         rate: Rate,
         timeline: Option<u32>,
         cpu: Cpus,
@@ -86,7 +89,7 @@ impl ExperimentContainer {
         let cgroup = handle.cgroup().context("it has no control group to stop its tasks by")?;
         let clock = clock.hold().context("its clock is being changed by somebody else")?;
         let name = handle.name().to_string();
-        let statistics = Statistics::default();
+        let statistics = ContainerStatistics::default();
         let tasks = ContainerTasks::default();
         let (interval, stopped, entries) = (None, false, None);
         Ok(ExperimentContainer {
@@ -95,6 +98,7 @@ impl ExperimentContainer {
             clock,
             cgroup,
             group,
+            added_before,
             rate,
             timeline,
             own_wall: false,
@@ -234,7 +238,7 @@ impl ExperimentContainer {
     /// Resets the statistics.
     pub(crate) fn reset_statistics(&mut self) {
         let cpu_before = self.cgroup.cpu_time().unwrap_or_default();
-        self.statistics = Statistics { cpu_before, ..Statistics::default() };
+        self.statistics = ContainerStatistics { cpu_before, ..ContainerStatistics::default() };
     }
 
     pub(crate) fn handle(&self) -> &Container {

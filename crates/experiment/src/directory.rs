@@ -4,13 +4,14 @@ use std::io;
 
 use lorentz_container::{ServiceDir, StateDir};
 
-use crate::error::Refusal;
+use crate::error::ExperimentRefusal;
 
 const DIRECTORY: &str = ".experiments";
 
 /// The directory of the experiment `name`, which need not exist.
-pub(crate) fn of_experiment(state: &StateDir, name: &str) -> Result<ServiceDir, Refusal> {
-    ServiceDir::of(state, DIRECTORY, name).ok_or_else(|| Refusal::WrongName(name.to_string()))
+pub(crate) fn of_experiment(state: &StateDir, name: &str) -> Result<ServiceDir, ExperimentRefusal> {
+    ServiceDir::of(state, DIRECTORY, name)
+        .ok_or_else(|| ExperimentRefusal::WrongName(name.to_string()))
 }
 
 /// Lists the existing experiments, by name.

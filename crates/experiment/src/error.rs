@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// A request that cannot be carried out. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum Refusal {
+pub enum ExperimentRefusal {
     /// The container is not in the experiment.
     #[error("{0}: not in this experiment; 'lorentz experiment status' shows who is")]
     NotIn(String),
@@ -66,12 +66,4 @@ pub struct Refused {
     pub why: String,
     /// The client's mistake if true, the machine's if false.
     pub wrong_input: bool,
-}
-
-/// Returns the exit status for an error of this crate. `None` for a failure on the way and for other errors.
-pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    let refused = error.downcast_ref::<Refused>();
-    let is_wrong_input =
-        error.is::<Refusal>() || refused.is_some_and(|refused| refused.wrong_input);
-    is_wrong_input.then_some(lorentz_container::WRONG_INPUT)
 }

@@ -3,16 +3,19 @@
 use lorentz_fuzz::{fuzz, fuzz_json};
 
 use crate::cpus::Cpus;
-use crate::protocol::Request;
+use crate::protocol::ExperimentRequest;
 
 #[test]
 fn fuzz_request() {
     let seeds = [r#"{"do":"add","container":"a","tdf":[10,1],"timeline":1}"#, r#"{"do":"status"}"#];
     let words = ["\"do\":", "\"progress\"", "\"timeline\":", "\"tdf\":[1,10]"];
     fuzz_json("experiment-request", &seeds, &words, |bytes| {
-        let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return false };
-        let told = serde_json::to_vec(&request).expect("it was read");
-        assert_eq!(serde_json::from_slice::<Request>(&told).expect("it was told"), request);
+        let Ok(request) = serde_json::from_slice::<ExperimentRequest>(bytes) else { return false };
+        let text = serde_json::to_vec(&request).expect("it was read");
+        assert_eq!(
+            serde_json::from_slice::<ExperimentRequest>(&text).expect("JSON that was written"),
+            request
+        );
         true
     });
 }

@@ -3,12 +3,12 @@
 use std::sync::mpsc::Sender;
 
 use crate::container::ExperimentContainer;
-use crate::protocol::{Answer, Request};
+use crate::protocol::{ExperimentAnswer, ExperimentRequest};
 
 /// A message to the scheduler.
-pub enum Message {
+pub enum SchedulerMessage {
     /// A request of a client, and the channel for its answer.
-    Request(Request, Sender<Answer>),
+    Request(ExperimentRequest, Sender<ExperimentAnswer>),
     /// A worker returns a container after its slice.
     Done(Box<ExperimentContainer>),
 }

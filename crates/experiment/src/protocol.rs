@@ -8,7 +8,7 @@ use crate::phase::Phase;
 /// A request to a running experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-pub enum Request {
+pub enum ExperimentRequest {
     /// Adds a container.
     Add {
         /// The container's name.
@@ -30,7 +30,7 @@ pub enum Request {
     Dilate {
         /// The container's name.
         container: String,
-        /// TDF, as in [`Request::Add`].
+        /// TDF, as in [`ExperimentRequest::Add`].
         tdf: (u64, u64),
     },
     /// Brings all containers to one virtual time, where they stand.
@@ -76,11 +76,11 @@ pub enum Request {
 /// Answer to a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum ExperimentAnswer {
     /// The request has been carried out.
     Done,
-    /// The status, for [`Request::Status`].
-    Status(Box<Status>),
+    /// The status, for [`ExperimentRequest::Status`].
+    Status(Box<ExperimentStatus>),
     /// The experiment refused the request. Nothing has changed.
     Refused {
         /// The reason, in one line.
@@ -92,7 +92,7 @@ pub enum Answer {
 
 /// Status of an experiment. Times in nanoseconds, shares as fractions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct ExperimentStatus {
     /// The experiment's name.
     pub name: String,
     /// The phase.

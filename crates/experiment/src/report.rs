@@ -7,12 +7,12 @@ use lorentz_clock::Rate;
 
 use crate::container::ExperimentContainer;
 use crate::cpus::Cpus;
-use crate::protocol::{ContainerStatus, Status};
+use crate::protocol::{ContainerStatus, ExperimentStatus};
 use crate::scheduler::Scheduler;
 
 impl Scheduler {
-    /// Returns the status. No worker has a container meanwhile.
-    pub(crate) fn status(&self) -> Status {
+    /// Returns the status, with the containers in the order in which they were added. No worker has a container meanwhile.
+    pub(crate) fn status(&self) -> ExperimentStatus {
         let virtual_ns = match self.phase {
             crate::phase::Phase::SettingUp => 0,
             crate::phase::Phase::Stepping => self
@@ -27,7 +27,9 @@ impl Scheduler {
         let leader = self
             .containers()
             .min_by(|one, other| one.rate.as_f64().total_cmp(&other.rate.as_f64()));
-        Status {
+        let mut containers: Vec<&ExperimentContainer> = self.containers().collect();
+        containers.sort_unstable_by_key(|container| container.added_before);
+        ExperimentStatus {
             name: self.name.clone(),
             phase: self.phase,
             pid: std::process::id(),
@@ -43,7 +45,7 @@ impl Scheduler {
             slowdown: ratio(self.real.as_secs_f64(), virtual_ns as f64 / 1e9),
             overhead_ratio: ratio(self.working.as_secs_f64(), idle.as_secs_f64()),
             leader: leader.map(|container| container.name.clone()),
-            containers: self.containers().map(container_status).collect(),
+            containers: containers.into_iter().map(container_status).collect(),
         }
     }
 }
@@ -76,7 +78,7 @@ fn nanos(length: Duration) -> i64 {
     i64::try_from(length.as_nanos()).unwrap_or(i64::MAX)
 }
 
-impl Status {
+impl ExperimentStatus {
     /// Formats the status as a page for Prometheus (text format 0.0.4).
     pub fn prometheus(&self) -> String {
         prometheus(&[self])
@@ -87,9 +89,10 @@ impl Status {
 type Metric = (&'static str, &'static str, &'static str, Vec<(String, f64)>);
 
 /// Formats the status of several experiments as one page for Prometheus (text format 0.0.4). The page explains each metric once.
-pub fn prometheus(all: &[&Status]) -> String {
-    let whole = |value: fn(&Status) -> f64| -> Vec<(String, f64)> {
-        let row = |one: &&Status| (format!("experiment=\"{}\"", label(&one.name)), value(one));
+pub fn prometheus(all: &[&ExperimentStatus]) -> String {
+    let whole = |value: fn(&ExperimentStatus) -> f64| -> Vec<(String, f64)> {
+        let row =
+            |one: &&ExperimentStatus| (format!("experiment=\"{}\"", label(&one.name)), value(one));
         all.iter().map(row).collect()
     };
     let each = |value: fn(&ContainerStatus) -> Option<f64>| -> Vec<(String, f64)> {

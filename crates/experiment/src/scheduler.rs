@@ -17,16 +17,16 @@ use lorentz_container::StateDir;
 
 use crate::container::ExperimentContainer;
 use crate::cpus::Cpus;
-use crate::error::Refusal;
-use crate::message::Message;
+use crate::error::ExperimentRefusal;
+use crate::message::SchedulerMessage;
 use crate::phase::{AdvanceMode, Phase, Transition};
-use crate::protocol::{Answer, Request};
-use crate::settings::Settings;
+use crate::protocol::{ExperimentAnswer, ExperimentRequest};
+use crate::settings::ExperimentSettings;
 use crate::watch::TaskWatch;
 use crate::workers::{Job, Workers};
 
 /// A slot for a container. A container keeps its slot while a worker has it (`WithWorker`).
-pub(crate) enum Slot {
+pub(crate) enum ContainerSlot {
     Present(Box<ExperimentContainer>),
     WithWorker,
     Free,
@@ -38,19 +38,19 @@ struct PendingMove {
     left: usize,
     begun: Instant,
     handed_out: Instant,
-    answer: Sender<Answer>,
+    answer: Sender<ExperimentAnswer>,
 }
 
 /// The scheduler's state.
 pub struct Scheduler {
     pub(crate) name: String,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ExperimentSettings,
     pub(crate) phase: Phase,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<ContainerSlot>,
     pub(crate) watch: Arc<TaskWatch>,
     state: StateDir,
     workers: Workers,
-    inbox: Receiver<Message>,
+    inbox: Receiver<SchedulerMessage>,
     /// Virtual time at which all containers stand between rounds, if the experiment runs by itself.
     pub(crate) now: VirtualInstant,
     pub(crate) synchronized_at: VirtualInstant,
@@ -67,7 +67,7 @@ pub struct Scheduler {
     /// Each container's slot in `slots`, by name.
     index: HashMap<String, usize>,
     free: Vec<usize>,
-    ended: Option<Sender<Answer>>,
+    ended: Option<Sender<ExperimentAnswer>>,
 }
 
 /// The round under way. `left` is the number of containers still with workers.
@@ -82,10 +82,10 @@ impl Scheduler {
     /// Makes a scheduler, with its workers. `outbox` is the sending end of `inbox`.
     pub fn new(
         name: &str,
-        settings: Settings,
+        settings: ExperimentSettings,
         state: StateDir,
-        inbox: Receiver<Message>,
-        outbox: &Sender<Message>,
+        inbox: Receiver<SchedulerMessage>,
+        outbox: &Sender<SchedulerMessage>,
     ) -> anyhow::Result<Scheduler> {
         let watch = Arc::new(TaskWatch::new(settings.most));
         let spare = Cpus::usable()?.without(&settings.cpus);
@@ -117,7 +117,7 @@ impl Scheduler {
     }
 
     /// Serves requests until one asks for the end. Returns the channel of that request: its client still waits for the answer.
-    pub fn run(mut self) -> Option<Sender<Answer>> {
+    pub fn run(mut self) -> Option<Sender<ExperimentAnswer>> {
         while self.ended.is_none() {
             let message = match self.round {
                 None if self.phase == Phase::Running => match self.inbox.try_recv() {
@@ -128,8 +128,8 @@ impl Scheduler {
                 _ => self.inbox.recv().ok(),
             };
             match message {
-                Some(Message::Request(request, answer)) => self.handle(request, answer),
-                Some(Message::Done(container)) => self.take_back(container),
+                Some(SchedulerMessage::Request(request, answer)) => self.handle(request, answer),
+                Some(SchedulerMessage::Done(container)) => self.take_back(container),
                 None => {}
             }
         }
@@ -137,7 +137,7 @@ impl Scheduler {
     }
 
     /// Begins a round if it is time for one. Else waits for a message until then.
-    fn await_next_round(&mut self) -> Option<Message> {
+    fn await_next_round(&mut self) -> Option<SchedulerMessage> {
         let early = self.not_before.saturating_duration_since(Instant::now());
         if early > Duration::ZERO {
             return self.inbox.recv_timeout(early).ok();
@@ -146,10 +146,12 @@ impl Scheduler {
         None
     }
 
-    fn handle(&mut self, request: Request, answer: Sender<Answer>) {
+    fn handle(&mut self, request: ExperimentRequest, answer: Sender<ExperimentAnswer>) {
         let moved = match request {
-            Request::Progress { timeline } => Some((timeline, None)),
-            Request::Advance { timeline, to } => Some((timeline, Some(VirtualInstant(to)))),
+            ExperimentRequest::Progress { timeline } => Some((timeline, None)),
+            ExperimentRequest::Advance { timeline, to } => {
+                Some((timeline, Some(VirtualInstant(to))))
+            }
             _ => None,
         };
         if let Some((timeline, to)) = moved {
@@ -159,14 +161,14 @@ impl Scheduler {
             return;
         }
         // Wait for the containers that workers have: a request sees all containers.
-        while self.slots.iter().any(|slot| matches!(slot, Slot::WithWorker)) {
+        while self.slots.iter().any(|slot| matches!(slot, ContainerSlot::WithWorker)) {
             match self.inbox.recv() {
-                Ok(Message::Done(container)) => self.take_back(container),
-                Ok(Message::Request(other, answer)) => self.handle(other, answer),
+                Ok(SchedulerMessage::Done(container)) => self.take_back(container),
+                Ok(SchedulerMessage::Request(other, answer)) => self.handle(other, answer),
                 Err(_) => return,
             }
         }
-        if request == Request::End {
+        if request == ExperimentRequest::End {
             // The experiment ends even if its containers cannot be released.
             let _ = self.stop();
             self.ended = Some(answer);
@@ -177,45 +179,47 @@ impl Scheduler {
         let _ = answer.send(done.unwrap_or_else(|error| refusal(&error)));
     }
 
-    fn carry_out(&mut self, request: Request) -> anyhow::Result<Answer> {
+    fn carry_out(&mut self, request: ExperimentRequest) -> anyhow::Result<ExperimentAnswer> {
         match request {
-            Request::Add { container, tdf, timeline, own_wall } => {
+            ExperimentRequest::Add { container, tdf, timeline, own_wall } => {
                 self.add(&container, tdf, timeline)?;
                 self.container(&container)?.own_wall = own_wall;
             }
-            Request::Remove { container } => self.remove(&container)?,
-            Request::Dilate { container, tdf } => {
+            ExperimentRequest::Remove { container } => self.remove(&container)?,
+            ExperimentRequest::Dilate { container, tdf } => {
                 let rate = rate_of(tdf)?;
                 self.container(&container)?.rate = rate;
                 if self.phase == Phase::SettingUp {
                     self.container(&container)?.let_go();
                 }
             }
-            Request::Synchronize => self.synchronize()?,
-            Request::Start => {
+            ExperimentRequest::Synchronize => self.synchronize()?,
+            ExperimentRequest::Start => {
                 self.change_phase(Transition::Start)?;
                 self.watch.set_switch_events(true);
                 self.not_before = Instant::now();
             }
-            Request::Pause => self.change_phase(Transition::Pause)?,
-            Request::Stop => self.stop()?,
-            Request::Interval { container, timeline, nanos } => {
+            ExperimentRequest::Pause => self.change_phase(Transition::Pause)?,
+            ExperimentRequest::Stop => self.stop()?,
+            ExperimentRequest::Interval { container, timeline, nanos } => {
                 self.set_interval(&container, timeline, nanos)?;
             }
-            Request::Progress { .. } | Request::Advance { .. } | Request::End => {}
-            Request::Reset { timeline } => {
+            ExperimentRequest::Progress { .. }
+            | ExperimentRequest::Advance { .. }
+            | ExperimentRequest::End => {}
+            ExperimentRequest::Reset { timeline } => {
                 self.change_phase_by_timeline(timeline, Transition::Reset)?;
                 let on =
                     |container: &&mut ExperimentContainer| container.timeline == Some(timeline);
                 self.containers_mut().filter(on).for_each(|container| container.interval = None);
             }
-            Request::Status => {
+            ExperimentRequest::Status => {
                 self.look_at_tasks();
                 self.forget_ended();
-                return Ok(Answer::Status(Box::new(self.status())));
+                return Ok(ExperimentAnswer::Status(Box::new(self.status())));
             }
         }
-        Ok(Answer::Done)
+        Ok(ExperimentAnswer::Done)
     }
 
     fn change_phase(&mut self, transition: Transition) -> anyhow::Result<()> {
@@ -256,7 +260,7 @@ impl Scheduler {
         let found = self.state.container(name)?;
         if let Ok(container) = self.container(name) {
             if container.handle().is_same(&found) {
-                return Err(Refusal::AlreadyIn(name.to_string()).into());
+                return Err(ExperimentRefusal::AlreadyIn(name.to_string()).into());
             }
             // The container known by this name has ended, and a new one has the name.
             let slot = container.group as usize;
@@ -265,12 +269,14 @@ impl Scheduler {
         self.phase.check_joining(timeline.is_some(), self.mode())?;
         let group = self.free.last().copied().unwrap_or(self.slots.len());
         if group >= self.settings.most as usize {
-            return Err(Refusal::Full(self.settings.most).into());
+            return Err(ExperimentRefusal::Full(self.settings.most).into());
         }
         let cpu = self.settings.cpus.nth(self.added);
         let found_frozen = found.clock()?.is_frozen();
-        let mut container = ExperimentContainer::new(found, group as u32, rate, timeline, cpu)
-            .with_context(|| name.to_string())?;
+        let added_before = self.added;
+        let mut container =
+            ExperimentContainer::new(found, group as u32, added_before, rate, timeline, cpu)
+                .with_context(|| name.to_string())?;
         container.handle().clone().set_experiment(Some(&self.name))?;
         container.observe_new_processes(&self.watch);
         container.reset_statistics();
@@ -290,10 +296,10 @@ impl Scheduler {
         }
         self.added += 1;
         if self.free.pop().is_none() {
-            self.slots.push(Slot::Free);
+            self.slots.push(ContainerSlot::Free);
         }
         self.index.insert(name.to_string(), group);
-        self.slots[group] = Slot::Present(Box::new(container));
+        self.slots[group] = ContainerSlot::Present(Box::new(container));
         Ok(())
     }
 
@@ -366,10 +372,10 @@ impl Scheduler {
         let phase = self.phase.after(Transition::Interval, self.mode())?;
         let container = self.container(name)?;
         if let Some(given) = timeline.filter(|given| container.timeline != Some(*given)) {
-            return Err(Refusal::OtherTimeline(name.to_string(), given).into());
+            return Err(ExperimentRefusal::OtherTimeline(name.to_string(), given).into());
         }
         if nanos <= 0 {
-            return Err(Refusal::Interval(Span(nanos)).into());
+            return Err(ExperimentRefusal::Interval(Span(nanos)).into());
         }
         container.interval = Some(Span(nanos));
         self.phase = phase;
@@ -380,12 +386,12 @@ impl Scheduler {
         let mut timelines = self.containers().map(|container| container.timeline);
         match timelines.any(|one| one == Some(timeline)) || self.any_with_worker() {
             true => Ok(()),
-            false => Err(Refusal::NoTimeline(timeline).into()),
+            false => Err(ExperimentRefusal::NoTimeline(timeline).into()),
         }
     }
 
     fn any_with_worker(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot, Slot::WithWorker))
+        self.slots.iter().any(|slot| matches!(slot, ContainerSlot::WithWorker))
     }
 
     /// Moves the containers of a timeline by their intervals, or to the instant `to` if given. `answer` gets the result when all
@@ -394,10 +400,10 @@ impl Scheduler {
         &mut self,
         timeline: u32,
         to: Option<VirtualInstant>,
-        answer: &Sender<Answer>,
+        answer: &Sender<ExperimentAnswer>,
     ) -> anyhow::Result<()> {
         if self.pending.iter().any(|pending| pending.timeline == timeline) {
-            return Err(Refusal::UnderWay(timeline).into());
+            return Err(ExperimentRefusal::UnderWay(timeline).into());
         }
         if self.any_with_worker() {
             self.check_timeline(timeline)?;
@@ -410,7 +416,7 @@ impl Scheduler {
         let tasks = self.tasks();
         let mut jobs = Vec::new();
         for slot in &mut self.slots {
-            let Slot::Present(container) = slot else { continue };
+            let ContainerSlot::Present(container) = slot else { continue };
             let by_interval = || Some(container.clock.now().plus(container.interval?));
             let end = to.or_else(by_interval).filter(|_| container.timeline == Some(timeline));
             let Some(end) = end else { continue };
@@ -426,7 +432,7 @@ impl Scheduler {
         jobs.into_iter().for_each(|job| self.workers.give(job, tasks));
         if left == 0 {
             self.count_time(begun, Instant::now());
-            let _ = answer.send(Answer::Done);
+            let _ = answer.send(ExperimentAnswer::Done);
             return Ok(());
         }
         self.pending.push(PendingMove {
@@ -442,7 +448,7 @@ impl Scheduler {
     fn take_back(&mut self, container: Box<ExperimentContainer>) {
         let timeline = container.timeline;
         let slot = container.group as usize;
-        self.slots[slot] = Slot::Present(container);
+        self.slots[slot] = ContainerSlot::Present(container);
         if let Some(round) = &mut self.round {
             round.left -= 1;
             if round.left == 0 {
@@ -456,7 +462,7 @@ impl Scheduler {
                 pending.left -= 1;
                 if pending.left == 0 {
                     moved.push((pending.begun, pending.handed_out));
-                    let _ = pending.answer.send(Answer::Done);
+                    let _ = pending.answer.send(ExperimentAnswer::Done);
                 }
             }
         }
@@ -476,27 +482,30 @@ impl Scheduler {
     /// Reads the state of all tasks of the containers that no worker has.
     fn look_at_tasks(&mut self) {
         for slot in &mut self.slots {
-            if let Slot::Present(container) = slot {
+            if let ContainerSlot::Present(container) = slot {
                 container.observe_new_processes(&self.watch);
                 container.tasks.clear();
             }
         }
         let groups = self.containers().map(|container| (container.group, &container.cgroup));
         for task in self.watch.look_at_all(groups) {
-            if let Some(Slot::Present(container)) = self.slots.get_mut(task.group as usize) {
+            if let Some(ContainerSlot::Present(container)) = self.slots.get_mut(task.group as usize)
+            {
                 container.tasks.add(&task);
             }
         }
         for slot in &mut self.slots {
-            if let Slot::Present(container) = slot {
+            if let ContainerSlot::Present(container) = slot {
                 container.note_starting_programs(&self.watch);
             }
         }
     }
 
     fn forget_ended(&mut self) {
-        let ended = |slot: &Slot| match slot {
-            Slot::Present(container) => container.tasks.count == 0 && container.has_ended(),
+        let ended = |slot: &ContainerSlot| match slot {
+            ContainerSlot::Present(container) => {
+                container.tasks.count == 0 && container.has_ended()
+            }
             _ => false,
         };
         let ended: Vec<usize> =
@@ -505,7 +514,9 @@ impl Scheduler {
     }
 
     fn forget(&mut self, slot: usize) {
-        if let Slot::Present(container) = std::mem::replace(&mut self.slots[slot], Slot::Free) {
+        if let ContainerSlot::Present(container) =
+            std::mem::replace(&mut self.slots[slot], ContainerSlot::Free)
+        {
             self.index.remove(&container.name);
             self.free.push(slot);
         }
@@ -519,14 +530,14 @@ impl Scheduler {
     /// Iterates over the containers that no worker has.
     pub(crate) fn containers(&self) -> impl Iterator<Item = &ExperimentContainer> {
         self.slots.iter().filter_map(|slot| match slot {
-            Slot::Present(container) => Some(&**container),
+            ContainerSlot::Present(container) => Some(&**container),
             _ => None,
         })
     }
 
     fn containers_mut(&mut self) -> impl Iterator<Item = &mut ExperimentContainer> {
         self.slots.iter_mut().filter_map(|slot| match slot {
-            Slot::Present(container) => Some(&mut **container),
+            ContainerSlot::Present(container) => Some(&mut **container),
             _ => None,
         })
     }
@@ -534,15 +545,15 @@ impl Scheduler {
     fn container(&mut self, name: &str) -> anyhow::Result<&mut ExperimentContainer> {
         let slot = self.index.get(name).and_then(|slot| self.slots.get_mut(*slot));
         match slot {
-            Some(Slot::Present(container)) => Ok(container),
-            _ => Err(Refusal::NotIn(name.to_string()).into()),
+            Some(ContainerSlot::Present(container)) => Ok(container),
+            _ => Err(ExperimentRefusal::NotIn(name.to_string()).into()),
         }
     }
 }
 
-fn take_out(slot: &mut Slot) -> Option<Box<ExperimentContainer>> {
-    match std::mem::replace(slot, Slot::WithWorker) {
-        Slot::Present(container) => Some(container),
+fn take_out(slot: &mut ContainerSlot) -> Option<Box<ExperimentContainer>> {
+    match std::mem::replace(slot, ContainerSlot::WithWorker) {
+        ContainerSlot::Present(container) => Some(container),
         other => {
             *slot = other;
             None
@@ -558,14 +569,14 @@ fn release(container: &mut ExperimentContainer) {
 }
 
 fn rate_of((num, den): (u64, u64)) -> anyhow::Result<Rate> {
-    Rate::new(den, num).ok_or_else(|| Refusal::Tdf(num, den).into())
+    Rate::new(den, num).ok_or_else(|| ExperimentRefusal::Tdf(num, den).into())
 }
 
-fn refusal(error: &anyhow::Error) -> Answer {
-    let wrong_input = error.is::<Refusal>()
+fn refusal(error: &anyhow::Error) -> ExperimentAnswer {
+    let wrong_input = error.is::<ExperimentRefusal>()
         || error.is::<crate::phase::PhaseError>()
         || error
             .downcast_ref::<lorentz_container::StateError>()
             .is_some_and(lorentz_container::StateError::is_wrong_input);
-    Answer::Refused { why: format!("{error:#}"), wrong_input }
+    ExperimentAnswer::Refused { why: format!("{error:#}"), wrong_input }
 }

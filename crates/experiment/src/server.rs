@@ -14,11 +14,11 @@ use lorentz_container::{start_in_background, ServiceDir, StateDir};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::directory;
-use crate::error::Refusal;
-use crate::message::Message;
-use crate::protocol::{Answer, Request};
+use crate::error::ExperimentRefusal;
+use crate::message::SchedulerMessage;
+use crate::protocol::{ExperimentAnswer, ExperimentRequest};
 use crate::scheduler::Scheduler;
-use crate::settings::{ExperimentOptions, Settings};
+use crate::settings::{ExperimentOptions, ExperimentSettings};
 
 /// Creates the experiment `name` and starts its process in the background. The caller must have one thread only.
 ///
@@ -29,7 +29,7 @@ pub fn create(state: &StateDir, name: &str, wanted: &ExperimentOptions) -> anyho
     let settings = wanted.settings()?;
     let directory = directory::of_experiment(state, name)?;
     if directory.exists() {
-        return Err(Refusal::NameInUse(name.to_string()).into());
+        return Err(ExperimentRefusal::NameInUse(name.to_string()).into());
     }
     directory.make().with_context(|| format!("making the experiment {name}"))?;
     let listener = directory.listen().inspect_err(|_| directory.remove())?;
@@ -44,7 +44,7 @@ pub fn create(state: &StateDir, name: &str, wanted: &ExperimentOptions) -> anyho
 fn serve(
     state: &StateDir,
     directory: &ServiceDir,
-    settings: Settings,
+    settings: ExperimentSettings,
     listener: UnixListener,
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
@@ -72,7 +72,7 @@ fn serve(
     // Remove the files first: a caller that gets the answer to its `end` finds nothing left.
     directory.remove();
     if let Some(answer) = ending_client {
-        let _ = answer.send(Answer::Done);
+        let _ = answer.send(ExperimentAnswer::Done);
     }
     let end = Instant::now() + ANSWER_TIMEOUT;
     while under_way.load(Ordering::SeqCst) > 0 && Instant::now() < end {
@@ -95,7 +95,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// answer yet.
 fn serve_client(
     caller: &UnixStream,
-    outbox: &Sender<Message>,
+    outbox: &Sender<SchedulerMessage>,
     under_way: &AtomicUsize,
 ) -> io::Result<()> {
     /// Limit for the length of a request, bytes.
@@ -109,10 +109,10 @@ fn serve_client(
             return Ok(());
         }
         under_way.fetch_add(1, Ordering::SeqCst);
-        let answer = match serde_json::from_slice::<Request>(&line) {
-            Err(error) => Answer::Refused { why: format!("{error}"), wrong_input: true },
+        let answer = match serde_json::from_slice::<ExperimentRequest>(&line) {
+            Err(error) => ExperimentAnswer::Refused { why: format!("{error}"), wrong_input: true },
             Ok(request) => {
-                if outbox.send(Message::Request(request, sender.clone())).is_err() {
+                if outbox.send(SchedulerMessage::Request(request, sender.clone())).is_err() {
                     return Ok(());
                 }
                 match answers.recv() {
@@ -131,7 +131,7 @@ fn serve_client(
 }
 
 /// Ends the experiment in good order on SIGTERM, SIGINT, SIGHUP or SIGQUIT.
-fn end_on_signals(outbox: Sender<Message>) -> anyhow::Result<()> {
+fn end_on_signals(outbox: Sender<SchedulerMessage>) -> anyhow::Result<()> {
     let mut ending = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         ending.add(signal);
@@ -139,7 +139,7 @@ fn end_on_signals(outbox: Sender<Message>) -> anyhow::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(move || {
         let (sender, _nobody) = channel();
         if ending.wait().is_ok() {
-            let _ = outbox.send(Message::Request(Request::End, sender));
+            let _ = outbox.send(SchedulerMessage::Request(ExperimentRequest::End, sender));
         }
     })?;
     Ok(())

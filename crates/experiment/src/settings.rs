@@ -4,11 +4,11 @@ use lorentz_clock::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::Cpus;
-use crate::error::Refusal;
+use crate::error::ExperimentRefusal;
 
 /// Options of an experiment, checked and complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct ExperimentSettings {
     /// Virtual length of a round, from 1 us to 1 minute.
     pub timeslice: Span,
     /// The processors that the containers run on. Each container runs on one of them.
@@ -43,23 +43,28 @@ impl ExperimentOptions {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] if the timeslice or the number of containers is out of range, or this process may not use a processor.
-    pub fn settings(&self) -> anyhow::Result<Settings> {
+    /// [`ExperimentRefusal`] if the timeslice or the number of containers is out of range, or this process may not use a processor.
+    pub fn settings(&self) -> anyhow::Result<ExperimentSettings> {
         let usable = Cpus::usable()?;
         let timeslice = self.timeslice_ns.map_or(ExperimentOptions::DEFAULT_TIMESLICE, Span);
         if timeslice < ExperimentOptions::MIN_TIMESLICE
             || timeslice > ExperimentOptions::MAX_TIMESLICE
         {
-            return Err(Refusal::Timeslice(timeslice).into());
+            return Err(ExperimentRefusal::Timeslice(timeslice).into());
         }
         let cpus = self.cpus.clone().unwrap_or_else(|| usable.all_but_first());
         if let Some(missing) = cpus.first_not_in(&usable) {
-            return Err(Refusal::NoCpu(missing, usable.to_string()).into());
+            return Err(ExperimentRefusal::NoCpu(missing, usable.to_string()).into());
         }
         let most = self.most.unwrap_or(ExperimentOptions::DEFAULT_MAX_CONTAINERS);
         if most == 0 || most > ExperimentOptions::MAX_CONTAINERS {
-            return Err(Refusal::MaxContainers(most).into());
+            return Err(ExperimentRefusal::MaxContainers(most).into());
         }
-        Ok(Settings { timeslice, cpus, as_fast_as_possible: self.as_fast_as_possible, most })
+        Ok(ExperimentSettings {
+            timeslice,
+            cpus,
+            as_fast_as_possible: self.as_fast_as_possible,
+            most,
+        })
     }
 }

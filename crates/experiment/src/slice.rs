@@ -61,17 +61,20 @@ pub fn run(
     let ahead = begin(container, from, end, context);
     let (outcome, was_idle) = until_end(container, from, end, context);
     match outcome {
-        Outcome::Idle => {
+        SliceOutcome::Idle => {
             container.clock.stand(end);
             container.account.forget_deficit();
         }
-        Outcome::AtLimit | Outcome::WaitsToSend | Outcome::BrokenOff => {
-            if outcome != Outcome::AtLimit {
+        SliceOutcome::AtLimit | SliceOutcome::WaitsToSend | SliceOutcome::BrokenOff => {
+            if outcome != SliceOutcome::AtLimit {
                 // The clock stands where it is.
                 container.clock.stand(VirtualInstant(0));
             }
-            let overrun =
-                if outcome == Outcome::WaitsToSend { Span::ZERO } else { stop(container, end) };
+            let overrun = if outcome == SliceOutcome::WaitsToSend {
+                Span::ZERO
+            } else {
+                stop(container, end)
+            };
             let seen = context.watch.look(container.group, &container.cgroup, context.tasks);
             let took = begun.elapsed();
             let due = match was_idle {
@@ -85,12 +88,12 @@ pub fn run(
             container.settle_account(took, Span(saturate(due)), &seen);
         }
     }
-    container.waits_to_send = outcome == Outcome::WaitsToSend;
-    let over = !matches!(outcome, Outcome::WaitsToSend | Outcome::BrokenOff);
+    container.waits_to_send = outcome == SliceOutcome::WaitsToSend;
+    let over = !matches!(outcome, SliceOutcome::WaitsToSend | SliceOutcome::BrokenOff);
     container.statistics.slices += u64::from(over);
-    container.statistics.at_limit += u64::from(outcome == Outcome::AtLimit);
+    container.statistics.at_limit += u64::from(outcome == SliceOutcome::AtLimit);
     container.statistics.wanted += begun.elapsed();
-    outcome != Outcome::BrokenOff
+    outcome != SliceOutcome::BrokenOff
 }
 
 /// Returns the virtual time in a slice up to `end` from which the container has something to do.
@@ -161,7 +164,7 @@ fn run_ahead(
 
 /// The end of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
+enum SliceOutcome {
     /// The tasks still run when the clock has come to the end.
     AtLimit,
     /// The tasks sleep, and none has a deadline before the end.
@@ -178,7 +181,7 @@ fn until_end(
     from: VirtualInstant,
     end: VirtualInstant,
     context: &SliceContext<'_>,
-) -> (Outcome, bool) {
+) -> (SliceOutcome, bool) {
     let begun = Instant::now();
     let (mut polling_since, mut was_idle) = (begun, false);
     let mut due = WakingThreads::since(from, container);
@@ -189,7 +192,7 @@ fn until_end(
             }
             match container.clock.next_deadline() {
                 _ if container.clock.has_waiting_sender() => {
-                    return (Outcome::WaitsToSend, was_idle)
+                    return (SliceOutcome::WaitsToSend, was_idle)
                 }
                 Some(next) if next <= end => {
                     // The container had nothing to do; nobody took time from it.
@@ -201,10 +204,10 @@ fn until_end(
                     }
                     polling_since = Instant::now();
                 }
-                _ => return (Outcome::Idle, was_idle),
+                _ => return (SliceOutcome::Idle, was_idle),
             }
         } else if container.clock.until_limit() == Span::ZERO {
-            return (Outcome::AtLimit, was_idle);
+            return (SliceOutcome::AtLimit, was_idle);
         }
         if polling_since.elapsed() > POLL_TIME {
             let left = container.clock.until_limit();
@@ -212,7 +215,7 @@ fn until_end(
                 while container.clock.until_limit() > Span::ZERO {
                     std::hint::spin_loop();
                 }
-                return (Outcome::AtLimit, was_idle);
+                return (SliceOutcome::AtLimit, was_idle);
             }
             let left = Duration::from_nanos((left.0 - SPIN_TIME.0) as u64);
             if container.timeline.is_none() {
@@ -220,7 +223,7 @@ fn until_end(
             } else {
                 context.watch.wait(left.min(MAX_UNINTERRUPTED));
                 if begun.elapsed() >= MAX_UNINTERRUPTED && (context.other_timeline_waits)() {
-                    return (Outcome::BrokenOff, was_idle);
+                    return (SliceOutcome::BrokenOff, was_idle);
                 }
             }
             polling_since = Instant::now();

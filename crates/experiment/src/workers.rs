@@ -11,7 +11,7 @@ use lorentz_clock::VirtualInstant;
 
 use crate::container::ExperimentContainer;
 use crate::cpus::Cpus;
-use crate::message::Message;
+use crate::message::SchedulerMessage;
 use crate::slice::{self, SliceContext};
 use crate::watch::TaskWatch;
 
@@ -38,7 +38,7 @@ impl Workers {
         cpus: &Cpus,
         spare: &Cpus,
         watch: &Arc<TaskWatch>,
-        outbox: &Sender<Message>,
+        outbox: &Sender<SchedulerMessage>,
     ) -> anyhow::Result<Workers> {
         let mut workers = Vec::new();
         for number in 0..cpus.numbers().len() {
@@ -70,7 +70,7 @@ impl Workers {
 struct Worker {
     jobs: Receiver<(Job, usize)>,
     watch: Arc<TaskWatch>,
-    outbox: Sender<Message>,
+    outbox: Sender<SchedulerMessage>,
 }
 
 impl Worker {
@@ -95,7 +95,7 @@ impl Worker {
             };
             if !slice::run(&mut job.container, job.end, &context) {
                 waiting.borrow_mut().push_back((job, tasks));
-            } else if self.outbox.send(Message::Done(job.container)).is_err() {
+            } else if self.outbox.send(SchedulerMessage::Done(job.container)).is_err() {
                 return;
             }
         }

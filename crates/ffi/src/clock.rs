@@ -4,14 +4,14 @@ use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
 use lorentz_embed::{
-    rate_of_tdf, Attach, Container, Error, Rate, Reading, Result, Span, Target, WallTime,
+    rate_of_tdf, AttachOptions, Container, Error, Rate, Reading, Result, Span, Target, WallTime,
 };
 
 use crate::ffi_text::{given, optional_text, text, to_status};
 
 /// `lorentz_time_t` of the header.
 #[repr(C)]
-pub struct Time {
+pub struct LorentzTime {
     wall: libc::timespec,
     host_wall: libc::timespec,
     monotonic_ns: i64,
@@ -22,11 +22,11 @@ pub struct Time {
     frozen: c_int,
 }
 
-impl From<Reading> for Time {
-    fn from(reading: Reading) -> Time {
+impl From<Reading> for LorentzTime {
+    fn from(reading: Reading) -> LorentzTime {
         let wall =
             |time: WallTime| libc::timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
-        Time {
+        LorentzTime {
             wall: wall(reading.wall),
             host_wall: wall(reading.host_wall),
             monotonic_ns: reading.virt.0,
@@ -47,7 +47,7 @@ fn with(container: *const c_char, act: impl FnOnce(Container) -> Result<()>) -> 
 #[no_mangle]
 pub extern "C" fn lorentz_time(
     container: *const c_char,
-    time: Option<&mut MaybeUninit<Time>>,
+    time: Option<&mut MaybeUninit<LorentzTime>>,
 ) -> c_int {
     with(container, |container| {
         given("time", time)?.write(container.reading()?.into());
@@ -165,7 +165,10 @@ pub unsafe extern "C" fn lorentz_attach(
         let pid =
             pid.ok_or_else(|| Error::wrong_input("pid: expected the number of a running process"))?;
         let name = name.map(str::to_string);
-        Container::attach(pid, &Attach { rate, tree: tree != 0, name, for_experiment: false })
+        Container::attach(
+            pid,
+            &AttachOptions { rate, tree: tree != 0, name, for_experiment: false },
+        )
     };
     to_status(attach().map(|container| {
         let name = container.name().as_bytes();

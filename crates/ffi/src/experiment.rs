@@ -9,7 +9,7 @@ use crate::ffi_text::{give_text, given, optional_text, text, to_status};
 
 /// `lorentz_settings` of the header. A value of zero stands for the default.
 #[repr(C)]
-pub struct Settings {
+pub struct LorentzSettings {
     timeslice_ns: i64,
     cpus: *const c_char,
     most: u32,
@@ -17,7 +17,7 @@ pub struct Settings {
     end_with_process: c_int,
 }
 
-impl Settings {
+impl LorentzSettings {
     fn wanted(&self) -> Result<ExperimentOptions> {
         let cpus = optional_text("cpus", self.cpus)?;
         let cpus = cpus
@@ -73,12 +73,12 @@ fn existing_timeline(number: i64) -> Result<u32> {
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_create(
     name: *const c_char,
-    settings: Option<&Settings>,
+    settings: Option<&LorentzSettings>,
     out: NewHandle,
 ) -> c_int {
     hand_over(out, || {
-        let wanted = settings.map(Settings::wanted).transpose()?.unwrap_or_default();
-        let owner = settings.map_or(Owner::Nobody, Settings::owner);
+        let wanted = settings.map(LorentzSettings::wanted).transpose()?.unwrap_or_default();
+        let owner = settings.map_or(Owner::Nobody, LorentzSettings::owner);
         Experiment::create(text("name", name)?, &wanted, owner)
     })
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, CStr, CString};
 
-use lorentz_embed::{Error, Kind, Result};
+use lorentz_embed::{Error, ErrorKind, Result};
 
 /// Number of texts of process ids that are valid at once in one thread.
 const TEXTS: usize = 8;
@@ -65,11 +65,11 @@ pub fn to_status(result: Result<()>) -> c_int {
     let Err(error) = result else { return 0 };
     LAST.set(CString::new(error.text).unwrap_or_default());
     match error.kind {
-        Kind::WrongInput => -1,
-        Kind::NotFound => -2,
-        Kind::Refused => -3,
-        Kind::Ended => -4,
-        Kind::Failed => -5,
+        ErrorKind::WrongInput => -1,
+        ErrorKind::NotFound => -2,
+        ErrorKind::Refused => -3,
+        ErrorKind::Ended => -4,
+        ErrorKind::Failed => -5,
     }
 }
 

@@ -121,7 +121,7 @@ pub struct ExternalWakers<'a> {
 }
 
 /// The result of an examination of a task.
-pub enum Finding {
+pub enum WakerFinding {
     /// The task has no external waker. It gets none before it runs.
     NoneUntilItRuns,
     /// The task has no external waker. It may get one before it runs.
@@ -167,7 +167,7 @@ impl<'a> ExternalWakers<'a> {
     }
 
     /// Looks for an external waker of `task`.
-    pub fn examine(&mut self, task: &SleepingTask) -> Finding {
+    pub fn examine(&mut self, task: &SleepingTask) -> WakerFinding {
         self.may_change = false;
         let what = match waits_of(task, &mut self.cache.files) {
             Waits::Nothing => None,
@@ -178,9 +178,9 @@ impl<'a> ExternalWakers<'a> {
             }
         };
         match what {
-            None if self.may_change => Finding::NoneForNow,
-            None => Finding::NoneUntilItRuns,
-            Some(what) => Finding::Waker(Blocker {
+            None if self.may_change => WakerFinding::NoneForNow,
+            None => WakerFinding::NoneUntilItRuns,
+            Some(what) => WakerFinding::Waker(Blocker {
                 pid: task.pid,
                 what: format!("waits for {what}"),
                 is_transient: self.in_flight,

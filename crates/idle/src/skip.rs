@@ -19,14 +19,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use lorentz_clock::{SkipMode, Span, VirtualInstant};
-use lorentz_control::host_time::{sleep, Moment};
+use lorentz_control::host_time::{sleep, HostMoment};
 use lorentz_control::processes::{threads_of, FileId, Process};
 use lorentz_control::{Clock, FileStamps};
 use nix::fcntl::{fcntl, FcntlArg};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::external_wakers::{ExternalWakers, Finding, WakerCache};
+use crate::external_wakers::{ExternalWakers, WakerCache, WakerFinding};
 use crate::switch_trace::SwitchTrace;
 use crate::task::{Blocker, SleepingTask};
 use crate::task_scan::{asleep, members};
@@ -210,11 +210,11 @@ struct Watch {
     notified: VirtualInstant,
     /// The number of leaps that came soon after one another, and the time of the last one.
     in_a_row: u32,
-    leapt_at: Moment,
+    leapt_at: HostMoment,
     /// When to look next.
-    look_at: Moment,
+    look_at: HostMoment,
     /// When the watch last checked whether anybody uses the clock.
-    used_at: Moment,
+    used_at: HostMoment,
 }
 
 /// The cause that kept time from leaping at a look, and how long the cause counts as long as no task runs. To find it again takes
@@ -222,11 +222,11 @@ struct Watch {
 struct KnownBlocker {
     tasks: Vec<SleepingTask>,
     blocker: Blocker,
-    again: Moment,
+    again: HostMoment,
 }
 
 impl KnownBlocker {
-    fn at(now: Moment, tasks: Vec<SleepingTask>, blocker: &Blocker) -> KnownBlocker {
+    fn at(now: HostMoment, tasks: Vec<SleepingTask>, blocker: &Blocker) -> KnownBlocker {
         /// A process outside may close its end, of which the skipper hears nothing.
         const MAX_AGE: Duration = Duration::from_millis(500);
         let again = if blocker.is_transient { now } else { now.after(MAX_AGE) };
@@ -260,9 +260,9 @@ impl Watch {
             rest: MIN_REST,
             notified,
             in_a_row: 0,
-            leapt_at: Moment::now(),
-            look_at: Moment::now(),
-            used_at: Moment::now(),
+            leapt_at: HostMoment::now(),
+            look_at: HostMoment::now(),
+            used_at: HostMoment::now(),
         })
     }
 
@@ -274,7 +274,7 @@ impl Watch {
         if self.used_at.elapsed() < USE_CHECK_INTERVAL {
             return true;
         }
-        self.used_at = Moment::now();
+        self.used_at = HostMoment::now();
         self.has_users(is_monitored)
     }
 
@@ -297,13 +297,13 @@ impl Watch {
         if mode == SkipMode::Off {
             return Next::End;
         }
-        if Moment::now() >= self.look_at
+        if HostMoment::now() >= self.look_at
             && self.clock.can_leap()
             && self.leap(asleep, mode == SkipMode::Force)
         {
             self.rest = MIN_REST;
             self.in_a_row += 1;
-            self.leapt_at = Moment::now();
+            self.leapt_at = HostMoment::now();
             let idle = self.switch_trace.as_mut().and_then(SwitchTrace::spin_until_idle);
             return idle.map_or(Next::Rest, Next::Again);
         }
@@ -313,7 +313,7 @@ impl Watch {
         if self.switch_trace.is_none() {
             // A look through /proc takes milliseconds. The longer the last leap is past, the later the next look.
             let in_vain = self.leapt_at.elapsed();
-            self.look_at = Moment::now().after((in_vain / 8).min(MAX_LOOK_INTERVAL));
+            self.look_at = HostMoment::now().after((in_vain / 8).min(MAX_LOOK_INTERVAL));
         }
         Next::Rest
     }
@@ -396,7 +396,7 @@ impl Watch {
             return Ok(tasks);
         }
         let known = self.known_blocker.take_if(|known| known.tasks == tasks);
-        if let Some(known) = known.filter(|known| Moment::now() < known.again) {
+        if let Some(known) = known.filter(|known| HostMoment::now() < known.again) {
             let blocker = known.blocker.clone();
             self.known_blocker = Some(known);
             return Err(blocker);
@@ -404,7 +404,7 @@ impl Watch {
         match self.external_blocker(&tasks) {
             None => Ok(tasks),
             Some(blocker) => {
-                self.known_blocker = Some(KnownBlocker::at(Moment::now(), tasks, &blocker));
+                self.known_blocker = Some(KnownBlocker::at(HostMoment::now(), tasks, &blocker));
                 Err(blocker)
             }
         }
@@ -420,11 +420,11 @@ impl Watch {
                 continue;
             }
             match wakers.examine(task) {
-                Finding::NoneForNow => {}
-                Finding::NoneUntilItRuns => {
+                WakerFinding::NoneForNow => {}
+                WakerFinding::NoneUntilItRuns => {
                     self.quiet.insert(task.clone());
                 }
-                Finding::Waker(blocker) => return Some(blocker),
+                WakerFinding::Waker(blocker) => return Some(blocker),
             }
         }
         None

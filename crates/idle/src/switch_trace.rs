@@ -10,7 +10,7 @@ use std::time::Duration;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, ProgramInput, RingBuffer, RingBufferBuilder};
 
-use lorentz_control::host_time::Moment;
+use lorentz_control::host_time::HostMoment;
 use lorentz_control::processes::threads_of;
 
 use crate::task::{Blocker, SleepingTask, TaskState};
@@ -250,7 +250,7 @@ impl SwitchTrace {
     /// takes.
     pub fn spin_until_idle(&mut self) -> Option<Vec<SleepingTask>> {
         const SPIN_TIMEOUT: Duration = Duration::from_micros(200);
-        let begun = Moment::now();
+        let begun = HostMoment::now();
         while begun.elapsed() < SPIN_TIMEOUT {
             if let Ok(tasks) = self.sleeping_tasks() {
                 return Some(tasks);

@@ -8,7 +8,8 @@
 use crate::boot_stub;
 use crate::borrowed_thread::BorrowedThread;
 use crate::launch::duplicate_fd;
-use crate::monitor::{open_signalfd, ExecMonitor, TargetClock};
+use crate::managed_clock::TargetClock;
+use crate::monitor::{open_signalfd, ExecMonitor};
 use crate::trace::TracedThread;
 use crate::{filter, namespace, sockets, timers, Error, Result};
 use lorentz_clock::ProcessId;

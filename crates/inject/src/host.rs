@@ -3,6 +3,7 @@
 use crate::namespace;
 use object::{Object, ObjectSymbol};
 use std::fs;
+use std::io::Read;
 
 /// The kernel's vDSO, which is the same in every 64-bit process of this boot. Offsets are from its start, in bytes; 0 means
 /// that it has no such function.
@@ -52,7 +53,9 @@ impl HostInfo {
 
 /// Returns the mapping named `[vdso]` of this process.
 fn own_vdso() -> Option<&'static [u8]> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    // With room at the start the kernel prints the mappings once; read_to_string alone begins with 32 bytes.
+    let mut maps = String::with_capacity(16 * 1024);
+    fs::File::open("/proc/self/maps").ok()?.read_to_string(&mut maps).ok()?;
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
     let start = usize::from_str_radix(start, 16).ok()?;

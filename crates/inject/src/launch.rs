@@ -47,8 +47,7 @@ pub struct Forked {
 /// A child that waits until its parent lets it go.
 pub struct Child {
     pub forked: Forked,
-    /// The listener of its filter; `None` if it has no filter.
-    pub listener: Option<OwnedFd>,
+    is_filtered: bool,
     socket: UnixStream,
 }
 
@@ -104,8 +103,8 @@ pub fn fork_child(
         }
         ForkResult::Parent { child: pid } => {
             drop(theirs);
-            let listener = receive_listener(pid, &ours, policy.is_some())?;
-            Ok(Child { forked: Forked { pid, in_group }, listener, socket: ours })
+            let forked = Forked { pid, in_group };
+            Ok(Child { forked, is_filtered: policy.is_some(), socket: ours })
         }
     }
 }
@@ -134,6 +133,11 @@ unsafe fn fork_into(group: BorrowedFd<'_>) -> Option<ForkResult> {
 }
 
 impl Child {
+    /// Waits until the child has installed its filter, and returns the filter's listener; `None` if it has no filter.
+    pub fn listener(&self) -> Result<Option<OwnedFd>> {
+        receive_listener(self.forked.pid, &self.socket, self.is_filtered)
+    }
+
     /// Lets the child exec.
     pub fn start(&mut self) -> Result<()> {
         self.socket.write_all(&[1]).map_err(|e| Error::System("starting the program", e))

@@ -20,12 +20,14 @@
 mod attach;
 mod boot_stub;
 mod borrowed_thread;
+mod call_site;
 mod error;
 mod filter;
 mod host;
 mod image;
 mod launch;
 pub mod limits;
+mod managed_clock;
 mod monitor;
 mod namespace;
 mod profile;
@@ -42,7 +44,8 @@ mod wall;
 
 pub use error::Error;
 pub use launch::{find as find_command, Forked, ProgramEnd};
-pub use monitor::{ExecMonitor, LoopTask, TargetClock};
+pub use managed_clock::TargetClock;
+pub use monitor::{ExecMonitor, LoopTask};
 pub use profile::Profile;
 pub use registration::{register_process, RegistrationSocket};
 pub use self_registration::{FilteredProcess, SelfRegistration};

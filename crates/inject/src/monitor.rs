@@ -2,9 +2,10 @@
 //! other times it sleeps.
 
 use crate::boot_stub;
-use crate::host::{tsc_hz, HostInfo};
+use crate::call_site;
 use crate::image::Image;
 use crate::launch::{self, Child, Forked, ProgramEnd};
+use crate::managed_clock::{ManagedClock, TargetClock};
 use crate::namespace;
 use crate::registration::{Registered, RegistrationSocket};
 use crate::shared::SharedClock;
@@ -15,8 +16,9 @@ use crate::wall::{self, SetWall};
 use crate::{Error, Result};
 use lorentz_clock::{failpoint, Failpoint, PidNamespace, Policy, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{ASK_MONITOR, EXEC_CHANGE_SIGNAL_OPEN};
+use lorentz_shim::filter::{ASK_CALL_SITE, ASK_MONITOR, EXEC_CHANGE_SIGNAL_OPEN};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
+use lorentz_syscalls::Sysno;
 use nix::errno::Errno;
 use nix::poll::{poll, ppoll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
@@ -28,17 +30,6 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-
-/// The clock onto which programs are brought.
-pub struct TargetClock {
-    /// The clock's file, open for reading and writing.
-    pub clock: OwnedFd,
-    /// The clock's policy. It decides which calls the filter traps.
-    pub policy: Policy,
-    /// Whether programs get the filter and the shim. Without them the monitor only starts programs and waits for them: their
-    /// clocks are those of their time namespace.
-    pub shim: bool,
-}
 
 /// Numbers of the descriptors that were put into a process that is about to exec.
 #[derive(Clone, Copy)]
@@ -62,29 +53,6 @@ pub trait LoopTask {
     fn run(&mut self);
 }
 
-/// A managed clock, and all that a program on it needs.
-struct ManagedClock {
-    target: TargetClock,
-    /// The clock's file, open for reading only.
-    page: OwnedFd,
-    args: BootArgs,
-    set_wall: Option<SetWall>,
-}
-
-impl ManagedClock {
-    fn new(target: TargetClock, image: &Image) -> Result<ManagedClock> {
-        let page = read_only(&target.clock)?;
-        let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
-        let args = boot_stub::args(image, &HostInfo::read(), hz);
-        Ok(ManagedClock { target, page, args, set_wall: None })
-    }
-
-    /// Maps the clock's file.
-    fn map(&self) -> io::Result<SharedClock> {
-        SharedClock::map(&self.target.clock)
-    }
-}
-
 /// Supervises programs that it has started or attached, and the programs that those start. They are on one clock, or on
 /// several; each clock is one managed clock of the monitor.
 pub struct ExecMonitor {
@@ -102,6 +70,8 @@ pub struct ExecMonitor {
     signals: SignalFd,
     /// The launched program, until it has ended.
     child: Option<Child>,
+    /// Whether its first exec is still to come.
+    is_starting: bool,
     ended: Option<ProgramEnd>,
     /// Name of the launched program. `exec_error` says why it could not be executed.
     command: CString,
@@ -141,10 +111,13 @@ impl ExecMonitor {
         become_subreaper();
         let mask = SigSet::thread_get_mask()?;
         let signals = open_signalfd()?;
+        let policy = target.shim.then_some(target.policy);
+        let child = launch::fork_child(command, policy, &mask, group)?;
+        // The child installs its filter meanwhile.
         let mut monitor = ExecMonitor::new(target, signals)?;
-        let child = monitor.start_on(0, command, &mask, group, prepare)?;
-        monitor.child = Some(child);
+        monitor.child = Some(monitor.start(0, child, prepare)?);
         monitor.command = command[0].clone();
+        monitor.is_starting = policy.is_some();
         Ok(monitor)
     }
 
@@ -159,25 +132,22 @@ impl ExecMonitor {
         prepare: impl FnOnce(Forked) -> io::Result<()>,
     ) -> Result<usize> {
         let index = self.clocks.len();
+        let policy = target.shim.then_some(target.policy);
         self.clocks.push(ManagedClock::new(target, &self.image)?);
-        self.start_on(index, command, mask, group, prepare)?;
+        let child = launch::fork_child(command, policy, mask, group)?;
+        self.start(index, child, prepare)?;
         Ok(index)
     }
 
-    /// Starts `command` on a managed clock.
-    fn start_on(
+    /// Lets `child` execute its program on a managed clock.
+    fn start(
         &mut self,
         index: usize,
-        command: &[CString],
-        mask: &SigSet,
-        group: Option<BorrowedFd<'_>>,
+        mut child: Child,
         prepare: impl FnOnce(Forked) -> io::Result<()>,
     ) -> Result<Child> {
-        let target = &self.clocks[index].target;
-        let policy = target.shim.then_some(target.policy);
-        let mut child = launch::fork_child(command, policy, mask, group)?;
-        let (forked, listener) = (child.forked, child.listener.take());
-        if let Some(listener) = listener {
+        let forked = child.forked;
+        if let Some(listener) = child.listener()? {
             self.add_listener_for(index, listener);
         }
         let started = prepare(forked).map_err(|e| Error::System("preparing the program", e));
@@ -207,6 +177,7 @@ impl ExecMonitor {
             processes: Vec::new(),
             signals,
             child: None,
+            is_starting: false,
             ended: None,
             command: CString::default(),
             exec_error: None,
@@ -263,6 +234,14 @@ impl ExecMonitor {
         self.child.as_ref().map(|child| child.forked.pid)
     }
 
+    /// Serves until the launched program begins, or has failed to.
+    pub fn serve_start(&mut self) -> Result<()> {
+        while self.is_starting && self.ended.is_none() {
+            self.serve_event()?;
+        }
+        Ok(())
+    }
+
     /// Serves until the launched program has ended. Other programs on the clock may go on: see [`ExecMonitor::serve_rest`].
     pub fn serve(&mut self) -> Result<ProgramEnd> {
         loop {
@@ -293,9 +272,14 @@ impl ExecMonitor {
     /// Whether the monitor has nothing left to supervise. Then no process under the filters lives (the kernel has hung up the
     /// listeners), and no connection to the registration socket is open.
     pub fn is_abandoned(&mut self) -> bool {
-        self.listeners.retain(|(listener, _)| !has_event(listener.as_fd(), PollFlags::POLLHUP));
+        self.drop_abandoned_listeners();
         self.processes.retain(|process| !has_event(process.as_fd(), PollFlags::POLLIN));
         self.listeners.is_empty() && self.processes.is_empty() && self.registrations.is_empty()
+    }
+
+    /// Drops each listener that the kernel has hung up: no process under its filter is left. It would wake every poll.
+    fn drop_abandoned_listeners(&mut self) {
+        self.listeners.retain(|(listener, _)| !has_event(listener.as_fd(), PollFlags::POLLHUP));
     }
 
     /// Waits for an event and handles it.
@@ -322,6 +306,8 @@ impl ExecMonitor {
         let signalled = ready(&fds[0]);
         let notified: Vec<usize> =
             (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
+        let is_hung_up = |fd: &PollFd| has_happened(fd) && !ready(fd);
+        let hung_up = fds[1..=self.listeners.len()].iter().any(is_hung_up);
         let attended = self.loop_task.as_ref().is_some_and(|loop_task| {
             let woken = fds[own..].iter().any(has_happened);
             woken || loop_task.timeout() == Some(Duration::ZERO)
@@ -336,6 +322,9 @@ impl ExecMonitor {
             if let Some(notification) = notification {
                 self.on_notification(listener, &notification);
             }
+        }
+        if hung_up {
+            self.drop_abandoned_listeners();
         }
         if registering {
             self.on_registrations();
@@ -360,6 +349,16 @@ impl ExecMonitor {
         let ((listener, index), id) = (&self.listeners[listener], notification.id);
         let (listener, index) = (listener.as_fd(), *index);
         let clock = &mut self.clocks[index];
+        if notification.call == ASK_MONITOR.number() as i32 && notification.args[0] == ASK_CALL_SITE
+        {
+            let [_, end, number, ..] = notification.args;
+            let shape = call_site::shape(notification.thread, end, Sysno::new(number as u32));
+            let _ = match shape {
+                Some(shape) => user_notification::answer(listener, id, shape as i64),
+                None => user_notification::fail(listener, id, libc::ENOENT),
+            };
+            return;
+        }
         if notification.call == ASK_MONITOR.number() as i32 {
             let _ = match (wall::requested(&notification.args), &mut clock.set_wall) {
                 (Some(change), Some(set)) => wall::answer(set, change, listener, notification),
@@ -447,6 +446,7 @@ impl ExecMonitor {
     fn on_stop(&mut self, thread: TracedThread, status: i32) {
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
+            self.is_starting = false;
             let former = thread.former().unwrap_or(thread);
             let expected = self.execs.remove(&former).or_else(|| self.execs.remove(&thread));
             if let Err(why) = expected
@@ -574,13 +574,6 @@ fn unexpected() -> io::Error {
 
 fn listening(error: io::Error) -> Error {
     Error::System("listening for execs", error)
-}
-
-/// Opens the same file anew, for reading only.
-fn read_only(file: &OwnedFd) -> Result<OwnedFd> {
-    use std::os::fd::AsRawFd;
-    let again = std::fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    again.map(OwnedFd::from).map_err(|e| Error::System("opening the clock for reading", e))
 }
 
 /// Makes this process a subreaper: orphans stay descendants of the monitor, which may therefore trace them.

@@ -88,7 +88,12 @@ pub fn fail(listener: BorrowedFd, id: u64, errno: i32) -> io::Result<()> {
 
 /// Makes the call return 0. The kernel does not carry it out.
 pub fn succeed(listener: BorrowedFd, id: u64) -> io::Result<()> {
-    ioctl(listener, SEND, &mut Response { id, value: 0, error: 0, flags: 0 }).map(|_| ())
+    answer(listener, id, 0)
+}
+
+/// Makes the call return `value`. The kernel does not carry it out.
+pub fn answer(listener: BorrowedFd, id: u64, value: i64) -> io::Result<()> {
+    ioctl(listener, SEND, &mut Response { id, value, error: 0, flags: 0 }).map(|_| ())
 }
 
 /// Puts `source` into the caller's descriptor table, without close-on-exec. Returns its number there.

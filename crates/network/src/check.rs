@@ -4,15 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{is_name, Bind};
 use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
 use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
-use crate::plan::{directions_at, ChangePlan, Endpoint, ExecLine, LinkPlan, NodePlan, Plan};
-use crate::topology::{self, Command, File, Kind, Link, Node, State, TopologyError};
+use crate::plan::{
+    directions_at, ChangePlan, Endpoint, ExecLine, LinkPlan, NetworkPlan, NodeBind, NodePlan,
+    DEFAULT_LAYER_SIZE,
+};
+use crate::topology::{
+    self, ClockKey, Isolation, Link, Node, NodeCommand, NodeKind, State, TopologyError,
+    TopologyFile,
+};
 
 /// The default MTU.
 const DEFAULT_MTU: u32 = 1_500;
@@ -24,7 +29,7 @@ const MAX_NODES: usize = 1_000;
 /// # Errors
 ///
 /// The error in the file, with line and column.
-pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, TopologyError> {
+pub fn plan_from_text(name: &str, text: &str) -> Result<NetworkPlan, TopologyError> {
     topology::parse(name, text).and_then(|file| plan_from(name, &file))
 }
 
@@ -33,7 +38,7 @@ pub fn plan_from_text(name: &str, text: &str) -> Result<Plan, TopologyError> {
 /// # Errors
 ///
 /// The first error, with line and column.
-pub fn plan_from(name: &str, file: &File) -> Result<Plan, TopologyError> {
+pub fn plan_from(name: &str, file: &TopologyFile) -> Result<NetworkPlan, TopologyError> {
     check(name, file).map_err(|error| topology::error_at(name, error.at, &error.what))
 }
 
@@ -50,7 +55,7 @@ fn refuse<T>(at: Location, what: impl Into<String>) -> Result<T, PlanError> {
     Err(PlanError { at, what: what.into() })
 }
 
-fn check(source: &str, file: &File) -> Result<Plan, PlanError> {
+fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
     let name = &file.name;
     // The node's name follows it in a container's name, which has at most 128 characters.
     if !is_name(&name.value) || name.value.len() > 60 {
@@ -59,11 +64,11 @@ fn check(source: &str, file: &File) -> Result<Plan, PlanError> {
             format!("name: {:?}: expected up to 60 letters, digits, '.', '_' and '-', the first a letter or digit", name.value),
         );
     }
-    let mut plan = Plan {
+    let mut plan = NetworkPlan {
         name: name.value.clone(),
-        rate: rate(&file.tdf, &file.rate)?.unwrap_or(Rate::ONE),
+        clock: clock_options(&file.clock_keys())?,
         rounds: file.rounds,
-        at: start(&file.at)?,
+        layer_size: DEFAULT_LAYER_SIZE,
         seed: file.seed,
         nodes: Vec::new(),
         switches: Vec::new(),
@@ -75,7 +80,7 @@ fn check(source: &str, file: &File) -> Result<Plan, PlanError> {
         return refuse(name.defined, "topology: nodes: expected at least one");
     }
     for (name, node) in &file.topology.nodes {
-        check_node(source, name, node, &mut plan)?;
+        check_node(source, name, node, file.isolation, &mut plan)?;
     }
     if plan.nodes.len() > MAX_NODES {
         return refuse(
@@ -91,38 +96,55 @@ fn check(source: &str, file: &File) -> Result<Plan, PlanError> {
         }
         plan.links.push(checked);
     }
+    check_shared_networks(file, &plan)?;
     check_loops(&plan, &file.topology.links)?;
     check_schedule(file, &taken, &mut plan)?;
     Ok(plan)
+}
+
+/// Checks that each node that shares another's network can do so.
+fn check_shared_networks(file: &TopologyFile, plan: &NetworkPlan) -> Result<(), PlanError> {
+    let found = |name: &str| plan.nodes.iter().find(|node| node.name == name);
+    for (name, node) in &file.topology.nodes {
+        let Some(of) = &node.value.network_of else { continue };
+        let wrong = |what: &str| refuse(of.defined, format!("node {name}: network-of: {what}"));
+        if plan.rounds {
+            return wrong(
+                "not in rounds: the nodes' clocks differ; expected an interface of its own",
+            );
+        }
+        match found(&of.value) {
+            None => return wrong(&format!("{}: no such node; expected another node", of.value)),
+            Some(other) if other.network_of.is_some() || other.name == *name => {
+                return wrong(&format!("{}: expected a node with a network of its own", of.value))
+            }
+            Some(_) => {}
+        }
+        let has_links = plan.links.iter().any(|link| link.ends.iter().any(|end| end.node == *name));
+        if has_links || !node.value.sysctls.is_empty() {
+            return wrong("excludes links and sysctls of its own: they are the other node's");
+        }
+    }
+    Ok(())
 }
 
 fn check_for_rounds(impairments: &[Impairments; 2]) -> Result<(), String> {
     impairments.iter().try_for_each(Impairments::check_for_rounds)
 }
 
-fn rate(
-    tdf: &Option<Spanned<String>>,
-    rate: &Option<Spanned<String>>,
-) -> Result<Option<Rate>, PlanError> {
-    if let (Some(tdf), Some(_)) = (tdf, rate) {
-        return refuse(tdf.defined, "tdf: excludes rate: give one of them");
-    }
-    Ok(clock_option("tdf", tdf)?.tdf.or(clock_option("rate", rate)?.rate))
-}
-
-fn start(at: &Option<Spanned<String>>) -> Result<Option<WallTime>, PlanError> {
-    Ok(clock_option("at", at)?.at)
-}
-
-/// Reads one key of a clock as the clock option of that name.
-fn clock_option(key: &str, text: &Option<Spanned<String>>) -> Result<ClockOptions, PlanError> {
+/// Reads clock options as the table says.
+fn clock_options(given: &[ClockKey]) -> Result<ClockOptions, PlanError> {
     let mut options = ClockOptions::default();
-    if let Some(text) = text {
-        let option = CLOCK_OPTIONS.iter().find(|option| option.name == key);
+    for (name, text) in given {
+        let option =
+            CLOCK_OPTIONS.iter().find(|option| option.name == *name).expect("a row of the table");
+        let same = given.iter().find(|(other, _)| option.passed_as == Some(*other));
+        if let Some((other, _)) = same {
+            return refuse(text.defined, format!("{name}: excludes {other}: give one of them"));
+        }
         option
-            .ok_or_else(|| "no such clock option".to_string())
-            .and_then(|option| option.read(&mut options, &text.value))
-            .or_else(|error| refuse(text.defined, format!("{key}: {}: {error}", text.value)))?;
+            .read(&mut options, &text.value)
+            .or_else(|error| refuse(text.defined, format!("{name}: {}: {error}", text.value)))?;
     }
     Ok(options)
 }
@@ -131,7 +153,8 @@ fn check_node(
     source: &str,
     name: &str,
     node: &Spanned<Node>,
-    plan: &mut Plan,
+    isolation: Isolation,
+    plan: &mut NetworkPlan,
 ) -> Result<(), PlanError> {
     let at = node.defined;
     if !is_name(name) || name.len() > 60 {
@@ -141,7 +164,7 @@ fn check_node(
     if let Some(position) = node.position {
         plan.positions.insert(name.to_string(), position);
     }
-    if node.kind != Kind::Process {
+    if node.kind != NodeKind::Process {
         let is_bare = node.command.is_none()
             && node.exec.is_empty()
             && node.shell.is_none()
@@ -151,9 +174,11 @@ fn check_node(
             && node.image.is_none()
             && node.rootfs.is_none()
             && node.binds.is_empty()
-            && node.tdf.is_none()
-            && node.rate.is_none()
-            && node.at.is_none();
+            && node.files.is_none()
+            && node.args.is_empty()
+            && node.network_of.is_none()
+            && node.isolation.is_none()
+            && node.clock_keys().is_empty();
         if !is_bare {
             return refuse(
                 at,
@@ -163,8 +188,8 @@ fn check_node(
             );
         }
         let kind = match node.kind {
-            Kind::Switch if node.stp => SwitchKind::SpanningTree,
-            Kind::Switch => SwitchKind::Learning,
+            NodeKind::Switch if node.stp => SwitchKind::SpanningTree,
+            NodeKind::Switch => SwitchKind::Learning,
             _ if node.stp => {
                 return refuse(at, format!("node {name}: stp: expected 'kind: switch'"))
             }
@@ -178,11 +203,11 @@ fn check_node(
     }
     let command = match &node.command {
         None => None,
-        Some(Command::Line(line)) => Some(vec!["/bin/sh".into(), "-c".into(), line.clone()]),
-        Some(Command::Words(words)) if words.is_empty() => {
+        Some(NodeCommand::Line(line)) => Some(vec!["/bin/sh".into(), "-c".into(), line.clone()]),
+        Some(NodeCommand::Words(words)) if words.is_empty() => {
             return refuse(at, format!("node {name}: command: expected at least one word"))
         }
-        Some(Command::Words(words)) => Some(words.clone()),
+        Some(NodeCommand::Words(words)) => Some(words.clone()),
     };
     if let Some(shell) = node.shell.as_ref().filter(|shell| {
         shell.value.is_empty() || shell.value.starts_with('-') || shell.value.contains(' ')
@@ -190,14 +215,21 @@ fn check_node(
         let what = format!("node {name}: shell: {:?}: expected a shell such as bash", shell.value);
         return refuse(shell.defined, what);
     }
-    let own_rate = rate(&node.tdf, &node.rate)?;
-    for (key, own) in [("tdf", &node.tdf), ("rate", &node.rate), ("at", &node.at)] {
-        if let Some(own) = own.as_ref().filter(|_| !plan.rounds) {
-            return refuse(
-                own.defined,
-                format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
-            );
-        }
+    if node.command.is_some() && !node.args.is_empty() {
+        return refuse(at, format!("node {name}: args: excludes command: give one of them"));
+    }
+    // The command of an image is known when it is mounted.
+    let command = match node.image {
+        None if !node.args.is_empty() => Some(node.args.clone()),
+        _ => command,
+    };
+    let own_clock = node.clock_keys();
+    let clock = clock_options(&own_clock)?;
+    if let Some((key, own)) = own_clock.first().filter(|_| !plan.rounds) {
+        return refuse(
+            own.defined,
+            format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
+        );
     }
     if let Some(image) = node.image.as_ref().filter(|_| node.rootfs.is_some()) {
         return refuse(
@@ -218,12 +250,10 @@ fn check_node(
             ),
         );
     }
-    let mut binds = Vec::new();
-    for bind in &node.binds {
-        let read = bind.value.parse::<Bind>();
-        binds.push(read.or_else(|what| {
-            refuse(bind.defined, format!("node {name}: binds: {:?}: {what}", bind.value))
-        })?);
+    let isolation = node.isolation.unwrap_or(isolation);
+    let binds = check_binds(name, node, isolation)?;
+    if node.files.is_some() && isolation == Isolation::Host {
+        return refuse(at, format!("node {name}: files: expected isolation: private beside it"));
     }
     for (key, value) in &node.sysctls {
         let good = key.starts_with("net.") && !key.contains('/') && !key.contains("..");
@@ -236,8 +266,10 @@ fn check_node(
     }
     plan.nodes.push(NodePlan {
         name: name.to_string(),
-        rate: own_rate.unwrap_or(plan.rate),
-        at: start(&node.at)?,
+        clock,
+        isolation,
+        args: node.args.clone(),
+        network_of: node.network_of.as_ref().map(|other| other.value.clone()),
         command,
         shell: node.shell.as_ref().map_or_else(|| "/bin/sh".into(), |shell| shell.value.clone()),
         exec: node.exec.iter().map(|line| exec_line(source, node, line)).collect(),
@@ -253,6 +285,7 @@ fn check_node(
         folder: None,
         rootfs: node.rootfs.as_ref().map(PathBuf::from),
         binds,
+        files: node.files.as_ref().map(PathBuf::from),
     });
     Ok(())
 }
@@ -269,9 +302,25 @@ fn exec_line(source: &str, node: &Node, line: &Spanned<String>) -> ExecLine {
     }
 }
 
+fn check_binds(name: &str, node: &Node, isolation: Isolation) -> Result<Vec<NodeBind>, PlanError> {
+    let mut binds = Vec::new();
+    for bind in &node.binds {
+        let (text, layered) = topology::without_layer(&bind.value);
+        let read = match layered && isolation == Isolation::Host {
+            true => Err("O is for nodes with isolation: private; expected ro, or nothing"),
+            false => text.parse::<Bind>(),
+        };
+        let bind = read.or_else(|what| {
+            refuse(bind.defined, format!("node {name}: binds: {:?}: {what}", bind.value))
+        })?;
+        binds.push(NodeBind { bind, layered });
+    }
+    Ok(binds)
+}
+
 fn check_link(
     link: &Spanned<Link>,
-    file: &File,
+    file: &TopologyFile,
     taken: &mut HashMap<Endpoint, u64>,
 ) -> Result<LinkPlan, PlanError> {
     let at = link.defined;
@@ -321,7 +370,7 @@ fn for_ends<'a>(
     given: &'a [Option<Spanned<String>>],
     at: Location,
     ends: &[Endpoint; 2],
-    file: &File,
+    file: &TopologyFile,
 ) -> Result<Vec<(usize, &'a Spanned<String>)>, PlanError> {
     if !given.is_empty() && given.len() != 2 {
         return refuse(
@@ -333,7 +382,7 @@ fn for_ends<'a>(
     let given: Vec<_> = given.collect();
     for (side, text) in &given {
         let node = &ends[*side].node;
-        if file.topology.nodes.get(node).is_some_and(|one| one.value.kind != Kind::Process) {
+        if file.topology.nodes.get(node).is_some_and(|one| one.value.kind != NodeKind::Process) {
             return refuse(
                 text.defined,
                 format!("{key}: {node} is a switch or hub; expected null"),
@@ -359,7 +408,7 @@ fn mac(text: &Spanned<String>) -> Result<[u8; 6], PlanError> {
 
 fn check_end(
     text: &Spanned<String>,
-    file: &File,
+    file: &TopologyFile,
     taken: &mut HashMap<Endpoint, u64>,
 ) -> Result<Endpoint, PlanError> {
     let end: Endpoint = text.value.parse().or_else(|what: String| {
@@ -372,7 +421,7 @@ fn check_end(
             format!("endpoints: {end}: no node {:?}; expected one of {}", end.node, shown(&names)),
         );
     };
-    if node.value.kind == Kind::Process && end.interface == "lo" {
+    if node.value.kind == NodeKind::Process && end.interface == "lo" {
         return refuse(
             text.defined,
             format!("endpoints: {end}: lo is the loopback interface; expected another name"),
@@ -410,7 +459,7 @@ fn address(key: &str, text: &Spanned<String>, is_v4: bool) -> Result<(IpAddr, u8
 }
 
 /// Checks that each loop of switches has one with a spanning tree: in others a broadcast would go round for ever.
-fn check_loops(plan: &Plan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
+fn check_loops(plan: &NetworkPlan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
     let without = plan.switches.iter().filter(|(_, kind)| *kind != SwitchKind::SpanningTree);
     let names: Vec<&str> = without.map(|(name, _)| name.as_str()).collect();
     let ends = plan.links.iter().map(|link| link.ends.each_ref().map(|end| end.node.as_str()));
@@ -442,9 +491,9 @@ pub(crate) fn link_of_loop<'a>(
 }
 
 fn check_schedule(
-    file: &File,
+    file: &TopologyFile,
     taken: &HashMap<Endpoint, u64>,
-    plan: &mut Plan,
+    plan: &mut NetworkPlan,
 ) -> Result<(), PlanError> {
     let mut all = Vec::new();
     for change in &file.schedule {
@@ -527,10 +576,10 @@ schedule:
     fn a_whole_file_is_understood() {
         let plan = plan_from_text("lab.yaml", WHOLE).unwrap();
         assert_eq!(
-            (plan.name.as_str(), plan.rate.to_string().as_str(), plan.seed),
+            (plan.name.as_str(), plan.clock.rate_or_tdf().to_string().as_str(), plan.seed),
             ("lab", "0.1", 7)
         );
-        assert_eq!(plan.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
+        assert_eq!(plan.clock.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
         assert_eq!(plan.nodes[0].command.as_deref().unwrap(), ["sleep", "60"]);
         assert_eq!(plan.nodes[0].sysctls["net.ipv4.ip_forward"], "1");
         let line = &plan.nodes[1].exec[0];
@@ -550,6 +599,38 @@ schedule:
         assert_eq!((plan.links[1].mtu, plan.links[1].is_up), (9000, false));
         assert_eq!(plan.schedule[0].is_up, Some(true));
         assert_eq!(plan.schedule[1].at, lorentz_clock::Span::from_secs(20));
+    }
+
+    /// The table decides which options a network and its nodes have.
+    #[test]
+    fn clock_options_of_a_network_are_those_of_the_table() {
+        for option in CLOCK_OPTIONS {
+            let name = option.name;
+            let value = option.example();
+            let of_network =
+                format!("name: l\n{name}: '{value}'\ntopology: {{nodes: {{a: {{}}}}}}\n");
+            let of_node = format!(
+                "name: l\nrounds: true\ntopology: {{nodes: {{a: {{{name}: '{value}'}}}}}}\n"
+            );
+            match option.topology_key {
+                Some(key) => {
+                    let mut expected = ClockOptions::default();
+                    option.read(&mut expected, value).unwrap();
+                    assert_eq!(key.replace('_', "-"), name);
+                    assert_eq!(plan_from_text("x", &of_network).unwrap().clock, expected);
+                    assert_eq!(plan_from_text("x", &of_node).unwrap().nodes[0].clock, expected);
+                }
+                None => {
+                    for text in [of_network, of_node] {
+                        let refusal = plan_from_text("x", &text).unwrap_err().what;
+                        assert!(
+                            refusal.contains("unknown field") && refusal.contains(name),
+                            "{refusal}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     /// Each row: the file, the line and column of the error, and words that the message must contain.

@@ -8,8 +8,8 @@ use lorentz_experiment::{Connection, ConnectionError};
 
 use crate::directory::NetworkDir;
 use crate::plan::Endpoint;
-use crate::protocol::{Answer, LinkChange, Request, Status};
-use crate::Refusal;
+use crate::protocol::{LinkChange, NetworkAnswer, NetworkRequest, NetworkStatus};
+use crate::NetworkRefusal;
 
 /// A network whose emulator runs.
 pub struct Network {
@@ -26,10 +26,10 @@ impl Network {
     pub fn open(state: &StateDir, name: &str) -> anyhow::Result<Network> {
         let directory = NetworkDir::of(state, name)?;
         if !directory.exists() {
-            return Err(Refusal::Unknown(name.to_string()).into());
+            return Err(NetworkRefusal::Unknown(name.to_string()).into());
         }
         let reached = Connection::open(&directory).context("reaching the network")?;
-        let connection = reached.ok_or_else(|| Refusal::Dead(name.to_string()))?;
+        let connection = reached.ok_or_else(|| NetworkRefusal::Dead(name.to_string()))?;
         Ok(Network { name: name.to_string(), connection })
     }
 
@@ -51,10 +51,10 @@ impl Network {
         let mut all = Network::list(state)?;
         match given {
             Some(name) if all.iter().any(|one| one == name) => Ok(name.to_string()),
-            Some(name) => Err(Refusal::Unknown(name.to_string()).into()),
+            Some(name) => Err(NetworkRefusal::Unknown(name.to_string()).into()),
             None if all.len() == 1 => Ok(all.remove(0)),
-            None if all.is_empty() => Err(Refusal::NoNetwork.into()),
-            None => Err(Refusal::WhichNetwork(all.join(", ")).into()),
+            None if all.is_empty() => Err(NetworkRefusal::NoNetwork.into()),
+            None => Err(NetworkRefusal::WhichNetwork(all.join(", ")).into()),
         }
     }
 
@@ -63,9 +63,9 @@ impl Network {
     /// # Errors
     ///
     /// If the emulator ends before it answers.
-    pub fn status(&mut self) -> anyhow::Result<Status> {
-        match self.ask(&Request::Status)? {
-            Answer::Status(status) => Ok(*status),
+    pub fn status(&mut self) -> anyhow::Result<NetworkStatus> {
+        match self.ask(&NetworkRequest::Status)? {
+            NetworkAnswer::Status(status) => Ok(*status),
             other => anyhow::bail!("a status was expected, not {other:?}"),
         }
     }
@@ -76,7 +76,7 @@ impl Network {
     ///
     /// If there is no such link, or the values make no sense together.
     pub fn set(&mut self, setting: LinkChange) -> anyhow::Result<()> {
-        self.ask(&Request::Set(Box::new(setting))).map(drop)
+        self.ask(&NetworkRequest::Set(Box::new(setting))).map(drop)
     }
 
     /// Captures the frames that the interface `end` sends and receives from here on, as pcapng, until the network ends or the
@@ -86,18 +86,18 @@ impl Network {
     ///
     /// If there is no such interface.
     pub fn capture(mut self, end: Endpoint) -> anyhow::Result<impl Read> {
-        self.ask(&Request::Capture { end })?;
+        self.ask(&NetworkRequest::Capture { end })?;
         Ok(self.connection.into_reader())
     }
 
-    fn ask(&mut self, request: &Request) -> anyhow::Result<Answer> {
+    fn ask(&mut self, request: &NetworkRequest) -> anyhow::Result<NetworkAnswer> {
         match self.connection.ask(request) {
-            Ok(Answer::Refused(why)) => Err(Refusal::Setting(why).into()),
+            Ok(NetworkAnswer::Refused(why)) => Err(NetworkRefusal::Setting(why).into()),
             Ok(answer) => Ok(answer),
             Err(ConnectionError::Json(error)) => Err(error).context("the emulator's answer"),
             // The emulator has ended in between.
             Err(ConnectionError::Ended | ConnectionError::Io(_)) => {
-                Err(Refusal::Dead(self.name.clone()).into())
+                Err(NetworkRefusal::Dead(self.name.clone()).into())
             }
         }
     }

@@ -9,14 +9,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use anyhow::Context;
-use lorentz_clock::{Rate, WallTime};
 use lorentz_container::{
     self as container, start_in_background, Container, MonitorKind, NewContainer, StateDir,
 };
-use lorentz_control::{ClockOptions, ClockSettings, HostNow};
+use lorentz_control::{Cgroup, ClockOptions, ClockSettings, HostNow};
 use lorentz_experiment::{self as experiment, Experiment, Joining};
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
@@ -24,18 +24,20 @@ use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{fork, ForkResult};
 
 use crate::destroy::down;
-use crate::directory::{container_of, NetworkDir, Record};
+use crate::directory::{container_of, NetworkDir, NetworkRecord};
 use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
 use crate::exec::{self, FailedLine, OutputMark};
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
-use crate::plan::{Endpoint, LinkPlan, NodePlan, Plan};
+use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan};
+use crate::private;
 use crate::protocol::NodeStatus;
-use crate::serve::{Port, SendTimes, Server, TIMELINE};
+use crate::serve::{EmulatorServer, Port, SendTimes, TIMELINE};
 use crate::tap::{self, Tap};
 use crate::tcp_timers::{self, TcpTimers};
 use crate::timestamps::FrameTimestamps;
-use crate::Refusal;
+use crate::topology::Isolation;
+use crate::NetworkRefusal;
 
 /// The namespaces that each node has of its own.
 const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);
@@ -72,7 +74,7 @@ pub enum Step<'a> {
 /// let fail. After an error nothing is left.
 pub fn up(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     policy: ExecPolicy,
     progress: &dyn Fn(Step),
 ) -> anyhow::Result<Vec<FailedLine>> {
@@ -109,24 +111,28 @@ fn check_command(node: &NodePlan) -> anyhow::Result<()> {
             matches!(found, Some(Ok(_)))
         }
     };
-    let refusal = || Refusal::NoCommand { node: node.name.clone(), command: word.clone() };
+    let refusal = || NetworkRefusal::NoCommand { node: node.name.clone(), command: word.clone() };
     is_there.then_some(()).ok_or_else(|| refusal().into())
 }
 
 /// Checks that the host's files and directories exist that the node is to see.
-fn check_files(node: &NodePlan) -> Result<(), Refusal> {
+fn check_files(node: &NodePlan) -> Result<(), NetworkRefusal> {
     let missing = |key, path: &Path, expected| {
         let (node, path) = (node.name.clone(), path.display().to_string());
-        Err(Refusal::NoFile { node, key, path, expected })
+        Err(NetworkRefusal::NoFile { node, key, path, expected })
     };
     if let Some(root) = node.rootfs.as_ref().filter(|root| !root.is_dir()) {
         return missing("rootfs", root, "a directory with a root file system");
     }
-    for bind in &node.binds {
+    if let Some(files) = node.files.as_ref().filter(|files| !files.is_dir()) {
+        return missing("files", files, "a directory");
+    }
+    for NodeBind { bind, .. } in &node.binds {
         if !bind.source.exists() {
             return missing("binds", &bind.source, "a file or directory");
         }
-        if node.rootfs.is_none() && !bind.target.exists() {
+        let is_shared = node.rootfs.is_none() && node.isolation == Isolation::Host;
+        if is_shared && !bind.target.exists() {
             return missing("binds", &bind.target, "a place for it, where there is no rootfs");
         }
     }
@@ -134,12 +140,12 @@ fn check_files(node: &NodePlan) -> Result<(), Refusal> {
 }
 
 /// Checks that the network can be made, as far as this is known before anything is made.
-fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
+fn check(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<()> {
     if !nix::unistd::geteuid().is_root() {
-        return Err(Refusal::NotRoot.into());
+        return Err(NetworkRefusal::NotRoot.into());
     }
     if NetworkDir::of(state, &plan.name)?.exists() {
-        return Err(Refusal::NameInUse(plan.name.clone()).into());
+        return Err(NetworkRefusal::NameInUse(plan.name.clone()).into());
     }
     state.check_new_name(&plan.name)?;
     for node in &plan.nodes {
@@ -152,15 +158,15 @@ fn check(state: &StateDir, plan: &Plan) -> anyhow::Result<()> {
     }
     image::check_all(plan)?;
     let host = HostNow::read()?;
-    clock_settings(plan.at, plan.rate, &host)?;
-    let mut own = plan.nodes.iter().filter(|node| node.at.is_some());
-    own.try_for_each(|node| clock_settings(node.at, node.rate, &host).map(drop))
+    clock_settings(&plan.clock, &host)?;
+    let mut own = plan.nodes.iter().map(|node| node.clock.or(&plan.clock));
+    own.try_for_each(|clock| clock_settings(&clock, &host).map(drop))
 }
 
 /// Starts the emulator's process, and returns when the network's time runs.
 fn start_emulator(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     progress: &dyn Fn(Step),
 ) -> anyhow::Result<()> {
@@ -192,17 +198,18 @@ fn start_emulator(
 
 fn emulate(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     listener: UnixListener,
     progress: &dyn Fn(Step),
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
     let names = plan.nodes.iter().map(|node| node.name.clone()).collect();
-    let mut record = Record::of_this_process(names)?;
+    let mut record = NetworkRecord::of_this_process(names)?;
     let entry =
         |node: &NodePlan| (node.name.clone(), NodeEntry::of(node, &directory.root(&node.name)));
-    record.entries = plan.nodes.iter().map(entry).collect();
+    let on_host = |node: &&NodePlan| node.isolation == Isolation::Host;
+    record.entries = plan.nodes.iter().filter(on_host).map(entry).collect();
     directory.store(&record)?;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -217,11 +224,12 @@ fn emulate(
         record.made = creation_times(state, plan)?;
         directory.store(&record)?;
     }
+    let private_groups = private::start_all(state, plan)?;
     raise_priority();
     // Nobody waits for the processes that supervise nodes.
     // SAFETY: no handler is set.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-    let server = Server {
+    let server = EmulatorServer {
         nodes: plan.nodes.iter().map(|node| node_status(plan, directory, node)).collect(),
         plan: plan.clone(),
         emulator,
@@ -234,6 +242,7 @@ fn emulate(
     };
     server.serve(|| {
         owner.clock()?.unfreeze()?;
+        private_groups.iter().for_each(Cgroup::thaw);
         ready();
         Ok(())
     })
@@ -246,7 +255,7 @@ fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
-fn node_status(plan: &Plan, directory: &NetworkDir, node: &NodePlan) -> NodeStatus {
+fn node_status(plan: &NetworkPlan, directory: &NetworkDir, node: &NodePlan) -> NodeStatus {
     NodeStatus {
         name: node.name.clone(),
         container: container_of(&plan.name, &node.name),
@@ -254,34 +263,39 @@ fn node_status(plan: &Plan, directory: &NetworkDir, node: &NodePlan) -> NodeStat
     }
 }
 
-fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
+pub(crate) fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
     let chosen =
         node.output.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));
     chosen.unwrap_or_else(|| directory.output(&node.name))
 }
 
 /// Makes the container with the network's clock, which stands still.
-fn make_clock(state: &StateDir, plan: &Plan, host: &HostNow) -> anyhow::Result<Container> {
+fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::Result<Container> {
     let words = ["lorentz".into(), "up".into()];
-    let new = NewContainer { name: Some(&plan.name), command: &words, kind: MonitorKind::Run };
-    Ok(state.create(&new, &clock_settings(plan.at, plan.rate, host)?)?)
+    let new = NewContainer {
+        name: Some(&plan.name),
+        command: &words,
+        kind: MonitorKind::Run,
+        has_programs: false,
+    };
+    Ok(state.create(&new, &clock_settings(&plan.clock, host)?)?)
 }
 
 /// Settings of a clock that stands still at the network's start.
-fn clock_settings(
-    at: Option<WallTime>,
-    rate: Rate,
-    host: &HostNow,
-) -> anyhow::Result<ClockSettings> {
-    let rate = (rate != Rate::ONE).then_some(rate);
-    Ok(ClockOptions { at, rate, frozen: true, ..Default::default() }.settings(host)?)
+fn clock_settings(options: &ClockOptions, host: &HostNow) -> anyhow::Result<ClockSettings> {
+    Ok(standing_still(options).settings(host)?)
+}
+
+/// The same clock, which stands still at its start.
+pub(crate) fn standing_still(options: &ClockOptions) -> ClockOptions {
+    ClockOptions { frozen: true, ..options.clone() }
 }
 
 /// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the
 /// instants at which frames leave their ports.
 fn hold_nodes(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     ports: &[Port],
 ) -> anyhow::Result<(Experiment, Vec<SendTimes>)> {
     let mut experiment = Experiment::open(state, &plan.name)?;
@@ -296,7 +310,7 @@ fn hold_nodes(
     Ok((experiment, send_times))
 }
 
-fn creation_times(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<String, i64>> {
+fn creation_times(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<BTreeMap<String, i64>> {
     let names = plan.nodes.iter().map(|node| container_of(&plan.name, &node.name));
     let mut made = BTreeMap::new();
     for name in names {
@@ -307,7 +321,7 @@ fn creation_times(state: &StateDir, plan: &Plan) -> anyhow::Result<BTreeMap<Stri
 }
 
 /// Makes the emulator. Also returns, for each of its stations, the interface of a node that it is.
-fn build_emulator(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
+fn build_emulator(plan: &NetworkPlan) -> (Emulator, Vec<Endpoint>) {
     let mut emulator = Emulator::new(plan.seed);
     let mut stations = Vec::new();
     let switches: Vec<(&str, SwitchId)> = plan
@@ -334,7 +348,7 @@ fn build_emulator(plan: &Plan) -> (Emulator, Vec<Endpoint>) {
 /// order of `stations`.
 fn make_nodes(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     stations: &[Endpoint],
     host: &HostNow,
@@ -342,10 +356,24 @@ fn make_nodes(
 ) -> anyhow::Result<Vec<Port>> {
     let own = ["net", "uts"].map(|kind| File::open(format!("/proc/self/ns/{kind}")));
     let mut ports: Vec<(StationId, Port)> = Vec::new();
-    for (number, node) in plan.nodes.iter().enumerate() {
+    let mut shared: BTreeMap<&str, File> = BTreeMap::new();
+    // A node whose network others share comes before them.
+    let (sharing, first): (Vec<_>, Vec<_>) =
+        plan.nodes.iter().partition(|node| node.network_of.is_some());
+    for (number, node) in first.into_iter().chain(sharing).enumerate() {
         unshare(NODE_NAMESPACES).context("a network namespace for each node, which needs root")?;
-        let made = set_up_namespaces(plan, node, stations, &mut ports)
-            .and_then(|()| start_node(state, plan, directory, node, host))
+        let set_up = match &node.network_of {
+            None => set_up_namespaces(plan, node, stations, &mut ports),
+            Some(other) => share_network(node, &shared[other.as_str()]),
+        };
+        if plan.nodes.iter().any(|other| other.network_of.as_ref() == Some(&node.name)) {
+            shared.insert(&node.name, File::open("/proc/self/ns/net")?);
+        }
+        let made = set_up
+            .and_then(|()| match node.isolation {
+                Isolation::Host => start_node(state, plan, directory, node, host),
+                Isolation::Private => private::create(state, plan, directory, node),
+            })
             .with_context(|| format!("node {}", node.name));
         for namespace in &own {
             let namespace = namespace.as_ref().map_err(|error| io::Error::from(error.kind()))?;
@@ -358,15 +386,26 @@ fn make_nodes(
     Ok(ports.into_iter().map(|(_, port)| port).collect())
 }
 
+/// Sets up this thread's namespaces for a node that shares the network namespace `network`.
+fn share_network(node: &NodePlan, network: &File) -> anyhow::Result<()> {
+    set_hostname(node)?;
+    Ok(setns(network, CloneFlags::CLONE_NEWNET)?)
+}
+
+/// Sets the host name of this thread's namespace to the name of `node`.
+fn set_hostname(node: &NodePlan) -> nix::Result<()> {
+    let label: String = node.name.chars().take(63).collect();
+    nix::unistd::sethostname(&label)
+}
+
 /// Sets up this thread's namespaces for `node`.
 fn set_up_namespaces(
-    plan: &Plan,
+    plan: &NetworkPlan,
     node: &NodePlan,
     stations: &[Endpoint],
     ports: &mut Vec<(StationId, Port)>,
 ) -> anyhow::Result<()> {
-    let label: String = node.name.chars().take(63).collect();
-    nix::unistd::sethostname(&label)?;
+    set_hostname(node)?;
     tap::loopback_up().context("lo")?;
     for (number, end) in stations.iter().enumerate().filter(|(_, end)| end.node == node.name) {
         let (link, side) = link_of(plan, end);
@@ -379,7 +418,7 @@ fn set_up_namespaces(
         let tap = Tap::make(&wanted).with_context(|| format!("interface {}", end.interface))?;
         ports.push((StationId(number), Port { tap, end: end.clone(), refused: 0 }));
     }
-    tcp_timers::set_initial(plan.rate);
+    tcp_timers::set_initial(plan.clock.rate_or_tdf());
     // A new namespace copies the settings of the host, which may forward packets for its own purposes.
     tap::set_sysctl("net.ipv4.ip_forward", "0").context("net.ipv4.ip_forward")?;
     for (key, value) in &node.sysctls {
@@ -389,7 +428,7 @@ fn set_up_namespaces(
 }
 
 /// Returns the link that ends at an interface, and the side of that end.
-fn link_of<'a>(plan: &'a Plan, end: &Endpoint) -> (&'a LinkPlan, usize) {
+fn link_of<'a>(plan: &'a NetworkPlan, end: &Endpoint) -> (&'a LinkPlan, usize) {
     let side = |link: &'a LinkPlan| Some((link, link.ends.iter().position(|one| one == end)?));
     plan.links.iter().find_map(side).expect("stations are ends of links")
 }
@@ -403,7 +442,7 @@ fn generated_mac(station: usize) -> [u8; 6] {
 /// Starts the program of `node` in this thread's namespaces. It begins when the clock runs.
 fn start_node(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     node: &NodePlan,
     host: &HostNow,
@@ -423,23 +462,21 @@ fn start_node(
             command = NodeEntry::of(node, &directory.root(&node.name)).enter(&command);
         }
         set_no_new_privs()?;
-        let new = NewContainer { name: Some(&name), command: &command, kind: MonitorKind::Run };
+        let new = NewContainer {
+            name: Some(&name),
+            command: &command,
+            kind: MonitorKind::Run,
+            has_programs: true,
+        };
+        let clock = node.clock.or(&plan.clock);
         let made = if plan.rounds {
-            state.create(&new, &clock_settings(node.at.or(plan.at), node.rate, host)?)
+            state.create(&new, &clock_settings(&clock, host)?)
         } else {
             state.join(&new, &plan.name)
         };
         let ran = made.map_err(anyhow::Error::from).and_then(|container| {
             container::run(container, &command, !plan.rounds, |node_container| {
-                if plan.rounds {
-                    let mut experiment = Experiment::open(state, &plan.name)?;
-                    experiment.add_as(&Joining {
-                        container: node_container.name(),
-                        rate: node.rate,
-                        timeline: Some(TIMELINE),
-                        own_wall: node.at.is_some(),
-                    })?;
-                }
+                join_rounds(state, plan, node, node_container.name())?;
                 ready.done();
                 Ok(())
             })
@@ -451,7 +488,25 @@ fn start_node(
     })
 }
 
-fn open_log(path: &Path) -> anyhow::Result<File> {
+/// In rounds: adds the container of `node` to the network's experiment.
+pub(crate) fn join_rounds(
+    state: &StateDir,
+    plan: &NetworkPlan,
+    node: &NodePlan,
+    container: &str,
+) -> anyhow::Result<()> {
+    if !plan.rounds {
+        return Ok(());
+    }
+    Experiment::open(state, &plan.name)?.add_as(&Joining {
+        container,
+        rate: node.clock.or(&plan.clock).rate_or_tdf(),
+        timeline: Some(TIMELINE),
+        own_wall: node.clock.at.is_some(),
+    })
+}
+
+pub(crate) fn open_log(path: &Path) -> anyhow::Result<File> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     opened.with_context(|| format!("output: {}", path.display()))
 }
@@ -459,7 +514,7 @@ fn open_log(path: &Path) -> anyhow::Result<File> {
 /// Runs the lines of `exec`, node by node, each to its end. Returns those that failed.
 fn run_exec_lines(
     state: &StateDir,
-    plan: &Plan,
+    plan: &NetworkPlan,
     directory: &NetworkDir,
     policy: ExecPolicy,
     progress: &dyn Fn(Step),
@@ -475,7 +530,8 @@ fn run_exec_lines(
             let words = exec::words(&node.shell, line);
             let status = run_in_node(state, &name, &words, &entry, &output)
                 .with_context(|| format!("node {}: exec: {}", node.name, line.at(1)))?;
-            for one in mark.failures(&node.name, line, status) {
+            for mut one in mark.failures(&node.name, line, status) {
+                one.note = private::full_note(state, &name);
                 anyhow::ensure!(policy == ExecPolicy::KeepGoing, "{one}");
                 progress(Step::Failed(&one));
                 failed.push(one);
@@ -509,6 +565,9 @@ fn run_in_node(
                 nix::unistd::dup2_stdout(&log)?;
                 nix::unistd::dup2_stderr(&log)?;
                 let found = state.container(name)?;
+                if let Some(mut command) = private::exec_command(&found)? {
+                    return Err(command.args(words).exec().into());
+                }
                 enter(&found)?;
                 let words: Vec<OsString> = words.iter().map(OsString::from).collect();
                 container::exec(&found, &entry.enter(&words))
@@ -548,7 +607,7 @@ pub fn enter_node(
 
 fn enter(node: &Container) -> anyhow::Result<()> {
     let monitor = node.record().monitors.iter().find(|monitor| monitor.is_alive());
-    let monitor = monitor.ok_or_else(|| Refusal::NodeEnded(node.name().to_string()))?;
+    let monitor = monitor.ok_or_else(|| NetworkRefusal::NodeEnded(node.name().to_string()))?;
     let here = std::env::current_dir();
     for kind in ["uts", "net", "mnt"] {
         let namespace = File::open(format!("/proc/{}/ns/{kind}", monitor.pid))?;

@@ -9,9 +9,10 @@ use lorentz_control::Cgroup;
 use lorentz_experiment::{self as experiment, Experiment};
 use nix::sys::wait::{waitpid, WaitPidFlag};
 
-use crate::directory::{container_of, NetworkDir, Record};
+use crate::directory::{container_of, NetworkDir, NetworkRecord};
 use crate::image;
-use crate::Refusal;
+use crate::private;
+use crate::NetworkRefusal;
 
 /// Takes the network `name` down, whatever state it is in: its emulator, its nodes, its clock. Returns the number of programs that
 /// were killed.
@@ -22,18 +23,18 @@ use crate::Refusal;
 pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
     let directory = NetworkDir::of(state, name)?;
     if !directory.exists() {
-        return Err(Refusal::Unknown(name.to_string()).into());
+        return Err(NetworkRefusal::Unknown(name.to_string()).into());
     }
     let record = directory.record();
     if let Some(record) = &record {
         end_emulator(record)?;
     }
-    let Record { nodes, made, .. } = record.unwrap_or_default();
+    let NetworkRecord { nodes, made, .. } = record.unwrap_or_default();
+    let mut ended = private::delete_all(&directory, name, &nodes)?;
     let containers =
         nodes.iter().filter_map(|node| state.container(&container_of(name, node)).ok());
     let ours: Vec<Container> = containers.filter(|found| is_ours(found, name, &made)).collect();
     let groups: Vec<Cgroup> = ours.iter().filter_map(Container::cgroup).collect();
-    let mut ended = 0;
     for node in &ours {
         ended += container::clear(node, true)?;
     }
@@ -74,14 +75,14 @@ fn end_experiment(state: &StateDir, network: &str) -> anyhow::Result<()> {
     match Experiment::open(state, network) {
         Ok(mut experiment) => experiment.end(),
         Err(error) => match error.downcast_ref() {
-            Some(experiment::Refusal::Unknown(_)) => Ok(()),
+            Some(experiment::ExperimentRefusal::Unknown(_)) => Ok(()),
             _ => experiment::release(state, network),
         },
     }
 }
 
 /// Kills the process that `record` names, and no other.
-fn end_emulator(record: &Record) -> anyhow::Result<()> {
+fn end_emulator(record: &NetworkRecord) -> anyhow::Result<()> {
     const KILL_TIMEOUT: Duration = Duration::from_secs(5);
     // SAFETY: plain numbers in, a descriptor or -1 out.
     let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, record.pid, 0) };

@@ -11,13 +11,13 @@ use lorentz_control::processes::{self, Process};
 use serde::{Deserialize, Serialize};
 
 use crate::file_systems::NodeEntry;
-use crate::Refusal;
+use crate::NetworkRefusal;
 
 const DIRECTORY: &str = ".networks";
 
 /// The record of a network, for commands that come when its emulator has died.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct NetworkRecord {
     /// The emulator's process id ...
     pub pid: u32,
     /// ... and its start time: later another process may have the same process id.
@@ -33,11 +33,16 @@ pub(crate) struct Record {
     pub entries: BTreeMap<String, NodeEntry>,
 }
 
-impl Record {
+impl NetworkRecord {
     /// The record of a network whose emulator is the calling process.
-    pub fn of_this_process(nodes: Vec<String>) -> io::Result<Record> {
+    pub fn of_this_process(nodes: Vec<String>) -> io::Result<NetworkRecord> {
         let me = Process::current()?;
-        Ok(Record { pid: me.pid, start_ticks: me.start_ticks, nodes, ..Record::default() })
+        Ok(NetworkRecord {
+            pid: me.pid,
+            start_ticks: me.start_ticks,
+            nodes,
+            ..NetworkRecord::default()
+        })
     }
 
     /// Whether its emulator runs.
@@ -60,9 +65,9 @@ impl Deref for NetworkDir {
 
 impl NetworkDir {
     /// The directory of the network `name`, which need not exist.
-    pub fn of(state: &StateDir, name: &str) -> Result<NetworkDir, Refusal> {
+    pub fn of(state: &StateDir, name: &str) -> Result<NetworkDir, NetworkRefusal> {
         let directory = lorentz_container::ServiceDir::of(state, DIRECTORY, name);
-        directory.map(NetworkDir).ok_or_else(|| Refusal::Unknown(name.to_string()))
+        directory.map(NetworkDir).ok_or_else(|| NetworkRefusal::Unknown(name.to_string()))
     }
 
     /// Returns the names of all networks.
@@ -70,20 +75,25 @@ impl NetworkDir {
         lorentz_container::ServiceDir::all(state, DIRECTORY)
     }
 
-    pub fn store(&self, record: &Record) -> io::Result<()> {
+    pub fn store(&self, record: &NetworkRecord) -> io::Result<()> {
         let (draft, path) = (self.file("network.json.new"), self.file("network.json"));
         fs::write(&draft, serde_json::to_vec(record)?)?;
         fs::rename(draft, path)
     }
 
     /// Reads the record. `None` if the network was not made completely.
-    pub fn record(&self) -> Option<Record> {
+    pub fn record(&self) -> Option<NetworkRecord> {
         serde_json::from_slice(&fs::read(self.file("network.json")).ok()?).ok()
     }
 
     /// The directory in which the root file system of a node is assembled.
     pub fn root(&self, node: &str) -> PathBuf {
         self.file(&format!("{node}.root"))
+    }
+
+    /// The bundle of a private node.
+    pub fn bundle(&self, node: &str) -> PathBuf {
+        self.file(&format!("{node}.bundle"))
     }
 
     /// The file for the output of a node.

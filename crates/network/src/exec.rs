@@ -22,16 +22,19 @@ pub struct FailedLine {
     pub status: i32,
     /// The last line of the node's output.
     pub output: String,
+    /// Words behind the output, for a cause that it does not show; empty for none.
+    #[serde(skip)]
+    pub note: String,
 }
 
 impl std::fmt::Display for FailedLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let FailedLine { node, file, line, text, status, output } = self;
+        let FailedLine { node, file, line, text, status, output, note } = self;
         write!(f, "{file}:{line}: node {node}: exec: {text}: exit status {status}")?;
         if !output.is_empty() {
             write!(f, ": {output}")?;
         }
-        Ok(())
+        f.write_str(note)
     }
 }
 
@@ -94,6 +97,7 @@ impl OutputMark<'_> {
             text: line.at(number).into(),
             status,
             output: output.into(),
+            note: String::new(),
         };
         for one in text.lines() {
             let report = one.strip_prefix(REPORT).and_then(|rest| {

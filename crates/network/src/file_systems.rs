@@ -51,7 +51,7 @@ pub(crate) fn mount_all(node: &NodePlan, base: &Path) -> anyhow::Result<()> {
             seen
         }
     };
-    node.binds.iter().try_for_each(|bind| mount_bind(bind, &root))
+    node.binds.iter().try_for_each(|one| mount_bind(&one.bind, &root))
 }
 
 /// Whether the node needs a mount namespace.

@@ -9,7 +9,7 @@ use lorentz_fuzz::{fuzz, fuzz_json};
 use crate::check;
 use crate::import::{self, Format};
 use crate::plan::Endpoint;
-use crate::protocol::Request;
+use crate::protocol::NetworkRequest;
 use crate::units::{BitRate, Bytes, Delay, Probability};
 
 const TOPOLOGY: &str = "\
@@ -139,9 +139,12 @@ fn fuzz_request() {
     ];
     let words = ["\"do\":", "\"set\"", "\\u0000", "\"loss\":\"1%\""];
     fuzz_json("network-request", &seeds, &words, |bytes| {
-        let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return false };
-        let told = serde_json::to_vec(&request).expect("it was read");
-        assert_eq!(serde_json::from_slice::<Request>(&told).expect("it was told"), request);
+        let Ok(request) = serde_json::from_slice::<NetworkRequest>(bytes) else { return false };
+        let text = serde_json::to_vec(&request).expect("it was read");
+        assert_eq!(
+            serde_json::from_slice::<NetworkRequest>(&text).expect("JSON that was written"),
+            request
+        );
         true
     });
 }

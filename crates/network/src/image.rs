@@ -1,10 +1,10 @@
 //! Images as the root file systems of nodes. Podman has the images in its storage, mounts them, and reports their settings for
 //! programs.
 //!
-//! This module fetches no image: the user pulls it. Podman counts the mounts of an image. Each network mounts an image once, and
+//! A network fetches no image by itself: the user pulls it, or has [`pull_missing`] do it. Podman counts the mounts of an image. Each network mounts an image once, and
 //! unmounts it when the network goes down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,8 +13,8 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::directory::NetworkDir;
-use crate::plan::{NodePlan, Plan};
-use crate::Refusal;
+use crate::plan::{NetworkPlan, NodePlan};
+use crate::NetworkRefusal;
 
 /// Settings of an image for the programs in it (OCI image specification, image configuration, "config").
 #[derive(Debug, Default, Deserialize)]
@@ -31,20 +31,103 @@ struct Config {
 ///
 /// # Errors
 ///
-/// The first node whose image podman does not have.
-pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
-    let mut known = BTreeSet::new();
-    for node in &plan.nodes {
-        let Some(image) = node.image.as_ref().filter(|image| known.insert(*image)) else {
-            continue;
-        };
-        podman(&["image", "exists", image]).map_err(|error| Refusal::NoImage {
-            node: node.name.clone(),
-            image: image.clone(),
-            why: format!("{error:#}"),
-        })?;
+/// All images that podman does not have, with the command that gets them; or podman cannot be run.
+pub(crate) fn check_all(plan: &NetworkPlan) -> Result<(), NetworkRefusal> {
+    let missing = missing(plan)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let shown = missing.iter().map(|(image, nodes)| format!("{image} ({})", nodes.join(", ")));
+    let names = missing.keys().map(|image| full_name(image));
+    Err(NetworkRefusal::MissingImages {
+        missing: shown.collect::<Vec<_>>().join(", "),
+        names: names.collect::<Vec<_>>().join(" "),
+    })
+}
+
+/// Has podman pull the images of `plan` that it does not have. Podman shows its progress on standard error.
+///
+/// # Errors
+///
+/// If podman cannot be run, or an image cannot be pulled.
+pub fn pull_missing(plan: &NetworkPlan) -> anyhow::Result<()> {
+    for image in missing(plan)?.keys() {
+        let mut command = Command::new("podman");
+        // What podman prints on standard output is the image's id.
+        command.args(["pull", &full_name(image)]).stdin(Stdio::null()).stdout(Stdio::null());
+        let status = command.status().context("podman")?;
+        anyhow::ensure!(status.success(), "podman pull {}: {status}", full_name(image));
     }
     Ok(())
+}
+
+/// Returns the images of `plan` that podman does not have, each with its nodes.
+fn missing(plan: &NetworkPlan) -> Result<BTreeMap<&str, Vec<&str>>, NetworkRefusal> {
+    let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut known: BTreeMap<&str, bool> = BTreeMap::new();
+    for node in &plan.nodes {
+        let Some(image) = node.image.as_deref() else { continue };
+        let is_there = match known.get(image) {
+            Some(is_there) => *is_there,
+            None => exists(image).map_err(|error| NetworkRefusal::NoImage {
+                node: node.name.clone(),
+                image: image.to_string(),
+                why: format!("{error:#}"),
+            })?,
+        };
+        known.insert(image, is_there);
+        if !is_there {
+            found.entry(image).or_default().push(&node.name);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether podman has the image.
+fn exists(image: &str) -> anyhow::Result<bool> {
+    let status = Command::new("podman")
+        .args(["image", "exists", image])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .context("podman")?;
+    Ok(status.success())
+}
+
+/// Returns the name of an image with its registry. Other emulators mean docker's where a name has none.
+fn full_name(image: &str) -> String {
+    match image.split_once('/') {
+        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => image.to_string(),
+        Some(_) => format!("docker.io/{image}"),
+        None => format!("docker.io/library/{image}"),
+    }
+}
+
+/// Returns the numbers of the user and the group that run the programs of `node`, by the files of its root file system.
+///
+/// # Errors
+///
+/// If the root file system does not have the user or the group.
+pub(crate) fn user_ids(node: &NodePlan) -> anyhow::Result<(u32, u32)> {
+    let (Some(user), Some(root)) = (&node.user, &node.rootfs) else { return Ok((0, 0)) };
+    let (name, group) = match user.split_once(':') {
+        Some((name, group)) => (name, Some(group)),
+        None => (user.as_str(), None),
+    };
+    let entry = |file: &str, name: &str| {
+        let text = fs::read_to_string(root.join("etc").join(file)).unwrap_or_default();
+        let found = text.lines().map(|line| line.split(':').map(str::to_string).collect());
+        let mut found = found.filter(|fields: &Vec<String>| fields.len() > 3);
+        found.find(|fields| fields[0] == name || fields[2] == name)
+    };
+    let number = |fields: &Option<Vec<String>>, at: usize| fields.as_ref()?.get(at)?.parse().ok();
+    let known = entry("passwd", name);
+    let uid = name.parse().ok().or_else(|| number(&known, 2));
+    let gid = match group {
+        Some(group) => group.parse().ok().or_else(|| number(&entry("group", group), 2)),
+        None => Some(number(&known, 3).unwrap_or(0)),
+    };
+    uid.zip(gid).with_context(|| format!("user {user}: its image has no such user or group"))
 }
 
 /// Mounts the images of `plan`. Returns the plan with the root file systems of the images. Wherever the topology gives no setting,
@@ -53,7 +136,7 @@ pub(crate) fn check_all(plan: &Plan) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// Podman's. [`unmount_all`] unmounts the images that were mounted.
-pub(crate) fn mount_all(directory: &NetworkDir, plan: &Plan) -> anyhow::Result<Plan> {
+pub(crate) fn mount_all(directory: &NetworkDir, plan: &NetworkPlan) -> anyhow::Result<NetworkPlan> {
     let mut made = plan.clone();
     let images: BTreeSet<&String> =
         plan.nodes.iter().filter_map(|node| node.image.as_ref()).collect();
@@ -103,7 +186,13 @@ impl Config {
             node.env.entry(key.to_string()).or_insert_with(|| value.to_string());
         }
         if node.command.is_none() {
-            node.command = self.command();
+            node.command = match node.args.is_empty() {
+                true => self.command(),
+                false => {
+                    let words = self.entrypoint.iter().flatten().chain(&node.args);
+                    Some(words.cloned().collect())
+                }
+            };
         }
     }
 
@@ -138,6 +227,20 @@ mod tests {
 
     fn config(json: &str) -> Config {
         serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_name_without_a_registry_is_dockers() {
+        let cases = [
+            ("alpine:3", "docker.io/library/alpine:3"),
+            ("kathara/base", "docker.io/kathara/base"),
+            ("ghcr.io/a/b:1", "ghcr.io/a/b:1"),
+            ("localhost/x:1", "localhost/x:1"),
+            ("host:5000/x", "host:5000/x"),
+        ];
+        for (image, full) in cases {
+            assert_eq!(full_name(image), full);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How late frames are delivered: a histogram of eight steps to each power of two.
 
-use crate::protocol::Lateness;
+use crate::protocol::FrameLateness;
 
 const STEPS: usize = 8;
 
@@ -24,9 +24,9 @@ impl Histogram {
         self.counts[slot(nanos as u64)] += 1;
     }
 
-    pub fn summary(&self) -> Lateness {
+    pub fn summary(&self) -> FrameLateness {
         let count = self.counts.iter().sum();
-        Lateness {
+        FrameLateness {
             count,
             median_ns: self.quantile(count, 50),
             p99_ns: self.quantile(count, 99),
@@ -87,6 +87,6 @@ mod tests {
         assert_eq!((summary.count, summary.max_ns), (1_000, 1_000_000));
         assert!((500_000..=562_500).contains(&summary.median_ns), "{summary:?}");
         assert!((990_000..=1_000_000).contains(&summary.p99_ns), "{summary:?}");
-        assert_eq!(Histogram::default().summary(), Lateness::default());
+        assert_eq!(Histogram::default().summary(), FrameLateness::default());
     }
 }

@@ -51,6 +51,7 @@ pub mod import;
 mod lateness;
 pub mod neighbours;
 pub mod plan;
+mod private;
 mod protocol;
 mod serve;
 mod tap;
@@ -63,14 +64,16 @@ pub use client::Network;
 pub use create::{enter_node, up, ExecPolicy, Step};
 pub use destroy::down;
 pub use exec::FailedLine;
+pub use image::pull_missing;
+pub use private::layer_space;
 pub use protocol::{
-    Answer, DirectionStatus, Lateness, LinkChange, LinkStatus, NodeStatus, Request, RoundsStatus,
-    Status,
+    DirectionStatus, FrameLateness, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest,
+    NetworkStatus, NodeStatus, RoundsStatus,
 };
 
 /// The reason why a request about a network is refused. All of these are wrong input.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum NetworkRefusal {
     /// The file cannot be read.
     #[error("{0}: {1}; expected a topology file")]
     File(String, std::io::Error),
@@ -102,8 +105,8 @@ pub enum Refusal {
         /// Its command.
         command: String,
     },
-    /// Podman does not have the image.
-    #[error("node {node}: image: {image}: {why}; expected one that 'podman pull' has fetched")]
+    /// Podman cannot be asked for the image.
+    #[error("node {node}: image: {image}: {why}; expected podman, which has images")]
     NoImage {
         /// The node.
         node: String,
@@ -111,6 +114,14 @@ pub enum Refusal {
         image: String,
         /// The reason, as podman reports it.
         why: String,
+    },
+    /// Podman does not have these images.
+    #[error("images that podman does not have: {missing}; 'podman pull {names}' gets them, as does 'lorentz up --pull'")]
+    MissingImages {
+        /// The images, each with its nodes.
+        missing: String,
+        /// Their full names, as words of a command.
+        names: String,
     },
     /// The directory or file does not exist on the host.
     #[error("node {node}: {key}: {path}: not there; expected {expected}")]
@@ -130,10 +141,4 @@ pub enum Refusal {
     /// The caller is not root.
     #[error("networks need root: interfaces and network namespaces are made")]
     NotRoot,
-}
-
-/// Returns the exit status for an error of this crate. `None` for other errors.
-pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    let is_wrong_input = error.is::<Refusal>() || error.is::<topology::TopologyError>();
-    is_wrong_input.then_some(lorentz_container::WRONG_INPUT)
 }

@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 use std::fs;
 
-use crate::plan::Plan;
+use crate::plan::NetworkPlan;
 
 /// The most neighbours that the kernel keeps. Only the host's own network namespace has this setting.
 const GC_THRESHOLD: &str = "/proc/sys/net/ipv4/neigh/default/gc_thresh3";
 
 /// Returns a warning if the nodes may need more neighbours than the kernel keeps. The worst case counts: each node talks to all
 /// nodes that it reaches without a router.
-pub fn advice(plan: &Plan) -> Option<String> {
+pub fn advice(plan: &NetworkPlan) -> Option<String> {
     let room = fs::read_to_string(GC_THRESHOLD).ok()?.trim().parse().ok()?;
     advice_for(most_neighbours(plan), room)
 }
@@ -31,7 +31,7 @@ fn advice_for(most: usize, room: usize) -> Option<String> {
 
 /// Returns how many neighbours the nodes have if each knows all others of its segments. A segment is what links, switches and hubs
 /// join.
-fn most_neighbours(plan: &Plan) -> usize {
+fn most_neighbours(plan: &NetworkPlan) -> usize {
     let switches = plan.switches.iter().enumerate();
     let switches: HashMap<&str, usize> = switches.map(|(at, (name, _))| (&**name, at)).collect();
     let mut segment: Vec<usize> = (0..switches.len()).collect();

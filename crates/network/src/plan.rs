@@ -4,24 +4,29 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use lorentz_clock::{Rate, Span, WallTime};
+use lorentz_clock::Span;
 use lorentz_container::{is_name, Bind};
+use lorentz_control::ClockOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
+use crate::topology::Isolation;
+
+/// Default of [`Plan::layer_size`].
+pub const DEFAULT_LAYER_SIZE: u64 = 64 << 20;
 
 /// A network to be made.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Plan {
+pub struct NetworkPlan {
     /// Its name.
     pub name: String,
-    /// Virtual seconds per real second.
-    pub rate: Rate,
-    /// Wall time at the start; `None` for the host's.
-    pub at: Option<WallTime>,
+    /// Options of its clock.
+    pub clock: ClockOptions,
     /// Whether nodes have clocks of their own, which go forward together in rounds.
     pub rounds: bool,
+    /// Size of a private node's layer, bytes.
+    pub layer_size: u64,
     /// Seed of random decisions.
     pub seed: u64,
     /// Nodes: programs in network namespaces.
@@ -41,14 +46,18 @@ pub struct Plan {
 pub struct NodePlan {
     /// Its name.
     pub name: String,
-    /// Its virtual seconds per real second while it runs.
-    pub rate: Rate,
-    /// Wall time at its start, if it is not the network's.
-    pub at: Option<WallTime>,
+    /// Options of its own clock, in rounds; the network's count for the rest.
+    pub clock: ClockOptions,
+    /// How it is separated from the host.
+    pub isolation: Isolation,
     /// Its command. `None` if only commands that are started later run in it.
     pub command: Option<Vec<String>>,
     /// The shell for `exec`.
     pub shell: String,
+    /// Arguments of its image's entrypoint, in place of the image's command.
+    pub args: Vec<String>,
+    /// The node whose network it shares.
+    pub network_of: Option<String>,
     /// Lines for the shell.
     pub exec: Vec<ExecLine>,
     /// Environment variables.
@@ -66,7 +75,34 @@ pub struct NodePlan {
     /// Its root file system.
     pub rootfs: Option<PathBuf>,
     /// Directories and files of the host in it.
-    pub binds: Vec<Bind>,
+    pub binds: Vec<NodeBind>,
+    /// The directory whose files are copied into its root file system.
+    pub files: Option<PathBuf>,
+}
+
+/// A directory or file of the host in a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeBind {
+    /// Where it is, and where the node sees it.
+    pub bind: Bind,
+    /// Whether the node's writes go into its layer.
+    pub layered: bool,
+}
+
+impl NetworkPlan {
+    /// How its nodes see the host's files, in a few words; for messages.
+    pub fn files_note(&self) -> String {
+        let count =
+            |isolation| self.nodes.iter().filter(|node| node.isolation == isolation).count();
+        let (on_host, private) = (count(Isolation::Host), count(Isolation::Private));
+        let size = self.layer_size >> 20;
+        let layered = format!("private layers of {size} MiB, which go with the network");
+        match (on_host, private) {
+            (_, 0) => "nodes see the host's files, and what they write stays".to_string(),
+            (0, _) => format!("nodes write into {layered}"),
+            _ => format!("{private} nodes write into {layered}; {on_host} see the host's files"),
+        }
+    }
 }
 
 /// A line for a node's shell, or a script of several lines.

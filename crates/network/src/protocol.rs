@@ -11,7 +11,7 @@ use crate::plan::Endpoint;
 /// A request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-pub enum Request {
+pub enum NetworkRequest {
     /// Asks for the state of the network.
     Status,
     /// Changes a link, all settings at once, at the present instant.
@@ -39,18 +39,18 @@ pub struct LinkChange {
 /// An answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum NetworkAnswer {
     /// The request was carried out.
     Done,
     /// The state of the network.
-    Status(Box<Status>),
+    Status(Box<NetworkStatus>),
     /// The request was refused, and why, in one line.
     Refused(String),
 }
 
 /// State of a network.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct NetworkStatus {
     /// Its name.
     pub name: String,
     /// The emulator's process id.
@@ -76,7 +76,7 @@ pub struct Status {
     /// The reason why TCP's timers do not follow the network's clock as far as possible; `None` if they do.
     pub timers_refused: Option<String>,
     /// How late frames were delivered to their nodes.
-    pub lateness: Lateness,
+    pub lateness: FrameLateness,
 }
 
 /// State of the rounds of a network. The experiment of the same name reports the rest.
@@ -133,7 +133,7 @@ pub struct DirectionStatus {
 
 /// How late frames were delivered to nodes, in virtual nanoseconds. Never early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Lateness {
+pub struct FrameLateness {
     /// Number of frames delivered.
     pub count: u64,
     /// Half of the frames were at most so late, to within an eighth.

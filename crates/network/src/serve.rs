@@ -23,14 +23,15 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use crate::capture::{self, CaptureDirection};
 use crate::emulator::{Emulator, LinkId, Side, StationId, SwitchKind};
 use crate::lateness::Histogram;
-use crate::plan::{directions_at, ChangePlan, Plan};
+use crate::plan::{directions_at, ChangePlan, NetworkPlan};
 use crate::protocol::{
-    Answer, DirectionStatus, LinkChange, LinkStatus, NodeStatus, Request, Status,
+    DirectionStatus, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest, NetworkStatus,
+    NodeStatus,
 };
 use crate::tcp_timers::TcpTimers;
 
 pub(crate) use clients::Port;
-use clients::{Client, Receivers};
+use clients::{ConnectedClient, Receivers};
 use rounds::{Rounds, SentFrame};
 pub(crate) use rounds::{SendTimes, TIMELINE};
 
@@ -50,8 +51,8 @@ const FIRST_STATION_TOKEN: u64 = 3;
 const FIRST_CLIENT_TOKEN: u64 = 1 << 32;
 
 /// A network at work.
-pub(crate) struct Server {
-    pub plan: Plan,
+pub(crate) struct EmulatorServer {
+    pub plan: NetworkPlan,
     pub nodes: Vec<NodeStatus>,
     pub emulator: Emulator,
     pub ports: Vec<Port>,
@@ -64,7 +65,7 @@ pub(crate) struct Server {
 }
 
 struct EventLoop {
-    plan: Plan,
+    plan: NetworkPlan,
     nodes: Vec<NodeStatus>,
     emulator: Emulator,
     timers: TcpTimers,
@@ -81,7 +82,7 @@ struct EventLoop {
     buffer: Vec<u8>,
 }
 
-impl Server {
+impl EmulatorServer {
     /// Serves for ever. Calls `ready` when it begins to take frames. The network's time starts at the present time of its clock.
     ///
     /// # Errors
@@ -229,8 +230,9 @@ impl EventLoop {
         }
         self.advance(round.end);
         for (token, change) in round.changes {
-            let answer =
-                self.set(&change, round.end).map_or_else(Answer::Refused, |()| Answer::Done);
+            let answer = self
+                .set(&change, round.end)
+                .map_or_else(NetworkAnswer::Refused, |()| NetworkAnswer::Done);
             self.send_answer(token, &answer);
         }
         Ok(())
@@ -342,7 +344,7 @@ impl EventLoop {
         let token = FIRST_CLIENT_TOKEN + self.clients_so_far;
         self.clients_so_far += 1;
         self.poll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
-        let client = Client {
+        let client = ConnectedClient {
             stream,
             inbox: Vec::new(),
             outbox: VecDeque::new(),
@@ -370,7 +372,7 @@ impl EventLoop {
         let line: Vec<u8> = client.inbox.drain(..=end).collect();
         let answer = match serde_json::from_slice(&line) {
             Ok(request) => self.answer(token, request),
-            Err(error) => Some(Answer::Refused(format!("not understood: {error}"))),
+            Err(error) => Some(NetworkAnswer::Refused(format!("not understood: {error}"))),
         };
         if let Some(answer) = answer {
             self.send_answer(token, &answer);
@@ -378,7 +380,7 @@ impl EventLoop {
     }
 
     /// Answers a client, if it is still there.
-    fn send_answer(&mut self, token: u64, answer: &Answer) {
+    fn send_answer(&mut self, token: u64, answer: &NetworkAnswer) {
         if let Some(client) = self.receivers.clients.get_mut(&token) {
             let text = serde_json::to_string(answer).unwrap_or_default();
             client.outbox.extend(text.as_bytes());
@@ -387,10 +389,10 @@ impl EventLoop {
     }
 
     /// Returns the answer to `request`. `None` if the answer comes later, or if the connection carries a capture from here on.
-    fn answer(&mut self, token: u64, request: Request) -> Option<Answer> {
+    fn answer(&mut self, token: u64, request: NetworkRequest) -> Option<NetworkAnswer> {
         match request {
-            Request::Status => Some(Answer::Status(Box::new(self.status()))),
-            Request::Set(change) => {
+            NetworkRequest::Status => Some(NetworkAnswer::Status(Box::new(self.status()))),
+            NetworkRequest::Set(change) => {
                 let (change, now) = match &mut self.rounds {
                     Some(rounds) => (rounds.defer(token, change)?, rounds.now),
                     None => {
@@ -399,18 +401,21 @@ impl EventLoop {
                         (change, now)
                     }
                 };
-                Some(self.set(&change, now).map_or_else(Answer::Refused, |()| Answer::Done))
+                Some(
+                    self.set(&change, now)
+                        .map_or_else(NetworkAnswer::Refused, |()| NetworkAnswer::Done),
+                )
             }
-            Request::Capture { end } => {
+            NetworkRequest::Capture { end } => {
                 let Some(station) = self.receivers.ports.iter().position(|port| port.end == end)
                 else {
                     let what = format!(
                         "{end}: no such interface; expected one of a node, of 'lorentz link show'"
                     );
-                    return Some(Answer::Refused(what));
+                    return Some(NetworkAnswer::Refused(what));
                 };
                 let client = self.receivers.clients.get_mut(&token)?;
-                let done = serde_json::to_string(&Answer::Done).unwrap_or_default();
+                let done = serde_json::to_string(&NetworkAnswer::Done).unwrap_or_default();
                 client.outbox.extend(format!("{done}\n").as_bytes());
                 client.outbox.extend(capture::header(&end.to_string()));
                 client.captures = Some(StationId(station));
@@ -419,10 +424,10 @@ impl EventLoop {
         }
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> NetworkStatus {
         let look = self.clock.look();
         let kind = |kind| if kind == SwitchKind::Hub { "hub" } else { "switch" }.to_string();
-        Status {
+        NetworkStatus {
             name: self.plan.name.clone(),
             pid: std::process::id(),
             virtual_ns: self.now(&look).since(self.started).0,

@@ -19,7 +19,7 @@ use lorentz_container::{Container, StateDir};
 use nix::sched::{setns, CloneFlags};
 
 use crate::directory::container_of;
-use crate::plan::{NodePlan, Plan};
+use crate::plan::{NetworkPlan, NodePlan};
 use crate::tap;
 
 mod program {
@@ -159,9 +159,9 @@ struct TimerProgram {
 
 impl TcpTimers {
     /// The timers of the nodes of `plan`, which must all exist.
-    pub fn of(state: &StateDir, plan: &Plan) -> TcpTimers {
+    pub fn of(state: &StateDir, plan: &NetworkPlan) -> TcpTimers {
         let mut timers = TcpTimers {
-            rate: plan.rate,
+            rate: plan.clock.rate_or_tdf(),
             tick: tick(),
             namespace: File::open("/proc/self/ns/net").ok(),
             nodes: Vec::new(),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use lorentz_control::with_clock_options;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,40 +30,151 @@ pub struct TopologyError {
     pub what: String,
 }
 
-/// A network: its clock, its nodes and links
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct File {
-    /// Its name: letters, digits, '.', '_', '-'; the containers of its nodes are called NAME.NODE
-    #[schemars(with = "String")]
-    pub name: Spanned<String>,
-    /// Real seconds per virtual second, as 10 or 1/3; not with rate
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<NumberOrText>")]
-    pub tdf: Option<Spanned<String>>,
-    /// Virtual seconds per real second, as 2, 0.1, 1/10, 60x; not with tdf
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<NumberOrText>")]
-    pub rate: Option<Spanned<String>>,
-    /// Wall time at the start, as 2038-01-19T03:14:00Z [default: the host's]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub at: Option<Spanned<String>>,
-    /// Nodes advance in rounds, each on its own clock: frames arrive at their exact instants, whatever the machine does
-    #[serde(default, skip_serializing_if = "is_default")]
-    #[schemars(extend("default" = false))]
-    pub rounds: bool,
-    /// Seed of random decisions: the same seed and the same frames at the same instants give the same result
-    #[serde(default, skip_serializing_if = "is_default")]
-    #[schemars(extend("default" = 0))]
-    pub seed: u64,
-    /// Nodes and links.
-    pub topology: Topology,
-    /// Changes of links at virtual instants
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Change>")]
-    pub schedule: Vec<Spanned<Change>>,
+/// A clock option that a file gives: its name in the table, and its value.
+pub(crate) type ClockKey<'a> = (&'static str, &'a Spanned<String>);
+
+// The rows are those of the table of clock options.
+macro_rules! define_file {
+    ($(
+        $(#[$field_doc:meta])*
+        $name:literal => $field:ident: $type:ty [$parse:expr, $show:expr] { $($entry:tt)* }
+        $(topology { $key:ident: $shape:tt, $of_network:literal, $of_node:literal, })?
+    )*) => {
+        /// A network: its clock, its nodes and links
+        #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct TopologyFile {
+            /// Its name: letters, digits, '.', '_', '-'; the containers of its nodes are called NAME.NODE
+            #[schemars(with = "String")]
+            pub name: Spanned<String>,
+            $($(
+                #[doc = $of_network]
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                #[schemars(with = $shape)]
+                pub $key: Option<Spanned<String>>,
+            )?)*
+            /// Nodes advance in rounds, each on its own clock: frames arrive at their exact instants, whatever the machine does
+            #[serde(default, skip_serializing_if = "is_default")]
+            #[schemars(extend("default" = false))]
+            pub rounds: bool,
+            /// How its nodes are separated from the host, where they do not say
+            #[serde(default, skip_serializing_if = "is_default")]
+            #[schemars(extend("default" = "host"))]
+            pub isolation: Isolation,
+            /// Seed of random decisions: the same seed and the same frames at the same instants give the same result
+            #[serde(default, skip_serializing_if = "is_default")]
+            #[schemars(extend("default" = 0))]
+            pub seed: u64,
+            /// Nodes and links.
+            pub topology: Topology,
+            /// Changes of links at virtual instants
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            #[schemars(with = "Vec<ScheduledChange>")]
+            pub schedule: Vec<Spanned<ScheduledChange>>,
+        }
+
+        /// A node
+        #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct Node {
+            /// Kind of node [default: process]
+            #[serde(default, skip_serializing_if = "is_default")]
+            #[schemars(extend("default" = "process"))]
+            pub kind: NodeKind,
+            /// A switch only: it takes part in a spanning tree (IEEE 802.1D), so that its links may form loops
+            #[serde(default, skip_serializing_if = "is_default")]
+            #[schemars(extend("default" = false))]
+            pub stp: bool,
+            $($(
+                #[doc = $of_node]
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                #[schemars(with = $shape)]
+                pub $key: Option<Spanned<String>>,
+            )?)*
+            /// How it is separated from the host [default: the network's]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub isolation: Option<Isolation>,
+            /// Command to run: a list of words, or a line for /bin/sh [default: its image's command; else only what exec starts]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub command: Option<NodeCommand>,
+            /// Arguments of its image's entrypoint, in place of its image's command; without an image they are the command
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub args: Vec<String>,
+            /// Node whose network it shares: it has that node's interfaces, and no links of its own
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<String>")]
+            pub network_of: Option<Spanned<String>>,
+            /// Shell for exec, as bash; /bin/sh where it is not there [default: /bin/sh]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<String>")]
+            pub shell: Option<Spanned<String>>,
+            /// Lines for the shell, run one after the other when the network is complete
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            #[schemars(with = "Vec<String>")]
+            pub exec: Vec<Spanned<String>>,
+            /// Files from which imported scripts of exec come, by the scripts
+            #[serde(skip)]
+            pub script_files: BTreeMap<String, String>,
+            /// Environment variables, in addition to those of its image
+            #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+            pub env: BTreeMap<String, String>,
+            /// Settings of its network namespace, as net.ipv4.ip_forward: 1
+            #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+            #[schemars(with = "BTreeMap<String, NumberOrText>")]
+            pub sysctls: BTreeMap<String, Spanned<String>>,
+            /// File for its output [default: one in the network's directory]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub output: Option<String>,
+            /// Image in podman's storage, used as its root file system; a layer above takes its writes and goes with the node
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<String>")]
+            pub image: Option<Spanned<String>>,
+            /// Root file system, a directory, without image; a layer above takes its writes and goes with the node [default: the host's]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub rootfs: Option<String>,
+            /// Files and directories of the host in its root file system: SOURCE:TARGET, with :ro to read, with :O for a layer of its own
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            #[schemars(with = "Vec<String>")]
+            pub binds: Vec<Spanned<String>>,
+            /// Directory whose files are copied into its root file system; needs isolation: private
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub files: Option<String>,
+            /// Its place in a picture, in any unit: to the right, and down
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub position: Option<[f64; 2]>,
+        }
+
+        impl TopologyFile {
+            /// A network of this name without nodes.
+            pub(crate) fn new(name: Spanned<String>) -> TopologyFile {
+                TopologyFile {
+                    name,
+                    $($($key: None,)?)*
+                    rounds: false,
+                    isolation: Isolation::default(),
+                    seed: 0,
+                    topology: Topology::default(),
+                    schedule: Vec::new(),
+                }
+            }
+
+            /// Returns the options of the network's clock.
+            pub(crate) fn clock_keys(&self) -> Vec<ClockKey<'_>> {
+                let all = [$($(($name, &self.$key),)?)*];
+                all.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect()
+            }
+        }
+
+        impl Node {
+            /// Returns the options of the node's own clock.
+            pub(crate) fn clock_keys(&self) -> Vec<ClockKey<'_>> {
+                let all = [$($(($name, &self.$key),)?)*];
+                all.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect()
+            }
+        }
+    };
 }
+with_clock_options!(define_file);
 
 /// Whether a value is the default, which is left out of the file.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -79,7 +191,7 @@ enum NumberOrText {
 }
 
 /// Nodes and links
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Topology {
     /// Nodes by name
@@ -91,74 +203,10 @@ pub struct Topology {
     pub links: Vec<Spanned<Link>>,
 }
 
-/// A node
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Node {
-    /// Kind of node [default: process]
-    #[serde(default, skip_serializing_if = "is_default")]
-    #[schemars(extend("default" = "process"))]
-    pub kind: Kind,
-    /// A switch only: it takes part in a spanning tree (IEEE 802.1D), so that its links may form loops
-    #[serde(default, skip_serializing_if = "is_default")]
-    #[schemars(extend("default" = false))]
-    pub stp: bool,
-    /// Real seconds of a processor per virtual second, as 10 or 1/3; only in rounds, not with rate [default: the network's]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<NumberOrText>")]
-    pub tdf: Option<Spanned<String>>,
-    /// Virtual seconds per real second of a processor, as 2, 0.1, 1/10, 60x; only in rounds, not with tdf
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<NumberOrText>")]
-    pub rate: Option<Spanned<String>>,
-    /// Wall time at the start, as 2038-01-19T03:14:00Z; only in rounds [default: the network's]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub at: Option<Spanned<String>>,
-    /// Command to run: a list of words, or a line for /bin/sh [default: its image's command; else only what exec starts]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<Command>,
-    /// Shell for exec, as bash; /bin/sh where it is not there [default: /bin/sh]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub shell: Option<Spanned<String>>,
-    /// Lines for the shell, run one after the other when the network is complete
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<String>")]
-    pub exec: Vec<Spanned<String>>,
-    /// Files from which imported scripts of exec come, by the scripts
-    #[serde(skip)]
-    pub script_files: BTreeMap<String, String>,
-    /// Environment variables, in addition to those of its image
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, String>,
-    /// Settings of its network namespace, as net.ipv4.ip_forward: 1
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "BTreeMap<String, NumberOrText>")]
-    pub sysctls: BTreeMap<String, Spanned<String>>,
-    /// File for its output [default: one in the network's directory]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<String>,
-    /// Image in podman's storage, used as its root file system; a layer above takes its writes and goes with the node
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub image: Option<Spanned<String>>,
-    /// Root file system, a directory, without image; a layer above takes its writes and goes with the node [default: the host's]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rootfs: Option<String>,
-    /// Files and directories of the host in its root file system, SOURCE:TARGET or SOURCE:TARGET:ro
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<String>")]
-    pub binds: Vec<Spanned<String>>,
-    /// Its place in a picture, in any unit: to the right, and down
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<[f64; 2]>,
-}
-
 /// Kind of a node
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum NodeKind {
     /// A program in a network namespace of its own, on the network's clock
     #[default]
     Process,
@@ -168,10 +216,21 @@ pub enum Kind {
     Hub,
 }
 
+/// How nodes are separated from the host
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// Nodes see the host's files, processes and services; what they write stays
+    #[default]
+    Host,
+    /// Nodes are containers: processes of their own, few capabilities, and a layer above the files that goes with the node
+    Private,
+}
+
 /// A command
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a list of words, or a line for /bin/sh")]
-pub enum Command {
+pub enum NodeCommand {
     /// A line for /bin/sh.
     Line(String),
     /// The program and its arguments.
@@ -248,7 +307,7 @@ pub enum State {
 /// A change of a link at a virtual instant
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Change {
+pub struct ScheduledChange {
     /// Virtual time from the start of the network
     pub at: Delay,
     /// An end of the link, NODE:INTERFACE; the change is for frames that this end sends
@@ -296,16 +355,42 @@ fn without_position(message: &str) -> &str {
 /// # Errors
 ///
 /// If the file cannot be read; or the error in the file, as [`TopologyError`].
-pub fn read_file(path: &Path) -> anyhow::Result<File> {
+pub fn read_file(path: &Path) -> anyhow::Result<TopologyFile> {
     Ok(parse(&path.display().to_string(), &text_of(path)?)?)
 }
 
-pub(crate) fn text_of(path: &Path) -> Result<String, crate::Refusal> {
+pub(crate) fn text_of(path: &Path) -> Result<String, crate::NetworkRefusal> {
     std::fs::read_to_string(path)
-        .map_err(|error| crate::Refusal::File(path.display().to_string(), error))
+        .map_err(|error| crate::NetworkRefusal::File(path.display().to_string(), error))
 }
 
-impl File {
+/// Splits `:O`, a layer of the node's own, from the end of a bind. Returns the rest, and whether it was there.
+pub(crate) fn without_layer(bind: &str) -> (&str, bool) {
+    let read_only = || bind.strip_suffix(",O").filter(|rest| rest.ends_with(":ro"));
+    match bind.strip_suffix(":O").or_else(read_only) {
+        Some(rest) => (rest, true),
+        None => (bind, false),
+    }
+}
+
+impl TopologyFile {
+    /// Removes all images: nodes run the programs of the host's files.
+    pub fn ignore_images(&mut self) {
+        self.topology.nodes.values_mut().for_each(|node| node.value.image = None);
+    }
+
+    /// Gives all nodes the host's own files and processes.
+    pub fn put_on_host(&mut self) {
+        self.isolation = Isolation::Host;
+        for node in self.topology.nodes.values_mut().map(|node| &mut node.value) {
+            node.isolation = None;
+            node.files = None;
+            for bind in &mut node.binds {
+                bind.value = without_layer(&bind.value).0.to_string();
+            }
+        }
+    }
+
     /// Returns the content as a topology file.
     ///
     /// # Errors
@@ -318,7 +403,7 @@ impl File {
 
 /// The JSON schema of topology files.
 pub fn schema() -> serde_json::Value {
-    let mut schema = schemars::schema_for!(File).to_value();
+    let mut schema = schemars::schema_for!(TopologyFile).to_value();
     schema["title"] = "Lorentz network topology".into();
     schema
 }

@@ -22,7 +22,7 @@ const MAX_REQUEST_LEN: u64 = 4096;
 /// An order to a watcher, about one namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub enum WatchOrder {
     /// Continue watching the namespace.
     On,
     /// Stop for now.
@@ -34,8 +34,8 @@ pub enum Order {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Request {
-    pub order: Order,
+pub(crate) struct ControlRequest {
+    pub order: WatchOrder,
     pub cookie: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn listen() -> io::Result<UnixListener> {
 /// Takes one order and answers with the result of `obey`. Ignores orders from users other than root and the user of this process.
 pub(crate) fn serve(
     listener: &UnixListener,
-    obey: impl FnOnce(&Request) -> Option<serde_json::Value>,
+    obey: impl FnOnce(&ControlRequest) -> Option<serde_json::Value>,
 ) -> io::Result<()> {
     let (mut stream, _) = listener.accept()?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -70,11 +70,11 @@ pub(crate) fn serve(
 ///
 /// [`PacketsError::NotWatched`] if no process watches the namespace.
 pub fn send_order(
-    order: Order,
+    order: WatchOrder,
     namespace: &Namespace,
 ) -> Result<Vec<serde_json::Value>, PacketsError> {
     let request =
-        serde_json::to_vec(&Request { order, cookie: namespace.cookie }).unwrap_or_default();
+        serde_json::to_vec(&ControlRequest { order, cookie: namespace.cookie }).unwrap_or_default();
     let ask = |name: String| -> io::Result<serde_json::Value> {
         let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;

@@ -101,9 +101,3 @@ impl PacketsError {
         )
     }
 }
-
-/// Returns the exit status for an error of this crate. `None` for a failure on the way and for other errors.
-pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    const WRONG_INPUT: u8 = 2;
-    error.downcast_ref().is_some_and(PacketsError::is_wrong_input).then_some(WRONG_INPUT)
-}

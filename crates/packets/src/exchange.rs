@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::rule::{Key, Until};
+use crate::rule::{MatchKey, Until};
 
 /// Time, ns, within which the same number from two senders is ambiguous.
 const AMBIGUITY_WINDOW: u64 = 10_000_000_000;
@@ -34,7 +34,7 @@ struct ReceivedPacket {
 
 /// The packets that a tool exchanged.
 pub(crate) struct Exchanges {
-    key: Key,
+    key: MatchKey,
     tree: ProcessTree,
     /// Sent packets, by number.
     sent: HashMap<u32, SentPacket>,
@@ -45,7 +45,7 @@ pub(crate) struct Exchanges {
 
 impl Exchanges {
     /// Makes an empty set for process `tool` and its descendants; `key` says which field numbers the packets.
-    pub fn new(key: Key, tool: u32) -> Exchanges {
+    pub fn new(key: MatchKey, tool: u32) -> Exchanges {
         let tree = ProcessTree { known: HashMap::from([(u64::from(tool), true)]) };
         let (sent, received, answered) = (HashMap::new(), HashMap::new(), HashMap::new());
         Exchanges { key, tree, sent, received, answered }
@@ -91,22 +91,26 @@ impl Exchanges {
 
     fn sent_as(&self, packet: &Value) -> Option<u32> {
         match self.key {
-            Key::Seq => packet["seq"].as_u64().map(|seq| seq as u32),
-            Key::DestinationPort => packet["destination_port"].as_u64().map(|port| port as u32),
-            Key::Payload => u32::from_str_radix(packet["payload"].as_str()?.get(..8)?, 16).ok(),
+            MatchKey::Seq => packet["seq"].as_u64().map(|seq| seq as u32),
+            MatchKey::DestinationPort => {
+                packet["destination_port"].as_u64().map(|port| port as u32)
+            }
+            MatchKey::Payload => {
+                u32::from_str_radix(packet["payload"].as_str()?.get(..8)?, 16).ok()
+            }
         }
     }
 
     /// Returns the number of the packet that this one answers.
     fn answers(&self, packet: &Value) -> Option<u32> {
         let Some(quoted) = packet["quoted"].as_str() else {
-            return self.sent_as(packet).filter(|_| self.key != Key::DestinationPort);
+            return self.sent_as(packet).filter(|_| self.key != MatchKey::DestinationPort);
         };
         // An ICMP echo request has its type where UDP and TCP have their source port.
         let echo = matches!(quoted.get(..4)?, "0800" | "8000");
         let digits = match self.key {
-            Key::Seq if echo => quoted.get(12..16)?,
-            Key::DestinationPort => quoted.get(4..8)?,
+            MatchKey::Seq if echo => quoted.get(12..16)?,
+            MatchKey::DestinationPort => quoted.get(4..8)?,
             _ => return None,
         };
         u32::from_str_radix(digits, 16).ok()
@@ -115,11 +119,11 @@ impl Exchanges {
     /// Returns the latency that the stack added to the exchange with this number, ns; none if either part is not known.
     pub fn added(&self, number: u32, until: Until) -> Option<f64> {
         // Sequence numbers of ICMP have 16 bits. The tool may print more.
-        let number = if self.key == Key::Seq { number & 0xffff } else { number };
+        let number = if self.key == MatchKey::Seq { number & 0xffff } else { number };
         let sent = self.sent.get(&number).filter(|sent| !sent.ambiguous)?;
         let by_socket = || self.answered.get(&(sent.pid, sent.fd));
         let received = match self.key {
-            Key::DestinationPort => self.received.get(&number).or_else(by_socket),
+            MatchKey::DestinationPort => self.received.get(&number).or_else(by_socket),
             _ => self.received.get(&number),
         }?;
         let back = match until {
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn both_ways_are_added() {
-        let mut all = Exchanges::new(Key::Seq, 77);
+        let mut all = Exchanges::new(MatchKey::Seq, 77);
         all.note(&out(77, 1, 9));
         assert_eq!(all.added(1, Until::Call), None);
         all.note(&back(77, 1));
@@ -192,11 +196,11 @@ mod tests {
     #[test]
     fn another_process_is_not_the_tool() {
         let own = std::process::id();
-        let mut all = Exchanges::new(Key::Seq, own);
+        let mut all = Exchanges::new(MatchKey::Seq, own);
         all.note(&out(1, 1, 9));
         all.note(&back(1, 1));
         assert_eq!(all.added(1, Until::Call), None);
-        let mut all = Exchanges::new(Key::Seq, std::os::unix::process::parent_id());
+        let mut all = Exchanges::new(MatchKey::Seq, std::os::unix::process::parent_id());
         all.note(&out(own.into(), 1, 9));
         all.note(&back(own.into(), 1));
         assert_eq!(all.added(1, Until::Call), Some(1500.0), "a child of the tool");
@@ -208,13 +212,13 @@ mod tests {
             json!({"direction": "ingress", "inner_pid": 77, "fd": 4, "latency_ns": 500,
                 "quoted": bytes})
         };
-        let mut all = Exchanges::new(Key::Seq, 77);
+        let mut all = Exchanges::new(MatchKey::Seq, 77);
         all.note(&out(77, 0x80e8, 9));
         all.note(&quoting("1234829a00000000"));
         assert_eq!(all.added(0x80e8, Until::Call), None, "of UDP");
         all.note(&quoting("08000102123480e8"));
         assert_eq!(all.added(0x80e8, Until::Call), Some(1500.0));
-        let mut all = Exchanges::new(Key::DestinationPort, 77);
+        let mut all = Exchanges::new(MatchKey::DestinationPort, 77);
         all.note(&json!({"direction": "egress", "inner_pid": 77, "fd": 3, "latency_ns": 1000,
             "destination_port": 33434}));
         all.note(&quoting("1234829a00000000"));
@@ -223,7 +227,7 @@ mod tests {
 
     #[test]
     fn in_band_the_same_number_from_two_is_left_alone() {
-        let mut all = Exchanges::new(Key::Seq, 77);
+        let mut all = Exchanges::new(MatchKey::Seq, 77);
         all.note(&out(0, 1, 9));
         all.note(&back(0, 1));
         assert_eq!(all.added(1, Until::Device), Some(1000.0), "its stamp is the outer device's");

@@ -4,7 +4,7 @@ use std::str::from_utf8;
 
 use lorentz_fuzz::fuzz;
 
-use crate::control::Request;
+use crate::control::ControlRequest;
 use crate::record::Packet;
 use crate::rule::Rule;
 
@@ -52,6 +52,6 @@ fn fuzz_line() {
 fn fuzz_request() {
     let seeds = [r#"{"order":"show","cookie":7}"#];
     fuzz("packets-request", &seeds, &["\"order\":", "{", "}", "null", ","], |bytes| {
-        serde_json::from_slice::<Request>(bytes).is_ok()
+        serde_json::from_slice::<ControlRequest>(bytes).is_ok()
     });
 }

@@ -44,7 +44,7 @@ impl OuterDevice {
             Err(error) => return refused(&format!("its driver does not tell: {error}")),
         };
         match lacking(timestamping) {
-            [] => refused("it could give them, but reading them is not offered yet"),
+            [] => refused("it has them, but reading them is not implemented"),
             missing => refused(&format!("it lacks {}", missing.join(" and "))),
         }
     }

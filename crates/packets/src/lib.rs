@@ -7,7 +7,7 @@
 //! kernel ends with the process.
 //!
 //! - [`Namespace`], [`OuterDevice`]: the ends of a measurement, found by the names people use;
-//! - [`Watcher`]: returns [`Packet`]s and [`Statistics`], measured in one [`LatencyMethod`]: traced, or by timestamps that travel
+//! - [`Watcher`]: returns [`Packet`]s and [`LatencyStatistics`], measured in one [`LatencyMethod`]: traced, or by timestamps that travel
 //!   with the packets (`bpf/inband.bpf.c`);
 //! - [`Service`]: the loop of a watcher. It hands packets to an [`Audience`], takes orders ([`send_order`]) and makes a socket in
 //!   each container, at [`SOCKET`], where the container's programs read of its own packets and no others;
@@ -63,15 +63,15 @@ mod tracepoints;
 mod watch;
 
 pub use container_socket::{SocketLocation, SOCKET};
-pub use control::{send_order, Order};
+pub use control::{send_order, WatchOrder};
 pub use correct::correct;
-pub use error::{exit_status, PacketsError};
+pub use error::PacketsError;
 pub use host_clock::wall_offset;
 pub use namespace::{Namespace, OuterDevice};
-pub use record::{Direction, Outcome, Packet, Protocol};
-pub use rule::{Found, Key, Rule, Until};
+pub use record::{Direction, Packet, PacketOutcome, Protocol};
+pub use rule::{Found, MatchKey, Rule, Until};
 pub use service::{Audience, Service};
 pub use source::Counters;
-pub use statistics::{Latencies, Statistics};
+pub use statistics::{Latencies, LatencyStatistics};
 pub use text::{aggregate, json_line, line, prometheus};
 pub use watch::{is_ring_size, LatencyMethod, ToVirtual, Watched, Watcher, DEFAULT_RING};

@@ -139,9 +139,9 @@ pub(crate) fn cookie_here() -> io::Result<u64> {
 /// Returns the first process of `container`, if `engine` knows the container and it runs.
 fn process_of_container(engine: &str, container: &str) -> Option<u32> {
     let format = ["container", "inspect", "--format", "{{.State.Pid}}", "--"];
-    let told = Command::new(engine).args(format).arg(container).output().ok()?;
-    let pid = String::from_utf8(told.stdout).ok()?.trim().parse().ok()?;
-    (told.status.success() && pid > 0).then_some(pid)
+    let output = Command::new(engine).args(format).arg(container).output().ok()?;
+    let pid = String::from_utf8(output.stdout).ok()?.trim().parse().ok()?;
+    (output.status.success() && pid > 0).then_some(pid)
 }
 
 /// An outer device: a device of this process's network namespace at which a container's stack ends.

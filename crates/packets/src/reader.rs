@@ -156,18 +156,18 @@ mod tests {
         let line = "y".repeat(1023);
         (0..3000).for_each(|_| reader.tell(&line));
         let mut room = vec![0; MAX_OUTPUT_LEN];
-        let mut told = Vec::new();
+        let mut output = Vec::new();
         for last in ["", "", "z"] {
             while reader.flush() {
                 there.set_nonblocking(true).unwrap();
                 match there.read(&mut room) {
-                    Ok(count) => told.extend_from_slice(&room[..count]),
+                    Ok(count) => output.extend_from_slice(&room[..count]),
                     Err(_) => break,
                 }
             }
             reader.tell(last);
         }
-        let told = String::from_utf8(told).unwrap();
-        assert_eq!(told.matches("lines lost: read too slowly").count(), 1, "{}", told.len());
+        let output = String::from_utf8(output).unwrap();
+        assert_eq!(output.matches("lines lost: read too slowly").count(), 1, "{}", output.len());
     }
 }

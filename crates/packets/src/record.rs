@@ -70,7 +70,7 @@ impl Protocol {
 /// Outcome of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum PacketOutcome {
     /// Both ends saw the packet: its latency is known.
     Matched,
     /// The kernel's own part of a TCP connection: an acknowledgement without data, or a retransmitted segment. No program sent or
@@ -92,25 +92,25 @@ pub enum Outcome {
     Elsewhere,
 }
 
-impl Outcome {
+impl PacketOutcome {
     /// Whether the packet should have been matched and was not.
     pub fn is_miss(self) -> bool {
-        use Outcome::{Changed, Crowded, Elsewhere, Lost, Unread};
+        use PacketOutcome::{Changed, Crowded, Elsewhere, Lost, Unread};
         matches!(self, Lost | Unread | Changed | Crowded | Elsewhere)
     }
 
     /// Returns the outcome's name in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::Matched => "matched",
-            Outcome::Kernel => "kernel",
-            Outcome::Shared => "shared",
-            Outcome::Again => "again",
-            Outcome::Lost => "lost",
-            Outcome::Unread => "unread",
-            Outcome::Changed => "changed",
-            Outcome::Crowded => "crowded",
-            Outcome::Elsewhere => "elsewhere",
+            PacketOutcome::Matched => "matched",
+            PacketOutcome::Kernel => "kernel",
+            PacketOutcome::Shared => "shared",
+            PacketOutcome::Again => "again",
+            PacketOutcome::Lost => "lost",
+            PacketOutcome::Unread => "unread",
+            PacketOutcome::Changed => "changed",
+            PacketOutcome::Crowded => "crowded",
+            PacketOutcome::Elsewhere => "elsewhere",
         }
     }
 }
@@ -124,7 +124,7 @@ pub struct Packet {
     /// The direction.
     pub direction: Direction,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: PacketOutcome,
     /// The protocol above IP.
     pub protocol: Protocol,
     /// Version of IP: 4 or 6.
@@ -260,7 +260,8 @@ impl Packet {
             length: bytes.u16(32),
             outer_ns,
             call_ns,
-            latency_ns: latency.filter(|_| matches!(outcome, Outcome::Matched | Outcome::Again)),
+            latency_ns: latency
+                .filter(|_| matches!(outcome, PacketOutcome::Matched | PacketOutcome::Again)),
             virtual_ns: None,
             device_ns: (device != NO_DEVICE && !outcome.is_miss()).then_some(device),
             id: above.is_echo().then(|| above.u16(4)),
@@ -278,26 +279,26 @@ impl Packet {
 }
 
 /// Returns the outcome: from the kernel's reason, and for TCP from the sequence numbers.
-fn outcome(bytes: &Bytes<'_>, above: &UpperHeader, flags: u8) -> Outcome {
+fn outcome(bytes: &Bytes<'_>, above: &UpperHeader, flags: u8) -> PacketOutcome {
     let ip_header = if flags & IPV6 != 0 { 40 } else { 20 };
     if above.is(&[TCP]) && !above.has_data(bytes.u16(32), ip_header) {
-        return Outcome::Kernel;
+        return PacketOutcome::Kernel;
     }
     let (ingress, bit) = (flags & INGRESS != 0, flags & SENT_AGAIN != 0);
     let by_number = !ingress && flags & BY_NUMBER != 0;
     // The segment begins with another byte than the next one to be sent: a retransmission.
     if by_number && above.is(&[TCP]) && above.u32(4) != bytes.u32(28) {
-        return Outcome::Kernel;
+        return PacketOutcome::Kernel;
     }
     match flags >> 4 {
-        0 if ingress && bit => Outcome::Again,
-        0 => Outcome::Matched,
-        1 => Outcome::Unread,
-        2 => Outcome::Changed,
-        3 => Outcome::Crowded,
-        4 => Outcome::Elsewhere,
-        5 => Outcome::Shared,
-        _ => Outcome::Lost,
+        0 if ingress && bit => PacketOutcome::Again,
+        0 => PacketOutcome::Matched,
+        1 => PacketOutcome::Unread,
+        2 => PacketOutcome::Changed,
+        3 => PacketOutcome::Crowded,
+        4 => PacketOutcome::Elsewhere,
+        5 => PacketOutcome::Shared,
+        _ => PacketOutcome::Lost,
     }
 }
 
@@ -341,12 +342,14 @@ mod tests {
         assert_eq!((packet.id, packet.seq), (Some(0x1234), Some(0xffff)));
         assert_eq!((packet.latency_ns, packet.device_ns), (Some(2_500), Some(700)));
         assert_eq!(packet.payload.as_deref(), Some("0102030405060708"));
-        assert_eq!((packet.direction, packet.outcome), (Direction::Egress, Outcome::Matched));
+        assert_eq!((packet.direction, packet.outcome), (Direction::Egress, PacketOutcome::Matched));
     }
 
     #[test]
     fn a_miss_has_no_latency() {
-        for (reason, outcome) in [(1, Outcome::Unread), (2, Outcome::Changed), (6, Outcome::Lost)] {
+        for (reason, outcome) in
+            [(1, PacketOutcome::Unread), (2, PacketOutcome::Changed), (6, PacketOutcome::Lost)]
+        {
             let packet = parse(ICMP, reason << 4, ECHO);
             assert_eq!((packet.outcome, packet.latency_ns), (outcome, None));
             assert!(outcome.is_miss());
@@ -365,11 +368,11 @@ mod tests {
             let change = move |r: &mut [u8]| r[28..32].copy_from_slice(&number.to_ne_bytes());
             Packet::parse(&record(TCP, flags, SEGMENT, change)).unwrap().outcome
         };
-        assert_eq!(next(1000, BY_NUMBER), Outcome::Matched);
-        assert_eq!(next(1000, BY_NUMBER | 5 << 4), Outcome::Shared);
-        assert_eq!(next(2448, BY_NUMBER), Outcome::Kernel);
-        assert_eq!(next(2448, BY_NUMBER | 5 << 4), Outcome::Kernel);
-        assert_eq!(next(0, INGRESS | SENT_AGAIN), Outcome::Again, "the bit of the other way");
+        assert_eq!(next(1000, BY_NUMBER), PacketOutcome::Matched);
+        assert_eq!(next(1000, BY_NUMBER | 5 << 4), PacketOutcome::Shared);
+        assert_eq!(next(2448, BY_NUMBER), PacketOutcome::Kernel);
+        assert_eq!(next(2448, BY_NUMBER | 5 << 4), PacketOutcome::Kernel);
+        assert_eq!(next(0, INGRESS | SENT_AGAIN), PacketOutcome::Again, "the bit of the other way");
     }
 
     #[test]
@@ -385,7 +388,7 @@ mod tests {
     fn an_acknowledgement_is_the_kernels() {
         let bare = |r: &mut [u8]| r[32..34].copy_from_slice(&40_u16.to_ne_bytes());
         let packet = Packet::parse(&record(TCP, INGRESS | 1 << 4, SEGMENT, bare)).unwrap();
-        assert_eq!(packet.outcome, Outcome::Kernel);
+        assert_eq!(packet.outcome, PacketOutcome::Kernel);
         assert_eq!((packet.source_port, packet.tcp_seq), (Some(80), Some(1000)));
     }
 

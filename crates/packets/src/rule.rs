@@ -19,7 +19,7 @@ const BUILT_IN_RULES: [(&str, &str); 7] = [
 /// The packet field that a time's number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Key {
+pub enum MatchKey {
     /// The sequence number of ICMP echo.
     Seq,
     /// The destination port of a datagram or segment.
@@ -52,10 +52,10 @@ enum Unit {
 /// A rule as its TOML file has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct RuleFile {
     pattern: String,
     unit: Unit,
-    key: Key,
+    key: MatchKey,
     until: Until,
     /// Number of the first time, if the tool prints none.
     first: Option<u32>,
@@ -73,7 +73,7 @@ pub struct Rule {
     pattern: Regex,
     unit: Unit,
     /// The packet field that the numbers stand for.
-    pub key: Key,
+    pub key: MatchKey,
     until: Until,
     first: Option<u32>,
     swapped: bool,
@@ -110,7 +110,7 @@ impl Rule {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Rule, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.message().to_string())?;
+        let file: RuleFile = toml::from_str(text).map_err(|error| error.message().to_string())?;
         let pattern = Regex::new(&file.pattern)
             .map_err(|_| "pattern: expected a regular expression".to_string())?;
         let has = |group: &str| pattern.capture_names().flatten().any(|name| name == group);

@@ -12,7 +12,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::container_socket::{ContainerSocket, SocketLocation};
-use crate::control::{self, Order};
+use crate::control::{self, WatchOrder};
 use crate::error::PacketsError;
 use crate::host_clock::wall_offset;
 use crate::namespace::Namespace;
@@ -225,13 +225,13 @@ impl Service {
                 reader.tell("# expected json, text, on, off, reset, aggregate or sync");
                 return Ok(());
             }
-            ReaderRequest::Switch(true) => Order::On,
-            ReaderRequest::Switch(false) => Order::Off,
-            ReaderRequest::Reset => Order::Reset,
-            ReaderRequest::Aggregate => Order::Show,
+            ReaderRequest::Switch(true) => WatchOrder::On,
+            ReaderRequest::Switch(false) => WatchOrder::Off,
+            ReaderRequest::Reset => WatchOrder::Reset,
+            ReaderRequest::Aggregate => WatchOrder::Show,
         };
         let answer = carry_out(&mut self.watcher, order, cookie)?;
-        if let (Order::Show, Some(answer)) = (order, answer) {
+        if let (WatchOrder::Show, Some(answer)) = (order, answer) {
             reader.tell(&answer.to_string());
         }
         Ok(())
@@ -252,14 +252,14 @@ impl Service {
 /// Carries out an order and returns the statistics now; none if the namespace is not watched.
 fn carry_out(
     watcher: &mut Watcher,
-    order: Order,
+    order: WatchOrder,
     cookie: u64,
 ) -> Result<Option<serde_json::Value>, PacketsError> {
     match order {
-        Order::On => watcher.switch(cookie, true)?,
-        Order::Off => watcher.switch(cookie, false)?,
-        Order::Reset => watcher.reset(cookie)?,
-        Order::Show => (),
+        WatchOrder::On => watcher.switch(cookie, true)?,
+        WatchOrder::Off => watcher.switch(cookie, false)?,
+        WatchOrder::Reset => watcher.reset(cookie)?,
+        WatchOrder::Show => (),
     }
     let Some(watched) = watcher.find(cookie) else { return Ok(None) };
     Ok(Some(text::aggregate(watched, watcher.counters(cookie)?, true)))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use crate::record::{Direction, Outcome, Packet, Protocol};
+use crate::record::{Direction, Packet, PacketOutcome, Protocol};
 
 /// Precision of latencies: three decimal digits.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -52,17 +52,18 @@ impl Latencies {
 
 /// Statistics of one namespace's packets.
 #[derive(Clone, Debug, Default)]
-pub struct Statistics {
+pub struct LatencyStatistics {
     latencies: BTreeMap<(Protocol, Direction), Latencies>,
-    outcomes: BTreeMap<(Protocol, Direction, Outcome), u64>,
+    outcomes: BTreeMap<(Protocol, Direction, PacketOutcome), u64>,
 }
 
-impl Statistics {
+impl LatencyStatistics {
     /// Adds a packet.
     pub fn add(&mut self, packet: &Packet) {
         let key = (packet.protocol, packet.direction);
         *self.outcomes.entry((key.0, key.1, packet.outcome)).or_default() += 1;
-        let Some(latency) = packet.latency_ns.filter(|_| packet.outcome == Outcome::Matched) else {
+        let Some(latency) = packet.latency_ns.filter(|_| packet.outcome == PacketOutcome::Matched)
+        else {
             return;
         };
         if !self.latencies.contains_key(&key) {
@@ -79,12 +80,12 @@ impl Statistics {
     }
 
     /// Returns the number of packets with `outcome`.
-    pub fn count(&self, protocol: Protocol, direction: Direction, outcome: Outcome) -> u64 {
+    pub fn count(&self, protocol: Protocol, direction: Direction, outcome: PacketOutcome) -> u64 {
         self.outcomes.get(&(protocol, direction, outcome)).copied().unwrap_or(0)
     }
 
     /// Iterates over the number of packets of each outcome.
-    pub fn outcomes(&self) -> impl Iterator<Item = (Protocol, Direction, Outcome, u64)> + '_ {
+    pub fn outcomes(&self) -> impl Iterator<Item = (Protocol, Direction, PacketOutcome, u64)> + '_ {
         self.outcomes
             .iter()
             .map(|(&(protocol, direction, outcome), &count)| (protocol, direction, outcome, count))
@@ -92,7 +93,8 @@ impl Statistics {
 
     /// Returns the number of misses.
     pub fn misses(&self, protocol: Protocol, direction: Direction) -> u64 {
-        let of = |key: &(Protocol, Direction, Outcome)| (key.0, key.1) == (protocol, direction);
+        let of =
+            |key: &(Protocol, Direction, PacketOutcome)| (key.0, key.1) == (protocol, direction);
         let misses = self.outcomes.iter().filter(|(key, _)| of(key) && key.2.is_miss());
         misses.map(|(_, count)| count).sum()
     }
@@ -122,15 +124,15 @@ mod tests {
     proptest! {
         #[test]
         fn quantiles_are_right_to_three_digits(mut all in prop::collection::vec(1_u64..1_000_000_000, 1..200)) {
-            let mut statistics = Statistics::default();
+            let mut statistics = LatencyStatistics::default();
             all.iter().for_each(|latency| statistics.add(&packet(*latency)));
             all.sort_unstable();
             let latencies = statistics.latencies(Protocol::Icmp, Direction::Egress).unwrap();
             prop_assert_eq!(latencies.count(), all.len() as u64);
             for share in [0.5, 0.95, 0.99] {
                 let rank = ((all.len() as f64 * share).ceil() as usize).clamp(1, all.len());
-                let (told, exact) = (latencies.quantile(share).unwrap(), all[rank - 1]);
-                prop_assert!(told.abs_diff(exact) <= exact / 500 + 1, "{} {}", told, exact);
+                let (estimate, exact) = (latencies.quantile(share).unwrap(), all[rank - 1]);
+                prop_assert!(estimate.abs_diff(exact) <= exact / 500 + 1, "{} {}", estimate, exact);
             }
             let (_, within) = latencies.powers_of_two().last().copied().unwrap();
             prop_assert_eq!(within, all.len() as u64);
@@ -139,12 +141,12 @@ mod tests {
 
     #[test]
     fn misses_are_counted_apart() {
-        let mut statistics = Statistics::default();
+        let mut statistics = LatencyStatistics::default();
         statistics.add(&packet(10));
-        statistics.add(&Packet { outcome: Outcome::Lost, latency_ns: None, ..packet(10) });
-        statistics.add(&Packet { outcome: Outcome::Kernel, latency_ns: None, ..packet(10) });
+        statistics.add(&Packet { outcome: PacketOutcome::Lost, latency_ns: None, ..packet(10) });
+        statistics.add(&Packet { outcome: PacketOutcome::Kernel, latency_ns: None, ..packet(10) });
         let egress = |outcome| statistics.count(Protocol::Icmp, Direction::Egress, outcome);
-        assert_eq!((egress(Outcome::Matched), egress(Outcome::Kernel)), (1, 1));
+        assert_eq!((egress(PacketOutcome::Matched), egress(PacketOutcome::Kernel)), (1, 1));
         assert_eq!(statistics.misses(Protocol::Icmp, Direction::Egress), 1);
         assert_eq!(statistics.seen(), [(Protocol::Icmp, Direction::Egress)]);
     }

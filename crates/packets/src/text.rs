@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 
 use crate::record::{Direction, Packet, Protocol};
 use crate::source::Counters;
-use crate::statistics::Statistics;
+use crate::statistics::LatencyStatistics;
 use crate::watch::Watched;
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
@@ -65,7 +65,7 @@ pub fn aggregate(watched: &Watched, counters: Counters, histogram: bool) -> Valu
 }
 
 fn row(
-    statistics: &Statistics,
+    statistics: &LatencyStatistics,
     protocol: Protocol,
     direction: Direction,
     histogram: bool,

@@ -8,7 +8,7 @@ use crate::inband::InBand;
 use crate::namespace::{cookie_here, Namespace, OuterDevice};
 use crate::record::{Packet, RECORD_LEN};
 use crate::source::{Counters, RecordSource};
-use crate::statistics::Statistics;
+use crate::statistics::LatencyStatistics;
 use crate::tracepoints::Tracepoints;
 
 /// Default size of the ring buffer, bytes: room for 16,000 packets.
@@ -27,7 +27,7 @@ pub struct Watched {
     /// Whether the watching is on; an order may suspend it.
     pub on: bool,
     /// Statistics of its packets since watching began or since the last reset.
-    pub statistics: Statistics,
+    pub statistics: LatencyStatistics,
     number: u16,
     to_virtual: Option<ToVirtual>,
 }
@@ -100,7 +100,7 @@ impl Watcher {
         // possible.
         self.next = (number + 1) % MAX_NAMESPACES as u16;
         self.source.add(&namespace, number)?;
-        let statistics = Statistics::default();
+        let statistics = LatencyStatistics::default();
         self.watched.push(Watched { namespace, on: true, statistics, number, to_virtual });
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Watcher {
         self.read()?;
         let found = self.watched.iter_mut().find(|watched| watched.namespace.cookie == cookie);
         let Some(watched) = found else { return Ok(()) };
-        watched.statistics = Statistics::default();
+        watched.statistics = LatencyStatistics::default();
         self.source.add(&watched.namespace, watched.number)?;
         self.source.switch(&watched.namespace, watched.number, watched.on)
     }

@@ -5,7 +5,8 @@
 
 use lorentz_embed as embed;
 use lorentz_embed::{
-    Attach, Container, Error, ExperimentOptions, Kind, Owner, Rate, Span, Target, WallTime,
+    AttachOptions, Container, Error, ErrorKind, ExperimentOptions, Owner, Rate, Span, Target,
+    WallTime,
 };
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -41,11 +42,11 @@ impl From<Error> for Raised {
 impl From<Raised> for PyErr {
     fn from(Raised(Error { kind, text }): Raised) -> PyErr {
         match kind {
-            Kind::WrongInput => WrongInputError::new_err(text),
-            Kind::NotFound => NotFoundError::new_err(text),
-            Kind::Refused => RefusedError::new_err(text),
-            Kind::Ended => EndedError::new_err(text),
-            Kind::Failed => FailedError::new_err(text),
+            ErrorKind::WrongInput => WrongInputError::new_err(text),
+            ErrorKind::NotFound => NotFoundError::new_err(text),
+            ErrorKind::Refused => RefusedError::new_err(text),
+            ErrorKind::Ended => EndedError::new_err(text),
+            ErrorKind::Failed => FailedError::new_err(text),
         }
     }
 }
@@ -165,16 +166,16 @@ fn clear(py: Python, name: &str) -> Told<()> {
 fn reading<'py>(py: Python<'py>, container: &str) -> PyResult<Bound<'py, PyDict>> {
     let reading = apart(py, || Container::find(container)?.reading())?;
     let nanos = |time: WallTime| time.as_nanos();
-    let told = PyDict::new(py);
-    told.set_item("wall_ns", nanos(reading.wall))?;
-    told.set_item("monotonic_ns", reading.virt.0)?;
-    told.set_item("boottime_ns", reading.boot.0)?;
-    told.set_item("host_wall_ns", nanos(reading.host_wall))?;
-    told.set_item("host_monotonic_ns", reading.real.0)?;
-    told.set_item("limit_ns", reading.limit.map(|limit| limit.0))?;
-    told.set_item("tdf", reading.rate.inverse().to_string())?;
-    told.set_item("frozen", reading.frozen)?;
-    Ok(told)
+    let clocks = PyDict::new(py);
+    clocks.set_item("wall_ns", nanos(reading.wall))?;
+    clocks.set_item("monotonic_ns", reading.virt.0)?;
+    clocks.set_item("boottime_ns", reading.boot.0)?;
+    clocks.set_item("host_wall_ns", nanos(reading.host_wall))?;
+    clocks.set_item("host_monotonic_ns", reading.real.0)?;
+    clocks.set_item("limit_ns", reading.limit.map(|limit| limit.0))?;
+    clocks.set_item("tdf", reading.rate.inverse().to_string())?;
+    clocks.set_item("frozen", reading.frozen)?;
+    Ok(clocks)
 }
 
 /// Returns the name of the container with this name or process id.
@@ -188,7 +189,7 @@ fn find(py: Python, who: &str) -> Told<String> {
 fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> Told<String> {
     apart(py, || {
         let name = name.map(str::to_string);
-        let how = Attach { rate: rate(tdf)?, tree, name, for_experiment: false };
+        let how = AttachOptions { rate: rate(tdf)?, tree, name, for_experiment: false };
         Ok(Container::attach(pid, &how)?.name().to_string())
     })
 }
@@ -255,6 +256,12 @@ fn tdf_of_number(number: f64) -> Told<(u64, u64)> {
     Ok((rate.den(), rate.num()))
 }
 
+/// Returns the flags of the command for clock options, each given by its name and its value.
+#[pyfunction]
+fn clock_flags(given: Vec<(String, String)>) -> Told<Vec<String>> {
+    Ok(embed::clock_flags(&given)?)
+}
+
 /// Runs the `lorentz` command with the arguments `words` to its end. Returns its output.
 #[pyfunction]
 fn call(py: Python, words: Vec<String>) -> Told<String> {
@@ -262,7 +269,7 @@ fn call(py: Python, words: Vec<String>) -> Told<String> {
         let [verb, words @ ..] = &words[..] else {
             return Err(Error::wrong_input("no words; expected a verb of lorentz"));
         };
-        words.iter().fold(embed::Command::new(verb)?, embed::Command::arg).call()
+        words.iter().fold(embed::LorentzCommand::new(verb)?, embed::LorentzCommand::arg).call()
     })
 }
 
@@ -298,6 +305,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(parse_duration, module)?,
         wrap_pyfunction!(parse_tdf, module)?,
         wrap_pyfunction!(tdf_of_number, module)?,
+        wrap_pyfunction!(clock_flags, module)?,
         wrap_pyfunction!(call, module)?,
         wrap_pyfunction!(command, module)?,
     ] {

@@ -163,7 +163,7 @@ mod tests {
     use lorentz_clock::{Rate, SkipMode};
 
     use super::*;
-    use lorentz_control::{HostNow, OptionValue};
+    use lorentz_control::HostNow;
 
     fn read(annotations: &[(&str, &str)], variables: &[&str]) -> Result<Asked, WrongAnnotation> {
         Asked::read(annotations.iter().copied(), variables.iter().copied())
@@ -204,11 +204,10 @@ mod tests {
             real_cpu_clocks: Some(true),
             real_file_times: Some(false),
             trap_tsc: true,
-            clock: None,
-            in_experiment: false,
+            no_rewrite: true,
+            ..ClockOptions::default()
         };
         assert_eq!(asked.clock, expected);
-        assert_eq!(asked.places.len() + 2, keys().count(), "every option but clock and name");
         let without_tdf = ClockOptions { tdf: None, ..expected };
         let annotations = without_tdf.annotations();
         let pairs = annotations.iter().map(|annotation| annotation.split_once('=').unwrap());
@@ -216,6 +215,19 @@ mod tests {
         let with_tdf = ClockOptions { tdf: Rate::new(1, 4), ..ClockOptions::default() };
         assert_eq!(with_tdf.annotations(), ["lorentz.rate=0.25"]);
         assert!(read(&[], &["HOME=/"]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn each_option_of_the_table_is_an_annotation_and_a_variable() {
+        for option in CLOCK_OPTIONS {
+            let mut expected = ClockOptions::default();
+            option.read(&mut expected, option.example()).unwrap();
+            let key = format!("{PREFIX}{}", option.name);
+            assert_eq!(read(&[(&key, option.example())], &[]).unwrap().clock, expected);
+            let name = variable_name(option.name);
+            let variable = format!("{VARIABLE_PREFIX}{name}={}", option.example());
+            assert_eq!(read(&[], &[&variable]).unwrap().clock, expected);
+        }
     }
 
     /// The page's table is the stored list: engines' configurations depend on these names.
@@ -272,14 +284,8 @@ mod tests {
     #[test]
     fn every_other_option_excludes_the_clock_of_another() {
         for option in CLOCK_OPTIONS.iter().filter(|option| option.name != "clock") {
-            let text = match option.value {
-                OptionValue::Switch => "true",
-                OptionValue::Word { accepted, .. } => accepted[0],
-                OptionValue::Quantity("TIME") => "@5",
-                _ => "1",
-            };
             let key = format!("{PREFIX}{}", option.name);
-            let asked = read(&[("lorentz.clock", "web"), (&key, text)], &[]).unwrap();
+            let asked = read(&[("lorentz.clock", "web"), (&key, option.example())], &[]).unwrap();
             let wrong = asked.clock.which(&HostNow::default()).unwrap_err();
             assert_eq!(
                 asked.refusal(&wrong).to_string(),

@@ -15,12 +15,12 @@ pub struct Cli {
     pub global: GlobalOpts,
     /// The verb.
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: RuntimeVerb,
 }
 
 /// The verbs.
 #[derive(Subcommand, Debug)]
-pub enum Verb {
+pub enum RuntimeVerb {
     /// Make a container; its program waits for 'start'
     Create(Create),
     /// Let a container's program begin

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
 use lorentz_clock::{Span, NANOS_PER_SEC};
+use lorentz_container::IDLE_ANNOTATION;
 use lorentz_control::{ClockSettings, HostNow, WhichClock};
 use lorentz_inject::Profile;
 use serde_json::{json, Value};
@@ -94,6 +95,11 @@ impl Config {
     /// Returns the `process` object of the container's program.
     pub fn process(&self) -> &Value {
         &self.value["process"]
+    }
+
+    /// Whether the container's first process executes no program ([`IDLE_ANNOTATION`]).
+    pub fn is_idle(&self) -> bool {
+        self.annotation(IDLE_ANNOTATION) == Some("true")
     }
 
     /// Whether the program gets a terminal.

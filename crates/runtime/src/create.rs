@@ -155,7 +155,12 @@ fn clocked(
     let state = StateDir::open()?;
     let name = wanted.name.as_deref().unwrap_or(id);
     let command = config.command();
-    let new = NewContainer { name: Some(name), command: &command, kind: MonitorKind::Runtime };
+    let new = NewContainer {
+        name: Some(name),
+        command: &command,
+        kind: MonitorKind::Runtime,
+        has_programs: false,
+    };
     let mut container = match (which, of_pod(&state, wanted)?) {
         (WhichClock::Of(owner), _) => {
             let owner = state.find(owner).context("lorentz.clock")?;
@@ -198,9 +203,10 @@ fn build_on_clock(
     container: &mut Container,
 ) -> anyhow::Result<Tasks> {
     let monitor = start_monitor(container)?;
-    let by_shim = container.record().mechanism == Mechanism::Shim;
+    // An idle process is on no clock: the monitor only waits for its end.
+    let by_shim = container.record().mechanism == Mechanism::Shim && !config.is_idle();
     let entrance = if by_shim { Some(Rc::new(monitor.entrance()?)) } else { None };
-    let workload = Workload { entrance, ..Default::default() };
+    let workload = Workload { entrance, idle: config.is_idle(), ..Default::default() };
     let stay = Group::join(container)?;
     let tasks = build(runtime_dir, order, config, time, workload);
     stay.leave();

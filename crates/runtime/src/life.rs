@@ -90,10 +90,25 @@ pub fn kill(runtime_dir: &RuntimeDir, args: &Kill) -> anyhow::Result<i32> {
 /// The verb `delete`.
 pub fn delete(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Result<i32> {
     let dir = runtime_dir.dir(id)?;
-    if !dir.exists() && force {
-        return Ok(0);
+    if force {
+        runtime_dir.remove_drafts(id);
     }
-    let mut tasks = runtime_dir.tasks(id)?;
+    let loaded = if dir.exists() || !force { Some(runtime_dir.tasks(id)) } else { None };
+    let mut tasks = match loaded {
+        Some(Ok(tasks)) => tasks,
+        Some(Err(error)) if !force => return Err(error),
+        // A runtime was killed while it made the container.
+        unfinished => {
+            if unfinished.is_some() {
+                std::fs::remove_dir_all(&dir)?;
+            }
+            if let Some(container) = runtime_dir.timed(id)? {
+                forget(runtime_dir, id, container)?;
+            }
+            runtime_dir.leave();
+            return Ok(0);
+        }
+    };
     if !force && !matches!(tasks.status(), ContainerStatus::Stopped | ContainerStatus::Created) {
         bail!("cannot delete container {id}: it is {} and not stopped", word(tasks.status()));
     }

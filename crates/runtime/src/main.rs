@@ -37,7 +37,7 @@ use clap::Parser;
 #[cfg(not(test))]
 use lorentz_container::{limits, on_ample_stack};
 
-use args::{Cli, Verb};
+use args::{Cli, RuntimeVerb};
 use runtime_dir::RuntimeDir;
 
 /// Called by the C library, without Rust's runtime setup: that ignores SIGPIPE, and programs would inherit it.
@@ -65,8 +65,8 @@ fn main() -> i32 {
         Ok(status) => status,
         Err(error) => {
             let as_lorentz = match &cli.verb {
-                Verb::Run(run) => run.as_lorentz,
-                Verb::Exec(exec) => exec.as_lorentz,
+                RuntimeVerb::Run(run) => run.as_lorentz,
+                RuntimeVerb::Exec(exec) => exec.as_lorentz,
                 _ => false,
             };
             let line = report::line(&error);
@@ -84,27 +84,27 @@ fn main() -> i32 {
 fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     let runtime_dir = RuntimeDir::of(&cli.global)?;
     match &cli.verb {
-        Verb::Create(args) => create::create(&runtime_dir, args),
-        Verb::Run(args) => create::run(&runtime_dir, args),
-        Verb::Exec(args) => enter::exec(&runtime_dir, &args.exec),
-        Verb::Start(args) => life::start(&runtime_dir, &args.container_id),
-        Verb::State(args) => life::state(&runtime_dir, &args.container_id),
-        Verb::Kill(args) => life::kill(&runtime_dir, args),
-        Verb::Delete(args) => life::delete(&runtime_dir, &args.container_id, args.force),
-        Verb::Pause(args) => life::pause(&runtime_dir, &args.container_id),
-        Verb::Resume(args) => life::resume(&runtime_dir, &args.container_id),
-        Verb::List(args) => life::list(&runtime_dir, args),
-        Verb::Ps(args) => life::ps(&runtime_dir, args),
-        Verb::Update(args) => resources::update(&runtime_dir, args),
-        Verb::Features(_) => describe::features(),
-        Verb::Spec(args) => describe::spec(args),
-        Verb::Events(_) => {
+        RuntimeVerb::Create(args) => create::create(&runtime_dir, args),
+        RuntimeVerb::Run(args) => create::run(&runtime_dir, args),
+        RuntimeVerb::Exec(args) => enter::exec(&runtime_dir, &args.exec),
+        RuntimeVerb::Start(args) => life::start(&runtime_dir, &args.container_id),
+        RuntimeVerb::State(args) => life::state(&runtime_dir, &args.container_id),
+        RuntimeVerb::Kill(args) => life::kill(&runtime_dir, args),
+        RuntimeVerb::Delete(args) => life::delete(&runtime_dir, &args.container_id, args.force),
+        RuntimeVerb::Pause(args) => life::pause(&runtime_dir, &args.container_id),
+        RuntimeVerb::Resume(args) => life::resume(&runtime_dir, &args.container_id),
+        RuntimeVerb::List(args) => life::list(&runtime_dir, args),
+        RuntimeVerb::Ps(args) => life::ps(&runtime_dir, args),
+        RuntimeVerb::Update(args) => resources::update(&runtime_dir, args),
+        RuntimeVerb::Features(_) => describe::features(),
+        RuntimeVerb::Spec(args) => describe::spec(args),
+        RuntimeVerb::Events(_) => {
             anyhow::bail!("events is not supported: engines read the control groups themselves")
         }
-        Verb::Checkpoint(_) => anyhow::bail!(
+        RuntimeVerb::Checkpoint(_) => anyhow::bail!(
             "checkpoint is not supported: a container's clock cannot be saved with it"
         ),
-        Verb::Restore(_) => {
+        RuntimeVerb::Restore(_) => {
             anyhow::bail!("restore is not supported: a container's clock cannot be saved with it")
         }
     }

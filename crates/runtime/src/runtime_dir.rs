@@ -35,6 +35,22 @@ impl RuntimeDir {
         Ok(self.root.join(id))
     }
 
+    /// Removes what this runtime writes for `libcontainer` while it makes container `id`, or starts a program in it: a runtime that
+    /// was killed has left it.
+    pub fn remove_drafts(&self, id: &str) {
+        let is_draft = |name: &str| {
+            let rest = name.strip_prefix('.').and_then(|name| name.strip_prefix(id));
+            let rest = rest.and_then(|rest| rest.strip_prefix('.'));
+            let number = rest.map(|rest| rest.strip_prefix("exec.").unwrap_or(rest));
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(is_draft) {
+                let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
+            }
+        }
+    }
+
     /// Loads container `id`.
     pub fn tasks(&self, id: &str) -> anyhow::Result<Tasks> {
         let dir = self.dir(id)?;

@@ -13,6 +13,7 @@ use libcontainer::workload::{
     Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError,
 };
 use lorentz_inject::{limits, FilteredProcess, Profile, SelfRegistration};
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{access, AccessFlags};
 
 use crate::rights::Rights;
@@ -29,6 +30,8 @@ pub struct Workload {
     pub rights: Option<Rights>,
     /// The seccomp profile.
     pub profile: Option<Profile>,
+    /// Whether the process executes no program, and only keeps the container's namespaces.
+    pub idle: bool,
 }
 
 impl Workload {
@@ -54,6 +57,9 @@ impl Workload {
 
 impl Executor for Workload {
     fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
+        if self.idle {
+            idle();
+        }
         let process = process(spec).ok_or(ExecutorError::InvalidArg)?;
         let program = find(process).map_err(ExecutorError::Other)?;
         let program = c_string(program.as_os_str())?;
@@ -74,6 +80,9 @@ impl Executor for Workload {
     }
 
     fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
+        if self.idle {
+            return Ok(());
+        }
         let wrong = |why: String| ExecutorValidationError::ArgValidationError(why);
         let process =
             process(spec).ok_or_else(|| wrong("process.args: nothing to execute".into()))?;
@@ -88,6 +97,30 @@ impl Executor for Workload {
             std::env::set_var(key, value);
         }
         Ok(())
+    }
+}
+
+/// Keeps the container's namespaces as their first process: reaps orphans until it gets SIGTERM. It executes nothing, so a root
+/// file system needs no program for this. It is on no clock.
+fn idle() -> ! {
+    // SAFETY: plain numbers. This process has one thread, and uses no descriptor from here on. No program in the container may
+    // reach this runtime's file by /proc/PID/exe: a process that is not dumpable has no such link for them.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
+    }
+    let _ = nix::sys::prctl::set_name(c"idle");
+    let mut awaited = SigSet::empty();
+    awaited.add(Signal::SIGCHLD);
+    awaited.add(Signal::SIGTERM);
+    let _ = awaited.thread_block();
+    loop {
+        // SAFETY: no status is asked for.
+        while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
+        if awaited.wait().is_ok_and(|signal| signal == Signal::SIGTERM) {
+            // SAFETY: ends this process, without running anything of the runtime's.
+            unsafe { libc::_exit(0) }
+        }
     }
 }
 

@@ -128,6 +128,7 @@ fn map(args: &BootArgs) {
     const READ_WRITE: i32 = 3;
     const SHARED: i32 = 0x10_0001;
     const PRIVATE_ANONYMOUS: i32 = 0x10_0022;
+    const MADV_RANDOM: i32 = 1;
     const MADV_WIPEONFORK: i32 = 18;
     const PAGE: usize = 4096;
     let (page_fd, registry_fd, none) = (args.page_fd, args.registry_fd, Fd::NONE);
@@ -139,6 +140,8 @@ fn map(args: &BootArgs) {
         must_be(sys!(Sysno::mmap, CLOCK, PAGE, READ, SHARED, page_fd, 0), CLOCK);
         let registry = sys!(Sysno::mmap, REGISTRY, len, READ_WRITE, SHARED, registry_fd, offset);
         must_be(registry, REGISTRY);
+        // No read-ahead: where the file is on a disk, the first wait would fill the page cache with 2 MB of zeros.
+        let _ = sys!(Sysno::madvise, REGISTRY, len, MADV_RANDOM);
     }
 }
 

@@ -7,46 +7,42 @@ use crate::sys::{
     UserPtr,
 };
 use crate::user::Access;
+use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Deadline, Span, VirtualInstant};
 
 /// An error that means: the program makes the call again.
 pub const AGAIN: Errno = Errno::ERESTARTNOINTR;
 
-/// One trapped system call.
-pub struct Call<'a> {
+/// A system call as a program makes it.
+pub struct Arguments {
     /// The call.
     pub nr: Sysno,
     /// Its argument registers.
     pub args: [u64; 6],
+}
+
+/// One trapped system call.
+pub struct Call<'a> {
+    /// The call itself.
+    pub arguments: Arguments,
     /// The program's state; its mask and registers may be changed.
     pub context: &'a mut Ucontext,
 }
 
-impl Call<'_> {
-    /// The program's signal mask.
-    pub fn mask(&self) -> SigSet {
-        self.context.mask
-    }
+impl Deref for Call<'_> {
+    type Target = Arguments;
 
+    fn deref(&self) -> &Arguments {
+        &self.arguments
+    }
+}
+
+impl Arguments {
     /// Argument number `index`, for a handler of several calls whose arguments differ.
     #[inline(always)]
     pub fn arg<T: FromArg>(&self, index: usize) -> T {
         T::from_arg(self.args[index])
-    }
-
-    /// The virtual instant `span` after the call was made. A call that a thread makes again because its process has
-    /// been brought in was made earlier than now.
-    pub fn after(&self, span: Span) -> Deadline {
-        let begun = clocks::snapshot().now().0 - waited_before();
-        Deadline::Virtual(VirtualInstant(begun).plus(span))
-    }
-
-    /// The deadline of a relative timeout; never where there is none. EINVAL where it is no valid time.
-    pub fn deadline(&self, timeout: Option<UserPtr<Timespec>>) -> SysResult<Deadline> {
-        let Some(timeout) = timeout else { return Ok(Deadline::Never) };
-        let span = timeout.read()?.to_span().ok_or(Errno::EINVAL)?;
-        Ok(self.after(span))
     }
 
     /// The call itself, unchanged.
@@ -68,6 +64,27 @@ impl Call<'_> {
     pub unsafe fn by_kernel_with(&self, index: usize, value: impl IntoArg) -> SysResult {
         // SAFETY: the program's own call, but for `value`, which is the caller's promise.
         unsafe { self.request().with(index, value).make() }
+    }
+}
+
+impl Call<'_> {
+    /// The program's signal mask.
+    pub fn mask(&self) -> SigSet {
+        self.context.mask
+    }
+
+    /// The virtual instant `span` after the call was made. A call that a thread makes again because its process has
+    /// been brought in was made earlier than now.
+    pub fn after(&self, span: Span) -> Deadline {
+        let begun = clocks::snapshot().now().0 - waited_before();
+        Deadline::Virtual(VirtualInstant(begun).plus(span))
+    }
+
+    /// The deadline of a relative timeout; never where there is none. EINVAL where it is no valid time.
+    pub fn deadline(&self, timeout: Option<UserPtr<Timespec>>) -> SysResult<Deadline> {
+        let Some(timeout) = timeout else { return Ok(Deadline::Never) };
+        let span = timeout.read()?.to_span().ok_or(Errno::EINVAL)?;
+        Ok(self.after(span))
     }
 }
 
@@ -159,7 +176,8 @@ mod tests {
         // SAFETY: integers.
         let mut context: Ucontext = unsafe { core::mem::zeroed() };
         let args = [0xffff_ffff_0000_0007, 1 << 40, 0, 0, 0, 3];
-        let mut call = Call { nr: Sysno::read, args, context: &mut context };
+        let arguments = Arguments { nr: Sysno::read, args };
+        let mut call = Call { arguments, context: &mut context };
         assert_eq!(after_the_call.carry_out(&mut call), Ok((1 << 40) + 10));
         assert_eq!(into_the_context.carry_out(&mut call), Err(Errno::EBADF));
         assert_eq!(call.context.regs[reg::RAX], 7);

@@ -1,6 +1,7 @@
 //! The clock-change signal: a thread that gets it looks at the clock again.
 
 use crate::call;
+use crate::call_sites;
 use crate::gate::{self, At};
 use crate::signals;
 use crate::sys::{reg, sig, Errno, Siginfo, Ucontext, UserPtr};
@@ -67,19 +68,17 @@ fn repeat_untrapped(regs: &mut [u64; 23], sent: u32) {
     }
 }
 
-/// The call that the code before `ip` has made, where that is `mov eax, NUMBER; syscall` and the kernel does not restart the call
+/// The call that the code before `ip` has made, where that is `mov eax, NUMBER; syscall`, rewritten or not, and the kernel does not restart the call
 /// by itself. poll and select look for signals even where they do not wait: a thread that runs may be in one.
 fn call_before(ip: u64) -> Option<u32> {
     const MOV_EAX: u8 = 0xb8;
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
-    let mut code = [0u8; 8];
-    if user::read_bytes(UserPtr::new(ip.checked_sub(7)?), &mut code).is_err()
-        || code[0] != MOV_EAX
-        || code[5..7] != SYSCALL
-    {
-        return None;
-    }
-    let call = u32::from_le_bytes([code[1], code[2], code[3], code[4]]);
+    let call = call_sites::number_at(ip).or_else(|| {
+        let mut code = [0u8; 8];
+        user::read_bytes(UserPtr::new(ip.checked_sub(7)?), &mut code).ok()?;
+        let is_one = code[0] == MOV_EAX && code[5..7] == SYSCALL;
+        is_one.then(|| u32::from_le_bytes([code[1], code[2], code[3], code[4]]))
+    })?;
     let restarts =
         |row: &Syscall| matches!(row.restart, Restart::ByKernel | Restart::UnlessTimeout);
     row(call).is_some_and(|row| !restarts(row)).then_some(call)

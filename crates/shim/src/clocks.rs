@@ -36,6 +36,14 @@ fn host_elsewhere(clock: ClockId) -> Timespec {
     from_virtual(VirtualInstant(nanos.saturating_sub(offsets().monotonic.0)))
 }
 
+/// The host's wall clock.
+pub fn host_wall() -> Timespec {
+    match data().host_gettime.load(Relaxed) {
+        0 => sys::host_clock(ClockId::REALTIME),
+        function => by_function(function, ClockId::REALTIME),
+    }
+}
+
 /// A real instant as the kernel takes it from this process: on CLOCK_MONOTONIC, and not zero, which would disarm a timer.
 pub fn for_kernel(real: RealInstant) -> Timespec {
     let nanos = real.0.saturating_add(offsets().monotonic.0);

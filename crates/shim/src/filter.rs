@@ -24,6 +24,9 @@ pub const ASK_FOR_FILE: u64 = 0;
 pub const ASK_SET_WALL: u64 = 1;
 /// Its first argument: the wall clock is to be stepped, by the seconds and nanoseconds that follow.
 pub const ASK_STEP_WALL: u64 = 2;
+/// Its first argument: which [`crate::call_sites::Shape`] the call site has that ends at the address that follows. The number of a
+/// call that was made there comes last.
+pub const ASK_CALL_SITE: u64 = 3;
 
 /// The calls that are trapped in programs of a kind, the most frequent first.
 pub fn calls(place: Where) -> impl Iterator<Item = (Sysno, When)> {
@@ -133,12 +136,13 @@ impl Program<PROGRAM_LEN> {
         if policy.counts_tasks {
             program.table(calls(Where::CountedTasks));
         }
+        // Everyday programs make these most.
+        if !policy.real_file_times {
+            program.table(calls(Where::FileTimes));
+        }
         program.table(calls(Where::Everywhere));
         if !policy.real_cpu_clocks {
             program.table(calls(Where::CpuTimes));
-        }
-        if !policy.real_file_times {
-            program.table(calls(Where::FileTimes));
         }
         if policy.orders_sends {
             program.table(calls(Where::OrderedSends));

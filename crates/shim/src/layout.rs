@@ -3,6 +3,7 @@
 //! All addresses are fixed and below 2 GiB: code can name them in 32 bits, the seccomp filter can tell the
 //! image's own system calls by their address, and a tool that inspects a process knows where to look.
 
+use crate::call_sites::CallSite;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use lorentz_clock::{file, ClockPage, Registry};
 
@@ -13,9 +14,9 @@ pub const IMAGE_LEN: usize = 0x4_0000;
 /// The shim's data of its process: [`ProcessData`], then [`ForkData`].
 pub const DATA: usize = IMAGE + IMAGE_LEN;
 /// Length of both, and of the spare stack behind them.
-pub const DATA_LEN: usize = 4 * 4096 + SPARE_STACK_LEN;
+pub const DATA_LEN: usize = 5 * 4096 + SPARE_STACK_LEN;
 /// The page that a fork's child finds empty.
-pub const FORK_DATA: usize = DATA + 3 * 4096;
+pub const FORK_DATA: usize = DATA + 4 * 4096;
 /// A stack for the handlers of a process that was begun on a stack of its parent's choice: see [`crate::clone_tracking`].
 pub const SPARE_STACK: usize = FORK_DATA + 4096;
 /// Length of the spare stack. It takes no memory before it is used.
@@ -29,6 +30,13 @@ pub const VERSION: usize = CLOCK + ClockPage::VERSION_OFFSET;
 
 /// Address of the trap handler's signal mask.
 pub const TRAP_MASK: usize = DATA + core::mem::offset_of!(ProcessData, trap_mask);
+
+/// Where the slots of rewritten call sites lie: see [`crate::call_sites`].
+pub const CALL_SLOTS: usize = 0x050f_0000;
+/// Call sites that are counted, and may be rewritten.
+pub const CALL_SITES_LEN: usize = 128;
+/// Address of the table of call sites.
+pub const CALL_SITES: usize = DATA + core::mem::offset_of!(ProcessData, call_sites);
 
 /// Entries of the fd table.
 pub const FD_TABLE_LEN: usize = 256;
@@ -190,6 +198,10 @@ pub struct ProcessData {
     pub fds: [FdEntry; FD_TABLE_LEN],
     /// Addresses of the handlers of SIGSYS and of the clock-change signal: see [`crate::handlers`].
     pub handlers: [AtomicUsize; 2],
+    /// Where the program makes trapped calls: see [`crate::call_sites`].
+    pub call_sites: [CallSite; CALL_SITES_LEN],
+    /// Whether the slots of rewritten call sites are mapped.
+    pub call_slots: AtomicU32,
 }
 
 /// The start of a task in ticks, by the host's boot clock and as the shim reported it. The seal is computed from both: a thread

@@ -25,6 +25,7 @@ extern crate std;
 mod altstack;
 pub mod boot;
 mod call;
+pub mod call_sites;
 mod calls;
 pub mod change_signal;
 mod clocks;
@@ -32,6 +33,7 @@ mod clone_tracking;
 
 mod cpu;
 mod deadline;
+mod direct;
 #[cfg_attr(not(image), allow(dead_code))]
 mod elf;
 pub mod fd_table;

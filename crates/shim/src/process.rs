@@ -34,6 +34,19 @@ pub fn epoch() -> Epoch {
     }
 }
 
+/// Whether this process is the one whose memory this is, not a child of its vfork.
+pub fn owns_memory() -> bool {
+    let owner = &fork_data().process;
+    let pid = sys::getpid();
+    match owner.load(Relaxed) {
+        0 => {
+            owner.store(pid, Relaxed);
+            true
+        }
+        known => known == pid,
+    }
+}
+
 /// Whether this thread has a capability in force.
 pub fn has_capability(number: u32) -> bool {
     const VERSION_3: u64 = 0x2008_0522;

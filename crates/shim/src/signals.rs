@@ -4,9 +4,11 @@
 //! program. So the filter traps calls that may block signals, and the shim takes those two out. It remembers the program's own
 //! wishes for the two, returns them when the program asks, and follows them when another process sends one of the two.
 
-use crate::call::Call;
+use crate::call::{Arguments, Call};
+use crate::direct;
 use crate::handlers;
-use crate::layout::{data, fork_data, Disposition};
+use crate::layout::{data, Disposition};
+use crate::process;
 use crate::sys::{
     self, request, sig, sys, Errno, Fd, SaFlags, SigHow, SigSet, Sigaction, Siginfo, SysResult,
     Sysno, Ucontext, UserPtr,
@@ -170,7 +172,7 @@ pub fn rt_sigaction(
     };
     let before = disposition.load();
     // A child made by vfork shares this memory and clears every signal before it execs: not its parent's.
-    if let Some(action) = action.filter(|_| owns_memory()) {
+    if let Some(action) = action.filter(|_| process::owns_memory()) {
         disposition.store(&action);
     }
     if let Some(old) = old {
@@ -185,7 +187,7 @@ fn set_action(call: &Call, signal: u32, action: Option<Sigaction>) -> SysResult 
     let new = action.as_ref().map(UserPtr::to);
     let ignores = action.is_some_and(|action| trap_mask::is_ignored(signal, &action));
     // posix_spawn's child makes sixty of these calls, in its parent's memory.
-    let changes = action.is_some() && trap_mask::changes(signal, ignores) && owns_memory();
+    let changes = action.is_some() && trap_mask::changes(signal, ignores) && process::owns_memory();
     if changes && !ignores {
         handlers::mask(signal);
     }
@@ -197,17 +199,39 @@ fn set_action(call: &Call, signal: u32, action: Option<Sigaction>) -> SysResult 
     result
 }
 
-/// Whether this process is the one whose memory this is, not a child of its vfork.
-fn owns_memory() -> bool {
-    let owner = &fork_data().process;
-    let pid = sys::getpid();
-    match owner.load(Relaxed) {
-        0 => {
-            owner.store(pid, Relaxed);
-            true
-        }
-        known => known == pid,
+/// rt_sigaction(2) without a trap: where it concerns neither our signals nor what the program ignores. `None` where it does.
+pub fn set_plain_action(call: &Arguments) -> Option<SysResult> {
+    let (signal, new, size): (u32, Option<UserPtr<Sigaction>>, usize) =
+        (call.arg(0), call.arg(1), call.arg(3));
+    if size != SigSet::LEN || virtual_disposition(signal).is_some() {
+        return None;
     }
+    let mut action = direct::read(new?).ok()?;
+    if trap_mask::changes(signal, trap_mask::is_ignored(signal, &action)) {
+        return None;
+    }
+    action.mask = action.mask.without(sig::OURS);
+    // SAFETY: our copy of the new action; the old one goes where the program said.
+    Some(unsafe { call.by_kernel_with(1, UserPtr::to(&action)) })
+}
+
+/// rt_sigprocmask(2) without a trap: where it does not concern our signals, and this thread does not believe to have blocked them.
+/// `None` where it does.
+pub fn set_plain_mask(call: &Arguments) -> Option<SysResult> {
+    let (new, size): (Option<UserPtr<SigSet>>, usize) = (call.arg(1), call.arg(3));
+    if size != SigSet::LEN {
+        return None;
+    }
+    let set = match new {
+        Some(new) => direct::read(new).ok()?,
+        None => SigSet::EMPTY,
+    };
+    if set.among(sig::OURS) != SigSet::EMPTY || believed_blocked() != SigSet::EMPTY {
+        return None;
+    }
+    let set = new.map(|_| UserPtr::to(&set));
+    // SAFETY: our copy of the set; the mask before goes where the program said.
+    Some(unsafe { call.by_kernel_with(1, set) })
 }
 
 /// rt_sigsuspend(2): with ours left open.

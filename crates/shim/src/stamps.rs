@@ -11,24 +11,62 @@ const MIN_HOST_STEP: i128 = 10_000_000;
 
 /// The lead of the host's wall clock over its monotonic clock, ns. It stays the same to the nanosecond from the making of the clock
 /// on, so that a time written and read back is the same, unless the host's wall clock has been set since.
-fn host_wall_ahead() -> i128 {
-    let known = clock().host_wall().as_nanos();
-    let wall = host_clock(ClockId::REALTIME);
-    let sampled =
-        wall.secs as i128 * NANOS_PER_SEC as i128 + wall.nanos as i128 - clocks::host().0 as i128;
-    if (sampled - known).abs() < MIN_HOST_STEP {
-        known
-    } else {
-        within_a_tick().unwrap_or(sampled)
+#[derive(Clone, Copy)]
+pub struct HostWall(i128);
+
+impl HostWall {
+    /// Looks at the host's clocks.
+    pub fn read() -> HostWall {
+        let known = clock().host_wall().as_nanos();
+        let wall = nanos_of(clocks::host_wall());
+        let sampled = wall - i128::from(clocks::host().0);
+        HostWall(match (sampled - known).abs() < MIN_HOST_STEP {
+            true => known,
+            false => within_a_tick().unwrap_or(sampled),
+        })
     }
+
+    /// The instant of a time by the host's wall clock.
+    fn instant_of(self, stamp: Timespec) -> RealInstant {
+        RealInstant(saturate(nanos_of(stamp) - self.0))
+    }
+
+    /// Whether the kernel's timestamp of a file is from after the clock was created.
+    pub fn is_since_creation(self, stamp: Timespec) -> bool {
+        self.instant_of(stamp) >= clock().created()
+    }
+
+    /// Translates a file's timestamp into the time that the file shows inside.
+    pub fn file_to_virtual(self, stamp: Timespec) -> Timespec {
+        let real = self.instant_of(stamp);
+        if clock().shows_timestamp(real, self.0) {
+            return stamp;
+        }
+        let (now, ahead) = (clocks::host(), WallTime::from_nanos(self.0));
+        with_leaps(clock().wall_of_file(registry(), real, now, ahead), real)
+    }
+
+    /// Translates the time that a file is to show inside into the timestamp for the kernel.
+    pub fn file_to_host(self, stamp: Timespec) -> Timespec {
+        let inside = WallTime { secs: stamp.secs, nanos: stamp.nanos as u32 };
+        let ahead = WallTime::from_nanos(self.0);
+        let stamp_of = |wall| clock().stamp_of_file(registry(), wall, ahead);
+        let real = match clock().leaps_enabled() {
+            true => registry().leaps.real_of(|sum| stamp_of(inside.plus(Span(-sum.0)))),
+            false => stamp_of(inside),
+        };
+        let wall = WallTime::from_nanos(i128::from(real.0) + self.0);
+        Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
+    }
+}
+
+fn nanos_of(time: Timespec) -> i128 {
+    i128::from(time.secs) * i128::from(NANOS_PER_SEC) + i128::from(time.nanos)
 }
 
 /// The same to the nanosecond: within a tick the coarse clocks stand still.
 fn within_a_tick() -> Option<i128> {
-    let coarse = |clock| {
-        let time = host_clock(clock);
-        time.secs as i128 * NANOS_PER_SEC as i128 + time.nanos as i128
-    };
+    let coarse = |clock| nanos_of(host_clock(clock));
     let before = coarse(ClockId::MONOTONIC_COARSE);
     let wall = coarse(ClockId::REALTIME_COARSE);
     (before == coarse(ClockId::MONOTONIC_COARSE)).then_some(wall - before)
@@ -51,36 +89,15 @@ pub fn draw_line() -> Option<RealInstant> {
     let stat = Stat::of(file);
     close(file);
     let Stat(words) = stat.ok()?;
-    Some(to_real(
-        Timespec { secs: words[MODIFIED] as i64, nanos: words[MODIFIED + 1] as i64 },
-        host_wall_ahead(),
-    ))
-}
-
-/// Translates a time by the host's wall clock, which is `ahead` nanoseconds ahead of its CLOCK_MONOTONIC.
-fn to_real(stamp: Timespec, ahead: i128) -> RealInstant {
-    let nanos = stamp.secs as i128 * NANOS_PER_SEC as i128 + stamp.nanos as i128;
-    RealInstant(saturate(nanos - ahead))
+    let stamp = Timespec { secs: words[MODIFIED] as i64, nanos: words[MODIFIED + 1] as i64 };
+    Some(HostWall::read().instant_of(stamp))
 }
 
 /// Translates a moment by the host's wall clock, such as that at which the kernel received a packet, into wall time inside. A moment
 /// before the clock was created shows the same age as outside.
 pub fn moment_to_virtual(stamp: Timespec) -> Timespec {
-    let real = to_real(stamp, host_wall_ahead());
+    let real = HostWall::read().instant_of(stamp);
     with_leaps(clock().wall_of(registry(), real), real)
-}
-
-/// Whether the kernel's timestamp of a file is from after the clock was created.
-pub fn is_since_creation(stamp: Timespec) -> bool {
-    to_real(stamp, host_wall_ahead()) >= clock().created()
-}
-
-/// Translates a file's timestamp into the time that the file shows inside.
-pub fn file_to_virtual(stamp: Timespec) -> Timespec {
-    let ahead = host_wall_ahead();
-    let real = to_real(stamp, ahead);
-    let wall = clock().wall_of_file(registry(), real, clocks::host(), WallTime::from_nanos(ahead));
-    with_leaps(wall, real)
 }
 
 fn with_leaps(wall: WallTime, real: RealInstant) -> Timespec {
@@ -88,19 +105,6 @@ fn with_leaps(wall: WallTime, real: RealInstant) -> Timespec {
         true => wall.plus(registry().leaps.at(real)),
         false => wall,
     };
-    Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
-}
-
-/// Translates the time that a file is to show inside into the timestamp for the kernel.
-pub fn file_to_host(stamp: Timespec) -> Timespec {
-    let inside = WallTime { secs: stamp.secs, nanos: stamp.nanos as u32 };
-    let ahead = host_wall_ahead();
-    let stamp_of = |wall| clock().stamp_of_file(registry(), wall, WallTime::from_nanos(ahead));
-    let real = match clock().leaps_enabled() {
-        true => registry().leaps.real_of(|sum| stamp_of(inside.plus(Span(-sum.0)))),
-        false => stamp_of(inside),
-    };
-    let wall = WallTime::from_nanos(i128::from(real.0) + ahead);
     Timespec { secs: wall.secs, nanos: wall.nanos as i64 }
 }
 

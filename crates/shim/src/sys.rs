@@ -368,6 +368,17 @@ pub fn has_ended(thread: u32) -> bool {
     unsafe { sys!(Sysno::tkill, thread, 0) == Err(Errno::ESRCH) }
 }
 
+/// Replaces the thread's signal mask, and returns the one before.
+pub fn replace_mask(mask: SigSet) -> SigSet {
+    let mut before = SigSet::EMPTY;
+    // SAFETY: reads `mask`, writes to `before`.
+    let _ = unsafe {
+        let (mask, before) = (&raw const mask, &raw mut before);
+        sys!(Sysno::rt_sigprocmask, SigHow::SIG_SETMASK, mask, before, SigSet::LEN)
+    };
+    before
+}
+
 /// Replaces the thread's signal mask.
 pub fn set_mask(mask: SigSet) {
     // SAFETY: reads `mask`.

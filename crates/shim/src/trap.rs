@@ -4,9 +4,11 @@
 //! goes into the program's result register, and the program goes on behind the call as if the kernel had made it.
 
 use crate::altstack;
-use crate::call::{mark_as_trapped, Call, Carry, AGAIN};
+use crate::call::{mark_as_trapped, Arguments, Call, Carry, AGAIN};
+use crate::call_sites;
 use crate::calls::*;
 use crate::clone_tracking;
+use crate::direct;
 use crate::filter::TRAP_DATA;
 use crate::layout::data;
 use crate::signals;
@@ -30,7 +32,7 @@ pub unsafe extern "C" fn on_sigsys(_signal: i32, info: *mut Siginfo, context: *m
         return;
     }
     let regs = &context_ref.regs;
-    let mut call = Call {
+    let arguments = Arguments {
         nr: Sysno::new(info_ref.second as u32),
         args: [
             regs[reg::RDI],
@@ -40,10 +42,10 @@ pub unsafe extern "C" fn on_sigsys(_signal: i32, info: *mut Siginfo, context: *m
             regs[reg::R8],
             regs[reg::R9],
         ],
-        context: context_ref,
     };
-    let result =
-        if from_vdso(call.context.regs[reg::RIP]) { call.by_kernel() } else { dispatch(&mut call) };
+    let mut call = Call { arguments, context: context_ref };
+    let ip = call.context.regs[reg::RIP];
+    let result = if from_vdso(ip) { call.by_kernel() } else { dispatch(&mut call, ip) };
     let nr = call.nr;
     let regs = &mut call.context.regs;
     match result {
@@ -67,9 +69,12 @@ fn from_vdso(ip: u64) -> bool {
     (data.vdso.load(Relaxed)..data.vdso_end.load(Relaxed)).contains(&(ip as usize))
 }
 
-fn dispatch(call: &mut Call) -> SysResult {
+fn dispatch(call: &mut Call, ip: u64) -> SysResult {
     // The filter traps what the table says, and each such row has a handler.
     let Some(handler) = lorentz_syscalls::handler(call.nr) else { return call.by_kernel() };
+    if direct::can_carry_out(handler) {
+        call_sites::trapped(ip, call);
+    }
     match handler {
         Handler::ClockGettime => clock::clock_gettime.carry_out(call),
         Handler::Gettimeofday => clock::gettimeofday.carry_out(call),
@@ -124,7 +129,7 @@ fn dispatch(call: &mut Call) -> SysResult {
         Handler::Times => process::times.carry_out(call),
         Handler::Getrusage => process::getrusage.carry_out(call),
         Handler::Wait => process::wait.carry_out(call),
-        Handler::Stat => file::stat.carry_out(call),
+        Handler::Stat => file::stat(call),
         Handler::SetFileTimes => file::set_times.carry_out(call),
         Handler::Open => file::open.carry_out(call),
         Handler::SigProcMask => signals::rt_sigprocmask.carry_out(call),

@@ -25,6 +25,17 @@ pub enum StudyError {
         .0.display(), .0.display()
     )]
     Another(PathBuf),
+    /// The journal of an interrupted study cannot be understood.
+    #[error(
+        "{}: line {line}: not a line of a study's journal; move the folder {} away to begin anew",
+        path.display(), path.parent().unwrap_or(path).display()
+    )]
+    Journal {
+        /// The journal.
+        path: PathBuf,
+        /// Its first wrong line, from 1.
+        line: usize,
+    },
     /// The measuring program runs at the level, but its clocks or namespaces are not those of the level.
     #[error("level {}: it did not take effect: {why}; the study stops", level.name())]
     NoEffect {
@@ -68,12 +79,6 @@ impl StudyError {
 
     /// Returns whether the command line is wrong. Nothing was started then.
     pub fn is_wrong_input(&self) -> bool {
-        matches!(self, StudyError::Exists(_) | StudyError::Another(_))
+        matches!(self, StudyError::Exists(_) | StudyError::Another(_) | StudyError::Journal { .. })
     }
-}
-
-/// Returns the exit status for an error of this crate. `None` for a failure on the way and for other errors.
-pub fn exit_status(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    const WRONG_INPUT: u8 = 2;
-    error.downcast_ref().is_some_and(StudyError::is_wrong_input).then_some(WRONG_INPUT)
 }

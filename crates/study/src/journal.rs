@@ -5,27 +5,27 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::protocol::Sample;
-use crate::{Level, Load, Metric, Settings, StudyError};
+use crate::{Level, Load, Metric, StudyError, StudySettings};
 
 /// First line of a journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begin {
     /// The settings of the study.
-    pub settings: Settings,
+    pub settings: StudySettings,
     /// The machine it began on.
     pub environment: Environment,
 }
 
 /// Identity of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Key {
+pub struct RecordKey {
     /// Number of the round, from 0 on.
     pub round: u32,
     /// Index into the loads of the settings. The same load can stand there twice.
@@ -38,9 +38,9 @@ pub struct Key {
 
 /// Samples of one metric, taken in one go.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct StudyRecord {
     /// Its identity.
-    pub key: Key,
+    pub key: RecordKey,
     /// The load during the record.
     pub load: Load,
     /// The host's wall clock before the record, seconds since 1970.
@@ -56,28 +56,29 @@ pub struct Journal {
     /// The first line.
     pub begin: Begin,
     /// All records so far.
-    pub records: Vec<Record>,
-    done: HashSet<Key>,
+    pub records: Vec<StudyRecord>,
+    done: HashSet<RecordKey>,
 }
 
 impl Journal {
-    /// Opens the journal at `path`, or begins one. Returns `None` if the journal there has other settings.
+    /// Opens the journal at `path`, or begins one if there is no file. Returns `None` if the journal there has other settings.
     ///
     /// # Errors
     ///
-    /// The file cannot be read or written.
+    /// The file cannot be read or written, or is not a journal. It stays as it is then.
     pub fn open(path: &Path, begin: Begin) -> Result<Option<Journal>, StudyError> {
         let fault = |error| StudyError::at(path, error);
         let (begin, records) = match fs::read_to_string(path) {
             Ok(text) => {
-                let (found, records) = parse(&text);
-                match found {
-                    Some(found) if found.settings != begin.settings => return Ok(None),
-                    Some(found) => (found, records),
-                    None => (begin, Vec::new()),
+                let (found, records) = parse(&text)
+                    .map_err(|line| StudyError::Journal { path: path.to_path_buf(), line })?;
+                if found.settings != begin.settings {
+                    return Ok(None);
                 }
+                (found, records)
             }
-            Err(_) => (begin, Vec::new()),
+            Err(error) if error.kind() == ErrorKind::NotFound => (begin, Vec::new()),
+            Err(error) => return Err(fault(error)),
         };
         // Write the whole file anew: a line that was cut short must not stay in it.
         let beside = path.with_extension("new");
@@ -91,7 +92,7 @@ impl Journal {
     }
 
     /// Returns whether the journal has that record.
-    pub fn has(&self, key: &Key) -> bool {
+    pub fn has(&self, key: &RecordKey) -> bool {
         self.done.contains(key)
     }
 
@@ -100,7 +101,7 @@ impl Journal {
     /// # Errors
     ///
     /// The file cannot be written.
-    pub fn note(&mut self, record: Record) -> Result<(), StudyError> {
+    pub fn note(&mut self, record: StudyRecord) -> Result<(), StudyError> {
         let text = line(&record);
         self.file.write_all(text.as_bytes()).map_err(|error| StudyError::at(&self.path, error))?;
         self.done.insert(record.key);
@@ -115,11 +116,19 @@ fn line<T: Serialize>(what: &T) -> String {
     text
 }
 
-fn parse(text: &str) -> (Option<Begin>, Vec<Record>) {
-    let mut lines = text.lines();
-    let begin = lines.next().and_then(|line| serde_json::from_str(line).ok());
-    let records = lines.map_while(|line| serde_json::from_str(line).ok()).collect();
-    (begin, records)
+/// Parses a journal. Leaves out a record at the end whose line was cut short.
+///
+/// # Errors
+///
+/// The number of the first wrong line, from 1.
+fn parse(text: &str) -> Result<(Begin, Vec<StudyRecord>), usize> {
+    let mut lines = text.split_inclusive('\n').enumerate();
+    let begin = lines.next().and_then(|(_, line)| serde_json::from_str(line).ok()).ok_or(1usize)?;
+    let whole = lines.filter(|(_, line)| line.ends_with('\n'));
+    let records = whole
+        .map(|(number, line)| serde_json::from_str(line).map_err(|_| number + 1))
+        .collect::<Result<_, _>>()?;
+    Ok((begin, records))
 }
 
 #[cfg(test)]
@@ -130,14 +139,14 @@ mod tests {
 
     fn begin(study: Study) -> Begin {
         let environment = Environment::default();
-        Begin { settings: Settings::new(study, Effort::Quick), environment }
+        Begin { settings: StudySettings::new(study, Effort::Quick), environment }
     }
 
-    fn record(round: u32) -> Record {
+    fn record(round: u32) -> StudyRecord {
         let (level, metric) = (Level::Baseline, Metric::HotMonotonic);
         let samples = vec![Sample { calls: 10, elapsed: Ticks(250), asked: Nanos(0) }];
-        let key = Key { round, load: 0, level, metric };
-        Record { key, load: Load::Idle, at_unix_s: 1.5, samples }
+        let key = RecordKey { round, load: 0, level, metric };
+        StudyRecord { key, load: Load::Idle, at_unix_s: 1.5, samples }
     }
 
     #[test]
@@ -155,6 +164,32 @@ mod tests {
         again.note(record(1)).unwrap();
         let last = Journal::open(&path, begin(Study::Hot)).unwrap().unwrap();
         assert_eq!(last.records, [record(0), record(1)]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_journal_is_refused_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        Journal::open(&path, begin(Study::Hot)).unwrap().unwrap().note(record(0)).unwrap();
+        let good = fs::read_to_string(&path).unwrap();
+        let cases = [
+            ("".to_string(), "line 1"),
+            (format!("of another version\n{good}"), "line 1"),
+            (good.replace("round", "turn"), "line 2"),
+            (good.replace("round", "turn") + good.lines().last().unwrap(), "line 2"),
+        ];
+        for (text, line) in cases {
+            fs::write(&path, &text).unwrap();
+            let refusal = Journal::open(&path, begin(Study::Hot)).map(|_| ()).unwrap_err();
+            assert!(refusal.is_wrong_input());
+            assert!(refusal.to_string().contains(line), "{refusal}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let refusal = Journal::open(&path, begin(Study::Hot)).map(|_| ()).unwrap_err();
+        assert!(refusal.to_string().starts_with(path.to_str().unwrap()), "{refusal}");
+        assert!(path.is_dir());
     }
 
     #[test]

@@ -12,8 +12,8 @@
 //!   writes one Parquet file with a row for each sample.
 //!
 //! ```
-//! use lorentz_study::{Effort, Level, Settings, Study};
-//! let settings = Settings::new(Study::Clocks, Effort::Quick);
+//! use lorentz_study::{Effort, Level, StudySettings, Study};
+//! let settings = StudySettings::new(Study::Clocks, Effort::Quick);
 //! assert_eq!(settings.metrics.len(), 16); // the paper's, and the harness itself
 //! assert!(settings.levels.contains(&Level::Lorentz));
 //! ```
@@ -30,12 +30,14 @@ pub mod protocol;
 mod root_file_system;
 mod run;
 mod settings;
+mod study;
 pub mod table;
 
-pub use error::{exit_status, StudyError};
+pub use error::StudyError;
 pub use level::{Level, Tools};
 pub use load::Load;
 pub use metric::{Metric, Unit};
 pub use named::Named;
-pub use run::{run, Outcome, Progress, STOP};
-pub use settings::{Effort, Settings, SettingsError, Study};
+pub use run::{run, StudyOutcome, StudyProgress, STOP};
+pub use settings::{Effort, SettingsError, StudySettings};
+pub use study::Study;

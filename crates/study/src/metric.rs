@@ -1,7 +1,7 @@
 //! Metrics of the studies.
 
 use crate::named::named;
-use crate::Study;
+use crate::study::Study;
 
 /// A metric. It has the name of the papers if they name it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

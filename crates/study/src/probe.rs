@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::protocol::{Answer, Greeting, ProbeRequest, Sample};
+use crate::protocol::{Greeting, ProbeAnswer, ProbeRequest, Sample};
 use crate::root_file_system::RootFileSystem;
 use crate::{Level, StudyError, Tools};
 
@@ -13,7 +13,7 @@ use crate::{Level, StudyError, Tools};
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A measuring program that runs at its level and waits for requests.
-pub struct Probe {
+pub struct ProbeProcess {
     level: Level,
     child: Child,
     input: Option<ChildStdin>,
@@ -28,7 +28,7 @@ pub enum StartError {
     Error(StudyError),
 }
 
-impl Probe {
+impl ProbeProcess {
     /// Starts the measuring program at `level`.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Probe {
         root: &RootFileSystem,
         cpu: usize,
         folder: &Path,
-    ) -> Result<Probe, StartError> {
+    ) -> Result<ProbeProcess, StartError> {
         let missing = |why: String| StartError::Missing(why);
         let host = Greeting::own().map_err(|error| StartError::Error(error.into()))?;
         let mut command =
@@ -51,7 +51,7 @@ impl Probe {
         })?;
         let input = child.stdin.take();
         let output = child.stdout.take().expect("it is piped");
-        let mut probe = Probe { level, child, input, output: BufReader::new(output) };
+        let mut probe = ProbeProcess { level, child, input, output: BufReader::new(output) };
         let line = probe.line();
         let Ok(greeting) = serde_json::from_str::<Greeting>(&line) else {
             return Err(missing(probe.error_output()));
@@ -94,8 +94,8 @@ impl Probe {
         }
         let answer = self.line();
         let why = match serde_json::from_str(&answer) {
-            Ok(Answer::Samples(samples)) => return Ok(samples),
-            Ok(Answer::Failed(why)) => why,
+            Ok(ProbeAnswer::Samples(samples)) => return Ok(samples),
+            Ok(ProbeAnswer::Failed(why)) => why,
             Err(_) => self.error_output(),
         };
         Err(StudyError::Level { level: self.level, why })
@@ -116,7 +116,7 @@ impl Probe {
     }
 }
 
-impl Drop for Probe {
+impl Drop for ProbeProcess {
     fn drop(&mut self) {
         self.end();
     }

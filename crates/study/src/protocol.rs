@@ -1,6 +1,6 @@
 //! Protocol between the study and the measuring program: one line of JSON a message.
 //!
-//! `lorentz-probe CPU` writes a [`Greeting`]. Then it writes an [`Answer`] to each [`ProbeRequest`] until its standard input ends.
+//! `lorentz-probe CPU` writes a [`Greeting`]. Then it writes an [`ProbeAnswer`] to each [`ProbeRequest`] until its standard input ends.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ pub struct Sample {
 /// Answer to a [`ProbeRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum ProbeAnswer {
     /// The samples of the record.
     Samples(Vec<Sample>),
     /// A call failed; the error.

@@ -9,17 +9,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lorentz_timers::TimeSource;
 
 use crate::environment::{steal_seconds, Environment};
-use crate::journal::{Begin, Journal, Key, Record};
+use crate::journal::{Begin, Journal, RecordKey, StudyRecord};
 use crate::load::{Load, RunningLoad};
-use crate::probe::{Probe, StartError};
+use crate::probe::{ProbeProcess, StartError};
 use crate::protocol::ProbeRequest;
 use crate::root_file_system::RootFileSystem;
 use crate::table;
-use crate::{Level, Metric, Named, Settings, StudyError, Tools};
+use crate::{Level, Metric, Named, StudyError, StudySettings, Tools};
 
 /// Progress of a study.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct StudyProgress {
     /// Records in the journal.
     pub done: u64,
     /// Records of the whole study.
@@ -30,7 +30,7 @@ pub struct Progress {
 
 /// Result of a study.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct StudyOutcome {
     /// The Parquet file.
     pub path: PathBuf,
     /// Records in the file.
@@ -57,11 +57,11 @@ fn working_directory(output: &Path) -> PathBuf {
 ///
 /// See [`StudyError`]. The records until then stay in the journal beside `output`.
 pub fn run(
-    settings: &Settings,
+    settings: &StudySettings,
     tools: &Tools,
     output: &Path,
-    show: &mut dyn FnMut(Progress),
-) -> Result<Outcome, StudyError> {
+    show: &mut dyn FnMut(StudyProgress),
+) -> Result<StudyOutcome, StudyError> {
     if output.exists() {
         return Err(StudyError::Exists(output.to_path_buf()));
     }
@@ -89,24 +89,24 @@ pub fn run(
     let Runner { folder, journal, left_out, .. } = runner;
     fs::remove_dir_all(&folder).map_err(|error| StudyError::at(&folder, error))?;
     let records = journal.records.len() as u64;
-    Ok(Outcome { path: output.to_path_buf(), records, resumed, left_out })
+    Ok(StudyOutcome { path: output.to_path_buf(), records, resumed, left_out })
 }
 
 struct Runner<'a> {
-    settings: &'a Settings,
+    settings: &'a StudySettings,
     tools: &'a Tools,
     root: RootFileSystem,
     folder: PathBuf,
     journal: Journal,
     left_out: BTreeMap<Level, String>,
     resumed: u64,
-    show: &'a mut dyn FnMut(Progress),
+    show: &'a mut dyn FnMut(StudyProgress),
 }
 
 impl Runner<'_> {
-    fn start(&self, level: Level) -> Result<Probe, StartError> {
+    fn start(&self, level: Level) -> Result<ProbeProcess, StartError> {
         let cpu = self.journal.begin.environment.cpu;
-        Probe::start(level, self.tools, &self.root, cpu, &self.folder)
+        ProbeProcess::start(level, self.tools, &self.root, cpu, &self.folder)
     }
 
     /// Starts each level once. A level that this machine does not have is left out of the whole study.
@@ -179,7 +179,7 @@ impl Runner<'_> {
         position: RecordPosition,
         level: Level,
         metric: Metric,
-        probe: &mut Probe,
+        probe: &mut ProbeProcess,
     ) -> Result<(), StudyError> {
         let key = position.key(level, metric);
         if self.journal.has(&key) {
@@ -192,7 +192,7 @@ impl Runner<'_> {
         let request = ProbeRequest { metric, amount: self.settings.amount(metric) };
         let samples = probe.ask(request).map_err(|error| self.or_interrupted(error))?;
         let at_unix_s = at.as_secs_f64();
-        self.journal.note(Record { key, load: position.load, at_unix_s, samples })?;
+        self.journal.note(StudyRecord { key, load: position.load, at_unix_s, samples })?;
         self.report_progress();
         Ok(())
     }
@@ -211,7 +211,7 @@ impl Runner<'_> {
         let per_round = levels * self.settings.metrics.len() * self.settings.loads.len();
         let all = per_round as u64 * u64::from(self.settings.records);
         let done = self.journal.records.len() as u64;
-        (self.show)(Progress { done, all, resumed: self.resumed });
+        (self.show)(StudyProgress { done, all, resumed: self.resumed });
     }
 }
 
@@ -224,8 +224,8 @@ struct RecordPosition {
 }
 
 impl RecordPosition {
-    fn key(self, level: Level, metric: Metric) -> Key {
-        Key { round: self.round, load: self.number, level, metric }
+    fn key(self, level: Level, metric: Metric) -> RecordKey {
+        RecordKey { round: self.round, load: self.number, level, metric }
     }
 }
 

@@ -2,23 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::named;
+use crate::study::Study;
 use crate::{Level, Load, Metric, Unit};
-
-/// A kind of study.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Study {
-    /// The 15 metrics of Merino & Otero 2022, and the harness.
-    Clocks,
-    /// Clock reads in a row, with hot caches.
-    Hot,
-    /// Clock reads after a flush of all caches.
-    Cold,
-    /// Timer cost and sleep miss time, under loads.
-    Timers,
-}
-
-named!(Study, "study", { Clocks = "clocks", Hot = "hot", Cold = "cold", Timers = "timers" });
 
 /// Default amounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +18,7 @@ pub enum Effort {
 
 /// All that decides the records of a study. An interrupted study goes on only with equal settings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Settings {
+pub struct StudySettings {
     /// The study.
     pub study: Study,
     /// The levels to measure at.
@@ -81,9 +66,9 @@ impl Study {
     }
 }
 
-impl Settings {
+impl StudySettings {
     /// Returns the default settings of `study`.
-    pub fn new(study: Study, effort: Effort) -> Settings {
+    pub fn new(study: Study, effort: Effort) -> StudySettings {
         let of = |quick, usual, full| match effort {
             Effort::Quick => quick,
             Effort::Usual => usual,
@@ -97,7 +82,7 @@ impl Settings {
             Study::Clocks => of(20, 50, 200),
             _ => of(5, 10, 20),
         };
-        Settings {
+        StudySettings {
             study,
             levels: study.levels(),
             metrics: study.metrics(),
@@ -157,16 +142,16 @@ mod tests {
 
     #[test]
     fn the_full_study_is_the_published_one() {
-        let settings = Settings::new(Study::Clocks, Effort::Full);
+        let settings = StudySettings::new(Study::Clocks, Effort::Full);
         assert_eq!((settings.records, settings.calls), (200, 1_000_000));
-        let cold = Settings::new(Study::Cold, Effort::Full);
+        let cold = StudySettings::new(Study::Cold, Effort::Full);
         assert_eq!(cold.records * cold.samples, 10_000);
-        assert_eq!(Settings::new(Study::Hot, Effort::Full).millis, 3_000);
+        assert_eq!(StudySettings::new(Study::Hot, Effort::Full).millis, 3_000);
     }
 
     #[test]
     fn metrics_of_another_study_are_refused() {
-        let mut settings = Settings::new(Study::Hot, Effort::Quick);
+        let mut settings = StudySettings::new(Study::Hot, Effort::Quick);
         assert_eq!(settings.check(), Ok(()));
         settings.metrics = vec![Metric::ClockGetres];
         let words = settings.check().unwrap_err().to_string();
@@ -175,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_is_given_twice_is_refused() {
-        let mut settings = Settings::new(Study::Hot, Effort::Quick);
+        let mut settings = StudySettings::new(Study::Hot, Effort::Quick);
         settings.levels.push(Level::Baseline);
         let words = settings.check().unwrap_err().to_string();
         assert_eq!(words, "--levels baseline: given more than once; expected once");
@@ -183,7 +168,7 @@ mod tests {
 
     #[test]
     fn nothing_is_compared_with_nothing() {
-        let mut settings = Settings::new(Study::Hot, Effort::Quick);
+        let mut settings = StudySettings::new(Study::Hot, Effort::Quick);
         settings.levels = vec![Level::Lorentz];
         let words = settings.check().unwrap_err().to_string();
         assert!(words.starts_with("--levels lorentz: expected baseline"), "{words}");

@@ -25,7 +25,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use crate::journal::{Journal, Record};
+use crate::journal::{Journal, StudyRecord};
 use crate::protocol::Sample;
 use crate::{Level, Named, StudyError};
 
@@ -44,7 +44,7 @@ const SCHEMA: &str = "message study {
     REQUIRED DOUBLE mean_ns;
 }";
 
-type Row<'a> = (&'a Record, &'a Sample);
+type Row<'a> = (&'a StudyRecord, &'a Sample);
 
 /// Writes all records of `journal` to `path`. `left_out` has the reason for each level that was not measured.
 ///
@@ -106,7 +106,7 @@ fn columns(
 ) -> Result<(), ParquetError> {
     let mean_ns =
         |sample: &Sample| sample.elapsed.0 as f64 * 1e9 / hertz / sample.calls.max(1) as f64;
-    let texts = |of: fn(&Record) -> &'static str| -> Vec<ByteArray> {
+    let texts = |of: fn(&StudyRecord) -> &'static str| -> Vec<ByteArray> {
         rows.iter().map(|(record, _)| of(record).into()).collect()
     };
     let numbers = |of: fn(&Sample) -> i64| -> Vec<i64> {

@@ -89,6 +89,7 @@ flags! {
     /// Operation of futex(2): a command and two flags.
     FutexOp(u32) {
         FUTEX_WAIT = 0,
+        FUTEX_CMP_REQUEUE = 4,
         FUTEX_LOCK_PI = 6,
         FUTEX_WAIT_BITSET = 9,
         FUTEX_WAIT_REQUEUE_PI = 11,
@@ -308,6 +309,7 @@ mod tests {
             (TimerFlags::TIMER_ABSTIME.0, kernel::TIMER_ABSTIME),
             (TimerFlags::TFD_TIMER_CANCEL_ON_SET.0, kernel::TFD_TIMER_CANCEL_ON_SET),
             (FutexOp::FUTEX_WAIT.0, kernel::FUTEX_WAIT),
+            (FutexOp::FUTEX_CMP_REQUEUE.0, kernel::FUTEX_CMP_REQUEUE),
             (FutexOp::FUTEX_LOCK_PI.0, kernel::FUTEX_LOCK_PI),
             (FutexOp::FUTEX_WAIT_BITSET.0, kernel::FUTEX_WAIT_BITSET),
             (FutexOp::FUTEX_WAIT_REQUEUE_PI.0, kernel::FUTEX_WAIT_REQUEUE_PI),

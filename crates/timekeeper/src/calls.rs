@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_long, c_ulong, CStr, CString};
 
-use lorentz_embed::{real_wall_clock, Error, Kind, Result, WallTime};
+use lorentz_embed::{real_wall_clock, Error, ErrorKind, Result, WallTime};
 
 use crate::{clone, keeper};
 
@@ -30,11 +30,11 @@ fn to_status(result: Result<()>) -> c_int {
     let Err(error) = result else { return 0 };
     LAST.set(CString::new(error.text).unwrap_or_default());
     let errno = match error.kind {
-        Kind::WrongInput => libc::EINVAL,
-        Kind::NotFound => libc::ESRCH,
-        Kind::Refused => libc::EPERM,
-        Kind::Ended => libc::EPIPE,
-        Kind::Failed => libc::EIO,
+        ErrorKind::WrongInput => libc::EINVAL,
+        ErrorKind::NotFound => libc::ESRCH,
+        ErrorKind::Refused => libc::EPERM,
+        ErrorKind::Ended => libc::EPIPE,
+        ErrorKind::Failed => libc::EIO,
     };
     // SAFETY: `errno` belongs to this thread.
     unsafe { *libc::__errno_location() = errno };

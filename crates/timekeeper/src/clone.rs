@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lorentz_embed::{Attach, Container, Error, Rate, Result};
+use lorentz_embed::{AttachOptions, Container, Error, Rate, Result};
 
 use crate::keeper::rate_of;
 
@@ -92,7 +92,7 @@ fn bring_in(pid: libc::pid_t, rate: Rate, held: bool, line: &mut UnixStream) -> 
             return Err(Error::failed(format!("entering the namespaces: {error}")));
         }
     }
-    let how = Attach { rate, for_experiment: true, ..Attach::default() };
+    let how = AttachOptions { rate, for_experiment: true, ..AttachOptions::default() };
     Container::attach(pid as u32, &how)?;
     if held {
         hold(pid)?;

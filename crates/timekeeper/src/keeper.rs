@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lorentz_embed::{
-    real_wall_clock, simplest_ratio, Container, Error, Experiment, ExperimentOptions, Kind, Owner,
-    Phase, Rate, Result, Span, Target, WallTime,
+    real_wall_clock, simplest_ratio, Container, Error, ErrorKind, Experiment, ExperimentOptions,
+    Owner, Phase, Rate, Result, Span, Target, WallTime,
 };
 
 /// The name of the user's one experiment.
@@ -127,12 +127,12 @@ pub fn pid_of(name: &str) -> Result<u32> {
     let found = Container::look_for(name)?.filter(|container| container.name() == name);
     let found = found.ok_or_else(|| {
         Error::new(
-            Kind::NotFound,
+            ErrorKind::NotFound,
             format!("{name}: no such container; expected one that 'lorentz ps' shows"),
         )
     })?;
     let pids = found.pids()?;
-    let none = || Error::new(Kind::NotFound, format!("{name}: has no process"));
+    let none = || Error::new(ErrorKind::NotFound, format!("{name}: has no process"));
     pids.into_iter().min().ok_or_else(none)
 }
 
@@ -154,7 +154,7 @@ pub fn set_timeslice(real_nanos: i64) -> Result<()> {
     }
     if status.phase != Phase::SettingUp {
         let what = "set_cbe_experiment_timeslice: expected before synchronizeAndFreeze";
-        return Err(Error::new(Kind::Refused, what));
+        return Err(Error::new(ErrorKind::Refused, what));
     }
     experiment.end()?;
     forget();
@@ -169,7 +169,7 @@ pub fn set_timeslice(real_nanos: i64) -> Result<()> {
         let rate = rate_of(one.tdf)?;
         // A container that has ended meanwhile has no part in it.
         match made.add(&one.name, rate, one.timeline) {
-            Err(error) if error.kind != Kind::NotFound => return Err(error),
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
@@ -188,7 +188,7 @@ pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
     let container = find(who, true)?;
     let rate = container.reading()?.rate;
     match experiment.add(container.name(), rate, u32::try_from(timeline).ok()) {
-        Err(error) if error.kind == Kind::Ended => {
+        Err(error) if error.kind == ErrorKind::Ended => {
             // Another process has ended the experiment since this process opened it.
             forget();
             let experiment = existing_or_new()?;
@@ -276,7 +276,7 @@ pub fn reset(timeline: i32) -> Result<()> {
 /// There is no experiment.
 pub fn stop() -> Result<()> {
     let ended = match existing("stopExp") {
-        Err(error) if error.kind == Kind::Ended => Experiment::clear(EXPERIMENT),
+        Err(error) if error.kind == ErrorKind::Ended => Experiment::clear(EXPERIMENT),
         experiment => experiment?.end(),
     };
     forget();
@@ -328,8 +328,8 @@ fn existing(function: &str) -> Result<Arc<Experiment>> {
         return Ok(known);
     }
     match Experiment::open(EXPERIMENT) {
-        Err(error) if error.kind == Kind::NotFound => Err(Error::new(
-            Kind::Refused,
+        Err(error) if error.kind == ErrorKind::NotFound => Err(Error::new(
+            ErrorKind::Refused,
             format!("{function}: there is no experiment; addToExp comes first"),
         )),
         opened => Ok(know(opened?)),
@@ -341,11 +341,11 @@ fn existing_or_new() -> Result<Arc<Experiment>> {
         return Ok(known);
     }
     let opened = match Experiment::open(EXPERIMENT) {
-        Err(error) if error.kind == Kind::NotFound => create(),
-        Err(error) if error.kind == Kind::Ended => {
+        Err(error) if error.kind == ErrorKind::NotFound => create(),
+        Err(error) if error.kind == ErrorKind::Ended => {
             match Experiment::clear(EXPERIMENT) {
                 // Another process cleared it first, or the experiment was about to end by itself.
-                Err(error) if error.kind == Kind::NotFound => {}
+                Err(error) if error.kind == ErrorKind::NotFound => {}
                 cleared => cleared?,
             }
             create()
@@ -358,7 +358,7 @@ fn existing_or_new() -> Result<Arc<Experiment>> {
 fn create() -> Result<Experiment> {
     match Experiment::create(EXPERIMENT, &ExperimentOptions::default(), Owner::Nobody) {
         // Another process made it first.
-        Err(error) if error.kind == Kind::WrongInput => Experiment::open(EXPERIMENT),
+        Err(error) if error.kind == ErrorKind::WrongInput => Experiment::open(EXPERIMENT),
         created => created,
     }
 }
@@ -384,7 +384,7 @@ mod tests {
         }
         assert_eq!(rate_of(f64::from(0.1_f32)), Ok("10".parse().unwrap()), "of type float");
         for dilation in [f64::NAN, f64::INFINITY, 1e-7, 2e6, -2e6] {
-            assert_eq!(rate_of(dilation).unwrap_err().kind, Kind::WrongInput);
+            assert_eq!(rate_of(dilation).unwrap_err().kind, ErrorKind::WrongInput);
         }
     }
 }

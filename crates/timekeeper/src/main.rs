@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
-use lorentz_embed::{Error, Kind, Owner, Result};
+use lorentz_embed::{Error, ErrorKind, Owner, Result};
 use timekeeper::keeper;
 
 /// TimeKeeper's utilities, on Lorentz: virtual time for Linux containers
@@ -220,8 +220,8 @@ fn main() {
     if let Err(Error { kind, text }) = dispatch(&cli.utility) {
         eprintln!("timekeeper: {text}");
         std::process::exit(match kind {
-            Kind::Failed | Kind::Ended => 1,
-            Kind::WrongInput | Kind::NotFound | Kind::Refused => 2,
+            ErrorKind::Failed | ErrorKind::Ended => 1,
+            ErrorKind::WrongInput | ErrorKind::NotFound | ErrorKind::Refused => 2,
         });
     }
 }

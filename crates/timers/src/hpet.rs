@@ -200,8 +200,8 @@ mod tests {
             (libc::EAGAIN, "locked"),
             (libc::EIO, "cannot be used"),
         ] {
-            let told = HpetError::from(io::Error::from_raw_os_error(errno)).to_string();
-            assert!(told.contains(expected), "{told}");
+            let message = HpetError::from(io::Error::from_raw_os_error(errno)).to_string();
+            assert!(message.contains(expected), "{message}");
         }
     }
 }

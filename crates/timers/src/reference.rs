@@ -1,7 +1,7 @@
 //! The system's clocks as the counter follows them. A program that reads a clock often reads the counter instead.
 
 use crate::source::{self, ClockSample};
-use crate::track::{Sample, Track};
+use crate::track::{Track, TrackSample};
 use crate::{os, virtual_time};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Once;
@@ -117,12 +117,12 @@ impl Reference {
         });
     }
 
-    fn sample(self) -> Option<Sample> {
+    fn sample(self) -> Option<TrackSample> {
         /// Ticks between the two reads of the counter from which on a sample counts as disturbed: below a microsecond
         /// of a TSC. An undisturbed sample has some 60.
         const MAX_WIDTH: i64 = 2_000;
         let ClockSample { ticks, nanos, width } = ClockSample::take(self.id());
-        (width < MAX_WIDTH).then_some(Sample { ticks, nanos })
+        (width < MAX_WIDTH).then_some(TrackSample { ticks, nanos })
     }
 
     /// Returns how often the clock was found to have been set, so that its time jumped.

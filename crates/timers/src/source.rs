@@ -195,10 +195,10 @@ pub(crate) fn scale() -> Scale {
 fn reported_scale() -> Option<Scale> {
     #[cfg(target_arch = "x86_64")]
     {
-        let told = Scale::from_hertz(crate::tsc::reported_hertz()?)?;
+        let reported = Scale::from_hertz(crate::tsc::reported_hertz()?)?;
         let measured = measure(500_000)?;
-        let off = told.nanos_per_tick() / measured.nanos_per_tick() - 1.0;
-        (off.abs() < 1e-3).then_some(told)
+        let off = reported.nanos_per_tick() / measured.nanos_per_tick() - 1.0;
+        (off.abs() < 1e-3).then_some(reported)
     }
     #[cfg(not(target_arch = "x86_64"))]
     None
@@ -366,7 +366,7 @@ fn tsc_usable(is_virtual: bool) -> Result<(), String> {
             Err(format!("the kernel does not trust it, its clock source is {}", name.trim()))
         }
         Err(error) => {
-            Err(format!("whether the kernel trusts it cannot be told: {CLOCKSOURCE_FILE}: {error}"))
+            Err(format!("it is unknown whether the kernel trusts it: {CLOCKSOURCE_FILE}: {error}"))
         }
     }
 }

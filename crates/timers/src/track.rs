@@ -35,7 +35,7 @@ const AVERAGING_TIME: f64 = 8e9;
 
 /// A sample of counter and clock at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Sample {
+pub(crate) struct TrackSample {
     pub ticks: i64,
     pub nanos: i64,
 }
@@ -216,7 +216,7 @@ impl Track {
 
     /// Takes a sample with `take`, unless another thread is doing so, and begins the next piece. `take` returns `None`
     /// if it was disturbed.
-    pub fn follow(&self, counter: &impl Fn() -> i64, take: impl FnOnce() -> Option<Sample>) {
+    pub fn follow(&self, counter: &impl Fn() -> i64, take: impl FnOnce() -> Option<TrackSample>) {
         if self.busy.swap(true, Ordering::Acquire) {
             return;
         }
@@ -233,23 +233,28 @@ impl Track {
         self.busy.store(false, Ordering::Release);
     }
 
-    fn add(&self, sample: Sample, counter: &impl Fn() -> i64) {
+    fn add(&self, sample: TrackSample, counter: &impl Fn() -> i64) {
         /// Time from the first sample to a second that gives the first rate, ns.
         const MIN_FIRST_INTERVAL: i64 = 2_000_000;
         let [ticks, nanos] = &self.last;
-        let last =
-            Sample { ticks: ticks.load(Ordering::Relaxed), nanos: nanos.load(Ordering::Relaxed) };
-        let passed = Sample {
+        let last = TrackSample {
+            ticks: ticks.load(Ordering::Relaxed),
+            nanos: nanos.load(Ordering::Relaxed),
+        };
+        let passed = TrackSample {
             ticks: sample.ticks.saturating_sub(last.ticks),
             nanos: sample.nanos.saturating_sub(last.nanos),
         };
         let begun = self.latest.load(Ordering::Relaxed) != 0;
-        if !begun && last != Sample::default() && (0..MIN_FIRST_INTERVAL).contains(&passed.nanos) {
+        if !begun
+            && last != TrackSample::default()
+            && (0..MIN_FIRST_INTERVAL).contains(&passed.nanos)
+        {
             return;
         }
         ticks.store(sample.ticks, Ordering::Relaxed);
         nanos.store(sample.nanos, Ordering::Relaxed);
-        if last == Sample::default() {
+        if last == TrackSample::default() {
             return;
         }
         let Some(seen) = seen_rate(passed) else { return self.restart(sample) };
@@ -261,7 +266,7 @@ impl Track {
     }
 
     /// Begins a piece at the clock's time.
-    fn begin(&self, sample: Sample, rate: Scale) {
+    fn begin(&self, sample: TrackSample, rate: Scale) {
         let number = self.latest.load(Ordering::Relaxed) + 1;
         let piece = self.piece(number);
         piece.multiplier.store(rate.multiplier(), Ordering::Relaxed);
@@ -273,7 +278,7 @@ impl Track {
     }
 
     /// Forgets the rate, and begins anew from this sample: the clock was set, stopped or moved.
-    fn restart(&self, sample: Sample) {
+    fn restart(&self, sample: TrackSample) {
         self.resets.fetch_add(1, Ordering::Relaxed);
         if self.latest.load(Ordering::Relaxed) != 0 {
             self.begin(sample, Scale::from_multiplier(self.rate.load(Ordering::Relaxed)));
@@ -281,7 +286,13 @@ impl Track {
     }
 
     /// Begins a piece at the end of the last one, at a rate that reduces the error.
-    fn correct(&self, sample: Sample, passed: Sample, seen: Scale, counter: &impl Fn() -> i64) {
+    fn correct(
+        &self,
+        sample: TrackSample,
+        passed: TrackSample,
+        seen: Scale,
+        counter: &impl Fn() -> i64,
+    ) {
         let before = Scale::from_multiplier(self.rate.load(Ordering::Relaxed));
         let off = millionths(before, seen);
         let ours = self.at(sample.ticks, counter).unwrap_or(sample.nanos);
@@ -330,7 +341,7 @@ fn decide(word: &AtomicI64, none: i64, value: i64) -> i64 {
     }
 }
 
-fn seen_rate(passed: Sample) -> Option<Scale> {
+fn seen_rate(passed: TrackSample) -> Option<Scale> {
     Scale::from_ratio(passed.nanos.try_into().ok()?, passed.ticks.try_into().ok()?)
 }
 

@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn the_crystal_tells_where_all_three_numbers_are_there() {
-        let told = |eax, ebx, ecx| by_crystal(Some(CpuidResult { eax, ebx, ecx, edx: 0 }));
-        assert_eq!(told(2, 216, 24_000_000), Some(2_592_000_000));
-        assert_eq!(told(2, 216, 0), None);
-        assert_eq!(told(0, 216, 24_000_000), None);
+        let hertz = |eax, ebx, ecx| by_crystal(Some(CpuidResult { eax, ebx, ecx, edx: 0 }));
+        assert_eq!(hertz(2, 216, 24_000_000), Some(2_592_000_000));
+        assert_eq!(hertz(2, 216, 0), None);
+        assert_eq!(hertz(0, 216, 24_000_000), None);
     }
 
     #[test]

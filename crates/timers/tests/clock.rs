@@ -24,8 +24,9 @@ fn off(reference: Reference) -> i64 {
 
 /// Returns the duration of the test. LORENTZ_TIMERS_TEST_SECONDS=60 makes it a minute or more.
 fn test_time() -> Duration {
-    let told = std::env::var("LORENTZ_TIMERS_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs_f64(told.unwrap_or(3.0))
+    let seconds =
+        std::env::var("LORENTZ_TIMERS_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs_f64(seconds.unwrap_or(3.0))
 }
 
 #[test]
@@ -72,17 +73,17 @@ fn pin_to(cpu: usize) {
 /// Each thread reads the latest time that the others have published, then takes a time of its own. Meanwhile it wanders
 /// over the processors.
 fn never_backwards(take: impl Fn() -> i64 + Sync) {
-    let (told, over) = (AtomicI64::new(i64::MIN), AtomicBool::new(false));
+    let (latest, over) = (AtomicI64::new(i64::MIN), AtomicBool::new(false));
     let turn = |number: usize| {
         let mut turns = 0u64;
         while !over.load(Ordering::Relaxed) {
             if turns.is_multiple_of(2_000) {
                 pin_to((turns as usize / 2_000 + number) % 2);
             }
-            let seen = told.load(Ordering::Acquire);
+            let seen = latest.load(Ordering::Acquire);
             let now = take();
-            assert!(now >= seen, "thread {number}: {seen} was told, then {now}");
-            told.fetch_max(now, Ordering::AcqRel);
+            assert!(now >= seen, "thread {number}: {seen} was read, then {now}");
+            latest.fetch_max(now, Ordering::AcqRel);
             turns += 1;
         }
         turns

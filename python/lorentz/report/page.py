@@ -140,7 +140,7 @@ def named(said: dict[str, list[str]]) -> list[str]:
 
 def _chapter(run: Run, folder: Path, old: Run | None) -> Chapter:
     found = judge(run)
-    seen, (effects, cells) = power.told(run), _factors(run)
+    seen, (effects, cells) = power.sensitivity(run), _factors(run)
     comparison = compared.compared(run, found)
     frames = {"comparison": comparison, **found.tables()}
     frames |= {"power": seen, "factors": effects, "cells": cells}

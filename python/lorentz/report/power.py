@@ -52,7 +52,7 @@ class Design:
         return float(np.std([1.0] + [0.0] * (self.levels - 1)))
 
 
-def told(run: Run) -> pl.DataFrame:
+def sensitivity(run: Run) -> pl.DataFrame:
     """For each metric and level: the noise, the visible shift, the power at 2 percent."""
     rows = []
     for metric, load, groups in _compared(run):

@@ -1,6 +1,6 @@
 //! The command line, as people type it.
 
-use lorentz_control::ClockOptions;
+use lorentz_control::{ClockOptions, OptionValue, CLOCK_OPTIONS};
 
 use super::*;
 
@@ -28,10 +28,23 @@ fn help_shows_each_verb_once_in_a_group() {
     }
 }
 
+/// A flag that is refused on every machine is no offer.
+#[test]
+fn help_offers_no_hardware_timestamps() {
+    for verb in ["watch", "serve"] {
+        let help =
+            Cli::parse_words(["lorentz", "latency", verb, "--help"].map(OsString::from).into());
+        let help = help.unwrap_err().to_string();
+        assert!(help.contains("--in-band") && !help.contains("--hardware"), "{help}");
+    }
+}
+
 #[test]
 fn the_page_of_the_command_agrees_on_verbs_and_aliases() {
     const PAGE: &str = include_str!("../../../../docs/cli.md");
-    let command = Cli::command();
+    // Built, because the arguments of a verb are deferred and must leave its text alone.
+    let mut command = Cli::command();
+    command.build();
     let aliases = PAGE.split_once("\n## Aliases\n").unwrap().1.split_once("\n## ").unwrap().0;
     for (_, verbs) in GROUPS {
         for verb in *verbs {
@@ -85,7 +98,7 @@ fn verbs_and_flags_are_those_of_the_stored_list() {
     assert_eq!(std::fs::read_to_string(path).unwrap(), current);
 }
 
-fn run(words: &str) -> Run {
+fn run(words: &str) -> RunArgs {
     match Cli::parse_words(words.split(' ').map(OsString::from).collect()).unwrap().verb {
         Verb::Run(run) => *run,
         other => panic!("{other:?}"),
@@ -107,10 +120,27 @@ fn two_dashes_may_stand_before_the_command() {
 }
 
 #[test]
+fn each_option_of_the_table_is_a_flag() {
+    for option in CLOCK_OPTIONS {
+        let required = option.requires.map(|name| format!("--{name}"));
+        let value = match option.value {
+            OptionValue::Switch => String::new(),
+            _ => format!("={}", option.example()),
+        };
+        let words = format!("{}{value} {}", option.flag, required.unwrap_or_default());
+        let run = run(&format!("lorentz run {} -- true", words.trim()));
+        let mut expected = ClockOptions::default();
+        option.read(&mut expected, option.example()).unwrap();
+        assert_eq!(option.show(&run.clock.options), option.show(&expected), "{words}");
+    }
+}
+
+#[test]
 fn every_clock_option_arrives() {
     let run = run(
         "lorentz run --at @5 --offset 1 --rate 2 --tdf 4 --monotonic 3 --boottime -4 --frozen \
-         --skip-idle=force --read-cost 1us --cpu-clocks real --file-times virtual --trap-tsc --clock web true",
+         --skip-idle=force --read-cost 1us --cpu-clocks real --file-times virtual --trap-tsc \
+         --no-rewrite --clock web true",
     );
     let expected = ClockOptions {
         at: Some(WallTime { secs: 5, nanos: 0 }),
@@ -125,8 +155,9 @@ fn every_clock_option_arrives() {
         real_cpu_clocks: Some(true),
         real_file_times: Some(false),
         trap_tsc: true,
+        no_rewrite: true,
         clock: Some("web".to_string()),
-        in_experiment: false,
+        ..ClockOptions::default()
     };
     assert_eq!(run.clock.options, expected);
     let without_tdf = ClockOptions { tdf: None, ..expected };

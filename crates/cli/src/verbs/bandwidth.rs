@@ -7,7 +7,9 @@ use std::time::Instant;
 use anyhow::Context;
 use indicatif::ProgressBar;
 use lorentz_bandwidth::wire::{Token, PORT};
-use lorentz_bandwidth::{measure, BitRate, Bound, Client, Estimate, Options, Progress, Server};
+use lorentz_bandwidth::{
+    measure, BitRate, Bound, Client, Estimate, EstimateProgress, Options, Server,
+};
 use serde_json::{json, Value};
 
 use crate::bandwidth_args::{Bandwidth, BandwidthVerb, Measure, Serve};
@@ -87,7 +89,7 @@ fn estimate(args: &Measure) -> anyhow::Result<i32> {
         let start = Instant::now();
         // It draws on standard error, and only where that is a terminal.
         let bar = ProgressBar::new_spinner();
-        let mut show = |progress: Progress| bar.set_message(stage(&progress));
+        let mut show = |progress: EstimateProgress| bar.set_message(stage(&progress));
         let found = measure(&mut client, args.method.into(), &mut show);
         bar.finish_and_clear();
         let found = found.with_context(|| address.to_string())?;
@@ -103,7 +105,7 @@ fn estimate(args: &Measure) -> anyhow::Result<i32> {
     }
 }
 
-fn stage(progress: &Progress) -> String {
+fn stage(progress: &EstimateProgress) -> String {
     let rate = |bits: f64| BitRate::from_f64(bits).to_string();
     let (low, high) = progress.range;
     let (at, low, high) = (rate(progress.rate), rate(low), rate(high));

@@ -7,7 +7,7 @@ use lorentz_clock::RealInstant;
 use lorentz_container::{self as container, Container, StateDir};
 use lorentz_control::{ChangeCounts, Clock, ClockChange, HostNow, Reading, Target};
 
-use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, Step, When};
+use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, StepArgs, WhenArgs};
 use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::view::View;
@@ -59,7 +59,7 @@ pub fn leap(args: &Leap) -> anyhow::Result<i32> {
     report(&args.at, &container, followed)
 }
 
-pub fn step(args: &Step) -> anyhow::Result<i32> {
+pub fn step(args: &StepArgs) -> anyhow::Result<i32> {
     let at = instant(&args.when)?;
     let container = find(&args.at)?;
     let target = match (args.by, args.to) {
@@ -74,7 +74,7 @@ pub fn step(args: &Step) -> anyhow::Result<i32> {
 }
 
 /// An announced time on the host's monotonic clock, as the host's wall clock stands now.
-fn instant(when: &When) -> anyhow::Result<Option<RealInstant>> {
+fn instant(when: &WhenArgs) -> anyhow::Result<Option<RealInstant>> {
     let Some(at) = when.announced else { return Ok(None) };
     let host = HostNow::read().context("the host's clocks")?;
     match host.real_at(at) {

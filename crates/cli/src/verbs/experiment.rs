@@ -8,10 +8,12 @@ use anyhow::Context;
 use lorentz_clock::Rate;
 use lorentz_container::{self as container, BatchSpawn, Container, StateDir, MAX_BATCH};
 use lorentz_control::{ClockOptions, HostNow, WhichClock};
-use lorentz_experiment::{self as experiment, Ended, Experiment, ExperimentOptions, Refusal};
+use lorentz_experiment::{
+    self as experiment, Ended, Experiment, ExperimentOptions, ExperimentRefusal,
+};
 use serde_json::{json, Value};
 
-use crate::experiment_args::{Add, Create, ExperimentVerb, Populate, Status};
+use crate::experiment_args::{Add, Create, ExperimentVerb, Populate, StatusArgs};
 use crate::print;
 use crate::print_experiment;
 use crate::verbs::guard;
@@ -70,7 +72,8 @@ fn add(state: &StateDir, args: &Add) -> anyhow::Result<()> {
 fn populate(state: &StateDir, args: &Populate) -> anyhow::Result<()> {
     let status = Experiment::open(state, &args.name)?.status()?;
     if args.count as usize + status.containers.len() > status.most as usize {
-        return Err(Refusal::Full(status.most)).context(format!("--count {}", args.count));
+        return Err(ExperimentRefusal::Full(status.most))
+            .context(format!("--count {}", args.count));
     }
     let rate = args.dilation.rate().unwrap_or(Rate::ONE);
     let options = ClockOptions { rate: Some(rate), in_experiment: true, ..Default::default() };
@@ -103,7 +106,8 @@ fn rm(state: &StateDir, name: &str) -> anyhow::Result<()> {
     match Experiment::open(state, name).and_then(|mut experiment| experiment.end()) {
         Ok(()) => Ok(()),
         Err(error)
-            if error.is::<Ended>() || matches!(error.downcast_ref(), Some(Refusal::Dead(_))) =>
+            if error.is::<Ended>()
+                || matches!(error.downcast_ref(), Some(ExperimentRefusal::Dead(_))) =>
         {
             experiment::release(state, name)
         }
@@ -111,7 +115,7 @@ fn rm(state: &StateDir, name: &str) -> anyhow::Result<()> {
     }
 }
 
-fn status(state: &StateDir, args: &Status) -> anyhow::Result<()> {
+fn status(state: &StateDir, args: &StatusArgs) -> anyhow::Result<()> {
     let Some(name) = &args.name else { return all(state, args) };
     let mut experiment = Experiment::open(state, name)?;
     loop {
@@ -133,14 +137,14 @@ fn status(state: &StateDir, args: &Status) -> anyhow::Result<()> {
     }
 }
 
-fn all(state: &StateDir, args: &Status) -> anyhow::Result<()> {
+fn all(state: &StateDir, args: &StatusArgs) -> anyhow::Result<()> {
     let mut found = Vec::new();
     for name in Experiment::list(state)? {
         let status = Experiment::open(state, &name).and_then(|mut one| one.status());
         found.push((name, status.ok()));
     }
     if args.json {
-        let entry = |(name, status): &(String, Option<experiment::Status>)| match status {
+        let entry = |(name, status): &(String, Option<experiment::ExperimentStatus>)| match status {
             Some(status) => serde_json::to_value(status).unwrap_or(Value::Null),
             None => json!({ "name": name, "phase": "dead" }),
         };

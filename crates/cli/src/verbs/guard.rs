@@ -8,10 +8,10 @@ use lorentz_container::{start_in_background, StateDir, StateError};
 use lorentz_experiment::{Experiment, Phase};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-use crate::experiment_args::Guard;
+use crate::experiment_args::GuardArgs;
 
 /// Goes into the background, and waits there.
-pub fn start(state: StateDir, args: &Guard) -> anyhow::Result<()> {
+pub fn start(state: StateDir, args: &GuardArgs) -> anyhow::Result<()> {
     let process = process(args.pid)?;
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let moved_by = Experiment::open(&state, &args.name)?.status()?.pid;

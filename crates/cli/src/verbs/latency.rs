@@ -12,7 +12,7 @@ use lorentz_packets::{
 use serde_json::Value;
 
 use crate::diagnostics::WrongInput;
-use crate::latency_args::{Latency, Measure, Order, Serve, Watch};
+use crate::latency_args::{Latency, Measure, OrderArgs, Serve, Watch};
 use crate::{print, print_latency};
 
 /// Clears a terminal and goes to its upper left corner.
@@ -24,9 +24,9 @@ pub fn latency(verb: &Latency) -> anyhow::Result<i32> {
         Latency::Serve(args) => serve(args),
         Latency::Ping(args) => corrected("ping", "ping", &args.arguments),
         Latency::Run(args) => corrected(&args.rule, &args.command[0], &args.command[1..]),
-        Latency::On(args) => order(args, lorentz_packets::Order::On),
-        Latency::Off(args) => order(args, lorentz_packets::Order::Off),
-        Latency::Reset(args) => order(args, lorentz_packets::Order::Reset),
+        Latency::On(args) => order(args, lorentz_packets::WatchOrder::On),
+        Latency::Off(args) => order(args, lorentz_packets::WatchOrder::Off),
+        Latency::Reset(args) => order(args, lorentz_packets::WatchOrder::Reset),
     }
 }
 
@@ -92,7 +92,7 @@ fn find(name: &str) -> anyhow::Result<(Namespace, Option<ToVirtual>)> {
     Ok((namespace, to_virtual))
 }
 
-fn order(args: &Order, order: lorentz_packets::Order) -> anyhow::Result<i32> {
+fn order(args: &OrderArgs, order: lorentz_packets::WatchOrder) -> anyhow::Result<i32> {
     let (namespace, _) = find(&args.target)?;
     let answers = lorentz_packets::send_order(order, &namespace)?;
     if args.json {

@@ -14,14 +14,14 @@ use lorentz_container::{
 use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::Experiment;
 
-use crate::args::{Attach, Exec, Run};
+use crate::args::{AttachArgs, Exec, RunArgs};
 use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::ready::ReadyFd;
 use crate::root_args::is_interactive;
 use crate::view::View;
 
-pub fn run(args: &Run) -> anyhow::Result<i32> {
+pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
     if args.root.rootfs.is_some() || args.root.bundle.is_some() {
         return run_as_container(args);
     }
@@ -29,8 +29,12 @@ pub fn run(args: &Run) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let experiment = args.experiment.as_ref().map(|name| Experiment::open(&state, name));
     let mut experiment = experiment.transpose()?;
-    let new =
-        NewContainer { name: args.name.as_deref(), command: &args.command, kind: MonitorKind::Run };
+    let new = NewContainer {
+        name: args.name.as_deref(),
+        command: &args.command,
+        kind: MonitorKind::Run,
+        has_programs: true,
+    };
     let options =
         ClockOptions { in_experiment: args.experiment.is_some(), ..args.clock.options.clone() };
     let made = make(&state, &new, &options)?;
@@ -50,7 +54,7 @@ pub fn run(args: &Run) -> anyhow::Result<i32> {
 }
 
 /// With a root file system of its own: the OCI runtime does it, and takes this process's place.
-fn run_as_container(args: &Run) -> anyhow::Result<i32> {
+fn run_as_container(args: &RunArgs) -> anyhow::Result<i32> {
     let options = &args.clock.options;
     // Refused here in the words of the command line.
     options.which(&HostNow::read()?)?;
@@ -101,12 +105,16 @@ pub fn exec(args: &Exec) -> anyhow::Result<i32> {
     leave(&found, status)
 }
 
-pub fn attach(args: &Attach) -> anyhow::Result<i32> {
+pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let process = check_attachable(&state, args.pid)?;
     let command: Vec<OsString> = vec![process.command().into()];
-    let new =
-        NewContainer { name: args.name.as_deref(), command: &command, kind: MonitorKind::Attach };
+    let new = NewContainer {
+        name: args.name.as_deref(),
+        command: &command,
+        kind: MonitorKind::Attach,
+        has_programs: false,
+    };
     let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options.clone() };
     let made = make(&state, &new, &options)?;
     // The monitor it leaves behind has entered the container by now; this process looks after nothing.

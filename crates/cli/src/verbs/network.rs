@@ -8,9 +8,10 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lorentz_container::StateDir;
 use lorentz_network::import::{Format, Imported, LeftOut};
-use lorentz_network::plan::{Endpoint, Plan};
+use lorentz_network::plan::{Endpoint, NetworkPlan};
 use lorentz_network::{
-    self as network, ExecPolicy, FailedLine, LinkStatus, Network, Refusal, Status, Step,
+    self as network, ExecPolicy, FailedLine, LinkStatus, Network, NetworkRefusal, NetworkStatus,
+    Step,
 };
 use serde_json::{json, Value};
 
@@ -24,7 +25,14 @@ use crate::{print, print_network};
 pub fn up(args: &Up) -> anyhow::Result<i32> {
     let mut imported = read(&args.source)?;
     args.time.apply(&mut imported.topology)?;
-    let plan = network::check::plan_from(&imported.name, &imported.topology)?;
+    if args.on_host {
+        imported.topology.put_on_host();
+    }
+    if args.ignore_images {
+        imported.topology.ignore_images();
+    }
+    let mut plan = network::check::plan_from(&imported.name, &imported.topology)?;
+    plan.layer_size = args.layer_size.unwrap_or(plan.layer_size);
     let advice = network::neighbours::advice(&plan);
     if !args.json {
         tell_left_out(&imported);
@@ -33,6 +41,9 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let mut failed = Vec::new();
     if !args.check {
+        if args.pull {
+            network::pull_missing(&plan)?;
+        }
         let keeps_going = args.keep_going || (imported.format != Format::Lorentz && !args.strict);
         let policy = if keeps_going { ExecPolicy::KeepGoing } else { ExecPolicy::Strict };
         let progress = UpProgress::new(&plan, args.json);
@@ -44,6 +55,7 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
         print::out_json(&json!({
             "name": plan.name, "nodes": names, "links": plan.links.len(), "up": !args.check,
             "left_out": imported.left_out, "advice": advice, "failed": failed,
+            "files": plan.files_note(),
         }))?;
     } else if args.check {
         print::out(&format!(
@@ -55,10 +67,12 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
     } else {
         let first = plan.nodes.first().map_or("NODE", |node| node.name.as_str());
         print::out(&format!(
-            "{}: {} nodes, {} links; 'lorentz exec {0}.{first} COMMAND' runs a command in one\n",
+            "{}: {} nodes, {} links; 'lorentz exec {0}.{first} COMMAND' runs a command in one\n\
+             {0}: {}\n",
             plan.name,
             plan.nodes.len(),
-            plan.links.len()
+            plan.links.len(),
+            plan.files_note()
         ))?;
     }
     if !args.json && !failed.is_empty() {
@@ -86,7 +100,7 @@ struct UpProgress {
 }
 
 impl UpProgress {
-    fn new(plan: &Plan, is_quiet: bool) -> UpProgress {
+    fn new(plan: &NetworkPlan, is_quiet: bool) -> UpProgress {
         let target = match is_quiet {
             true => ProgressDrawTarget::hidden(),
             // Hidden too where standard error is no terminal.
@@ -237,21 +251,25 @@ pub fn inspect(args: &Inspect) -> anyhow::Result<i32> {
     for name in names {
         let status = match Network::open(&state, &name).and_then(|mut one| one.status()) {
             Ok(status) => Some(status),
-            Err(error) if matches!(error.downcast_ref(), Some(Refusal::Dead(_))) => None,
+            Err(error) if matches!(error.downcast_ref(), Some(NetworkRefusal::Dead(_))) => None,
             Err(error) => return Err(error),
         };
         all.push((name, status));
     }
     if !args.json {
-        let states = |status: &Status| node_states(&state, status);
+        let states = |status: &NetworkStatus| node_states(&state, status);
         print::out(&print_network::networks(&all, states))?;
         return Ok(0);
     }
-    let entry = |(name, status): &(String, Option<Status>)| -> anyhow::Result<Value> {
+    let entry = |(name, status): &(String, Option<NetworkStatus>)| -> anyhow::Result<Value> {
         let Some(status) = status else { return Ok(json!({ "name": name, "state": "dead" })) };
         let mut value = serde_json::to_value(status)?;
         value["state"] = if status.frozen { "frozen" } else { "running" }.into();
         for (at, node) in node_states(&state, status).into_iter().enumerate() {
+            let found = state.container(&status.nodes[at].container).ok();
+            let layer = found.and_then(|found| network::layer_space(&found));
+            value["nodes"][at]["layer"] =
+                layer.map_or(Value::Null, |(bytes, free)| json!({ "bytes": bytes, "free": free }));
             value["nodes"][at]["state"] = node.into();
         }
         Ok(value)
@@ -265,7 +283,7 @@ pub fn inspect(args: &Inspect) -> anyhow::Result<i32> {
 }
 
 /// Whether each node runs, in the words of `lorentz ps`.
-fn node_states(state: &StateDir, status: &Status) -> Vec<String> {
+fn node_states(state: &StateDir, status: &NetworkStatus) -> Vec<String> {
     let of = |container: &str| match state.container(container).map_err(anyhow::Error::from) {
         Ok(found) => view::state_of(&found).unwrap_or("ended").to_string(),
         Err(_) => "ended".to_string(),
@@ -311,12 +329,12 @@ fn link_show(args: &LinkShow) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-fn of_end<'a>(status: &'a Status, end: &Endpoint) -> anyhow::Result<&'a LinkStatus> {
+fn of_end<'a>(status: &'a NetworkStatus, end: &Endpoint) -> anyhow::Result<&'a LinkStatus> {
     let found = status.links.iter().find(|link| link.directions.iter().any(|one| one.from == *end));
     found.ok_or_else(|| {
         let what =
             format!("{end}: no link ends there; expected an end of one of 'lorentz link show'");
-        Refusal::Setting(what).into()
+        NetworkRefusal::Setting(what).into()
     })
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use lorentz_study::{Named, Outcome, Progress, Tools, STOP};
+use lorentz_study::{Named, StudyOutcome, StudyProgress, Tools, STOP};
 use nix::sys::signal::{sigaction, SaFlags, SigAction, SigHandler, SigSet, Signal};
 use serde_json::json;
 
@@ -43,7 +43,7 @@ pub fn study(verb: &StudyVerb) -> anyhow::Result<i32> {
             .expect("a template that is right"),
     );
     let start = std::time::Instant::now();
-    let mut show = |progress: Progress| {
+    let mut show = |progress: StudyProgress| {
         bar.set_length(progress.all);
         bar.set_position(progress.done);
         bar.set_message(time_left(&progress, start.elapsed().as_secs_f64()));
@@ -55,7 +55,7 @@ pub fn study(verb: &StudyVerb) -> anyhow::Result<i32> {
 }
 
 /// By the mean of the records of this run; those that were there from an earlier one took no time.
-fn time_left(progress: &Progress, seconds: f64) -> String {
+fn time_left(progress: &StudyProgress, seconds: f64) -> String {
     let own = progress.done.saturating_sub(progress.resumed);
     if own == 0 {
         return "time left: not known yet".to_string();
@@ -64,7 +64,7 @@ fn time_left(progress: &Progress, seconds: f64) -> String {
     format!("{} left", lorentz_clock::Span::from_secs(left.ceil() as i64))
 }
 
-fn tell(done: &Outcome, as_json: bool) -> std::io::Result<()> {
+fn tell(done: &StudyOutcome, as_json: bool) -> std::io::Result<()> {
     let left_out = done.left_out.iter();
     if as_json {
         let left_out = left_out.map(|(level, why)| (level.name().to_string(), json!(why)));

@@ -188,8 +188,17 @@ impl ClockPage {
         });
         self.look_back(registry, |pieces| match piece_of(pieces, written) {
             Some((segment, virt)) => segment.wall_at(virt),
-            None => self.origin(host_wall).shown(written),
+            None => self.origin(host_wall.as_nanos()).shown(written),
         })
+    }
+
+    /// Whether a file whose timestamp is that of `stamp` shows its timestamp for certain: it is older than the clock, which was not
+    /// created behind the host's. Takes a few instructions. `host_wall`, in ns, is as for [`ClockPage::wall_of_file`].
+    pub fn shows_timestamp(&self, stamp: RealInstant, host_wall: i128) -> bool {
+        /// No file boundary lies farther before the start of its piece.
+        const MAX_BOUNDARY: Span = Span(1 << 32);
+        let Origin { start, host, inside } = self.origin(host_wall);
+        stamp < start.plus(Span(-MAX_BOUNDARY.0)) && inside >= host
     }
 
     /// Returns the instant at which the clock was created.
@@ -205,15 +214,16 @@ impl ClockPage {
         wall: WallTime,
         host_wall: WallTime,
     ) -> RealInstant {
-        self.real_since_start(registry, wall).unwrap_or_else(|| self.origin(host_wall).stamp(wall))
+        self.real_since_start(registry, wall)
+            .unwrap_or_else(|| self.origin(host_wall.as_nanos()).stamp(wall))
     }
 
     /// Returns the origin of the clock. See [`ClockPage::wall_of_file`] for `host_wall`.
-    fn origin(&self, host_wall: WallTime) -> Origin {
+    fn origin(&self, host_wall: i128) -> Origin {
         let first = self.pieces[0].load().segment;
         Origin {
             start: first.real,
-            host: i128::from(first.real.0) + host_wall.as_nanos(),
+            host: i128::from(first.real.0) + host_wall,
             inside: first.wall_at(first.virt).as_nanos(),
         }
     }

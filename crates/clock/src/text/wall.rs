@@ -12,8 +12,7 @@ const TOO_FINE: Problem = "finer than a nanosecond";
 const NO_SUCH_DAY: Problem = "no such day";
 const NO_SUCH_TIME: Problem = "no such time of day";
 const NO_SUCH_ZONE: Problem = "no such zone offset";
-const LEAP_SECOND: Problem =
-    "leap seconds cannot be told from their neighbours, use :59 or the next minute";
+const LEAP_SECOND: Problem = "a leap second has no number of its own, use :59 or the next minute";
 const LONG_YEAR: Problem = "a year above 9999 needs a plus sign";
 
 /// The nanoseconds of a second, as the unit of a decimal number.

@@ -9,8 +9,6 @@ use libc::{c_int, c_long, c_ulong, pid_t};
 use lorentz_control::Cgroup;
 use nix::errno::Errno;
 
-use super::last_errno;
-
 /// SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV.
 pub(super) const WAIT_KILLABLE: c_ulong = 1 << 5;
 /// CLONE_NEWTIME.
@@ -149,7 +147,7 @@ fn try_mapping(
     unsafe {
         let mapped = libc::mmap(address, length, rights, flags, fd, 0);
         if mapped == libc::MAP_FAILED {
-            return Err(last_errno());
+            return Err(Errno::last());
         }
         libc::munmap(mapped, length);
         // Kernels that do not know the flag treat the address as a wish.
@@ -219,7 +217,7 @@ pub(super) fn tsc_trap() -> nix::Result<()> {
 /// Result of a system call.
 fn outcome(value: c_long) -> nix::Result<c_long> {
     if value == -1 {
-        Err(last_errno())
+        Err(Errno::last())
     } else {
         Ok(value)
     }
@@ -265,8 +263,8 @@ fn wait(child: pid_t) -> nix::Result<c_int> {
     let mut status = 0;
     // SAFETY: the status may be written.
     while unsafe { libc::waitpid(child, &mut status, libc::__WALL) } == -1 {
-        if last_errno() != Errno::EINTR {
-            return Err(last_errno());
+        if Errno::last() != Errno::EINTR {
+            return Err(Errno::last());
         }
     }
     Ok(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { KILLED })

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use lorentz_control::processes::{self, Process};
 use lorentz_control::HostNow;
 use lorentz_inject::limits;
+use nix::fcntl::{renameat2, RenameFlags, AT_FDCWD};
 use serde::{Deserialize, Serialize};
 
 /// Version of the layout. A record with another version is not read.
@@ -103,7 +104,7 @@ pub struct Bundle {
 
 /// The record of a container, without its clock.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct ContainerRecord {
     version: u32,
     /// Its name.
     pub name: String,
@@ -131,11 +132,15 @@ pub struct Record {
     pub bundle: Option<Bundle>,
 }
 
-impl Record {
+impl ContainerRecord {
     /// A new record, with the calling process as its monitor.
-    pub(super) fn new(name: &str, command: Vec<String>, kind: MonitorKind) -> io::Result<Record> {
+    pub(super) fn new(
+        name: &str,
+        command: Vec<String>,
+        kind: MonitorKind,
+    ) -> io::Result<ContainerRecord> {
         let host = HostNow::read()?;
-        Ok(Record {
+        Ok(ContainerRecord {
             version: VERSION,
             name: name.to_string(),
             created: host.wall.to_string(),
@@ -164,8 +169,8 @@ impl Record {
         boot_id().is_ok_and(|id| id == self.boot_id)
     }
 
-    pub(super) fn load(path: &Path) -> io::Result<Record> {
-        let record: Record = serde_json::from_slice(&fs::read(path)?)?;
+    pub(super) fn load(path: &Path) -> io::Result<ContainerRecord> {
+        let record: ContainerRecord = serde_json::from_slice(&fs::read(path)?)?;
         if record.version != VERSION {
             let problem = format!("layout {}, expected {VERSION}", record.version);
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
@@ -175,15 +180,25 @@ impl Record {
 
     /// Writes the record complete or not at all: a concurrent reader sees the old one or the new one.
     pub(super) fn store(&self, path: &Path) -> io::Result<()> {
+        let new = path.with_extension("json.new");
+        self.write(&new)?;
+        // Exchanges both, and removes the old one: before a rename over a file, ext4 writes the new file to the disk, 0.5 ms.
+        let exchanged = renameat2(AT_FDCWD, &new, AT_FDCWD, path, RenameFlags::RENAME_EXCHANGE);
+        match exchanged {
+            Ok(()) => fs::remove_file(&new),
+            // There is no old one, or the file system exchanges no files.
+            Err(_) => fs::rename(&new, path),
+        }
+    }
+
+    /// Writes the record into a file that nobody else reads yet.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
         limits::check_file_size(text.len() as u64)?;
-        let new = path.with_extension("json.new");
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let mut file = options.open(&new)?;
-        file.write_all(&text)?;
-        fs::rename(&new, path)
+        options.open(path)?.write_all(&text)
     }
 }
 
@@ -201,8 +216,8 @@ fn boot_id() -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn record() -> Record {
-        Record::new("web", vec!["sleep".into(), "1".into()], MonitorKind::Run).unwrap()
+    fn record() -> ContainerRecord {
+        ContainerRecord::new("web", vec!["sleep".into(), "1".into()], MonitorKind::Run).unwrap()
     }
 
     #[test]
@@ -211,10 +226,10 @@ mod tests {
         let path = dir.path().join("container.json");
         let mut record = record();
         record.store(&path).unwrap();
-        assert_eq!(Record::load(&path).unwrap(), record);
+        assert_eq!(ContainerRecord::load(&path).unwrap(), record);
         record.cgroup = Some("/sys/fs/cgroup/lorentz/web".into());
         record.store(&path).unwrap();
-        assert_eq!(Record::load(&path).unwrap(), record);
+        assert_eq!(ContainerRecord::load(&path).unwrap(), record);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
@@ -235,11 +250,11 @@ mod tests {
         let path = dir.path().join("container.json");
         for text in ["", "{}", "[1]", "{\"version\":"] {
             fs::write(&path, text).unwrap();
-            assert!(Record::load(&path).is_err(), "{text}");
+            assert!(ContainerRecord::load(&path).is_err(), "{text}");
         }
         let mut record = record();
         record.version = 9;
         record.store(&path).unwrap();
-        assert_eq!(Record::load(&path).unwrap_err().to_string(), "layout 9, expected 1");
+        assert_eq!(ContainerRecord::load(&path).unwrap_err().to_string(), "layout 9, expected 1");
     }
 }

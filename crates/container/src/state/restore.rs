@@ -44,6 +44,14 @@ impl Container {
         }
     }
 
+    /// Whether all files are in its directory.
+    pub(crate) fn is_complete(&self) -> bool {
+        let clock = self.clock_path();
+        clock.exists()
+            && change_pipe::exists(&clock)
+            && self.state.record_path(self.name()).exists()
+    }
+
     /// Makes the missing files of a directory that still has its record.
     fn repair(&mut self, clock: BorrowedFd) -> io::Result<()> {
         if FileId::of(&self.clock_path()).is_err() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lorentz_clock::{saturate, Rate, Span, VirtualInstant};
 
-use super::{take_out, Round, Scheduler, Slot};
+use super::{take_out, ContainerSlot, Round, Scheduler};
 use crate::container::ExperimentContainer;
 use crate::workers::Job;
 
@@ -21,7 +21,7 @@ impl Scheduler {
         let tasks = self.tasks();
         let mut jobs = Vec::new();
         for slot in &mut self.slots {
-            let Slot::Present(container) = slot else { continue };
+            let ContainerSlot::Present(container) = slot else { continue };
             if container.is_idle_until(end) {
                 container.clock.stand(end);
             } else {
@@ -50,7 +50,7 @@ impl Scheduler {
             let tasks = self.tasks();
             let others = self.containers().filter(|container| container.group as usize != slot);
             let others = others.map(|container| container.clock.now()).min().unwrap_or(end);
-            let Slot::Present(container) = &mut self.slots[slot] else { return };
+            let ContainerSlot::Present(container) = &mut self.slots[slot] else { return };
             if !container.resume_sends(others.max(at)) {
                 // No thread waited: it was killed in its wait.
                 container.clock.stand(end);

@@ -4,12 +4,12 @@ use serde_json::{json, Map, Value};
 
 use super::{is_hub, mac_text};
 use crate::impair::Impairments;
-use crate::plan::Plan;
+use crate::plan::NetworkPlan;
 
 /// The image of nodes without one. containerlab has no node without an image.
 const IMAGE: &str = "docker.io/library/debian:stable";
 
-pub(super) fn write(plan: &Plan, left_out: &mut Vec<String>) -> String {
+pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     let mut nodes = Map::new();
     for node in &plan.nodes {
         let mut said = Map::new();
@@ -74,7 +74,7 @@ pub(super) fn write(plan: &Plan, left_out: &mut Vec<String>) -> String {
 }
 
 /// Lines that set the addresses of a node, then its own. Each line is for a shell.
-fn exec<'a>(plan: &Plan, node: &str, lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+fn exec<'a>(plan: &NetworkPlan, node: &str, lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut all = Vec::new();
     for link in &plan.links {
         for side in (0..2).filter(|side| link.ends[*side].node == node) {
@@ -95,7 +95,7 @@ fn exec<'a>(plan: &Plan, node: &str, lines: impl Iterator<Item = &'a str>) -> Ve
     all
 }
 
-fn labels(plan: &Plan, name: &str) -> Option<Value> {
+fn labels(plan: &NetworkPlan, name: &str) -> Option<Value> {
     let [x, y] = plan.positions.get(name)?;
     Some(json!({ "graph-posX": x.to_string(), "graph-posY": y.to_string() }))
 }

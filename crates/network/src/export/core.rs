@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use super::{is_hub, is_router, leave_out_rare, loss_percent, mac_text, other_sysctls};
 use crate::impair::Impairments;
-use crate::plan::{LinkPlan, NodePlan, Plan};
+use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
-pub(super) fn write(plan: &Plan, left_out: &mut Vec<String>) -> String {
+pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     let mut ids: BTreeMap<&str, usize> = BTreeMap::new();
     let names = plan.nodes.iter().map(|node| node.name.as_str());
     for name in names.chain(plan.switches.iter().map(|(name, _)| name.as_str())) {
@@ -65,7 +65,7 @@ fn background(words: &[String]) -> String {
 
 fn write_device(
     xml: &mut String,
-    plan: &Plan,
+    plan: &NetworkPlan,
     node: &NodePlan,
     id: usize,
     left_out: &mut Vec<String>,
@@ -93,7 +93,7 @@ fn write_device(
     );
 }
 
-fn position(plan: &Plan, name: &str) -> String {
+fn position(plan: &NetworkPlan, name: &str) -> String {
     let of = |[x, y]: &[f64; 2]| format!("<position x=\"{x}\" y=\"{y}\"/>");
     plan.positions.get(name).map_or(String::new(), of)
 }

@@ -6,12 +6,12 @@ use lorentz_clock::Span;
 
 use super::{is_hub, is_router, leave_out_rare, loss_percent, mac_text};
 use crate::impair::{Discipline, Impairments};
-use crate::plan::{LinkPlan, NodePlan, Plan};
+use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
 /// Mininet's greatest rate.
 const MAX_MBIT: f64 = 1_000.0;
 
-pub(super) fn write(plan: &Plan, left_out: &mut Vec<String>) -> String {
+pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     let mut text = format!(
         "#!/usr/bin/env python3\n\"\"\"The network {}, for Mininet. Run it as root.\"\"\"\n\n\
          from mininet.cli import CLI\nfrom mininet.link import TCLink\nfrom mininet.net import Mininet\n\
@@ -82,7 +82,10 @@ pub(super) fn write(plan: &Plan, left_out: &mut Vec<String>) -> String {
 }
 
 /// The links of a node, each with the node's side, that have addresses.
-fn links_of<'a>(plan: &'a Plan, node: &'a NodePlan) -> impl Iterator<Item = (usize, &'a LinkPlan)> {
+fn links_of<'a>(
+    plan: &'a NetworkPlan,
+    node: &'a NodePlan,
+) -> impl Iterator<Item = (usize, &'a LinkPlan)> {
     let sides = |link: &'a LinkPlan| (0..2).map(move |side| (side, link));
     let all = plan.links.iter().flat_map(sides);
     all.filter(|(side, link)| {
@@ -90,7 +93,7 @@ fn links_of<'a>(plan: &'a Plan, node: &'a NodePlan) -> impl Iterator<Item = (usi
     })
 }
 
-fn first_address(plan: &Plan, node: &NodePlan) -> Option<String> {
+fn first_address(plan: &NetworkPlan, node: &NodePlan) -> Option<String> {
     let (side, link) = links_of(plan, node).next()?;
     let first = link.addresses[side].iter().find(|(address, _)| address.is_ipv4())?;
     Some(format!("{}/{}", first.0, first.1))
@@ -98,7 +101,7 @@ fn first_address(plan: &Plan, node: &NodePlan) -> Option<String> {
 
 /// IPv6 addresses, and those of further interfaces, which `ip=` and `params` of Mininet do not set.
 fn addresses_beyond_the_first<'a>(
-    plan: &'a Plan,
+    plan: &'a NetworkPlan,
     node: &'a NodePlan,
 ) -> impl Iterator<Item = (usize, &'a LinkPlan)> {
     links_of(plan, node)

@@ -14,7 +14,7 @@ use lorentz_clock::Rate;
 
 use crate::emulator::SwitchKind;
 use crate::impair::{Discipline, Distribution, Impairments, LossOption};
-use crate::plan::{LinkPlan, NodePlan, Plan};
+use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
 /// A format that networks are written in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,12 +49,13 @@ pub struct Exported {
 }
 
 /// Writes the network of `plan` in a format.
-pub fn export(plan: &Plan, format: ExportFormat) -> Exported {
+pub fn export(plan: &NetworkPlan, format: ExportFormat) -> Exported {
     let mut left_out = Vec::new();
-    if plan.rate != Rate::ONE {
-        left_out.push(format!("tdf {}: a clock of its own", plan.rate.inverse()));
+    let rate = plan.clock.rate_or_tdf();
+    if rate != Rate::ONE {
+        left_out.push(format!("tdf {}: a clock of its own", rate.inverse()));
     }
-    if plan.at.is_some() {
+    if plan.clock.at.is_some() {
         left_out.push("at: a date of its own".into());
     }
     if plan.rounds {
@@ -64,8 +65,12 @@ pub fn export(plan: &Plan, format: ExportFormat) -> Exported {
         left_out.push(format!("schedule: a change of {} at {}", change.end, change.at));
     }
     for node in &plan.nodes {
-        if node.rate != plan.rate {
-            left_out.push(format!("node {}: tdf {}", node.name, node.rate.inverse()));
+        let own = node.clock.or(&plan.clock).rate_or_tdf();
+        if own != rate {
+            left_out.push(format!("node {}: tdf {}", node.name, own.inverse()));
+        }
+        if node.clock.at.is_some() {
+            left_out.push(format!("node {}: at: a date of its own", node.name));
         }
         if node.rootfs.is_some() {
             left_out.push(format!("node {}: rootfs", node.name));

@@ -29,12 +29,12 @@ fn exported(format: ExportFormat) -> Exported {
     export(&plan_from_text("lab.yaml", LAB).unwrap(), format)
 }
 
-fn again(text: &str, name: &str, format: Format) -> Plan {
+fn again(text: &str, name: &str, format: Format) -> NetworkPlan {
     let imported = read_text(Path::new(name), format, text).unwrap();
     plan_from(name, &imported.topology).unwrap()
 }
 
-fn check_links(plan: &Plan) {
+fn check_links(plan: &NetworkPlan) {
     let original = plan_from_text("lab.yaml", LAB).unwrap();
     assert_eq!(plan.links.len(), original.links.len());
     for link in &original.links {

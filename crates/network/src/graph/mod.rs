@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use crate::impair::Impairments;
-use crate::plan::{Endpoint, Plan};
-use crate::protocol::Status;
+use crate::plan::{Endpoint, NetworkPlan};
+use crate::protocol::NetworkStatus;
 use layout::{Point, Rect};
 
 const MARGIN: f64 = 30.0;
@@ -43,7 +43,7 @@ struct LinkLine {
 }
 
 /// Draws the network with state `status`.
-pub fn svg(status: &Status) -> String {
+pub fn svg(status: &NetworkStatus) -> String {
     let links = status.links.iter().map(|link| LinkLine {
         ends: link.directions.each_ref().map(|way| way.from.clone()),
         impairments: link.directions.each_ref().map(|way| way.impairments.clone()),
@@ -55,7 +55,7 @@ pub fn svg(status: &Status) -> String {
 }
 
 /// Draws the network of `plan`, which need not exist.
-pub fn svg_of_plan(plan: &Plan) -> String {
+pub fn svg_of_plan(plan: &NetworkPlan) -> String {
     let links = plan.links.iter().map(|link| LinkLine {
         ends: link.ends.clone(),
         impairments: link.impairments.clone(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::draft::{link, Draft, Position, Read};
-use crate::topology::{self, Command, Kind, Node};
+use crate::topology::{self, Node, NodeCommand, NodeKind};
 
 /// Settings by key. All of them are noted as left out, unless the reader takes them.
 type Settings = BTreeMap<String, Spanned<Value>>;
@@ -91,7 +91,7 @@ fn read_node(
     let mut node = Node::default();
     match kind {
         Some("linux") => node.shell = Some(at.of("bash".to_string())),
-        Some("bridge") => node.kind = Kind::Switch,
+        Some("bridge") => node.kind = NodeKind::Switch,
         other => {
             let kind = other.unwrap_or("none");
             draft.leave_out(
@@ -103,9 +103,14 @@ fn read_node(
     }
     // Settings for all nodes are settings for containers.
     let is_own = |key: &str| own.is_some_and(|own| own.value.contains_key(key));
+    // How a command is read depends on whether there is an image.
+    let image = settings.get("image").and_then(|all| all.first());
+    if let Some(image) = image.filter(|_| node.kind == NodeKind::Process) {
+        node.image = Some(Position::from_location(image.defined).of(text(&image.value)));
+    }
     for (key, values) in settings {
         match node.kind {
-            Kind::Process => read_setting(draft, name, &mut node, key, &values),
+            NodeKind::Process => read_setting(draft, name, &mut node, key, &values),
             _ if ["kind", "group"].contains(&key) || !is_own(key) => {}
             _ if key == "labels" => read_setting(draft, name, &mut node, key, &values),
             _ => draft.leave_out(at, format!("node {name}: {key}: a bridge runs nothing")),
@@ -124,9 +129,13 @@ fn read_setting(
 ) {
     let Some(first) = values.first() else { return };
     let at = Position::from_location(first.defined);
+    let has_image = node.image.is_some();
+    let shared = text(&first.value).strip_prefix("container:").map(str::to_string);
     match key {
-        "kind" | "group" => {}
-        "cmd" => node.command = Some(Command::Line(format!("exec {}", text(&first.value)))),
+        "kind" | "group" | "image" => {}
+        "cmd" if has_image => node.args = words(&first.value),
+        "network-mode" if shared.is_some() => node.network_of = shared.map(|other| at.of(other)),
+        "cmd" => node.command = Some(NodeCommand::Line(format!("exec {}", text(&first.value)))),
         "exec" => {
             // The settings for all nodes come before a node's own.
             for list in values.iter().rev() {
@@ -141,7 +150,11 @@ fn read_setting(
             let folder = folder.parent().unwrap_or(Path::new("/"));
             for list in values.iter().rev() {
                 for bind in list.value.as_array().into_iter().flatten() {
-                    let bind = folder.join(text(bind)).to_string_lossy().into_owned();
+                    let bind = text(bind);
+                    // What a node writes goes with the node, also where the original has it write to the host.
+                    let options = if bind.ends_with(":ro") { ",O" } else { ":O" };
+                    let bind =
+                        format!("{}{options}", folder.join(bind.trim_end_matches(":rw")).display());
                     node.binds.push(Position::from_location(list.defined).of(bind));
                 }
             }
@@ -175,6 +188,12 @@ fn read_setting(
         }
         other => draft.leave_out(at, format!("node {name}: {other}: {}", first.value)),
     }
+}
+
+/// The words of a command, which quotes may hold together.
+fn words(value: &Value) -> Vec<String> {
+    let line = text(value);
+    shlex::split(&line).unwrap_or_else(|| vec![line])
 }
 
 /// A scalar as it was written.

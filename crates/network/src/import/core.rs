@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 
 use super::draft::{default_routes, forward, link, plain_name, Draft, Numbers, Position, Read};
 use crate::impair::Impairments;
-use crate::topology::{Kind, Link, Node};
+use crate::topology::{Link, Node, NodeKind};
 
 /// CORE's default services for each kind of node.
 const DEFAULT_SERVICES: [(&str, &[&str]); 5] = [
@@ -131,8 +131,8 @@ impl<'x> Scenario<'_, 'x> {
 
     fn network(&mut self, element: Element<'x, 'x>) -> Read<()> {
         let kind = match self.required(element, &["type"])? {
-            "SWITCH" => Kind::Switch,
-            "HUB" => Kind::Hub,
+            "SWITCH" => NodeKind::Switch,
+            "HUB" => NodeKind::Hub,
             _ => {
                 self.leave_out(element, " and its links: expected SWITCH or HUB");
                 self.names.insert(self.required(element, &["id"])?.into(), None);

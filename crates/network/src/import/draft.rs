@@ -1,6 +1,5 @@
 //! The network that a reader of a scenario builds: nodes and links with their positions in the original, and the elements left out.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::{Jitter, JitterOption, LossOption, Queue};
-use crate::topology::{self, File, Kind, Link, Node, Topology, TopologyError};
+use crate::topology::{self, Isolation, Link, Node, NodeKind, TopologyError, TopologyFile};
 use crate::units::{BitRate, Delay, Probability};
 
 pub(super) const LAB_CONF: &str = "lab.conf";
@@ -61,7 +60,7 @@ impl Position {
 /// A network that is being read.
 pub(super) struct Draft {
     pub name: String,
-    pub file: File,
+    pub file: TopologyFile,
     pub left_out: Vec<LeftOut>,
 }
 
@@ -73,17 +72,8 @@ impl Draft {
         let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
         let stem = named.split('.').next().unwrap_or_default();
         let name = plain_name(if named == LAB_CONF { &folder } else { stem });
-        let topology = Topology { nodes: BTreeMap::new(), links: Vec::new() };
-        let file = File {
-            name: Position { line: 1, column: 1 }.of(name),
-            tdf: None,
-            rate: None,
-            at: None,
-            rounds: false,
-            seed: 0,
-            topology,
-            schedule: Vec::new(),
-        };
+        let mut file = TopologyFile::new(Position { line: 1, column: 1 }.of(name));
+        file.isolation = Isolation::Private;
         Draft { name: path.display().to_string(), file, left_out: Vec::new() }
     }
 
@@ -110,7 +100,7 @@ impl Draft {
     }
 
     pub fn is_switch(&self, name: &str) -> bool {
-        self.file.topology.nodes.get(name).is_some_and(|node| node.value.kind != Kind::Process)
+        self.file.topology.nodes.get(name).is_some_and(|node| node.value.kind != NodeKind::Process)
     }
 
     pub fn add_link(&mut self, at: Position, link: Link) {

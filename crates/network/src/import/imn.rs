@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 use super::core::with_file;
 use super::draft::{default_routes, forward, link, Draft, Numbers, Position, Read};
 use crate::impair::Impairments;
-use crate::topology::{Kind, Node};
+use crate::topology::{Node, NodeKind};
 
 /// A word and its place; without the braces, if it had any.
 #[derive(Clone, Debug)]
@@ -171,8 +171,8 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
         "router" if matches!(model, Some("PC" | "host")) => is_host = true,
         "router" => forward(id.at, &mut node),
         "pc" | "host" => is_host = true,
-        "lanswitch" => node.kind = Kind::Switch,
-        "hub" => node.kind = Kind::Hub,
+        "lanswitch" => node.kind = NodeKind::Switch,
+        "hub" => node.kind = NodeKind::Hub,
         other => {
             draft.leave_out(kind.at, format!("node {}: type {other}, and its links", id.text));
             return Ok(None);

@@ -9,7 +9,7 @@ use serde_saphyr::Spanned;
 
 use super::draft::{forward, link, plain_name, Draft, Numbers, Position, Read};
 use crate::impair::Impairments;
-use crate::topology::{self, Kind, Node};
+use crate::topology::{self, Node, NodeKind};
 
 /// Settings by key. All of them are noted as left out, unless the reader takes them.
 type Settings = BTreeMap<String, Spanned<Value>>;
@@ -126,12 +126,12 @@ fn read_node(
             station.is_router = true;
         }
         "pc" | "host" => {}
-        "lanswitch" => node.kind = Kind::Switch,
+        "lanswitch" => node.kind = NodeKind::Switch,
         "stpswitch" => {
-            node.kind = Kind::Switch;
+            node.kind = NodeKind::Switch;
             node.stp = true;
         }
-        "hub" => node.kind = Kind::Hub,
+        "hub" => node.kind = NodeKind::Hub,
         // Half of a link that is drawn on two canvases.
         "pseudo" => return Ok(None),
         other => {

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_saphyr::Spanned;
 
 use super::draft::{link, plain_name, Draft, Position, Read};
-use crate::topology::{Command, Kind, Node};
+use crate::topology::{Node, NodeCommand, NodeKind};
 
 /// `MACHINE[KEY]="VALUE"`, or `KEY="VALUE"`.
 struct Line<'a> {
@@ -99,13 +99,14 @@ fn set(draft: &mut Draft, machine: &str, line: &Line) {
     let Some(node) = draft.node(machine) else { return };
     let pair = line.value.split_once('=');
     match (line.key, pair) {
+        ("image", _) => node.image = Some(line.value_at.of(line.value.to_string())),
         ("exec", _) => node.exec.push(line.value_at.of(line.value.to_string())),
         ("args" | "entrypoint", _) => {
             let before = match node.command.take() {
-                Some(Command::Line(before)) => format!("{before} "),
+                Some(NodeCommand::Line(before)) => format!("{before} "),
                 _ => "exec ".to_string(),
             };
-            node.command = Some(Command::Line(before + line.value));
+            node.command = Some(NodeCommand::Line(before + line.value));
         }
         ("env", Some((key, value))) => {
             node.env.insert(key.into(), value.into());
@@ -141,7 +142,7 @@ fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<DomainMember>>) -> Read
             None => domain.clone(),
             Some(_) => format!("domain-{domain}"),
         };
-        draft.add_node(at, &switch, Node { kind: Kind::Switch, ..Node::default() })?;
+        draft.add_node(at, &switch, Node { kind: NodeKind::Switch, ..Node::default() })?;
         for (port, member) in members.into_iter().enumerate() {
             let mut made = link([member.end, at.of(format!("{switch}:p{port}"))]);
             if member.mac.is_some() {
@@ -153,8 +154,7 @@ fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<DomainMember>>) -> Read
     Ok(())
 }
 
-/// Reads the common script and the scripts of all machines. Notes as left out the directories that Kathara would copy into
-/// machines.
+/// Reads the common script, and the scripts and directories of all machines.
 fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
     for (machine, at) in machines {
         // The common script runs first. The lines of exec run after both.
@@ -168,10 +168,13 @@ fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
                 node.exec.insert(0, Position { line: 1, column: 1 }.of(text));
             }
         }
-        for name in [machine.clone(), format!("{machine}.shutdown")] {
-            if folder.join(&name).exists() {
-                draft.leave_out(*at, format!("node {machine}: {name} beside it"));
-            }
+        let files = folder.join(machine);
+        if let Some(node) = draft.node(machine).filter(|_| files.is_dir()) {
+            node.files = std::path::absolute(files).ok().map(|path| path.display().to_string());
+        }
+        let shutdown = format!("{machine}.shutdown");
+        if folder.join(&shutdown).exists() {
+            draft.leave_out(*at, format!("node {machine}: {shutdown} beside it"));
         }
     }
 }

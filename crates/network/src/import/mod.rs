@@ -1,7 +1,7 @@
 //! Scenarios of other emulators, read as topology files: CORE's XML, the `.imn` of CORE 4 and of IMUNES (lists of Tcl, or JSON),
 //! containerlab's YAML, Kathara's `lab.conf`.
 //!
-//! Each reader makes a [`topology::File`]. Its names and values keep their places in the original, so that errors point there. A
+//! Each reader makes a [`topology::TopologyFile`]. Its names and values keep their places in the original, so that errors point there. A
 //! reader reports every element that it does not understand or that Lorentz does not have ([`LeftOut`]): nothing is dropped
 //! silently.
 
@@ -19,7 +19,7 @@ pub use draft::LeftOut;
 use draft::{Draft, Read, LAB_CONF};
 
 use crate::check;
-use crate::topology::{self, File, Kind};
+use crate::topology::{self, NodeKind, TopologyFile};
 
 /// The format of a file, named after its program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +80,7 @@ pub struct Imported {
     /// The name of the file that [`Self::topology`] is from, as in messages.
     pub name: String,
     /// The network.
-    pub topology: File,
+    pub topology: TopologyFile,
     /// Elements that are not in it.
     pub left_out: Vec<LeftOut>,
     /// The file's format.
@@ -122,8 +122,8 @@ pub(crate) fn read_text(path: &Path, format: Format, text: &str) -> Read<Importe
 }
 
 /// Gives all switches a spanning tree if some of them form a loop, which other emulators accept.
-fn break_loops(file: &mut File) {
-    let of = |node: &topology::Node| node.kind != Kind::Process && !node.stp;
+fn break_loops(file: &mut TopologyFile) {
+    let of = |node: &topology::Node| node.kind != NodeKind::Process && !node.stp;
     let nodes = &mut file.topology.nodes;
     let without = nodes.iter().filter(|(_, node)| of(&node.value));
     let names: Vec<&str> = without.map(|(name, _)| name.as_str()).collect();
@@ -137,7 +137,7 @@ fn break_loops(file: &mut File) {
     if check::link_of_loop(&names, ends).is_none() {
         return;
     }
-    for node in nodes.values_mut().filter(|node| node.value.kind == Kind::Switch) {
+    for node in nodes.values_mut().filter(|node| node.value.kind == NodeKind::Switch) {
         node.value.stp = true;
     }
 }

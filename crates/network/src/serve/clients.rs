@@ -25,7 +25,7 @@ pub(crate) struct Port {
 }
 
 /// A client at the socket.
-pub(super) struct Client {
+pub(super) struct ConnectedClient {
     pub stream: UnixStream,
     pub inbox: Vec<u8>,
     pub outbox: VecDeque<u8>,
@@ -38,7 +38,7 @@ pub(super) struct Client {
 /// Receivers of frames: the ports and the clients.
 pub(super) struct Receivers {
     pub ports: Vec<Port>,
-    pub clients: HashMap<u64, Client>,
+    pub clients: HashMap<u64, ConnectedClient>,
     pub lateness: Histogram,
 }
 
@@ -73,7 +73,7 @@ impl Receivers {
     }
 }
 
-impl Client {
+impl ConnectedClient {
     fn write(&mut self) {
         while !self.outbox.is_empty() && !self.is_done {
             let (first, _) = self.outbox.as_slices();

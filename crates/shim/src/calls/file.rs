@@ -1,16 +1,18 @@
 //! Times of files, and the way to the files that tell the time.
 
 use super::file_marks::{self, File, Mark};
-use crate::call::Call;
-use crate::stamps;
+use super::proc_files;
+use crate::call::{Arguments, Call};
+use crate::stamps::HostWall;
 use crate::sys::{
-    sys, to_fd, AtFlags, Errno, Fd, OpenFlags, SysResult, Sysno, Timespec, Timeval, UserPtr,
+    self, sys, to_fd, AtFlags, Errno, Fd, OpenFlags, SysResult, Sysno, Timespec, Timeval, UserPtr,
 };
+use crate::trap_mask;
 use crate::user::Access;
 use crate::wait::{self, Masking};
 
 /// The stat family: the kernel's answer with its times translated.
-pub fn stat(call: &Call) -> SysResult {
+pub fn stat(call: &Arguments) -> SysResult {
     let result = call.by_kernel()?;
     // Access and modification first: a program can set these.
     let (out, offsets): (UserPtr<u8>, _) = match call.nr {
@@ -22,16 +24,17 @@ pub fn stat(call: &Call) -> SysResult {
         at: out.field(offsets[index]),
         nanos_are_short: call.nr == Sysno::statx,
     };
+    let host_wall = HostWall::read();
     // SAFETY: within the structure that the kernel has just written.
     unsafe {
-        let mark = Mark::of(|| named_by(call), [time(0).get(), time(1).get()]);
+        let mark = Mark::of(|| named_by(call), [time(0).get(), time(1).get()], host_wall);
         for index in 0..offsets.len() {
             let stamp = time(index).get();
             // All zero where the file system has no such time.
             if call.nr != Sysno::statx || stamp != Timespec::default() {
                 time(index).set(match index {
-                    0 | 1 => mark.shown(index, stamp),
-                    _ => stamps::file_to_virtual(stamp),
+                    0 | 1 => mark.shown(index, stamp, host_wall),
+                    _ => host_wall.file_to_virtual(stamp),
                 });
             }
         }
@@ -40,7 +43,7 @@ pub fn stat(call: &Call) -> SysResult {
 }
 
 /// The file of a call of the stat or utime family that has succeeded.
-fn named_by(call: &Call) -> Option<File> {
+fn named_by(call: &Arguments) -> Option<File> {
     let (dir, path, flags): (Fd, UserPtr<u8>, AtFlags) = match call.nr {
         Sysno::stat | Sysno::utime | Sysno::utimes => return Some(File::Path(call.arg(0))),
         Sysno::lstat => return Some(File::Link(call.arg(0))),
@@ -97,7 +100,8 @@ pub fn set_times(call: &Call) -> SysResult {
         _ => AtFlags::new(0),
     };
     let times = read_times(call)?;
-    let host = times.map(to_host);
+    let host_wall = HostWall::read();
+    let host = times.map(|time| to_host(time, host_wall));
     // SAFETY: the program's own call, with our copy of the times.
     let result = unsafe { sys!(Sysno::utimensat, dir, path, host.as_ptr(), flags)? };
     file_marks::keep(|| named_by(call), times, host);
@@ -124,9 +128,9 @@ fn read_times(call: &Call) -> SysResult<[Timespec; 2]> {
 }
 
 /// UTIME_NOW, UTIME_OMIT and what is invalid are left to the kernel.
-fn to_host(time: Timespec) -> Timespec {
+fn to_host(time: Timespec, host_wall: HostWall) -> Timespec {
     if file_marks::is_explicit(time) {
-        stamps::file_to_host(time)
+        host_wall.file_to_host(time)
     } else {
         time
     }
@@ -134,14 +138,33 @@ fn to_host(time: Timespec) -> Timespec {
 
 /// open and openat: the kernel's, but for the files of /proc that tell the time.
 pub fn open(call: &Call) -> SysResult {
+    let fd = to_fd(wait::blocking(call, Masking::Repeats)?);
+    if let Some(path) = time_file(call) {
+        // SAFETY: the kernel has just read this path.
+        unsafe { proc_files::opened(fd, path) };
+    }
+    Ok(fd.number() as isize)
+}
+
+/// The same for a call without a trap, which runs under the program's own signal mask.
+pub fn open_directly(call: &Arguments) -> SysResult {
+    let result = call.by_kernel()?;
+    if let Some(path) = time_file(call) {
+        let before = sys::replace_mask(trap_mask::get());
+        // SAFETY: the kernel has just read this path.
+        unsafe { proc_files::opened(to_fd(result), path) };
+        sys::set_mask(before);
+    }
+    Ok(result)
+}
+
+/// The path of an open that has succeeded, where its last part is the name of a file of /proc that tells the time.
+fn time_file(call: &Arguments) -> Option<UserPtr<u8>> {
     let (path, flags): (UserPtr<u8>, OpenFlags) = match call.nr {
         Sysno::open => (call.arg(0), call.arg(1)),
         _ => (call.arg(1), call.arg(2)),
     };
-    let result = wait::blocking(call, Masking::Repeats)?;
-    if !flags.contains(OpenFlags::O_PATH) {
-        // SAFETY: the kernel has just read this path.
-        unsafe { super::proc_files::opened(to_fd(result), path) };
-    }
-    Ok(result)
+    // SAFETY: the kernel has just read this path.
+    let is_one = || unsafe { proc_files::may_tell_time(path) };
+    (!flags.contains(OpenFlags::O_PATH) && is_one()).then_some(path)
 }

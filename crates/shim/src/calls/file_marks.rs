@@ -7,7 +7,7 @@
 
 use super::proc_files::Text;
 use crate::layout::{data, registry};
-use crate::stamps;
+use crate::stamps::HostWall;
 use crate::sys::{close, sys, to_fd, AtFlags, Fd, OpenFlags, SysResult, Sysno, Timespec, UserPtr};
 use crate::user::Access;
 use core::ffi::CStr;
@@ -43,18 +43,18 @@ impl Mark {
     };
 
     /// The mark of a file that has these timestamps, where it may have one.
-    pub fn of(file: impl FnOnce() -> Option<File>, stamps: Times) -> Mark {
+    pub fn of(file: impl FnOnce() -> Option<File>, stamps: Times, host_wall: HostWall) -> Mark {
         let may_have = registry().file_marks.may_exist()
             && !is_sandboxed()
-            && stamps.into_iter().any(stamps::is_since_creation);
+            && stamps.into_iter().any(|stamp| host_wall.is_since_creation(stamp));
         may_have.then(file).flatten().and_then(|file| file.mark()).unwrap_or(Mark::EMPTY)
     }
 
     /// Returns the time that the file shows inside for time number `index`, which has this timestamp.
-    pub fn shown(&self, index: usize, stamp: Timespec) -> Timespec {
+    pub fn shown(&self, index: usize, stamp: Timespec, host_wall: HostWall) -> Timespec {
         match self.0[index] {
             entry if entry.stamp == stamp => entry.shown,
-            _ => stamps::file_to_virtual(stamp),
+            _ => host_wall.file_to_virtual(stamp),
         }
     }
 }
@@ -73,8 +73,9 @@ pub fn is_explicit(time: Timespec) -> bool {
 /// can have no mark, it shows the next time that a timestamp shows.
 pub fn keep(file: impl FnOnce() -> Option<File>, times: Times, host: Times) {
     const UTIME_OMIT: i64 = (1 << 30) - 2;
+    let host_wall = HostWall::read();
     let needed =
-        [0, 1].map(|i| is_explicit(times[i]) && stamps::file_to_virtual(host[i]) != times[i]);
+        [0, 1].map(|i| is_explicit(times[i]) && host_wall.file_to_virtual(host[i]) != times[i]);
     let marks = &registry().file_marks;
     if is_sandboxed() || (needed == [false; 2] && !marks.may_exist()) {
         return;

@@ -52,16 +52,23 @@ struct ProcFile {
     thread: u32,
 }
 
+/// Whether the last part of `path` is the name of a file below /proc that tells the time.
+///
+/// # Safety
+/// There must be a string at `path`.
+pub unsafe fn may_tell_time(path: UserPtr<u8>) -> bool {
+    // SAFETY: the caller's promise.
+    let (_, name) = unsafe { path_and_name(path.address() as *const u8) };
+    matches!(name, b"stat" | b"uptime" | b"schedstat" | b"msg" | b"sem" | b"shm")
+}
+
 /// Puts a file in memory in the place of `fd`, which the program has just opened at `path`, if it tells the time.
 ///
 /// # Safety
 /// There must be a string at `path`.
 pub unsafe fn opened(fd: Fd, path: UserPtr<u8>) {
     // SAFETY: the caller's promise.
-    let (path, name) = unsafe { path_and_name(path.address() as *const u8) };
-    if !matches!(name, b"stat" | b"uptime" | b"schedstat" | b"msg" | b"sem" | b"shm") {
-        return;
-    }
+    let (path, _) = unsafe { path_and_name(path.address() as *const u8) };
     let Some(file) = ProcFile::at(path).or_else(|| ProcFile::behind(fd)) else { return };
     let Some(content) = StandIn::new() else { return };
     // Under a small RLIMIT_FSIZE a pipe stands for the file. It is read once, and cannot be written anew.

@@ -17,12 +17,13 @@ const JUNK: [u64; 6] = [u64::MAX, 0x0123_4567_89ab_cdef, 1, 1 << 32, 77, 0xffff_
 const EXTRAS: [Extra; 4] = [Extra::Messages, Extra::Sockets, Extra::Reads, Extra::Rewinds];
 
 fn policies() -> impl Iterator<Item = Policy> {
-    (0..32).map(|bits| Policy {
+    (0..64).map(|bits| Policy {
         real_cpu_clocks: bits & 1 != 0,
         real_file_times: bits & 2 != 0,
         trap_tsc: bits & 4 != 0,
         counts_tasks: bits & 8 != 0,
         orders_sends: bits & 16 != 0,
+        keeps_code: bits & 32 != 0,
     })
 }
 

@@ -25,12 +25,12 @@ impl World {
         self.clock.set(self.clock.get() + seconds * 1e9 * (1.0 + self.off.get() * 1e-6));
     }
 
-    fn sample(&self) -> Option<Sample> {
+    fn sample(&self) -> Option<TrackSample> {
         let random =
             self.seed.get().wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         self.seed.set(random);
         let noise = self.noise * ((random >> 33) as f64 / (1u64 << 30) as f64 - 1.0);
-        Some(Sample { ticks: self.ticks.get(), nanos: (self.clock.get() + noise) as i64 })
+        Some(TrackSample { ticks: self.ticks.get(), nanos: (self.clock.get() + noise) as i64 })
     }
 
     /// Reads the track as a program does: takes a sample first if one is due.
@@ -118,14 +118,14 @@ fn a_clock_that_was_set_is_begun_anew() {
 #[test]
 fn moments_convert_as_they_did() {
     let (world, track) = (World::new(10.0, 20.0), Track::new(LONGEST));
-    let mut told: Vec<(i64, i64)> = Vec::new();
+    let mut readings: Vec<(i64, i64)> = Vec::new();
     for _ in 0..500 {
         world.pass(0.03);
         if let Some(now) = world.read(&track) {
-            told.push((world.ticks.get(), now));
+            readings.push((world.ticks.get(), now));
         }
         // Three pieces back at most, of 100 ms each.
-        for (ticks, nanos) in told.iter().rev().take(8) {
+        for (ticks, nanos) in readings.iter().rev().take(8) {
             assert_eq!(track.at(*ticks, || world.ticks.get()), Some(*nanos));
         }
     }
@@ -158,21 +158,21 @@ fn never_backwards_across_threads() {
     let counter = || start.elapsed().as_nanos() as i64 + 1;
     let sample = |off: i64| {
         let ticks = counter();
-        Some(Sample { ticks, nanos: ticks + off })
+        Some(TrackSample { ticks, nanos: ticks + off })
     };
     let track = Track::new(50_000);
     // Pieces change every 10 us, each at another rate. Each reader passes the time it has read to the others.
-    let told = AtomicI64::new(i64::MIN);
+    let latest = AtomicI64::new(i64::MIN);
     let turn = |number: u64| {
         let mut reads = 0u64;
         while start.elapsed() < Duration::from_millis(300) {
-            let seen = told.load(Ordering::Acquire);
+            let seen = latest.load(Ordering::Acquire);
             let Some(now) = track.now(counter(), counter) else {
                 track.follow(&counter, || sample(0));
                 continue;
             };
-            assert!(now >= seen, "thread {number}: {seen} was told, then {now}");
-            told.fetch_max(now, Ordering::AcqRel);
+            assert!(now >= seen, "thread {number}: {seen} was read, then {now}");
+            latest.fetch_max(now, Ordering::AcqRel);
             reads += 1;
             if reads % 50 == number {
                 track.due.store(0, Ordering::Relaxed);

@@ -18,7 +18,7 @@ use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use lorentz_study::protocol::{Answer, Greeting, ProbeRequest, Sample};
+use lorentz_study::protocol::{Greeting, ProbeAnswer, ProbeRequest, Sample};
 use lorentz_study::{Metric, Unit};
 use nix::sched::{sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
@@ -50,8 +50,8 @@ fn serve(cpu: &str) -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let ask: ProbeRequest = serde_json::from_str(&line?)?;
         say(&match measure(ask) {
-            Ok(samples) => Answer::Samples(samples),
-            Err(error) => Answer::Failed(error.to_string()),
+            Ok(samples) => ProbeAnswer::Samples(samples),
+            Err(error) => ProbeAnswer::Failed(error.to_string()),
         })?;
     }
     Ok(())
