@@ -88,11 +88,9 @@ impl LoadedObject {
         let code = mappings.chunk_by(|a, b| is_code(a) && is_code(b) && a.end == b.start);
         let code = code.into_iter().find(|run| run.contains(of_site))?;
         let (first, last) = (code.first()?, code.last()?);
-        let start = mappings
-            .iter()
-            .filter(|m| m.offset == 0 && of_site.is_of_same_file(m) && m.start <= first.start)
-            .next_back()?
-            .start;
+        let begins =
+            |m: &&Mapping| m.offset == 0 && of_site.is_of_same_file(m) && m.start <= first.start;
+        let start = mappings.iter().rfind(begins)?.start;
         (is_code(of_site) && site.end <= last.end)
             .then_some(LoadedObject { start, code: first.start..last.end })
     }
