@@ -38,6 +38,8 @@ class ClockOptions(TypedDict, total=False):
     file_times: Literal["virtual", "real"]
     #: Make the rdtsc instruction return virtual time, at about 2 us each
     trap_tsc: bool
+    #: Leave the code of programs as it is: each call that concerns time is trapped
+    no_rewrite: bool
     #: Use the clock of this container instead of a new one
     clock: str
 

@@ -26,7 +26,7 @@ pub struct Bandwidth {
     pub measure: Measure,
 }
 
-/// Verbs of `lorentz bandwidth`.
+// Verbs of `lorentz bandwidth`.
 #[derive(Subcommand, Debug)]
 #[command(defer = true)]
 pub enum BandwidthVerb {

@@ -15,7 +15,7 @@ pub struct ExperimentArgs {
     pub verb: ExperimentVerb,
 }
 
-/// Verbs of `lorentz experiment`.
+// Verbs of `lorentz experiment`.
 #[derive(Subcommand, Debug)]
 #[command(defer = true)]
 pub enum ExperimentVerb {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use lorentz_clock::Span;
 
-/// Verbs of `lorentz latency`.
+// Verbs of `lorentz latency`.
 #[derive(Subcommand, Debug)]
 #[command(defer = true)]
 pub enum Latency {

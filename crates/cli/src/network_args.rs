@@ -173,7 +173,7 @@ pub struct Inspect {
     pub json: bool,
 }
 
-/// `lorentz link`.
+// `lorentz link`.
 #[derive(Subcommand, Debug)]
 #[command(defer = true)]
 pub enum LinkVerb {

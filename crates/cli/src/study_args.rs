@@ -15,7 +15,7 @@ Raw data goes to one Parquet file, a row for each sample; 'lorentz report' evalu
 interruption, the same command continues the study. A level that is not available here is left out,
 with a message.";
 
-/// `lorentz study`.
+// `lorentz study`.
 #[derive(Subcommand, Debug)]
 #[command(defer = true)]
 pub enum StudyVerb {

@@ -186,6 +186,7 @@ mod tests {
                 ("lorentz.read-cost", "10us"),
                 ("lorentz.cpu-clocks", "real"),
                 ("lorentz.trap-tsc", "1"),
+                ("lorentz.no-rewrite", "true"),
                 ("io.podman.annotations.x", "y"),
             ],
             &["LORENTZ_OFFSET=-1h30m", "LORENTZ_RATE=60x", "LORENTZ_FILE_TIMES=virtual", "PATH=/"],
