@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import subprocess
+import time
 from collections.abc import Sequence
 from fractions import Fraction
 from os import PathLike, fspath
@@ -17,13 +21,20 @@ class Container:
     """A container in virtual time, identified by its name.
 
     A container of `Experiment.container` begins with its first program and ends with its last. All
-    methods but `popen` and `run` raise NotFoundError if the container does not exist.
+    methods raise NotFoundError if the container does not exist, but for `popen` and `run` of such a
+    first program.
     """
 
-    def __init__(self, name: str, first: Sequence[str] = ()) -> None:
-        """Names a container. `first` is the command that runs its first program."""
+    def __init__(
+        self, name: str, first: Sequence[str] = (), programs: Programs | None = None
+    ) -> None:
+        """Names a container.
+
+        first: the command that runs its first program. programs: keeps what `popen` starts.
+        """
         self.name = name
         self._first = list(first)
+        self._programs = programs
 
     @classmethod
     def find(cls, who: str | int) -> Container:
@@ -47,12 +58,46 @@ class Container:
     def popen(self, args: Words, **options: object) -> subprocess.Popen:
         """Starts a program in the container, as subprocess.Popen(args, **options) does outside.
 
-        The result is the `lorentz` command that supervises the program: its streams, signals and
-        exit status are the program's. While the experiment is paused, so is the program.
+        Returns when the program is in the container, and the container in its experiment. The
+        result is the `lorentz` command that supervises the program: its streams, signals and exit
+        status are the program's. While the experiment is paused, so is the program.
+
+        Raises FileNotFoundError if there is no such program, for the first one in a container.
         """
         words = [fspath(word) for word in args]
-        verb = [*self._first] if self._first and not self._is_there() else ["exec", self.name]
-        return subprocess.Popen([_native.command(), *verb, "--", *words], **options)
+        if self._first and not self._is_there():
+            process = self._start_first(words, options)
+        else:
+            self._check_is_there()
+            process = subprocess.Popen(
+                [_native.command(), "exec", self.name, "--", *words], **options
+            )
+        if self._programs:
+            self._programs.add(process)
+        return process
+
+    def _start_first(self, words: list[str], options: dict) -> subprocess.Popen:
+        """Starts the first program. Returns when it is in its container."""
+        reader, writer = os.pipe()
+        with os.fdopen(reader, "rb", buffering=0) as ready:
+            try:
+                verb = [*self._first, f"--ready-fd={writer}", "--", *words]
+                options = {**options, "pass_fds": (*options.get("pass_fds", ()), writer)}
+                process = subprocess.Popen([_native.command(), *verb], **options)
+            finally:
+                os.close(writer)
+            if ready.read(1):
+                return process
+        # It has ended before the program began, and has printed the reason.
+        with process:
+            status = process.wait()
+        if status == 127:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
+        raise _native.FailedError(f"{self.name}: its first program did not start: status {status}")
+
+    def _check_is_there(self) -> None:
+        """Raises NotFoundError unless the container exists."""
+        _native.find(self.name)
 
     def run(
         self, args: Words, *, timeout: float | None = None, check: bool = False, **options: object
@@ -124,11 +169,45 @@ class Container:
         return f"Container({self.name!r})"
 
 
+class Programs:
+    """Programs that an experiment's containers have started, to be ended with the experiment."""
+
+    def __init__(self) -> None:
+        self._running: list[subprocess.Popen] = []
+
+    def add(self, process: subprocess.Popen) -> None:
+        """Adds a program."""
+        self._running = [one for one in self._running if one.poll() is None]
+        self._running.append(process)
+
+    def end(self) -> None:
+        """Ends all that still run."""
+        running = [one for one in self._running if one.poll() is None]
+        self._running = []
+        for process in running:
+            process.terminate()
+        deadline = time.monotonic() + _TERM_TIMEOUT
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=max(0, deadline - time.monotonic()))
+
+
+def remove(name: str) -> None:
+    """Ends all programs of a container that still run, by SIGKILL, and removes it."""
+    with contextlib.suppress(_native.LorentzError):
+        # The container has gone with its last program, unless programs are left.
+        if _native.find(name) == name:
+            _native.call(["rm", "--force", name])
+
+
+#: Real seconds from SIGTERM until a program is killed.
+_TERM_TIMEOUT = 5
+
+
 def _end(process: subprocess.Popen) -> None:
     """Ends a program. SIGTERM first: `lorentz` passes it on, but cannot pass on its own SIGKILL."""
-    patience = 5
     process.terminate()
     try:
-        process.wait(timeout=patience)
+        process.wait(timeout=_TERM_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()

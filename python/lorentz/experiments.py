@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import itertools
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lorentz import _native
 from lorentz.clock_options import ClockOptions
 from lorentz.clock_texts import clock_texts
-from lorentz.containers import Container
+from lorentz.containers import Container, Programs, remove
 from lorentz.status import Status
 from lorentz.times import Duration, Tdf, nanoseconds, tdf_text
 
@@ -32,8 +34,9 @@ class Experiment:
             experiment.set_interval(container, "1ms")   # a simulator moves it: every
             experiment.progress(timeline=0)             # container has a timeline
 
-    The experiment ends with the `with` block, with `end`, or with this process, however that ends.
-    Its containers then go on by themselves.
+    With the `with` block the experiment ends, and so do the programs that `popen` has started. With
+    `end`, or with this process, however that ends, the experiment alone ends: its containers go on
+    by themselves. So do, in each case, those that `add` has taken from elsewhere.
 
     Any thread may call any method; several threads may each progress a timeline. After a fork, only
     one of the two processes may use an Experiment.
@@ -48,7 +51,7 @@ class Experiment:
         name: str | None = None,
         *,
         timeslice: Duration | None = None,
-        cpus: str | None = None,
+        cpus: str | int | Iterable[int] | None = None,
         as_fast_as_possible: bool = False,
         most: int | None = None,
     ) -> None:
@@ -56,16 +59,18 @@ class Experiment:
 
         name: also for the `lorentz` command; default: python-PID-NUMBER.
         timeslice: virtual length of a round, 1 us to 1 minute; default 3 ms.
-        cpus: processors that the containers run on, "1" or "0,2-5"; default: all but the first.
+        cpus: processors that the containers run on, [0, 2] or "0,2-5"; default: all but the first.
         as_fast_as_possible: skip idle time, in which no container has anything to do.
         most: greatest number of containers at once; default 1024.
         """
         name = name or f"python-{os.getpid()}-{next(_numbers)}"
         slice_ns = None if timeslice is None else nanoseconds(timeslice)
         self._native = _native.Experiment.create(
-            name, slice_ns, cpus, as_fast_as_possible, most, True
+            name, slice_ns, _cpus_text(cpus), as_fast_as_possible, most, True
         )
         self._owned = True
+        self._programs = Programs()
+        self._made: list[str] = []
 
     @classmethod
     def open(cls, name: str) -> Experiment:
@@ -73,6 +78,8 @@ class Experiment:
         opened = cls.__new__(cls)
         opened._native = _native.Experiment.open(name)
         opened._owned = False
+        opened._programs = Programs()
+        opened._made = []
         return opened
 
     @staticmethod
@@ -106,7 +113,8 @@ class Experiment:
         first = ["run", "--experiment", self.name, "--name", name, *flags]
         if timeline is not None:
             first.append(f"--timeline={timeline}")
-        return Container(name, first)
+        self._made.append(name)
+        return Container(name, first, self._programs)
 
     def add(
         self, who: Container | str | int, *, tdf: Tdf = 1, timeline: int | None = None
@@ -116,7 +124,8 @@ class Experiment:
         Attaches to a process that is not in virtual time, and to its descendants. A container that
         joins a synchronized experiment begins where the others stand.
         """
-        return Container(self._native.add(_who(who), tdf_text(tdf), timeline))
+        name = self._native.add(_who(who), tdf_text(tdf), timeline)
+        return Container(name, programs=self._programs)
 
     def remove(self, who: Container | str | int) -> None:
         """Removes a container, which goes on by itself."""
@@ -178,13 +187,30 @@ class Experiment:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._owned:
-            # The experiment may have ended before.
-            with contextlib.suppress(_native.NotFoundError, _native.EndedError):
-                self.end()
+        if not self._owned:
+            return
+        # The experiment may have ended before.
+        with contextlib.suppress(_native.NotFoundError, _native.EndedError):
+            self.end()
+        self._programs.end()
+        for name in self._made:
+            remove(name)
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r})"
+
+    def _repr_html_(self) -> str:
+        """Formats the experiment for notebooks: its status, or that it has ended."""
+        try:
+            return self.status()._repr_html_()
+        except _native.LorentzError:
+            return f"<p>{html.escape(self.name)}: has ended</p>"
+
+
+def _cpus_text(cpus: str | int | Iterable[int] | None) -> str | None:
+    if cpus is None or isinstance(cpus, str):
+        return cpus
+    return str(cpus) if isinstance(cpus, int) else ",".join(map(str, cpus))
 
 
 def _who(who: Container | str | int) -> str:

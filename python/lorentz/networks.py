@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import os
@@ -17,6 +18,7 @@ from lorentz import _native
 from lorentz.clock_options import NetworkClockOptions
 from lorentz.clock_texts import clock_texts
 from lorentz.containers import Container
+from lorentz.status import html_table
 from lorentz.times import Duration, nanoseconds
 
 if TYPE_CHECKING:
@@ -33,6 +35,14 @@ class Node(Container):
         super().__init__(f"{network.name}.{name}")
         #: The node's name in its network; `name` is that of its container.
         self.node = name
+        self._network = network
+
+    def _check_is_there(self) -> None:
+        try:
+            super()._check_is_there()
+        except _native.NotFoundError:
+            what = f"node {self.node!r}: does not run in network {self._network.name!r}"
+            raise _native.NotFoundError(f"{what}; expected one that 'up' has created") from None
 
 
 class Link:
@@ -148,19 +158,22 @@ class Network:
             self.topology["isolation"] = isolation
         #: Elements of the imported file or topology that this network leaves out, one text each.
         self.left_out: list[str] = []
+        #: Whether `up` goes on if a line of `exec` fails, as other emulators do.
+        self.keep_going = False
 
     @classmethod
     def from_file(cls, path: str | PathLike[str], name: str | None = None) -> Network:
         """Reads a topology file, or a scenario of another emulator.
 
-        `left_out` has the elements that are not supported. Raises WrongInputError with line and
-        column for a wrong file.
+        `left_out` has the elements that are not supported. `keep_going` is set for a scenario of
+        another emulator. Raises WrongInputError with line and column for a wrong file.
         """
         imported = json.loads(_native.call(["import", os.fspath(path), "--json"]))
         network = cls(name or imported["topology"]["name"])
         network.topology = {**imported["topology"], "name": network.name}
         place = "{file}:{line}:{column}: {what}"
         network.left_out = [place.format(**one) for one in imported["left_out"]]
+        network.keep_going = imported["format"] != "lorentz"
         return network
 
     @classmethod
@@ -169,8 +182,9 @@ class Network:
         Network.
 
         Interfaces have the names that Mininet gives them. Hosts have Mininet's addresses: their
-        `ip`, or else 10.0.0.1/8 and on. Links keep bw, delay, jitter, loss and max_queue_size. The
-        rest is in `left_out`.
+        `ip`, or else 10.0.0.1/8 and on. A host whose `cls` switches IP forwarding on is a router.
+        Links keep bw, delay, jitter, loss, max_queue_size, latency_ms and enable_red. The rest is
+        in `left_out`.
         """
         from lorentz.mininet import build
 
@@ -218,9 +232,12 @@ class Network:
         self._add(name, {key: value for key, value in said.items() if value})
         return Node(self, name)
 
-    def switch(self, name: str) -> str:
-        """Adds a learning switch. Returns its name, for `link`."""
-        return self._add(name, {"kind": "switch"})
+    def switch(self, name: str, *, stp: bool = False) -> str:
+        """Adds a learning switch. Returns its name, for `link`.
+
+        stp: it takes part in a spanning tree, so that links between switches may form loops.
+        """
+        return self._add(name, {"kind": "switch", **({"stp": True} if stp else {})})
 
     def hub(self, name: str) -> str:
         """Adds a hub. Returns its name, for `link`."""
@@ -279,19 +296,34 @@ class Network:
         """Creates the network. Returns when its time runs and every line of `exec` has succeeded.
 
         Raises WrongInputError if the topology is wrong, FailedError if the machine refuses; nothing
-        is left then. Warns if the kernel has no room for all neighbours.
+        is left then. Warns if the kernel has no room for all neighbours, and of each line of `exec`
+        that failed if `keep_going` is set.
         """
+        policy = "--keep-going" if self.keep_going else "--strict"
+        told = json.loads(self._call_with_topology("up", "--json", policy))
+        failed = [
+            f"node {one['node']}: exec: {one['text']}: exit status {one['status']}: {one['output']}"
+            for one in told["failed"]
+        ]
+        for what in [*([told["advice"]] if told["advice"] else []), *failed]:
+            warnings.warn(f"{self.name}: {what}", RuntimeWarning, stacklevel=2)
+
+    def _call_with_topology(self, *words: str) -> str:
+        """Runs a command whose next argument is a topology file. Returns its output."""
         with tempfile.TemporaryDirectory(prefix="lorentz-") as folder:
             file = Path(folder) / "topology.yaml"
-            file.write_text(json.dumps(self.topology))
+            text = json.dumps(self.topology, indent=1)
+            file.write_text(text)
             try:
-                output = _native.call(["up", str(file), "--format", "lorentz", "--json"])
+                return _native.call([*words, str(file), "--format", "lorentz"])
             except _native.WrongInputError as error:
                 # The error's line and column are of a file that the user has not written.
-                text = re.sub(re.escape(str(file)) + r":\d+:\d+: ", "", str(error))
-                raise _native.WrongInputError(text) from None
-        if advice := json.loads(output)["advice"]:
-            warnings.warn(f"{self.name}: {advice}", RuntimeWarning, stacklevel=2)
+                found = re.match(re.escape(str(file)) + r":(\d+):\d+: (.*)", str(error))
+                if not found:
+                    raise
+                line, what = int(found[1]), found[2]
+                where = [one for one in _place(text, line) if not what.startswith(one)]
+                raise _native.WrongInputError(": ".join([*where, what])) from None
 
     def down(self) -> None:
         """Ends all programs of the network, and removes it."""
@@ -328,6 +360,56 @@ class Network:
 
     def __repr__(self) -> str:
         return f"Network({self.name!r})"
+
+    def picture(self) -> str:
+        """Returns a drawing of the network as built, whether it is up or not: an SVG file's text.
+
+        Raises WrongInputError if the topology is wrong.
+        """
+        return self._call_with_topology("graph", "--file")
+
+    def _repr_html_(self) -> str:
+        """Formats the network for notebooks: its nodes and links, and a drawing."""
+        described = self.topology["topology"]
+        nodes = [
+            [name, said.get("kind", "process"), said.get("image") or said.get("rootfs") or ""]
+            for name, said in described["nodes"].items()
+        ]
+        links = [
+            [*one["endpoints"], ", ".join(f"{key} {one[key]}" for key in one if key != "endpoints")]
+            for one in described["links"]
+        ]
+        try:
+            drawing = self.picture()
+        except _native.LorentzError as error:
+            drawing = f"<p>{html.escape(str(error))}</p>"
+        tables = html_table(["node", "kind", "files"], nodes) + html_table(
+            ["from", "to", "link"], links
+        )
+        return f"<p>{html.escape(self.name)}</p>{tables}{drawing}"
+
+
+def _place(text: str, line: int) -> list[str]:
+    """Returns the node or link, and the key, of a line of `json.dumps(topology, indent=1)`."""
+    lines = text.splitlines()
+    if not 0 < line <= len(lines):
+        return []
+
+    def depth(at: int) -> int:
+        return len(lines[at]) - len(lines[at].lstrip())
+
+    key = re.match(r'\s*"([^"]+)":', lines[line - 1])
+    keys = [key[1]] if key else []
+    # Nodes and links are at depth 3, a link's ends in the two lines after its "endpoints".
+    at = line - 1
+    while at and depth(at) > 3:
+        at -= 1
+    if depth(at) != 3:
+        return keys
+    if node := re.match(r'\s*"([^"]+)": {', lines[at]):
+        return [f"node {node[1]}", *keys] if at != line - 1 else [f"node {node[1]}"]
+    ends = re.findall(r'"([^"]+:[^"]+)"', "".join(lines[at + 1 : at + 5]))
+    return [f"link {' - '.join(ends[:2])}", *keys] if len(ends) > 1 else keys
 
 
 def _rate(rate: Rate | None) -> str | None:

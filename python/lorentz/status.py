@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -100,7 +102,41 @@ class Status:
         """Formats the status for notebooks."""
         slowdown = "" if self.slowdown is None else f", slowdown {self.slowdown:.3g}"
         line = f"{self.name}: {self.phase}, {self.virtual_ns / 1e9:.6f} s virtual{slowdown}"
-        return f"<p>{line}</p>{self.frame()._repr_html_()}"
+        head = [
+            "container",
+            "TDF",
+            "timeline",
+            "virtual s",
+            "processor",
+            "slices",
+            "CPU s",
+            "stands",
+        ]
+        rows = [
+            [
+                one.name,
+                f"{one.tdf:g}",
+                "" if one.timeline is None else one.timeline,
+                f"{one.virtual_ns / 1e9:.6f}",
+                one.cpus,
+                one.slices,
+                f"{one.cpu_got_ns / 1e9:.3f}",
+                "yes" if one.stopped else "no",
+            ]
+            for one in self.containers
+        ]
+        return f"<p>{html.escape(line)}</p>{html_table(head, rows)}"
+
+
+def html_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a table for notebooks."""
+
+    def row(cells: Iterable[object], tag: str) -> str:
+        each = "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells)
+        return f"<tr>{each}</tr>"
+
+    body = "".join(row(cells, "td") for cells in rows)
+    return f"<table><thead>{row(head, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 #: Types of the data frame's columns, by the types of the fields.

@@ -117,11 +117,11 @@ def test_what_is_frozen_neither_works_nor_ages(calls, suffix):
 def test_leap_goes_to_the_time_of_another_and_not_back(calls):
     with spin() as early, Inside("sleep", "1000", at="2040-01-01") as late:
         late_pid = pid_inside(late)
-        calls.ok("leap", early.pid, late_pid)
+        calls.ok("leap_to", early.pid, late_pid)
         there = calls.ok("gettimepid", early.pid)["micros"]
         assert 0 <= calls.ok("gettimepid", late_pid)["micros"] - there + 5 * MICROS < 10 * MICROS
         with spin() as other:
-            back = calls("leap", early.pid, other.pid)
+            back = calls("leap_to", early.pid, other.pid)
             assert back["errno"] == errno.EINVAL and "leaps go forward" in back["error"]
 
 

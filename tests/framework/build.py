@@ -156,14 +156,16 @@ def _built(
 
 def linked(name: str, library: str) -> Path:
     """The C program programs/NAME.c, linked to liblorentz ("lorentz") or libtimekeeper as it was
-    built."""
+    built; "timekeeper.so.0" is the interface with dilations of type float."""
     tool("gcc")
-    crate = REPO / "crates" / {"lorentz": "ffi", "timekeeper": "timekeeper"}[library]
+    name_of_library, _, version = library.partition(".")
+    crate = REPO / "crates" / {"lorentz": "ffi", "timekeeper": "timekeeper"}[name_of_library]
     libraries = REPO / "target" / "release"
     source = PROGRAMS / f"{name}.c"
-    header = crate / "include" / f"{library}.h"
+    header = crate / "include" / f"{name_of_library}.h"
+    link = f"-l:lib{library}" if version else f"-l{library}"
     command = ["gcc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", str(source)]
-    command += [f"-I{header.parent}", f"-L{libraries}", f"-l{library}", f"-Wl,-rpath,{libraries}"]
+    command += [f"-I{header.parent}", f"-L{libraries}", link, f"-Wl,-rpath,{libraries}"]
     return _built(
         f"{Path(name).name}-linked",
         [source, header],

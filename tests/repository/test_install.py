@@ -16,15 +16,24 @@ import pytest
 from framework.build import REPO
 
 COMMANDS = ("lorentz", "lorentz-runtime", "lorentz-cni", "lorentz-probe", "timekeeper")
-LIBRARIES = ("lorentz", "timekeeper", "lorentz_timers")
+LIBRARIES = ("lorentz", "lorentz_timers")
 HEADERS = {
     "lorentz.h": "crates/ffi/include",
     "timekeeper.h": "crates/timekeeper/include",
+    "TimeKeeper_functions.h": "crates/timekeeper/include",
+    "utility_functions.h": "crates/timekeeper/include",
     "lorentz_timers.h": "crates/timers/include",
 }
 UTILITIES = (
-    *("dilate", "freeze", "unfreeze", "gettime", "addToExperiment", "synchronizeAndFreeze"),
-    *("startExperiment", "setInterval", "progress", "reset", "stopExperiment"),
+    *("dilate", "freeze", "unfreeze", "leap", "gettime", "addToExperiment"),
+    *(
+        "synchronizeAndFreeze",
+        "startExperiment",
+        "setInterval",
+        "progress",
+        "reset",
+        "stopExperiment",
+    ),
 )
 PRELOAD = "liblorentz_timers_preload.so"
 
@@ -34,12 +43,16 @@ FILES = {
     **{f"include/{name}": f"{folder}/{name}" for name, folder in HEADERS.items()},
     **{f"lib/lib{name}.a": f"target/release/lib{name}.a" for name in LIBRARIES},
     **{f"lib/lib{name}.so.0": f"target/release/lib{name}.so" for name in LIBRARIES},
+    "lib/libtimekeeper.a": "target/release/libtimekeeper.a",
+    "lib/libtimekeeper.so.1": "target/release/libtimekeeper.so",
+    "lib/libtimekeeper.so.0": "target/release/libtimekeeper_float.so",
     f"lib/{PRELOAD}": f"target/release/{PRELOAD}",
 }
 #: Path below the prefix -> the text of the link.
 LINKS = {
     **{f"bin/timekeeper-{name}": "timekeeper" for name in UTILITIES},
     **{f"lib/lib{name}.so": f"lib{name}.so.0" for name in LIBRARIES},
+    "lib/libtimekeeper.so": "libtimekeeper.so.1",
     "lib/cni/lorentz-cni": "../../bin/lorentz-cni",
 }
 
@@ -143,7 +156,8 @@ def test_every_command_and_library_of_the_workspace_is_installed():
             if "cdylib" in target["kind"] and package["name"] != "lorentz-python":
                 libraries.add(target["name"])
     assert commands == set(COMMANDS)
-    assert libraries == {*LIBRARIES, "lorentz_timers_preload"}
+    others = {"timekeeper", "timekeeper_float", "lorentz_timers_preload"}
+    assert libraries == {*LIBRARIES, *others}
 
 
 def test_every_header_of_the_crates_is_installed():

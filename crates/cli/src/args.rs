@@ -10,7 +10,8 @@ use crate::bandwidth_args::Bandwidth;
 use crate::clock_args::ClockArgs;
 use crate::experiment_args::ExperimentArgs;
 use crate::latency_args::Latency;
-use crate::network_args::{Capture, Down, Graph, Import, Inspect, LinkVerb, Up};
+use crate::network_args::{Capture, Down, Export, Graph, Import, Inspect, LinkVerb, Up};
+use crate::ready::ReadyFd;
 use crate::root_args::RootArgs;
 use crate::study_args::{Report, StudyVerb};
 
@@ -32,7 +33,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Containers", &["run", "attach", "exec", "ps", "time", "rm"]),
     ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip"]),
     ("Experiments", &["experiment"]),
-    ("Networks", &["up", "down", "inspect", "link", "capture", "graph", "import"]),
+    ("Networks", &["up", "down", "inspect", "link", "capture", "graph", "import", "export"]),
     ("Measurement", &["latency", "bandwidth", "study", "report", "doctor"]),
 ];
 
@@ -142,6 +143,11 @@ pub enum Verb {
     /// Reads CORE, IMUNES, containerlab and Kathara. Standard error lists each element that a topology file cannot
     /// represent.
     Import(Import),
+    /// Write a network in another emulator's format
+    ///
+    /// Writes scenarios of CORE, topologies of containerlab, and programs for Mininet. Standard error lists each element
+    /// that the format has no place for.
+    Export(Export),
     /// Remove a network and end its programs
     #[command(alias = "destroy")]
     Down(Down),
@@ -203,6 +209,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", requires = "experiment", allow_hyphen_values = true)]
     #[arg(value_parser = crate::experiment_args::timeline)]
     pub timeline: Option<u32>,
+    /// Write a newline to this file descriptor once the program is on its clock, and in its experiment
+    ///
+    /// For programs that start others: before that the other verbs do not find the container. The program does not
+    /// inherit the descriptor. It closes without a newline if the program cannot be started.
+    #[arg(long, value_name = "FD", conflicts_with_all = ["rootfs", "bundle"])]
+    pub ready_fd: Option<ReadyFd>,
     /// The clock.
     #[command(flatten)]
     pub clock: ClockArgs,

@@ -26,6 +26,7 @@ mod print;
 mod print_experiment;
 mod print_latency;
 mod print_network;
+mod ready;
 mod root_args;
 mod start;
 mod study_args;

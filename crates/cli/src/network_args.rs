@@ -4,10 +4,15 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser as _;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use lorentz_clock::Rate;
+use lorentz_network::export::ExportFormat;
 use lorentz_network::impair::{Flag, Impairments, FLAGS};
 use lorentz_network::import::Format;
 use lorentz_network::plan::Endpoint;
+use lorentz_network::topology::{Location, NodeKind, Spanned, TopologyFile};
 use lorentz_network::LinkChange;
+
+use crate::diagnostics::WrongInput;
 
 // The file that describes a network.
 #[derive(Args, Debug)]
@@ -23,11 +28,68 @@ pub struct Source {
     pub format: Option<Format>,
 }
 
+// The time of a network, beside what its file says.
+#[derive(Args, Debug)]
+pub struct NetworkTime {
+    /// Real seconds per virtual second of the network: 10, 0.5, 1/3 [default: as the file says, or 1]
+    #[arg(long, value_name = "N", value_parser = tdf, allow_hyphen_values = true)]
+    pub tdf: Option<String>,
+    /// Real seconds of a processor per virtual second of one node, in rounds; may be given for several nodes
+    #[arg(long, value_name = "NODE=N", value_parser = node_tdf)]
+    pub node_tdf: Vec<(String, String)>,
+    /// Run the nodes in rounds, as 'rounds: true' in the file does
+    #[arg(long)]
+    pub rounds: bool,
+}
+
+impl NetworkTime {
+    /// Writes what is given into the network `file`.
+    pub fn apply(&self, file: &mut TopologyFile) -> Result<(), WrongInput> {
+        file.rounds |= self.rounds;
+        let here = |text: &String| Spanned::new(text.clone(), Location::UNKNOWN, Location::UNKNOWN);
+        if let Some(tdf) = &self.tdf {
+            (file.tdf, file.rate) = (Some(here(tdf)), None);
+        }
+        for (name, tdf) in &self.node_tdf {
+            if !file.rounds {
+                let what = format!("--node-tdf {name}={tdf}: expected --rounds, without which all nodes are on one clock");
+                return Err(WrongInput(what));
+            }
+            let known: Vec<String> = file.topology.nodes.keys().take(10).cloned().collect();
+            let Some(node) = file.topology.nodes.get_mut(name) else {
+                let what = format!(
+                    "--node-tdf {name}={tdf}: no node {name:?}; expected one of {}",
+                    known.join(", ")
+                );
+                return Err(WrongInput(what));
+            };
+            if node.value.kind != NodeKind::Process {
+                let what = format!("--node-tdf {name}={tdf}: a switch or hub runs nothing; expected a node that does");
+                return Err(WrongInput(what));
+            }
+            (node.value.tdf, node.value.rate) = (Some(here(tdf)), None);
+        }
+        Ok(())
+    }
+}
+
+fn tdf(text: &str) -> Result<String, String> {
+    Rate::parse_tdf(text).map(|_| text.to_string()).map_err(|error| error.to_string())
+}
+
+fn node_tdf(text: &str) -> Result<(String, String), String> {
+    let (node, number) = text.split_once('=').ok_or("expected NODE=N such as r1=2")?;
+    Ok((node.to_string(), tdf(number)?))
+}
+
 // `lorentz import`.
 #[derive(Args, Debug)]
 pub struct Import {
     #[command(flatten)]
     pub source: Source,
+    /// Its time.
+    #[command(flatten)]
+    pub time: NetworkTime,
     /// Write to this file [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub write: Option<PathBuf>,
@@ -36,14 +98,37 @@ pub struct Import {
     pub json: bool,
 }
 
+// `lorentz export`.
+#[derive(Args, Debug)]
+pub struct Export {
+    /// The topology file, or a scenario of CORE, IMUNES, containerlab or Kathara
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The format to write: core, containerlab or mininet
+    #[arg(long, value_name = "FORMAT")]
+    pub format: ExportFormat,
+    /// The format of FILE, as for 'lorentz up --format' [default: by its name]
+    #[arg(long, value_name = "FORMAT")]
+    pub from: Option<Format>,
+    /// Write to this file [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+}
+
 // `lorentz up`.
 #[derive(Args, Debug)]
 pub struct Up {
     #[command(flatten)]
     pub source: Source,
-    /// Run the nodes in rounds, as 'rounds: true' in the file does
+    /// Its time.
+    #[command(flatten)]
+    pub time: NetworkTime,
+    /// Fail, and leave nothing, if a line of exec fails [default for topology files]
+    #[arg(long, conflicts_with = "keep_going")]
+    pub strict: bool,
+    /// Go on if a line of exec fails, and tell which [default for scenarios of other emulators]
     #[arg(long)]
-    pub rounds: bool,
+    pub keep_going: bool,
     /// Give all nodes the host's own files and processes; what they write stays
     ///
     /// Nodes of other emulators' scenarios have private layers above the files otherwise, as has 'isolation: private'.
@@ -211,6 +296,12 @@ pub struct Graph {
     /// The network [default: the only one]
     #[arg(value_name = "NETWORK")]
     pub network: Option<String>,
+    /// Draw the network of this topology file or scenario, without creating it
+    #[arg(long, value_name = "FILE", conflicts_with = "network")]
+    pub file: Option<PathBuf>,
+    /// With --file: its format, as for 'lorentz up' [default: by its name]
+    #[arg(long, value_name = "FORMAT", requires = "file")]
+    pub format: Option<Format>,
     /// Write to this file [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub write: Option<PathBuf>,

@@ -31,6 +31,7 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Latency(verb) => latency::latency(verb),
         Verb::Up(args) => network::up(args),
         Verb::Import(args) => network::import(args),
+        Verb::Export(args) => network::export(args),
         Verb::Down(args) => network::down(args),
         Verb::Inspect(args) => network::inspect(args),
         Verb::Link(verb) => network::link(verb),

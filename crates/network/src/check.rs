@@ -8,9 +8,10 @@ use lorentz_container::{is_name, Bind};
 use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
+use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
 use crate::plan::{
-    directions_at, ChangePlan, Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan,
+    directions_at, ChangePlan, Endpoint, ExecLine, LinkPlan, NetworkPlan, NodeBind, NodePlan,
     DEFAULT_LAYER_SIZE,
 };
 use crate::topology::{
@@ -38,7 +39,7 @@ pub fn plan_from_text(name: &str, text: &str) -> Result<NetworkPlan, TopologyErr
 ///
 /// The first error, with line and column.
 pub fn plan_from(name: &str, file: &TopologyFile) -> Result<NetworkPlan, TopologyError> {
-    check(file).map_err(|error| topology::error_at(name, error.at, &error.what))
+    check(name, file).map_err(|error| topology::error_at(name, error.at, &error.what))
 }
 
 /// An error at a place in the file.
@@ -54,7 +55,7 @@ fn refuse<T>(at: Location, what: impl Into<String>) -> Result<T, PlanError> {
     Err(PlanError { at, what: what.into() })
 }
 
-fn check(file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
+fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
     let name = &file.name;
     // The node's name follows it in a container's name, which has at most 128 characters.
     if !is_name(&name.value) || name.value.len() > 60 {
@@ -79,7 +80,7 @@ fn check(file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
         return refuse(name.defined, "topology: nodes: expected at least one");
     }
     for (name, node) in &file.topology.nodes {
-        check_node(name, node, file.isolation, &mut plan)?;
+        check_node(source, name, node, file.isolation, &mut plan)?;
     }
     if plan.nodes.len() > MAX_NODES {
         return refuse(
@@ -149,6 +150,7 @@ fn clock_options(given: &[ClockKey]) -> Result<ClockOptions, PlanError> {
 }
 
 fn check_node(
+    source: &str,
     name: &str,
     node: &Spanned<Node>,
     isolation: Isolation,
@@ -165,6 +167,7 @@ fn check_node(
     if node.kind != NodeKind::Process {
         let is_bare = node.command.is_none()
             && node.exec.is_empty()
+            && node.shell.is_none()
             && node.env.is_empty()
             && node.sysctls.is_empty()
             && node.output.is_none()
@@ -180,12 +183,23 @@ fn check_node(
             return refuse(
                 at,
                 format!(
-                    "node {name}: a switch or hub runs nothing; expected kind, and position, alone"
+                    "node {name}: a switch or hub runs nothing; expected kind, stp and position alone"
                 ),
             );
         }
-        plan.switches.push((name.to_string(), node.kind == NodeKind::Switch));
+        let kind = match node.kind {
+            NodeKind::Switch if node.stp => SwitchKind::SpanningTree,
+            NodeKind::Switch => SwitchKind::Learning,
+            _ if node.stp => {
+                return refuse(at, format!("node {name}: stp: expected 'kind: switch'"))
+            }
+            _ => SwitchKind::Hub,
+        };
+        plan.switches.push((name.to_string(), kind));
         return Ok(());
+    }
+    if node.stp {
+        return refuse(at, format!("node {name}: stp: expected 'kind: switch'"));
     }
     let command = match &node.command {
         None => None,
@@ -195,6 +209,12 @@ fn check_node(
         }
         Some(NodeCommand::Words(words)) => Some(words.clone()),
     };
+    if let Some(shell) = node.shell.as_ref().filter(|shell| {
+        shell.value.is_empty() || shell.value.starts_with('-') || shell.value.contains(' ')
+    }) {
+        let what = format!("node {name}: shell: {:?}: expected a shell such as bash", shell.value);
+        return refuse(shell.defined, what);
+    }
     if node.command.is_some() && !node.args.is_empty() {
         return refuse(at, format!("node {name}: args: excludes command: give one of them"));
     }
@@ -251,7 +271,8 @@ fn check_node(
         args: node.args.clone(),
         network_of: node.network_of.as_ref().map(|other| other.value.clone()),
         command,
-        exec: node.exec.iter().map(|line| line.value.clone()).collect(),
+        shell: node.shell.as_ref().map_or_else(|| "/bin/sh".into(), |shell| shell.value.clone()),
+        exec: node.exec.iter().map(|line| exec_line(source, node, line)).collect(),
         env: node.env.clone(),
         sysctls: node
             .sysctls
@@ -267,6 +288,18 @@ fn check_node(
         files: node.files.as_ref().map(PathBuf::from),
     });
     Ok(())
+}
+
+fn exec_line(source: &str, node: &Node, line: &Spanned<String>) -> ExecLine {
+    let (text, number) = (line.value.clone(), line.defined.line().max(1));
+    match node.script_files.get(&text) {
+        Some(file) => ExecLine { file: file.clone(), line: number, text },
+        // In YAML a text of several lines begins behind the line of its key.
+        None => {
+            let line = number + u64::from(text.contains('\n'));
+            ExecLine { file: source.into(), line, text }
+        }
+    }
 }
 
 fn check_binds(name: &str, node: &Node, isolation: Isolation) -> Result<Vec<NodeBind>, PlanError> {
@@ -425,23 +458,36 @@ fn address(key: &str, text: &Spanned<String>, is_v4: bool) -> Result<(IpAddr, u8
     })
 }
 
-/// Checks that no switches form a loop: a broadcast would go round in it for ever, because there is no spanning tree.
+/// Checks that each loop of switches has one with a spanning tree: in others a broadcast would go round for ever.
 fn check_loops(plan: &NetworkPlan, links: &[Spanned<Link>]) -> Result<(), PlanError> {
+    let without = plan.switches.iter().filter(|(_, kind)| *kind != SwitchKind::SpanningTree);
+    let names: Vec<&str> = without.map(|(name, _)| name.as_str()).collect();
+    let ends = plan.links.iter().map(|link| link.ends.each_ref().map(|end| end.node.as_str()));
+    let Some(at) = link_of_loop(&names, ends) else { return Ok(()) };
+    let [one, other] = &plan.links[at].ends;
+    refuse(
+        links[at].defined,
+        format!("link {one} - {other}: closes a loop of switches without a spanning tree; expected 'stp: true' at one of them"),
+    )
+}
+
+/// Returns the first of the links, given by the nodes at their ends, that closes a loop among `nodes`.
+pub(crate) fn link_of_loop<'a>(
+    nodes: &[&'a str],
+    links: impl Iterator<Item = [&'a str; 2]>,
+) -> Option<usize> {
     let index: HashMap<&str, usize> =
-        plan.switches.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
-    let mut group: Vec<usize> = (0..plan.switches.len()).collect();
-    for (link, place) in plan.links.iter().zip(links) {
-        let switch = |side: usize| index.get(link.ends[side].node.as_str()).map(|&at| group[at]);
-        let (Some(one), Some(other)) = (switch(0), switch(1)) else { continue };
+        nodes.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+    let mut group: Vec<usize> = (0..nodes.len()).collect();
+    for (number, ends) in links.enumerate() {
+        let [Some(&one), Some(&other)] = ends.map(|end| index.get(end)) else { continue };
+        let (one, other) = (group[one], group[other]);
         if one == other {
-            return refuse(
-                place.defined,
-                format!("link {} - {}: closes a loop of switches, which have no spanning tree; expected a tree", link.ends[0], link.ends[1]),
-            );
+            return Some(number);
         }
         group.iter_mut().filter(|at| **at == other).for_each(|at| *at = one);
     }
-    Ok(())
+    None
 }
 
 fn check_schedule(
@@ -536,8 +582,10 @@ schedule:
         assert_eq!(plan.clock.at.unwrap().to_string(), "2038-01-19T03:14:00Z");
         assert_eq!(plan.nodes[0].command.as_deref().unwrap(), ["sleep", "60"]);
         assert_eq!(plan.nodes[0].sysctls["net.ipv4.ip_forward"], "1");
-        assert_eq!(plan.nodes[1].exec, ["ip route add default via 10.0.0.1"]);
-        assert_eq!(plan.switches, [("s1".to_string(), true)]);
+        let line = &plan.nodes[1].exec[0];
+        assert_eq!((line.text.as_str(), line.line), ("ip route add default via 10.0.0.1", 10));
+        assert_eq!((line.file.as_str(), plan.nodes[1].shell.as_str()), ("lab.yaml", "/bin/sh"));
+        assert_eq!(plan.switches, [("s1".to_string(), SwitchKind::Learning)]);
         let link = &plan.links[0];
         assert_eq!(
             link.impairments.each_ref().map(|one| one.rate.unwrap().to_string()),
@@ -612,7 +660,9 @@ schedule:
             (with("  - endpoints: ['a:e', 'b:e']\n    ipv4: [10.0.0.1, 10.0.0.2/24]\n"), (6, 12), "prefix length"),
             (with("  - endpoints: ['a:e', 's:e']\n    ipv4: [null, 10.0.0.2/24]\n"), (6, 18), "expected null"),
             (with("  - endpoints: ['a:e', 'b:e']\n    from: {'c:e': {rate: 1mbit}}\n"), (6, 19), "a:e or b:e"),
-            (with("  - endpoints: ['s:1', 't:1']\n  - endpoints: ['t:2', 's:2']\n"), (6, 5), "spanning tree"),
+            (with("  - endpoints: ['s:1', 't:1']\n  - endpoints: ['t:2', 's:2']\n"), (6, 5), "stp: true"),
+            ("name: l\ntopology: {nodes: {a: {stp: true}}}\n".to_string(), (2, 23), "kind: switch"),
+            ("name: l\ntopology: {nodes: {a: {kind: hub, stp: true}}}\n".to_string(), (2, 23), "kind: switch"),
             (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:x', state: up}\n"), (7, 20), "no link ends there"),
             (with("  - endpoints: ['a:e', 'b:e']\nschedule:\n  - {at: 1s, link: 'a:e'}\n"), (7, 5), "set or state"),
         ];

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -26,6 +26,7 @@ use nix::unistd::{fork, ForkResult};
 use crate::destroy::down;
 use crate::directory::{container_of, NetworkDir, NetworkRecord};
 use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
+use crate::exec::{self, FailedLine, OutputMark};
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
 use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan};
@@ -41,13 +42,42 @@ use crate::NetworkRefusal;
 /// The namespaces that each node has of its own.
 const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);
 
-/// Makes the network of `plan` and starts its time. The caller must have one thread only.
+/// What becomes of a network if a line of `exec` fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExecPolicy {
+    /// The network is not made.
+    Strict,
+    /// The other lines run, and the network stays.
+    KeepGoing,
+}
+
+/// A step of making a network, for those who wait for it.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// This many nodes are made.
+    Nodes(usize),
+    /// All nodes are made, and time runs.
+    Started,
+    /// This many lines of `exec` have run.
+    ExecLines(usize),
+    /// A line of `exec` has failed, and the others go on.
+    Failed(&'a FailedLine),
+}
+
+/// Makes the network of `plan` and starts its time. The caller must have one thread only. Returns the lines of `exec` that failed.
+///
+/// `progress` hears of each step: of nodes and of [`Step::Started`] in a child process.
 ///
 /// # Errors
 ///
-/// If this user may not do it, names are in use, a command does not exist, or a command of `exec` has failed. After an error
-/// nothing is left.
-pub fn up(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<()> {
+/// If this user may not do it, names are in use, a command does not exist, or a command of `exec` has failed that `policy` does not
+/// let fail. After an error nothing is left.
+pub fn up(
+    state: &StateDir,
+    plan: &NetworkPlan,
+    policy: ExecPolicy,
+    progress: &dyn Fn(Step),
+) -> anyhow::Result<Vec<FailedLine>> {
     check(state, plan)?;
     let directory = NetworkDir::of(state, &plan.name)?;
     directory.make().with_context(|| format!("making the network {}", plan.name))?;
@@ -57,8 +87,8 @@ pub fn up(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<()> {
     }
     let made = image::mount_all(&directory, plan).and_then(|plan| {
         plan.nodes.iter().try_for_each(check_command)?;
-        start_emulator(state, &plan, &directory)?;
-        run_exec_lines(state, &plan, &directory)
+        start_emulator(state, &plan, &directory, progress)?;
+        run_exec_lines(state, &plan, &directory, policy, progress)
     });
     if made.is_err() {
         down(state, &plan.name)?;
@@ -138,10 +168,31 @@ fn start_emulator(
     state: &StateDir,
     plan: &NetworkPlan,
     directory: &NetworkDir,
+    progress: &dyn Fn(Step),
 ) -> anyhow::Result<()> {
     let listener = directory.listen()?;
-    start_in_background(&[listener.as_fd()], |ready| {
-        emulate(state, plan, directory, listener.try_clone()?, || ready.done())
+    // The background process has no standard streams. Progress is shown until time runs.
+    let stderr = io::stderr();
+    let terminal = match stderr.is_terminal() {
+        true => Some(stderr.as_fd().try_clone_to_owned()?),
+        false => None,
+    };
+    let kept = [Some(listener.as_fd()), terminal.as_ref().map(AsFd::as_fd)];
+    let kept: Vec<BorrowedFd> = kept.into_iter().flatten().collect();
+    start_in_background(&kept, |ready| {
+        if let Some(terminal) = &terminal {
+            nix::unistd::dup2_stderr(terminal)?;
+            // This process ends without dropping `terminal`.
+            nix::unistd::close(terminal.as_raw_fd())?;
+        }
+        let null = OpenOptions::new().write(true).open("/dev/null")?;
+        let started = || {
+            progress(Step::Started);
+            // An error would leave the terminal open, and nothing else.
+            let _ = nix::unistd::dup2_stderr(&null);
+            ready.done();
+        };
+        emulate(state, plan, directory, listener.try_clone()?, progress, started)
     })
 }
 
@@ -150,6 +201,7 @@ fn emulate(
     plan: &NetworkPlan,
     directory: &NetworkDir,
     listener: UnixListener,
+    progress: &dyn Fn(Step),
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
     let names = plan.nodes.iter().map(|node| node.name.clone()).collect();
@@ -165,7 +217,7 @@ fn emulate(
     let host = HostNow::read()?;
     let owner = make_clock(state, plan, &host)?;
     let (emulator, stations) = build_emulator(plan);
-    let ports = make_nodes(state, plan, directory, &stations, &host)?;
+    let ports = make_nodes(state, plan, directory, &stations, &host, progress)?;
     let mut rounds = None;
     if plan.rounds {
         rounds = Some(hold_nodes(state, plan, &ports)?);
@@ -275,7 +327,7 @@ fn build_emulator(plan: &NetworkPlan) -> (Emulator, Vec<Endpoint>) {
     let switches: Vec<(&str, SwitchId)> = plan
         .switches
         .iter()
-        .map(|(name, learns)| (name.as_str(), emulator.add_switch(*learns)))
+        .map(|(name, kind)| (name.as_str(), emulator.add_switch(*kind)))
         .collect();
     for link in &plan.links {
         let attachments = link.ends.each_ref().map(|end| {
@@ -300,6 +352,7 @@ fn make_nodes(
     directory: &NetworkDir,
     stations: &[Endpoint],
     host: &HostNow,
+    progress: &dyn Fn(Step),
 ) -> anyhow::Result<Vec<Port>> {
     let own = ["net", "uts"].map(|kind| File::open(format!("/proc/self/ns/{kind}")));
     let mut ports: Vec<(StationId, Port)> = Vec::new();
@@ -307,7 +360,7 @@ fn make_nodes(
     // A node whose network others share comes before them.
     let (sharing, first): (Vec<_>, Vec<_>) =
         plan.nodes.iter().partition(|node| node.network_of.is_some());
-    for node in first.into_iter().chain(sharing) {
+    for (number, node) in first.into_iter().chain(sharing).enumerate() {
         unshare(NODE_NAMESPACES).context("a network namespace for each node, which needs root")?;
         let set_up = match &node.network_of {
             None => set_up_namespaces(plan, node, stations, &mut ports),
@@ -327,6 +380,7 @@ fn make_nodes(
             setns(namespace, CloneFlags::empty())?;
         }
         made?;
+        progress(Step::Nodes(number + 1));
     }
     ports.sort_by_key(|(station, _)| *station);
     Ok(ports.into_iter().map(|(_, port)| port).collect())
@@ -457,40 +511,42 @@ pub(crate) fn open_log(path: &Path) -> anyhow::Result<File> {
     opened.with_context(|| format!("output: {}", path.display()))
 }
 
-/// Runs the lines of `exec`, node by node, each to its end.
+/// Runs the lines of `exec`, node by node, each to its end. Returns those that failed.
 fn run_exec_lines(
     state: &StateDir,
     plan: &NetworkPlan,
     directory: &NetworkDir,
-) -> anyhow::Result<()> {
+    policy: ExecPolicy,
+    progress: &dyn Fn(Step),
+) -> anyhow::Result<Vec<FailedLine>> {
+    let mut failed = Vec::new();
+    let mut count = 0;
     for node in &plan.nodes {
         for line in &node.exec {
             let name = container_of(&plan.name, &node.name);
             let entry = NodeEntry::of(node, &directory.root(&node.name));
-            let status = run_in_node(state, &name, line, &entry, &output(directory, node))
-                .with_context(|| format!("node {}: exec: {line}", node.name))?;
-            anyhow::ensure!(
-                status == 0,
-                "node {}: exec: {line}: exit status {status}{}{}",
-                node.name,
-                last_line(&output(directory, node)),
-                private::full_note(state, &name),
-            );
+            let output = output(directory, node);
+            let mark = OutputMark::of(&output);
+            let words = exec::words(&node.shell, line);
+            let status = run_in_node(state, &name, &words, &entry, &output)
+                .with_context(|| format!("node {}: exec: {}", node.name, line.at(1)))?;
+            for mut one in mark.failures(&node.name, line, status) {
+                one.note = private::full_note(state, &name);
+                anyhow::ensure!(policy == ExecPolicy::KeepGoing, "{one}");
+                progress(Step::Failed(&one));
+                failed.push(one);
+            }
+            count += 1;
+            progress(Step::ExecLines(count));
         }
     }
-    Ok(())
-}
-
-/// Returns the last line of the output, for the error message.
-fn last_line(path: &Path) -> String {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().last().map(|line| format!(": {line}")).unwrap_or_default()
+    Ok(failed)
 }
 
 fn run_in_node(
     state: &StateDir,
     name: &str,
-    line: &str,
+    words: &[String],
     entry: &NodeEntry,
     output: &Path,
 ) -> anyhow::Result<i32> {
@@ -510,10 +566,10 @@ fn run_in_node(
                 nix::unistd::dup2_stderr(&log)?;
                 let found = state.container(name)?;
                 if let Some(mut command) = private::exec_command(&found)? {
-                    return Err(command.args(["/bin/sh", "-c", line]).exec().into());
+                    return Err(command.args(words).exec().into());
                 }
                 enter(&found)?;
-                let words = ["/bin/sh", "-c", line].map(OsString::from);
+                let words: Vec<OsString> = words.iter().map(OsString::from).collect();
                 container::exec(&found, &entry.enter(&words))
             };
             let status = run().unwrap_or_else(|error| {

@@ -11,7 +11,7 @@
 //! - [`enter_node`]: the way into a node's namespaces;
 //! - [`graph`]: a picture of a network;
 //! - [`neighbours`]: whether the kernel's neighbour table has room for the nodes;
-//! - [`import`]: scenarios of other emulators, as topology files.
+//! - [`import`], [`export`]: topology files from scenarios of other emulators, and scenarios of theirs from topology files.
 //!
 //! ```
 //! use lorentz_network::{check, topology};
@@ -39,6 +39,8 @@ mod create;
 mod destroy;
 mod directory;
 pub mod emulator;
+mod exec;
+pub mod export;
 mod file_systems;
 #[cfg(test)]
 mod fuzz;
@@ -59,8 +61,9 @@ pub mod topology;
 pub mod units;
 
 pub use client::Network;
-pub use create::{enter_node, up};
+pub use create::{enter_node, up, ExecPolicy, Step};
 pub use destroy::down;
+pub use exec::FailedLine;
 pub use image::pull_missing;
 pub use private::layer_space;
 pub use protocol::{

@@ -9,6 +9,7 @@ use lorentz_container::{is_name, Bind};
 use lorentz_control::ClockOptions;
 use serde::{Deserialize, Serialize};
 
+use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
 use crate::topology::Isolation;
 
@@ -30,8 +31,8 @@ pub struct NetworkPlan {
     pub seed: u64,
     /// Nodes: programs in network namespaces.
     pub nodes: Vec<NodePlan>,
-    /// Switches and hubs: the name, and whether it learns.
-    pub switches: Vec<(String, bool)>,
+    /// Switches and hubs by their names.
+    pub switches: Vec<(String, SwitchKind)>,
     /// Places of nodes and switches in a picture.
     pub positions: BTreeMap<String, [f64; 2]>,
     /// Links between nodes, switches and hubs.
@@ -51,12 +52,14 @@ pub struct NodePlan {
     pub isolation: Isolation,
     /// Its command. `None` if only commands that are started later run in it.
     pub command: Option<Vec<String>>,
+    /// The shell for `exec`.
+    pub shell: String,
     /// Arguments of its image's entrypoint, in place of the image's command.
     pub args: Vec<String>,
     /// The node whose network it shares.
     pub network_of: Option<String>,
     /// Lines for the shell.
-    pub exec: Vec<String>,
+    pub exec: Vec<ExecLine>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
     /// Settings of its network namespace.
@@ -99,6 +102,25 @@ impl NetworkPlan {
             (0, _) => format!("nodes write into {layered}"),
             _ => format!("{private} nodes write into {layered}; {on_host} see the host's files"),
         }
+    }
+}
+
+/// A line for a node's shell, or a script of several lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExecLine {
+    /// What the shell runs.
+    pub text: String,
+    /// The file that has it.
+    pub file: String,
+    /// The line of its begin in the file, from 1.
+    pub line: u64,
+}
+
+impl ExecLine {
+    /// Returns line number `number` of the script, from 1, or its first line.
+    pub fn at(&self, number: u64) -> &str {
+        let lines = || self.text.lines();
+        lines().nth(number.saturating_sub(1) as usize).or(lines().next()).unwrap_or_default().trim()
     }
 }
 

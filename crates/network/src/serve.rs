@@ -21,7 +21,7 @@ use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::capture::{self, CaptureDirection};
-use crate::emulator::{Emulator, LinkId, Side, StationId};
+use crate::emulator::{Emulator, LinkId, Side, StationId, SwitchKind};
 use crate::lateness::Histogram;
 use crate::plan::{directions_at, ChangePlan, NetworkPlan};
 use crate::protocol::{
@@ -125,8 +125,9 @@ impl EmulatorServer {
             buffer: vec![0; MAX_FRAME_LEN],
         };
         for link in 0..event_loop.plan.links.len() {
-            event_loop.set_up(link, event_loop.plan.links[link].is_up);
+            event_loop.set_up(link, event_loop.plan.links[link].is_up, started);
         }
+        event_loop.emulator.start(started);
         if let Some(rounds) = &event_loop.rounds {
             rounds.listen(&event_loop.poll, EXPERIMENT_TOKEN)?;
         }
@@ -170,15 +171,15 @@ impl EventLoop {
     /// Handles all events that are due, with scheduled changes at their exact instants.
     fn advance(&mut self, now: VirtualInstant) {
         while let Some(change) = self.schedule.front() {
-            let at = self.started.plus(change.at);
-            if at > now {
+            let due = self.started.plus(change.at);
+            if due > now {
                 break;
             }
-            self.deliver(at);
+            self.deliver(due);
             let Some(ChangePlan { at, end, both, set, is_up }) = self.schedule.pop_front() else {
                 break;
             };
-            if let Err(why) = self.set(&LinkChange { end, both, set, is_up }) {
+            if let Err(why) = self.set(&LinkChange { end, both, set, is_up }, due) {
                 self.changes_refused.push(format!("at {at}: {why}"));
             }
         }
@@ -229,8 +230,9 @@ impl EventLoop {
         }
         self.advance(round.end);
         for (token, change) in round.changes {
-            let answer =
-                self.set(&change).map_or_else(NetworkAnswer::Refused, |()| NetworkAnswer::Done);
+            let answer = self
+                .set(&change, round.end)
+                .map_or_else(NetworkAnswer::Refused, |()| NetworkAnswer::Done);
             self.send_answer(token, &answer);
         }
         Ok(())
@@ -294,7 +296,7 @@ impl EventLoop {
         let _ = self.poll.delete(fd);
     }
 
-    fn set(&mut self, change: &LinkChange) -> Result<(), String> {
+    fn set(&mut self, change: &LinkChange, now: VirtualInstant) -> Result<(), String> {
         let changes = directions_at(&self.plan.links, &change.end, change.both);
         let Some(&(link, _)) = changes.first() else {
             return Err(format!(
@@ -317,13 +319,13 @@ impl EventLoop {
             self.emulator.set(link, side, &impairments);
         }
         if let Some(is_up) = change.is_up {
-            self.set_up(link, is_up);
+            self.set_up(link, is_up, now);
         }
         Ok(())
     }
 
-    fn set_up(&mut self, link: usize, is_up: bool) {
-        self.emulator.set_up(LinkId(link), is_up);
+    fn set_up(&mut self, link: usize, is_up: bool, now: VirtualInstant) {
+        self.emulator.set_up(LinkId(link), is_up, now);
         for port in &mut self.receivers.ports {
             if self.plan.links[link].ends.contains(&port.end) {
                 // An error means that the device is gone, which has no carrier.
@@ -391,15 +393,17 @@ impl EventLoop {
         match request {
             NetworkRequest::Status => Some(NetworkAnswer::Status(Box::new(self.status()))),
             NetworkRequest::Set(change) => {
-                let change = match &mut self.rounds {
-                    Some(rounds) => rounds.defer(token, change)?,
+                let (change, now) = match &mut self.rounds {
+                    Some(rounds) => (rounds.defer(token, change)?, rounds.now),
                     None => {
-                        self.advance(self.clock.look().now());
-                        change
+                        let now = self.clock.look().now();
+                        self.advance(now);
+                        (change, now)
                     }
                 };
                 Some(
-                    self.set(&change).map_or_else(NetworkAnswer::Refused, |()| NetworkAnswer::Done),
+                    self.set(&change, now)
+                        .map_or_else(NetworkAnswer::Refused, |()| NetworkAnswer::Done),
                 )
             }
             NetworkRequest::Capture { end } => {
@@ -422,7 +426,7 @@ impl EventLoop {
 
     fn status(&self) -> NetworkStatus {
         let look = self.clock.look();
-        let kind = |learns| if learns { "switch" } else { "hub" }.to_string();
+        let kind = |kind| if kind == SwitchKind::Hub { "hub" } else { "switch" }.to_string();
         NetworkStatus {
             name: self.plan.name.clone(),
             pid: std::process::id(),
@@ -436,7 +440,7 @@ impl EventLoop {
                 .plan
                 .switches
                 .iter()
-                .map(|(name, learns)| (name.clone(), kind(*learns)))
+                .map(|(name, one)| (name.clone(), kind(*one)))
                 .collect(),
             links: (0..self.plan.links.len()).map(|link| self.link_status(link)).collect(),
             changes_to_come: self.schedule.len(),

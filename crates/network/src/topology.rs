@@ -10,7 +10,7 @@ use lorentz_control::with_clock_options;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_saphyr::{Location, Spanned};
+pub use serde_saphyr::{Location, Spanned};
 use thiserror::Error;
 
 use crate::impair::{with_impairments, Impairments, JitterOption, LossOption, Queue};
@@ -81,6 +81,10 @@ macro_rules! define_file {
             #[serde(default, skip_serializing_if = "is_default")]
             #[schemars(extend("default" = "process"))]
             pub kind: NodeKind,
+            /// A switch only: it takes part in a spanning tree (IEEE 802.1D), so that its links may form loops
+            #[serde(default, skip_serializing_if = "is_default")]
+            #[schemars(extend("default" = false))]
+            pub stp: bool,
             $($(
                 #[doc = $of_node]
                 #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,10 +104,17 @@ macro_rules! define_file {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[schemars(with = "Option<String>")]
             pub network_of: Option<Spanned<String>>,
-            /// Lines for /bin/sh, run one after the other when the network is complete
+            /// Shell for exec, as bash; /bin/sh where it is not there [default: /bin/sh]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<String>")]
+            pub shell: Option<Spanned<String>>,
+            /// Lines for the shell, run one after the other when the network is complete
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             #[schemars(with = "Vec<String>")]
             pub exec: Vec<Spanned<String>>,
+            /// Files from which imported scripts of exec come, by the scripts
+            #[serde(skip)]
+            pub script_files: BTreeMap<String, String>,
             /// Environment variables, in addition to those of its image
             #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
             pub env: BTreeMap<String, String>,

@@ -3,11 +3,17 @@
 //! Each returns 0, or -1 with `errno` set and the reason in [`timekeeper_error`].
 
 use std::cell::RefCell;
-use std::ffi::{c_char, c_float, c_int, c_long, c_ulong, CStr, CString};
+use std::ffi::{c_char, c_int, c_long, c_ulong, CStr, CString};
 
-use lorentz_embed::{real_wall_clock, Error, ErrorKind, Owner, Result, WallTime};
+use lorentz_embed::{real_wall_clock, Error, ErrorKind, Result, WallTime};
 
 use crate::{clone, keeper};
+
+/// The type of dilations: that of TimeKeeper's published code, or that of its documentation and of this library's first interface.
+#[cfg(not(feature = "float-dilation"))]
+type Dilation = std::ffi::c_double;
+#[cfg(feature = "float-dilation")]
+type Dilation = std::ffi::c_float;
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
@@ -35,6 +41,11 @@ fn to_status(result: Result<()>) -> c_int {
     -1
 }
 
+#[allow(clippy::useless_conversion)]
+fn exact(dilation: Dilation) -> f64 {
+    dilation.into()
+}
+
 fn who(pid: c_int) -> String {
     pid.to_string()
 }
@@ -43,10 +54,10 @@ fn who(pid: c_int) -> String {
 #[no_mangle]
 pub extern "C" fn clone_time(
     flags: c_ulong,
-    dilation: c_float,
+    dilation: Dilation,
     should_start: c_int,
 ) -> libc::pid_t {
-    match clone::clone_time(flags, dilation, should_start != 0) {
+    match clone::clone_time(flags, exact(dilation), should_start != 0) {
         Ok(pid) => pid,
         Err(error) => to_status(Err(error)),
     }
@@ -54,14 +65,14 @@ pub extern "C" fn clone_time(
 
 /// Sets the TDF of a process.
 #[no_mangle]
-pub extern "C" fn dilate(pid: c_int, dilation: c_float) -> c_int {
-    to_status(keeper::dilate(&who(pid), dilation, false))
+pub extern "C" fn dilate(pid: c_int, dilation: Dilation) -> c_int {
+    to_status(keeper::dilate(&who(pid), exact(dilation), false))
 }
 
 /// Sets the TDF of a process and of its descendants.
 #[no_mangle]
-pub extern "C" fn dilate_all(pid: c_int, dilation: c_float) -> c_int {
-    to_status(keeper::dilate(&who(pid), dilation, true))
+pub extern "C" fn dilate_all(pid: c_int, dilation: Dilation) -> c_int {
+    to_status(keeper::dilate(&who(pid), exact(dilation), true))
 }
 
 /// Stops a process and its time.
@@ -88,11 +99,21 @@ pub extern "C" fn unfreeze_all(pid: c_int) -> c_int {
     to_status(keeper::unfreeze(&who(pid)))
 }
 
+/// Moves a process forward by virtual microseconds, as in the published code; in the library's first interface, to the time of
+/// another process, as in the documentation.
+#[no_mangle]
+pub extern "C" fn leap(pid: c_int, interval: c_int) -> c_int {
+    to_status(match cfg!(feature = "float-dilation") {
+        true => keeper::leap_to(&who(pid), &who(interval)),
+        false => keeper::leap(&who(pid), interval.into()),
+    })
+}
+
 /// Moves a process forward to the time of another.
 #[no_mangle]
 #[allow(non_snake_case)]
-pub extern "C" fn leap(pid: c_int, otherPid: c_int) -> c_int {
-    to_status(keeper::leap(&who(pid), &who(otherPid)))
+pub extern "C" fn leap_to(pid: c_int, otherPid: c_int) -> c_int {
+    to_status(keeper::leap_to(&who(pid), &who(otherPid)))
 }
 
 /// `struct timezone`.
@@ -140,12 +161,20 @@ fn own_time() -> Result<WallTime> {
 /// `lxcname` is NULL or a C string.
 #[no_mangle]
 pub unsafe extern "C" fn gettimename(lxcname: *const c_char, tv: TimeValue, tz: Zone) -> c_int {
+    // SAFETY: by this function's contract.
+    let name = unsafe { name_of(lxcname) };
+    tell_time(name.and_then(|name| keeper::time_of(&name)), tv, tz)
+}
+
+/// # Safety
+///
+/// `lxcname` is NULL or a C string.
+unsafe fn name_of(lxcname: *const c_char) -> Result<String> {
     let name = (!lxcname.is_null()).then(|| {
-        // SAFETY: the header requires a C string; it lasts as long as the call.
+        // SAFETY: by this function's contract; the string lasts as long as the call.
         unsafe { CStr::from_ptr(lxcname) }.to_string_lossy().into_owned()
     });
-    let time = name.ok_or_else(|| Error::wrong_input("lxcname: is NULL"));
-    tell_time(time.and_then(|name| keeper::time_of(&name)), tv, tz)
+    name.ok_or_else(|| Error::wrong_input("lxcname: is NULL"))
 }
 
 /// Returns the time on the host's clock, even for a process in virtual time.
@@ -165,7 +194,7 @@ pub extern "C" fn addToExp(pid: c_int, timeline: c_int) -> c_int {
 #[no_mangle]
 #[allow(non_snake_case)]
 pub extern "C" fn synchronizeAndFreeze() -> c_int {
-    to_status(keeper::synchronize_and_freeze(Owner::ThisProcess))
+    to_status(keeper::synchronize_and_freeze(keeper::owner()))
 }
 
 /// Starts rounds that follow one another.
@@ -201,4 +230,83 @@ pub extern "C" fn reset(timeline: c_int) -> c_int {
 #[allow(non_snake_case)]
 pub extern "C" fn stopExp() -> c_int {
     to_status(keeper::stop())
+}
+
+/// Sets the length of a round of an experiment that runs by itself: real nanoseconds of the process with the greatest TDF.
+#[no_mangle]
+pub extern "C" fn set_cbe_experiment_timeslice(timeslice: libc::c_ulonglong) -> c_int {
+    to_status(keeper::set_timeslice(i64::try_from(timeslice).unwrap_or(i64::MAX)))
+}
+
+/// Returns the id of the first process of a container.
+///
+/// # Safety
+///
+/// `lxcname` is NULL or a C string.
+#[no_mangle]
+pub unsafe extern "C" fn getpidfromname(lxcname: *const c_char) -> c_int {
+    // SAFETY: by this function's contract.
+    let name = unsafe { name_of(lxcname) };
+    match name.and_then(|name| keeper::pid_of(&name)) {
+        Ok(pid) => pid as c_int,
+        Err(error) => to_status(Err(error)),
+    }
+}
+
+/// As select(2), whose timeout is virtual in virtual time.
+///
+/// # Safety
+///
+/// As of select(2).
+#[no_mangle]
+pub unsafe extern "C" fn select_dialated(
+    nfds: c_int,
+    read_fds: *mut libc::fd_set,
+    write_fds: *mut libc::fd_set,
+    except_fds: *mut libc::fd_set,
+    timeout: *mut libc::timeval,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe { libc::select(nfds, read_fds, write_fds, except_fds, timeout) }
+}
+
+/// As poll(2), whose timeout is virtual in virtual time.
+///
+/// # Safety
+///
+/// As of poll(2).
+#[no_mangle]
+pub unsafe extern "C" fn poll_dialated(
+    fds: *mut libc::pollfd,
+    count: libc::nfds_t,
+    timeout: c_int,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe { libc::poll(fds, count, timeout) }
+}
+
+/// Whether the caller is root; programs ask before they call the other functions.
+#[no_mangle]
+pub extern "C" fn is_root() -> c_int {
+    // SAFETY: takes no argument.
+    c_int::from(unsafe { libc::geteuid() } == 0)
+}
+
+/// Whether the other functions can be called. There is no module: always.
+#[no_mangle]
+#[allow(non_snake_case)]
+pub extern "C" fn isModuleLoaded() -> c_int {
+    1
+}
+
+/// Converts a TDF as the module takes it: thousandths, below 0 for the inverse.
+#[no_mangle]
+#[allow(non_snake_case)]
+pub extern "C" fn fixDilation(dilation: libc::c_double) -> c_int {
+    match dilation {
+        negative if negative < 0.0 => -1,
+        0.0 | 1.0 => 0,
+        small if small < 1.0 => -(1_000.0 / small) as c_int,
+        great => (great * 1_000.0) as c_int,
+    }
 }

@@ -30,7 +30,7 @@ const SIGNAL: u64 = 0xff;
 /// # Errors
 ///
 /// Flags that are not supported, a wrong TDF, or a process that cannot be made or attached.
-pub fn clone_time(flags: u64, dilation: f32, held: bool) -> Result<libc::pid_t> {
+pub fn clone_time(flags: u64, dilation: f64, held: bool) -> Result<libc::pid_t> {
     let rate = rate_of(dilation)?;
     let signal = flags & SIGNAL;
     if flags & !(NAMESPACES | SIGNAL) != 0 || ![0, libc::SIGCHLD as u64].contains(&signal) {

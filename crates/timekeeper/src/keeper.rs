@@ -1,11 +1,12 @@
 //! The work of TimeKeeper's functions, in Rust's types.
 
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lorentz_embed::{
     real_wall_clock, simplest_ratio, Container, Error, ErrorKind, Experiment, ExperimentOptions,
-    Owner, Rate, Result, Span, Target, WallTime,
+    Owner, Phase, Rate, Result, Span, Target, WallTime,
 };
 
 /// The name of the user's one experiment.
@@ -13,17 +14,25 @@ pub const EXPERIMENT: &str = "timekeeper";
 
 /// Returns the rate of a dilation n: that of TDF n if n is above 0, that of TDF 1/-n if it is below 0, real time for 0.
 ///
-/// Each case is in TimeKeeper's figure 2.1. The result is exact: a dilation of 0.1 is 1/10.
+/// Each case is in TimeKeeper's figure 2.1. The result is exact: a dilation of 0.1 is 1/10, also where it was of type float.
 ///
 /// # Errors
 ///
 /// The TDF is not from 1/1000000 to 1000000.
-pub fn rate_of(dilation: f32) -> Result<Rate> {
+pub fn rate_of(dilation: f64) -> Result<Rate> {
     let size = dilation.abs();
-    let same = |num: u64, den: u64| (num as f64 / den as f64) as f32 == size;
+    let is_float = f64::from(size as f32) == size;
+    let same = |num: u64, den: u64| {
+        let ratio = num as f64 / den as f64;
+        if is_float {
+            f64::from(ratio as f32) == size
+        } else {
+            ratio == size
+        }
+    };
     let tdf = match size {
         0.0 => Some(Rate::ONE),
-        _ => simplest_ratio(size.into(), same).and_then(|(num, den)| Rate::new(num, den)),
+        _ => simplest_ratio(size, same).and_then(|(num, den)| Rate::new(num, den)),
     };
     let tdf = tdf.ok_or_else(|| {
         Error::wrong_input(format!(
@@ -41,7 +50,7 @@ pub fn rate_of(dilation: f32) -> Result<Rate> {
 /// # Errors
 ///
 /// A wrong TDF; no such container or process; a container whose clock cannot be changed.
-pub fn dilate(who: &str, dilation: f32, tree: bool) -> Result<()> {
+pub fn dilate(who: &str, dilation: f64, tree: bool) -> Result<()> {
     let rate = rate_of(dilation)?;
     if dilation == 0.0 && Container::look_for(who)?.is_none() {
         return Ok(());
@@ -73,12 +82,26 @@ pub fn unfreeze(who: &str) -> Result<()> {
     container.continue_stopped()
 }
 
+/// Moves the container of `who` forward by virtual microseconds above 0.
+///
+/// # Errors
+///
+/// As [`freeze`].
+pub fn leap(who: &str, micros: i64) -> Result<()> {
+    if micros <= 0 {
+        return Err(Error::wrong_input(format!(
+            "interval {micros}: expected a number of microseconds above 0"
+        )));
+    }
+    find(who, false)?.leap(Target::By(Span(micros.saturating_mul(1_000))), None)
+}
+
 /// Moves the container of `who` forward to the time of `other`.
 ///
 /// # Errors
 ///
 /// As [`freeze`]; also for a time in the container's past.
-pub fn leap(who: &str, other: &str) -> Result<()> {
+pub fn leap_to(who: &str, other: &str) -> Result<()> {
     let time = time_of(other)?;
     find(who, false)?.leap(Target::Like(time), None)
 }
@@ -95,6 +118,64 @@ pub fn time_of(who: &str) -> Result<WallTime> {
     }
 }
 
+/// Returns the id of the oldest process of the container called `name`.
+///
+/// # Errors
+///
+/// There is no such container, or it has no process.
+pub fn pid_of(name: &str) -> Result<u32> {
+    let found = Container::look_for(name)?.filter(|container| container.name() == name);
+    let found = found.ok_or_else(|| {
+        Error::new(
+            ErrorKind::NotFound,
+            format!("{name}: no such container; expected one that 'lorentz ps' shows"),
+        )
+    })?;
+    let pids = found.pids()?;
+    let none = || Error::new(ErrorKind::NotFound, format!("{name}: has no process"));
+    pids.into_iter().min().ok_or_else(none)
+}
+
+/// Sets how long the process with the greatest TDF runs in a round, in real nanoseconds. That of the others follows from their
+/// TDFs. The experiment must not be synchronized yet; it is made anew, with the same containers.
+///
+/// # Errors
+///
+/// The experiment is synchronized, or a round would take less than 1 us or more than a minute of virtual time.
+pub fn set_timeslice(real_nanos: i64) -> Result<()> {
+    let experiment = existing("set_cbe_experiment_timeslice")?;
+    let status = experiment.status()?;
+    let greatest = status.containers.iter().map(|one| one.tdf).fold(1.0, f64::max);
+    let timeslice = (real_nanos as f64 / greatest) as i64;
+    if !(1_000..=60_000_000_000).contains(&timeslice) {
+        return Err(Error::wrong_input(format!(
+            "timeslice {real_nanos}: expected nanoseconds that are 1us to 1m of virtual time at TDF {greatest}"
+        )));
+    }
+    if status.phase != Phase::SettingUp {
+        let what = "set_cbe_experiment_timeslice: expected before synchronizeAndFreeze";
+        return Err(Error::new(ErrorKind::Refused, what));
+    }
+    experiment.end()?;
+    forget();
+    let wanted = ExperimentOptions {
+        timeslice_ns: Some(timeslice),
+        cpus: Some(status.cpus.clone()),
+        as_fast_as_possible: status.as_fast_as_possible,
+        most: None,
+    };
+    let made = know(Experiment::create(EXPERIMENT, &wanted, Owner::Nobody)?);
+    for one in &status.containers {
+        let rate = rate_of(one.tdf)?;
+        // A container that has ended meanwhile has no part in it.
+        match made.add(&one.name, rate, one.timeline) {
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Adds the container of `who` to the experiment, at the TDF that it has. Makes the experiment if there is none. A `timeline`
 /// below 0 means none.
 ///
@@ -102,6 +183,7 @@ pub fn time_of(who: &str) -> Result<WallTime> {
 ///
 /// As [`freeze`].
 pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
+    HAS_ADDED.store(true, Ordering::Relaxed);
     let experiment = existing_or_new()?;
     let container = find(who, true)?;
     let rate = container.reading()?.rate;
@@ -113,6 +195,18 @@ pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
             experiment.add(container.name(), rate, u32::try_from(timeline).ok()).map(drop)
         }
         added => added.map(drop),
+    }
+}
+
+/// Whether this process has added a process to the experiment.
+static HAS_ADDED: AtomicBool = AtomicBool::new(false);
+
+/// Returns the party that is responsible for what this process synchronizes. A simulator, which has added processes, answers for them.
+/// A program that only synchronizes, as TimeKeeper's utility does, ends before others start the experiment.
+pub fn owner() -> Owner {
+    match HAS_ADDED.load(Ordering::Relaxed) {
+        true => Owner::ThisProcess,
+        false => Owner::Nobody,
     }
 }
 
@@ -288,7 +382,8 @@ mod tests {
         ] {
             assert_eq!(rate_of(dilation), Ok(rate.parse().unwrap()), "{dilation}");
         }
-        for dilation in [f32::NAN, f32::INFINITY, 1e-7, 2e6, -2e6] {
+        assert_eq!(rate_of(f64::from(0.1_f32)), Ok("10".parse().unwrap()), "of type float");
+        for dilation in [f64::NAN, f64::INFINITY, 1e-7, 2e6, -2e6] {
             assert_eq!(rate_of(dilation).unwrap_err().kind, ErrorKind::WrongInput);
         }
     }

@@ -25,6 +25,8 @@ enum Utility {
     Freeze(Process),
     /// Let a process and its time go on
     Unfreeze(Process),
+    /// Move a process forward in virtual time
+    Leap(Leap),
     /// Print the time of a process: seconds since 1970, with microseconds
     Gettime(Who),
     /// Add a process to the experiment; make the experiment if there is none
@@ -70,7 +72,7 @@ struct Dilate {
     who: Who,
     /// Real seconds per virtual second; 0 for real time, -N for 1/N
     #[arg(value_name = "TDF", allow_negative_numbers = true, value_parser = tdf)]
-    tdf: f32,
+    tdf: f64,
 }
 
 #[derive(Args, Debug)]
@@ -84,6 +86,16 @@ struct Process {
 }
 
 #[derive(Args, Debug)]
+struct Leap {
+    /// The process
+    #[arg(value_name = "PID", value_parser = pid)]
+    pid: i32,
+    /// How far, in virtual microseconds, above 0
+    #[arg(value_name = "INTERVAL", allow_negative_numbers = true, value_parser = micros)]
+    micros: i64,
+}
+
+#[derive(Args, Debug)]
 struct Add {
     /// The timeline that the process follows if a simulator moves the experiment; below 0 or not given: none
     #[arg(short, value_name = "TIMELINE", allow_negative_numbers = true)]
@@ -91,7 +103,7 @@ struct Add {
     timeline: Option<i32>,
     /// Its TDF; without this option, its present TDF
     #[arg(short, value_name = "TDF", allow_negative_numbers = true, value_parser = tdf)]
-    dilation: Option<f32>,
+    dilation: Option<f64>,
     #[command(flatten)]
     who: Who,
 }
@@ -124,8 +136,8 @@ struct OneTimeline {
     timeline: i32,
 }
 
-fn tdf(text: &str) -> std::result::Result<f32, String> {
-    let tdf: f32 = text.parse().map_err(|_| "expected a number such as 10, 0.5, -2, 0")?;
+fn tdf(text: &str) -> std::result::Result<f64, String> {
+    let tdf: f64 = text.parse().map_err(|_| "expected a number such as 10, 0.5, -2, 0")?;
     keeper::rate_of(tdf).map(|_| tdf).map_err(|error| error.text)
 }
 
@@ -152,6 +164,7 @@ fn dispatch(utility: &Utility) -> Result<()> {
         Utility::Dilate(args) => keeper::dilate(&args.who.text(), args.tdf, args.recursive),
         Utility::Freeze(args) => keeper::freeze(&args.pid.to_string(), args.recursive),
         Utility::Unfreeze(args) => keeper::unfreeze(&args.pid.to_string()),
+        Utility::Leap(args) => keeper::leap(&args.pid.to_string(), args.micros),
         Utility::Gettime(who) => {
             let time = keeper::time_of(&who.text())?;
             println!("{}.{:06}", time.secs, time.nanos / 1_000);
@@ -235,6 +248,7 @@ mod tests {
         for utility in [
             "timekeeper-freeze -r 7",
             "timekeeper-unfreeze 7",
+            "timekeeper-leap 7 1000000",
             "timekeeper-gettime -n lxc-1",
             "timekeeper-addToExperiment -t 1 -d 0.5 -p 7",
             "timekeeper-addToExperiment -n lxc-1 -t -1",
@@ -257,6 +271,7 @@ mod tests {
             ("timekeeper dilate 2", "<-p <PID>|-n <NAME>>"),
             ("timekeeper progress -t -1", "expected a whole number of 0 or more"),
             ("timekeeper setInterval -p 7 0 1", "microseconds above 0"),
+            ("timekeeper leap 7 -1", "microseconds above 0"),
             ("timekeeper dance", "dance"),
         ] {
             let line = one_line(&Cli::try_parse_from(words.split(' ')).unwrap_err());

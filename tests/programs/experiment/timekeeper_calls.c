@@ -28,6 +28,7 @@ static int call(const char *what, int pid, const char *name, double number, long
     if (!strcmp(what, "unfreeze")) return unfreeze(pid);
     if (!strcmp(what, "unfreeze_all")) return unfreeze_all(pid);
     if (!strcmp(what, "leap")) return leap(pid, (int)number);
+    if (!strcmp(what, "leap_to")) return leap_to(pid, (int)number);
     if (!strcmp(what, "addToExp")) return addToExp(pid, (int)number);
     if (!strcmp(what, "synchronizeAndFreeze")) return synchronizeAndFreeze();
     if (!strcmp(what, "startExp")) return startExp();

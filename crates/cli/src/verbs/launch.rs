@@ -1,6 +1,7 @@
 //! `run`, `exec`, `attach`: programs onto a clock.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ use lorentz_experiment::Experiment;
 use crate::args::{AttachArgs, Exec, RunArgs};
 use crate::diagnostics::WrongInput;
 use crate::print;
+use crate::ready::ReadyFd;
 use crate::root_args::is_interactive;
 use crate::view::View;
 
@@ -23,6 +25,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
     if args.root.rootfs.is_some() || args.root.bundle.is_some() {
         return run_as_container(args);
     }
+    let ready = args.ready_fd.map(ReadyFd::open).transpose()?;
     let state = StateDir::open()?;
     let experiment = args.experiment.as_ref().map(|name| Experiment::open(&state, name));
     let mut experiment = experiment.transpose()?;
@@ -37,12 +40,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
     let made = make(&state, &new, &options)?;
     let rate = options.rate.or(options.tdf).unwrap_or(Rate::ONE);
     let mut refused = None;
-    let joins = |container: &Container| match &mut experiment {
-        Some(experiment) => {
+    let joins = |container: &Container| {
+        if let Some(experiment) = &mut experiment {
             let added = experiment.add(container.name(), rate, args.timeline);
-            added.map_err(|error| refused.insert(error).to_string()).map_err(anyhow::Error::msg)
+            added.map_err(|error| refused.insert(error).to_string()).map_err(anyhow::Error::msg)?;
         }
-        None => Ok(()),
+        // The reader may have gone. The program does not need it.
+        let _ = ready.map(|mut ready| ready.write_all(b"\n"));
+        Ok(())
     };
     let status = container::run(made.clone(), &args.command, options.frozen, joins);
     leave(&made, refused.map_or(status, Err))

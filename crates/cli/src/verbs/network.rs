@@ -1,25 +1,30 @@
 //! `up`, `import`, `down`, `inspect`, `link`, `capture`, `graph`: networks.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 
 use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lorentz_container::StateDir;
-use lorentz_network::import::Imported;
-use lorentz_network::plan::Endpoint;
-use lorentz_network::{self as network, LinkStatus, Network, NetworkRefusal, NetworkStatus};
+use lorentz_network::import::{Format, Imported, LeftOut};
+use lorentz_network::plan::{Endpoint, NetworkPlan};
+use lorentz_network::{
+    self as network, ExecPolicy, FailedLine, LinkStatus, Network, NetworkRefusal, NetworkStatus,
+    Step,
+};
 use serde_json::{json, Value};
 
 use crate::diagnostics::WrongInput;
 use crate::network_args::{
-    Capture, Down, Graph, Import, Inspect, LinkSet, LinkShow, LinkVerb, Source, Up,
+    Capture, Down, Export, Graph, Import, Inspect, LinkSet, LinkShow, LinkVerb, Source, Up,
 };
 use crate::view;
 use crate::{print, print_network};
 
 pub fn up(args: &Up) -> anyhow::Result<i32> {
     let mut imported = read(&args.source)?;
-    imported.topology.rounds |= args.rounds;
+    args.time.apply(&mut imported.topology)?;
     if args.on_host {
         imported.topology.put_on_host();
     }
@@ -34,17 +39,23 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
         advice.iter().for_each(|word| eprintln!("lorentz: {}: {word}", plan.name));
     }
     let state = StateDir::open()?;
+    let mut failed = Vec::new();
     if !args.check {
         if args.pull {
             network::pull_missing(&plan)?;
         }
-        network::up(&state, &plan)?;
+        let keeps_going = args.keep_going || (imported.format != Format::Lorentz && !args.strict);
+        let policy = if keeps_going { ExecPolicy::KeepGoing } else { ExecPolicy::Strict };
+        let progress = UpProgress::new(&plan, args.json);
+        failed = network::up(&state, &plan, policy, &|step| progress.show(step))?;
+        progress.clear();
     }
     if args.json {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
         print::out_json(&json!({
             "name": plan.name, "nodes": names, "links": plan.links.len(), "up": !args.check,
-            "left_out": imported.left_out, "advice": advice, "files": plan.files_note(),
+            "left_out": imported.left_out, "advice": advice, "failed": failed,
+            "files": plan.files_note(),
         }))?;
     } else if args.check {
         print::out(&format!(
@@ -64,21 +75,127 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
             plan.files_note()
         ))?;
     }
+    if !args.json && !failed.is_empty() {
+        eprintln!("lorentz: {}: {}", plan.name, summary(&failed));
+    }
     Ok(0)
+}
+
+/// Tells in one line how many lines of exec failed, and where.
+fn summary(failed: &[FailedLine]) -> String {
+    let nodes: BTreeSet<&str> = failed.iter().map(|one| one.node.as_str()).collect();
+    let nodes: Vec<&str> = nodes.into_iter().collect();
+    let lines = if failed.len() == 1 { "line" } else { "lines" };
+    format!(
+        "{} {lines} of exec failed, on {}; --strict stops at the first",
+        failed.len(),
+        nodes.join(", ")
+    )
+}
+
+/// Shows on a terminal how far `lorentz up` is. The children of `up` draw too, one after the other.
+struct UpProgress {
+    bar: ProgressBar,
+    exec_lines: u64,
+}
+
+impl UpProgress {
+    fn new(plan: &NetworkPlan, is_quiet: bool) -> UpProgress {
+        let target = match is_quiet {
+            true => ProgressDrawTarget::hidden(),
+            // Hidden too where standard error is no terminal.
+            false => ProgressDrawTarget::stderr(),
+        };
+        let style = ProgressStyle::with_template("{prefix} {pos}/{len} {wide_bar}");
+        let bar = ProgressBar::with_draw_target(Some(plan.nodes.len() as u64), target)
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            .with_prefix("nodes");
+        let exec_lines = plan.nodes.iter().map(|node| node.exec.len() as u64).sum();
+        UpProgress { bar, exec_lines }
+    }
+
+    fn show(&self, step: Step) {
+        match step {
+            Step::Nodes(count) => self.bar.set_position(count as u64),
+            Step::Started => self.bar.finish_and_clear(),
+            Step::ExecLines(count) => {
+                self.bar.set_prefix("exec");
+                self.bar.set_length(self.exec_lines);
+                self.bar.set_position(count as u64);
+            }
+            Step::Failed(line) => self.bar.suspend(|| eprintln!("lorentz: {line}")),
+        }
+    }
+
+    fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 fn read(source: &Source) -> anyhow::Result<Imported> {
     network::import::read(&source.file, source.format)
 }
 
+/// Prints what is not in the network. What is alike is one line.
 fn tell_left_out(imported: &Imported) {
-    for one in &imported.left_out {
-        eprintln!("lorentz: {one}");
+    for group in grouped(&imported.left_out) {
+        let mut line = format!("lorentz: {}", group[0]);
+        if let [_, others @ ..] = &group[..] {
+            if others.is_empty() {
+                eprintln!("{line}");
+                continue;
+            }
+            const SHOWN: usize = 8;
+            let numbers = others.iter().take(SHOWN).map(|one| one.line.to_string());
+            let more = if others.len() > SHOWN { ", ..." } else { "" };
+            let (count, word) = (others.len(), if others.len() == 1 { "line" } else { "lines" });
+            line += &format!(
+                "; and {count} more like it, in {word} {}{more}",
+                numbers.collect::<Vec<_>>().join(", ")
+            );
+        }
+        eprintln!("{line}");
     }
 }
 
+/// Puts elements together that differ by names and values alone, in the order of the first of each kind.
+fn grouped(all: &[LeftOut]) -> Vec<Vec<&LeftOut>> {
+    let mut groups: Vec<(String, Vec<&LeftOut>)> = Vec::new();
+    for one in all {
+        let kind = kind_of(&one.what);
+        match groups.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, group)) => group.push(one),
+            None => groups.push((kind, vec![one])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Returns a description without the names and values in it.
+fn kind_of(what: &str) -> String {
+    const BEFORE_NAMES: [&str; 6] = ["node", "link", "device", "interface", "of", "service"];
+    let mut kind = Vec::new();
+    let mut is_name = false;
+    for word in what.split_whitespace().take(5) {
+        if !std::mem::replace(&mut is_name, BEFORE_NAMES.contains(&word)) {
+            let key = match (word.find('['), word.find(']')) {
+                // Of Kathara's MACHINE[KEY]=VALUE.
+                (Some(from), Some(to)) if from < to => &word[from..=to],
+                _ => word.split('=').next().unwrap_or_default(),
+            };
+            // LAB_AUTHOR and LAB_WEB are descriptions of a lab.
+            kind.push(if key.starts_with("LAB_") { "LAB_" } else { key });
+            if key != word {
+                break;
+            }
+        }
+    }
+    kind.join(" ")
+}
+
 pub fn import(args: &Import) -> anyhow::Result<i32> {
-    let imported = read(&args.source)?;
+    let mut imported = read(&args.source)?;
+    args.time.apply(&mut imported.topology)?;
     network::check::plan_from(&imported.name, &imported.topology)?;
     let yaml = imported.topology.to_yaml()?;
     if let Some(path) = &args.write {
@@ -87,12 +204,29 @@ pub fn import(args: &Import) -> anyhow::Result<i32> {
     if args.json {
         print::out_json(&json!({
             "topology": imported.topology, "left_out": imported.left_out,
+            "format": imported.format.name(),
         }))?;
         return Ok(0);
     }
     tell_left_out(&imported);
     if args.write.is_none() {
         print::out(&yaml)?;
+    }
+    Ok(0)
+}
+
+pub fn export(args: &Export) -> anyhow::Result<i32> {
+    let imported = network::import::read(&args.file, args.from)?;
+    let plan = network::check::plan_from(&imported.name, &imported.topology)?;
+    tell_left_out(&imported);
+    let exported = network::export::export(&plan, args.format);
+    for what in &exported.left_out {
+        eprintln!("lorentz: {}: left out: {what}", imported.name);
+    }
+    match &args.write {
+        Some(path) => std::fs::write(path, &exported.text)
+            .with_context(|| format!("--write {}", path.display()))?,
+        None => print::out(&exported.text)?,
     }
     Ok(0)
 }
@@ -231,7 +365,14 @@ pub fn capture(args: &Capture) -> anyhow::Result<i32> {
 }
 
 pub fn graph(args: &Graph) -> anyhow::Result<i32> {
-    let picture = network::graph::svg(&open(args.network.as_deref())?.status()?);
+    let picture = match &args.file {
+        Some(file) => {
+            let imported = network::import::read(file, args.format)?;
+            let plan = network::check::plan_from(&imported.name, &imported.topology)?;
+            network::graph::svg_of_plan(&plan)
+        }
+        None => network::graph::svg(&open(args.network.as_deref())?.status()?),
+    };
     match &args.write {
         Some(path) => {
             std::fs::write(path, picture).with_context(|| format!("--write {}", path.display()))?;

@@ -4,23 +4,28 @@
 //! arrive. One calendar holds all future events, ordered by virtual instants. Each event is computed at its own instant, however
 //! late the owner advances the emulator, so that lateness never adds up.
 
+#[cfg(test)]
+mod loop_tests;
 mod pipe;
 mod queue;
 mod rng;
+mod spanning_tree;
 mod switch;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use lorentz_clock::{Span, VirtualInstant};
 
 pub use pipe::{Counts, Pipe};
 pub use queue::Frame;
 pub use rng::LinkRng;
+pub use switch::SwitchKind;
 
 use pipe::Arrival;
+use spanning_tree::{Bridge, Sent, FORWARD_DELAY, TICK};
 use switch::{Forwarding, Switch};
 
 use crate::impair::Impairments;
@@ -90,24 +95,32 @@ struct Link {
 #[derive(Debug)]
 struct SwitchAndPorts {
     switch: Switch,
+    bridge: Option<Bridge>,
     ports: Vec<(LinkId, Side)>,
 }
 
 #[derive(Debug)]
 enum EventKind {
     /// The frame on the wire has been sent.
-    Sent,
+    Sent(Way),
     /// A frame arrives at the other end.
-    Arrives(Frame),
+    Arrives(Way, Frame),
+    /// A switch looks at the timers of its spanning tree.
+    Tick(SwitchId),
+}
+
+/// One direction of a link, as long as nothing cuts it.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    link: LinkId,
+    side: Side,
+    cuts: u32,
 }
 
 #[derive(Debug)]
 struct Event {
     due: VirtualInstant,
     number: u64,
-    link: LinkId,
-    side: Side,
-    cuts: u32,
     kind: EventKind,
 }
 
@@ -165,11 +178,13 @@ impl Emulator {
         StationId(self.stations.len() - 1)
     }
 
-    /// Adds a switch, which learns, or a hub, which does not.
-    pub fn add_switch(&mut self, learns: bool) -> SwitchId {
-        let switch = if learns { Switch::learning() } else { Switch::hub() };
-        self.switches.push(SwitchAndPorts { switch, ports: Vec::new() });
-        SwitchId(self.switches.len() - 1)
+    /// Adds a switch or a hub.
+    pub fn add_switch(&mut self, kind: SwitchKind) -> SwitchId {
+        let switch = if kind == SwitchKind::Hub { Switch::hub() } else { Switch::learning() };
+        let number = self.switches.len();
+        let bridge = (kind == SwitchKind::SpanningTree).then(|| Bridge::new(number));
+        self.switches.push(SwitchAndPorts { switch, bridge, ports: Vec::new() });
+        SwitchId(number)
     }
 
     /// Joins two objects by a link, with `impairments` from the first end and from the second.
@@ -179,14 +194,22 @@ impl Emulator {
         impairments: [&Impairments; 2],
     ) -> LinkId {
         let id = LinkId(self.links.len());
-        let ends = [0, 1].map(|at| self.attach(attachments[at], (id, Side::BOTH[at])));
+        let ends = [0, 1].map(|at| {
+            let cost = path_cost(impairments[at]);
+            self.attach(attachments[at], (id, Side::BOTH[at]), cost)
+        });
         let stream = |at: u64| LinkRng::new(self.seed, id.0 as u64 * 2 + at);
         let pipes = [Pipe::new(impairments[0], stream(0)), Pipe::new(impairments[1], stream(1))];
         self.links.push(Link { ends, pipes, cuts: 0 });
         id
     }
 
-    fn attach(&mut self, attachment: Attachment, attached_to: (LinkId, Side)) -> LinkEnd {
+    fn attach(
+        &mut self,
+        attachment: Attachment,
+        attached_to: (LinkId, Side),
+        cost: u32,
+    ) -> LinkEnd {
         match attachment {
             Attachment::Station(station) => {
                 debug_assert!(self.stations[station.0].is_none(), "one link for each interface");
@@ -194,9 +217,12 @@ impl Emulator {
                 LinkEnd::Station(station)
             }
             Attachment::Switch(switch) => {
-                let ports = &mut self.switches[switch.0].ports;
-                ports.push(attached_to);
-                LinkEnd::Switch(switch, ports.len() - 1)
+                let here = &mut self.switches[switch.0];
+                here.ports.push(attached_to);
+                if let Some(bridge) = &mut here.bridge {
+                    bridge.add_port(cost);
+                }
+                LinkEnd::Switch(switch, here.ports.len() - 1)
             }
         }
     }
@@ -211,19 +237,69 @@ impl Emulator {
         self.links[link.0].pipes[side as usize].set(impairments);
     }
 
-    /// Cuts a link or restores it, in both directions. A cut drops all frames on their way. Call [`Emulator::advance`] to this
-    /// instant first.
-    pub fn set_up(&mut self, link: LinkId, is_up: bool) {
+    /// Starts the spanning trees at `now`, with the links up or down as they are. Call this once, after all links are there.
+    pub fn start(&mut self, now: VirtualInstant) {
+        let indices: Vec<usize> =
+            (0..self.switches.len()).filter(|at| self.switches[*at].bridge.is_some()).collect();
+        let reached: HashMap<(usize, usize), Vec<(usize, usize)>> = indices
+            .iter()
+            .flat_map(|at| (0..self.switches[*at].ports.len()).map(move |port| (*at, port)))
+            .map(|(at, port)| ((at, port), self.bridges_reached(at, port)))
+            .collect();
+        // Positions in the list of bridges, not of switches.
+        let place: HashMap<usize, usize> =
+            indices.iter().enumerate().map(|(place, at)| (*at, place)).collect();
+        let mut bridges: Vec<&mut Bridge> =
+            self.switches.iter_mut().filter_map(|one| one.bridge.as_mut()).collect();
+        spanning_tree::converge(&mut bridges, now, |from, port| {
+            let found = reached.get(&(indices[from], port)).into_iter().flatten();
+            found.filter_map(|(at, port)| Some((*place.get(at)?, *port))).collect()
+        });
+        for at in indices {
+            self.schedule(now, EventKind::Tick(SwitchId(at)));
+        }
+    }
+
+    /// Returns the ports of bridges that a BPDU from a port reaches: at the other end of its link, or behind hubs and switches
+    /// without a spanning tree.
+    fn bridges_reached(&self, switch: usize, port: usize) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        let mut seen = vec![false; self.switches.len()];
+        let mut left = vec![(switch, port)];
+        while let Some((at, port)) = left.pop() {
+            let (link, side) = self.switches[at].ports[port];
+            let link = &self.links[link.0];
+            let LinkEnd::Switch(next, entry) = link.ends[side.other() as usize] else { continue };
+            if !link.pipes[side as usize].is_up() {
+                continue;
+            }
+            let there = &self.switches[next.0];
+            if there.bridge.is_some() {
+                found.push((next.0, entry));
+            } else if !std::mem::replace(&mut seen[next.0], true) {
+                let others = (0..there.ports.len()).filter(|out| *out != entry);
+                left.extend(others.map(|out| (next.0, out)));
+            }
+        }
+        found
+    }
+
+    /// Cuts a link or restores it, in both directions, at `now`. A cut drops all frames on their way. Call [`Emulator::advance`] to
+    /// this instant first.
+    pub fn set_up(&mut self, link: LinkId, is_up: bool, now: VirtualInstant) {
         let changed = &mut self.links[link.0];
         changed.pipes.iter_mut().for_each(|pipe| pipe.set_up(is_up));
-        if is_up {
-            return;
+        if !is_up {
+            changed.cuts += 1;
         }
-        changed.cuts += 1;
         for end in changed.ends {
-            if let LinkEnd::Switch(switch, port) = end {
-                self.switches[switch.0].switch.forget(port);
+            let LinkEnd::Switch(switch, port) = end else { continue };
+            let here = &mut self.switches[switch.0];
+            if !is_up {
+                here.switch.forget(port);
             }
+            let sent = here.bridge.as_mut().map(|bridge| bridge.set_link(port, is_up, now));
+            self.transmit_all(switch, sent.unwrap_or_default(), now);
         }
     }
 
@@ -235,8 +311,8 @@ impl Emulator {
     /// The next arrival of a frame at a node; only frames that are on their last link count.
     pub fn next_delivery(&self) -> Option<VirtualInstant> {
         let is_last = |event: &&Event| {
-            let end = self.links[event.link.0].ends[event.side.other() as usize];
-            matches!((&event.kind, end), (EventKind::Arrives(_), LinkEnd::Station(_)))
+            let EventKind::Arrives(way, _) = &event.kind else { return false };
+            matches!(self.links[way.link.0].ends[way.side.other() as usize], LinkEnd::Station(_))
         };
         self.calendar.iter().filter(is_last).map(|event| event.due).min()
     }
@@ -267,55 +343,97 @@ impl Emulator {
     ) {
         while self.calendar.peek().is_some_and(|event| event.due <= now) {
             let Some(event) = self.calendar.pop() else { return };
-            let link = &mut self.links[event.link.0];
-            if event.cuts != link.cuts {
-                continue;
-            }
+            let due = event.due;
             match event.kind {
-                EventKind::Sent => self.sent(event.link, event.side, event.due),
-                EventKind::Arrives(frame) => {
-                    link.pipes[event.side as usize].delivered(frame.len());
-                    match link.ends[event.side.other() as usize] {
-                        LinkEnd::Station(station) => deliver(station, event.due, frame),
-                        LinkEnd::Switch(switch, port) => {
-                            self.switch(switch, port, frame, event.due)
-                        }
+                EventKind::Sent(way) if self.is_whole(way) => self.sent(way, due),
+                EventKind::Arrives(way, frame) if self.is_whole(way) => {
+                    let link = &mut self.links[way.link.0];
+                    link.pipes[way.side as usize].delivered(frame.len());
+                    match link.ends[way.side.other() as usize] {
+                        LinkEnd::Station(station) => deliver(station, due, frame),
+                        LinkEnd::Switch(switch, port) => self.switch(switch, port, frame, due),
                     }
                 }
+                EventKind::Sent(_) | EventKind::Arrives(..) => {}
+                EventKind::Tick(switch) => self.tick(switch, due),
             }
+        }
+    }
+
+    /// Whether nothing has cut the link meanwhile.
+    fn is_whole(&self, way: Way) -> bool {
+        self.links[way.link.0].cuts == way.cuts
+    }
+
+    fn way(&self, link: LinkId, side: Side) -> Way {
+        Way { link, side, cuts: self.links[link.0].cuts }
+    }
+
+    fn tick(&mut self, switch: SwitchId, now: VirtualInstant) {
+        let here = &mut self.switches[switch.0];
+        let Some(bridge) = &mut here.bridge else { return };
+        let sent = bridge.tick(now);
+        let is_changing = bridge.is_changing();
+        here.switch.set_max_age(if is_changing { FORWARD_DELAY } else { switch::MAX_AGE });
+        self.transmit_all(switch, sent, now);
+        self.schedule(now.plus(TICK), EventKind::Tick(switch));
+    }
+
+    /// Sends frames from ports of a switch.
+    fn transmit_all(&mut self, switch: SwitchId, frames: Vec<Sent>, now: VirtualInstant) {
+        for (port, frame) in frames {
+            let (link, side) = self.switches[switch.0].ports[port];
+            self.transmit(link, side, frame, now);
         }
     }
 
     fn transmit(&mut self, link: LinkId, side: Side, frame: Frame, now: VirtualInstant) {
         if let Some(done) = self.links[link.0].pipes[side as usize].send(frame, now) {
-            self.schedule(done, link, side, EventKind::Sent);
+            self.schedule(done, EventKind::Sent(self.way(link, side)));
         }
     }
 
-    fn sent(&mut self, link: LinkId, side: Side, now: VirtualInstant) {
+    fn sent(&mut self, way: Way, now: VirtualInstant) {
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        let next = self.links[link.0].pipes[side as usize].sent(now, &mut arrivals);
+        let next = self.links[way.link.0].pipes[way.side as usize].sent(now, &mut arrivals);
         for arrival in arrivals.drain(..) {
-            self.schedule(arrival.due, link, side, EventKind::Arrives(arrival.frame));
+            self.schedule(arrival.due, EventKind::Arrives(way, arrival.frame));
         }
         self.arrivals = arrivals;
         if let Some(done) = next {
-            self.schedule(done, link, side, EventKind::Sent);
+            self.schedule(done, EventKind::Sent(way));
         }
     }
 
     fn switch(&mut self, id: SwitchId, port: usize, frame: Frame, now: VirtualInstant) {
         let here = &mut self.switches[id.0];
+        if let Some(bridge) = &mut here.bridge {
+            if let Some(sent) = bridge.receive(port, &frame, now) {
+                return self.transmit_all(id, sent, now);
+            }
+            if !bridge.forwards(port) {
+                if bridge.learns(port) {
+                    here.switch.learn_only(&frame, port, now);
+                }
+                return;
+            }
+        }
+        let is_open = |bridge: &Option<Bridge>, out: usize| {
+            bridge.as_ref().is_none_or(|bridge| bridge.forwards(out))
+        };
         match here.switch.forward(&frame, port, now) {
             Forwarding::Nowhere => {}
             Forwarding::To(out) => {
                 let (link, side) = here.ports[out];
-                self.transmit(link, side, frame, now);
+                if is_open(&here.bridge, out) {
+                    self.transmit(link, side, frame, now);
+                }
             }
             Forwarding::Flood => {
                 for out in 0..here.ports.len() {
-                    let (link, side) = self.switches[id.0].ports[out];
-                    if out != port {
+                    let here = &self.switches[id.0];
+                    let (link, side) = here.ports[out];
+                    if out != port && is_open(&here.bridge, out) {
                         self.transmit(link, side, frame.clone(), now);
                     }
                 }
@@ -323,9 +441,17 @@ impl Emulator {
         }
     }
 
-    fn schedule(&mut self, due: VirtualInstant, link: LinkId, side: Side, kind: EventKind) {
+    fn schedule(&mut self, due: VirtualInstant, kind: EventKind) {
         self.scheduled += 1;
-        let cuts = self.links[link.0].cuts;
-        self.calendar.push(Event { due, number: self.scheduled, link, side, cuts, kind });
+        self.calendar.push(Event { due, number: self.scheduled, kind });
     }
+}
+
+/// Path cost of a link by its rate, as IEEE 802.1D-1998 recommends it. A link without a rate counts as one of 1 Gbit/s.
+fn path_cost(impairments: &Impairments) -> u32 {
+    const COSTS: [(u64, u32); 4] =
+        [(10_000_000_000, 2), (1_000_000_000, 4), (100_000_000, 19), (10_000_000, 100)];
+    let rate = impairments.rate.map_or(1_000_000_000, |rate| rate.limit().unwrap_or(u64::MAX));
+    let found = COSTS.iter().find(|(least, _)| rate >= *least);
+    found.map_or(250, |(_, cost)| *cost)
 }

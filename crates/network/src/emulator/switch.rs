@@ -5,15 +5,27 @@ use std::collections::HashMap;
 use lorentz_clock::{Span, VirtualInstant};
 
 /// How long a switch remembers an address that sends nothing, as bridges do.
-const MAX_AGE: Span = Span::from_secs(300);
+pub(super) const MAX_AGE: Span = Span::from_secs(300);
 /// Most addresses that one switch remembers.
 const MAX_ADDRESSES: usize = 8_192;
+
+/// What a switch does with frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwitchKind {
+    /// It sends each frame to all other ports: a hub.
+    Hub,
+    /// It learns the ports of addresses.
+    Learning,
+    /// It learns, and takes part in a spanning tree.
+    SpanningTree,
+}
 
 /// A switch, which learns the ports of addresses, or a hub, which does not.
 #[derive(Debug)]
 pub struct Switch {
     learns: bool,
     table: HashMap<[u8; 6], (usize, VirtualInstant)>,
+    max_age: Span,
 }
 
 /// The ports to which a frame goes on.
@@ -30,12 +42,25 @@ pub enum Forwarding {
 impl Switch {
     /// Makes a learning switch.
     pub fn learning() -> Switch {
-        Switch { learns: true, table: HashMap::new() }
+        Switch { learns: true, table: HashMap::new(), max_age: MAX_AGE }
     }
 
     /// Makes a hub.
     pub fn hub() -> Switch {
-        Switch { learns: false, table: HashMap::new() }
+        Switch { learns: false, table: HashMap::new(), max_age: MAX_AGE }
+    }
+
+    /// Sets how long it remembers an address that sends nothing.
+    pub fn set_max_age(&mut self, max_age: Span) {
+        self.max_age = max_age;
+    }
+
+    /// Learns the sender of a frame that goes no further.
+    pub fn learn_only(&mut self, frame: &[u8], port: usize, now: VirtualInstant) {
+        let from = frame.get(6..12).and_then(|from| <[u8; 6]>::try_from(from).ok());
+        if let Some(from) = from.filter(|from| !is_group(*from)) {
+            self.learn(from, port, now);
+        }
     }
 
     /// Forgets the addresses behind a port, whose link has gone down.
@@ -55,7 +80,7 @@ impl Switch {
         }
         match self.table.get(&to) {
             _ if is_group(to) => Forwarding::Flood,
-            Some((_, heard)) if now.since(*heard) > MAX_AGE => Forwarding::Flood,
+            Some((_, heard)) if now.since(*heard) > self.max_age => Forwarding::Flood,
             Some((behind, _)) if *behind == port => Forwarding::Nowhere,
             Some((behind, _)) => Forwarding::To(*behind),
             None => Forwarding::Flood,
@@ -64,7 +89,8 @@ impl Switch {
 
     fn learn(&mut self, from: [u8; 6], port: usize, now: VirtualInstant) {
         if self.table.len() >= MAX_ADDRESSES && !self.table.contains_key(&from) {
-            self.table.retain(|_, (_, heard)| now.since(*heard) <= MAX_AGE);
+            let max_age = self.max_age;
+            self.table.retain(|_, (_, heard)| now.since(*heard) <= max_age);
             if self.table.len() >= MAX_ADDRESSES {
                 return;
             }

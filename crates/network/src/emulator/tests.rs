@@ -110,10 +110,10 @@ proptest! {
             // A cut comes after half of the frames, and drops those that are on their way.
             let half = sends.len() / 2;
             through_until(&mut emulator, stations[0], &sends[..half]);
-            emulator.set_up(link, false);
+            emulator.set_up(link, false, VirtualInstant(0));
             prop_assert!(is_whole(emulator.pipe(link, Side::First)));
             prop_assert_eq!(emulator.pipe(link, Side::First).in_flight(), 0);
-            emulator.set_up(link, true);
+            emulator.set_up(link, true, VirtualInstant(0));
             through(&mut emulator, stations[0], &sends[half..]);
         } else {
             let arrived = through(&mut emulator, stations[0], &sends);
@@ -256,7 +256,7 @@ fn directions_are_independent_and_change_while_frames_are_on_their_way() {
 #[test]
 fn a_link_that_is_down_carries_nothing() {
     let (mut emulator, stations, link) = pair(2, &impairments_of("{rate: 1mbit, delay: 1ms}"));
-    emulator.set_up(link, false);
+    emulator.set_up(link, false, VirtualInstant(0));
     emulator.send(stations[0], numbered(0, 60), VirtualInstant(0));
     assert_eq!(emulator.next_due(), None);
     assert_eq!(emulator.pipe(link, Side::First).counts().cut, 1);
@@ -278,7 +278,7 @@ fn a_slower_link_holds_more_at_once_and_a_change_empties_it() {
 fn a_switch_of_three_is_a_network() {
     let mut emulator = Emulator::new(0);
     let stations: Vec<StationId> = (0..3).map(|_| emulator.add_station()).collect();
-    let switch = emulator.add_switch(true);
+    let switch = emulator.add_switch(SwitchKind::Learning);
     let impairments = impairments_of("{delay: 1ms}");
     for &station in &stations {
         emulator
@@ -300,9 +300,9 @@ fn after_a_cut_nothing_has_to_wait_for_what_was_lost() {
     let (mut emulator, stations, link) = pair(2, &impairments_of("{delay: 30s}"));
     emulator.send(stations[0], numbered(0, 60), VirtualInstant(0));
     emulator.advance(VirtualInstant(0), &mut |_, _, _| ());
-    emulator.set_up(link, false);
+    emulator.set_up(link, false, VirtualInstant(0));
     emulator.set(link, Side::First, &impairments_of("{delay: 1ms}"));
-    emulator.set_up(link, true);
+    emulator.set_up(link, true, VirtualInstant(0));
     emulator.send(stations[0], numbered(1, 60), VirtualInstant(5));
     let mut arrived = Vec::new();
     emulator.advance(VirtualInstant::NEVER, &mut |_, due: VirtualInstant, _| arrived.push(due.0));

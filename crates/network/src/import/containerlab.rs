@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::Spanned;
 
 use super::draft::{link, Draft, Position, Read};
 use crate::topology::{self, Node, NodeCommand, NodeKind};
@@ -38,11 +38,6 @@ struct Topology {
     others: Settings,
 }
 
-fn position(at: Location) -> Position {
-    // An unknown key comes without a place.
-    Position { line: at.line().max(1) as u32, column: at.column().max(1) as u32 }
-}
-
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let lab: Lab = topology::parse(&draft.name, text)?;
     draft.file.name = lab.name;
@@ -50,7 +45,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let known = known.into_iter().filter_map(|(key, value)| Some((key, value?)));
     let unknown = lab.others.iter().chain(&lab.topology.others);
     for (key, value) in known.chain(unknown.map(|(key, value)| (key.as_str(), value))) {
-        draft.leave_out(position(value.defined), format!("{key}: {}", value.value));
+        draft.leave_out(Position::from_location(value.defined), format!("{key}: {}", value.value));
     }
     let mut is_there = BTreeMap::new();
     for (name, own) in &lab.topology.nodes {
@@ -89,12 +84,13 @@ fn read_node(
     own: Option<&Spanned<Settings>>,
 ) -> Read<bool> {
     let none = Settings::new();
-    let at = own.map_or(Position { line: 1, column: 1 }, |own| position(own.defined));
+    let at =
+        own.map_or(Position { line: 1, column: 1 }, |own| Position::from_location(own.defined));
     let settings = settings(topology, own.map_or(&none, |own| &own.value));
     let kind = settings.get("kind").and_then(|all| all.first()?.value.as_str());
     let mut node = Node::default();
     match kind {
-        Some("linux") => {}
+        Some("linux") => node.shell = Some(at.of("bash".to_string())),
         Some("bridge") => node.kind = NodeKind::Switch,
         other => {
             let kind = other.unwrap_or("none");
@@ -110,7 +106,7 @@ fn read_node(
     // How a command is read depends on whether there is an image.
     let image = settings.get("image").and_then(|all| all.first());
     if let Some(image) = image.filter(|_| node.kind == NodeKind::Process) {
-        node.image = Some(position(image.defined).of(text(&image.value)));
+        node.image = Some(Position::from_location(image.defined).of(text(&image.value)));
     }
     for (key, values) in settings {
         match node.kind {
@@ -132,7 +128,7 @@ fn read_setting(
     values: &[&Spanned<Value>],
 ) {
     let Some(first) = values.first() else { return };
-    let at = position(first.defined);
+    let at = Position::from_location(first.defined);
     let has_image = node.image.is_some();
     let shared = text(&first.value).strip_prefix("container:").map(str::to_string);
     match key {
@@ -144,7 +140,7 @@ fn read_setting(
             // The settings for all nodes come before a node's own.
             for list in values.iter().rev() {
                 for line in list.value.as_array().into_iter().flatten() {
-                    node.exec.push(position(list.defined).of(text(line)));
+                    node.exec.push(Position::from_location(list.defined).of(text(line)));
                 }
             }
         }
@@ -159,7 +155,7 @@ fn read_setting(
                     let options = if bind.ends_with(":ro") { ",O" } else { ":O" };
                     let bind =
                         format!("{}{options}", folder.join(bind.trim_end_matches(":rw")).display());
-                    node.binds.push(position(list.defined).of(bind));
+                    node.binds.push(Position::from_location(list.defined).of(bind));
                 }
             }
         }
@@ -169,10 +165,13 @@ fn read_setting(
                     if key == "env" {
                         node.env.insert(key_of.clone(), text(value));
                     } else if key_of.starts_with("net.") {
-                        node.sysctls.insert(key_of.clone(), position(map.defined).of(text(value)));
+                        node.sysctls.insert(
+                            key_of.clone(),
+                            Position::from_location(map.defined).of(text(value)),
+                        );
                     } else {
                         draft.leave_out(
-                            position(map.defined),
+                            Position::from_location(map.defined),
                             format!("node {name}: sysctl {key_of}"),
                         );
                     }
@@ -216,7 +215,7 @@ fn read_link(
     of: &Spanned<Settings>,
     is_there: &BTreeMap<&str, bool>,
 ) -> Read<()> {
-    let at = position(of.defined);
+    let at = Position::from_location(of.defined);
     let kind = of.value.get("type").map(|kind| text(&kind.value));
     let given = of.value.get("endpoints").and_then(|ends| ends.value.as_array());
     let ends: Vec<_> = given.into_iter().flatten().filter_map(end).collect();
@@ -241,7 +240,7 @@ fn read_link(
         made.mac = [one_mac, other_mac].map(|mac| mac.clone().map(|mac| at.of(mac))).into();
     }
     for (key, value) in &of.value {
-        let at = position(value.defined);
+        let at = Position::from_location(value.defined);
         let list = || value.value.as_array().into_iter().flatten();
         let addresses = || {
             list()

@@ -379,7 +379,11 @@ fn default_services(root: Element, kind: &str) -> Vec<String> {
 }
 
 /// Returns a command that runs a file, `sh NAME` or `bash NAME`, with the content of the file in it.
-fn with_file<'a>(line: &str, files: &BTreeMap<&'a str, &str>, used: &mut Vec<&'a str>) -> String {
+pub(super) fn with_file<'a>(
+    line: &str,
+    files: &BTreeMap<&'a str, &str>,
+    used: &mut Vec<&'a str>,
+) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [shell @ ("sh" | "bash" | "/bin/sh" | "/bin/bash"), file] = words[..] else {
         return line.to_string();

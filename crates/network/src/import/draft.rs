@@ -41,6 +41,11 @@ pub(super) struct Position {
 }
 
 impl Position {
+    /// The place of a value. An unknown key comes without one.
+    pub fn from_location(at: Location) -> Position {
+        Position { line: at.line().max(1) as u32, column: at.column().max(1) as u32 }
+    }
+
     pub fn location(self) -> Location {
         let fields = [("line", self.line), ("column", self.column)];
         let map = MapDeserializer::<_, PlainError>::new(fields.into_iter());

@@ -1,7 +1,10 @@
 //! `.imn`: topologies of IMUNES and of CORE before version 5. A file is a Tcl list: words, some of them lists in braces.
 
+use std::collections::BTreeMap;
+
 use serde_saphyr::Spanned;
 
+use super::core::with_file;
 use super::draft::{default_routes, forward, link, Draft, Numbers, Position, Read};
 use crate::impair::Impairments;
 use crate::topology::{Node, NodeKind};
@@ -11,6 +14,7 @@ use crate::topology::{Node, NodeKind};
 struct Word<'a> {
     text: &'a str,
     at: Position,
+    is_braced: bool,
 }
 
 /// Parses the words of a list that begins at `at`.
@@ -49,6 +53,12 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
             }
             chars.next();
             step(&mut at, c);
+            // A brace behind a backslash is a character like any other.
+            if let ('\\', Some((_, escaped))) = (c, chars.peek().copied()) {
+                chars.next();
+                step(&mut at, escaped);
+                continue;
+            }
             match closing {
                 Some(closing) if c == closing => depth -= 1,
                 Some('}') if c == '{' => depth += 1,
@@ -63,8 +73,9 @@ fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
             Some(_) => Word {
                 text: &list.text[from + 1..end],
                 at: Position { column: begin.column + 1, ..begin },
+                is_braced: c == '{',
             },
-            None => Word { text: &list.text[from..end], at: begin },
+            None => Word { text: &list.text[from..end], at: begin, is_braced: false },
         });
     }
     Ok(found)
@@ -97,7 +108,7 @@ struct Station<'a> {
 }
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
-    let whole = Word { text, at: Position { line: 1, column: 1 } };
+    let whole = Word { text, at: Position { line: 1, column: 1 }, is_braced: false };
     let mut stations = Vec::new();
     let mut links = Vec::new();
     let mut all = words(draft, &whole)?.into_iter();
@@ -105,6 +116,13 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
         let Some(name) = all.next() else {
             return draft.error(kind.at, format!("{}: expected a name behind it", kind.text));
         };
+        if name.is_braced {
+            // `comments {...}` has no name.
+            if kind.text != "comments" {
+                draft.leave_out(kind.at, format!("{}: {}", kind.text, short(name.text)));
+            }
+            continue;
+        }
         let Some(body) = all.next() else {
             let what = format!("{} {}: expected {{ behind it", kind.text, short(name.text));
             return draft.error(name.at, what);
@@ -169,9 +187,10 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
         is_host,
         taken: Vec::new(),
     };
+    let mut configs = Vec::new();
     for (key, value) in &settings {
         match key.text {
-            "type" | "model" | "canvas" | "labelcoords" | "hidden" => {}
+            "type" | "model" | "canvas" | "labelcoords" | "hidden" | "custom-image" => {}
             "iconcoords" => {
                 let numbers = words(draft, value)?;
                 let numbers: Vec<f64> =
@@ -186,13 +205,78 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
                 station.peers.push((own.text, peer.text));
             }
             "network-config" => read_config(draft, value, &mut station),
+            "custom-config" => {
+                let parts = pairs(draft, value)?;
+                let part = |key: &str| parts.iter().find(|(one, _)| one.text == key);
+                if let (Some((_, id)), Some((_, config))) =
+                    (part("custom-config-id"), part("config"))
+                {
+                    configs.push((id.clone(), config.clone()));
+                }
+            }
             other => {
                 draft.leave_out(key.at, format!("node {}: {other} {}", id.text, short(value.text)))
             }
         }
     }
+    read_services(draft, &mut node, id.text, &configs);
     draft.add_node(id.at, &station.name, node)?;
     Ok(Some(station))
+}
+
+/// Reads the services of CORE 4 that the user has configured: each has an entry `service:NAME` with its commands, and an entry
+/// `service:NAME:FILE` for each of its files.
+fn read_services(draft: &mut Draft, node: &mut Node, id: &str, configs: &[(Word, Word)]) {
+    // Each line of a file is indented by a tab.
+    let text = |config: &Word| {
+        let lines = config.text.lines().skip_while(|line| line.trim().is_empty());
+        lines.map(|line| line.strip_prefix('\t').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    };
+    for (service, config) in configs {
+        let name = service.text.strip_prefix("service:").unwrap_or_default();
+        if name.contains(':')
+            && configs.iter().any(|(one, _)| is_service_of(one.text, service.text))
+        {
+            continue;
+        }
+        if name.is_empty() || name.contains(':') {
+            draft.leave_out(service.at, format!("node {id}: custom-config {}", service.text));
+            continue;
+        }
+        let files: Vec<(&str, String)> = configs
+            .iter()
+            .filter(|(one, _)| is_service_of(service.text, one.text))
+            .filter_map(|(one, file)| Some((one.text.splitn(3, ':').nth(2)?, text(file))))
+            .collect();
+        let by_name: BTreeMap<&str, &str> =
+            files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let mut used = Vec::new();
+        for command in startup_commands(config.text) {
+            let line = with_file(command, &by_name, &mut used);
+            let is_script = ["sh ", "bash "].iter().any(|shell| command.starts_with(shell));
+            if is_script && line == command {
+                let what =
+                    format!("node {id}: service {name}: {command}, whose file CORE would make");
+                draft.leave_out(service.at, what);
+            } else {
+                node.exec.push(service.at.of(line));
+            }
+        }
+        for (file, _) in files.iter().filter(|(file, _)| !used.contains(file)) {
+            draft.leave_out(service.at, format!("node {id}: service {name}: file {file}"));
+        }
+    }
+}
+
+/// Whether the entry `file` is that of a file of the entry `service`.
+fn is_service_of(service: &str, file: &str) -> bool {
+    file.strip_prefix(service).is_some_and(|rest| rest.starts_with(':'))
+}
+
+/// The commands in a line `cmdup=('COMMAND', ...)`.
+fn startup_commands(config: &str) -> Vec<&str> {
+    let lists = config.lines().filter_map(|line| line.trim().strip_prefix("cmdup=("));
+    lists.flat_map(|list| list.split('\'').skip(1).step_by(2)).collect()
 }
 
 /// Reads the lines of a router's configuration: `hostname`, and addresses below `interface`.

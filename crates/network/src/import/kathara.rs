@@ -38,7 +38,8 @@ pub(super) fn read(draft: &mut Draft, text: &str, path: &Path) -> Read<()> {
             continue;
         };
         if draft.node(machine).is_none() {
-            draft.add_node(line.at, machine, Node::default())?;
+            let shell = Some(line.at.of("bash".to_string()));
+            draft.add_node(line.at, machine, Node { shell, ..Node::default() })?;
             machines.push((machine.to_string(), line.at));
         }
         match line.key.parse::<u32>() {
@@ -162,7 +163,9 @@ fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
                 continue;
             };
             if let Some(node) = draft.node(machine).filter(|_| !text.trim().is_empty()) {
-                node.exec.insert(0, at.of(text));
+                let path = folder.join(format!("{name}.startup"));
+                node.script_files.insert(text.clone(), path.display().to_string());
+                node.exec.insert(0, Position { line: 1, column: 1 }.of(text));
             }
         }
         let files = folder.join(machine);

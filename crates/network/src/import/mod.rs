@@ -1,5 +1,5 @@
-//! Scenarios of other emulators, read as topology files: CORE's XML, IMUNES' and CORE 4's `.imn`, containerlab's YAML, Kathara's
-//! `lab.conf`.
+//! Scenarios of other emulators, read as topology files: CORE's XML, the `.imn` of CORE 4 and of IMUNES (lists of Tcl, or JSON),
+//! containerlab's YAML, Kathara's `lab.conf`.
 //!
 //! Each reader makes a [`topology::TopologyFile`]. Its names and values keep their places in the original, so that errors point there. A
 //! reader reports every element that it does not understand or that Lorentz does not have ([`LeftOut`]): nothing is dropped
@@ -9,6 +9,7 @@ mod containerlab;
 mod core;
 mod draft;
 mod imn;
+mod imunes;
 mod kathara;
 
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ use std::str::FromStr;
 pub use draft::LeftOut;
 use draft::{Draft, Read, LAB_CONF};
 
-use crate::topology::{self, TopologyFile};
+use crate::check;
+use crate::topology::{self, NodeKind, TopologyFile};
 
 /// The format of a file, named after its program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +44,11 @@ impl Format {
         ("containerlab", Format::Containerlab),
         ("kathara", Format::Kathara),
     ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Format::NAMES.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| name)
+    }
 
     /// Returns the format of a file by its name.
     pub fn of(path: &Path) -> Format {
@@ -76,6 +83,8 @@ pub struct Imported {
     pub topology: TopologyFile,
     /// Elements that are not in it.
     pub left_out: Vec<LeftOut>,
+    /// The file's format.
+    pub format: Format,
 }
 
 /// Reads the file at `path`, or a directory with a `lab.conf`. `format` is for files whose name does not show it.
@@ -93,14 +102,42 @@ pub fn read(path: &Path, format: Option<Format>) -> anyhow::Result<Imported> {
 /// Reads `text` as the file at `path`.
 pub(crate) fn read_text(path: &Path, format: Format, text: &str) -> Read<Imported> {
     let mut draft = Draft::new(path);
-    let topology = match format {
+    let mut topology = match format {
         Format::Lorentz => topology::parse(&draft.name, text)?,
         Format::Core => core::read(&mut draft, text).map(|()| draft.file)?,
+        // IMUNES writes JSON since 2024.
+        Format::Imn if text.trim_start().starts_with('{') => {
+            imunes::read(&mut draft, text).map(|()| draft.file)?
+        }
         Format::Imn => imn::read(&mut draft, text).map(|()| draft.file)?,
         Format::Containerlab => containerlab::read(&mut draft, text).map(|()| draft.file)?,
         Format::Kathara => kathara::read(&mut draft, text, path).map(|()| draft.file)?,
     };
+    if format != Format::Lorentz {
+        break_loops(&mut topology);
+    }
     let mut left_out = draft.left_out;
     left_out.sort_by_key(|one| (one.line, one.column));
-    Ok(Imported { name: draft.name, topology, left_out })
+    Ok(Imported { name: draft.name, topology, left_out, format })
+}
+
+/// Gives all switches a spanning tree if some of them form a loop, which other emulators accept.
+fn break_loops(file: &mut TopologyFile) {
+    let of = |node: &topology::Node| node.kind != NodeKind::Process && !node.stp;
+    let nodes = &mut file.topology.nodes;
+    let without = nodes.iter().filter(|(_, node)| of(&node.value));
+    let names: Vec<&str> = without.map(|(name, _)| name.as_str()).collect();
+    let ends = file.topology.links.iter().map(|link| {
+        let node = |side: usize| {
+            let end = link.value.endpoints.get(side);
+            end.and_then(|end| end.value.split(':').next()).unwrap_or_default()
+        };
+        [node(0), node(1)]
+    });
+    if check::link_of_loop(&names, ends).is_none() {
+        return;
+    }
+    for node in nodes.values_mut().filter(|node| node.value.kind == NodeKind::Switch) {
+        node.value.stp = true;
+    }
 }

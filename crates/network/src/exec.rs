@@ -1,0 +1,166 @@
+//! The lines of `exec`: what failed in them, and where they stand.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::plan::ExecLine;
+
+/// A line of `exec` that failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FailedLine {
+    /// The node.
+    pub node: String,
+    /// The file with the line.
+    pub file: String,
+    /// The line's number in the file, from 1.
+    pub line: u64,
+    /// The line.
+    pub text: String,
+    /// Its exit status, as a shell tells it.
+    pub status: i32,
+    /// The last line of the node's output.
+    pub output: String,
+    /// Words behind the output, for a cause that it does not show; empty for none.
+    #[serde(skip)]
+    pub note: String,
+}
+
+impl std::fmt::Display for FailedLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let FailedLine { node, file, line, text, status, output, note } = self;
+        write!(f, "{file}:{line}: node {node}: exec: {text}: exit status {status}")?;
+        if !output.is_empty() {
+            write!(f, ": {output}")?;
+        }
+        f.write_str(note)
+    }
+}
+
+/// What begins a report of bash in a node's output.
+const REPORT: &str = "lorentz: exec line ";
+
+/// Returns the words that run `line` by `shell`, or by /bin/sh where the node does not have that shell.
+pub(crate) fn words(shell: &str, line: &ExecLine) -> Vec<String> {
+    if shell == "/bin/sh" {
+        return vec![shell.into(), "-c".into(), line.text.clone()];
+    }
+    let is_bash = Path::new(shell).file_name().is_some_and(|name| name == "bash");
+    let mut script = String::new();
+    if is_bash && line.text.contains('\n') {
+        // The script goes on after a command that fails, and bash reports the command's line. In the same line as the script's
+        // first, so that numbers are right.
+        script += &format!("trap 'echo \"{REPORT}$LINENO: exit status $?\" >&2' ERR; ");
+    }
+    script += &line.text;
+    const CHOOSE: &str =
+        "if command -v \"$1\" > /dev/null; then exec \"$1\" -c \"$2\"; fi; exec /bin/sh -c \"$3\"";
+    ["/bin/sh", "-c", CHOOSE, "sh", shell, &script, &line.text].map(String::from).into()
+}
+
+/// A node's output, from where it ends before a line runs.
+pub(crate) struct OutputMark<'a> {
+    path: &'a Path,
+    from: u64,
+}
+
+impl OutputMark<'_> {
+    pub fn of(path: &Path) -> OutputMark<'_> {
+        let from = std::fs::metadata(path).map_or(0, |file| file.len());
+        OutputMark { path, from }
+    }
+
+    /// Returns what is written since, its last part where it is long.
+    fn text(&self) -> String {
+        const MOST: u64 = 64 * 1024;
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = std::fs::File::open(self.path)?;
+            let end = file.metadata()?.len();
+            file.seek(SeekFrom::Start(self.from.max(end.saturating_sub(MOST))))?;
+            let mut bytes = Vec::new();
+            file.take(MOST).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+    }
+
+    /// Returns what failed in `line`, which has ended with `status`.
+    pub fn failures(&self, node: &str, line: &ExecLine, status: i32) -> Vec<FailedLine> {
+        let text = self.text();
+        let mut last = "";
+        let mut failures = Vec::new();
+        let failed = |number: u64, status, output: &str| FailedLine {
+            node: node.into(),
+            file: line.file.clone(),
+            line: line.line + number.saturating_sub(1),
+            text: line.at(number).into(),
+            status,
+            output: output.into(),
+            note: String::new(),
+        };
+        for one in text.lines() {
+            let report = one.strip_prefix(REPORT).and_then(|rest| {
+                let (number, status) = rest.split_once(": exit status ")?;
+                Some((number.parse().ok()?, status.parse().ok()?))
+            });
+            match report {
+                Some((number, status)) => failures.push(failed(number, status, last)),
+                None => last = one,
+            }
+        }
+        if failures.is_empty() && status != 0 {
+            failures.push(failed(1, status, last));
+        }
+        failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(shell: &str, text: &str) -> Vec<(u64, String, i32, String)> {
+        let line = ExecLine { text: text.into(), file: "pc1.startup".into(), line: 5 };
+        let path = std::env::temp_dir()
+            .join(format!("lorentz-exec-{}-{shell}", std::process::id()).replace('/', "-"));
+        std::fs::write(&path, "of before\n").unwrap();
+        let mark = OutputMark::of(&path);
+        let words = words(shell, &line);
+        let log = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        let status = std::process::Command::new(&words[0])
+            .args(&words[1..])
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .status()
+            .unwrap();
+        let failures = mark.failures("pc1", &line, status.code().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        failures.into_iter().map(|one| (one.line, one.text, one.status, one.output)).collect()
+    }
+
+    #[test]
+    fn bash_goes_on_and_tells_which_lines_failed() {
+        let script = "#!/bin/bash\necho one\n  (echo why; exit 3)\nif false; then :; fi\nfor x in {1..2}; do echo $x; done\nfalse\n:";
+        let failed = |line, text: &str, status, output: &str| {
+            (line, text.to_string(), status, output.to_string())
+        };
+        assert_eq!(
+            run("bash", script),
+            [failed(7, "(echo why; exit 3)", 3, "why"), failed(10, "false", 1, "2")]
+        );
+        assert_eq!(
+            run("bash", "echo {a..b}; exit 4"),
+            [failed(5, "echo {a..b}; exit 4", 4, "a b")]
+        );
+        assert_eq!(run("bash", "echo fine\necho too"), []);
+    }
+
+    #[test]
+    fn another_shell_tells_of_the_whole_script() {
+        let failed =
+            |text: &str, status, output: &str| [(5, text.to_string(), status, output.to_string())];
+        assert_eq!(run("/bin/sh", "echo why\nexit 7"), failed("echo why", 7, "why"));
+        assert_eq!(run("no-such-shell", "exit 7"), failed("exit 7", 7, ""));
+    }
+}

@@ -1,0 +1,115 @@
+//! Topologies of containerlab.
+
+use serde_json::{json, Map, Value};
+
+use super::{is_hub, mac_text};
+use crate::impair::Impairments;
+use crate::plan::NetworkPlan;
+
+/// The image of nodes without one. containerlab has no node without an image.
+const IMAGE: &str = "docker.io/library/debian:stable";
+
+pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
+    let mut nodes = Map::new();
+    for node in &plan.nodes {
+        let mut said = Map::new();
+        said.insert("kind".into(), "linux".into());
+        let image = node.image.as_deref().unwrap_or_else(|| {
+            left_out
+                .push(format!("node {}: the host's files; it has the image {IMAGE}", node.name));
+            IMAGE
+        });
+        said.insert("image".into(), image.into());
+        if let Some(words) = &node.command {
+            let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+            said.insert("cmd".into(), quoted.collect::<Vec<_>>().join(" ").into());
+        }
+        if !node.env.is_empty() {
+            said.insert("env".into(), json!(node.env));
+        }
+        if !node.sysctls.is_empty() {
+            said.insert("sysctls".into(), json!(node.sysctls));
+        }
+        let exec = exec(plan, &node.name, node.exec.iter().map(|line| line.text.as_str()));
+        if !exec.is_empty() {
+            said.insert("exec".into(), exec.into());
+        }
+        if let Some(labels) = labels(plan, &node.name) {
+            said.insert("labels".into(), labels);
+        }
+        nodes.insert(node.name.clone(), said.into());
+    }
+    for (name, kind) in &plan.switches {
+        if is_hub(*kind) {
+            left_out.push(format!("node {name}: a hub; it is a bridge"));
+        }
+        let mut said = Map::from_iter([("kind".into(), "bridge".into())]);
+        if let Some(labels) = labels(plan, name) {
+            said.insert("labels".into(), labels);
+        }
+        nodes.insert(name.clone(), said.into());
+    }
+    let links: Vec<Value> = plan
+        .links
+        .iter()
+        .map(|link| {
+            let ends = format!("{} - {}", link.ends[0], link.ends[1]);
+            for key in named(&link.impairments) {
+                left_out.push(format!("link {ends}: {key}; 'containerlab tools netem' sets it"));
+            }
+            let mut said = Map::new();
+            said.insert("endpoints".into(), json!(link.ends.each_ref().map(ToString::to_string)));
+            if link.mtu != 1_500 {
+                said.insert("mtu".into(), link.mtu.into());
+            }
+            if let Some(mac) = link.macs.iter().flatten().next() {
+                left_out.push(format!("link {ends}: mac {}", mac_text(*mac)));
+            }
+            Value::Object(said)
+        })
+        .collect();
+    let lab = json!({ "name": plan.name, "topology": { "nodes": nodes, "links": links } });
+    // No map here has a key that YAML could not hold.
+    serde_saphyr::to_string(&lab).unwrap_or_default()
+}
+
+/// Lines that set the addresses of a node, then its own. Each line is for a shell.
+fn exec<'a>(plan: &NetworkPlan, node: &str, lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut all = Vec::new();
+    for link in &plan.links {
+        for side in (0..2).filter(|side| link.ends[*side].node == node) {
+            for (address, length) in &link.addresses[side] {
+                let interface = &link.ends[side].interface;
+                all.push(format!("ip address add {address}/{length} dev {interface}"));
+            }
+        }
+    }
+    let shell = |line: &str| {
+        let is_plain = line.chars().all(|c| c.is_ascii_alphanumeric() || " ./:_-=".contains(c));
+        match is_plain {
+            true => line.to_string(),
+            false => format!("sh -c '{}'", line.replace('\'', "'\\''")),
+        }
+    };
+    all.extend(lines.map(shell));
+    all
+}
+
+fn labels(plan: &NetworkPlan, name: &str) -> Option<Value> {
+    let [x, y] = plan.positions.get(name)?;
+    Some(json!({ "graph-posX": x.to_string(), "graph-posY": y.to_string() }))
+}
+
+/// Names of the impairments that either direction has.
+fn named(both: &[Impairments; 2]) -> Vec<String> {
+    let mut names: Vec<String> = both
+        .iter()
+        .filter_map(|one| serde_json::to_value(one).ok())
+        .flat_map(|one| one.as_object().cloned().unwrap_or_default())
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, _)| key)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}

@@ -1,0 +1,493 @@
+//! IMUNES' topologies in JSON, the `.imn` files of its version 2024 and later.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+use super::draft::{forward, link, plain_name, Draft, Numbers, Position, Read};
+use crate::impair::Impairments;
+use crate::topology::{self, Node, NodeKind};
+
+/// Settings by key. All of them are noted as left out, unless the reader takes them.
+type Settings = BTreeMap<String, Spanned<Value>>;
+
+#[derive(Deserialize)]
+struct Topology {
+    nodes: BTreeMap<String, Spanned<Settings>>,
+    #[serde(default)]
+    links: BTreeMap<String, Spanned<Settings>>,
+    #[serde(default)]
+    gui: Gui,
+    #[serde(flatten)]
+    others: Settings,
+}
+
+/// Where nodes are drawn, since version 2 of the format. Before that it is a part of the node.
+#[derive(Deserialize, Default)]
+struct Gui {
+    #[serde(default)]
+    nodes: BTreeMap<String, BTreeMap<String, Value>>,
+}
+
+/// Keys of a node or a link that only say how it is drawn.
+const DRAWN: [&str; 8] =
+    ["canvas", "labelcoords", "icon", "color", "width", "label", "customIcon", "direct"];
+
+/// A node in the draft, with what links and routes need.
+#[derive(Default)]
+struct Station {
+    name: String,
+    is_router: bool,
+    /// Whether IMUNES gives it default routes.
+    wants_routes: bool,
+    /// Interfaces by their ids.
+    interfaces: BTreeMap<String, Interface>,
+}
+
+#[derive(Default, Clone)]
+struct Interface {
+    name: String,
+    mac: Option<Spanned<String>>,
+    ipv4: Vec<Spanned<String>>,
+    ipv6: Vec<Spanned<String>>,
+}
+
+pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
+    let whole: Topology = topology::parse(&draft.name, text)?;
+    let mut stations = BTreeMap::new();
+    for (id, settings) in &whole.nodes {
+        let drawn = whole.gui.nodes.get(id).and_then(|node| node.get("iconcoords"));
+        if let Some(station) = read_node(draft, id, settings, drawn)? {
+            stations.insert(id.as_str(), station);
+        }
+    }
+    for (id, settings) in &whole.links {
+        read_link(draft, id, settings, &whole, &stations)?;
+    }
+    for (id, station) in stations.iter().filter(|(_, station)| station.wants_routes) {
+        let at = Position::from_location(whole.nodes[*id].defined);
+        default_routes(draft, at, station, &stations);
+    }
+    for (key, value) in &whole.others {
+        let is_empty = [Value::Null, Value::String(String::new())].contains(&value.value);
+        if !["options", "canvases", "annotations", "images"].contains(&key.as_str()) && !is_empty {
+            draft.leave_out(
+                Position::from_location(value.defined),
+                format!("{key}: {}", value.value),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A scalar as it was written.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+/// The items of a list, which may be JSON's or one of Tcl: words between spaces.
+fn list(value: &Value) -> Vec<String> {
+    match value.as_array() {
+        Some(items) => items.iter().map(text).collect(),
+        None => text(value).split_whitespace().map(str::to_string).collect(),
+    }
+}
+
+/// Whether a setting is on.
+fn is_on(value: Option<&Spanned<Value>>) -> bool {
+    value.is_some_and(|one| ["1", "true", "enabled", "on"].contains(&text(&one.value).as_str()))
+}
+
+/// Returns nothing for a type of node that Lorentz does not have.
+fn read_node(
+    draft: &mut Draft,
+    id: &str,
+    settings: &Spanned<Settings>,
+    drawn: Option<&Value>,
+) -> Read<Option<Station>> {
+    let at = Position::from_location(settings.defined);
+    let settings = &settings.value;
+    let Some(kind) = settings.get("type") else {
+        return draft.error(at, format!("node {id}: expected a type"));
+    };
+    let mut node = Node::default();
+    let mut station = Station {
+        name: settings
+            .get("name")
+            .map_or_else(|| id.to_string(), |name| plain_name(&text(&name.value))),
+        ..Station::default()
+    };
+    match text(&kind.value).as_str() {
+        "router" => {
+            forward(at, &mut node);
+            station.is_router = true;
+        }
+        "pc" | "host" => {}
+        "lanswitch" => node.kind = NodeKind::Switch,
+        "stpswitch" => {
+            node.kind = NodeKind::Switch;
+            node.stp = true;
+        }
+        "hub" => node.kind = NodeKind::Hub,
+        // Half of a link that is drawn on two canvases.
+        "pseudo" => return Ok(None),
+        other => {
+            let at = Position::from_location(kind.defined);
+            draft.leave_out(at, format!("node {}: type {other}, and its links", station.name));
+            return Ok(None);
+        }
+    }
+    if draft.node(&station.name).is_some() {
+        station.name = format!("{}-{id}", station.name);
+    }
+    let drawn = settings.get("iconcoords").map(|one| &one.value).or(drawn);
+    let place: Vec<f64> =
+        drawn.map(list).into_iter().flatten().filter_map(|word| word.parse().ok()).collect();
+    node.position = place.try_into().ok();
+    draft.add_node(at, &station.name, node)?;
+    station.wants_routes = is_on(settings.get("auto_default_routes")) && !station.is_router;
+    // Interfaces come first: routes need them.
+    if let Some(interfaces) = settings.get("ifaces") {
+        read_interfaces(draft, interfaces, &mut station);
+    }
+    for (key, value) in settings {
+        read_setting(draft, &station, key, value, settings);
+    }
+    Ok(Some(station))
+}
+
+fn read_setting(
+    draft: &mut Draft,
+    station: &Station,
+    key: &str,
+    value: &Spanned<Value>,
+    all: &Settings,
+) {
+    let at = Position::from_location(value.defined);
+    let name = &station.name;
+    match key {
+        "type"
+        | "name"
+        | "ifaces"
+        | "iconcoords"
+        | "auto_default_routes"
+        | "custom_enabled"
+        | "custom_selected"
+        | "bridge" => {}
+        drawn if DRAWN.contains(&drawn) => {}
+        _ if draft.is_switch(name) => {
+            if text(&value.value) != "0" {
+                draft.leave_out(at, format!("node {name}: {key} {}", value.value));
+            }
+        }
+        "model" => {
+            let model = text(&value.value);
+            if station.is_router && model != "static" {
+                draft.leave_out(at, format!("node {name}: routing daemon {model}"));
+            }
+        }
+        "croutes4" | "croutes6" => {
+            for route in routes(&value.value) {
+                exec(draft, at, name, format!("ip route replace {route}"));
+            }
+        }
+        "custom_configs" if is_on(all.get("custom_enabled")) => {
+            for (kind, chosen) in custom(value, all.get("custom_selected")) {
+                match script(&chosen) {
+                    Some(line) => exec(draft, at, name, line),
+                    None => {
+                        let command = text(chosen.get("custom_command").unwrap_or(&Value::Null));
+                        draft.leave_out(at, format!("node {name}: {kind} for {command}"));
+                    }
+                }
+            }
+        }
+        "custom_configs" => {}
+        other => draft.leave_out(at, format!("node {name}: {other} {}", value.value)),
+    }
+}
+
+fn exec(draft: &mut Draft, at: Position, node: &str, line: String) {
+    if let Some(node) = draft.node(node) {
+        node.exec.push(at.of(line));
+    }
+}
+
+/// Routes as `ip route` takes them, of entries "NETWORK GATEWAY [METRIC]".
+fn routes(value: &Value) -> Vec<String> {
+    let entries = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+    let route = |entry: &Value| {
+        let words = list(entry);
+        match &words[..] {
+            [network, gateway] => Some(format!("{network} via {gateway}")),
+            [network, gateway, metric] => Some(format!("{network} via {gateway} metric {metric}")),
+            _ => None,
+        }
+    };
+    entries.iter().filter_map(route).collect()
+}
+
+/// Returns the chosen configurations of a node by their kind: NODE_CONFIG, IFACES_CONFIG.
+fn custom(all: &Spanned<Value>, selected: Option<&Spanned<Value>>) -> Vec<(String, Value)> {
+    // "NODE_CONFIG name", as a map or as words.
+    let chosen: BTreeMap<String, String> = match selected.map(|one| &one.value) {
+        Some(Value::Object(map)) => {
+            map.iter().map(|(kind, name)| (kind.clone(), text(name))).collect()
+        }
+        Some(words) => {
+            let words = list(words);
+            words
+                .chunks(2)
+                .filter_map(|pair| Some((pair.first()?.clone(), pair.get(1)?.clone())))
+                .collect()
+        }
+        None => BTreeMap::new(),
+    };
+    let found = chosen.into_iter().filter_map(|(kind, name)| {
+        let config = all.value.get(&kind)?.get(&name)?.clone();
+        Some((kind, config))
+    });
+    found.collect()
+}
+
+/// Returns a custom configuration as a line for the shell, if its command is a shell.
+fn script(config: &Value) -> Option<String> {
+    let command = text(config.get("custom_command")?);
+    let shell = ["sh", "bash", "/bin/sh", "/bin/bash"].iter().find(|shell| **shell == command)?;
+    let lines = match config.get("custom_config")? {
+        Value::Array(lines) => lines.iter().map(text).collect::<Vec<_>>().join("\n"),
+        one => text(one),
+    };
+    Some(format!("{shell} -s <<'END-OF-FILE'\n{}\nEND-OF-FILE", lines.trim_matches('\n')))
+}
+
+fn read_interfaces(draft: &mut Draft, all: &Spanned<Value>, station: &mut Station) {
+    let at = Position::from_location(all.defined);
+    for (id, value) in all.value.as_object().into_iter().flatten() {
+        let get = |key: &str| value.get(key).map(text).filter(|text| !text.is_empty());
+        let addresses = |key: &str| {
+            let given = value.get(key).map(list).unwrap_or_default();
+            given.into_iter().map(|one| at.of(one)).collect::<Vec<_>>()
+        };
+        let mut interface = Interface {
+            name: get("name").unwrap_or_else(|| id.clone()),
+            mac: get("mac").map(|mac| at.of(mac)),
+            ipv4: addresses("ipv4_addrs"),
+            ipv6: addresses("ipv6_addrs"),
+        };
+        if !draft.is_switch(&station.name) {
+            read_logical(draft, at, &station.name, value, &mut interface);
+        }
+        station.interfaces.insert(id.clone(), interface);
+    }
+}
+
+/// Makes `exec` lines for what a link of a topology file does not say of an interface.
+fn read_logical(
+    draft: &mut Draft,
+    at: Position,
+    node: &str,
+    value: &Value,
+    interface: &mut Interface,
+) {
+    let get = |key: &str| value.get(key).map(text).filter(|text| !text.is_empty());
+    let name = interface.name.clone();
+    let kind = get("type").unwrap_or_else(|| "phys".into());
+    let mut addresses = Vec::new();
+    let device = match kind.as_str() {
+        "phys" | "stolen" => {
+            // A link has one address of each family for an end.
+            for all in [&mut interface.ipv4, &mut interface.ipv6] {
+                addresses.extend(all.split_off(all.len().min(1)));
+            }
+            name.clone()
+        }
+        "lo" => {
+            addresses.append(&mut interface.ipv4);
+            addresses.append(&mut interface.ipv6);
+            addresses.retain(|one| {
+                !["127.0.0.1/8", "127.0.0.1/24", "::1/128"].contains(&one.value.as_str())
+            });
+            "lo".to_string()
+        }
+        "vlan" => {
+            let (Some(parent), Some(tag)) = (get("vlan_dev"), get("vlan_tag")) else {
+                draft.leave_out(
+                    at,
+                    format!("node {node}: interface {name}: a vlan without device and tag"),
+                );
+                return;
+            };
+            exec(
+                draft,
+                at,
+                node,
+                format!("ip link add link {parent} name {name} type vlan id {tag}"),
+            );
+            exec(draft, at, node, format!("ip link set {name} up"));
+            addresses.append(&mut interface.ipv4);
+            addresses.append(&mut interface.ipv6);
+            name.clone()
+        }
+        other => {
+            draft.leave_out(at, format!("node {node}: interface {name} of type {other}"));
+            return;
+        }
+    };
+    for address in addresses {
+        exec(draft, at, node, format!("ip address replace {} dev {device}", address.value));
+    }
+    if get("nat_state").is_some_and(|state| state == "on") {
+        exec(draft, at, node, format!("iptables -t nat -A POSTROUTING -o {device} -j MASQUERADE"));
+    }
+    if get("oper_state").is_some_and(|state| state == "down") {
+        exec(draft, at, node, format!("ip link set {device} down"));
+    }
+    if let Some(mtu) = get("mtu").filter(|mtu| mtu != "1500" && kind == "phys") {
+        exec(draft, at, node, format!("ip link set {device} mtu {mtu}"));
+    }
+}
+
+fn read_link(
+    draft: &mut Draft,
+    id: &str,
+    settings: &Spanned<Settings>,
+    whole: &Topology,
+    stations: &BTreeMap<&str, Station>,
+) -> Read<()> {
+    let at = Position::from_location(settings.defined);
+    let mut ends = ends_of(draft, id, settings)?;
+    if let Some(mirror) = settings.value.get("mirror").map(|one| text(&one.value)) {
+        // Drawn on two canvases, it is two links to pseudo nodes. The second one brings the other end.
+        let Some(other) = whole.links.get(&mirror).filter(|_| id < mirror.as_str()) else {
+            return Ok(());
+        };
+        ends.extend(ends_of(draft, &mirror, other)?);
+        let is_pseudo = |node: &String| {
+            let kind = whole.nodes.get(node).and_then(|node| node.value.get("type"));
+            kind.is_some_and(|kind| kind.value == "pseudo")
+        };
+        ends.retain(|(node, _)| !is_pseudo(node));
+    }
+    let [one, other] = &ends[..] else {
+        return draft.error(at, format!("link {id}: peers: expected two"));
+    };
+    let mut found = Vec::new();
+    for (node, interface) in [one, other] {
+        match (stations.get(node.as_str()), whole.nodes.contains_key(node)) {
+            (Some(station), _) => found.push((station, station.interfaces.get(interface))),
+            (None, true) => {
+                draft.leave_out(at, format!("link {id}: {node} is not there"));
+                return Ok(());
+            }
+            (None, false) => return draft.error(at, format!("link {id}: peers: no node {node:?}")),
+        }
+    }
+    let names = [0, 1].map(|side| {
+        let (station, interface) = found[side];
+        let stem = if draft.is_switch(&station.name) { "e" } else { "eth" };
+        let made = || draft.unused_interface(&station.name, stem);
+        let name = interface.map_or_else(made, |interface| interface.name.clone());
+        at.of(format!("{}:{name}", station.name))
+    });
+    let mut made = link(names);
+    made.set_impairments(&impairments(draft, id, &settings.value)?);
+    for (side, (station, interface)) in found.into_iter().enumerate() {
+        let Some(interface) = interface.filter(|_| !draft.is_switch(&station.name)) else {
+            continue;
+        };
+        let given = [interface.ipv4.first(), interface.ipv6.first(), interface.mac.as_ref()];
+        for (to, one) in [&mut made.ipv4, &mut made.ipv6, &mut made.mac].into_iter().zip(given) {
+            let Some(one) = one else { continue };
+            to.resize(2, None);
+            to[side] = Some(one.clone());
+        }
+    }
+    draft.add_link(at, made);
+    Ok(())
+}
+
+/// Returns the node and the interface of each end, by their ids.
+fn ends_of(draft: &Draft, id: &str, settings: &Spanned<Settings>) -> Read<Vec<(String, String)>> {
+    let words = |key: &str| settings.value.get(key).map(|one| list(&one.value)).unwrap_or_default();
+    let (nodes, mut interfaces) = (words("peers"), words("peers_ifaces"));
+    if nodes.len() != 2 {
+        let at = settings.value.get("peers").map_or(settings.defined, |peers| peers.defined);
+        return draft
+            .error(Position::from_location(at), format!("link {id}: peers: expected two nodes"));
+    }
+    interfaces.resize(2, String::new());
+    Ok(nodes.into_iter().zip(interfaces).collect())
+}
+
+fn impairments(draft: &mut Draft, id: &str, settings: &Settings) -> Read<Impairments> {
+    let mut impairments = Impairments::default();
+    for (key, value) in settings {
+        let at = Position::from_location(value.defined);
+        let given = text(&value.value);
+        let numbers = Numbers { draft, at };
+        match key.as_str() {
+            "peers" | "peers_ifaces" | "mirror" => {}
+            _ if given.is_empty() || given == "0" => {}
+            "bandwidth" => impairments.rate = numbers.rate(key, &given)?,
+            "delay" => impairments.delay = numbers.delay(key, &given)?,
+            "loss" => impairments.loss = numbers.loss(key, &given)?,
+            "dup" | "duplicate" => impairments.duplicate = numbers.percent(key, &given)?,
+            drawn if DRAWN.contains(&drawn) => {}
+            other => draft.leave_out(at, format!("link {id}: {other} {given}")),
+        }
+    }
+    Ok(impairments)
+}
+
+/// Gives a node default routes over the routers in the networks of its interfaces, as IMUNES does.
+fn default_routes(
+    draft: &mut Draft,
+    at: Position,
+    station: &Station,
+    stations: &BTreeMap<&str, Station>,
+) {
+    let routers =
+        || stations.values().filter(|one| one.is_router).flat_map(|one| one.interfaces.values());
+    for (family, of) in [("-4", ipv4 as fn(&Interface) -> &[Spanned<String>]), ("-6", ipv6)] {
+        let own = station.interfaces.values().flat_map(of);
+        let gateway = own.filter_map(|own| {
+            let mut theirs = routers().flat_map(of);
+            theirs.find(|theirs| {
+                network(&own.value).is_some() && network(&own.value) == network(&theirs.value)
+            })
+        });
+        let gateway = gateway.into_iter().next().and_then(|one| one.value.split('/').next());
+        if let Some(gateway) = gateway {
+            exec(
+                draft,
+                at,
+                &station.name,
+                format!("ip {family} route replace default via {gateway}"),
+            );
+        }
+    }
+}
+
+fn ipv4(interface: &Interface) -> &[Spanned<String>] {
+    &interface.ipv4
+}
+
+fn ipv6(interface: &Interface) -> &[Spanned<String>] {
+    &interface.ipv6
+}
+
+/// Returns the network of an address with its prefix length.
+fn network(address: &str) -> Option<(u128, u32)> {
+    let (address, length) = address.split_once('/')?;
+    let length: u32 = length.parse().ok()?;
+    let (bits, width): (u128, u32) = match address.parse().ok()? {
+        IpAddr::V4(v4) => (u128::from(u32::from(v4)), 32),
+        IpAddr::V6(v6) => (u128::from(v6), 128),
+    };
+    let rest = width.checked_sub(length)?;
+    Some((bits.checked_shr(rest).unwrap_or(0), length))
+}

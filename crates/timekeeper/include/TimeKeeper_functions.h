@@ -1,0 +1,2 @@
+/* The name of timekeeper.h in TimeKeeper's published code. */
+#include "timekeeper.h"

@@ -1,0 +1,131 @@
+"""Programs in the shape of TimeKeeper's published ones: its header names, its types, its calls.
+
+They are ours. gcc compiles them with -Wall -Wextra -Werror.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+from framework import build, lorentz
+from framework.linked import environment, pid_inside, spin, stands, works
+from framework.running import Inside
+
+MICROS = 10**6
+
+
+def tool(*words: object, library: str = "timekeeper", program: str = "published_tools") -> str:
+    """Runs one utility to its end, which must succeed. Returns its output."""
+    done = subprocess.run(
+        [build.linked(f"experiment/{program}", library), *map(str, words)],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return done.stdout.strip()
+
+
+def needed(program: str, library: str) -> str:
+    """What readelf tells of a program's libraries."""
+    words = ["readelf", "-d", build.linked(f"experiment/{program}", library)]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def wall_ns(pid: int) -> int:
+    """A process's wall clock, as the library reads it from outside."""
+    seconds, _, micros = tool("gettime", pid).partition(".")
+    return int(seconds) * 10**9 + int(micros) * 1000
+
+
+def rate(pid: int) -> str:
+    return lorentz.json_of("time", str(pid))["rate"]
+
+
+def test_a_dilation_of_type_double_or_float_is_exact():
+    with spin() as program:
+        for dilation, expected in [("0.1", "10"), ("2.5", "0.4"), ("1", "1")]:
+            tool("dilate", program.pid, dilation)
+            assert rate(program.pid) == expected
+    assert [tool("fix", 0, number) for number in ("0.5", "2", "1", "-1")] == [
+        "-2000",
+        "2000",
+        "0",
+        "-1",
+    ]
+
+
+def test_leap_moves_a_frozen_process_by_microseconds():
+    with spin() as program:
+        tool("freeze", program.pid)
+        assert stands(program.pid)
+        before = wall_ns(program.pid)
+        tool("leap", program.pid, 5 * MICROS)
+        after = wall_ns(program.pid)
+        assert after - before == 5 * 10**9
+        tool("unfreeze", program.pid)
+        assert works(program.pid)
+
+
+def test_a_container_is_found_by_its_name():
+    with Inside("sleep", "1000", rate="2") as program:
+        pid = pid_inside(program)
+        assert tool("name", program.name) == str(pid)
+        assert tool("name", "no-such-container") == "-1"
+
+
+def test_waits_by_the_dialated_calls_are_virtual():
+    with Inside(
+        str(build.linked("experiment/published_select", "timekeeper")),
+        "1000",
+        rate="4",
+        env=environment(),
+    ) as program:
+        program.succeed()
+        waits = program.lines(ev="wait")
+    assert [one["result"] for one in waits] == [0, 0]
+    for one in waits:
+        assert 1_000_000 <= one["virtual"] < 3_000_000
+        assert 200_000 <= one["real"] < one["virtual"], "four times as fast"
+
+
+def test_the_utilities_run_an_experiment_with_the_asked_timeslice():
+    with spin() as slow, spin() as fast:
+        tool("dilate", slow.pid, "2")
+        for program in (slow, fast):
+            tool("addToExp", program.pid, -1)
+        # 2 ms of the process with TDF 2 are 1 ms of virtual time.
+        tool("timeslice", 2_000_000)
+        status = lorentz.json_of("experiment", "status", "timekeeper")
+        assert status["timeslice_ns"] == 1_000_000
+        assert sorted(one["tdf"] for one in status["containers"]) == [1, 2]
+        tool("synchronizeAndFreeze", 0)
+        tool("startExp", 0)
+        deadline = time.monotonic() + 20
+        while lorentz.json_of("experiment", "status", "timekeeper")["virtual_ns"] < 50_000_000:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        tool("stopExp", 0)
+        assert works(slow.pid) and works(fast.pid)
+
+
+@pytest.mark.parametrize("verb", ["dilate", "dilate_all"])
+def test_a_caller_linked_for_float_finds_its_library(verb):
+    with spin() as program, Inside("sleep", "1000", at="2040-01-01") as late:
+
+        def call(*words: object) -> str:
+            return tool(*words, library="timekeeper.so.0", program="float_caller")
+
+        call(verb, program.pid, "0.1")
+        assert rate(program.pid) == "10"
+        call("leap", program.pid, pid_inside(late))
+        assert wall_ns(program.pid) > 2_208_988_800 * 10**9
+    assert "[libtimekeeper.so.0]" in needed("float_caller", "timekeeper.so.0")
+
+
+def test_a_program_compiled_now_needs_the_new_interface():
+    assert "[libtimekeeper.so.1]" in needed("timekeeper_calls", "timekeeper")
