@@ -4,18 +4,6 @@ use std::error::Error as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Wrong input that only the command line can meet.
-#[derive(Debug)]
-pub struct WrongInput(pub String);
-
-impl std::fmt::Display for WrongInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for WrongInput {}
-
 /// Returns `error` and its causes as one line.
 pub fn line(error: &anyhow::Error) -> String {
     let text = one_line(&format!("{error:#}"));

@@ -9,7 +9,7 @@ use lorentz_network::topology::TopologyError;
 use lorentz_packets::PacketsError;
 use lorentz_study::StudyError;
 
-use crate::diagnostics::WrongInput;
+use crate::wrong_input::WrongInput;
 
 /// Exit status for wrong input. Nothing was started or changed.
 pub const WRONG_INPUT: i32 = 2;

@@ -32,6 +32,7 @@ mod start;
 mod study_args;
 mod verbs;
 mod view;
+mod wrong_input;
 
 use std::ffi::OsString;
 

@@ -12,7 +12,7 @@ use lorentz_network::plan::Endpoint;
 use lorentz_network::topology::{Location, NodeKind, Spanned, TopologyFile};
 use lorentz_network::LinkChange;
 
-use crate::diagnostics::WrongInput;
+use crate::wrong_input::WrongInput;
 
 // The file that describes a network.
 #[derive(Args, Debug)]

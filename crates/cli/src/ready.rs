@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{FromRawFd, RawFd};
 use std::str::FromStr;
 
-use crate::diagnostics::WrongInput;
+use crate::wrong_input::WrongInput;
 
 /// A number that names a descriptor which this process has inherited.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ use lorentz_container::{
     self as container, start_in_background, Container, MonitorKind, NewContainer, StateDir,
 };
 use lorentz_control::{Cgroup, ClockOptions, ClockSettings, HostNow};
-use lorentz_experiment::{self as experiment, Experiment, Joining};
+use lorentz_experiment::{self as experiment, Experiment};
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::wait::{waitpid, WaitStatus};
@@ -29,10 +29,11 @@ use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
 use crate::exec::{self, FailedLine, OutputMark};
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
+use crate::node::{join_rounds, open_log, output, standing_still};
 use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan};
 use crate::private;
 use crate::protocol::NodeStatus;
-use crate::serve::{EmulatorServer, Port, SendTimes, TIMELINE};
+use crate::serve::{EmulatorServer, Port, SendTimes};
 use crate::tap::{self, Tap};
 use crate::tcp_timers::{self, TcpTimers};
 use crate::timestamps::FrameTimestamps;
@@ -263,12 +264,6 @@ fn node_status(plan: &NetworkPlan, directory: &NetworkDir, node: &NodePlan) -> N
     }
 }
 
-pub(crate) fn output(directory: &NetworkDir, node: &NodePlan) -> std::path::PathBuf {
-    let chosen =
-        node.output.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));
-    chosen.unwrap_or_else(|| directory.output(&node.name))
-}
-
 /// Makes the container with the network's clock, which stands still.
 fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::Result<Container> {
     let words = ["lorentz".into(), "up".into()];
@@ -284,11 +279,6 @@ fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::R
 /// Settings of a clock that stands still at the network's start.
 fn clock_settings(options: &ClockOptions, host: &HostNow) -> anyhow::Result<ClockSettings> {
     Ok(standing_still(options).settings(host)?)
-}
-
-/// The same clock, which stands still at its start.
-pub(crate) fn standing_still(options: &ClockOptions) -> ClockOptions {
-    ClockOptions { frozen: true, ..options.clone() }
 }
 
 /// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the
@@ -486,29 +476,6 @@ fn start_node(
         }
         ran.map(drop)
     })
-}
-
-/// In rounds: adds the container of `node` to the network's experiment.
-pub(crate) fn join_rounds(
-    state: &StateDir,
-    plan: &NetworkPlan,
-    node: &NodePlan,
-    container: &str,
-) -> anyhow::Result<()> {
-    if !plan.rounds {
-        return Ok(());
-    }
-    Experiment::open(state, &plan.name)?.add_as(&Joining {
-        container,
-        rate: node.clock.or(&plan.clock).rate_or_tdf(),
-        timeline: Some(TIMELINE),
-        own_wall: node.clock.at.is_some(),
-    })
-}
-
-pub(crate) fn open_log(path: &Path) -> anyhow::Result<File> {
-    let opened = OpenOptions::new().create(true).append(true).open(path);
-    opened.with_context(|| format!("output: {}", path.display()))
 }
 
 /// Runs the lines of `exec`, node by node, each to its end. Returns those that failed.

@@ -50,6 +50,7 @@ pub mod impair;
 pub mod import;
 mod lateness;
 pub mod neighbours;
+mod node;
 pub mod plan;
 mod private;
 mod protocol;

@@ -23,9 +23,9 @@ use lorentz_control::Cgroup;
 use nix::mount::MsFlags;
 use serde_json::{json, Value};
 
-use crate::create::{join_rounds, open_log, output, standing_still};
 use crate::directory::{container_of, NetworkDir};
 use crate::image;
+use crate::node::{join_rounds, open_log, output, standing_still};
 use crate::plan::{NetworkPlan, NodeBind, NodePlan};
 use crate::topology::Isolation;
 

@@ -13,8 +13,8 @@ use lorentz_bandwidth::{
 use serde_json::{json, Value};
 
 use crate::bandwidth_args::{Bandwidth, BandwidthVerb, Measure, Serve};
-use crate::diagnostics::WrongInput;
 use crate::print;
+use crate::wrong_input::WrongInput;
 
 pub fn bandwidth(args: &Bandwidth) -> anyhow::Result<i32> {
     match &args.serve {

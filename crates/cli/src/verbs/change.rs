@@ -8,9 +8,9 @@ use lorentz_container::{self as container, Container, StateDir};
 use lorentz_control::{ChangeCounts, Clock, ClockChange, HostNow, Reading, Target};
 
 use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, StepArgs, WhenArgs};
-use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::view::View;
+use crate::wrong_input::WrongInput;
 
 pub fn dilate(args: &Dilate) -> anyhow::Result<i32> {
     let rate = args.rate.or(args.tdf).ok_or_else(|| missing("--rate R or --tdf N"))?;

@@ -11,8 +11,8 @@ use lorentz_packets::{
 };
 use serde_json::Value;
 
-use crate::diagnostics::WrongInput;
 use crate::latency_args::{Latency, Measure, OrderArgs, Serve, Watch};
+use crate::wrong_input::WrongInput;
 use crate::{print, print_latency};
 
 /// Clears a terminal and goes to its upper left corner.

@@ -15,11 +15,11 @@ use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::Experiment;
 
 use crate::args::{AttachArgs, Exec, RunArgs};
-use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::ready::ReadyFd;
 use crate::root_args::is_interactive;
 use crate::view::View;
+use crate::wrong_input::WrongInput;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
     if args.root.rootfs.is_some() || args.root.bundle.is_some() {

@@ -15,11 +15,11 @@ use lorentz_network::{
 };
 use serde_json::{json, Value};
 
-use crate::diagnostics::WrongInput;
 use crate::network_args::{
     Capture, Down, Export, Graph, Import, Inspect, LinkSet, LinkShow, LinkVerb, Source, Up,
 };
 use crate::view;
+use crate::wrong_input::WrongInput;
 use crate::{print, print_network};
 
 pub fn up(args: &Up) -> anyhow::Result<i32> {

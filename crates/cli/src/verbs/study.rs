@@ -12,9 +12,9 @@ use lorentz_study::{Named, StudyOutcome, StudyProgress, Tools, STOP};
 use nix::sys::signal::{sigaction, SaFlags, SigAction, SigHandler, SigSet, Signal};
 use serde_json::json;
 
-use crate::diagnostics::WrongInput;
 use crate::print;
 use crate::study_args::{Report, StudyVerb};
+use crate::wrong_input::WrongInput;
 
 const PROBE: &str = "lorentz-probe";
 /// Says which modules a Python lacks, without loading them: some take seconds.

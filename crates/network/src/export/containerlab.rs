@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map, Value};
 
-use super::{is_hub, mac_text};
+use super::elements::{is_hub, mac_text};
 use crate::impair::Impairments;
 use crate::plan::NetworkPlan;
 

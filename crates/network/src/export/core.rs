@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{is_hub, is_router, leave_out_rare, loss_percent, mac_text, other_sysctls};
+use super::elements::{is_hub, is_router, leave_out_rare, loss_percent, mac_text, other_sysctls};
 use crate::impair::Impairments;
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use lorentz_clock::Span;
 
-use super::{is_hub, is_router, leave_out_rare, loss_percent, mac_text};
+use super::elements::{is_hub, is_router, leave_out_rare, loss_percent, mac_text};
 use crate::impair::{Discipline, Impairments};
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
@@ -62,7 +62,7 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
                 let _ = writeln!(text, "    net[{own}].cmd({})", literal(&line));
             }
         }
-        for (key, value) in super::other_sysctls(node) {
+        for (key, value) in super::elements::other_sysctls(node) {
             let line = literal(&format!("sysctl -w {key}={value}"));
             let _ = writeln!(text, "    net[{own}].cmd({line})");
         }

@@ -51,7 +51,7 @@ fn a_scenario_of_core_reads_back() {
     check_links(&plan);
     assert_eq!(plan.positions["r1"], [10.0, 20.0]);
     let node = |name: &str| plan.nodes.iter().find(|node| node.name == name).unwrap();
-    assert!(is_router(node("r1")) && !is_router(node("pc")));
+    assert!(elements::is_router(node("r1")) && !elements::is_router(node("pc")));
     assert_eq!(node("pc").exec[0].text, "echo 'a <b> & c' > /dev/null");
     assert_eq!(node("web").exec[0].text, "'sleep' '1000' &");
     for what in ["tdf 10", "schedule: a change of pc:eth0 at 5s", "node pc: env"] {
@@ -69,7 +69,7 @@ fn a_topology_of_containerlab_reads_back_without_its_impairments() {
     assert_eq!(exec[0], "ip address add 10.0.0.2/24 dev eth0");
     assert!(exec[1].starts_with("sh -c 'echo "), "{exec:?}");
     assert_eq!(node("pc").env["A"], "b");
-    assert!(is_router(node("r1")));
+    assert!(elements::is_router(node("r1")));
     for what in ["link r1:eth0 - s1:p2: delay; ", "link r1:eth0 - s1:p2: queue; ", "node h1: a hub"]
     {
         assert!(lab.left_out.iter().any(|one| one.starts_with(what)), "{:?}", lab.left_out);
