@@ -90,9 +90,8 @@ def test_a_command_that_is_not_there(tmp_path):
 def test_only_root_makes_networks(tmp_path):
     file = tmp_path / "lab.yaml"
     file.write_text("name: wrong\ntopology: {nodes: {a: {}}}\n")
-    tmp_path.chmod(0o755)
-    for folder in (tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o055)
     done = lorentz.call("up", str(file), unprivileged=True)
     assert done.returncode == 2 and "root" in done.stderr, done.stderr
     # Checking a file needs nothing.
