@@ -26,11 +26,13 @@ from framework.points import (
     MADE,
     MONITOR,
     PROGRAM,
+    SITE,
     SKIPPER,
     beside,
     done,
     points,
     tell,
+    until,
     verb,
     wait_until_it_waits,
     works,
@@ -384,11 +386,51 @@ def test_a_change_in_the_midst_of_an_exec_ends_nobody(point):
         inside.succeed()
 
 
+# Rewritten call sites
+
+
+def test_two_threads_that_rewrite_sites_of_one_page():
+    """The second makes the page writable while the first knows already that it can rewrite its own
+    site."""
+    with Faulty(build.c("rewriting/neighbours"), rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        for point in SITE:
+            inside.points.arm(point)
+        tell(inside, "first")
+        inside.points.wait("SiteKnown")
+        tell(inside, "second")
+        until(lambda: inside.lines(ev="done", who=2) or inside.points.stopped("CodeWritable"))
+        inside.points.release("SiteKnown")
+        inside.line(timeout=AT_ONCE, ev="done", who=1)
+        inside.points.release("CodeWritable")
+        for who, order in ((1, "first"), (2, "second")):
+            inside.line(timeout=AT_ONCE, ev="done", who=who)
+            tell(inside, order)
+            inside.wait_for(2, timeout=AT_ONCE, ev="done", who=who)
+        inside.process.stdin.close()
+        inside.succeed()
+
+
+@pytest.mark.parametrize("point", SITE)
+def test_a_thread_that_rewrites_a_site_holds_nobody_up(point):
+    """Neither another thread with a hot site on that page nor a child of fork, which has both."""
+    with Faulty(build.c("rewriting/neighbours"), rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        tell(inside, "first")
+        inside.points.wait(point)
+        tell(inside, "second")
+        inside.line(timeout=AT_ONCE, ev="done", who=2)
+        tell(inside, "fork")
+        inside.line(timeout=AT_ONCE, ev="done", who=3)
+        os.kill(inside.pid, signal.SIGKILL)
+
+
 def test_each_place_is_tested():
     """Every failpoint has a test."""
     controllers = {*CONTROLLER, *HOLD, "BeforeRefresh", "ReaderDecides"}
     controllers |= {"LeapsEnabled", "TimerQueried"}
-    others = {*PROGRAM, *SKIPPER, "MarkHalf", *MONITOR, *CONDUCTOR}
+    others = {*PROGRAM, *SKIPPER, "MarkHalf", *MONITOR, *CONDUCTOR, *SITE}
     assert controllers | others == set(places())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
+from collections.abc import Callable
 
 from framework import build, lorentz
 from framework.failpoints import Faulty
@@ -31,6 +32,8 @@ HOLD = ["HoldBegun", "HoldFollowed", "HoldExtended"]
 SKIPPER = ["LeapBeforeLog", "LeapInLog", "LeapBeforeNotify"]
 MONITOR = ["ExecSeized", "ExecLetGo", "ExecStopped", "ExecPutIn"]
 CONDUCTOR = ["SliceBegun", "SliceRunning", "SliceStopped"]
+#: Places at which a thread that rewrites a call site may stop.
+SITE = ["SiteKnown", "CodeWritable"]
 #: Places at which a thread of a program may stop, and the order that leads there.
 PROGRAM = {
     "WaitClaimed": "sleep 1000000",
@@ -90,6 +93,14 @@ def works(program: Running, who: int = 1) -> None:
     for order in EACH:
         before = len(program.lines(ev="done", who=who, op=order))
         assert done(program, order, who=who, count=before + 1)["ret"] >= 0, order
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Waits until something holds, which must be soon."""
+    deadline = time.monotonic() + AT_ONCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
 
 
 def wait_until_it_waits(inside: Faulty) -> None:

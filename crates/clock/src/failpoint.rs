@@ -80,6 +80,10 @@ failpoints! {
     BeforeFilter,
     /// A thread has added a seccomp filter, and has not recorded that.
     AfterFilter,
+    /// A thread knows that it can rewrite a call site, and has not begun.
+    SiteKnown,
+    /// A thread has made a page of the program's code writable, and has not changed a call site there.
+    CodeWritable,
     /// A monitor has seized a thread at its exec.
     ExecSeized,
     /// A monitor has let the exec go on.

@@ -22,11 +22,14 @@
 use crate::call::Arguments;
 use crate::direct;
 use crate::filter::ASK_CALL_SITE;
-use crate::layout::{clock, data, CallSite, ANY_CALL, CALL_SITES_LEN, CALL_SLOTS};
+use crate::layout::{
+    clock, data, fork_data, registry, CallSite, ANY_CALL, CALL_SITES_LEN, CALL_SLOTS,
+};
 use crate::process;
-use crate::sys::{sys, Fd, Sysno, UserPtr};
+use crate::sys::{self, sys, Fd, Sysno, UserPtr};
 use crate::user;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lorentz_clock::{failpoint, Failpoint};
 use lorentz_syscalls::ASK_MONITOR;
 
 /// A site is rewritten after this number of trapped calls. The monitor's answer and the change of the page take as long as some
@@ -76,18 +79,27 @@ pub fn trapped(end: u64, call: &Arguments) {
         return;
     }
     let Some((place, site)) = find_or_add(end) else { return };
-    if site.state.load(Relaxed) >= HOT || site.state.fetch_add(1, Relaxed) + 1 != ASKED {
+    let count = site.state.load(Relaxed);
+    if count >= HOT || site.state.compare_exchange(count, count + 1, Relaxed, Relaxed).is_err() {
         return;
     }
-    let shape = rewrite(place, end, call.nr);
-    site.state.store(if shape.is_ok() { REWRITTEN } else { LEFT }, Relaxed);
+    if count + 1 == ASKED {
+        let state = match rewrite(place, end, call.nr) {
+            Ok(()) => REWRITTEN,
+            Err(Refusal::StaysTrapped) => LEFT,
+            Err(Refusal::NotNow) => 0,
+        };
+        site.state.store(state, Relaxed);
+    }
 }
 
-/// The number of the call at the rewritten site that ends at `end`.
-pub fn number_at(end: u64) -> Option<u32> {
-    let site = places(end).map(|place| &data().call_sites[place]).find(|site| site.is_at(end))?;
-    let number = site.number.load(Relaxed);
-    (site.state.load(Relaxed) == REWRITTEN && number != ANY_CALL).then_some(number)
+/// The number of the call at the site that ends at `end`, where `code`, the bytes of the site, shows that it is rewritten.
+pub fn number_at(end: u64, code: &[u8; SITE_LEN]) -> Option<u32> {
+    let sites = &data().call_sites;
+    let place = places(end).find(|place| sites[*place].is_at(end))?;
+    let number = sites[place].number.load(Acquire);
+    // Another library may lie there by now.
+    (code[..CHANGED] == jump(place) && number != ANY_CALL).then_some(number)
 }
 
 /// The places at which a site may stand in the table.
@@ -105,12 +117,37 @@ fn find_or_add(end: u64) -> Option<(usize, &'static CallSite)> {
     })
 }
 
-/// Why a site stays as it is.
-struct StaysTrapped;
+/// Why a site is not rewritten.
+enum Refusal {
+    /// It cannot be.
+    StaysTrapped,
+    /// This thread may not change code now.
+    NotNow,
+}
+use Refusal::{NotNow, StaysTrapped};
 
-fn rewrite(place: usize, end: u64, call: Sysno) -> Result<(), StaysTrapped> {
-    // A child of vfork, in its parent's memory, leaves the parent's code alone.
-    if !process::owns_memory() || end < SITE_LEN as u64 {
+/// The right to change the code of this process. One thread has it at a time: another would take the write permission of the page
+/// away from it.
+struct CodeWriter;
+
+impl CodeWriter {
+    /// Takes the right, if no thread has it. A child of vfork, in its parent's memory, leaves the parent's code alone.
+    fn begin() -> Option<CodeWriter> {
+        let holder = &fork_data().code_writer;
+        let is_free = || holder.compare_exchange(0, sys::gettid(), Acquire, Relaxed).is_ok();
+        (process::owns_memory() && is_free()).then(|| CodeWriter)
+    }
+}
+
+impl Drop for CodeWriter {
+    fn drop(&mut self) {
+        fork_data().code_writer.store(0, Release);
+    }
+}
+
+fn rewrite(place: usize, end: u64, call: Sysno) -> Result<(), Refusal> {
+    let _alone = CodeWriter::begin().ok_or(NotNow)?;
+    if end < SITE_LEN as u64 {
         return Err(StaysTrapped);
     }
     // SAFETY: asks the monitor; numbers only.
@@ -123,45 +160,50 @@ fn rewrite(place: usize, end: u64, call: Sysno) -> Result<(), StaysTrapped> {
     if code[1..] != before {
         return Err(StaysTrapped);
     }
-    let slot = make_slot(place)?;
+    failpoint(registry(), Failpoint::SiteKnown);
+    make_slots()?;
     let number = if shape == Shape::AnyCall { ANY_CALL } else { call.number() };
     data().call_sites[place].number.store(number, Release);
-    let [a, b, ..] = slot.to_le_bytes();
-    write_code(begin, [0xff, 0x24, 0x25, a, b])
+    write_code(begin, jump(place))
 }
 
-/// Puts the stub of a place into its slot, and returns the slot's address.
-fn make_slot(place: usize) -> Result<u32, StaysTrapped> {
+/// The address of the slot of a place.
+fn slot(place: usize) -> u32 {
+    (CALL_SLOTS + place * size_of::<usize>()) as u32
+}
+
+/// The bytes in front of the syscall instruction of a rewritten site.
+fn jump(place: usize) -> [u8; CHANGED] {
+    let [a, b, ..] = slot(place).to_le_bytes();
+    [0xff, 0x24, 0x25, a, b]
+}
+
+/// Maps the slots, each with the stub of its place, once. A child that is forked in the midst of it rewrites no site.
+fn make_slots() -> Result<(), Refusal> {
     const PAGE: usize = 4096;
     const READ: i32 = 1;
     const READ_WRITE: i32 = 3;
     const PRIVATE_ANONYMOUS_NEW: i32 = 0x10_0022;
-    const NONE: u32 = 0;
-    const IN_THE_MAKING: u32 = 1;
-    const THERE: u32 = 2;
-    let state = &data().call_slots;
-    if state.compare_exchange(NONE, IN_THE_MAKING, Relaxed, Relaxed).is_ok() {
-        let none = Fd::NONE;
-        // SAFETY: MAP_FIXED_NOREPLACE maps over nothing. The new page has room for all slots.
-        unsafe {
-            sys!(Sysno::mmap, CALL_SLOTS, PAGE, READ_WRITE, PRIVATE_ANONYMOUS_NEW, none, 0)
-                .ok()
-                .filter(|at| *at as usize == CALL_SLOTS)
-                .ok_or(StaysTrapped)?;
-            let slots = CALL_SLOTS as *mut usize;
-            (0..CALL_SITES_LEN).for_each(|place| slots.add(place).write(direct::stub(place)));
-            let _ = sys!(Sysno::mprotect, CALL_SLOTS, PAGE, READ);
-        }
-        state.store(THERE, Release);
+    if data().call_slots.load(Relaxed) != 0 {
+        return Ok(());
     }
-    match state.load(Acquire) {
-        THERE => Ok((CALL_SLOTS + place * size_of::<usize>()) as u32),
-        _ => Err(StaysTrapped),
+    let none = Fd::NONE;
+    // SAFETY: MAP_FIXED_NOREPLACE maps over nothing. The new page has room for all slots.
+    unsafe {
+        sys!(Sysno::mmap, CALL_SLOTS, PAGE, READ_WRITE, PRIVATE_ANONYMOUS_NEW, none, 0)
+            .ok()
+            .filter(|at| *at as usize == CALL_SLOTS)
+            .ok_or(StaysTrapped)?;
+        let slots = CALL_SLOTS as *mut usize;
+        (0..CALL_SITES_LEN).for_each(|place| slots.add(place).write(direct::stub(place)));
+        let _ = sys!(Sysno::mprotect, CALL_SLOTS, PAGE, READ);
     }
+    data().call_slots.store(1, Relaxed);
+    Ok(())
 }
 
 /// Replaces five bytes of the program's code by one store.
-fn write_code(begin: u64, code: [u8; CHANGED]) -> Result<(), StaysTrapped> {
+fn write_code(begin: u64, code: [u8; CHANGED]) -> Result<(), Refusal> {
     const BLOCK: u64 = 16;
     const PAGE: u64 = 4096;
     const READ_EXECUTE: i32 = 5;
@@ -176,6 +218,7 @@ fn write_code(begin: u64, code: [u8; CHANGED]) -> Result<(), StaysTrapped> {
     // SAFETY: a private mapping of a file that may be read and executed: so says the monitor. It stays executable meanwhile.
     unsafe {
         sys!(Sysno::mprotect, page, len, READ_WRITE_EXECUTE).map_err(|_| StaysTrapped)?;
+        failpoint(registry(), Failpoint::CodeWritable);
         match within_block {
             true => replace_in_block(begin, code),
             false => (begin as *mut [u8; CHANGED]).write_unaligned(code),
@@ -248,8 +291,7 @@ mod tests {
     #[test]
     fn the_jump_that_replaces_a_site_ends_in_the_syscall_instruction() {
         for place in [0, 1, 31, 32, CALL_SITES_LEN - 1] {
-            let slot = (CALL_SLOTS + place * 8) as u32;
-            let [_, _, c, d] = slot.to_le_bytes();
+            let [_, _, c, d] = slot(place).to_le_bytes();
             assert_eq!([c, d], [0x0f, 0x05], "the slot of place {place}");
         }
     }

@@ -1,7 +1,7 @@
 //! The clock-change signal: a thread that gets it looks at the clock again.
 
 use crate::call;
-use crate::call_sites;
+use crate::call_sites::{self, SITE_LEN};
 use crate::gate::{self, At};
 use crate::signals;
 use crate::sys::{reg, sig, Errno, Siginfo, Ucontext, UserPtr};
@@ -72,13 +72,12 @@ fn repeat_untrapped(regs: &mut [u64; 23], sent: u32) {
 /// by itself. poll and select look for signals even where they do not wait: a thread that runs may be in one.
 fn call_before(ip: u64) -> Option<u32> {
     const MOV_EAX: u8 = 0xb8;
-    const SYSCALL: [u8; 2] = [0x0f, 0x05];
-    let call = call_sites::number_at(ip).or_else(|| {
-        let mut code = [0u8; 8];
-        user::read_bytes(UserPtr::new(ip.checked_sub(7)?), &mut code).ok()?;
-        let is_one = code[0] == MOV_EAX && code[5..7] == SYSCALL;
-        is_one.then(|| u32::from_le_bytes([code[1], code[2], code[3], code[4]]))
-    })?;
+    let mut code = [0u8; SITE_LEN];
+    user::read_bytes(UserPtr::new(ip.checked_sub(SITE_LEN as u64)?), &mut code).ok()?;
+    let call = match code {
+        [MOV_EAX, number @ .., 0x0f, 0x05] => u32::from_le_bytes(number),
+        _ => call_sites::number_at(ip, &code)?,
+    };
     let restarts =
         |row: &Syscall| matches!(row.restart, Restart::ByKernel | Restart::UnlessTimeout);
     row(call).is_some_and(|row| !restarts(row)).then_some(call)

@@ -221,7 +221,7 @@ pub struct ProcessData {
     pub handlers: [AtomicUsize; 2],
     /// Where the program makes trapped calls: see [`crate::call_sites`].
     pub call_sites: [CallSite; CALL_SITES_LEN],
-    /// Whether the slots of rewritten call sites are mapped.
+    /// 1 once the slots of rewritten call sites are mapped.
     pub call_slots: AtomicU32,
 }
 
@@ -297,6 +297,8 @@ pub struct ForkData {
     pub rearms_done: AtomicU32,
     /// 1 once the offsets of its time namespace are known.
     pub time_known: AtomicU32,
+    /// The thread that rewrites a call site; 0 where none does.
+    pub code_writer: AtomicU32,
     /// CPU times at the last change of rate.
     pub anchors: [CpuAnchor; CPU_ANCHORS],
     /// Start times that the shim has reported to the program. They lie here because the other pages are full.
