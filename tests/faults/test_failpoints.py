@@ -400,6 +400,8 @@ def test_two_threads_that_rewrite_sites_of_one_page():
         inside.points.wait("SiteKnown")
         tell(inside, "second")
         until(lambda: inside.lines(ev="done", who=2) or inside.points.stopped("CodeWritable"))
+        if inside.lines(ev="done", who=2):
+            inside.points.release("CodeWritable")
         inside.points.release("SiteKnown")
         inside.line(timeout=AT_ONCE, ev="done", who=1)
         inside.points.release("CodeWritable")
