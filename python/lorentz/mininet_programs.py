@@ -36,6 +36,7 @@ def read(path: str | Path, name: str | None = None) -> tuple[object, list[str]]:
     sys.modules.update(modules)
     sys.argv = [str(path)]
     sys.path.insert(0, str(path.parent))
+    stand_ins.Mininet.started = None
     scope: dict = {"__name__": "mininet_program" if name else "__main__", "__file__": str(path)}
     try:
         exec(compile(path.read_text(), str(path), "exec"), scope)
@@ -44,12 +45,19 @@ def read(path: str | Path, name: str | None = None) -> tuple[object, list[str]]:
     except SystemExit:
         pass
     except Exception as error:
-        raise _wrong(path, error) from error
+        if stand_ins.Mininet.started is None:
+            raise _wrong(path, error) from error
+        # It has gone on with what a stand-in gave it.
+        stand_ins.Mininet.started.left_out.append(
+            f"the program from here on: {_wrong(path, error)}"
+        )
     finally:
         sys.argv, sys.path[:] = argv, folders
         for key in [key for key in sys.modules if key.split(".")[0] == "mininet"]:
             del sys.modules[key]
         sys.modules.update(before)
+    if net := stand_ins.Mininet.started:
+        return net.noted(), net.left_out
     return _of_topos(path, scope, name)
 
 

@@ -195,6 +195,9 @@ class _Link:
 class Mininet:
     """A network. It is noted as a Topo and the lines of its nodes."""
 
+    #: The first network that the program has started.
+    started: Mininet | None = None
+
     def __init__(
         self,
         topo: Topo | None = None,
@@ -281,6 +284,11 @@ class Mininet:
         return Controller(str(name))
 
     def addLink(self, node1: object, node2: object, *ports: object, **options: object) -> _Link:
+        for node in (node1, node2):
+            if isinstance(node, Node) and node.name not in self.nodes:
+                # Such as the host itself, made by Node("root", inNamespace=False).
+                self.left_out.append(f"{node}: inNamespace={node.inNamespace}: it is a host")
+                self._add(node, type(node))
         names = [str(node1), str(node2)]
         cls = options.pop("cls", None)
         given = {**self._link_options, **getattr(cls, "keywords", {}), **options}
@@ -313,6 +321,7 @@ class Mininet:
 
     def start(self) -> None:
         self.build()
+        Mininet.started = Mininet.started or self
 
     def get(self, *names: str) -> Node | list[Node]:
         found = [self.nodes[name] for name in names]

@@ -138,6 +138,27 @@ def test_one_of_several_topologies_is_chosen(tmp_path):
         Network.from_mininet_program(file, topo="ring")
 
 
+def test_a_program_counts_until_it_needs_what_its_network_says(tmp_path):
+    file = tmp_path / "polls.py"
+    file.write_text(
+        "from mininet.net import Mininet\nfrom mininet.node import Node\n"
+        "from mininet.topo import SingleSwitchTopo\nfrom mininet.util import pmonitor\n"
+        "net = Mininet(SingleSwitchTopo(2))\n"
+        "net.addLink(Node('root', inNamespace=False), net['s1'])\nnet.start()\n"
+        "for host, line in pmonitor({host: host.popen('uptime') for host in net.hosts}):\n"
+        "    print(line)\n"
+    )
+    network = Network.from_mininet_program(file)
+    assert network.left_out == [
+        "root: inNamespace=False: it is a host",
+        f"the program from here on: {file}:8: TypeError: 'NoneType' object is not iterable",
+    ]
+    nodes = network.topology["topology"]["nodes"]
+    assert set(nodes) == {"h1", "h2", "root", "s1"} and nodes["h1"]["exec"] == ["uptime &"]
+    file.write_text("\n".join(file.read_text().splitlines()[:7]) + "\n")
+    assert len(Network.from_mininet_program(file).topology["topology"]["nodes"]) == 4
+
+
 WRONG = {
     "no network": ("print(1)\n", 1, "expected a program that starts a network"),
     "not Python": ("import os\ndef (\n", 2, "SyntaxError"),
