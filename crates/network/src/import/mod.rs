@@ -11,6 +11,7 @@ mod draft;
 mod imn;
 mod imunes;
 mod kathara;
+mod netem;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -115,6 +116,7 @@ pub(crate) fn read_text(path: &Path, format: Format, text: &str) -> Read<Importe
     };
     if format != Format::Lorentz {
         break_loops(&mut topology);
+        netem::take(&mut topology);
     }
     let mut left_out = draft.left_out;
     left_out.sort_by_key(|one| (one.line, one.column));
