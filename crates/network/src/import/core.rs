@@ -145,9 +145,16 @@ impl<'x> Scenario<'_, 'x> {
 
     fn device(&mut self, element: Element<'x, 'x>) -> Read<()> {
         let name = self.required(element, &["name"])?;
-        let known = ["id", "name", "type", "icon", "canvas"];
+        let mut known = vec!["id", "name", "type", "icon", "canvas"];
+        let mut node = Node { position: position(element), ..Node::default() };
+        // Whether docker or podman runs it makes no difference here: images are podman's.
+        let is_container = matches!(element.attribute("class"), Some("docker" | "podman"));
+        let image = element.attribute("image").filter(|image| is_container && !image.is_empty());
+        if let Some(image) = image {
+            known.extend(["class", "image"]);
+            node.image = Some(position_of(element).of(image.to_string()));
+        }
         self.leave_out_others(element, &format!("device {name}"), &known);
-        let node = Node { position: position(element), ..Node::default() };
         let kind = element.attribute("type").unwrap_or_default();
         let lists = ["services", "configservices"].map(|list| child(element, &[list]));
         for one in lists.iter().flatten().flat_map(|list| elements(*list)) {
