@@ -125,7 +125,7 @@ CORE9 = {
     "docker": Sample(pings=("n2", "10.0.0.20"), has=("localhost/nosuch:1",)),
     "rj45": Sample(("RJ45", "an end is not there"), N1),
     "tunnel": Sample(("TUNNEL", "GRE_BRIDGE", "an end is not there"), N1),
-    "of-core-5": Sample(pings=N1, has=("'delay': '2ms'",)),
+    "of-core-5": Sample(pings=N1, has=("'delay': '2ms'", "'loss': '1.5%'")),
     "configservices": Sample(pings=N1),
     "loop-of-switches": Sample(pings=N1, has=("'stp': True",)),
     "no-interface-names": Sample(pings=N1),

@@ -43,7 +43,7 @@ const NOT_FOUND: i32 = 127;
 
 /// A reason why lines of published labs fail, and what to do.
 struct Cause {
-    /// The programs that such a line calls, or the beginnings of their paths if they end in a slash.
+    /// Names of the programs that such a line calls; with a slash at the end, their directory.
     programs: &'static [&'static str],
     /// Parts of the output, one of which the line must have unless its program is not there.
     outputs: &'static [&'static str],
@@ -57,7 +57,7 @@ const CAUSES: [Cause; 5] = [
         advice: "; services are those of the node's image, and here none answers: give the node its image",
     },
     Cause {
-        programs: &["ovs-vsctl", "ovs-ofctl", "ovs-vswitchd"],
+        programs: &["ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "ovs-ctl"],
         outputs: &["database connection failed", "openvswitch"],
         advice: "; Open vSwitch is the image's, and needs the kernel's module openvswitch",
     },
@@ -83,7 +83,7 @@ fn advice(text: &str, status: i32, output: &str) -> &'static str {
     let words = || text.split(|c: char| c.is_whitespace() || ";&|()'\"".contains(c));
     let calls = |program: &str| match program.ends_with('/') {
         true => words().any(|word| word.starts_with(program)),
-        false => words().any(|word| word == program),
+        false => words().any(|word| word.rsplit('/').next() == Some(program)),
     };
     let cause = CAUSES.iter().find(|cause| {
         (status == NOT_FOUND || cause.outputs.iter().any(|part| output.contains(part)))
@@ -217,7 +217,7 @@ mod tests {
             ("service nosuch start", 1, "nosuch: unrecognized service", "none answers"),
             ("/etc/init.d/zebra start", 127, "/etc/init.d/zebra: No such file", "none answers"),
             ("ovs-vsctl add-br br0", 127, "ovs-vsctl: not found", "module openvswitch"),
-            ("brctl addbr br0; true", 127, "brctl: not found", "type bridge"),
+            ("/usr/sbin/brctl addbr br0; true", 127, "brctl: not found", "type bridge"),
             ("tc qdisc add dev e root netem", 2, "Specified qdisc kind is unknown.", "link set"),
             ("sh -c 'apk add curl'", 127, "apk: not found", "the image's"),
         ] {
