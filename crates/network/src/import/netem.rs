@@ -157,7 +157,7 @@ mod tests {
             ("tc qdisc add dev eth0 root netem delay 50", r#"{"delay":"50us"}"#),
             (
                 "sudo /sbin/tc qdisc replace dev eth0 root handle 1: netem loss random 0.5% rate 1mbit limit 20 # slow",
-                r#"{"rate":"1mbit","loss":"0.5%","queue":{"packets":20}}"#,
+                r#"{"rate":"1mbit","loss":"0.5%","queue":{"packets":20,"discipline":"drop-tail"}}"#,
             ),
             (
                 "tc qdisc change dev eth0 root netem latency 2msec 1ms 25% distribution normal reorder 3 duplicate 1% corrupt 0.1%",
