@@ -1,6 +1,6 @@
 # Lorentz. `make help` lists the targets; the work is done in scripts/.
 
-.PHONY: help build install uninstall wheel demo test bench study soak fuzz miri nightly lint docs clean
+.PHONY: help build install uninstall wheel demo test bench scenarios study soak fuzz miri nightly lint docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -36,6 +36,12 @@ bench: ## measure the costs; writes docs/performance.md, docs/experiments.md, do
 	@[ -n "$(ARGS)" ] || benches/networks.py
 	@[ -n "$(ARGS)" ] || benches/ospf.py
 	@[ -n "$(ARGS)" ] || benches/ns3.py
+
+DIR ?= tests/networks/scenarios
+scenarios: ## have other emulators' scenarios in DIR come up; writes docs/scenarios.md
+	@scripts/setup bench
+	@scripts/build
+	@benches/examples.py $(DIR) --page docs/scenarios.md
 
 study: ## measure what virtual time costs, beside others; writes docs/study.md (ARGS=--published the cost paper's own, ARGS=--quick only a report)
 	@scripts/setup test

@@ -13,38 +13,79 @@ if TYPE_CHECKING:
 _ENDS = ("node", "port", "intfName", "addr", "params")
 #: Options that say by which queueing discipline, offload or class tc does what the others ask for.
 _MEANS = {"cls", "cls1", "cls2", "use_htb", "use_hfsc", "use_tbf", "burst", "speedup", "fast"}
+_MEANS |= {"inNamespace"}
 _MEANS |= {"txo", "txo1", "txo2", "rxo", "rxo1", "rxo2", "gro", "intf", "isSwitch"}
+
+#: Options of a switch that tell how OpenFlow reaches it. Lorentz's switches learn by themselves.
+_OF_SWITCHES = {"dpid", "protocols", "failMode", "datapath", "listenPort", "reconnectms", "batch"}
+_FORWARDING = {"net.ipv4.ip_forward": 1, "net.ipv6.conf.all.forwarding": 1}
 
 
 def build(network: Network, topo: object) -> None:
     """Adds the hosts, switches and links of a Topo to a network."""
     addresses: dict[str, str | None] = {}
+    macs: dict[str, str] = {}
     links = list(topo.links(withInfo=True))
     for number, host in enumerate(topo.hosts(), start=1):
         said = dict(topo.nodeInfo(host))
-        addresses[host] = _address(said.pop("ip", None), number)
-        sysctls, exec = {}, []
-        if (cls := said.pop("cls", None)) is not None:
-            if _forwards(cls):
-                sysctls = {"net.ipv4.ip_forward": 1, "net.ipv6.conf.all.forwarding": 1}
-            elif cls.__name__ not in ("Host", "Node", "CPULimitedHost"):
-                network.left_out.append(f"{host}: cls={cls.__name__}")
+        # Mininet gives a host whose ip is None no address.
+        addresses[host] = _address(said.pop("ip", ""), number)
+        if mac := said.pop("mac", None):
+            macs[host] = mac
+        exec = list(said.pop("exec", ()))
+        sysctls = _class(network, host, said, exec)
         if route := said.pop("defaultRoute", None):
             way = route if " " in route else f"dev {route}"
-            exec.append(f"ip route replace default {way}")
+            exec.insert(0, f"ip route replace default {way}")
         _leave_out(network, host, said)
         network.node(host, sysctls=sysctls, exec=exec)
     switches = list(topo.switches())
     has_loop = _has_loop(switches, [(a, b) for a, b, _ in links])
     for switch in switches:
-        _leave_out(network, switch, topo.nodeInfo(switch))
-        network.switch(switch, stp=has_loop)
+        said = dict(topo.nodeInfo(switch))
+        stp = bool(said.pop("stp", False))
+        _leave_out(network, switch, {key: said[key] for key in said if key not in _OF_SWITCHES})
+        network.switch(switch, stp=has_loop or stp)
     for a, b, said in links:
-        _link(network, (said.get("node1", a), said.get("node2", b)), dict(said), addresses)
+        _link(network, (said.get("node1", a), said.get("node2", b)), dict(said), addresses, macs)
+    for host in topo.hosts():
+        said = topo.nodeInfo(host)
+        ends = [end for link in links for end in link[:2]]
+        if _is_nat(said.get("cls")) and ends.count(host) < 2:
+            network.left_out.append(f"{host}: its way out of the network")
+
+
+def _class(network: Network, host: str, said: dict, exec: list[str]) -> dict[str, int]:
+    """Takes a host's class and its parameters. Returns its sysctls, and adds to its lines."""
+    cls = said.pop("cls", None)
+    if _is_nat(cls):
+        subnet = said.pop("subnet", None) or "10.0.0.0/8"
+        if subnet == "10.0/8":
+            subnet = "10.0.0.0/8"
+        for key in ("inetIntf", "localIntf", "flush"):
+            said.pop(key, None)
+        # By networks and not by interfaces: the rest of the network may be at any of them.
+        masquerade = "iptables -t nat -A POSTROUTING"
+        exec.append(f"{masquerade} -s {subnet} ! -d {subnet} -j MASQUERADE")
+        return dict(_FORWARDING)
+    if cls is None or getattr(cls, "__name__", "") in ("Host", "Node", "CPULimitedHost"):
+        return {}
+    if _forwards(cls):
+        return dict(_FORWARDING)
+    network.left_out.append(f"{host}: cls={getattr(cls, '__name__', cls)}")
+    return {}
+
+
+def _is_nat(cls: object) -> bool:
+    return any(one.__name__ == "NAT" for one in getattr(cls, "__mro__", ()))
 
 
 def _link(
-    network: Network, nodes: tuple[str, str], said: dict, addresses: dict[str, str | None]
+    network: Network,
+    nodes: tuple[str, str],
+    said: dict,
+    addresses: dict[str, str | None],
+    macs: dict[str, str],
 ) -> None:
     """Adds a link. Its ends are in the order of addLink, to which the numbers of keys refer."""
     ends, ipv4, mac, own = [], [], [], []
@@ -56,7 +97,7 @@ def _link(
         # A host has its address on its first interface, unless the link says another.
         first = addresses.pop(node, None)
         ipv4.append(params.pop("ip", None) or first)
-        mac.append(given["addr"] or params.pop("mac", None))
+        mac.append(given["addr"] or params.pop("mac", None) or macs.pop(node, None))
         own.append(params)
     options = _options(said)
     from_ = {}
@@ -134,8 +175,10 @@ def _has_loop(switches: list[str], pairs: list[tuple[str, str]]) -> bool:
 
 
 def _address(given: str | None, number: int) -> str | None:
-    """Returns the address of a host: `given`, or that of host number `number`, from 1."""
+    """Returns the address of a host: `given`; where it is empty, that of host `number`, from 1."""
     if given is None:
+        return None
+    if not given:
         a, b = divmod(number, 1 << 16)
         return f"10.{a}.{b >> 8}.{b & 255}/8"
     return given if "/" in given else f"{given}/8"

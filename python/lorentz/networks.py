@@ -183,6 +183,7 @@ class Network:
 
         Interfaces have the names that Mininet gives them. Hosts have Mininet's addresses: their
         `ip`, or else 10.0.0.1/8 and on. A host whose `cls` switches IP forwarding on is a router.
+        A host whose `cls` is NAT masquerades what its `subnet` sends elsewhere in the network.
         Links keep bw, delay, jitter, loss, max_queue_size, latency_ms and enable_red. The rest is
         in `left_out`.
         """
@@ -190,6 +191,32 @@ class Network:
 
         network = cls(name, **options)
         build(network, topo)
+        return network
+
+    @classmethod
+    def from_mininet_program(
+        cls,
+        path: str | PathLike[str],
+        name: str | None = None,
+        *,
+        topo: str | None = None,
+        **options: object,
+    ) -> Network:
+        """Makes a network from a program in Python that uses Mininet. Mininet is not needed.
+
+        The program runs in this process up to its first use of the running network, as `CLI(net)`
+        or `net.pingAll()`, against classes that note what it builds. Commands that it has given to
+        nodes until then become their `exec`. `topo`: instead one of its `topos`, as `mn --custom
+        FILE --topo NAME` takes it. `keep_going` is set. Raises WrongInputError with the line if the
+        program fails or makes no network.
+        """
+        from lorentz.mininet_programs import read
+
+        made, left_out = read(path, topo)
+        stem = re.sub(r"[^A-Za-z0-9._-]", "-", Path(path).stem).lstrip("._-")
+        network = cls.from_mininet(made, name or stem[:60] or None, **options)
+        network.left_out += left_out
+        network.keep_going = True
         return network
 
     # ---------------------------------------------------------------------------- building it

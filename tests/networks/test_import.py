@@ -241,6 +241,7 @@ WRONG = {
     "no key": ("lab.conf", "r1[0]=A\nr1[1\n", (2, 1), "expected MACHINE[KEY]=VALUE"),
     "no bracket": ("lab.conf", "r1[0=A\n", (1, 1), "expected ]"),
     "an open quote": ("lab.conf", 'r1[0]="A\n', (1, 7), 'closing "'),
+    "a program": ("x.py", "import mininet\n", (1, 1), "Network.from_mininet_program"),
     "a bad mac": ("lab.conf", "r1[0]=A/zz\nr2[0]=A\n", (1, 7), "mac"),
 }
 

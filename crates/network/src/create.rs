@@ -498,7 +498,7 @@ fn run_exec_lines(
             let status = run_in_node(state, &name, &words, &entry, &output)
                 .with_context(|| format!("node {}: exec: {}", node.name, line.at(1)))?;
             for mut one in mark.failures(&node.name, line, status) {
-                one.note = private::full_note(state, &name);
+                one.note += &private::full_note(state, &name);
                 anyhow::ensure!(policy == ExecPolicy::KeepGoing, "{one}");
                 progress(Step::Failed(&one));
                 failed.push(one);

@@ -22,7 +22,7 @@ pub struct FailedLine {
     pub status: i32,
     /// The last line of the node's output.
     pub output: String,
-    /// Words behind the output, for a cause that it does not show; empty for none.
+    /// Words behind the output on the cause; empty for none.
     #[serde(skip)]
     pub note: String,
 }
@@ -36,6 +36,60 @@ impl std::fmt::Display for FailedLine {
         }
         f.write_str(note)
     }
+}
+
+/// Status of a shell for a program that it does not find.
+const NOT_FOUND: i32 = 127;
+
+/// A reason why lines of published labs fail, and what to do.
+struct Cause {
+    /// Names of the programs that such a line calls; with a slash at the end, their directory.
+    programs: &'static [&'static str],
+    /// Parts of the output, one of which the line must have unless its program is not there.
+    outputs: &'static [&'static str],
+    advice: &'static str,
+}
+
+const CAUSES: [Cause; 5] = [
+    Cause {
+        programs: &["systemctl", "service", "invoke-rc.d", "/etc/init.d/"],
+        outputs: &["systemd as init", "Failed to connect to bus", "unrecognized service", "unknown initscript"],
+        advice: "; services are those of the node's image, and here none answers: give the node its image",
+    },
+    Cause {
+        programs: &["ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "ovs-ctl"],
+        outputs: &["database connection failed", "openvswitch"],
+        advice: "; Open vSwitch is the image's, and needs the kernel's module openvswitch",
+    },
+    Cause {
+        programs: &["brctl"],
+        outputs: &[],
+        advice: "; the node's files have no brctl: 'ip link add NAME type bridge' makes a bridge",
+    },
+    Cause {
+        programs: &["tc"],
+        outputs: &["qdisc kind is unknown"],
+        advice: "; this kernel does not have that queueing discipline: 'lorentz link set' delays and loses frames",
+    },
+    Cause {
+        programs: &["apk", "apt", "apt-get", "ash", "vtysh"],
+        outputs: &[],
+        advice: "; the program is the image's: give the node its image",
+    },
+];
+
+/// Returns words on the cause of a failed line, if it is one of those that are common in published labs; else none.
+fn advice(text: &str, status: i32, output: &str) -> &'static str {
+    let words = || text.split(|c: char| c.is_whitespace() || ";&|()'\"".contains(c));
+    let calls = |program: &str| match program.ends_with('/') {
+        true => words().any(|word| word.starts_with(program)),
+        false => words().any(|word| word.rsplit('/').next() == Some(program)),
+    };
+    let cause = CAUSES.iter().find(|cause| {
+        (status == NOT_FOUND || cause.outputs.iter().any(|part| output.contains(part)))
+            && cause.programs.iter().any(|program| calls(program))
+    });
+    cause.map_or("", |cause| cause.advice)
 }
 
 /// What begins a report of bash in a node's output.
@@ -97,7 +151,7 @@ impl OutputMark<'_> {
             text: line.at(number).into(),
             status,
             output: output.into(),
-            note: String::new(),
+            note: advice(line.at(number), status, output).into(),
         };
         for one in text.lines() {
             let report = one.strip_prefix(REPORT).and_then(|rest| {
@@ -154,6 +208,28 @@ mod tests {
             [failed(5, "echo {a..b}; exit 4", 4, "a b")]
         );
         assert_eq!(run("bash", "echo fine\necho too"), []);
+    }
+
+    #[test]
+    fn causes_that_are_common_in_labs_are_told() {
+        for (text, status, output, part) in [
+            ("systemctl start frr", 1, "Failed to connect to bus: Host is down", "none answers"),
+            ("service nosuch start", 1, "nosuch: unrecognized service", "none answers"),
+            ("/etc/init.d/zebra start", 127, "/etc/init.d/zebra: No such file", "none answers"),
+            ("ovs-vsctl add-br br0", 127, "ovs-vsctl: not found", "module openvswitch"),
+            ("/usr/sbin/brctl addbr br0; true", 127, "brctl: not found", "type bridge"),
+            ("tc qdisc add dev e root netem", 2, "Specified qdisc kind is unknown.", "link set"),
+            ("sh -c 'apk add curl'", 127, "apk: not found", "the image's"),
+        ] {
+            assert!(advice(text, status, output).contains(part), "{text}");
+        }
+        for (text, status, output) in [
+            ("systemctl start frr", 1, "frr: bad configuration"),
+            ("echo service", 1, "no"),
+            ("mybrctl", 127, "mybrctl: not found"),
+        ] {
+            assert_eq!(advice(text, status, output), "", "{text}");
+        }
     }
 
     #[test]

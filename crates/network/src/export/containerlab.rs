@@ -4,7 +4,7 @@ use serde_json::{json, Map, Value};
 
 use super::elements::{is_hub, mac_text};
 use crate::impair::Impairments;
-use crate::plan::NetworkPlan;
+use crate::plan::{LinkPlan, NetworkPlan};
 
 /// The image of nodes without one. containerlab has no node without an image.
 const IMAGE: &str = "docker.io/library/debian:stable";
@@ -58,12 +58,13 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
                 left_out.push(format!("link {ends}: {key}; 'containerlab tools netem' sets it"));
             }
             let mut said = Map::new();
-            said.insert("endpoints".into(), json!(link.ends.each_ref().map(ToString::to_string)));
+            if link.macs.iter().any(Option::is_some) {
+                // Only the extended form of a link has hardware addresses.
+                said.insert("type".into(), "veth".into());
+            }
+            said.insert("endpoints".into(), endpoints(link));
             if link.mtu != 1_500 {
                 said.insert("mtu".into(), link.mtu.into());
-            }
-            if let Some(mac) = link.macs.iter().flatten().next() {
-                left_out.push(format!("link {ends}: mac {}", mac_text(*mac)));
             }
             Value::Object(said)
         })
@@ -71,6 +72,20 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     let lab = json!({ "name": plan.name, "topology": { "nodes": nodes, "links": links } });
     // No map here has a key that YAML could not hold.
     serde_saphyr::to_string(&lab).unwrap_or_default()
+}
+
+fn endpoints(link: &LinkPlan) -> Value {
+    if link.macs.iter().all(Option::is_none) {
+        return json!(link.ends.each_ref().map(ToString::to_string));
+    }
+    let ends = link.ends.iter().zip(&link.macs).map(|(end, mac)| {
+        let mut said = json!({ "node": end.node, "interface": end.interface });
+        if let Some(mac) = mac {
+            said["mac"] = mac_text(*mac).into();
+        }
+        said
+    });
+    ends.collect()
 }
 
 /// Lines that set the addresses of a node, then its own. Each line is for a shell.

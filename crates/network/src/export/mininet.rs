@@ -46,8 +46,11 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         if link.mtu != 1_500 {
             left_out.push(format!("link {} - {}: mtu {}", link.ends[0], link.ends[1], link.mtu));
         }
-        let _ =
-            writeln!(text, "        self.addLink(\n{}        )", link_arguments(link, left_out));
+        let _ = writeln!(
+            text,
+            "        self.addLink(\n{}        )",
+            link_arguments(plan, link, left_out)
+        );
     }
     text += "\n\ntopos = {\"network\": Network}\n\n\ndef start():\n    \"\"\"Starts the network and its commands.\"\"\"\n    \
              net = Mininet(topo=Network(), link=TCLink, controller=None)\n    net.start()\n";
@@ -112,13 +115,16 @@ fn addresses_beyond_the_first<'a>(
         .map(|(_, one)| one)
 }
 
-fn link_arguments(link: &LinkPlan, left_out: &mut Vec<String>) -> String {
+fn link_arguments(plan: &NetworkPlan, link: &LinkPlan, left_out: &mut Vec<String>) -> String {
     let mut lines = String::new();
     let [one, other] = &link.ends;
     let _ = writeln!(lines, "            {}, {},", literal(&one.node), literal(&other.node));
     for (side, end) in link.ends.iter().enumerate() {
         let number = side + 1;
-        let _ = writeln!(lines, "            intfName{number}={},", literal(&end.interface));
+        // Mininet's switches are in the host's network, where it deletes an interface of this name first: there it chooses the name.
+        if !plan.switches.iter().any(|(name, _)| *name == end.node) {
+            let _ = writeln!(lines, "            intfName{number}={},", literal(&end.interface));
+        }
         if let Some(mac) = link.macs[side] {
             let _ = writeln!(lines, "            addr{number}={},", literal(&mac_text(mac)));
         }

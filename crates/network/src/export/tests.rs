@@ -90,4 +90,6 @@ fn a_program_for_mininet_has_what_its_options_say() {
         assert!(mininet.text.contains(part), "{part}: {}", mininet.text);
     }
     assert!(mininet.left_out.contains(&"node h1: a hub; it is a switch".to_string()));
+    // An interface of a switch is one of the host's.
+    assert!(!mininet.text.contains("\"p1\"") && mininet.text.contains("intfName1=\"eth0\""));
 }

@@ -50,6 +50,8 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
                 scenario.each(part, "service", Scenario::configured)?;
             }
             drawn if DRAWN.contains(&drawn) => {}
+            // CORE writes its defaults into every scenario.
+            "emane_global_configuration" if !has_emane(root) => {}
             _ => elements(part).for_each(|one| scenario.leave_out(one, "")),
         }
     }
@@ -72,6 +74,11 @@ fn position_of(element: Element) -> Position {
 
 fn elements<'x>(parent: Element<'x, 'x>) -> impl Iterator<Item = Element<'x, 'x>> {
     parent.children().filter(Element::is_element)
+}
+
+fn has_emane(root: Element) -> bool {
+    root.descendants()
+        .any(|one| one.has_tag_name("network") && one.attribute("type") == Some("EMANE"))
 }
 
 fn child<'x>(parent: Element<'x, 'x>, names: &[&str]) -> Option<Element<'x, 'x>> {
@@ -145,9 +152,16 @@ impl<'x> Scenario<'_, 'x> {
 
     fn device(&mut self, element: Element<'x, 'x>) -> Read<()> {
         let name = self.required(element, &["name"])?;
-        let known = ["id", "name", "type", "icon", "canvas"];
+        let mut known = vec!["id", "name", "type", "icon", "canvas"];
+        let mut node = Node { position: position(element), ..Node::default() };
+        // Whether docker or podman runs it makes no difference here: images are podman's.
+        let is_container = matches!(element.attribute("class"), Some("docker" | "podman"));
+        let image = element.attribute("image").filter(|image| is_container && !image.is_empty());
+        if let Some(image) = image {
+            known.extend(["class", "image"]);
+            node.image = Some(position_of(element).of(image.to_string()));
+        }
         self.leave_out_others(element, &format!("device {name}"), &known);
-        let node = Node { position: position(element), ..Node::default() };
         let kind = element.attribute("type").unwrap_or_default();
         let lists = ["services", "configservices"].map(|list| child(element, &[list]));
         for one in lists.iter().flatten().flat_map(|list| elements(*list)) {
@@ -246,8 +260,18 @@ impl<'x> Scenario<'_, 'x> {
     }
 
     fn options(&mut self, element: Element<'x, 'x>) -> Read<Impairments> {
-        const KNOWN: [&str; 7] =
-            ["bandwidth", "delay", "jitter", "loss", "dup", "buffer", "unidirectional"];
+        // `per` was the name of `loss` until CORE 6. `type` tells a wired link, which follows from its ends, from others.
+        const KNOWN: [&str; 9] = [
+            "bandwidth",
+            "delay",
+            "jitter",
+            "loss",
+            "per",
+            "dup",
+            "buffer",
+            "unidirectional",
+            "type",
+        ];
         self.leave_out_others(element, "link option", &KNOWN);
         let numbers = Numbers { draft: self.draft, at: position_of(element) };
         let mut impairments = Impairments::default();

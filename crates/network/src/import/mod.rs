@@ -11,12 +11,13 @@ mod draft;
 mod imn;
 mod imunes;
 mod kathara;
+mod netem;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub use draft::LeftOut;
-use draft::{Draft, Read, LAB_CONF};
+use draft::{Draft, Position, Read, LAB_CONF};
 
 use crate::check;
 use crate::topology::{self, NodeKind, TopologyFile};
@@ -95,6 +96,11 @@ pub struct Imported {
 pub fn read(path: &Path, format: Option<Format>) -> anyhow::Result<Imported> {
     let path: PathBuf = if path.is_dir() { path.join(LAB_CONF) } else { path.into() };
     let text = topology::text_of(&path)?;
+    if format.is_none() && path.extension().is_some_and(|ending| ending == "py") {
+        let at = Position { line: 1, column: 1 };
+        let what = "a program in Python: Network.from_mininet_program of the Python package reads programs for Mininet";
+        return Ok(Draft::new(&path).error(at, what)?);
+    }
     let format = format.unwrap_or_else(|| Format::of(&path));
     Ok(read_text(&path, format, &text)?)
 }
@@ -115,6 +121,7 @@ pub(crate) fn read_text(path: &Path, format: Format, text: &str) -> Read<Importe
     };
     if format != Format::Lorentz {
         break_loops(&mut topology);
+        netem::take(&mut topology);
     }
     let mut left_out = draft.left_out;
     left_out.sort_by_key(|one| (one.line, one.column));

@@ -1,0 +1,5 @@
+"""A program that has no network."""
+
+from mininet.util import dumpNodeConnections
+
+print("nothing here", dumpNodeConnections([]))

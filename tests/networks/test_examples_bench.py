@@ -1,0 +1,124 @@
+"""`benches/examples.py`: the page about the scenarios of a directory, and what it leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from framework import lorentz, needs
+from framework.build import REPO
+from framework.networks import TIMEOUT
+
+BENCH = REPO / "benches" / "examples.py"
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    needs.root()
+    needs.feature("taps")
+    made = tmp_path / "scenarios"
+    lab = made / "lab"
+    lab.mkdir(parents=True)
+    (lab / "lab.conf").write_text('LAB_AUTHOR=nobody\npc1[0]="A"\npc2[0]="A"\n')
+    (lab / "pc1.startup").write_text("ip address add 10.0.0.1/24 dev eth0\n")
+    (lab / "pc2.startup").write_text("ip address add 10.0.0.2/24 dev eth0\nfalse\n")
+    return made
+
+
+def start(folder: Path, *flags: object) -> subprocess.Popen:
+    work = folder.parent / "work"
+    work.mkdir()
+    environment = {
+        **os.environ,
+        "LORENTZ": str(lorentz.session.binary),
+        "LORENTZ_COMMAND": str(lorentz.session.binary),
+        "TMPDIR": str(work),
+    }
+    return subprocess.Popen(
+        [sys.executable, str(BENCH), str(folder), *map(str, flags)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def users_of(folder: Path) -> list[str]:
+    """Processes whose environment or command line names the folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in text and int(process.name) != os.getpid():
+            found.append(process.name)
+    return found
+
+
+def test_the_page_counts(folder):
+    (folder / "broken.clab.yml").write_text("name: broken\ntopology: [\n")
+    (folder / "pair.py").write_text(
+        "from mininet.net import Mininet\nfrom mininet.topo import SingleSwitchTopo\n"
+        "net = Mininet(SingleSwitchTopo(2))\nnet.start()\nnet.pingAll()\n"
+    )
+    (folder / "note.xml").write_text("<note/>\n")
+    page = folder.parent / "page.md"
+    bench = start(folder, "--page", page)
+    out, err = bench.communicate(timeout=4 * TIMEOUT)
+    assert bench.returncode == 0 and not out, err
+    text = page.read_text()
+    for row in (
+        "| Kathara | 1 | 1 | 1 | 0 | 1 | 1 | 1 of 1 |",
+        "| containerlab | 1 | 0 | 0 | 0 | 0 | 0 | 0 of 0 |",
+        "| Mininet | 1 | 1 | 1 | 0 | 0 | 0 | 1 of 1 |",
+        "| `lab` | 2 nodes, 1 links | yes | 1 | 1 | 1 of 1 |",
+        "| `broken.clab.yml` | no | no | - | - | - |",
+        "- `lab`: `lab.conf:1:1: left out: LAB_AUTHOR=nobody`",
+    ):
+        assert row in text, text
+    assert "pc2.startup:2: node pc2: exec: false: exit status 1" in text
+    assert "note.xml" not in text
+    assert not list((folder.parent / "work").iterdir())
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_after_an_interruption(folder, how):
+    with (folder / "lab" / "pc1.startup").open("a") as script:
+        script.write("sleep 1000\n")
+    bench = start(folder)
+    work = folder.parent / "work"
+    deadline = time.monotonic() + TIMEOUT
+    # The network is there when its line sleeps.
+    while not any("sleep" in line for line in lines_of(users_of(work))):
+        assert time.monotonic() < deadline and bench.poll() is None
+        time.sleep(0.05)
+    bench.send_signal(how)
+    bench.communicate(timeout=TIMEOUT)
+    assert bench.returncode != 0
+    assert not list(work.iterdir())
+    assert not users_of(work)
+
+
+def lines_of(processes: list[str]) -> list[str]:
+    found = []
+    for one in processes:
+        try:
+            found.append(Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_directory_without_scenarios_is_one_line(tmp_path):
+    needs.root()
+    for folder, words in ((tmp_path, "there is none"), (tmp_path / "no", "expected a directory")):
+        done = subprocess.run(
+            [sys.executable, str(BENCH), str(folder)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2 and words in done.stderr.splitlines()[-1]
