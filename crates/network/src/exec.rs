@@ -22,6 +22,8 @@ pub struct FailedLine {
     pub status: i32,
     /// The last line of the node's output.
     pub output: String,
+    /// Whether the line is the start of services that the node leaves out, because it lacks a program.
+    pub left_out: bool,
     /// Words behind the output on the cause; empty for none.
     #[serde(skip)]
     pub note: String,
@@ -29,7 +31,10 @@ pub struct FailedLine {
 
 impl std::fmt::Display for FailedLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let FailedLine { node, file, line, text, status, output, note } = self;
+        let FailedLine { node, file, line, text, status, output, left_out, note } = self;
+        if *left_out {
+            return write!(f, "{file}:{line}: node {node}: {output}");
+        }
         write!(f, "{file}:{line}: node {node}: exec: {text}: exit status {status}")?;
         if !output.is_empty() {
             write!(f, ": {output}")?;
@@ -92,6 +97,10 @@ fn advice(text: &str, status: i32, output: &str) -> &'static str {
     cause.map_or("", |cause| cause.advice)
 }
 
+
+/// The beginning of a script's last line of output if the node leaves out the services that the script starts. Their
+/// names and the reason follow.
+pub(crate) const LEFT_OUT: &str = "lorentz: left out: ";
 /// What begins a report of bash in a node's output.
 const REPORT: &str = "lorentz: exec line ";
 
@@ -151,6 +160,7 @@ impl OutputMark<'_> {
             text: line.at(number).into(),
             status,
             output: output.into(),
+            left_out: false,
             note: advice(line.at(number), status, output).into(),
         };
         for one in text.lines() {
@@ -163,8 +173,10 @@ impl OutputMark<'_> {
                 None => last = one,
             }
         }
-        if failures.is_empty() && status != 0 {
-            failures.push(failed(1, status, last));
+        match last.strip_prefix(LEFT_OUT).filter(|_| status != 0) {
+            Some(what) => failures = vec![FailedLine { left_out: true, ..failed(1, status, what) }],
+            None if failures.is_empty() && status != 0 => failures.push(failed(1, status, last)),
+            None => {}
         }
         failures
     }
@@ -175,22 +187,25 @@ mod tests {
     use super::*;
 
     fn run(shell: &str, text: &str) -> Vec<(u64, String, i32, String)> {
+        let failures = failures(shell, text);
+        failures.into_iter().map(|one| (one.line, one.text, one.status, one.output)).collect()
+    }
+
+    fn failures(shell: &str, text: &str) -> Vec<FailedLine> {
         let line = ExecLine { text: text.into(), file: "pc1.startup".into(), line: 5 };
-        let path = std::env::temp_dir()
-            .join(format!("lorentz-exec-{}-{shell}", std::process::id()).replace('/', "-"));
-        std::fs::write(&path, "of before\n").unwrap();
-        let mark = OutputMark::of(&path);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path();
+        std::fs::write(path, "of before\n").unwrap();
+        let mark = OutputMark::of(path);
         let words = words(shell, &line);
-        let log = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        let log = std::fs::OpenOptions::new().append(true).open(path).unwrap();
         let status = std::process::Command::new(&words[0])
             .args(&words[1..])
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .status()
             .unwrap();
-        let failures = mark.failures("pc1", &line, status.code().unwrap());
-        std::fs::remove_file(&path).unwrap();
-        failures.into_iter().map(|one| (one.line, one.text, one.status, one.output)).collect()
+        mark.failures("pc1", &line, status.code().unwrap())
     }
 
     #[test]
@@ -230,6 +245,16 @@ mod tests {
         ] {
             assert_eq!(advice(text, status, output), "", "{text}");
         }
+    }
+
+    #[test]
+    fn a_service_that_is_left_out_says_why() {
+        let script = "# services: x\necho 'lorentz: left out: x: not installed: y'; exit 127";
+        let [failed] = &failures("/bin/sh", script)[..] else { panic!() };
+        assert!(failed.left_out && failed.output == "x: not installed: y", "{failed}");
+        assert_eq!(failed.to_string(), "pc1.startup:5: node pc1: x: not installed: y");
+        // A script that only says so is none.
+        assert!(failures("bash", "echo 'lorentz: left out: x'").is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `up`, `import`, `down`, `inspect`, `link`, `capture`, `graph`: networks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 
@@ -75,14 +75,20 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
             plan.files_note()
         ))?;
     }
-    if !args.json && !failed.is_empty() {
-        eprintln!("lorentz: {}: {}", plan.name, summary(&failed));
+    if !args.json {
+        let (left_out, failed): (Vec<_>, Vec<_>) = failed.iter().partition(|one| one.left_out);
+        for line in services_left_out(&left_out) {
+            eprintln!("lorentz: {}: {line}", plan.name);
+        }
+        if !failed.is_empty() {
+            eprintln!("lorentz: {}: {}", plan.name, summary(&failed));
+        }
     }
     Ok(0)
 }
 
 /// Tells in one line how many lines of exec failed, and where.
-fn summary(failed: &[FailedLine]) -> String {
+fn summary(failed: &[&FailedLine]) -> String {
     let nodes: BTreeSet<&str> = failed.iter().map(|one| one.node.as_str()).collect();
     let nodes: Vec<&str> = nodes.into_iter().collect();
     let lines = if failed.len() == 1 { "line" } else { "lines" };
@@ -91,6 +97,17 @@ fn summary(failed: &[FailedLine]) -> String {
         failed.len(),
         nodes.join(", ")
     )
+}
+
+/// Returns a line for the services that nodes left out for the same reason.
+fn services_left_out(left_out: &[&FailedLine]) -> Vec<String> {
+    let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in left_out {
+        nodes.entry(&one.output).or_default().push(&one.node);
+    }
+    let line =
+        |(what, nodes): (&&str, &Vec<&str>)| format!("left out on {}: {what}", nodes.join(", "));
+    nodes.iter().map(line).collect()
 }
 
 /// Shows on a terminal how far `lorentz up` is. The children of `up` draw too, one after the other.
@@ -123,6 +140,8 @@ impl UpProgress {
                 self.bar.set_length(self.exec_lines);
                 self.bar.set_position(count as u64);
             }
+            // They come at the end, with what is alike.
+            Step::Failed(line) if line.left_out => {}
             Step::Failed(line) => self.bar.suspend(|| eprintln!("lorentz: {line}")),
         }
     }

@@ -5,18 +5,10 @@ use std::collections::BTreeMap;
 use roxmltree::{Document, Node as Element};
 use serde_saphyr::Spanned;
 
-use super::draft::{default_routes, forward, link, plain_name, Draft, Numbers, Position, Read};
+use super::draft::{link, plain_name, Draft, Numbers, Position, Read};
+use super::services::{self, Files, Routing, Style, Wanted};
 use crate::impair::Impairments;
 use crate::topology::{Link, Node, NodeKind};
-
-/// CORE's default services for each kind of node.
-const DEFAULT_SERVICES: [(&str, &[&str]); 5] = [
-    ("router", &["zebra", "OSPFv2", "OSPFv3", "vtysh", "IPForward"]),
-    ("mdr", &["zebra", "OSPFv3MDR", "vtysh", "IPForward"]),
-    ("prouter", &["zebra", "OSPFv2", "OSPFv3", "vtysh", "IPForward"]),
-    ("PC", &["DefaultRoute"]),
-    ("host", &["DefaultRoute", "SSH"]),
-];
 
 /// Elements of a scenario that only say where and how it was drawn and written.
 const DRAWN: [&str; 3] = ["session_origin", "session_metadata", "session_options"];
@@ -63,8 +55,8 @@ struct Scenario<'d, 'x> {
     draft: &'d mut Draft,
     /// Names of nodes by their ids; `None` for nodes that are left out.
     names: BTreeMap<String, Option<String>>,
-    /// Node, service, and the element that names the service.
-    services: Vec<(String, String, Element<'x, 'x>)>,
+    /// The services of each node, by the element of the node.
+    services: Vec<(Element<'x, 'x>, Vec<Wanted>)>,
 }
 
 fn position_of(element: Element) -> Position {
@@ -164,16 +156,16 @@ impl<'x> Scenario<'_, 'x> {
         self.leave_out_others(element, &format!("device {name}"), &known);
         let kind = element.attribute("type").unwrap_or_default();
         let lists = ["services", "configservices"].map(|list| child(element, &[list]));
+        let mut wanted = Vec::new();
         for one in lists.iter().flatten().flat_map(|list| elements(*list)) {
-            let service = self.required(one, &["name"])?;
-            self.services.push((name.into(), service.into(), one));
+            wanted.push(Wanted::plain(position_of(one), self.required(one, &["name"])?));
         }
         if lists.iter().all(Option::is_none) {
-            let root = element.document().root_element();
-            for service in default_services(root, kind) {
-                self.services.push((name.into(), service, element));
-            }
+            let names = default_services(element.document().root_element(), kind);
+            let at = position_of(element);
+            wanted.extend(names.iter().map(|name| Wanted::plain(at, name)));
         }
+        self.services.push((element, wanted));
         for one in elements(element) {
             if !["position", "services", "configservices"].contains(&one.tag_name().name()) {
                 self.leave_out(one, "");
@@ -318,59 +310,60 @@ impl<'x> Scenario<'_, 'x> {
         }
     }
 
-    /// Reads the configuration of a service in a node: its commands at the start, with the files that they run.
+    /// Reads the configuration of a service in a node: its commands at the start, and its files. The programs end
+    /// with the network, so commands that stop a service or look at it have nothing to do.
     fn configured(&mut self, element: Element<'x, 'x>) -> Read<()> {
+        const NOTHING_TO_DO: [&str; 3] = ["directories", "validates", "shutdowns"];
         let (node, service) =
             (self.required(element, &["node"])?, self.required(element, &["name"])?);
-        let Some(Some(node)) = self.names.get(node).cloned() else {
+        if !self.names.contains_key(node) {
             return self.draft.error(
                 position_of(element),
                 format!("service {service}: no node has the id {node:?}"),
             );
-        };
-        let files: BTreeMap<&str, &str> = elements(element)
-            .filter(|part| ["files", "templates"].contains(&part.tag_name().name()))
-            .flat_map(elements)
-            .filter_map(|file| Some((file.attribute("name")?, file.text().unwrap_or_default())))
-            .collect();
-        let mut used = Vec::new();
+        }
+        let (mut files, mut startups) = (Files::new(), None);
         for part in elements(element) {
             match part.tag_name().name() {
-                "files" | "templates" => {}
-                "startups" => {
-                    for one in elements(part) {
-                        let line = one.text().unwrap_or_default().trim();
-                        let run = with_file(line, &files, &mut used);
-                        if let Some(node) = self.draft.node(&node).filter(|_| !line.is_empty()) {
-                            node.exec.push(position_of(one).of(run));
-                        }
+                "files" | "templates" => {
+                    for (name, file) in
+                        elements(part).filter_map(|file| Some((file.attribute("name")?, file)))
+                    {
+                        let text = file.text().unwrap_or_default().to_string();
+                        files.insert(name.into(), position_of(file).of(text));
                     }
                 }
+                "startups" => {
+                    let lines =
+                        elements(part).map(|one| (one, one.text().unwrap_or_default().trim()));
+                    let lines = lines.filter(|(_, line)| !line.is_empty());
+                    let lines: Vec<_> =
+                        lines.map(|(one, line)| position_of(one).of(line.to_string())).collect();
+                    startups = (!lines.is_empty()).then_some(lines);
+                }
+                known if NOTHING_TO_DO.contains(&known) => {}
                 _ => elements(part).for_each(|one| self.leave_out(one, &format!(" of {service}"))),
             }
         }
-        for name in files.keys().filter(|name| !used.contains(*name)) {
-            let what = format!("service {service} of {node}: file {name}: no command runs it");
-            self.draft.leave_out(position_of(element), what);
+        let configured = Wanted { at: position_of(element), name: service.into(), files, startups };
+        let of_node =
+            self.services.iter_mut().find(|(device, _)| device.attribute("id") == Some(node));
+        if let Some((_, wanted)) = of_node {
+            match wanted.iter_mut().find(|one| one.name == service) {
+                Some(one) => *one = configured,
+                None => wanted.push(configured),
+            }
         }
-        // This configuration stands for the service. There is no default of that name to look for.
-        self.services.retain(|(one, name, _)| *one != node || name != service);
         Ok(())
     }
 
-    /// Handles the two services that are commands.
+    /// Starts the services of all nodes.
     fn serve(self) {
-        for (node, service, element) in &self.services {
-            let at = position_of(*element);
-            match service.as_str() {
-                "IPForward" => {
-                    if let Some(node) = self.draft.node(node) {
-                        forward(at, node);
-                    }
-                }
-                "DefaultRoute" => default_routes(self.draft, at, node),
-                other => self.draft.leave_out(at, format!("node {node}: service {other}")),
-            }
+        for (device, wanted) in self.services {
+            let (id, name) = (device.attribute("id"), device.attribute("name"));
+            let system = id.and_then(|id| id.parse().ok()).unwrap_or(1);
+            let routing = Routing { style: Style::Core, system, text: None };
+            services::start(self.draft, name.unwrap_or_default(), wanted, routing);
         }
     }
 }
@@ -398,21 +391,5 @@ fn default_services(root: Element, kind: &str) -> Vec<String> {
     if let Some(said) = said {
         return elements(said).filter_map(|one| Some(one.attribute("name")?.into())).collect();
     }
-    let found = DEFAULT_SERVICES.iter().find(|(name, _)| *name == kind);
-    found.map_or(Vec::new(), |(_, services)| services.iter().map(|s| s.to_string()).collect())
-}
-
-/// Returns a command that runs a file, `sh NAME` or `bash NAME`, with the content of the file in it.
-pub(super) fn with_file<'a>(
-    line: &str,
-    files: &BTreeMap<&'a str, &str>,
-    used: &mut Vec<&'a str>,
-) -> String {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [shell @ ("sh" | "bash" | "/bin/sh" | "/bin/bash"), file] = words[..] else {
-        return line.to_string();
-    };
-    let Some((name, text)) = files.get_key_value(file) else { return line.to_string() };
-    used.push(name);
-    format!("{shell} -s <<'END-OF-FILE'\n{}\nEND-OF-FILE", text.trim_matches('\n'))
+    services::defaults_of_core(kind).iter().map(|name| name.to_string()).collect()
 }

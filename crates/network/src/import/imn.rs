@@ -1,11 +1,9 @@
 //! `.imn`: topologies of IMUNES and of CORE before version 5. A file is a Tcl list: words, some of them lists in braces.
 
-use std::collections::BTreeMap;
-
 use serde_saphyr::Spanned;
 
-use super::core::with_file;
 use super::draft::{default_routes, forward, link, Draft, Numbers, Position, Read};
+use super::services::{self, Routing, Style, Wanted};
 use crate::impair::Impairments;
 use crate::topology::{Node, NodeKind};
 
@@ -105,6 +103,9 @@ struct Station<'a> {
     interfaces: Vec<(&'a str, Vec<&'a str>)>,
     is_host: bool,
     taken: Vec<&'a str>,
+    services: Vec<Wanted>,
+    /// Lines of the routing daemons in its configuration, and where they begin.
+    routing: Option<Spanned<String>>,
 }
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
@@ -141,8 +142,13 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     for (name, body) in links {
         read_link(draft, &name, &body, &mut stations)?;
     }
-    for station in stations.iter().filter(|station| station.is_host) {
-        default_routes(draft, station.at, &station.name);
+    for station in stations {
+        if station.is_host {
+            default_routes(draft, station.at, &station.name);
+        }
+        let system = station.id.trim_start_matches('n').parse().unwrap_or(1);
+        let routing = Routing { style: Style::Core, system, text: station.routing };
+        services::start(draft, &station.name, station.services, routing);
     }
     Ok(())
 }
@@ -186,7 +192,10 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
         interfaces: Vec::new(),
         is_host,
         taken: Vec::new(),
+        services: Vec::new(),
+        routing: None,
     };
+    let mut named = None;
     let mut configs = Vec::new();
     for (key, value) in &settings {
         match key.text {
@@ -204,7 +213,11 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
                 };
                 station.peers.push((own.text, peer.text));
             }
-            "network-config" => read_config(draft, value, &mut station),
+            "network-config" => read_config(value, &mut station),
+            "services" => {
+                let all = words(draft, value)?;
+                named = Some(all.iter().map(|one| Wanted::plain(one.at, one.text)).collect());
+            }
             "custom-config" => {
                 let parts = pairs(draft, value)?;
                 let part = |key: &str| parts.iter().find(|(one, _)| one.text == key);
@@ -219,58 +232,55 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
             }
         }
     }
-    read_services(draft, &mut node, id.text, &configs);
+    // The models of CORE 4 have services by themselves, those of IMUNES have none.
+    let of_model = || {
+        let names = services::defaults_of_core(model.unwrap_or_default());
+        names.iter().map(|name| Wanted::plain(id.at, name)).collect()
+    };
+    station.services = named.unwrap_or_else(of_model);
+    // These follow from the type.
+    let done = if is_host { "DefaultRoute" } else { "IPForward" };
+    station.services.retain(|one| one.name != done);
+    configure_services(draft, &mut station, &configs);
     draft.add_node(id.at, &station.name, node)?;
     Ok(Some(station))
 }
 
-/// Reads the services of CORE 4 that the user has configured: each has an entry `service:NAME` with its commands, and an entry
-/// `service:NAME:FILE` for each of its files.
-fn read_services(draft: &mut Draft, node: &mut Node, id: &str, configs: &[(Word, Word)]) {
+/// Reads the services of CORE 4 that the user has configured: each has an entry `service:NAME` with its commands,
+/// and an entry `service:NAME:FILE` for each of its files.
+fn configure_services(draft: &mut Draft, station: &mut Station, configs: &[(Word, Word)]) {
     // Each line of a file is indented by a tab.
     let text = |config: &Word| {
         let lines = config.text.lines().skip_while(|line| line.trim().is_empty());
-        lines.map(|line| line.strip_prefix('\t').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+        let lines = lines.map(|line| line.strip_prefix('\t').unwrap_or(line));
+        config.at.of(lines.collect::<Vec<_>>().join("\n"))
     };
     for (service, config) in configs {
-        let name = service.text.strip_prefix("service:").unwrap_or_default();
-        if name.contains(':')
-            && configs.iter().any(|(one, _)| is_service_of(one.text, service.text))
-        {
+        let mut parts = service.text.splitn(3, ':');
+        let (kind, name, file) = (parts.next(), parts.next(), parts.next());
+        let Some(name) = name.filter(|_| kind == Some("service")) else {
+            let what = format!("node {}: custom-config {}", station.id, service.text);
+            draft.leave_out(service.at, what);
             continue;
+        };
+        if !station.services.iter().any(|one| one.name == name) {
+            station.services.push(Wanted::plain(service.at, name));
         }
-        if name.is_empty() || name.contains(':') {
-            draft.leave_out(service.at, format!("node {id}: custom-config {}", service.text));
+        let Some(wanted) = station.services.iter_mut().find(|one| one.name == name) else {
             continue;
-        }
-        let files: Vec<(&str, String)> = configs
-            .iter()
-            .filter(|(one, _)| is_service_of(service.text, one.text))
-            .filter_map(|(one, file)| Some((one.text.splitn(3, ':').nth(2)?, text(file))))
-            .collect();
-        let by_name: BTreeMap<&str, &str> =
-            files.iter().map(|(name, text)| (*name, text.as_str())).collect();
-        let mut used = Vec::new();
-        for command in startup_commands(config.text) {
-            let line = with_file(command, &by_name, &mut used);
-            let is_script = ["sh ", "bash "].iter().any(|shell| command.starts_with(shell));
-            if is_script && line == command {
-                let what =
-                    format!("node {id}: service {name}: {command}, whose file CORE would make");
-                draft.leave_out(service.at, what);
-            } else {
-                node.exec.push(service.at.of(line));
+        };
+        match file {
+            Some(file) => {
+                wanted.files.insert(file.into(), text(config));
+            }
+            None => {
+                let commands = startup_commands(config.text);
+                let commands: Vec<_> =
+                    commands.iter().map(|one| service.at.of(one.to_string())).collect();
+                wanted.startups = (!commands.is_empty()).then_some(commands);
             }
         }
-        for (file, _) in files.iter().filter(|(file, _)| !used.contains(file)) {
-            draft.leave_out(service.at, format!("node {id}: service {name}: file {file}"));
-        }
     }
-}
-
-/// Whether the entry `file` is that of a file of the entry `service`.
-fn is_service_of(service: &str, file: &str) -> bool {
-    file.strip_prefix(service).is_some_and(|rest| rest.starts_with(':'))
 }
 
 /// The commands in a line `cmdup=('COMMAND', ...)`.
@@ -279,13 +289,15 @@ fn startup_commands(config: &str) -> Vec<&str> {
     lists.flat_map(|list| list.split('\'').skip(1).step_by(2)).collect()
 }
 
-/// Reads the lines of a router's configuration: `hostname`, and addresses below `interface`.
-fn read_config<'a>(draft: &mut Draft, text: &Word<'a>, station: &mut Station<'a>) {
+/// Reads the lines of a router's configuration: `hostname`, and addresses below `interface`. The others are for
+/// routing daemons.
+fn read_config<'a>(text: &Word<'a>, station: &mut Station<'a>) {
     let mut in_interface = false;
+    // The interface whose lines the daemons' configuration has last.
+    let mut told = "";
     for (number, line) in text.text.lines().enumerate() {
-        let column = line.len() - line.trim_start().len()
-            + if number == 0 { text.at.column as usize } else { 1 };
-        let at = Position { line: text.at.line + number as u32, column: column as u32 };
+        let is_inside =
+            line.starts_with([' ', '\t']) && line.trim_start_matches('\t').starts_with(' ');
         let line = line.trim();
         let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match first {
@@ -297,10 +309,24 @@ fn read_config<'a>(draft: &mut Draft, text: &Word<'a>, station: &mut Station<'a>
                 in_interface = true;
                 station.interfaces.push((rest.trim(), Vec::new()));
             }
-            _ => match station.interfaces.last_mut() {
-                Some((_, lines)) if in_interface && is_address(line) => lines.push(line),
-                _ => draft.leave_out(at, format!("node {}: network-config: {line}", station.id)),
-            },
+            _ => {
+                in_interface &= first != "router";
+                let interface = station.interfaces.last_mut().filter(|_| in_interface);
+                let name = interface.as_ref().map(|(name, _)| *name);
+                if let Some((_, lines)) = interface.filter(|_| is_address(line)) {
+                    lines.push(line);
+                    continue;
+                }
+                let at = Position { line: text.at.line + number as u32, column: 1 };
+                let routing =
+                    &mut station.routing.get_or_insert_with(|| at.of(String::new())).value;
+                if let Some(name) = name.filter(|name| *name != told) {
+                    *routing += &format!("!\ninterface {name}\n");
+                }
+                told = name.unwrap_or("");
+                let indent = if is_inside || in_interface { " " } else { "" };
+                *routing += &format!("{indent}{line}\n");
+            }
         }
     }
 }

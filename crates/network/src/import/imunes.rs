@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::draft::{forward, link, plain_name, Draft, Numbers, Position, Read};
+use super::services::{self, Routing, Style, Wanted};
 use crate::impair::Impairments;
 use crate::topology::{self, Node, NodeKind};
 
@@ -45,6 +46,9 @@ struct Station {
     wants_routes: bool,
     /// Interfaces by their ids.
     interfaces: BTreeMap<String, Interface>,
+    services: Vec<Wanted>,
+    /// A configuration of the routing daemons by hand.
+    routing: Option<Spanned<String>>,
 }
 
 #[derive(Default, Clone)]
@@ -70,6 +74,11 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     for (id, station) in stations.iter().filter(|(_, station)| station.wants_routes) {
         let at = Position::from_location(whole.nodes[*id].defined);
         default_routes(draft, at, station, &stations);
+    }
+    for (id, station) in stations {
+        let system = id.trim_start_matches('n').parse().unwrap_or(0);
+        let routing = Routing { style: Style::Imunes, system, text: station.routing };
+        services::start(draft, &station.name, station.services, routing);
     }
     for (key, value) in &whole.others {
         let is_empty = [Value::Null, Value::String(String::new())].contains(&value.value);
@@ -154,20 +163,20 @@ fn read_node(
         read_interfaces(draft, interfaces, &mut station);
     }
     for (key, value) in settings {
-        read_setting(draft, &station, key, value, settings);
+        read_setting(draft, &mut station, key, value, settings);
     }
     Ok(Some(station))
 }
 
 fn read_setting(
     draft: &mut Draft,
-    station: &Station,
+    station: &mut Station,
     key: &str,
     value: &Spanned<Value>,
     all: &Settings,
 ) {
     let at = Position::from_location(value.defined);
-    let name = &station.name;
+    let name = &station.name.clone();
     match key {
         "type"
         | "name"
@@ -185,9 +194,18 @@ fn read_setting(
         }
         "model" => {
             let model = text(&value.value);
-            if station.is_router && model != "static" {
+            if station.is_router && !["static", "frr", "quagga"].contains(&model.as_str()) {
                 draft.leave_out(at, format!("node {name}: routing daemon {model}"));
             }
+        }
+        "router_config" if is_on(all.get("custom_enabled")) => {}
+        "router_config" => {
+            let protocols = protocols(&value.value);
+            station.services.extend(protocols.iter().map(|one| Wanted::plain(at, one)));
+        }
+        "services" => {
+            let named = list(&value.value);
+            station.services.extend(named.iter().map(|one| Wanted::plain(at, one)));
         }
         "croutes4" | "croutes6" => {
             for route in routes(&value.value) {
@@ -196,12 +214,13 @@ fn read_setting(
         }
         "custom_configs" if is_on(all.get("custom_enabled")) => {
             for (kind, chosen) in custom(value, all.get("custom_selected")) {
+                let command = text(chosen.get("custom_command").unwrap_or(&Value::Null));
+                let is_routing =
+                    ["frrboot.sh", "quaggaboot.sh"].iter().any(|one| command.ends_with(one));
                 match script(&chosen) {
                     Some(line) => exec(draft, at, name, line),
-                    None => {
-                        let command = text(chosen.get("custom_command").unwrap_or(&Value::Null));
-                        draft.leave_out(at, format!("node {name}: {kind} for {command}"));
-                    }
+                    None if is_routing => station.routing = Some(at.of(config_text(&chosen))),
+                    None => draft.leave_out(at, format!("node {name}: {kind} for {command}")),
                 }
             }
         }
@@ -257,11 +276,33 @@ fn custom(all: &Spanned<Value>, selected: Option<&Spanned<Value>>) -> Vec<(Strin
 fn script(config: &Value) -> Option<String> {
     let command = text(config.get("custom_command")?);
     let shell = ["sh", "bash", "/bin/sh", "/bin/bash"].iter().find(|shell| **shell == command)?;
-    let lines = match config.get("custom_config")? {
-        Value::Array(lines) => lines.iter().map(text).collect::<Vec<_>>().join("\n"),
-        one => text(one),
-    };
+    let lines = config_text(config);
     Some(format!("{shell} -s <<'END-OF-FILE'\n{}\nEND-OF-FILE", lines.trim_matches('\n')))
+}
+
+/// Returns the text of a custom configuration.
+fn config_text(config: &Value) -> String {
+    match config.get("custom_config") {
+        Some(Value::Array(lines)) => lines.iter().map(text).collect::<Vec<_>>().join("\n"),
+        Some(one) => text(one),
+        None => String::new(),
+    }
+}
+
+/// Returns the routing protocols that are on in "rip 1 ospf 0", or in a map of the same.
+fn protocols(config: &Value) -> Vec<String> {
+    let pairs: Vec<(String, String)> = match config.as_object() {
+        Some(map) => map.iter().map(|(name, state)| (name.clone(), text(state))).collect(),
+        None => {
+            let words = list(config);
+            let pairs = words
+                .chunks(2)
+                .filter_map(|pair| Some((pair.first()?.clone(), pair.get(1)?.clone())));
+            pairs.collect()
+        }
+    };
+    let on = pairs.into_iter().filter(|(_, state)| ["1", "true"].contains(&state.as_str()));
+    on.map(|(name, _)| name).collect()
 }
 
 fn read_interfaces(draft: &mut Draft, all: &Spanned<Value>, station: &mut Station) {

@@ -12,6 +12,7 @@ mod imn;
 mod imunes;
 mod kathara;
 mod netem;
+mod services;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -1,0 +1,226 @@
+"""The services of scenarios of CORE and IMUNES: routing daemons that converge in virtual time, and
+servers that answer. The nodes run Debian's programs, from a root file system that has them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from framework import lorentz, needs, servers
+from framework.networks import TIMEOUT, Lab
+
+SCENARIOS = Path(__file__).parent / "scenarios"
+#: Time limits of `lorentz up`, and of the routers' convergence after it, both real, s.
+UP_LIMIT, LIMIT = 200, 400
+#: Time limit of convergence in virtual seconds. OSPF's own timers make some 12 of it with hellos
+#: every 2 s, and some 50 with hellos every 10 s.
+CONVERGED = 90
+
+slow = pytest.mark.timeout(servers.LIMIT + UP_LIMIT + LIMIT + 60)
+
+
+class Scenario(Lab):
+    """The network of a scenario, whose nodes see the root file system with servers."""
+
+    def __init__(self, file: str, *flags: str, rate: str | None = None) -> None:
+        super().__init__("")
+        told = lorentz.json_of("import", str(SCENARIOS / file))
+        topology = told["topology"]
+        topology["name"] = self.name
+        self.left_out = [one["what"] for one in told["left_out"]]
+        if rate:
+            topology["rate"] = rate
+        for node in topology["topology"]["nodes"].values():
+            if node.get("kind", "process") == "process":
+                node["rootfs"] = str(servers.root())
+        self.topology, self.flags = topology, flags
+
+    def up(self):
+        # JSON is YAML.
+        self.file.write_text(json.dumps(self.topology))
+        words = ("up", str(self.file), "--keep-going", *self.flags)
+        self.done = lorentz.call(*words, timeout=UP_LIMIT)
+        return self.done
+
+    def now(self) -> float:
+        """The network's time, virtual seconds since the start."""
+        return self.status()["virtual_ns"] / 1e9
+
+    def converges(self, node: str, *networks: str, family: str = "-4") -> None:
+        """Waits until `node` has routes to the networks, and checks how long that took."""
+        begin, deadline = self.now(), time.monotonic() + LIMIT
+        missing = list(networks)
+        while missing:
+            assert time.monotonic() < deadline, f"{node}: no route to {missing}"
+            routes = self.run(node, "ip", family, "route")
+            missing = [one for one in networks if f"{one} " not in routes]
+            time.sleep(0.5)
+        assert self.now() - begin < CONVERGED
+
+    def reaches(self, node: str, address: str) -> None:
+        out = self.run(node, "ping", "-c", 3, "-i", 0.5, "-W", 5, address)
+        assert re.search(r"[123] received", out), out
+
+
+@slow
+@pytest.mark.parametrize(
+    "flags", [("--tdf", "1"), ("--tdf", "10"), ("--rounds",)], ids=["tdf1", "tdf10", "rounds"]
+)
+def test_routers_of_core_converge(flags):
+    """One of the three has its configuration in the file, in Quagga's language."""
+    with Scenario("ospf.xml", *flags) as lab:
+        assert lab.left_out == ["node n1: routing: instance-id 65"]
+        assert "failed" not in lab.done.stderr and "left out" not in lab.done.stderr, lab.done
+        for router in ("n1", "n3"):
+            lab.converges(router, *(f"10.0.{link}.0/24" for link in (1, 2, 3, 4)))
+        lab.reaches("n5", "10.0.4.10")
+        # CORE leaves OSPFv3 its hellos every 10 s: too long for a test at TDF 10 or in rounds.
+        if flags == ("--tdf", "1"):
+            lab.converges("n1", "a:4::/64", family="-6")
+            lab.converges("n3", "a:1::/64", family="-6")
+            lab.reaches("n5", "a:4::10")
+        hello = lab.run("n3", "vtysh", "-c", "show ip ospf interface eth0 json")
+        timers = json.loads(hello)["interfaces"]["eth0"]
+        assert timers["networkType"] == "POINTOPOINT" and timers["timerMsecs"] == 2000
+
+
+@slow
+def test_routers_of_core_speak_rip():
+    with Scenario("rip.xml") as lab:
+        assert not lab.left_out and "failed" not in lab.done.stderr, lab.done
+        lab.converges("r1", "10.1.2.0/24")
+        lab.converges("r3", "10.1.1.0/24")
+        lab.reaches("r1", "10.1.2.2")
+
+
+@slow
+def test_routers_of_core_4_speak_bgp():
+    """Three autonomous systems, by configurations for Quagga, which needs no policy."""
+    with Scenario("bgp.imn") as lab:
+        assert not lab.left_out and "failed" not in lab.done.stderr, lab.done
+        lab.converges("n3", "192.0.2.0/24", "10.3.1.0/24")
+        lab.converges("n1", "10.3.2.0/24")
+        lab.reaches("n1", "10.3.2.2")
+
+
+@slow
+def test_routers_of_imunes_converge():
+    """One of the three has a configuration by hand. Hellos come every 10 s, as there."""
+    with Scenario("ospf-imunes.imn", rate="2") as lab:
+        assert not lab.left_out and "failed" not in lab.done.stderr, lab.done
+        lab.converges("router1", "10.4.2.0/24", "10.4.9.1")
+        lab.converges("router3", "10.4.0.0/24")
+        lab.reaches("pc", "10.4.9.1")
+
+
+@slow
+def test_servers_of_core_answer():
+    with Scenario("services.xml") as lab:
+        assert lab.left_out == [
+            "node server: service Firewall, which has nothing to do by itself",
+            "node server: service OLSR",
+        ]
+        # Each node without a program leaves its service out; nothing else fails.
+        assert "failed" not in lab.done.stderr, lab.done.stderr
+        assert [line for line in lab.done.stderr.splitlines() if "left out" in line] == [
+            f"lorentz: {lab.name}: left out on server: atd: not installed: atd"
+        ]
+        lab.wait_until(
+            lambda: "10.2.0." in lab.run("client", "ip", "-4", "address"), "an address by DHCP"
+        )
+        address = re.search(r"inet 10\.2\.0\.(\d+)/24", lab.run("client", "ip", "-4", "address"))
+        assert address and 128 <= int(address[1]) <= 254
+        assert "via 10.2.0.1" in lab.run("client", "ip", "route")
+        page = lab.run("client", "curl", "-s", "-i", "http://10.2.0.1/")
+        assert "Apache" in page and "server web server" in page
+        assert "10.2.0.1/24" in page and "c:1::1/64" in page
+        keys = lab.run("client", "ssh-keyscan", "-t", "ed25519", "10.2.0.1")
+        assert "ssh-ed25519 " in keys
+        greeting = "import socket; print(socket.create_connection(('{}', 21)).recv(99).decode())"
+        assert "220 " in lab.run("client", "python3", "-c", greeting.format("10.2.0.1"))
+        # The scenario's own configuration, and its own files.
+        assert "Of the scenario" in lab.run("client", "python3", "-c", greeting.format("10.2.0.3"))
+        assert lab.run("web", "cat", "/run/told") == "of the scenario\n"
+        # Router advertisements give the client an address of its own.
+        lab.wait_until(
+            lambda: "c:1:" in lab.run("client", "ip", "-6", "address"), "an advertised prefix"
+        )
+        lab.wait_until(
+            lambda: "127.0.0.254/8" in lab.run("server", "ip", "address"), "UCARP's address"
+        )
+        assert lab.run("server", "sh", "-c", "wc -c < /var/tmp/server.eth0.pcap") != "0\n"
+
+
+def without_servers(tmp_path: Path, file: str) -> tuple[Lab, Path]:
+    """A copy of a scenario, whose nodes are to see the machine's own programs."""
+    lab = Lab("")
+    path = tmp_path / f"{lab.name}{Path(file).suffix}"
+    shutil.copy(SCENARIOS / file, path)
+    text = path.read_text()
+    path.write_text(
+        re.sub(r'<scenario name="[^"]*"|<scenario', f'<scenario name="{lab.name}"', text)
+    )
+    return lab, path
+
+
+def test_what_is_not_installed_is_one_line(tmp_path):
+    if shutil.which("zebra") or Path("/usr/lib/frr/zebra").exists():
+        pytest.skip("FRR is on this machine")
+    lab, path = without_servers(tmp_path, "rip.xml")
+    why = "FRRzebra, FRRRIP: not installed: vtysh zebra ripd"
+    try:
+        done = lorentz.call("up", str(path), timeout=TIMEOUT)
+        assert done.returncode == 0
+        assert done.stderr == f"lorentz: {lab.name}: left out on r1, r2, r3: {why}\n"
+        # The rest of the network is there.
+        lab.run("r1", needs.tool("ping"), "-c", 1, "10.1.1.2")
+        lorentz.ok("down", lab.name)
+        failed = lorentz.json_of("up", str(path))["failed"]
+        assert [(one["node"], one["left_out"], one["output"]) for one in failed] == [
+            (node, True, why) for node in ("r1", "r2", "r3")
+        ]
+        lorentz.ok("down", lab.name)
+        strict = lorentz.call("up", str(path), "--strict", timeout=TIMEOUT)
+        assert strict.returncode == 1 and strict.stderr.endswith(f": node r1: {why}\n")
+        assert lab.name not in str(lorentz.json_of("inspect"))
+    finally:
+        lab.__exit__()
+
+
+def test_a_server_of_python_stands_in_for_apache(tmp_path):
+    if shutil.which("apache2"):
+        pytest.skip("Apache is on this machine")
+    lab, path = without_servers(tmp_path, "services.xml")
+    try:
+        assert lorentz.call("up", str(path), timeout=TIMEOUT).returncode == 0
+        code = "import urllib.request as u; print(u.urlopen('http://10.2.0.3/').read().decode())"
+        lab.run("client", "ip", "address", "add", "10.2.0.20/24", "dev", "eth0")
+        lab.wait_until(lambda: not refused_by(lab, code), "an answer")
+        assert "web web server" in lab.python("client", code)
+        assert (
+            not Path("/var/www/index.html").exists()
+            or "web web server" not in Path("/var/www/index.html").read_text()
+        )
+    finally:
+        lab.__exit__()
+
+
+def refused_by(lab: Lab, code: str) -> bool:
+    quiet = f"try:\n    {code.replace('; ', chr(10) + '    ')}\nexcept OSError:\n    print('none')"
+    return lab.python("client", quiet) == "none\n"
+
+
+def test_services_do_not_reach_the_host(tmp_path):
+    """A service writes into /etc and /run. A node that sees the host's files leaves it out."""
+    lab, path = without_servers(tmp_path, "rip.xml")
+    try:
+        done = lorentz.call("up", str(path), "--on-host", timeout=TIMEOUT)
+        assert done.returncode == 0
+        assert "left out on r1, r2, r3: FRRzebra, FRRRIP: needs a private node\n" in done.stderr
+        assert not Path("/etc/frr/frr.conf").exists()
+    finally:
+        lab.__exit__()
