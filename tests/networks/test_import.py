@@ -50,7 +50,7 @@ def test_a_scenario_of_core():
     assert [line for line, _ in rest] == [7, 12, 12, 12, 12, 26, 49, 51, 56]
     for (_, what), words in zip(
         rest,
-        ["WIRELESS_LAN", "zebra", "OSPFv2", "OSPFv3", "vtysh", "HTTP", "mer", "an end", "hook"],
+        ["EMANE", "zebra", "OSPFv2", "OSPFv3", "vtysh", "HTTP", "mer", "an end", "hook"],
         strict=True,
     ):
         assert words in what

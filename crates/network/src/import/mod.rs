@@ -11,6 +11,7 @@ mod draft;
 mod imn;
 mod imunes;
 mod kathara;
+mod wlan;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
