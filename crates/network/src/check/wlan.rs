@@ -173,7 +173,12 @@ mobility: {{refresh: 100ms}}
             ("kind: wlan", "kind: switch", (6, 30), "kind: wlan"),
             ("b: {position: [100, 0]}", "b: {}", (5, 8), "expected a position"),
             ("b: {position: [100, 0]}", "b: {position: [.inf, 0]}", (5, 8), "position: "),
-            ("b: {position: [100, 0]}", "b: {kind: hub}", (9, 29), "runs programs"),
+            (
+                "'a:eth0', 'w:a'], ipv4: [10.0.0.1/24, null]",
+                "'w:c', 'w:a']",
+                (8, 27),
+                "runs programs",
+            ),
             ("10.0.0.1/24, null]", "10.0.0.1/24, null], delay: 1ms", (8, 7), "radio of w"),
         ];
         for (from, to, place, words) in cases {
@@ -203,6 +208,6 @@ mobility: {{refresh: 100ms}}
         }
         let text = format!("{WLAN}mobility: {{refresh: 0}}\n");
         let wrong = plan_from_text("x.yaml", &text).unwrap_err();
-        assert!(wrong.what.contains("refresh: 0: expected a duration of 1ms or more"), "{wrong}");
+        assert!(wrong.what.contains("refresh: 0s: expected a duration of 1ms or more"), "{wrong}");
     }
 }
