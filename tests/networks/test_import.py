@@ -53,7 +53,7 @@ def test_a_scenario_of_core():
     assert [line for line, _ in rest] == [7, 49, 51, 56]
     for (_, what), words in zip(
         rest,
-        ["WIRELESS_LAN", "mer", "an end", "hook"],
+        ["EMANE", "mer", "an end", "hook"],
         strict=True,
     ):
         assert words in what

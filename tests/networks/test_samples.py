@@ -42,6 +42,7 @@ IMUNES = {
     ),
     "switch": Sample(pings=PCS, has=("'endpoints': ['pc1:eth0', 'sw:e0']",)),
     "hub": Sample(pings=PCS, has=("'kind': 'hub'",)),
+    "wlan": Sample(pings=PCS, has=("'kind': 'wlan'", "'rate': '54mbit'")),
     "router-auto-routes": Sample(
         pings=("pc1", "10.0.1.10"),
         has=(
@@ -94,7 +95,10 @@ CORE4 = {
         ("ip route replace 192.0.2.0/24",),
     ),
     "generated-file": Sample(("option global",), ("n2", "10.0.0.1"), ("router ospf6",)),
-    "wireless": Sample(("OSPFv3MDR", "OSPFv3MDR", "type wlan", "n3", "n3", "option global")),
+    "wireless": Sample(("option global",), has=("'kind': 'wlan'", "'range': 240.0")),
+    "wireless-moving": Sample(
+        ("gone.scen: not found", "option global"), N1, ("'delay': '2ms'", "'range': 320.0")
+    ),
     "outside": Sample(("type rj45", "type tunnel", "n3", "n4", "option global")),
     "several-addresses": Sample(("10.9.0.1/24", "option global"), N1, ("00:16:3e:00:00:01",)),
     "loop-of-switches": Sample(("option global",), N1, ("'stp': True",)),

@@ -64,7 +64,7 @@ impl NetworkTime {
                 return Err(WrongInput(what));
             };
             if node.value.kind != NodeKind::Process {
-                let what = format!("--node-tdf {name}={tdf}: a switch or hub runs nothing; expected a node that does");
+                let what = format!("--node-tdf {name}={tdf}: a switch, hub or wlan runs nothing; expected a node that does");
                 return Err(WrongInput(what));
             }
             (node.value.tdf, node.value.rate) = (Some(here(tdf)), None);

@@ -27,6 +27,7 @@ pub fn networks(
         for (switch, kind) in &status.switches {
             page += &format!("  {:<24} {kind}\n", format!("{name}.{switch}"));
         }
+        page += &wlans(status);
         page += &links(&status.links);
         if let Some(rounds) = &status.rounds {
             let behind = Span(rounds.behind_ns);
@@ -48,6 +49,19 @@ pub fn networks(
             Span(late.p99_ns),
             Span(late.max_ns)
         );
+    }
+    page
+}
+
+/// Members of wlans, with their positions, and the members that each of them hears.
+fn wlans(status: &NetworkStatus) -> String {
+    let mut page = String::new();
+    for (name, wlan) in &status.wlans {
+        for (member, heard) in &wlan.hears {
+            let [x, y] = status.positions.get(member).copied().unwrap_or_default();
+            let heard = if heard.is_empty() { "nobody".into() } else { heard.join(", ") };
+            page += &format!("  {name}: {member} at {x:.1}, {y:.1} hears {heard}\n");
+        }
     }
     page
 }

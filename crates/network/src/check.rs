@@ -1,5 +1,10 @@
 //! Checks of a topology file: they make the plan of the network, or find the first error and its place.
 
+mod movements;
+mod wlan;
+
+pub(crate) use movements::script_text;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,6 +15,7 @@ use serde_saphyr::{Location, Spanned};
 
 use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
+use crate::mobility::{MobilityPlan, DEFAULT_REFRESH};
 use crate::plan::{
     directions_at, ChangePlan, Endpoint, ExecLine, LinkPlan, NetworkPlan, NodeBind, NodePlan,
     DEFAULT_LAYER_SIZE,
@@ -39,20 +45,27 @@ pub fn plan_from_text(name: &str, text: &str) -> Result<NetworkPlan, TopologyErr
 ///
 /// The first error, with line and column.
 pub fn plan_from(name: &str, file: &TopologyFile) -> Result<NetworkPlan, TopologyError> {
-    check(name, file).map_err(|error| topology::error_at(name, error.at, &error.what))
+    check(name, file).map_err(|error| match error {
+        PlanError::Here { at, what } => topology::error_at(name, at, &what),
+        PlanError::InScript(error) => error,
+    })
 }
 
-/// An error at a place in the file.
+/// An error in a topology file, or in a file that it names.
 #[derive(Debug)]
-struct PlanError {
-    /// The place.
-    at: Location,
-    /// The error, and the accepted values.
-    what: String,
+enum PlanError {
+    Here {
+        /// The place.
+        at: Location,
+        /// The error, and the accepted values.
+        what: String,
+    },
+    /// In a mobility script.
+    InScript(TopologyError),
 }
 
 fn refuse<T>(at: Location, what: impl Into<String>) -> Result<T, PlanError> {
-    Err(PlanError { at, what: what.into() })
+    Err(PlanError::Here { at, what: what.into() })
 }
 
 fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
@@ -75,6 +88,7 @@ fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
         positions: BTreeMap::new(),
         links: Vec::new(),
         schedule: Vec::new(),
+        mobility: MobilityPlan { refresh: DEFAULT_REFRESH, scripts: Vec::new() },
     };
     if file.topology.nodes.is_empty() {
         return refuse(name.defined, "topology: nodes: expected at least one");
@@ -90,15 +104,18 @@ fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
     }
     let mut taken = HashMap::new();
     for link in &file.topology.links {
-        let checked = check_link(link, file, &mut taken)?;
-        if plan.rounds {
-            check_for_rounds(&checked.impairments).or_else(|what| refuse(link.defined, what))?;
+        let mut checked = check_link(link, file, &mut taken)?;
+        wlan::join(link, file, &plan, &mut checked)?;
+        for (side, impairments) in checked.impairments.iter().enumerate().filter(|_| plan.rounds) {
+            plan.check_for_rounds(&checked, side, impairments)
+                .or_else(|what| refuse(link.defined, what))?;
         }
         plan.links.push(checked);
     }
     check_shared_networks(file, &plan)?;
     check_loops(&plan, &file.topology.links)?;
     check_schedule(file, &taken, &mut plan)?;
+    movements::check(source, file, &mut plan)?;
     Ok(plan)
 }
 
@@ -126,10 +143,6 @@ fn check_shared_networks(file: &TopologyFile, plan: &NetworkPlan) -> Result<(), 
         }
     }
     Ok(())
-}
-
-fn check_for_rounds(impairments: &[Impairments; 2]) -> Result<(), String> {
-    impairments.iter().try_for_each(Impairments::check_for_rounds)
 }
 
 /// Reads clock options as the table says.
@@ -162,7 +175,11 @@ fn check_node(
     }
     let node = &node.value;
     if let Some(position) = node.position {
+        movements::point(position).or_else(|what| refuse(at, format!("node {name}: {what}")))?;
         plan.positions.insert(name.to_string(), position);
+    }
+    if let Some(radio) = node.radio.as_ref().filter(|_| node.kind != NodeKind::Wlan) {
+        return refuse(radio.defined, format!("node {name}: radio: expected 'kind: wlan'"));
     }
     if node.kind != NodeKind::Process {
         let is_bare = node.command.is_none()
@@ -183,11 +200,12 @@ fn check_node(
             return refuse(
                 at,
                 format!(
-                    "node {name}: a switch or hub runs nothing; expected kind, stp and position alone"
+                    "node {name}: a switch, hub or wlan runs nothing; expected kind, stp, radio and position alone"
                 ),
             );
         }
         let kind = match node.kind {
+            NodeKind::Wlan if !node.stp => wlan::kind(name, at, node)?,
             NodeKind::Switch if node.stp => SwitchKind::SpanningTree,
             NodeKind::Switch => SwitchKind::Learning,
             _ if node.stp => {
@@ -385,7 +403,7 @@ fn for_ends<'a>(
         if file.topology.nodes.get(node).is_some_and(|one| one.value.kind != NodeKind::Process) {
             return refuse(
                 text.defined,
-                format!("{key}: {node} is a switch or hub; expected null"),
+                format!("{key}: {node} is a switch, hub or wlan; expected null"),
             );
         }
     }
@@ -397,7 +415,7 @@ fn mac(text: &Spanned<String>) -> Result<[u8; 6], PlanError> {
     let bytes: Option<Vec<u8>> = text.value.split(':').map(pair).collect();
     let bytes = bytes.and_then(|bytes| <[u8; 6]>::try_from(bytes).ok());
     // The lowest bit of the first byte marks a group address.
-    bytes.filter(|bytes| bytes[0] & 1 == 0 && *bytes != [0; 6]).ok_or_else(|| PlanError {
+    bytes.filter(|bytes| bytes[0] & 1 == 0 && *bytes != [0; 6]).ok_or_else(|| PlanError::Here {
         at: text.defined,
         what: format!(
             "mac: {:?}: expected the address of one interface such as 02:00:00:00:00:01",
@@ -449,7 +467,7 @@ fn address(key: &str, text: &Spanned<String>, is_v4: bool) -> Result<(IpAddr, u8
         (address.is_ipv4() == is_v4 && length <= longest).then_some((address, length))
     });
     let example = if is_v4 { "10.0.0.1/24" } else { "fd00::1/64" };
-    parsed.ok_or_else(|| PlanError {
+    parsed.ok_or_else(|| PlanError::Here {
         at: text.defined,
         what: format!(
             "{key}: {:?}: expected an address and its prefix length such as {example}",
@@ -498,13 +516,23 @@ fn check_schedule(
     let mut all = Vec::new();
     for change in &file.schedule {
         let (at, change) = (change.defined, &change.value);
-        let end = change.link.value.parse::<Endpoint>().ok().filter(|end| taken.contains_key(end));
+        let link =
+            match (&change.link, &change.node) {
+                (Some(link), None) if change.position.is_none() && change.speed.is_none() => link,
+                // A movement.
+                (None, Some(_)) if change.set.is_empty() && change.state.is_none() => continue,
+                _ => return refuse(
+                    at,
+                    "schedule: expected link with set or state, or node with position and speed",
+                ),
+            };
+        let end = link.value.parse::<Endpoint>().ok().filter(|end| taken.contains_key(end));
         let Some(end) = end else {
             return refuse(
-                change.link.defined,
+                link.defined,
                 format!(
                     "schedule: link: {}: no link ends there; expected one of the endpoints",
-                    change.link.value
+                    link.value
                 ),
             );
         };
@@ -533,7 +561,8 @@ fn check_schedule(
             let wrong = |what| refuse(*at, format!("schedule: {what}"));
             impairments[link][side].check().or_else(wrong)?;
             if plan.rounds {
-                impairments[link][side].check_for_rounds().or_else(wrong)?;
+                plan.check_for_rounds(&plan.links[link], side, &impairments[link][side])
+                    .or_else(wrong)?;
             }
         }
     }

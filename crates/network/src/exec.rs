@@ -97,7 +97,6 @@ fn advice(text: &str, status: i32, output: &str) -> &'static str {
     cause.map_or("", |cause| cause.advice)
 }
 
-
 /// The beginning of a script's last line of output if the node leaves out the services that the script starts. Their
 /// names and the reason follow.
 pub(crate) const LEFT_OUT: &str = "lorentz: left out: ";

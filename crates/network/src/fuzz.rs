@@ -8,6 +8,7 @@ use lorentz_fuzz::{fuzz, fuzz_json};
 
 use crate::check;
 use crate::import::{self, Format};
+use crate::ns2;
 use crate::plan::Endpoint;
 use crate::protocol::NetworkRequest;
 use crate::units::{BitRate, Bytes, Delay, Probability};
@@ -19,15 +20,19 @@ seed: 7
 topology:
   nodes:
     a: {command: sleep 1000, env: {WHO: world}}
-    b: {}
+    b: {position: [3, 4]}
     s: {kind: switch}
+    w: {kind: wlan, radio: {range: 250, rate: 54mbit, delay: 5ms}}
   links:
     - endpoints: [\"a:eth0\", \"b:eth0\"]
       delay: 10ms
       rate: 5mbit
       loss: 0.1%
     - {endpoints: [\"a:eth1\", \"s:0\"]}
+    - {endpoints: [\"b:eth1\", \"w:0\"]}
+mobility: {refresh: 50ms}
 schedule:
+  - {at: 1s, node: b, position: [10, 20], speed: 5}
   - {at: 2s, link: \"a:eth0\", set: {delay: 1ms}}
 ";
 const YAML: [&str; 14] = [
@@ -64,6 +69,36 @@ fn scenario(path: &str, format: Format, bytes: &[u8]) -> bool {
 fn fuzz_topology() {
     fuzz("topology", &[TOPOLOGY], &YAML, |bytes| {
         from_utf8(bytes).is_ok_and(|text| check::plan_from_text("lab.yaml", text).is_ok())
+    });
+}
+
+#[test]
+fn fuzz_ns2() {
+    let seed = "# nodes: 2\n$node_(0) set X_ 144.0\n$node_(0) set Y_ 240\n$ns_ at 1.5 \"$node_(0) setdest 130.0 280.0 15.0\"\n";
+    let words = [
+        "$ns_ at ",
+        "$node_(1) ",
+        "setdest ",
+        "set X_ ",
+        "\"",
+        "\n",
+        "1e308",
+        "nan",
+        "-0",
+        "\u{e9}",
+    ];
+    fuzz("ns2", &[seed], &words, |bytes| {
+        let Ok(text) = from_utf8(bytes) else { return false };
+        match ns2::parse("walk.ns2", text) {
+            Ok(lines) => {
+                assert!(lines.is_sorted_by_key(|line| line.at));
+                true
+            }
+            Err(wrong) => {
+                assert!(wrong.line > 0 && wrong.column > 0 && !wrong.what.contains('\n'));
+                false
+            }
+        }
     });
 }
 

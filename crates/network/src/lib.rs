@@ -49,8 +49,10 @@ mod image;
 pub mod impair;
 pub mod import;
 mod lateness;
+pub mod mobility;
 pub mod neighbours;
 mod node;
+mod ns2;
 pub mod plan;
 mod private;
 mod protocol;
@@ -69,7 +71,7 @@ pub use image::pull_missing;
 pub use private::layer_space;
 pub use protocol::{
     DirectionStatus, FrameLateness, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest,
-    NetworkStatus, NodeStatus, RoundsStatus,
+    NetworkStatus, NodeStatus, RoundsStatus, WlanStatus,
 };
 
 /// The reason why a request about a network is refused. All of these are wrong input.

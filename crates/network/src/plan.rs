@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
+use crate::mobility::MobilityPlan;
 use crate::topology::Isolation;
 
 /// Default of [`Plan::layer_size`].
@@ -31,14 +32,16 @@ pub struct NetworkPlan {
     pub seed: u64,
     /// Nodes: programs in network namespaces.
     pub nodes: Vec<NodePlan>,
-    /// Switches and hubs by their names.
+    /// Switches, hubs and wlans by their names.
     pub switches: Vec<(String, SwitchKind)>,
-    /// Places of nodes and switches in a picture.
+    /// Places of nodes and switches at the start: in a picture, and members of a wlan in it.
     pub positions: BTreeMap<String, [f64; 2]>,
-    /// Links between nodes, switches and hubs.
+    /// Links between nodes, switches, hubs and wlans.
     pub links: Vec<LinkPlan>,
-    /// Changes, sorted by their instants.
+    /// Changes of links, sorted by their instants.
     pub schedule: Vec<ChangePlan>,
+    /// Movements of nodes.
+    pub mobility: MobilityPlan,
 }
 
 /// A program in a network namespace of its own.
@@ -90,6 +93,32 @@ pub struct NodeBind {
 }
 
 impl NetworkPlan {
+    /// Whether `node` is a wlan.
+    pub fn is_wlan(&self, node: &str) -> bool {
+        let of = |(name, kind): &(String, SwitchKind)| {
+            name == node && matches!(kind, SwitchKind::Wlan { .. })
+        };
+        self.switches.iter().any(of)
+    }
+
+    /// Checks that frames take long enough for rounds: in the direction of link `link` from its end `side`, with `impairments`.
+    ///
+    /// # Errors
+    ///
+    /// If they do not; the error says what is accepted.
+    pub fn check_for_rounds(
+        &self,
+        link: &LinkPlan,
+        side: usize,
+        impairments: &Impairments,
+    ) -> Result<(), String> {
+        match self.is_wlan(&link.ends[1 - side].node) {
+            // The delay is that of the way from the wlan to each receiver.
+            true => Ok(()),
+            false => impairments.check_for_rounds(),
+        }
+    }
+
     /// How its nodes see the host's files, in a few words; for messages.
     pub fn files_note(&self) -> String {
         let count =

@@ -63,13 +63,15 @@ pub struct NetworkStatus {
     pub rounds: Option<RoundsStatus>,
     /// Its nodes, with their containers.
     pub nodes: Vec<NodeStatus>,
-    /// The kind of each switch or hub, by name.
+    /// The kind of each switch, hub or wlan, by name.
     pub switches: BTreeMap<String, String>,
-    /// Their places in a picture, as far as the file gives them: to the right, and down.
+    /// The present positions of nodes and switches, as far as the file gives them: to the right, and down.
     pub positions: BTreeMap<String, [f64; 2]>,
+    /// State of each wlan, by name.
+    pub wlans: BTreeMap<String, WlanStatus>,
     /// Its links.
     pub links: Vec<LinkStatus>,
-    /// Number of scheduled changes to come.
+    /// Number of scheduled changes to come, and of waypoints of mobility scripts that do not repeat.
     pub changes_to_come: usize,
     /// Scheduled changes that could not be made, and why.
     pub changes_refused: Vec<String>,
@@ -77,6 +79,15 @@ pub struct NetworkStatus {
     pub timers_refused: Option<String>,
     /// How late frames were delivered to their nodes.
     pub lateness: FrameLateness,
+}
+
+/// State of a wlan.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WlanStatus {
+    /// Greatest distance between two members that hear each other.
+    pub range: f64,
+    /// For each member, the members that it hears.
+    pub hears: BTreeMap<String, Vec<String>>,
 }
 
 /// State of the rounds of a network. The experiment of the same name reports the rest.

@@ -5,6 +5,7 @@
 //! inotify: every controller closes the file, which is its lock too, after a change.
 
 mod clients;
+mod positions;
 mod rounds;
 
 use std::collections::{HashMap, VecDeque};
@@ -23,6 +24,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use crate::capture::{self, CaptureDirection};
 use crate::emulator::{Emulator, LinkId, Side, StationId, SwitchKind};
 use crate::lateness::Histogram;
+use crate::mobility::Motion;
 use crate::plan::{directions_at, ChangePlan, NetworkPlan};
 use crate::protocol::{
     DirectionStatus, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest, NetworkStatus,
@@ -73,6 +75,7 @@ struct EventLoop {
     started: VirtualInstant,
     rounds: Option<Rounds>,
     schedule: VecDeque<ChangePlan>,
+    motion: Motion,
     changes_refused: Vec<String>,
     receivers: Receivers,
     poll: Epoll,
@@ -103,6 +106,7 @@ impl EmulatorServer {
         let started = self.clock.look().now();
         let mut event_loop = EventLoop {
             schedule: self.plan.schedule.iter().cloned().collect(),
+            motion: positions::motion_of(&self.plan),
             plan: self.plan,
             nodes: self.nodes,
             emulator: self.emulator,
@@ -127,6 +131,7 @@ impl EmulatorServer {
         for link in 0..event_loop.plan.links.len() {
             event_loop.set_up(link, event_loop.plan.links[link].is_up, started);
         }
+        event_loop.place_all();
         event_loop.emulator.start(started);
         if let Some(rounds) = &event_loop.rounds {
             rounds.listen(&event_loop.poll, EXPERIMENT_TOKEN)?;
@@ -160,27 +165,34 @@ impl EventLoop {
             let left = rounds.until_next(&self.clock.look())?;
             return Some(Span(left.0.clamp(0, MAX_SLEEP.0)));
         }
-        let change = self.schedule.front().map(|change| self.started.plus(change.at));
-        let next = [self.emulator.next_due(), change].into_iter().flatten().min()?;
+        let next = [self.emulator.next_due(), self.next_change()].into_iter().flatten().min()?;
         let look = self.clock.look();
         // If a change of the clock was announced, the rest is computed after its start.
         let left = look.real_at(next).min(look.until).since(look.real);
         Some(Span((left.0 - SPIN_TIME.0).clamp(0, MAX_SLEEP.0)))
     }
 
-    /// Handles all events that are due, with scheduled changes at their exact instants.
+    /// The instant of the next change of a link or a position. `None` if there is none.
+    fn next_change(&self) -> Option<VirtualInstant> {
+        let link = self.schedule.front().map(|change| change.at);
+        let next = [link, self.motion.next_due()].into_iter().flatten().min()?;
+        Some(self.started.plus(next))
+    }
+
+    /// Handles all events that are due, with changes of links and positions at their exact instants.
     fn advance(&mut self, now: VirtualInstant) {
-        while let Some(change) = self.schedule.front() {
-            let due = self.started.plus(change.at);
-            if due > now {
-                break;
-            }
+        while let Some(due) = self.next_change().filter(|due| *due <= now) {
             self.deliver(due);
-            let Some(ChangePlan { at, end, both, set, is_up }) = self.schedule.pop_front() else {
-                break;
-            };
-            if let Err(why) = self.set(&LinkChange { end, both, set, is_up }, due) {
-                self.changes_refused.push(format!("at {at}: {why}"));
+            let at = due.since(self.started);
+            self.move_nodes(at);
+            while self.schedule.front().is_some_and(|change| change.at <= at) {
+                let Some(ChangePlan { at, end, both, set, is_up }) = self.schedule.pop_front()
+                else {
+                    break;
+                };
+                if let Err(why) = self.set(&LinkChange { end, both, set, is_up }, due) {
+                    self.changes_refused.push(format!("at {at}: {why}"));
+                }
             }
         }
         self.deliver(now);
@@ -206,10 +218,11 @@ impl EventLoop {
     /// Begins a round if it is time for one.
     fn begin_round(&mut self) {
         let look = self.clock.look();
-        let Some(rounds) = self.rounds.as_mut().filter(|rounds| rounds.are_due(&look)) else {
+        if !self.rounds.as_ref().is_some_and(|rounds| rounds.are_due(&look)) {
             return;
-        };
-        let change = self.schedule.front().map(|change| self.started.plus(change.at));
+        }
+        let change = self.next_change();
+        let Some(rounds) = &mut self.rounds else { return };
         let event = [self.emulator.next_delivery(), change].into_iter().flatten().min();
         rounds.begin(self.emulator.least_delay(), event);
     }
@@ -309,7 +322,7 @@ impl EventLoop {
                 self.emulator.pipe(LinkId(link), Side::BOTH[side]).impairments().with(&change.set);
             impairments.check()?;
             if self.rounds.is_some() {
-                impairments.check_for_rounds()?;
+                self.plan.check_for_rounds(&self.plan.links[link], side, &impairments)?;
             }
             Ok((LinkId(link), Side::BOTH[side], impairments))
         };
@@ -391,7 +404,14 @@ impl EventLoop {
     /// Returns the answer to `request`. `None` if the answer comes later, or if the connection carries a capture from here on.
     fn answer(&mut self, token: u64, request: NetworkRequest) -> Option<NetworkAnswer> {
         match request {
-            NetworkRequest::Status => Some(NetworkAnswer::Status(Box::new(self.status()))),
+            NetworkRequest::Status => {
+                // The answer is of one instant.
+                let look = self.clock.look();
+                if self.rounds.is_none() {
+                    self.advance(look.now());
+                }
+                Some(NetworkAnswer::Status(Box::new(self.status(&look))))
+            }
             NetworkRequest::Set(change) => {
                 let (change, now) = match &mut self.rounds {
                     Some(rounds) => (rounds.defer(token, change)?, rounds.now),
@@ -424,18 +444,22 @@ impl EventLoop {
         }
     }
 
-    fn status(&self) -> NetworkStatus {
-        let look = self.clock.look();
-        let kind = |kind| if kind == SwitchKind::Hub { "hub" } else { "switch" }.to_string();
+    fn status(&self, look: &Snapshot) -> NetworkStatus {
+        let kind = |kind| match kind {
+            SwitchKind::Hub => "hub".to_string(),
+            SwitchKind::Wlan { .. } => "wlan".to_string(),
+            SwitchKind::Learning | SwitchKind::SpanningTree => "switch".to_string(),
+        };
         NetworkStatus {
             name: self.plan.name.clone(),
             pid: std::process::id(),
-            virtual_ns: self.now(&look).since(self.started).0,
+            virtual_ns: self.now(look).since(self.started).0,
             rounds: self.rounds.as_ref().map(|rounds| rounds.status(look.now())),
             frozen: look.segment.pace == Pace::Frozen
                 && self.rounds.as_ref().is_none_or(Rounds::stand),
             nodes: self.nodes.clone(),
-            positions: self.plan.positions.clone(),
+            positions: self.positions(),
+            wlans: self.wlans(),
             switches: self
                 .plan
                 .switches
@@ -443,7 +467,7 @@ impl EventLoop {
                 .map(|(name, one)| (name.clone(), kind(*one)))
                 .collect(),
             links: (0..self.plan.links.len()).map(|link| self.link_status(link)).collect(),
-            changes_to_come: self.schedule.len(),
+            changes_to_come: self.schedule.len() + self.motion.waypoints_to_come(),
             changes_refused: self.changes_refused.clone(),
             timers_refused: self.timers.refused.clone(),
             lateness: self.receivers.lateness.summary(),

@@ -67,10 +67,13 @@ macro_rules! define_file {
             pub seed: u64,
             /// Nodes and links.
             pub topology: Topology,
-            /// Changes of links at virtual instants
+            /// Changes of links, and of positions of nodes, at virtual instants
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             #[schemars(with = "Vec<ScheduledChange>")]
             pub schedule: Vec<Spanned<ScheduledChange>>,
+            /// How nodes move: the steps of walks, and mobility scripts
+            #[serde(default, skip_serializing_if = "is_default")]
+            pub mobility: Mobility,
         }
 
         /// A node
@@ -85,6 +88,10 @@ macro_rules! define_file {
             #[serde(default, skip_serializing_if = "is_default")]
             #[schemars(extend("default" = false))]
             pub stp: bool,
+            /// A wlan only: which of its members hear each other, and what happens to the frames that they receive
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<Radio>")]
+            pub radio: Option<Spanned<Radio>>,
             $($(
                 #[doc = $of_node]
                 #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,7 +146,7 @@ macro_rules! define_file {
             /// Directory whose files are copied into its root file system; needs isolation: private
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub files: Option<String>,
-            /// Its place in a picture, in any unit: to the right, and down
+            /// Its place in a picture and in its wlan, in any unit: to the right, and down
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub position: Option<[f64; 2]>,
         }
@@ -155,6 +162,7 @@ macro_rules! define_file {
                     seed: 0,
                     topology: Topology::default(),
                     schedule: Vec::new(),
+                    mobility: Mobility::default(),
                 }
             }
 
@@ -214,6 +222,8 @@ pub enum NodeKind {
     Switch,
     /// A hub: sends each frame to all other ports
     Hub,
+    /// A wireless LAN: sends each frame to the members within a distance of the sender
+    Wlan,
 }
 
 /// How nodes are separated from the host
@@ -293,6 +303,38 @@ macro_rules! define_link {
 }
 with_impairments!(define_link);
 
+// The rows are those of [`crate::impair`].
+macro_rules! define_radio {
+    ($($key:ident: $type:ty, $in_link:literal, $rest:literal, [$($flag:expr),*];)*) => {
+        /// The radio of a wlan: members within its range hear each other. Each member has the impairments for the frames that it
+        /// receives
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct Radio {
+            /// Greatest distance between two members that hear each other, in the unit of positions
+            pub range: f64,
+            $(
+                #[doc = concat!($in_link, $rest)]
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$type>,
+            )*
+        }
+
+        impl Radio {
+            /// Makes a radio without impairments.
+            pub fn new(range: f64) -> Radio {
+                Radio { range, $($key: None,)* }
+            }
+
+            /// Returns the impairments of frames that a member receives.
+            pub fn impairments(&self) -> Impairments {
+                Impairments { $($key: self.$key,)* }
+            }
+        }
+    };
+}
+with_impairments!(define_radio);
+
 /// Whether a link carries frames
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -304,15 +346,26 @@ pub enum State {
     Down,
 }
 
-/// A change of a link at a virtual instant
+/// A change of a link, or of a node's position, at a virtual instant
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ScheduledChange {
     /// Virtual time from the start of the network
     pub at: Delay,
     /// An end of the link, NODE:INTERFACE; the change is for frames that this end sends
-    #[schemars(with = "String")]
-    pub link: Spanned<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub link: Option<Spanned<String>>,
+    /// The node that moves
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub node: Option<Spanned<String>>,
+    /// Where the node goes: to the right, and down
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<[f64; 2]>,
+    /// It walks there in a straight line, so many units of distance per virtual second [default: it is there at once]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
     /// Change both directions
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
@@ -323,6 +376,39 @@ pub struct ScheduledChange {
     /// Up or down, always both directions
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
+}
+
+/// How nodes move
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Mobility {
+    /// Time between two steps of a walk [default: 50ms]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Delay>", extend("default" = "50ms"))]
+    pub refresh: Option<Spanned<Delay>>,
+    /// Mobility scripts in the format of ns-2
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<ScriptFile>")]
+    pub scripts: Vec<Spanned<ScriptFile>>,
+}
+
+/// A mobility script
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ScriptFile {
+    /// The file, absolute or relative to the topology file
+    pub file: String,
+    /// Virtual time from the start of the network to the script's [default: 0]
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = "0"))]
+    pub start: Delay,
+    /// It begins anew when all its walks have arrived
+    #[serde(default, rename = "loop", skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = false))]
+    pub repeats: bool,
+    /// Nodes by their numbers in the script; other numbers are ignored [default: number 3 is the node 3 or n3]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub map: BTreeMap<String, String>,
 }
 
 /// Parses any YAML file `name` with the content `text`.

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod loop_tests;
+mod medium;
 mod pipe;
 mod queue;
 mod rng;
@@ -13,6 +14,8 @@ mod spanning_tree;
 mod switch;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wlan_tests;
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -24,11 +27,13 @@ pub use queue::Frame;
 pub use rng::LinkRng;
 pub use switch::SwitchKind;
 
+use medium::Medium;
 use pipe::Arrival;
 use spanning_tree::{Bridge, Sent, FORWARD_DELAY, TICK};
 use switch::{Forwarding, Switch};
 
 use crate::impair::Impairments;
+use crate::mobility::Point;
 
 /// Least delay where there are no links.
 const LEAST_DELAY_WITHOUT_LINKS: Span = Span(10_000_000);
@@ -96,6 +101,8 @@ struct Link {
 struct SwitchAndPorts {
     switch: Switch,
     bridge: Option<Bridge>,
+    /// Of a wlan: which of its ports hear each other.
+    medium: Option<Medium>,
     ports: Vec<(LinkId, Side)>,
 }
 
@@ -178,12 +185,17 @@ impl Emulator {
         StationId(self.stations.len() - 1)
     }
 
-    /// Adds a switch or a hub.
+    /// Adds a switch, a hub or a wlan.
     pub fn add_switch(&mut self, kind: SwitchKind) -> SwitchId {
-        let switch = if kind == SwitchKind::Hub { Switch::hub() } else { Switch::learning() };
+        let learns = matches!(kind, SwitchKind::Learning | SwitchKind::SpanningTree);
+        let switch = if learns { Switch::learning() } else { Switch::hub() };
         let number = self.switches.len();
         let bridge = (kind == SwitchKind::SpanningTree).then(|| Bridge::new(number));
-        self.switches.push(SwitchAndPorts { switch, bridge, ports: Vec::new() });
+        let medium = match kind {
+            SwitchKind::Wlan { range } => Some(Medium::new(range)),
+            _ => None,
+        };
+        self.switches.push(SwitchAndPorts { switch, bridge, medium, ports: Vec::new() });
         SwitchId(number)
     }
 
@@ -219,11 +231,44 @@ impl Emulator {
             Attachment::Switch(switch) => {
                 let here = &mut self.switches[switch.0];
                 here.ports.push(attached_to);
+                if let Some(medium) = &mut here.medium {
+                    medium.add_port();
+                }
                 if let Some(bridge) = &mut here.bridge {
                     bridge.add_port(cost);
                 }
                 LinkEnd::Switch(switch, here.ports.len() - 1)
             }
+        }
+    }
+
+    /// Moves an interface that is linked to a wlan; without effect for others. Call [`Emulator::advance`] to this instant first.
+    pub fn set_position(&mut self, station: StationId, position: Point) {
+        if let Some((wlan, port)) = self.wlan_port(station) {
+            if let Some(medium) = &mut self.switches[wlan.0].medium {
+                medium.set_position(port, position);
+            }
+        }
+    }
+
+    /// Whether frames that `from` sends reach `to` through a wlan.
+    pub fn is_in_range(&self, from: StationId, to: StationId) -> bool {
+        match (self.wlan_port(from), self.wlan_port(to)) {
+            (Some((wlan, from)), Some((other, to))) if wlan == other => {
+                self.switches[wlan.0].medium.as_ref().is_some_and(|medium| medium.hears(from, to))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the wlan, and its port, to which an interface is linked.
+    fn wlan_port(&self, station: StationId) -> Option<(SwitchId, usize)> {
+        let (link, side) = self.stations[station.0]?;
+        match self.links[link.0].ends[side.other() as usize] {
+            LinkEnd::Switch(switch, port) if self.switches[switch.0].medium.is_some() => {
+                Some((switch, port))
+            }
+            _ => None,
         }
     }
 
@@ -317,11 +362,16 @@ impl Emulator {
         self.calendar.iter().filter(is_last).map(|event| event.due).min()
     }
 
-    /// The least delay of any frame over any of the links.
+    /// The least delay of any frame over any of the links. Links into a wlan need none: all delays of a wlan are behind it.
     pub fn least_delay(&self) -> Span {
-        let pipes = self.links.iter().flat_map(|link| &link.pipes);
+        let leads_to_wlan = |link: &Link, side: Side| match link.ends[side.other() as usize] {
+            LinkEnd::Switch(switch, _) => self.switches[switch.0].medium.is_some(),
+            LinkEnd::Station(_) => false,
+        };
+        let pipes = self.links.iter().flat_map(|link| Side::BOTH.map(|side| (link, side)));
         pipes
-            .map(|pipe| pipe.impairments().least_delay())
+            .filter(|(link, side)| !leads_to_wlan(link, *side))
+            .map(|(link, side)| link.pipes[side as usize].impairments().least_delay())
             .min()
             .unwrap_or(LEAST_DELAY_WITHOUT_LINKS)
     }
@@ -433,7 +483,8 @@ impl Emulator {
                 for out in 0..here.ports.len() {
                     let here = &self.switches[id.0];
                     let (link, side) = here.ports[out];
-                    if out != port && is_open(&here.bridge, out) {
+                    let hears = here.medium.as_ref().is_none_or(|medium| medium.hears(port, out));
+                    if out != port && hears && is_open(&here.bridge, out) {
                         self.transmit(link, side, frame.clone(), now);
                     }
                 }

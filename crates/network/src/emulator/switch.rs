@@ -10,7 +10,7 @@ pub(super) const MAX_AGE: Span = Span::from_secs(300);
 const MAX_ADDRESSES: usize = 8_192;
 
 /// What a switch does with frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum SwitchKind {
     /// It sends each frame to all other ports: a hub.
     Hub,
@@ -18,6 +18,11 @@ pub enum SwitchKind {
     Learning,
     /// It learns, and takes part in a spanning tree.
     SpanningTree,
+    /// It sends each frame to the ports within a distance of the sender's: a wireless LAN.
+    Wlan {
+        /// Greatest distance, in the unit of positions.
+        range: f64,
+    },
 }
 
 /// A switch, which learns the ports of addresses, or a hub, which does not.

@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map, Value};
 
-use super::elements::{is_hub, mac_text};
+use super::elements::{mac_text, other_kind};
 use crate::impair::Impairments;
 use crate::plan::{LinkPlan, NetworkPlan};
 
@@ -40,8 +40,8 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         nodes.insert(node.name.clone(), said.into());
     }
     for (name, kind) in &plan.switches {
-        if is_hub(*kind) {
-            left_out.push(format!("node {name}: a hub; it is a bridge"));
+        if let Some(other) = other_kind(*kind) {
+            left_out.push(format!("node {name}: {other}; it is a bridge"));
         }
         let mut said = Map::from_iter([("kind".into(), "bridge".into())]);
         if let Some(labels) = labels(plan, name) {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::elements::{is_hub, is_router, leave_out_rare, loss_percent, mac_text, other_sysctls};
+use super::elements::{is_router, leave_out_rare, loss_percent, mac_text, other_sysctls};
+use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
@@ -18,10 +19,14 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         quoted(&plan.name)
     );
     for (name, kind) in &plan.switches {
-        let kind = if is_hub(*kind) { "HUB" } else { "SWITCH" };
+        let kind = match kind {
+            SwitchKind::Hub => "HUB\"",
+            SwitchKind::Wlan { .. } => "WIRELESS_LAN\" model=\"basic_range\"",
+            SwitchKind::Learning | SwitchKind::SpanningTree => "SWITCH\"",
+        };
         let _ = writeln!(
             xml,
-            "    <network id=\"{}\" name={} type=\"{kind}\">{}</network>",
+            "    <network id=\"{}\" name={} type=\"{kind}>{}</network>",
             ids[name.as_str()],
             quoted(name),
             position(plan, name)
@@ -34,9 +39,21 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     xml += "  </devices>\n  <links>\n";
     for link in &plan.links {
         leave_out_rare(link, left_out);
-        write_link(&mut xml, link, &ids, left_out);
+        match link.ends.iter().any(|end| plan.is_wlan(&end.node)) {
+            // Its impairments are those of the wlan's radio.
+            true => {
+                write_way(&mut xml, link, &ids, [0, 1], &Impairments::default(), false, left_out)
+            }
+            false => write_link(&mut xml, link, &ids, left_out),
+        }
     }
-    xml += "  </links>\n  <service_configurations>\n";
+    xml += "  </links>\n  <mobility_configurations>\n";
+    for (name, kind) in &plan.switches {
+        if let SwitchKind::Wlan { range } = kind {
+            write_basic_range(&mut xml, plan, name, *range, ids[name.as_str()], left_out);
+        }
+    }
+    xml += "  </mobility_configurations>\n  <service_configurations>\n";
     for node in plan.nodes.iter().filter(|node| has_commands(node)) {
         let _ = writeln!(
             xml,
@@ -51,6 +68,39 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         xml += "      </startups>\n    </service>\n";
     }
     xml + "  </service_configurations>\n</scenario>\n"
+}
+
+/// Writes the radio of the wlan `name`. It is that of the frames that the wlan sends over any of its links.
+fn write_basic_range(
+    xml: &mut String,
+    plan: &NetworkPlan,
+    name: &str,
+    range: f64,
+    id: usize,
+    left_out: &mut Vec<String>,
+) {
+    let radio = plan.links.iter().find_map(|link| {
+        let side = link.ends.iter().position(|end| end.node == name)?;
+        Some(link.impairments[side].clone())
+    });
+    let radio = radio.unwrap_or_default();
+    if radio.duplicate.is_some() {
+        left_out.push(format!("node {name}: radio: duplicate"));
+    }
+    let micros = |span: lorentz_clock::Span| span.0 / 1_000;
+    let rate = radio.rate.and_then(|rate| rate.limit()).unwrap_or(0);
+    let settings = [
+        ("range", range.to_string()),
+        ("bandwidth", rate.to_string()),
+        ("delay", micros(radio.delay.unwrap_or_default().span()).to_string()),
+        ("jitter", micros(radio.jitter().spread.span()).to_string()),
+        ("error", loss_percent(&radio).unwrap_or(0.0).to_string()),
+    ];
+    let _ = write!(xml, "    <mobility_configuration node=\"{id}\" model=\"basic_range\">");
+    for (key, value) in settings {
+        let _ = write!(xml, "<configuration name=\"{key}\" value=\"{value}\"/>");
+    }
+    *xml += "</mobility_configuration>\n";
 }
 
 fn has_commands(node: &NodePlan) -> bool {

@@ -50,9 +50,13 @@ pub(super) fn other_sysctls(node: &NodePlan) -> impl Iterator<Item = (&String, &
     node.sysctls.iter().filter(move |(key, _)| !of_router.contains(&key.as_str()))
 }
 
-/// Whether it is a hub, which learns no addresses.
-pub(super) fn is_hub(kind: SwitchKind) -> bool {
-    kind == SwitchKind::Hub
+/// The kind of what learns no addresses, for messages; `None` of a switch.
+pub(super) fn other_kind(kind: SwitchKind) -> Option<&'static str> {
+    match kind {
+        SwitchKind::Hub => Some("a hub"),
+        SwitchKind::Wlan { .. } => Some("a wlan"),
+        SwitchKind::Learning | SwitchKind::SpanningTree => None,
+    }
 }
 
 /// The hardware address as text.

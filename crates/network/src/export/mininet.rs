@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use lorentz_clock::Span;
 
-use super::elements::{is_hub, is_router, leave_out_rare, loss_percent, mac_text};
+use super::elements::{is_router, leave_out_rare, loss_percent, mac_text, other_kind};
 use crate::impair::{Discipline, Impairments};
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
@@ -34,8 +34,8 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         let _ = writeln!(text, "        self.addHost({}, ip={ip}{class})", literal(&node.name));
     }
     for (name, kind) in &plan.switches {
-        if is_hub(*kind) {
-            left_out.push(format!("node {name}: a hub; it is a switch"));
+        if let Some(other) = other_kind(*kind) {
+            left_out.push(format!("node {name}: {other}; it is a switch"));
         }
         let stp =
             if *kind == crate::emulator::SwitchKind::SpanningTree { ", stp=True" } else { "" };

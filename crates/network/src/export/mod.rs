@@ -63,6 +63,15 @@ pub fn export(plan: &NetworkPlan, format: ExportFormat) -> Exported {
     for change in &plan.schedule {
         left_out.push(format!("schedule: a change of {} at {}", change.end, change.at));
     }
+    for (number, script) in plan.mobility.scripts.iter().enumerate() {
+        // The first one is that of the schedule.
+        match number {
+            0 => left_out.extend(script.waypoints.iter().map(|waypoint| {
+                format!("schedule: a movement of {} at {}", waypoint.node, waypoint.at)
+            })),
+            _ => left_out.push(format!("mobility: script {number}")),
+        }
+    }
     for node in &plan.nodes {
         let own = node.clock.or(&plan.clock).rate_or_tdf();
         if own != rate {

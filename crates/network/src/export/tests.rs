@@ -60,6 +60,30 @@ fn a_scenario_of_core_reads_back() {
 }
 
 #[test]
+fn a_wlan_of_core_reads_back() {
+    const WLAN: &str = "\
+name: air
+topology:
+  nodes:
+    a: {position: [0, 0]}
+    b: {position: [100, 0]}
+    w: {kind: wlan, radio: {range: 120.5, rate: 54mbit, delay: 5ms, loss: 2%}}
+  links:
+    - {endpoints: ['a:eth0', 'w:a'], ipv4: [10.0.0.1/24, null]}
+    - {endpoints: ['w:b', 'b:eth0'], ipv4: [null, 10.0.0.2/24]}
+schedule: [{at: 1s, node: a, position: [5, 5]}]
+";
+    let plan = plan_from_text("air.yaml", WLAN).unwrap();
+    let core = export(&plan, ExportFormat::Core);
+    let read = again(&core.text, "air.xml", Format::Core);
+    assert_eq!((&read.switches, &read.links), (&plan.switches, &plan.links));
+    assert_eq!(read.positions, plan.positions);
+    assert_eq!(core.left_out, ["schedule: a movement of a at 1s"]);
+    let mininet = export(&plan, ExportFormat::Mininet);
+    assert!(mininet.left_out.contains(&"node w: a wlan; it is a switch".to_string()));
+}
+
+#[test]
 fn a_topology_of_containerlab_reads_back_without_its_impairments() {
     let lab = exported(ExportFormat::Containerlab);
     let plan = again(&lab.text, "lab.clab.yml", Format::Containerlab);

@@ -7,6 +7,7 @@ use serde_saphyr::Spanned;
 
 use super::draft::{link, plain_name, Draft, Numbers, Position, Read};
 use super::services::{self, Files, Routing, Style, Wanted};
+use super::wlan;
 use crate::impair::Impairments;
 use crate::topology::{Link, Node, NodeKind};
 
@@ -41,6 +42,9 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
             "service_configurations" | "configservice_configurations" => {
                 scenario.each(part, "service", Scenario::configured)?;
             }
+            "mobility_configurations" => {
+                scenario.each(part, "mobility_configuration", Scenario::mobility)?;
+            }
             drawn if DRAWN.contains(&drawn) => {}
             // CORE writes its defaults into every scenario.
             "emane_global_configuration" if !has_emane(root) => {}
@@ -48,6 +52,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
         }
     }
     scenario.serve();
+    wlan::settle(draft);
     Ok(())
 }
 
@@ -132,14 +137,46 @@ impl<'x> Scenario<'_, 'x> {
         let kind = match self.required(element, &["type"])? {
             "SWITCH" => NodeKind::Switch,
             "HUB" => NodeKind::Hub,
+            "WIRELESS_LAN" => NodeKind::Wlan,
             _ => {
-                self.leave_out(element, " and its links: expected SWITCH or HUB");
+                self.leave_out(element, " and its links: expected SWITCH, HUB or WIRELESS_LAN");
                 self.names.insert(self.required(element, &["id"])?.into(), None);
                 return Ok(());
             }
         };
-        self.leave_out_others(element, "network", &["id", "name", "type", "icon", "canvas"]);
-        self.add(element, Node { kind, position: position(element), ..Node::default() })
+        let drawn = ["id", "name", "type", "icon", "canvas"];
+        let known = [&drawn[..], if kind == NodeKind::Wlan { &["model", "mobility"] } else { &[] }];
+        self.leave_out_others(element, "network", &known.concat());
+        let radio =
+            (kind == NodeKind::Wlan).then(|| position_of(element).of(wlan::default_radio()));
+        self.add(element, Node { kind, radio, position: position(element), ..Node::default() })
+    }
+
+    /// Reads the model of a wlan, or the script by which its members move.
+    fn mobility(&mut self, element: Element<'x, 'x>) -> Read<()> {
+        let id = self.required(element, &["node"])?;
+        let Some(Some(name)) = self.names.get(id).cloned() else {
+            self.leave_out(element, ": its network is not there");
+            return Ok(());
+        };
+        let settings: Vec<wlan::Setting> = elements(element)
+            .filter_map(|one| {
+                Some((one.attribute("name")?, one.attribute("value")?, position_of(one)))
+            })
+            .collect();
+        let number =
+            |(id, name): (&String, &Option<String>)| Some((id.parse().ok()?, name.clone()?));
+        match self.required(element, &["model"])? {
+            "basic_range" => wlan::basic_range(self.draft, &name, &settings),
+            "ns2script" => {
+                let nodes = self.names.iter().filter_map(number).collect();
+                wlan::ns2script(self.draft, &name, &settings, &nodes)
+            }
+            _ => {
+                self.leave_out(element, "");
+                Ok(())
+            }
+        }
     }
 
     fn device(&mut self, element: Element<'x, 'x>) -> Read<()> {

@@ -103,6 +103,10 @@ impl Draft {
         self.file.topology.nodes.get(name).is_some_and(|node| node.value.kind != NodeKind::Process)
     }
 
+    pub fn is_wlan(&self, name: &str) -> bool {
+        self.file.topology.nodes.get(name).is_some_and(|node| node.value.kind == NodeKind::Wlan)
+    }
+
     pub fn add_link(&mut self, at: Position, link: Link) {
         self.file.topology.links.push(at.of(link));
     }

@@ -4,6 +4,7 @@ use serde_saphyr::Spanned;
 
 use super::draft::{default_routes, forward, link, Draft, Numbers, Position, Read};
 use super::services::{self, Routing, Style, Wanted};
+use super::wlan;
 use crate::impair::Impairments;
 use crate::topology::{Node, NodeKind};
 
@@ -106,6 +107,10 @@ struct Station<'a> {
     services: Vec<Wanted>,
     /// Lines of the routing daemons in its configuration, and where they begin.
     routing: Option<Spanned<String>>,
+    /// Of a wlan: settings of its radio.
+    radio: Vec<wlan::Setting<'a>>,
+    /// Of a wlan: settings of the scripts by which its members move.
+    scripts: Vec<Vec<wlan::Setting<'a>>>,
 }
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
@@ -142,6 +147,16 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     for (name, body) in links {
         read_link(draft, &name, &body, &mut stations)?;
     }
+    let number = |station: &Station| {
+        Some((station.id.trim_start_matches('n').parse().ok()?, station.name.clone()))
+    };
+    let numbers = stations.iter().filter_map(number).collect();
+    for Station { name, scripts, .. } in &stations {
+        for settings in scripts {
+            wlan::ns2script(draft, name, settings, &numbers)?;
+        }
+    }
+    wlan::settle(draft);
     for station in stations {
         if station.is_host {
             default_routes(draft, station.at, &station.name);
@@ -179,6 +194,16 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
         "pc" | "host" => is_host = true,
         "lanswitch" => node.kind = NodeKind::Switch,
         "hub" => node.kind = NodeKind::Hub,
+        "wlan" => {
+            let lines = value("network-config").map(|config| config.text.lines());
+            if let Some(model) = lines.into_iter().flatten().find(|line| is_emane(line)) {
+                let what = format!("node {}: {}, and its links", id.text, model.trim());
+                draft.leave_out(kind.at, what);
+                return Ok(None);
+            }
+            node.kind = NodeKind::Wlan;
+            node.radio = Some(id.at.of(wlan::default_radio()));
+        }
         other => {
             draft.leave_out(kind.at, format!("node {}: type {other}, and its links", id.text));
             return Ok(None);
@@ -194,10 +219,16 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
         taken: Vec::new(),
         services: Vec::new(),
         routing: None,
+        radio: Vec::new(),
+        scripts: Vec::new(),
     };
     let mut named = None;
+    let is_wlan = node.kind == NodeKind::Wlan;
     let mut configs = Vec::new();
     for (key, value) in &settings {
+        if is_wlan && read_wlan_setting(draft, key, value, &mut station)? {
+            continue;
+        }
         match key.text {
             "type" | "model" | "canvas" | "labelcoords" | "hidden" | "custom-image" => {}
             "iconcoords" => {
@@ -243,7 +274,67 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
     station.services.retain(|one| one.name != done);
     configure_services(draft, &mut station, &configs);
     draft.add_node(id.at, &station.name, node)?;
+    wlan::basic_range(draft, &station.name, &station.radio)?;
     Ok(Some(station))
+}
+
+/// Reads a setting that a wlan has in a form of its own. Returns false if `key` is none.
+fn read_wlan_setting<'a>(
+    draft: &Draft,
+    key: &Word<'a>,
+    value: &Word<'a>,
+    station: &mut Station<'a>,
+) -> Read<bool> {
+    match key.text {
+        // Its addresses are a suggestion for members.
+        "network-config" => station.name = hostname(value.text, station.id),
+        "range" | "bandwidth" | "jitter" | "delay" | "error" => {
+            station.radio.push((key.text, value.text, value.at));
+        }
+        "tbandwidth" => station.radio.push(("bandwidth", value.text, value.at)),
+        "custom-config" => {
+            let parts = pairs(draft, value)?;
+            let part = |key: &str| parts.iter().find(|(one, _)| one.text == key);
+            let (Some((_, model)), Some((_, config))) = (part("custom-config-id"), part("config"))
+            else {
+                return Ok(false);
+            };
+            match model.text {
+                "basic_range" => station.radio.extend(model_settings(config)),
+                "ns2script" => station.scripts.push(model_settings(config)),
+                _ => return Ok(false),
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Whether a line of a wlan's configuration names a model of EMANE.
+fn is_emane(line: &str) -> bool {
+    line.trim().starts_with("emane_")
+}
+
+/// The name in the configuration of a node, or else its id.
+fn hostname(config: &str, id: &str) -> String {
+    let mut names = config.lines().filter_map(|line| line.trim().strip_prefix("hostname "));
+    names.next().unwrap_or(id).trim().to_string()
+}
+
+/// Reads the settings of a model, a line `KEY=VALUE` each; in the oldest files the values of the basic range model alone.
+fn model_settings<'a>(config: &Word<'a>) -> Vec<wlan::Setting<'a>> {
+    let lines = config.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let setting = |(at, (number, line)): (usize, (usize, &'a str))| {
+        let indent = line.len() - line.trim_start().len();
+        let first = if number == 0 { config.at.column } else { 1 };
+        let at_line = config.at.line + number as u32;
+        let column = |before: usize| Position { line: at_line, column: first + before as u32 };
+        match line.split_once('=') {
+            Some((key, value)) => Some((key.trim(), value.trim(), column(key.len() + 1))),
+            None => Some((*wlan::BASIC_RANGE.get(at)?, line.trim(), column(indent))),
+        }
+    };
+    lines.enumerate().filter_map(setting).collect()
 }
 
 /// Reads the services of CORE 4 that the user has configured: each has an entry `service:NAME` with its commands,

@@ -9,8 +9,10 @@ use serde_saphyr::Spanned;
 
 use super::draft::{forward, link, plain_name, Draft, Numbers, Position, Read};
 use super::services::{self, Routing, Style, Wanted};
+use super::wlan;
 use crate::impair::Impairments;
-use crate::topology::{self, Node, NodeKind};
+use crate::topology::{self, Node, NodeKind, Radio};
+use crate::units::BitRate;
 
 /// Settings by key. All of them are noted as left out, unless the reader takes them.
 type Settings = BTreeMap<String, Spanned<Value>>;
@@ -71,6 +73,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     for (id, settings) in &whole.links {
         read_link(draft, id, settings, &whole, &stations)?;
     }
+    wlan::settle(draft);
     for (id, station) in stations.iter().filter(|(_, station)| station.wants_routes) {
         let at = Position::from_location(whole.nodes[*id].defined);
         default_routes(draft, at, station, &stations);
@@ -141,6 +144,10 @@ fn read_node(
             node.stp = true;
         }
         "hub" => node.kind = NodeKind::Hub,
+        "wlan" => {
+            node.kind = NodeKind::Wlan;
+            node.radio = Some(at.of(imunes_radio()));
+        }
         // Half of a link that is drawn on two canvases.
         "pseudo" => return Ok(None),
         other => {
@@ -166,6 +173,12 @@ fn read_node(
         read_setting(draft, &mut station, key, value, settings);
     }
     Ok(Some(station))
+}
+
+/// IMUNES' wireless network: 54 Mbit/s, and bit errors of (d/500)^30 at the distance d. A frame of 1500 bytes has none with a probability
+/// of a half at d = 360.
+fn imunes_radio() -> Radio {
+    Radio { rate: BitRate::new(54_000_000), ..Radio::new(360.0) }
 }
 
 fn read_setting(

@@ -13,6 +13,7 @@ mod imunes;
 mod kathara;
 mod netem;
 mod services;
+mod wlan;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
