@@ -95,7 +95,9 @@ CORE4 = {
         ("ip route replace 192.0.2.0/24",),
     ),
     "generated-file": Sample(("option global",), ("n2", "10.0.0.1"), ("router ospf6",)),
-    "wireless": Sample(("option global",), has=("'kind': 'wlan'", "'range': 240.0")),
+    "wireless": Sample(
+        ("OSPFv3MDR", "OSPFv3MDR", "option global"), has=("'kind': 'wlan'", "'range': 240.0")
+    ),
     "wireless-moving": Sample(
         ("gone.scen: not found", "option global"), N1, ("'delay': '2ms'", "'range': 320.0")
     ),
@@ -118,7 +120,7 @@ CORE9 = {
     "ipv6": Sample(pings=("n1", "2001::21")),
     "mac": Sample(pings=N1, has=("00:00:00:aa:00:01",)),
     "ospf-by-default": Sample(None, N1),
-    "user-defined": Sample(("shutdown",), N1, has=("hello from core",)),
+    "user-defined": Sample((), N1, has=("hello from core",)),
     "hooks": Sample(("hook",), N1),
     "annotations": Sample(pings=N1),
     "wireless": Sample(None),

@@ -1,5 +1,6 @@
 //! Checks of a topology file: they make the plan of the network, or find the first error and its place.
 
+mod error;
 mod movements;
 mod wlan;
 
@@ -12,6 +13,8 @@ use std::path::PathBuf;
 use lorentz_container::{is_name, Bind};
 use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
+
+use error::{refuse, shown, PlanError};
 
 use crate::emulator::SwitchKind;
 use crate::impair::Impairments;
@@ -49,23 +52,6 @@ pub fn plan_from(name: &str, file: &TopologyFile) -> Result<NetworkPlan, Topolog
         PlanError::Here { at, what } => topology::error_at(name, at, &what),
         PlanError::InScript(error) => error,
     })
-}
-
-/// An error in a topology file, or in a file that it names.
-#[derive(Debug)]
-enum PlanError {
-    Here {
-        /// The place.
-        at: Location,
-        /// The error, and the accepted values.
-        what: String,
-    },
-    /// In a mobility script.
-    InScript(TopologyError),
-}
-
-fn refuse<T>(at: Location, what: impl Into<String>) -> Result<T, PlanError> {
-    Err(PlanError::Here { at, what: what.into() })
 }
 
 fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
@@ -452,12 +438,6 @@ fn check_end(
         );
     }
     Ok(end)
-}
-
-fn shown(names: &[&str]) -> String {
-    const SHOWN: usize = 10;
-    let more = if names.len() > SHOWN { ", ..." } else { "" };
-    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
 
 fn address(key: &str, text: &Spanned<String>, is_v4: bool) -> Result<(IpAddr, u8), PlanError> {

@@ -131,7 +131,8 @@ impl EmulatorServer {
         for link in 0..event_loop.plan.links.len() {
             event_loop.set_up(link, event_loop.plan.links[link].is_up, started);
         }
-        event_loop.place_all();
+        let EventLoop { motion, receivers, emulator, .. } = &mut event_loop;
+        positions::place_all(motion, &receivers.ports, emulator);
         event_loop.emulator.start(started);
         if let Some(rounds) = &event_loop.rounds {
             rounds.listen(&event_loop.poll, EXPERIMENT_TOKEN)?;
@@ -184,7 +185,8 @@ impl EventLoop {
         while let Some(due) = self.next_change().filter(|due| *due <= now) {
             self.deliver(due);
             let at = due.since(self.started);
-            self.move_nodes(at);
+            let Self { motion, receivers, emulator, .. } = self;
+            positions::move_nodes(motion, at, &receivers.ports, emulator);
             while self.schedule.front().is_some_and(|change| change.at <= at) {
                 let Some(ChangePlan { at, end, both, set, is_up }) = self.schedule.pop_front()
                 else {
@@ -458,8 +460,8 @@ impl EventLoop {
             frozen: look.segment.pace == Pace::Frozen
                 && self.rounds.as_ref().is_none_or(Rounds::stand),
             nodes: self.nodes.clone(),
-            positions: self.positions(),
-            wlans: self.wlans(),
+            positions: positions::positions(&self.plan, &self.motion),
+            wlans: positions::wlans(&self.plan, &self.receivers.ports, &self.emulator),
             switches: self
                 .plan
                 .switches

@@ -8,7 +8,7 @@ use std::path::Path;
 use lorentz_clock::Span;
 use serde_saphyr::Spanned;
 
-use super::{refuse, shown, PlanError};
+use super::error::{refuse, shown, PlanError};
 use crate::mobility::{MobilityScript, Movement, Point, Waypoint, DEFAULT_REFRESH, MAX_COORDINATE};
 use crate::ns2;
 use crate::plan::NetworkPlan;

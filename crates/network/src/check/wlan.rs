@@ -3,7 +3,7 @@
 use serde_saphyr::Location;
 use serde_saphyr::Spanned;
 
-use super::{refuse, PlanError};
+use super::error::{refuse, PlanError};
 use crate::emulator::SwitchKind;
 use crate::plan::{LinkPlan, NetworkPlan};
 use crate::topology::{Link, Node, NodeKind, TopologyFile};

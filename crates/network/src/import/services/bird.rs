@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::script::Script;
-use super::{Host, Wanted};
+use super::wanted::{Host, Wanted};
 use crate::import::draft::Position;
 
 const CONFIG: &str = "/etc/bird/bird.conf";

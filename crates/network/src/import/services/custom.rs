@@ -3,15 +3,15 @@
 use serde_saphyr::Spanned;
 
 use super::script::{with_input, Script};
-use super::{Files, Host, Kind, Wanted};
+use super::wanted::{Files, Host, Wanted};
 use crate::import::draft::Draft;
 
 /// Directory for files of a scenario that are named without one. Commands run in it.
 const FOLDER: &str = "/run/services";
 
 /// Whether the scenario has the commands of a service, and all scripts that they run. Where one is missing, the
-/// emulator would have made it.
-pub(super) fn has_own_commands(wanted: &Wanted, kind: Option<Kind>) -> bool {
+/// emulator would have made it. A service that `is_program` does not run its files by itself.
+pub(super) fn has_own_commands(wanted: &Wanted, is_program: bool) -> bool {
     match &wanted.startups {
         Some(lines) => {
             let is_there = |line: &Spanned<String>| match script_of(&line.value) {
@@ -20,7 +20,7 @@ pub(super) fn has_own_commands(wanted: &Wanted, kind: Option<Kind>) -> bool {
             };
             lines.iter().all(is_there)
         }
-        None => !matches!(kind, Some(Kind::Program(_))) && !wanted.files.is_empty(),
+        None => !is_program && !wanted.files.is_empty(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::interfaces::network_of;
 use super::script::{quoted, Script};
-use super::Host;
+use super::wanted::Host;
 
 /// Serves the upper half of each network of the node, and names the node as the router, as CORE does.
 pub(super) fn server(host: &Host) -> Script {

@@ -16,44 +16,13 @@ mod script;
 mod servers;
 #[cfg(test)]
 mod tests;
-
-use std::collections::BTreeMap;
-
-use serde_saphyr::Spanned;
+mod wanted;
 
 use super::draft::{default_routes, forward, Draft, Position};
-use interfaces::Interface;
-pub(super) use routing::Style;
 use routing::{Protocol, Router};
 use script::Script;
-
-/// Texts of files with their places in the scenario, by their paths in the node.
-pub(super) type Files = BTreeMap<String, Spanned<String>>;
-
-/// A service that a scenario gives to a node.
-pub(super) struct Wanted {
-    pub at: Position,
-    pub name: String,
-    /// Its files in the scenario.
-    pub files: Files,
-    /// Its commands in the scenario. `None` if the scenario does not say.
-    pub startups: Option<Vec<Spanned<String>>>,
-}
-
-impl Wanted {
-    /// A service as the emulator would configure it.
-    pub fn plain(at: Position, name: &str) -> Wanted {
-        Wanted { at, name: name.into(), files: Files::new(), startups: None }
-    }
-}
-
-/// A node, as its services see it.
-struct Host<'a> {
-    pub name: &'a str,
-    pub interfaces: &'a [Interface],
-    /// Files of the scenario, which replace those of the service.
-    pub files: Files,
-}
+use wanted::Host;
+pub(super) use wanted::{Files, Routing, Style, Wanted};
 
 /// How a service is made.
 #[derive(Clone, Copy)]
@@ -142,15 +111,6 @@ fn kind_of(name: &str) -> Option<Kind> {
     SERVICES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
 }
 
-/// Facts for the routing daemons of a node that its services do not say.
-pub(super) struct Routing {
-    pub style: Style,
-    /// The number of its autonomous system in a generated configuration.
-    pub system: u32,
-    /// Lines of a routing daemon's configuration that are not a service's file, and where they stand.
-    pub text: Option<Spanned<String>>,
-}
-
 /// Gives `node` the scripts of its services. All of its links must be there.
 pub(super) fn start(draft: &mut Draft, node: &str, wanted: Vec<Wanted>, mut routing: Routing) {
     if draft.is_switch(node) {
@@ -180,7 +140,9 @@ pub(super) fn start(draft: &mut Draft, node: &str, wanted: Vec<Wanted>, mut rout
         match kind_of(&one.name) {
             Some(Kind::Routing(protocol)) => router.add(draft, one, protocol),
             Some(Kind::Bird(protocol)) => bird.add(one, protocol),
-            kind if custom::has_own_commands(&one, kind) => custom::run(draft, node, &host, one),
+            kind if custom::has_own_commands(&one, matches!(kind, Some(Kind::Program(_)))) => {
+                custom::run(draft, node, &host, one)
+            }
             Some(Kind::Forward) => {
                 if let Some(node) = draft.node(node) {
                     forward(at, node);

@@ -3,7 +3,7 @@
 use serde_saphyr::Spanned;
 
 use super::script::{quoted, Script};
-use super::Host;
+use super::wanted::Host;
 
 /// Returns the commands that add the routes of a configuration for routing daemons, if it has nothing else: then no
 /// daemon is needed.

@@ -11,7 +11,7 @@ use serde_saphyr::Spanned;
 use super::interfaces::Interface;
 use super::routing_text::{self, Translated};
 use super::script::Script;
-use super::{Host, Routing, Wanted};
+use super::wanted::{Host, Routing, Style, Wanted};
 use crate::import::draft::{Draft, Position};
 
 const CONFIG: &str = "/etc/frr/frr.conf";
@@ -52,15 +52,6 @@ impl Protocol {
             Protocol::Pim => "pim",
         }
     }
-}
-
-/// The emulator whose configuration is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::import) enum Style {
-    /// CORE: a hello each 2 s.
-    Core,
-    /// IMUNES: OSPF's own intervals, and routes of each protocol in the others.
-    Imunes,
 }
 
 /// The routing daemons of a node.

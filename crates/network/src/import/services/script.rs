@@ -1,6 +1,6 @@
 //! Scripts that start services.
 
-use super::{Files, Host};
+use super::wanted::{Files, Host};
 use crate::exec::LEFT_OUT;
 
 /// Directories in which Debian has servers, beside those of PATH.

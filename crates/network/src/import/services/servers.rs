@@ -1,7 +1,7 @@
 //! Servers, and programs that watch.
 
 use super::script::{quoted, Script};
-use super::Host;
+use super::wanted::Host;
 
 /// OpenSSH, with a key of the node's own. No user has a password or a key: who logs in adds one.
 pub(super) fn ssh(host: &Host) -> Script {
