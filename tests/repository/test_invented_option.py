@@ -52,8 +52,8 @@ def test_an_invented_option_reaches_every_interface(tmp_path):
     table = (tmp_path / TABLE).read_text()
     assert table.count(FIRST) == 1
     (tmp_path / TABLE).write_text(table.replace(FIRST, FIRST + ROW))
-    # The crates of this repository without optimization; all others as scripts/test has built them
-    # already: for the whole workspace, since cargo chooses their features by the packages it builds.
+    # The crates of this repository without optimization; all others as scripts/test has built them:
+    # for the whole workspace, since cargo chooses their features by the packages that it builds.
     ours = [path.parent.name for path in REPO.glob("crates/*/Cargo.toml")]
     fast = [f"--config=profile.release.package.lorentz-{name}.opt-level=0" for name in ours]
     done = subprocess.run(
