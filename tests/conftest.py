@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 from framework import lorentz
@@ -17,3 +18,15 @@ def _session():
             signal.signal(number, default)
     yield
     lorentz.session.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_left():
+    """A file's tests leave no container, experiment or network to the next file."""
+    yield
+    folder = lorentz.session.state_dir()
+    deadline = time.monotonic() + 5
+    while left := lorentz.left(folder):
+        # A monitor removes its container a moment after the program's end.
+        assert time.monotonic() < deadline, f"left behind: {left}"
+        time.sleep(0.05)

@@ -177,6 +177,9 @@ def test_a_running_process_that_is_in_no_virtual_time_is_added():
         native.wait_for(count + 3, ev="now")
         moments = [line["now"] for line in native.lines(ev="now")]
         assert moments == sorted(moments)
+        native.end()
+        # A monitor that the experiment's end kills would not remove the container.
+        lorentz.wait_until_gone(added["name"])
 
 
 def test_an_attached_container_is_added_by_its_name_or_any_of_its_pids():

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from framework import build
 from framework.experiments import SECOND, Experiment, check_shares
 from framework.running import Inside
+
+pytestmark = pytest.mark.alone
 
 STEP = "20000000"
 

@@ -58,6 +58,7 @@ def wait_until(condition, what: str, timeout: float = 15) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.alone
 def test_processor_time_per_virtual_second_is_in_the_ratio_of_the_tdfs(tmp_path):
     """TDF 10 gets ten times what TDF 1 gets for a virtual second, within 5 %.
 

@@ -160,3 +160,10 @@ def wait_until_gone(name: str, timeout: float = 5) -> None:
     while shown(name):
         assert time.monotonic() < deadline, f"still shown after {timeout} s: {shown(name)}"
         time.sleep(0.05)
+
+
+def left(folder: Path) -> list[str]:
+    """Returns the containers, experiments and networks in a state directory."""
+    places = (folder, folder / ".experiments", folder / ".networks")
+    found = [path for place in places if place.exists() for path in place.iterdir()]
+    return sorted(str(path.relative_to(folder)) for path in found if not path.name.startswith("."))

@@ -90,9 +90,9 @@ class Lab:
         start = [*lorentz.session.command(), "exec", self.container(node), "--"]
         return [*start, *map(str, words)]
 
-    def run(self, node: str, *words: object) -> str:
-        """Runs a command in a node to its end, which must succeed. Returns its output."""
-        done = subprocess.run(
+    def call(self, node: str, *words: object) -> subprocess.CompletedProcess:
+        """Runs a command in a node to its end, with success or failure."""
+        return subprocess.run(
             self.command(node, *words),
             capture_output=True,
             text=True,
@@ -100,6 +100,10 @@ class Lab:
             stdin=subprocess.DEVNULL,
             env=lorentz.session.environment(),
         )
+
+    def run(self, node: str, *words: object) -> str:
+        """Runs a command in a node to its end, which must succeed. Returns its output."""
+        done = self.call(node, *words)
         assert done.returncode == 0, f"{words}: {done.returncode}: {done.stdout} {done.stderr}"
         return done.stdout
 
