@@ -19,6 +19,7 @@ import argparse
 import ipaddress
 import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -27,6 +28,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import examples_page
 import labs
@@ -45,6 +47,9 @@ from lorentz import Network
 network = Network.from_mininet_program(sys.argv[2])
 print("\\n" + json.dumps({"topology": network.topology, "left_out": network.left_out}))
 """
+
+#: A node and its interface.
+End: TypeAlias = "tuple[str, str]"
 
 
 @dataclass
@@ -131,13 +136,13 @@ class Runner:
         file, topology = self.read(scenario)
         if topology is None:
             return
-        nodes, links = topology["topology"]["nodes"], topology["topology"].get("links", [])
+        nodes, links = topology["topology"]["nodes"], topology["topology"].setdefault("links", [])
         scenario.size = (len(nodes), len(links))
         self.network = topology["name"]
         try:
             self.up(scenario, file, any("image" in node for node in nodes.values()))
             if scenario.is_up:
-                scenario.pings = self.ping(nodes, links)
+                scenario.pings = self.ping(topology)
         finally:
             self.down()
 
@@ -176,11 +181,13 @@ class Runner:
         elif not scenario.is_up:
             scenario.error = lines[-1] if lines else f"exit status {done.returncode}"
 
-    def ping(self, nodes: dict, links: list[dict]) -> tuple[int, int]:
+    def ping(self, topology: dict) -> tuple[int, int]:
         """Has neighbours with addresses of the same network ping each other."""
         known: dict[str, dict] = {}
         good, tried = 0, 0
-        for ends in segments(nodes, links):
+        for ends in self.neighbours(topology):
+            if tried == self.pairs:
+                break
             addresses = []
             for node, interface in ends:
                 if node not in known:
@@ -194,6 +201,26 @@ class Runner:
                 words = ["ping", "-c", 3, "-i", 0.2, "-W", 2, other.ip]
                 good += self.exec(a, *words).returncode == 0
         return good, tried
+
+    def neighbours(self, topology: dict) -> Iterator[list[End]]:
+        """Yields groups of interfaces that reach each other without a router.
+
+        Interfaces of a wlan form pairs that are in range at the start. If nodes move, a pair that
+        is out of range when its turn comes is left out.
+        """
+        nodes, links = topology["topology"]["nodes"], topology["topology"]["links"]
+        yield from segments(nodes, links)
+        moves = topology.get("mobility", {}).get("scripts") or any(
+            "position" in change for change in topology.get("schedule", [])
+        )
+        for wlan, one, other in in_range(nodes, links):
+            if not moves or other[0] in self.hears(wlan).get(one[0], []):
+                yield [one, other]
+
+    def hears(self, wlan: str) -> dict[str, list[str]]:
+        """Returns, for each member of a wlan, those that it hears now."""
+        done = self.call(LORENTZ, "inspect", self.network, "--json", timeout=COMMAND_TIMEOUT)
+        return json.loads(done.stdout)["wlans"][wlan]["hears"] if done.returncode == 0 else {}
 
     def addresses(self, node: str) -> dict[str, list]:
         """Returns the addresses of each interface."""
@@ -225,8 +252,8 @@ class Runner:
         self.network = None
 
 
-def segments(nodes: dict, links: list[dict]) -> list[list[tuple[str, str]]]:
-    """Returns the interfaces that are on a link, or on links that switches join."""
+def segments(nodes: dict, links: list[dict]) -> list[list[End]]:
+    """Returns the interfaces that are on a link, or on links that switches join; not of wlans."""
     group: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -235,19 +262,42 @@ def segments(nodes: dict, links: list[dict]) -> list[list[tuple[str, str]]]:
         return name
 
     for link in links:
+        parts = ends_of(link)
+        if any(nodes[node].get("kind") == "wlan" for node, _ in parts):
+            continue
         # All ports of a switch are one.
-        parts = [end.split(":", 1) for end in link["endpoints"]]
         names = [
             node if nodes[node].get("kind") in ("switch", "hub") else f"{node}:{interface}"
             for node, interface in parts
         ]
         group[root(names[0])] = root(names[1])
-    found: dict[str, list[tuple[str, str]]] = {}
+    found: dict[str, list[End]] = {}
     for name in group:
         if ":" in name:
             node, interface = name.split(":", 1)
             found.setdefault(root(name), []).append((node, interface))
     return list(found.values())
+
+
+def in_range(nodes: dict, links: list[dict]) -> Iterator[tuple[str, End, End]]:
+    """Yields each wlan with each pair of its members that are in range by their positions."""
+    members: dict[str, list[End]] = {}
+    for link in links:
+        one, other = ends_of(link)
+        for (wlan, _), member in ((one, other), (other, one)):
+            if nodes[wlan].get("kind") == "wlan":
+                members.setdefault(wlan, []).append(member)
+    for wlan, ends in members.items():
+        for one, other in itertools.combinations(ends, 2):
+            distance = math.dist(nodes[one[0]]["position"], nodes[other[0]]["position"])
+            if distance <= nodes[wlan]["radio"]["range"]:
+                yield wlan, one, other
+
+
+def ends_of(link: dict) -> tuple[End, End]:
+    """Returns the two ends of a link."""
+    one, other = (tuple(end.split(":", 1)) for end in link["endpoints"])
+    return one, other
 
 
 def plain(scenario: Scenario, text: str) -> str:

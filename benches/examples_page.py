@@ -35,7 +35,8 @@ A scenario is *up* when `lorentz up` has made all of it. *Without images* are th
 podman does not have here: their nodes ran the host's programs in private layers, so lines that need
 a program of the image fail. *Left out* counts elements that have no place in Lorentz, *lines
 failed* those of `exec` and of start-up scripts. *Pings* are pairs of neighbours with addresses in
-one network, of whom the first reached the second.
+one network, of whom the first reached the second. Neighbours on a wireless LAN are those in range
+at the start, unless they have moved out of range before their ping.
 """
 
 OWN = """\

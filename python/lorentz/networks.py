@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: Bits per second, a whole number from 8 to 10**12; or text: "10mbit", "2.5gbit", "none".
 Rate: TypeAlias = "str | int"
 
+#: A position, to the right and down: two numbers from -10**9 to 10**9, in any unit of distance.
+Position: TypeAlias = "Sequence[float]"
+
 
 class Node(Container):
     """A node of a network: a container. `popen` and `run` run commands in it."""
@@ -102,7 +105,7 @@ class Link:
     def _end(self, sender: Node | str | None) -> str:
         if sender is None:
             return self.ends[0]
-        wanted = sender.node if isinstance(sender, Node) else sender
+        wanted = _name(sender)
         for end in self.ends:
             if wanted in (end, end.split(":")[0]):
                 return end
@@ -171,6 +174,9 @@ class Network:
         imported = json.loads(_native.call(["import", os.fspath(path), "--json"]))
         network = cls(name or imported["topology"]["name"])
         network.topology = {**imported["topology"], "name": network.name}
+        # Scripts are relative to the file that names them.
+        for script in network.topology.get("mobility", {}).get("scripts", []):
+            script["file"] = str(Path(path).absolute().parent / script["file"])
         place = "{file}:{line}:{column}: {what}"
         network.left_out = [place.format(**one) for one in imported["left_out"]]
         network.keep_going = imported["format"] != "lorentz"
@@ -237,10 +243,14 @@ class Network:
         files: str | PathLike[str] | None = None,
         args: Sequence[str] = (),
         network_of: Node | str | None = None,
+        position: Position | None = None,
         **clock: Unpack[NetworkClockOptions],
     ) -> Node:
         """Adds a node; docs/networks.md describes the parameters. Options of a `clock` of its own
-        need a network with rounds: `tdf` or `rate`, and `at`, a date of its own."""
+        need a network with rounds: `tdf` or `rate`, and `at`, a date of its own.
+
+        `position`: needed by a node that is a member of a wlan; `picture` draws the node there.
+        """
         said = {
             **clock_texts(clock, NetworkClockOptions),
             "command": command if command is None or isinstance(command, str) else list(command),
@@ -254,21 +264,44 @@ class Network:
             "isolation": isolation,
             "files": None if files is None else os.fspath(files),
             "args": list(args),
-            "network-of": network_of.node if isinstance(network_of, Node) else network_of,
+            "network-of": None if network_of is None else _name(network_of),
+            "position": _position(position),
         }
         self._add(name, {key: value for key, value in said.items() if value})
         return Node(self, name)
 
-    def switch(self, name: str, *, stp: bool = False) -> str:
+    def switch(self, name: str, *, stp: bool = False, position: Position | None = None) -> str:
         """Adds a learning switch. Returns its name, for `link`.
 
         stp: it takes part in a spanning tree, so that links between switches may form loops.
         """
-        return self._add(name, {"kind": "switch", **({"stp": True} if stp else {})})
+        return self._add(name, _given(kind="switch", stp=stp or None, position=_position(position)))
 
-    def hub(self, name: str) -> str:
+    def hub(self, name: str, *, position: Position | None = None) -> str:
         """Adds a hub. Returns its name, for `link`."""
-        return self._add(name, {"kind": "hub"})
+        return self._add(name, _given(kind="hub", position=_position(position)))
+
+    def wlan(
+        self,
+        name: str,
+        *,
+        range: float,
+        position: Position | None = None,
+        rate: Rate | None = None,
+        delay: Duration | None = None,
+        jitter: Duration | Mapping | None = None,
+        **others: object,
+    ) -> str:
+        """Adds a wireless LAN. Returns its name, for `link`: a link makes a node its member.
+
+        `range`: the greatest distance between two members that hear each other, in the unit of
+        positions, above 0, at most 10**9. Every member needs a position; that of the wlan itself is
+        for `picture` alone. The other keywords are those of `link` for impairments: rate, delay,
+        jitter, loss, duplicate, reorder, corrupt, queue. They are for the frames that each member
+        receives. A link to a wlan has none of its own.
+        """
+        radio = _given(range=range, rate=rate, delay=delay, jitter=jitter, **others)
+        return self._add(name, _given(kind="wlan", radio=radio, position=_position(position)))
 
     def _add(self, name: str, said: dict) -> str:
         nodes = self.topology["topology"]["nodes"]
@@ -287,7 +320,7 @@ class Network:
         jitter: Duration | Mapping | None = None,
         **others: object,
     ) -> Link:
-        """Joins two ends: a node, a switch, or "NODE:INTERFACE".
+        """Joins two ends: a node, a switch, a wlan, or "NODE:INTERFACE".
 
         For a node alone, the link takes the next of its interfaces eth0, eth1 and so on. The
         keywords are those of a link in a topology file (docs/networks.md): rate, delay (one way),
@@ -297,25 +330,79 @@ class Network:
         """
         first = self._end(a)
         ends = (first, self._end(b, first))
-        said = {
-            "endpoints": list(ends),
-            "rate": _rate(rate),
-            "delay": _duration(delay),
-            "jitter": jitter if isinstance(jitter, Mapping) else _duration(jitter),
-            **{key.rstrip("_"): value for key, value in others.items()},
-        }
-        self.topology["topology"]["links"].append(
-            {key: value for key, value in said.items() if value is not None}
-        )
+        said = _given(endpoints=list(ends), rate=rate, delay=delay, jitter=jitter, **others)
+        self.topology["topology"]["links"].append(said)
         return Link(self, ends)
 
     def _end(self, end: Node | str, *taken: str) -> str:
-        name = end.node if isinstance(end, Node) else end
+        name = _name(end)
         if ":" in name:
             return name
         links = self.topology["topology"]["links"]
         used = {*taken, *(one for link in links for one in link["endpoints"])}
         return next(one for at in itertools.count() if (one := f"{name}:eth{at}") not in used)
+
+    def schedule(
+        self,
+        at: Duration,
+        *,
+        node: Node | str | None = None,
+        position: Position | None = None,
+        speed: float | None = None,
+        link: str | None = None,
+        set: Mapping[str, object] | None = None,
+        both: bool = False,
+        state: str | None = None,
+    ) -> None:
+        """Adds a change of a node's position, or of a link, `at` a virtual time since the start.
+
+        `node` goes to `position`: in a straight line with `speed`, in units of distance per virtual
+        second, above 0, at most 10**9; at once without it.
+
+        `link`: an end, "NODE:INTERFACE". `set` has the impairments that change, with the keywords
+        of `Network.link`, for the frames that this end sends; `both`: in the other direction too.
+        `state`: "up" or "down".
+        """
+        change = _given(
+            at=at,
+            node=None if node is None else _name(node),
+            position=_position(position),
+            speed=speed,
+            link=link,
+            set=None if set is None else _given(**set),
+            both=both or None,
+            state=state,
+        )
+        self.topology.setdefault("schedule", []).append(change)
+
+    def mobility(
+        self,
+        file: str | PathLike[str] | None = None,
+        *,
+        start: Duration | None = None,
+        loop: bool = False,
+        map: Mapping[int, Node | str] | None = None,
+        refresh: Duration | None = None,
+    ) -> None:
+        """Adds a mobility script in the format of ns-2, or sets `refresh` for all walks, or both.
+
+        `file`: the script. `start`: virtual time from the network's start to the script's, default
+        0. `loop`: it begins anew when all its walks have arrived. `map`: nodes by their numbers in
+        the script; other numbers are ignored. Without it number 3 is the node 3 or n3. `refresh`:
+        virtual time between two steps of a walk, 1 ms or more, default 50 ms.
+        """
+        mobility = self.topology.setdefault("mobility", {})
+        if refresh is not None:
+            mobility["refresh"] = _duration(refresh)
+        if file is not None:
+            nodes = None if map is None else {str(key): _name(node) for key, node in map.items()}
+            script = _given(
+                file=str(Path(file).absolute()),
+                start=start,
+                loop=loop or None,
+                map=nodes,
+            )
+            mobility.setdefault("scripts", []).append(script)
 
     # ---------------------------------------------------------------------------- its life
 
@@ -349,7 +436,9 @@ class Network:
                 if not found:
                     raise
                 line, what = int(found[1]), found[2]
-                where = [one for one in _place(text, line) if not what.startswith(one)]
+                keys = _place(text, line)
+                # Many messages begin with the last of these keys.
+                where = itertools.takewhile(lambda key: not what.startswith(f"{key}:"), keys)
                 raise _native.WrongInputError(": ".join([*where, what])) from None
 
     def down(self) -> None:
@@ -417,26 +506,50 @@ class Network:
 
 
 def _place(text: str, line: int) -> list[str]:
-    """Returns the node or link, and the key, of a line of `json.dumps(topology, indent=1)`."""
+    """Returns the keys of a line of `json.dumps(topology, indent=1)` and of what encloses it.
+
+    A node or link stands in place of the keys that lead to it.
+    """
     lines = text.splitlines()
     if not 0 < line <= len(lines):
         return []
+    keys: list[str] = []
+    ends: list[str] = []
+    depth = len(text)
+    for at in range(line - 1, 0, -1):
+        own = len(lines[at]) - len(lines[at].lstrip())
+        if own >= depth:
+            continue
+        depth = own
+        if key := re.match(r'\s*"([^"]+)":', lines[at]):
+            keys.insert(0, key[1])
+        elif depth == 3:
+            # A link's ends are in the two lines after its "endpoints".
+            ends = re.findall(r'"([^"]+:[^"]+)"', "".join(lines[at + 1 : at + 5]))[:2]
+    if keys[:2] == ["topology", "nodes"] and len(keys) > 2:
+        return [f"node {keys[2]}", *keys[3:]]
+    if keys[:2] == ["topology", "links"] and len(ends) == 2:
+        return [f"link {' - '.join(ends)}", *keys[2:]]
+    return keys
 
-    def depth(at: int) -> int:
-        return len(lines[at]) - len(lines[at].lstrip())
 
-    key = re.match(r'\s*"([^"]+)":', lines[line - 1])
-    keys = [key[1]] if key else []
-    # Nodes and links are at depth 3, a link's ends in the two lines after its "endpoints".
-    at = line - 1
-    while at and depth(at) > 3:
-        at -= 1
-    if depth(at) != 3:
-        return keys
-    if node := re.match(r'\s*"([^"]+)": {', lines[at]):
-        return [f"node {node[1]}", *keys] if at != line - 1 else [f"node {node[1]}"]
-    ends = re.findall(r'"([^"]+:[^"]+)"', "".join(lines[at + 1 : at + 5]))
-    return [f"link {' - '.join(ends[:2])}", *keys] if len(ends) > 1 else keys
+def _given(**values: object) -> dict:
+    """Returns the values other than None as a topology file has them, by its keys."""
+    texts = {"rate": _rate, "at": _duration, "start": _duration, "delay": _duration}
+    texts["jitter"] = lambda jitter: jitter if isinstance(jitter, Mapping) else _duration(jitter)
+    return {
+        key.rstrip("_"): texts[key](value) if key in texts else value
+        for key, value in values.items()
+        if value is not None
+    }
+
+
+def _name(node: Node | str) -> str:
+    return node.node if isinstance(node, Node) else node
+
+
+def _position(position: Position | None) -> list[float] | None:
+    return None if position is None else list(position)
 
 
 def _rate(rate: Rate | None) -> str | None:

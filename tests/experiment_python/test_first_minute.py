@@ -25,10 +25,10 @@ def examples() -> list[str]:
     return [text for text in texts if "Experiment(" in text or "Network(" in text]
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_an_example_of_the_page_runs_as_written(number, tmp_path):
     found = examples()
-    assert len(found) == 3, found
+    assert len(found) == 4, found
     # The second one uses the import of the first.
     text = (
         found[number]

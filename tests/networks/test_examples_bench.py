@@ -15,6 +15,7 @@ from framework.build import REPO
 from framework.networks import TIMEOUT
 
 BENCH = REPO / "benches" / "examples.py"
+WLAN = Path(__file__).parent / "scenarios" / "wlan"
 
 
 @pytest.fixture
@@ -85,6 +86,27 @@ def test_the_page_counts(folder):
     assert "pc2.startup:2: node pc2: exec: false: exit status 1" in text
     assert "note.xml" not in text
     assert not list((folder.parent / "work").iterdir())
+
+
+def test_neighbours_on_a_wlan_are_those_in_range(tmp_path):
+    """The boat hears both others. In the second scenario the swimmer leaves at once."""
+    needs.root()
+    needs.feature("taps")
+    for name in ("stays", "leaves"):
+        made = tmp_path / "scenarios" / name
+        made.mkdir(parents=True)
+        (made / "beach.scen").write_text((WLAN / "beach.scen").read_text())
+        (made / "beach.xml").write_text((WLAN / "beach.xml").read_text())
+    (made / "beach.scen").write_text("$node_(3) set X_ 1000.0\n")
+    text = (made / "beach.xml").read_text()
+    begins = '<configuration name="autostart" value="{}"/>'
+    assert begins.format(2) in text
+    (made / "beach.xml").write_text(text.replace(begins.format(2), begins.format(0)))
+    bench = start(made.parent)
+    out, err = bench.communicate(timeout=4 * TIMEOUT)
+    assert bench.returncode == 0, err
+    assert "| `stays/beach.xml` | 4 nodes, 3 links | yes | - | - | 2 of 2 |" in out, out
+    assert "| `leaves/beach.xml` | 4 nodes, 3 links | yes | - | - | 1 of 1 |" in out, out
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
