@@ -102,26 +102,29 @@ impl LoadedObject {
         // table.
         const USUAL_FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
         const HEADER: u64 = 12;
-        const PAIR: usize = 8;
-        const MAX_FUNCTIONS: usize = 1 << 20;
+        const PAIR: u64 = 8;
         let mut header = [0; HEADER as usize];
         memory.read_exact_at(&mut header, table)?;
-        let count = word(&header, 8) as usize;
-        if header[..4] != USUAL_FORM || count > MAX_FUNCTIONS {
+        let count = word(&header, 8);
+        if header[..4] != USUAL_FORM {
             return Ok(None);
         }
-        let mut pairs = vec![0; count * PAIR];
-        memory.read_exact_at(&mut pairs, table + HEADER)?;
-        let first = |i: usize| table.wrapping_add_signed((word(&pairs, i * PAIR) as i32).into());
+        // Pair by pair: a process that has just begun would get the whole table mapped, tens of pages, to be read once.
+        let first = |i: u32| -> io::Result<u64> {
+            let mut pair = [0; 4];
+            memory.read_exact_at(&mut pair, table + HEADER + PAIR * u64::from(i))?;
+            Ok(table.wrapping_add_signed(i32::from_le_bytes(pair).into()))
+        };
         let (mut low, mut high) = (0, count);
         while low < high {
-            let middle = (low + high) / 2;
-            match first(middle) <= address {
+            let middle = low + (high - low) / 2;
+            match first(middle)? <= address {
                 true => low = middle + 1,
                 false => high = middle,
             }
         }
-        Ok(low.checked_sub(1).map(first).filter(|first| self.code.contains(first)))
+        let found = low.checked_sub(1).map(first).transpose()?;
+        Ok(found.filter(|first| self.code.contains(first)))
     }
 
     /// Returns where the table of functions lies, if the object has one.

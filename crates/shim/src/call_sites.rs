@@ -225,8 +225,9 @@ fn write_code(begin: u64, code: [u8; CHANGED]) -> Result<(), Refusal> {
         }
         let _ = sys!(Sysno::mprotect, page, len, READ_EXECUTE);
     }
-    if is_shared {
-        make_threads_see();
+    match is_shared {
+        true => make_threads_see(),
+        false => register_for_threads(),
     }
     Ok(())
 }
@@ -275,13 +276,18 @@ unsafe fn exchange_block(block: *mut u128, before: u128, after: u128) {
 
 /// Makes every other thread of the process fetch its code anew before it goes on in the program.
 fn make_threads_see() {
-    const REGISTER_PRIVATE_EXPEDITED_SYNC_CORE: i32 = 1 << 6;
     const PRIVATE_EXPEDITED_SYNC_CORE: i32 = 1 << 5;
+    register_for_threads();
     // SAFETY: numbers only.
-    unsafe {
-        let _ = sys!(Sysno::membarrier, REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0);
-        let _ = sys!(Sysno::membarrier, PRIVATE_EXPEDITED_SYNC_CORE, 0);
-    }
+    let _ = unsafe { sys!(Sysno::membarrier, PRIVATE_EXPEDITED_SYNC_CORE, 0) };
+}
+
+/// Registers the process for [`make_threads_see`]. Where other threads run, the first registration takes the kernel some 10 ms; a
+/// process that is alone gets it at once, and keeps it.
+fn register_for_threads() {
+    const REGISTER_PRIVATE_EXPEDITED_SYNC_CORE: i32 = 1 << 6;
+    // SAFETY: numbers only.
+    let _ = unsafe { sys!(Sysno::membarrier, REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0) };
 }
 
 #[cfg(test)]
