@@ -6,8 +6,9 @@ Natively, rewritten and with `--no-rewrite` a program sees the same.
 from __future__ import annotations
 
 import pytest
-from framework import build
+from framework import build, lorentz, real
 from framework.build import C_FLAVOURS
+from framework.experiments import until
 from framework.running import Inside, Native, Running
 
 #: A site is rewritten after sixteen calls; these are many more.
@@ -60,3 +61,23 @@ def test_a_filter_of_the_programs_own_sees_calls_from_hot_sites(way):
         program.succeed()
     seen = program.line(ev="open")
     assert (seen["before"], seen["after"]) == (0, 13)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_time_says_how_many_sites_are_rewritten(way):
+    text = "import os, time\nwhile True:\n    os.stat('/')\n    time.sleep(0.001)\n"
+    flags = ["--no-rewrite"] if way == "trapped" else []
+    with Inside(real.python(), "-c", text, options=["--offset", "1d", *flags]) as program:
+        program.wait_until_shown()
+        (pid,) = lorentz.shown(program.name)["pids"]
+
+        def sites() -> int:
+            (found,) = lorentz.json_of("time", program.name)["rewritten"]
+            assert found["pid"] == pid
+            return found["sites"]
+
+        if way == "rewritten":
+            until(sites, "a call site is rewritten")
+        found = sites()
+        assert f"call sites  {found} rewritten, process {pid}" in lorentz.ok("time", str(pid))
+        assert (found > 0) == (way == "rewritten")

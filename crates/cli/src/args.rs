@@ -96,7 +96,8 @@ pub enum Verb {
     Ps(Look),
     /// Show a container's clocks beside the host's
     ///
-    /// Also shows its rate and TDF, whether its clock is frozen, announced changes, and the mechanism of its virtual time.
+    /// Also shows its rate and TDF, whether its clock is frozen, announced changes, and the mechanism of its virtual time. With a
+    /// process id it says how many of the process's call sites are rewritten.
     Time(LookAt),
     /// Speed up or slow down a container's clock
     ///

@@ -57,6 +57,15 @@ pub fn clocks_json(view: &View, state: &str) -> Value {
     object
 }
 
+/// The same with the rewritten call sites of each process.
+pub fn time_json(view: &View) -> Value {
+    let mut object = clocks_json(view, view.clock_state());
+    let sites = |(pid, sites): &(u32, Option<usize>)| json!({ "pid": pid, "sites": sites });
+    let sites: Vec<Value> = view.rewritten.iter().map(sites).collect();
+    add(&mut object, json!({ "rewritten": sites }));
+    object
+}
+
 fn skip_json(skip: &SkipReport) -> Value {
     let blocker = skip.blocker.as_ref();
     json!({
@@ -197,6 +206,10 @@ pub fn clocks(view: &View) -> String {
     }
     rows.push(row(["rate", &format!("{} (TDF {tdf})", reading.rate)]));
     rows.push(row(["waiting", &format!("{} waits, {} timers", reading.waits, reading.timers)]));
+    for (pid, sites) in &view.rewritten {
+        let sites = sites.map_or("cannot be read".into(), |sites| format!("{sites} rewritten"));
+        rows.push(row(["call sites", &format!("{sites}, process {pid}")]));
+    }
     if let Some(limit) = reading.limit {
         rows.push(row(["limit", &elapsed(limit.0)]));
     }

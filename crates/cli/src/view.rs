@@ -1,7 +1,9 @@
 //! The shown facts of a container, gathered once and printed in either form.
 
 use lorentz_clock::{SkipMode, Span};
-use lorentz_container::{scan_processes, Container, ContainerRecord, Liveness, StateDir};
+use lorentz_container::{
+    rewritten_sites, scan_processes, Container, ContainerRecord, Liveness, StateDir,
+};
 use lorentz_control::processes::{self, FileId, Process};
 use lorentz_control::{HostNow, Reading};
 use lorentz_idle::SkipReport;
@@ -20,6 +22,8 @@ pub struct View {
     pub skip: Option<SkipReport>,
     /// How long it has been there, in the host's time.
     pub uptime: Span,
+    /// For each process that was asked for: how many of its call sites are rewritten, where that can be read.
+    pub rewritten: Vec<(u32, Option<usize>)>,
 }
 
 impl View {
@@ -73,7 +77,14 @@ impl View {
             processes,
             uptime: Span(if record.is_of_this_boot() { age.max(0) } else { 0 }),
             record,
+            rewritten: Vec::new(),
         })
+    }
+
+    /// Looks also at the call sites of the processes `pids`.
+    pub fn with_rewritten(mut self, pids: &[u32]) -> View {
+        self.rewritten.extend(pids.iter().map(|pid| (*pid, rewritten_sites(*pid))));
+        self
     }
 
     /// Whether a monitor looks after it.

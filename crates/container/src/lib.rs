@@ -67,7 +67,7 @@ pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use layer::{layer_space, overlay, own_mounts, Layer};
 pub use lifecycle::{attach, exec, run, Attached};
-pub use lorentz_inject::{limits, on_ample_stack};
+pub use lorentz_inject::{limits, on_ample_stack, rewritten_sites};
 pub use service_dir::ServiceDir;
 pub use state::{
     is_name, scan_processes, Bundle, Container, ContainerRecord, Liveness, Mechanism, Monitor,

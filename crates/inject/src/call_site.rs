@@ -6,10 +6,14 @@
 //! compiler or Go has written, stays as it is.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
-use lorentz_shim::call_sites::{Shape, SITE_LEN};
+use lorentz_shim::call_sites::{Shape, REWRITTEN, SITE_LEN};
+use lorentz_shim::layout::{CallSite, CALL_SITES, CALL_SITES_LEN};
 use lorentz_syscalls::Sysno;
+use nix::sys::uio::{process_vm_readv, RemoteIoVec};
+use nix::unistd::Pid;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::offset_of;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -36,6 +40,18 @@ pub(crate) fn shape(pid: u32, end: u64, number: Sysno) -> Option<Shape> {
     let mut function = vec![0; (end - first) as usize];
     memory.read_exact_at(&mut function, first).ok()?;
     is_replaceable(&function, first).then_some(shape)
+}
+
+/// Returns how many call sites of process `pid` are rewritten. `None` where the shim is not in the process, or its memory may not
+/// be read. The process is not stopped for it.
+pub fn rewritten_sites(pid: u32) -> Option<usize> {
+    const SITE: usize = size_of::<CallSite>();
+    let mut table = vec![0; CALL_SITES_LEN * SITE];
+    let remote = RemoteIoVec { base: CALL_SITES, len: table.len() };
+    let local = &mut [IoSliceMut::new(&mut table)];
+    let copied = process_vm_readv(Pid::from_raw(pid as i32), local, &[remote]).ok()?;
+    let is_rewritten = |site: &&[u8]| word(site, offset_of!(CallSite, state)) == REWRITTEN;
+    (copied == table.len()).then(|| table.chunks_exact(SITE).filter(is_rewritten).count())
 }
 
 /// A mapping of a program: its addresses, and the place in the file.

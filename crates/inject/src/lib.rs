@@ -42,6 +42,7 @@ mod tracee;
 mod user_notification;
 mod wall;
 
+pub use call_site::rewritten_sites;
 pub use error::Error;
 pub use launch::{find as find_command, Forked, ProgramEnd};
 pub use managed_clock::TargetClock;

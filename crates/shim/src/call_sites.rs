@@ -37,7 +37,8 @@ use lorentz_syscalls::ASK_MONITOR;
 const HOT: u32 = 16;
 /// A thread asks for the site, or the thread that did has been left behind by a fork.
 const ASKED: u32 = HOT;
-const REWRITTEN: u32 = HOT + 1;
+/// The site is rewritten.
+pub const REWRITTEN: u32 = HOT + 1;
 const LEFT: u32 = HOT + 2;
 
 /// What the monitor says of a site.

@@ -23,9 +23,13 @@ pub fn time(args: &LookAt) -> anyhow::Result<i32> {
     let container = StateDir::open()?.find(&args.container)?;
     if args.json {
         let view = View::of(&container)?;
-        print::out_json(&print::clocks_json(&view, view.clock_state()))?;
+        let pids = view.pids();
+        let view = view.with_rewritten(&pids);
+        print::out_json(&print::time_json(&view))?;
     } else {
-        print::out(&print::clocks(&View::without_processes(&container)?))?;
+        let view = View::without_processes(&container)?;
+        let pid = args.container.parse().ok();
+        print::out(&print::clocks(&view.with_rewritten(pid.as_slice())))?;
     }
     Ok(0)
 }
