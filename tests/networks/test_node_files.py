@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from framework import containers, lorentz
-from framework.networks import Lab, refused
+from framework.networks import TIMEOUT, Lab, refused
 
 
 @pytest.fixture
@@ -80,6 +80,8 @@ def test_binds_without_a_root(data, tmp_path_factory):
         ("binds: ['/etc']", ':2:32: node a: binds: "/etc": expected SOURCE:TARGET'),
         ("binds: ['/etc:etc']", "the target absolute"),
         ("kind: switch, rootfs: /", "runs nothing"),
+        ("user: nobody", ':2:30: node a: user: "nobody": expected image or rootfs beside it'),
+        ("rootfs: /, user: -x", 'user: "-x": expected USER or USER:GROUP'),
     ],
 )
 def test_what_is_not_there_is_told(node, words, tmp_path):
@@ -89,3 +91,26 @@ def test_what_is_not_there_is_told(node, words, tmp_path):
 def test_a_command_that_the_root_does_not_have(tmp_path):
     node = f"rootfs: {containers.rootfs()}, command: [gcc]"
     refused(tmp_path, node, "node a: command: gcc: not found")
+
+
+@pytest.mark.parametrize("isolation", ["host", "private"])
+def test_programs_run_as_the_user(data, isolation):
+    node = f"user: '65534:1234', isolation: {isolation}, command: 'id -u; id -g; sleep 1000'"
+    with lab(data, f"{node}, output: {data}/out") as network:
+        network.wait_until(lambda: len((data / "out").read_text().split()) == 2, "two numbers")
+        assert (data / "out").read_text().split() == ["65534", "1234"]
+        assert network.run("a", "id", "-u") == "65534\n"
+
+
+def test_up_gives_a_root_file_system(data):
+    network = Lab("topology: {nodes: {a: {}, b: {isolation: private}}}")
+    network.file.write_text(network.text)
+    try:
+        root = str(containers.rootfs())
+        lorentz.ok("up", str(network.file), "--rootfs", root, timeout=TIMEOUT)
+        for node in "ab":
+            assert "busybox" in network.run(node, "ls", "/bin").split()
+        done = lorentz.call("up", str(network.file), "--rootfs", "/no/such")
+        lorentz.refusal(done, "--rootfs /no/such: expected a directory")
+    finally:
+        network.__exit__()

@@ -190,10 +190,10 @@ KATHARA = {
     "ipv6": Sample(pings=("pc1", "fd00::2"), has=("disable_ipv6': '0'",)),
     "mac-addresses": Sample(pings=PC1, has=("02:42:00:00:00:02",)),
     "shared-startup": Sample(pings=PC1, has=("echo for all machines",)),
-    "shutdown": Sample(("pc1.shutdown",), PC1),
+    "shutdown": Sample(pings=PC1, has=("'shutdown': ['echo bye",)),
     "quotes-and-comments": Sample(("pc2[eth]",), PC1),
     "nat": Sample(pings=("pc1", "192.0.2.2")),
-    "command": Sample(pings=PC1, has=("exec sleep 1000",)),
+    "command": Sample(pings=PC1, has=("['sleep', '1000']",)),
     "failing-lines": Sample(pings=PC1, failed=2, says=("nosuchprogram --now", "false")),
     "tunnel": Sample(pings=PC1),
 }

@@ -10,6 +10,7 @@ use lorentz_network::impair::{Flag, Impairments, FLAGS};
 use lorentz_network::import::Format;
 use lorentz_network::plan::Endpoint;
 use lorentz_network::topology::{Location, NodeKind, Spanned, TopologyFile};
+use lorentz_network::units::Delay;
 use lorentz_network::LinkChange;
 
 use crate::wrong_input::WrongInput;
@@ -37,14 +38,17 @@ pub struct NetworkTime {
     /// Real seconds of a processor per virtual second of one node, in rounds; may be given for several nodes
     #[arg(long, value_name = "NODE=N", value_parser = node_tdf)]
     pub node_tdf: Vec<(String, String)>,
-    /// Run the nodes in rounds, as 'rounds: true' in the file does
+    /// Run the nodes in rounds, as 'rounds: true' in the file does; links without a delay get one of 1ms
     #[arg(long)]
     pub rounds: bool,
 }
 
+/// Delay that `--rounds` gives to links without one: a round is as long as the shortest delay.
+const ROUND_DELAY: Delay = Delay::of_millis(1);
+
 impl NetworkTime {
-    /// Writes what is given into the network `file`.
-    pub fn apply(&self, file: &mut TopologyFile) -> Result<(), WrongInput> {
+    /// Writes what is given into the network `file`. Returns what else that changes, in words.
+    pub fn apply(&self, file: &mut TopologyFile) -> Result<Option<String>, WrongInput> {
         file.rounds |= self.rounds;
         let here = |text: &String| Spanned::new(text.clone(), Location::UNKNOWN, Location::UNKNOWN);
         if let Some(tdf) = &self.tdf {
@@ -69,7 +73,10 @@ impl NetworkTime {
             }
             (node.value.tdf, node.value.rate) = (Some(here(tdf)), None);
         }
-        Ok(())
+        // A file with `rounds: true` gives its delays itself.
+        let given = if self.rounds { file.give_delays(ROUND_DELAY) } else { 0 };
+        let note = format!("--rounds: {given} links without a delay have {ROUND_DELAY}, one way");
+        Ok((given > 0).then_some(note))
     }
 }
 
@@ -143,6 +150,9 @@ pub struct Up {
     /// Run all nodes on the programs of the host's files, and not on those of their images
     #[arg(long)]
     pub ignore_images: bool,
+    /// Give nodes without an image or root file system this directory as root file system; their writes go into layers above
+    #[arg(long, value_name = "DIR", conflicts_with = "on_host")]
+    pub rootfs: Option<PathBuf>,
     /// Check the file and create nothing
     #[arg(long)]
     pub check: bool,

@@ -168,6 +168,8 @@ fn check_node(
     if node.kind != NodeKind::Process {
         let is_bare = node.command.is_none()
             && node.exec.is_empty()
+            && node.shutdown.is_empty()
+            && node.user.is_none()
             && node.shell.is_none()
             && node.env.is_empty()
             && node.sysctls.is_empty()
@@ -252,6 +254,21 @@ fn check_node(
             ),
         );
     }
+    if let Some(user) = &node.user {
+        let what = match &user.value {
+            _ if node.image.is_none() && node.rootfs.is_none() => {
+                "expected image or rootfs beside it"
+            }
+            text if text.is_empty() || text.starts_with('-') || text.contains(' ') => {
+                "expected USER or USER:GROUP"
+            }
+            _ => "",
+        };
+        if !what.is_empty() {
+            let text = &user.value;
+            return refuse(user.defined, format!("node {name}: user: {text:?}: {what}"));
+        }
+    }
     let isolation = node.isolation.unwrap_or(isolation);
     let binds = check_binds(name, node, isolation)?;
     if node.files.is_some() && isolation == Isolation::Host {
@@ -275,6 +292,7 @@ fn check_node(
         command,
         shell: node.shell.as_ref().map_or_else(|| "/bin/sh".into(), |shell| shell.value.clone()),
         exec: node.exec.iter().map(|line| exec_line(source, node, line)).collect(),
+        shutdown: node.shutdown.iter().map(|line| exec_line(source, node, line)).collect(),
         env: node.env.clone(),
         sysctls: node
             .sysctls
@@ -283,7 +301,7 @@ fn check_node(
             .collect(),
         output: node.output.clone(),
         image: node.image.as_ref().map(|image| image.value.clone()),
-        user: None,
+        user: node.user.as_ref().map(|user| user.value.clone()),
         folder: None,
         rootfs: node.rootfs.as_ref().map(PathBuf::from),
         binds,

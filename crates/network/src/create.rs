@@ -9,7 +9,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -20,20 +19,20 @@ use lorentz_control::{Cgroup, ClockOptions, ClockSettings, HostNow};
 use lorentz_experiment::{self as experiment, Experiment};
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
-use nix::sys::wait::{waitpid, WaitStatus};
-use nix::unistd::{fork, ForkResult};
 
 use crate::destroy::down;
 use crate::directory::{container_of, NetworkDir, NetworkRecord};
 use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
-use crate::exec::{self, FailedLine, OutputMark};
+use crate::exec::FailedLine;
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
-use crate::node::{join_rounds, open_log, output, standing_still};
+use crate::lines;
+use crate::node::{enter, join_rounds, open_log, output, set_no_new_privs, standing_still};
 use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan};
 use crate::private;
 use crate::protocol::NodeStatus;
 use crate::serve::{EmulatorServer, Port, SendTimes};
+use crate::steps::{ExecPolicy, Step};
 use crate::tap::{self, Tap};
 use crate::tcp_timers::{self, TcpTimers};
 use crate::timestamps::FrameTimestamps;
@@ -42,28 +41,6 @@ use crate::NetworkRefusal;
 
 /// The namespaces that each node has of its own.
 const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);
-
-/// What becomes of a network if a line of `exec` fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExecPolicy {
-    /// The network is not made.
-    Strict,
-    /// The other lines run, and the network stays.
-    KeepGoing,
-}
-
-/// A step of making a network, for those who wait for it.
-#[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
-    /// This many nodes are made.
-    Nodes(usize),
-    /// All nodes are made, and time runs.
-    Started,
-    /// This many lines of `exec` have run.
-    ExecLines(usize),
-    /// A line of `exec` has failed, and the others go on.
-    Failed(&'a FailedLine),
-}
 
 /// Makes the network of `plan` and starts its time. The caller must have one thread only. Returns the lines of `exec` that failed.
 ///
@@ -89,7 +66,7 @@ pub fn up(
     let made = image::mount_all(&directory, plan).and_then(|plan| {
         plan.nodes.iter().try_for_each(check_command)?;
         start_emulator(state, &plan, &directory, progress)?;
-        run_exec_lines(state, &plan, &directory, policy, progress)
+        lines::run_exec(state, &plan, &directory, policy, progress)
     });
     if made.is_err() {
         down(state, &plan.name)?;
@@ -211,6 +188,7 @@ fn emulate(
         |node: &NodePlan| (node.name.clone(), NodeEntry::of(node, &directory.root(&node.name)));
     let on_host = |node: &&NodePlan| node.isolation == Isolation::Host;
     record.entries = plan.nodes.iter().filter(on_host).map(entry).collect();
+    record.shutdown = lines::of_shutdown(plan, directory);
     directory.store(&record)?;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -478,77 +456,6 @@ fn start_node(
     })
 }
 
-/// Runs the lines of `exec`, node by node, each to its end. Returns those that failed.
-fn run_exec_lines(
-    state: &StateDir,
-    plan: &NetworkPlan,
-    directory: &NetworkDir,
-    policy: ExecPolicy,
-    progress: &dyn Fn(Step),
-) -> anyhow::Result<Vec<FailedLine>> {
-    let mut failed = Vec::new();
-    let mut count = 0;
-    for node in &plan.nodes {
-        for line in &node.exec {
-            let name = container_of(&plan.name, &node.name);
-            let entry = NodeEntry::of(node, &directory.root(&node.name));
-            let output = output(directory, node);
-            let mark = OutputMark::of(&output);
-            let words = exec::words(&node.shell, line);
-            let status = run_in_node(state, &name, &words, &entry, &output)
-                .with_context(|| format!("node {}: exec: {}", node.name, line.at(1)))?;
-            for mut one in mark.failures(&node.name, line, status) {
-                one.note += &private::full_note(state, &name);
-                anyhow::ensure!(policy == ExecPolicy::KeepGoing, "{one}");
-                progress(Step::Failed(&one));
-                failed.push(one);
-            }
-            count += 1;
-            progress(Step::ExecLines(count));
-        }
-    }
-    Ok(failed)
-}
-
-fn run_in_node(
-    state: &StateDir,
-    name: &str,
-    words: &[String],
-    entry: &NodeEntry,
-    output: &Path,
-) -> anyhow::Result<i32> {
-    let log = open_log(output)?;
-    // SAFETY: one thread.
-    match unsafe { fork() }? {
-        ForkResult::Parent { child } => Ok(match waitpid(child, None)? {
-            WaitStatus::Exited(_, status) => status,
-            WaitStatus::Signaled(_, signal, _) => 128 + signal as i32,
-            other => anyhow::bail!("{other:?}"),
-        }),
-        ForkResult::Child => {
-            let run = || -> anyhow::Result<i32> {
-                let null = File::open("/dev/null")?;
-                nix::unistd::dup2_stdin(&null)?;
-                nix::unistd::dup2_stdout(&log)?;
-                nix::unistd::dup2_stderr(&log)?;
-                let found = state.container(name)?;
-                if let Some(mut command) = private::exec_command(&found)? {
-                    return Err(command.args(words).exec().into());
-                }
-                enter(&found)?;
-                let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-                container::exec(&found, &entry.enter(&words))
-            };
-            let status = run().unwrap_or_else(|error| {
-                let _ = writeln!(io::stderr(), "lorentz: {error:#}");
-                125
-            });
-            // SAFETY: ends this process. Nothing of the parent's may run again here.
-            unsafe { libc::_exit(status) }
-        }
-    }
-}
-
 /// Moves this process into the namespaces of a node, so that the programs it starts are there. Returns the words that run `command`
 /// there. Does nothing for a container that is no node.
 ///
@@ -570,32 +477,4 @@ pub fn enter_node(
         }
     }
     Ok(command.to_vec())
-}
-
-fn enter(node: &Container) -> anyhow::Result<()> {
-    let monitor = node.record().monitors.iter().find(|monitor| monitor.is_alive());
-    let monitor = monitor.ok_or_else(|| NetworkRefusal::NodeEnded(node.name().to_string()))?;
-    let here = std::env::current_dir();
-    for kind in ["uts", "net", "mnt"] {
-        let namespace = File::open(format!("/proc/{}/ns/{kind}", monitor.pid))?;
-        setns(namespace, CloneFlags::empty())
-            .with_context(|| format!("entering {}", node.name()))?;
-    }
-    // A process begins at the root of its new mount namespace.
-    if let Ok(here) = here {
-        let _ = std::env::set_current_dir(here);
-    }
-    set_no_new_privs()?;
-    Ok(())
-}
-
-/// Promises the kernel that this process gains no rights by set-user-id programs (PR_SET_NO_NEW_PRIVS). The shim installs its
-/// filter for packet timestamps only when the program asks for them. If the program has given its rights up by then, as ping does,
-/// the kernel accepts a filter only with this promise.
-fn set_no_new_privs() -> io::Result<()> {
-    // SAFETY: plain numbers.
-    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

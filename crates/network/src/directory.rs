@@ -11,6 +11,7 @@ use lorentz_control::processes::{self, Process};
 use serde::{Deserialize, Serialize};
 
 use crate::file_systems::NodeEntry;
+use crate::plan::ExecLine;
 use crate::NetworkRefusal;
 
 const DIRECTORY: &str = ".networks";
@@ -31,6 +32,18 @@ pub(crate) struct NetworkRecord {
     /// How to start programs in each node.
     #[serde(default)]
     pub entries: BTreeMap<String, NodeEntry>,
+    /// What runs in each node when the network goes down.
+    #[serde(default)]
+    pub shutdown: BTreeMap<String, Shutdown>,
+}
+
+/// What runs in a node when its network goes down.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Shutdown {
+    pub shell: String,
+    pub lines: Vec<ExecLine>,
+    /// The file for its output.
+    pub output: PathBuf,
 }
 
 impl NetworkRecord {

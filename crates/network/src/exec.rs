@@ -27,15 +27,18 @@ pub struct FailedLine {
     /// Words behind the output on the cause; empty for none.
     #[serde(skip)]
     pub note: String,
+    /// The key of the node that has the line: exec or shutdown.
+    #[serde(skip)]
+    pub key: &'static str,
 }
 
 impl std::fmt::Display for FailedLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let FailedLine { node, file, line, text, status, output, left_out, note } = self;
+        let FailedLine { node, file, line, text, status, output, left_out, note, key } = self;
         if *left_out {
             return write!(f, "{file}:{line}: node {node}: {output}");
         }
-        write!(f, "{file}:{line}: node {node}: exec: {text}: exit status {status}")?;
+        write!(f, "{file}:{line}: node {node}: {key}: {text}: exit status {status}")?;
         if !output.is_empty() {
             write!(f, ": {output}")?;
         }
@@ -161,6 +164,7 @@ impl OutputMark<'_> {
             output: output.into(),
             left_out: false,
             note: advice(line.at(number), status, output).into(),
+            key: "exec",
         };
         for one in text.lines() {
             let report = one.strip_prefix(REPORT).and_then(|rest| {

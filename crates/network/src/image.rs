@@ -179,7 +179,8 @@ impl Config {
     /// Gives `node` its root file system, and the settings that the topology does not give.
     fn fill(&self, node: &mut NodePlan, root: &Path) {
         node.rootfs = Some(root.to_path_buf());
-        node.user = Some(self.user.clone()).filter(|user| !user.is_empty());
+        let own = Some(self.user.clone()).filter(|user| !user.is_empty());
+        node.user = node.user.take().or(own);
         node.folder = Some(PathBuf::from(&self.working_dir))
             .filter(|folder| folder.is_absolute() && folder != Path::new("/"));
         for (key, value) in self.env.iter().flatten().filter_map(|one| one.split_once('=')) {

@@ -49,6 +49,7 @@ mod image;
 pub mod impair;
 pub mod import;
 mod lateness;
+mod lines;
 pub mod mobility;
 pub mod neighbours;
 mod node;
@@ -57,6 +58,7 @@ pub mod plan;
 mod private;
 mod protocol;
 mod serve;
+mod steps;
 mod tap;
 mod tcp_timers;
 mod timestamps;
@@ -64,15 +66,17 @@ pub mod topology;
 pub mod units;
 
 pub use client::Network;
-pub use create::{enter_node, up, ExecPolicy, Step};
+pub use create::{enter_node, up};
 pub use destroy::down;
 pub use exec::FailedLine;
 pub use image::pull_missing;
+pub use lines::shut_down;
 pub use private::layer_space;
 pub use protocol::{
     DirectionStatus, FrameLateness, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest,
     NetworkStatus, NodeStatus, RoundsStatus, WlanStatus,
 };
+pub use steps::{ExecPolicy, Step};
 
 /// The reason why a request about a network is refused. All of these are wrong input.
 #[derive(Debug, thiserror::Error)]

@@ -1,16 +1,19 @@
 //! Parts of a node that those on the host's files and private ones have in common.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lorentz_container::StateDir;
+use lorentz_container::{Container, StateDir};
 use lorentz_control::ClockOptions;
 use lorentz_experiment::{Experiment, Joining};
+use nix::sched::{setns, CloneFlags};
 
 use crate::directory::NetworkDir;
 use crate::plan::{NetworkPlan, NodePlan};
 use crate::serve::TIMELINE;
+use crate::NetworkRefusal;
 
 /// Returns the file for the output of `node`.
 pub(crate) fn output(directory: &NetworkDir, node: &NodePlan) -> PathBuf {
@@ -46,4 +49,33 @@ pub(crate) fn join_rounds(
 pub(crate) fn open_log(path: &Path) -> anyhow::Result<File> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     opened.with_context(|| format!("output: {}", path.display()))
+}
+
+/// Moves this process into the namespaces of a node.
+pub(crate) fn enter(node: &Container) -> anyhow::Result<()> {
+    let monitor = node.record().monitors.iter().find(|monitor| monitor.is_alive());
+    let monitor = monitor.ok_or_else(|| NetworkRefusal::NodeEnded(node.name().to_string()))?;
+    let here = std::env::current_dir();
+    for kind in ["uts", "net", "mnt"] {
+        let namespace = File::open(format!("/proc/{}/ns/{kind}", monitor.pid))?;
+        setns(namespace, CloneFlags::empty())
+            .with_context(|| format!("entering {}", node.name()))?;
+    }
+    // A process begins at the root of its new mount namespace.
+    if let Ok(here) = here {
+        let _ = std::env::set_current_dir(here);
+    }
+    set_no_new_privs()?;
+    Ok(())
+}
+
+/// Promises the kernel that this process gains no rights by set-user-id programs (PR_SET_NO_NEW_PRIVS). The shim installs its
+/// filter for packet timestamps only when the program asks for them. If the program has given its rights up by then, as ping does,
+/// the kernel accepts a filter only with this promise.
+pub(crate) fn set_no_new_privs() -> io::Result<()> {
+    // SAFETY: plain numbers.
+    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

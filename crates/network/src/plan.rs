@@ -63,6 +63,8 @@ pub struct NodePlan {
     pub network_of: Option<String>,
     /// Lines for the shell.
     pub exec: Vec<ExecLine>,
+    /// The same, when the network goes down.
+    pub shutdown: Vec<ExecLine>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
     /// Settings of its network namespace.
@@ -71,7 +73,7 @@ pub struct NodePlan {
     pub output: Option<String>,
     /// The image of its root file system.
     pub image: Option<String>,
-    /// The user of its programs, USER or USER:GROUP, from its image.
+    /// The user of its programs, USER or USER:GROUP; its image's where the topology gives none.
     pub user: Option<String>,
     /// The working directory of its programs, from its image.
     pub folder: Option<PathBuf>,
@@ -135,7 +137,7 @@ impl NetworkPlan {
 }
 
 /// A line for a node's shell, or a script of several lines.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExecLine {
     /// What the shell runs.
     pub text: String,

@@ -119,7 +119,11 @@ macro_rules! define_file {
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             #[schemars(with = "Vec<String>")]
             pub exec: Vec<Spanned<String>>,
-            /// Files from which imported scripts of exec come, by the scripts
+            /// Lines for the shell, run one after the other when the network goes down, within 10s of real time each
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            #[schemars(with = "Vec<String>")]
+            pub shutdown: Vec<Spanned<String>>,
+            /// Files from which imported scripts of exec and shutdown come, by the scripts
             #[serde(skip)]
             pub script_files: BTreeMap<String, String>,
             /// Environment variables, in addition to those of its image
@@ -136,6 +140,10 @@ macro_rules! define_file {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[schemars(with = "Option<String>")]
             pub image: Option<Spanned<String>>,
+            /// User of its programs, USER or USER:GROUP; needs an image or rootfs [default: the image's, or root]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<String>")]
+            pub user: Option<Spanned<String>>,
             /// Root file system, a directory, without image; a layer above takes its writes and goes with the node [default: the host's]
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub rootfs: Option<String>,
@@ -463,6 +471,29 @@ impl TopologyFile {
     /// Removes all images: nodes run the programs of the host's files.
     pub fn ignore_images(&mut self) {
         self.topology.nodes.values_mut().for_each(|node| node.value.image = None);
+    }
+
+    /// Gives nodes without an image or root file system of their own the root file system `root`.
+    pub fn give_rootfs(&mut self, root: &Path) {
+        let nodes = self.topology.nodes.values_mut().map(|node| &mut node.value);
+        let without = |node: &&mut Node| {
+            node.kind == NodeKind::Process && node.image.is_none() && node.rootfs.is_none()
+        };
+        nodes.filter(without).for_each(|node| node.rootfs = Some(root.display().to_string()));
+    }
+
+    /// Gives links without a delay the delay `delay`, as rounds need one. Links to a wlan need none. Returns how many there were.
+    pub fn give_delays(&mut self, delay: Delay) -> usize {
+        let nodes = &self.topology.nodes;
+        let is_wlan = |end: &Spanned<String>| {
+            let node = end.value.split(':').next().and_then(|name| nodes.get(name));
+            node.is_some_and(|node| node.value.kind == NodeKind::Wlan)
+        };
+        let without = |link: &&mut Spanned<Link>| {
+            link.value.delay.is_none() && !link.value.endpoints.iter().any(is_wlan)
+        };
+        let links = self.topology.links.iter_mut().filter(without);
+        links.map(|link| link.value.delay = Some(delay)).count()
     }
 
     /// Gives all nodes the host's own files and processes.

@@ -92,6 +92,11 @@ impl Delay {
         (Span::ZERO..=Self::MAX).contains(&span).then_some(Delay(span))
     }
 
+    /// Makes a delay of so many milliseconds, at most a day's.
+    pub const fn of_millis(millis: u16) -> Delay {
+        Delay(Span(millis as i64 * 1_000_000))
+    }
+
     /// The delay as a span.
     pub const fn span(self) -> Span {
         self.0

@@ -24,16 +24,25 @@ use crate::{print, print_network};
 
 pub fn up(args: &Up) -> anyhow::Result<i32> {
     let mut imported = read(&args.source)?;
-    args.time.apply(&mut imported.topology)?;
+    let time_note = args.time.apply(&mut imported.topology)?;
     if args.on_host {
         imported.topology.put_on_host();
     }
     if args.ignore_images {
         imported.topology.ignore_images();
     }
+    if let Some(root) = &args.rootfs {
+        if !root.is_dir() {
+            let what = format!("--rootfs {}: expected a directory", root.display());
+            return Err(WrongInput(what).into());
+        }
+        imported.topology.give_rootfs(&std::path::absolute(root)?);
+    }
     let mut plan = network::check::plan_from(&imported.name, &imported.topology)?;
     plan.layer_size = args.layer_size.unwrap_or(plan.layer_size);
-    let advice = network::neighbours::advice(&plan);
+    let advice: Vec<String> =
+        network::neighbours::advice(&plan).into_iter().chain(time_note).collect();
+    let advice = Some(advice.join("; ")).filter(|words| !words.is_empty());
     if !args.json {
         tell_left_out(&imported);
         advice.iter().for_each(|word| eprintln!("lorentz: {}: {word}", plan.name));
@@ -214,7 +223,7 @@ fn kind_of(what: &str) -> String {
 
 pub fn import(args: &Import) -> anyhow::Result<i32> {
     let mut imported = read(&args.source)?;
-    args.time.apply(&mut imported.topology)?;
+    let time_note = args.time.apply(&mut imported.topology)?;
     network::check::plan_from(&imported.name, &imported.topology)?;
     let yaml = imported.topology.to_yaml()?;
     if let Some(path) = &args.write {
@@ -228,6 +237,7 @@ pub fn import(args: &Import) -> anyhow::Result<i32> {
         return Ok(0);
     }
     tell_left_out(&imported);
+    time_note.iter().for_each(|note| eprintln!("lorentz: {}: {note}", imported.name));
     if args.write.is_none() {
         print::out(&yaml)?;
     }
@@ -253,9 +263,12 @@ pub fn export(args: &Export) -> anyhow::Result<i32> {
 pub fn down(args: &Down) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let name = Network::name(&state, args.network.as_deref())?;
+    let failed = network::shut_down(&state, &name)?;
     let ended = network::down(&state, &name)?;
     if args.json {
-        print::out_json(&json!({ "name": name, "ended": ended }))?;
+        print::out_json(&json!({ "name": name, "ended": ended, "failed": failed }))?;
+    } else {
+        failed.iter().for_each(|line| eprintln!("lorentz: {line}"));
     }
     Ok(0)
 }

@@ -116,6 +116,14 @@ fn read_node(
             _ => draft.leave_out(at, format!("node {name}: {key}: a bridge runs nothing")),
         }
     }
+    if let Some(NodeCommand::Words(words)) = &mut node.command {
+        words.append(&mut node.args);
+    }
+    if node.kind == NodeKind::Process && node.network_of.is_none() {
+        // Docker's host forwards packets, and containers have its settings.
+        let forwards = || at.of("1".to_string());
+        node.sysctls.entry("net.ipv4.ip_forward".into()).or_insert_with(forwards);
+    }
     draft.add_node(at, name, node)?;
     Ok(true)
 }
@@ -133,6 +141,9 @@ fn read_setting(
     let shared = text(&first.value).strip_prefix("container:").map(str::to_string);
     match key {
         "kind" | "group" | "image" => {}
+        // Its arguments are known when all keys are read.
+        "entrypoint" if has_image => node.command = Some(NodeCommand::Words(words(&first.value))),
+        "user" if has_image => node.user = Some(at.of(text(&first.value))),
         "cmd" if has_image => node.args = words(&first.value),
         "network-mode" if shared.is_some() => node.network_of = shared.map(|other| at.of(other)),
         "cmd" => node.command = Some(NodeCommand::Line(format!("exec {}", text(&first.value)))),

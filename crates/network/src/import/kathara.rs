@@ -39,7 +39,8 @@ pub(super) fn read(draft: &mut Draft, text: &str, path: &Path) -> Read<()> {
         };
         if draft.node(machine).is_none() {
             let shell = Some(line.at.of("bash".to_string()));
-            draft.add_node(line.at, machine, Node { shell, ..Node::default() })?;
+            let sysctls = sysctls(line.at);
+            draft.add_node(line.at, machine, Node { shell, sysctls, ..Node::default() })?;
             machines.push((machine.to_string(), line.at));
         }
         match line.key.parse::<u32>() {
@@ -54,9 +55,37 @@ pub(super) fn read(draft: &mut Draft, text: &str, path: &Path) -> Read<()> {
             Err(_) => set(draft, machine, &line),
         }
     }
+    for (machine, _) in &machines {
+        // An entrypoint has its arguments behind it.
+        if let Some(node) = draft.node(machine) {
+            if let Some(NodeCommand::Words(words)) = &mut node.command {
+                words.append(&mut node.args);
+            }
+        }
+    }
     join(draft, domains)?;
     startups(draft, &machines, path.parent().unwrap_or(Path::new(".")));
     Ok(())
+}
+
+/// The settings that Kathara gives each machine, unless the lab says otherwise: machines forward packets, and take those that come
+/// by another way than the answer would.
+fn sysctls(at: Position) -> BTreeMap<String, Spanned<String>> {
+    const IPV4: [(&str, &str); 5] = [
+        ("net.ipv4.ip_forward", "1"),
+        ("net.ipv4.icmp_ratelimit", "0"),
+        ("net.ipv4.conf.all.rp_filter", "0"),
+        ("net.ipv4.conf.default.rp_filter", "0"),
+        ("net.ipv4.conf.lo.rp_filter", "0"),
+    ];
+    const IPV6: [(&str, &str); 3] = [
+        ("net.ipv6.conf.all.forwarding", "1"),
+        ("net.ipv6.conf.all.accept_ra", "0"),
+        ("net.ipv6.icmp.ratelimit", "0"),
+    ];
+    let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+    let all = IPV4.iter().chain(IPV6.iter().filter(|_| has_ipv6));
+    all.map(|(key, value)| (key.to_string(), at.of(value.to_string()))).collect()
 }
 
 fn parse<'a>(draft: &Draft, raw: &'a str, number: u32) -> Read<Option<Line<'a>>> {
@@ -101,13 +130,8 @@ fn set(draft: &mut Draft, machine: &str, line: &Line) {
     match (line.key, pair) {
         ("image", _) => node.image = Some(line.value_at.of(line.value.to_string())),
         ("exec", _) => node.exec.push(line.value_at.of(line.value.to_string())),
-        ("args" | "entrypoint", _) => {
-            let before = match node.command.take() {
-                Some(NodeCommand::Line(before)) => format!("{before} "),
-                _ => "exec ".to_string(),
-            };
-            node.command = Some(NodeCommand::Line(before + line.value));
-        }
+        ("entrypoint", _) => node.command = Some(NodeCommand::Words(words(line.value))),
+        ("args", _) => node.args.extend(words(line.value)),
         ("env", Some((key, value))) => {
             node.env.insert(key.into(), value.into());
         }
@@ -121,6 +145,11 @@ fn set(draft: &mut Draft, machine: &str, line: &Line) {
         }
         (key, _) => draft.leave_out(line.at, format!("{machine}[{key}]={}", line.value)),
     }
+}
+
+/// The words of a command, which quotes may hold together.
+fn words(text: &str) -> Vec<String> {
+    shlex::split(text).unwrap_or_else(|| vec![text.to_string()])
 }
 
 fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<DomainMember>>) -> Read<()> {
@@ -154,27 +183,34 @@ fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<DomainMember>>) -> Read
     Ok(())
 }
 
-/// Reads the common script, and the scripts and directories of all machines.
+/// Reads the common scripts, and the scripts and directories of all machines.
 fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
-    for (machine, at) in machines {
-        // The common script runs first. The lines of exec run after both.
-        for name in [machine, "shared"] {
-            let Ok(text) = std::fs::read_to_string(folder.join(format!("{name}.startup"))) else {
-                continue;
-            };
-            if let Some(node) = draft.node(machine).filter(|_| !text.trim().is_empty()) {
-                let path = folder.join(format!("{name}.startup"));
-                node.script_files.insert(text.clone(), path.display().to_string());
-                node.exec.insert(0, Position { line: 1, column: 1 }.of(text));
-            }
-        }
+    for (machine, _) in machines {
+        let Some(node) = draft.node(machine) else { continue };
+        let mut script = |name: &str| {
+            let path = folder.join(name);
+            let text =
+                std::fs::read_to_string(&path).ok().filter(|text| !text.trim().is_empty())?;
+            node.script_files.insert(text.clone(), path.display().to_string());
+            Some(Position { line: 1, column: 1 }.of(text))
+        };
+        // The common script runs first, at the end last. The lines of exec run after both.
+        let starts = [script("shared.startup"), script(&format!("{machine}.startup"))];
+        let ends = [script(&format!("{machine}.shutdown")), script("shared.shutdown")];
+        node.exec.splice(0..0, starts.into_iter().flatten());
+        node.shutdown.extend(ends.into_iter().flatten());
         let files = folder.join(machine);
-        if let Some(node) = draft.node(machine).filter(|_| files.is_dir()) {
+        if files.is_dir() {
             node.files = std::path::absolute(files).ok().map(|path| path.display().to_string());
         }
-        let shutdown = format!("{machine}.shutdown");
-        if folder.join(&shutdown).exists() {
-            draft.leave_out(*at, format!("node {machine}: {shutdown} beside it"));
+    }
+    for name in ["lab.dep", "shared"] {
+        if folder.join(name).exists() {
+            let what = match name {
+                "lab.dep" => "lab.dep: machines start in the order of lab.conf",
+                _ => "shared: the directory that all machines share with the host",
+            };
+            draft.leave_out(Position { line: 1, column: 1 }, what);
         }
     }
 }
