@@ -8,6 +8,16 @@ import time
 import pytest
 from framework import lorentz
 
+#: Width of the summary's lines where nobody watches, so that they have room for the reasons.
+SUMMARY_WIDTH = 300
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and not reporter.isatty:
+        reporter._tw.fullwidth = SUMMARY_WIDTH
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _session():
