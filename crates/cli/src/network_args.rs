@@ -151,7 +151,7 @@ pub struct Up {
     #[arg(long)]
     pub ignore_images: bool,
     /// Give nodes without an image or root file system this directory as root file system; their writes go into layers above
-    #[arg(long, value_name = "DIR", conflicts_with = "on_host")]
+    #[arg(long, value_name = "DIR")]
     pub rootfs: Option<PathBuf>,
     /// Check the file and create nothing
     #[arg(long)]
