@@ -3,11 +3,13 @@
 
     benches/examples.py DIR                 prints a page about all scenarios below DIR
     benches/examples.py DIR --page FILE     writes it
+    benches/examples.py DIR -- FLAG...      has each 'lorentz up' take these flags
 
 Each scenario is read (`lorentz import`), comes up (`lorentz up`), has its neighbours ping each
 other, and goes (`lorentz down`), all in a state directory of its own. Scenarios are CORE's *.xml,
 *.imn, containerlab's *.clab.yml, Kathara's directories with a lab.conf, and *.py that import
-mininet, which are run as programs to read them. Needs root.
+mininet, which are run as programs to read them. C programs that include TimeKeeper's headers are
+compiled with ours and linked to libtimekeeper. Needs root.
 
 Where podman does not have the images of a scenario, its nodes run the programs of the host's files
 in private layers (`--ignore-images`). After SIGINT or SIGTERM nothing is left.
@@ -32,6 +34,7 @@ from typing import TypeAlias
 
 import examples_page
 import labs
+import timekeeper_programs
 from labs import LORENTZ, ROOT
 
 #: The files that the tests use.
@@ -63,13 +66,22 @@ class Scenario:
     is_up: bool = False
     #: Whether its nodes had their images; None where it names none.
     has_images: bool | None = None
-    #: The command's lines, without the path of the file: what is left out, and what failed.
-    left_out: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    #: Number of elements that are left out, of lines that failed, and of services of a node that
+    #: are left out because it does not have their program.
+    left_out: int = 0
+    failed: int = 0
+    services: int = 0
+    #: The command's lines about them, without the path of the file.
+    notes: list[str] = field(default_factory=list)
     #: Why it was not read or did not come up.
     error: str = ""
     #: Pairs of neighbours of whom the first reached the second, and all that were tried.
     pings: tuple[int, int] = (0, 0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is up, no line of it failed, and no service was left out."""
+        return self.is_up and not self.failed and not self.services
 
 
 def format_of(path: Path) -> str | None:
@@ -98,8 +110,8 @@ def find(folder: Path) -> Iterator[Scenario]:
 class Runner:
     """Runs scenarios one after the other."""
 
-    def __init__(self, seconds: float, pairs: int, work: Path) -> None:
-        self.seconds, self.pairs, self.work = seconds, pairs, work
+    def __init__(self, seconds: float, pairs: int, flags: list[str], work: Path) -> None:
+        self.seconds, self.pairs, self.flags, self.work = seconds, pairs, flags, work
         self.environment = {**os.environ, "LORENTZ_STATE_DIR": str(work / "state")}
         (work / "state").mkdir(mode=0o700)
         self.network: str | None = None
@@ -159,14 +171,19 @@ class Runner:
         read = json.loads(
             done.stdout.splitlines()[-1] if scenario.format == "Mininet" else done.stdout
         )
+        scenario.left_out = len(read["left_out"])
         if scenario.format == "Mininet":
-            scenario.left_out = read["left_out"]
+            scenario.notes = read["left_out"]
             path = self.work / "topology.yaml"
             path.write_text(json.dumps(read["topology"]))
+        elif scenario.left_out:
+            # In these lines elements that differ by names and values alone are one.
+            done = self.call(LORENTZ, "import", path, timeout=READ_TIMEOUT)
+            scenario.notes = [plain(scenario, line) for line in done.stderr.splitlines()]
         return path, read["topology"]
 
     def up(self, scenario: Scenario, file: Path, has_images: bool) -> None:
-        words = [LORENTZ, "up", "--keep-going", file]
+        words = [LORENTZ, "up", "--keep-going", "--json", *self.flags, file]
         done = self.call(*words, timeout=self.seconds)
         if has_images:
             scenario.has_images = "images that podman does not have" not in done.stderr
@@ -174,12 +191,19 @@ class Runner:
                 done = self.call(*words, "--ignore-images", timeout=self.seconds)
         scenario.is_up = done.returncode == 0
         lines = [plain(scenario, line) for line in done.stderr.splitlines()]
-        scenario.left_out += [line for line in lines if "left out: " in line]
-        scenario.failed = [line for line in lines if ": exec: " in line]
         if done.returncode == 124:
             scenario.error = f"not up in {self.seconds:g} s"
         elif not scenario.is_up:
             scenario.error = lines[-1] if lines else f"exit status {done.returncode}"
+        else:
+            entries = json.loads(done.stdout)["failed"]
+            services = [one for one in entries if one["left_out"]]
+            scenario.failed = len(entries) - len(services)
+            scenario.notes += services_left_out(services)
+            # "DHCP, SSH: not installed: dhcpd sshd"
+            names = [one["output"].partition(":")[0].split(", ") for one in services]
+            scenario.services = sum(map(len, names))
+        scenario.notes += [line for line in lines if ": exec: " in line]
 
     def ping(self, topology: dict) -> tuple[int, int]:
         """Has neighbours with addresses of the same network ping each other."""
@@ -300,6 +324,14 @@ def ends_of(link: dict) -> tuple[End, End]:
     return one, other
 
 
+def services_left_out(entries: list[dict]) -> list[str]:
+    """Returns a line for each kind of service whose program is missing, with its nodes."""
+    nodes: dict[str, list[str]] = {}
+    for one in entries:
+        nodes.setdefault(one["output"], []).append(one["node"])
+    return [f"left out on {', '.join(names)}: {what}" for what, names in nodes.items()]
+
+
 def plain(scenario: Scenario, text: str) -> str:
     """Returns the last line of a message, without its program and the scenario's path."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
@@ -317,21 +349,30 @@ def main() -> None:
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the page there")
     parser.add_argument("--seconds", type=float, default=120, help="time limit of an 'up' (120)")
     parser.add_argument("--pairs", type=int, default=12, help="most pings of a scenario (12)")
-    given = parser.parse_args()
+    # argparse finds no positional arguments behind the options.
+    words, flags = sys.argv[1:], []
+    if "--" in words:
+        at = words.index("--")
+        words, flags = words[:at], words[at + 1 :]
+    given = parser.parse_args(words)
     if os.geteuid() != 0:
         sys.exit("examples.py: needs root: networks do")
     if not given.folder.is_dir():
         parser.error(f"DIR: {given.folder}: expected a directory")
     labs.put_back_when_ended()
     scenarios = list(find(given.folder))
-    if not scenarios:
+    programs = list(timekeeper_programs.find(given.folder))
+    if not scenarios and not programs:
         parser.error(f"DIR: {given.folder}: expected scenarios in it; there is none")
     with tempfile.TemporaryDirectory(prefix="lorentz-examples-") as work:
-        runner = Runner(given.seconds, given.pairs, Path(work))
+        for program in programs:
+            timekeeper_programs.build(program, Path(work))
+        runner = Runner(given.seconds, given.pairs, flags, Path(work))
         for at, scenario in enumerate(scenarios, start=1):
             print(f"{at}/{len(scenarios)} {scenario.path}", file=sys.stderr)
             runner.run(scenario)
-    page = examples_page.page(scenarios, given.folder, given.folder.resolve() == OUR_OWN)
+    is_own = given.folder.resolve() == OUR_OWN
+    page = examples_page.page(scenarios, programs, given.folder, flags, is_own)
     if given.page:
         given.page.write_text(page)
     else:

@@ -1,108 +1,132 @@
-"""A thread of a program stops at a place of the shim, and is killed there, forked, replaced or
-signalled."""
+"""A thread of a program stops at a place of the shim, and is killed there, forked, replaced,
+signalled, or stands still."""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 
 import pytest
-from framework import processes
+from framework import build, processes
+from framework.failpoints import Faulty
 from framework.points import (
     AT_ONCE,
     EACH,
     EINTR,
-    PROGRAM,
+    Place,
+    at_each,
     beside,
     done,
+    kill,
     points,
     tell,
+    until,
     verb,
     wait_until_it_waits,
     works,
 )
 
 
-@pytest.mark.parametrize("point", PROGRAM)
-def test_a_program_that_is_killed_holds_nobody_up(point):
+def goes_on(inside: Faulty, place: Place) -> None:
+    """Checks that thread 1 ends its order, and that the program works."""
+    inside.points.release(place.point)
+    ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1, op=place.way.order)
+    assert ended[-1]["ret"] >= 0
+    works(inside)
+
+
+@at_each("kill", "program")
+def test_a_program_that_is_killed_holds_nobody_up(place):
     with points() as inside, beside(inside) as other:
-        inside.line(ev="ready")
-        inside.points.arm(point)
-        tell(inside, f"do {PROGRAM[point]}")
-        inside.points.wait(point)
+        program = inside.line(ev="ready")["pid"]
+        place.reach(inside)
         works(other)
-        os.kill(inside.pid, signal.SIGKILL)
+        kill(program)
         verb(inside, "dilate", inside.name, "--rate", "2")
         works(other)
         verb(inside, "freeze", inside.name)
         verb(inside, "unfreeze", inside.name)
         works(other)
+        assert inside.time()["rate"] == "2"
 
 
-@pytest.mark.parametrize("point", PROGRAM)
-def test_a_child_of_a_fork_has_nothing_of_a_thread_that_it_does_not_have(point):
+@at_each("stop", "program")
+def test_a_thread_that_stands_still_holds_no_other_program_up(place):
+    """Nor the threads beside it, unless they set the very timer that it is setting."""
+    with points() as inside, beside(inside) as other:
+        inside.line(ev="ready")
+        place.reach(inside)
+        works(other)
+        for order in ("sleep 1000000", "process", "receive", "file", "date", "hot"):
+            assert done(inside, order, who=2)["ret"] >= 0, order
+        verb(inside, "dilate", inside.name, "--rate", "2")
+        verb(inside, "freeze", inside.name)
+        verb(inside, "unfreeze", inside.name)
+        works(other)
+        goes_on(inside, place)
+
+
+@at_each("fork", "program")
+def test_a_child_of_a_fork_has_nothing_of_a_thread_that_it_does_not_have(place):
     with points() as inside:
         inside.line(ev="ready")
-        inside.points.arm(point)
-        tell(inside, f"do {PROGRAM[point]}")
-        inside.points.wait(point)
+        place.reach(inside)
         for number, order in enumerate(EACH, 1):
             tell(inside, f"fork {order}")
             child = inside.wait_for(number, timeout=AT_ONCE, ev="child")[-1]
             assert child["status"] == 0, order
         assert all(line["ret"] >= 0 for line in inside.lines(ev="done", who=3))
-        inside.points.release(point)
-        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] >= 0
-        works(inside)
+        goes_on(inside, place)
 
 
-@pytest.mark.parametrize("point", PROGRAM)
-def test_a_program_that_another_thread_becomes_has_nothing_of_the_one_before(point):
+@at_each("exec", "program")
+def test_a_program_that_another_thread_becomes_has_nothing_of_the_one_before(place):
     with points() as inside:
         inside.line(ev="ready")
-        inside.points.arm(point)
-        tell(inside, f"do {PROGRAM[point]}")
-        inside.points.wait(point)
+        place.reach(inside)
         tell(inside, "exec")
         inside.wait_for(2, timeout=AT_ONCE, ev="ready")
-        inside.points.release(point)
+        inside.points.release(place.point)
         works(inside)
         verb(inside, "dilate", inside.name, "--rate", "2")
         works(inside)
 
 
-@pytest.mark.parametrize("point", PROGRAM)
-def test_a_signal_comes_when_the_thread_goes_on(point):
+@at_each("signal", "program")
+def test_a_signal_comes_when_the_thread_goes_on(place):
     with points() as inside:
         inside.line(ev="ready")
-        inside.points.arm(point)
-        tell(inside, f"do {PROGRAM[point]}")
-        inside.points.wait(point)
+        place.reach(inside)
         tell(inside, f"signal {signal.SIGUSR1.value}")
         inside.line(ev="sent")
-        inside.points.release(point)
+        inside.points.release(place.point)
         inside.line(timeout=AT_ONCE, ev="signal")
-        assert len(inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)) == 1
+        ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1, op=place.way.order)
+        assert len(ended) == 1
         works(inside)
 
 
-@pytest.mark.parametrize("point", PROGRAM)
-def test_a_change_reaches_a_thread_that_stood_still(point):
+@at_each("change", "program")
+def test_a_change_reaches_a_thread_that_stood_still(place):
     """A wait about to begin, or to end, follows changes made meanwhile."""
-    order = PROGRAM[point].replace("1000000", "400000000000")
     with points() as inside:
         inside.line(ev="ready")
-        inside.points.arm(point)
-        tell(inside, f"do {order}")
-        if point == "WaitLeaving":
-            wait_until_it_waits(inside)
-            verb(inside, "leap", inside.name, "--by", "500s")
-        inside.points.wait(point)
+        order = place.way.order
+        if order.startswith("sleep"):
+            order = "sleep 400000000000"
+            inside.points.arm(place.point)
+            tell(inside, f"do {order}")
+            if place.point == "WaitLeaving":
+                wait_until_it_waits(inside)
+                verb(inside, "leap", inside.name, "--by", "500s")
+            inside.points.wait(place.point)
+        else:
+            place.reach(inside)
         verb(inside, "dilate", inside.name, "--rate", "1/2")
         verb(inside, "leap", inside.name, "--by", "500s")
-        inside.points.release(point)
-        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] >= 0
+        inside.points.release(place.point)
+        ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1, op=order)
+        assert ended[0]["ret"] >= 0
         works(inside)
 
 
@@ -134,9 +158,7 @@ def test_an_ignored_signal_during_a_trap_wakes_nobody_else():
         tell(inside, "do settimer 100")
         inside.points.wait("TimerHeld")
         os.kill(child, signal.SIGKILL)
-        deadline = time.monotonic() + AT_ONCE
-        while processes.state(child) != "Z":
-            assert time.monotonic() < deadline
+        until(lambda: processes.state(child) == "Z")
         inside.points.release("TimerHeld")
         verb(inside, "leap", inside.name, "--by", "200000s")
         ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=2)[0]
@@ -167,3 +189,63 @@ def test_a_signal_just_before_the_call_interrupts_it(order, changes):
         inside.points.release("BeforeOpenGate")
         end = inside.line(timeout=AT_ONCE, ev="done", who=1)
         assert (end["ret"], end["err"], end["signals"]) == (-1, EINTR, 1)
+
+
+def test_a_threads_cpu_time_is_its_own():
+    """A thread's CPU time does not go back after a change while another thread reads the
+    process's."""
+    with points(rate="10") as inside:
+        inside.line(ev="ready")
+        inside.points.arm("CpuTimeHeld")
+        tell(inside, "do process")
+        inside.points.wait("CpuTimeHeld")
+        before = done(inside, "used", who=2)["ret"]
+        verb(inside, "dilate", inside.name, "--rate", "1/10")
+        assert done(inside, "used", who=2, count=2)["ret"] >= before > 0
+
+
+# Rewritten call sites
+
+SITE = ["SiteKnown", "CodeWritable"]
+
+
+def test_two_threads_that_rewrite_sites_of_one_page():
+    """The second makes the page writable while the first knows already that it can rewrite its own
+    site."""
+    with Faulty(build.c("rewriting/neighbours"), rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        for point in SITE:
+            inside.points.arm(point)
+        tell(inside, "first")
+        inside.points.wait("SiteKnown")
+        tell(inside, "second")
+        until(lambda: inside.lines(ev="done", who=2) or inside.points.stopped("CodeWritable"))
+        if inside.lines(ev="done", who=2):
+            inside.points.release("CodeWritable")
+        inside.points.release("SiteKnown")
+        inside.line(timeout=AT_ONCE, ev="done", who=1)
+        inside.points.release("CodeWritable")
+        for who, order in ((1, "first"), (2, "second")):
+            inside.line(timeout=AT_ONCE, ev="done", who=who)
+            tell(inside, order)
+            inside.wait_for(2, timeout=AT_ONCE, ev="done", who=who)
+        inside.process.stdin.close()
+        inside.succeed()
+
+
+@pytest.mark.parametrize("point", SITE)
+def test_a_thread_that_rewrites_a_site_holds_nobody_up(point):
+    """Neither another thread with a hot site on that page nor a child of fork, which has both."""
+    with Faulty(build.c("rewriting/neighbours"), rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        inside.points.arm(point)
+        tell(inside, "first")
+        inside.points.wait(point)
+        tell(inside, "second")
+        inside.line(timeout=AT_ONCE, ev="done", who=2)
+        tell(inside, "fork")
+        inside.line(timeout=AT_ONCE, ev="done", who=3)
+        inside.points.release(point)
+        inside.line(timeout=AT_ONCE, ev="done", who=1)
+        inside.process.stdin.close()
+        inside.succeed()

@@ -154,6 +154,23 @@ def _built(
     return result
 
 
+def published(source: Path, *flags: str) -> Path:
+    """A C program for TimeKeeper, linked to libtimekeeper. `flags` are of the compiler."""
+    tool("gcc")
+    headers = REPO / "crates" / "timekeeper" / "include"
+    libraries = REPO / "target" / "release"
+    # From standard input, so that a header beside the program does not come before ours.
+    command = ["gcc", "-O1", "-g", "-Wall", "-Wextra", *flags, "-pthread", "-xc", "-"]
+    command += [f"-I{headers}", f"-L{libraries}", "-ltimekeeper", f"-Wl,-rpath,{libraries}"]
+    text = source.read_text(errors="replace")
+    return _built(
+        f"{source.stem}-published",
+        [source, *sorted(headers.iterdir())],
+        command,
+        lambda out: _run([*command, "-o", str(out)], input=text, cwd=headers),
+    )
+
+
 def linked(name: str, library: str) -> Path:
     """The C program programs/NAME.c, linked to liblorentz ("lorentz") or libtimekeeper as it was
     built; "timekeeper.so.0" is the interface with dilations of type float."""

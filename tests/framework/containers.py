@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 from framework import lorentz, needs, processes
 
 #: Time limit of a verb of the runtime, or of podman, s.
@@ -55,6 +57,35 @@ def rootfs() -> Path:
     shutil.copy2(needs.tool("busybox"), folder / "bin" / "busybox")
     for name in TOOLS.split():
         (folder / "bin" / name).symlink_to("busybox")
+    return folder
+
+
+@functools.cache
+def python_rootfs() -> Path:
+    """A root file system with busybox and the machine's Python, without its packages."""
+    # One of a user's directory would not be seen: /home and /root are a node's own.
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if python is None:
+        needs.missing("python3 is not installed in /usr/bin")
+    python = str(Path(python).resolve())
+    words = [python, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=TIMEOUT)
+    library = Path(done.stdout.strip())
+    folder = lorentz.session.folder / "python-rootfs"
+    shutil.copytree(rootfs(), folder, symlinks=True)
+    packages = shutil.ignore_patterns("*-packages", "test", "__pycache__", "config-*")
+    shutil.copytree(library, folder / library.relative_to("/"), symlinks=True, ignore=packages)
+    binaries = [python, *map(str, library.glob("lib-dynload/_ctypes.*"))]
+    shown = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=True).stdout
+    # Behind a colon are the libraries of the file before it.
+    libraries = {word for word in shown.split() if word.startswith("/") and word[-1] != ":"}
+    for path in (python, *libraries):
+        to = folder / path.lstrip("/")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, to)
+    (folder / "bin/python3").symlink_to(python)
+    for name in ("dev", "home", "mnt", "root", "run", "var/tmp"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -231,6 +262,17 @@ class Podman:
         done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
         assert not check or done.returncode == 0, f"podman {words}: {done.stderr}"
         return done
+
+    def publish(self, patch: pytest.MonkeyPatch) -> None:
+        """Has `lorentz up` find the images of this podman."""
+        driver = self.call("info", "--format", "{{.Store.GraphDriverName}}").stdout.strip()
+        file = self.folder / "storage.conf"
+        file.write_text(
+            f'[storage]\ndriver = "{driver}"\ngraphroot = "{self.folder}/storage"\n'
+            f'runroot = "{self.folder}/run"\n'
+        )
+        patch.setenv("CONTAINERS_STORAGE_CONF", str(file))
+        patch.setenv("CONTAINERS_CONF", str(self.conf))
 
     def run(self, *words: str, options: tuple[str, ...] = (), **annotations: str) -> str:
         """Runs a container to its end and returns what it printed."""

@@ -1,7 +1,7 @@
 """Features and tools that tests need.
 
-If one is missing, the test skips and says why. With LORENTZ_TESTS_STRICT=1 a missing tool is a
-failure instead: for machines that must have them all.
+If one is missing, the test skips and says why. With LORENTZ_TESTS_STRICT=1 a missing tool, or a
+root file system that cannot be made, is a failure instead: for machines that must have them all.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import shutil
+from typing import NoReturn
 
 import pytest
 
@@ -19,10 +20,14 @@ def tool(name: str) -> str:
     path = shutil.which(name)
     if path:
         return path
-    why = f"{name} is not installed (tests/packages.txt lists what the tests use)"
+    return missing(f"{name} is not installed (tests/packages.txt lists what the tests use)")
+
+
+def missing(why: str) -> NoReturn:
+    """Skips the test; with LORENTZ_TESTS_STRICT=1 it fails."""
     if os.environ.get("LORENTZ_TESTS_STRICT") == "1":
         pytest.fail(why)
-    return pytest.skip(why)
+    pytest.skip(why)
 
 
 def root() -> None:

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from framework import lorentz, needs, processes
@@ -179,6 +180,17 @@ class Lab:
         while not good():
             assert time.monotonic() < deadline, f"{what}: not in {TIMEOUT} s"
             time.sleep(0.02)
+
+
+class Imported(Lab):
+    """A network of another emulator's file, which `write` writes below the network's folder."""
+
+    def __init__(self, write: Callable[[Imported], Path], *flags: str) -> None:
+        super().__init__("")
+        self.path, self.flags = write(self), flags
+
+    def up(self) -> subprocess.CompletedProcess:
+        return lorentz.call("up", str(self.path), *self.flags, timeout=TIMEOUT)
 
 
 @dataclasses.dataclass

@@ -7,8 +7,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from . import needs
 from .build import REPO
 
@@ -35,6 +33,6 @@ def root() -> Path:
         made = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         if made.returncode != 0:
             shutil.rmtree(TREE, ignore_errors=True)
-            pytest.skip(f"debootstrap: {made.stdout.splitlines()[-1:]}")
+            needs.missing(f"debootstrap: {made.stdout.splitlines()[-1:]}")
         done.write_text(str(PACKAGES))
     return TREE

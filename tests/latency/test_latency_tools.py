@@ -105,9 +105,9 @@ def test_two_with_the_same_numbers_are_told_apart(network, inside):
     correction."""
     run = [*lorentz.session.command(), "latency", "run", "--rule", "ping", "--"]
     # The other tool is always the first to use a number: its answer has come before the tool
-    # begins.
+    # begins. It ends with its reader.
     script = (
-        f"ping -c8 -i0.2 {REMOTE[4]} | {{ read head; read answer;"
+        f"ping -c100 -i0.2 {REMOTE[4]} | {{ read head; read answer;"
         f" exec {' '.join(run)} ping -c5 -i0.2 {BEYOND[4]} 3<&0 </dev/null; }}"
     )
     with Watch(network, verb="serve", targets=[inside.pid]):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import errno
 import json
 import time
 
 import pytest
-from framework import lorentz
+from framework import build, lorentz, needs
 from framework.oracle import epoch
 from framework.running import Inside
 
@@ -98,6 +100,99 @@ def test_skipping_is_begun_from_inside():
     with Inside("sh", "-c", text, name="me", rate="1") as inside:
         assert inside.finish(timeout=AT_ONCE) == 0, inside.stderr
         assert int(inside.stdout) >= int(begun) + 1_000_000
+
+
+def test_skipping_is_ended_from_inside():
+    """The skipper ends, and waits take as long as without it."""
+    text = f'{L} skip me on; sleep 1000000; {L} skip me off; echo "{{\\"ev\\": \\"off\\"}}"; '
+    text += 'sleep 0.5; echo "{\\"ev\\": \\"slept\\"}"; read -r _ || :'
+    with Inside("sh", "-c", text, name="me", rate="1", stdin=True) as inside:
+        off = inside.line(ev="off", timeout=AT_ONCE)
+        assert inside.time()["skip"] is None
+        slept = inside.line(ev="slept", timeout=AT_ONCE)
+        # The line before may be read late.
+        assert slept.at - off.at > 0.4
+        inside.close_stdin()
+        assert inside.finish(timeout=AT_ONCE) == 0, inside.stderr
+
+
+@pytest.mark.parametrize("rate", ["1", "1000", "1/1000"])
+@pytest.mark.parametrize("unprivileged", [False, True], ids=["root", "nobody"])
+def test_a_change_is_announced_from_inside(rate, unprivileged):
+    """For a time of the host, whatever the program's own clock shows. It comes by itself."""
+    binary = str(lorentz.session.command(unprivileged)[-1])
+    at = time.time() + 3
+    first, second = (
+        datetime.datetime.fromtimestamp(begins, datetime.UTC).isoformat()
+        for begins in (at, at + 0.1)
+    )
+    seen = script(
+        date("before"),
+        f"{binary} leap me --by 10000000s --at {first}",
+        f"{binary} dilate me --rate 7 --at {second}",
+        f"{binary} time me --json | tr -d '\\n'; echo",
+        date("still"),
+        # These loops only read: the changes come by themselves.
+        "now=$(date +%s); end=$((now + 5000000))",
+        'while [ "$(date +%s)" -lt $end ]; do :; done',
+        f"while {binary} time me --json | grep -q '\"in_ns\":'; do :; done",
+        f"{binary} time me --json | tr -d '\\n'; echo",
+        name="me",
+        rate=rate,
+        at="2030-01-01",
+        unprivileged=unprivileged,
+    )
+    before, announced, still, came = seen
+    assert time.time() >= at
+    assert still["still"] - before["before"] < 5_000_000
+    assert [change["leap_ns"] for change in announced["to_come"]] == [10**16, 0]
+    assert (came["rate"], came["to_come"]) == ("7", [])
+
+
+#: Command lines that read or change a clock, or what is on it.
+VERBS = (
+    "dilate me --rate 7",
+    "leap me --by 1h",
+    "step me --by 1h",
+    "freeze me",
+    "skip me on",
+    "rm me --force",
+    "exec me true",
+    "dilate $$ --rate 7",
+    "leap $$ --by 1h",
+)
+
+
+@pytest.mark.parametrize("variable", ["roots", "none"])
+def test_a_lesser_program_changes_no_clock_of_roots(variable):
+    """Not even its own: each verb is refused with a line, whichever state directory it knows."""
+    needs.root()
+    binary = lorentz.session.reachable()
+    start = [*lorentz.as_nobody(), "sh", "-c"]
+    unset = "unset LORENTZ_STATE_DIR; " if variable == "none" else ""
+    calls = "; ".join(f"{binary} {words}; echo $?" for words in VERBS)
+    text = f"""{unset}{calls}; date -s 2000-01-01 >&2; echo $?; echo '{{"ev": "end"}}'; read -r _"""
+    options = {"name": "me", "rate": "3", "stdin": True}
+    with Inside(*start, text, **options) as inside:
+        inside.line(ev="end", timeout=AT_ONCE)
+        found = inside.time()
+        statuses = inside.stdout.split("\n")[: len(VERBS) + 1]
+        assert statuses == ["2"] * len(VERBS) + ["1"], inside.stderr
+        assert (found["rate"], found["state"], found["skip"]) == ("3", "running", None)
+        passed = found["monotonic_ns"] - found["host"]["monotonic_ns"]
+        assert 0 <= passed / 1e9 < 3 * AT_ONCE
+
+
+def test_a_lesser_program_cannot_write_the_page_of_its_clock():
+    needs.root()
+    program = build.c("process/own_clock")
+    with Inside(*lorentz.as_nobody(), program, rate="3") as inside:
+        assert inside.finish(timeout=AT_ONCE) == 0, inside.stderr
+        pages = inside.lines(ev="page")
+        assert pages
+        for page in pages:
+            assert page["mprotect"] == errno.EACCES
+            assert page["path"] != 0 and page["map_files"] != 0
 
 
 def test_run_inside_is_refused():

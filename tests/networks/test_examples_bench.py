@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from framework.build import REPO
 from framework.networks import TIMEOUT
 
 BENCH = REPO / "benches" / "examples.py"
-WLAN = Path(__file__).parent / "scenarios" / "wlan"
+SCENARIOS = Path(__file__).parent / "scenarios"
+WLAN = SCENARIOS / "wlan"
 
 
 @pytest.fixture
@@ -69,23 +71,60 @@ def test_the_page_counts(folder):
         "net = Mininet(SingleSwitchTopo(2))\nnet.start()\nnet.pingAll()\n"
     )
     (folder / "note.xml").write_text("<note/>\n")
+    (folder / "sleeping.c").write_text(
+        '#include "TimeKeeper_functions.h"\n'
+        "int main(void) { int unused; freeze(1); return startExp(); }\n"
+    )
+    (folder / "unknown.c").write_text(
+        "#include <utility_functions.h>\nint main(void) { return no_such_function_of_ours; }\n"
+    )
+    (folder / "hello.c").write_text("int main(void) { return 0; }\n")
+    # A header beside a program is not the one to compile with.
+    (folder / "TimeKeeper_functions.h").write_text("#error theirs\n")
     page = folder.parent / "page.md"
     bench = start(folder, "--page", page)
     out, err = bench.communicate(timeout=4 * TIMEOUT)
     assert bench.returncode == 0 and not out, err
     text = page.read_text()
     for row in (
-        "| Kathara | 1 | 1 | 1 | 0 | 1 | 1 | 1 of 1 |",
-        "| containerlab | 1 | 0 | 0 | 0 | 0 | 0 | 0 of 0 |",
-        "| Mininet | 1 | 1 | 1 | 0 | 0 | 0 | 1 of 1 |",
-        "| `lab` | 2 nodes, 1 links | yes | 1 | 1 | 1 of 1 |",
-        "| `broken.clab.yml` | no | no | - | - | - |",
+        "| Kathara | 1 | 1 | 1 | 0 | 0 | 1 | 0 | 1 | 1 of 1 |",
+        "| containerlab | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 of 0 |",
+        "| Mininet | 1 | 1 | 1 | 1 | 0 | 0 | 0 | 0 | 1 of 1 |",
+        "| TimeKeeper | 2 | 1 | 1 | 1 |",
+        "| `lab` | 2 nodes, 1 links | yes | 1 | - | 1 | 1 of 1 |",
+        "| `broken.clab.yml` | no | no | - | - | - | - |",
+        "| `sleeping.c` | yes | yes | 1 |",
+        "| `unknown.c` | no | no | - |",
         "- `lab`: `lab.conf:1:1: left out: LAB_AUTHOR=nobody`",
     ):
         assert row in text, text
     assert "pc2.startup:2: node pc2: exec: false: exit status 1" in text
-    assert "note.xml" not in text
+    assert "error: 'no_such_function_of_ours' undeclared" in text.replace("‘", "'").replace(
+        "’", "'"
+    )
+    assert "note.xml" not in text and "hello.c" not in text
     assert not list((folder.parent / "work").iterdir())
+
+
+def test_services_without_their_program_are_no_success(tmp_path):
+    """The daemons of routers are not on this machine: each router comes up without two services."""
+    needs.root()
+    needs.feature("taps")
+    if shutil.which("zebra") or Path("/usr/lib/frr/zebra").exists():
+        pytest.skip("FRR is on this machine")
+    made = tmp_path / "scenarios"
+    made.mkdir()
+    shutil.copy(SCENARIOS / "rip.xml", made)
+    bench = start(made, "--", "--layer-size", "16M")
+    out, err = bench.communicate(timeout=4 * TIMEOUT)
+    assert bench.returncode == 0, err
+    for words in (
+        "| CORE | 1 | 1 | 1 | 0 | 0 | 0 | 6 | 0 | 4 of 4 |",
+        "| `rip.xml` | 3 nodes, 2 links | yes | - | 6 | - | 4 of 4 |",
+        "- `rip.xml`: `left out on r1, r2, r3: FRRzebra, FRRRIP: not installed: vtysh zebra ripd`",
+        "had the flags `--layer-size 16M`",
+    ):
+        assert words in out, out
 
 
 def test_neighbours_on_a_wlan_are_those_in_range(tmp_path):
@@ -105,8 +144,8 @@ def test_neighbours_on_a_wlan_are_those_in_range(tmp_path):
     bench = start(made.parent)
     out, err = bench.communicate(timeout=4 * TIMEOUT)
     assert bench.returncode == 0, err
-    assert "| `stays/beach.xml` | 4 nodes, 3 links | yes | - | - | 2 of 2 |" in out, out
-    assert "| `leaves/beach.xml` | 4 nodes, 3 links | yes | - | - | 1 of 1 |" in out, out
+    assert "| `stays/beach.xml` | 4 nodes, 3 links | yes | - | - | - | 2 of 2 |" in out, out
+    assert "| `leaves/beach.xml` | 4 nodes, 3 links | yes | - | - | - | 1 of 1 |" in out, out
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])

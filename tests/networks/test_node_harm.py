@@ -4,17 +4,19 @@ host, to other nodes and to the machine. Nothing gets through."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from framework import build, lorentz, needs
-from framework.networks import TIMEOUT, Lab, pair
+from framework import build, containers, lorentz, needs
+from framework.networks import TIMEOUT, Imported, Lab, pair
 
 #: What runs in the node. It gets the facts of the host that it needs as JSON.
 HARM = (build.REPO / "tests/programs/networks/harm.py").read_text()
@@ -27,11 +29,21 @@ class Listener:
     """A service of the host, at a socket: counts who comes."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.bind(address)
         self.socket.listen()
         self.callers = 0
-        threading.Thread(target=self._serve, daemon=True).start()
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        # This also wakes the thread, whose call would keep the address in use.
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join(TIMEOUT)
+        self.socket.close()
+        if not self.address.startswith("\0"):
+            Path(self.address).unlink()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -70,26 +82,96 @@ def place():
     subprocess.run(["rm", "-rf", str(place)], check=True, timeout=TIMEOUT)
 
 
-def test_nothing_gets_through(place):
+@contextlib.contextmanager
+def podman_with_python() -> Iterator[str]:
+    """An image with Python, in a storage of podman that `lorentz up` finds."""
+    podman = containers.Podman()
+    try:
+        tar = podman.folder / "python.tar"
+        subprocess.run(
+            ["tar", "-C", containers.python_rootfs(), "-cf", tar, "."], check=True, timeout=TIMEOUT
+        )
+        podman.call("import", str(tar), "localhost/python:1")
+        with pytest.MonkeyPatch.context() as patch:
+            podman.publish(patch)
+            yield "localhost/python:1"
+    finally:
+        podman.close()
+
+
+def own(*, node: str = "", network: str = "") -> Lab:
+    """A topology file of ours. `node`: keys of the node that does harm."""
+    return Lab(
+        f"isolation: private\n{network}{pair('delay: 1ms')}".replace("a: {}", f"a: {{{node}}}")
+    )
+
+
+def kathara(lab: Imported) -> Path:
+    folder = Path(lab.folder.name) / lab.name
+    folder.mkdir()
+    (folder / "lab.conf").write_text(f'LAB_NAME="{lab.name}"\na[0]="A"\nb[0]="A"\n')
+    (folder / "a.startup").write_text("ip address add 10.0.0.1/24 dev eth0\n")
+    return folder
+
+
+def containerlab(lab: Imported, image: str) -> Path:
+    file = Path(lab.folder.name) / f"{lab.name}.clab.yml"
+    file.write_text(
+        f"name: {lab.name}\ntopology:\n  nodes:\n    a: {{kind: linux, image: '{image}'}}\n"
+        f"    b: {{kind: linux}}\n  links:\n    - endpoints: ['a:eth1', 'b:eth1']\n"
+    )
+    return file
+
+
+def core(lab: Imported) -> Path:
+    file = Path(lab.folder.name) / f"{lab.name}.xml"
+    file.write_text(
+        f"<scenario name='{lab.name}'><devices>"
+        "<device id='1' name='a' type='PC'/><device id='2' name='b' type='PC'/></devices><links>"
+        "<link node1='1' node2='2'><iface1 name='eth0' ip4='10.0.0.1' ip4_mask='24'/>"
+        "<iface2 name='eth0' ip4='10.0.0.2' ip4_mask='24'/><options delay='1000'/></link></links>"
+        "</scenario>"
+    )
+    return file
+
+
+#: Networks whose node a does harm, by the names of tests. Each gets the name of an image.
+NETWORKS: dict[str, Callable[[str], Lab]] = {
+    "own": lambda _: own(),
+    "own, rounds": lambda _: own(network="rounds: true\n"),
+    "own, rootfs": lambda _: own(node=f"rootfs: {containers.python_rootfs()}"),
+    "own, image": lambda image: own(node=f"image: '{image}'"),
+    "Kathara": lambda _: Imported(kathara),
+    "containerlab, image": lambda image: Imported(functools.partial(containerlab, image=image)),
+    "CORE, rounds": lambda _: Imported(core, "--rounds"),
+}
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_nothing_gets_through(place, kind):
     needs.root()
+    is_host_seen = not kind.endswith(("rootfs", "image"))
     (place / "file").write_text("the host's\n")
     (place / "gone").mkdir()
     (place / "gone" / "file").write_text("the host's\n")
     os.mkfifo(place / "fifo")
     reader = os.open(place / "fifo", os.O_RDONLY | os.O_NONBLOCK)
     addresses = [str(place / "socket"), f"/run/lorentz-harm-{os.getpid()}", f"\0harm{os.getpid()}"]
-    listeners = [Listener(address) for address in addresses]
     new = f"lorentz-harm-new-{os.getpid()}"
-    written = [str(place / "file"), *(f"/{top}/{new}" for top in
-               ("etc", "root", "home", "tmp", "run", "var/tmp", "usr/bin"))]  # fmt: skip
+    tops = ("etc", "root", "home", "tmp", "run", "var/tmp", "usr/bin")
+    written = [f"/{top}/{new}" for top in tops]
     disk = Path("/").stat().st_dev
-    before = (settings(), names_of_mounts(), socket.gethostname())
     clocks = offset()
-    try:
-        with Lab("isolation: private\n" + pair()) as lab:
+    with contextlib.ExitStack() as stack:
+        listeners = [
+            stack.enter_context(contextlib.closing(Listener(address))) for address in addresses
+        ]
+        image = stack.enter_context(podman_with_python()) if kind.endswith("image") else ""
+        before = (settings(), names_of_mounts(), socket.gethostname())
+        with NETWORKS[kind](image) as lab:
             other = lab.start("b", "sleep", "1000")
             facts = {
-                "written": written,
+                "written": [str(place / "file"), *written],
                 "removed": [str(place / "gone")],
                 "sockets": addresses,
                 "fifo": str(place / "fifo"),
@@ -98,22 +180,21 @@ def test_nothing_gets_through(place):
             }
             told = json.loads(lab.run("a", "python3", "-c", HARM, json.dumps(facts)))
             assert other.poll() is None
-    finally:
-        for listener in listeners:
-            listener.socket.close()
-        Path(addresses[1]).unlink()
+        after = (settings(), names_of_mounts(), socket.gethostname())
     done = {what for what, how in told["tried"].items() if how == "done"}
-    assert done == {f"remove {place}/gone", *(f"write {path}" for path in written)}, told
-    own = told["facts"]
-    assert int(own["capabilities"], 16) == CAPABILITIES
-    assert own["disks"] == own["descriptors of the first"] == [] and own["processes"] <= 4
-    assert all(path.startswith(("pipe:", "/dev/null", "/proc/")) for path in own["descriptors"])
+    seen = {f"write {place}/file", f"remove {place}/gone"} if is_host_seen else set()
+    assert done == {f"write {path}" for path in written} | seen, told
+    inside = told["facts"]
+    assert int(inside["capabilities"], 16) == CAPABILITIES
+    assert inside["disks"] == inside["descriptors of the first"] == [] and inside["processes"] <= 4
+    assert all(path.startswith(("pipe:", "/dev/null", "/proc/")) for path in inside["descriptors"])
     assert not any(listener.callers for listener in listeners)
     assert os.read(reader, 1) == b""
     os.close(reader)
     assert (place / "file").read_text() == (place / "gone/file").read_text() == "the host's\n"
-    assert not any(Path(path).exists() for path in written[1:])
-    assert (settings(), names_of_mounts(), socket.gethostname()) == before
+    roots = [Path("/"), *([] if is_host_seen else [containers.python_rootfs()])]
+    assert not [path for path in written for root in roots if (root / path.lstrip("/")).exists()]
+    assert after == before
     assert abs(offset() - clocks) < 1
 
 

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from framework import containers, lorentz, needs
+from framework import containers, kills, lorentz, needs
 from framework.networks import Lab, refused
 
 #: Settings of the image under test for programs.
@@ -32,16 +32,9 @@ def podman():
 
 
 @pytest.fixture(autouse=True)
-def _storage(podman, tmp_path, monkeypatch):
+def _storage(podman, monkeypatch):
     """`lorentz up` finds that podman's images."""
-    driver = podman.call("info", "--format", "{{.Store.GraphDriverName}}").stdout.strip()
-    file = tmp_path / "storage.conf"
-    file.write_text(
-        f'[storage]\ndriver = "{driver}"\ngraphroot = "{podman.folder}/storage"\n'
-        f'runroot = "{podman.folder}/run"\n'
-    )
-    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(file))
-    monkeypatch.setenv("CONTAINERS_CONF", str(podman.conf))
+    podman.publish(monkeypatch)
 
 
 @pytest.fixture
@@ -105,6 +98,17 @@ def test_the_emulator_killed_gives_images_back(podman):
     with lab(f"a: {{image: {podman.image}}}", "b: {}") as network:
         os.kill(network.status()["pid"], signal.SIGKILL)
         assert mounted(podman)
+    assert not mounted(podman)
+
+
+@pytest.mark.parametrize("killed", ["up", "emulator"])
+@pytest.mark.parametrize("moment", kills.MOMENTS)
+def test_a_killed_up_gives_images_back(podman, moment, killed):
+    network, path = kills.with_image(podman.image)
+    try:
+        kills.kill(network, [path], moment, killed)
+    finally:
+        network.__exit__()
     assert not mounted(podman)
 
 

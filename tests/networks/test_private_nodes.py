@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from framework import containers, lorentz, needs, processes
+from framework import containers, kills, lorentz, needs
 from framework.networks import TIMEOUT, Lab, pair, refused
 
 PRIVATE = "isolation: private\n"
@@ -357,60 +355,17 @@ def test_a_node_of_an_image_is_private_too(tmp_path):
     wait_for_no_trace(lab)
 
 
-#: What a killed `lorentz up` had reached: a file below the state directory that is there by then.
-MOMENTS = {
-    "the network's directory": ".networks/{name}",
-    "its record": ".networks/{name}/network.json",
-    "the first bundle": ".networks/{name}/a.bundle",
-    "the first configuration": ".networks/{name}/a.bundle/config.json",
-    "the runtime has begun": ".runtime/{name}.a",
-    "the first container": ".runtime/{name}.a/state.json",
-    "the second bundle": ".networks/{name}/b.bundle",
-    "the last bundle": ".networks/{name}/c.bundle",
-    "a line of exec": "{name}-exec",
-}
-
-
 @pytest.mark.parametrize("killed", ["up", "emulator"])
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_up_leaves_nothing_after_down(moment, killed):
-    state = lorentz.session.state_dir()
-    lab = Lab("")
-    sign = state / MOMENTS[moment].format(name=lab.name)
-    told = f"{state}/{lab.name}-exec"
-    lab.text = f"""\
-name: {lab.name}
-isolation: private
-topology:
-  nodes:
-    a: {{exec: ['echo > /data/{lab.name}-exec; sleep 1000'], binds: ['{state}:/data']}}
-    b: {{command: [sleep, '1000']}}
-    c: {{}}
-"""
-    lab.file.write_text(lab.text)
-    process = subprocess.Popen(
-        [*lorentz.session.command(), "up", lab.file],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**lorentz.session.environment(), processes.TAG: lab.tag},
-    )
-    lab.started.append(process)
+@pytest.mark.parametrize("moment", kills.MOMENTS)
+@pytest.mark.parametrize("kind", kills.NETWORKS)
+def test_a_killed_up_leaves_nothing_after_down(kind, moment, killed):
+    lab, path, *flags = kills.NETWORKS[kind]()
     try:
-        lab.wait_until(lambda: sign.exists() or process.poll() is not None, moment)
-        if killed == "emulator":
-            record = state / ".networks" / lab.name / "network.json"
-            lab.wait_until(record.exists, "the emulator")
-            os.kill(json.loads(record.read_text())["pid"], signal.SIGKILL)
-        process.kill()
-        process.wait(timeout=TIMEOUT)
-        Path(told).unlink(missing_ok=True)
+        kills.kill(lab, [path, *flags], moment, killed)
         lab.__exit__()
-        Path(told).unlink(missing_ok=True)
         wait_for_no_trace(lab)
     finally:
         lab.__exit__()
-        Path(told).unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)

@@ -56,8 +56,10 @@ class Scenario(Lab):
         missing = list(networks)
         while missing:
             assert time.monotonic() < deadline, f"{node}: no route to {missing}"
-            routes = self.run(node, "ip", family, "route")
-            missing = [one for one in networks if f"{one} " not in routes]
+            # A daemon that loses a route may leave it as unreachable, the line's first word.
+            lines = self.run(node, "ip", family, "route").splitlines()
+            routes = [line.split()[0] for line in lines]
+            missing = [one for one in networks if one not in routes]
             time.sleep(0.5)
         assert self.now() - begin < CONVERGED
 
@@ -91,7 +93,8 @@ def test_routers_of_core_converge(flags):
         for router in ("n1", "n3"):
             lab.converges(router, *(f"10.0.{link}.0/24" for link in (1, 2, 3, 4)))
         lab.reaches("n5", "10.0.4.10")
-        # CORE leaves OSPFv3 its hellos every 10 s: too long for a test at TDF 10 or in rounds.
+        # CORE leaves OSPFv3 its hellos every 10 s: too long for a test at TDF 10 or in rounds, in
+        # which ospf6.xml has others.
         if flags == ("--tdf", "1"):
             lab.converges("n1", "a:4::/64", family="-6")
             lab.converges("n3", "a:1::/64", family="-6")
@@ -108,6 +111,55 @@ def test_routers_of_core_speak_rip():
         lab.converges("r1", "10.1.2.0/24")
         lab.converges("r3", "10.1.1.0/24")
         lab.reaches("r1", "10.1.2.2")
+
+
+@slow
+@pytest.mark.parametrize("flags", [("--tdf", "10"), ("--rounds",)], ids=["tdf10", "rounds"])
+def test_routers_of_core_speak_ospf_for_ipv6(flags):
+    """The file has hellos every 2 s. The test above has those of CORE, at TDF 1."""
+    with Scenario("ospf6.xml", *flags) as lab:
+        assert not lab.left_out and "failed" not in lab.done.stderr, lab.done
+        lab.converges("r1", "b:5:2::/64", family="-6")
+        lab.converges("r3", "b:5:1::/64", family="-6")
+        lab.reaches("r1", "b:5:2::2")
+        text = lab.run("r2", "vtysh", "-c", "show ipv6 ospf6 interface eth0")
+        assert re.search(r"Hello 2\b.*, Dead 6\b", text), text
+
+
+@slow
+@pytest.mark.parametrize("protocol, net", [("ripng", "b:2"), ("babel", "b:3")])
+def test_routers_of_core_speak_a_protocol_for_ipv6(protocol, net):
+    """Of the three the outer ones learn the other's network, and reach it across the middle one."""
+    with Scenario(f"{protocol}.xml", rate="2") as lab:
+        assert not lab.left_out and "failed" not in lab.done.stderr, lab.done
+        lab.converges("r1", f"{net}:2::/64", family="-6")
+        lab.converges("r3", f"{net}:1::/64", family="-6")
+        assert f"proto {protocol}" in lab.run("r1", "ip", "-6", "route", "show", f"{net}:2::/64")
+        lab.reaches("r1", f"{net}:2::2")
+        if protocol == "babel":
+            # It carries both families.
+            lab.converges("r1", "10.3.2.0/24")
+            lab.reaches("r1", "10.3.2.2")
+
+
+@slow
+def test_routers_of_core_find_neighbours_by_pim():
+    with Scenario("pim.xml", rate="2") as lab:
+        assert not lab.left_out and "failed" not in lab.done.stderr, lab.done
+        if not Path("/proc/net/ip_mr_vif").exists():
+            pytest.skip("the kernel has no multicast routing (CONFIG_IP_MROUTE)")
+        found: dict = {}
+
+        def both() -> bool:
+            told = lab.run("r2", "vtysh", "-c", "show ip pim neighbor json")
+            found.update(json.loads(told))
+            return all(found.get(eth) for eth in ("eth0", "eth1"))
+
+        lab.wait_until(both, "neighbours")
+        assert list(found["eth0"]) == ["10.4.1.1"] and list(found["eth1"]) == ["10.4.2.2"]
+        # An interface of the kernel's multicast routing for each of PIM.
+        table = lab.run("r2", "cat", "/proc/net/ip_mr_vif")
+        assert "eth0" in table and "eth1" in table
 
 
 @slow

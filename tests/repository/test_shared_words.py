@@ -71,6 +71,11 @@ def test_a_table_that_covers_all_is_right(tmp_path):
     assert check(tree(tmp_path, COUNT + CLAIM)) == (0, "")
 
 
+def test_a_file_of_the_models_needs_no_entry(tmp_path):
+    code = f"//! Atomics of the models.\n\n#![cfg(loom)]\n{CODE}"
+    assert check(tree(tmp_path, "", code)) == (0, "")
+
+
 def test_a_place_without_an_entry_is_named(tmp_path):
     status, printed = check(tree(tmp_path, COUNT))
     line = CODE.splitlines().index("    Flock::lock(file, FlockArg::LockExclusive).is_ok()") + 1

@@ -417,6 +417,19 @@ def test_skipping_is_switched_on_and_off():
         assert inside.time()["skip"] is None
 
 
+def test_skipping_that_is_switched_off_and_on_at_once_has_a_new_skipper():
+    """The second command does not take one that is about to end for one that skips."""
+    with Inside("cat", rate="1", stdin=True) as inside:
+        inside.wait_until_shown()
+        seen = set()
+        for _ in range(20):
+            inside.verb("skip", "on")
+            skipper = inside.time()["skip"]["skipper"]
+            assert skipper is not None and skipper not in seen
+            seen.add(skipper)
+            inside.verb("skip", "off")
+
+
 def test_attach_skips():
     program = 'import time\nwhile True: time.sleep(60); print(\'{"ev": "minute"}\', flush=True)'
     with Native(python(program)) as native:

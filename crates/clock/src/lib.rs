@@ -62,6 +62,8 @@ pub use registry::{
 };
 pub use segment::{Pace, Segment};
 pub use start::Start;
+#[cfg(loom)]
+pub use sync::completes_before_store;
 pub use task_counters::{TaskCount, TaskCounters};
 pub use text::TextError;
 

@@ -185,12 +185,6 @@ impl Snapshot {
 pub trait HostClock {
     /// Reads CLOCK_MONOTONIC.
     fn now(&self) -> RealInstant;
-
-    /// Whether this reader may decide when a change begins. A process in a time namespace of its own must not: it sees another
-    /// monotonic clock.
-    fn may_decide_start(&self) -> bool {
-        true
-    }
 }
 
 impl<F: Fn() -> RealInstant> HostClock for F {
@@ -415,10 +409,7 @@ impl ClockPage {
             return None;
         }
         failpoint(registry, Failpoint::ReaderDecides);
-        let start = match host.may_decide_start() {
-            true => self.decide(version, view, registry, host)?,
-            false => self.decided(version, view, registry)?,
-        };
+        let start = self.decide(version, view, registry, host)?;
         let last = view.last.load(Ordering::Relaxed);
         Some(self.beginning_at(start, last, view))
     }
@@ -445,7 +436,8 @@ impl ClockPage {
         Some(decided.unwrap_or(proposal).clamp(at, at.max(host.now())))
     }
 
-    /// Returns the decided start for a reader that must not decide. As long as nobody has decided, the piece has not begun.
+    /// Returns the decided start for a look that does not read the host's clock. As long as nobody has decided, the piece has not
+    /// begun. `None` means that the page has the start by now.
     fn decided(&self, version: u64, view: &PageView, registry: &Registry) -> Option<RealInstant> {
         let decided = registry.start.decided(version);
         if decided.is_none() && !view.fast.is_undecided() {

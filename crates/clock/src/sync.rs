@@ -3,10 +3,16 @@
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+mod counted;
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
+pub use counted::completes_before_store;
+#[cfg(loom)]
+pub(crate) use counted::{unmodelled, AtomicI64, AtomicU32, AtomicU64};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{fence, Ordering};
 
 /// Atomics for words that are only copied along with others. The models leave them out, to have fewer states.
+#[cfg(not(loom))]
 pub(crate) mod unmodelled {
     pub(crate) use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 }
@@ -67,6 +73,7 @@ impl AtomicPair {
         expected: [u64; 2],
         new: [u64; 2],
     ) -> Result<[u64; 2], [u64; 2]> {
+        counted::count_store();
         let mut pair = self.0.lock().unwrap();
         let before = *pair;
         if before == expected {

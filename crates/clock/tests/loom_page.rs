@@ -1,4 +1,5 @@
-//! The protocols of the clock page, the registry and the log of leaps, in every order that the memory model allows.
+//! The protocols of the clock page, the registry and the log of leaps, in every order that the memory model allows. Writers that are
+//! killed have models of their own: `loom_killed_writers.rs`.
 //!
 //! The models simplify as follows:
 //!
@@ -16,186 +17,16 @@
 
 #![cfg(loom)]
 
+mod model;
+
 use loom::sync::atomic::{AtomicI64, Ordering};
-use loom::sync::Mutex;
-use loom::thread::{self, JoinHandle};
 use lorentz_clock::{
-    Change, ClockPage, Deadline, Failpoint, FastClock, Pace, PidNamespace, Policy, ProcessId, Rate,
-    RealInstant, Registry, Segment, Snapshot, Span, VirtualInstant, WallTime,
+    Change, Deadline, Failpoint, FastClock, PidNamespace, ProcessId, Rate, RealInstant, Span,
+    VirtualInstant,
 };
+use model::*;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{Arc, Mutex as Note};
-
-fn model(preemptions: usize, what: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
-    builder.check(what);
-}
-
-/// A clock, its host, and records about both that the model keeps beside them.
-struct World {
-    page: ClockPage,
-    registry: Registry,
-    host: AtomicI64,
-    /// The writer's lock. No reader takes it.
-    lock: Mutex<()>,
-    /// Every change that was ever published, by its number, with its start once somebody has seen the start.
-    published: Note<Vec<Known>>,
-    /// The latest virtual time that any thread has seen.
-    seen: Note<VirtualInstant>,
-}
-
-#[derive(Clone, Copy)]
-struct Known {
-    rate: Rate,
-    start: Option<(RealInstant, VirtualInstant)>,
-}
-
-impl World {
-    fn new() -> Arc<World> {
-        let page = ClockPage::default();
-        let start = (RealInstant(0), VirtualInstant(0));
-        let first = Segment {
-            real: start.0,
-            virt: start.1,
-            pace: Pace::Running(Rate::ONE),
-            wall: wall(0),
-            boot: Span(0),
-        };
-        page.initialise(&first, Rate::ONE, Policy::default(), WallTime::default());
-        Arc::new(World {
-            page,
-            registry: Registry::default(),
-            host: AtomicI64::new(0),
-            lock: Mutex::new(()),
-            published: Note::new(vec![Known { rate: Rate::ONE, start: Some(start) }]),
-            seen: Note::new(VirtualInstant(0)),
-        })
-    }
-
-    fn host(&self) -> RealInstant {
-        RealInstant(self.host.fetch_add(1, Ordering::AcqRel) + 1)
-    }
-
-    /// Publishes a change: the clock leaps by `leap` and goes on at `rate`, from `at` on.
-    fn change(&self, rate: Rate, leap: Span, at: RealInstant) {
-        let _lock = self.lock.lock().unwrap();
-        self.change_locked(rate, leap, at);
-    }
-
-    fn change_locked(&self, rate: Rate, leap: Span, at: RealInstant) {
-        let number = {
-            let mut published = self.published.lock().unwrap();
-            published.push(Known { rate, start: None });
-            published.len() - 1
-        };
-        // Each of the other fields that vary encodes the number of the change.
-        let change = Change {
-            at,
-            leap,
-            floor: VirtualInstant(i64::MIN),
-            pace: Pace::Running(rate),
-            rate,
-            wall: wall(number),
-            boot: Span(number as i64),
-            limit: if rate == Rate::ONE { VirtualInstant::NEVER } else { limit(number) },
-            file_boundary: None,
-        };
-        self.page.publish(&self.registry, &|| self.host(), &change).expect("there is room");
-    }
-
-    /// Publishes a change by a writer that is killed at `point`. Returns whether the change was made all the same.
-    fn change_and_die(&self, point: Failpoint, rate: Rate) -> bool {
-        let _lock = self.lock.lock().unwrap();
-        let before = self.page.version();
-        *self.registry.failpoints.dies_at.lock().unwrap() = Some(point);
-        let dying = || self.change_locked(rate, Span(5), NOW);
-        let died = catch_unwind(AssertUnwindSafe(dying)).is_err();
-        *self.registry.failpoints.dies_at.lock().unwrap() = None;
-        assert!(died);
-        let made = self.page.version() != before;
-        if !made {
-            self.published.lock().unwrap().pop();
-        }
-        made
-    }
-
-    /// Looks by the slow path and checks that the look is not torn, not early, and never back. Returns the number of the piece in
-    /// force.
-    fn look(&self) -> usize {
-        let before = *self.seen.lock().unwrap();
-        let look = self.page.snapshot(&self.registry, &|| self.host());
-        let number = look.segment.boot.0 as usize;
-        self.check(number, &look);
-        self.has_seen(before, look.now());
-        number
-    }
-
-    fn check(&self, number: usize, look: &Snapshot) {
-        let known = &mut self.published.lock().unwrap()[number];
-        let limited = known.rate != Rate::ONE;
-        assert_eq!(look.limit, if limited { limit(number) } else { VirtualInstant::NEVER }, "torn");
-        assert_eq!((look.segment.wall, look.rate), (wall(number), known.rate), "torn");
-        assert!(look.real >= look.segment.real, "read before it began");
-        let start = (look.segment.real, look.segment.virt);
-        assert_eq!(*known.start.get_or_insert(start), start, "two starts");
-    }
-
-    /// Looks by the fast path, if it is open.
-    fn look_fast(&self) {
-        let before = *self.seen.lock().unwrap();
-        loop {
-            let look = self.page.fast();
-            let real = self.host();
-            match look.at(&self.page, 0, real.0, FastClock::Monotonic, false) {
-                Err(_) => (),
-                Ok(None) => {
-                    self.look();
-                    return;
-                }
-                Ok(Some((secs, nanos))) => {
-                    return self.has_seen(before, VirtualInstant(secs * SECOND + nanos));
-                }
-            }
-        }
-    }
-
-    fn has_seen(&self, before: VirtualInstant, now: VirtualInstant) {
-        assert!(now >= before, "time went back from {before:?} to {now:?}");
-        let mut seen = self.seen.lock().unwrap();
-        *seen = now.max(*seen);
-    }
-}
-
-const SECOND: i64 = 1_000_000_000;
-/// An instant that no model reaches.
-const FAR: i64 = 1 << 40;
-/// A start that means: at once.
-const NOW: RealInstant = RealInstant(i64::MIN + 1);
-
-fn wall(number: usize) -> WallTime {
-    WallTime { secs: number as i64 * 1_000, nanos: number as u32 }
-}
-
-fn limit(number: usize) -> VirtualInstant {
-    VirtualInstant(FAR + number as i64)
-}
-
-fn rate(num: u64) -> Rate {
-    Rate::new(num, 1).unwrap()
-}
-
-fn spawn<T: 'static>(
-    world: &Arc<World>,
-    what: impl FnOnce(&World) -> T + 'static,
-) -> JoinHandle<T> {
-    let world = world.clone();
-    thread::spawn(move || what(&world))
-}
-
-fn all<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
-    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-}
+use std::sync::Arc;
 
 #[test]
 fn a_reader_sees_whole_states_through_two_changes() {
@@ -285,52 +116,6 @@ fn a_piece_to_come_begins_for_all_at_once() {
             });
             world.change(rate(4), Span(3), RealInstant(at));
             all(readers);
-        });
-    }
-}
-
-/// A writer is killed at each point. Readers go on without a next writer, and the next writer continues from that point.
-#[test]
-fn a_writer_may_be_killed_at_any_point() {
-    const POINTS: [Failpoint; 6] = [
-        Failpoint::BeforePiece,
-        Failpoint::BeforeOpen,
-        Failpoint::BeforeVersion,
-        Failpoint::AfterVersion,
-        Failpoint::AfterDecision,
-        Failpoint::BeforeFastPath,
-    ];
-    for (place, point) in POINTS.into_iter().enumerate() {
-        model(2, move || {
-            let world = World::new();
-            world.change(rate(5), Span(0), NOW);
-            let readers = [(); 2].map(|()| {
-                spawn(&world, |world| {
-                    world.look();
-                })
-            });
-            let made = world.change_and_die(point, rate(2));
-            assert_eq!(made, place > 2, "{point:?}");
-            all(readers);
-            assert_eq!(world.look(), if made { 2 } else { 1 });
-        });
-    }
-}
-
-#[test]
-fn the_next_writer_goes_on_from_a_killed_one() {
-    for point in [Failpoint::BeforeVersion, Failpoint::AfterVersion, Failpoint::BeforeFastPath] {
-        model(2, move || {
-            let world = World::new();
-            world.change(rate(5), Span(0), NOW);
-            let reader = spawn(&world, |world| {
-                world.look();
-                world.look_fast();
-            });
-            let made = world.change_and_die(point, rate(2));
-            world.change(Rate::ONE, Span(0), NOW);
-            all([reader]);
-            assert_eq!(world.look(), if made { 3 } else { 2 });
         });
     }
 }

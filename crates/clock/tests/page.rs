@@ -10,6 +10,7 @@ use lorentz_clock::{
     VirtualInstant, WallTime, MAX_CHANGES_AHEAD, NANOS_PER_SEC, PIECES,
 };
 use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 fn a_page_of_zeroes_is_no_clock() {
@@ -164,6 +165,28 @@ fn a_piece_to_come_comes_by_itself() {
     assert_eq!((brought.segment, brought.state), (after.segment, after.state + 1));
     clock.page.set_notified(brought.state);
     assert_eq!(clock.page.supervision_due(RealInstant(5_002)), None);
+}
+
+/// A program writes an instant into the start of a change that nobody has decided yet. The change begins neither before it was made
+/// nor after it was seen.
+#[test]
+fn an_impossible_start_is_not_believed() {
+    for wild in [i64::MIN, i64::MIN + 1, i64::MIN + 2, -1, 0, 1_999, 2_001, i64::MAX] {
+        let clock = Clock::new(&start());
+        let word = std::ptr::from_ref(&clock.registry.start).cast::<u64>().cast_mut();
+        let host = || {
+            for (index, value) in [clock.page.version(), wild as u64].into_iter().enumerate() {
+                // SAFETY: the start is two words, which last as long as the clock, and which are changed by atomic instructions alone.
+                unsafe { AtomicU64::from_ptr(word.add(index)) }.store(value, Ordering::Relaxed);
+            }
+            RealInstant(2_000)
+        };
+        let fast = Pace::Running(rate(1_000, 1));
+        let change = Change { pace: fast, ..Change::of(&clock.look(2_000).piece()) };
+        let published = clock.page.publish(&clock.registry, &host, &change);
+        assert_eq!(published.expect("there is room").begins, RealInstant(2_000), "{wild}");
+        assert_eq!(clock.look(2_003).now(), VirtualInstant(51_000 + 3_000), "{wild}");
+    }
 }
 
 /// A change for an earlier instant drops those that were to come after it.

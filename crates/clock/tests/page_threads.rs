@@ -4,11 +4,13 @@
 
 mod clock;
 
-use clock::{blank_page, blank_registry, start_at, Random};
+use clock::{blank_page, blank_registry, start_at, Random, DAY};
 use lorentz_clock::{
     Change, ClockPage, FastClock, Pace, Rate, RealInstant, Registry, Span, VirtualInstant,
     NANOS_PER_SEC,
 };
+use std::cell::Cell;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::LazyLock;
 use std::thread;
@@ -148,5 +150,83 @@ fn rates_and_the_past_are_read_whole_while_they_change() {
         }
         ended.store(true, Ordering::Relaxed);
         assert!(reader.join().expect("all was whole") > 0, "nothing was read");
+    });
+}
+
+/// Writes versions and instants of every kind into the start of the latest change, as a program can, until `ended`.
+fn scribble(clock: &Clock, ended: &AtomicBool) {
+    let start = ptr::from_ref(&clock.registry.start).cast::<u64>().cast_mut();
+    let [version, instant] = [0, 1].map(|index| {
+        // SAFETY: the start is two words, which last as long as the clock, and which are changed by atomic instructions alone.
+        unsafe { AtomicU64::from_ptr(start.add(index)) }
+    });
+    let mut random = Random(0x4c6f_7265_6e74_7a21);
+    while !ended.load(Ordering::Relaxed) {
+        let now = host().0;
+        let instants = [i64::MIN, i64::MIN + 1, i64::MIN + 2, -1, 0, now, now + DAY, i64::MAX];
+        let wild = instants[random.below(instants.len() as u64) as usize];
+        if random.below(4) == 0 {
+            version.store(clock.page.version() + random.below(3), Ordering::Relaxed);
+        }
+        instant.store(wild as u64, Ordering::Relaxed);
+    }
+}
+
+/// All rates are from a quarter to four, so virtual time stays between a quarter and four times the time that has passed.
+#[test]
+fn a_program_that_writes_the_start_makes_no_read_wait_or_go_astray() {
+    const FASTEST: i64 = 4;
+    /// Readings of the host's clock in one look, at most.
+    const READINGS: u64 = 3;
+    let begun = host();
+    let clock = clock();
+    let created = host();
+    let (ended, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    let read = || {
+        reads.fetch_add(1, Ordering::Relaxed);
+        let (version, before, readings) = (clock.page.version(), host(), Cell::new(0));
+        let counting = || {
+            readings.set(readings.get() + 1);
+            host()
+        };
+        let now = clock.page.snapshot(&clock.registry, &counting).now().0;
+        let published = clock.page.version() - version;
+        let readings = readings.get();
+        assert!(readings <= READINGS * (1 + published), "{readings} through {published} changes");
+        // Each change rounds down.
+        let earliest = before.since(created).0 / FASTEST - published as i64 - CHANGES as i64;
+        let latest = host().since(begun).0 * FASTEST;
+        assert!((earliest..=latest).contains(&now), "{now} of {earliest} to {latest}");
+        let (now, _) = clock.read();
+        assert!((earliest..=host().since(begun).0 * FASTEST).contains(&now.0), "{now:?}");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| scribble(&clock, &ended));
+        let readers = [(); 2].map(|()| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    read();
+                }
+            })
+        });
+        let mut random = Random(1);
+        for number in 0..CHANGES {
+            clock.change(|change| {
+                let rate = Rate::new(250 + random.below(3_751), 1_000).expect("1/4 to 4");
+                change.pace = Pace::Running(rate);
+                if random.below(8) == 0 {
+                    change.at = host().plus(Span(random.below(50_000) as i64));
+                }
+            });
+            let enough = reads.load(Ordering::Relaxed) + u64::from(number % 20 == 0);
+            let failed = || readers.iter().any(|reader| reader.is_finished());
+            while reads.load(Ordering::Relaxed) < enough && !failed() {
+                thread::yield_now();
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().expect("all was in bounds");
+        }
     });
 }

@@ -1,9 +1,13 @@
 //! Skipping of idle time for a container: when its skipper runs, and for how long.
 
+use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
 
 use lorentz_clock::{SkipMode, Span};
-use lorentz_control::{host_time, Clock};
+use lorentz_control::host_time::{self, HostMoment};
+use lorentz_control::Clock;
 use lorentz_idle::{skipper_of, Skipper};
 
 use crate::background::{self, close_standard_streams, keep_only};
@@ -19,10 +23,26 @@ pub fn set(container: &Container, mode: SkipMode, read_cost: Option<Span>) -> an
     let cost = read_cost.unwrap_or(clock.reading().skipping.read_cost);
     clock.set_skipping(mode, cost)?;
     match (mode, skipper_of(&container.clock_path())?) {
-        (SkipMode::Off, Some(skipper)) => lorentz_idle::end(skipper),
+        (SkipMode::Off, Some(skipper)) => {
+            lorentz_idle::end(skipper);
+            await_end(&container.clock_path(), skipper)?;
+        }
         // Inside a container, its monitor starts the skipper: a process that begins here would live on the clock that it watches.
         (SkipMode::On | SkipMode::Force, None) if !host_time::is_virtual() => start(container)?,
         _ => {}
+    }
+    Ok(())
+}
+
+/// Waits until the killed `skipper` of `clock` has given its lock up.
+///
+/// Race: the next command turns skipping on while the skipper is about to end. It finds that a skipper has the lock, and starts none.
+fn await_end(clock: &Path, skipper: u32) -> io::Result<()> {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    const POLL_INTERVAL: Duration = Duration::from_micros(500);
+    let begun = HostMoment::now();
+    while skipper_of(clock)? == Some(skipper) && begun.elapsed() < TIMEOUT {
+        host_time::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ use crate::sys::{
 use crate::upcoming::{later, Shown, AT_ONCE, FAR_FUTURE};
 use core::sync::atomic::Ordering::SeqCst;
 use lorentz_clock::{
-    failpoint, Armed, Deadline, Failpoint, RealInstant, Setting, Snapshot, Span, Timer, TimerKind,
-    VirtualInstant, WallTime, HOLD_DELAY,
+    failpoint, Armed, Deadline, Failpoint, Pace, Rate, RealInstant, Setting, Snapshot, Span, Timer,
+    TimerKind, VirtualInstant, WallTime, HOLD_DELAY,
 };
 
 /// The kernel's timer behind a [`Timer`].
@@ -150,12 +150,13 @@ fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, unreported
     let state = clock().timers_state();
     let look = clocks::snapshot();
     let held = clock().timers_held();
-    let (setting, armed, behind) = match once_for(setting, &look, unreported, held.is_some()) {
-        Some(once) => (once.setting, once.armed, once.behind),
-        None => (setting, armed_for(setting, &look, unreported), 0),
+    let plan = match once_for(setting, &look, unreported, held.is_some()) {
+        Some(once) => slow_series(setting, &look, unreported, held).unwrap_or(once.held_back(held)),
+        None => Plan::series(setting, armed_for(setting, &look, unreported)).held_back(held),
     };
+    let Plan { setting, armed, behind } = plan;
     let is_once = setting.interval != Span::ZERO && armed.interval == Span::ZERO;
-    let armed = Armed { at: held_back(armed.at, held), leapt, ..armed };
+    let armed = Armed { leapt, ..armed };
     match behind {
         0 | 1 if is_once => kernel.set_once(&armed),
         0 | 1 => kernel.set(&armed),
@@ -209,6 +210,10 @@ fn real_interval(interval: Span, next: RealInstant, look: &Snapshot) -> Span {
         let then = to_come.find(|(piece, _)| piece.segment.real <= next);
         rate = then.map_or(rate, |(piece, _)| piece.rate);
     }
+    real_interval_at(interval, rate)
+}
+
+fn real_interval_at(interval: Span, rate: Rate) -> Span {
     let nanos = (interval.0.max(0) as u128 * rate.den() as u128).div_ceil(rate.num() as u128);
     Span(nanos.min(i64::MAX as u128) as i64)
 }
@@ -221,7 +226,7 @@ const NEAR_CHANGE: Span = Span(5_000_000);
 /// set for one expiry at a time: the kernel's would go on by the old piece. Given is the expiry that it is set for, the last one
 /// where some have been missed. `None` where the clock has no limit and no change is near, or there are several to come before the
 /// limit.
-fn once_for(setting: Setting, look: &Snapshot, unreported: i64, held: bool) -> Option<Once> {
+fn once_for(setting: Setting, look: &Snapshot, unreported: i64, held: bool) -> Option<Plan> {
     let first = due(setting.deadline, look);
     let interval = setting.interval;
     let near = held || look.until.since(look.real) <= NEAR_CHANGE;
@@ -243,16 +248,63 @@ fn once_for(setting: Setting, look: &Snapshot, unreported: i64, held: bool) -> O
     let setting = later(setting, at.since(first));
     let real = if is_behind { AT_ONCE } else { real_due(setting.deadline, look) };
     let armed = Armed { at: real, interval: Span::ZERO, ..Armed::disarmed(look.segment.wall) };
-    Some(Once { setting, armed, behind })
+    Some(Plan { setting, armed, behind })
 }
 
-/// How a series is set for one expiry.
-struct Once {
-    /// The series from that expiry on.
+/// A series that goes on if nobody sets it anew: controller and monitor may be dead or stopped while timers are held back, or when
+/// a near change begins. Its interval is so long that no expiry is early by a piece that begins soon. `None` where every such
+/// series may be early, or where the kernel cannot count the expiries that are due.
+fn slow_series(
+    setting: Setting,
+    look: &Snapshot,
+    unreported: i64,
+    held: Option<RealInstant>,
+) -> Option<Plan> {
+    let is_by_wall = matches!(setting.deadline, Deadline::Wall(_));
+    if look.limit != VirtualInstant::NEVER || (is_by_wall && held.is_some()) {
+        return None;
+    }
+    let mut interval = real_interval_at(setting.interval, look.rate);
+    let soon = look.real.plus(HOLD_DELAY);
+    let pieces = clock().to_come(registry(), look).map(|(piece, _)| piece);
+    for piece in pieces.filter(|piece| piece.segment.real <= soon) {
+        let stands = piece.segment.pace == Pace::Frozen;
+        if stands || (is_by_wall && piece.segment.wall != look.segment.wall) {
+            return None;
+        }
+        interval = interval.max(real_interval_at(setting.interval, piece.rate));
+    }
+    if held.is_some() {
+        interval = Span(interval.0.saturating_add(HOLD_DELAY.0));
+    }
+    let (first, now) = (due(setting.deadline, look), look.now());
+    let missed = if first > now { 0 } else { now.since(first).0 / setting.interval.0 + 1 };
+    let upcoming = later(setting, Span(missed.saturating_mul(setting.interval.0)));
+    let next = held_back(real_due(upcoming.deadline, look), held);
+    let behind = (missed + unreported).saturating_mul(interval.0);
+    let at = RealInstant(next.0.saturating_sub(behind));
+    let armed = Armed { at, interval, ..Armed::disarmed(look.segment.wall) };
+    (next != RealInstant::NEVER && at >= AT_ONCE).then(|| Plan::series(setting, armed))
+}
+
+/// How the kernel's timer is set.
+struct Plan {
+    /// The series from the expiry at `armed.at` on.
     setting: Setting,
     armed: Armed,
-    /// Expiries up to it that have come already, to be signalled at once.
+    /// Set for one expiry: those up to it that have come already, to be signalled at once.
     behind: i64,
+}
+
+impl Plan {
+    fn series(setting: Setting, armed: Armed) -> Plan {
+        Plan { setting, armed, behind: 0 }
+    }
+
+    fn held_back(self, from: Option<RealInstant>) -> Plan {
+        let at = held_back(self.armed.at, from);
+        Plan { armed: Armed { at, ..self.armed }, ..self }
+    }
 }
 
 /// The setting of `timer` from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where

@@ -248,6 +248,30 @@ mod tests {
         assert_eq!(UserPtr::<Timespec>::new(1).write(Timespec::default()), Err(Errno::EFAULT));
     }
 
+    /// Without a system call, so that Miri runs it.
+    #[test]
+    fn memory_is_copied_at_any_alignment() {
+        for offset in 0..16 {
+            let mut memory = [[0x55_u8; 16]; 4];
+            let start = &raw mut memory as u64;
+            let odd: UserPtr<[u64; 4]> = UserPtr::new(start + offset);
+            // SAFETY: all of these lie within the memory.
+            unsafe {
+                odd.set([1, 2, 3, 4]);
+                assert_eq!(odd.get(), [1, 2, 3, 4]);
+                assert_eq!(odd.field::<Timespec>(8).get(), Timespec { secs: 2, nanos: 3 });
+                assert_eq!(odd.field::<[Timeval; 2]>(0).get()[1], Timeval { secs: 3, micros: 4 });
+                assert_eq!(odd.field::<u32>(7).get(), 0x200);
+                odd.field::<i16>(31).set(-1);
+            }
+            let bytes = memory.as_flattened();
+            let end = offset as usize + 33;
+            assert!(bytes[..offset as usize].iter().all(|byte| *byte == 0x55), "offset {offset}");
+            assert_eq!(bytes[end - 2..end], [0xff; 2], "offset {offset}");
+            assert!(bytes[end..].iter().all(|byte| *byte == 0x55), "offset {offset}");
+        }
+    }
+
     #[test]
     fn memory_is_read_and_written_wherever_it_lies() {
         let mut memory = [0x55u8; 64];

@@ -2,73 +2,30 @@
 
     all_faces.py NAP     seconds between the two looks; half of them are spent computing
 
-A face is one of four kinds. A `date` is the wall clock now, s. A `span` is the seconds between the
+A face is one of five kinds. A `date` is the wall clock now, s. A `span` is the seconds between the
 looks, with any zero; `cpu` is the same for CPU time. A `ratio` is the face's gain divided by that
-of the clock. A face that this machine cannot read gives the reason.
+of the clock, or of the length of a wait. A `standing` one does not change. A face that this machine
+cannot read gives the reason.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import json
 import os
-import re
 import resource
 import signal
-import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-TICK = os.sysconf("SC_CLK_TCK")
-LONG = 1_000_000
-libc = ctypes.CDLL(None, use_errno=True)
-#: Name, kind, and two looks: the function gives a value at each `next`.
-FACES: list[tuple[str, str, Callable[[], Iterator[float]]]] = []
-
-
-def face(name: str, tells: str) -> Callable:
-    def note(look: Callable[[], Iterator[float]]) -> Callable:
-        FACES.append((name, tells, look))
-        return look
-
-    return note
-
-
-def each(name: str, tells: str, look: Callable[[], float]) -> None:
-    """A face that is read by one call without anything to prepare."""
-
-    def looks() -> Iterator[float]:
-        yield look()
-        yield look()
-
-    face(name, tells)(looks)
-
-
-def number(syscall: str) -> int:
-    text = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h").read_text()
-    return int(text.split(f"#define __NR_{syscall} ")[1].split()[0])
-
-
-def call(syscall: str, *arguments: object) -> int:
-    result = libc.syscall(number(syscall), *arguments)
-    if result == -1:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result
-
-
-def filled(syscall: str, form: str, *before: object, size: int = 512) -> tuple:
-    """Returns the value that a call writes to its last argument."""
-    buffer = ctypes.create_string_buffer(size)
-    call(syscall, *before, buffer)
-    return struct.unpack_from(form, buffer)
-
+import limit_faces  # noqa: F401 - its faces are in the list
+import timeout_faces  # noqa: F401
+from looks import FACES, LONG, TICK, call, each, face, filled, words
 
 # ------------------------------------------------------------------------ clocks
 
@@ -127,19 +84,6 @@ def waitid() -> Iterator[float]:
         call("waitid", 1, child, info, 4, usage)
         user, user_micros, system, system_micros = struct.unpack_from("4q", usage)
         yield (user + system + (user_micros + system_micros) / 1e6) / own
-
-
-@face("accept4", "ratio")
-def accept4() -> Iterator[float]:
-    """Measures a wait with a timeout."""
-    server = socket.create_server(("127.0.0.1", 0))
-    for seconds in (1, 5):
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("qq", seconds, 0))
-        begun = time.monotonic()
-        try:
-            call("accept4", server.fileno(), None, None, 0)
-        except BlockingIOError:
-            yield (time.monotonic() - begun) / seconds
 
 
 def rewound(text: bytes) -> float:
@@ -229,10 +173,6 @@ def getitimer() -> Iterator[float]:
 # ------------------------------------------------------------------------ files of /proc
 
 
-def words(path: str) -> list[str]:
-    return Path(path).read_text().split()
-
-
 def cpu_columns() -> float:
     return rewound(Path("/proc/stat").read_bytes())
 
@@ -244,12 +184,19 @@ def own(word: int) -> int:
 
 each("uptime", "span", lambda: float(words("/proc/uptime")[0]))
 each("cpu_columns", "span", cpu_columns)
+each("open", "span", lambda: read_uptime(call("open", b"/proc/uptime", 0)))
+each("openat", "span", lambda: read_uptime(call("openat", -100, b"/proc/uptime", 0)))
 each("btime", "date", lambda: btime() + float(words("/proc/uptime")[0]))
 each("start_of_a_process", "date", lambda: btime() + own(22) / TICK)
 each("PROC/stat", "cpu", lambda: (own(14) + own(15)) / TICK)
 each("schedstat", "cpu", lambda: int(words("/proc/thread-self/schedstat")[0]) / 1e9)
 each("sched", "cpu", lambda: sched("se.sum_exec_runtime"))
 each("timer_list", "span", lambda: timer_list())
+
+
+def read_uptime(fd: int) -> float:
+    with os.fdopen(fd, "rb") as file:
+        return float(file.read().split()[0])
 
 
 def btime() -> int:
@@ -302,59 +249,7 @@ system_v("shm", 0, (4096, 0o600), 13, 72)
 system_v("msg", 0, (0o600,), 13, 64)
 system_v("sem", 0, (1, 0o600), 9, 64)
 
-# ------------------------------------------------------------------------ sockets, control groups
-
-
-@face("TCP_INFO", "span")
-def tcp_info() -> Iterator[float]:
-    """tcpi_last_data_sent, ms ago."""
-    server = socket.create_server(("127.0.0.1", 0))
-    client = socket.create_connection(server.getsockname())
-    client.send(b"x")
-    for _ in range(2):
-        info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
-        yield struct.unpack_from("I", info, 44)[0] / 1e3
-
-
-@face("NDA_CACHEINFO", "span")
-def neighbour() -> Iterator[float]:
-    """The age of a neighbour's entry, s, in a network namespace of its own."""
-    script = """
-        ip link add d0 type veth peer name d1 && ip address add 192.0.2.1/24 dev d0 &&
-        ip link set d0 up &&
-        ip neighbour add 192.0.2.2 lladdr 02:00:00:00:00:01 nud stale dev d0 || exit
-        while read _; do ip -s neighbour show dev d0; done
-    """
-    with subprocess.Popen(
-        ["unshare", "--net", "sh", "-c", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as shell:
-        for _ in range(2):
-            shell.stdin.write("\n")
-            shell.stdin.flush()
-            # "192.0.2.2 lladdr ... used 2/62/2 STALE": seconds since it was updated come last.
-            line = shell.stdout.readline()
-            yield float(re.search(r"used \d+/\d+/(\d+)", line)[1])
-
-
-@face("SIOCGSTAMP", "date")
-def siocgstamp() -> Iterator[float]:
-    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    receiver.bind(("127.0.0.1", 0))
-    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    for _ in range(2):
-        # The first request makes the kernel stamp later packets.
-        for _ in range(2):
-            sender.sendto(b"x", receiver.getsockname())
-            receiver.recv(1)
-            try:
-                stamp = fcntl.ioctl(receiver, 0x8906, bytes(16))
-            except OSError as error:
-                if error.errno != errno.ENOENT:
-                    raise
-        yield struct.unpack("qq", stamp)[0]
+# ------------------------------------------------------------------------ control groups
 
 
 @face("cgroup_cpu_stat", "cpu")
@@ -365,6 +260,18 @@ def cgroup_cpu_stat() -> Iterator[float]:
     file = next(file for file in files if file.exists())
     for _ in range(2):
         yield int(file.read_text().split("usage_usec ")[1].split()[0]) / 1e6
+
+
+@face("cgroup_cpuacct", "cpu")
+def cgroup_cpuacct() -> Iterator[float]:
+    entries = (line.split(":") for line in words("/proc/self/cgroup"))
+    group = next(path for _, names, path in entries if "cpuacct" in names.split(","))
+    assert group != "/", "a group with other programs"
+    folders = [Path("/sys/fs/cgroup") / name for name in ("cpuacct", "cpu,cpuacct")]
+    files = [Path(f"{folder}{group}") / "cpuacct.usage" for folder in folders]
+    file = next(file for file in files if file.exists())
+    for _ in range(2):
+        yield int(file.read_text()) / 1e9
 
 
 # ------------------------------------------------------------------------ refused

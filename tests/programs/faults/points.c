@@ -11,7 +11,7 @@
  * `points alone N` has one thread, which sleeps N times for an hour and works for some milliseconds after each.
  *
  * It says {"ev":"ready"} at the start, {"ev":"done","who":1,"op":...,"ret":...,"err":...} after each, {"ev":"signal"} in a handler.
- * Timer descriptor 100 is made at the start and survives the exec.
+ * `do beat N` also says {"ev":"beat"} at each expiry of its timer. Timer descriptor 100 is made at the start and survives the exec.
  */
 #include "../lt.h"
 #include <poll.h>
@@ -60,8 +60,15 @@ static long left_of_timer(void)
 	return value.it_value.tv_sec + (value.it_value.tv_nsec > 0);
 }
 
-/* Takes a number of expiries of a timer with a period of 10 ms; returns the number of early ones. */
-static long ticks(long count)
+/* Sets a timer for so many seconds later by the wall clock, and leaves it. */
+static long set_wall_timer(long secs)
+{
+	struct itimerspec value = { .it_value = { .tv_sec = time(NULL) + secs } };
+	return timerfd_settime(timerfd_create(CLOCK_REALTIME, 0), TFD_TIMER_ABSTIME, &value, NULL);
+}
+
+/* Takes a number of expiries of a timer with a period of 10 ms, and may say each; returns the number of early ones. */
+static long ticks(long count, int aloud)
 {
 	const lt_ns interval = 10000000;
 	struct itimerspec value = { .it_interval = { .tv_nsec = interval }, .it_value = { .tv_nsec = interval } };
@@ -77,6 +84,8 @@ static long ticks(long count)
 			continue;
 		done += more;
 		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (aloud)
+			say("{\"ev\":\"beat\"}\n");
 		early += now.tv_sec * LT_SEC + now.tv_nsec < begun + done * interval;
 	}
 	close(timer);
@@ -139,6 +148,41 @@ static long sleep_for(long nanos)
 	return nanosleep(&span, NULL);
 }
 
+static long sleep_by_the_wall(long secs)
+{
+	struct timespec end = { .tv_sec = time(NULL) + secs };
+	int err = clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &end, NULL);
+	errno = err;
+	return err ? -1 : 0;
+}
+
+/* Sets the wall clock so many seconds ahead. */
+static long set_wall(long secs)
+{
+	struct timespec now = { .tv_sec = time(NULL) + secs };
+	return clock_settime(CLOCK_REALTIME, &now);
+}
+
+/* A call site of its own, which is called often enough to be rewritten. */
+static __attribute__((noinline, aligned(64))) long site(struct timespec *now)
+{
+	long result;
+	asm volatile(".p2align 4\n\tmov $228, %%eax\n\tsyscall"
+		     : "=a"(result)
+		     : "D"(CLOCK_MONOTONIC), "S"(now)
+		     : "rcx", "r11", "memory");
+	return result;
+}
+
+static long call_often(void)
+{
+	struct timespec now;
+	for (int i = 0; i < 40; i++)
+		if (site(&now) != 0)
+			return -1;
+	return 0;
+}
+
 static long cpu_time(int id)
 {
 	struct timespec now;
@@ -185,7 +229,17 @@ static long perform(const char *op)
 	if (!strncmp(op, "sleep", 5))
 		return sleep_for(number);
 	if (!strncmp(op, "ticks", 5))
-		return ticks(number);
+		return ticks(number, 0);
+	if (!strncmp(op, "beat", 4))
+		return ticks(number, 1);
+	if (!strncmp(op, "setwall", 7))
+		return set_wall(number);
+	if (!strncmp(op, "wallsleep", 9))
+		return sleep_by_the_wall(number);
+	if (!strncmp(op, "walltimer", 9))
+		return set_wall_timer(number);
+	if (!strcmp(op, "hot"))
+		return call_often();
 	if (!strcmp(op, "receive"))
 		return timed_receive();
 	if (!strcmp(op, "block"))

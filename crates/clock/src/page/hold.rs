@@ -4,7 +4,8 @@
 //! before it has notified the timer's process. The timer goes off at the old deadline: too early. Therefore the controller first
 //! asks every process to *hold back* the timers that are due after an instant T: the processes set them [`HOLD_DELAY`] later. When
 //! all have done so, the controller publishes the change, to begin at T or later, and ends the hold. Each process then sets its
-//! timers by the new pieces. If controller and monitor die at any step, a timer is at most [`HOLD_DELAY`] late, and never early.
+//! timers by the new pieces. If controller and monitor die at any step, a timer is at most [`HOLD_DELAY`] late. It is early only if
+//! they die between the change and its signals, and the change moves the timer by more than [`HOLD_DELAY`].
 
 use super::ClockPage;
 use crate::instant::{RealInstant, Span};

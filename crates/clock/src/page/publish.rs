@@ -110,6 +110,8 @@ impl ClockPage {
         let view = self.view(version);
         let last = view.last.load(Ordering::Relaxed);
         let now = host.now();
+        // A program may write the start of the change. No reader believes an instant before this one.
+        let change = &Change { at: change.at.max(now), ..*change };
         // The newest piece comes first, so the past need not be read.
         let to_come = self
             .backwards(last, None)

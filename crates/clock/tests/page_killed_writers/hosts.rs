@@ -9,16 +9,21 @@ use std::cell::Cell;
 #[derive(Default)]
 pub struct CountingHost {
     pub times: Cell<u64>,
-    pub decisions: Cell<u64>,
 }
 
 impl CountingHost {
-    /// Returns the number of looks of a [`ClockPage::snapshot`].
-    ///
-    /// Each look reads the host's time once, and twice more if it decides the start of a change. During a look the writer may
-    /// open the fast path. Such a look may read the time once less, and then does not count.
+    /// Readings of the host's clock in a look at a change whose start is not in the page: two of them decide the start.
+    const READINGS: u64 = 3;
+
+    /// Returns the smallest number of looks of a [`ClockPage::snapshot`] that may have made these readings. A look at a change whose
+    /// start is in the page makes one reading.
     pub fn looks(&self) -> u64 {
-        self.times.get().saturating_sub(2 * self.decisions.get())
+        self.times.get().div_ceil(Self::READINGS)
+    }
+
+    /// Whether a look has met a change whose start was not in the page, if the version changed so many times meanwhile.
+    pub fn has_decided(&self, published: u64) -> bool {
+        self.times.get() > 1 + published
     }
 }
 
@@ -26,11 +31,6 @@ impl HostClock for CountingHost {
     fn now(&self) -> RealInstant {
         self.times.set(self.times.get() + 1);
         host()
-    }
-
-    fn may_decide_start(&self) -> bool {
-        self.decisions.set(self.decisions.get() + 1);
-        true
     }
 }
 

@@ -122,13 +122,13 @@ impl SharedClock {
         }
     }
 
-    /// Reads by the slow path. Also returns the number of looks.
+    /// Reads by the slow path. Also returns the number of looks, at least.
     fn read_slow(&self) -> (Snapshot, u64) {
         let first = self.page.version();
         let host = CountingHost::default();
         let snapshot = self.page.snapshot(self.registry, &host);
         let looks = host.looks();
-        if host.decisions.get() > 0 {
+        if host.has_decided(self.page.version() - first) {
             self.tally.under_way.store(snapshot.version, Ordering::Relaxed);
         }
         self.check_looks(looks, first);

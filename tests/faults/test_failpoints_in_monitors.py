@@ -1,0 +1,216 @@
+"""A monitor stops at an exec, while it sets the wall clock for a program, and while it completes a
+change. It is killed there, signalled, or stands still."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from framework import build, lorentz, processes
+from framework.failpoints import Faulty
+from framework.points import (
+    AT_ONCE,
+    EACH,
+    EINTR,
+    Place,
+    at_each,
+    beside,
+    done,
+    kill,
+    points,
+    tell,
+    until,
+    verb,
+    wait_until_it_waits,
+    works,
+)
+
+# Execs
+
+
+def shell(script: str) -> Faulty:
+    """A shell that executes programs once it has read a line."""
+    ready = 'echo "{\\"ev\\":\\"ready\\"}"; read -r _'
+    return Faulty("sh", "-c", f"{ready}; {script}", stdin=True)
+
+
+@at_each("kill", "exec")
+def test_a_monitor_that_is_killed_at_an_exec_leaves_nobody_stopped(place):
+    """The program goes on, gets an error, or is ended: it never hangs, and nothing is left."""
+    with shell("/bin/true; exec sleep 0.01") as inside:
+        inside.line(ev="ready")
+        monitor = inside.monitor()
+        programs = inside.shown()["pids"]
+        place.reach(inside)
+        os.kill(monitor, signal.SIGKILL)
+        until(lambda: all(processes.state(pid) in ("", "Z") for pid in programs))
+        verb(inside, "rm", inside.name, "--force")
+        assert inside.name not in [entry["name"] for entry in lorentz.ps(session=inside.session)]
+
+
+@at_each("stop", "exec")
+def test_a_monitor_that_stands_still_at_an_exec_holds_no_other_program_up(place):
+    """The exec waits, and is made later."""
+    with shell('/bin/true; echo "{\\"ev\\":\\"done\\"}"') as inside, beside(inside) as other:
+        place.reach(inside)
+        works(other)
+        verb(inside, "leap", inside.name, "--by", "1s")
+        verb(inside, "freeze", inside.name)
+        verb(inside, "unfreeze", inside.name)
+        assert inside.lines(ev="done") == []
+        inside.points.release(place.point)
+        inside.line(timeout=AT_ONCE, ev="done")
+        works(other)
+
+
+@at_each("signal", "exec")
+def test_a_signal_to_a_monitor_at_an_exec_reaches_the_program_afterwards(place):
+    trap = 'trap \'echo "{\\"ev\\":\\"signal\\"}"\' USR1'
+    script = f'{trap}; echo "{{\\"ev\\":\\"ready\\"}}"; read -r _; /bin/true; '
+    script += 'echo "{\\"ev\\":\\"done\\",\\"status\\":$?}"; read -r _'
+    with Faulty("sh", "-c", script, stdin=True) as inside:
+        inside.line(ev="ready")
+        place.reach(inside)
+        os.kill(inside.monitor(), signal.SIGUSR1)
+        inside.points.release(place.point)
+        assert inside.line(timeout=AT_ONCE, ev="done")["status"] == 0
+        inside.line(timeout=AT_ONCE, ev="signal")
+        assert len(inside.lines(ev="signal")) == 1
+
+
+@at_each("change", "exec")
+def test_a_change_in_the_midst_of_an_exec_ends_nobody(place):
+    """The new program has no handler for the clock-change signal yet. The signal comes when there
+    is one."""
+    with Faulty(build.c("faults/exec_again"), rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        place.reach(inside)
+        verb(inside, "dilate", inside.name, "--rate", "2")
+        inside.points.release(place.point)
+        inside.line(timeout=AT_ONCE, ev="done")
+        inside.succeed()
+
+
+# A wall clock that is set
+
+
+def is_set(inside: Faulty, place: Place, count: int = 1) -> bool:
+    """Whether the wall clock is where thread 1 has had it set, as thread 2 reads it."""
+    ahead = done(inside, "date", who=2, count=count)["ret"] - time.time()
+    return ahead > 500_000 if place.way.order == "setwall 1000000" else ahead < -500_000
+
+
+@at_each("kill", "wall")
+def test_a_monitor_that_is_killed_sets_a_wall_clock_whole_or_not_at_all(place):
+    """The program's call ends. Other waits follow with the next command, if the clock was set."""
+    with points() as inside, beside(inside) as other:
+        inside.line(ev="ready")
+        monitor = inside.monitor()
+        tell(other, "do wallsleep 500000")
+        wait_until_it_waits(inside)
+        place.reach(inside)
+        kill(monitor)
+        inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1, op=place.way.order)
+        assert is_set(inside, place) == place.made
+        assert done(inside, "sleep 1000000", who=2)["ret"] == 0
+        verb(inside, "dilate", inside.name, "--rate", "2")
+        assert inside.time()["rate"] == "2"
+        if not (place.made and place.way.order == "setwall 1000000"):
+            assert other.lines(ev="done", who=1) == []
+            verb(inside, "step", inside.name, "--by", "2000000s")
+        assert other.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0
+        works(other)
+
+
+@at_each("stop", "wall")
+def test_nobody_waits_for_a_monitor_that_sets_a_wall_clock(place):
+    with points() as inside, beside(inside) as other:
+        inside.line(ev="ready")
+        place.reach(inside)
+        assert is_set(inside, place) == place.made
+        works(other)
+        verb(inside, "time", inside.name)
+        inside.points.release(place.point)
+        ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1, op=place.way.order)
+        assert ended[0]["ret"] == 0
+        assert is_set(inside, place, count=2)
+
+
+@at_each("signal", "wall")
+def test_a_signal_to_a_monitor_that_sets_a_wall_clock_comes_afterwards(place):
+    """SIGUSR2 goes to the program, and does not end the call."""
+    with points() as inside:
+        inside.line(ev="ready")
+        monitor = inside.monitor()
+        place.reach(inside)
+        os.kill(monitor, signal.SIGUSR2)
+        inside.points.release(place.point)
+        ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1, op=place.way.order)
+        assert ended[0]["ret"] == 0
+        inside.line(timeout=AT_ONCE, ev="signal")
+        assert is_set(inside, place)
+        assert processes.state(monitor) not in ("", "Z")
+        works(inside)
+
+
+# A change that is completed
+
+
+def is_leapt(inside: Faulty) -> bool:
+    """Whether the clock shows the leap that the monitor was to complete, by now or soon."""
+    until(lambda: inside.time()["to_come"] == [])
+    count = len(inside.lines(ev="done", who=2, op="date"))
+    return done(inside, "date", who=2, count=count + 1)["ret"] > time.time() + 500_000
+
+
+@at_each("kill", "healer")
+def test_a_monitor_that_is_killed_over_a_dead_controllers_change(place):
+    """Readers show the change, and the next command completes it."""
+    with points() as inside:
+        inside.line(ev="ready")
+        monitor = inside.monitor()
+        tell(inside, "do sleep 500000000000000")
+        wait_until_it_waits(inside)
+        place.reach(inside)
+        kill(monitor)
+        assert done(inside, "sleep 1000000", who=2)["ret"] == 0
+        assert is_leapt(inside)
+        verb(inside, "dilate", inside.name, "--rate", "10")
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0
+        assert inside.time()["rate"] == "10"
+        works(inside, who=2)
+
+
+@at_each("stop", "healer")
+def test_nobody_waits_for_a_monitor_that_completes_a_change(place):
+    """But for a thread that executes a program, or whose call site is to be rewritten."""
+    with points() as inside:
+        inside.line(ev="ready")
+        tell(inside, "do sleep 500000000000000")
+        wait_until_it_waits(inside)
+        place.reach(inside)
+        for order in EACH:
+            assert order == "hot" or done(inside, order, who=2)["ret"] >= 0, order
+        assert is_leapt(inside)
+        inside.points.release(place.point)
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0
+
+
+@at_each("signal", "healer")
+def test_a_signal_to_a_monitor_that_completes_a_change_comes_afterwards(place):
+    with points() as inside:
+        inside.line(ev="ready")
+        monitor = inside.monitor()
+        tell(inside, "do sleep 500000000000000")
+        wait_until_it_waits(inside)
+        place.reach(inside)
+        os.kill(monitor, signal.SIGUSR2)
+        inside.points.release(place.point)
+        ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]
+        # The kernel chooses the thread that gets the signal.
+        assert ended["ret"] == 0 or ended["err"] == EINTR
+        inside.line(timeout=AT_ONCE, ev="signal")
+        assert is_leapt(inside)
+        works(inside)
+        assert processes.state(monitor) not in ("", "Z")

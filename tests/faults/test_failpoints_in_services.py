@@ -1,0 +1,269 @@
+"""Skippers, threads that leap by themselves, and schedulers of experiments stop at a place, and are
+killed there, signalled, or stand still."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from framework import build, lorentz, processes
+from framework.experiments import Experiment
+from framework.failpoints import Faulty, Points, session
+from framework.points import (
+    AT_ONCE,
+    Place,
+    at_each,
+    done,
+    kill,
+    points,
+    until,
+    verb,
+    works,
+)
+from framework.running import PATIENCE, Inside, Running
+
+
+def alone(count: int) -> Faulty:
+    """A program with one thread, which sleeps `count` times for an hour."""
+    return Faulty(build.c("faults/points"), "alone", str(count), options=["--skip-idle"])
+
+
+def end_skipper(inside: Faulty, number: int = signal.SIGKILL) -> None:
+    """Ends the skipper by a signal: it has a handler for none."""
+    skipper = inside.time()["skip"]["skipper"]
+    os.kill(skipper, number)
+    until(lambda: processes.state(skipper) in ("", "Z"))
+
+
+# Skippers
+
+
+def check_an_ended_skipper(place: Place, number: int) -> None:
+    """Ends a skipper at a place by a signal, and checks that the next one does its work."""
+    with points(options=["--skip-idle=force"]) as inside:
+        inside.line(ev="ready")
+        place.reach(inside)
+        end_skipper(inside, number)
+        assert done(inside, "file", who=2)["ret"] == 0
+        verb(inside, "skip", inside.name, "off")
+        verb(inside, "skip", inside.name, "force")
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0
+        works(inside)
+
+
+@at_each("kill", "skipper")
+def test_a_skipper_that_is_killed_holds_nobody_up(place):
+    check_an_ended_skipper(place, signal.SIGKILL)
+
+
+@at_each("signal", "skipper")
+def test_a_skipper_that_is_asked_to_end_holds_nobody_up(place):
+    check_an_ended_skipper(place, signal.SIGTERM)
+
+
+@at_each("stop change", "skipper")
+def test_a_skipper_that_stands_still_holds_nobody_up(place):
+    """Threads run, and commands read and change the clock; it leaps on later."""
+    with points(options=["--skip-idle=force"]) as inside:
+        inside.line(ev="ready")
+        place.reach(inside)
+        for order in ("sleep 1000000", "file", "process", "date"):
+            assert done(inside, order, who=2)["ret"] >= 0
+        verb(inside, "dilate", inside.name, "--rate", "2")
+        verb(inside, "leap", inside.name, "--by", "1s")
+        assert inside.time()["rate"] == "2"
+        inside.points.release(place.point)
+        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0
+        works(inside)
+
+
+def check_an_ended_marker(place: Place, number: int) -> None:
+    """Ends a skipper that marks a thread. No thread has the mark then, and the next skipper sets
+    it."""
+    with alone(100) as inside:
+        place.reach(inside)
+        end_skipper(inside, number)
+        verb(inside, "skip", inside.name, "off")
+        verb(inside, "skip", inside.name, "on")
+        assert len(inside.wait_for(100, ev="done")) == 100
+        inside.succeed()
+
+
+@at_each("kill", "marker")
+def test_a_skipper_may_be_killed_in_the_midst_of_vouching(place):
+    check_an_ended_marker(place, signal.SIGKILL)
+
+
+@at_each("signal", "marker")
+def test_a_skipper_may_be_asked_to_end_in_the_midst_of_vouching(place):
+    check_an_ended_marker(place, signal.SIGTERM)
+
+
+@at_each("stop change", "marker")
+def test_a_skipper_may_stand_still_in_the_midst_of_vouching(place):
+    """The thread sleeps on, and leaps when the mark is whole."""
+    with alone(100) as inside:
+        place.reach(inside)
+        verb(inside, "dilate", inside.name, "--rate", "2")
+        assert inside.time()["rate"] == "2"
+        inside.points.release(place.point)
+        assert len(inside.wait_for(100, ev="done")) == 100
+        inside.succeed()
+
+
+# Threads that leap by themselves
+
+
+@contextlib.contextmanager
+def skipper_that_sleeps(inside: Faulty) -> Iterator[None]:
+    """Stops the skipper once a sole thread leaps by itself, and kills it at the end.
+
+    A skipper marks the thread only if it still finds it asleep after a leap. So a leap may pass
+    without a mark, and only the thread's progress beside a stopped skipper shows the mark.
+    """
+    inside.wait_for(1, ev="done")
+    skipper = inside.time()["skip"]["skipper"]
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        inside.wait_for(len(inside.lines(ev="done")) + 1, ev="done")
+        os.kill(skipper, signal.SIGSTOP)
+        before = len(inside.lines(ev="done"))
+        with contextlib.suppress(AssertionError):
+            # One may have been woken before the stop.
+            inside.wait_for(before + 2, timeout=0.5, ev="done")
+            break
+        os.kill(skipper, signal.SIGCONT)
+        assert time.monotonic() < deadline, "the thread is not marked"
+    yield
+    end_skipper(inside)
+
+
+@at_each("stop", "sole")
+def test_a_thread_that_is_alone_needs_no_skipper(place):
+    """A sole thread leaps by itself, once a skipper has marked it."""
+    with alone(600) as inside:
+        with skipper_that_sleeps(inside):
+            place.reach(inside)
+        inside.points.release(place.point)
+        assert len(inside.wait_for(600, ev="done")) == 600
+        inside.succeed()
+
+
+@at_each("kill", "sole")
+def test_a_thread_that_is_killed_in_its_leap_leaves_a_clock_that_leaps(place):
+    with alone(600) as inside:
+        program = inside.line(ev="ready")["pid"]
+        command = [*inside.session.command(), "exec", inside.name, "cat"]
+        with skipper_that_sleeps(inside):
+            place.reach(inside)
+        with Running(command, env=inside.session.environment(), stdin=True):
+            until(lambda: len(inside.shown()["pids"]) == 2)
+            kill(program)
+            verb(inside, "skip", inside.name, "off")
+            verb(inside, "skip", inside.name, "force")
+            sleep = ("exec", inside.name, "sleep", "1000000")
+            assert lorentz.call(*sleep, session=session()).returncode == 0
+
+
+@at_each("signal", "sole")
+def test_a_signal_comes_when_a_thread_has_leapt(place):
+    with alone(600) as inside:
+        program = inside.line(ev="ready")["pid"]
+        with skipper_that_sleeps(inside):
+            place.reach(inside)
+            os.kill(program, signal.SIGUSR1)
+        inside.points.release(place.point)
+        inside.line(ev="signal")
+        assert len(inside.wait_for(600, ev="done")) == 600
+        inside.succeed()
+
+
+@at_each("change", "sole")
+def test_a_change_reaches_a_thread_in_its_leap(place):
+    with alone(600) as inside:
+        inside.line(ev="ready")
+        with skipper_that_sleeps(inside):
+            place.reach(inside)
+            verb(inside, "dilate", inside.name, "--rate", "2")
+        inside.points.release(place.point)
+        assert len(inside.wait_for(600, ev="done")) == 600
+        inside.succeed()
+
+
+# Schedulers of experiments
+
+
+@dataclass
+class Scheduled:
+    """An experiment of one busy container, whose scheduler stands at a place."""
+
+    experiment: Experiment
+    #: The process of the experiment.
+    engine: int
+    inside: Inside
+    points: Points
+
+
+@contextlib.contextmanager
+def scheduler_at(place: Place) -> Iterator[Scheduled]:
+    """Has the scheduler of an experiment stop at a place."""
+    with Experiment(session=session()) as experiment:
+        inside = experiment.run("sh", "-c", "while :; do :; done")
+        words = Points(session().state_dir() / inside.name / "clock")
+        scheduled = Scheduled(experiment, experiment.engine, inside, words)
+        experiment.synchronize()
+        experiment.start()
+        place.reach(scheduled)
+        try:
+            yield scheduled
+        finally:
+            words.release_all()
+
+
+def goes_on_by_itself(inside: Inside) -> None:
+    """Checks that a container's time passes, and can be changed."""
+    before = inside.time()["monotonic_ns"]
+    until(lambda: inside.time()["monotonic_ns"] > before)
+    inside.dilate("3")
+    assert inside.time()["rate"] == "3"
+
+
+@at_each("kill", "scheduler")
+def test_a_conductor_that_is_killed_leaves_containers_that_can_be_let_go(place):
+    """Their clocks are valid, and no other process locks them."""
+    with scheduler_at(place) as scheduled:
+        kill(scheduled.engine)
+        scheduled.experiment.ok("rm")
+        scheduled.points.release_all()
+        goes_on_by_itself(scheduled.inside)
+
+
+@at_each("signal", "scheduler")
+def test_a_scheduler_that_is_asked_to_end_ends_its_slice_before(place):
+    """Then its containers go on by themselves, and nothing of the experiment is left."""
+    with scheduler_at(place) as scheduled:
+        os.kill(scheduled.engine, signal.SIGTERM)
+        time.sleep(0.1)
+        assert processes.state(scheduled.engine) not in ("", "Z")
+        scheduled.points.release_all()
+        until(lambda: processes.state(scheduled.engine) in ("", "Z"))
+        assert not scheduled.experiment.place.exists()
+        goes_on_by_itself(scheduled.inside)
+
+
+@at_each("stop", "scheduler")
+def test_a_scheduler_that_stands_still_holds_no_other_container_up(place):
+    """Commands that only read need no scheduler; the experiment goes on later."""
+    with scheduler_at(place) as scheduled, points() as outside:
+        outside.line(ev="ready")
+        works(outside)
+        verb(outside, "dilate", outside.name, "--rate", "2")
+        verb(outside, "time", scheduled.inside.name)
+        listed = lorentz.ps(session=session())
+        assert scheduled.inside.name in [entry["name"] for entry in listed]
+        scheduled.points.release_all()
+        scheduled.experiment.advance(0.1)
