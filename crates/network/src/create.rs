@@ -184,19 +184,22 @@ fn emulate(
 ) -> anyhow::Result<()> {
     let names = plan.nodes.iter().map(|node| node.name.clone()).collect();
     let mut record = NetworkRecord::of_this_process(names)?;
+    record.rounds = plan.rounds;
     let entry =
         |node: &NodePlan| (node.name.clone(), NodeEntry::of(node, &directory.root(&node.name)));
     let on_host = |node: &&NodePlan| node.isolation == Isolation::Host;
     record.entries = plan.nodes.iter().filter(on_host).map(entry).collect();
     record.shutdown = lines::of_shutdown(plan, directory);
     directory.store(&record)?;
+    let making = directory.begin_making()?;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     // All clocks begin at one instant.
     let host = HostNow::read()?;
     let owner = make_clock(state, plan, &host)?;
     let (emulator, stations) = build_emulator(plan);
-    let ports = make_nodes(state, plan, directory, &stations, &host, progress)?;
+    let ports = make_nodes(state, plan, directory, &stations, &host, making.as_fd(), progress)?;
+    drop(making);
     let mut rounds = None;
     if plan.rounds {
         rounds = Some(hold_nodes(state, plan, &ports)?);
@@ -312,14 +315,15 @@ fn build_emulator(plan: &NetworkPlan) -> (Emulator, Vec<Endpoint>) {
     (emulator, stations)
 }
 
-/// Makes for each node its namespaces, its interfaces, and a process that supervises its program. Returns the interfaces in the
-/// order of `stations`.
+/// Makes for each node its namespaces, its interfaces, and a process that supervises its program, which has `making` open until the
+/// node's container is there. Returns the interfaces in the order of `stations`.
 fn make_nodes(
     state: &StateDir,
     plan: &NetworkPlan,
     directory: &NetworkDir,
     stations: &[Endpoint],
     host: &HostNow,
+    making: BorrowedFd,
     progress: &dyn Fn(Step),
 ) -> anyhow::Result<Vec<Port>> {
     let own = ["net", "uts"].map(|kind| File::open(format!("/proc/self/ns/{kind}")));
@@ -339,8 +343,8 @@ fn make_nodes(
         }
         let made = set_up
             .and_then(|()| match node.isolation {
-                Isolation::Host => start_node(state, plan, directory, node, host),
-                Isolation::Private => private::create(state, plan, directory, node),
+                Isolation::Host => start_node(state, plan, directory, node, host, making),
+                Isolation::Private => private::create(state, plan, directory, node, making),
             })
             .with_context(|| format!("node {}", node.name));
         for namespace in &own {
@@ -414,6 +418,7 @@ fn start_node(
     directory: &NetworkDir,
     node: &NodePlan,
     host: &HostNow,
+    making: BorrowedFd,
 ) -> anyhow::Result<()> {
     let path = output(directory, node);
     let log = open_log(&path)?;
@@ -421,7 +426,7 @@ fn start_node(
     let command = node.command.clone().unwrap_or_else(idle).into_iter();
     let mut command: Vec<OsString> = command.map(OsString::from).collect();
     let name = container_of(&plan.name, &node.name);
-    start_in_background(&[log.as_fd()], |ready| {
+    start_in_background(&[log.as_fd(), making], |ready| {
         nix::unistd::dup2_stdout(&log)?;
         nix::unistd::dup2_stderr(&log)?;
         file_systems::mount_all(node, &directory.root(&node.name))?;
@@ -442,6 +447,8 @@ fn start_node(
         } else {
             state.join(&new, &plan.name)
         };
+        // `lorentz down` finds the container from here on.
+        nix::unistd::close(making.as_raw_fd())?;
         let ran = made.map_err(anyhow::Error::from).and_then(|container| {
             container::run(container, &command, !plan.rounds, |node_container| {
                 join_rounds(state, plan, node, node_container.name())?;

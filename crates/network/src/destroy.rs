@@ -1,6 +1,5 @@
 //! Destroying a network, whatever state it is in.
 
-use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -29,16 +28,24 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
     if let Some(record) = &record {
         end_emulator(record)?;
     }
-    let NetworkRecord { nodes, made, .. } = record.unwrap_or_default();
-    let mut ended = private::delete_all(&directory, name, &nodes)?;
+    directory.wait_for_makers()?;
+    let record = record.unwrap_or_default();
+    let nodes = &record.nodes;
+    let mut ended = private::delete_all(&directory, name, nodes)?;
     let containers =
         nodes.iter().filter_map(|node| state.container(&container_of(name, node)).ok());
-    let ours: Vec<Container> = containers.filter(|found| is_ours(found, name, &made)).collect();
+    let ours: Vec<Container> = containers.filter(|found| is_ours(found, name, &record)).collect();
     let groups: Vec<Cgroup> = ours.iter().filter_map(Container::cgroup).collect();
     for node in &ours {
         ended += container::clear(node, true)?;
     }
     groups.iter().for_each(remove_cgroup);
+    for node in nodes.iter().map(|node| container_of(name, node)) {
+        // A container whose maker was killed may have left a group and no record.
+        if state.container(&node).is_err() {
+            private::remove_groups(&node);
+        }
+    }
     end_experiment(state, name)?;
     image::unmount_all(&directory);
     directory.remove();
@@ -63,11 +70,15 @@ fn remove_cgroup(group: &Cgroup) {
 }
 
 /// Whether this container is a node of the network, and not one of the same name that was made later.
-fn is_ours(found: &Container, network: &str, made: &BTreeMap<String, i64>) -> bool {
-    let record = found.record();
-    let belongs = [&record.clock_of, &record.experiment];
+fn is_ours(found: &Container, network: &str, record: &NetworkRecord) -> bool {
+    let container = found.record();
+    let belongs = [&container.clock_of, &container.experiment];
+    // In rounds a container joins the experiment after it was made. Where `up` was killed before it had noted all of them, each that
+    // has a node's name and was made since is ours.
+    let is_of_broken_up = record.made.is_empty() && container.created_boot_ns >= record.began;
     belongs.iter().any(|one| one.as_deref() == Some(network))
-        || made.get(found.name()) == Some(&record.created_boot_ns)
+        || record.made.get(found.name()) == Some(&container.created_boot_ns)
+        || (record.rounds && is_of_broken_up)
 }
 
 /// Ends the experiment of a network in rounds.

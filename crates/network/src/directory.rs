@@ -1,13 +1,16 @@
 //! The directory of a network, with its record, its socket and its nodes' output, beside the containers of its user.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use lorentz_container::StateDir;
 use lorentz_control::processes::{self, Process};
+use lorentz_control::HostNow;
 use serde::{Deserialize, Serialize};
 
 use crate::file_systems::NodeEntry;
@@ -25,6 +28,12 @@ pub(crate) struct NetworkRecord {
     pub start_ticks: u64,
     /// Names of its nodes.
     pub nodes: Vec<String>,
+    /// When the network was begun, by CLOCK_BOOTTIME in nanoseconds.
+    #[serde(default)]
+    pub began: i64,
+    /// Whether its nodes run in rounds.
+    #[serde(default)]
+    pub rounds: bool,
     /// In rounds: when each node's container was made, by CLOCK_BOOTTIME in nanoseconds. After the experiment has ended, nothing
     /// else shows that a container belongs to this network.
     #[serde(default)]
@@ -53,6 +62,7 @@ impl NetworkRecord {
         Ok(NetworkRecord {
             pid: me.pid,
             start_ticks: me.start_ticks,
+            began: HostNow::read()?.boot.0,
             nodes,
             ..NetworkRecord::default()
         })
@@ -97,6 +107,30 @@ impl NetworkDir {
     /// Reads the record. `None` if the network was not made completely.
     pub fn record(&self) -> Option<NetworkRecord> {
         serde_json::from_slice(&fs::read(self.file("network.json")).ok()?).ok()
+    }
+
+    /// Returns the file that the emulator, and the processes that make nodes, have open and locked until the nodes are made.
+    pub fn begin_making(&self) -> io::Result<File> {
+        let file = File::create(self.file("making"))?;
+        file.lock_shared()?;
+        Ok(file)
+    }
+
+    /// Waits until the processes that make nodes have ended, or have made them. They die with their emulator, but not at the same
+    /// instant, and what they make after the network was cleared would stay.
+    pub fn wait_for_makers(&self) -> io::Result<()> {
+        const TIMEOUT: Duration = Duration::from_secs(5);
+        const POLL_INTERVAL: Duration = Duration::from_millis(1);
+        let Ok(file) = File::open(self.file("making")) else { return Ok(()) };
+        let end = Instant::now() + TIMEOUT;
+        while file.try_lock().is_err() {
+            if Instant::now() > end {
+                let what = "processes that make nodes of the network do not end";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            sleep(POLL_INTERVAL);
+        }
+        Ok(())
     }
 
     /// The directory in which the root file system of a node is assembled.

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -82,10 +82,11 @@ pub(crate) fn create(
     plan: &NetworkPlan,
     directory: &NetworkDir,
     node: &NodePlan,
+    making: BorrowedFd,
 ) -> anyhow::Result<()> {
     let log = open_log(&output(directory, node))?;
     let emulator = std::process::id();
-    start_in_background(&[log.as_fd()], |ready| {
+    start_in_background(&[log.as_fd(), making], |ready| {
         die_with(emulator)?;
         let base = directory.root(&node.name);
         let bundle = directory.bundle(&node.name);
@@ -403,12 +404,14 @@ fn names_bundle(pid: u32, directory: &str) -> bool {
     bundle.is_some_and(|bundle| bundle.starts_with(directory.as_bytes()))
 }
 
-/// The control groups of the container `id`, as the bundle names them, in all hierarchies.
+/// The control groups of the container `id` in all hierarchies: as the bundle names them, and as a container that is being made does.
 fn groups_of(id: &str) -> Vec<PathBuf> {
     let top = Path::new("/sys/fs/cgroup");
     let hierarchies = fs::read_dir(top).into_iter().flatten().flatten().map(|entry| entry.path());
-    let name = format!("lorentz-{id}");
-    let groups = hierarchies.chain([top.to_path_buf()]).map(|hierarchy| hierarchy.join(&name));
+    let names = [format!("lorentz-{id}"), format!("lorentz/{id}")];
+    let groups = hierarchies
+        .chain([top.to_path_buf()])
+        .flat_map(|hierarchy| names.each_ref().map(|name| hierarchy.join(name)));
     groups.filter(|group| group.is_dir()).collect()
 }
 
@@ -417,8 +420,8 @@ fn programs_in(id: &str) -> usize {
     groups_of(id).iter().map(count).max().unwrap_or(0)
 }
 
-/// Removes control groups that a runtime has made before it was killed.
-fn remove_groups(id: &str) {
+/// Removes control groups of a node that were made before their maker was killed, with their processes.
+pub(crate) fn remove_groups(id: &str) {
     for group in groups_of(id) {
         let group = Cgroup::at(group);
         for pid in group.pids_below() {

@@ -110,8 +110,6 @@ impl ClockPage {
         let view = self.view(version);
         let last = view.last.load(Ordering::Relaxed);
         let now = host.now();
-        // A program may write the start of the change. No reader believes an instant before this one.
-        let change = &Change { at: change.at.max(now), ..*change };
         // The newest piece comes first, so the past need not be read.
         let to_come = self
             .backwards(last, None)
@@ -134,7 +132,8 @@ impl ClockPage {
         next.fast.close();
         next.last.store(last + 1, Ordering::Relaxed);
         next.state.store(state, Ordering::Relaxed);
-        next.at.store(change.at.0, Ordering::Relaxed);
+        // A program may write the start of the change. No reader believes an instant before this one.
+        next.at.store(change.at.max(now).0, Ordering::Relaxed);
         next.leap.store(change.leap.0, Ordering::Relaxed);
         next.floor.store(change.floor.0, Ordering::Relaxed);
         failpoint(registry, Failpoint::BeforeOpen);
