@@ -63,22 +63,23 @@ class Scenario(Lab):
             time.sleep(0.5)
         assert self.now() - begin < CONVERGED
 
-    def answers(self, text: str, node: str, *words: object) -> str:
-        """Waits until a command succeeds and its output has the text; returns the output.
-
-        A server that goes into the background may listen only after `up` has ended.
-        """
-        limit = time.monotonic() + TIMEOUT
-        while time.monotonic() < limit:
-            done = self.call(node, *words)
-            if done.returncode == 0 and text in done.stdout:
-                return done.stdout
-            time.sleep(0.2)
-        raise AssertionError(f"{words}: no {text!r}: {done.stdout} {done.stderr}")
-
     def reaches(self, node: str, address: str) -> None:
         out = self.run(node, "ping", "-c", 3, "-i", 0.5, "-W", 5, address)
         assert re.search(r"[123] received", out), out
+
+
+def answers(lab: Lab, text: str, node: str, *words: object) -> str:
+    """Waits until a command succeeds and its output has the text; returns the output.
+
+    A server that goes into the background may listen only after `up` has ended.
+    """
+    limit = time.monotonic() + TIMEOUT
+    while time.monotonic() < limit:
+        done = lab.call(node, *words)
+        if done.returncode == 0 and text in done.stdout:
+            return done.stdout
+        time.sleep(0.2)
+    raise AssertionError(f"{words}: no {text!r}: {done.stdout} {done.stderr}")
 
 
 @slow
@@ -200,14 +201,14 @@ def test_servers_of_core_answer():
         address = re.search(r"inet 10\.2\.0\.(\d+)/24", lab.run("client", "ip", "-4", "address"))
         assert address and 128 <= int(address[1]) <= 254
         assert "via 10.2.0.1" in lab.run("client", "ip", "route")
-        page = lab.answers("Apache", "client", "curl", "-s", "-i", "http://10.2.0.1/")
+        page = answers(lab, "Apache", "client", "curl", "-s", "-i", "http://10.2.0.1/")
         assert "server web server" in page and "10.2.0.1/24" in page and "c:1::1/64" in page
-        lab.answers("ssh-ed25519 ", "client", "ssh-keyscan", "-t", "ed25519", "10.2.0.1")
+        answers(lab, "ssh-ed25519 ", "client", "ssh-keyscan", "-t", "ed25519", "10.2.0.1")
         greeting = "import socket; print(socket.create_connection(('{}', 21)).recv(99).decode())"
-        lab.answers("220 ", "client", "python3", "-c", greeting.format("10.2.0.1"))
+        answers(lab, "220 ", "client", "python3", "-c", greeting.format("10.2.0.1"))
         # The scenario's own configuration, and its own files.
         own = greeting.format("10.2.0.3")
-        lab.answers("Of the scenario", "client", "python3", "-c", own)
+        answers(lab, "Of the scenario", "client", "python3", "-c", own)
         assert lab.run("web", "cat", "/run/told") == "of the scenario\n"
         # Router advertisements give the client an address of its own.
         lab.wait_until(
@@ -217,8 +218,8 @@ def test_servers_of_core_answer():
             lambda: "127.0.0.254/8" in lab.run("server", "ip", "address"), "UCARP's address"
         )
         # tcpdump writes the file's head as it begins.
-        lab.answers(
-            "1", "server", "find", "/var/tmp/server.eth0.pcap", "-size", "+0", "-printf", "1"
+        answers(
+            lab, "1", "server", "find", "/var/tmp/server.eth0.pcap", "-size", "+0", "-printf", "1"
         )
 
 
@@ -289,5 +290,21 @@ def test_services_do_not_reach_the_host(tmp_path):
         assert done.returncode == 0
         assert "left out on r1, r2, r3: FRRzebra, FRRRIP: needs a private node\n" in done.stderr
         assert not Path("/etc/frr/frr.conf").exists()
+    finally:
+        lab.__exit__()
+
+
+@slow
+def test_services_of_an_image_start_by_its_own_scripts():
+    """systemctl, service and init.d, as labs of Kathara call them."""
+    lab = Lab("")
+    lab.name = "services-of-an-image"
+    command = ("up", str(SCENARIOS / "init-scripts"), "--rootfs", str(servers.root()))
+    try:
+        done = lorentz.call(*command, timeout=UP_LIMIT)
+        assert done.returncode == 0 and done.stderr == "", done
+        answers(lab, "of the lab", "pc", "curl", "-s", "http://web.lab/")
+        answers(lab, "ssh-ed25519 ", "pc", "ssh-keyscan", "-t", "ed25519", "10.0.0.2")
+        assert "10.0.0.2" in lab.run("pc", "host", "web.lab")
     finally:
         lab.__exit__()
