@@ -198,9 +198,9 @@ def test_a_flag_has_a_network_go_in_rounds(tmp_path):
         lorentz.ok("down", lab.name)
         lorentz.ok("up", "--rounds", str(lab.file))
         lab.wait_until(lambda: lab.status()["rounds"]["count"] > 2, "some rounds")
-    # A link without a delay is an error, also if --rounds and not the file asks for rounds.
+    # A delay that is too short is an error, also if --rounds and not the file asks for rounds.
     file = tmp_path / "lab.yaml"
-    file.write_text(f"name: wrong-flag\n{pair()}")
+    file.write_text(f"name: wrong-flag\n{pair('delay: 0s')}")
     done = lorentz.call("up", "--check", "--rounds", str(file))
     assert done.returncode == 2 and f"{file}:5:7: " in done.stderr, done
 
