@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -191,7 +192,8 @@ fn emulate(
     record.entries = plan.nodes.iter().filter(on_host).map(entry).collect();
     record.shutdown = lines::of_shutdown(plan, directory);
     directory.store(&record)?;
-    let making = directory.begin_making()?;
+    // After an error the lock stays until this process, and those that make nodes, have ended.
+    let making = ManuallyDrop::new(directory.begin_making()?);
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     // All clocks begin at one instant.
@@ -199,7 +201,7 @@ fn emulate(
     let owner = make_clock(state, plan, &host)?;
     let (emulator, stations) = build_emulator(plan);
     let ports = make_nodes(state, plan, directory, &stations, &host, making.as_fd(), progress)?;
-    drop(making);
+    drop(ManuallyDrop::into_inner(making));
     let mut rounds = None;
     if plan.rounds {
         rounds = Some(hold_nodes(state, plan, &ports)?);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use lorentz_container::StateDir;
 use lorentz_control::processes::{self, Process};
 use lorentz_control::HostNow;
+use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::file_systems::NodeEntry;
@@ -110,10 +111,9 @@ impl NetworkDir {
     }
 
     /// Returns the file that the emulator, and the processes that make nodes, have open and locked until the nodes are made.
-    pub fn begin_making(&self) -> io::Result<File> {
+    pub fn begin_making(&self) -> io::Result<Flock<File>> {
         let file = File::create(self.file("making"))?;
-        file.lock_shared()?;
-        Ok(file)
+        Flock::lock(file, FlockArg::LockShared).map_err(|(_, error)| error.into())
     }
 
     /// Waits until the processes that make nodes have ended, or have made them. They die with their emulator, but not at the same
@@ -121,9 +121,10 @@ impl NetworkDir {
     pub fn wait_for_makers(&self) -> io::Result<()> {
         const TIMEOUT: Duration = Duration::from_secs(5);
         const POLL_INTERVAL: Duration = Duration::from_millis(1);
-        let Ok(file) = File::open(self.file("making")) else { return Ok(()) };
+        let Ok(mut file) = File::open(self.file("making")) else { return Ok(()) };
         let end = Instant::now() + TIMEOUT;
-        while file.try_lock().is_err() {
+        while let Err((again, _)) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            file = again;
             if Instant::now() > end {
                 let what = "processes that make nodes of the network do not end";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, what));
