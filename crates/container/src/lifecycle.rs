@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use lorentz_clock::{saturate, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC};
 use lorentz_control::processes::{self, Process};
-use lorentz_control::{host_time, Cgroup, Clock};
+use lorentz_control::{host_time, CgroupPlace, Clock};
 use lorentz_inject::{ExecMonitor, Forked, SetWall, TargetClock, WallChange};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
@@ -95,9 +95,7 @@ fn launch(
     let words = words.collect::<Result<Vec<_>, _>>().context("a command without NUL bytes")?;
     // A container for attached processes has no group yet.
     if kind == MonitorKind::Exec && container.cgroup().is_none() {
-        if let Some(cgroup) = Cgroup::create(container.name()) {
-            container.set_cgroup(Some(&cgroup))?;
-        }
+        container.make_cgroup(CgroupPlace::Own)?;
     }
     if container.record().mechanism == Mechanism::TimeNamespace
         && !time_namespace::enter(container, clock)?

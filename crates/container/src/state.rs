@@ -12,6 +12,7 @@
 //! locks (flock) the directory above while it makes, changes or removes anything in it. A container on the clock of another
 //! container has a hard link to that clock's file, so a clock lives until its last user ends.
 
+mod container;
 mod elsewhere;
 mod members;
 mod name;
@@ -26,7 +27,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use lorentz_clock::file;
-use lorentz_control::{change_pipe, processes, Cgroup, Clock, ClockSettings};
+use lorentz_control::{change_pipe, processes, Cgroup, CgroupPlace, Clock, ClockSettings};
 use lorentz_inject::limits;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -41,6 +42,8 @@ use crate::StateError;
 
 /// The name of a directory under construction, until it is complete and gets its own name.
 const UNFINISHED: &str = ".new";
+/// The file with the record of a container in its directory.
+const RECORD: &str = "container.json";
 /// The name of a directory that is being removed.
 const DOOMED: &str = ".old";
 
@@ -217,30 +220,53 @@ impl StateDir {
         let command = new.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let dir = self.root.path.join(UNFINISHED);
         let build = || -> io::Result<ContainerRecord> {
-            clear(&dir)?;
+            self.clear_unfinished_locked()?;
             DirBuilder::new().mode(0o700).create(&dir)?;
             make_clock(&dir.join("clock"))?;
             let mut record = ContainerRecord::new(&name, command, new.kind)?;
             record.clock_of = clock_of.map(str::to_string);
             record.mechanism = mechanism;
-            let group = if new.has_programs { Cgroup::create(&name) } else { None };
-            record.cgroup = group.as_ref().map(|group| group.path().to_path_buf());
-            let named = record
-                .write(&dir.join("container.json"))
-                .and_then(|()| fs::rename(&dir, self.root.path.join(&name)));
-            if let (Err(_), Some(group)) = (&named, group) {
-                group.remove();
+            let path = dir.join(RECORD);
+            let mut note = |group: &Cgroup| {
+                record.cgroup = Some(group.path().to_path_buf());
+                record.write(&path)
+            };
+            let is_made =
+                new.has_programs && Cgroup::create(CgroupPlace::Own, &name, &mut note).is_some();
+            if !is_made {
+                record.cgroup = None;
+                record.write(&path)?;
             }
-            named.map(|()| record)
+            fs::rename(&dir, self.root.path.join(&name))?;
+            Ok(record)
         };
         match build() {
             Ok(record) => Ok(Container { state: self.clone(), record }),
             Err(error) => {
-                // Nothing is there under its name. The next container clears the directory under construction.
-                let _ = clear(&dir);
+                // Nothing is there under its name. If this fails, the next container clears the directory under construction.
+                let _ = self.clear_unfinished_locked();
                 Err(file_error(&self.root.path.join(&name), error))
             }
         }
+    }
+
+    /// Removes what a process has left that was killed while it made a container.
+    ///
+    /// # Errors
+    ///
+    /// If the file system refuses.
+    pub fn clear_unfinished(&self) -> Result<(), StateError> {
+        let _lock = self.lock()?;
+        self.clear_unfinished_locked().map_err(|e| file_error(&self.root.path.join(UNFINISHED), e))
+    }
+
+    fn clear_unfinished_locked(&self) -> io::Result<()> {
+        let dir = self.root.path.join(UNFINISHED);
+        let record = ContainerRecord::load(&dir.join(RECORD)).ok();
+        if let Some(group) = record.and_then(|record| record.cgroup) {
+            Cgroup::at(group).remove();
+        }
+        clear(&dir)
     }
 
     /// Makes sure that no directory `name` exists, and clears the one that a dead container left.
@@ -291,7 +317,7 @@ impl StateDir {
     }
 
     fn record_path(&self, name: &str) -> PathBuf {
-        self.root.path.join(name).join("container.json")
+        self.root.path.join(name).join(RECORD)
     }
 
     /// Locks the directory against other commands until the result is dropped. Makes the directory if it does not exist.
@@ -325,267 +351,6 @@ impl Drop for Lock<'_> {
             // Fails while containers are in it.
             let _ = fs::remove_dir(&self.root.path);
         }
-    }
-}
-
-impl Container {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.record.name
-    }
-
-    /// Its state directory.
-    pub(crate) fn state(&self) -> &StateDir {
-        &self.state
-    }
-
-    /// Its record, as of the last look.
-    pub fn record(&self) -> &ContainerRecord {
-        &self.record
-    }
-
-    /// Reads the record again. `None` if the container is gone.
-    pub(crate) fn reload(&self) -> Option<Container> {
-        self.state.container(self.name()).ok()
-    }
-
-    /// Its directory.
-    pub fn dir(&self) -> PathBuf {
-        self.state.root.path.join(&self.record.name)
-    }
-
-    /// The file of its clock.
-    pub fn clock_path(&self) -> PathBuf {
-        self.state.clock_path(self.name())
-    }
-
-    /// Opens its clock, to read and to change it.
-    ///
-    /// # Errors
-    ///
-    /// If the file is gone or is no clock.
-    pub fn clock(&self) -> Result<Clock, StateError> {
-        let path = self.clock_path();
-        let clock = Clock::open(&path).map_err(|e| file_error(&path, e))?;
-        Ok(clock.with_likely_group(self.cgroup()))
-    }
-
-    /// Opens its clock, to change it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Container::clock`]. Also if an experiment moves the clock. Also if a container on this clock runs in a time namespace
-    /// alone: the kernel's offsets cannot be changed later.
-    pub fn clock_to_change(&self) -> Result<Clock, StateError> {
-        let experiment = self.state.container(self.name())?.record.experiment;
-        if let Some(experiment) = experiment {
-            return Err(StateError::InExperiment { name: self.name().to_string(), experiment });
-        }
-        let fixed = |one: &&Container| one.record.mechanism == Mechanism::TimeNamespace;
-        match self.sharing_its_clock()?.iter().find(fixed) {
-            Some(one) => Err(StateError::OffsetsOnly(one.name().to_string())),
-            None => self.clock(),
-        }
-    }
-
-    /// Opens its clock, for an experiment to hold.
-    ///
-    /// # Errors
-    ///
-    /// If another container is on it too, or the clock is in an experiment. If the clock is that of a time namespace alone, or
-    /// skips idle time by itself.
-    pub fn clock_to_hold(&self) -> Result<Clock, StateError> {
-        let name = || self.name().to_string();
-        let links =
-            fs::metadata(self.clock_path()).map_err(|e| file_error(&self.clock_path(), e))?;
-        let clock = self.clock()?;
-        match &self.record {
-            ContainerRecord { experiment: Some(experiment), .. } => {
-                Err(StateError::InExperiment { name: name(), experiment: experiment.clone() })
-            }
-            ContainerRecord { mechanism: Mechanism::TimeNamespace, .. } => {
-                Err(StateError::OffsetsOnly(name()))
-            }
-            _ if links.nlink() > 1 => Err(StateError::SharedClock(name())),
-            _ if clock.skipping().leaps_enabled => Err(StateError::Skips(name())),
-            _ => Ok(clock),
-        }
-    }
-
-    /// Records the experiment that moves its clock.
-    ///
-    /// # Errors
-    ///
-    /// If the container is gone.
-    pub fn set_experiment(&mut self, experiment: Option<&str>) -> Result<(), StateError> {
-        self.update(|record| record.experiment = experiment.map(str::to_string))
-    }
-
-    /// Its control group, if it has one.
-    pub fn cgroup(&self) -> Option<Cgroup> {
-        self.record.cgroup.clone().map(Cgroup::at)
-    }
-
-    /// Makes the calling process one of its monitors.
-    ///
-    /// # Errors
-    ///
-    /// If the container is gone, or has ended.
-    pub fn enter(&self, kind: MonitorKind) -> Result<Container, StateError> {
-        let _lock = self.state.lock()?;
-        if self.liveness()? == Liveness::Ended {
-            return Err(StateError::Ended(self.name().to_string()));
-        }
-        self.enter_locked(kind)
-    }
-
-    /// Records the first program that the calling process supervises.
-    ///
-    /// # Errors
-    ///
-    /// If the container is gone.
-    pub fn set_program(&mut self, pid: u32) -> Result<(), StateError> {
-        self.update(|record| {
-            let me = std::process::id();
-            let mine = record.monitors.iter_mut().filter(|monitor| monitor.pid == me);
-            mine.for_each(|monitor| monitor.program = Some(pid));
-        })
-    }
-
-    /// Records the first program of a container that the monitor in the background supervises, and not the calling process.
-    ///
-    /// # Errors
-    ///
-    /// If the container is gone.
-    pub fn set_program_of_others(&mut self, pid: u32) -> Result<(), StateError> {
-        self.update(|record| {
-            let me = std::process::id();
-            let others = record.monitors.iter_mut().filter(|monitor| monitor.pid != me);
-            others.for_each(|monitor| monitor.program = Some(pid));
-        })
-    }
-
-    /// Records the OCI bundle by which an OCI runtime knows the container.
-    ///
-    /// # Errors
-    ///
-    /// If the container is gone.
-    pub fn set_bundle(&mut self, bundle: Bundle) -> Result<(), StateError> {
-        self.update(|record| record.bundle = Some(bundle))
-    }
-
-    /// Records its control group.
-    ///
-    /// # Errors
-    ///
-    /// If the container is gone.
-    pub fn set_cgroup(&mut self, cgroup: Option<&Cgroup>) -> Result<(), StateError> {
-        let path = cgroup.map(|cgroup| cgroup.path().to_path_buf());
-        self.update(|record| record.cgroup = path)
-    }
-
-    /// Records how its programs are brought into virtual time.
-    ///
-    /// # Errors
-    ///
-    /// If the container is gone.
-    pub fn set_mechanism(&mut self, mechanism: Mechanism) -> Result<(), StateError> {
-        self.update(|record| record.mechanism = mechanism)
-    }
-
-    /// Ends the supervision by the calling process, all of whose programs have ended. The last monitor to leave removes the
-    /// container. A second call does no harm.
-    ///
-    /// # Errors
-    ///
-    /// If the file system refuses.
-    pub fn leave(&self) -> Result<(), StateError> {
-        // The lock would make the state directory anew, if this was its last container.
-        if !self.dir().exists() {
-            return Ok(());
-        }
-        let _lock = self.state.lock()?;
-        let mut container = match self.state.container(self.name()) {
-            // The container was removed, or another container has got its name since.
-            Err(StateError::Unknown(_)) => return Ok(()),
-            Ok(other) if !other.is_same(self) => return Ok(()),
-            other => other?,
-        };
-        let me = std::process::id();
-        container.record.monitors.retain(|monitor| monitor.pid != me);
-        let nobody =
-            container.record.monitors.is_empty() || container.liveness()? == Liveness::Ended;
-        container.leave_clock_to_others();
-        if nobody {
-            container.remove_locked()
-        } else {
-            container.store()
-        }
-    }
-
-    /// Removes its directory and its control group. Programs that run keep their clock.
-    ///
-    /// # Errors
-    ///
-    /// If the file system refuses.
-    pub fn remove(&self) -> Result<(), StateError> {
-        let _lock = self.state.lock()?;
-        match self.state.container(self.name()) {
-            Ok(other) if !other.is_same(self) => Ok(()),
-            _ => self.remove_locked(),
-        }
-    }
-
-    /// Whether both are the same container, and not only of the same name.
-    pub fn is_same(&self, other: &Container) -> bool {
-        self.record.name == other.record.name
-            && self.record.created_boot_ns == other.record.created_boot_ns
-    }
-
-    fn enter_locked(&self, kind: MonitorKind) -> Result<Container, StateError> {
-        let mut container = self.state.container(self.name())?;
-        let me = Monitor::current(kind).map_err(|e| file_error(Path::new("/proc/self/stat"), e))?;
-        container.record.monitors.retain(|monitor| monitor.pid != me.pid);
-        container.record.monitors.push(me);
-        container.store()?;
-        Ok(container)
-    }
-
-    fn update(&mut self, change: impl FnOnce(&mut ContainerRecord)) -> Result<(), StateError> {
-        let _lock = self.state.lock()?;
-        let mut container = self.state.container(self.name())?;
-        change(&mut container.record);
-        container.store()?;
-        self.record = container.record;
-        Ok(())
-    }
-
-    fn store(&self) -> Result<(), StateError> {
-        let path = self.state.record_path(self.name());
-        self.record.store(&path).map_err(|e| file_error(&path, e))
-    }
-
-    fn remove_locked(&self) -> Result<(), StateError> {
-        lorentz_idle::end_unused(&self.clock_path());
-        if let Some(cgroup) = self.cgroup() {
-            // A frozen group can never become empty. A group that cannot be removed now has programs in it.
-            cgroup.thaw();
-            cgroup.remove();
-        }
-        let doomed = self.state.root.path.join(DOOMED);
-        let remove = || -> io::Result<()> {
-            clear(&doomed)?;
-            match fs::rename(self.dir(), &doomed) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                renamed => renamed.and_then(|()| clear(&doomed)),
-            }
-        };
-        remove().map_err(|e| file_error(&self.dir(), e))
-    }
-
-    /// Whether its clock is the file `id`.
-    pub(crate) fn is_on(&self, id: &processes::FileId) -> bool {
-        processes::FileId::of(&self.clock_path()).is_ok_and(|own| own.is_same(id))
     }
 }
 

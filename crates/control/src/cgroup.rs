@@ -26,19 +26,32 @@ pub struct Cgroup {
     path: PathBuf,
 }
 
-impl Cgroup {
-    /// Makes a group for container `name`, below the caller's own. `None` if this is not possible.
-    pub fn create(name: &str) -> Option<Cgroup> {
-        let mount = mount_point()?;
-        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let below_own = mount.join(own_group(&groups)?.trim_start_matches('/'));
-        Cgroup::create_below(&below_own, name).or_else(|| Cgroup::create_below(&mount, name))
-    }
+/// Where a new group is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CgroupPlace {
+    /// Below the caller's own group; where that is not possible, at the top.
+    Own,
+    /// At the top of the hierarchy: not inside a group that another process may want to remove.
+    Top,
+}
 
-    /// As [`Cgroup::create`], at the top of the hierarchy. There the new group is not inside a group that another process may want
-    /// to remove.
-    pub fn create_at_top(name: &str) -> Option<Cgroup> {
-        Cgroup::create_below(&mount_point()?, name)
+impl Cgroup {
+    /// Makes a group for container `name`. `None` if this is not possible, or `note` fails. `note` gets each group before it is made:
+    /// if the caller is killed then, the note tells which group it may have left.
+    pub fn create(
+        place: CgroupPlace,
+        name: &str,
+        note: &mut dyn FnMut(&Cgroup) -> io::Result<()>,
+    ) -> Option<Cgroup> {
+        let mount = mount_point()?;
+        if place == CgroupPlace::Own {
+            let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+            let own = mount.join(own_group(&groups)?.trim_start_matches('/'));
+            if let Some(group) = Cgroup::create_below(&own, name, note) {
+                return Some(group);
+            }
+        }
+        Cgroup::create_below(&mount, name, note)
     }
 
     /// The group of process `pid`.
@@ -48,7 +61,11 @@ impl Cgroup {
 
     /// Makes `parent`/lorentz/`name`. If the group exists, for a container of this name in another state directory, a number
     /// follows the name.
-    fn create_below(parent: &Path, name: &str) -> Option<Cgroup> {
+    fn create_below(
+        parent: &Path,
+        name: &str,
+        note: &mut dyn FnMut(&Cgroup) -> io::Result<()>,
+    ) -> Option<Cgroup> {
         const MAX_TRIES: u32 = 100;
         let lorentz = parent.join(PARENT);
         for number in 1..MAX_TRIES {
@@ -59,6 +76,11 @@ impl Cgroup {
             }
             let full = if number == 1 { name.to_string() } else { format!("{name}-{number}") };
             let group = Cgroup { path: lorentz.join(full) };
+            // Nobody may find another container's group in a note.
+            if group.path.exists() {
+                continue;
+            }
+            note(&group).ok()?;
             match fs::create_dir(&group.path) {
                 Ok(()) if group.file("cgroup.freeze").exists() => return Some(group),
                 Ok(()) => {
@@ -259,6 +281,10 @@ fn wait_until(limit: Duration, mut done: impl FnMut() -> io::Result<bool>) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn create(name: &str) -> Option<Cgroup> {
+        Cgroup::create(CgroupPlace::Own, name, &mut |_| Ok(()))
+    }
     use std::process::{Command, Stdio};
 
     #[test]
@@ -284,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_group_freezes_thaws_and_goes() {
-        let Some(group) = Cgroup::create("test-freeze") else {
+        let Some(group) = create("test-freeze") else {
             eprintln!("skipped: no writable cgroup v2 hierarchy here");
             return;
         };
@@ -305,9 +331,7 @@ mod tests {
 
     #[test]
     fn two_groups_of_one_name_are_two() {
-        let (Some(first), Some(second)) =
-            (Cgroup::create("test-twin"), Cgroup::create("test-twin"))
-        else {
+        let (Some(first), Some(second)) = (create("test-twin"), create("test-twin")) else {
             eprintln!("skipped: no writable cgroup v2 hierarchy here");
             return;
         };

@@ -58,7 +58,7 @@ mod target;
 #[cfg(test)]
 mod test_process;
 
-pub use cgroup::Cgroup;
+pub use cgroup::{Cgroup, CgroupPlace};
 pub use change::ClockChange;
 pub use clock::{Clock, Reading, ToCome};
 pub use error::WrongOption;

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use lorentz_clock::{Rate, RealInstant, WallTime};
 use lorentz_container::{self as container, check_attachable, StateDir, StateError};
 use lorentz_control::processes::{self, Process};
-use lorentz_control::{Cgroup, Clock, ClockChange, ClockOptions, HostNow, Reading, Target};
+use lorentz_control::{CgroupPlace, Clock, ClockChange, ClockOptions, HostNow, Reading, Target};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
@@ -263,8 +263,7 @@ fn reading(clock: &Clock, at: Option<RealInstant>) -> Reading {
 
 /// Gives an attached container a control group, so that its tasks can be stopped.
 fn give_group(container: &mut container::Container, pids: &[serde_json::Value]) -> Result<()> {
-    if let Some(cgroup) = Cgroup::create(container.name()) {
-        container.set_cgroup(Some(&cgroup))?;
+    if let Some(cgroup) = container.make_cgroup(CgroupPlace::Own)? {
         for pid in pids.iter().filter_map(|pid| u32::try_from(pid.as_u64()?).ok()) {
             // A process that has ended needs no control group.
             let _ = cgroup.add(pid);

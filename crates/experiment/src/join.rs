@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use lorentz_container::{
     attach, check_attachable, Container, Mechanism, MonitorKind, NewContainer, StateDir, StateError,
 };
-use lorentz_control::{Cgroup, ClockOptions, HostNow, WhichClock};
+use lorentz_control::{CgroupPlace, ClockOptions, HostNow, WhichClock};
 
 /// Returns the container that `text` means: a container's name or a process id. A process that is in no container gets a new one:
 /// Lorentz attaches to it and its descendants. The caller must have one thread only.
@@ -55,8 +55,7 @@ fn give_cgroup(
     container: &mut Container,
     pids: impl IntoIterator<Item = u32>,
 ) -> anyhow::Result<()> {
-    if let Some(cgroup) = Cgroup::create(container.name()) {
-        container.set_cgroup(Some(&cgroup))?;
+    if let Some(cgroup) = container.make_cgroup(CgroupPlace::Own)? {
         for pid in pids {
             // A process that has ended needs no group.
             let _ = cgroup.add(pid);

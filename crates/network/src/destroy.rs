@@ -40,12 +40,7 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
         ended += container::clear(node, true)?;
     }
     groups.iter().for_each(remove_cgroup);
-    for node in nodes.iter().map(|node| container_of(name, node)) {
-        // A container whose maker was killed may have left a group and no record.
-        if state.container(&node).is_err() {
-            private::remove_groups(&node);
-        }
-    }
+    state.clear_unfinished()?;
     end_experiment(state, name)?;
     image::unmount_all(&directory);
     directory.remove();

@@ -404,14 +404,12 @@ fn names_bundle(pid: u32, directory: &str) -> bool {
     bundle.is_some_and(|bundle| bundle.starts_with(directory.as_bytes()))
 }
 
-/// The control groups of the container `id` in all hierarchies: as the bundle names them, and as a container that is being made does.
+/// The control groups of the container `id`, as the bundle names them, in all hierarchies.
 fn groups_of(id: &str) -> Vec<PathBuf> {
     let top = Path::new("/sys/fs/cgroup");
     let hierarchies = fs::read_dir(top).into_iter().flatten().flatten().map(|entry| entry.path());
-    let names = [format!("lorentz-{id}"), format!("lorentz/{id}")];
-    let groups = hierarchies
-        .chain([top.to_path_buf()])
-        .flat_map(|hierarchy| names.each_ref().map(|name| hierarchy.join(name)));
+    let name = format!("lorentz-{id}");
+    let groups = hierarchies.chain([top.to_path_buf()]).map(|hierarchy| hierarchy.join(&name));
     groups.filter(|group| group.is_dir()).collect()
 }
 
@@ -420,8 +418,8 @@ fn programs_in(id: &str) -> usize {
     groups_of(id).iter().map(count).max().unwrap_or(0)
 }
 
-/// Removes control groups of a node that were made before their maker was killed, with their processes.
-pub(crate) fn remove_groups(id: &str) {
+/// Removes control groups that a runtime has made before it was killed.
+fn remove_groups(id: &str) {
     for group in groups_of(id) {
         let group = Cgroup::at(group);
         for pid in group.pids_below() {

@@ -14,7 +14,7 @@ use lorentz_container::{
     is_bundle_of_ours, remove_bundle, start_monitor, Bundle, Container, Liveness, Mechanism,
     MonitorConnection, MonitorKind, NewContainer, StateDir,
 };
-use lorentz_control::{Cgroup, HostNow, WhichClock};
+use lorentz_control::{Cgroup, CgroupPlace, HostNow, WhichClock};
 use serde_json::Value;
 
 use crate::args::Run;
@@ -251,9 +251,7 @@ impl Group {
     /// of ours, for its freezer. Else it stays in the group that the engine has chosen.
     fn join(container: &mut Container) -> anyhow::Result<Group> {
         if !matches!(get_cgroup_setup(), Ok(CgroupSetup::Unified)) {
-            if let Some(group) = Cgroup::create_at_top(container.name()) {
-                container.set_cgroup(Some(&group))?;
-            }
+            container.make_cgroup(CgroupPlace::Top)?;
         }
         Ok(Group::enter(container))
     }

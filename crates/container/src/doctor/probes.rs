@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use libc::{c_int, c_long, c_ulong, pid_t};
-use lorentz_control::Cgroup;
+use lorentz_control::{Cgroup, CgroupPlace};
 use nix::errno::Errno;
 
 /// SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV.
@@ -166,7 +166,8 @@ pub(super) fn unshare(kinds: c_int) -> nix::Result<()> {
 
 /// Probes whether a control group can be made, and stops a task.
 pub(super) fn cgroup_freeze() -> Result<String, &'static str> {
-    let group = Cgroup::create("doctor").ok_or("no cgroup v2 hierarchy that can be written to")?;
+    let group = Cgroup::create(CgroupPlace::Own, "doctor", &mut |_| Ok(()))
+        .ok_or("no cgroup v2 hierarchy that can be written to")?;
     let child = spawn(pause_for_ever).map_err(|_| "no child could be started")?;
     let frozen = match group.add(child as u32) {
         Ok(()) => group.freeze().map_err(|_| "the group could not be frozen"),

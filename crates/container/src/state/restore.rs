@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use lorentz_control::change_pipe;
 use lorentz_control::processes::FileId;
 
-use super::{clear, file_error, Container, Monitor, MonitorKind, UNFINISHED};
+use super::{clear, file_error, Container, Monitor, MonitorKind, RECORD, UNFINISHED};
 use crate::StateError;
 
 impl Container {
@@ -69,13 +69,13 @@ impl Container {
     /// Makes the directory, which appears under its name complete or not at all.
     fn rebuild(&mut self, clock: BorrowedFd) -> io::Result<()> {
         let dir = self.state.path().join(UNFINISHED);
-        clear(&dir)?;
+        self.state.clear_unfinished_locked()?;
         clear(&self.dir())?;
         DirBuilder::new().mode(0o700).create(&dir)?;
         link_clock(clock, &dir.join("clock"))?;
         change_pipe::make(&dir.join("clock"))?;
         self.list_this_monitor()?;
-        self.record.store(&dir.join("container.json"))?;
+        self.record.store(&dir.join(RECORD))?;
         fs::rename(&dir, self.dir())
     }
 

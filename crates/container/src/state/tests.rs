@@ -226,6 +226,32 @@ fn one_clock_of_two_containers_has_the_processes_of_each() {
     assert_eq!(pids(&first), [programs[0].0]);
 }
 
+/// As a process leaves it that was killed between the making of a group and the container's name.
+#[test]
+fn a_group_of_an_unfinished_container_goes_with_it() {
+    let fixture = Fixture::new();
+    let mut noted = Vec::new();
+    let mut note = |group: &Cgroup| {
+        noted.push(group.clone());
+        Ok(())
+    };
+    let Some(group) = Cgroup::create(CgroupPlace::Own, "test-unfinished", &mut note) else {
+        return;
+    };
+    // A note names no group of another container, even of the same name.
+    let second = Cgroup::create(CgroupPlace::Own, "test-unfinished", &mut note).unwrap();
+    assert_eq!(noted, [group.clone(), second.clone()]);
+    second.remove();
+    let dir = fixture.state.root.path.join(UNFINISHED);
+    fixture.create(Some("first")).unwrap();
+    fs::create_dir(&dir).unwrap();
+    let mut record = ContainerRecord::new("second", Vec::new(), MonitorKind::Run).unwrap();
+    record.cgroup = Some(group.path().to_path_buf());
+    record.write(&dir.join(RECORD)).unwrap();
+    fixture.state.clear_unfinished().unwrap();
+    assert!(!group.path().exists() && !dir.exists());
+}
+
 #[test]
 fn freezing_stops_time_and_tasks_of_all_on_the_clock() {
     let fixture = Fixture::new();
@@ -233,7 +259,7 @@ fn freezing_stops_time_and_tasks_of_all_on_the_clock() {
     let mut second = fixture.state.join(&new(Some("second")), "first").unwrap();
     let program = TestProcess::on(&second.clock_path());
     second.set_program(program.0).unwrap();
-    let group = Cgroup::create("test-freezing");
+    let group = Cgroup::create(CgroupPlace::Own, "test-freezing", &mut |_| Ok(()));
     if let Some(group) = &group {
         group.add(program.0).unwrap();
         second.set_cgroup(Some(group)).unwrap();
