@@ -52,7 +52,7 @@ def test_a_deleted_directory_is_made_anew(whole, unprivileged):
     with own_session(unprivileged) as session:
         how = {"unprivileged": unprivileged, "session": session}
         # It executes nothing any more: in the midst of an exec a process is on no clock.
-        command = [build.c("waits/sleep"), str(1000 * 10**9), "nanosleep"]
+        command = [build.c("waits/sleep"), str(10**6 * 10**9), "nanosleep"]
         with Inside(*command, rate="2", at=AT, **how) as inside:
             inside.line(ev="ready")
             before = inside.shown()
