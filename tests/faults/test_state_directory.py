@@ -15,11 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from framework import build, lorentz, needs
+from framework import build, lorentz, needs, real
 from framework.oracle import epoch
 from framework.running import Inside
 
 AT = "2038-01-19"
+
+
+ONE_THAT_WAITS = """
+import time
+print('{"ev":"up"}', flush=True)
+time.sleep(1000000)
+"""
 
 
 @contextlib.contextmanager
@@ -52,9 +59,9 @@ def test_a_deleted_directory_is_made_anew(whole, unprivileged):
     with own_session(unprivileged) as session:
         how = {"unprivileged": unprivileged, "session": session}
         # It executes nothing any more: in the midst of an exec a process is on no clock.
-        command = [build.c("waits/sleep"), str(10**6 * 10**9), "nanosleep"]
+        command = [real.python(), "-c", ONE_THAT_WAITS]
         with Inside(*command, rate="2", at=AT, **how) as inside:
-            inside.line(ev="ready")
+            inside.line(ev="up")
             before = inside.shown()
             state = session.state_dir(unprivileged)
             shutil.rmtree(state if whole else state / inside.name)
