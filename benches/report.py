@@ -290,7 +290,8 @@ Written by `make bench`; do not edit. Reasons for missed goals are kept in `benc
   explained in `benches/suites.py` and `benches/servers.py`.
 - Containers: *native* is the quickest of the other OCI runtimes that are installed.
 - Commands beside many containers: each of these has a monitor and one sleeping program
-  (`benches/many.py`).
+  (`benches/many.py`). `time --json` lists the container's processes; to find them it walks over
+  /proc, and 1,000 other containers are 2,000 processes there.
 """
 
 
@@ -314,12 +315,12 @@ def document(
 
 
 def with_rows(page: str, machine: dict[str, str], all_samples: dict[str, Samples]) -> str:
-    """Returns the page with the new rows of the suites in `all_samples`; the others stay.
+    """Returns the page with today's preface and the new rows of the suites in `all_samples`.
 
     Below the machine the page says which rows are of another run than the table. The first cell
     identifies a row. A new row comes after the row that precedes it in the full table.
     """
-    lines = page.split("\n")
+    lines = [*PREFACE.split("\n"), *page[page.index("## The machine") :].split("\n")]
     before = None
     for row in ROWS:
         head = f"| {row.what} |"

@@ -100,6 +100,39 @@ def test_dilate_all_takes_the_descendants(calls):
         assert sorted(shown["pids"]) == sorted(parent.processes())
 
 
+#: What becomes of a descendant before its attach, which then fails.
+MEANWHILE = {
+    # It stays as a zombie: its parent does not wait for it.
+    "it ends": 'kill -9 "$pid"',
+    # As a program that was being executed does.
+    "it comes in by itself": '{lorentz} "$@"',
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+def test_dilate_all_when_a_descendant_needs_no_attach_any_more(what, tmp_path):
+    binary = lorentz.session.binary
+    command = tmp_path / "lorentz"
+    command.write_text(
+        "#!/bin/bash\n"
+        f'case "$*" in *--clock*) pid=${{@: -1}}; {MEANWHILE[what].format(lorentz=binary)};; esac\n'
+        f'exec {binary} "$@"\n'
+    )
+    command.chmod(0o755)
+    with (
+        Calls("timekeeper_calls", "timekeeper", command) as calls,
+        Native(["sh", "-c", "sleep 1000 & exec sleep 1000"]) as parent,
+    ):
+        deadline = time.monotonic() + 10
+        while len(parent.processes()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        calls.ok("dilate", parent.pid, 2)
+        calls.ok("dilate_all", parent.pid, 5)
+        expected = 1 if what == "it ends" else 2
+        assert len(lorentz.json_of("time", str(parent.pid))["pids"]) == expected
+
+
 @pytest.mark.parametrize("suffix", ["", "_all"])
 def test_what_is_frozen_neither_works_nor_ages(calls, suffix):
     with spin() as program:

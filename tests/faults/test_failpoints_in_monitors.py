@@ -3,9 +3,11 @@ change. It is killed there, signalled, or stands still."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 
 from framework import build, lorentz, processes
 from framework.failpoints import Faulty
@@ -157,6 +159,18 @@ def test_a_signal_to_a_monitor_that_sets_a_wall_clock_comes_afterwards(place):
 # A change that is completed
 
 
+@contextlib.contextmanager
+def completing(place: Place) -> Iterator[tuple[Faulty, int]]:
+    """A program whose thread 1 waits, and its monitor, which stands at `place` of a change."""
+    with points() as inside:
+        inside.line(ev="ready")
+        monitor = inside.monitor()
+        tell(inside, "do sleep 500000000000000")
+        wait_until_it_waits(inside)
+        place.reach(inside)
+        yield inside, monitor
+
+
 def is_leapt(inside: Faulty) -> bool:
     """Whether the clock shows the leap that the monitor was to complete, by now or soon."""
     until(lambda: inside.time()["to_come"] == [])
@@ -167,12 +181,7 @@ def is_leapt(inside: Faulty) -> bool:
 @at_each("kill", "healer")
 def test_a_monitor_that_is_killed_over_a_dead_controllers_change(place):
     """Readers show the change, and the next command completes it."""
-    with points() as inside:
-        inside.line(ev="ready")
-        monitor = inside.monitor()
-        tell(inside, "do sleep 500000000000000")
-        wait_until_it_waits(inside)
-        place.reach(inside)
+    with completing(place) as (inside, monitor):
         kill(monitor)
         assert done(inside, "sleep 1000000", who=2)["ret"] == 0
         assert is_leapt(inside)
@@ -185,11 +194,7 @@ def test_a_monitor_that_is_killed_over_a_dead_controllers_change(place):
 @at_each("stop", "healer")
 def test_nobody_waits_for_a_monitor_that_completes_a_change(place):
     """But for a thread that executes a program, or whose call site is to be rewritten."""
-    with points() as inside:
-        inside.line(ev="ready")
-        tell(inside, "do sleep 500000000000000")
-        wait_until_it_waits(inside)
-        place.reach(inside)
+    with completing(place) as (inside, _):
         for order in EACH:
             assert order == "hot" or done(inside, order, who=2)["ret"] >= 0, order
         assert is_leapt(inside)
@@ -199,12 +204,7 @@ def test_nobody_waits_for_a_monitor_that_completes_a_change(place):
 
 @at_each("signal", "healer")
 def test_a_signal_to_a_monitor_that_completes_a_change_comes_afterwards(place):
-    with points() as inside:
-        inside.line(ev="ready")
-        monitor = inside.monitor()
-        tell(inside, "do sleep 500000000000000")
-        wait_until_it_waits(inside)
-        place.reach(inside)
+    with completing(place) as (inside, monitor):
         os.kill(monitor, signal.SIGUSR2)
         inside.points.release(place.point)
         ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]

@@ -93,9 +93,8 @@ def with_image(image: str) -> tuple[Lab, Path]:
     return _own(node=f", image: '{image}'")
 
 
-def kill(lab: Lab, words: list[object], moment: str, killed: str) -> None:
-    """Runs `lorentz up`, and kills it at the moment; if `killed` is "emulator", that one before."""
-    state = lorentz.session.state_dir()
+def start(lab: Lab, words: list[object]) -> subprocess.Popen:
+    """Starts `lorentz up`."""
     process = subprocess.Popen(
         [*lorentz.session.command(), "up", *map(str, words)],
         stdin=subprocess.DEVNULL,
@@ -104,6 +103,13 @@ def kill(lab: Lab, words: list[object], moment: str, killed: str) -> None:
         env={**lorentz.session.environment(), processes.TAG: lab.tag},
     )
     lab.started.append(process)
+    return process
+
+
+def kill(lab: Lab, words: list[object], moment: str, killed: str) -> None:
+    """Runs `lorentz up`, and kills it at the moment; if `killed` is "emulator", that one before."""
+    state = lorentz.session.state_dir()
+    process = start(lab, words)
     sign = MOMENTS[moment]
 
     def is_there() -> bool:

@@ -39,12 +39,14 @@ def linked(name: str, library: str, *arguments: object) -> Native:
 
 
 class Calls(Native):
-    """A program that calls a function for each line it gets."""
+    """A program that calls a function for each line it gets. Its library runs `command`; None: the
+    session's binary."""
 
-    def __init__(self, name: str, library: str) -> None:
-        super().__init__(
-            [build.linked(f"experiment/{name}", library)], env=environment(), stdin=True
-        )
+    def __init__(self, name: str, library: str, command: Path | None = None) -> None:
+        env = environment()
+        if command:
+            env["LORENTZ_COMMAND"] = str(command)
+        super().__init__([build.linked(f"experiment/{name}", library)], env=env, stdin=True)
         self._asked = 0
 
     def __call__(self, *words: object) -> Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -107,6 +108,41 @@ def test_a_killed_up_gives_images_back(podman, moment, killed):
     network, path = kills.with_image(podman.image)
     try:
         kills.kill(network, [path], moment, killed)
+    finally:
+        network.__exit__()
+    assert not mounted(podman)
+
+
+#: A podman that mounts images only when it may. It tells that it is about to.
+SLOW_PODMAN = """\
+#!/bin/sh
+[ "$1 $2" != "image mount" ] || {{ echo $$ >{begun}; until [ -e {may} ]; do sleep 0.01; done; }}
+exec {podman} "$@"
+"""
+
+
+def test_podman_outlives_a_killed_up(podman, monkeypatch, tmp_path):
+    """And mounts the image after that. `down` waits for it."""
+    begun, may = tmp_path / "begun", tmp_path / "may"
+    slow = tmp_path / "podman"
+    slow.write_text(SLOW_PODMAN.format(begun=begun, may=may, podman=podman.program))
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    network, path = kills.with_image(podman.image)
+    try:
+        up = kills.start(network, [path])
+        network.wait_until(lambda: begun.exists() and begun.read_text(), "podman")
+        up.kill()
+        up.wait(timeout=10)
+        words = [*lorentz.session.command(), "down", network.name]
+        with subprocess.Popen(words, env=lorentz.session.environment()) as down:
+            # Time enough for a `down` that does not wait.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                down.wait(timeout=0.5)
+            may.touch()
+            assert down.wait(timeout=10) == 0
+        slow_one = Path("/proc") / begun.read_text().strip()
+        network.wait_until(lambda: not slow_one.exists(), "the end of podman")
     finally:
         network.__exit__()
     assert not mounted(podman)

@@ -157,7 +157,7 @@ def test_tdfs_are_given_for_every_file(tmp_path):
 def test_rounds_give_delays_to_links_of_every_file(tmp_path):
     """Kathara's links have no delay."""
     with Kathara(flags=("--rounds",)) as lab:
-        note = "--rounds: 1 links without a delay have 1ms, one way"
+        note = "--rounds: links without a delay have 1ms, one way: 1"
         assert f"lorentz: {lab.name}: {note}" in lab.done.stderr.splitlines()
         assert all(2 <= ms < 3 for ms in lab.ping("a", "10.0.0.2", count=3)[1:])
 

@@ -1,4 +1,4 @@
-"""What the tests need: a root file system with servers that cannot be made."""
+"""Needs of the tests: a root file system with servers that cannot be made."""
 
 from __future__ import annotations
 

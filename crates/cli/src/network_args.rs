@@ -75,7 +75,7 @@ impl NetworkTime {
         }
         // A file with `rounds: true` gives its delays itself.
         let given = if self.rounds { file.give_delays(ROUND_DELAY) } else { 0 };
-        let note = format!("--rounds: {given} links without a delay have {ROUND_DELAY}, one way");
+        let note = format!("--rounds: links without a delay have {ROUND_DELAY}, one way: {given}");
         Ok((given > 0).then_some(note))
     }
 }

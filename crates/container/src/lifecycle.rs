@@ -287,7 +287,7 @@ fn bring_in(
             tried.push(child);
             match monitor.attach(Pid::from_raw(child as i32)) {
                 Ok(()) => done.push(child),
-                Err(_) if Process::read(child).is_none() => {}
+                Err(_) if processes::has_left_real_time(child) => {}
                 Err(error) => eprintln!("lorentz: {error}: it stays in real time"),
             }
         }

@@ -106,7 +106,7 @@ impl Container {
                 .flag("--clock", Some(self.name()))
                 .arg(pid.to_string());
             match attached.call() {
-                Err(_) if !processes::all()?.iter().any(|one| one.pid == pid) => {}
+                Err(_) if processes::has_left_real_time(pid) => {}
                 attached => drop(attached?),
             }
             if let Some(cgroup) = self.0.cgroup() {

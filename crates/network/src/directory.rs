@@ -42,12 +42,12 @@ pub(crate) struct NetworkRecord {
     /// How to start programs in each node.
     #[serde(default)]
     pub entries: BTreeMap<String, NodeEntry>,
-    /// What runs in each node when the network goes down.
+    /// Lines that run in each node when the network goes down.
     #[serde(default)]
     pub shutdown: BTreeMap<String, Shutdown>,
 }
 
-/// What runs in a node when its network goes down.
+/// Lines that run in a node when its network goes down.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Shutdown {
     pub shell: String,
@@ -110,14 +110,15 @@ impl NetworkDir {
         serde_json::from_slice(&fs::read(self.file("network.json")).ok()?).ok()
     }
 
-    /// Returns the file that the emulator, and the processes that make nodes, have open and locked until the nodes are made.
+    /// Returns a file that is open and locked as long as anything is being made for the network: podman has it while it mounts an
+    /// image; the emulator, and the processes that make nodes, have it until the nodes are made.
     pub fn begin_making(&self) -> io::Result<Flock<File>> {
         let file = File::create(self.file("making"))?;
         Flock::lock(file, FlockArg::LockShared).map_err(|(_, error)| error.into())
     }
 
-    /// Waits until the processes that make nodes have ended, or have made them. They die with their emulator, but not at the same
-    /// instant, and what they make after the network was cleared would stay.
+    /// Waits until podman has mounted its image, and the processes that make nodes have ended, or have made them. They die with their
+    /// emulator, but not at the same instant, and what they make after the network was cleared would stay.
     pub fn wait_for_makers(&self) -> io::Result<()> {
         const TIMEOUT: Duration = Duration::from_secs(5);
         const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -126,7 +127,8 @@ impl NetworkDir {
         while let Err((again, _)) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             file = again;
             if Instant::now() > end {
-                let what = "processes that make nodes of the network do not end";
+                let what =
+                    "processes that make nodes of the network, or mount its images, do not end";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, what));
             }
             sleep(POLL_INTERVAL);

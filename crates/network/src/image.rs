@@ -142,13 +142,17 @@ pub(crate) fn mount_all(directory: &NetworkDir, plan: &NetworkPlan) -> anyhow::R
         plan.nodes.iter().filter_map(|node| node.image.as_ref()).collect();
     for image in images {
         record(directory, image)?;
-        let root = PathBuf::from(podman(&["image", "mount", image])?);
+        // If this process is killed, podman goes on. It has the lock as its input, so that `down` waits for it.
+        let making = directory.begin_making()?;
+        let input = Stdio::from(making.try_clone()?);
+        let root = PathBuf::from(podman(&["image", "mount", image], input)?);
         anyhow::ensure!(
             root.is_dir(),
             "podman image mount {image}: no directory, {}",
             root.display()
         );
-        let config = podman(&["image", "inspect", "--format", "{{json .Config}}", image])?;
+        let config = ["image", "inspect", "--format", "{{json .Config}}", image];
+        let config = podman(&config, Stdio::null())?;
         let config: Config = serde_json::from_str(&config)
             .with_context(|| format!("podman image inspect {image}: {config}"))?;
         let of_it = |node: &&mut NodePlan| node.image.as_ref() == Some(image);
@@ -161,7 +165,7 @@ pub(crate) fn mount_all(directory: &NetworkDir, plan: &NetworkPlan) -> anyhow::R
 pub(crate) fn unmount_all(directory: &NetworkDir) {
     for image in fs::read_to_string(list_file(directory)).unwrap_or_default().lines() {
         // An error is no matter: the image was recorded and never mounted, or a user has unmounted it by force.
-        let _ = podman(&["image", "unmount", image]);
+        let _ = podman(&["image", "unmount", image], Stdio::null());
     }
 }
 
@@ -211,9 +215,8 @@ impl Config {
 }
 
 /// Returns the output of podman, without the line end.
-fn podman(words: &[&str]) -> anyhow::Result<String> {
-    let done =
-        Command::new("podman").args(words).stdin(Stdio::null()).output().context("podman")?;
+fn podman(words: &[&str], input: Stdio) -> anyhow::Result<String> {
+    let done = Command::new("podman").args(words).stdin(input).output().context("podman")?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr);
         let last = said.lines().last().unwrap_or("not there").trim_start_matches("Error: ");

@@ -18,7 +18,7 @@ use crate::directory::{container_of, NetworkDir, Shutdown};
 use crate::exec::{self, FailedLine, OutputMark};
 use crate::file_systems::NodeEntry;
 use crate::node::{enter, open_log, output};
-use crate::plan::NetworkPlan;
+use crate::plan::{NetworkPlan, NodePlan};
 use crate::private;
 use crate::steps::{ExecPolicy, Step};
 use crate::NetworkRefusal;
@@ -123,13 +123,13 @@ fn has_ended(child: Pid, limit: Option<Duration>) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// What runs in the nodes of `plan` when the network goes down.
+/// Returns the lines that run in the nodes of `plan` when the network goes down.
 pub(crate) fn of_shutdown(
     plan: &NetworkPlan,
     directory: &NetworkDir,
 ) -> BTreeMap<String, Shutdown> {
     let nodes = plan.nodes.iter().filter(|node| !node.shutdown.is_empty());
-    let of_node = |node: &crate::plan::NodePlan| Shutdown {
+    let of_node = |node: &NodePlan| Shutdown {
         shell: node.shell.clone(),
         lines: node.shutdown.clone(),
         output: output(directory, node),

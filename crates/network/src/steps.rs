@@ -2,7 +2,7 @@
 
 use crate::exec::FailedLine;
 
-/// What becomes of a network if a line of `exec` fails.
+/// The fate of a network if a line of `exec` fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExecPolicy {
     /// The network is not made.

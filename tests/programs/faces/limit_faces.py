@@ -19,6 +19,22 @@ from pathlib import Path
 from looks import TICK, call, each, face, words
 
 
+def lines_of(script: str) -> Iterator[str]:
+    """Yields two lines of a shell script in a network namespace of its own. It prints one for each
+    line that it reads."""
+    with subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as shell:
+        for _ in range(2):
+            shell.stdin.write("\n")
+            shell.stdin.flush()
+            yield shell.stdout.readline()
+        shell.stdin.close()
+
+
 @face("TCP_INFO", "span")
 def tcp_info() -> Iterator[float]:
     """tcpi_last_data_sent, ms ago."""
@@ -39,18 +55,9 @@ def neighbour() -> Iterator[float]:
         ip neighbour add 192.0.2.2 lladdr 02:00:00:00:00:01 nud stale dev d0 || exit
         while read _; do ip -s neighbour show dev d0; done
     """
-    with subprocess.Popen(
-        ["unshare", "--net", "sh", "-c", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as shell:
-        for _ in range(2):
-            shell.stdin.write("\n")
-            shell.stdin.flush()
-            # "192.0.2.2 lladdr ... used 2/62/2 STALE": seconds since it was updated come last.
-            line = shell.stdout.readline()
-            yield float(re.search(r"used \d+/\d+/(\d+)", line)[1])
+    # "192.0.2.2 lladdr ... used 2/62/2 STALE": seconds since it was updated come last.
+    for line in lines_of(script):
+        yield float(re.search(r"used \d+/\d+/(\d+)", line)[1])
 
 
 @face("SIOCGSTAMP", "date")
@@ -160,22 +167,13 @@ def keepalive() -> Iterator[float]:
 
 
 def lifetime(name: str, script: str, pattern: str) -> None:
-    """What is left of an address or a route, s, in a network namespace of its own."""
+    """The rest of the life of an address or a route, s, in a network namespace of its own."""
 
     @face(name, "span")
     def looks() -> Iterator[float]:
         make = f"ip link add d0 type veth peer name d1 && ip link set d0 up && {script}"
-        with subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", make],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as shell:
-            for _ in range(2):
-                shell.stdin.write("\n")
-                shell.stdin.flush()
-                yield -int(re.search(pattern, shell.stdout.readline())[1])
-            shell.stdin.close()
+        for line in lines_of(make):
+            yield -int(re.search(pattern, line)[1])
 
 
 lifetime(

@@ -28,7 +28,8 @@ pub fn time(args: &LookAt) -> anyhow::Result<i32> {
         print::out_json(&print::time_json(&view))?;
     } else {
         let view = View::without_processes(&container)?;
-        let pid = args.container.parse().ok();
+        // A container may be called like a number.
+        let pid = args.container.parse().ok().filter(|_| view.record.name != args.container);
         print::out(&print::clocks(&view.with_rewritten(pid.as_slice())))?;
     }
     Ok(0)

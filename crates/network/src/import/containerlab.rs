@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::draft::{link, Draft, Position, Read};
+use super::draft::{join_arguments, link, words, Draft, Position, Read};
 use crate::topology::{self, Node, NodeCommand, NodeKind};
 
 /// Settings by key. All of them are noted as left out, unless the reader takes them.
@@ -116,9 +116,7 @@ fn read_node(
             _ => draft.leave_out(at, format!("node {name}: {key}: a bridge runs nothing")),
         }
     }
-    if let Some(NodeCommand::Words(words)) = &mut node.command {
-        words.append(&mut node.args);
-    }
+    join_arguments(&mut node);
     if node.kind == NodeKind::Process && node.network_of.is_none() {
         // Docker's host forwards packets, and containers have its settings.
         let forwards = || at.of("1".to_string());
@@ -142,9 +140,11 @@ fn read_setting(
     match key {
         "kind" | "group" | "image" => {}
         // Its arguments are known when all keys are read.
-        "entrypoint" if has_image => node.command = Some(NodeCommand::Words(words(&first.value))),
+        "entrypoint" if has_image => {
+            node.command = Some(NodeCommand::Words(words(&text(&first.value))))
+        }
         "user" if has_image => node.user = Some(at.of(text(&first.value))),
-        "cmd" if has_image => node.args = words(&first.value),
+        "cmd" if has_image => node.args = words(&text(&first.value)),
         "network-mode" if shared.is_some() => node.network_of = shared.map(|other| at.of(other)),
         "cmd" => node.command = Some(NodeCommand::Line(format!("exec {}", text(&first.value)))),
         "exec" => {
@@ -199,12 +199,6 @@ fn read_setting(
         }
         other => draft.leave_out(at, format!("node {name}: {other}: {}", first.value)),
     }
-}
-
-/// The words of a command, which quotes may hold together.
-fn words(value: &Value) -> Vec<String> {
-    let line = text(value);
-    shlex::split(&line).unwrap_or_else(|| vec![line])
 }
 
 /// A scalar as it was written.

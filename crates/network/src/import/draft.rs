@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
 
 use crate::impair::{Jitter, JitterOption, LossOption, Queue};
-use crate::topology::{self, Isolation, Link, Node, NodeKind, TopologyError, TopologyFile};
+use crate::topology::{
+    self, Isolation, Link, Node, NodeCommand, NodeKind, TopologyError, TopologyFile,
+};
 use crate::units::{BitRate, Delay, Probability};
 
 pub(super) const LAB_CONF: &str = "lab.conf";
@@ -65,6 +67,18 @@ pub(super) struct Draft {
 }
 
 pub(super) type Read<T> = Result<T, TopologyError>;
+
+/// The words of a command, which quotes may hold together.
+pub(super) fn words(line: &str) -> Vec<String> {
+    shlex::split(line).unwrap_or_else(|| vec![line.to_string()])
+}
+
+/// Puts the arguments of a node behind its entrypoint, if it has one of its own.
+pub(super) fn join_arguments(node: &mut Node) {
+    if let Some(NodeCommand::Words(entrypoint)) = &mut node.command {
+        entrypoint.append(&mut node.args);
+    }
+}
 
 impl Draft {
     pub fn new(path: &Path) -> Draft {

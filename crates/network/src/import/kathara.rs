@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_saphyr::Spanned;
 
-use super::draft::{link, plain_name, Draft, Position, Read};
+use super::draft::{join_arguments, link, plain_name, words, Draft, Position, Read};
 use crate::topology::{Node, NodeCommand, NodeKind};
 
 /// `MACHINE[KEY]="VALUE"`, or `KEY="VALUE"`.
@@ -56,12 +56,7 @@ pub(super) fn read(draft: &mut Draft, text: &str, path: &Path) -> Read<()> {
         }
     }
     for (machine, _) in &machines {
-        // An entrypoint has its arguments behind it.
-        if let Some(node) = draft.node(machine) {
-            if let Some(NodeCommand::Words(words)) = &mut node.command {
-                words.append(&mut node.args);
-            }
-        }
+        draft.node(machine).into_iter().for_each(join_arguments);
     }
     join(draft, domains)?;
     startups(draft, &machines, path.parent().unwrap_or(Path::new(".")));
@@ -147,11 +142,6 @@ fn set(draft: &mut Draft, machine: &str, line: &Line) {
     }
 }
 
-/// The words of a command, which quotes may hold together.
-fn words(text: &str) -> Vec<String> {
-    shlex::split(text).unwrap_or_else(|| vec![text.to_string()])
-}
-
 fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<DomainMember>>) -> Read<()> {
     for (domain, mut members) in domains {
         let at = Position {
@@ -204,13 +194,11 @@ fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
             node.files = std::path::absolute(files).ok().map(|path| path.display().to_string());
         }
     }
-    for name in ["lab.dep", "shared"] {
-        if folder.join(name).exists() {
-            let what = match name {
-                "lab.dep" => "lab.dep: machines start in the order of lab.conf",
-                _ => "shared: the directory that all machines share with the host",
-            };
-            draft.leave_out(Position { line: 1, column: 1 }, what);
-        }
+    const LEFT_OUT: [(&str, &str); 2] = [
+        ("lab.dep", "machines start in the order of lab.conf"),
+        ("shared", "the directory that all machines share with the host"),
+    ];
+    for (name, why) in LEFT_OUT.iter().filter(|(name, _)| folder.join(name).exists()) {
+        draft.leave_out(Position { line: 1, column: 1 }, format!("{name}: {why}"));
     }
 }
