@@ -58,7 +58,7 @@ fuzz: ## run every fuzz target, LORENTZ_FUZZ_SECONDS each (60)
 	@scripts/fuzz
 
 miri: ## run tests of crates/clock under Miri; needs a nightly Rust
-	@scripts/setup
+	@scripts/setup miri
 	@scripts/miri
 
 nightly: ## run the long checks: fuzz (600 s each), miri, test, soak; the log is in build/nightly

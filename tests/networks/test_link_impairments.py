@@ -10,6 +10,8 @@ import pytest
 from framework import lorentz, needs
 from framework.networks import Capture, Lab, pair
 
+pytestmark = pytest.mark.long
+
 
 def whole(way: dict) -> bool:
     """Whether every frame is accounted for."""

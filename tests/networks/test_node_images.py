@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from framework import containers, kills, lorentz, needs
+from framework import containers, kills, lorentz, needs, registry
 from framework.networks import Lab, refused
 
 #: Settings of the image under test for programs.
@@ -176,6 +176,31 @@ def test_all_missing_images_are_listed(podman, tmp_path):
     told = lorentz.refusal(lorentz.call("up", str(file)), "nosuch:1 (a, c), who/other (b);")
     assert "'podman pull docker.io/library/nosuch:1 docker.io/who/other'" in told
     assert "lorentz up --pull" in told
+
+
+def test_a_missing_image_is_pulled(podman, monkeypatch, tmp_path):
+    """From a registry on loopback; by the second network it is there."""
+    image = tmp_path / "image"
+    podman.call("push", "--format", "v2s2", podman.image, f"dir:{image}")
+    with registry.serve(image) as host:
+        conf = tmp_path / "registries.conf"
+        conf.write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')
+        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(conf))
+        file = tmp_path / "pulled.yaml"
+        text = f"topology: {{nodes: {{a: {{image: '{host}/some/busybox:2'}}}}}}\n"
+        file.write_text(f"name: pulled\n{text}")
+        missing = f"images that podman does not have: {host}/some/busybox:2 (a)"
+        lorentz.refusal(lorentz.call("up", str(file)), missing)
+        lorentz.ok("up", "--pull", str(file))
+        try:
+            inside = lorentz.ok("exec", "pulled.a", "--", "busybox", "echo", "from the registry")
+            assert inside == "from the registry\n"
+        finally:
+            lorentz.ok("down", "pulled")
+    # The registry has gone.
+    with Lab(text) as network:
+        assert network.run("a", "busybox", "echo", "still there") == "still there\n"
+    assert not mounted(podman)
 
 
 def test_images_that_cannot_be_pulled_are_told(podman, tmp_path):

@@ -13,6 +13,8 @@ import pytest
 from framework import lorentz, needs, servers
 from framework.networks import TIMEOUT, Lab
 
+pytestmark = pytest.mark.long
+
 SCENARIOS = Path(__file__).parent / "scenarios"
 #: Time limits of `lorentz up`, and of the routers' convergence after it, both real, s.
 UP_LIMIT, LIMIT = 200, 400

@@ -9,6 +9,8 @@ import pytest
 from framework import build, lorentz
 from framework.running import Inside, Native
 
+pytestmark = pytest.mark.long
+
 #: Random changes; LORENTZ_CHANGES sets another number.
 CHANGES = int(os.environ.get("LORENTZ_CHANGES", "10000"))
 

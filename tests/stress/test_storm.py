@@ -11,6 +11,8 @@ import time
 import pytest
 from storm import Weather, storm
 
+pytestmark = pytest.mark.long
+
 MINUTES = float(os.environ.get("LORENTZ_SOAK_MINUTES", "60"))
 WEATHERS = [
     Weather(native=True),
