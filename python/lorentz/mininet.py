@@ -136,6 +136,9 @@ def _options(said: dict) -> dict:
         queue["bytes"] = max(1, round(bw * 1_000_000 / 8 * latency / 1000))
     if said.pop("enable_red", False):
         queue["discipline"] = "red"
+    if said.pop("enable_ecn", False):
+        # Mininet's is RED that marks.
+        queue |= {"discipline": "red", "ecn": True}
     if queue:
         options["queue"] = queue
     return options

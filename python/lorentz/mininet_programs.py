@@ -66,7 +66,7 @@ def _of_topos(path: Path, scope: dict, name: str | None) -> tuple[object, list[s
     if name is not None and name not in topos:
         known = ", ".join(topos) or "none"
         raise WrongInputError(
-            f"{path}:1: no topology {name!r} in its topos; expected one of: {known}"
+            f"{path}:1:1: no topology {name!r} in its topos; expected one of: {known}"
         )
     classes = [
         one
@@ -78,7 +78,7 @@ def _of_topos(path: Path, scope: dict, name: str | None) -> tuple[object, list[s
     found = [topos[name]] if name is not None else [*topos.values(), *classes]
     if not found:
         what = "expected a program that starts a network of Mininet, or has topos"
-        raise WrongInputError(f"{path}:1: {what}")
+        raise WrongInputError(f"{path}:1:1: {what}")
     try:
         topo = found[0]()
     except Exception as error:
@@ -88,10 +88,14 @@ def _of_topos(path: Path, scope: dict, name: str | None) -> tuple[object, list[s
 
 
 def _wrong(path: Path, error: Exception) -> WrongInputError:
-    """Returns the error of a program, with the last of its lines that led there."""
+    """Returns the error of a program, with the last place of it that led there."""
     own = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == str(path)]
-    line = own[-1].lineno if own else getattr(error, "lineno", 1)
-    return WrongInputError(f"{path}:{line}: {type(error).__name__}: {error}")
+    if own:
+        # Python before 3.11 knows no column.
+        at = (own[-1].lineno, (getattr(own[-1], "colno", None) or 0) + 1)
+    else:
+        at = (getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 1)
+    return WrongInputError(f"{path}:{at[0]}:{at[1]}: {type(error).__name__}: {error}")
 
 
 #: What modules of Mininet have, by name. The rest of their names do nothing.

@@ -134,7 +134,7 @@ def test_one_of_several_topologies_is_chosen(tmp_path):
         for name in ("row", "star", None)
     }
     assert counts == {"row": 6, "star": 6, None: 6}
-    with pytest.raises(WrongInputError, match=r"two\.py:1: .*'ring'.*one of: row, star"):
+    with pytest.raises(WrongInputError, match=r"two\.py:1:1: .*'ring'.*one of: row, star"):
         Network.from_mininet_program(file, topo="ring")
 
 
@@ -151,7 +151,7 @@ def test_a_program_counts_until_it_needs_what_its_network_says(tmp_path):
     network = Network.from_mininet_program(file)
     assert network.left_out == [
         "root: inNamespace=False: it is a host",
-        f"the program from here on: {file}:8: TypeError: 'NoneType' object is not iterable",
+        f"the program from here on: {file}:8:1: TypeError: 'NoneType' object is not iterable",
     ]
     nodes = network.topology["topology"]["nodes"]
     assert set(nodes) == {"h1", "h2", "root", "s1"} and nodes["h1"]["exec"] == ["uptime &"]
@@ -160,30 +160,34 @@ def test_a_program_counts_until_it_needs_what_its_network_says(tmp_path):
 
 
 WRONG = {
-    "no network": ("print(1)\n", 1, "expected a program that starts a network"),
-    "not Python": ("import os\ndef (\n", 2, "SyntaxError"),
-    "a failure": ("from mininet.net import Mininet\n\nMininet().get('h9')\n", 3, "KeyError: 'h9'"),
+    "no network": ("print(1)\n", "1:1", "expected a program that starts a network"),
+    "not Python": ("import os\ndef (\n", "2:5", "SyntaxError"),
+    "a failure": (
+        "from mininet.net import Mininet\n\nMininet().get('h9')\n",
+        "3:1",
+        "KeyError: 'h9'",
+    ),
     "a topology that fails": (
         "from mininet.topo import Topo\nclass T(Topo):\n    def build(self):\n"
         "        self.addLink('a', 'b')\ntopos = {'t': T}\n",
-        4,
+        "4:9",
         "KeyError: 'a'",
     ),
-    "a missing module": ("import nosuchmodule\n", 1, "No module named 'nosuchmodule'"),
-    "a file that is not there": (None, 1, "No such file"),
+    "a missing module": ("import nosuchmodule\n", "1:1", "No module named 'nosuchmodule'"),
+    "a file that is not there": (None, "1:1", "No such file"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_program_is_one_line(case, tmp_path):
-    text, line, words = WRONG[case]
+    text, at, words = WRONG[case]
     file = tmp_path / "wrong.py"
     if text is not None:
         file.write_text(text)
     with pytest.raises(WrongInputError) as error:
         Network.from_mininet_program(file)
     told = str(error.value)
-    assert told.startswith(f"{file}:{line}: ") and words in told and "\n" not in told, told
+    assert told.startswith(f"{file}:{at}: ") and words in told and "\n" not in told, told
 
 
 def sent(link: dict, end: str) -> dict:

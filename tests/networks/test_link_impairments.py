@@ -83,6 +83,27 @@ def test_a_link_is_changed_while_it_is_saturated():
         assert 1e6 < got < 40e6
 
 
+@pytest.mark.parametrize("discipline", ["red, red-min: 10kb, red-max: 60kb", "codel"])
+@pytest.mark.parametrize("understands", [True, False])
+def test_a_queue_marks_packets_of_those_who_understand_it(discipline, understands):
+    needs.tool("iperf3")
+    queue = f"queue: {{packets: 400, discipline: {discipline}, ecn: true}}"
+    with Lab(pair("rate: 20mbit", "delay: 10ms", queue)) as lab:
+        for node in "ab":
+            lab.run(node, "sysctl", "-qw", f"net.ipv4.tcp_ecn={int(understands)}")
+        server = lab.start("b", "iperf3", "-s", "-1", "--forceflush")
+        assert "listening" in "".join(server.stdout.readline() for _ in range(2))
+        lab.run("a", "iperf3", "-c", "10.0.0.2", "-t", "4")
+        way = lab.direction("a:eth0")
+        assert whole(way)
+        if understands:
+            assert way["counts"]["marked"] > 0 and way["counts"]["lost"] == 0
+            # The segments that open a connection are not marked, nor what finds a full queue.
+            assert way["counts"]["dropped"] <= 2, way
+        else:
+            assert way["counts"]["marked"] == 0 and way["counts"]["dropped"] > 2
+
+
 def test_a_cut_link_has_no_carrier_and_loses_what_was_on_its_way():
     with Lab(pair("delay: 30s")) as lab:
         lab.learn()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from framework.needs import tool
@@ -18,7 +19,11 @@ class Client:
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(10)
-        self._socket.connect(path)
+        try:
+            self._socket.connect(path)
+        except OSError:
+            self._socket.close()
+            raise
         self._replies = self._socket.makefile("rb")
 
     def __call__(self, *words: str) -> str | int | None:
@@ -40,6 +45,17 @@ class Client:
         self._socket.close()
 
 
+def connect(path: Path, inside: Inside) -> Client:
+    """A client, once the server listens: its socket is there a moment before."""
+    deadline = time.monotonic() + 15
+    while True:
+        try:
+            return Client(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            assert time.monotonic() < deadline, inside.stdout + inside.stderr
+            time.sleep(0.02)
+
+
 @contextmanager
 def redis(folder, **options):
     """A server of our own, on a socket of our own, with nothing on disk, in virtual time."""
@@ -47,11 +63,7 @@ def redis(folder, **options):
     command = [tool("redis-server"), "--port", "0", "--unixsocket", path, "--save", ""]
     command += ["--appendonly", "no", "--dir", folder, "--daemonize", "no"]
     with Inside(*command, **options) as inside:
-        deadline = time.monotonic() + 15
-        while not path.exists():
-            assert time.monotonic() < deadline, inside.stdout + inside.stderr
-            time.sleep(0.02)
-        client = Client(str(path))
+        client = connect(path, inside)
         try:
             assert client("PING") == "PONG"
             yield inside, client

@@ -237,6 +237,9 @@ pub struct Queue {
     /// RED: drop probability just below red-max [default: 2%]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub red_probability: Option<Probability>,
+    /// RED and CoDel: mark packets whose senders understand it (ECN, RFC 3168), in place of dropping them
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ecn: bool,
     /// CoDel: target, the longest wait that is acceptable for long, in virtual time [default: 5ms]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codel_target: Option<Delay>,
@@ -267,6 +270,7 @@ impl Default for Queue {
             red_min: None,
             red_max: None,
             red_probability: None,
+            ecn: false,
             codel_target: None,
             codel_interval: None,
         }
@@ -331,6 +335,9 @@ impl Queue {
             return Err(
                 "queue: red-min, red-max, red-probability: expected with discipline: red".into()
             );
+        }
+        if self.ecn && self.discipline == Discipline::DropTail {
+            return Err("queue: ecn: expected with discipline: red or codel".into());
         }
         let codel = self.codel_target.is_some() || self.codel_interval.is_some();
         if codel && self.discipline != Discipline::Codel {
@@ -497,6 +504,7 @@ mod tests {
             ("{reorder: 1%}", "reorder: expected with a delay"),
             ("{jitter: {spread: 1ms, correlation: 100%}}", "less than 100%"),
             ("{queue: {red-min: 64}}", "discipline: red"),
+            ("{queue: {ecn: true}}", "discipline: red or codel"),
             ("{queue: {codel-target: 1ms}}", "discipline: codel"),
             ("{queue: {discipline: red, red-min: 4kb, red-max: 2kb}}", "less than red-max"),
             ("{queue: {packets: 0}}", "1 to 1000000"),

@@ -180,7 +180,10 @@ def stuck() -> socket.socket:
     server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
     server.bind(("127.0.0.1", 0))
     server.listen(1)
-    client = socket.create_connection(server.getsockname())
+    client = socket.socket()
+    # Many times what the peer can take: a buffer that is full holds data that are left.
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    client.connect(server.getsockname())
     KEPT.extend((server, server.accept()[0]))
     client.setblocking(False)
     with contextlib.suppress(BlockingIOError):

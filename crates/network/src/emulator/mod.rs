@@ -4,6 +4,7 @@
 //! arrive. One calendar holds all future events, ordered by virtual instants. Each event is computed at its own instant, however
 //! late the owner advances the emulator, so that lateness never adds up.
 
+mod ecn;
 #[cfg(test)]
 mod loop_tests;
 mod medium;

@@ -23,6 +23,9 @@ pub struct Counts {
     pub lost: u64,
     /// Frames dropped by the queue.
     pub dropped: u64,
+    /// Frames that the queue marked as having met congestion, in place of a drop.
+    #[serde(default)]
+    pub marked: u64,
     /// Frames dropped because the link is down: those sent while it was, and those in flight when it went down.
     pub cut: u64,
     /// Frames that arrive twice.
@@ -114,7 +117,7 @@ impl Pipe {
 
     /// The counters so far.
     pub fn counts(&self) -> Counts {
-        self.counts
+        Counts { marked: self.queue.marked(), ..self.counts }
     }
 
     /// Frames that wait, are on the wire, or are on their way.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use lorentz_clock::{Span, VirtualInstant};
 
+use super::ecn;
 use super::rng::LinkRng;
 use crate::impair::{Discipline, Queue};
 
@@ -15,6 +16,8 @@ pub type Frame = Box<[u8]>;
 pub struct FrameQueue {
     frames: VecDeque<(VirtualInstant, Frame)>,
     bytes: u64,
+    /// Frames marked so far, in place of a drop.
+    marked: u64,
     red: Red,
     codel: Codel,
 }
@@ -25,10 +28,15 @@ impl FrameQueue {
         self.frames.len()
     }
 
+    /// Number of frames that were marked in place of a drop.
+    pub fn marked(&self) -> u64 {
+        self.marked
+    }
+
     /// Adds `frame` to the queue at `now`. Returns false if the queue drops it.
     pub fn push(
         &mut self,
-        frame: Frame,
+        mut frame: Frame,
         now: VirtualInstant,
         queue: &Queue,
         rng: &mut LinkRng,
@@ -37,7 +45,7 @@ impl FrameQueue {
         let is_full = self.frames.len() as u64 >= queue.max_packets()
             || self.bytes + size > queue.max_bytes();
         let early = queue.discipline == Discipline::Red && self.red.drops(self.bytes, queue, rng);
-        if is_full || early {
+        if is_full || (early && !self.marks(&mut frame, queue)) {
             return false;
         }
         self.bytes += size;
@@ -51,9 +59,10 @@ impl FrameQueue {
             return (self.take().map(|(_, frame)| frame), 0);
         }
         let mut dropped = 0;
-        while let Some((since, frame)) = self.take() {
+        while let Some((since, mut frame)) = self.take() {
             let is_last = self.frames.is_empty();
-            if is_last || !self.codel.drops(now.since(since), now, queue.codel()) {
+            let drops = !is_last && self.codel.drops(now.since(since), now, queue.codel());
+            if !drops || self.marks(&mut frame, queue) {
                 return (Some(frame), dropped);
             }
             dropped += 1;
@@ -64,8 +73,15 @@ impl FrameQueue {
     /// Drops all frames, and returns their number.
     pub fn clear(&mut self) -> u64 {
         let count = self.frames.len() as u64;
-        *self = FrameQueue::default();
+        *self = FrameQueue { marked: self.marked, ..FrameQueue::default() };
         count
+    }
+
+    /// Marks a frame that the discipline would drop. Returns false if it is to be dropped.
+    fn marks(&mut self, frame: &mut Frame, queue: &Queue) -> bool {
+        let marks = queue.ecn && ecn::mark(frame);
+        self.marked += u64::from(marks);
+        marks
     }
 
     fn take(&mut self) -> Option<(VirtualInstant, Frame)> {
@@ -179,6 +195,36 @@ mod tests {
         let taken = (0..20).filter(|_| waiting.push(frame(100), at(0), &bytes, &mut rng)).count();
         assert_eq!((taken, waiting.bytes), (7, 1_000));
         assert_eq!(waiting.clear(), 10);
+    }
+
+    /// An IPv4 packet whose sender understands marks.
+    fn capable(size: usize) -> Frame {
+        let mut frame = frame(size);
+        frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x02]);
+        frame
+    }
+
+    #[test]
+    fn packets_of_senders_that_understand_it_are_marked_and_not_dropped() {
+        for discipline in ["red, red-min: 20kb, red-max: 120kb", "codel"] {
+            let marks = queue(&format!("{{packets: 200, ecn: true, discipline: {discipline}}}"));
+            let (mut rng, mut waiting) = (LinkRng::new(3, 3), FrameQueue::default());
+            let mut marked = 0;
+            // Half as many again arrive as are sent, until the queue is almost full.
+            for turn in 0..380 {
+                assert!(waiting.push(capable(1_000), at(turn * 1_000), &marks, &mut rng));
+                if turn % 2 == 1 {
+                    let (sent, dropped) = waiting.pop(at(turn * 1_000), &marks);
+                    assert_eq!(dropped, 0);
+                    marked += u64::from(sent.unwrap()[15] == 0x03);
+                }
+            }
+            while let (Some(sent), 0) = waiting.pop(at(400_000), &marks) {
+                marked += u64::from(sent[15] == 0x03);
+            }
+            assert!(waiting.len() == 0 && marked > 0, "{discipline}");
+            assert_eq!(waiting.marked(), marked);
+        }
     }
 
     /// Serves a queue at `service` us a frame and feeds it every `arrival` us. Returns the waits of frames served after the first

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::elements::{is_router, leave_out_rare, loss_percent, mac_text, other_sysctls};
 use crate::emulator::SwitchKind;
-use crate::impair::Impairments;
+use crate::impair::{Discipline, Impairments};
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
 pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
@@ -38,7 +38,7 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     }
     xml += "  </devices>\n  <links>\n";
     for link in &plan.links {
-        leave_out_rare(link, left_out);
+        leave_out_rare(link, &[Discipline::DropTail], left_out);
         match link.ends.iter().any(|end| plan.is_wlan(&end.node)) {
             // Its impairments are those of the wlan's radio.
             true => {

@@ -4,8 +4,13 @@ use crate::emulator::SwitchKind;
 use crate::impair::{Discipline, Distribution, Impairments, LossOption};
 use crate::plan::{LinkPlan, NodePlan};
 
-/// Notes the impairments that are not among those of netem, or that netem would do in another way.
-pub(super) fn leave_out_rare(link: &LinkPlan, left_out: &mut Vec<String>) {
+/// Notes the impairments that are not among those of netem, or that netem would do in another way, and queues whose discipline is
+/// none of `disciplines`.
+pub(super) fn leave_out_rare(
+    link: &LinkPlan,
+    disciplines: &[Discipline],
+    left_out: &mut Vec<String>,
+) {
     let ends = format!("link {} - {}", link.ends[0], link.ends[1]);
     let mut note = |what: &str| left_out.push(format!("{ends}: {what}"));
     if !link.is_up {
@@ -25,7 +30,7 @@ pub(super) fn leave_out_rare(link: &LinkPlan, left_out: &mut Vec<String>) {
             note("reorder");
         }
         let queue = impairments.queue.unwrap_or_default();
-        if queue.bytes.is_some() || queue.discipline == Discipline::Codel {
+        if queue.bytes.is_some() || !disciplines.contains(&queue.discipline) {
             note("queue: its bytes or discipline");
         }
     }

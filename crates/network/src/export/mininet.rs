@@ -42,7 +42,7 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         let _ = writeln!(text, "        self.addSwitch({}, cls=OVSBridge{stp})", literal(name));
     }
     for link in &plan.links {
-        leave_out_rare(link, left_out);
+        leave_out_rare(link, &[Discipline::DropTail, Discipline::Red], left_out);
         if link.mtu != 1_500 {
             left_out.push(format!("link {} - {}: mtu {}", link.ends[0], link.ends[1], link.mtu));
         }
@@ -177,7 +177,8 @@ fn options(
         all.push(("max_queue_size", packets.to_string()));
     }
     if queue.discipline == Discipline::Red {
-        all.push(("enable_red", "True".into()));
+        let key = if queue.ecn { "enable_ecn" } else { "enable_red" };
+        all.push((key, "True".into()));
     }
     all
 }

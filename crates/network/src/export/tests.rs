@@ -101,6 +101,23 @@ fn a_topology_of_containerlab_reads_back_without_its_impairments() {
 }
 
 #[test]
+fn a_queue_that_marks_is_one_in_mininet_and_told_for_core() {
+    const LAB: &str = "\
+name: marks
+topology:
+  nodes: {a: {}, b: {}}
+  links: [{endpoints: ['a:eth0', 'b:eth0'], rate: 10mbit, queue: {discipline: red, ecn: true}}]
+";
+    let plan = plan_from_text("marks.yaml", LAB).unwrap();
+    let mininet = export(&plan, ExportFormat::Mininet);
+    assert!(mininet.text.contains("enable_ecn") && !mininet.text.contains("enable_red"));
+    assert_eq!(mininet.left_out, [""; 0]);
+    let core = export(&plan, ExportFormat::Core);
+    let told = "link a:eth0 - b:eth0: queue: its bytes or discipline";
+    assert!(core.left_out.iter().any(|one| one == told), "{:?}", core.left_out);
+}
+
+#[test]
 fn a_program_for_mininet_has_what_its_options_say() {
     let mininet = exported(ExportFormat::Mininet);
     for part in [
