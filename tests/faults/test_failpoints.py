@@ -213,6 +213,24 @@ def test_a_change_is_put_off_until_all_timers_follow():
         assert inside.time()["rate"] == "1"
 
 
+def test_a_timer_that_is_set_while_a_slower_rate_is_about_to_begin_is_not_early():
+    """No timer was set when the controller looked. The program follows late."""
+    with points(rate="10") as inside:
+        pid = inside.line(ev="ready")["pid"]
+        inside.points.arm("BeforePiece")
+        controller = inside.begin("dilate", "--rate", "1")
+        inside.points.wait("BeforePiece")
+        begun = time.monotonic()
+        # Two seconds of real time at this rate.
+        assert done(inside, "settimer 20")["ret"] == 0
+        os.kill(pid, signal.SIGSTOP)
+        inside.points.release("BeforePiece")
+        assert controller.wait(timeout=AT_ONCE) == 0
+        time.sleep(max(0, begun + 2.5 - time.monotonic()))
+        os.kill(pid, signal.SIGCONT)
+        assert done(inside, "lefttimer")["ret"] > 0, "came early"
+
+
 def test_an_expiry_in_the_midst_of_setting_a_timer_is_counted_once():
     with points(rate="1") as inside:
         inside.line(ev="ready")
@@ -237,6 +255,19 @@ def test_a_process_that_is_stopped_does_not_put_a_change_off_for_ever():
         assert inside.time()["rate"] == "1"
         os.kill(pid, signal.SIGCONT)
         inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)
+
+
+def test_an_expiry_that_came_early_while_its_process_was_stopped_is_taken_back():
+    with points(rate="10") as inside:
+        pid = inside.line(ev="ready")["pid"]
+        begun = time.monotonic()
+        # Two seconds of real time at this rate.
+        assert done(inside, "settimer 20")["ret"] == 0
+        os.kill(pid, signal.SIGSTOP)
+        verb(inside, "dilate", inside.name, "--rate", "1")
+        time.sleep(max(0, begun + 2.5 - time.monotonic()))
+        os.kill(pid, signal.SIGCONT)
+        assert done(inside, "lefttimer")["ret"] > 0, "came early"
 
 
 # Turning skipping on

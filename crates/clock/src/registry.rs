@@ -393,7 +393,11 @@ impl Timer {
                 Ordering::Relaxed,
             );
             match taken.map_err(Holder::from_bits) {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    // A controller that does not find this mark has begun its hold before: this thread sees the hold.
+                    fence(Ordering::SeqCst);
+                    return Ok(());
+                }
                 Err(Some(holder)) if holder.epoch == thread.epoch => return Err(holder),
                 Err(other) => before = other.map_or(0, Holder::to_bits),
             }

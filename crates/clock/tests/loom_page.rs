@@ -305,6 +305,37 @@ fn a_timer_is_held_back_or_is_waited_for() {
     });
 }
 
+/// A controller that finds no timer after it has begun to hold timers back publishes its change at once. A timer that is set by the
+/// old piece after that is held back, until its thread looks at the clock again.
+#[test]
+fn a_timer_that_a_controller_does_not_find_is_held_back() {
+    use lorentz_clock::{Holder, Setting, TimerKind::Fd};
+    model(3, || {
+        let world = World::new();
+        let before = world.page.timers_state();
+        world.registry.claim_timer(ONE, Fd, 3).expect("there is room");
+        let holder = Holder { epoch: world.registry.new_epoch(), thread: 1 };
+        let setter = spawn(&world, move |world| {
+            let timer = world.registry.find_timer(ONE, Fd, 3).expect("it was claimed");
+            timer.begin_setting(holder).expect("it is free");
+            let state = world.page.timers_state();
+            let is_held = world.page.timers_held().is_some();
+            let deadline = Deadline::Virtual(VirtualInstant(1_000));
+            timer.set(Setting { deadline, interval: Span(0) }, state);
+            timer.end_setting();
+            is_held || state != before
+        });
+        world.page.hold_timers(RealInstant(0));
+        let found = world
+            .registry
+            .timers()
+            .any(|timer| timer.is_being_set() || timer.setting().deadline != Deadline::Never);
+        world.page.release_timers();
+        let follows = all([setter])[0];
+        assert!(found || follows, "it would go off by the old piece");
+    });
+}
+
 #[test]
 fn two_waits_that_share_a_group_are_both_found() {
     model(2, || {

@@ -17,6 +17,10 @@
 //! ([`lorentz_clock::HOLD_DELAY`]). The change begins [`HOLD_LEAD`] after the command, so that no timer is late either: by then each
 //! process has set its timers by both pieces.
 //!
+//! Race: no timer is set, so that the change begins at once, and a thread sets one while the controller publishes. Therefore the
+//! hold begins before the controller looks for timers. A thread that sets a timer later holds it back, and sets it anew when it
+//! finds the change, or when its process is notified.
+//!
 //! A controller that dies in between leaves a clock that every reader can read. `notified` says whether threads are still to be
 //! signalled. A controller holds a pipe open during a change, so that monitors notice its death ([`crate::change_pipe`]) and call
 //! [`Clock::supervise`].
@@ -37,10 +41,12 @@ use crate::Clock;
 
 /// Time from the command to the start of a change that makes deadlines later, where timers are set.
 const HOLD_LEAD: Span = Span(2_000_000);
-/// All timers are to be held back so long before such a change begins. Otherwise the change is put off, ...
+/// All timers are to be held back so long before such a change begins. Otherwise the controller waits on: a timer that is due meanwhile
+/// is late. Each wait is [`HOLD_WAIT_FACTOR`] times as long as the one before, ...
 const HOLD_MARGIN: Span = Span(500_000);
-/// ... by this at most.
-const MAX_HOLD_LEAD: Span = Span(128_000_000);
+const HOLD_WAIT_FACTOR: i64 = 4;
+/// ... and the last one longer than this.
+const MAX_HOLD_WAIT: Span = Span(90_000_000);
 /// A change announced for so far ahead needs no hold: processes set their timers by both pieces long before.
 const HOLD_HORIZON: Span = Span(1_000_000_000);
 /// The notifier signals timers at the latest so long before an announced change begins. From then on processes set them for one
@@ -208,7 +214,12 @@ impl Clock {
         let before = page.snapshot(registry, &|| from).piece();
         let mut new = change_of(&before);
         let soon = at.is_none_or(|at| at < now.plus(HOLD_HORIZON));
-        if soon && (drops || makes_later(&before, &new)) && self.has_timers_set(moved) {
+        let holds = soon && (drops || makes_later(&before, &new));
+        if holds {
+            // A timer that is set by the old piece from here on is held back. Those set before are found.
+            page.hold_timers(now);
+        }
+        if holds && self.has_timers_set(moved) {
             let begins = self.hold_timers(at.unwrap_or(now));
             // Timers of all clocks were held back.
             moved = Moved::All;
@@ -223,6 +234,10 @@ impl Clock {
         page.release_timers();
         failpoint(registry, Failpoint::BeforeNotify);
         let signalled = self.notifier().notify(moved);
+        if holds && moved != Moved::All {
+            // Timers of other clocks may have been held back.
+            self.notifier().notify_timers();
+        }
         let published = published.map_err(|_| too_many())?;
         failpoint(registry, Failpoint::AfterNotify);
         page.set_notified(published.state);
@@ -233,24 +248,23 @@ impl Clock {
         Ok((ChangeCounts { dropped, ..signalled }, moved))
     }
 
-    /// Makes every process hold back its timers that are due after an instant, and returns that instant: the change begins there.
-    /// The instant is `at` or [`HOLD_LEAD`] from now, whichever is later. A stopped process delays it until the lead exceeds
-    /// [`MAX_HOLD_LEAD`].
+    /// Makes every process hold back its timers that are due after `at` or [`HOLD_LEAD`] from now, whichever is later. Returns when
+    /// the change may begin: at that instant, or now if that is later. A stopped process delays it until [`MAX_HOLD_WAIT`] is over.
     fn hold_timers(&self, at: RealInstant) -> RealInstant {
-        let (page, registry) = (self.page(), self.registry());
-        let mut lead = HOLD_LEAD;
+        let registry = self.registry();
+        let from = host_time::now().plus(HOLD_LEAD).max(at);
+        self.page().hold_timers(from);
+        failpoint(registry, Failpoint::HoldBegun);
+        let mut wait = Span(HOLD_LEAD.0 - HOLD_MARGIN.0);
         loop {
-            let from = host_time::now().plus(lead).max(at);
-            page.hold_timers(from);
-            failpoint(registry, Failpoint::HoldBegun);
             self.notifier().notify_timers();
-            let follow = self.notifier().await_timers_until(from.plus(Span(-HOLD_MARGIN.0)));
-            lead = Span(lead.0 * 4);
-            if follow || lead > MAX_HOLD_LEAD {
+            let follow = self.notifier().await_timers_until(host_time::now().plus(wait));
+            if follow || wait > MAX_HOLD_WAIT {
                 failpoint(registry, Failpoint::HoldFollowed);
-                return from;
+                return from.max(host_time::now());
             }
             failpoint(registry, Failpoint::HoldExtended);
+            wait = Span(wait.0 * HOLD_WAIT_FACTOR);
         }
     }
 

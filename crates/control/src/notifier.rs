@@ -256,10 +256,13 @@ impl Notifier<'_> {
         }
     }
 
-    /// Waits until all timers have been set by the state of the clock, until `end` at the longest. Returns whether they have.
+    /// Waits until each timer has been set by the state of the clock, until `end` at the longest. Returns whether each has. A timer
+    /// that is set anew meanwhile is set by that state too, so it is enough to see each of them set once.
     pub fn await_timers_until(&self, end: RealInstant) -> bool {
+        let mut left: Vec<&Timer> = self.timers(Moved::All).collect();
         loop {
-            if self.timers(Moved::All).next().is_none() {
+            left.retain(|timer| self.is_behind(timer, Moved::All));
+            if left.is_empty() {
                 return true;
             }
             if host_time::now() >= end {
@@ -278,12 +281,13 @@ impl Notifier<'_> {
 
     /// Returns the timers that were not set by the present state of the clock. A timer that a thread is setting counts as one.
     fn timers(&self, moved: Moved) -> impl Iterator<Item = &Timer> {
-        let state = self.page.timers_state();
-        self.registry.timers().filter(move |timer| {
-            let deadline = timer.setting().deadline;
-            let set = timer.observed_seq() == state || deadline == Deadline::Never;
-            timer.is_being_set() || (!set && concerns(moved, deadline))
-        })
+        self.registry.timers().filter(move |timer| self.is_behind(timer, moved))
+    }
+
+    fn is_behind(&self, timer: &Timer, moved: Moved) -> bool {
+        let deadline = timer.setting().deadline;
+        let set = timer.observed_seq() == self.page.timers_state() || deadline == Deadline::Never;
+        timer.is_being_set() || (!set && concerns(moved, deadline))
     }
 }
 

@@ -47,9 +47,14 @@ impl Kernel {
             tries += 1;
             let now = clocks::host();
             let left = self.left()?;
-            let took = clocks::host().since(now);
-            if took.0 < armed.interval.0 / 2 || armed.interval == Span::ZERO || tries == MAX_TRIES {
+            let after = clocks::host();
+            let half = armed.interval.0 / 2;
+            if after.since(now).0 < half || armed.interval == Span::ZERO {
                 return Ok(Shown { now, left });
+            }
+            if tries == MAX_TRIES {
+                // Rather an expiry too few than one too early.
+                return Ok(Shown { now: after.plus(Span(-half)), left });
             }
         }
     }
@@ -417,11 +422,40 @@ fn upcoming_and_unreported(timer: &Timer, kernel: Kernel) -> SysResult<(Option<S
             before.map_or(0, |setting| unreported(timer, kernel, &setting, &mut taken));
         let after = upcoming(timer, kernel)?;
         if after == before || tries == MAX_TRIES {
-            return Ok((after, unreported));
+            return Ok(take_back(timer, kernel, after, unreported));
         }
         before = after;
     }
     Ok((before, taken))
+}
+
+/// Takes back expiries of a timer descriptor that have come too early and that nobody has read: a change makes them later, and this
+/// process could not follow before it began.
+fn take_back(
+    timer: &Timer,
+    kernel: Kernel,
+    upcoming: Option<Setting>,
+    unreported: i64,
+) -> (Option<Setting>, i64) {
+    let setting = timer.setting();
+    let is_cancelled = timer.clock() & Timer::CANCELLED != 0;
+    if kernel.kind != TimerKind::Fd || is_cancelled || setting.deadline == Deadline::Never {
+        return (upcoming, unreported);
+    }
+    let look = clocks::snapshot();
+    let Some(upcoming) = upcoming else {
+        let is_early = due(setting.deadline, &look) > look.now();
+        let taken = is_early && unread(Fd::new(kernel.id as i32)) > 0;
+        return (taken.then_some(setting), 0);
+    };
+    if unreported == 0 {
+        return (Some(upcoming), 0);
+    }
+    let latest = due(later(upcoming, Span(-upcoming.interval.0)).deadline, &look);
+    let ahead = latest.since(look.now()).0;
+    let early = if ahead > 0 { (ahead - 1) / upcoming.interval.0 + 1 } else { 0 };
+    let back = early.min(unreported);
+    (Some(later(upcoming, Span(-back.saturating_mul(upcoming.interval.0)))), unreported - back)
 }
 
 /// Expiries of a periodic timer that the program does not know of. `taken` are those that were taken from a descriptor.

@@ -252,8 +252,10 @@ static int w_timerfd(lt_ns ns)
 	timerfd_settime(fd, 0, &it, NULL);
 	int e = read(fd, &count, sizeof count) < 0 ? errno : 0;
 	lt_ns took = mono() - t0;
-	if (!e && (lt_ns)count > took / ns)
+	if (!e && (lt_ns)count > took / ns) {
 		finding("too many expirations", (lt_ns)count, took / ns);
+		finding("their interval, and the time that they took", ns, took);
+	}
 	close(fd);
 	return e;
 }
