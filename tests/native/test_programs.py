@@ -19,6 +19,7 @@ def test_the_catalogue_lists_every_case(family):
     assert shown == {(case.name, case.threads) for case in catalogue.of(family)}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("flavour", build.C_FLAVOURS)
 @pytest.mark.parametrize("family", catalogue.FAMILIES)
 def test_waits_last_as_long_as_they_say(family, flavour):

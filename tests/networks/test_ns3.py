@@ -98,5 +98,6 @@ def median_late(program: Path, tdf: int) -> float:
     return late["median_us"]
 
 
+@pytest.mark.alone
 def test_events_are_the_less_late_the_greater_the_tdf(programs: Path):
     assert median_late(programs / "csma", 10) < median_late(programs / "csma", 1) / 2
