@@ -14,7 +14,7 @@ use crate::impair::Impairments;
 use crate::mobility::MobilityPlan;
 use crate::topology::Isolation;
 
-/// Default of [`Plan::layer_size`].
+/// Default of [`NetworkPlan::layer_size`].
 pub const DEFAULT_LAYER_SIZE: u64 = 64 << 20;
 
 /// A network to be made.

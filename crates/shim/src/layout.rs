@@ -75,7 +75,7 @@ pub struct CallSite {
     pub end: AtomicU64,
     /// The call's number, or [`ANY_CALL`]. Valid once the site is rewritten.
     pub number: AtomicU32,
-    /// How many calls were trapped here, up to [`HOT`]; then what has become of the site.
+    /// How many calls were trapped here, up to `HOT` of `call_sites.rs`; then what has become of the site.
     pub state: AtomicU32,
 }
 

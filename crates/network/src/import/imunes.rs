@@ -248,7 +248,7 @@ fn exec(draft: &mut Draft, at: Position, node: &str, line: String) {
     }
 }
 
-/// Routes as `ip route` takes them, of entries "NETWORK GATEWAY [METRIC]".
+/// Routes as `ip route` takes them, of entries "NETWORK GATEWAY", perhaps with a metric.
 fn routes(value: &Value) -> Vec<String> {
     let entries = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
     let route = |entry: &Value| {
