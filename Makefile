@@ -63,6 +63,7 @@ miri: ## run tests of crates/clock under Miri; needs a nightly Rust
 
 nightly: ## run the long checks: fuzz (600 s each), miri, test, soak; the log is in build/nightly
 	@scripts/setup test
+	@scripts/setup miri
 	@scripts/build
 	@scripts/nightly
 

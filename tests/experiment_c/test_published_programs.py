@@ -203,9 +203,16 @@ def test_a_program_runs_on_in_an_experiment(name, folder):
         run("synchronizeAndFreeze")
         run("startExperiment")
         gate.touch()
-        # Rounds take turns with pauses: their time passes at ten times the rate at most, and the
+        before = status()["rounds"]
+        # An experiment runs no faster than its slowest clock would by itself (`keep_pace`), and the
         # program reads the two clocks one after the other.
         THAT_RUN_ON[name](Case(running, running.pid, host, folder), 0.01, 10.1)
+        shown = status()
+        assert shown["phase"] == "running" and shown["rounds"] > before
+        # select_dialated has ended, and its container with it.
+        assert len(shown["containers"]) == 2 - (name == "select_dialated")
+        for member in shown["containers"]:
+            assert member["slices"] > 0 and member["perceived_overshoot_ns"] == 0, member
         run("stopExperiment")
         assert works(other.pid)
 

@@ -33,7 +33,7 @@ def c(name: str, flavour: str = "dynamic") -> Path:
     command = [*compiler, "-O1", "-g", "-Wall", "-Wextra", "-pthread", str(source)]
     return _built(
         f"{Path(name).name}-{flavour}",
-        [source, PROGRAMS / "lt.h"],
+        [source, PROGRAMS / "lt.h", *sorted(source.parent.glob("*.h"))],
         command,
         lambda out: _run([*command, "-o", str(out)]),
     )

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from framework import containers, kills, lorentz, needs, registry
+from framework import containers, image_registry, kills, lorentz, needs
 from framework.networks import Lab, refused
 
 #: Settings of the image under test for programs.
@@ -182,7 +182,7 @@ def test_a_missing_image_is_pulled(podman, monkeypatch, tmp_path):
     """From a registry on loopback; by the second network it is there."""
     image = tmp_path / "image"
     podman.call("push", "--format", "v2s2", podman.image, f"dir:{image}")
-    with registry.serve(image) as host:
+    with image_registry.serve(image) as host:
         conf = tmp_path / "registries.conf"
         conf.write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')
         monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(conf))

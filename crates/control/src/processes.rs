@@ -14,11 +14,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use lorentz_clock::file;
 
-use crate::host_time::{self, HostMoment};
+use crate::host_time;
 
 /// The kernel's suffix to the path of a mapped file that has no name any more.
 const DELETED: &str = " (deleted)";
@@ -199,21 +198,9 @@ pub fn clock_of(pid: u32) -> Option<FileId> {
     clock_by_lookup(pid).unwrap_or_else(|_| clock_by_maps(pid))
 }
 
-/// Whether process `pid` has ended or is on a clock, by now or within a second: a process in virtual time that executes a program is
-/// on no clock for a moment.
+/// Whether process `pid` has ended or is on a clock. A process in virtual time that executes a program is on no clock for a moment.
 pub fn has_left_real_time(pid: u32) -> bool {
-    const TIMEOUT: Duration = Duration::from_secs(1);
-    const POLL_INTERVAL: Duration = Duration::from_millis(1);
-    let begun = HostMoment::now();
-    loop {
-        if Process::read(pid).is_none_or(|process| process.has_ended()) || clock_of(pid).is_some() {
-            return true;
-        }
-        if begun.elapsed() > TIMEOUT {
-            return false;
-        }
-        host_time::sleep(POLL_INTERVAL);
-    }
+    Process::read(pid).is_none_or(|process| process.has_ended()) || clock_of(pid).is_some()
 }
 
 /// As [`clock_of`], by the mapping of the clock page alone.

@@ -1,9 +1,11 @@
 //! A container's clock, found by the container's name or by the id of any of its processes.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use lorentz_clock::{Rate, RealInstant, WallTime};
 use lorentz_container::{self as container, check_attachable, StateDir, StateError};
+use lorentz_control::host_time::{self, HostMoment};
 use lorentz_control::processes::{self, Process};
 use lorentz_control::{CgroupPlace, Clock, ClockChange, ClockOptions, HostNow, Reading, Target};
 use nix::sys::signal::{kill, Signal};
@@ -106,7 +108,7 @@ impl Container {
                 .flag("--clock", Some(self.name()))
                 .arg(pid.to_string());
             match attached.call() {
-                Err(_) if processes::has_left_real_time(pid) => {}
+                Err(_) if leaves_real_time(pid) => {}
                 attached => drop(attached?),
             }
             if let Some(cgroup) = self.0.cgroup() {
@@ -259,6 +261,20 @@ fn instant(at: WallTime) -> Result<RealInstant> {
 /// Returns the clocks now, or as they will be at `at`.
 fn reading(clock: &Clock, at: Option<RealInstant>) -> Reading {
     at.map_or_else(|| clock.reading(), |at| clock.reading_at(at))
+}
+
+/// Whether process `pid` has ended or is on a clock, by now or within a second: it may be executing a program under its monitor.
+fn leaves_real_time(pid: u32) -> bool {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    const POLL_INTERVAL: Duration = Duration::from_millis(1);
+    let begun = HostMoment::now();
+    while !processes::has_left_real_time(pid) {
+        if begun.elapsed() > TIMEOUT {
+            return false;
+        }
+        host_time::sleep(POLL_INTERVAL);
+    }
+    true
 }
 
 /// Gives an attached container a control group, so that its tasks can be stopped.

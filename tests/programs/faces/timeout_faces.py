@@ -68,6 +68,18 @@ def host_ratio(blocks: Callable[[], object], length: float) -> float:
     return 1 / taken(blocks, length)
 
 
+def of_child(run: Callable[[int], None]) -> float:
+    """Runs a function in a child process. Returns the number that it writes to its argument."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        run(writer)
+        os._exit(0)
+    number = struct.unpack("d", os.read(reader, 8))[0]
+    os.waitpid(child, 0)
+    return number
+
+
 # ------------------------------------------------------------------------ timeouts of sockets
 
 
@@ -197,17 +209,14 @@ def stuck() -> socket.socket:
 def linger() -> float:
     """Measures close, with data left. Other threads start processes, and close waits only where no
     other process has the socket: it is made in a process of its own."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
+
+    def measure(writer: int) -> None:
         client = stuck()
         option = struct.pack("ii", 1, REAL_LENGTH)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
         os.write(writer, struct.pack("d", host_ratio(client.close, REAL_LENGTH)))
-        os._exit(0)
-    ratio = struct.unpack("d", os.read(reader, 8))[0]
-    os.waitpid(child, 0)
-    return ratio
+
+    return of_child(measure)
 
 
 @wait("TCP_USER_TIMEOUT")
@@ -274,16 +283,14 @@ def key() -> float:
 @wait("prlimit64")
 def processor_limit() -> float:
     """Measures the CPU time of a child at its end by RLIMIT_CPU."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
+
+    def burn(writer: int) -> None:
         signal.signal(signal.SIGXCPU, lambda *_: os._exit(os.write(writer, used()) and 0))
         resource.prlimit(0, resource.RLIMIT_CPU, (REAL_LENGTH, 60))
         while True:
             pass
-    length = struct.unpack("d", os.read(reader, 8))[0]
-    os.waitpid(child, 0)
-    return REAL_LENGTH / length
+
+    return REAL_LENGTH / of_child(burn)
 
 
 def used() -> bytes:

@@ -1,4 +1,4 @@
-//! What commands do with a container: its record, its monitors, its control group, its end.
+//! A container as commands use it: its record, its monitors, its control group, its end.
 
 use std::fs;
 use std::io;
