@@ -213,7 +213,8 @@ fn a_program_that_writes_the_start_makes_no_read_wait_or_go_astray() {
         for number in 0..CHANGES {
             clock.change(|change| {
                 let rate = Rate::new(250 + random.below(3_751), 1_000).expect("1/4 to 4");
-                change.pace = Pace::Running(rate);
+                // Without a limit, at which the clock would stand until the next change.
+                (change.pace, change.limit) = (Pace::Running(rate), VirtualInstant::NEVER);
                 if random.below(8) == 0 {
                     change.at = host().plus(Span(random.below(50_000) as i64));
                 }
