@@ -111,6 +111,37 @@ def test_in_rounds_frames_are_exact():
     wait_for_no_trace(lab)
 
 
+#: Asks capset(2) for the capabilities that its arguments name, and prints what it has then.
+CAPSET = """
+import ctypes, os, sys
+from array import array
+libc = ctypes.CDLL(None, use_errno=True)
+for word in sys.argv[1:]:
+    asked = int(word, 16)
+    low, high = asked & 0xFFFFFFFF, asked >> 32
+    header, data = array("I", [0x20080522, 0]), array("I", [low, low, 0, high, high, 0])
+    at = [ctypes.c_void_p(one.buffer_info()[0]) for one in (header, data)]
+    done = libc.capset(*at)
+    lines = open("/proc/thread-self/status").read().splitlines()
+    had = {name: int(value, 16) for name, value in (line.split(":") for line in lines if line[:3] == "Cap")}
+    print(done, hex(had["CapPrm"]), hex(had["CapEff"]))
+"""
+NET_ADMIN, NET_RAW, SYS_ADMIN = 1 << 12, 1 << 13, 1 << 21
+ALL = (1 << 41) - 1
+
+
+def test_a_program_gets_those_of_the_rights_it_asks_for_that_it_may_have():
+    """FRR ends where capset(2) refuses CAP_SYS_ADMIN, which no private node has."""
+    asked = [NET_ADMIN | NET_RAW | SYS_ADMIN, NET_RAW, ALL]
+    words = ("python3", "-c", CAPSET, *map(hex, asked))
+    with Lab("topology:\n  nodes:\n    a: {isolation: private}\n    b: {}\n") as lab:
+        own, kept = hex(NET_ADMIN | NET_RAW), hex(NET_RAW)
+        said = lab.run("a", *words).splitlines()
+        assert said == [f"0 {own} {own}", f"0 {kept} {kept}", f"0 {kept} {kept}"]
+        # Elsewhere the kernel's answer stands.
+        assert lab.run("b", *words).splitlines()[-1] == f"-1 {kept} {kept}"
+
+
 @pytest.mark.parametrize("isolation", ["private", "host"])
 def test_nodes_share_a_network(isolation):
     text = f"""\

@@ -310,3 +310,19 @@ def test_services_of_an_image_start_by_its_own_scripts():
         assert "10.0.0.2" in lab.run("pc", "host", "web.lab")
     finally:
         lab.__exit__()
+
+
+@slow
+def test_routers_of_an_image_start_by_its_own_scripts():
+    """FRR asks for CAP_SYS_ADMIN, which no private node has, and goes on without it."""
+    lab = Lab("")
+    lab.name = "routers-that-their-own-scripts-start"
+    command = ("up", str(SCENARIOS / "frr-scripts"), "--tdf", "1", "--rootfs", str(servers.root()))
+    try:
+        done = lorentz.call(*command, timeout=UP_LIMIT)
+        assert done.returncode == 0 and done.stderr == "", done
+        answers(lab, "0% packet loss", "pc1", "ping", "-c", "1", "10.3.0.2")
+        # It gives root up as it does elsewhere.
+        assert "frr" in lab.run("r2", "ps", "-o", "user=", "-C", "ospfd").split()
+    finally:
+        lab.__exit__()

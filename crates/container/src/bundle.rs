@@ -48,6 +48,9 @@ const CAPABILITIES: [&str; 11] = [
 
 /// The annotation by which a bundle's first process executes no program, and only keeps the namespaces for others: "true".
 pub const IDLE_ANNOTATION: &str = "lorentz-idle";
+/// The annotation by which programs get those of the capabilities they ask for that they may have, where capset(2) would refuse all:
+/// "true".
+pub const NARROW_CAPSET_ANNOTATION: &str = "lorentz-narrow-capset";
 
 /// Returns the directory where the OCI runtime keeps its containers by default.
 pub fn runtime_root() -> PathBuf {

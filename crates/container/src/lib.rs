@@ -60,7 +60,7 @@ pub use background::{start_in_background, Ready};
 pub use batch_spawn::{spawn_batch, BatchSpawn, MAX_BATCH};
 pub use bundle::{
     bundle_config, is_bundle_of_ours, make_bundle, remove_bundle, runtime, runtime_root,
-    write_config, Bind, RootOptions, IDLE_ANNOTATION,
+    write_config, Bind, RootOptions, IDLE_ANNOTATION, NARROW_CAPSET_ANNOTATION,
 };
 pub use clear::{clear, clear_all};
 pub use error::{launch_status, AttachRefused, LaunchError, StateError};

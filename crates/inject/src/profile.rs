@@ -1,7 +1,7 @@
 //! A seccomp profile that somebody else has chosen for a program. It is installed last, and must not block the shim's calls.
 
 use crate::filter::{SockFprog, SET_MODE_FILTER};
-use lorentz_shim::filter::{allow_handler, Instruction, EXTRA_LEN};
+use lorentz_shim::filter::{allow_handler, Extra, Instruction, Program, EXTRA_LEN};
 use lorentz_shim::layout::IMAGE;
 use std::arch::asm;
 use std::io;
@@ -59,12 +59,26 @@ impl Profile {
         let len = allow_handler(&mut front);
         let front = front[..len].iter().map(|one| one.to_bytes());
         let code: Vec<[u8; 8]> = front.chain(self.code.iter().copied()).collect();
-        let program = SockFprog::new(&code);
-        let words = [SET_MODE_FILTER as u64, self.flags, &raw const program as u64];
-        match from_image(libc::SYS_seccomp as u64, words)? {
-            0 => Ok(()),
-            error => Err(io::Error::from_raw_os_error(-error as i32)),
-        }
+        install_from_image(&code, self.flags)
+    }
+}
+
+/// Adds the filter of `extra` to this process, which has the filter of this crate and no handler yet.
+///
+/// # Errors
+///
+/// The kernel refuses it.
+pub(crate) fn trap_too(extra: Extra) -> io::Result<()> {
+    install_from_image(Program::of_extra(extra).code(), 0)
+}
+
+/// Installs a filter of instructions of type `T` (8 bytes each) by a call that our own filter lets through.
+fn install_from_image<T>(code: &[T], flags: u64) -> io::Result<()> {
+    let program = SockFprog::new(code);
+    let words = [SET_MODE_FILTER as u64, flags, &raw const program as u64];
+    match from_image(libc::SYS_seccomp as u64, words)? {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error as i32)),
     }
 }
 

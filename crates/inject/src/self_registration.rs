@@ -1,8 +1,9 @@
 //! Entering a clock from inside: a process that another program has created becomes a program on a clock. A monitor that
 //! already runs supervises it.
 
-use crate::{filter, launch, registration, Error, Profile, Result};
+use crate::{filter, launch, profile, registration, Error, Profile, Result};
 use lorentz_clock::Policy;
+use lorentz_shim::filter::Extra;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -47,6 +48,16 @@ impl FilteredProcess {
         profile
             .install_inside()
             .map_err(|error| Error::System("installing the seccomp profile", error))
+    }
+
+    /// Has capset(2) give the program those of the capabilities it asks for that it may have. This process must not call it any more.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses the filter.
+    pub fn narrow_capset(&self) -> Result<()> {
+        profile::trap_too(Extra::Capabilities)
+            .map_err(|error| Error::System("installing the filter for capset", error))
     }
 
     /// Executes `program`. Returns only on failure.

@@ -17,6 +17,7 @@ use anyhow::Context;
 use lorentz_container::{
     self as container, bundle_config, own_mounts, runtime, runtime_root, start_in_background,
     write_config, Container, Layer, RootOptions, StateDir, IDLE_ANNOTATION,
+    NARROW_CAPSET_ANNOTATION,
 };
 use lorentz_control::processes::{self, Process};
 use lorentz_control::Cgroup;
@@ -215,7 +216,7 @@ fn config(
 }
 
 fn annotations(plan: &NetworkPlan, node: &NodePlan) -> Value {
-    let mut all = json!({});
+    let mut all = json!({NARROW_CAPSET_ANNOTATION: "true"});
     if node.command.is_none() {
         all[IDLE_ANNOTATION] = "true".into();
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
 use lorentz_clock::{Span, NANOS_PER_SEC};
-use lorentz_container::IDLE_ANNOTATION;
+use lorentz_container::{IDLE_ANNOTATION, NARROW_CAPSET_ANNOTATION};
 use lorentz_control::{ClockSettings, HostNow, WhichClock};
 use lorentz_inject::Profile;
 use serde_json::{json, Value};
@@ -100,6 +100,11 @@ impl Config {
     /// Whether the container's first process executes no program ([`IDLE_ANNOTATION`]).
     pub fn is_idle(&self) -> bool {
         self.annotation(IDLE_ANNOTATION) == Some("true")
+    }
+
+    /// Whether programs get those of the capabilities they ask for that they may have ([`NARROW_CAPSET_ANNOTATION`]).
+    pub fn narrows_capset(&self) -> bool {
+        self.annotation(NARROW_CAPSET_ANNOTATION) == Some("true")
     }
 
     /// Whether the program gets a terminal.

@@ -282,6 +282,7 @@ fn build(
 ) -> anyhow::Result<Tasks> {
     let bundle = config.bundle().to_path_buf();
     workload.profile = config.profile()?;
+    workload.narrows_capset = config.narrows_capset();
     let (mut value, rights) = config.adapt(time)?;
     workload.rights = rights;
     let copied_up = copyup::take(&mut value);

@@ -52,6 +52,7 @@ pub fn exec(runtime_dir: &RuntimeDir, args: &Exec) -> anyhow::Result<i32> {
         None => bail!("container {id}: its clock is gone; nothing can be started on it"),
     }
     workload.profile = config.profile()?;
+    workload.narrows_capset = config.narrows_capset();
     workload.rights = Rights::widen(&mut process)?;
     let file = ProcessFile::write(runtime_dir, id, &process)?;
     let wants = process["terminal"] == true;

@@ -30,6 +30,8 @@ pub struct Workload {
     pub rights: Option<Rights>,
     /// The seccomp profile.
     pub profile: Option<Profile>,
+    /// Whether the program gets those of the capabilities it asks for that it may have.
+    pub narrows_capset: bool,
     /// Whether the process executes no program, and only keeps the container's namespaces.
     pub idle: bool,
 }
@@ -50,6 +52,10 @@ impl Workload {
         }
         if let Some(rights) = &self.rights {
             rights.settle().context(RIGHTS)?;
+        }
+        // Behind the last capset of this process, which has no handler for it.
+        if let (Some(entered), true) = (&entered, self.narrows_capset) {
+            entered.narrow_capset()?;
         }
         Ok(entered)
     }

@@ -47,6 +47,8 @@ pub enum Extra {
     Reads,
     /// Going back to the start of a file, when one stands for a file of /proc.
     Rewinds,
+    /// capset, in a private node of a network, from its first program on.
+    Capabilities,
 }
 
 impl Extra {
@@ -62,6 +64,7 @@ impl Extra {
             Extra::Sockets => Where::SocketTimeouts,
             Extra::Reads => Where::VirtualReads,
             Extra::Rewinds => Where::Rewinds,
+            Extra::Capabilities => Where::PrivateNodes,
         })
     }
 }

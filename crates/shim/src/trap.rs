@@ -143,5 +143,6 @@ fn dispatch(call: &mut Call, ip: u64) -> SysResult {
         Handler::Unshare => namespace::unshare.carry_out(call),
         Handler::Setns => namespace::setns.carry_out(call),
         Handler::Clone => clone_tracking::prepare.carry_out(call),
+        Handler::Capset => rights::capset.carry_out(call),
     }
 }

@@ -63,4 +63,5 @@ pub enum Handler {
     Unshare,
     Setns,
     Clone,
+    Capset,
 }

@@ -95,5 +95,6 @@ fn where_text(place: Where) -> &'static str {
         Where::SocketTimeouts => " once a socket has a timeout",
         Where::VirtualReads => " once a descriptor shows time",
         Where::Rewinds => " once a file of /proc is open that shows time",
+        Where::PrivateNodes => " in a private node of a network",
     }
 }

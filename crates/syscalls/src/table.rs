@@ -11,8 +11,8 @@ use crate::when::When::{
     SocketOption, SocketTimeout,
 };
 use crate::when::Where::{
-    CountedTasks, CpuTimes, Everywhere, FileTimes, OrderedSends, Rewinds, SocketTimeouts,
-    Timestamps, VirtualReads,
+    CountedTasks, CpuTimes, Everywhere, FileTimes, OrderedSends, PrivateNodes, Rewinds,
+    SocketTimeouts, Timestamps, VirtualReads,
 };
 
 /// Number of a system call that does not exist: the shim asks the monitor for something.
@@ -380,6 +380,9 @@ pub const TABLE: &[Syscall] = &[
         .trapped(&[(Rewinds, NeitherGiven(3, 3))], Handler::Rewind)
         .waits_for(WaitsFor::Readable)
         .means("files of /proc, read again from their start", "faces/test_proc_files.py"),
+    call(Sysno::capset)
+        .trapped(&[(PrivateNodes, Always)], Handler::Capset)
+        .means("a process gets those of the capabilities it asks for that it may have", "networks/test_private_nodes.py"),
 
     // Not trapped; they may wait.
     call(Sysno::preadv)

@@ -62,4 +62,6 @@ pub enum Where {
     VirtualReads,
     /// In a process one of whose descriptors stands for a file of /proc.
     Rewinds,
+    /// In a private node of a network.
+    PrivateNodes,
 }

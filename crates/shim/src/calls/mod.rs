@@ -11,6 +11,7 @@ pub mod namespace;
 pub mod poll;
 pub mod proc_files;
 pub mod process;
+pub mod rights;
 pub mod settime;
 pub mod sleep;
 pub mod socket;

@@ -14,7 +14,8 @@ const POINTERS: [u64; 4] = [1, 0x7ffc_0000_0010, 1 << 32, 0x7ffc_0000_0000];
 /// The rest of a call that has nothing to do with time.
 const JUNK: [u64; 6] = [u64::MAX, 0x0123_4567_89ab_cdef, 1, 1 << 32, 77, 0xffff_ffff];
 
-const EXTRAS: [Extra; 4] = [Extra::Messages, Extra::Sockets, Extra::Reads, Extra::Rewinds];
+const EXTRAS: [Extra; 5] =
+    [Extra::Messages, Extra::Sockets, Extra::Reads, Extra::Rewinds, Extra::Capabilities];
 
 fn policies() -> impl Iterator<Item = Policy> {
     (0..64).map(|bits| Policy {
@@ -506,6 +507,7 @@ fn extra_filters_trap_what_they_are_for() {
             ],
         ),
         (Extra::Reads, &[Sysno::read]),
+        (Extra::Capabilities, &[Sysno::capset]),
     ] {
         let program = Program::of_extra(extra);
         let action = |number, ip| run(program.code(), Call::new(number, JUNK).from(ip)).action;

@@ -15,18 +15,6 @@ use super::wanted::{Host, Routing, Style, Wanted};
 use crate::import::draft::{Draft, Position};
 
 const CONFIG: &str = "/etc/frr/frr.conf";
-/// The function `start`, which runs one of FRR's daemons as root, with the rights that programs of a node have.
-///
-/// FRR ends where it does not get CAP_SYS_ADMIN, which no node has. It needs that for network namespaces alone. So
-/// a filter has capset (system call 126) succeed and change nothing; seccomp is system call 317. FRR asks that its
-/// user be in group frrvty.
-const START: &str = r#"sed -i -e '/^frrvty:/{/:$/!s/$/,/;s/$/root/}' /etc/group
-start() {
-perl -e 'my $filter = pack("SCCL" x 4, 0x20, 0, 0, 0, 0x15, 0, 1, 126, 6, 0, 0, 0x50000, 6, 0, 0, 0x7fff0000);
-my $program = pack("Sx6P", 4, $filter);
-syscall(317, 1, 0, $program) == 0 or die "seccomp: $!\n"; exec @ARGV or die "$ARGV[0]: $!\n"' "$1" -d -u root -g root
-}"#;
-
 /// A routing protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Protocol {
@@ -117,13 +105,12 @@ impl<'a> Router<'a> {
             true => "routing".to_string(),
             false => self.services.join(", "),
         };
-        let mut script =
-            Script::new(self.host, &names, &[&["perl", "vtysh"][..], &daemons].concat());
-        script.line("mkdir -p /run/frr /var/log/frr");
+        let mut script = Script::new(self.host, &names, &[&["vtysh"][..], &daemons].concat());
+        // FRR's daemons give root up.
+        script.line("mkdir -p /run/frr /var/log/frr && chown frr:frr /run/frr /var/log/frr");
         script.file(CONFIG, &config);
         script.file("/etc/frr/vtysh.conf", "service integrated-vtysh-config");
-        script.line(START);
-        script.line(&format!("for one in {}; do start $one || exit; done", daemons.join(" ")));
+        script.line(&format!("for one in {}; do $one -d || exit; done", daemons.join(" ")));
         script.line("vtysh -b");
         Some((at, script))
     }
