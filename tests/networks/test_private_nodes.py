@@ -122,9 +122,9 @@ for word in sys.argv[1:]:
     header, data = array("I", [0x20080522, 0]), array("I", [low, low, 0, high, high, 0])
     at = [ctypes.c_void_p(one.buffer_info()[0]) for one in (header, data)]
     done = libc.capset(*at)
-    lines = open("/proc/thread-self/status").read().splitlines()
-    had = {name: int(value, 16) for name, value in (line.split(":") for line in lines if line[:3] == "Cap")}
-    print(done, hex(had["CapPrm"]), hex(had["CapEff"]))
+    lines = (line.split(":") for line in open("/proc/self/status"))
+    had = {name: hex(int(value, 16)) for name, value in lines if name.startswith("Cap")}
+    print(done, had["CapPrm"], had["CapEff"])
 """
 NET_ADMIN, NET_RAW, SYS_ADMIN = 1 << 12, 1 << 13, 1 << 21
 ALL = (1 << 41) - 1

@@ -43,7 +43,7 @@ fn routing_services_share_a_configuration_of_core() {
         "router rip\n redistribute static\n redistribute connected\n redistribute ospf\n network 0.0.0.0/0\n!\n",
         "router ripng\n",
         "router babel\n network eth0\n redistribute ipv4 connected\n redistribute ipv6 connected\n!\n",
-        "for one in zebra ospfd ospf6d bgpd ripd ripngd babeld; do start $one || exit; done\n",
+        "for one in zebra ospfd ospf6d bgpd ripd ripngd babeld; do $one -d || exit; done\n",
     ] {
         assert!(script.contains(part), "{part}: {script}");
     }
