@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -104,6 +105,21 @@ def test_who_enters_later_is_on_the_clock_from_the_first_instruction():
         assert lorentz.ok("exec", bundle.id, "date", "+%Y") == "2038\n"
         done = lorentz.call("exec", bundle.id, "nosuch")
         assert (done.returncode, len(done.stderr.splitlines())) == (127, 1)
+
+
+def test_a_started_program_is_on_its_clock():
+    """Though its monitor, which puts the clock there, comes late."""
+    with Bundle(SLEEPER, rate="2") as bundle:
+        bundle.create()
+        monitor = lorentz.shown(bundle.id)["monitors"][0]["pid"]
+        os.kill(monitor, signal.SIGSTOP)
+        start = threading.Thread(target=bundle.ok, args=("start", bundle.id))
+        start.start()
+        start.join(timeout=0.5)
+        assert start.is_alive(), "start waits for the program"
+        os.kill(monitor, signal.SIGCONT)
+        start.join(timeout=20)
+        assert lorentz.shown(bundle.id)["pids"] == [bundle.pid()]
 
 
 def test_every_verb_of_lorentz_finds_it_by_name_and_by_id():

@@ -201,6 +201,7 @@ def growth(figures: list[dict[str, float]], part: int) -> dict[str, float]:
 KEPT_KIB = 32
 
 
+@pytest.mark.alone
 def test_two_hundred_containers_leave_nothing_behind():
     """Start, enter and remove each. The monitors end, no control group, file or mount stays, and
     the kernel keeps nothing of them."""

@@ -74,10 +74,11 @@ def test_options_arrive(tmp_path):
 
 def test_limits_are_set():
     options = ("--memory", "64M", "--pids", "17", "--cpus", "0.5")
+    # The shell does not become its last command: a process that does is on no clock for a moment.
     with Inside(
         "sh",
         "-c",
-        'echo \'{"ev":"up"}\'; sleep 1000',
+        'echo \'{"ev":"up"}\'; sleep 1000; :',
         options=("--rootfs", str(rootfs()), *options),
     ) as inside:
         inside.line(ev="up")

@@ -100,6 +100,7 @@ def test_routers_on_the_way(network, inside, name, family):
         assert len(good) >= len(check_hop) - 1, done
 
 
+@pytest.mark.alone
 def test_two_with_the_same_numbers_are_told_apart(network, inside):
     """Both number their packets alike. Their processes distinguish them: each gets its own
     correction."""

@@ -8,7 +8,8 @@ use libcontainer::container::{Container as Tasks, ContainerStatus};
 use libcontainer::error::LibcontainerError;
 use libcontainer::signal::Signal;
 use liboci_cli::{Kill, List, Ps};
-use lorentz_container::{remove_bundle, Container, Liveness, Mechanism};
+use lorentz_container::{remove_bundle, Container, Liveness, Mechanism, IDLE_ANNOTATION};
+use lorentz_control::processes::has_left_real_time;
 use nix::sys::signal::{sigprocmask, SigSet, SigmaskHow};
 use serde_json::{json, Value};
 
@@ -25,13 +26,14 @@ pub fn word(status: ContainerStatus) -> &'static str {
     }
 }
 
-/// The verb `start`.
+/// The verb `start`. When it returns, the program is on its clock, unless that stands or the program executes nothing.
 pub fn start(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
     let mut tasks = runtime_dir.tasks(id)?;
     if tasks.status() != ContainerStatus::Created {
         bail!("cannot start container {id}: it is {}", word(tasks.status()));
     }
-    if let Some(container) = runtime_dir.timed(id)? {
+    let timed = runtime_dir.timed(id)?;
+    if let Some(container) = &timed {
         // The program of a frozen container begins when its clock does.
         if container.clock()?.is_frozen() {
             if let Some(cgroup) = container.cgroup() {
@@ -40,7 +42,23 @@ pub fn start(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
         }
     }
     tasks.start().with_context(|| format!("starting container {id}"))?;
+    if let Some(container) = timed.filter(|one| one.record().mechanism == Mechanism::Shim) {
+        await_program(&container, &tasks);
+    }
     Ok(0)
+}
+
+/// Waits until the program is on its clock, so that whoever has started it finds it there. A program that cannot be executed ends.
+fn await_program(container: &Container, tasks: &Tasks) {
+    const MAX_WAIT: Duration = Duration::from_secs(10);
+    let annotations = tasks.state.annotations.as_ref();
+    let is_idle = annotations.is_some_and(|all| all.contains_key(IDLE_ANNOTATION));
+    let Some(pid) = tasks.pid().filter(|_| !is_idle) else { return };
+    let is_held = || container.cgroup().is_some_and(|group| group.is_frozen().unwrap_or(false));
+    let begun = Instant::now();
+    while !has_left_real_time(pid.as_raw() as u32) && !is_held() && begun.elapsed() < MAX_WAIT {
+        sleep(Duration::from_micros(200));
+    }
 }
 
 /// The verb `state`.
