@@ -11,6 +11,7 @@ import pytest
 from framework import lorentz, needs
 from framework.build import REPO
 
+pytestmark = pytest.mark.patient
 #: Built once, as the test programs are.
 TREE = REPO / "build" / "tests" / "debian"
 LIMIT = 600

@@ -13,6 +13,7 @@ import pytest
 from framework import containers, image_registry, kills, lorentz, needs
 from framework.networks import Lab, refused
 
+pytestmark = pytest.mark.patient
 #: Settings of the image under test for programs.
 SAYS = (
     *("--change", "ENV GREETING=from-the-image"),

@@ -13,7 +13,7 @@ import pytest
 from framework import lorentz, needs, servers
 from framework.networks import TIMEOUT, Lab
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.patient
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 #: Time limits of `lorentz up`, and of the routers' convergence after it, both real, s.

@@ -19,7 +19,7 @@ echo "test result: ok. 3 passed; 0 failed; 0 ignored"
 PYTEST = """#!/bin/sh
 case "$*" in
     *last-failed*) echo "== 1 done, as told in 0.01s =="; exit "$AGAIN" ;;
-    *live_change* | *"-m alone"*) echo "== 5 passed in 0.01s =="; exit 0 ;;
+    *live_change* | *"-m alone"* | *"-m patient"*) echo "== 5 passed in 0.01s =="; exit 0 ;;
 esac
 for test in $FAILING; do echo "FAILED tests/x.py::test_$test - AssertionError: no"; done
 echo "== 7 passed in 0.01s =="
