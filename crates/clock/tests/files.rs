@@ -92,6 +92,24 @@ fn without_a_line_a_file_is_as_old_as_its_stamp() {
 }
 
 proptest! {
+    /// Also where the host's wall clock has been set by `set` seconds since the clock was created.
+    #[test]
+    fn old_files_show_their_timestamps(
+        ahead in -1_000_000_000_000_000_000..1_000_000_000_000_000_000_i128,
+        set in -3_599..3_600_i64,
+        age in 0..3_000_000_000_i64,
+    ) {
+        const SEC: i64 = 1_000_000_000;
+        let clock = beginning(ahead);
+        let stamp = clock.page.old_stamps_end() - 1 - age;
+        let host_wall = WallTime::from_nanos(i128::from(set * SEC));
+        let real = RealInstant((stamp - set) * SEC);
+        let shown = clock.page.wall_of_file(&clock.registry, real, RealInstant(2_000), host_wall);
+        prop_assert_eq!(shown, WallTime { secs: stamp, nanos: 0 });
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// Files that were written one after the other have times in that order. No file has a time before the clock's time at its

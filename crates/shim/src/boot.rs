@@ -4,7 +4,9 @@
 //! `lorentz_boot` with r12 pointing at [`BootArgs`]. From there everything happens in the process itself: no
 //! second stop is needed, because the entry page, a private mapping of a file, is put right by dropping the copy.
 
-use crate::layout::{data, fork_data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY};
+use crate::layout::{
+    clock, data, fork_data, registry, CLOCK, DATA, DATA_LEN, FORK_DATA, IMAGE, REGISTRY,
+};
 use crate::sys::{self, close, sig, sys, Errno, Fd, SigHow, SigSet, SysResult, Sysno, UserPtr};
 use crate::{change_signal, handlers, signals, trap, trap_mask, tsc};
 use core::arch::global_asm;
@@ -187,6 +189,7 @@ fn remember(args: &BootArgs, vdso: usize) {
     let data = data();
     data.tai.store(args.tai, Relaxed);
     data.tsc_hz.store(args.tsc_hz, Relaxed);
+    data.old_stamps_end.store(clock().old_stamps_end(), Relaxed);
     data.space.store(args.space, Relaxed);
     data.host_call.store(sys::host_call as *const () as usize, Relaxed);
     for i in 0..2 {

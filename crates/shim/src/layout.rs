@@ -207,6 +207,8 @@ pub struct ProcessData {
     pub time_offsets: [AtomicI64; 2],
     /// By how many those are ahead of the machine's.
     pub base_offsets: [AtomicI64; 2],
+    /// Files show timestamps from before this second by the host's wall clock: [`lorentz_clock::ClockPage::old_stamps_end`].
+    pub old_stamps_end: AtomicI64,
     /// Which of our signals threads believe to have blocked.
     pub blocked: [BlockedSignals; BLOCKED],
     /// Where the program goes on after it has begun a task: see [`crate::clone_tracking`].

@@ -1,7 +1,7 @@
 //! Looking back, for the times of files and of packets: what the clock showed at an instant, and when it showed a time.
 
 use super::{oldest, ClockPage, Piece};
-use crate::instant::{saturate, RealInstant, Span, VirtualInstant, WallTime};
+use crate::instant::{saturate, RealInstant, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
 use crate::registry::Registry;
 use crate::segment::Segment;
 use crate::sync::{fence, Ordering};
@@ -199,6 +199,16 @@ impl ClockPage {
         const MAX_BOUNDARY: Span = Span(1 << 32);
         let Origin { start, host, inside } = self.origin(host_wall);
         stamp < start.plus(Span(-MAX_BOUNDARY.0)) && inside >= host
+    }
+
+    /// Returns the second by the host's wall clock before which a file's timestamp is for certain the time that the file shows. This
+    /// holds while the host's wall clock is less than an hour from where it would be if nobody had set it since.
+    pub fn old_stamps_end(&self) -> i64 {
+        /// The host's wall clock may have been set by so much, and a file boundary lies so far before its piece.
+        const MARGIN: i128 = (3600 + 60) * NANOS_PER_SEC as i128;
+        let Origin { host, inside, .. } = self.origin(self.host_wall().as_nanos());
+        let first_changed = host - (2 * (host - inside)).max(0);
+        saturate((first_changed - MARGIN).div_euclid(NANOS_PER_SEC.into()))
     }
 
     /// Returns the instant at which the clock was created.
