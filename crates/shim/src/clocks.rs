@@ -36,11 +36,11 @@ fn host_elsewhere(clock: ClockId) -> Timespec {
     from_virtual(VirtualInstant(nanos.saturating_sub(offsets().monotonic.0)))
 }
 
-/// The host's wall clock.
-pub fn host_wall() -> Timespec {
+/// The host's wall clock at its last tick. This costs a fifth of a look at the clock itself.
+pub fn host_wall_at_tick() -> Timespec {
     match data().host_gettime.load(Relaxed) {
-        0 => sys::host_clock(ClockId::REALTIME),
-        function => by_function(function, ClockId::REALTIME),
+        0 => sys::host_clock(ClockId::REALTIME_COARSE),
+        function => by_function(function, ClockId::REALTIME_COARSE),
     }
 }
 

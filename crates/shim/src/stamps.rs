@@ -6,7 +6,7 @@ use crate::sys::{close, host_clock, sys, to_fd, ClockId, Stat, Sysno, Timespec, 
 use crate::user::Access;
 use lorentz_clock::{saturate, RealInstant, Span, WallTime, NANOS_PER_SEC};
 
-/// The host's wall clock may be set while containers run; by less than this it is not believed to have been.
+/// The host's wall clock may be set while containers run; by less than this it is not believed to have been. Ticks are at most so long.
 const MIN_HOST_STEP: i128 = 10_000_000;
 
 /// The lead of the host's wall clock over its monotonic clock, ns. It stays the same to the nanosecond from the making of the clock
@@ -18,8 +18,9 @@ impl HostWall {
     /// Looks at the host's clocks.
     pub fn read() -> HostWall {
         let known = clock().host_wall().as_nanos();
-        let wall = nanos_of(clocks::host_wall());
-        let sampled = wall - i128::from(clocks::host().0);
+        // A tick that passes between the two is no step.
+        let wall = nanos_of(clocks::host_wall_at_tick());
+        let sampled = wall - nanos_of(clocks::host_by(ClockId::MONOTONIC_COARSE));
         HostWall(match (sampled - known).abs() < MIN_HOST_STEP {
             true => known,
             false => within_a_tick().unwrap_or(sampled),
