@@ -38,10 +38,10 @@ bench: ## measure the costs; writes docs/performance.md, docs/experiments.md, do
 	@[ -n "$(ARGS)" ] || benches/ns3.py
 
 DIR ?= tests/networks/scenarios
-scenarios: ## have other emulators' scenarios in DIR come up; writes docs/scenarios.md
+scenarios: ## have other emulators' scenarios in DIR come up; writes docs/scenarios.md (ARGS=flags of each `lorentz up`)
 	@scripts/setup bench
 	@scripts/build
-	@benches/examples.py $(DIR) --page docs/scenarios.md
+	@benches/examples.py $(DIR) --page docs/scenarios.md -- $(ARGS)
 
 study: ## measure what virtual time costs, beside others; writes docs/study.md (ARGS=--published the cost paper's own, ARGS=--quick only a report)
 	@scripts/setup test

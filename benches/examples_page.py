@@ -56,6 +56,9 @@ repository and give its directory to `benches/examples.py`.
 """
 
 
+#: The root file system of tests/framework/servers.py.
+SERVERS = "build/tests/servers"
+
 PROGRAMS = """\
 ## TimeKeeper
 
@@ -80,6 +83,10 @@ def page(
     tried = [f"Tried on {day}."]
     if flags:
         tried.append(f"Each `lorentz up` had the flags `{' '.join(flags)}`.")
+    if SERVERS in flags:
+        tried.append(
+            "The tests make that root file system by debootstrap; Debian's servers are in it."
+        )
     if is_own:
         tried.append(OWN)
     parts = [HEAD, " ".join(tried) + "\n", EXPLAINED]

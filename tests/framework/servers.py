@@ -15,7 +15,7 @@ TREE = REPO / "build" / "tests" / "servers"
 #: Time limit of its making, s.
 LIMIT = 900
 PACKAGES = (
-    *("apache2", "bind9", "bind9-host", "bird2", "curl", "frr", "init-system-helpers"),
+    *("apache2", "at", "bind9", "bind9-host", "bird2", "curl", "frr", "init-system-helpers"),
     *("iproute2", "iptables", "iputils-ping", "isc-dhcp-client", "isc-dhcp-server"),
     *("openssh-client", "openssh-server", "procps", "python3-minimal", "radvd", "systemctl"),
     *("sysvinit-utils", "tcpdump", "ucarp", "vsftpd"),
