@@ -65,9 +65,11 @@ IMUNES = {
     "rstp": Sample(pings=PCS, has=("'stp': True",)),
     "outside": Sample(("type rj45", "type ext", "type filter", "n1 ", "n2 ", "n4 ")),
     "services": Sample(
-        ("service telnet", "docker_image", "cpu", "ber 1000", "jitter_upstream"),
+        ("service telnet", "cpu", "ber 1000", "jitter_upstream"),
         ("www", "10.0.0.21"),
+        ("'image': 'imunes/template'",),
     ),
+    "images": Sample(pings=PCS, has=("'image': 'imunes/template:latest'",)),
     "two-canvases": Sample(pings=PCS, has=("'delay': '1ms'",)),
     "same-names": Sample(pings=("pc", "10.0.0.21"), has=("'a-name-with-spaces'", "'pc-n1'")),
 }

@@ -245,6 +245,11 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
                 station.peers.push((own.text, peer.text));
             }
             "network-config" => read_config(value, &mut station),
+            "docker-image" if node.kind == NodeKind::Process => {
+                if let [image] = &words(draft, value)?[..] {
+                    node.image = Some(image.at.of(image.text.to_string()));
+                }
+            }
             "services" => {
                 let all = words(draft, value)?;
                 named = Some(all.iter().map(|one| Wanted::plain(one.at, one.text)).collect());

@@ -201,8 +201,14 @@ fn read_setting(
         | "bridge" => {}
         drawn if DRAWN.contains(&drawn) => {}
         _ if draft.is_switch(name) => {
-            if text(&value.value) != "0" {
+            if !["", "0"].contains(&text(&value.value).as_str()) {
                 draft.leave_out(at, format!("node {name}: {key} {}", value.value));
+            }
+        }
+        "docker_image" => {
+            let image = text(&value.value);
+            if let Some(node) = draft.node(name).filter(|_| !image.is_empty()) {
+                node.image = Some(at.of(image));
             }
         }
         "model" => {
