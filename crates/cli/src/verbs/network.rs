@@ -122,6 +122,7 @@ fn services_left_out(left_out: &[&FailedLine]) -> Vec<String> {
 /// Shows on a terminal how far `lorentz up` is. The children of `up` draw too, one after the other.
 struct UpProgress {
     bar: ProgressBar,
+    links: usize,
     exec_lines: u64,
 }
 
@@ -132,19 +133,24 @@ impl UpProgress {
             // Hidden too where standard error is no terminal.
             false => ProgressDrawTarget::stderr(),
         };
-        let style = ProgressStyle::with_template("{prefix} {pos}/{len} {wide_bar}");
+        let style = ProgressStyle::with_template("{prefix} {pos}/{len}{msg} {wide_bar}");
         let bar = ProgressBar::with_draw_target(Some(plan.nodes.len() as u64), target)
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
             .with_prefix("nodes");
         let exec_lines = plan.nodes.iter().map(|node| node.exec.len() as u64).sum();
-        UpProgress { bar, exec_lines }
+        let progress = UpProgress { bar, links: plan.links.len(), exec_lines };
+        progress.show(Step::Links(0));
+        progress
     }
 
     fn show(&self, step: Step) {
         match step {
             Step::Nodes(count) => self.bar.set_position(count as u64),
+            Step::Links(_) if self.links == 0 => {}
+            Step::Links(count) => self.bar.set_message(format!(", links {count}/{}", self.links)),
             Step::Started => self.bar.finish_and_clear(),
             Step::ExecLines(count) => {
+                self.bar.set_message("");
                 self.bar.set_prefix("exec");
                 self.bar.set_length(self.exec_lines);
                 self.bar.set_position(count as u64);
