@@ -440,7 +440,7 @@ fn read_link(
         match (stations.get(node.as_str()), whole.nodes.contains_key(node)) {
             (Some(station), _) => found.push((station, station.interfaces.get(interface))),
             (None, true) => {
-                draft.leave_out(at, format!("link {id}: {node} is not there"));
+                draft.leave_out(at, format!("link {id}: an end is not there: {node}"));
                 return Ok(());
             }
             (None, false) => return draft.error(at, format!("link {id}: peers: no node {node:?}")),
