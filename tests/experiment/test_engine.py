@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from framework import build, lorentz, processes
@@ -160,6 +163,44 @@ def test_rm_leaves_nothing():
         until(lambda: not experiment.processes(), "nobody runs")
         left = [path.name for path in lorentz.session.state_dir().iterdir()]
         assert not [name for name in left if experiment.name in name or name == member.name]
+
+
+@contextmanager
+def caller_that_reads_no_answer(experiment: Experiment) -> Iterator[None]:
+    """Has the experiment write answers into a full connection. Its process lasts a second longer
+    than the experiment."""
+    folder = os.open(experiment.place, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(f"/proc/self/fd/{folder}/socket")
+        os.close(folder)
+        caller.setblocking(False)
+        end = time.monotonic() + PATIENCE
+        blocked = 0
+        while blocked < 20:
+            assert time.monotonic() < end, "its answers block"
+            try:
+                caller.send(b'{"do": "status"}\n' * 100)
+                blocked = 0
+            except BlockingIOError:
+                blocked += 1
+                time.sleep(0.02)
+        yield
+
+
+def test_the_end_of_an_experiment_spares_the_next_one_of_its_name():
+    """Its process and its guard end later, and clear up nothing then."""
+    with Experiment() as experiment:
+        with caller_that_reads_no_answer(experiment):
+            first = experiment.engine
+            experiment.ok("rm")
+            assert not has_ended(first), "it still has an answer to write"
+            experiment.ok("create")
+            member = experiment.run("sleep", "1000")
+            experiment.synchronize()
+            until(lambda: has_ended(first), "the first one has ended")
+        time.sleep(ORPHANED_FOR + 1)
+        assert experiment.status()["phase"] == "synchronized"
+        assert member.time()["limit_ns"] is not None
 
 
 def test_the_caller_of_a_progress_is_told_when_the_experiment_ends():

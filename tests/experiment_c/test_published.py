@@ -113,6 +113,43 @@ def test_the_utilities_run_an_experiment_with_the_asked_timeslice():
         assert works(slow.pid) and works(fast.pid)
 
 
+def send(*commands: str) -> list[str]:
+    """Sends commands as to the module. Returns "done" or the error, for each."""
+    return tool(*commands, program="published_commands").splitlines()
+
+
+def test_commands_to_the_module_act_as_its_functions():
+    with spin() as program:
+        for dilation, expected in [("0.1", "10"), ("2.5", "0.4"), ("1", "1")]:
+            tool("dilate", program.pid, dilation, program="published_commands")
+            assert rate(program.pid) == expected
+        assert send(f"B,{program.pid},2000,", f"C,{program.pid},19") == ["done"] * 2
+        assert rate(program.pid) == "0.5" and stands(program.pid)
+        before = wall_ns(program.pid)
+        assert send(f"E,{program.pid},5000000\n") == ["done"]
+        assert wall_ns(program.pid) - before == 5 * 10**9
+        assert send(f"D,{program.pid},18") == ["done"]
+        assert works(program.pid)
+
+
+def test_commands_to_the_module_move_an_experiment():
+    with spin() as one, spin() as other:
+        join = [f"G,{program.pid},1" for program in (one, other)]
+        # Each `send` is a process of its own, as where a shell writes to the module.
+        assert send(*join) == ["done"] * 2
+        assert send("H") == ["done"]
+        begin = wall_ns(one.pid)
+        assert send(f"J,{one.pid},2500,1", "K,1,4711,1", "L,1", "M,1", "K,1,4711,0") == ["done"] * 5
+        assert wall_ns(one.pid) - begin == 2_500_000 and wall_ns(other.pid) == begin
+        assert send("N") == ["done"]
+        assert works(one.pid) and works(other.pid)
+
+
+def test_what_is_no_command_is_refused():
+    refused = send("O,17", "U,17,eth0", "Z", "E,17", "E,x,1", "H")
+    assert refused == ["Invalid argument"] * 5 + ["Operation not permitted"]
+
+
 @pytest.mark.parametrize("verb", ["dilate", "dilate_all"])
 def test_a_caller_linked_for_float_finds_its_library(verb):
     with spin() as program, Inside("sleep", "1000", at="2040-01-01") as late:

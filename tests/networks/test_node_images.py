@@ -246,6 +246,47 @@ def test_an_imported_image_runs_in_a_private_node(podman, kathara):
     assert not mounted(podman) and "made" not in podman.run("ls", "/").split()
 
 
+IMUNES = {
+    "JSON": """{"nodes": {"n1": {"type": "pc", "name": "pc1", "docker_image": "IMAGE"},
+                "n2": {"type": "pc", "name": "pc2", "docker_image": ""}}}""",
+    "lists": """\
+node n1 {
+    type pc
+    network-config {
+hostname pc1
+}
+    docker-image IMAGE
+}
+node n2 {
+    type pc
+    network-config {
+hostname pc2
+}
+}
+""",
+}
+
+
+@pytest.mark.parametrize("form", IMUNES)
+def test_an_image_of_imunes_is_kept_and_can_be_ignored(podman, form, tmp_path):
+    lab = Lab("")
+    file = tmp_path / f"{lab.name}.imn"
+    file.write_text(IMUNES[form].replace("IMAGE", podman.image))
+    try:
+        lorentz.ok("up", str(file), timeout=60)
+        # The image has no /usr/bin. A node without an image has the host's.
+        assert lab.call("pc1", "test", "-e", "/usr/bin/env").returncode == 1
+        lab.run("pc2", "test", "-e", "/usr/bin/env")
+        lorentz.ok("down", lab.name)
+        lorentz.ok("up", "--ignore-images", str(file), timeout=60)
+        lab.run("pc1", "test", "-e", "/usr/bin/env")
+    finally:
+        lab.__exit__()
+    file.write_text(IMUNES[form].replace("IMAGE", "nosuch/image:1"))
+    told = lorentz.refusal(lorentz.call("up", str(file)), "images that podman does not have")
+    assert "nosuch/image:1 (pc1)" in told
+
+
 def test_arguments_are_the_entrypoints(podman, tmp_path):
     """As docker has it: containerlab's cmd replaces the image's, and not its entrypoint."""
     made = ("--change", 'ENTRYPOINT ["/bin/echo", "entry"]', "--change", 'CMD ["image"]')

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from framework import containers, kills, lorentz, needs
+from framework import containers, fuse, kills, lorentz, needs
 from framework.networks import TIMEOUT, Lab, pair, refused
 
 PRIVATE = "isolation: private\n"
@@ -76,20 +78,77 @@ def test_users_and_services_files_are_the_nodes_own():
         assert lab.run("a", "stat", "-c", "%a", "/tmp", "/root") == "1777\n700\n"
 
 
-def test_a_file_system_of_its_own_is_seen(tmp_path):
-    """An overlay of / shows none of what is mounted below it: each file system has its own."""
+@contextmanager
+def mounted(*words: object) -> Iterator[Path]:
+    """Has `mount` mount something in a directory outside of those that nodes have of their own."""
+    with directory() as place:
+        subprocess.run(["mount", *map(str, words), place], check=True, timeout=TIMEOUT)
+        try:
+            yield place
+        finally:
+            subprocess.run(["umount", place], check=True, timeout=TIMEOUT)
+
+
+@contextmanager
+def directory() -> Iterator[Path]:
+    """A directory outside of those that nodes have of their own."""
     place = Path("/var/tmp") / f"lorentz-mount-{os.getpid()}"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True, timeout=TIMEOUT)
     try:
+        yield place
+    finally:
+        place.rmdir()
+
+
+def test_a_file_system_of_its_own_is_seen():
+    """An overlay of / shows none of what is mounted below it: each file system has its own."""
+    with mounted("-t", "tmpfs", "tmpfs") as place:
         (place / "note").write_text("mounted\n")
         with Lab(PRIVATE + pair()) as lab:
             assert lab.run("a", "cat", place / "note") == "mounted\n"
             lab.run("a", "sh", "-c", f"echo changed > {place}/note")
             assert (place / "note").read_text() == "mounted\n"
-    finally:
-        subprocess.run(["umount", place], check=True, timeout=TIMEOUT)
-        place.rmdir()
+
+
+def check_read_only(lab: Lab, file: Path) -> None:
+    assert lab.run("a", "cat", file) == "mounted\n"
+    for words in (["tee", file], ["touch", file], ["chmod", "0", file]):
+        done = lab.call("a", *words)
+        assert done.returncode == 1 and "Read-only file system" in done.stderr, done
+    assert lab.call("a", "mount", "-o", "remount,bind,rw", file.parent).returncode != 0
+
+
+def test_a_file_system_without_overlay_is_read_only():
+    """Its files are seen, and no write of a node reaches it."""
+    with directory() as place, fuse.without_overlay(place, "mounted\n"):
+        with Lab(PRIVATE + pair()) as lab:
+            check_read_only(lab, place / "note")
+            assert "Read-only file system" in lab.call("a", "touch", place / "new").stderr
+        wait_for_no_trace(lab)
+
+
+def test_a_file_that_is_mounted_is_read_only(tmp_path):
+    with directory() as place:
+        source, file = tmp_path / "note", place / "note"
+        source.write_text("mounted\n")
+        file.touch()
+        subprocess.run(["mount", "--bind", source, file], check=True, timeout=TIMEOUT)
+        try:
+            with Lab(PRIVATE + pair()) as lab:
+                check_read_only(lab, file)
+            wait_for_no_trace(lab)
+            assert source.read_text() == "mounted\n"
+        finally:
+            subprocess.run(["umount", file], check=True, timeout=TIMEOUT)
+            file.unlink()
+
+
+@pytest.mark.parametrize("kind", ["proc", "sysfs"])
+def test_interfaces_of_the_kernel_are_not_seen_elsewhere(kind):
+    """Directories for chroot have them too: there they would be the host's."""
+    with mounted("-t", kind, kind) as place, Lab(PRIVATE + pair()) as lab:
+        assert any(place.iterdir())
+        assert lab.run("a", "ls", "-A", place) == ""
 
 
 def test_time_is_the_networks():

@@ -181,7 +181,9 @@ def test_wrong_tdfs_are_one_line(flags, words, tmp_path):
 
 
 def test_a_terminal_shows_the_progress_and_a_pipe_does_not():
-    with Lab("topology:\n  nodes:\n    a: {exec: ['sleep 0.3', 'true']}\n    b: {}\n") as lab:
+    text = "topology:\n  nodes:\n    a: {exec: ['sleep 0.3', 'true']}\n    b: {}\n"
+    text += "  links: [{endpoints: ['a:1', 'b:1']}, {endpoints: ['a:2', 'b:2']}]\n"
+    with Lab(text) as lab:
         lorentz.ok("down", lab.name)
         own, its = pty.openpty()
         program = subprocess.Popen(
@@ -203,7 +205,8 @@ def test_a_terminal_shows_the_progress_and_a_pipe_does_not():
         assert program.wait(timeout=TIMEOUT) == 0, shown
         program.stdout.close()
         text = shown.decode(errors="replace")
-        assert re.search(r"nodes [012]/2", text) and re.search(r"exec [012]/2", text), text
+        assert re.search(r"nodes [012]/2, links [02]/2", text), text
+        assert re.search(r"exec [012]/2", text), text
         lorentz.ok("down", lab.name)
         done = lab.up()
         assert done.returncode == 0 and "nodes" not in done.stderr

@@ -21,6 +21,7 @@ HEADERS = {
     "lorentz.h": "crates/ffi/include",
     "timekeeper.h": "crates/timekeeper/include",
     "TimeKeeper_functions.h": "crates/timekeeper/include",
+    "TimeKeeper_definitions.h": "crates/timekeeper/include",
     "utility_functions.h": "crates/timekeeper/include",
     "lorentz_timers.h": "crates/timers/include",
 }

@@ -21,7 +21,7 @@ const OWN_DIRECTORIES: [(&str, u32); 4] =
 /// Directories of the host that the OCI runtime replaces.
 const REPLACED: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// File systems without files of a user's: interfaces of the kernel, and the root file systems of other containers.
-const NOT_SEEN: [&str; 18] = [
+const NOT_SEEN: [&str; 23] = [
     "autofs",
     "binder",
     "binfmt_misc",
@@ -38,7 +38,12 @@ const NOT_SEEN: [&str; 18] = [
     "mqueue",
     "nsfs",
     "overlay",
+    "proc",
+    "pstore",
     "rpc_pipefs",
+    "securityfs",
+    "selinuxfs",
+    "sysfs",
     "tracefs",
 ];
 
@@ -286,6 +291,7 @@ mod tests {
 29 22 0:24 / /media rw - tmpfs tmpfs rw
 30 29 0:25 / /media rw - autofs auto rw
 31 22 0:26 / /homes rw - nfs4 far:/ rw
+32 22 0:20 / /srv/root/proc rw - proc proc rw
 ";
         let paths = ["/homes", "/srv", "/srv/a b"].map(PathBuf::from);
         assert_eq!(seen_mounts(text), paths);

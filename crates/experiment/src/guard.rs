@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use lorentz_clock::VirtualInstant;
-use lorentz_container::{start_in_background, StateDir, StateError};
+use lorentz_container::{start_in_background, ServiceDir, StateDir, StateError};
 
 use crate::directory;
 
@@ -26,17 +26,23 @@ pub(crate) fn start(state: &StateDir, name: &str) -> anyhow::Result<()> {
         let _ = (&end).read(&mut [0]);
         let died = Instant::now();
         let directory = directory::of_experiment(state, name)?;
-        while directory.exists() && died.elapsed() < ORPHAN_RELEASE_DELAY {
+        while is_orphaned(&directory) {
+            if died.elapsed() >= ORPHAN_RELEASE_DELAY {
+                return release(state, name);
+            }
             sleep(Duration::from_millis(50));
-        }
-        if directory.exists() {
-            release(state, name)?;
         }
         Ok(())
     })?;
     // This end stays open as long as this process lives.
     std::mem::forget(mine);
     Ok(())
+}
+
+/// Whether an experiment is in `directory`, and its process has died. A process that listens there is that of a later experiment
+/// with the same name.
+fn is_orphaned(directory: &ServiceDir) -> bool {
+    directory.exists() && !matches!(directory.connect(), Ok(Some(_)))
 }
 
 /// Lets all containers of the experiment `name` go on by themselves, and removes the remains of the experiment. Its process has

@@ -34,10 +34,9 @@ pub fn create(state: &StateDir, name: &str, wanted: &ExperimentOptions) -> anyho
     directory.make().with_context(|| format!("making the experiment {name}"))?;
     let listener = directory.listen().inspect_err(|_| directory.remove())?;
     start_in_background(&[listener.as_fd()], |ready| {
-        let waits_handled_until =
-            serve(state, &directory, settings, listener.try_clone()?, || ready.done());
-        directory.remove();
-        waits_handled_until
+        // At its end the experiment has removed its directory. One of that name may be the next experiment's.
+        serve(state, &directory, settings, listener.try_clone()?, || ready.done())
+            .inspect_err(|_| directory.remove())
     })
 }
 

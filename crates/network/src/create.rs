@@ -33,7 +33,7 @@ use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan};
 use crate::private;
 use crate::protocol::NodeStatus;
 use crate::serve::{EmulatorServer, Port, SendTimes};
-use crate::steps::{ExecPolicy, Step};
+use crate::steps::{ExecPolicy, LinkCount, Step};
 use crate::tap::{self, Tap};
 use crate::tcp_timers::{self, TcpTimers};
 use crate::timestamps::FrameTimestamps;
@@ -45,7 +45,7 @@ const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::C
 
 /// Makes the network of `plan` and starts its time. The caller must have one thread only. Returns the lines of `exec` that failed.
 ///
-/// `progress` hears of each step: of nodes and of [`Step::Started`] in a child process.
+/// `progress` hears of each step: of nodes, links and [`Step::Started`] in a child process.
 ///
 /// # Errors
 ///
@@ -331,6 +331,7 @@ fn make_nodes(
     let own = ["net", "uts"].map(|kind| File::open(format!("/proc/self/ns/{kind}")));
     let mut ports: Vec<(StationId, Port)> = Vec::new();
     let mut shared: BTreeMap<&str, File> = BTreeMap::new();
+    let mut links = LinkCount::new(plan);
     // A node whose network others share comes before them.
     let (sharing, first): (Vec<_>, Vec<_>) =
         plan.nodes.iter().partition(|node| node.network_of.is_some());
@@ -355,6 +356,7 @@ fn make_nodes(
         }
         made?;
         progress(Step::Nodes(number + 1));
+        progress(Step::Links(links.add_node(&node.name)));
     }
     ports.sort_by_key(|(station, _)| *station);
     Ok(ports.into_iter().map(|(_, port)| port).collect())

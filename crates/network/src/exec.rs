@@ -20,7 +20,7 @@ pub struct FailedLine {
     pub text: String,
     /// Its exit status, as a shell tells it.
     pub status: i32,
-    /// The last line of the node's output.
+    /// The last line of the node's output since the failed line before it.
     pub output: String,
     /// Whether the line is the start of services that the node leaves out, because it lacks a program.
     pub left_out: bool,
@@ -172,7 +172,10 @@ impl OutputMark<'_> {
                 Some((number.parse().ok()?, status.parse().ok()?))
             });
             match report {
-                Some((number, status)) => failures.push(failed(number, status, last)),
+                // What was written before is of this line, and not of the next one that fails.
+                Some((number, status)) => {
+                    failures.push(failed(number, status, std::mem::take(&mut last)));
+                }
                 None => last = one,
             }
         }
@@ -226,6 +229,10 @@ mod tests {
             [failed(5, "echo {a..b}; exit 4", 4, "a b")]
         );
         assert_eq!(run("bash", "echo fine\necho too"), []);
+        assert_eq!(
+            run("bash", "echo why; false\nfalse"),
+            [failed(5, "echo why; false", 1, "why"), failed(6, "false", 1, "")]
+        );
     }
 
     #[test]

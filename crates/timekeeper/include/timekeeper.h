@@ -1,8 +1,8 @@
 /*
  * TimeKeeper's functions (Lamps, "TimeKeeper Documentation", 2015, chapter 3) on Lorentz: on a stock
  * kernel, without its module. Types are those of TimeKeeper's published code. Compile a simulator that was
- * written for TimeKeeper with this header, or with the names of that code, TimeKeeper_functions.h and
- * utility_functions.h, and link it to this library:
+ * written for TimeKeeper with this header, or with the names of that code, TimeKeeper_functions.h,
+ * TimeKeeper_definitions.h and utility_functions.h, and link it to this library:
  *
  *     cc simulator.c -ltimekeeper
  *

@@ -22,6 +22,10 @@ int isModuleLoaded(void);
 /* Returns a TDF in thousandths, negative for the inverse; 0 for 1 and for none, -1 for one below 0. */
 int fixDilation(double dilation);
 
+/* Executes a command in the text that TimeKeeper's module takes: a letter of TimeKeeper_definitions.h and
+ * numbers, such as "E,17,1000". Returns when the command has taken effect: 0, or -1 as the other functions. */
+int send_to_timekeeper(char *cmd);
+
 #ifdef __cplusplus
 }
 #endif

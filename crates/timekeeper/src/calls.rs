@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_long, c_ulong, CStr, CString};
 
 use lorentz_embed::{real_wall_clock, Error, ErrorKind, Result, WallTime};
 
-use crate::{clone, keeper};
+use crate::{clone, commands, keeper};
 
 /// The type of dilations: that of TimeKeeper's published code, or that of its documentation and of this library's first interface.
 #[cfg(not(feature = "float-dilation"))]
@@ -170,11 +170,21 @@ pub unsafe extern "C" fn gettimename(lxcname: *const c_char, tv: TimeValue, tz: 
 ///
 /// `lxcname` is NULL or a C string.
 unsafe fn name_of(lxcname: *const c_char) -> Result<String> {
-    let name = (!lxcname.is_null()).then(|| {
+    // SAFETY: by this function's contract.
+    unsafe { text_of("lxcname", lxcname) }
+}
+
+/// Returns the text of the argument called `argument`.
+///
+/// # Safety
+///
+/// `text` is NULL or a C string.
+unsafe fn text_of(argument: &str, text: *const c_char) -> Result<String> {
+    let text = (!text.is_null()).then(|| {
         // SAFETY: by this function's contract; the string lasts as long as the call.
-        unsafe { CStr::from_ptr(lxcname) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     });
-    name.ok_or_else(|| Error::wrong_input("lxcname: is NULL"))
+    text.ok_or_else(|| Error::wrong_input(format!("{argument}: is NULL")))
 }
 
 /// Returns the time on the host's clock, even for a process in virtual time.
@@ -297,6 +307,18 @@ pub extern "C" fn is_root() -> c_int {
 #[allow(non_snake_case)]
 pub extern "C" fn isModuleLoaded() -> c_int {
     1
+}
+
+/// Executes a command to the module; returns when it has taken effect.
+///
+/// # Safety
+///
+/// `cmd` is NULL or a C string.
+#[no_mangle]
+pub unsafe extern "C" fn send_to_timekeeper(cmd: *const c_char) -> c_int {
+    // SAFETY: by this function's contract.
+    let text = unsafe { text_of("cmd", cmd) };
+    to_status(text.and_then(|text| commands::send(&text)))
 }
 
 /// Converts a TDF as the module takes it: thousandths, below 0 for the inverse.

@@ -6,6 +6,7 @@
 //! - [`keeper`] does the work of the functions.
 //! - [`calls`] has their C signatures.
 //! - [`mod@clone`] implements [`clone_time`](crate::calls::clone_time).
+//! - [`commands`] reads the text that programs send to the module themselves.
 //! - The program `timekeeper` combines the documentation's utilities (its section 3.4).
 //!
 //! There is one experiment, [`keeper::EXPERIMENT`], as there is one in TimeKeeper's kernel module. Every process of the user that
@@ -23,4 +24,5 @@
 
 pub mod calls;
 pub mod clone;
+pub mod commands;
 pub mod keeper;

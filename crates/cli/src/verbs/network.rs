@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
+use std::str::SplitWhitespace;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -122,6 +123,7 @@ fn services_left_out(left_out: &[&FailedLine]) -> Vec<String> {
 /// Shows on a terminal how far `lorentz up` is. The children of `up` draw too, one after the other.
 struct UpProgress {
     bar: ProgressBar,
+    links: usize,
     exec_lines: u64,
 }
 
@@ -132,19 +134,24 @@ impl UpProgress {
             // Hidden too where standard error is no terminal.
             false => ProgressDrawTarget::stderr(),
         };
-        let style = ProgressStyle::with_template("{prefix} {pos}/{len} {wide_bar}");
+        let style = ProgressStyle::with_template("{prefix} {pos}/{len}{msg} {wide_bar}");
         let bar = ProgressBar::with_draw_target(Some(plan.nodes.len() as u64), target)
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
             .with_prefix("nodes");
         let exec_lines = plan.nodes.iter().map(|node| node.exec.len() as u64).sum();
-        UpProgress { bar, exec_lines }
+        let progress = UpProgress { bar, links: plan.links.len(), exec_lines };
+        progress.show(Step::Links(0));
+        progress
     }
 
     fn show(&self, step: Step) {
         match step {
             Step::Nodes(count) => self.bar.set_position(count as u64),
+            Step::Links(_) if self.links == 0 => {}
+            Step::Links(count) => self.bar.set_message(format!(", links {count}/{}", self.links)),
             Step::Started => self.bar.finish_and_clear(),
             Step::ExecLines(count) => {
+                self.bar.set_message("");
                 self.bar.set_prefix("exec");
                 self.bar.set_length(self.exec_lines);
                 self.bar.set_position(count as u64);
@@ -202,23 +209,42 @@ fn grouped(all: &[LeftOut]) -> Vec<Vec<&LeftOut>> {
 /// Returns a description without the names and values in it.
 fn kind_of(what: &str) -> String {
     const BEFORE_NAMES: [&str; 6] = ["node", "link", "device", "interface", "of", "service"];
+    /// Words that tell one kind from another.
+    const TELLING: usize = 4;
     let mut kind = Vec::new();
-    let mut is_name = false;
-    for word in what.split_whitespace().take(5) {
-        if !std::mem::replace(&mut is_name, BEFORE_NAMES.contains(&word)) {
-            let key = match (word.find('['), word.find(']')) {
-                // Of Kathara's MACHINE[KEY]=VALUE.
-                (Some(from), Some(to)) if from < to => &word[from..=to],
-                _ => word.split('=').next().unwrap_or_default(),
-            };
-            // LAB_AUTHOR and LAB_WEB are descriptions of a lab.
-            kind.push(if key.starts_with("LAB_") { "LAB_" } else { key });
-            if key != word {
-                break;
-            }
+    let mut words = what.split_whitespace();
+    while let Some(word) = words.next().filter(|_| kind.len() < TELLING) {
+        let key = match (word.find('['), word.find(']')) {
+            // Of Kathara's MACHINE[KEY]=VALUE.
+            (Some(from), Some(to)) if from < to => &word[from..=to],
+            _ => word.split('=').next().unwrap_or_default(),
+        };
+        // LAB_AUTHOR and LAB_WEB are descriptions of a lab.
+        kind.push(if key.starts_with("LAB_") { "LAB_" } else { key });
+        if key != word {
+            break;
+        }
+        if BEFORE_NAMES.contains(&word) {
+            words = after_name(words);
         }
     }
     kind.join(" ")
+}
+
+/// Returns the words behind a name, `NAME`, or behind the two ends of a link, `NAME - NAME` or `LINK: NAME - NAME`.
+fn after_name(mut words: SplitWhitespace) -> SplitWhitespace {
+    let name = words.next().unwrap_or_default();
+    let mut ends = words.clone();
+    if name.ends_with(':') && ends.clone().nth(1) == Some("-") {
+        ends.next();
+    }
+    match ends.next() {
+        Some("-") => {
+            ends.next();
+            ends
+        }
+        _ => words,
+    }
 }
 
 pub fn import(args: &Import) -> anyhow::Result<i32> {
@@ -417,4 +443,36 @@ pub fn graph(args: &Graph) -> anyhow::Result<i32> {
 fn open(given: Option<&str>) -> anyhow::Result<Network> {
     let state = StateDir::open()?;
     Network::open(&state, &Network::name(&state, given)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kind_of;
+
+    #[test]
+    fn what_differs_by_names_and_values_alone_is_one_kind() {
+        for alike in [
+            ["link l1: n1 - n3: an end is not there", "link l2: n1 - n4: an end is not there"],
+            [
+                "link a:eth2 - host:a-eth2: an end is not there",
+                "link b:1 - c:2: an end is not there",
+            ],
+            ["link l0: an end is not there: n1", "link l1: an end is not there: n2"],
+            ["LAB_AUTHOR=x", "LAB_WEB=y"],
+            ["pc1[mem]=64m", "pc2[mem]=1g"],
+            ["node a: cpu: 1.5", "node b: cpu: 2"]
+                .map(|one| one.rsplit_once(' ').map_or(one, |one| one.0)),
+        ] {
+            assert_eq!(kind_of(alike[0]), kind_of(alike[1]));
+        }
+        for different in [
+            ["link l0: ber 1000", "link l0: jitter_upstream 5"],
+            ["node a: memory: 1g", "node a: cpu: 2"],
+            ["link a:1: vars: {}", "link a:1 - b:1: an end is not there"],
+            ["node a of kind srl, and its links", "node b of kind ceos, and its links"],
+            ["pc1[mem]=64m", "pc1[cpus]=1"],
+        ] {
+            assert_ne!(kind_of(different[0]), kind_of(different[1]), "{different:?}");
+        }
+    }
 }

@@ -69,7 +69,11 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
             Value::Object(said)
         })
         .collect();
-    let lab = json!({ "name": plan.name, "topology": { "nodes": nodes, "links": links } });
+    let mut lab = json!({ "name": plan.name, "topology": { "nodes": nodes } });
+    // containerlab's schema has no empty list of links.
+    if !links.is_empty() {
+        lab["topology"]["links"] = links.into();
+    }
     // No map here has a key that YAML could not hold.
     serde_saphyr::to_string(&lab).unwrap_or_default()
 }

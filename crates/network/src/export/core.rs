@@ -8,12 +8,17 @@ use crate::emulator::SwitchKind;
 use crate::impair::{Discipline, Impairments};
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
+/// A service of CORE from its version 6.1 on that runs a script, and the name of the script. The scenario has the script's text.
+const SCRIPT_SERVICE: &str = "StaticRoute";
+const SCRIPT: &str = "staticroute.sh";
+
 pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     let mut ids: BTreeMap<&str, usize> = BTreeMap::new();
     let names = plan.nodes.iter().map(|node| node.name.as_str());
     for name in names.chain(plan.switches.iter().map(|(name, _)| name.as_str())) {
         ids.insert(name, ids.len() + 1);
     }
+    let interfaces = interface_ids(plan);
     let mut xml = format!(
         "<?xml version='1.0' encoding='UTF-8'?>\n<scenario name={}>\n  <networks>\n",
         quoted(&plan.name)
@@ -37,14 +42,14 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         write_device(&mut xml, plan, node, ids[node.name.as_str()], left_out);
     }
     xml += "  </devices>\n  <links>\n";
-    for link in &plan.links {
+    for (link, interfaces) in plan.links.iter().zip(interfaces) {
         leave_out_rare(link, &[Discipline::DropTail], left_out);
+        let way =
+            Way { link, nodes: link.ends.each_ref().map(|end| ids[end.node.as_str()]), interfaces };
         match link.ends.iter().any(|end| plan.is_wlan(&end.node)) {
             // Its impairments are those of the wlan's radio.
-            true => {
-                write_way(&mut xml, link, &ids, [0, 1], &Impairments::default(), false, left_out)
-            }
-            false => write_link(&mut xml, link, &ids, left_out),
+            true => way.write(&mut xml, [0, 1], &Impairments::default(), false, left_out),
+            false => write_link(&mut xml, &way, left_out),
         }
     }
     xml += "  </links>\n  <mobility_configurations>\n";
@@ -53,21 +58,38 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
             write_basic_range(&mut xml, plan, name, *range, ids[name.as_str()], left_out);
         }
     }
-    xml += "  </mobility_configurations>\n  <service_configurations>\n";
+    xml += "  </mobility_configurations>\n  <configservice_configurations>\n";
     for node in plan.nodes.iter().filter(|node| has_commands(node)) {
-        let _ = writeln!(
-            xml,
-            "    <service name=\"UserDefined\" node=\"{}\">\n      <startups>",
-            ids[node.name.as_str()]
-        );
-        let settings = other_sysctls(node).map(|(key, value)| format!("sysctl -w {key}={value}"));
-        let lines = settings.chain(node.exec.iter().map(|line| line.text.clone()));
-        for line in lines.chain(node.command.iter().map(|words| background(words))) {
-            let _ = writeln!(xml, "        <startup>{}</startup>", escaped(&line));
-        }
-        xml += "      </startups>\n    </service>\n";
+        write_commands(&mut xml, node, ids[node.name.as_str()]);
     }
-    xml + "  </service_configurations>\n</scenario>\n"
+    xml + "  </configservice_configurations>\n</scenario>\n"
+}
+
+/// Returns for each link the numbers of the interfaces at its ends. CORE counts those of a node from 0.
+fn interface_ids(plan: &NetworkPlan) -> Vec<[usize; 2]> {
+    let mut next: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut number = |node| {
+        let next = next.entry(node).or_default();
+        *next += 1;
+        *next - 1
+    };
+    plan.links.iter().map(|link| link.ends.each_ref().map(|end| number(&end.node))).collect()
+}
+
+/// Writes the commands of a node as the script of the service [`SCRIPT_SERVICE`].
+///
+/// The script is a template of Mako: the tag `text` has Mako copy what is in it. Each line is in a shell of its own, which it may leave.
+fn write_commands(xml: &mut String, node: &NodePlan, id: usize) {
+    let settings = other_sysctls(node).map(|(key, value)| format!("sysctl -w {key}={value}"));
+    let lines = settings.chain(node.exec.iter().map(|line| line.text.clone()));
+    let lines = lines.chain(node.command.iter().map(|words| background(words)));
+    let script: String = lines.map(|line| format!("(\n{line}\n)\n")).collect();
+    let _ = write!(
+        xml,
+        "    <service name=\"{SCRIPT_SERVICE}\" node=\"{id}\">\n      <templates><template name=\"{SCRIPT}\">\
+         &lt;%text&gt;\n{}&lt;/%text&gt;</template></templates>\n    </service>\n",
+        escaped(&script)
+    );
 }
 
 /// Writes the radio of the wlan `name`. It is that of the frames that the wlan sends over any of its links.
@@ -133,11 +155,11 @@ fn write_device(
         services += "<service name=\"IPForward\"/>";
     }
     if has_commands(node) {
-        services += "<service name=\"UserDefined\"/>";
+        let _ = write!(services, "<service name=\"{SCRIPT_SERVICE}\"/>");
     }
     let _ = writeln!(
         xml,
-        "    <device id=\"{id}\" name={} type=\"{kind}\"{image}>{}<services>{services}</services></device>",
+        "    <device id=\"{id}\" name={} type=\"{kind}\"{image}>{}<configservices>{services}</configservices></device>",
         quoted(&node.name),
         position(plan, &node.name)
     );
@@ -148,47 +170,63 @@ fn position(plan: &NetworkPlan, name: &str) -> String {
     plan.positions.get(name).map_or(String::new(), of)
 }
 
-fn write_link(
-    xml: &mut String,
-    link: &LinkPlan,
-    ids: &BTreeMap<&str, usize>,
-    left_out: &mut Vec<String>,
-) {
+fn write_link(xml: &mut String, way: &Way, left_out: &mut Vec<String>) {
+    let link = way.link;
     if link.mtu != 1_500 {
         left_out.push(format!("link {} - {}: mtu {}", link.ends[0], link.ends[1], link.mtu));
     }
     let [there, back] = &link.impairments;
     if there == back {
-        write_way(xml, link, ids, [0, 1], there, false, left_out);
+        way.write(xml, [0, 1], there, false, left_out);
     } else {
         // One element for the frames of each end.
-        write_way(xml, link, ids, [0, 1], there, true, left_out);
-        write_way(xml, link, ids, [1, 0], back, true, left_out);
+        way.write(xml, [0, 1], there, true, left_out);
+        way.write(xml, [1, 0], back, true, left_out);
     }
 }
 
-fn write_way(
-    xml: &mut String,
-    link: &LinkPlan,
-    ids: &BTreeMap<&str, usize>,
-    order: [usize; 2],
-    impairments: &Impairments,
-    one_way: bool,
-    left_out: &mut Vec<String>,
-) {
-    let nodes = order.map(|side| ids[link.ends[side].node.as_str()]);
-    let _ = write!(xml, "    <link node1=\"{}\" node2=\"{}\">", nodes[0], nodes[1]);
-    for (number, side) in order.into_iter().enumerate() {
-        let _ = write!(xml, "<iface{} name={}", number + 1, quoted(&link.ends[side].interface));
-        if let Some(mac) = link.macs[side] {
-            let _ = write!(xml, " mac=\"{}\"", mac_text(mac));
+/// A link with CORE's numbers of its nodes and of their interfaces.
+struct Way<'a> {
+    link: &'a LinkPlan,
+    nodes: [usize; 2],
+    interfaces: [usize; 2],
+}
+
+impl Way<'_> {
+    /// Writes an element whose first end is `order[0]`.
+    fn write(
+        &self,
+        xml: &mut String,
+        order: [usize; 2],
+        impairments: &Impairments,
+        one_way: bool,
+        left_out: &mut Vec<String>,
+    ) {
+        let link = self.link;
+        let nodes = order.map(|side| self.nodes[side]);
+        let _ = write!(xml, "    <link node1=\"{}\" node2=\"{}\">", nodes[0], nodes[1]);
+        for (number, side) in order.into_iter().enumerate() {
+            let (id, name) = (self.interfaces[side], quoted(&link.ends[side].interface));
+            let _ = write!(xml, "<iface{} id=\"{id}\" name={name}", number + 1);
+            if let Some(mac) = link.macs[side] {
+                let _ = write!(xml, " mac=\"{}\"", mac_text(mac));
+            }
+            for (address, length) in &link.addresses[side] {
+                let family = if address.is_ipv4() { 4 } else { 6 };
+                let _ = write!(xml, " ip{family}=\"{address}\" ip{family}_mask=\"{length}\"");
+            }
+            *xml += "/>";
         }
-        for (address, length) in &link.addresses[side] {
-            let family = if address.is_ipv4() { 4 } else { 6 };
-            let _ = write!(xml, " ip{family}=\"{address}\" ip{family}_mask=\"{length}\"");
+        let mut options = options(link, impairments, left_out);
+        if one_way {
+            options += " unidirectional=\"1\"";
         }
-        *xml += "/>";
+        let _ = writeln!(xml, "<options{options}/></link>");
     }
+}
+
+/// Returns the attributes of a link's options. CORE takes whole numbers in all of them but `loss`.
+fn options(link: &LinkPlan, impairments: &Impairments, left_out: &mut Vec<String>) -> String {
     let mut options = String::new();
     let mut set = |key: &str, value: String| {
         let _ = write!(options, " {key}=\"{value}\"");
@@ -213,15 +251,16 @@ fn write_way(
         set("loss", format!("{loss}"));
     }
     if let Some(share) = impairments.duplicate {
-        set("dup", format!("{}", share.as_f64() * 100.0));
+        let percent = share.as_f64() * 100.0;
+        if (percent - percent.round()).abs() > 1e-9 {
+            left_out.push(format!("{ends}: duplicate: its part of a percent"));
+        }
+        set("dup", format!("{}", percent.round()));
     }
     if let Some(packets) = impairments.queue.and_then(|queue| queue.packets) {
         set("buffer", packets.to_string());
     }
-    if one_way {
-        set("unidirectional", "1".into());
-    }
-    let _ = writeln!(xml, "<options{options}/></link>");
+    options
 }
 
 fn quoted(text: &str) -> String {

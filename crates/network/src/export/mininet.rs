@@ -1,13 +1,17 @@
 //! Programs for Mininet: a `Topo`, and what starts it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use lorentz_clock::Span;
 
 use super::elements::{is_router, leave_out_rare, loss_percent, mac_text, other_kind};
+use crate::emulator::SwitchKind;
 use crate::impair::{Discipline, Impairments};
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
+/// Length of the longest name of a network interface.
+const MAX_INTERFACE_NAME: usize = 15;
 /// Mininet's greatest rate.
 const MAX_MBIT: f64 = 1_000.0;
 
@@ -33,13 +37,19 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         let ip = first_address(plan, node).map_or("None".into(), |ip| literal(&ip));
         let _ = writeln!(text, "        self.addHost({}, ip={ip}{class})", literal(&node.name));
     }
-    for (name, kind) in &plan.switches {
+    let names = names(plan, left_out);
+    for (number, (name, kind)) in plan.switches.iter().enumerate() {
         if let Some(other) = other_kind(*kind) {
             left_out.push(format!("node {name}: {other}; it is a switch"));
         }
-        let stp =
-            if *kind == crate::emulator::SwitchKind::SpanningTree { ", stp=True" } else { "" };
-        let _ = writeln!(text, "        self.addSwitch({}, cls=OVSBridge{stp})", literal(name));
+        let stp = if *kind == SwitchKind::SpanningTree { ", stp=True" } else { "" };
+        // Mininet would take the number in its name, which need not have one.
+        let _ = writeln!(
+            text,
+            "        self.addSwitch({}, cls=OVSBridge, dpid=\"{:016x}\"{stp})",
+            literal(&names[name.as_str()]),
+            number + 1
+        );
     }
     for link in &plan.links {
         leave_out_rare(link, &[Discipline::DropTail, Discipline::Red], left_out);
@@ -49,7 +59,7 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         let _ = writeln!(
             text,
             "        self.addLink(\n{}        )",
-            link_arguments(plan, link, left_out)
+            link_arguments(link, &names, left_out)
         );
     }
     text += "\n\ntopos = {\"network\": Network}\n\n\ndef start():\n    \"\"\"Starts the network and its commands.\"\"\"\n    \
@@ -84,6 +94,28 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     text + "    return net\n\n\nif __name__ == \"__main__\":\n    network = start()\n    CLI(network)\n    network.stop()\n"
 }
 
+/// Returns the names of switches in Mininet, by their own.
+///
+/// A switch is a bridge of the host, and its interface number 10 is called `NAME-eth10`: a name for which that is too long is replaced.
+fn names<'a>(plan: &'a NetworkPlan, left_out: &mut Vec<String>) -> BTreeMap<&'a str, String> {
+    let ends = || plan.links.iter().flat_map(|link| &link.ends);
+    let is_taken = |name: &str| {
+        let nodes = plan.nodes.iter().map(|node| &node.name);
+        nodes.chain(plan.switches.iter().map(|(name, _)| name)).any(|one| one == name)
+    };
+    let mut fresh = (1..).map(|number| format!("s{number}")).filter(|name| !is_taken(name));
+    let name = |(name, _): &'a (String, SwitchKind)| {
+        let last = ends().filter(|end| end.node == *name).count();
+        if format!("{name}-eth{last}").len() <= MAX_INTERFACE_NAME {
+            return (name.as_str(), name.clone());
+        }
+        let short = fresh.next().unwrap_or_default();
+        left_out.push(format!("node {name}: its name is too long for a switch; it is {short}"));
+        (name.as_str(), short)
+    };
+    plan.switches.iter().map(name).collect()
+}
+
 /// The links of a node, each with the node's side, that have addresses.
 fn links_of<'a>(
     plan: &'a NetworkPlan,
@@ -115,14 +147,21 @@ fn addresses_beyond_the_first<'a>(
         .map(|(_, one)| one)
 }
 
-fn link_arguments(plan: &NetworkPlan, link: &LinkPlan, left_out: &mut Vec<String>) -> String {
+fn link_arguments(
+    link: &LinkPlan,
+    switches: &BTreeMap<&str, String>,
+    left_out: &mut Vec<String>,
+) -> String {
     let mut lines = String::new();
-    let [one, other] = &link.ends;
-    let _ = writeln!(lines, "            {}, {},", literal(&one.node), literal(&other.node));
+    let [one, other] = link
+        .ends
+        .each_ref()
+        .map(|end| literal(switches.get(end.node.as_str()).unwrap_or(&end.node)));
+    let _ = writeln!(lines, "            {one}, {other},");
     for (side, end) in link.ends.iter().enumerate() {
         let number = side + 1;
         // Mininet's switches are in the host's network, where it deletes an interface of this name first: there it chooses the name.
-        if !plan.switches.iter().any(|(name, _)| *name == end.node) {
+        if !switches.contains_key(end.node.as_str()) {
             let _ = writeln!(lines, "            intfName{number}={},", literal(&end.interface));
         }
         if let Some(mac) = link.macs[side] {

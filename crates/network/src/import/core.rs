@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use roxmltree::{Document, Node as Element};
+use roxmltree::{Attribute, Document, Node as Element};
 use serde_saphyr::Spanned;
 
 use super::draft::{link, plain_name, Draft, Numbers, Position, Read};
@@ -13,6 +13,8 @@ use crate::topology::{Link, Node, NodeKind};
 
 /// Elements of a scenario that only say where and how it was drawn and written.
 const DRAWN: [&str; 3] = ["session_origin", "session_metadata", "session_options"];
+/// Attributes that only say where and how an element was drawn.
+const DRAWN_ATTRIBUTES: [&str; 2] = ["icon", "canvas"];
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let document = Document::parse(text).or_else(|error| {
@@ -99,8 +101,10 @@ impl<'x> Scenario<'_, 'x> {
     }
 
     fn leave_out(&mut self, element: Element, why: &str) {
-        let attributes =
-            element.attributes().map(|one| format!(" {}={:?}", one.name(), one.value()));
+        let said =
+            |one: &Attribute| !one.value().is_empty() && !DRAWN_ATTRIBUTES.contains(&one.name());
+        let attributes = element.attributes().filter(said);
+        let attributes = attributes.map(|one| format!(" {}={:?}", one.name(), one.value()));
         let shown =
             format!("<{}{}>{why}", element.tag_name().name(), attributes.collect::<String>());
         self.draft.leave_out(position_of(element), shown);
@@ -139,7 +143,7 @@ impl<'x> Scenario<'_, 'x> {
             "HUB" => NodeKind::Hub,
             "WIRELESS_LAN" => NodeKind::Wlan,
             _ => {
-                self.leave_out(element, " and its links: expected SWITCH, HUB or WIRELESS_LAN");
+                self.leave_out(element, ", and its links: expected SWITCH, HUB or WIRELESS_LAN");
                 self.names.insert(self.required(element, &["id"])?.into(), None);
                 return Ok(());
             }
@@ -366,7 +370,7 @@ impl<'x> Scenario<'_, 'x> {
                     for (name, file) in
                         elements(part).filter_map(|file| Some((file.attribute("name")?, file)))
                     {
-                        let text = file.text().unwrap_or_default().to_string();
+                        let text = plain(file.text().unwrap_or_default());
                         files.insert(name.into(), position_of(file).of(text));
                     }
                 }
@@ -407,6 +411,11 @@ impl<'x> Scenario<'_, 'x> {
 
 fn ifaces<'x>(link: Element<'x, 'x>) -> [Option<Element<'x, 'x>>; 2] {
     [["iface1", "interface_one"], ["iface2", "interface_two"]].map(|names| child(link, &names))
+}
+
+/// The text of a file without Mako's tag `text`, which has Mako copy what is in it.
+fn plain(text: &str) -> String {
+    text.replace("<%text>", "").replace("</%text>", "")
 }
 
 fn node_of(end: &str) -> &str {

@@ -113,6 +113,23 @@ struct Station<'a> {
     scripts: Vec<Vec<wlan::Setting<'a>>>,
 }
 
+/// Options of a file that say what the GUI shows.
+const SHOWN: [&str; 13] = [
+    "annotations",
+    "background_images",
+    "exec_errors",
+    "grid",
+    "icon_size",
+    "interface_names",
+    "ip_addresses",
+    "ipsec_configs",
+    "ipv6_addresses",
+    "link_labels",
+    "node_labels",
+    "show_api",
+    "zoom",
+];
+
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let whole = Word { text, at: Position { line: 1, column: 1 }, is_braced: false };
     let mut stations = Vec::new();
@@ -138,6 +155,16 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
             "link" => links.push((name, body)),
             // These say how it is drawn.
             "canvas" | "annotation" => {}
+            "option" if name.text == "global" => {
+                for option in words(draft, &body)?.chunks(2) {
+                    let key = &option[0];
+                    let value = option.get(1).map_or("", |value| value.text);
+                    if !SHOWN.contains(&key.text) && !["", "0", "no"].contains(&value) {
+                        let what = format!("option global: {} {}", key.text, short(value));
+                        draft.leave_out(key.at, what);
+                    }
+                }
+            }
             _ if body.text.trim().is_empty() => {}
             other => {
                 draft.leave_out(kind.at, format!("{other} {}: {}", name.text, short(body.text)))
@@ -245,6 +272,11 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
                 station.peers.push((own.text, peer.text));
             }
             "network-config" => read_config(value, &mut station),
+            "docker-image" if node.kind == NodeKind::Process => {
+                if let [image] = &words(draft, value)?[..] {
+                    node.image = Some(image.at.of(image.text.to_string()));
+                }
+            }
             "services" => {
                 let all = words(draft, value)?;
                 named = Some(all.iter().map(|one| Wanted::plain(one.at, one.text)).collect());
@@ -446,9 +478,10 @@ fn read_link(draft: &mut Draft, name: &Word, body: &Word, stations: &mut [Statio
     let second = take_end(draft, name.text, other, one, &mut stations[second])?;
     let lines = [first.lines, second.lines];
     let mut made = link([first.name, second.name]);
-    made.ipv4 = addresses(draft, name.at, &lines, "ip address ");
-    made.ipv6 = addresses(draft, name.at, &lines, "ipv6 address ");
-    made.mac = addresses(draft, name.at, &lines, "mac address ");
+    let ends = made.endpoints.clone();
+    made.ipv4 = addresses(draft, &ends, &lines, "ip address ");
+    made.ipv6 = addresses(draft, &ends, &lines, "ipv6 address ");
+    made.mac = addresses(draft, &ends, &lines, "mac address ");
     let impairments_of_ends = impairments_of_ends(draft, name, &settings)?;
     set_impairments_of_ends(&mut made, name.at, impairments_of_ends);
     draft.add_link(name.at, made);
@@ -546,16 +579,18 @@ fn set_impairments_of_ends(
 /// as left out.
 fn addresses(
     draft: &mut Draft,
-    at: Position,
+    ends: &[Spanned<String>],
     lines: &[Vec<&str>; 2],
     start: &str,
 ) -> Vec<Option<Spanned<String>>> {
     let mut both = Vec::new();
-    for lines in lines {
+    for (end, lines) in ends.iter().zip(lines) {
+        let at = Position::from_location(end.defined);
         let mut given = lines.iter().filter_map(|line| line.strip_prefix(start));
         both.push(given.next().map(|text| at.of(text.trim().to_string())));
         for more in given {
-            draft.leave_out(at, format!("{start}{more}: an interface has one"));
+            let what = format!("interface {}: {start}{more}: expected one", end.value);
+            draft.leave_out(at, what);
         }
     }
     if both.iter().all(Option::is_none) {

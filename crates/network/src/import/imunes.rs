@@ -201,8 +201,14 @@ fn read_setting(
         | "bridge" => {}
         drawn if DRAWN.contains(&drawn) => {}
         _ if draft.is_switch(name) => {
-            if text(&value.value) != "0" {
+            if !["", "0"].contains(&text(&value.value).as_str()) {
                 draft.leave_out(at, format!("node {name}: {key} {}", value.value));
+            }
+        }
+        "docker_image" => {
+            let image = text(&value.value);
+            if let Some(node) = draft.node(name).filter(|_| !image.is_empty()) {
+                node.image = Some(at.of(image));
             }
         }
         "model" => {
@@ -434,7 +440,7 @@ fn read_link(
         match (stations.get(node.as_str()), whole.nodes.contains_key(node)) {
             (Some(station), _) => found.push((station, station.interfaces.get(interface))),
             (None, true) => {
-                draft.leave_out(at, format!("link {id}: {node} is not there"));
+                draft.leave_out(at, format!("link {id}: an end is not there: {node}"));
                 return Ok(());
             }
             (None, false) => return draft.error(at, format!("link {id}: peers: no node {node:?}")),
