@@ -275,13 +275,12 @@ def is_there(inside: Inside) -> Inside:
 
 
 def groups_of(*names: str) -> list[Path]:
-    """Returns the existing control groups of containers."""
-    return [
-        group
-        for parent in Path("/sys/fs/cgroup").rglob("lorentz")
-        for group in parent.iterdir()
-        if group.is_dir() and group.name in names
-    ]
+    """Returns the existing control groups of containers. Those of others may vanish meanwhile."""
+    found = []
+    for folder, below, _ in os.walk("/sys/fs/cgroup"):
+        if Path(folder).name == "lorentz":
+            found += [Path(folder) / name for name in below if name in names]
+    return found
 
 
 class Seen:

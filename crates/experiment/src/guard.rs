@@ -3,8 +3,10 @@
 //! The guard only waits for the end of the experiment's process. If that process dies without removing the experiment, the guard
 //! waits [`ORPHAN_RELEASE_DELAY`], so that people can look at the frozen containers. Then it lets the containers go on.
 
+use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,13 +22,14 @@ pub const ORPHAN_RELEASE_DELAY: Duration = Duration::from_secs(10);
 /// Starts the guard of the calling process. The caller is the process of the experiment `name` and has one thread only.
 pub(crate) fn start(state: &StateDir, name: &str) -> anyhow::Result<()> {
     let (mine, end) = UnixStream::pair()?;
-    start_in_background(&[end.as_fd()], |ready| {
+    let directory = directory::of_experiment(state, name)?;
+    let own = File::open(directory.file(""))?;
+    start_in_background(&[end.as_fd(), own.as_fd()], |ready| {
         ready.done();
         // Returns when the other end is closed: only the end of the experiment's process closes it.
         let _ = (&end).read(&mut [0]);
         let died = Instant::now();
-        let directory = directory::of_experiment(state, name)?;
-        while is_orphaned(&directory) {
+        while is_there(&directory, &own) {
             if died.elapsed() >= ORPHAN_RELEASE_DELAY {
                 return release(state, name);
             }
@@ -39,10 +42,12 @@ pub(crate) fn start(state: &StateDir, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether an experiment is in `directory`, and its process has died. A process that listens there is that of a later experiment
-/// with the same name.
-fn is_orphaned(directory: &ServiceDir) -> bool {
-    directory.exists() && !matches!(directory.connect(), Ok(Some(_)))
+/// Whether the path of `directory` still leads to `own`. A later experiment of the same name has a directory of its own there, and
+/// the number of one that is open is not given away.
+fn is_there(directory: &ServiceDir, own: &File) -> bool {
+    let place = |found: Metadata| (found.dev(), found.ino());
+    let now = fs::metadata(directory.file("")).map(place);
+    now.is_ok() && now.ok() == own.metadata().map(place).ok()
 }
 
 /// Lets all containers of the experiment `name` go on by themselves, and removes the remains of the experiment. Its process has
