@@ -2,7 +2,7 @@
 build. Nothing is made, and no command of theirs for a node runs meanwhile.
 
 A program ends at the first call that needs a running network, such as `CLI(net)` or
-`net.pingAll()`. What it had a node run before is noted as the node's lines of `exec`.
+`net.pingAll()`. Earlier commands for a node become the node's lines of `exec`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _wrong(path: Path, error: Exception) -> WrongInputError:
     return WrongInputError(f"{path}:{at[0]}:{at[1]}: {type(error).__name__}: {error}")
 
 
-#: What modules of Mininet have, by name. The rest of their names do nothing.
+#: Names in Mininet's modules that have a stand-in. All other names do nothing.
 _SWITCHES = ("OVSSwitch", "OVSKernelSwitch", "OVSBridge", "UserSwitch", "IVSSwitch", "LinuxBridge")
 _CONTROLLERS = ("OVSController", "DefaultController", "NullController", "RemoteController", "Ryu")
 _LINKS = ("Link", "TCLink", "TCULink", "OVSLink")

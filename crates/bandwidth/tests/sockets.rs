@@ -194,7 +194,7 @@ fn hostile() -> impl Strategy<Value = Vec<Hostile>> {
     proptest::collection::vec(one, 0..6)
 }
 
-/// Whatever a client sends, and wherever its connection breaks, the server serves the next client.
+/// The server serves the next client after any input of a client, and after a connection that broke at any place.
 #[test]
 fn hostile_control_messages_harm_nobody_else() {
     let address = server(None, PATIENCE);

@@ -103,7 +103,7 @@ fn advice(text: &str, status: i32, output: &str) -> &'static str {
 /// The beginning of a script's last line of output if the node leaves out the services that the script starts. Their
 /// names and the reason follow.
 pub(crate) const LEFT_OUT: &str = "lorentz: left out: ";
-/// What begins a report of bash in a node's output.
+/// Prefix of a report of bash in a node's output.
 const REPORT: &str = "lorentz: exec line ";
 
 /// Returns the words that run `line` by `shell`, or by /bin/sh where the node does not have that shell.
@@ -172,7 +172,7 @@ impl OutputMark<'_> {
                 Some((number.parse().ok()?, status.parse().ok()?))
             });
             match report {
-                // What was written before is of this line, and not of the next one that fails.
+                // The output so far is of this line, and not of the next one that fails.
                 Some((number, status)) => {
                     failures.push(failed(number, status, std::mem::take(&mut last)));
                 }

@@ -53,7 +53,7 @@ pub(crate) fn check_all(plan: &NetworkPlan) -> Result<(), NetworkRefusal> {
 pub fn pull_missing(plan: &NetworkPlan) -> anyhow::Result<()> {
     for image in missing(plan)?.keys() {
         let mut command = Command::new("podman");
-        // What podman prints on standard output is the image's id.
+        // podman prints the image's id on standard output.
         command.args(["pull", &full_name(image)]).stdin(Stdio::null()).stdout(Stdio::null());
         let status = command.status().context("podman")?;
         anyhow::ensure!(status.success(), "podman pull {}: {status}", full_name(image));

@@ -104,7 +104,7 @@ pub(crate) fn create(
     })
 }
 
-/// Has the kernel kill this process when the process `parent` has ended. What a killed emulator was about to make must not appear
+/// Has the kernel kill this process when the process `parent` has ended. A killed emulator must not make anything
 /// after 'lorentz down'.
 fn die_with(parent: u32) -> io::Result<()> {
     // SAFETY: plain numbers.

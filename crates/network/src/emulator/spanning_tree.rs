@@ -15,7 +15,7 @@ const MAX_AGE: Span = Span::from_secs(20);
 pub(super) const FORWARD_DELAY: Span = Span::from_secs(15);
 /// How long the root tells of a change.
 const TOPOLOGY_CHANGE_TIME: Span = Span::from_secs(35);
-/// What a switch adds to the age of what it passes on.
+/// Increment of a configuration BPDU's message age at each switch.
 const MESSAGE_AGE_INCREMENT: Span = Span::from_secs(1);
 /// Least time between two BPDUs from one port.
 const HOLD_TIME: Span = Span::from_secs(1);
@@ -36,7 +36,7 @@ const FLAG_ACKNOWLEDGED: u8 = 0x80;
 /// Priority and address of a switch.
 type BridgeId = u64;
 
-/// What a switch says of its way to the root. The lesser one is the better one.
+/// Priority vector of a configuration BPDU: the sender's path to the root. The lesser vector is the better one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Offer {
     root: BridgeId,
@@ -290,7 +290,7 @@ impl Bridge {
             && (port.offer.bridge, port.offer.port) == (self.id, port.id)
     }
 
-    /// What this switch would say at a port.
+    /// Returns the priority vector that this switch would send at a port.
     fn own_offer(&self, port: usize) -> Offer {
         Offer { root: self.root, cost: self.root_cost, bridge: self.id, port: self.ports[port].id }
     }
