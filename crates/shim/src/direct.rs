@@ -216,24 +216,6 @@ pub fn stub(place: usize) -> usize {
     &raw const lorentz_call_stubs as usize + place * STUB_LEN
 }
 
-/// Whether calls of this kind can go without a trap.
-pub fn can_carry_out(handler: Handler) -> bool {
-    matches!(
-        handler,
-        Handler::ClockGettime
-            | Handler::Gettimeofday
-            | Handler::Time
-            | Handler::Stat
-            | Handler::Open
-            | Handler::SigAction
-            | Handler::SigProcMask
-            | Handler::Poll
-            | Handler::EpollWait
-            | Handler::EpollPwait
-            | Handler::Futex
-    )
-}
-
 /// Carries out the call of a frame. Returns its result, or [`BY_TRAP`].
 unsafe extern "C" fn carry_out_frame(frame: *const Frame) -> isize {
     // SAFETY: the assembly above has just written it.
