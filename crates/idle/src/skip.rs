@@ -21,7 +21,7 @@ use std::time::Duration;
 use lorentz_clock::{SkipMode, Span, VirtualInstant};
 use lorentz_control::host_time::{sleep, HostMoment};
 use lorentz_control::processes::{threads_of, FileId, Process};
-use lorentz_control::{Clock, FileStamps};
+use lorentz_control::{Clock, FileTimestamps};
 use nix::fcntl::{fcntl, FcntlArg};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -124,7 +124,7 @@ impl Skipper {
         }
         drop(ready);
         watch.switch_trace = SwitchTrace::new().ok();
-        watch.stamps = FileStamps::new().ok();
+        watch.timestamps = FileTimestamps::new().ok();
         let mut asleep = None;
         loop {
             match watch.look_once(asleep.take()) {
@@ -191,7 +191,7 @@ struct Watch {
     clock: Clock,
     file: FileId,
     /// `None` if they cannot be made, and in a watch that never leaps.
-    stamps: Option<FileStamps>,
+    timestamps: Option<FileTimestamps>,
     /// BPF programs that report the tasks; `None` if the kernel does not allow them. Then the watch reads /proc.
     switch_trace: Option<SwitchTrace>,
     /// The number of programs that had been brought onto the clock when `switch_trace` was last given the processes to watch.
@@ -250,7 +250,7 @@ impl Watch {
         Ok(Watch {
             clock,
             file,
-            stamps: None,
+            timestamps: None,
             switch_trace: None,
             entries: 0,
             quiet: HashSet::new(),
@@ -361,7 +361,7 @@ impl Watch {
             clock.entries() == entries && now.is_ok_and(|now| now == tasks)
         };
         let leapt =
-            self.clock.leap_to_next(self.notified, &self.known, self.stamps.as_ref(), still);
+            self.clock.leap_to_next(self.notified, &self.known, self.timestamps.as_ref(), still);
         if leapt
             && tasks.len() == 1
             && self.clock.may_mark_sole_thread(head)

@@ -10,9 +10,9 @@ use crate::calls::*;
 use crate::clone_tracking;
 use crate::filter::TRAP_DATA;
 use crate::layout::data;
+use crate::send_order;
 use crate::signals;
 use crate::sys::{self, reg, sig, Errno, Fd, Siginfo, SysResult, Sysno, Ucontext};
-use crate::turn;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_syscalls::Handler;
@@ -116,15 +116,15 @@ fn dispatch(call: &mut Call, ip: u64) -> SysResult {
         Handler::Receive => socket::receive.carry_out(call),
         Handler::RecvMmsg => socket::recvmmsg.carry_out(call),
         Handler::Send => {
-            turn::come(call.arg::<Fd>(0));
+            send_order::wait_until_visible(call.arg::<Fd>(0));
             socket::send.carry_out(call)
         }
         Handler::SendMany => {
-            turn::come(call.arg::<Fd>(0));
+            send_order::wait_until_visible(call.arg::<Fd>(0));
             wait::blocking(call, Masking::Repeats)
         }
         Handler::Splice => {
-            turn::come(call.arg::<Fd>(2));
+            send_order::wait_until_visible(call.arg::<Fd>(2));
             wait::blocking(call, Masking::Repeats)
         }
         Handler::Sysinfo => process::sysinfo.carry_out(call),
