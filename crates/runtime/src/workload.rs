@@ -51,7 +51,7 @@ impl Workload {
             (None, _) => {}
         }
         if let Some(rights) = &self.rights {
-            rights.settle().context(RIGHTS)?;
+            rights.drop_others().context(RIGHTS)?;
         }
         // Behind the last capset of this process, which has no handler for it.
         if let (Some(entered), true) = (&entered, self.narrows_capset) {
