@@ -138,13 +138,13 @@ impl OutputMark<'_> {
 
     /// Returns what is written since, its last part where it is long.
     fn text(&self) -> String {
-        const MOST: u64 = 64 * 1024;
+        const MAX_LEN: u64 = 64 * 1024;
         let read = || -> std::io::Result<Vec<u8>> {
             let mut file = std::fs::File::open(self.path)?;
             let end = file.metadata()?.len();
-            file.seek(SeekFrom::Start(self.from.max(end.saturating_sub(MOST))))?;
+            file.seek(SeekFrom::Start(self.from.max(end.saturating_sub(MAX_LEN))))?;
             let mut bytes = Vec::new();
-            file.take(MOST).read_to_end(&mut bytes)?;
+            file.take(MAX_LEN).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_that_are_common_in_labs_are_told() {
+    fn causes_that_are_common_in_labs_are_named() {
         for (text, status, output, part) in [
             ("systemctl start frr", 1, "Failed to connect to bus: Host is down", "none answers"),
             ("service nosuch start", 1, "nosuch: unrecognized service", "none answers"),

@@ -218,8 +218,8 @@ impl Config {
 fn podman(words: &[&str], input: Stdio) -> anyhow::Result<String> {
     let done = Command::new("podman").args(words).stdin(input).output().context("podman")?;
     if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        let last = said.lines().last().unwrap_or("not there").trim_start_matches("Error: ");
+        let errors = String::from_utf8_lossy(&done.stderr);
+        let last = errors.lines().last().unwrap_or("not there").trim_start_matches("Error: ");
         anyhow::bail!("{last}");
     }
     Ok(String::from_utf8_lossy(&done.stdout).trim_end().to_string())
