@@ -41,7 +41,7 @@ def read(path: str | Path, name: str | None = None) -> tuple[object, list[str]]:
     try:
         exec(compile(path.read_text(), str(path), "exec"), scope)
     except stand_ins.Finished as finished:
-        return finished.net.noted(), finished.net.left_out
+        return finished.net.as_topo(), finished.net.left_out
     except SystemExit:
         pass
     except Exception as error:
@@ -57,7 +57,7 @@ def read(path: str | Path, name: str | None = None) -> tuple[object, list[str]]:
             del sys.modules[key]
         sys.modules.update(before)
     if net := stand_ins.Mininet.started:
-        return net.noted(), net.left_out
+        return net.as_topo(), net.left_out
     return _of_topos(path, scope, name)
 
 
@@ -84,7 +84,7 @@ def _of_topos(path: Path, scope: dict, name: str | None) -> tuple[object, list[s
     except Exception as error:
         raise _wrong(path, error) from error
     net = stand_ins.Mininet(topo=topo)
-    return net.noted(), net.left_out
+    return net.as_topo(), net.left_out
 
 
 def _wrong(path: Path, error: Exception) -> WrongInputError:

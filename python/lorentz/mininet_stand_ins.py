@@ -359,7 +359,7 @@ class Mininet:
             raise AttributeError(name)
         return lambda *_, **__: None
 
-    def noted(self) -> Topo:
+    def as_topo(self) -> Topo:
         """Returns the network as a Topo whose nodes have their lines as `exec`."""
         self.build()
         for node in self.nodes.values():

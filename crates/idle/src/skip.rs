@@ -29,7 +29,7 @@ use nix::unistd::Pid;
 use crate::external_wakers::{ExternalWakers, WakerCache, WakerFinding};
 use crate::switch_trace::SwitchTrace;
 use crate::task::{Blocker, SleepingTask};
-use crate::task_scan::{asleep, members};
+use crate::task_scan::{all_asleep, members};
 
 /// How a clock skips idle time, and how much it has skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -365,7 +365,7 @@ impl Watch {
         if leapt
             && tasks.len() == 1
             && self.clock.may_mark_sole_thread(head)
-            && self.is_alone(&tasks[0])
+            && self.is_sole_thread(&tasks[0])
         {
             self.clock.mark_sole_thread(head);
         }
@@ -373,13 +373,13 @@ impl Watch {
     }
 
     /// Whether `task` is the sole thread on the clock, by /proc and not by the way that found the task.
-    fn is_alone(&self, task: &SleepingTask) -> bool {
+    fn is_sole_thread(&self, task: &SleepingTask) -> bool {
         members(&self.file) == [task.pid] && threads_of(task.pid).eq([task.thread])
     }
 
     /// Returns the cause that keeps time from leaping at this moment, if `pids` are the processes on the clock.
     fn blocker(&mut self, pids: &[u32], force: bool) -> Option<Blocker> {
-        asleep(pids).and_then(|tasks| self.unblocked(tasks, force)).err()
+        all_asleep(pids).and_then(|tasks| self.unblocked(tasks, force)).err()
     }
 
     /// Returns `tasks`, which all sleep, if nothing keeps time from leaping.
@@ -460,7 +460,7 @@ fn asleep_by(
 ) -> Result<Vec<SleepingTask>, Blocker> {
     match switch_trace {
         Some(trace) => trace.sleeping_tasks(),
-        None => asleep(&members(file)),
+        None => all_asleep(&members(file)),
     }
 }
 

@@ -89,7 +89,7 @@ fn estimate(args: &Measure) -> anyhow::Result<i32> {
         let start = Instant::now();
         // It draws on standard error, and only where that is a terminal.
         let bar = ProgressBar::new_spinner();
-        let mut show = |progress: EstimateProgress| bar.set_message(stage(&progress));
+        let mut show = |progress: EstimateProgress| bar.set_message(progress_text(&progress));
         let found = measure(&mut client, args.method.into(), &mut show);
         bar.finish_and_clear();
         let found = found.with_context(|| address.to_string())?;
@@ -105,7 +105,7 @@ fn estimate(args: &Measure) -> anyhow::Result<i32> {
     }
 }
 
-fn stage(progress: &EstimateProgress) -> String {
+fn progress_text(progress: &EstimateProgress) -> String {
     let rate = |bits: f64| BitRate::from_f64(bits).to_string();
     let (low, high) = progress.range;
     let (at, low, high) = (rate(progress.rate), rate(low), rate(high));
