@@ -108,22 +108,22 @@ fn check_shared_networks(file: &TopologyFile, plan: &NetworkPlan) -> Result<(), 
     let found = |name: &str| plan.nodes.iter().find(|node| node.name == name);
     for (name, node) in &file.topology.nodes {
         let Some(of) = &node.value.network_of else { continue };
-        let wrong = |what: &str| refuse(of.defined, format!("node {name}: network-of: {what}"));
+        let refused = |what: &str| refuse(of.defined, format!("node {name}: network-of: {what}"));
         if plan.rounds {
-            return wrong(
+            return refused(
                 "not in rounds: the nodes' clocks differ; expected an interface of its own",
             );
         }
         match found(&of.value) {
-            None => return wrong(&format!("{}: no such node; expected another node", of.value)),
+            None => return refused(&format!("{}: no such node; expected another node", of.value)),
             Some(other) if other.network_of.is_some() || other.name == *name => {
-                return wrong(&format!("{}: expected a node with a network of its own", of.value))
+                return refused(&format!("{}: expected a node with a network of its own", of.value))
             }
             Some(_) => {}
         }
         let has_links = plan.links.iter().any(|link| link.ends.iter().any(|end| end.node == *name));
         if has_links || !node.value.sysctls.is_empty() {
-            return wrong("excludes links and sysctls of its own: they are the other node's");
+            return refused("excludes links and sysctls of its own: they are the other node's");
         }
     }
     Ok(())
@@ -388,11 +388,11 @@ fn check_schedule(
     for (at, change) in &all {
         for (link, side) in directions_at(&plan.links, &change.end, change.both) {
             impairments[link][side] = impairments[link][side].with(&change.set);
-            let wrong = |what| refuse(*at, format!("schedule: {what}"));
-            impairments[link][side].check().or_else(wrong)?;
+            let refused = |what| refuse(*at, format!("schedule: {what}"));
+            impairments[link][side].check().or_else(refused)?;
             if plan.rounds {
                 plan.check_for_rounds(&plan.links[link], side, &impairments[link][side])
-                    .or_else(wrong)?;
+                    .or_else(refused)?;
             }
         }
     }
