@@ -130,7 +130,7 @@ def text(found: dict) -> str:
     lines = found["machine"].items()
     about = "".join(f"- {name}: {what}\n" for name, what in lines if name in shown)
     count = found["count"] * found["turns"]
-    return f"""# What is added to packets, and how well that is known
+    return f"""# Latency added to packets, and the error of its measurement
 
 Written by `benches/latency.py`, which measures all of it anew. The figures are explained in
 [design.md](design.md#latencies), what is not covered in [limits.md](limits.md#latencies). MACE's

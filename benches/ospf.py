@@ -32,7 +32,7 @@ from framework.ospf import START_SECONDS, Ring  # noqa: E402
 DELAY_MS, PART = 20, 0.25
 TDFS = (1, 2, 5, 10, 20, 40)
 #: Time limit for the routers to converge, real seconds per unit of TDF.
-PATIENCE = 120
+CONVERGENCE_TIMEOUT = 120
 #: Number of frames after which the lateness is checked during a run.
 ENOUGH = 20_000
 
@@ -72,14 +72,16 @@ def memory_mib(folder: Path) -> float:
 def wait(ring: Ring, good: object, tdf: float, is_last: bool) -> None:
     """Waits until `good` for every router. It asks seldom, because routers answer on their
     clock."""
-    deadline = time.monotonic() + PATIENCE * tdf
+    deadline = time.monotonic() + CONVERGENCE_TIMEOUT * tdf
     for router in range(ring.count):
         while not good(router):
             late = status()["lateness"]
             if late["count"] > ENOUGH and late["p99_ns"] > PART * DELAY_MS * 1e6 and not is_last:
                 raise TooLateError(f"p99 {late['p99_ns'] / 1e6:.1f} ms")
             if time.monotonic() > deadline:
-                sys.exit(f"benches/ospf.py: n{router} has not settled in {PATIENCE * tdf} s")
+                sys.exit(
+                    f"benches/ospf.py: n{router} has not settled in {CONVERGENCE_TIMEOUT * tdf} s"
+                )
             time.sleep(0.5 * tdf)
 
 

@@ -276,6 +276,8 @@ def runtimes(all_samples: dict[str, Samples]) -> list[str]:
 PREFACE = """\
 # How fast
 
+What does virtual time cost, against native runs and other tools? Goals stand beside the figures.
+
 Written by `make bench`; do not edit. Reasons for missed goals are kept in `benches/reasons.json`.
 
 - Every figure is the median over rounds. In each round the levels run one after the other, in

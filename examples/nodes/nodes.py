@@ -21,7 +21,7 @@ from pathlib import Path
 
 LORENTZ = os.environ.get("LORENTZ", "lorentz")
 #: Greatest number of nodes: a network has up to 1000, the switch included.
-MOST = 999
+MAX_NODES = 999
 
 
 def topology(name: str, count: int, tdf: float, rounds: bool) -> str:
@@ -85,14 +85,14 @@ class Nodes:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("count", type=int, help=f"how many nodes, 1 to {MOST}")
+    parser.add_argument("count", type=int, help=f"how many nodes, 1 to {MAX_NODES}")
     parser.add_argument("tdf", type=float, help="their time dilation factor")
     parser.add_argument("--rounds", action="store_true", help="in rounds, as `lorentz up --rounds`")
     parser.add_argument("--output", type=Path, default=Path("/tmp"), help="default: /tmp")
     parser.add_argument("--name", default="nodes", help="of the network; default: nodes")
     args = parser.parse_args()
-    if not 1 <= args.count <= MOST:
-        parser.error(f"COUNT '{args.count}': accepted is 1 to {MOST}")
+    if not 1 <= args.count <= MAX_NODES:
+        parser.error(f"COUNT '{args.count}': accepted is 1 to {MAX_NODES}")
     return args
 
 

@@ -9,18 +9,18 @@
 #include <unistd.h>
 
 #define PLACE "/usr/libexec/ns3"
-enum { MOST = 32 };
+enum { MAX_WORDS = 32 };
 
 int execlp(const char *file, const char *first, ...)
 {
-	const char *words[MOST + 1] = { first };
+	const char *words[MAX_WORDS + 1] = { first };
 	const char *name = strrchr(file, '/');
 	char there[256];
 	va_list rest;
 	int count = 0;
 
 	va_start(rest, first);
-	while (words[count] && count < MOST - 1)
+	while (words[count] && count < MAX_WORDS - 1)
 		words[++count] = va_arg(rest, const char *);
 	va_end(rest);
 	if (name && strstr(name, "tap-creator") && access(file, X_OK)) {

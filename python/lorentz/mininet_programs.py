@@ -2,7 +2,7 @@
 build. Nothing is made, and no command of theirs for a node runs meanwhile.
 
 A program ends at the first call that needs a running network, such as `CLI(net)` or
-`net.pingAll()`. What it had a node run before is noted as the node's lines of `exec`.
+`net.pingAll()`. Earlier commands for a node become the node's lines of `exec`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read(path: str | Path, name: str | None = None) -> tuple[object, list[str]]:
     try:
         exec(compile(path.read_text(), str(path), "exec"), scope)
     except stand_ins.Finished as finished:
-        return finished.net.noted(), finished.net.left_out
+        return finished.net.as_topo(), finished.net.left_out
     except SystemExit:
         pass
     except Exception as error:
@@ -57,7 +57,7 @@ def read(path: str | Path, name: str | None = None) -> tuple[object, list[str]]:
             del sys.modules[key]
         sys.modules.update(before)
     if net := stand_ins.Mininet.started:
-        return net.noted(), net.left_out
+        return net.as_topo(), net.left_out
     return _of_topos(path, scope, name)
 
 
@@ -84,7 +84,7 @@ def _of_topos(path: Path, scope: dict, name: str | None) -> tuple[object, list[s
     except Exception as error:
         raise _wrong(path, error) from error
     net = stand_ins.Mininet(topo=topo)
-    return net.noted(), net.left_out
+    return net.as_topo(), net.left_out
 
 
 def _wrong(path: Path, error: Exception) -> WrongInputError:
@@ -98,7 +98,7 @@ def _wrong(path: Path, error: Exception) -> WrongInputError:
     return WrongInputError(f"{path}:{at[0]}:{at[1]}: {type(error).__name__}: {error}")
 
 
-#: What modules of Mininet have, by name. The rest of their names do nothing.
+#: Names in Mininet's modules that have a stand-in. All other names do nothing.
 _SWITCHES = ("OVSSwitch", "OVSKernelSwitch", "OVSBridge", "UserSwitch", "IVSSwitch", "LinuxBridge")
 _CONTROLLERS = ("OVSController", "DefaultController", "NullController", "RemoteController", "Ryu")
 _LINKS = ("Link", "TCLink", "TCULink", "OVSLink")

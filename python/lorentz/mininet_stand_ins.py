@@ -359,7 +359,7 @@ class Mininet:
             raise AttributeError(name)
         return lambda *_, **__: None
 
-    def noted(self) -> Topo:
+    def as_topo(self) -> Topo:
         """Returns the network as a Topo whose nodes have their lines as `exec`."""
         self.build()
         for node in self.nodes.values():
@@ -371,7 +371,7 @@ class Mininet:
             # The program's class has used the parameters that it names.
             own = inspect.signature(type(node).config).parameters
             said.update({key: node.params[key] for key in node.params if key not in own})
-            # What a class of the program's configures is among its lines.
+            # The settings of a class of the program's are among its lines.
             made_by = node.made_by
             is_node = isinstance(made_by, type) and issubclass(made_by, Node)
             if isinstance(node, NAT) or not is_node:
@@ -380,5 +380,5 @@ class Mininet:
         return self.topo
 
 
-#: What Mininet has under the same names.
+#: Stand-ins for the classes of Mininet that have the same names.
 CLASSES = (Node, Host, CPULimitedHost, Switch, NAT, Controller, Intf, Mininet)

@@ -135,5 +135,5 @@ class TorusTopo(Topo):
             self.addLink(switch, names[(i + 1) % x, j])
 
 
-#: What Mininet has under the same names.
+#: Stand-ins for the classes of Mininet that have the same names.
 CLASSES = (Topo, SingleSwitchTopo, LinearTopo, TreeTopo, TorusTopo)

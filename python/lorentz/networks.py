@@ -420,12 +420,12 @@ class Network:
         that failed if `keep_going` is set.
         """
         policy = "--keep-going" if self.keep_going else "--strict"
-        told = json.loads(self._call_with_topology("up", "--json", policy))
+        answer = json.loads(self._call_with_topology("up", "--json", policy))
         failed = [
             f"node {one['node']}: exec: {one['text']}: exit status {one['status']}: {one['output']}"
-            for one in told["failed"]
+            for one in answer["failed"]
         ]
-        for what in [*([told["advice"]] if told["advice"] else []), *failed]:
+        for what in [*([answer["advice"]] if answer["advice"] else []), *failed]:
             warnings.warn(f"{self.name}: {what}", RuntimeWarning, stacklevel=2)
 
     def _call_with_topology(self, *words: str) -> str:

@@ -65,7 +65,7 @@ def test_a_pid_does_for_a_name(watch):
     lorentz.ok("leap", pid, "--by", "1h")
     lorentz.ok("dilate", pid, "--tdf", "4")
     shown = lorentz.json_of("time", pid)
-    assert (shown["rate"], shown["tdf"]) == ("1/4", "4") or oracle.ratio(shown["rate"]) == 0.25
+    assert (shown["rate"], shown["tdf"]) == ("0.25", "4")
     assert 3600 <= now(watch)["real"] / 1e9 - epoch("2030-01-01") < 3700
 
 

@@ -19,7 +19,7 @@ from framework.running import Inside
 
 #: Seconds after which the containers of a dead experiment go on by themselves, and a margin.
 ORPHANED_FOR = 10
-PATIENCE = 10
+WAIT_TIMEOUT = 10
 
 
 def has_ended(pid: int) -> bool:
@@ -101,7 +101,7 @@ def test_without_rm_they_go_on_by_themselves_after_a_while(tmp_path):
         died = time.monotonic()
         time.sleep(1)
         stands = seen.latest
-        until(lambda: seen.latest > stands, "goes on", ORPHANED_FOR + PATIENCE)
+        until(lambda: seen.latest > stands, "goes on", ORPHANED_FOR + WAIT_TIMEOUT)
         assert time.monotonic() - died >= ORPHANED_FOR - 1
         check_goes_on(seen, looks)
         until(lambda: not experiment.place.exists(), "nothing is left")
@@ -120,7 +120,7 @@ def test_programs_that_send_go_on_when_the_experiment_was_killed():
         experiment.ok("rm")
         count = len(sends.lines(ev="sent"))
         # Some messages may have been on their way.
-        sends.wait_for(count + 20, timeout=PATIENCE, ev="sent")
+        sends.wait_for(count + 20, timeout=WAIT_TIMEOUT, ev="sent")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -174,7 +174,7 @@ def caller_that_reads_no_answer(experiment: Experiment) -> Iterator[None]:
         caller.connect(f"/proc/self/fd/{folder}/socket")
         os.close(folder)
         caller.setblocking(False)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + WAIT_TIMEOUT
         blocked = 0
         while blocked < 20:
             assert time.monotonic() < end, "its answers block"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from framework import build
-from framework.experiments import PATIENCE, Experiment
+from framework.experiments import STATE_TIMEOUT, Experiment
 
 COUNT = 60
 
@@ -22,9 +22,9 @@ def test_a_message_is_never_seen_before_it_was_sent(tmp_path: Path, ping: str, e
             experiment.run(program, other, one, "echo", echo, COUNT, go),
         ]
         for inside in pair:
-            inside.line(ev="ready", timeout=PATIENCE)
+            inside.line(ev="ready", timeout=STATE_TIMEOUT)
         experiment.synchronize()
         experiment.start()
         Path(go).touch()
-        said = [inside.line(ev="done", timeout=2 * PATIENCE) for inside in pair]
+        said = [inside.line(ev="done", timeout=2 * STATE_TIMEOUT) for inside in pair]
     assert [(line["early"], line["worst_ns"]) for line in said] == [(0, 0), (0, 0)]

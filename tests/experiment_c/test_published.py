@@ -31,7 +31,7 @@ def tool(*words: object, library: str = "timekeeper", program: str = "published_
 
 
 def needed(program: str, library: str) -> str:
-    """What readelf tells of a program's libraries."""
+    """Return readelf's listing of a program's dynamic section."""
     words = ["readelf", "-d", build.linked(f"experiment/{program}", library)]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 

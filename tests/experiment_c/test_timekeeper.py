@@ -100,7 +100,7 @@ def test_dilate_all_takes_the_descendants(calls):
         assert sorted(shown["pids"]) == sorted(parent.processes())
 
 
-#: What becomes of a descendant before its attach, which then fails.
+#: Fate of a descendant before its attach, which then fails.
 MEANWHILE = {
     # It stays as a zombie: its parent does not wait for it.
     "it ends": 'kill -9 "$pid"',

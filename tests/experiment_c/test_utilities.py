@@ -67,7 +67,7 @@ def test_linked_programs_find_the_libraries_by_their_sonames(installed):
 
 
 def _dynamic(library: Path) -> str:
-    """What readelf tells of a library's soname."""
+    """Return readelf's listing of a library's dynamic section."""
     words = ["readelf", "-d", library]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 

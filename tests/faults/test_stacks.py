@@ -26,7 +26,7 @@ def children(run: Running) -> list[dict]:
         return [line.data for line in run.lines(ev="child")]
 
 
-@pytest.mark.parametrize("options", [(), ("--skip-idle",)], ids=["plain", "births counted"])
+@pytest.mark.parametrize("options", [(), ("--skip-idle",)], ids=["plain", "clones counted"])
 def test_children_on_small_stacks(options):
     """A trapped call needs more stack than there is: the child lives, and nothing below the stack
     is written."""

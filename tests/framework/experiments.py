@@ -29,7 +29,7 @@ from framework.running import Inside
 _numbers = itertools.count(1)
 SECOND = 1_000_000_000
 #: Time limit for something immediate on an idle machine, real seconds.
-PATIENCE = 20.0
+STATE_TIMEOUT = 20.0
 
 
 class Experiment:
@@ -259,7 +259,7 @@ def check_shares(
     return end
 
 
-def until(true, what: object, timeout: float = PATIENCE):
+def until(true, what: object, timeout: float = STATE_TIMEOUT):
     """Waits until a call returns something true, and returns that."""
     deadline = time.monotonic() + timeout
     while not (found := true()):

@@ -12,7 +12,7 @@ from pathlib import Path
 from framework import lorentz, processes
 from framework.networks import TIMEOUT, Lab
 
-#: What a killed `lorentz up` had reached: a file below the state directory that is there by then.
+#: Progress of `lorentz up` when it is killed: a file below the state directory that exists by then.
 #: None: the line of exec runs.
 MOMENTS = {
     "the network's directory": ".networks/{name}",

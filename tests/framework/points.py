@@ -330,7 +330,7 @@ KINDS = {
     "marker": "a skipper that marks a sole thread",
     "scheduler": "the scheduler of an experiment",
 }
-#: What happens while a thread stands at a place.
+#: Events while a thread stands at a place.
 ACTS = {
     "kill": "its process gets SIGKILL",
     "stop": "the thread stands still, and goes on later",

@@ -16,7 +16,7 @@ WRONG = [
     ("watch self --outer lo --ring 2147483648", "--ring 2147483648: expected a power of two"),
     ("watch self --outer lo --for 0", "--for 0: expected a duration above 0"),
     ("watch self --outer lo --for soon", "--for soon: expected a duration"),
-    ("watch self --outer lo --hardware", "--hardware: lo has no hardware time stamps"),
+    ("watch self --outer lo --hardware", "--hardware: lo has no hardware timestamps"),
     ("watch self --outer lo --json --prometheus", "exclude each other"),
     ("watch self --outer lo --hardware --in-band", "exclude each other"),
     ("serve self 1 --outer lo --at /tmp/x", "--at: expected one namespace"),

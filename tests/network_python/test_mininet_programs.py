@@ -26,7 +26,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Program:
-    """What a program is to become."""
+    """A program for Mininet, and the network expected from it."""
 
     #: Numbers of nodes and links.
     size: tuple[int, int]

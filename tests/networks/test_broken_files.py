@@ -21,7 +21,7 @@ FILES = {
     "kathara": "kathara/lab.conf",
 }
 #: Number of ways in which each file is broken, at the most.
-MOST = 40
+MAX_TEXTS = 40
 
 
 def broken(text: str) -> Iterator[str]:
@@ -47,7 +47,7 @@ def test_a_broken_file_is_taken_or_refused_in_one_line(format, tmp_path):
     all_ways = list(dict.fromkeys(broken(original.read_text())))
     refused = 0
     file = tmp_path / original.name
-    for text in all_ways[:: -(-len(all_ways) // MOST)]:
+    for text in all_ways[:: -(-len(all_ways) // MAX_TEXTS)]:
         file.write_text(text)
         done = lorentz.call("up", "--check", str(file))
         told = [line for line in done.stderr.splitlines() if "left out: " not in line]
@@ -61,4 +61,4 @@ def test_a_broken_file_is_taken_or_refused_in_one_line(format, tmp_path):
         assert place, (text, told)
         assert 1 <= int(place[1]) <= text.count("\n") + 2, (text, told)
     # Most of these are mistakes indeed.
-    assert refused >= MOST // 8
+    assert refused >= MAX_TEXTS // 8

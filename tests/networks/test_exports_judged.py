@@ -70,7 +70,7 @@ def is_bridge(node: dict) -> bool:
 
 
 def sent(link: dict, end: str) -> dict:
-    """What is done to the frames that an end sends."""
+    """Return the impairments of the frames that an end sends."""
     return {**link, **link.get("from", {}).get(end, {})}
 
 
@@ -78,7 +78,7 @@ def sent(link: dict, end: str) -> dict:
 
 
 def topo(program: Path) -> dict:
-    """What Mininet builds of a program."""
+    """Return the topology that Mininet builds from a program."""
     if importlib.util.find_spec("mininet") is None:
         pytest.skip("Mininet of PyPI is not installed in .venv")
     script = build.PROGRAMS / "networks/read_topo.py"
@@ -131,7 +131,7 @@ def check_topo(network: dict, found: dict) -> None:
                 assert f"{there['node']}:{there['name']}" == end
                 assert there.get("ip") == (link.get("ipv4") or [None, None])[side]
             assert there["mac"] == (link.get("mac") or [None, None])[side]
-            # What a wlan does to frames is said at its radio.
+            # A wlan's impairments stand at its radio.
             if nodes[name].get("kind") != "wlan":
                 check_options(there, sent(link, end))
 

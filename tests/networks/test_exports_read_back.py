@@ -11,9 +11,9 @@ from framework import lorentz
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 
-#: What a file of each format is called.
+#: File name of each format.
 WRITTEN = {"core": "again.xml", "containerlab": "again.clab.yml"}
-#: What CORE has a place for.
+#: Impairments that CORE can represent.
 OF_CORE = ("rate", "delay", "loss", "duplicate")
 
 SAMPLES = {

@@ -18,7 +18,7 @@ import pytest
 from framework import build, containers, lorentz, needs
 from framework.networks import TIMEOUT, Imported, Lab, pair
 
-#: What runs in the node. It gets the facts of the host that it needs as JSON.
+#: The program in the node. It gets the facts of the host that it needs as JSON.
 HARM = (build.REPO / "tests/programs/networks/harm.py").read_text()
 
 #: docker's default capabilities, and CAP_NET_ADMIN.

@@ -431,7 +431,7 @@ exec chroot "$@"
 
 
 def test_a_node_of_an_image_is_private_too(tmp_path):
-    """What a lab calls of a service manager is the image's, and not the host's."""
+    """A lab's calls to a service manager reach the image's, and not the host's."""
     root = tmp_path / "root"
     subprocess.run(["cp", "-a", containers.rootfs(), root], check=True, timeout=TIMEOUT)
     (root / "bin/systemctl").write_text("#!/bin/sh\necho image: $* > /made\n")

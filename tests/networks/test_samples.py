@@ -18,7 +18,7 @@ SCENARIOS = Path(__file__).parent / "scenarios"
 
 @dataclass(frozen=True)
 class Sample:
-    """What a file is to become."""
+    """A scenario file, and the network expected from it."""
 
     #: A word of each element left out, in order; None where others say what is.
     left_out: tuple[str, ...] | None = ()

@@ -72,3 +72,11 @@ def test_a_second_version_for_clippy_is_named(script, tmp_path):
     (tmp_path / "clippy.toml").write_text('msrv = "1.70"\n')
     (line,) = script.disagreements(tmp_path, "1.89", [])
     assert "clippy.toml" in line
+
+
+def test_another_version_in_readme_is_named(script, tmp_path):
+    readme = (REPO / "README.md").read_text()
+    wanted = script.workspace_version(REPO)
+    (tmp_path / "README.md").write_text(readme.replace(f"than {wanted}", "than 1.70"))
+    (line,) = script.disagreements(tmp_path, wanted, [])
+    assert "README.md: names Rust 1.70" in line

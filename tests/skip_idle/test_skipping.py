@@ -341,7 +341,7 @@ WAYS = ["fork", "clone", "vfork", "posix_spawn", "orphan", "thread", "clone_vm"]
 def test_a_thread_that_leaps_by_itself_knows_what_it_has_begun(flavour):
     """A sole thread leaps without a skipper. Each child or thread that it begins reads the clock,
     and time does not leap meanwhile."""
-    with skipping(build.c("skip/births", flavour)) as inside:
+    with skipping(build.c("skip/clones", flavour)) as inside:
         spun = inside.wait_for(3 * len(WAYS), ev="spun", timeout=60)
         inside.line(ev="done")
         inside.succeed(timeout=BLINK)
@@ -351,14 +351,14 @@ def test_a_thread_that_leaps_by_itself_knows_what_it_has_begun(flavour):
 
 def test_a_thread_that_leaps_by_itself_knows_who_comes():
     """A command enters its clock: time does not leap while the command works."""
-    births = str(build.c("skip/births"))
+    clones = str(build.c("skip/clones"))
     nap = 'import time\nprint(\'{"ev": "up"}\', flush=True)\nwhile True: time.sleep(1)'
     with skipping(*python(nap)) as inside:
         inside.line(ev="up")
         time.sleep(0.3)
         assert inside.time()["skip"]["leaps"] > 1_000, "it does not leap by itself"
         for way in ("one", "two"):
-            entered = lorentz.ok("exec", inside.name, "--", births, "spin", way)
+            entered = lorentz.ok("exec", inside.name, "--", clones, "spin", way)
             widest = int(entered.split('"widest_ns":')[1].split("}")[0])
             assert widest < 0.5e9, "time has leapt"
             time.sleep(0.1)

@@ -94,8 +94,9 @@ def test_no_wait_ends_early_or_otherwise(flavour):
 
 
 @pytest.mark.parametrize("rate", ["1", "10"])
-def test_signals_are_lost_no_more_often_than_natively(rate):
-    """A thousand signals at random moments of a wait: EINTR as often as the kernel has it."""
+def test_signals_are_lost_at_most_twice_as_often_as_natively(rate):
+    """A thousand signals at random moments of a wait. nanosleep and poll miss at most twice as many
+    as natively, and 2 % of all; sigsuspend misses none."""
     count = 1000
     with Native([build.c("stress/eintr"), str(count)]) as native:
         native.succeed(timeout=60)
@@ -112,7 +113,8 @@ def test_signals_are_lost_no_more_often_than_natively(rate):
 @pytest.mark.timeout(200)
 def test_signals_are_not_lost_while_time_changes():
     """The same while another process changes the rate: sigsuspend does not hang, and no EINTR is
-    spurious. No more signals are lost than natively beside an equally busy process."""
+    spurious. Each kind of wait misses at most twice as many signals as natively beside an equally
+    busy process, and 5 % of all."""
     count = 400
 
     with Native([build.c("stress/eintr"), str(count)]) as native:

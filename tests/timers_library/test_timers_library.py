@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -113,26 +114,24 @@ def test_python_sleeps_by_the_virtual_clock(rate: int) -> None:
         assert seconds <= took * rate * 1.02 + 0.05
 
 
-def test_python_sleeps_no_longer_than_before() -> None:
-    """The same sleeps natively: the preloaded ones together are not later than libc's."""
+def test_python_sleeps_less_late_than_by_libc() -> None:
+    """The same sleeps natively: preloaded ones are less than half as late as libc's, by the quarter
+    that comes soonest."""
     script = (
         "import time; late = []\n"
         "for _ in range(400):\n"
         "    start = time.perf_counter(); time.sleep(0.001)\n"
         "    late.append(time.perf_counter() - start - 0.001)\n"
-        "print(sorted(late)[100])"
+        "print(late)"
     )
-    # In turns, and the best of some: the machine is others' too.
-    rounds: list[list[float]] = []
-    for _ in range(8):
-        rounds.append(
-            [float(run(sys.executable, "-c", script, env=env)) for env in (None, preloaded())]
-        )
-        before, after = (min(column) for column in zip(*rounds, strict=True))
-        assert after >= 0, "early"
-        if after < before / 2:
-            return
-    raise AssertionError(f"{after * 1e6:.1f} us against {before * 1e6:.1f} us")
+    # In turns: a load of the machine's that lasts disturbs both.
+    late: dict[str, list[float]] = {"natively": [], "preloaded": []}
+    for _ in range(4):
+        for how, env in (("natively", None), ("preloaded", preloaded())):
+            late[how] += json.loads(run(sys.executable, "-c", script, env=env))
+    assert min(late["preloaded"]) >= 0, "early"
+    soon = {how: statistics.quantiles(each, n=4)[0] for how, each in late.items()}
+    assert soon["preloaded"] < soon["natively"] / 2
 
 
 def test_ping_keeps_its_interval() -> None:

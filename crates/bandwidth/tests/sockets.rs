@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a server on a port of its own, for the rest of the test.
 fn server(token: Option<&str>, idle: Duration) -> SocketAddr {
@@ -35,7 +35,7 @@ const PLAN: StreamPlan = StreamPlan { packets: 50, bytes: 1000, interval: 100_00
 
 #[test]
 fn probes_come_back_with_their_times() {
-    let mut client = Client::connect(server(None, PATIENCE), &options(None)).unwrap();
+    let mut client = Client::connect(server(None, TIMEOUT), &options(None)).unwrap();
     // In one of the attempts the first packet is not delayed; a delay makes the stream shorter.
     let mut longest = 0;
     for _ in 0..3 {
@@ -54,7 +54,7 @@ fn probes_come_back_with_their_times() {
 
 #[test]
 fn the_longest_stream_goes_through() {
-    let mut client = Client::connect(server(None, PATIENCE), &options(None)).unwrap();
+    let mut client = Client::connect(server(None, TIMEOUT), &options(None)).unwrap();
     let packets = client.limits().most_packets;
     let stream =
         client.probe(&StreamPlan { packets, bytes: 100, interval: 5_000, rest: 0 }).unwrap();
@@ -64,29 +64,29 @@ fn the_longest_stream_goes_through() {
 
 #[test]
 fn only_those_with_the_token_are_served() {
-    let address = server(Some("secret"), PATIENCE);
+    let address = server(Some("secret"), TIMEOUT);
     assert!(Client::connect(address, &options(Some("secret"))).is_ok());
     for (token, why) in [(Some("Secret"), "wrong token"), (None, "none was given")] {
         let error = Client::connect(address, &options(token)).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
     // A client with a token is served by a server that requires none.
-    assert!(Client::connect(server(None, PATIENCE), &options(Some("secret"))).is_ok());
+    assert!(Client::connect(server(None, TIMEOUT), &options(Some("secret"))).is_ok());
 }
 
 /// Begins a session by hand, up to the server's `Ready`.
 fn session(address: SocketAddr) -> (Control, u16, u64) {
     let mut control = Control::new(TcpStream::connect(address).unwrap()).unwrap();
-    let _: ToClient = control.receive(4096, PATIENCE).unwrap();
+    let _: ToClient = control.receive(4096, TIMEOUT).unwrap();
     control.send(&ToServer::Proof { mac: String::new() }).unwrap();
-    match control.receive(4096, PATIENCE).unwrap() {
+    match control.receive(4096, TIMEOUT).unwrap() {
         ToClient::Ready { port, session, .. } => (control, port, session),
         other => panic!("{other:?}"),
     }
 }
 
 fn refused(control: &mut Control) -> String {
-    match control.receive(1 << 20, PATIENCE) {
+    match control.receive(1 << 20, TIMEOUT) {
         Ok(ToClient::Refused { why }) => why,
         other => panic!("{other:?}"),
     }
@@ -94,7 +94,7 @@ fn refused(control: &mut Control) -> String {
 
 #[test]
 fn what_was_not_asked_for_ends_the_session() {
-    let address = server(None, PATIENCE);
+    let address = server(None, TIMEOUT);
     for (message, why) in [
         (ToServer::End { number: 1 }, "not asked for"),
         (ToServer::Proof { mac: hex(&[0; 32]) }, "not asked for"),
@@ -110,10 +110,10 @@ fn what_was_not_asked_for_ends_the_session() {
 
 #[test]
 fn only_announced_probes_of_this_session_count_and_each_once() {
-    let (mut control, port, session) = session(server(None, PATIENCE));
+    let (mut control, port, session) = session(server(None, TIMEOUT));
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     control.send(&ToServer::Stream { number: 7, packets: 3 }).unwrap();
-    assert_eq!(control.receive::<ToClient>(4096, PATIENCE).unwrap(), ToClient::Armed { number: 7 });
+    assert_eq!(control.receive::<ToClient>(4096, TIMEOUT).unwrap(), ToClient::Armed { number: 7 });
     let good = Header { session, stream: 7, number: 0 };
     for header in [
         good,
@@ -128,7 +128,7 @@ fn only_announced_probes_of_this_session_count_and_each_once() {
     }
     socket.send_to(b"hello", ("127.0.0.1", port)).unwrap();
     control.send(&ToServer::End { number: 7 }).unwrap();
-    let ToClient::Arrivals { probes, .. } = control.receive(1 << 20, PATIENCE).unwrap() else {
+    let ToClient::Arrivals { probes, .. } = control.receive(1 << 20, TIMEOUT).unwrap() else {
         panic!("no arrivals");
     };
     assert_eq!(probes.iter().map(|probe| probe.0).collect::<Vec<u32>>(), [0, 2]);
@@ -156,7 +156,7 @@ fn idle_and_slow_sessions_end_and_others_get_their_place() {
     for (control, ..) in &mut sessions[1..] {
         assert!(refused(control).contains("in time"));
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while Client::connect(address, &options(None)).is_err() {
         assert!(Instant::now() < until, "no place became free");
         thread::sleep(Duration::from_millis(20));
@@ -165,8 +165,8 @@ fn idle_and_slow_sessions_end_and_others_get_their_place() {
 
 #[test]
 fn a_message_that_is_too_long_is_not_waited_for() {
-    let mut stream = TcpStream::connect(server(None, PATIENCE)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = TcpStream::connect(server(None, TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(&u32::MAX.to_be_bytes()).unwrap();
     let start = Instant::now();
     let mut output = Vec::new();
@@ -194,10 +194,10 @@ fn hostile() -> impl Strategy<Value = Vec<Hostile>> {
     proptest::collection::vec(one, 0..6)
 }
 
-/// Whatever a client sends, and wherever its connection breaks, the server serves the next client.
+/// The server serves the next client after any input of a client, and after a connection that broke at any place.
 #[test]
 fn hostile_control_messages_harm_nobody_else() {
-    let address = server(None, PATIENCE);
+    let address = server(None, TIMEOUT);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(150));
     let attack = |said: Vec<Hostile>| {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -214,7 +214,7 @@ fn hostile_control_messages_harm_nobody_else() {
         Ok(())
     };
     runner.run(&hostile(), attack).unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut client = loop {
         match Client::connect(address, &options(None)) {
             Ok(client) => break client,

@@ -34,9 +34,9 @@ pub enum ExperimentVerb {
     /// --experiment' starts a single one.
     Populate(Populate),
     /// Remove a container, which then runs by itself
-    Remove(Member),
+    Remove(ExperimentContainerArgs),
     /// Change a container's TDF, from the next round on
-    Dilate(DilateMember),
+    Dilate(DilateContainer),
     /// Stop all containers at one virtual time
     ///
     /// The time is that of the container that is furthest ahead. Their wall clocks show the same time too.
@@ -107,7 +107,7 @@ pub struct NamedArgs {
 
 // A container of an experiment.
 #[derive(Args, Debug)]
-pub struct Member {
+pub struct ExperimentContainerArgs {
     /// The experiment's name
     #[arg(value_name = "NAME")]
     pub name: String,
@@ -143,7 +143,7 @@ impl Dilation {
 pub struct Add {
     /// The container.
     #[command(flatten)]
-    pub member: Member,
+    pub target: ExperimentContainerArgs,
     /// Its TDF; 1 where none is given.
     #[command(flatten)]
     pub dilation: Dilation,
@@ -182,10 +182,10 @@ pub struct Populate {
 // `lorentz experiment dilate`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("speed").required(true))]
-pub struct DilateMember {
+pub struct DilateContainer {
     /// The container.
     #[command(flatten)]
-    pub member: Member,
+    pub target: ExperimentContainerArgs,
     /// Its TDF.
     #[command(flatten)]
     pub dilation: Dilation,
@@ -196,7 +196,7 @@ pub struct DilateMember {
 pub struct IntervalArgs {
     /// The container.
     #[command(flatten)]
-    pub member: Member,
+    pub target: ExperimentContainerArgs,
     /// A duration above 0, in virtual time
     #[arg(value_name = "DUR", allow_hyphen_values = true)]
     pub interval: Span,

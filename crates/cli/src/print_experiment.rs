@@ -45,11 +45,11 @@ pub fn status(status: &ExperimentStatus) -> String {
         "STOPPED AFTER",
         "99 %",
     ]);
-    let containers = std::iter::once(head).chain(status.containers.iter().map(member));
+    let containers = std::iter::once(head).chain(status.containers.iter().map(container_row));
     format!("{}\n{}", table(&rows), table(&containers.collect::<Vec<_>>()))
 }
 
-fn member(one: &ContainerStatus) -> Vec<String> {
+fn container_row(one: &ContainerStatus) -> Vec<String> {
     let timeline = one.timeline.map_or("-".to_string(), |timeline| timeline.to_string());
     let micros = |nanos: Option<i64>| match nanos {
         Some(nanos) => format!("{:.1}us", nanos as f64 / 1e3),

@@ -25,10 +25,10 @@ fn at_every_store(
     const FEWEST: usize = 8;
     for nth in 0.. {
         let was_killed = Arc::new(AtomicBool::new(false));
-        let noted = was_killed.clone();
+        let killed = was_killed.clone();
         model(preemptions, move || {
             if !what(nth).completed {
-                noted.store(true, Ordering::Relaxed);
+                killed.store(true, Ordering::Relaxed);
             }
         });
         if !was_killed.load(Ordering::Relaxed) {

@@ -228,7 +228,7 @@ fn a_timer_that_stands_behind_a_gap_is_still_found() {
 }
 
 #[test]
-fn a_timer_keeps_what_it_is_told() {
+fn a_timer_keeps_its_settings() {
     let registry = registry();
     let timer: &Timer = registry.claim_timer(process(1), TimerKind::Fd, 3).unwrap();
     let setting =

@@ -22,7 +22,7 @@ use serde_json::{json, Value};
 
 const VERSIONS: [&str; 4] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 const FOLDER: &str = "/run/lorentz-latency";
-const PATIENCE: Duration = Duration::from_secs(10);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Error codes: a wrong environment and a wrong configuration, as the specification numbers them, and our own.
 const WRONG_ENVIRONMENT: u32 = 4;
 const WRONG_CONFIGURATION: u32 = 7;
@@ -41,31 +41,31 @@ struct Configuration {
 }
 
 /// An error, with the specification's number for it.
-struct Fault {
+struct CniError {
     code: u32,
     message: String,
 }
 
-fn fault<T>(code: u32, message: impl std::fmt::Display) -> Result<T, Fault> {
-    Err(Fault { code, message: message.to_string() })
+fn cni_error<T>(code: u32, message: impl std::fmt::Display) -> Result<T, CniError> {
+    Err(CniError { code, message: message.to_string() })
 }
 
 fn main() -> ExitCode {
     let mut text = String::new();
     let read = io::stdin().read_to_string(&mut text);
-    match read.map_err(|error| Fault { code: WRONG_CONFIGURATION, message: error.to_string() }) {
-        Ok(_) => finish(perform(&text)),
-        Err(fault) => finish(Err(fault)),
+    match read.map_err(|error| CniError { code: WRONG_CONFIGURATION, message: error.to_string() }) {
+        Ok(_) => finish(dispatch(&text)),
+        Err(error) => finish(Err(error)),
     }
 }
 
-fn finish(result: Result<Option<Value>, Fault>) -> ExitCode {
+fn finish(result: Result<Option<Value>, CniError>) -> ExitCode {
     match result {
         Ok(values) => {
             values.iter().for_each(|value| println!("{value}"));
             ExitCode::SUCCESS
         }
-        Err(Fault { code, message }) => {
+        Err(CniError { code, message }) => {
             println!("{}", json!({ "cniVersion": VERSIONS[2], "code": code, "msg": message }));
             ExitCode::FAILURE
         }
@@ -73,7 +73,7 @@ fn finish(result: Result<Option<Value>, Fault>) -> ExitCode {
 }
 
 /// Carries out CNI_COMMAND. Returns the result to print.
-fn perform(text: &str) -> Result<Option<Value>, Fault> {
+fn dispatch(text: &str) -> Result<Option<Value>, CniError> {
     let verb = variable("CNI_COMMAND")?;
     if verb == "VERSION" {
         let versions = json!({ "cniVersion": VERSIONS[2], "supportedVersions": VERSIONS });
@@ -81,36 +81,36 @@ fn perform(text: &str) -> Result<Option<Value>, Fault> {
     }
     let configuration: Configuration = match serde_json::from_str(text) {
         Ok(configuration) => configuration,
-        Err(error) => return fault(WRONG_CONFIGURATION, error),
+        Err(error) => return cni_error(WRONG_CONFIGURATION, error),
     };
     if !VERSIONS.contains(&configuration.cni_version.as_str()) {
         let expected = VERSIONS.join(", ");
         let given = &configuration.cni_version;
-        return fault(1, format!("cniVersion {given}: expected one of {expected}"));
+        return cni_error(1, format!("cniVersion {given}: expected one of {expected}"));
     }
     match verb.as_str() {
         "ADD" => add(configuration).map(Some),
         "CHECK" => check().map(|()| None),
         // The server ends with the namespace.
         "DEL" => Ok(None),
-        other => fault(
+        other => cni_error(
             WRONG_ENVIRONMENT,
             format!("CNI_COMMAND {other}: expected ADD, CHECK, DEL or VERSION"),
         ),
     }
 }
 
-fn variable(name: &str) -> Result<String, Fault> {
+fn variable(name: &str) -> Result<String, CniError> {
     match env::var(name) {
         Ok(value) if !value.is_empty() => Ok(value),
-        _ => fault(WRONG_ENVIRONMENT, format!("{name} is not set")),
+        _ => cni_error(WRONG_ENVIRONMENT, format!("{name} is not set")),
     }
 }
 
 /// Starts the server. Returns the result of the previous plugins unchanged.
-fn add(configuration: Configuration) -> Result<Value, Fault> {
+fn add(configuration: Configuration) -> Result<Value, CniError> {
     let Some(result) = configuration.prev_result.clone() else {
-        return fault(
+        return cni_error(
             WRONG_CONFIGURATION,
             "prevResult is missing: expected to stand at the end of a chain",
         );
@@ -121,7 +121,7 @@ fn add(configuration: Configuration) -> Result<Value, Fault> {
     if !container.starts_with(|c: char| c.is_ascii_alphanumeric())
         || !container.chars().all(ordinary)
     {
-        return fault(
+        return cni_error(
             WRONG_ENVIRONMENT,
             format!("CNI_CONTAINERID {container}: expected letters, digits, '_', '.', '-'"),
         );
@@ -141,12 +141,13 @@ fn add(configuration: Configuration) -> Result<Value, Fault> {
     server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     match server.spawn() {
         Ok(child) => wait_for(child, &namespace).map(|()| result),
-        Err(error) => fault(NOT_SERVED, format!("{}: {error}", lorentz().display())),
+        Err(error) => cni_error(NOT_SERVED, format!("{}: {error}", lorentz().display())),
     }
 }
 
-fn namespace(path: &str) -> Result<Namespace, Fault> {
-    Namespace::find(path).or_else(|error| fault(WRONG_ENVIRONMENT, format!("CNI_NETNS {error}")))
+fn namespace(path: &str) -> Result<Namespace, CniError> {
+    Namespace::find(path)
+        .or_else(|error| cni_error(WRONG_ENVIRONMENT, format!("CNI_NETNS {error}")))
 }
 
 /// Returns the `lorentz` command beside this plugin, or else the one in PATH.
@@ -156,28 +157,28 @@ fn lorentz() -> PathBuf {
 }
 
 /// Waits until the server answers, at most 10 s.
-fn wait_for(mut server: Child, namespace: &Namespace) -> Result<(), Fault> {
+fn wait_for(mut server: Child, namespace: &Namespace) -> Result<(), CniError> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < SERVE_TIMEOUT {
         if send_order(WatchOrder::Show, namespace).is_ok() {
             return Ok(());
         }
         if server.try_wait().ok().flatten().is_some() {
             let mut words = String::new();
             let _ = server.stderr.take().map(|mut stderr| stderr.read_to_string(&mut words));
-            return fault(NOT_SERVED, words.trim());
+            return cni_error(NOT_SERVED, words.trim());
         }
         sleep(Duration::from_millis(20));
     }
     let _ = server.kill();
-    fault(NOT_SERVED, "lorentz latency serve does not answer")
+    cni_error(NOT_SERVED, "lorentz latency serve does not answer")
 }
 
-fn check() -> Result<(), Fault> {
+fn check() -> Result<(), CniError> {
     let namespace = namespace(&variable("CNI_NETNS")?)?;
     match send_order(WatchOrder::Show, &namespace) {
         Ok(_) => Ok(()),
-        Err(error) => fault(NOT_SERVED, error),
+        Err(error) => cni_error(NOT_SERVED, error),
     }
 }
 

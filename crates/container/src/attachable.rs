@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_process_to_attach_to_is_told() {
+    fn a_number_of_no_process_is_refused() {
         let (_dir, state) = state();
         let me = std::process::id();
         assert_eq!(check_attachable(&state, me), Err(AttachRefused::Ourselves(me)));

@@ -121,7 +121,7 @@ fn launch(
     let program = monitor.pid();
     monitor.on_set_wall(set_wall(container));
     keep_watch(&mut monitor, container)?;
-    // The program's first exec waits for the monitor. What need not come before it is done while the program runs.
+    // The program's first exec waits for the monitor. All that need not come before it follows while the program runs.
     monitor.serve_start()?;
     if let Some(pid) = program.filter(|_| !by_number) {
         // The directory may be deleted by now. The program runs all the same.

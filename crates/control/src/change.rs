@@ -33,7 +33,7 @@ use lorentz_clock::{
     Span,
 };
 
-use crate::file_stamps::{host_wall_ahead, FileStamps};
+use crate::file_timestamps::{host_wall_ahead, FileTimestamps};
 use crate::host_time::{self, sleep_until};
 use crate::lock::ClockLock;
 use crate::notifier::{ChangeCounts, Moved};
@@ -272,7 +272,7 @@ impl Clock {
     /// change.
     fn file_stamp_line(&self, at: Option<RealInstant>) -> RealInstant {
         let host_wall = host_wall_ahead(self.page().host_wall());
-        let draw = || FileStamps::new()?.draw_line(host_wall);
+        let draw = || FileTimestamps::new()?.draw_line(host_wall);
         match at {
             None => draw().unwrap_or(host_time::now().plus(Span(-MAX_TICK.0))),
             Some(at) => at.plus(Span(-MAX_TICK.0)),

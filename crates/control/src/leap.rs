@@ -7,7 +7,7 @@ use lorentz_clock::{
     failpoint, Failpoint, Pace, RealInstant, Span, TaskCount, VirtualInstant, Waiter,
 };
 
-use crate::file_stamps::{host_wall_ahead, FileStamps};
+use crate::file_timestamps::{host_wall_ahead, FileTimestamps};
 use crate::Clock;
 
 impl Clock {
@@ -53,13 +53,13 @@ impl Clock {
     /// Leaps to the earliest deadline and wakes the tasks with that deadline, and returns whether it did. It leaps only if the
     /// deadline is far enough away and `still` returns true; it calls `still` as late as possible.
     ///
-    /// The caller must know that all tasks that could read the clock sleep. `stamps` separate files written after the leap from
+    /// The caller must know that all tasks that could read the clock sleep. `timestamps` separate files written after the leap from
     /// those written before. `since` is as for [`Clock::notify_late`]; `known` are processes known to be on the clock.
     pub fn leap_to_next(
         &self,
         since: VirtualInstant,
         known: &[u32],
-        stamps: Option<&FileStamps>,
+        timestamps: Option<&FileTimestamps>,
         still: impl FnOnce() -> bool,
     ) -> bool {
         /// A nearer deadline comes by itself before a leap would be done.
@@ -74,7 +74,7 @@ impl Clock {
             return false;
         }
         let host_wall = host_wall_ahead(self.page().host_wall());
-        let line = stamps.and_then(|stamps| stamps.draw_line(host_wall).ok());
+        let line = timestamps.and_then(|files| files.draw_line(host_wall).ok());
         let line = line.unwrap_or(look.real);
         // Time has gone on a little in between.
         let now = self.look();

@@ -198,17 +198,17 @@ impl ExperimentContainer {
         self.account.record(account::time_received(took, &before, &self.tasks), due);
     }
 
-    /// Begins a turn of the send ordering if one of its tasks has run since the last turn: all other clocks have come to `others`.
+    /// Lets sends go up to a new limit if one of its tasks has run since the last limit: all other clocks have come to `others`.
     pub(crate) fn allow_sends_up_to(&mut self, others: VirtualInstant) {
         if self.sends_allowed_at != Some(self.tasks.runs) {
             self.sends_allowed_at = Some(self.tasks.runs);
-            // A thread that waited for its turn runs now.
+            // A thread that waited to send runs now.
             self.tasks.awake |= self.clock.allow_sends_until(others) > 0;
         }
     }
 
-    /// Begins a turn of the send ordering after a broken-off slice: all other clocks have come to `others`. Returns whether a
-    /// thread waited for the turn.
+    /// Lets sends go up to a new limit after a broken-off slice: all other clocks have come to `others`. Returns whether a
+    /// thread waited to send.
     pub(crate) fn resume_sends(&mut self, others: VirtualInstant) -> bool {
         self.waits_to_send = false;
         self.tasks.awake = self.clock.allow_sends_until(others) > 0;

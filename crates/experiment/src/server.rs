@@ -57,7 +57,7 @@ fn serve(
     end_on_signals(outbox.clone())?;
     let (callers, under_way) = (outbox.clone(), Arc::new(AtomicUsize::new(0)));
     let counted = under_way.clone();
-    thread::Builder::new().name("door".into()).spawn(move || {
+    thread::Builder::new().name("listener".into()).spawn(move || {
         for caller in listener.incoming().flatten() {
             let (outbox, under_way) = (callers.clone(), counted.clone());
             // If no thread can be made, the server closes the caller's connection.

@@ -27,10 +27,10 @@ use std::{env, process, thread};
 /// Inputs that a target makes where `LORENTZ_FUZZ_SECONDS` is not set.
 pub const ROUNDS: u64 = 2_000;
 /// Length of the longest input, bytes.
-const LONGEST: usize = 4096;
+const MAX_INPUT_LEN: usize = 4096;
 /// Inputs from which new ones are made, at most.
 const POOL: usize = 512;
-/// A parser that takes longer for one input is too slow: the input has [`LONGEST`] bytes.
+/// A parser that takes longer for one input is too slow: the input has [`MAX_INPUT_LEN`] bytes.
 const SLOW: Duration = Duration::from_secs(5);
 
 /// Calls [`fuzz`] with the tokens of JSON besides `words`.
@@ -144,7 +144,7 @@ impl Random {
         for _ in 0..=self.below(6) {
             self.change(&mut bytes, pool, words);
         }
-        bytes.truncate(LONGEST);
+        bytes.truncate(MAX_INPUT_LEN);
         bytes
     }
 
@@ -222,7 +222,7 @@ mod tests {
         for _ in 0..1000 {
             let input = one.input(&pool, &["{"]);
             assert_eq!(input, other.input(&pool, &["{"]));
-            assert!(input.len() <= LONGEST);
+            assert!(input.len() <= MAX_INPUT_LEN);
         }
     }
 }

@@ -148,7 +148,7 @@ int BPF_PROG(on_switch, _Bool preempt, struct task_struct *prev, struct task_str
 }
 
 SEC("tp_btf/task_newtask")
-int BPF_PROG(on_birth, struct task_struct *child)
+int BPF_PROG(on_clone, struct task_struct *child)
 {
 	__u32 parent = (__u32)bpf_get_current_pid_tgid(), thread = child->pid;
 	struct member born = { .task = (__u64)child }, *member = bpf_map_lookup_elem(&tasks, &parent);

@@ -281,8 +281,8 @@ impl<'a> ExternalWakers<'a> {
         let read = &mut self.descriptors_read;
         let mut inside = |inode| is_inside(inode, members, descriptors, read);
         match self.cache.sockets.reach(inode, &mut self.tables, &mut inside) {
-            Ok(Reach::Inside | Reach::Anybody) => None,
-            Ok(Reach::Outside(who)) => Some(who),
+            Ok(Reach::Internal | Reach::Anybody) => None,
+            Ok(Reach::External(who)) => Some(who),
             Ok(Reach::InFlight(who)) => {
                 self.in_flight = true;
                 Some(who)

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_that_has_ended_nothing_is_told() {
+    fn an_ended_process_is_not_found() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let mut files = ProcFiles::default();
         let about = About::Call(child.id());

@@ -21,7 +21,7 @@ use std::time::Duration;
 use lorentz_clock::{SkipMode, Span, VirtualInstant};
 use lorentz_control::host_time::{sleep, HostMoment};
 use lorentz_control::processes::{threads_of, FileId, Process};
-use lorentz_control::{Clock, FileStamps};
+use lorentz_control::{Clock, FileTimestamps};
 use nix::fcntl::{fcntl, FcntlArg};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -29,7 +29,7 @@ use nix::unistd::Pid;
 use crate::external_wakers::{ExternalWakers, WakerCache, WakerFinding};
 use crate::switch_trace::SwitchTrace;
 use crate::task::{Blocker, SleepingTask};
-use crate::task_scan::{asleep, members};
+use crate::task_scan::{all_asleep, members};
 
 /// How a clock skips idle time, and how much it has skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,7 +124,7 @@ impl Skipper {
         }
         drop(ready);
         watch.switch_trace = SwitchTrace::new().ok();
-        watch.stamps = FileStamps::new().ok();
+        watch.timestamps = FileTimestamps::new().ok();
         let mut asleep = None;
         loop {
             match watch.look_once(asleep.take()) {
@@ -191,7 +191,7 @@ struct Watch {
     clock: Clock,
     file: FileId,
     /// `None` if they cannot be made, and in a watch that never leaps.
-    stamps: Option<FileStamps>,
+    timestamps: Option<FileTimestamps>,
     /// BPF programs that report the tasks; `None` if the kernel does not allow them. Then the watch reads /proc.
     switch_trace: Option<SwitchTrace>,
     /// The number of programs that had been brought onto the clock when `switch_trace` was last given the processes to watch.
@@ -250,7 +250,7 @@ impl Watch {
         Ok(Watch {
             clock,
             file,
-            stamps: None,
+            timestamps: None,
             switch_trace: None,
             entries: 0,
             quiet: HashSet::new(),
@@ -361,11 +361,11 @@ impl Watch {
             clock.entries() == entries && now.is_ok_and(|now| now == tasks)
         };
         let leapt =
-            self.clock.leap_to_next(self.notified, &self.known, self.stamps.as_ref(), still);
+            self.clock.leap_to_next(self.notified, &self.known, self.timestamps.as_ref(), still);
         if leapt
             && tasks.len() == 1
             && self.clock.may_mark_sole_thread(head)
-            && self.is_alone(&tasks[0])
+            && self.is_sole_thread(&tasks[0])
         {
             self.clock.mark_sole_thread(head);
         }
@@ -373,13 +373,13 @@ impl Watch {
     }
 
     /// Whether `task` is the sole thread on the clock, by /proc and not by the way that found the task.
-    fn is_alone(&self, task: &SleepingTask) -> bool {
+    fn is_sole_thread(&self, task: &SleepingTask) -> bool {
         members(&self.file) == [task.pid] && threads_of(task.pid).eq([task.thread])
     }
 
     /// Returns the cause that keeps time from leaping at this moment, if `pids` are the processes on the clock.
     fn blocker(&mut self, pids: &[u32], force: bool) -> Option<Blocker> {
-        asleep(pids).and_then(|tasks| self.unblocked(tasks, force)).err()
+        all_asleep(pids).and_then(|tasks| self.unblocked(tasks, force)).err()
     }
 
     /// Returns `tasks`, which all sleep, if nothing keeps time from leaping.
@@ -460,7 +460,7 @@ fn asleep_by(
 ) -> Result<Vec<SleepingTask>, Blocker> {
     match switch_trace {
         Some(trace) => trace.sleeping_tasks(),
-        None => asleep(&members(file)),
+        None => all_asleep(&members(file)),
     }
 }
 

@@ -63,11 +63,11 @@ pub struct Sockets {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reach {
     /// From processes on the clock only.
-    Inside,
+    Internal,
     /// The socket waits for any peer: a listening socket, or a server's datagram socket.
     Anybody,
     /// From outside. The text is for people.
-    Outside(String),
+    External(String),
     /// Data is on its way already. The text is for people.
     InFlight(String),
 }
@@ -155,7 +155,7 @@ impl Sockets {
         Ok(match udp.iter().find(|socket| socket.inode == inode) {
             Some(socket) => reach_of_udp(socket, udp, inside),
             // A raw, packet, netlink or vsock socket, or one of another network namespace.
-            None => Reach::Outside("a socket that may be reached from outside".into()),
+            None => Reach::External("a socket that may be reached from outside".into()),
         })
     }
 }
@@ -180,8 +180,8 @@ impl Inet {
 
 fn reach_of_unix(socket: &Unix, inside: &mut dyn FnMut(u64) -> bool) -> Reach {
     match socket.peer {
-        Some(peer) if inside(peer) => Reach::Inside,
-        Some(_) => Reach::Outside("a socket of a process outside".into()),
+        Some(peer) if inside(peer) => Reach::Internal,
+        Some(_) => Reach::External("a socket of a process outside".into()),
         // The socket listens, takes datagrams without a peer, or its peer is gone.
         None => Reach::Anybody,
     }
@@ -202,7 +202,7 @@ fn reach_of_tcp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool
             // A connection that nobody has accepted yet has no inode. It belongs to the owner of the listening socket.
             let owner = if other.inode != 0 { Some(other) } else { listener(socket.there) };
             if !owner.is_some_and(|owner| inside(owner.inode)) {
-                return Reach::Outside(format!("{}", socket.there));
+                return Reach::External(format!("{}", socket.there));
             }
             // A FIN counts as one byte received.
             let ends = u64::from(socket.state != ESTABLISHED || other.state != ESTABLISHED);
@@ -211,12 +211,12 @@ fn reach_of_tcp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool
                 || socket.waiting + other.waiting > 0;
             match flight {
                 true => Reach::InFlight(format!("data on the way to {}", socket.there)),
-                false => Reach::Inside,
+                false => Reach::Internal,
             }
         }
-        (ESTABLISHED | SYN_SENT, None) => Reach::Outside(format!("{}", socket.there)),
+        (ESTABLISHED | SYN_SENT, None) => Reach::External(format!("{}", socket.there)),
         // The other end is gone: nothing comes any more.
-        (_, None) => Reach::Inside,
+        (_, None) => Reach::Internal,
     }
 }
 
@@ -224,7 +224,7 @@ fn reach_of_udp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool
     if socket.there.port() == 0 {
         return match is_ephemeral(socket.here.port()) {
             // A client that names its peer with each datagram, as resolvers do.
-            true => Reach::Outside("an answer to a datagram".into()),
+            true => Reach::External("an answer to a datagram".into()),
             false => Reach::Anybody,
         };
     }
@@ -234,8 +234,8 @@ fn reach_of_udp(socket: &Inet, all: &[Inet], inside: &mut dyn FnMut(u64) -> bool
         other.here.port() == there.port() && at
     });
     match other {
-        Some(other) if inside(other.inode) => Reach::Inside,
-        _ => Reach::Outside(format!("{}", socket.there)),
+        Some(other) if inside(other.inode) => Reach::Internal,
+        _ => Reach::External(format!("{}", socket.there)),
     }
 }
 

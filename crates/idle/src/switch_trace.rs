@@ -73,8 +73,8 @@ impl SwitchTrace {
         let (skel, iteration) = load(TaskIteration::Supported, groups)
             .or_else(|_| load(TaskIteration::Unsupported, groups))?;
         let progs = &skel.progs;
-        let (births, execs) = (progs.on_birth.attach()?, progs.on_exec.attach()?);
-        let membership = [births, execs, progs.on_end.attach()?];
+        let (clones, execs) = (progs.on_clone.attach()?, progs.on_exec.attach()?);
+        let membership = [clones, execs, progs.on_end.attach()?];
         let look = progs.look.attach()?;
         let mut builder = RingBufferBuilder::new();
         builder.add(&skel.maps.idle, |_| 0)?;

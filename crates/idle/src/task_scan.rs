@@ -19,7 +19,7 @@ pub fn members(file: &FileId) -> Vec<u32> {
 /// # Errors
 ///
 /// A task that does not sleep.
-pub fn asleep(members: &[u32]) -> Result<Vec<SleepingTask>, Blocker> {
+pub fn all_asleep(members: &[u32]) -> Result<Vec<SleepingTask>, Blocker> {
     let mut tasks = Vec::new();
     for &pid in members {
         for thread in threads_of(pid) {

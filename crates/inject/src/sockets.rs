@@ -39,7 +39,7 @@ pub fn find(
         let bits = [
             (timeouts[0] > 0, fd_table::RECEIVE_TIMEOUT),
             (timeouts[1] > 0, fd_table::SEND_TIMEOUT),
-            (options.timestamps()?, fd_table::STAMPS),
+            (options.timestamps()?, fd_table::TIMESTAMPS),
         ];
         let properties = bits.iter().filter(|(is, _)| *is).fold(0, |all, (_, bit)| all | bit);
         if properties != 0 {
@@ -59,7 +59,7 @@ pub fn extras(found: &[FoundSocket]) -> Vec<Extra> {
     let any = |bits: u32| found.iter().any(|socket| socket.properties & bits != 0);
     let needs = [
         (fd_table::RECEIVE_TIMEOUT | fd_table::SEND_TIMEOUT, Extra::Sockets),
-        (fd_table::STAMPS, Extra::Messages),
+        (fd_table::TIMESTAMPS, Extra::Messages),
     ];
     needs.into_iter().filter(|(bits, _)| any(*bits)).map(|(_, extra)| extra).collect()
 }

@@ -43,7 +43,7 @@ struct StackJob<F, R> {
 }
 
 /// Runs the job. The ABI is `extern "C"` so that a panic aborts here, and does not unwind through the assembly below.
-extern "C" fn perform<F: FnOnce() -> R, R>(job: &mut StackJob<F, R>) {
+extern "C" fn run_job<F: FnOnce() -> R, R>(job: &mut StackJob<F, R>) {
     job.result = job.work.take().map(|work| work());
 }
 
@@ -54,10 +54,10 @@ fn on_stack<F: FnOnce() -> R, R>(top: *mut u8, work: F) -> R {
         asm!(
             "mov r12, rsp",
             "mov rsp, {top}",
-            "call {perform}",
+            "call {run_job}",
             "mov rsp, r12",
             top = in(reg) top,
-            perform = in(reg) perform::<F, R> as extern "C" fn(&mut StackJob<F, R>),
+            run_job = in(reg) run_job::<F, R> as extern "C" fn(&mut StackJob<F, R>),
             in("rdi") &raw mut job,
             out("r12") _,
             clobber_abi("C"),

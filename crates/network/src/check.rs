@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use lorentz_container::{is_name, Bind};
 use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
-use serde_saphyr::Spanned;
+use serde_saphyr::{Location, Spanned};
 
 use error::{refuse, PlanError};
 
@@ -108,22 +108,22 @@ fn check_shared_networks(file: &TopologyFile, plan: &NetworkPlan) -> Result<(), 
     let found = |name: &str| plan.nodes.iter().find(|node| node.name == name);
     for (name, node) in &file.topology.nodes {
         let Some(of) = &node.value.network_of else { continue };
-        let wrong = |what: &str| refuse(of.defined, format!("node {name}: network-of: {what}"));
+        let refused = |what: &str| refuse(of.defined, format!("node {name}: network-of: {what}"));
         if plan.rounds {
-            return wrong(
+            return refused(
                 "not in rounds: the nodes' clocks differ; expected an interface of its own",
             );
         }
         match found(&of.value) {
-            None => return wrong(&format!("{}: no such node; expected another node", of.value)),
+            None => return refused(&format!("{}: no such node; expected another node", of.value)),
             Some(other) if other.network_of.is_some() || other.name == *name => {
-                return wrong(&format!("{}: expected a node with a network of its own", of.value))
+                return refused(&format!("{}: expected a node with a network of its own", of.value))
             }
             Some(_) => {}
         }
         let has_links = plan.links.iter().any(|link| link.ends.iter().any(|end| end.node == *name));
         if has_links || !node.value.sysctls.is_empty() {
-            return wrong("excludes links and sysctls of its own: they are the other node's");
+            return refused("excludes links and sysctls of its own: they are the other node's");
         }
     }
     Ok(())
@@ -166,67 +166,13 @@ fn check_node(
         return refuse(radio.defined, format!("node {name}: radio: expected 'kind: wlan'"));
     }
     if node.kind != NodeKind::Process {
-        let is_bare = node.command.is_none()
-            && node.exec.is_empty()
-            && node.shutdown.is_empty()
-            && node.user.is_none()
-            && node.shell.is_none()
-            && node.env.is_empty()
-            && node.sysctls.is_empty()
-            && node.output.is_none()
-            && node.image.is_none()
-            && node.rootfs.is_none()
-            && node.binds.is_empty()
-            && node.files.is_none()
-            && node.args.is_empty()
-            && node.network_of.is_none()
-            && node.isolation.is_none()
-            && node.clock_keys().is_empty();
-        if !is_bare {
-            return refuse(
-                at,
-                format!(
-                    "node {name}: a switch, hub or wlan runs nothing; expected kind, stp, radio and position alone"
-                ),
-            );
-        }
-        let kind = match node.kind {
-            NodeKind::Wlan if !node.stp => wlan::kind(name, at, node)?,
-            NodeKind::Switch if node.stp => SwitchKind::SpanningTree,
-            NodeKind::Switch => SwitchKind::Learning,
-            _ if node.stp => {
-                return refuse(at, format!("node {name}: stp: expected 'kind: switch'"))
-            }
-            _ => SwitchKind::Hub,
-        };
-        plan.switches.push((name.to_string(), kind));
+        plan.switches.push((name.to_string(), check_switch(name, at, node)?));
         return Ok(());
     }
     if node.stp {
         return refuse(at, format!("node {name}: stp: expected 'kind: switch'"));
     }
-    let command = match &node.command {
-        None => None,
-        Some(NodeCommand::Line(line)) => Some(vec!["/bin/sh".into(), "-c".into(), line.clone()]),
-        Some(NodeCommand::Words(words)) if words.is_empty() => {
-            return refuse(at, format!("node {name}: command: expected at least one word"))
-        }
-        Some(NodeCommand::Words(words)) => Some(words.clone()),
-    };
-    if let Some(shell) = node.shell.as_ref().filter(|shell| {
-        shell.value.is_empty() || shell.value.starts_with('-') || shell.value.contains(' ')
-    }) {
-        let what = format!("node {name}: shell: {:?}: expected a shell such as bash", shell.value);
-        return refuse(shell.defined, what);
-    }
-    if node.command.is_some() && !node.args.is_empty() {
-        return refuse(at, format!("node {name}: args: excludes command: give one of them"));
-    }
-    // The command of an image is known when it is mounted.
-    let command = match node.image {
-        None if !node.args.is_empty() => Some(node.args.clone()),
-        _ => command,
-    };
+    let command = check_command(name, at, node)?;
     let own_clock = node.clock_keys();
     let clock = clock_options(&own_clock)?;
     if let Some((key, own)) = own_clock.first().filter(|_| !plan.rounds) {
@@ -235,54 +181,14 @@ fn check_node(
             format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
         );
     }
-    if let Some(image) = node.image.as_ref().filter(|_| node.rootfs.is_some()) {
-        return refuse(
-            image.defined,
-            format!("node {name}: image: excludes rootfs: give one of them"),
-        );
-    }
-    // As an argument of a command the name must not look like an option. No name contains white space.
-    let is_image = |text: &str| {
-        !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace)
-    };
-    if let Some(image) = node.image.as_ref().filter(|image| !is_image(&image.value)) {
-        return refuse(
-            image.defined,
-            format!(
-                "node {name}: image: {:?}: expected an image such as docker.io/library/alpine:3.20",
-                image.value
-            ),
-        );
-    }
-    if let Some(user) = &node.user {
-        let what = match &user.value {
-            _ if node.image.is_none() && node.rootfs.is_none() => {
-                "expected image or rootfs beside it"
-            }
-            text if text.is_empty() || text.starts_with('-') || text.contains(' ') => {
-                "expected USER or USER:GROUP"
-            }
-            _ => "",
-        };
-        if !what.is_empty() {
-            let text = &user.value;
-            return refuse(user.defined, format!("node {name}: user: {text:?}: {what}"));
-        }
-    }
+    check_image(name, node)?;
+    check_user(name, node)?;
     let isolation = node.isolation.unwrap_or(isolation);
     let binds = check_binds(name, node, isolation)?;
     if node.files.is_some() && isolation == Isolation::Host {
         return refuse(at, format!("node {name}: files: expected isolation: private beside it"));
     }
-    for (key, value) in &node.sysctls {
-        let good = key.starts_with("net.") && !key.contains('/') && !key.contains("..");
-        if !good {
-            return refuse(
-                value.defined,
-                format!("node {name}: sysctls: {key}: expected one of the network's, net.*"),
-            );
-        }
-    }
+    check_sysctls(name, node)?;
     plan.nodes.push(NodePlan {
         name: name.to_string(),
         clock,
@@ -307,6 +213,126 @@ fn check_node(
         binds,
         files: node.files.as_ref().map(PathBuf::from),
     });
+    Ok(())
+}
+
+/// Checks a node that runs nothing. Returns its kind.
+fn check_switch(name: &str, at: Location, node: &Node) -> Result<SwitchKind, PlanError> {
+    let is_bare = node.command.is_none()
+        && node.exec.is_empty()
+        && node.shutdown.is_empty()
+        && node.user.is_none()
+        && node.shell.is_none()
+        && node.env.is_empty()
+        && node.sysctls.is_empty()
+        && node.output.is_none()
+        && node.image.is_none()
+        && node.rootfs.is_none()
+        && node.binds.is_empty()
+        && node.files.is_none()
+        && node.args.is_empty()
+        && node.network_of.is_none()
+        && node.isolation.is_none()
+        && node.clock_keys().is_empty();
+    if !is_bare {
+        return refuse(
+            at,
+            format!(
+                "node {name}: a switch, hub or wlan runs nothing; expected kind, stp, radio and position alone"
+            ),
+        );
+    }
+    let kind = match node.kind {
+        NodeKind::Wlan if !node.stp => wlan::kind(name, at, node)?,
+        NodeKind::Switch if node.stp => SwitchKind::SpanningTree,
+        NodeKind::Switch => SwitchKind::Learning,
+        _ if node.stp => return refuse(at, format!("node {name}: stp: expected 'kind: switch'")),
+        _ => SwitchKind::Hub,
+    };
+    Ok(kind)
+}
+
+/// Checks the shell, the command and the arguments of a node. Returns the command.
+fn check_command(name: &str, at: Location, node: &Node) -> Result<Option<Vec<String>>, PlanError> {
+    let command = match &node.command {
+        None => None,
+        Some(NodeCommand::Line(line)) => Some(vec!["/bin/sh".into(), "-c".into(), line.clone()]),
+        Some(NodeCommand::Words(words)) if words.is_empty() => {
+            return refuse(at, format!("node {name}: command: expected at least one word"))
+        }
+        Some(NodeCommand::Words(words)) => Some(words.clone()),
+    };
+    if let Some(shell) = node.shell.as_ref().filter(|shell| {
+        shell.value.is_empty() || shell.value.starts_with('-') || shell.value.contains(' ')
+    }) {
+        let what = format!("node {name}: shell: {:?}: expected a shell such as bash", shell.value);
+        return refuse(shell.defined, what);
+    }
+    if node.command.is_some() && !node.args.is_empty() {
+        return refuse(at, format!("node {name}: args: excludes command: give one of them"));
+    }
+    // The command of an image is known when it is mounted.
+    Ok(match node.image {
+        None if !node.args.is_empty() => Some(node.args.clone()),
+        _ => command,
+    })
+}
+
+/// Checks the image of a node.
+fn check_image(name: &str, node: &Node) -> Result<(), PlanError> {
+    if let Some(image) = node.image.as_ref().filter(|_| node.rootfs.is_some()) {
+        return refuse(
+            image.defined,
+            format!("node {name}: image: excludes rootfs: give one of them"),
+        );
+    }
+    // As an argument of a command the name must not look like an option. No name contains white space.
+    let is_image = |text: &str| {
+        !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace)
+    };
+    if let Some(image) = node.image.as_ref().filter(|image| !is_image(&image.value)) {
+        return refuse(
+            image.defined,
+            format!(
+                "node {name}: image: {:?}: expected an image such as docker.io/library/alpine:3.20",
+                image.value
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// Checks the user of a node.
+fn check_user(name: &str, node: &Node) -> Result<(), PlanError> {
+    if let Some(user) = &node.user {
+        let what = match &user.value {
+            _ if node.image.is_none() && node.rootfs.is_none() => {
+                "expected image or rootfs beside it"
+            }
+            text if text.is_empty() || text.starts_with('-') || text.contains(' ') => {
+                "expected USER or USER:GROUP"
+            }
+            _ => "",
+        };
+        if !what.is_empty() {
+            let text = &user.value;
+            return refuse(user.defined, format!("node {name}: user: {text:?}: {what}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a node sets only sysctls of its network.
+fn check_sysctls(name: &str, node: &Node) -> Result<(), PlanError> {
+    for (key, value) in &node.sysctls {
+        let good = key.starts_with("net.") && !key.contains('/') && !key.contains("..");
+        if !good {
+            return refuse(
+                value.defined,
+                format!("node {name}: sysctls: {key}: expected one of the network's, net.*"),
+            );
+        }
+    }
     Ok(())
 }
 
@@ -388,11 +414,11 @@ fn check_schedule(
     for (at, change) in &all {
         for (link, side) in directions_at(&plan.links, &change.end, change.both) {
             impairments[link][side] = impairments[link][side].with(&change.set);
-            let wrong = |what| refuse(*at, format!("schedule: {what}"));
-            impairments[link][side].check().or_else(wrong)?;
+            let refused = |what| refuse(*at, format!("schedule: {what}"));
+            impairments[link][side].check().or_else(refused)?;
             if plan.rounds {
                 plan.check_for_rounds(&plan.links[link], side, &impairments[link][side])
-                    .or_else(wrong)?;
+                    .or_else(refused)?;
             }
         }
     }

@@ -103,7 +103,7 @@ fn advice(text: &str, status: i32, output: &str) -> &'static str {
 /// The beginning of a script's last line of output if the node leaves out the services that the script starts. Their
 /// names and the reason follow.
 pub(crate) const LEFT_OUT: &str = "lorentz: left out: ";
-/// What begins a report of bash in a node's output.
+/// Prefix of a report of bash in a node's output.
 const REPORT: &str = "lorentz: exec line ";
 
 /// Returns the words that run `line` by `shell`, or by /bin/sh where the node does not have that shell.
@@ -138,13 +138,13 @@ impl OutputMark<'_> {
 
     /// Returns what is written since, its last part where it is long.
     fn text(&self) -> String {
-        const MOST: u64 = 64 * 1024;
+        const MAX_LEN: u64 = 64 * 1024;
         let read = || -> std::io::Result<Vec<u8>> {
             let mut file = std::fs::File::open(self.path)?;
             let end = file.metadata()?.len();
-            file.seek(SeekFrom::Start(self.from.max(end.saturating_sub(MOST))))?;
+            file.seek(SeekFrom::Start(self.from.max(end.saturating_sub(MAX_LEN))))?;
             let mut bytes = Vec::new();
-            file.take(MOST).read_to_end(&mut bytes)?;
+            file.take(MAX_LEN).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
@@ -172,7 +172,7 @@ impl OutputMark<'_> {
                 Some((number.parse().ok()?, status.parse().ok()?))
             });
             match report {
-                // What was written before is of this line, and not of the next one that fails.
+                // The output so far is of this line, and not of the next one that fails.
                 Some((number, status)) => {
                     failures.push(failed(number, status, std::mem::take(&mut last)));
                 }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_that_are_common_in_labs_are_told() {
+    fn causes_that_are_common_in_labs_are_named() {
         for (text, status, output, part) in [
             ("systemctl start frr", 1, "Failed to connect to bus: Host is down", "none answers"),
             ("service nosuch start", 1, "nosuch: unrecognized service", "none answers"),

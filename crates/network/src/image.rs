@@ -53,7 +53,7 @@ pub(crate) fn check_all(plan: &NetworkPlan) -> Result<(), NetworkRefusal> {
 pub fn pull_missing(plan: &NetworkPlan) -> anyhow::Result<()> {
     for image in missing(plan)?.keys() {
         let mut command = Command::new("podman");
-        // What podman prints on standard output is the image's id.
+        // podman prints the image's id on standard output.
         command.args(["pull", &full_name(image)]).stdin(Stdio::null()).stdout(Stdio::null());
         let status = command.status().context("podman")?;
         anyhow::ensure!(status.success(), "podman pull {}: {status}", full_name(image));
@@ -218,8 +218,8 @@ impl Config {
 fn podman(words: &[&str], input: Stdio) -> anyhow::Result<String> {
     let done = Command::new("podman").args(words).stdin(input).output().context("podman")?;
     if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        let last = said.lines().last().unwrap_or("not there").trim_start_matches("Error: ");
+        let errors = String::from_utf8_lossy(&done.stderr);
+        let last = errors.lines().last().unwrap_or("not there").trim_start_matches("Error: ");
         anyhow::bail!("{last}");
     }
     Ok(String::from_utf8_lossy(&done.stdout).trim_end().to_string())

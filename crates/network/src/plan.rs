@@ -139,7 +139,7 @@ impl NetworkPlan {
 /// A line for a node's shell, or a script of several lines.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExecLine {
-    /// What the shell runs.
+    /// Command line for the shell.
     pub text: String,
     /// The file that has it.
     pub file: String,

@@ -104,7 +104,7 @@ pub(crate) fn create(
     })
 }
 
-/// Has the kernel kill this process when the process `parent` has ended. What a killed emulator was about to make must not appear
+/// Has the kernel kill this process when the process `parent` has ended. A killed emulator must not make anything
 /// after 'lorentz down'.
 fn die_with(parent: u32) -> io::Result<()> {
     // SAFETY: plain numbers.
@@ -294,8 +294,8 @@ pub(crate) fn start_all(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<
     for node in plan.nodes.iter().filter(|node| node.isolation == Isolation::Private) {
         let id = container_of(&plan.name, &node.name);
         let done = runtime(&runtime_root()).args(["start", &id]).stdin(Stdio::null()).output()?;
-        let said = String::from_utf8_lossy(&done.stderr);
-        anyhow::ensure!(done.status.success(), "node {}: {}", node.name, said.trim());
+        let errors = String::from_utf8_lossy(&done.stderr);
+        anyhow::ensure!(done.status.success(), "node {}: {}", node.name, errors.trim());
         // In rounds the experiment moves each clock, and the group with it.
         if !plan.rounds {
             groups.extend(state.container(&id)?.cgroup());
@@ -365,8 +365,8 @@ pub(crate) fn delete_all(
             .output()
             .context("lorentz-runtime, which removes private nodes")?;
         remove_groups(&id);
-        let said = String::from_utf8_lossy(&done.stderr);
-        anyhow::ensure!(done.status.success(), "node {node}: {}", said.trim());
+        let errors = String::from_utf8_lossy(&done.stderr);
+        anyhow::ensure!(done.status.success(), "node {node}: {}", errors.trim());
     }
     Ok(ended)
 }

@@ -24,25 +24,25 @@ static void begin_write(struct call *call)
 	struct sock *sk = (struct sock *)call->sk;
 	__u64 key = call->sk, peer = peer_of(sk);
 	__u32 seq = BPF_CORE_READ((struct tcp_sock *)sk, write_seq);
-	struct writes *noted = bpf_map_lookup_elem(&writes, &key);
+	struct writes *entry = bpf_map_lookup_elem(&writes, &key);
 	struct write *write;
 
-	if (!noted) {
+	if (!entry) {
 		bpf_map_update_elem(&writes, &key, &none, BPF_ANY);
-		noted = bpf_map_lookup_elem(&writes, &key);
-		if (!noted)
+		entry = bpf_map_lookup_elem(&writes, &key);
+		if (!entry)
 			return;
 	}
-	if (noted->peer != peer) {
-		noted->peer = peer;
-		noted->end = 0;
-		noted->active = 0;
+	if (entry->peer != peer) {
+		entry->peer = peer;
+		entry->end = 0;
+		entry->active = 0;
 	}
-	write = &noted->write[(noted->end - 1) & (WRITES - 1)];
+	write = &entry->write[(entry->end - 1) & (WRITES - 1)];
 	// The previous call has written nothing.
-	if (!noted->end || write->seq != seq || noted->active) {
-		write = &noted->write[noted->end & (WRITES - 1)];
-		noted->end++;
+	if (!entry->end || write->seq != seq || entry->active) {
+		write = &entry->write[entry->end & (WRITES - 1)];
+		entry->end++;
 	}
 	write->entered = call->entered;
 	write->seq = seq;
@@ -50,9 +50,9 @@ static void begin_write(struct call *call)
 	write->pid = call->pid;
 	write->inner_pid = call->inner_pid;
 	write->fd = call->fd;
-	if (__sync_fetch_and_add(&noted->active, 1)) {
+	if (__sync_fetch_and_add(&entry->active, 1)) {
 		write->entered = 0;
-		noted->write[(noted->end - 2) & (WRITES - 1)].entered = 0;
+		entry->write[(entry->end - 2) & (WRITES - 1)].entered = 0;
 	}
 }
 
@@ -62,15 +62,15 @@ static void end_write(struct call *call)
 {
 	struct sock *sk = (struct sock *)call->sk;
 	__u64 key = call->sk;
-	struct writes *noted = bpf_map_lookup_elem(&writes, &key);
+	struct writes *entry = bpf_map_lookup_elem(&writes, &key);
 	struct write *write;
 
-	if (!noted || noted->peer != peer_of(sk) || !noted->active)
+	if (!entry || entry->peer != peer_of(sk) || !entry->active)
 		return;
-	write = &noted->write[(noted->end - 1) & (WRITES - 1)];
+	write = &entry->write[(entry->end - 1) & (WRITES - 1)];
 	write->until = BPF_CORE_READ((struct tcp_sock *)sk, write_seq);
 	write->done = 1;
-	__sync_fetch_and_add(&noted->active, -1);
+	__sync_fetch_and_add(&entry->active, -1);
 }
 
 // Finds the call that wrote the data of `skb`, and writes the call into `record`.
@@ -80,24 +80,24 @@ static bool claim_written(const struct sk_buff *skb, struct header *header, stru
 	struct sock *sk = skb->sk;
 	__u64 key = (__u64)sk;
 	__u32 next, end;
-	struct writes *noted;
+	struct writes *entry;
 	struct write *write;
 
 	if (!sk)
 		return 0;
-	noted = bpf_map_lookup_elem(&writes, &key);
-	if (!noted || noted->peer != peer_of(sk))
+	entry = bpf_map_lookup_elem(&writes, &key);
+	if (!entry || entry->peer != peer_of(sk))
 		return 0;
 	carried -= BPF_CORE_READ((struct tcp_sock *)sk, tcp_header_len);
 	// A segment without data is the kernel's own.
 	if (carried <= 0)
 		return 0;
 	next = BPF_CORE_READ((struct tcp_sock *)sk, snd_nxt);
-	end = noted->end;
+	end = entry->end;
 	for (__u32 back = 1; back <= WRITES; back++) {
 		if (back > end)
 			return 0;
-		write = &noted->write[(end - back) & (WRITES - 1)];
+		write = &entry->write[(end - back) & (WRITES - 1)];
 		if ((int)(next - write->seq) < 0)
 			continue;
 		if (!write->entered || bpf_ktime_get_ns() - write->entered > DELAY_NS)

@@ -42,7 +42,7 @@ pub enum PacketsError {
     #[error("{0}: the outer device is gone")]
     DeviceGone(String),
     /// The device has no hardware timestamps.
-    #[error("--hardware: {device} has no hardware time stamps ({why}); leave it out to measure by the kernel's clock")]
+    #[error("--hardware: {device} has no hardware timestamps ({why}); leave it out to measure by the kernel's clock")]
     NoHardwareStamps {
         /// The device's name.
         device: String,

@@ -70,7 +70,7 @@ impl OuterDevice {
 
 /// Returns the capabilities missing in `timestamping`, of those needed.
 fn lacking(timestamping: u32) -> &'static [&'static str] {
-    const ALL: [&str; 2] = ["hardware transmission stamps", "hardware reception stamps"];
+    const ALL: [&str; 2] = ["hardware transmission timestamps", "hardware reception timestamps"];
     let transmits = timestamping & TX_HARDWARE != 0 && timestamping & RAW_HARDWARE != 0;
     let receives = timestamping & RX_HARDWARE != 0 && timestamping & RAW_HARDWARE != 0;
     match (transmits, receives) {
@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn software_stamps_are_not_enough() {
+    fn software_timestamps_are_not_enough() {
         assert_eq!(lacking(0x1a).len(), 2);
-        assert_eq!(lacking(TX_HARDWARE | RAW_HARDWARE), ["hardware reception stamps"]);
+        assert_eq!(lacking(TX_HARDWARE | RAW_HARDWARE), ["hardware reception timestamps"]);
         assert!(lacking(TX_HARDWARE | RX_HARDWARE | RAW_HARDWARE).is_empty());
     }
 
@@ -96,6 +96,6 @@ mod tests {
     fn the_loopback_device_has_none() {
         let lo = OuterDevice { name: "lo".into(), number: 1 };
         let refusal = lo.check_hardware_timestamps().unwrap_err().to_string();
-        assert!(refusal.starts_with("--hardware: lo has no hardware time stamps (it"), "{refusal}");
+        assert!(refusal.starts_with("--hardware: lo has no hardware timestamps (it"), "{refusal}");
     }
 }

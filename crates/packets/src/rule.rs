@@ -98,15 +98,15 @@ impl Rule {
     ///
     /// [`PacketsError::Rule`] if there is no such rule, or its file has an error.
     pub fn find(name: &str) -> Result<Rule, PacketsError> {
-        let wrong = |why: String| PacketsError::Rule { rule: name.into(), why };
+        let error_of = |why: String| PacketsError::Rule { rule: name.into(), why };
         if let Some((_, text)) = BUILT_IN_RULES.iter().find(|(known, _)| *known == name) {
-            return Rule::parse(text).map_err(wrong);
+            return Rule::parse(text).map_err(error_of);
         }
         let text = std::fs::read_to_string(name).map_err(|error| {
             let known: Vec<&str> = BUILT_IN_RULES.iter().map(|(known, _)| *known).collect();
-            wrong(format!("{error}; expected {} or a file", known.join(", ")))
+            error_of(format!("{error}; expected {} or a file", known.join(", ")))
         })?;
-        Rule::parse(&text).map_err(wrong)
+        Rule::parse(&text).map_err(error_of)
     }
 
     pub(crate) fn parse(text: &str) -> Result<Rule, String> {

@@ -51,10 +51,10 @@ impl From<Raised> for PyErr {
     }
 }
 
-type Told<T> = Result<T, Raised>;
+type NativeResult<T> = Result<T, Raised>;
 
 /// Runs `act` without the GIL: other Python threads run meanwhile.
-fn apart<T: Send>(py: Python, act: impl FnOnce() -> embed::Result<T> + Send) -> Told<T> {
+fn apart<T: Send>(py: Python, act: impl FnOnce() -> embed::Result<T> + Send) -> NativeResult<T> {
     Ok(py.detach(act)?)
 }
 
@@ -77,7 +77,7 @@ impl Experiment {
         as_fast_as_possible: bool,
         most: Option<u32>,
         end_with_process: bool,
-    ) -> Told<Experiment> {
+    ) -> NativeResult<Experiment> {
         let cpus = cpus
             .map(|text| text.parse().map_err(|e| Error::wrong_input(format!("cpus {text}: {e}"))))
             .transpose()?;
@@ -87,7 +87,7 @@ impl Experiment {
     }
 
     #[staticmethod]
-    fn open(py: Python, name: &str) -> Told<Experiment> {
+    fn open(py: Python, name: &str) -> NativeResult<Experiment> {
         apart(py, || embed::Experiment::open(name)).map(Experiment)
     }
 
@@ -96,31 +96,31 @@ impl Experiment {
         self.0.name()
     }
 
-    fn add(&self, py: Python, who: &str, tdf: &str, timeline: Option<u32>) -> Told<String> {
+    fn add(&self, py: Python, who: &str, tdf: &str, timeline: Option<u32>) -> NativeResult<String> {
         apart(py, || self.0.add(who, rate(tdf)?, timeline))
     }
 
-    fn remove(&self, py: Python, container: &str) -> Told<()> {
+    fn remove(&self, py: Python, container: &str) -> NativeResult<()> {
         apart(py, || self.0.remove(container))
     }
 
-    fn dilate(&self, py: Python, container: &str, tdf: &str) -> Told<()> {
+    fn dilate(&self, py: Python, container: &str, tdf: &str) -> NativeResult<()> {
         apart(py, || self.0.dilate(container, rate(tdf)?))
     }
 
-    fn synchronize(&self, py: Python) -> Told<()> {
+    fn synchronize(&self, py: Python) -> NativeResult<()> {
         apart(py, || self.0.synchronize(Owner::ThisProcess))
     }
 
-    fn start(&self, py: Python) -> Told<()> {
+    fn start(&self, py: Python) -> NativeResult<()> {
         apart(py, || self.0.start())
     }
 
-    fn pause(&self, py: Python) -> Told<()> {
+    fn pause(&self, py: Python) -> NativeResult<()> {
         apart(py, || self.0.pause())
     }
 
-    fn stop(&self, py: Python) -> Told<()> {
+    fn stop(&self, py: Python) -> NativeResult<()> {
         apart(py, || self.0.stop())
     }
 
@@ -130,34 +130,34 @@ impl Experiment {
         container: &str,
         nanos: i64,
         timeline: Option<u32>,
-    ) -> Told<()> {
+    ) -> NativeResult<()> {
         apart(py, || self.0.set_interval(container, Span(nanos), timeline))
     }
 
-    fn progress(&self, py: Python, timeline: u32) -> Told<()> {
+    fn progress(&self, py: Python, timeline: u32) -> NativeResult<()> {
         apart(py, || self.0.progress(timeline))
     }
 
-    fn reset(&self, py: Python, timeline: u32) -> Told<()> {
+    fn reset(&self, py: Python, timeline: u32) -> NativeResult<()> {
         apart(py, || self.0.reset(timeline))
     }
 
     /// Returns the status as JSON.
-    fn status(&self, py: Python) -> Told<String> {
+    fn status(&self, py: Python) -> NativeResult<String> {
         apart(py, || {
             let status = self.0.status()?;
             serde_json::to_string(&status).map_err(|error| Error::failed(error.to_string()))
         })
     }
 
-    fn end(&self, py: Python) -> Told<()> {
+    fn end(&self, py: Python) -> NativeResult<()> {
         apart(py, || self.0.end())
     }
 }
 
 /// Releases the containers of an experiment whose process has died, and removes its files.
 #[pyfunction]
-fn clear(py: Python, name: &str) -> Told<()> {
+fn clear(py: Python, name: &str) -> NativeResult<()> {
     apart(py, || embed::Experiment::clear(name))
 }
 
@@ -180,13 +180,13 @@ fn reading<'py>(py: Python<'py>, container: &str) -> PyResult<Bound<'py, PyDict>
 
 /// Returns the name of the container with this name or process id.
 #[pyfunction]
-fn find(py: Python, who: &str) -> Told<String> {
+fn find(py: Python, who: &str) -> NativeResult<String> {
     apart(py, || Ok(Container::find(who)?.name().to_string()))
 }
 
 /// Attaches to a running process and puts it into virtual time. Returns the name of its new container.
 #[pyfunction]
-fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> Told<String> {
+fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> NativeResult<String> {
     apart(py, || {
         let name = name.map(str::to_string);
         let how = AttachOptions { rate: rate(tdf)?, tree, name, for_experiment: false };
@@ -203,27 +203,27 @@ fn announced(at: Option<&str>) -> Result<Option<WallTime>, Error> {
 }
 
 #[pyfunction]
-fn dilate(py: Python, container: &str, tdf: &str, at: Option<&str>) -> Told<()> {
+fn dilate(py: Python, container: &str, tdf: &str, at: Option<&str>) -> NativeResult<()> {
     apart(py, || Container::find(container)?.dilate(rate(tdf)?, announced(at)?))
 }
 
 #[pyfunction]
-fn freeze(py: Python, container: &str, at: Option<&str>) -> Told<()> {
+fn freeze(py: Python, container: &str, at: Option<&str>) -> NativeResult<()> {
     apart(py, || Container::find(container)?.freeze(announced(at)?))
 }
 
 #[pyfunction]
-fn unfreeze(py: Python, container: &str, at: Option<&str>) -> Told<()> {
+fn unfreeze(py: Python, container: &str, at: Option<&str>) -> NativeResult<()> {
     apart(py, || Container::find(container)?.unfreeze(announced(at)?))
 }
 
 #[pyfunction]
-fn leap(py: Python, container: &str, by_ns: i64, at: Option<&str>) -> Told<()> {
+fn leap(py: Python, container: &str, by_ns: i64, at: Option<&str>) -> NativeResult<()> {
     apart(py, || Container::find(container)?.leap(Target::By(Span(by_ns)), announced(at)?))
 }
 
 #[pyfunction]
-fn leap_like(py: Python, container: &str, other: &str) -> Told<()> {
+fn leap_like(py: Python, container: &str, other: &str) -> NativeResult<()> {
     apart(py, || {
         let wall = Container::find(other)?.reading()?.wall;
         Container::find(container)?.leap(Target::Like(wall), None)
@@ -231,40 +231,40 @@ fn leap_like(py: Python, container: &str, other: &str) -> Told<()> {
 }
 
 #[pyfunction]
-fn step(py: Python, container: &str, by_ns: i64, at: Option<&str>) -> Told<()> {
+fn step(py: Python, container: &str, by_ns: i64, at: Option<&str>) -> NativeResult<()> {
     apart(py, || Container::find(container)?.step(Target::By(Span(by_ns)), announced(at)?))
 }
 
 /// Parses a duration. Returns nanoseconds.
 #[pyfunction]
-fn parse_duration(text: &str) -> Told<i64> {
+fn parse_duration(text: &str) -> NativeResult<i64> {
     let span: Result<Span, _> = text.parse();
     Ok(span.map_err(|error| Error::wrong_input(format!("duration {text}: {error}")))?.0)
 }
 
 /// Parses a TDF. Returns it in lowest terms: real seconds, virtual seconds.
 #[pyfunction]
-fn parse_tdf(text: &str) -> Told<(u64, u64)> {
+fn parse_tdf(text: &str) -> NativeResult<(u64, u64)> {
     let rate = rate(text)?;
     Ok((rate.den(), rate.num()))
 }
 
 /// Returns the simplest ratio that rounds to `number`: real seconds, virtual seconds.
 #[pyfunction]
-fn tdf_of_number(number: f64) -> Told<(u64, u64)> {
+fn tdf_of_number(number: f64) -> NativeResult<(u64, u64)> {
     let rate = embed::rate_of_tdf(number)?;
     Ok((rate.den(), rate.num()))
 }
 
 /// Returns the flags of the command for clock options, each given by its name and its value.
 #[pyfunction]
-fn clock_flags(given: Vec<(String, String)>) -> Told<Vec<String>> {
+fn clock_flags(given: Vec<(String, String)>) -> NativeResult<Vec<String>> {
     Ok(embed::clock_flags(&given)?)
 }
 
 /// Runs the `lorentz` command with the arguments `words` to its end. Returns its output.
 #[pyfunction]
-fn call(py: Python, words: Vec<String>) -> Told<String> {
+fn call(py: Python, words: Vec<String>) -> NativeResult<String> {
     apart(py, || {
         let [verb, words @ ..] = &words[..] else {
             return Err(Error::wrong_input("no words; expected a verb of lorentz"));
@@ -275,7 +275,7 @@ fn call(py: Python, words: Vec<String>) -> Told<String> {
 
 /// Returns the path of the `lorentz` command.
 #[pyfunction]
-fn command() -> Told<String> {
+fn command() -> NativeResult<String> {
     Ok(embed::command_path()?.to_string_lossy().into_owned())
 }
 

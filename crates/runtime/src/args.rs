@@ -81,6 +81,8 @@ pub struct ExecArgs {
 
 /// `run`, with what `lorentz run --bundle` adds.
 #[derive(Args, Debug)]
+// The flattened arguments have a group of the same name.
+#[group(skip)]
 pub struct Run {
     /// The arguments that every runtime has.
     #[command(flatten)]

@@ -191,15 +191,15 @@ impl Config {
         if offset.is_null() {
             return Ok(None);
         }
-        let wrong = || format!("linux.timeOffsets.{clock}: expected secs and nanosecs");
+        let expected = || format!("linux.timeOffsets.{clock}: expected secs and nanosecs");
         let number = |field: &str| match &offset[field] {
             Value::Null => Some(0),
             number => number.as_i64(),
         };
-        let secs = number("secs").with_context(wrong)?;
-        let nanos = number("nanosecs").with_context(wrong)?;
+        let secs = number("secs").with_context(expected)?;
+        let nanos = number("nanosecs").with_context(expected)?;
         let sum = i128::from(secs) * i128::from(NANOS_PER_SEC) + i128::from(nanos);
-        let span = i64::try_from(sum).map(Span).with_context(wrong)?;
+        let span = i64::try_from(sum).map(Span).with_context(expected)?;
         Ok((span != Span::ZERO).then_some(span))
     }
 

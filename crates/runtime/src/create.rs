@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::args::Run;
 use crate::config::{Config, Time, Wanted};
 use crate::copyup;
-use crate::life;
+use crate::lifecycle;
 use crate::log_capture::with_logged_cause;
 use crate::runtime_dir::RuntimeDir;
 use crate::terminal::{self, Console};
@@ -82,14 +82,14 @@ pub fn run(runtime_dir: &RuntimeDir, args: &Run) -> anyhow::Result<i32> {
     let started = terminal.and_then(|terminal| {
         if !run.detach {
             // From here on signals are for the program, which begins before this process waits for it.
-            life::hold_signals()?;
+            lifecycle::hold_signals()?;
         }
-        life::start(runtime_dir, id)?;
+        lifecycle::start(runtime_dir, id)?;
         Ok(terminal)
     });
     if run.detach {
         if started.is_err() {
-            let _ = life::delete(runtime_dir, id, true);
+            let _ = lifecycle::delete(runtime_dir, id, true);
         }
         return started.map(|_| 0);
     }
@@ -97,11 +97,11 @@ pub fn run(runtime_dir: &RuntimeDir, args: &Run) -> anyhow::Result<i32> {
         let pid = tasks.pid().context("the container has no process")?.as_raw();
         match terminal {
             Some(terminal) => terminal.serve(pid),
-            None => life::wait_for(pid),
+            None => lifecycle::wait_for(pid),
         }
     });
     if !run.keep {
-        life::delete(runtime_dir, id, true)?;
+        lifecycle::delete(runtime_dir, id, true)?;
     }
     status
 }
@@ -213,7 +213,7 @@ fn build_on_clock(
     let tasks = tasks?;
     let watched = watch(container, &tasks, &monitor, by_shim);
     if let Err(error) = watched {
-        let _ = life::delete(runtime_dir, order.id, true);
+        let _ = lifecycle::delete(runtime_dir, order.id, true);
         return Err(error);
     }
     Ok(tasks)

@@ -18,7 +18,7 @@ use serde_json::{json, Value};
 
 use crate::config::{Config, Time};
 use crate::create::Group;
-use crate::life;
+use crate::lifecycle;
 use crate::log_capture::with_logged_cause;
 use crate::rights::Rights;
 use crate::runtime_dir::RuntimeDir;
@@ -32,7 +32,7 @@ pub fn exec(runtime_dir: &RuntimeDir, args: &Exec) -> anyhow::Result<i32> {
     match tasks.status() {
         ContainerStatus::Running => {}
         ContainerStatus::Paused if args.ignore_paused => {}
-        status => bail!("cannot exec in container {id}: it is {}", life::word(status)),
+        status => bail!("cannot exec in container {id}: it is {}", lifecycle::word(status)),
     }
     let config = Config::load(tasks.bundle())?;
     let mut process = match &args.process {
@@ -83,7 +83,7 @@ pub fn exec(runtime_dir: &RuntimeDir, args: &Exec) -> anyhow::Result<i32> {
     }
     match console {
         Some(console) => console.accept()?.serve(pid.as_raw()),
-        None => life::wait_for(pid.as_raw()),
+        None => lifecycle::wait_for(pid.as_raw()),
     }
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The modules: [`args`] has the command line, [`config`] the bundle's settings. [`create`] and [`enter`] make processes;
-//! [`workload`] is the last step of each before its program. [`life`] has the other verbs. [`terminal`] serves a program in the
+//! [`workload`] is the last step of each before its program. [`lifecycle`] has the other verbs. [`terminal`] serves a program in the
 //! foreground. [`report`] prints errors.
 
 #![cfg_attr(not(test), no_main)]
@@ -23,7 +23,7 @@ mod describe;
 mod enter;
 #[cfg(test)]
 mod fuzz;
-mod life;
+mod lifecycle;
 mod log_capture;
 mod report;
 mod resources;
@@ -87,14 +87,16 @@ fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         RuntimeVerb::Create(args) => create::create(&runtime_dir, args),
         RuntimeVerb::Run(args) => create::run(&runtime_dir, args),
         RuntimeVerb::Exec(args) => enter::exec(&runtime_dir, &args.exec),
-        RuntimeVerb::Start(args) => life::start(&runtime_dir, &args.container_id),
-        RuntimeVerb::State(args) => life::state(&runtime_dir, &args.container_id),
-        RuntimeVerb::Kill(args) => life::kill(&runtime_dir, args),
-        RuntimeVerb::Delete(args) => life::delete(&runtime_dir, &args.container_id, args.force),
-        RuntimeVerb::Pause(args) => life::pause(&runtime_dir, &args.container_id),
-        RuntimeVerb::Resume(args) => life::resume(&runtime_dir, &args.container_id),
-        RuntimeVerb::List(args) => life::list(&runtime_dir, args),
-        RuntimeVerb::Ps(args) => life::ps(&runtime_dir, args),
+        RuntimeVerb::Start(args) => lifecycle::start(&runtime_dir, &args.container_id),
+        RuntimeVerb::State(args) => lifecycle::state(&runtime_dir, &args.container_id),
+        RuntimeVerb::Kill(args) => lifecycle::kill(&runtime_dir, args),
+        RuntimeVerb::Delete(args) => {
+            lifecycle::delete(&runtime_dir, &args.container_id, args.force)
+        }
+        RuntimeVerb::Pause(args) => lifecycle::pause(&runtime_dir, &args.container_id),
+        RuntimeVerb::Resume(args) => lifecycle::resume(&runtime_dir, &args.container_id),
+        RuntimeVerb::List(args) => lifecycle::list(&runtime_dir, args),
+        RuntimeVerb::Ps(args) => lifecycle::ps(&runtime_dir, args),
         RuntimeVerb::Update(args) => resources::update(&runtime_dir, args),
         RuntimeVerb::Features(_) => describe::features(),
         RuntimeVerb::Spec(args) => describe::spec(args),

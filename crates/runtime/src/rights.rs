@@ -60,12 +60,12 @@ impl Rights {
         self.beyond_bounding.iter().try_for_each(|one| caps::drop(None, CapSet::Bounding, *one))
     }
 
-    /// Drops the rest.
+    /// Drops the other capabilities.
     ///
     /// # Errors
     ///
     /// The kernel's error.
-    pub fn settle(&self) -> Result<(), caps::errors::CapsError> {
+    pub fn drop_others(&self) -> Result<(), caps::errors::CapsError> {
         caps::set(None, CapSet::Effective, &self.effective)?;
         caps::set(None, CapSet::Permitted, &self.permitted)
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_told() {
+    fn an_unknown_name_is_refused() {
         let mut process = json!({"capabilities": {"bounding": ["CAP_FLY"]}});
         let error = Rights::widen(&mut process).unwrap_err().to_string();
         assert!(

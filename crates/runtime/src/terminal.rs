@@ -22,7 +22,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{recvmsg, ControlMessageOwned, MsgFlags, UnixAddr};
 use nix::sys::termios::{cfmakeraw, tcgetattr, tcsetattr, SetArg, Termios};
 
-use crate::life;
+use crate::lifecycle;
 use crate::runtime_dir::RuntimeDir;
 
 /// The console socket, over which a container sends the master of its terminal. Dropping this value removes the socket.
@@ -137,7 +137,7 @@ impl Terminal {
         let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let mut open = true;
         let status = loop {
-            if let Some(status) = life::ended(pid)? {
+            if let Some(status) = lifecycle::ended(pid)? {
                 break status;
             }
             self.wait(signals.as_fd(), open)?;
@@ -179,7 +179,7 @@ impl Terminal {
                     outer.again()?;
                     self.follow_size();
                 }
-                life::pass_on(signal, pid);
+                lifecycle::pass_on(signal, pid);
             }
         }
         Ok(())

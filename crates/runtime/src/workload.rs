@@ -51,7 +51,7 @@ impl Workload {
             (None, _) => {}
         }
         if let Some(rights) = &self.rights {
-            rights.settle().context(RIGHTS)?;
+            rights.drop_others().context(RIGHTS)?;
         }
         // Behind the last capset of this process, which has no handler for it.
         if let (Some(entered), true) = (&entered, self.narrows_capset) {
@@ -89,10 +89,10 @@ impl Executor for Workload {
         if self.idle {
             return Ok(());
         }
-        let wrong = |why: String| ExecutorValidationError::ArgValidationError(why);
+        let error_of = |why: String| ExecutorValidationError::ArgValidationError(why);
         let process =
-            process(spec).ok_or_else(|| wrong("process.args: nothing to execute".into()))?;
-        find(process).map(drop).map_err(wrong)
+            process(spec).ok_or_else(|| error_of("process.args: nothing to execute".into()))?;
+        find(process).map(drop).map_err(error_of)
     }
 
     fn setup_envs(&self, envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {

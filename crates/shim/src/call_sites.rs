@@ -41,7 +41,7 @@ const ASKED: u32 = HOT;
 pub const REWRITTEN: u32 = HOT + 1;
 const LEFT: u32 = HOT + 2;
 
-/// What the monitor says of a site.
+/// The monitor's verdict on a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Shape {

@@ -2,8 +2,8 @@
 //!
 //! Such a call runs on the program's stack and under the program's signal mask, as a function of the program would. So it does
 //! only what a signal handler may interrupt at any instruction, and what a handler may leave by a long jump: it reads the clock, or
-//! makes the kernel's call and translates its answer. Whatever may wait, or changes what the shim remembers, is left to the trap:
-//! the program then makes the call at its own site.
+//! makes the kernel's call and translates its answer. A call that may wait, or that changes the shim's state, is left to the
+//! trap: the program then makes the call at its own site.
 //!
 //! A signal that arrives here finds a stack that unwinders can walk: the assembly below describes where its frame keeps the
 //! program's registers, and that the program goes on behind its call site.
@@ -21,7 +21,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_syscalls::Handler;
 
-/// What [`carry_out`] returns for a call that the program makes at its own site. No system call returns it.
+/// Result of [`carry_out`] for a call that the program makes at its own site. No system call returns it.
 const BY_TRAP: isize = -5003;
 
 /// The program's registers at a rewritten call site.
@@ -216,24 +216,6 @@ pub fn stub(place: usize) -> usize {
     &raw const lorentz_call_stubs as usize + place * STUB_LEN
 }
 
-/// Whether calls of this kind can go without a trap.
-pub fn can_carry_out(handler: Handler) -> bool {
-    matches!(
-        handler,
-        Handler::ClockGettime
-            | Handler::Gettimeofday
-            | Handler::Time
-            | Handler::Stat
-            | Handler::Open
-            | Handler::SigAction
-            | Handler::SigProcMask
-            | Handler::Poll
-            | Handler::EpollWait
-            | Handler::EpollPwait
-            | Handler::Futex
-    )
-}
-
 /// Carries out the call of a frame. Returns its result, or [`BY_TRAP`].
 unsafe extern "C" fn carry_out_frame(frame: *const Frame) -> isize {
     // SAFETY: the assembly above has just written it.
@@ -316,7 +298,7 @@ fn has_other_value(call: &Arguments) -> Option<SysResult> {
     if !looks_at_word {
         return None;
     }
-    // What the kernel refuses before it looks at the word: by the trap.
+    // The kernel refuses these before it reads the futex word: by the trap.
     user::read_nearby(call.arg::<UserPtr<Timespec>>(3)).ok()?.to_span()?;
     let op = FutexOp::FUTEX_CMP_REQUEUE.with(op.among(FutexOp::FUTEX_PRIVATE_FLAG));
     let (word, value) = (call.args[0], call.args[2]);

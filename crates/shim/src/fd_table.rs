@@ -6,8 +6,8 @@ use crate::sys::{sys, Fd, Stat, Sysno};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lorentz_clock::{failpoint, Failpoint};
 
-/// A socket that stamps its messages.
-pub const STAMPS: u32 = 1;
+/// A socket with timestamps on its messages.
+pub const TIMESTAMPS: u32 = 1;
 /// A socket with a receive timeout.
 pub const RECEIVE_TIMEOUT: u32 = 2;
 /// A socket with a send timeout.

@@ -5,7 +5,7 @@ use crate::deadline::{due, reached};
 use crate::layout::{clock, registry};
 use crate::sys::SigSet;
 use crate::wait::signal_waits;
-use crate::{process, stamps, sys};
+use crate::{process, sys, timestamps};
 use lorentz_clock::{Deadline, Pace, SkipMode, Span, VirtualInstant};
 
 /// Leaps to `deadline` if this thread is the sole one and nothing but the deadline, or a signal that `mask` lets through, can end
@@ -28,7 +28,7 @@ pub fn leap_to(deadline: Deadline, mask: SigSet) -> bool {
     if by <= Span::ZERO {
         return false;
     }
-    let line = stamps::draw_line().unwrap_or(look.real);
+    let line = timestamps::draw_line().unwrap_or(look.real);
     is_sole_thread() && registry().leap(sum, by, line) && reached(deadline)
 }
 

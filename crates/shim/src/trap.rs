@@ -8,15 +8,17 @@ use crate::call::{mark_as_trapped, Arguments, Call, Carry, AGAIN};
 use crate::call_sites;
 use crate::calls::*;
 use crate::clone_tracking;
-use crate::direct;
 use crate::filter::TRAP_DATA;
 use crate::layout::data;
+use crate::send_order;
 use crate::signals;
-use crate::sys::{reg, sig, Errno, Fd, Siginfo, SysResult, Sysno, Ucontext};
-use crate::turn;
+use crate::sys::{self, reg, sig, Errno, Fd, Siginfo, SysResult, Sysno, Ucontext};
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_syscalls::Handler;
+
+const UNKNOWN_CALL: &str =
+    "lorentz: the filter trapped a system call without a handler; the program ends\n";
 
 /// The SIGSYS handler.
 ///
@@ -70,9 +72,9 @@ fn from_vdso(ip: u64) -> bool {
 }
 
 fn dispatch(call: &mut Call, ip: u64) -> SysResult {
-    // The filter traps what the table says, and each such row has a handler.
-    let Some(handler) = lorentz_syscalls::handler(call.nr) else { return call.by_kernel() };
-    if direct::can_carry_out(handler) {
+    // The filter is made from the table, where each trapped row has a handler. The kernel's own answer would show real time.
+    let Some(handler) = lorentz_syscalls::handler(call.nr) else { sys::die(UNKNOWN_CALL, 126) };
+    if handler.works_at_call_sites() {
         call_sites::trapped(ip, call);
     }
     match handler {
@@ -114,15 +116,15 @@ fn dispatch(call: &mut Call, ip: u64) -> SysResult {
         Handler::Receive => socket::receive.carry_out(call),
         Handler::RecvMmsg => socket::recvmmsg.carry_out(call),
         Handler::Send => {
-            turn::come(call.arg::<Fd>(0));
+            send_order::wait_until_visible(call.arg::<Fd>(0));
             socket::send.carry_out(call)
         }
         Handler::SendMany => {
-            turn::come(call.arg::<Fd>(0));
+            send_order::wait_until_visible(call.arg::<Fd>(0));
             wait::blocking(call, Masking::Repeats)
         }
         Handler::Splice => {
-            turn::come(call.arg::<Fd>(2));
+            send_order::wait_until_visible(call.arg::<Fd>(2));
             wait::blocking(call, Masking::Repeats)
         }
         Handler::Sysinfo => process::sysinfo.carry_out(call),

@@ -67,7 +67,7 @@ impl Journal {
     ///
     /// The file cannot be read or written, or is not a journal. It stays as it is then.
     pub fn open(path: &Path, begin: Begin) -> Result<Option<Journal>, StudyError> {
-        let fault = |error| StudyError::at(path, error);
+        let failure = |error| StudyError::at(path, error);
         let (begin, records) = match fs::read_to_string(path) {
             Ok(text) => {
                 let (found, records) = parse(&text)
@@ -78,15 +78,15 @@ impl Journal {
                 (found, records)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => (begin, Vec::new()),
-            Err(error) => return Err(fault(error)),
+            Err(error) => return Err(failure(error)),
         };
         // Write the whole file anew: a line that was cut short must not stay in it.
         let beside = path.with_extension("new");
         let mut text = line(&begin);
         text.extend(records.iter().map(line));
-        fs::write(&beside, text).map_err(fault)?;
-        fs::rename(&beside, path).map_err(fault)?;
-        let file = OpenOptions::new().append(true).open(path).map_err(fault)?;
+        fs::write(&beside, text).map_err(failure)?;
+        fs::rename(&beside, path).map_err(failure)?;
+        let file = OpenOptions::new().append(true).open(path).map_err(failure)?;
         let done = records.iter().map(|record| record.key).collect();
         Ok(Some(Journal { path: path.to_path_buf(), file, begin, records, done }))
     }

@@ -65,3 +65,23 @@ pub enum Handler {
     Clone,
     Capset,
 }
+
+impl Handler {
+    /// True if the shim carries such a call out at a rewritten call site, without a signal, where the arguments allow it.
+    pub const fn works_at_call_sites(self) -> bool {
+        matches!(
+            self,
+            Handler::ClockGettime
+                | Handler::Gettimeofday
+                | Handler::Time
+                | Handler::Stat
+                | Handler::Open
+                | Handler::SigAction
+                | Handler::SigProcMask
+                | Handler::Poll
+                | Handler::EpollWait
+                | Handler::EpollPwait
+                | Handler::Futex
+        )
+    }
+}

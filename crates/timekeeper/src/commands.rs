@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_told() {
+    fn an_unknown_command_is_refused() {
         for (text, says) in [
             ("", "expected a letter"),
             ("Z,17", "expected a letter"),

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn why_not_is_told() {
+    fn a_refusal_has_its_reason() {
         let refused = |capabilities, configuration| {
             Hpet::open(mock(capabilities, configuration).path()).unwrap_err()
         };

@@ -41,7 +41,7 @@ pub(crate) struct TrackSample {
 }
 
 /// One straight piece. Its number also is its generation: a place holds piece `n`, then `n + PIECE_COUNT`.
-struct Piece {
+struct TrackPiece {
     /// Ticks at which the piece begins; [`undecided`] until the start is decided.
     start: AtomicI64,
     /// The clock at the start, ns; [`unknown`] until it is computed.
@@ -63,7 +63,7 @@ const fn unknown(number: u64) -> i64 {
 pub(crate) struct Track {
     /// Number of the latest piece, from 1; 0 before the first one.
     latest: AtomicU64,
-    pieces: [Piece; PIECE_COUNT],
+    pieces: [TrackPiece; PIECE_COUNT],
     /// Whether a thread is taking a sample.
     busy: AtomicBool,
     /// Ticks from which on a sample is due.
@@ -103,7 +103,7 @@ impl Track {
         Track {
             latest: AtomicU64::new(0),
             pieces: [const {
-                Piece {
+                TrackPiece {
                     start: AtomicI64::new(undecided(0)),
                     base: AtomicI64::new(unknown(0)),
                     multiplier: AtomicU64::new(0),
@@ -150,7 +150,7 @@ impl Track {
             let oldest = latest.saturating_sub(OLDER_PIECES_READ).max(1);
             let mut found = None;
             for number in (oldest..=latest).rev() {
-                let Some(line) = self.settled(number, counter) else { break };
+                let Some(line) = self.line_of(number, counter) else { break };
                 found = Some(line);
                 if ticks >= line.start {
                     break;
@@ -166,19 +166,19 @@ impl Track {
 
     /// Returns piece `number` with its start decided and its base known; `None` if its place holds another one by now.
     #[inline(always)]
-    fn settled(&self, number: u64, counter: &impl Fn() -> i64) -> Option<Line> {
+    fn line_of(&self, number: u64, counter: &impl Fn() -> i64) -> Option<Line> {
         let piece = self.piece(number);
         let (start, base) =
             (piece.start.load(Ordering::Acquire), piece.base.load(Ordering::Acquire));
         if start < 0 || base < i64::MIN / 2 {
-            return self.settle(number, counter);
+            return self.decide_line(number, counter);
         }
         let scale = Scale::from_multiplier(piece.multiplier.load(Ordering::Relaxed));
         Some(Line { start, base, scale, is_first: number == 1 })
     }
 
     #[cold]
-    fn settle(&self, number: u64, counter: &impl Fn() -> i64) -> Option<Line> {
+    fn decide_line(&self, number: u64, counter: &impl Fn() -> i64) -> Option<Line> {
         let piece = self.piece(number);
         let scale = Scale::from_multiplier(piece.multiplier.load(Ordering::Relaxed));
         let lead = scale.ticks(START_LEAD.into())?;
@@ -199,7 +199,7 @@ impl Track {
         (base >= i64::MIN / 2).then_some(Line { start, base, scale, is_first: false })
     }
 
-    fn piece(&self, number: u64) -> &Piece {
+    fn piece(&self, number: u64) -> &TrackPiece {
         &self.pieces[number as usize % PIECE_COUNT]
     }
 
@@ -312,7 +312,7 @@ impl Track {
         let next = (2 * passed.nanos).max(10_000_000).min(self.longest);
         let slew = (error / next as f64 * 1e6).clamp(-MAX_SLEW_PPM, MAX_SLEW_PPM);
         let number = self.latest.load(Ordering::Relaxed) + 1;
-        self.settled(number - 1, counter);
+        self.line_of(number - 1, counter);
         let piece = self.piece(number);
         let multiplier = rate.faster_by(slew).multiplier();
         piece.multiplier.store(multiplier, Ordering::Relaxed);
@@ -322,7 +322,7 @@ impl Track {
         // This is a full fence: a reader reads the counter for the start after it has seen this store.
         self.latest.store(number, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        self.settled(number, counter);
+        self.line_of(number, counter);
         self.wait_for(rate, next);
     }
 

@@ -21,7 +21,7 @@ from lorentz.report.runs import Run
 #: A difference is visible if this share of such studies would find it.
 ENOUGH = 0.8
 #: Upper bound of visible differences, standard deviations, for three records or more.
-MOST = 50.0
+MAX_EFFECT = 50.0
 #: The shift whose power the report gives, percent.
 SHIFT = 2.0
 
@@ -45,7 +45,7 @@ class Design:
 
     def visible(self) -> float:
         """The difference, in standard deviations, whose power is `ENOUGH`."""
-        return optimize.brentq(lambda effect: self.power(effect) - ENOUGH, 0.01, MOST)
+        return optimize.brentq(lambda effect: self.power(effect) - ENOUGH, 0.01, MAX_EFFECT)
 
     def _share(self) -> float:
         """Cohen's f of the levels' means where one of them is a standard deviation off."""

@@ -12,7 +12,7 @@
 #include <timekeeper.h>
 #include <unistd.h>
 
-enum { MOST = 64 };
+enum { MAX_PROCESSES = 64 };
 
 static long micros_of(int pid) {
     struct timeval tv = {0};
@@ -28,10 +28,10 @@ static void must(const char *what, int result) {
 }
 
 int main(int argc, char **argv) {
-    int processes = argc > 1 ? atoi(argv[1]) : 2, pids[MOST];
-    long micros = argc > 2 ? atol(argv[2]) : 100000, begin[MOST];
+    int processes = argc > 1 ? atoi(argv[1]) : 2, pids[MAX_PROCESSES];
+    long micros = argc > 2 ? atol(argv[2]) : 100000, begin[MAX_PROCESSES];
     volatile long *counts =
-        mmap(NULL, sizeof *counts * MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, sizeof *counts * MAX_PROCESSES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < processes; i++) {
         pids[i] = clone_time(SIGCHLD, i ? 1 : 4, 1);
         must("clone_time", pids[i]);

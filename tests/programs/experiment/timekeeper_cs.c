@@ -15,7 +15,7 @@
 #include <timekeeper.h>
 #include <unistd.h>
 
-enum { MOST = 64 };
+enum { MAX_PROCESSES = 64 };
 
 /* Shared by a process and its parent: the last time it has read, and its count. */
 static struct seen {
@@ -50,8 +50,8 @@ static long time_of(int pid) {
 int main(int argc, char **argv) {
     int processes = argc > 1 ? atoi(argv[1]) : 2, rounds = argc > 2 ? atoi(argv[2]) : 3;
     int interval = argc > 3 ? atoi(argv[3]) : 1000, dies = argc > 4 && !strcmp(argv[4], "die");
-    int pids[MOST];
-    shared = mmap(NULL, sizeof *shared * MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int pids[MAX_PROCESSES];
+    shared = mmap(NULL, sizeof *shared * MAX_PROCESSES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < processes; i++) {
         pids[i] = clone_time(SIGCHLD, i ? 1 : 2, 1);
         if (pids[i] == 0) look_and_count(&shared[i]);

@@ -20,13 +20,13 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-enum { MOST = 65000, BURST = 64 };
+enum { MAX_SIZE = 65000, BURST = 64 };
 
 static int protocol, family, sock, count = 10, size = 56, id = 0x4c54, burst = 1, pause_us;
 static unsigned first = 1;
 static const char *send_call = "sendto", *receive_call = "recvfrom", *port = "7007";
 static uint64_t sent_before[BURST], sent_after[BURST];
-static unsigned char out[BURST][MOST + 64], in[BURST][MOST + 128];
+static unsigned char out[BURST][MAX_SIZE + 64], in[BURST][MAX_SIZE + 128];
 
 static void die(const char *what)
 {
@@ -290,7 +290,7 @@ static void options(int argc, char **argv)
 		else if (!strcmp(argv[i], "pause"))
 			pause_us = atoi(value);
 	}
-	if (size > MOST || burst > BURST || burst < 1)
+	if (size > MAX_SIZE || burst > BURST || burst < 1)
 		exit(2);
 }
 

@@ -15,7 +15,7 @@ import sys
 from mininet.link import Intf, Link, TCIntf
 from mininet.node import Node, OVSBridge, OVSSwitch, Switch
 
-#: What Topo itself adds to the options of a node or a link.
+#: Options that Topo itself adds to a node or a link.
 OF_TOPO = {"isSwitch", "cls", "node1", "node2", "port1", "port2"}
 
 

@@ -47,11 +47,11 @@ fn serve(args: &Serve) -> anyhow::Result<i32> {
 /// The secret, from a file that holds nothing else.
 fn token(file: Option<&Path>) -> anyhow::Result<Option<Token>> {
     let Some(file) = file else { return Ok(None) };
-    let wrong = |why: String| WrongInput(format!("--token-file {}: {why}", file.display()));
+    let error_of = |why: String| WrongInput(format!("--token-file {}: {why}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| {
-        wrong(format!("{error}; expected a file that can be read, with a secret in it"))
+        error_of(format!("{error}; expected a file that can be read, with a secret in it"))
     })?;
-    let empty = || wrong("it is empty; expected a secret in it".to_string());
+    let empty = || error_of("it is empty; expected a secret in it".to_string());
     Ok(Some(Token::new(&text).ok_or_else(empty)?))
 }
 
@@ -62,16 +62,16 @@ fn resolve(host: &str) -> anyhow::Result<SocketAddr> {
     if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Ok((address, PORT).into());
     }
-    let wrong = |why: &str| WrongInput(format!("HOST {host}: {why}"));
+    let error_of = |why: &str| WrongInput(format!("HOST {host}: {why}"));
     let (name, port) = match host.rsplit_once(':') {
         None => (host, PORT),
         Some((name, port)) => {
-            let port = port.parse().map_err(|_| wrong("expected a port from 1 to 65535"))?;
+            let port = port.parse().map_err(|_| error_of("expected a port from 1 to 65535"))?;
             (name, port)
         }
     };
     let mut found = (name, port).to_socket_addrs().with_context(|| host.to_string())?;
-    Ok(found.next().ok_or_else(|| wrong("has no address"))?)
+    Ok(found.next().ok_or_else(|| error_of("has no address"))?)
 }
 
 fn estimate(args: &Measure) -> anyhow::Result<i32> {
@@ -89,7 +89,7 @@ fn estimate(args: &Measure) -> anyhow::Result<i32> {
         let start = Instant::now();
         // It draws on standard error, and only where that is a terminal.
         let bar = ProgressBar::new_spinner();
-        let mut show = |progress: EstimateProgress| bar.set_message(stage(&progress));
+        let mut show = |progress: EstimateProgress| bar.set_message(progress_text(&progress));
         let found = measure(&mut client, args.method.into(), &mut show);
         bar.finish_and_clear();
         let found = found.with_context(|| address.to_string())?;
@@ -105,7 +105,7 @@ fn estimate(args: &Measure) -> anyhow::Result<i32> {
     }
 }
 
-fn stage(progress: &EstimateProgress) -> String {
+fn progress_text(progress: &EstimateProgress) -> String {
     let rate = |bits: f64| BitRate::from_f64(bits).to_string();
     let (low, high) = progress.range;
     let (at, low, high) = (rate(progress.rate), rate(low), rate(high));

@@ -30,16 +30,16 @@ pub fn dispatch(verb: &ExperimentVerb) -> anyhow::Result<i32> {
         Verb::Remove(member) => open(&member.name)?.remove(&named(&state, &member.container)?)?,
         Verb::Dilate(args) => {
             let rate = args.dilation.rate().unwrap_or(Rate::ONE);
-            let mut experiment = open(&args.member.name)?;
-            experiment.dilate(&named(&state, &args.member.container)?, rate)?;
+            let mut experiment = open(&args.target.name)?;
+            experiment.dilate(&named(&state, &args.target.container)?, rate)?;
         }
         Verb::Synchronize(one) => open(&one.name)?.synchronize()?,
         Verb::Start(one) => open(&one.name)?.start()?,
         Verb::Pause(one) => open(&one.name)?.pause()?,
         Verb::Stop(one) => open(&one.name)?.stop()?,
         Verb::Interval(args) => {
-            let mut experiment = open(&args.member.name)?;
-            let container = named(&state, &args.member.container)?;
+            let mut experiment = open(&args.target.name)?;
+            let container = named(&state, &args.target.container)?;
             experiment.set_interval(&container, args.interval, args.timeline)?;
         }
         Verb::Progress(args) => open(&args.name)?.progress(args.timeline)?,
@@ -62,8 +62,8 @@ fn create(state: &StateDir, args: &Create) -> anyhow::Result<()> {
 }
 
 fn add(state: &StateDir, args: &Add) -> anyhow::Result<()> {
-    let mut experiment = Experiment::open(state, &args.member.name)?;
-    let container = experiment::container_for(state, &args.member.container)?;
+    let mut experiment = Experiment::open(state, &args.target.name)?;
+    let container = experiment::container_for(state, &args.target.container)?;
     let rate = args.dilation.rate().unwrap_or(Rate::ONE);
     experiment.add(container.name(), rate, args.timeline)
 }

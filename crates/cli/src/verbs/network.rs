@@ -171,7 +171,7 @@ fn read(source: &Source) -> anyhow::Result<Imported> {
     network::import::read(&source.file, source.format)
 }
 
-/// Prints what is not in the network. What is alike is one line.
+/// Prints the elements left out of the network. Equal ones share a line.
 fn tell_left_out(imported: &Imported) {
     for group in grouped(&imported.left_out) {
         let mut line = format!("lorentz: {}", group[0]);

@@ -7,7 +7,7 @@ const PAGE: &str = include_str!("../../../../docs/limits.md");
 
 /// Titles of the sections whose items `lorentz doctor` prints, in this order.
 const SECTIONS: [&str; 4] =
-    ["What is refused", "Faces of time that stay real", "Where changes do not reach", "Signals"];
+    ["Refused programs", "Faces of time that stay real", "Where changes do not reach", "Signals"];
 
 /// A face of time that is not virtual, or a kind of program that cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug)]

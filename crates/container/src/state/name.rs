@@ -40,10 +40,10 @@ pub(super) fn check(flag: &'static str, name: &str) -> Result<(), StateError> {
 
 /// Makes up a name that people can tell apart, such as `quiet-lynx-4f2a`. Very likely no container has it.
 pub(super) fn invent() -> String {
-    let dice = RandomState::new().build_hasher().finish();
-    let manner = MANNERS[(dice >> 16) as usize % MANNERS.len()];
-    let animal = ANIMALS[(dice >> 32) as usize % ANIMALS.len()];
-    format!("{manner}-{animal}-{:04x}", dice as u16)
+    let random = RandomState::new().build_hasher().finish();
+    let manner = MANNERS[(random >> 16) as usize % MANNERS.len()];
+    let animal = ANIMALS[(random >> 32) as usize % ANIMALS.len()];
+    format!("{manner}-{animal}-{:04x}", random as u16)
 }
 
 #[cfg(test)]

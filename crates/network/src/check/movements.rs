@@ -115,14 +115,14 @@ fn read_script(
 ) -> Result<MobilityScript, PlanError> {
     let (at, script) = (script.defined, &script.value);
     let path = Path::new(source).parent().unwrap_or(Path::new("")).join(&script.file);
-    let wrong = |error: std::io::Error| {
+    let refused = |error: std::io::Error| {
         let what = format!(
             "scripts: file: {}: {error}; expected a mobility script of ns-2",
             path.display()
         );
         refuse(at, what)
     };
-    let text = script_text(&path).or_else(wrong)?;
+    let text = script_text(&path).or_else(refused)?;
     for (number, node) in &script.map {
         if number.parse::<u32>().is_err() {
             let what =

@@ -15,7 +15,7 @@ const MAX_AGE: Span = Span::from_secs(20);
 pub(super) const FORWARD_DELAY: Span = Span::from_secs(15);
 /// How long the root tells of a change.
 const TOPOLOGY_CHANGE_TIME: Span = Span::from_secs(35);
-/// What a switch adds to the age of what it passes on.
+/// Increment of a configuration BPDU's message age at each switch.
 const MESSAGE_AGE_INCREMENT: Span = Span::from_secs(1);
 /// Least time between two BPDUs from one port.
 const HOLD_TIME: Span = Span::from_secs(1);
@@ -36,7 +36,7 @@ const FLAG_ACKNOWLEDGED: u8 = 0x80;
 /// Priority and address of a switch.
 type BridgeId = u64;
 
-/// What a switch says of its way to the root. The lesser one is the better one.
+/// Priority vector of a configuration BPDU: the sender's path to the root. The lesser vector is the better one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Offer {
     root: BridgeId,
@@ -87,7 +87,7 @@ pub(super) struct Bridge {
     next_hello: VirtualInstant,
     /// The root: until when its BPDUs tell of a change. Others: while the root's do.
     change_until: Option<VirtualInstant>,
-    is_change_told: bool,
+    is_change_flagged: bool,
     /// A notification goes to the root with each hello, until it is acknowledged.
     notifies: bool,
 }
@@ -104,7 +104,7 @@ impl Bridge {
             root_port: None,
             next_hello: VirtualInstant(0),
             change_until: None,
-            is_change_told: false,
+            is_change_flagged: false,
             notifies: false,
         }
     }
@@ -138,7 +138,7 @@ impl Bridge {
 
     /// Whether a change of the tree has made what the switch has learnt age sooner.
     pub fn is_changing(&self) -> bool {
-        self.is_change_told
+        self.is_change_flagged
     }
 
     /// Handles a link that goes up or down.
@@ -210,7 +210,7 @@ impl Bridge {
         self.ports[port].expires = Some(now.plus(remaining));
         self.update(now, was_root, out);
         if self.root_port == Some(port) {
-            self.is_change_told = flags & FLAG_CHANGE != 0;
+            self.is_change_flagged = flags & FLAG_CHANGE != 0;
             if flags & FLAG_ACKNOWLEDGED != 0 {
                 self.notifies = false;
             }
@@ -241,7 +241,7 @@ impl Bridge {
         }
         if self.change_until.is_some_and(|until| until <= now) {
             self.change_until = None;
-            self.is_change_told = false;
+            self.is_change_flagged = false;
         }
         let is_hello = self.next_hello <= now;
         if is_hello {
@@ -290,7 +290,7 @@ impl Bridge {
             && (port.offer.bridge, port.offer.port) == (self.id, port.id)
     }
 
-    /// What this switch would say at a port.
+    /// Returns the priority vector that this switch would send at a port.
     fn own_offer(&self, port: usize) -> Offer {
         Offer { root: self.root, cost: self.root_cost, bridge: self.id, port: self.ports[port].id }
     }
@@ -365,7 +365,7 @@ impl Bridge {
     fn detect_change(&mut self, now: VirtualInstant, out: &mut Vec<Sent>) {
         if self.is_root() {
             self.change_until = Some(now.plus(TOPOLOGY_CHANGE_TIME));
-            self.is_change_told = true;
+            self.is_change_flagged = true;
         } else if !self.notifies {
             self.notifies = true;
             self.send_notification(out);
@@ -397,7 +397,7 @@ impl Bridge {
             return;
         }
         (sender.last_sent, sender.is_pending) = (Some(now), false);
-        let mut flags = if self.is_change_told { FLAG_CHANGE } else { 0 };
+        let mut flags = if self.is_change_flagged { FLAG_CHANGE } else { 0 };
         if std::mem::take(&mut sender.acknowledges) {
             flags |= FLAG_ACKNOWLEDGED;
         }
@@ -406,7 +406,7 @@ impl Bridge {
     }
 
     /// Ends the start: no port waits to forward.
-    fn settle(&mut self, now: VirtualInstant) {
+    fn end_startup(&mut self, now: VirtualInstant) {
         self.next_hello = now;
         for port in &mut self.ports {
             if matches!(port.state, PortState::Listening | PortState::Learning) {
@@ -414,7 +414,7 @@ impl Bridge {
             }
             (port.last_sent, port.is_pending, port.acknowledges) = (None, false, false);
         }
-        (self.change_until, self.is_change_told, self.notifies) = (None, false, false);
+        (self.change_until, self.is_change_flagged, self.notifies) = (None, false, false);
     }
 }
 
@@ -507,5 +507,5 @@ pub(super) fn converge(
             }
         }
     }
-    bridges.iter_mut().for_each(|bridge| bridge.settle(now));
+    bridges.iter_mut().for_each(|bridge| bridge.end_startup(now));
 }

@@ -9,7 +9,7 @@ pub(super) const MAX_AGE: Span = Span::from_secs(300);
 /// Most addresses that one switch remembers.
 const MAX_ADDRESSES: usize = 8_192;
 
-/// What a switch does with frames.
+/// Kind of a switch, by the ports to which it sends a frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum SwitchKind {
     /// It sends each frame to all other ports: a hub.

@@ -12,42 +12,42 @@ const IMAGE: &str = "docker.io/library/debian:stable";
 pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     let mut nodes = Map::new();
     for node in &plan.nodes {
-        let mut said = Map::new();
-        said.insert("kind".into(), "linux".into());
+        let mut entry = Map::new();
+        entry.insert("kind".into(), "linux".into());
         let image = node.image.as_deref().unwrap_or_else(|| {
             left_out
                 .push(format!("node {}: the host's files; it has the image {IMAGE}", node.name));
             IMAGE
         });
-        said.insert("image".into(), image.into());
+        entry.insert("image".into(), image.into());
         if let Some(words) = &node.command {
             let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
-            said.insert("cmd".into(), quoted.collect::<Vec<_>>().join(" ").into());
+            entry.insert("cmd".into(), quoted.collect::<Vec<_>>().join(" ").into());
         }
         if !node.env.is_empty() {
-            said.insert("env".into(), json!(node.env));
+            entry.insert("env".into(), json!(node.env));
         }
         if !node.sysctls.is_empty() {
-            said.insert("sysctls".into(), json!(node.sysctls));
+            entry.insert("sysctls".into(), json!(node.sysctls));
         }
         let exec = exec(plan, &node.name, node.exec.iter().map(|line| line.text.as_str()));
         if !exec.is_empty() {
-            said.insert("exec".into(), exec.into());
+            entry.insert("exec".into(), exec.into());
         }
         if let Some(labels) = labels(plan, &node.name) {
-            said.insert("labels".into(), labels);
+            entry.insert("labels".into(), labels);
         }
-        nodes.insert(node.name.clone(), said.into());
+        nodes.insert(node.name.clone(), entry.into());
     }
     for (name, kind) in &plan.switches {
         if let Some(other) = other_kind(*kind) {
             left_out.push(format!("node {name}: {other}; it is a bridge"));
         }
-        let mut said = Map::from_iter([("kind".into(), "bridge".into())]);
+        let mut entry = Map::from_iter([("kind".into(), "bridge".into())]);
         if let Some(labels) = labels(plan, name) {
-            said.insert("labels".into(), labels);
+            entry.insert("labels".into(), labels);
         }
-        nodes.insert(name.clone(), said.into());
+        nodes.insert(name.clone(), entry.into());
     }
     let links: Vec<Value> = plan
         .links
@@ -57,16 +57,16 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
             for key in named(&link.impairments) {
                 left_out.push(format!("link {ends}: {key}; 'containerlab tools netem' sets it"));
             }
-            let mut said = Map::new();
+            let mut entry = Map::new();
             if link.macs.iter().any(Option::is_some) {
                 // Only the extended form of a link has hardware addresses.
-                said.insert("type".into(), "veth".into());
+                entry.insert("type".into(), "veth".into());
             }
-            said.insert("endpoints".into(), endpoints(link));
+            entry.insert("endpoints".into(), endpoints(link));
             if link.mtu != 1_500 {
-                said.insert("mtu".into(), link.mtu.into());
+                entry.insert("mtu".into(), link.mtu.into());
             }
-            Value::Object(said)
+            Value::Object(entry)
         })
         .collect();
     let mut lab = json!({ "name": plan.name, "topology": { "nodes": nodes } });
@@ -83,11 +83,11 @@ fn endpoints(link: &LinkPlan) -> Value {
         return json!(link.ends.each_ref().map(ToString::to_string));
     }
     let ends = link.ends.iter().zip(&link.macs).map(|(end, mac)| {
-        let mut said = json!({ "node": end.node, "interface": end.interface });
+        let mut entry = json!({ "node": end.node, "interface": end.interface });
         if let Some(mac) = mac {
-            said["mac"] = mac_text(*mac).into();
+            entry["mac"] = mac_text(*mac).into();
         }
-        said
+        entry
     });
     ends.collect()
 }

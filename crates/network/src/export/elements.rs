@@ -1,4 +1,4 @@
-//! What several formats say of the elements of a network.
+//! Elements of a network, as several formats write them.
 
 use crate::emulator::SwitchKind;
 use crate::impair::{Discipline, Distribution, Impairments, LossOption};

@@ -1,6 +1,6 @@
 //! Networks in the formats of other emulators: scenarios of CORE, topologies of containerlab, programs for Mininet.
 //!
-//! What a format has no place for is returned beside the text ([`Exported::left_out`]): nothing is dropped silently.
+//! [`Exported::left_out`] lists the elements that a format cannot represent: nothing is dropped silently.
 
 mod containerlab;
 mod core;

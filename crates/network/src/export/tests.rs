@@ -113,8 +113,8 @@ topology:
     assert!(mininet.text.contains("enable_ecn") && !mininet.text.contains("enable_red"));
     assert_eq!(mininet.left_out, [""; 0]);
     let core = export(&plan, ExportFormat::Core);
-    let told = "link a:eth0 - b:eth0: queue: its bytes or discipline";
-    assert!(core.left_out.iter().any(|one| one == told), "{:?}", core.left_out);
+    let expected = "link a:eth0 - b:eth0: queue: its bytes or discipline";
+    assert!(core.left_out.iter().any(|one| one == expected), "{:?}", core.left_out);
 }
 
 #[test]

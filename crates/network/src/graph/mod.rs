@@ -22,7 +22,7 @@ const STYLE: &str = "text{font:13px sans-serif;text-anchor:middle}.l{fill:#555;f
     line{stroke:#789;stroke-width:2}.down{stroke:#c33;stroke-dasharray:6 5}\
     .node{fill:#e8f1fb;stroke:#346}.switch{fill:#f5efdc;stroke:#853}";
 
-/// What is drawn.
+/// Content of the drawing.
 struct Picture {
     title: String,
     /// Nodes, switches and hubs.

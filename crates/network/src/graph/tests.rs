@@ -75,7 +75,7 @@ fn boxes_and_labels_do_not_overlap() {
     check(&svg, 42);
     let labels = rects(&svg, "<text class=\"l\"").len();
     assert!(labels >= 100, "most of 120 labels have room, not {labels}");
-    // What has no link is right of all else.
+    // Elements without a link are right of all others.
     let name = |rect: &str| {
         svg.lines().find(|line| line.contains(&format!(">{rect}<"))).unwrap().to_string()
     };

@@ -162,7 +162,7 @@ fn read_setting(
             for list in values.iter().rev() {
                 for bind in list.value.as_array().into_iter().flatten() {
                     let bind = text(bind);
-                    // What a node writes goes with the node, also where the original has it write to the host.
+                    // A node's changes to a bind end with the node, although containerlab lets it write to the host.
                     let options = if bind.ends_with(":ro") { ",O" } else { ":O" };
                     let bind =
                         format!("{}{options}", folder.join(bind.trim_end_matches(":rw")).display());

@@ -54,7 +54,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
         }
     }
     scenario.serve();
-    wlan::settle(draft);
+    wlan::complete_members(draft);
     Ok(())
 }
 
@@ -101,9 +101,9 @@ impl<'x> Scenario<'_, 'x> {
     }
 
     fn leave_out(&mut self, element: Element, why: &str) {
-        let said =
+        let is_shown =
             |one: &Attribute| !one.value().is_empty() && !DRAWN_ATTRIBUTES.contains(&one.name());
-        let attributes = element.attributes().filter(said);
+        let attributes = element.attributes().filter(is_shown);
         let attributes = attributes.map(|one| format!(" {}={:?}", one.name(), one.value()));
         let shown =
             format!("<{}{}>{why}", element.tag_name().name(), attributes.collect::<String>());
@@ -430,12 +430,14 @@ fn position(element: Element) -> Option<[f64; 2]> {
 
 /// Returns the default services of a kind of device: those in the file, or CORE's.
 fn default_services(root: Element, kind: &str) -> Vec<String> {
-    let said = elements(root)
+    let configured = elements(root)
         .filter(|one| one.has_tag_name("default_services"))
         .flat_map(elements)
         .find(|one| one.attribute("type") == Some(kind));
-    if let Some(said) = said {
-        return elements(said).filter_map(|one| Some(one.attribute("name")?.into())).collect();
+    if let Some(configured) = configured {
+        return elements(configured)
+            .filter_map(|one| Some(one.attribute("name")?.into()))
+            .collect();
     }
     services::defaults_of_core(kind).iter().map(|name| name.to_string()).collect()
 }

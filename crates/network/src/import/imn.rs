@@ -183,7 +183,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
             wlan::ns2script(draft, name, settings, &numbers)?;
         }
     }
-    wlan::settle(draft);
+    wlan::complete_members(draft);
     for station in stations {
         if station.is_host {
             default_routes(draft, station.at, &station.name);
@@ -417,7 +417,7 @@ fn startup_commands(config: &str) -> Vec<&str> {
 fn read_config<'a>(text: &Word<'a>, station: &mut Station<'a>) {
     let mut in_interface = false;
     // The interface whose lines the daemons' configuration has last.
-    let mut told = "";
+    let mut current = "";
     for (number, line) in text.text.lines().enumerate() {
         let is_inside =
             line.starts_with([' ', '\t']) && line.trim_start_matches('\t').starts_with(' ');
@@ -443,10 +443,10 @@ fn read_config<'a>(text: &Word<'a>, station: &mut Station<'a>) {
                 let at = Position { line: text.at.line + number as u32, column: 1 };
                 let routing =
                     &mut station.routing.get_or_insert_with(|| at.of(String::new())).value;
-                if let Some(name) = name.filter(|name| *name != told) {
+                if let Some(name) = name.filter(|name| *name != current) {
                     *routing += &format!("!\ninterface {name}\n");
                 }
-                told = name.unwrap_or("");
+                current = name.unwrap_or("");
                 let indent = if is_inside || in_interface { " " } else { "" };
                 *routing += &format!("{indent}{line}\n");
             }

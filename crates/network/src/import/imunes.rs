@@ -73,7 +73,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     for (id, settings) in &whole.links {
         read_link(draft, id, settings, &whole, &stations)?;
     }
-    wlan::settle(draft);
+    wlan::complete_members(draft);
     for (id, station) in stations.iter().filter(|(_, station)| station.wants_routes) {
         let at = Position::from_location(whole.nodes[*id].defined);
         default_routes(draft, at, station, &stations);

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::import::{read_text, Format};
 
-    fn said(line: &str) -> Option<(String, String)> {
+    fn interface_and_json(line: &str) -> Option<(String, String)> {
         let (interface, impairments) = parse(line)?;
         Some((interface.to_string(), serde_json::to_string(&impairments).unwrap()))
     }
@@ -165,7 +165,7 @@ mod tests {
             ),
         ];
         for (line, expected) in parsed {
-            let (interface, impairments) = said(line).unwrap();
+            let (interface, impairments) = interface_and_json(line).unwrap();
             assert_eq!(
                 (interface.as_str(), impairments.split_whitespace().collect::<String>()),
                 ("eth0", expected.into())
@@ -187,7 +187,7 @@ mod tests {
             "tc qdisc add dev eth0 root tbf rate 1mbit burst 32kbit latency 400ms",
             "tc qdisc del dev eth0 root",
         ] {
-            assert_eq!(said(line), None, "{line}");
+            assert_eq!(interface_and_json(line), None, "{line}");
         }
     }
 

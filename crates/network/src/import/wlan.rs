@@ -143,7 +143,7 @@ fn find_script(draft: &Draft, file: &str) -> Option<(PathBuf, String)> {
 }
 
 /// Gives members of wlans without a position one, and takes the impairments of their links away: the wlan's count.
-pub(super) fn settle(draft: &mut Draft) {
+pub(super) fn complete_members(draft: &mut Draft) {
     let links: Vec<(usize, String)> = (draft.file.topology.links.iter().enumerate())
         .filter_map(|(at, link)| {
             let nodes = link.value.endpoints.iter().filter_map(|end| end.value.split(':').next());

@@ -4,10 +4,10 @@ use super::file_marks::{self, File, Mark};
 use super::proc_files;
 use crate::call::{Arguments, Call};
 use crate::layout::data;
-use crate::stamps::HostWall;
 use crate::sys::{
     self, sys, to_fd, AtFlags, Errno, Fd, OpenFlags, SysResult, Sysno, Timespec, Timeval, UserPtr,
 };
+use crate::timestamps::HostWall;
 use crate::trap_mask;
 use crate::user::Access;
 use crate::wait::{self, Masking};

@@ -7,8 +7,8 @@
 
 use super::proc_files::Text;
 use crate::layout::{data, registry};
-use crate::stamps::HostWall;
 use crate::sys::{close, sys, to_fd, AtFlags, Fd, OpenFlags, SysResult, Sysno, Timespec, UserPtr};
+use crate::timestamps::HostWall;
 use crate::user::Access;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;

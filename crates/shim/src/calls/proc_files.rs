@@ -12,12 +12,12 @@ use crate::fd_table;
 use crate::filter::Extra;
 use crate::layout::{clock, fork_data, registry, FdEntry, REPORTED_STARTS};
 use crate::read;
-use crate::stamps;
 use crate::stand_in::StandIn;
 use crate::sys::{
     close, getpid, gettid, host_clock, sys, to_fd, ClockId, Fd, OpenFlags, SysResult, Sysno,
     Timespec, UserPtr,
 };
+use crate::timestamps;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{RealInstant, Span, NANOS_PER_SEC};
@@ -375,6 +375,6 @@ fn write_ipc(memory: Fd, source: Fd, times: core::ops::Range<usize>) -> bool {
 pub fn ipc_time(secs: i64) -> i64 {
     match secs {
         0 => 0,
-        _ => stamps::moment_to_virtual(Timespec { secs, nanos: 0 }).secs,
+        _ => timestamps::moment_to_virtual(Timespec { secs, nanos: 0 }).secs,
     }
 }

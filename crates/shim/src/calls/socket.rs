@@ -5,12 +5,12 @@ use crate::clocks;
 use crate::deadline::{due, reached};
 use crate::fd_table;
 use crate::filter::Extra;
-use crate::stamps::{self, Message};
 use crate::sys::{
     request, sys, Errno, Fd, MsgFlags, OpenFlags, SocketOption, SysResult, Sysno, Timespec,
     Timeval, UserPtr,
 };
 use crate::timeout::{self, Timeout};
+use crate::timestamps::{self, Message};
 use crate::user::Access;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
@@ -64,7 +64,7 @@ pub fn setsockopt(
     }
     let result = call.by_kernel();
     if result == Ok(0) {
-        fd_table::add(fd, fd_table::STAMPS);
+        fd_table::add(fd, fd_table::TIMESTAMPS);
         fd_table::also_trap(Extra::Messages);
     }
     result
@@ -163,8 +163,8 @@ pub fn receive(call: &Call, fd: Fd) -> SysResult {
             result => result,
         },
     };
-    if call.nr == Sysno::recvmsg && result.is_ok() && fd_table::has(fd, fd_table::STAMPS) {
-        stamps::translate_message(call.arg(1));
+    if call.nr == Sysno::recvmsg && result.is_ok() && fd_table::has(fd, fd_table::TIMESTAMPS) {
+        timestamps::translate_message(call.arg(1));
     }
     result
 }
@@ -246,8 +246,8 @@ pub fn recvmmsg(
         if !matches!(result, Ok(1..)) {
             return if fetched > 0 { Ok(fetched as isize) } else { result };
         }
-        if fd_table::has(socket, fd_table::STAMPS) {
-            stamps::translate_message(message.field::<Message>(0));
+        if fd_table::has(socket, fd_table::TIMESTAMPS) {
+            timestamps::translate_message(message.field::<Message>(0));
         }
         fetched += 1;
         if deadline != Deadline::Never && reached(deadline) {

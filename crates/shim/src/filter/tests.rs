@@ -313,12 +313,12 @@ fn calls_without_a_finite_timeout_run_untouched() {
 
 #[test]
 fn calls_that_tell_the_times_of_system_v_objects_are_trapped() {
-    for (number, arg, told, others) in [
+    for (number, arg, trapped, others) in [
         (Sysno::msgctl, 1, &[2, 11, 13][..], &[0, 1, 3, 12][..]),
         (Sysno::shmctl, 1, &[2, 13, 15], &[0, 1, 3, 12, 14]),
         (Sysno::semctl, 2, &[2, 18, 20], &[0, 1, 3, 11, 12, 13, 14, 15, 16, 17, 19]),
     ] {
-        for (commands, action) in [(told, TRAP), (others, ALLOW)] {
+        for (commands, action) in [(trapped, TRAP), (others, ALLOW)] {
             for command in commands {
                 assert_eq!(ask(Call::new(number, with(&[(arg, *command)]))), action, "{command}");
             }

@@ -43,11 +43,11 @@ impl World {
     }
 }
 
-const LONGEST: i64 = 100_000_000;
+const MAX_SAMPLE_INTERVAL: i64 = 100_000_000;
 
 #[test]
 fn nothing_is_told_before_the_rate_is_known() {
-    let (world, track) = (World::new(0.0, 0.0), Track::new(LONGEST));
+    let (world, track) = (World::new(0.0, 0.0), Track::new(MAX_SAMPLE_INTERVAL));
     assert_eq!(world.read(&track), None);
     world.pass(0.001);
     assert_eq!(world.read(&track), None);
@@ -58,7 +58,7 @@ fn nothing_is_told_before_the_rate_is_known() {
 
 #[test]
 fn hours_of_a_changing_clock_are_followed() {
-    let (world, track) = (World::new(40.0, 20.0), Track::new(LONGEST));
+    let (world, track) = (World::new(40.0, 20.0), Track::new(MAX_SAMPLE_INTERVAL));
     let mut before = i64::MIN;
     for step in 0..200_000 {
         // The rate wanders by up to 60 ppm, like that of a clock disciplined by NTP.
@@ -77,7 +77,7 @@ fn hours_of_a_changing_clock_are_followed() {
 
 #[test]
 fn a_clock_that_was_left_alone_is_caught_up_with_without_a_jump() {
-    let (world, track) = (World::new(3.0, 20.0), Track::new(LONGEST));
+    let (world, track) = (World::new(3.0, 20.0), Track::new(MAX_SAMPLE_INTERVAL));
     for _ in 0..100 {
         world.pass(0.02);
         world.read(&track);
@@ -98,7 +98,7 @@ fn a_clock_that_was_left_alone_is_caught_up_with_without_a_jump() {
 
 #[test]
 fn a_clock_that_was_set_is_begun_anew() {
-    let (world, track) = (World::new(0.0, 5.0), Track::new(LONGEST));
+    let (world, track) = (World::new(0.0, 5.0), Track::new(MAX_SAMPLE_INTERVAL));
     for _ in 0..50 {
         world.pass(0.02);
         world.read(&track);
@@ -117,7 +117,7 @@ fn a_clock_that_was_set_is_begun_anew() {
 
 #[test]
 fn moments_convert_as_they_did() {
-    let (world, track) = (World::new(10.0, 20.0), Track::new(LONGEST));
+    let (world, track) = (World::new(10.0, 20.0), Track::new(MAX_SAMPLE_INTERVAL));
     let mut readings: Vec<(i64, i64)> = Vec::new();
     for _ in 0..500 {
         world.pass(0.03);
@@ -137,7 +137,7 @@ proptest! {
         steps in proptest::collection::vec((1u32..200, -450.0..450.0f64), 50..400),
         noise in 0.0..500.0f64,
     ) {
-        let (world, track) = (World::new(0.0, noise), Track::new(LONGEST));
+        let (world, track) = (World::new(0.0, noise), Track::new(MAX_SAMPLE_INTERVAL));
         let mut before = i64::MIN;
         for (millis, off) in steps {
             world.off.set(off);

@@ -1,4 +1,4 @@
-"""What a TCLink can do."""
+"""All options of a TCLink."""
 
 from mininet.link import TCLink
 from mininet.log import setLogLevel

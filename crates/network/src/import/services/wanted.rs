@@ -1,4 +1,4 @@
-//! What a scenario says of a node's services.
+//! A node's services, as a scenario configures them.
 
 use std::collections::BTreeMap;
 

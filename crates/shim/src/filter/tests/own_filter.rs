@@ -9,7 +9,7 @@ fn a_programs_own_filter_decides_but_for_what_the_handler_needs() {
     let unused = Instruction { operand: 12_345, ..Instruction::default() };
     let mut code = [unused; EXTRA_LEN];
     let len = allow_handler(&mut code);
-    assert!(code[len..].iter().all(|left| *left == unused), "more was written than was told");
+    assert!(code[len..].iter().all(|left| *left == unused), "more was written than announced");
     // Behind it, one that refuses all, and would allow all if entered too late.
     code[len] = Instruction { code: RETURN, operand: THEIRS, ..Instruction::default() };
     code[len + 1] = Instruction { code: RETURN, operand: ALLOW, ..Instruction::default() };

@@ -205,27 +205,27 @@ fn posix_timers(count: u64) -> io::Result<(Ticks, Ticks)> {
     let (mut made, mut deleted) = (0, 0);
     for batch in batches(count) {
         let mut timers = Vec::with_capacity(batch as usize);
-        let mut fault = Ok(());
+        let mut result = Ok(());
         made += stopwatch::time(|| {
             for _ in 0..batch {
                 match make_timer() {
                     Ok(timer) => timers.push(timer),
-                    Err(error) => fault = Err(error),
+                    Err(error) => result = Err(error),
                 }
             }
         })
         .0;
-        fault?;
-        let mut fault = Ok(());
+        result?;
+        let mut result = Ok(());
         deleted += stopwatch::time(|| {
             for timer in timers {
                 if let Err(error) = delete_timer(timer) {
-                    fault = Err(error);
+                    result = Err(error);
                 }
             }
         })
         .0;
-        fault?;
+        result?;
     }
     Ok((Ticks(made), Ticks(deleted)))
 }

@@ -13,23 +13,23 @@ use lorentz_clock::{saturate, RealInstant, WallTime, NANOS_PER_SEC};
 use crate::host_time::{self, host_call};
 
 /// A file in memory that is used to make timestamps.
-pub struct FileStamps {
+pub struct FileTimestamps {
     file: i32,
 }
 
-impl FileStamps {
+impl FileTimestamps {
     /// Makes the file.
     ///
     /// # Errors
     ///
     /// The kernel's.
-    pub fn new() -> io::Result<FileStamps> {
+    pub fn new() -> io::Result<FileTimestamps> {
         const NAME: &CStr = c"lorentz-stamps";
         let flags = u64::from(libc::MFD_CLOEXEC);
         // SAFETY: the name is static.
         let file =
             unsafe { host_call(libc::SYS_memfd_create, [NAME.as_ptr() as u64, flags, 0, 0]) };
-        Ok(FileStamps { file: file? as i32 })
+        Ok(FileTimestamps { file: file? as i32 })
     }
 
     /// Returns an instant such that every file written after the call has a later timestamp. On Linux 6.13 and later, every file
@@ -65,7 +65,7 @@ impl FileStamps {
     }
 }
 
-impl Drop for FileStamps {
+impl Drop for FileTimestamps {
     fn drop(&mut self) {
         // SAFETY: ours.
         unsafe { libc::close(self.file) };

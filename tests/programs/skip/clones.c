@@ -1,9 +1,9 @@
 /*
- * births: begins tasks in every possible way, each between sleeps of a sole thread. Each task reads the clock in a loop
+ * clones: begins tasks in every possible way, each between sleeps of a sole thread. Each task reads the clock in a loop
  * for a while and prints the widest gap between two readings. Its parent sleeps for a thousand seconds meanwhile: time
  * must not leap over that sleep before the task has ended.
  *
- * births spin: runs such a task, and prints "spun".
+ * clones spin: runs such a task, and prints "spun".
  */
 #define _GNU_SOURCE
 #include "../lt.h"

@@ -1,4 +1,4 @@
-//! Turns: in an experiment, no program receives data before the time at which another sent them.
+//! Send ordering: in an experiment, no program receives data before the time at which another sent them.
 //!
 //! The clocks of an experiment advance one after another within a round, so one may show a later time than another. Its
 //! program may send something then, through a socket or a pipe that the containers share. Another program could read it at an
@@ -11,7 +11,7 @@ use crate::wait::Slot;
 use lorentz_clock::{Deadline, Policy, Span, VirtualInstant, Waiter};
 
 /// Waits until others may see the data that the program writes to `descriptor`.
-pub fn come(descriptor: Fd) {
+pub fn wait_until_visible(descriptor: Fd) {
     let Policy { orders_sends: true, .. } = clock().policy() else { return };
     if clock().send_order().0 == VirtualInstant::NEVER || !is_channel(descriptor) {
         return;
@@ -21,13 +21,13 @@ pub fn come(descriptor: Fd) {
     let sent = look.now();
     let mut slot = Slot::default();
     loop {
-        let (others, turn) = clock().send_order();
+        let (others, seq) = clock().send_order();
         if sent <= others {
             return;
         }
         // By its place in the registry the experiment knows that it waits.
         slot.state(Sysno::new(Waiter::SEND_ORDER), Deadline::Never, look.state, Span::ZERO);
-        wait_for_another(turn);
+        wait_for_another(seq);
     }
 }
 
@@ -40,9 +40,9 @@ fn is_channel(descriptor: Fd) -> bool {
     Stat::of(descriptor).is_ok_and(|Stat(words)| matches!(words[3] & TYPE, SOCKET | FIFO))
 }
 
-/// Sleeps until the turn is not `turn` any more. Signals wait meanwhile, at most to the round's end.
-fn wait_for_another(turn: u32) {
+/// Sleeps until the sequence number of the send order differs from `seq`. Signals wait meanwhile, at most to the round's end.
+fn wait_for_another(seq: u32) {
     let word = core::ptr::from_ref(clock().send_order_word());
-    // SAFETY: the kernel compares the word, and reads nothing else. The page is shared with who begins the turns.
-    let _ = unsafe { sys!(Sysno::futex, word, FutexOp::FUTEX_WAIT, turn, 0, 0, 0) };
+    // SAFETY: the kernel compares the word, and reads nothing else. The page is shared with the experiment, which increments it.
+    let _ = unsafe { sys!(Sysno::futex, word, FutexOp::FUTEX_WAIT, seq, 0, 0, 0) };
 }
