@@ -1,7 +1,7 @@
 //! Supervision of containers that another program starts: an OCI runtime makes the processes, and a monitor in the background
 //! supervises them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -112,4 +112,12 @@ fn address(container: &Container) -> io::Result<Address> {
 
 fn bind(container: &Container) -> io::Result<UnixListener> {
     UnixListener::bind(address(container)?.path())
+}
+
+/// Makes the registration socket of a container whose monitor has died.
+pub(crate) fn bind_anew(container: &Container) -> io::Result<UnixListener> {
+    match fs::remove_file(address(container)?.path()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => bind(container),
+    }
 }

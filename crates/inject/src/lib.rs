@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+mod adopt;
 mod attach;
 mod boot_stub;
 mod borrowed_thread;
@@ -42,6 +43,7 @@ mod tracee;
 mod user_notification;
 mod wall;
 
+pub use adopt::{Adoption, NoNewPrivs};
 pub use call_site::rewritten_sites;
 pub use error::Error;
 pub use launch::{find as find_command, Forked, ProgramEnd};

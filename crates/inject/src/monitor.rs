@@ -9,7 +9,7 @@ use crate::managed_clock::{ManagedClock, TargetClock};
 use crate::namespace;
 use crate::registration::{Registered, RegistrationSocket};
 use crate::shared::SharedClock;
-use crate::trace::TracedThread;
+use crate::trace::{Stop, TracedThread};
 use crate::tracee::{describe, report_refusal};
 use crate::user_notification::{self, Notification};
 use crate::wall::{self, SetWall};
@@ -445,6 +445,15 @@ impl ExecMonitor {
     /// Handles the stop of a traced thread: at its exec, on its way back from a failed one, or for a signal.
     fn on_stop(&mut self, thread: TracedThread, status: i32) {
         let event = status >> 16;
+        if event != libc::PTRACE_EVENT_EXEC && !self.execs.contains_key(&thread) {
+            // A thread that was too busy to be adopted.
+            let signal = match Stop::of(status) {
+                Stop::Signal(signal) => signal,
+                _ => 0,
+            };
+            let _ = thread.detach_with(signal);
+            return;
+        }
         if event == libc::PTRACE_EVENT_EXEC {
             self.is_starting = false;
             let former = thread.former().unwrap_or(thread);
@@ -522,6 +531,16 @@ impl ExecMonitor {
     fn namespace_in(&self, index: usize, process: TracedThread) -> io::Result<PidNamespace> {
         let registry = || self.clocks[index].map();
         namespace::registry_name_of(process.0, self.namespace, registry)
+    }
+
+    /// Stops this thread, in a test, where all processes are adopted and no record says so.
+    pub fn stop_before_record(&self) {
+        self.stop_for_test(Failpoint::AdoptUnrecorded);
+    }
+
+    /// Stops this thread if this build has failpoints and the test has armed `point`.
+    pub(crate) fn stop_for_test(&self, point: Failpoint) {
+        stop_for_test(&self.clocks[0], point);
     }
 
     /// Returns the clock's file.

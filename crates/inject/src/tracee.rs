@@ -16,8 +16,13 @@ pub(crate) fn report_refusal(thread: TracedThread, error: &io::Error) {
 }
 
 /// Returns the thread's tracer, if it has one.
-fn tracer_of(thread: TracedThread) -> Option<i32> {
+pub(crate) fn tracer_of(thread: TracedThread) -> Option<i32> {
     status_of(thread, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// Returns the letter of the thread's state; `None` if it has ended.
+pub(crate) fn state_of(thread: TracedThread) -> Option<char> {
+    status_of(thread, "State:")?.chars().next()
 }
 
 /// Returns a field of /proc/PID/status.

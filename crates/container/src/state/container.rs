@@ -148,6 +148,23 @@ impl Container {
         })
     }
 
+    /// Removes the monitors that have died from its record. The calling process, which is one of its monitors, supervises their
+    /// programs.
+    ///
+    /// # Errors
+    ///
+    /// If the container is gone.
+    pub(crate) fn replace_dead_monitors(&mut self) -> Result<(), StateError> {
+        self.update(|record| {
+            let dead = record.monitors.extract_if(.., |monitor| !monitor.is_alive());
+            let programs: Vec<u32> = dead.filter_map(|monitor| monitor.program).collect();
+            let first = programs.into_iter().find(|pid| processes::Process::read(*pid).is_some());
+            let me = std::process::id();
+            let mine = record.monitors.iter_mut().filter(|monitor| monitor.pid == me);
+            mine.for_each(|monitor| monitor.program = first);
+        })
+    }
+
     /// Records the OCI bundle by which an OCI runtime knows the container.
     ///
     /// # Errors

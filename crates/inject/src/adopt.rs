@@ -1,0 +1,253 @@
+//! Adopting a process whose monitor has died: this monitor gets the listener of a new filter.
+//!
+//! The kernel lets a process have one filter with a living listener. Where the listener has died, it accepts one more, and notifies
+//! the newest. The process installs that filter itself, in the handler of the clock-change signal ([`lorentz_shim::adopt`]), because
+//! the older filter allows the call from the image alone. The kernel saves and restores the thread's state for the handler, and the
+//! handler repeats the wait that the signal has interrupted. Therefore the process goes on unharmed if this monitor dies at any step.
+//!
+//! ```text
+//! monitor                       one thread of the process
+//!   seize, interrupt ---------->
+//!   <-------------------------- stopped
+//!   signal 64, ADOPT ---------->
+//!   go on to the next call ---->  handler: seccomp(NEW_LISTENER)
+//!   <-------------------------- stopped behind the call: the listener's number
+//!   pidfd_getfd
+//!   go on to the next call ---->  close(listener)
+//!   <-------------------------- stopped behind the call
+//!   detach -------------------->  the wait is made again
+//! ```
+
+use crate::launch::duplicate_fd_of_thread;
+use crate::monitor::ExecMonitor;
+use crate::trace::{Stop, TracedThread};
+use crate::tracee::{state_of, tracer_of};
+use crate::{Error, Result};
+use lorentz_clock::signal::{fingerprint, ADOPT, ADOPT_NO_NEW_PRIVS, CLOCK_CHANGE, NO_CALL};
+use lorentz_clock::Failpoint;
+use lorentz_shim::adopt::{FLAGS, SET_MODE_FILTER};
+use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
+use nix::unistd::Pid;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long a thread may take to stop, and then to install the filter.
+const THREAD_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The result of a try to adopt a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Adoption {
+    /// This monitor supervises the process from now on.
+    Adopted,
+    /// A living monitor supervises the process.
+    Supervised,
+    /// The process has ended.
+    Ended,
+    /// No thread of the process could run its handler in time. The next try may succeed.
+    Busy,
+}
+
+/// Whether a process may set no_new_privs so that the kernel accepts the filter. The program can see it, and set-user-id programs
+/// that it starts have no effect any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoNewPrivs {
+    /// It stays as it is.
+    Keep,
+    /// The process sets it.
+    Set,
+}
+
+impl ExecMonitor {
+    /// Supervises process `pid`, which is on the clock of this monitor, if its own monitor has died.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] says why the process cannot be adopted. It goes on as before.
+    pub fn adopt(&mut self, pid: Pid, no_new_privs: NoNewPrivs) -> Result<Adoption> {
+        let refused = |error: io::Error| Error::Refused(format!("process {pid}: {error}"));
+        let mut last = Adoption::Ended;
+        for thread in threads_of(pid) {
+            let tracee = Tracee { pid, thread };
+            match tracee.listen(self, no_new_privs).map_err(refused)? {
+                Outcome::Listening(listener) => {
+                    self.add_listener(listener);
+                    return Ok(Adoption::Adopted);
+                }
+                Outcome::Supervised => return Ok(Adoption::Supervised),
+                Outcome::Busy => last = Adoption::Busy,
+                Outcome::Ended => {}
+            }
+        }
+        Ok(last)
+    }
+}
+
+/// Returns the threads of a process, the first one first; none if it has ended.
+fn threads_of(pid: Pid) -> Vec<TracedThread> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let numbers = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<i32> = numbers.collect();
+    numbers.sort_by_key(|number| (*number != pid.as_raw(), *number));
+    numbers.into_iter().map(TracedThread).collect()
+}
+
+enum Outcome {
+    Listening(OwnedFd),
+    Supervised,
+    Ended,
+    Busy,
+}
+
+/// A thread that installs the filter.
+struct Tracee {
+    pid: Pid,
+    thread: TracedThread,
+}
+
+impl Tracee {
+    fn listen(&self, monitor: &ExecMonitor, no_new_privs: NoNewPrivs) -> io::Result<Outcome> {
+        match state_of(self.thread) {
+            // A parent in vfork, which no signal reaches, and which would stop only when its child has executed its program.
+            Some('D') => return Ok(Outcome::Busy),
+            None | Some('Z' | 'X') => return Ok(Outcome::Ended),
+            _ => {}
+        }
+        match self.thread.seize_for_calls().and_then(|()| self.thread.interrupt()) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(Outcome::Ended),
+            Err(error) => return self.explain_refusal(error),
+        }
+        let outcome = self.listen_seized(monitor, no_new_privs);
+        self.let_go();
+        match outcome {
+            // The thread has ended, or another thread has executed a program.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ECHILD)) => {
+                Ok(Outcome::Busy)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn explain_refusal(&self, error: io::Error) -> io::Result<Outcome> {
+        match tracer_of(self.thread) {
+            // Another adoption, or a monitor at an exec. Or this monitor: the thread did not stop in time in an earlier try.
+            Some(tracer) if is_of_lorentz(tracer) => Ok(Outcome::Busy),
+            Some(tracer) => {
+                Err(io::Error::other(format!("it is traced by process {tracer} (strace, gdb)")))
+            }
+            None => Err(io::Error::new(error.kind(), format!("ptrace: {error}"))),
+        }
+    }
+
+    fn listen_seized(
+        &self,
+        monitor: &ExecMonitor,
+        no_new_privs: NoNewPrivs,
+    ) -> io::Result<Outcome> {
+        let deadline = Instant::now() + THREAD_TIMEOUT;
+        if self.thread.wait_until(deadline)?.is_none() {
+            return Ok(Outcome::Busy);
+        }
+        monitor.stop_for_test(Failpoint::AdoptStopped);
+        self.send_signal(no_new_privs)?;
+        monitor.stop_for_test(Failpoint::AdoptSignalled);
+        let is_filter = |regs: &libc::user_regs_struct| {
+            regs.orig_rax == libc::SYS_seccomp as u64
+                && (regs.rdi, regs.rsi) == (SET_MODE_FILTER.into(), FLAGS.into())
+        };
+        let Some(result) = self.run_to(deadline, is_filter)? else { return Ok(Outcome::Busy) };
+        match i32::try_from(-result) {
+            Ok(libc::EBUSY) => return Ok(Outcome::Supervised),
+            Ok(error) if error > 0 => return Err(explain_filter(error)),
+            _ => {}
+        }
+        monitor.stop_for_test(Failpoint::AdoptListening);
+        let listener = duplicate_fd_of_thread(self.pid, self.thread.0, result as i32)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        monitor.stop_for_test(Failpoint::AdoptFetched);
+        // A process that somebody has stopped would keep the listener open.
+        let is_close = |regs: &libc::user_regs_struct| {
+            regs.orig_rax == libc::SYS_close as u64 && regs.rdi == result as u64
+        };
+        self.run_to(Instant::now() + THREAD_TIMEOUT, is_close)?;
+        Ok(Outcome::Listening(listener))
+    }
+
+    /// Sends the clock-change signal, with the call that the stop has interrupted.
+    fn send_signal(&self, no_new_privs: NoNewPrivs) -> io::Result<()> {
+        let regs = self.thread.registers()?;
+        let low = match u32::try_from(regs.orig_rax) {
+            Ok(call) => fingerprint(call, regs.rip, regs.rsp),
+            Err(_) => NO_CALL,
+        };
+        let high = match no_new_privs {
+            NoNewPrivs::Keep => ADOPT,
+            NoNewPrivs::Set => ADOPT_NO_NEW_PRIVS,
+        };
+        let value = u64::from(high) << 32 | u64::from(low);
+        self.thread.queue_signal(self.pid.as_raw(), CLOCK_CHANGE as i32, value)
+    }
+
+    /// Lets the thread run until it has come out of a system call of the image that `is_it` recognizes. Returns the call's result;
+    /// `None` if it has not come there by `deadline`.
+    fn run_to(
+        &self,
+        deadline: Instant,
+        is_it: impl Fn(&libc::user_regs_struct) -> bool,
+    ) -> io::Result<Option<i64>> {
+        /// The result register at the entry of each call.
+        const NOT_YET: i64 = -(libc::ENOSYS as i64);
+        let image = IMAGE as u64..=(IMAGE + IMAGE_LEN) as u64;
+        let mut signal = 0;
+        loop {
+            self.thread.go_on_to_call(signal)?;
+            signal = match self.thread.wait_until(deadline)? {
+                None => return Ok(None),
+                Some(Stop::Call) => {
+                    let regs = self.thread.registers()?;
+                    let result = regs.rax as i64;
+                    if result != NOT_YET && image.contains(&regs.rip) && is_it(&regs) {
+                        return Ok(Some(result));
+                    }
+                    0
+                }
+                Some(Stop::Signal(signal)) => signal,
+                Some(Stop::Other) => 0,
+            }
+        }
+    }
+
+    /// Stops tracing the thread. If it does not stop for that, the monitor's loop detaches it when it does.
+    fn let_go(&self) {
+        if self.thread.detach().is_ok() || self.thread.interrupt().is_err() {
+            return;
+        }
+        let stopped = self.thread.wait_until(Instant::now() + THREAD_TIMEOUT);
+        match stopped {
+            Ok(Some(Stop::Signal(signal))) => drop(self.thread.detach_with(signal)),
+            Ok(Some(_)) => drop(self.thread.detach()),
+            _ => {}
+        }
+    }
+}
+
+/// Whether process `pid` is a monitor, by its name.
+fn is_of_lorentz(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("lorentz"))
+}
+
+fn explain_filter(errno: i32) -> io::Error {
+    let why = match errno {
+        libc::EACCES => {
+            "it has neither no_new_privs nor CAP_SYS_ADMIN, and without one of them the kernel accepts no seccomp filter; \
+             --no-new-privs sets it"
+        }
+        libc::ESRCH => "its threads have different seccomp filters",
+        libc::ENOMEM => "it has too many seccomp filters",
+        libc::EPERM => "its own seccomp filter refuses another one",
+        _ => return io::Error::from_raw_os_error(errno),
+    };
+    io::Error::other(why)
+}
