@@ -91,11 +91,6 @@ pub enum Verb {
     Attach(AttachArgs),
     /// Run one more program in a container, on its clock
     Exec(Exec),
-    /// Give programs whose monitor has died a new one
-    ///
-    /// Without a monitor, programs run on but can start no other program. 'lorentz ps' says which containers need this. It
-    /// needs the rights of a debugger. 'exec' and 'run --clock' do the same first.
-    Adopt(AdoptArgs),
     /// List the containers
     #[command(aliases = ["list", "ls"])]
     Ps(Look),
@@ -169,6 +164,11 @@ pub enum Verb {
     /// Measure the delay that a network stack adds to each packet
     #[command(subcommand)]
     Latency(Latency),
+    /// Give programs whose monitor has died a new one
+    ///
+    /// Without a monitor, programs run on but can start no other program. 'lorentz ps' says which containers need this. It
+    /// needs the rights of a debugger. 'exec' and 'run --clock' do the same first.
+    Adopt(AdoptArgs),
     /// Remove what a crashed container left behind
     ///
     /// A container cleans up after itself when its last program ends; this is for the rest after a crash. It ends programs

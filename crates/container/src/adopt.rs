@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use anyhow::Context;
 use lorentz_control::host_time::{sleep, HostMoment};
-use lorentz_control::processes::Process;
-use lorentz_inject::{Adoption, ExecMonitor, NoNewPrivs, RegistrationSocket};
+use lorentz_control::processes::{self, Process};
+use lorentz_control::Cgroup;
+use lorentz_inject::{Adopter, Adoption, ExecMonitor, NoNewPrivs, RegistrationSocket};
 use nix::sys::signal::{signal, SigHandler, Signal};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::background::{self, close_standard_streams, keep_only};
 use crate::lifecycle::{keep_watch, set_wall, target};
-use crate::{skip, supervise, Container, Liveness, Mechanism, MonitorKind, StateError};
+use crate::supervise::{self, connect_to_monitor, open_process};
+use crate::{skip, Container, Liveness, Mechanism, MonitorKind, StateError};
 
 /// How long an adoption tries processes whose threads are all busy, and goes on while programs start others.
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,10 +91,20 @@ fn check(container: &Container) -> Result<(), StateError> {
     if container.record().mechanism == Mechanism::TimeNamespace {
         return Err(StateError::NeedsNoMonitor(name()));
     }
-    match container.liveness()? {
-        Liveness::Ended => Err(StateError::Ended(name())),
-        _ => Ok(()),
+    if container.liveness()? == Liveness::Ended {
+        return Err(StateError::Ended(name()));
     }
+    let record = container.record();
+    // An experiment stops its containers too, and lets them go on.
+    match record.experiment.is_none() && record.has_dead_monitor() && stands_still(container) {
+        true => Err(StateError::StandsStill(name())),
+        false => Ok(()),
+    }
+}
+
+/// Whether the freezer has stopped all tasks of a container.
+fn stands_still(container: &Container) -> bool {
+    container.cgroup().is_some_and(|group: Cgroup| group.is_frozen().unwrap_or(false))
 }
 
 /// Adopts the processes, sends the result to `answer`, and supervises them until the last one has ended.
@@ -145,43 +157,50 @@ fn adopt_all(
     let mut monitor = ExecMonitor::without_program(target(container, &clock)?)?;
     monitor.on_set_wall(set_wall(container));
     keep_watch(&mut monitor, container)?;
-    if container.record().bundle.is_some() {
+    let is_bundle = container.record().bundle.is_some();
+    if is_bundle && connect_to_monitor(container).is_err() {
         let socket = supervise::bind_anew(container).context("making the monitor's door")?;
         monitor.accept_registrations(RegistrationSocket::listening(socket)?);
     }
-    let mut round =
-        Round { monitor, no_new_privs, settled: HashSet::new(), report: AdoptReport::default() };
+    let adopter = Adopter::new(monitor, no_new_privs);
+    let mut round = Round { adopter, settled: HashSet::new(), report: AdoptReport::default() };
     round.run(container)?;
-    round.monitor.stop_before_record();
-    Ok((round.monitor, round.report))
+    round.watch_idle_programs(container)?;
+    Ok((round.adopter.into_monitor(), round.report))
 }
 
 /// The processes of a container, while they are adopted.
 struct Round {
-    monitor: ExecMonitor,
-    no_new_privs: NoNewPrivs,
+    adopter: Adopter,
     /// Processes that need no further try, each by process id and start time.
     settled: HashSet<(u32, u64)>,
     report: AdoptReport,
 }
 
 impl Round {
-    /// Goes through the processes until a pass adopts none.
+    /// Goes through the processes until two passes adopt none.
     ///
-    /// Race: a process that has not been adopted starts another one while a pass lists the processes. The next pass finds it. A child
-    /// of an adopted process inherits the new filter.
+    /// Race: a process that has not been adopted starts another one while a pass lists the processes, and ends. The next pass finds
+    /// the other one. A child of an adopted process inherits the new filter.
     fn run(&mut self, container: &Container) -> anyhow::Result<()> {
+        const QUIET_PASSES: u32 = 2;
         let begun = HostMoment::now();
+        let mut quiet = 0;
         loop {
             let mut listed = container.processes()?;
             listed.retain(|process| !process.has_ended() && !self.settled.contains(&key(process)));
             let before = self.report.adopted.len();
-            listed.retain(|process| self.is_busy(process));
-            if listed.is_empty() && self.report.adopted.len() == before {
+            // An experiment that holds the container lets it go on.
+            if !stands_still(container) {
+                listed.retain(|process| self.is_busy(process));
+            }
+            let adopts = self.report.adopted.len() > before;
+            quiet = if listed.is_empty() && !adopts { quiet + 1 } else { 0 };
+            if quiet == QUIET_PASSES {
                 return Ok(());
             }
             if begun.elapsed() > ADOPT_TIMEOUT {
-                self.give_up(&listed);
+                self.give_up(&listed, stands_still(container));
                 return Ok(());
             }
             if !listed.is_empty() {
@@ -190,11 +209,22 @@ impl Round {
         }
     }
 
+    /// Stays until first processes that execute nothing have ended. They are on no clock.
+    fn watch_idle_programs(&mut self, container: &Container) -> anyhow::Result<()> {
+        for pid in container.programs_without_monitor() {
+            if processes::clock_of(pid).is_none() {
+                self.adopter.monitor().wait_for(open_process(pid)?);
+                self.report.adopted.push(pid);
+            }
+        }
+        Ok(())
+    }
+
     /// Tries to adopt a process. Returns whether another try may succeed.
     fn is_busy(&mut self, process: &Process) -> bool {
-        let adoption = self.monitor.adopt(Pid::from_raw(process.pid as i32), self.no_new_privs);
+        let adoption = self.adopter.adopt(Pid::from_raw(process.pid as i32));
         // Race: a process that has been adopted executes a program, and another waits for that (vfork).
-        let _ = self.monitor.serve_once(false);
+        let _ = self.adopter.monitor().serve_once(false);
         match adoption {
             Ok(Adoption::Busy) => return true,
             Ok(Adoption::Adopted) => self.report.adopted.push(process.pid),
@@ -205,9 +235,13 @@ impl Round {
         false
     }
 
-    fn give_up(&mut self, left: &[Process]) {
+    fn give_up(&mut self, left: &[Process], stand_still: bool) {
+        let why = match stand_still {
+            true => "it stands still; adopt it while its experiment runs",
+            false => "none of its threads answers",
+        };
         for process in left {
-            let why = format!("process {}: none of its threads answers", process.pid);
+            let why = format!("process {}: {why}", process.pid);
             self.refuse(process, why);
         }
     }

@@ -18,16 +18,17 @@
 //!   detach -------------------->  the wait is made again
 //! ```
 
-use crate::launch::duplicate_fd_of_thread;
+use crate::launch::duplicate_fd;
 use crate::monitor::ExecMonitor;
 use crate::trace::{Stop, TracedThread};
-use crate::tracee::{state_of, tracer_of};
+use crate::tracee::{is_pending, state_of, tracer_of};
 use crate::{Error, Result};
 use lorentz_clock::signal::{fingerprint, ADOPT, ADOPT_NO_NEW_PRIVS, CLOCK_CHANGE, NO_CALL};
 use lorentz_clock::Failpoint;
 use lorentz_shim::adopt::{FLAGS, SET_MODE_FILTER};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::unistd::Pid;
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,6 +36,8 @@ use std::time::{Duration, Instant};
 
 /// How long a thread may take to stop, and then to install the filter.
 const THREAD_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long one try goes on to further threads of a process.
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The result of a try to adopt a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,20 +62,45 @@ pub enum NoNewPrivs {
     Set,
 }
 
-impl ExecMonitor {
-    /// Supervises process `pid`, which is on the clock of this monitor, if its own monitor has died.
+/// A monitor that adopts processes.
+pub struct Adopter {
+    monitor: ExecMonitor,
+    no_new_privs: NoNewPrivs,
+    /// Threads to which the signal was sent.
+    asked: HashSet<TracedThread>,
+}
+
+impl Adopter {
+    /// Makes the adopter of `monitor`, which has no program yet.
+    pub fn new(monitor: ExecMonitor, no_new_privs: NoNewPrivs) -> Adopter {
+        Adopter { monitor, no_new_privs, asked: HashSet::new() }
+    }
+
+    /// The monitor.
+    pub fn monitor(&mut self) -> &mut ExecMonitor {
+        &mut self.monitor
+    }
+
+    /// Ends the adoption. The monitor supervises the processes.
+    pub fn into_monitor(self) -> ExecMonitor {
+        self.monitor.stop_for_test(Failpoint::AdoptUnrecorded);
+        self.monitor
+    }
+
+    /// Supervises process `pid`, which is on the clock of the monitor, if its own monitor has died.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`] says why the process cannot be adopted. It goes on as before.
-    pub fn adopt(&mut self, pid: Pid, no_new_privs: NoNewPrivs) -> Result<Adoption> {
+    pub fn adopt(&mut self, pid: Pid) -> Result<Adoption> {
         let refused = |error: io::Error| Error::Refused(format!("process {pid}: {error}"));
         let mut last = Adoption::Ended;
-        for thread in threads_of(pid) {
+        let end = Instant::now() + PROCESS_TIMEOUT;
+        for thread in threads_of(pid).into_iter().take_while(|_| Instant::now() < end) {
             let tracee = Tracee { pid, thread };
-            match tracee.listen(self, no_new_privs).map_err(refused)? {
+            match tracee.listen(self).map_err(refused)? {
                 Outcome::Listening(listener) => {
-                    self.add_listener(listener);
+                    self.monitor.add_listener(listener);
                     return Ok(Adoption::Adopted);
                 }
                 Outcome::Supervised => return Ok(Adoption::Supervised),
@@ -107,7 +135,7 @@ struct Tracee {
 }
 
 impl Tracee {
-    fn listen(&self, monitor: &ExecMonitor, no_new_privs: NoNewPrivs) -> io::Result<Outcome> {
+    fn listen(&self, adopter: &mut Adopter) -> io::Result<Outcome> {
         match state_of(self.thread) {
             // A parent in vfork, which no signal reaches, and which would stop only when its child has executed its program.
             Some('D') => return Ok(Outcome::Busy),
@@ -119,13 +147,11 @@ impl Tracee {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(Outcome::Ended),
             Err(error) => return self.explain_refusal(error),
         }
-        let outcome = self.listen_seized(monitor, no_new_privs);
+        let outcome = self.listen_seized(adopter);
         self.let_go();
         match outcome {
-            // The thread has ended, or another thread has executed a program.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ECHILD)) => {
-                Ok(Outcome::Busy)
-            }
+            // Or another thread has executed a program.
+            Err(error) if has_ended(&error) => Ok(Outcome::Busy),
             outcome => outcome,
         }
     }
@@ -141,17 +167,18 @@ impl Tracee {
         }
     }
 
-    fn listen_seized(
-        &self,
-        monitor: &ExecMonitor,
-        no_new_privs: NoNewPrivs,
-    ) -> io::Result<Outcome> {
+    fn listen_seized(&self, adopter: &mut Adopter) -> io::Result<Outcome> {
         let deadline = Instant::now() + THREAD_TIMEOUT;
         if self.thread.wait_until(deadline)?.is_none() {
             return Ok(Outcome::Busy);
         }
+        let monitor = &adopter.monitor;
         monitor.stop_for_test(Failpoint::AdoptStopped);
-        self.send_signal(no_new_privs)?;
+        // Each signal would add a filter.
+        if !adopter.asked.contains(&self.thread) || !is_pending(self.thread, CLOCK_CHANGE) {
+            self.send_signal(adopter.no_new_privs)?;
+            adopter.asked.insert(self.thread);
+        }
         monitor.stop_for_test(Failpoint::AdoptSignalled);
         let is_filter = |regs: &libc::user_regs_struct| {
             regs.orig_rax == libc::SYS_seccomp as u64
@@ -164,8 +191,12 @@ impl Tracee {
             _ => {}
         }
         monitor.stop_for_test(Failpoint::AdoptListening);
-        let listener = duplicate_fd_of_thread(self.pid, self.thread.0, result as i32)
-            .map_err(|error| io::Error::other(error.to_string()))?;
+        let listener = match duplicate_fd(self.pid, result as i32) {
+            Ok(listener) => listener,
+            // Killed meanwhile: its descriptors are closed, or it is gone.
+            Err(Error::System(_, error)) if has_ended(&error) => return Ok(Outcome::Busy),
+            Err(error) => return Err(io::Error::other(error.to_string())),
+        };
         monitor.stop_for_test(Failpoint::AdoptFetched);
         // A process that somebody has stopped would keep the listener open.
         let is_close = |regs: &libc::user_regs_struct| {
@@ -231,6 +262,11 @@ impl Tracee {
             _ => {}
         }
     }
+}
+
+/// Whether the error of a call says that the thread which it concerns has ended.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ECHILD | libc::EBADF))
 }
 
 /// Whether process `pid` is a monitor, by its name.

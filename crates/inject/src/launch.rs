@@ -269,17 +269,9 @@ fn receive_listener(pid: Pid, mut socket: &UnixStream, filtered: bool) -> Result
 
 /// Duplicates descriptor `number` of process `pid`.
 pub fn duplicate_fd(pid: Pid, number: i32) -> Result<OwnedFd> {
-    duplicate_fd_of_thread(pid, pid.as_raw(), number)
-}
-
-/// Duplicates descriptor `number` of a thread of process `pid`. The first thread of a process may have ended, and its descriptors with
-/// it; the others then need Linux 6.9.
-pub fn duplicate_fd_of_thread(pid: Pid, thread: i32, number: i32) -> Result<OwnedFd> {
-    const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
-    let flags = if thread == pid.as_raw() { 0 } else { PIDFD_THREAD };
     // SAFETY: the calls take plain numbers and return new descriptors.
     unsafe {
-        let pidfd = libc::syscall(libc::SYS_pidfd_open, thread, flags);
+        let pidfd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);
         if pidfd < 0 {
             return Err(Error::last("pidfd_open"));
         }

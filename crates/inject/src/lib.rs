@@ -23,6 +23,7 @@ mod boot_stub;
 mod borrowed_thread;
 mod call_site;
 mod error;
+mod events;
 mod filter;
 mod host;
 mod image;
@@ -43,7 +44,7 @@ mod tracee;
 mod user_notification;
 mod wall;
 
-pub use adopt::{Adoption, NoNewPrivs};
+pub use adopt::{Adopter, Adoption, NoNewPrivs};
 pub use call_site::rewritten_sites;
 pub use error::Error;
 pub use launch::{find as find_command, Forked, ProgramEnd};

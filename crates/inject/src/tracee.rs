@@ -25,6 +25,13 @@ pub(crate) fn state_of(thread: TracedThread) -> Option<char> {
     status_of(thread, "State:")?.chars().next()
 }
 
+/// Whether `signal` is pending for the thread alone.
+pub(crate) fn is_pending(thread: TracedThread, signal: u32) -> bool {
+    let pending = status_of(thread, "SigPnd:");
+    let pending = pending.and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    pending.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}
+
 /// Returns a field of /proc/PID/status.
 pub(crate) fn status_of(thread: TracedThread, field: &str) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", thread.0)).ok()?;

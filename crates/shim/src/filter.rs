@@ -378,7 +378,8 @@ impl<const N: usize> Program<N> {
 }
 
 /// Instructions to put before a program's own filter, so that what the handler needs to do its work and to return is
-/// let through when the image asks for it: signal masks, waiting, looking at the clock, one more filter. Nothing that opens or sends.
+/// let through when the image asks for it: signal masks, waiting, looking at the clock, and to be adopted ([`crate::adopt`]) one more
+/// filter, which only takes rights away. Nothing that opens or sends.
 pub fn allow_handler(into: &mut [Instruction]) -> usize {
     const NEEDED: [Sysno; 26] = [
         Sysno::rt_sigreturn,
@@ -405,7 +406,6 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
         Sysno::faccessat2,
         Sysno::fstat,
         Sysno::munmap,
-        // To be adopted by a new monitor. A filter only takes rights away.
         Sysno::seccomp,
         Sysno::close,
     ];

@@ -145,8 +145,8 @@ fn make(state: &StateDir, new: &NewContainer, options: &ClockOptions) -> anyhow:
     })
 }
 
-/// Gives the programs of a container whose monitor has died a new one, where the kernel allows it. The new program depends on it only
-/// for company.
+/// Gives the programs of a container whose monitor has died a new one, where the kernel allows it. The new program has a monitor of
+/// its own, and runs in any case.
 fn replace_monitor(container: &Container) {
     if let Some(why) = container::adopt_if_needed(container) {
         eprintln!("lorentz: {why}");

@@ -155,10 +155,9 @@ impl Container {
     ///
     /// If the container is gone.
     pub(crate) fn replace_dead_monitors(&mut self) -> Result<(), StateError> {
+        let first = self.programs_without_monitor().first().copied();
         self.update(|record| {
-            let dead = record.monitors.extract_if(.., |monitor| !monitor.is_alive());
-            let programs: Vec<u32> = dead.filter_map(|monitor| monitor.program).collect();
-            let first = programs.into_iter().find(|pid| processes::Process::read(*pid).is_some());
+            record.monitors.retain(Monitor::is_alive);
             let me = std::process::id();
             let mine = record.monitors.iter_mut().filter(|monitor| monitor.pid == me);
             mine.for_each(|monitor| monitor.program = first);
