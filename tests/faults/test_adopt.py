@@ -6,6 +6,7 @@ import functools
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -218,6 +219,31 @@ def test_a_stopped_process_stays_stopped():
         assert not any("seccomp" in name for name in files(pid))
 
 
+def test_a_frozen_container_stays_frozen():
+    """Not one instruction of its programs runs, and time stands still."""
+    needs.feature("cgroup-freeze")
+    loop = "while :; do n=$((n + 1)); echo $n > $0/n; done & "
+    with tempfile.TemporaryDirectory() as folder:
+        counts = Path(folder) / "n"
+        script = f"{loop} {EXECS}; kill $!"
+        words = ["/bin/sh", "-c", script, folder]
+        with Inside(*words, at="2038-01-19", stdin=True) as inside:
+            inside.line(ev="ready")
+            inside.freeze()
+            before = (counts.read_text(), inside.time()["monotonic_ns"])
+            inside.kill_monitor()
+            assert len(adopt(inside)) == 2
+            assert inside.time()["state"] == "frozen"
+            time.sleep(0.3)
+            assert before == (counts.read_text(), inside.time()["monotonic_ns"])
+            inside.unfreeze()
+            assert executes(inside, 1)
+            deadline = time.monotonic() + 5
+            while counts.read_text() == before[0]:
+                assert time.monotonic() < deadline, "the loop does not go on"
+                time.sleep(0.01)
+
+
 def files(pid: int) -> list[str]:
     return [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
 
@@ -226,6 +252,7 @@ def test_a_program_with_a_filter_of_its_own():
     """Its filter refuses seccomp and close, which an adoption needs."""
     sleep = [build.c("process/seccomp"), "strict", str(3 * 10**9)]
     with HostNoise() as noise, Inside(*sleep, rate="1") as inside:
+        inside.wait_until_shown()
         (pid,) = inside.programs()
         deadline = time.monotonic() + 2
         while filters(pid) != 2:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from framework import processes
+from framework import needs, processes
 from framework.failpoints import Faulty
 from framework.points import (
     AT_ONCE,
@@ -95,9 +95,33 @@ def test_a_program_can_start_others_after_a_second_adoption(place):
 
 
 @at_each("kill", "adopter")
+def test_a_frozen_container_is_frozen_again_by_the_next_adoption(place):
+    """Where the first one has died. Time stands still all along."""
+    needs.feature("cgroup-freeze")
+    with points() as inside:
+        inside.line(ev="ready")
+        tell(inside, "do sleep 1000000000")
+        wait_until_it_waits(inside)
+        inside.freeze()
+        before = inside.time()["monotonic_ns"]
+        place.reach(inside)
+        kill(inside.monitor())
+        inside.points.release_all()
+        verb(inside, "adopt", inside.name)
+        assert inside.time()["monotonic_ns"] == before and inside.time()["state"] == "frozen"
+        tell(inside, "other sleep 1000000")
+        time.sleep(0.3)
+        assert inside.lines(ev="done") == []
+        inside.unfreeze()
+        assert inside.line(timeout=AT_ONCE, ev="done", who=1)["ret"] == 0
+        inside.line(timeout=AT_ONCE, ev="done", who=2)
+
+
+@at_each("kill", "adopter")
 def test_a_program_that_is_killed_while_it_is_adopted(place):
     """The command ends, and nothing of the container is left."""
     with Faulty("sleep", "1000", rate="1") as inside:
+        inside.wait_until_shown()
         (pid,) = inside.programs()
         command = place.reach(inside)
         monitor = inside.monitor()

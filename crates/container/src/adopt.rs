@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::background::{self, close_standard_streams, keep_only};
 use crate::lifecycle::{keep_watch, set_wall, target};
 use crate::supervise::{self, connect_to_monitor, open_process};
-use crate::{skip, Container, Liveness, Mechanism, MonitorKind, StateError};
+use crate::{freeze, skip, Container, Liveness, Mechanism, MonitorKind, StateError};
 
 /// How long an adoption tries processes whose threads are all busy, and goes on while programs start others.
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -94,12 +94,7 @@ fn check(container: &Container) -> Result<(), StateError> {
     if container.liveness()? == Liveness::Ended {
         return Err(StateError::Ended(name()));
     }
-    let record = container.record();
-    // An experiment stops its containers too, and lets them go on.
-    match record.experiment.is_none() && record.has_dead_monitor() && stands_still(container) {
-        true => Err(StateError::StandsStill(name())),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 /// Whether the freezer has stopped all tasks of a container.
@@ -157,16 +152,34 @@ fn adopt_all(
     let mut monitor = ExecMonitor::without_program(target(container, &clock)?)?;
     monitor.on_set_wall(set_wall(container));
     keep_watch(&mut monitor, container)?;
-    let is_bundle = container.record().bundle.is_some();
-    if is_bundle && connect_to_monitor(container).is_err() {
+    let adopter = Adopter::new(monitor, no_new_privs);
+    let mut round = Round { adopter, settled: HashSet::new(), report: AdoptReport::default() };
+    let is_free = container.record().experiment.is_none();
+    if is_free {
+        round.run_frozen(container)?;
+    }
+    round.run(container)?;
+    if is_free && clock.is_frozen() {
+        // An adoption that was killed may have let the tasks go.
+        freeze::follow_clock(container, &clock)?;
+    }
+    round.watch_idle_programs(container)?;
+    let Round { adopter, report, .. } = round;
+    let mut monitor = adopter.into_monitor();
+    // A monitor without programs leaves, and must not be found.
+    if !report.adopted.is_empty() {
+        open_door(&mut monitor, container)?;
+    }
+    Ok((monitor, report))
+}
+
+/// Makes the registration socket of a container of an OCI runtime, if no other monitor has one.
+fn open_door(monitor: &mut ExecMonitor, container: &Container) -> anyhow::Result<()> {
+    if container.record().bundle.is_some() && connect_to_monitor(container).is_err() {
         let socket = supervise::bind_anew(container).context("making the monitor's door")?;
         monitor.accept_registrations(RegistrationSocket::listening(socket)?);
     }
-    let adopter = Adopter::new(monitor, no_new_privs);
-    let mut round = Round { adopter, settled: HashSet::new(), report: AdoptReport::default() };
-    round.run(container)?;
-    round.watch_idle_programs(container)?;
-    Ok((round.adopter.into_monitor(), round.report))
+    Ok(())
 }
 
 /// The processes of a container, while they are adopted.
@@ -190,7 +203,7 @@ impl Round {
             let mut listed = container.processes()?;
             listed.retain(|process| !process.has_ended() && !self.settled.contains(&key(process)));
             let before = self.report.adopted.len();
-            // An experiment that holds the container lets it go on.
+            // An experiment that has stopped the container lets it go on.
             if !stands_still(container) {
                 listed.retain(|process| self.is_busy(process));
             }
@@ -209,6 +222,25 @@ impl Round {
         }
     }
 
+    /// Adopts the processes of a container that the freezer has stopped. They are thawed, with all threads stopped by ptrace
+    /// meanwhile, because a task in the freezer runs no handler.
+    ///
+    /// Race: this process dies in between. The tasks then run, and their clock stands still. The next adoption stops them again.
+    fn run_frozen(&mut self, container: &Container) -> anyhow::Result<()> {
+        let Some(group) = container.cgroup().filter(|_| stands_still(container)) else {
+            return Ok(());
+        };
+        let stopped = self.adopter.stop(|| group.pids_below());
+        group.thaw();
+        for process in container.processes()? {
+            let adoption = self.adopter.adopt_stopped(&stopped, Pid::from_raw(process.pid as i32));
+            self.note(&process, adoption);
+        }
+        group.begin_freeze()?;
+        drop(stopped);
+        Ok(())
+    }
+
     /// Stays until first processes that execute nothing have ended. They are on no clock.
     fn watch_idle_programs(&mut self, container: &Container) -> anyhow::Result<()> {
         for pid in container.programs_without_monitor() {
@@ -225,6 +257,15 @@ impl Round {
         let adoption = self.adopter.adopt(Pid::from_raw(process.pid as i32));
         // Race: a process that has been adopted executes a program, and another waits for that (vfork).
         let _ = self.adopter.monitor().serve_once(false);
+        self.note(process, adoption)
+    }
+
+    /// Notes the result of a try. Returns whether another try may succeed.
+    fn note(
+        &mut self,
+        process: &Process,
+        adoption: Result<Adoption, lorentz_inject::Error>,
+    ) -> bool {
         match adoption {
             Ok(Adoption::Busy) => return true,
             Ok(Adoption::Adopted) => self.report.adopted.push(process.pid),
@@ -237,7 +278,7 @@ impl Round {
 
     fn give_up(&mut self, left: &[Process], stand_still: bool) {
         let why = match stand_still {
-            true => "it stands still; adopt it while its experiment runs",
+            true => "it stands still; adopt it when it runs",
             false => "none of its threads answers",
         };
         for process in left {

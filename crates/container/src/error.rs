@@ -61,9 +61,6 @@ pub enum StateError {
     /// Its clock is a time namespace of the kernel, in which programs start others without a monitor.
     #[error("{0}: runs in a time namespace; its programs need no monitor")]
     NeedsNoMonitor(String),
-    /// Its programs stand still, and cannot do what an adoption asks of them.
-    #[error("{0}: is frozen; 'lorentz unfreeze {0}' lets its programs run, and then they can be adopted")]
-    StandsStill(String),
     /// An experiment moves its clock.
     #[error("{name}: part of the experiment {experiment}, which moves its clock; 'lorentz experiment remove {experiment} {name}' takes it out")]
     InExperiment {

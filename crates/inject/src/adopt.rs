@@ -87,6 +87,50 @@ impl Adopter {
         self.monitor
     }
 
+    /// Stops all threads of processes that the freezer of control groups has stopped. So their tasks run nothing when they are
+    /// thawed, and [`Adopter::adopt_stopped`] can adopt them. `list` returns the processes; the call repeats it until it finds no
+    /// new one. Processes that may not be traced are left out.
+    pub fn stop(&self, list: impl Fn() -> Vec<u32>) -> StoppedProcesses {
+        let mut stopped = StoppedProcesses { threads: Vec::new() };
+        loop {
+            let before = stopped.threads.len();
+            for pid in list() {
+                stopped.add(Pid::from_raw(pid as i32));
+            }
+            if stopped.threads.len() == before {
+                return stopped;
+            }
+        }
+    }
+
+    /// As [`Adopter::adopt`], for a process among `stopped`. Its other threads stay stopped.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Adopter::adopt`].
+    pub fn adopt_stopped(&mut self, stopped: &StoppedProcesses, pid: Pid) -> Result<Adoption> {
+        let refused = |error: io::Error| Error::Refused(format!("process {pid}: {error}"));
+        let Some(tracee) = stopped.threads.iter().find(|tracee| tracee.pid == pid) else {
+            return Ok(Adoption::Busy);
+        };
+        let end = Instant::now() + THREAD_TIMEOUT;
+        let outcome = Tracee::or_busy(tracee.listen_stopped(self, end));
+        Ok(self.settle(outcome.map_err(refused)?))
+    }
+
+    /// Takes a listener over.
+    fn settle(&mut self, outcome: Outcome) -> Adoption {
+        match outcome {
+            Outcome::Listening(listener) => {
+                self.monitor.add_listener(listener);
+                Adoption::Adopted
+            }
+            Outcome::Supervised => Adoption::Supervised,
+            Outcome::Busy => Adoption::Busy,
+            Outcome::Ended => Adoption::Ended,
+        }
+    }
+
     /// Supervises process `pid`, which is on the clock of the monitor, if its own monitor has died.
     ///
     /// # Errors
@@ -97,18 +141,43 @@ impl Adopter {
         let mut last = Adoption::Ended;
         let end = Instant::now() + PROCESS_TIMEOUT;
         for thread in threads_of(pid).into_iter().take_while(|_| Instant::now() < end) {
-            let tracee = Tracee { pid, thread };
-            match tracee.listen(self).map_err(refused)? {
-                Outcome::Listening(listener) => {
-                    self.monitor.add_listener(listener);
-                    return Ok(Adoption::Adopted);
-                }
-                Outcome::Supervised => return Ok(Adoption::Supervised),
-                Outcome::Busy => last = Adoption::Busy,
-                Outcome::Ended => {}
+            let outcome = Tracee { pid, thread }.listen(self).map_err(refused)?;
+            match self.settle(outcome) {
+                Adoption::Ended => {}
+                Adoption::Busy => last = Adoption::Busy,
+                done => return Ok(done),
             }
         }
         Ok(last)
+    }
+}
+
+/// Processes whose threads are all stopped. They go on when this value is dropped, unless the freezer stops them.
+pub struct StoppedProcesses {
+    threads: Vec<Tracee>,
+}
+
+impl StoppedProcesses {
+    /// Stops the threads of a process that are not stopped yet.
+    fn add(&mut self, pid: Pid) {
+        for thread in threads_of(pid) {
+            let is_known = self.threads.iter().any(|known| known.thread == thread);
+            if is_known || thread.seize_for_calls().and_then(|()| thread.interrupt()).is_err() {
+                continue;
+            }
+            let tracee = Tracee { pid, thread };
+            // A parent in vfork does not stop, and does not run either: its child is stopped.
+            match thread.wait_until(Instant::now() + THREAD_TIMEOUT) {
+                Ok(Some(_)) => self.threads.push(tracee),
+                _ => tracee.let_go(),
+            }
+        }
+    }
+}
+
+impl Drop for StoppedProcesses {
+    fn drop(&mut self) {
+        self.threads.iter().for_each(Tracee::let_go);
     }
 }
 
@@ -149,8 +218,12 @@ impl Tracee {
         }
         let outcome = self.listen_seized(adopter);
         self.let_go();
+        Tracee::or_busy(outcome)
+    }
+
+    /// Takes a thread that is gone for a busy one: another thread may have executed a program.
+    fn or_busy(outcome: io::Result<Outcome>) -> io::Result<Outcome> {
         match outcome {
-            // Or another thread has executed a program.
             Err(error) if has_ended(&error) => Ok(Outcome::Busy),
             outcome => outcome,
         }
@@ -169,9 +242,14 @@ impl Tracee {
 
     fn listen_seized(&self, adopter: &mut Adopter) -> io::Result<Outcome> {
         let deadline = Instant::now() + THREAD_TIMEOUT;
-        if self.thread.wait_until(deadline)?.is_none() {
-            return Ok(Outcome::Busy);
+        match self.thread.wait_until(deadline)? {
+            None => Ok(Outcome::Busy),
+            Some(_) => self.listen_stopped(adopter, deadline),
         }
+    }
+
+    /// Has the stopped thread install the filter. It is stopped again afterwards, unless the result is [`Outcome::Busy`].
+    fn listen_stopped(&self, adopter: &mut Adopter, deadline: Instant) -> io::Result<Outcome> {
         let monitor = &adopter.monitor;
         monitor.stop_for_test(Failpoint::AdoptStopped);
         // Each signal would add a filter.

@@ -44,7 +44,7 @@ mod tracee;
 mod user_notification;
 mod wall;
 
-pub use adopt::{Adopter, Adoption, NoNewPrivs};
+pub use adopt::{Adopter, Adoption, NoNewPrivs, StoppedProcesses};
 pub use call_site::rewritten_sites;
 pub use error::Error;
 pub use launch::{find as find_command, Forked, ProgramEnd};
