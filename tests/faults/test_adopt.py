@@ -14,7 +14,7 @@ import pytest
 from framework import build, lorentz, needs, oracle, processes, waits
 from framework.catalogue import WAITS
 from framework.oracle import HostNoise
-from framework.running import Inside, Running
+from framework.running import Inside, Native, Running
 
 #: Length of the waits that an adoption interrupts, s.
 LENGTH = 3.0
@@ -204,6 +204,24 @@ def test_a_wait_without_a_timeout_goes_on():
         assert [line["case"] for line in inside.lines(ev="done")] == []
 
 
+def test_no_call_returns_eintr_without_a_signal():
+    """Signals come at random moments of waits, while the monitor is killed and replaced all the
+    time."""
+    with Inside(build.c("stress/eintr"), "8000", rate="1") as inside:
+        inside.wait_until_shown()
+        inside.programs()
+        adoptions = 0
+        while not inside.lines(ev="end"):
+            inside.kill_monitor()
+            done = lorentz.call("adopt", inside.name)
+            adoptions += "adopted" in done.stdout
+            # Two of three kinds of wait. The program must not end in between.
+            if len(inside.lines(ev="eintr")) == 2:
+                inside.line(ev="end", timeout=60)
+        assert adoptions > 10
+        assert {line["spurious"] for line in inside.lines(ev="eintr")} == {0}
+
+
 def test_a_stopped_process_stays_stopped():
     with shell() as inside:
         inside.line(ev="ready")
@@ -263,6 +281,26 @@ def test_a_program_with_a_filter_of_its_own():
         assert not any("seccomp" in name for name in files(pid))
         ended = inside.line(ev="seccomp")
         assert ended["ret"] == 0 and ended["slept"] in oracle.own(3, 1, noise.slack)
+
+
+def test_an_attached_process():
+    """Its own monitor is that of `attach`."""
+    name = f"attached-{os.getpid()}"
+    with Native(["/bin/sh", "-c", EXECS], stdin=True) as native:
+        native.line(ev="ready")
+        at = "2038-01-19"
+        lorentz.ok("attach", str(native.process.pid), "--name", name, "--at", at, "--tree")
+        assert executes(native, 1)
+        (monitor,) = lorentz.shown(name)["monitors"]
+        os.kill(monitor["pid"], signal.SIGKILL)
+        deadline = time.monotonic() + 5
+        while not lorentz.shown(name)["needs_adopt"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert not executes(native, 2)
+        assert lorentz.json_of("adopt", name)["adopted"] == [native.process.pid]
+        assert executes(native, 3)
+    lorentz.wait_until_gone(name)
 
 
 def test_programs_that_start_others_all_the_time():
