@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -81,6 +82,16 @@ def test_a_container_of_the_oci_runtime(bundle):
 
 def test_the_runtimes_exec_replaces_a_dead_monitor(bundle):
     kill_monitors(bundle.id)
+    assert year(bundle.exec("date", "+%Y")) == 2038
+    works_again(bundle)
+
+
+def test_the_runtimes_exec_after_the_containers_directory_was_deleted(bundle):
+    """The monitor makes the directory anew, but not its socket there. exec has a monitor of its
+    own."""
+    place = lorentz.session.state_dir() / bundle.id
+    shutil.rmtree(place)
+    until(lambda: (place / "container.json").exists(), "the directory", 5)
     assert year(bundle.exec("date", "+%Y")) == 2038
     works_again(bundle)
 

@@ -69,7 +69,7 @@ pub fn adopt(container: &Container, no_new_privs: NoNewPrivs) -> anyhow::Result<
     let mut text = String::new();
     ours.read_to_string(&mut text)?;
     let report: Result<AdoptReport, String> =
-        serde_json::from_str(&text).context("adopting has ended without a word")?;
+        serde_json::from_str(&text).context("the new monitor has ended without an answer")?;
     report.map_err(anyhow::Error::msg)
 }
 

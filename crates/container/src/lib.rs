@@ -1,7 +1,7 @@
 //! Containers in virtual time: their state and their lifecycle.
 //!
 //! A container is a directory with a clock in it ([`StateDir`], [`Container`]). One or more monitors supervise its programs
-//! ([`run`], [`exec`], [`attach`], [`adopt`]). If the kernel allows it, a container also has a control group. Any command of the
+//! ([`run`], [`exec`], [`attach`], [`adopt()`]). If the kernel allows it, a container also has a control group. Any command of the
 //! same user finds a container by its name, or by the process id of any of its processes. It changes the container's clock
 //! ([`Container::clock_to_change`]) by the crate `control`. No daemon keeps this state: /proc says which processes are on a clock.
 //!

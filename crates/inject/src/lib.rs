@@ -3,7 +3,8 @@
 //! An [`ExecMonitor`] starts a program under the seccomp filter. The kernel notifies it of each exec by seccomp user
 //! notification. At the exec stop it puts the shim into the new image and detaches: between execs it traces nothing.
 //! [`ExecMonitor::attach`] brings in a process that is already running. A process that another program has created registers
-//! itself ([`SelfRegistration`]) at the monitor's registration socket ([`RegistrationSocket`]).
+//! itself ([`SelfRegistration`]) at the monitor's registration socket ([`RegistrationSocket`]). An [`Adopter`] is a monitor that takes
+//! over processes whose own monitor has died.
 //!
 //! ```no_run
 //! use lorentz_inject::{ExecMonitor, TargetClock};
