@@ -90,8 +90,10 @@ def test_programs_can_start_others_again(unprivileged):
         assert executes(inside, 3)
         inside.close_stdin()
         inside.finish()
-    how = {"unprivileged": unprivileged}
-    assert inside.name not in [entry["name"] for entry in lorentz.ps(**how)]
+        deadline = time.monotonic() + 10
+        while inside.name in [entry["name"] for entry in lorentz.ps(unprivileged)]:
+            assert time.monotonic() < deadline, "the container is left"
+            time.sleep(0.02)
 
 
 def test_the_line_says_which_processes_were_adopted():
@@ -446,6 +448,28 @@ def test_a_time_namespace_needs_no_monitor():
         inside.wait_until_shown()
         inside.kill_monitor()
         lorentz.refusal(lorentz.call("adopt", inside.name), "need no monitor")
+
+
+def test_a_program_with_an_older_image_is_left_alone():
+    """Its handler does not know the signal, which would end it. The image's header says what it
+    knows."""
+    needs.root()
+    with shell() as inside:
+        inside.line(ev="ready")
+        (pid,) = inside.shown()["pids"]
+        inside.kill_monitor()
+        flags = 0x7000_0000 + 48
+        with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
+            memory.seek(flags)
+            memory.write(b"\0")
+        done = lorentz.call("adopt", inside.name)
+        assert done.returncode == 1 and "older version" in done.stderr
+        assert not executes(inside, 1)
+        with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
+            memory.seek(flags)
+            memory.write(b"\1")
+        assert adopt(inside) == [pid]
+        assert executes(inside, 2)
 
 
 def test_a_program_that_the_kernel_does_not_let_add_a_filter():

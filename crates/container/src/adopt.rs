@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -130,12 +130,14 @@ fn begin(
     no_new_privs: NoNewPrivs,
 ) -> anyhow::Result<(ExecMonitor, Container, AdoptReport)> {
     let mut container = container.enter(MonitorKind::Adopt)?;
-    let adopted = adopt_all(&container, no_new_privs);
-    if adopted.as_ref().is_ok_and(|(_, report)| report.refused.is_empty()) {
-        container.replace_dead_monitors()?;
-    }
-    match adopted {
-        Ok((monitor, report)) => Ok((monitor, container, report)),
+    match adopt_all(&container, no_new_privs) {
+        Ok((monitor, report)) => {
+            if report.refused.is_empty() {
+                // The directory may be deleted by now. The programs have their monitor all the same.
+                let _ = container.replace_dead_monitors();
+            }
+            Ok((monitor, container, report))
+        }
         Err(error) => {
             container.leave()?;
             Err(error)
@@ -159,24 +161,26 @@ fn adopt_all(
         round.run_frozen(container)?;
     }
     round.run(container)?;
+    // From here on no failure undoes what is adopted.
     if is_free && clock.is_frozen() {
         // An adoption that was killed may have let the tasks go.
-        freeze::follow_clock(container, &clock)?;
+        let _ = freeze::follow_clock(container, &clock);
     }
-    round.watch_idle_programs(container)?;
+    round.watch_idle_programs(container);
     let Round { adopter, report, .. } = round;
     let mut monitor = adopter.into_monitor();
     // A monitor without programs leaves, and must not be found.
     if !report.adopted.is_empty() {
-        open_door(&mut monitor, container)?;
+        // Without the socket, `exec` starts another monitor.
+        let _ = open_door(&mut monitor, container);
     }
     Ok((monitor, report))
 }
 
 /// Makes the registration socket of a container of an OCI runtime, if no other monitor has one.
-fn open_door(monitor: &mut ExecMonitor, container: &Container) -> anyhow::Result<()> {
+fn open_door(monitor: &mut ExecMonitor, container: &Container) -> io::Result<()> {
     if container.record().bundle.is_some() && connect_to_monitor(container).is_err() {
-        let socket = supervise::bind_anew(container).context("making the monitor's door")?;
+        let socket = supervise::bind_anew(container)?;
         monitor.accept_registrations(RegistrationSocket::listening(socket)?);
     }
     Ok(())
@@ -236,20 +240,22 @@ impl Round {
             let adoption = self.adopter.adopt_stopped(&stopped, Pid::from_raw(process.pid as i32));
             self.note(&process, adoption);
         }
-        group.begin_freeze()?;
+        // A group that is gone stops no task.
+        let _ = group.begin_freeze();
         drop(stopped);
         Ok(())
     }
 
     /// Stays until first processes that execute nothing have ended. They are on no clock.
-    fn watch_idle_programs(&mut self, container: &Container) -> anyhow::Result<()> {
-        for pid in container.programs_without_monitor() {
-            if processes::clock_of(pid).is_none() {
-                self.adopter.monitor().wait_for(open_process(pid)?);
+    fn watch_idle_programs(&mut self, container: &Container) {
+        let mut programs = container.programs_without_monitor();
+        programs.retain(|pid| processes::clock_of(*pid).is_none());
+        for pid in programs {
+            if let Ok(process) = open_process(pid) {
+                self.adopter.monitor().wait_for(process);
                 self.report.adopted.push(pid);
             }
         }
-        Ok(())
     }
 
     /// Tries to adopt a process. Returns whether another try may succeed.

@@ -18,6 +18,7 @@
 //!   detach -------------------->  the wait is made again
 //! ```
 
+use crate::image;
 use crate::launch::duplicate_fd;
 use crate::monitor::ExecMonitor;
 use crate::trace::{Stop, TracedThread};
@@ -252,6 +253,14 @@ impl Tracee {
     fn listen_stopped(&self, adopter: &mut Adopter, deadline: Instant) -> io::Result<Outcome> {
         let monitor = &adopter.monitor;
         monitor.stop_for_test(Failpoint::AdoptStopped);
+        let mut flags = [0];
+        if self.thread.read(image::FLAGS, &mut flags).is_err() {
+            // Killed meanwhile.
+            return Ok(Outcome::Busy);
+        }
+        if flags[0] & image::CAN_BE_ADOPTED == 0 {
+            return Err(io::Error::other("it was started by an older version of Lorentz"));
+        }
         // Each signal would add a filter.
         if !adopter.asked.contains(&self.thread) || !is_pending(self.thread, CLOCK_CHANGE) {
             self.send_signal(adopter.no_new_privs)?;
@@ -308,7 +317,7 @@ impl Tracee {
     ) -> io::Result<Option<i64>> {
         /// The result register at the entry of each call.
         const NOT_YET: i64 = -(libc::ENOSYS as i64);
-        let image = IMAGE as u64..=(IMAGE + IMAGE_LEN) as u64;
+        let places = IMAGE as u64..=(IMAGE + IMAGE_LEN) as u64;
         let mut signal = 0;
         loop {
             self.thread.go_on_to_call(signal)?;
@@ -317,7 +326,7 @@ impl Tracee {
                 Some(Stop::Call) => {
                     let regs = self.thread.registers()?;
                     let result = regs.rax as i64;
-                    if result != NOT_YET && image.contains(&regs.rip) && is_it(&regs) {
+                    if result != NOT_YET && places.contains(&regs.rip) && is_it(&regs) {
                         return Ok(Some(result));
                     }
                     0
