@@ -90,6 +90,8 @@ fn run(command: &mut Command) {
 fn check(path: &Path) {
     const E_TYPE: usize = 16;
     const ET_DYN: u8 = 3;
+    /// x86-64 defines no flags. Bit 0 says that the image can be adopted (`CAN_BE_ADOPTED` in `src/image.rs`).
+    const E_FLAGS: usize = 48;
     let mut bytes = fs::read(path).expect("just written");
     let base = {
         let file = object::File::parse(&*bytes).expect("the linker writes ELF");
@@ -101,6 +103,7 @@ fn check(path: &Path) {
         segment.address()
     };
     bytes[E_TYPE] = ET_DYN;
+    bytes[E_FLAGS] = 1;
     begin_at_zero(&mut bytes, base);
     fs::write(path, bytes).expect("just read");
 }

@@ -23,6 +23,7 @@ OPAQUE = {
     "left_out[]",
     "held_by",
     "directions[].impairments",
+    "refused[]",
 }
 
 
@@ -76,6 +77,12 @@ def test_changes(container, words):
     verb, *flags = words
     changed = lorentz.json_of(verb, container.name, *flags)
     assert keys(changed) == documented("Container") | documented("Change of a clock")
+
+
+def test_an_adoption(container):
+    container.kill_monitor()
+    report = lorentz.json_of("adopt", container.name)
+    assert keys(report) == documented("Container") | documented("Adoption")
 
 
 def test_doctor():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 
 import pytest
@@ -54,6 +56,32 @@ def test_a_container_in_the_background(podman):
         podman.call("stop", "--time", "20", name)
         lorentz.wait_until_gone(full)
         podman.call("start", name)
+        assert podman.call("exec", name, "date", "+%Y").stdout == "2038\n"
+        podman.call("kill", name)
+        lorentz.wait_until_gone(full)
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["running", "paused"])
+def test_a_monitor_that_was_killed_is_replaced(podman, paused):
+    """Also while the container is paused: it stays so. exec, stop and rm work as before."""
+    script = "while :; do date +%Y; usleep 100000; done"
+    options = ("--security-opt", "no-new-privileges")
+    with podman.background("sh", "-c", script, options=options, at="2038-01-19") as name:
+        wait(lambda: "2038" in podman.call("logs", name).stdout, "no log")
+        full = podman.call("inspect", "--format", "{{.Id}}", name).stdout.strip()
+        (monitor,) = lorentz.shown(full)["monitors"]
+        if paused:
+            podman.call("pause", name)
+        os.kill(monitor["pid"], signal.SIGKILL)
+        wait(lambda: lorentz.shown(full)["needs_adopt"], "the monitor does not end")
+        report = lorentz.json_of("adopt", full)
+        assert report["adopted"] and report["refused"] == []
+        before = podman.call("logs", name).stdout
+        if paused:
+            time.sleep(0.5)
+            assert podman.call("logs", name).stdout == before
+            podman.call("unpause", name)
+        wait(lambda: podman.call("logs", name).stdout.endswith("2038\n" * 3), "no program starts")
         assert podman.call("exec", name, "date", "+%Y").stdout == "2038\n"
         podman.call("kill", name)
         lorentz.wait_until_gone(full)

@@ -17,21 +17,12 @@ from framework.running import Inside
 AT = "2038-01-19"
 
 
-def kill_monitor(inside: Inside) -> None:
-    pid = inside.monitor()
-    os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while state(pid) not in ("", "Z"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_programs_run_on_and_keep_their_clock():
     """Reads and waits as before, by vDSO and raw, no jump."""
     watch = [build.c("clocks/clocks"), "watch", str(10**15), str(10**8)]
     with HostNoise() as noise, Inside(*watch, rate="10", at=AT) as inside:
         inside.wait_for(3, ev="now")
-        kill_monitor(inside)
+        inside.kill_monitor()
         count = len(inside.lines(ev="now"))
         lines = inside.wait_for(count + 50, ev="now")
     for earlier, later in zip(lines, lines[1:], strict=False):
@@ -46,7 +37,7 @@ def test_time_can_still_be_changed():
     sleep = [build.c("waits/sleep"), str(100 * 10**9), "nanosleep", "clock_nanosleep-realtime-abs"]
     with Inside(*sleep, rate="1") as inside:
         inside.wait_for(2, ev="ready")
-        kill_monitor(inside)
+        inside.kill_monitor()
         time.sleep(0.2)
         inside.leap("50s")
         inside.dilate("100")
@@ -62,7 +53,7 @@ def test_the_next_exec_fails_closed():
     )
     with Inside("/bin/bash", "-c", script, rate="10", at=AT, stdin=True) as inside:
         inside.line(ev="up")
-        kill_monitor(inside)
+        inside.kill_monitor()
         inside.close_stdin()
         status = inside.line(ev="status", timeout=10)["is"]
         assert status != 0
@@ -80,7 +71,7 @@ def test_an_exec_that_waits_for_the_monitor_does_not_hang():
     with Inside("/bin/bash", "-c", script, rate="1") as inside:
         inside.line(ev="up")
         time.sleep(0.3)
-        kill_monitor(inside)
+        inside.kill_monitor()
         inside.line(ev="end", timeout=15)
 
 
@@ -89,7 +80,7 @@ def test_ps_tells_and_rm_clears():
     with Inside(build.c("stress/hammer"), "2", stdin=True, rate="1") as inside:
         pid = inside.line(ev="ready")["pid"]
         assert inside.shown()["monitor_alive"] is True
-        kill_monitor(inside)
+        inside.kill_monitor()
         shown = inside.shown()
         assert shown["monitor_alive"] is False
         assert "monitor" in shown["state"]
@@ -122,7 +113,7 @@ def test_rm_clears_several_at_once():
     with Inside("sleep", "1000") as one, Inside("sleep", "1000") as other:
         for inside in (one, other):
             wait_until_up(inside)
-            kill_monitor(inside)
+            inside.kill_monitor()
         lorentz.ok("rm", one.name, other.name)
         assert lorentz.shown(one.name) is None and lorentz.shown(other.name) is None
 
@@ -130,7 +121,7 @@ def test_rm_clears_several_at_once():
 def test_the_name_can_be_used_again():
     with Inside("sleep", "1000") as inside:
         wait_until_up(inside)
-        kill_monitor(inside)
+        inside.kill_monitor()
         inside.verb("rm")
         done = lorentz.call("run", "--name", inside.name, "--", "true")
         assert done.returncode == 0, done.stderr
@@ -167,7 +158,7 @@ def test_a_frozen_container_whose_launcher_is_killed_can_be_cleared():
     with Inside(build.c("stress/hammer"), "2", stdin=True) as inside:
         pid = inside.line(ev="ready")["pid"]
         inside.freeze()
-        kill_monitor(inside)
+        inside.kill_monitor()
         inside.verb("rm")
         deadline = time.monotonic() + 3
         while state(pid) not in ("", "Z"):
@@ -213,7 +204,7 @@ def test_a_skipper_ends_with_the_last_program_of_a_dead_monitor():
         inside.verb("skip", "on")
         skipper = inside.time()["skip"]["skipper"]
         assert skipper is not None
-        kill_monitor(inside)
+        inside.kill_monitor()
         inside.close_stdin()
         deadline = time.monotonic() + 20
         while state(skipper) not in ("", "Z"):

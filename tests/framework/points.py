@@ -216,6 +216,12 @@ def execute(inside: Faulty, point: str) -> None:
     inside.points.wait(point)
 
 
+def adopt(inside: Faulty, point: str) -> subprocess.Popen:
+    """A new monitor arrives, which adopts the program. The old one is killed."""
+    inside.kill_monitor()
+    return command("adopt")(inside, point)
+
+
 def wait(inside: Faulty, point: str) -> None:
     """A thread arrives by itself, after all that the test has begun."""
     inside.points.arm(point)
@@ -263,6 +269,7 @@ _ANNOUNCED = Way("healer", come_to_an_announced_change)
 _SKIPPER = Way("skipper", order("sleep 1000000000000"))
 _SOLE = Way("sole", wait)
 _EXEC = Way("exec", execute)
+_ADOPT = Way("adopter", adopt)
 _SLICE = Way("scheduler", wait)
 
 #: The ways to each failpoint.
@@ -302,6 +309,11 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "ExecLetGo": (_EXEC,),
     "ExecStopped": (_EXEC,),
     "ExecPutIn": (_EXEC,),
+    "AdoptStopped": (_ADOPT,),
+    "AdoptSignalled": (_ADOPT,),
+    "AdoptListening": (_ADOPT,),
+    "AdoptFetched": (_ADOPT,),
+    "AdoptUnrecorded": (_ADOPT,),
     "SliceBegun": (_SLICE,),
     "SliceRunning": (_SLICE,),
     "SliceStopped": (_SLICE,),
@@ -324,6 +336,7 @@ KINDS = {
     "wall": "a monitor that sets the wall clock for a program",
     "healer": "a monitor that completes a change, or takes the clock through an announced one",
     "exec": "a monitor at an exec",
+    "adopter": "a monitor that adopts a program",
     "program": "a thread of a program",
     "sole": "the only thread of a program, which leaps by itself",
     "skipper": "a skipper in a leap",

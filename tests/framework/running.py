@@ -16,6 +16,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -311,3 +312,12 @@ class Inside(Running):
         monitors = [monitor for monitor in self.shown()["monitors"] if monitor["alive"]]
         assert monitors, "no monitor is alive"
         return monitors[0]["pid"]
+
+    def kill_monitor(self) -> None:
+        """Kills the container's monitor, and waits until it has ended."""
+        pid = self.monitor()
+        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 5
+        while processes.state(pid) not in ("", "Z"):
+            assert time.monotonic() < deadline, "the monitor does not end"
+            time.sleep(0.01)

@@ -30,7 +30,7 @@ Exit status:
 
 /// Groups of verbs in the order of `lorentz --help`.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Containers", &["run", "attach", "exec", "ps", "time", "rm"]),
+    ("Containers", &["run", "attach", "exec", "ps", "time", "adopt", "rm"]),
     ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip"]),
     ("Experiments", &["experiment"]),
     ("Networks", &["up", "down", "inspect", "link", "capture", "graph", "import", "export"]),
@@ -164,6 +164,11 @@ pub enum Verb {
     /// Measure the delay that a network stack adds to each packet
     #[command(subcommand)]
     Latency(Latency),
+    /// Give programs whose monitor has died a new one
+    ///
+    /// Without a monitor, programs run on but can start no other program. 'lorentz ps' says which containers need this. It
+    /// needs the rights of a debugger. 'exec' and 'run --clock' do the same first.
+    Adopt(AdoptArgs),
     /// Remove what a crashed container left behind
     ///
     /// A container cleans up after itself when its last program ends; this is for the rest after a crash. It ends programs
@@ -262,6 +267,23 @@ pub struct Exec {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+// `lorentz adopt`.
+#[derive(Args, Debug)]
+pub struct AdoptArgs {
+    /// The container: its name, or the id of any of its processes
+    #[arg(value_name = "NAME|PID")]
+    pub container: String,
+    /// Set no_new_privs in its programs, where the kernel requires it
+    ///
+    /// Programs without CAP_SYS_ADMIN and without no_new_privs cannot be adopted otherwise. They can see the difference, and
+    /// set-user-id programs that they start get no rights from then on.
+    #[arg(long)]
+    pub no_new_privs: bool,
+    /// Print its clocks as JSON, with the processes that were adopted
+    #[arg(long)]
+    pub json: bool,
 }
 
 // `lorentz ps`, `lorentz doctor`.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use lorentz_clock::{saturate, Rate, SkipMode, Span, WallTime};
 use lorentz_container::doctor::{Feature, Limit};
-use lorentz_container::{Liveness, Monitor};
+use lorentz_container::{AdoptReport, Liveness, Monitor, Refusal};
 use lorentz_control::{ChangeCounts, Reading, ToCome};
 use lorentz_idle::SkipReport;
 use serde_json::{json, Value};
@@ -46,6 +46,7 @@ pub fn clocks_json(view: &View, state: &str) -> Value {
         "clock_of": view.record.clock_of,
         "experiment": view.record.experiment,
         "monitor_alive": view.monitor_alive(),
+        "needs_adopt": view.needs_adopt(),
         "monitors": view.record.monitors.iter().map(monitor_json).collect::<Vec<_>>(),
         "pids": view.pids(),
     });
@@ -107,6 +108,15 @@ pub fn changed_json(view: &View, followed: ChangeCounts) -> Value {
         "dropped": followed.dropped,
     });
     add(&mut object, json!({ "followed": followed }));
+    object
+}
+
+/// The same after an adoption, with the processes that it concerned.
+pub fn adopted_json(view: &View, report: &AdoptReport) -> Value {
+    let refused = |one: &Refusal| json!({ "pid": one.pid, "why": one.why });
+    let mut object = clocks_json(view, view.clock_state());
+    let refused: Vec<Value> = report.refused.iter().map(refused).collect();
+    add(&mut object, json!({ "adopted": report.adopted, "refused": refused }));
     object
 }
 
@@ -232,14 +242,19 @@ pub fn clocks(view: &View) -> String {
 }
 
 fn state_in_words(view: &View) -> String {
+    let name = &view.record.name;
     match view.life {
+        Liveness::Alive if view.needs_adopt() => format!(
+            "{}; a monitor is dead: programs that it supervised can start no other; 'lorentz adopt {name}' gives them a new one",
+            view.clock_state(),
+        ),
         Liveness::Alive => view.clock_state().to_string(),
         Liveness::MonitorDead => format!(
-            "{}; its monitor is dead: what runs goes on, no program can be started; 'lorentz rm {}' ends it",
+            "{}; its monitor is dead: what runs goes on, no program can be started; 'lorentz adopt {name}' gives it a new one, \
+             'lorentz rm {name}' ends it",
             view.clock_state(),
-            view.record.name
         ),
-        Liveness::Ended => format!("ended; 'lorentz rm {}' clears what is left", view.record.name),
+        Liveness::Ended => format!("ended; 'lorentz rm {name}' clears what is left"),
     }
 }
 
@@ -261,6 +276,20 @@ pub fn containers(views: &[View]) -> String {
         skips.map(|(view, skip)| row([&view.record.name, &skip_in_words(skip)])).collect();
     if !lines.is_empty() {
         text += "\nidle time:\n";
+        text += &table(&lines);
+    }
+    let needy = views.iter().filter(|view| view.needs_adopt());
+    let lines: Vec<_> = needy
+        .map(|view| {
+            let name = &view.record.name;
+            row([
+                name,
+                &format!("can start no program; 'lorentz adopt {name}' gives it a new monitor"),
+            ])
+        })
+        .collect();
+    if !lines.is_empty() {
+        text += "\nmonitor dead:\n";
         text += &table(&lines);
     }
     text

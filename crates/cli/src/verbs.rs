@@ -1,5 +1,6 @@
 //! The verbs: each finds the container, asks for the change, and prints.
 
+mod adopt;
 mod bandwidth;
 mod change;
 mod experiment;
@@ -18,6 +19,7 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Run(args) => launch::run(args),
         Verb::Attach(args) => launch::attach(args),
         Verb::Exec(args) => launch::exec(args),
+        Verb::Adopt(args) => adopt::adopt(args),
         Verb::Ps(args) => look::ps(args),
         Verb::Time(args) => look::time(args),
         Verb::Bandwidth(args) => bandwidth::bandwidth(args),

@@ -92,6 +92,11 @@ impl View {
         self.life == Liveness::Alive
     }
 
+    /// Whether it has programs whose monitor has died.
+    pub fn needs_adopt(&self) -> bool {
+        self.life != Liveness::Ended && self.record.has_dead_monitor()
+    }
+
     /// `running` or `frozen`: its clock; `in experiment` where that is neither.
     pub fn clock_state(&self) -> &'static str {
         clock_state(&self.record, &self.reading)

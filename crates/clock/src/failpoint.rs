@@ -92,6 +92,16 @@ failpoints! {
     ExecStopped,
     /// A monitor has put the shim in, and has not detached.
     ExecPutIn,
+    /// A monitor has stopped a thread of a process that it is about to adopt.
+    AdoptStopped,
+    /// A monitor has sent a thread the signal to install a filter with a listener.
+    AdoptSignalled,
+    /// A process has a filter with a listener, and the monitor has not duplicated the listener.
+    AdoptListening,
+    /// A monitor has duplicated the listener, and the process has not closed it.
+    AdoptFetched,
+    /// A monitor has adopted all processes of a container, and has not recorded that.
+    AdoptUnrecorded,
     /// An experiment's scheduler has let a clock run, and its tasks do not run yet.
     SliceBegun,
     /// An experiment's scheduler has let a clock and its tasks run.

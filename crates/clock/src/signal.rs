@@ -4,6 +4,11 @@
 pub const CLOCK_CHANGE: u32 = 64;
 /// High half of the value. The low half is a [`fingerprint`], or [`NO_CALL`].
 pub const MAGIC: u32 = 0x4c7a_6b21;
+/// High half of the value for a thread that is to give its process a filter with a new listener: its monitor has died. The low half
+/// is as for [`MAGIC`].
+pub const ADOPT: u32 = 0x4c7a_6b22;
+/// The same; the process also sets no_new_privs, so that the kernel accepts the filter.
+pub const ADOPT_NO_NEW_PRIVS: u32 = 0x4c7a_6b23;
 /// Low half of the value for a thread that was not seen in a call which the signal would break off.
 pub const NO_CALL: u32 = u32::MAX;
 

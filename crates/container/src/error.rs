@@ -58,6 +58,9 @@ pub enum StateError {
     /// The command runs on the clock that it would stop.
     #[error("{0}: this command runs on that clock and would stop itself; freeze it from outside")]
     FreezesItself(String),
+    /// Its clock is a time namespace of the kernel, in which programs start others without a monitor.
+    #[error("{0}: runs in a time namespace; its programs need no monitor")]
+    NeedsNoMonitor(String),
     /// An experiment moves its clock.
     #[error("{name}: part of the experiment {experiment}, which moves its clock; 'lorentz experiment remove {experiment} {name}' takes it out")]
     InExperiment {

@@ -1,7 +1,7 @@
 //! Containers in virtual time: their state and their lifecycle.
 //!
 //! A container is a directory with a clock in it ([`StateDir`], [`Container`]). One or more monitors supervise its programs
-//! ([`run`], [`exec`], [`attach`]). If the kernel allows it, a container also has a control group. Any command of the
+//! ([`run`], [`exec`], [`attach`], [`adopt()`]). If the kernel allows it, a container also has a control group. Any command of the
 //! same user finds a container by its name, or by the process id of any of its processes. It changes the container's clock
 //! ([`Container::clock_to_change`]) by the crate `control`. No daemon keeps this state: /proc says which processes are on a clock.
 //!
@@ -32,6 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod adopt;
 mod attachable;
 mod background;
 mod batch_spawn;
@@ -55,6 +56,7 @@ mod supervise;
 mod test_process;
 mod time_namespace;
 
+pub use adopt::{adopt, adopt_if_needed, AdoptReport, Refusal};
 pub use attachable::check_attachable;
 pub use background::{start_in_background, Ready};
 pub use batch_spawn::{spawn_batch, BatchSpawn, MAX_BATCH};
@@ -67,7 +69,7 @@ pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use layer::{layer_space, overlay, own_mounts, Layer};
 pub use lifecycle::{attach, exec, run, Attached};
-pub use lorentz_inject::{limits, on_ample_stack, rewritten_sites};
+pub use lorentz_inject::{limits, on_ample_stack, rewritten_sites, NoNewPrivs};
 pub use service_dir::ServiceDir;
 pub use state::{
     is_name, scan_processes, Bundle, Container, ContainerRecord, Liveness, Mechanism, Monitor,

@@ -1,7 +1,7 @@
 //! Supervision of containers that another program starts: an OCI runtime makes the processes, and a monitor in the background
 //! supervises them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -32,7 +32,7 @@ pub struct MonitorConnection {
 /// If no process or socket can be made.
 pub fn start_monitor(container: &Container) -> anyhow::Result<MonitorConnection> {
     let (ours, theirs) = UnixStream::pair()?;
-    let socket = bind(container).context("making the monitor's door")?;
+    let socket = bind_anew(container).context("making the monitor's door")?;
     background::start(|ready| {
         let socket = OwnedFd::from(socket);
         let theirs = OwnedFd::from(theirs);
@@ -84,15 +84,19 @@ impl MonitorConnection {
     ///
     /// If the process has ended, or the monitor is gone.
     pub fn register_process(&self, pid: u32) -> anyhow::Result<()> {
-        // SAFETY: plain numbers in, a new descriptor or -1 out.
-        let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error()).context("pidfd_open");
-        }
-        // SAFETY: the descriptor was just opened, and belongs to nobody else.
-        let process = unsafe { OwnedFd::from_raw_fd(raw as i32) };
-        Ok(register_process(&self.socket, process.as_fd())?)
+        Ok(register_process(&self.socket, open_process(pid)?.as_fd())?)
     }
+}
+
+/// Opens a pidfd of process `pid`.
+pub(crate) fn open_process(pid: u32) -> anyhow::Result<OwnedFd> {
+    // SAFETY: plain numbers in, a new descriptor or -1 out.
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error()).context("pidfd_open");
+    }
+    // SAFETY: the descriptor was just opened, and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw as i32) })
 }
 
 /// A socket's address by the descriptor of its directory: the directory's path may be longer than an address can be.
@@ -110,6 +114,11 @@ fn address(container: &Container) -> io::Result<Address> {
     Ok(Address { directory: File::open(container.dir())? })
 }
 
-fn bind(container: &Container) -> io::Result<UnixListener> {
-    UnixListener::bind(address(container)?.path())
+/// Makes the registration socket of a container. The socket of a monitor that has died may still be there.
+pub(crate) fn bind_anew(container: &Container) -> io::Result<UnixListener> {
+    let address = address(container)?;
+    match fs::remove_file(address.path()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => UnixListener::bind(address.path()),
+    }
 }

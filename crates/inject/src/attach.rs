@@ -7,9 +7,10 @@
 
 use crate::boot_stub;
 use crate::borrowed_thread::BorrowedThread;
+use crate::events::open_signalfd;
 use crate::launch::duplicate_fd;
 use crate::managed_clock::TargetClock;
-use crate::monitor::{open_signalfd, ExecMonitor};
+use crate::monitor::ExecMonitor;
 use crate::trace::TracedThread;
 use crate::{filter, namespace, sockets, timers, Error, Result};
 use lorentz_clock::ProcessId;

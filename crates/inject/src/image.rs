@@ -42,6 +42,12 @@ impl Image {
     }
 }
 
+/// Address of the flags in the header of the image that a process has mapped.
+pub const FLAGS: u64 = IMAGE as u64 + 48;
+/// The flag of an image that knows the signal of an adoption. For an older one it would be a signal of the program's own, which may
+/// end the program.
+pub const CAN_BE_ADOPTED: u8 = 1;
+
 /// Returns the name and address of each function that the image has in place of the kernel's vDSO's. They come from its dynamic
 /// table, which libc reads too: the image has no sections.
 pub fn functions() -> Vec<(&'static str, u64)> {
@@ -78,6 +84,11 @@ fn word(at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_with_the_image_can_be_adopted() {
+        assert_eq!(BYTES[(FLAGS - IMAGE as u64) as usize] & CAN_BE_ADOPTED, CAN_BE_ADOPTED);
+    }
 
     #[test]
     fn the_image_has_the_functions_of_a_vdso() {

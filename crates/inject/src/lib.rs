@@ -3,7 +3,8 @@
 //! An [`ExecMonitor`] starts a program under the seccomp filter. The kernel notifies it of each exec by seccomp user
 //! notification. At the exec stop it puts the shim into the new image and detaches: between execs it traces nothing.
 //! [`ExecMonitor::attach`] brings in a process that is already running. A process that another program has created registers
-//! itself ([`SelfRegistration`]) at the monitor's registration socket ([`RegistrationSocket`]).
+//! itself ([`SelfRegistration`]) at the monitor's registration socket ([`RegistrationSocket`]). An [`Adopter`] is a monitor that takes
+//! over processes whose own monitor has died.
 //!
 //! ```no_run
 //! use lorentz_inject::{ExecMonitor, TargetClock};
@@ -17,11 +18,13 @@
 //! # }
 //! ```
 
+mod adopt;
 mod attach;
 mod boot_stub;
 mod borrowed_thread;
 mod call_site;
 mod error;
+mod events;
 mod filter;
 mod host;
 mod image;
@@ -42,6 +45,7 @@ mod tracee;
 mod user_notification;
 mod wall;
 
+pub use adopt::{Adopter, Adoption, NoNewPrivs, StoppedProcesses};
 pub use call_site::rewritten_sites;
 pub use error::Error;
 pub use launch::{find as find_command, Forked, ProgramEnd};

@@ -3,13 +3,14 @@
 
 use crate::boot_stub;
 use crate::call_site;
+use crate::events::{become_subreaper, has_event, has_happened, open_signalfd};
 use crate::image::Image;
 use crate::launch::{self, Child, Forked, ProgramEnd};
 use crate::managed_clock::{ManagedClock, TargetClock};
 use crate::namespace;
 use crate::registration::{Registered, RegistrationSocket};
 use crate::shared::SharedClock;
-use crate::trace::TracedThread;
+use crate::trace::{Stop, TracedThread};
 use crate::tracee::{describe, report_refusal};
 use crate::user_notification::{self, Notification};
 use crate::wall::{self, SetWall};
@@ -20,9 +21,9 @@ use lorentz_shim::filter::{ASK_CALL_SITE, ASK_MONITOR, EXEC_CHANGE_SIGNAL_OPEN};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use lorentz_syscalls::Sysno;
 use nix::errno::Errno;
-use nix::poll::{poll, ppoll, PollFd, PollFlags, PollTimeout};
-use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::poll::{ppoll, PollFd, PollFlags};
+use nix::sys::signal::{kill, SigSet, Signal};
+use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 use std::collections::HashMap;
@@ -82,18 +83,6 @@ pub struct ExecMonitor {
     execs: HashMap<TracedThread, (InjectedFds, usize)>,
     loop_task: Option<Box<dyn LoopTask>>,
 }
-
-/// Signals that the monitor passes on to the program when somebody sends them to the monitor.
-const FORWARDED: [Signal; 8] = [
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGALRM,
-    Signal::SIGWINCH,
-];
 
 impl ExecMonitor {
     /// Starts `command` on the target's clock, and in the control group `group` if the kernel can start it there. Calls `prepare`
@@ -212,6 +201,11 @@ impl ExecMonitor {
     /// Lets processes come in at the registration socket `socket`.
     pub fn accept_registrations(&mut self, socket: RegistrationSocket) {
         self.registrations = socket;
+    }
+
+    /// Stays until the process of this pidfd, which has no filter, has ended.
+    pub fn wait_for(&mut self, process: OwnedFd) {
+        self.processes.push(process);
     }
 
     /// Listens to one more filter.
@@ -445,6 +439,15 @@ impl ExecMonitor {
     /// Handles the stop of a traced thread: at its exec, on its way back from a failed one, or for a signal.
     fn on_stop(&mut self, thread: TracedThread, status: i32) {
         let event = status >> 16;
+        if event != libc::PTRACE_EVENT_EXEC && !self.execs.contains_key(&thread) {
+            // A thread that was too busy to be adopted.
+            let signal = match Stop::of(status) {
+                Stop::Signal(signal) => signal,
+                _ => 0,
+            };
+            let _ = thread.detach_with(signal);
+            return;
+        }
         if event == libc::PTRACE_EVENT_EXEC {
             self.is_starting = false;
             let former = thread.former().unwrap_or(thread);
@@ -524,6 +527,11 @@ impl ExecMonitor {
         namespace::registry_name_of(process.0, self.namespace, registry)
     }
 
+    /// Stops this thread if this build has failpoints and the test has armed `point`.
+    pub(crate) fn stop_for_test(&self, point: Failpoint) {
+        stop_for_test(&self.clocks[0], point);
+    }
+
     /// Returns the clock's file.
     pub fn clock_file(&self) -> BorrowedFd<'_> {
         self.clocks[0].target.clock.as_fd()
@@ -542,17 +550,6 @@ fn stop_for_test(clock: &ManagedClock, point: Failpoint) {
             failpoint(shared.registry(), point);
         }
     }
-}
-
-fn has_happened(fd: &PollFd) -> bool {
-    fd.revents().is_some_and(|events| !events.is_empty())
-}
-
-/// Whether `event` has happened to `fd`.
-fn has_event(fd: BorrowedFd, event: PollFlags) -> bool {
-    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
-    let _ = poll(&mut fds, PollTimeout::ZERO);
-    fds[0].revents().is_some_and(|events| events.contains(event))
 }
 
 /// Tells the shim, in three registers, which descriptors to close after a failed exec. The launcher's own child needs none of
@@ -574,18 +571,4 @@ fn unexpected() -> io::Error {
 
 fn listening(error: io::Error) -> Error {
     Error::System("listening for execs", error)
-}
-
-/// Makes this process a subreaper: orphans stay descendants of the monitor, which may therefore trace them.
-fn become_subreaper() {
-    // SAFETY: the call concerns only this process.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
-}
-
-pub(crate) fn open_signalfd() -> Result<SignalFd> {
-    let mut set = SigSet::empty();
-    set.add(Signal::SIGCHLD);
-    FORWARDED.iter().for_each(|signal| set.add(*signal));
-    nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
-    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }

@@ -40,6 +40,16 @@ impl RegistrationSocket {
         Ok(RegistrationSocket { socket: Some(socket), connections: vec![first] })
     }
 
+    /// Makes the monitor's side of `socket`, without a connection.
+    ///
+    /// # Errors
+    ///
+    /// The socket cannot be made non-blocking.
+    pub fn listening(socket: UnixListener) -> io::Result<RegistrationSocket> {
+        socket.set_nonblocking(true)?;
+        Ok(RegistrationSocket { socket: Some(socket), connections: Vec::new() })
+    }
+
     /// Returns the descriptors to poll.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let socket = self.socket.iter().map(|socket| socket.as_fd());

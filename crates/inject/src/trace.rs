@@ -3,10 +3,34 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 /// A thread that this thread has seized or is about to seize, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TracedThread(pub i32);
+
+/// The reason of a stop of a thread that was seized by [`TracedThread::seize_for_calls`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// The entry or the exit of a system call.
+    Call,
+    /// The kernel is about to deliver this signal.
+    Signal(i32),
+    /// An interrupt, or a stop of the whole process.
+    Other,
+}
+
+impl Stop {
+    /// The reason in a status of waitpid(2), for a stopped thread.
+    pub fn of(status: i32) -> Stop {
+        const SYSCALL_BIT: i32 = 0x80;
+        match (status >> 16, libc::WSTOPSIG(status)) {
+            (0, signal) if signal == libc::SIGTRAP | SYSCALL_BIT => Stop::Call,
+            (0, signal) => Stop::Signal(signal),
+            _ => Stop::Other,
+        }
+    }
+}
 
 fn ptrace(
     request: libc::c_uint,
@@ -27,6 +51,11 @@ impl TracedThread {
         ptrace(libc::PTRACE_SEIZE, self, 0, libc::PTRACE_O_TRACEEXEC as usize).map(|_| ())
     }
 
+    /// Seizes the thread without stopping it, for [`TracedThread::go_on_to_call`].
+    pub fn seize_for_calls(self) -> io::Result<()> {
+        ptrace(libc::PTRACE_SEIZE, self, 0, libc::PTRACE_O_TRACESYSGOOD as usize).map(|_| ())
+    }
+
     /// Makes the thread stop the next time that it would return to its program.
     pub fn interrupt(self) -> io::Result<()> {
         ptrace(libc::PTRACE_INTERRUPT, self, 0, 0).map(|_| ())
@@ -37,9 +66,38 @@ impl TracedThread {
         ptrace(libc::PTRACE_CONT, self, 0, signal as usize).map(|_| ())
     }
 
+    /// Lets the thread run on until the entry or the exit of a system call. Delivers `signal` unless it is 0.
+    pub fn go_on_to_call(self, signal: i32) -> io::Result<()> {
+        ptrace(libc::PTRACE_SYSCALL, self, 0, signal as usize).map(|_| ())
+    }
+
     /// Lets the thread run on and stops tracing it.
     pub fn detach(self) -> io::Result<()> {
-        ptrace(libc::PTRACE_DETACH, self, 0, 0).map(|_| ())
+        self.detach_with(0)
+    }
+
+    /// Lets the thread run on and stops tracing it. Delivers `signal` unless it is 0.
+    pub fn detach_with(self, signal: i32) -> io::Result<()> {
+        ptrace(libc::PTRACE_DETACH, self, 0, signal as usize).map(|_| ())
+    }
+
+    /// Queues `signal` for the thread, which is one of process `pid`, as sigqueue(3) does with `value`.
+    pub fn queue_signal(self, pid: i32, signal: i32, value: u64) -> io::Result<()> {
+        /// Offset of si_value in siginfo_t, bytes.
+        const VALUE: usize = 24;
+        // SAFETY: the structure consists of plain numbers.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        info.si_signo = signal;
+        info.si_code = libc::SI_QUEUE;
+        // SAFETY: the value lies within the structure, aligned; the kernel reads a whole siginfo.
+        let result = unsafe {
+            (&raw mut info).byte_add(VALUE).cast::<u64>().write(value);
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, self.0, signal, &raw const info)
+        };
+        match result {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Returns the registers of a stopped thread.
@@ -92,6 +150,26 @@ impl TracedThread {
             _ if libc::WIFSTOPPED(status) => Ok(status >> 8),
             _ => Err(io::Error::other("it has ended")),
         }
+    }
+
+    /// Waits until the thread stops, and returns the reason; `None` if it has not stopped by `deadline`.
+    pub fn wait_until(self, deadline: Instant) -> io::Result<Option<Stop>> {
+        /// Looks that only give the processor away: a stop takes some ten microseconds.
+        const YIELDS: u32 = 200;
+        const POLL_INTERVAL: Duration = Duration::from_micros(100);
+        for look in 0.. {
+            let mut status = 0;
+            // SAFETY: the kernel writes to `status`.
+            match unsafe { libc::waitpid(self.0, &mut status, libc::__WALL | libc::WNOHANG) } {
+                -1 => return Err(io::Error::last_os_error()),
+                0 if Instant::now() > deadline => return Ok(None),
+                0 if look < YIELDS => std::thread::yield_now(),
+                0 => std::thread::sleep(POLL_INTERVAL),
+                _ if libc::WIFSTOPPED(status) => return Ok(Some(Stop::of(status))),
+                _ => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the signal mask of a stopped thread.

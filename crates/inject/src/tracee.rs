@@ -16,8 +16,20 @@ pub(crate) fn report_refusal(thread: TracedThread, error: &io::Error) {
 }
 
 /// Returns the thread's tracer, if it has one.
-fn tracer_of(thread: TracedThread) -> Option<i32> {
+pub(crate) fn tracer_of(thread: TracedThread) -> Option<i32> {
     status_of(thread, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// Returns the letter of the thread's state; `None` if it has ended.
+pub(crate) fn state_of(thread: TracedThread) -> Option<char> {
+    status_of(thread, "State:")?.chars().next()
+}
+
+/// Whether `signal` is pending for the thread alone.
+pub(crate) fn is_pending(thread: TracedThread, signal: u32) -> bool {
+    let pending = status_of(thread, "SigPnd:");
+    let pending = pending.and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    pending.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
 /// Returns a field of /proc/PID/status.

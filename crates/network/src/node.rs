@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lorentz_container::{Container, StateDir};
+use lorentz_container::{Container, MonitorKind, StateDir};
 use lorentz_control::ClockOptions;
 use lorentz_experiment::{Experiment, Joining};
 use nix::sched::{setns, CloneFlags};
@@ -53,11 +53,10 @@ pub(crate) fn open_log(path: &Path) -> anyhow::Result<File> {
 
 /// Moves this process into the namespaces of a node.
 pub(crate) fn enter(node: &Container) -> anyhow::Result<()> {
-    let monitor = node.record().monitors.iter().find(|monitor| monitor.is_alive());
-    let monitor = monitor.ok_or_else(|| NetworkRefusal::NodeEnded(node.name().to_string()))?;
+    let pid = inhabitant(node).ok_or_else(|| NetworkRefusal::NodeEnded(node.name().to_string()))?;
     let here = std::env::current_dir();
     for kind in ["uts", "net", "mnt"] {
-        let namespace = File::open(format!("/proc/{}/ns/{kind}", monitor.pid))?;
+        let namespace = File::open(format!("/proc/{pid}/ns/{kind}"))?;
         setns(namespace, CloneFlags::empty())
             .with_context(|| format!("entering {}", node.name()))?;
     }
@@ -67,6 +66,15 @@ pub(crate) fn enter(node: &Container) -> anyhow::Result<()> {
     }
     set_no_new_privs()?;
     Ok(())
+}
+
+/// Returns a process in the namespaces of a node: a monitor, or the first program of a monitor that has adopted it from outside.
+fn inhabitant(node: &Container) -> Option<u32> {
+    let alive = node.record().monitors.iter().filter(|monitor| monitor.is_alive());
+    let inside = alive.clone().find(|monitor| monitor.kind != MonitorKind::Adopt);
+    let first = alive.filter_map(|monitor| monitor.program).next();
+    let any = || Some(node.processes().ok()?.first()?.pid);
+    inside.map(|monitor| monitor.pid).or(first).or_else(any)
 }
 
 /// Promises the kernel that this process gains no rights by set-user-id programs (PR_SET_NO_NEW_PRIVS). The shim installs its

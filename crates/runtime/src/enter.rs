@@ -11,7 +11,9 @@ use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::container::ContainerStatus;
 use libcontainer::syscall::syscall::SyscallType;
 use liboci_cli::Exec;
-use lorentz_container::{connect_to_monitor, Mechanism};
+use lorentz_container::{
+    adopt_if_needed, connect_to_monitor, start_monitor, Container, Mechanism, MonitorConnection,
+};
 use lorentz_control::HostNow;
 use nix::sched::{setns, CloneFlags};
 use serde_json::{json, Value};
@@ -44,7 +46,7 @@ pub fn exec(runtime_dir: &RuntimeDir, args: &Exec) -> anyhow::Result<i32> {
     match runtime_dir.timed(id)? {
         Some(container) => {
             if container.record().mechanism == Mechanism::Shim {
-                workload.entrance = Some(Rc::new(connect_to_monitor(&container)?.entrance()?));
+                workload.entrance = Some(Rc::new(monitor_of(&container)?.entrance()?));
             }
             group = Some(Group::enter(&container));
         }
@@ -85,6 +87,16 @@ pub fn exec(runtime_dir: &RuntimeDir, args: &Exec) -> anyhow::Result<i32> {
         Some(console) => console.accept()?.serve(pid.as_raw()),
         None => lifecycle::wait_for(pid.as_raw()),
     }
+}
+
+/// Connects to the monitor of a container. If it has died, another one takes its place, and adopts the programs that the kernel lets
+/// it adopt.
+fn monitor_of(container: &Container) -> anyhow::Result<MonitorConnection> {
+    if let Ok(connection) = connect_to_monitor(container) {
+        return Ok(connection);
+    }
+    adopt_if_needed(container);
+    connect_to_monitor(container).or_else(|_| start_monitor(container))
 }
 
 /// Joins the namespace `kind` of process `pid`, if this process is in another one. libcontainer joins the namespaces that the

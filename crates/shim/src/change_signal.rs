@@ -1,5 +1,6 @@
 //! The clock-change signal: a thread that gets it looks at the clock again.
 
+use crate::adopt;
 use crate::call;
 use crate::call_sites::{self, SITE_LEN};
 use crate::gate::{self, At};
@@ -9,7 +10,7 @@ use crate::timers;
 use crate::trap_mask;
 use crate::user;
 use crate::wait;
-use lorentz_clock::signal::{call_of, fingerprint, MAGIC, NO_CALL};
+use lorentz_clock::signal::{call_of, fingerprint, ADOPT, ADOPT_NO_NEW_PRIVS, MAGIC, NO_CALL};
 use lorentz_syscalls::{row, Restart, Syscall};
 
 /// The handler of [`sig::CLOCK_CHANGE`].
@@ -23,10 +24,14 @@ pub unsafe extern "C" fn on_change_signal(
 ) {
     // SAFETY: the kernel's arguments.
     let (info_ref, context_ref) = unsafe { (&*info, &mut *context) };
-    if info_ref.code != sig::SI_QUEUE || (info_ref.second >> 32) as u32 != MAGIC {
+    let kind = (info_ref.second >> 32) as u32;
+    if info_ref.code != sig::SI_QUEUE || !matches!(kind, MAGIC | ADOPT | ADOPT_NO_NEW_PRIVS) {
         // SAFETY: as above.
         unsafe { signals::forward(sig::CLOCK_CHANGE, info, context) };
         return;
+    }
+    if kind != MAGIC {
+        adopt::listen(kind == ADOPT_NO_NEW_PRIVS);
     }
     let due = timers::rearm_all();
     let (ip, result) = (context_ref.regs[reg::RIP] as usize, context_ref.regs[reg::RAX] as isize);

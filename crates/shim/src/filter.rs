@@ -155,6 +155,15 @@ impl Program<PROGRAM_LEN> {
 }
 
 impl Program<EXTRA_LEN> {
+    /// The filter of a process whose monitor has died: what goes to the monitor goes to the listener of this filter, because the
+    /// kernel takes the newest filter of those with the same verdict. The filter before it decides everything else.
+    pub fn of_adopted() -> Self {
+        let to_monitor = |when: &When| matches!(when, When::Exec | When::Monitor);
+        let mut program = Program::begin(ALLOW);
+        program.table(calls(Where::Everywhere).filter(|(_, when)| to_monitor(when)));
+        program.end()
+    }
+
     /// The filter added for `extra`.
     pub fn of_extra(extra: Extra) -> Self {
         let mut program = Program::begin(ALLOW);
@@ -372,9 +381,10 @@ impl<const N: usize> Program<N> {
 }
 
 /// Instructions to put before a program's own filter, so that what the handler needs to do its work and to return is
-/// let through when the image asks for it: signal masks, waiting, looking at the clock. Nothing that opens or sends.
+/// let through when the image asks for it: signal masks, waiting, looking at the clock, and to be adopted ([`crate::adopt`]) one more
+/// filter, which only takes rights away. Nothing that opens or sends.
 pub fn allow_handler(into: &mut [Instruction]) -> usize {
-    const NEEDED: [Sysno; 24] = [
+    const NEEDED: [Sysno; 26] = [
         Sysno::rt_sigreturn,
         Sysno::rt_sigprocmask,
         Sysno::rt_sigpending,
@@ -399,6 +409,8 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
         Sysno::faccessat2,
         Sysno::fstat,
         Sysno::munmap,
+        Sysno::seccomp,
+        Sysno::close,
     ];
     let mut program = Program::<EXTRA_LEN> { code: [Instruction::default(); EXTRA_LEN], len: 0 };
     const SEMAPHORE: usize = 4;

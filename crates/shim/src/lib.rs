@@ -22,6 +22,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod adopt;
 mod altstack;
 pub mod boot;
 mod call;

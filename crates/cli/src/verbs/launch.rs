@@ -90,6 +90,9 @@ fn run_as_container(args: &RunArgs) -> anyhow::Result<i32> {
 pub fn exec(args: &Exec) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let found = state.find(&args.container)?;
+    replace_monitor(&found);
+    // The record has the new monitor.
+    let found = state.container(found.name())?;
     if let (Some(mut command), Some(bundle)) =
         (found.runtime_there("exec")?, &found.record().bundle)
     {
@@ -133,8 +136,21 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
 fn make(state: &StateDir, new: &NewContainer, options: &ClockOptions) -> anyhow::Result<Container> {
     Ok(match options.which(&HostNow::read()?)? {
         WhichClock::New(settings) => state.create(new, &settings)?,
-        WhichClock::Of(owner) => state.join(new, &owner)?,
+        WhichClock::Of(owner) => {
+            if let Ok(owner) = state.container(&owner) {
+                replace_monitor(&owner);
+            }
+            state.join(new, &owner)?
+        }
     })
+}
+
+/// Gives the programs of a container whose monitor has died a new one, where the kernel allows it. The new program has a monitor of
+/// its own, and runs in any case.
+fn replace_monitor(container: &Container) {
+    if let Some(why) = container::adopt_if_needed(container) {
+        eprintln!("lorentz: {why}");
+    }
 }
 
 /// Ends this process's part in `container`, and passes `result` on.

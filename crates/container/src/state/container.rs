@@ -148,6 +148,22 @@ impl Container {
         })
     }
 
+    /// Removes the monitors that have died from its record. The calling process, which is one of its monitors, supervises their
+    /// programs.
+    ///
+    /// # Errors
+    ///
+    /// If the container is gone.
+    pub(crate) fn replace_dead_monitors(&mut self) -> Result<(), StateError> {
+        let first = self.programs_without_monitor().first().copied();
+        self.update(|record| {
+            record.monitors.retain(Monitor::is_alive);
+            let me = std::process::id();
+            let mine = record.monitors.iter_mut().filter(|monitor| monitor.pid == me);
+            mine.for_each(|monitor| monitor.program = first);
+        })
+    }
+
     /// Records the OCI bundle by which an OCI runtime knows the container.
     ///
     /// # Errors

@@ -161,7 +161,7 @@ impl Container {
         if !self.record().is_of_this_boot() {
             return Ok(Liveness::Ended);
         }
-        if self.has_one_in_its_group() {
+        if self.has_one_in_its_group() || self.has_idle_program() {
             return Ok(Liveness::MonitorDead);
         }
         Ok(self.liveness_with(&self.processes()?))
@@ -171,7 +171,7 @@ impl Container {
     pub fn liveness_with(&self, processes: &[Process]) -> Liveness {
         match self.record().live_monitor() {
             Some(_) => Liveness::Alive,
-            None if processes.is_empty() => Liveness::Ended,
+            None if processes.is_empty() && !self.has_idle_program() => Liveness::Ended,
             None => Liveness::MonitorDead,
         }
     }
@@ -182,6 +182,23 @@ impl Container {
         let pids = self.cgroup().map(|cgroup| cgroup.pids_below()).unwrap_or_default();
         let is_on = |pid: &u32| processes::clock_of(*pid).is_some_and(|clock| self.is_on(&clock));
         !self.shares_its_clock() && pids.iter().any(is_on)
+    }
+
+    /// Whether the first process of a container that executes nothing still runs. It is on no clock.
+    fn has_idle_program(&self) -> bool {
+        self.record().bundle.is_some() && !self.programs_without_monitor().is_empty()
+    }
+
+    /// Returns the first programs of its dead monitors that still run.
+    pub(crate) fn programs_without_monitor(&self) -> Vec<u32> {
+        if !self.record().is_of_this_boot() {
+            return Vec::new();
+        }
+        let group = self.cgroup().map(|cgroup| cgroup.pids_below()).unwrap_or_default();
+        let is_on = |pid: u32| processes::clock_of(pid).is_some_and(|clock| self.is_on(&clock));
+        let dead = self.record().monitors.iter().filter(|monitor| !monitor.is_alive());
+        let programs = dead.filter_map(|monitor| monitor.program);
+        programs.filter(|pid| group.contains(pid) || is_on(*pid)).collect()
     }
 
     /// Returns the container's processes, sorted by process id. The call walks over all of /proc: for many containers

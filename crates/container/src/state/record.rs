@@ -45,6 +45,8 @@ pub enum MonitorKind {
     Exec,
     /// `lorentz attach`.
     Attach,
+    /// `lorentz adopt`.
+    Adopt,
     /// `lorentz-runtime`.
     Runtime,
 }
@@ -56,6 +58,7 @@ impl MonitorKind {
             MonitorKind::Run => "run",
             MonitorKind::Exec => "exec",
             MonitorKind::Attach => "attach",
+            MonitorKind::Adopt => "adopt",
             MonitorKind::Runtime => "runtime",
         }
     }
@@ -162,6 +165,11 @@ impl ContainerRecord {
             return None;
         }
         self.monitors.iter().find(|monitor| monitor.is_alive())
+    }
+
+    /// Whether a monitor has died. The programs that it supervised can start no other, until another monitor adopts them.
+    pub fn has_dead_monitor(&self) -> bool {
+        self.is_of_this_boot() && self.monitors.iter().any(|monitor| !monitor.is_alive())
     }
 
     /// Whether the container was made since the host booted. All processes of an older container are gone.

@@ -466,6 +466,26 @@ fn the_image_is_known_by_its_addresses() {
     }
 }
 
+/// A process that is adopted many times has many of them.
+#[test]
+fn the_filter_of_an_adopted_process_only_notifies() {
+    let filter = Program::of_adopted();
+    assert_eq!(filter.code().len(), 31);
+    let notified = [Sysno::execve, Sysno::execveat, ASK_MONITOR];
+    for number in 0..30_000 {
+        let verdict = run(filter.code(), Call::new(number, JUNK).from(INSIDE));
+        let is_notified = notified.iter().any(|call| call.number() == number);
+        assert_eq!(verdict.action, Some(if is_notified { NOTIFY } else { ALLOW }), "{number}");
+        assert!(
+            is_notified || !verdict.by_more_than_number,
+            "{number}: not by the kernel's bitmap"
+        );
+        let outside = run(filter.code(), Call::new(number, JUNK)).action;
+        let first = ask(Call::new(number, JUNK));
+        assert!(outside == Some(ALLOW) || outside == Some(first), "{number}: {outside:?}");
+    }
+}
+
 #[test]
 fn execs_go_to_the_monitor_through_the_image() {
     let plain = with(&[(5, 0)]);
