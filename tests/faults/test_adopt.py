@@ -75,7 +75,7 @@ def traced(pid: int) -> bool:
     return any(found)
 
 
-# What an adoption gives
+# The gains of an adoption
 
 
 @pytest.mark.parametrize("unprivileged", [False, True], ids=["root", "nobody"])
@@ -155,7 +155,7 @@ def test_the_new_monitor_leaves_with_the_last_program():
             time.sleep(0.01)
 
 
-# What programs notice: nothing
+# Programs notice nothing
 
 
 @functools.cache
