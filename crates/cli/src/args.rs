@@ -1,6 +1,7 @@
 //! The command line: each verb and flag, its help text and its accepted values.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
@@ -31,6 +32,7 @@ Exit status:
 /// Groups of verbs in the order of `lorentz --help`.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Containers", &["run", "attach", "exec", "ps", "time", "adopt", "rm"]),
+    ("Checkpoints", &["checkpoint", "restore"]),
     ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip"]),
     ("Experiments", &["experiment"]),
     ("Networks", &["up", "down", "inspect", "link", "capture", "graph", "import", "export"]),
@@ -91,6 +93,15 @@ pub enum Verb {
     Attach(AttachArgs),
     /// Run one more program in a container, on its clock
     Exec(Exec),
+    /// Save a container in a directory, and end its programs
+    ///
+    /// Its time stands still from here to 'lorentz restore'. Needs root and CRIU 4.1 ('lorentz doctor').
+    Checkpoint(CheckpointArgs),
+    /// Make a container of a checkpoint
+    ///
+    /// Its clocks, waits and timers go on where they stood. A process in the background supervises it; where its standard streams
+    /// were pipes, it has this command's from then on.
+    Restore(RestoreArgs),
     /// List the containers
     #[command(aliases = ["list", "ls"])]
     Ps(Look),
@@ -284,6 +295,59 @@ pub struct AdoptArgs {
     /// Print its clocks as JSON, with the processes that were adopted
     #[arg(long)]
     pub json: bool,
+}
+
+// `lorentz checkpoint`.
+#[derive(Args, Debug)]
+pub struct CheckpointArgs {
+    /// The container: its name, or the id of any of its processes
+    #[arg(value_name = "NAME|PID")]
+    pub container: String,
+    /// The directory, which must not exist
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Let its programs go on
+    #[arg(long)]
+    pub leave_running: bool,
+    /// Save TCP connections to outside the container too
+    #[arg(long)]
+    pub tcp_established: bool,
+}
+
+// `lorentz restore`.
+#[derive(Args, Debug)]
+pub struct RestoreArgs {
+    /// The directory that 'lorentz checkpoint' wrote
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Name of the container
+    ///
+    /// Default: the name that it had.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Wall clock: keep, it goes on where it stood; host, it moves forward as the host's did meanwhile
+    ///
+    /// All other clocks go on where they stood. With 'host' it is as after a suspend.
+    #[arg(long, value_name = "keep|host", default_value = "keep", hide_possible_values = true)]
+    pub wall: WallArg,
+    /// Leave the container frozen
+    #[arg(long)]
+    pub frozen: bool,
+    /// Restore TCP connections to outside the container too
+    #[arg(long)]
+    pub tcp_established: bool,
+    /// Only say whether the checkpoint can be restored here, and why not
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// The wall clock of a restored container.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum WallArg {
+    /// It goes on where it stood
+    Keep,
+    /// It moves forward as the host's did
+    Host,
 }
 
 // `lorentz ps`, `lorentz doctor`.

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use lorentz_checkpoint::CheckpointRefused;
 use lorentz_container::{launch_status, AttachRefused, LaunchError, StateError};
 use lorentz_control::WrongOption;
 use lorentz_experiment::Refused;
@@ -32,6 +33,12 @@ impl ExitStatus for AttachRefused {}
 impl ExitStatus for lorentz_experiment::ExperimentRefusal {}
 impl ExitStatus for lorentz_network::NetworkRefusal {}
 impl ExitStatus for TopologyError {}
+
+impl ExitStatus for CheckpointRefused {
+    fn exit_status(&self) -> Option<i32> {
+        (!self.is_of_host()).then_some(WRONG_INPUT)
+    }
+}
 
 impl ExitStatus for StateError {
     fn exit_status(&self) -> Option<i32> {
@@ -69,12 +76,13 @@ fn status_as<E: ExitStatus>(error: &(dyn Error + 'static)) -> Option<i32> {
 }
 
 /// Every type with an exit status of its own. An error in a chain has lost its type, so each type is tried.
-const TYPES: [fn(&(dyn Error + 'static)) -> Option<i32>; 11] = [
+const TYPES: [fn(&(dyn Error + 'static)) -> Option<i32>; 12] = [
     status_as::<WrongInput>,
     status_as::<WrongOption>,
     status_as::<AttachRefused>,
     status_as::<StateError>,
     status_as::<LaunchError>,
+    status_as::<CheckpointRefused>,
     status_as::<lorentz_experiment::ExperimentRefusal>,
     status_as::<Refused>,
     status_as::<lorentz_network::NetworkRefusal>,

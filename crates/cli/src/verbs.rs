@@ -3,6 +3,7 @@
 mod adopt;
 mod bandwidth;
 mod change;
+mod checkpoint;
 mod experiment;
 mod guard;
 mod latency;
@@ -20,6 +21,8 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Attach(args) => launch::attach(args),
         Verb::Exec(args) => launch::exec(args),
         Verb::Adopt(args) => adopt::adopt(args),
+        Verb::Checkpoint(args) => checkpoint::checkpoint(args),
+        Verb::Restore(args) => checkpoint::restore(args),
         Verb::Ps(args) => look::ps(args),
         Verb::Time(args) => look::time(args),
         Verb::Bandwidth(args) => bandwidth::bandwidth(args),

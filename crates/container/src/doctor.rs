@@ -160,6 +160,13 @@ const PROBES: &[Probe] = &[
         look: || lorentz_idle::check_switch_events().map(|()| "BPF programs on the scheduler's events can be loaded".into()),
     },
     Probe {
+        name: "criu",
+        purpose: "lorentz checkpoint and lorentz restore",
+        needed: false,
+        how_to_get: crate::criu::HOW_TO_GET,
+        look: || crate::criu::find().map(|criu| format!("{} ({})", criu.version, criu.path.display())),
+    },
+    Probe {
         name: "epoll-pwait2",
         purpose: "waits of nanosecond precision",
         needed: false,

@@ -39,6 +39,7 @@ mod batch_spawn;
 mod bundle;
 mod clear;
 mod clock_watch;
+pub mod criu;
 mod directory_watch;
 pub mod doctor;
 mod error;
@@ -58,7 +59,9 @@ mod time_namespace;
 
 pub use adopt::{adopt, adopt_if_needed, AdoptReport, Refusal};
 pub use attachable::check_attachable;
-pub use background::{start_in_background, Ready};
+pub use background::{
+    close_standard_streams, keep_only, start as start_process, start_in_background, Ready,
+};
 pub use batch_spawn::{spawn_batch, BatchSpawn, MAX_BATCH};
 pub use bundle::{
     bundle_config, is_bundle_of_ours, make_bundle, remove_bundle, runtime, runtime_root,
@@ -68,7 +71,7 @@ pub use clear::{clear, clear_all};
 pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use layer::{layer_space, overlay, own_mounts, Layer};
-pub use lifecycle::{attach, exec, run, Attached};
+pub use lifecycle::{attach, exec, monitor_of, run, Attached};
 pub use lorentz_inject::{limits, on_ample_stack, rewritten_sites, NoNewPrivs};
 pub use service_dir::ServiceDir;
 pub use state::{

@@ -130,6 +130,21 @@ fn launch(
     Ok(monitor)
 }
 
+/// Makes the monitor of programs that exist already, for [`lorentz_inject::RestoredProcess::adopt`]. The calling process is a monitor of
+/// the container.
+///
+/// # Errors
+///
+/// If the container's clock cannot be read.
+pub fn monitor_of(container: &Container) -> anyhow::Result<ExecMonitor> {
+    let clock = container.clock()?;
+    skip::start_where_asked(container, &clock)?;
+    let mut monitor = ExecMonitor::without_program(target(container, &clock)?)?;
+    monitor.on_set_wall(set_wall(container));
+    keep_watch(&mut monitor, container)?;
+    Ok(monitor)
+}
+
 /// Makes the monitor look after the container's clock.
 pub(crate) fn keep_watch(monitor: &mut ExecMonitor, container: &Container) -> anyhow::Result<()> {
     if let Some(watch) = ClockWatch::of(container)? {

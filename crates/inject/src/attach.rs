@@ -29,7 +29,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// Length of the scratch memory in the process, bytes. The filter stands at its start, the boot code's stack at its end.
-const SCRATCH: u64 = 128 * 1024;
+pub(crate) const SCRATCH: u64 = 128 * 1024;
 
 impl ExecMonitor {
     /// Makes a monitor that has launched no program.
@@ -80,14 +80,14 @@ fn mapping(line: &str) -> Option<(u64, u64, &str)> {
 }
 
 /// A process with all its threads stopped. The threads go on when this value is dropped.
-struct StoppedProcess {
-    pid: Pid,
-    threads: Vec<TracedThread>,
+pub(crate) struct StoppedProcess {
+    pub pid: Pid,
+    pub threads: Vec<TracedThread>,
 }
 
 impl StoppedProcess {
     /// Stops every thread, including those that are started meanwhile.
-    fn stop(pid: Pid) -> io::Result<StoppedProcess> {
+    pub fn stop(pid: Pid) -> io::Result<StoppedProcess> {
         let mut stopped = StoppedProcess { pid, threads: Vec::new() };
         loop {
             let known = stopped.threads.len();
@@ -168,14 +168,7 @@ impl StoppedProcess {
         code: &[Instruction],
     ) -> Result<OwnedFd> {
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.pid));
-        // Length of struct sock_fprog, bytes. The instructions follow it.
-        const HEADER: u64 = 16;
-        let mut bytes = (code.len() as u64).to_ne_bytes().to_vec();
-        bytes.extend((scratch + HEADER).to_ne_bytes());
-        for instruction in code {
-            bytes.extend(instruction.to_bytes());
-        }
-        self.threads[0].write(scratch, &bytes).map_err(refused)?;
+        self.threads[0].write(scratch, &sock_fprog(scratch, code)).map_err(refused)?;
         let install = || {
             let (mode, flags) = (filter::SET_MODE_FILTER as u64, filter::FLAGS_LIVE as u64);
             borrowed.call(libc::SYS_seccomp, [mode, flags, scratch, 0, 0, 0])
@@ -330,7 +323,18 @@ fn scheduler_now(processor: usize) -> Option<Duration> {
     now
 }
 
-fn map_scratch(borrowed: &BorrowedThread) -> io::Result<u64> {
+/// Returns a struct sock_fprog for the address `at`. The instructions follow it.
+pub(crate) fn sock_fprog(at: u64, code: &[Instruction]) -> Vec<u8> {
+    const HEADER: u64 = 16;
+    let mut bytes = (code.len() as u64).to_ne_bytes().to_vec();
+    bytes.extend((at + HEADER).to_ne_bytes());
+    for instruction in code {
+        bytes.extend(instruction.to_bytes());
+    }
+    bytes
+}
+
+pub(crate) fn map_scratch(borrowed: &BorrowedThread) -> io::Result<u64> {
     let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     let kind = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     borrowed.must(libc::SYS_mmap, [0, SCRATCH, access, kind, u64::MAX, 0])

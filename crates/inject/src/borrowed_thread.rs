@@ -26,10 +26,14 @@ const STOPPED: &str = "a borrowed thread did not come back";
 impl BorrowedThread {
     /// Borrows a stopped thread. All threads of its process must have stopped.
     pub fn new(thread: TracedThread) -> io::Result<BorrowedThread> {
+        BorrowedThread::at(thread, code_of(thread)?)
+    }
+
+    /// Borrows a stopped thread. It makes its calls at `code_address`, in an executable mapping.
+    pub fn at(thread: TracedThread, code_address: u64) -> io::Result<BorrowedThread> {
         let registers = thread.registers()?;
         let vector_registers = thread.vector_registers()?;
         let mask = thread.mask()?;
-        let code_address = code_of(thread)?;
         let mut before = vec![0; CODE_LEN];
         thread.read(code_address, &mut before)?;
         // Block all signals, so that no handler of the program runs meanwhile.

@@ -48,6 +48,23 @@ pub const FLAGS: u64 = IMAGE as u64 + 48;
 /// end the program.
 pub const CAN_BE_ADOPTED: u8 = 1;
 
+/// Returns the address behind the call of the first gate of `lorentz_shim::gate`. A thread that the kernel has interrupted there has the
+/// call's result in RAX, and in R13 the address of the mark.
+pub fn gate_done() -> Option<u64> {
+    // syscall; mov r12, rax; mov rax, [r13]
+    const CODE: [u8; 9] = [0x0f, 0x05, 0x49, 0x89, 0xc4, 0x49, 0x8b, 0x45, 0x00];
+    const SYSCALL_LEN: usize = 2;
+    let at = BYTES.windows(CODE.len()).position(|code| code == CODE)?;
+    Some((IMAGE + at + SYSCALL_LEN) as u64)
+}
+
+/// Returns a checksum of the image, which tells builds of the shim apart.
+pub fn build_id() -> u32 {
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    let step = |crc: u32, _| (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
+    !BYTES.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+}
+
 /// Returns the name and address of each function that the image has in place of the kernel's vDSO's. They come from its dynamic
 /// table, which libc reads too: the image has no sections.
 pub fn functions() -> Vec<(&'static str, u64)> {
@@ -88,6 +105,14 @@ mod tests {
     #[test]
     fn a_process_with_the_image_can_be_adopted() {
         assert_eq!(BYTES[(FLAGS - IMAGE as u64) as usize] & CAN_BE_ADOPTED, CAN_BE_ADOPTED);
+    }
+
+    #[test]
+    fn the_gate_is_in_the_image_once() {
+        let at = gate_done().expect("the gate") as usize - IMAGE;
+        assert_eq!(BYTES[at - 2..at], [0x0f, 0x05]);
+        let again = BYTES[at..].windows(5).filter(|code| *code == [0x49, 0x89, 0xc4, 0x49, 0x8b]);
+        assert_eq!(again.count(), 1);
     }
 
     #[test]

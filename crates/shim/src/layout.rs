@@ -281,6 +281,37 @@ pub struct CpuAnchor {
     pub den: AtomicU64,
 }
 
+impl CpuAnchor {
+    /// Length of an entry, bytes.
+    pub const LEN: usize = core::mem::size_of::<CpuAnchor>();
+
+    /// The address of entry number `place`.
+    pub fn address(place: usize) -> usize {
+        FORK_DATA + core::mem::offset_of!(ForkData, anchors) + place * CpuAnchor::LEN
+    }
+
+    /// Returns an entry as a process outside writes it, for a thread whose kernel CPU clock shows less by `lost` nanoseconds than it
+    /// did when `before` was written. `rate` is the clock's, as a fraction.
+    pub fn continued(before: &[u8; 40], thread: u32, lost: i64, rate: (u64, u64)) -> [u8; 40] {
+        const ANY_STATE: u32 = 1;
+        let word = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| before[at + i]));
+        let state = (word(0) >> 32) as u32;
+        let (state, real, rest) = match state {
+            0 => (ANY_STATE, 0, [0, rate.0, rate.1]),
+            state => (state, word(8) as i64, [word(16), word(24), word(32)]),
+        };
+        let first = u64::from(state) << 32 | u64::from(thread);
+        let words = [first, real.wrapping_sub(lost) as u64, rest[0], rest[1], rest[2]];
+        let mut bytes = [0; 40];
+        for (i, word) in words.into_iter().enumerate() {
+            bytes[8 * i..8 * (i + 1)].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+const _: () = assert!(CpuAnchor::LEN == 40);
+
 /// CPU clocks kept apart.
 pub const CPU_ANCHORS: usize = 80;
 

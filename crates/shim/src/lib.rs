@@ -39,7 +39,7 @@ mod direct;
 mod elf;
 pub mod fd_table;
 pub mod filter;
-mod gate;
+pub mod gate;
 mod handlers;
 #[cfg(image)]
 mod image;

@@ -121,7 +121,9 @@ impl Kernel {
             (_, true) => Itimerspec { interval, value: Timespec::from_span(length()) },
             (_, false) => Itimerspec { interval, value: clocks::for_kernel(armed.at) },
         };
-        let flags = if self.relative { TimerFlags::new(0) } else { TimerFlags::TIMER_ABSTIME };
+        // CRIU adds the present time to an absolute value, also to that of a timer that is not set.
+        let relative = self.relative || held;
+        let flags = if relative { TimerFlags::new(0) } else { TimerFlags::TIMER_ABSTIME };
         let call = match self.kind {
             TimerKind::Fd => Sysno::timerfd_settime,
             _ => Sysno::timer_settime,

@@ -47,6 +47,8 @@ pub enum MonitorKind {
     Attach,
     /// `lorentz adopt`.
     Adopt,
+    /// `lorentz restore`.
+    Restore,
     /// `lorentz-runtime`.
     Runtime,
 }
@@ -59,6 +61,7 @@ impl MonitorKind {
             MonitorKind::Exec => "exec",
             MonitorKind::Attach => "attach",
             MonitorKind::Adopt => "adopt",
+            MonitorKind::Restore => "restore",
             MonitorKind::Runtime => "runtime",
         }
     }

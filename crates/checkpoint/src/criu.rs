@@ -1,0 +1,208 @@
+//! Requests to CRIU, by its RPC: `criu swrk FD`, one process for each request.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context;
+use lorentz_container::criu::Criu;
+use nix::errno::Errno;
+use nix::fcntl::{fcntl, FcntlArg, FdFlag};
+use nix::poll::{poll, PollFd, PollFlags};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{killpg, Signal};
+use nix::sys::socket::{socketpair, AddressFamily, SockFlag, SockType};
+use nix::unistd::Pid;
+use protobuf::{Message, MessageField};
+use rust_criu::rust_criu_protobuf::rpc::{
+    Criu_cg_mode, Criu_opts, Criu_req, Criu_req_type, Criu_resp,
+};
+
+/// Longest message of the protocol, bytes.
+const MESSAGE_LEN: usize = 64 * 1024;
+const ENDED: &str = "it has ended without a word";
+const LOG: &str = "criu.log";
+/// Files that CRIU writes into its working directory.
+const BY_PRODUCTS: [&str; 3] = [LOG, "stats-dump", "stats-restore"];
+
+/// Options of every request. `images` is the directory of the images, `work` that of CRIU's log.
+pub fn options(images: &File, work: &File) -> Criu_opts {
+    const ERRORS_AND_WARNINGS: i32 = 2;
+    /// CRIU saves deleted files up to this length with the processes, bytes.
+    const GHOST_LIMIT: u32 = 256 << 20;
+    let mut options = Criu_opts::new();
+    options.set_images_dir_fd(images.as_raw_fd());
+    options.set_work_dir_fd(work.as_raw_fd());
+    options.set_log_level(ERRORS_AND_WARNINGS);
+    options.set_log_file(LOG.to_string());
+    // A program of `lorentz run` is in its caller's session.
+    options.set_shell_job(true);
+    options.set_ext_unix_sk(true);
+    options.set_file_locks(true);
+    options.set_link_remap(true);
+    options.set_ghost_limit(GHOST_LIMIT);
+    options.set_manage_cgroups(true);
+    options.set_manage_cgroups_mode(Criu_cg_mode::IGNORE);
+    options
+}
+
+/// A running `criu swrk`.
+pub struct Request {
+    socket: File,
+    child: Child,
+    request: Criu_req_type,
+}
+
+/// Whether CRIU ends with this thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    /// It completes its work.
+    GoesOn,
+    /// The kernel kills it.
+    Ends,
+}
+
+impl Request {
+    /// Starts CRIU, which inherits `inherited`. It does nothing before [`Request::send`].
+    pub fn begin(
+        criu: &Criu,
+        request: Criu_req_type,
+        inherited: &[RawFd],
+        survival: Survival,
+    ) -> anyhow::Result<Request> {
+        let (kind, flags) = (SockType::SeqPacket, SockFlag::SOCK_CLOEXEC);
+        let (ours, theirs): (OwnedFd, OwnedFd) =
+            socketpair(AddressFamily::Unix, kind, None, flags)?;
+        let passed: Vec<RawFd> = inherited.iter().copied().chain([theirs.as_raw_fd()]).collect();
+        let mut command = Command::new(&criu.path);
+        command.arg("swrk").arg(theirs.as_raw_fd().to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let prepare = move || {
+            for fd in &passed {
+                // SAFETY: the caller of `begin` has them open.
+                let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
+                fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
+            }
+            if survival == Survival::Ends {
+                set_pdeathsig(Signal::SIGKILL)?;
+            }
+            Ok(())
+        };
+        command.process_group(0);
+        // SAFETY: the closure makes system calls only.
+        unsafe { command.pre_exec(prepare) };
+        let child = command.spawn().with_context(|| format!("{}", criu.path.display()))?;
+        Ok(Request { socket: ours.into(), child, request })
+    }
+
+    /// CRIU's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends the request and waits for the result. CRIU calls `notify` with the name of each step.
+    pub fn send(
+        &mut self,
+        options: Criu_opts,
+        mut notify: impl FnMut(&str) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Criu_resp> {
+        let mut request = Criu_req::new();
+        request.set_type(self.request);
+        request.opts = MessageField::some(options);
+        self.write(&request)?;
+        loop {
+            let response = self.read()?;
+            match response.type_() {
+                Criu_req_type::NOTIFY => {
+                    let done = notify(response.notify.script());
+                    let mut answer = Criu_req::new();
+                    answer.set_type(Criu_req_type::NOTIFY);
+                    answer.set_notify_success(done.is_ok());
+                    self.write(&answer)?;
+                    done?;
+                }
+                _ if response.success() => return Ok(response),
+                _ => anyhow::bail!("errno {}", response.cr_errno()),
+            }
+        }
+    }
+
+    fn write(&mut self, request: &Criu_req) -> anyhow::Result<()> {
+        self.socket.write_all(&request.write_to_bytes()?).context(ENDED)
+    }
+
+    fn read(&mut self) -> anyhow::Result<Criu_resp> {
+        self.await_message()?;
+        let mut message = vec![0; MESSAGE_LEN];
+        let length = self.socket.read(&mut message).context(ENDED)?;
+        anyhow::ensure!(length > 0, ENDED);
+        Ok(Criu_resp::parse_from_bytes(&message[..length])?)
+    }
+}
+
+impl Request {
+    /// Waits for a message. A helper of a CRIU that was killed may keep the socket open.
+    fn await_message(&mut self) -> anyhow::Result<()> {
+        const LOOK_INTERVAL_MS: u16 = 100;
+        loop {
+            let ended = self.child.try_wait()?.is_some();
+            let timeout = if ended { 0 } else { LOOK_INTERVAL_MS };
+            let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, timeout) {
+                Ok(0) | Err(Errno::EINTR) => anyhow::ensure!(!ended, ENDED),
+                done => return Ok(done.map(drop)?),
+            }
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        // Race: CRIU ends by itself when the socket is closed. A restore whose result nobody wants must not go on.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if self.request == Criu_req_type::DUMP {
+            // Its helpers. Restored programs of a restore may be in this group.
+            let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        }
+    }
+}
+
+/// Removes what CRIU has written into its working directory.
+pub fn clear_work(work: &Path) {
+    for name in BY_PRODUCTS {
+        let _ = std::fs::remove_file(work.join(name));
+    }
+}
+
+/// Names CRIU's first error in the log in its working directory, or else `error`.
+pub fn explain(work: &Path, error: &anyhow::Error) -> anyhow::Error {
+    anyhow::anyhow!("CRIU: {}", first_error(work).unwrap_or_else(|| format!("{error:#}")))
+}
+
+fn first_error(work: &Path) -> Option<String> {
+    let log = std::fs::read(work.join(LOG)).ok()?;
+    let log = String::from_utf8_lossy(&log);
+    // CRIU goes on without more descriptors than root may have.
+    let is_error = |line: &&str| line.contains("Error (") && !line.contains("RLIMIT_NOFILE");
+    let line = log.lines().find(is_error)?;
+    // "(00.012345) Error (criu/file.c:1): what"
+    let (_, what) = line.split_once("): ")?;
+    let what = what.trim();
+    match KNOWN.iter().find(|(words, _)| what.contains(words)) {
+        Some((_, better)) => Some((*better).to_string()),
+        None => Some(what.to_string()),
+    }
+}
+
+/// Words of CRIU's errors that do not tell a user what to do, and better ones.
+const KNOWN: [(&str, &str); 2] = [
+    ("Can't get 1:16 opt", "4.1 saves no internet sockets on Linux 6.16 or later; CRIU 4.2 does"),
+    (
+        "Connected TCP socket, consider using --tcp-established option",
+        "a program has a TCP connection; --tcp-established saves it too",
+    ),
+];

@@ -1,0 +1,401 @@
+//! The directory of a checkpoint.
+//!
+//! ```text
+//! DIR/
+//!     lorentz.json     what it is: see `Checkpoint`; its own checksum, and that of every other file
+//!     clock            the clock's file, without the zeros at its end
+//!     criu/            CRIU's images
+//! ```
+//!
+//! It is written under another name and renamed when it is complete.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use lorentz_inject::CpuTimes;
+use serde::{Deserialize, Serialize};
+
+use crate::CheckpointRefused;
+
+/// Version of the layout.
+const FORMAT: u32 = 1;
+const DESCRIPTION: &str = "lorentz.json";
+const CLOCK: &str = "clock";
+const IMAGES: &str = "criu";
+
+/// The description of a checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Version of Lorentz that made it.
+    pub lorentz: String,
+    /// Checksum of the shim's code, which goes on after the restore.
+    pub shim: u32,
+    /// The host's kernel release.
+    pub kernel: String,
+    /// The host's boot id: its CLOCK_MONOTONIC begins anew with each boot.
+    pub boot_id: String,
+    /// The version of CRIU that wrote the images.
+    pub criu: String,
+    /// The container's name.
+    pub name: String,
+    /// Its command.
+    pub command: Vec<String>,
+    /// The container's CLOCK_REALTIME at the checkpoint.
+    pub wall: String,
+    /// Its CLOCK_MONOTONIC, ns.
+    pub monotonic_ns: i64,
+    /// Its CLOCK_BOOTTIME, ns.
+    pub boottime_ns: i64,
+    /// Its rate.
+    pub rate: String,
+    /// Whether the clock was frozen before the checkpoint.
+    pub frozen: bool,
+    /// The host's CLOCK_REALTIME at the checkpoint, ns.
+    pub host_wall_ns: i128,
+    /// Whether TCP connections to outside were saved.
+    pub tcp_established: bool,
+    /// CRIU's key for the clock's file.
+    pub clock_key: String,
+    /// CRIU's keys for the pipes among the standard streams, with the streams' numbers.
+    pub pipes: Vec<(i32, String)>,
+    /// The first process.
+    pub root: u32,
+    /// All processes.
+    pub processes: Vec<ProcessEntry>,
+    /// Length and checksum of each other file, by its path in the directory.
+    pub files: BTreeMap<String, (u64, u32)>,
+}
+
+/// A process of a checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProcessEntry {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, for people.
+    pub name: String,
+    /// CPU time that it has used, ns.
+    pub cpu_ns: i64,
+    /// Its threads.
+    pub threads: Vec<ThreadEntry>,
+}
+
+/// A thread of a checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ThreadEntry {
+    /// Its number.
+    pub tid: u32,
+    /// CPU time that it has used, ns.
+    pub cpu_ns: i64,
+}
+
+impl ProcessEntry {
+    /// Describes a stopped process.
+    pub(crate) fn of(pid: u32) -> io::Result<ProcessEntry> {
+        let used = CpuTimes::read(pid)?;
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"))?.trim().to_string();
+        let thread = |(tid, cpu_ns)| ThreadEntry { tid, cpu_ns };
+        let threads = used.threads.into_iter().map(thread).collect();
+        Ok(ProcessEntry { pid, name, cpu_ns: used.process, threads })
+    }
+
+    /// The CPU time that it and its threads have used.
+    pub(crate) fn cpu_times(&self) -> CpuTimes {
+        let threads = self.threads.iter().map(|thread| (thread.tid, thread.cpu_ns)).collect();
+        CpuTimes { process: self.cpu_ns, threads }
+    }
+}
+
+/// The file [`DESCRIPTION`].
+#[derive(Serialize, Deserialize)]
+struct Description {
+    format: u32,
+    checksum: u32,
+    checkpoint: serde_json::Value,
+}
+
+/// The place of a new directory, and of the same directory under construction.
+pub(crate) struct Place {
+    /// Where it will be.
+    pub target: PathBuf,
+    unfinished: PathBuf,
+}
+
+impl Place {
+    /// Checks that `target` can be made.
+    pub fn beside(target: &Path) -> Result<Place, CheckpointRefused> {
+        if fs::symlink_metadata(target).is_ok() {
+            return Err(CheckpointRefused::Exists(target.to_path_buf()));
+        }
+        let refused = |why: &str| {
+            let (dir, why) = (target.to_path_buf(), why.to_string());
+            CheckpointRefused::Directory { dir, why }
+        };
+        let name = target.file_name().ok_or_else(|| refused("it has no name"))?;
+        let hidden = format!(".{}.new-{}", name.to_string_lossy(), std::process::id());
+        let unfinished = target.with_file_name(hidden);
+        let above = unfinished.parent().filter(|above| !above.as_os_str().is_empty());
+        match above.is_none_or(Path::is_dir) {
+            true => Ok(Place { target: target.to_path_buf(), unfinished }),
+            false => Err(refused("the directory above it does not exist")),
+        }
+    }
+
+    /// Whether the directory is under construction.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished.exists()
+    }
+
+    /// Removes the directory under construction.
+    pub fn clear(&self) {
+        let _ = fs::remove_dir_all(&self.unfinished);
+    }
+}
+
+/// A directory under construction. It is removed when this value is dropped before [`Unfinished::finish`].
+pub(crate) struct Unfinished {
+    dir: PathBuf,
+    target: PathBuf,
+}
+
+impl Unfinished {
+    /// Makes the directory.
+    pub fn make(place: &Place) -> io::Result<Unfinished> {
+        let (dir, target) = (place.unfinished.clone(), place.target.clone());
+        DirBuilder::new().mode(0o700).create(&dir)?;
+        let made = Unfinished { dir, target };
+        DirBuilder::new().mode(0o700).create(made.images())?;
+        Ok(made)
+    }
+
+    /// The directory of CRIU's images.
+    pub fn images(&self) -> PathBuf {
+        self.dir.join(IMAGES)
+    }
+
+    /// Copies the clock's file.
+    pub fn copy_clock(&self, clock: &Path) -> io::Result<()> {
+        let mut bytes = fs::read(clock)?;
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        bytes.truncate(used);
+        fs::write(self.dir.join(CLOCK), bytes)
+    }
+
+    /// Describes the directory, and gives it its name. `description` lacks the files.
+    pub fn finish(self, mut description: Checkpoint) -> anyhow::Result<()> {
+        description.files = files_of(&self.dir)?;
+        let checkpoint = serde_json::to_value(&description)?;
+        let checksum = crc32fast::hash(checkpoint.to_string().as_bytes());
+        let text =
+            serde_json::to_vec_pretty(&Description { format: FORMAT, checksum, checkpoint })?;
+        fs::write(self.dir.join(DESCRIPTION), text)?;
+        fs::rename(&self.dir, &self.target)?;
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Length and checksum of each file below `dir`.
+fn files_of(dir: &Path) -> io::Result<BTreeMap<String, (u64, u32)>> {
+    let mut found = BTreeMap::new();
+    for below in [Path::new(""), Path::new(IMAGES)] {
+        for entry in fs::read_dir(dir.join(below))? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                let name = below.join(entry.file_name()).to_string_lossy().into_owned();
+                found.insert(name, checksum_of(&entry.path())?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn checksum_of(path: &Path) -> io::Result<(u64, u32)> {
+    const BUFFER_LEN: usize = 1 << 20;
+    let (mut file, mut buffer) = (File::open(path)?, vec![0; BUFFER_LEN]);
+    let (mut hasher, mut length) = (crc32fast::Hasher::new(), 0);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok((length, hasher.finalize())),
+            read => {
+                hasher.update(&buffer[..read]);
+                length += read as u64;
+            }
+        }
+    }
+}
+
+/// The directory of a checkpoint that is whole.
+pub(crate) struct Whole {
+    dir: PathBuf,
+    /// Its description.
+    pub checkpoint: Checkpoint,
+}
+
+impl Whole {
+    /// Opens `dir`, and checks every file in it.
+    pub fn open(dir: &Path) -> Result<Whole, CheckpointRefused> {
+        let refused = |why: String| CheckpointRefused::Directory { dir: dir.to_path_buf(), why };
+        let text = fs::read(dir.join(DESCRIPTION))
+            .map_err(|error| refused(format!("no checkpoint: {DESCRIPTION}: {error}")))?;
+        let damaged = |what: &str| refused(format!("damaged: {what}"));
+        let read: Description = serde_json::from_slice(&text).map_err(|_| damaged(DESCRIPTION))?;
+        if read.format != FORMAT {
+            return Err(refused(format!("layout {}, expected {FORMAT}", read.format)));
+        }
+        if crc32fast::hash(read.checkpoint.to_string().as_bytes()) != read.checksum {
+            return Err(damaged(DESCRIPTION));
+        }
+        let checkpoint: Checkpoint =
+            serde_json::from_value(read.checkpoint).map_err(|_| damaged(DESCRIPTION))?;
+        for (name, known) in &checkpoint.files {
+            match checksum_of(&dir.join(name)) {
+                Ok(found) if found == *known => {}
+                Ok((length, _)) if length != known.0 => {
+                    return Err(damaged(&format!("{name} has {length} bytes, not {}", known.0)));
+                }
+                Ok(_) => return Err(damaged(name)),
+                Err(error) => return Err(damaged(&format!("{name}: {error}"))),
+            }
+        }
+        Ok(Whole { dir: dir.to_path_buf(), checkpoint })
+    }
+
+    /// The directory of CRIU's images.
+    pub fn images(&self) -> PathBuf {
+        self.dir.join(IMAGES)
+    }
+
+    /// The contents of the clock's file.
+    pub fn clock(&self) -> io::Result<Vec<u8>> {
+        fs::read(self.dir.join(CLOCK))
+    }
+
+    /// Checks whether it can be restored on this host.
+    pub fn check_host(&self) -> Result<(), CheckpointRefused> {
+        let refused = |why: String| CheckpointRefused::Directory { dir: self.dir.clone(), why };
+        let host = Host::read().map_err(|error| refused(error.to_string()))?;
+        if self.checkpoint.shim != lorentz_inject::shim_build_id() {
+            let by = &self.checkpoint.lorentz;
+            return Err(refused(format!(
+                "made by another build of Lorentz ({by}); restore it with that one"
+            )));
+        }
+        if self.checkpoint.boot_id != host.boot_id {
+            return Err(refused(
+                "made before the host's last boot, or on another host: not possible yet".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The facts of this host that a restore depends on.
+pub(crate) struct Host {
+    pub kernel: String,
+    pub boot_id: String,
+}
+
+impl Host {
+    pub fn read() -> io::Result<Host> {
+        let line = |path: &str| Ok::<_, io::Error>(fs::read_to_string(path)?.trim().to_string());
+        let kernel = line("/proc/sys/kernel/osrelease")?;
+        Ok(Host { kernel, boot_id: line("/proc/sys/kernel/random/boot_id")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint() -> Checkpoint {
+        let thread = ThreadEntry { tid: 7, cpu_ns: 3 };
+        Checkpoint {
+            lorentz: "0.1.0".into(),
+            shim: lorentz_inject::shim_build_id(),
+            kernel: "6.1".into(),
+            boot_id: Host::read().unwrap().boot_id,
+            criu: "4.2".into(),
+            name: "web".into(),
+            command: vec!["sleep".into(), "1".into()],
+            wall: "2038-01-19T00:00:00Z".into(),
+            monotonic_ns: 1,
+            boottime_ns: 2,
+            rate: "1/10".into(),
+            frozen: false,
+            host_wall_ns: 3,
+            tcp_established: false,
+            clock_key: "file[1:2]".into(),
+            pipes: vec![(1, "pipe:[9]".into())],
+            root: 7,
+            processes: vec![ProcessEntry {
+                pid: 7,
+                name: "sleep".into(),
+                cpu_ns: 4,
+                threads: vec![thread],
+            }],
+            files: BTreeMap::new(),
+        }
+    }
+
+    fn make(target: &Path) {
+        let unfinished = Unfinished::make(&Place::beside(target).unwrap()).unwrap();
+        let clock = target.with_file_name("clock-file");
+        fs::write(&clock, [1, 2, 0, 3, 0, 0]).unwrap();
+        unfinished.copy_clock(&clock).unwrap();
+        fs::write(unfinished.images().join("core.img"), "core").unwrap();
+        unfinished.finish(checkpoint()).unwrap();
+    }
+
+    #[test]
+    fn it_reads_back() {
+        let above = tempfile::tempdir().unwrap();
+        let dir = above.path().join("saved");
+        make(&dir);
+        let whole = Whole::open(&dir).unwrap();
+        whole.check_host().unwrap();
+        assert_eq!(whole.clock().unwrap(), [1, 2, 0, 3]);
+        let files: Vec<&String> = whole.checkpoint.files.keys().collect();
+        assert_eq!(files, ["clock", "criu/core.img"]);
+        assert_eq!(Checkpoint { files: BTreeMap::new(), ..whole.checkpoint }, checkpoint());
+    }
+
+    #[test]
+    fn each_changed_byte_is_found() {
+        let above = tempfile::tempdir().unwrap();
+        let dir = above.path().join("saved");
+        make(&dir);
+        for name in [CLOCK, "criu/core.img", DESCRIPTION] {
+            let good = fs::read(dir.join(name)).unwrap();
+            for at in 0..good.len() {
+                let mut wrong = good.clone();
+                wrong[at] ^= 1;
+                fs::write(dir.join(name), wrong).unwrap();
+                // White space in the description is no matter.
+                let is_space = name == DESCRIPTION && good[at].is_ascii_whitespace();
+                assert!(is_space || Whole::open(&dir).is_err(), "{name} {at}");
+            }
+            fs::write(dir.join(name), good).unwrap();
+        }
+        Whole::open(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_finished_is_removed() {
+        let above = tempfile::tempdir().unwrap();
+        let place = Place::beside(&above.path().join("saved")).unwrap();
+        drop(Unfinished::make(&place).unwrap());
+        assert_eq!(fs::read_dir(above.path()).unwrap().count(), 0);
+        for wrong in [above.path(), Path::new("/"), &above.path().join("none/saved")] {
+            assert!(Place::beside(wrong).is_err());
+        }
+    }
+}

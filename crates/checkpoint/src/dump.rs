@@ -1,0 +1,243 @@
+//! Checkpoint: a container becomes a directory.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use lorentz_container::{criu as installed, freeze, unfreeze, Container, Liveness, Mechanism};
+use lorentz_control::host_time::{sleep, HostMoment};
+use lorentz_control::processes::Process;
+use lorentz_control::{Cgroup, HostNow};
+use nix::unistd::geteuid;
+use rust_criu::rust_criu_protobuf::rpc::Criu_req_type;
+
+use crate::criu::{self, Request, Survival};
+use crate::directory::{Host, Place, Unfinished};
+use crate::guard::Guard;
+use crate::settle::settle;
+use crate::{images, streams, Checkpoint, CheckpointRefused, ProcessEntry};
+
+/// How a checkpoint is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CheckpointOptions {
+    /// The container goes on.
+    pub leave_running: bool,
+    /// TCP connections to outside are saved too.
+    pub tcp_established: bool,
+}
+
+/// How long the killed programs of a container may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Writes a checkpoint of `container` into the new directory `dir`, and ends the container's programs unless they are to go on. The
+/// caller must have one thread only.
+///
+/// # Errors
+///
+/// [`CheckpointRefused`]; or CRIU's first error. The container goes on then, and there is no directory.
+pub fn checkpoint(
+    container: &Container,
+    dir: &Path,
+    options: CheckpointOptions,
+) -> anyhow::Result<()> {
+    let subject = Subject::of(container)?;
+    let criu = installed::find().map_err(|found| CheckpointRefused::NoCriu { found })?;
+    let place = Place::beside(dir)?;
+    let guard = subject.guard(&place, options)?;
+    let dumped = subject.dump(&criu, &place, &guard, options);
+    if dumped.is_ok() && !options.leave_running {
+        subject.end()?;
+    } else if !subject.was_frozen {
+        unfreeze(container)?;
+    }
+    guard.disarm();
+    dumped
+}
+
+/// A container that can be checkpointed.
+struct Subject<'a> {
+    container: &'a Container,
+    group: Cgroup,
+    root: u32,
+    was_frozen: bool,
+}
+
+impl<'a> Subject<'a> {
+    fn of(container: &'a Container) -> anyhow::Result<Subject<'a>> {
+        let refused = |why: &str| {
+            let (name, why) = (container.name().to_string(), why.to_string());
+            Err(CheckpointRefused::Container { name, why }.into())
+        };
+        let record = container.record();
+        if !geteuid().is_root() {
+            return Err(CheckpointRefused::NotRoot.into());
+        }
+        if let Some(experiment) = &record.experiment {
+            return refused(&format!(
+                "in experiment {experiment}, which moves its clock; checkpoint it outside of one"
+            ));
+        }
+        if record.bundle.is_some() {
+            return refused("made by an OCI runtime; only containers of 'lorentz run' without --rootfs can be checkpointed");
+        }
+        if record.mechanism == Mechanism::TimeNamespace {
+            return refused("in a time namespace alone, which has no clock that can be stopped");
+        }
+        if container.liveness()? != Liveness::Alive {
+            return refused("its monitor is dead; adopt it first");
+        }
+        if container.sharing_its_clock()?.len() > 1 {
+            return refused(
+                "on one clock with other containers, which would have to be checkpointed together",
+            );
+        }
+        let clock = container.clock()?;
+        if clock.policy().trap_tsc {
+            return refused("--trap-tsc: CRIU does not save that rdtsc is trapped");
+        }
+        let Some(group) = container.cgroup() else { return Err(CheckpointRefused::NotRoot.into()) };
+        let processes = container.processes()?;
+        let root = match roots(&processes)[..] {
+            [root] => root,
+            [] => return refused("no program runs in it"),
+            _ => return refused("several programs run beside one another ('exec', or orphans); only one and its descendants can be checkpointed"),
+        };
+        if is_in_other_namespace(root) {
+            return refused("its program is in namespaces of its own, as a node of a network is");
+        }
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        if let Some(terminal) = streams::terminal(&pids) {
+            let advice = "a restored program has no terminal; start it with its standard streams in files or pipes";
+            return refused(&format!("a program has {terminal} open; {advice}"));
+        }
+        Ok(Subject { container, group, root, was_frozen: clock.is_frozen() })
+    }
+
+    /// Makes the process that cleans up if this one is killed. The container either is in the complete directory or goes on.
+    fn guard(&self, place: &Place, options: CheckpointOptions) -> anyhow::Result<Guard> {
+        Guard::start(move || {
+            if place.is_unfinished() || options.leave_running || !place.target.exists() {
+                place.clear();
+                if !self.was_frozen {
+                    unfreeze(self.container)?;
+                }
+                return Ok(());
+            }
+            self.end()
+        })
+    }
+
+    fn dump(
+        &self,
+        criu: &installed::Criu,
+        place: &Place,
+        guard: &Guard,
+        options: CheckpointOptions,
+    ) -> anyhow::Result<()> {
+        let unfinished = Unfinished::make(place)?;
+        freeze(self.container)?;
+        let name = self.container.name();
+        let settled = settle(&self.container.clock()?, &self.group);
+        anyhow::ensure!(
+            settled,
+            "{name}: some of its programs do not stop, or start others all the time"
+        );
+        let description = self.describe(criu, options)?;
+        let images = unfinished.images();
+        let opened = File::open(&images)?;
+        let mut asked = criu::options(&opened, &opened);
+        asked.set_pid(self.root as i32);
+        asked.set_leave_running(true);
+        asked.set_freeze_cgroup(path_text(self.group.path()));
+        asked.set_tcp_established(options.tcp_established);
+        asked.external.push(description.clock_key.clone());
+        let inherited = [opened.as_raw_fd(), guard.fd()];
+        let mut request = Request::begin(criu, Criu_req_type::DUMP, &inherited, Survival::GoesOn)?;
+        request.send(asked, |_| Ok(())).map_err(|error| criu::explain(&images, &error))?;
+        drop(request);
+        criu::clear_work(&images);
+        images::adapt(&images)?;
+        unfinished.copy_clock(&self.container.clock_path())?;
+        unfinished.finish(description)
+    }
+
+    /// Describes the container, which stands still.
+    fn describe(
+        &self,
+        criu: &installed::Criu,
+        options: CheckpointOptions,
+    ) -> anyhow::Result<Checkpoint> {
+        let reading = self.container.clock()?.reading();
+        let processes = self.container.processes()?;
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        let host = Host::read()?;
+        let record = self.container.record();
+        Ok(Checkpoint {
+            lorentz: env!("CARGO_PKG_VERSION").to_string(),
+            shim: lorentz_inject::shim_build_id(),
+            kernel: host.kernel,
+            boot_id: host.boot_id,
+            criu: criu.version.clone(),
+            name: record.name.clone(),
+            command: record.command.clone(),
+            wall: reading.wall.to_string(),
+            monotonic_ns: reading.virt.0,
+            boottime_ns: reading.boot.0,
+            rate: reading.rate.to_string(),
+            frozen: self.was_frozen,
+            host_wall_ns: HostNow::read()?.wall.as_nanos(),
+            tcp_established: options.tcp_established,
+            clock_key: clock_key(&self.container.clock_path())?,
+            pipes: streams::pipes_to_outside(self.root, &pids),
+            root: self.root,
+            processes: pids.iter().map(|pid| ProcessEntry::of(*pid)).collect::<Result<_, _>>()?,
+            files: Default::default(),
+        })
+    }
+
+    /// Ends the programs. They are in the directory.
+    fn end(&self) -> anyhow::Result<()> {
+        let pids = self.group.pids().unwrap_or_default();
+        self.group.kill().context("ending the programs that were checkpointed")?;
+        let begun = HostMoment::now();
+        // Their process ids are free when they have been reaped.
+        let runs = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        let is_there = || self.container.dir().exists() || pids.iter().any(runs);
+        while is_there() && begun.elapsed() < END_TIMEOUT {
+            sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+/// The processes whose parents are not in the container.
+fn roots(processes: &[Process]) -> Vec<u32> {
+    let is_inside = |pid: u32| processes.iter().any(|process| process.pid == pid);
+    let live = processes.iter().filter(|process| !process.has_ended());
+    live.filter(|process| !is_inside(process.parent)).map(|process| process.pid).collect()
+}
+
+/// Whether a process is in another mount, network or process id namespace than this one.
+fn is_in_other_namespace(pid: u32) -> bool {
+    let link = |pid: &str, name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
+    let pid = pid.to_string();
+    ["mnt", "net", "pid", "ipc", "uts", "user"]
+        .iter()
+        .any(|name| link(&pid, name) != link("self", name))
+}
+
+/// CRIU's key for the clock's file: the mount's number and the inode, both in hexadecimal.
+fn clock_key(clock: &Path) -> anyhow::Result<String> {
+    let file = File::open(clock)?;
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+    let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:")).unwrap_or_default();
+    let mount: u64 = mount.trim().parse().context("mnt_id in fdinfo")?;
+    use std::os::unix::fs::MetadataExt;
+    Ok(format!("file[{mount:x}:{:x}]", file.metadata()?.ino()))
+}
+
+fn path_text(path: &Path) -> String {
+    PathBuf::from(path).to_string_lossy().into_owned()
+}

@@ -1,0 +1,34 @@
+//! Checkpoint and restore: a container becomes a directory, and a directory a container, whose clocks go on as if no time had passed.
+//!
+//! CRIU saves and restores the processes. This crate stops the clock over that time, saves it, and gives the restored processes a
+//! monitor. docs/checkpoint.md says what works.
+//!
+//! ```no_run
+//! use lorentz_checkpoint::{checkpoint, restore, CheckpointOptions, RestoreOptions};
+//! use lorentz_container::StateDir;
+//!
+//! let state = StateDir::open()?;
+//! let dir = std::path::Path::new("saved");
+//! checkpoint(&state.container("web")?, dir, CheckpointOptions::default())?;
+//! restore(&state, dir, &RestoreOptions { name: Some("again"), ..Default::default() })?;
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+//!
+//! - [`checkpoint()`]: writes a directory;
+//! - [`restore()`], [`check`]: make a container of one, or say whether that is possible;
+//! - [`Checkpoint`]: the description in such a directory, which is checked before anything is started.
+
+mod criu;
+mod directory;
+mod dump;
+mod error;
+mod guard;
+mod images;
+mod restore;
+mod settle;
+mod streams;
+
+pub use directory::{Checkpoint, ProcessEntry, ThreadEntry};
+pub use dump::{checkpoint, CheckpointOptions};
+pub use error::CheckpointRefused;
+pub use restore::{check, restore, RestoreOptions, WallPolicy};

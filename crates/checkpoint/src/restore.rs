@@ -1,0 +1,271 @@
+//! Restore: a directory becomes a container.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use anyhow::Context;
+use lorentz_clock::{saturate, Span};
+use lorentz_container::{
+    close_standard_streams, criu as installed, keep_only, monitor_of, start_process, unfreeze,
+    Container, MonitorKind, NewContainer, StateDir,
+};
+use lorentz_control::{Cgroup, HostNow};
+use lorentz_inject::{ExecMonitor, RestoredProcess};
+use nix::sys::prctl::set_child_subreaper;
+use nix::unistd::{dup, geteuid};
+use rust_criu::rust_criu_protobuf::rpc::{Criu_req_type, Inherit_fd};
+
+use crate::criu::{self, Request, Survival};
+use crate::directory::Whole;
+use crate::CheckpointRefused;
+
+/// The wall clock after a restore.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WallPolicy {
+    /// It goes on where it stood.
+    #[default]
+    Keep,
+    /// It moves forward by as much as the host's did since the checkpoint. All other clocks go on where they stood.
+    Host,
+}
+
+/// How a checkpoint is restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RestoreOptions<'a> {
+    /// The container's name; `None` for the one that it had.
+    pub name: Option<&'a str>,
+    /// Its wall clock.
+    pub wall: WallPolicy,
+    /// The clock and the programs stand still.
+    pub frozen: bool,
+    /// TCP connections to outside are restored too.
+    pub tcp_established: bool,
+}
+
+/// Checks whether `dir` can be restored here, as [`restore`] would.
+///
+/// # Errors
+///
+/// [`CheckpointRefused`].
+pub fn check(dir: &Path, options: &RestoreOptions) -> anyhow::Result<()> {
+    Plan::of(dir, options).map(drop)
+}
+
+/// Makes a container of the checkpoint in `dir`, under the name that `options` say. A process in the background supervises it. The caller must have
+/// one thread only.
+///
+/// # Errors
+///
+/// [`CheckpointRefused`]; or CRIU's first error. Nothing of the container is left then.
+pub fn restore(state: &StateDir, dir: &Path, options: &RestoreOptions) -> anyhow::Result<()> {
+    let plan = Plan::of(dir, options)?;
+    state.check_new_name(plan.name())?;
+    let (mut ours, theirs) = UnixStream::pair()?;
+    start_process(|ready| {
+        keep_only(&[ready.as_fd(), theirs.as_fd()]);
+        drop(ready);
+        plan.restore_and_stay(state, theirs)
+    })?;
+    let mut answer = String::new();
+    ours.read_to_string(&mut answer)?;
+    match answer.strip_prefix(ERROR) {
+        Some(error) => anyhow::bail!("{error}"),
+        None if answer == RESTORED => Ok(()),
+        None => {
+            plan.clear(state);
+            anyhow::bail!("the process that restored {} was killed", plan.name())
+        }
+    }
+}
+
+const RESTORED: &str = "ok";
+const ERROR: &str = "error ";
+
+/// A restore that nothing speaks against yet.
+struct Plan<'a> {
+    whole: Whole,
+    criu: installed::Criu,
+    options: &'a RestoreOptions<'a>,
+}
+
+impl<'a> Plan<'a> {
+    fn of(dir: &Path, options: &'a RestoreOptions<'a>) -> anyhow::Result<Plan<'a>> {
+        if !geteuid().is_root() {
+            return Err(CheckpointRefused::NotRoot.into());
+        }
+        let criu = installed::find().map_err(|found| CheckpointRefused::NoCriu { found })?;
+        let whole = Whole::open(dir)?;
+        whole.check_host()?;
+        let refused = |why: String| CheckpointRefused::Directory { dir: dir.to_path_buf(), why };
+        if whole.checkpoint.tcp_established && !options.tcp_established {
+            let why = "made with --tcp-established; restore it with --tcp-established too";
+            return Err(refused(why.into()).into());
+        }
+        let threads = whole.checkpoint.processes.iter().flat_map(|process| &process.threads);
+        let is_taken = |tid: &u32| Path::new(&format!("/proc/{tid}")).exists();
+        if let Some(taken) = threads.map(|thread| thread.tid).find(is_taken) {
+            let name = std::fs::read_to_string(format!("/proc/{taken}/comm")).unwrap_or_default();
+            let why = format!(
+                "its process id {taken} is taken by '{}'; a restored program keeps its process ids",
+                name.trim()
+            );
+            return Err(refused(why).into());
+        }
+        Ok(Plan { whole, criu, options })
+    }
+
+    fn name(&self) -> &str {
+        self.options.name.unwrap_or(&self.whole.checkpoint.name)
+    }
+
+    /// Restores the container, sends the result to `answer`, and supervises it until the last program has ended.
+    fn restore_and_stay(&self, state: &StateDir, mut answer: UnixStream) -> anyhow::Result<()> {
+        match self.restore(state) {
+            Ok((mut monitor, container)) => {
+                // After this no command may wait for the answer any more, nor read this process's streams to their end.
+                close_standard_streams()?;
+                std::env::set_current_dir("/")?;
+                let _ = answer.write_all(RESTORED.as_bytes());
+                drop(answer);
+                monitor.serve_rest()?;
+                container.leave()?;
+                Ok(())
+            }
+            Err(error) => {
+                let _ = answer.write_all(format!("{ERROR}{error:#}").as_bytes());
+                Err(error)
+            }
+        }
+    }
+
+    fn restore(&self, state: &StateDir) -> anyhow::Result<(ExecMonitor, Container)> {
+        let command: Vec<_> = self.whole.checkpoint.command.iter().map(Into::into).collect();
+        let new = NewContainer {
+            name: Some(self.name()),
+            command: &command,
+            kind: MonitorKind::Restore,
+            has_programs: true,
+        };
+        let mut container = state.create_from(&new, &self.whole.clock()?)?;
+        match self.bring_back(&mut container) {
+            Ok(monitor) => Ok((monitor, container)),
+            Err(error) => {
+                remove(&container);
+                Err(error)
+            }
+        }
+    }
+
+    fn bring_back(&self, container: &mut Container) -> anyhow::Result<ExecMonitor> {
+        let Some(group) = container.cgroup() else { return Err(CheckpointRefused::NotRoot.into()) };
+        let mut monitor = monitor_of(container)?;
+        // The children of a restored program that ends come to this process.
+        set_child_subreaper(true)?;
+        self.restore_processes(container, &group)?;
+        self.adopt(container, &group, &mut monitor)?;
+        container.set_program(self.whole.checkpoint.root)?;
+        if self.options.wall == WallPolicy::Host {
+            let passed = HostNow::read()?.wall.as_nanos() - self.whole.checkpoint.host_wall_ns;
+            container.clock()?.step(Span(saturate(passed)))?;
+        }
+        if !self.options.frozen && !self.whole.checkpoint.frozen {
+            unfreeze(container)?;
+        }
+        Ok(monitor)
+    }
+
+    /// Has CRIU restore the processes into `group`, which is frozen afterwards: they have executed nothing.
+    fn restore_processes(&self, container: &Container, group: &Cgroup) -> anyhow::Result<()> {
+        let opened = File::open(self.whole.images())?;
+        let work_path = container.dir();
+        let work = File::open(&work_path)?;
+        let clock = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
+        let streams: Vec<(OwnedFd, &String)> = self.streams()?;
+        let mut asked = criu::options(&opened, &work);
+        asked.set_rst_sibling(true);
+        asked.set_tcp_established(self.options.tcp_established);
+        asked.set_notify_scripts(true);
+        asked.inherit_fd.push(inherit(clock.as_raw_fd(), &self.whole.checkpoint.clock_key));
+        asked.inherit_fd.extend(streams.iter().map(|(fd, key)| inherit(fd.as_raw_fd(), key)));
+        let inherited: Vec<RawFd> = [opened.as_raw_fd(), work.as_raw_fd(), clock.as_raw_fd()]
+            .into_iter()
+            .chain(streams.iter().map(|(fd, _)| fd.as_raw_fd()))
+            .collect();
+        let kind = Criu_req_type::RESTORE;
+        let mut request = Request::begin(&self.criu, kind, &inherited, Survival::Ends)?;
+        let criu = request.pid();
+        // CRIU's children begin in its group.
+        group.add(criu)?;
+        let own = Cgroup::of(std::process::id()).context("the own control group")?;
+        let notify = |step: &str| {
+            if step == "pre-resume" {
+                own.add(criu)?;
+                group.begin_freeze()?;
+            }
+            Ok(())
+        };
+        request.send(asked, notify).map_err(|error| criu::explain(&work_path, &error))?;
+        criu::clear_work(&work_path);
+        anyhow::ensure!(group.freeze()?, "a restored program does not stop");
+        Ok(())
+    }
+
+    /// The caller's standard streams, for the pipes to outside that the program had.
+    fn streams(&self) -> anyhow::Result<Vec<(OwnedFd, &String)>> {
+        let mut streams = Vec::new();
+        for (stream, key) in &self.whole.checkpoint.pipes {
+            // SAFETY: the standard streams stay open.
+            let stream = unsafe { BorrowedFd::borrow_raw(*stream) };
+            streams.push((dup(stream)?, key));
+        }
+        Ok(streams)
+    }
+
+    /// Puts the processes under `monitor`. `group` is frozen before and afterwards.
+    fn adopt(
+        &self,
+        container: &Container,
+        group: &Cgroup,
+        monitor: &mut ExecMonitor,
+    ) -> anyhow::Result<()> {
+        let rate = container.clock()?.reading().rate;
+        let processes = &self.whole.checkpoint.processes;
+        let stopped: Vec<RestoredProcess> = processes
+            .iter()
+            .map(|process| RestoredProcess::stop(process.pid))
+            .collect::<Result<_, _>>()?;
+        group.thaw();
+        for (process, restored) in processes.iter().zip(&stopped) {
+            restored.adopt(monitor, &process.cpu_times(), rate)?;
+        }
+        group.begin_freeze()?;
+        drop(stopped);
+        anyhow::ensure!(group.freeze()?, "a restored program does not stop");
+        Ok(())
+    }
+
+    /// Removes what a restore has left that was killed.
+    fn clear(&self, state: &StateDir) {
+        if let Ok(container) = state.container(self.name()) {
+            remove(&container);
+        }
+    }
+}
+
+fn inherit(fd: RawFd, key: &str) -> Inherit_fd {
+    let mut inherit = Inherit_fd::new();
+    inherit.set_fd(fd);
+    inherit.set_key(key.to_string());
+    inherit
+}
+
+/// Ends what runs of a container that could not be restored, and removes it.
+fn remove(container: &Container) {
+    if let Some(group) = container.cgroup() {
+        let _ = group.kill();
+    }
+    let _ = container.remove();
+}

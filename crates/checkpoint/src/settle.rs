@@ -1,0 +1,68 @@
+//! Waiting until no program is on its way to another one. CRIU can save neither a thread that the monitor traces at its exec, nor a
+//! child of vfork, which shares its parent's memory.
+
+use std::fs;
+use std::time::Duration;
+
+use lorentz_control::host_time::sleep;
+use lorentz_control::{stop_tasks, Cgroup, Clock};
+
+/// How often the tasks are let go for a moment. An exec takes some tenths of a millisecond.
+const MAX_TRIES: u32 = 200;
+const RUN_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Lets the tasks of the frozen group go, for moments, until all can be saved. The clock stands still meanwhile. Returns whether they
+/// can.
+pub fn settle(clock: &Clock, group: &Cgroup) -> bool {
+    for _ in 0..MAX_TRIES {
+        let pids = group.pids().unwrap_or_default();
+        if group.is_frozen().unwrap_or(false) && !pids.iter().any(|pid| is_on_its_way(*pid)) {
+            return true;
+        }
+        group.thaw();
+        sleep(RUN_INTERVAL);
+        stop_tasks(clock, std::slice::from_ref(group));
+    }
+    false
+}
+
+fn is_on_its_way(pid: u32) -> bool {
+    let parent = field(&format!("/proc/{pid}/status"), "PPid:");
+    let shares_memory =
+        parent.and_then(|parent| parent.parse().ok()).is_some_and(|parent| share(pid, parent));
+    shares_memory || has_tracer(pid)
+}
+
+fn has_tracer(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let statuses = tasks.map(|task| task.path().join("status"));
+    statuses.filter_map(|path| field(path.to_str()?, "TracerPid:")).any(|tracer| tracer != "0")
+}
+
+fn field(path: &str, name: &str) -> Option<String> {
+    let status = fs::read_to_string(path).ok()?;
+    status.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_string())
+}
+
+/// Whether two processes have the same memory.
+fn share(one: u32, other: u32) -> bool {
+    const KCMP_VM: i32 = 1;
+    // SAFETY: plain numbers.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_shares_its_own_memory_alone() {
+        let me = std::process::id();
+        assert!(share(me, me));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!share(me, child.id()));
+        assert!(!is_on_its_way(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

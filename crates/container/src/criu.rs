@@ -1,0 +1,81 @@
+//! CRIU, which checkpoints and restores processes: where it is, and its version.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::unistd::{access, AccessFlags};
+
+/// The environment variable that names the binary.
+pub const CRIU_VARIABLE: &str = "LORENTZ_CRIU";
+/// How to get one.
+pub const HOW_TO_GET: &str =
+    "CRIU 4.1 or later, 4.2 on Linux 6.16 or later: apt-get install criu on Debian 13, scripts/criu on Debian 12; LORENTZ_CRIU names another binary";
+/// The first version that runs on Linux 6.13 and later.
+const FIRST: (u32, u32) = (4, 1);
+
+/// A CRIU of a version that works.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Criu {
+    /// Its binary.
+    pub path: PathBuf,
+    /// Its version, as `criu --version` says.
+    pub version: String,
+}
+
+/// Finds CRIU: the binary in [`CRIU_VARIABLE`], or `criu` in PATH or where Debian puts it.
+///
+/// # Errors
+///
+/// One line says what was found instead.
+pub fn find() -> Result<Criu, String> {
+    let path = place().ok_or("there is no criu")?;
+    let shown = path.display();
+    let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{shown}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = parse_version(&text).ok_or(format!("{shown} does not say its version"))?;
+    match numbers(version) >= FIRST {
+        true => Ok(Criu { version: version.to_string(), path }),
+        false => Err(format!("{shown} is CRIU {version}, too old")),
+    }
+}
+
+fn place() -> Option<PathBuf> {
+    const DEBIAN: &str = "/usr/sbin";
+    if let Some(named) = std::env::var_os(CRIU_VARIABLE) {
+        return Some(named.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain([PathBuf::from(DEBIAN)]);
+    let is_program = |path: &PathBuf| is_file(path) && access(path, AccessFlags::X_OK).is_ok();
+    dirs.map(|dir| dir.join("criu")).find(is_program)
+}
+
+fn is_file(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file())
+}
+
+fn parse_version(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("Version:")).map(str::trim)
+}
+
+fn numbers(version: &str) -> (u32, u32) {
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_and_compared_as_numbers() {
+        assert_eq!(parse_version("Version: 4.1.1\n"), Some("4.1.1"));
+        assert_eq!(parse_version("criu\n"), None);
+        for (version, works) in
+            [("3.17.1", false), ("4.0", false), ("4.1", true), ("4.10.2", true), ("5", true)]
+        {
+            assert_eq!(numbers(version) >= FIRST, works, "{version}");
+        }
+    }
+}

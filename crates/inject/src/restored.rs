@@ -1,0 +1,214 @@
+//! Processes that CRIU has restored. They have the shim and the filter, but the filter's listener is gone, and their CPU clocks begin
+//! at 0.
+//!
+//! The control group of the processes is frozen when they are stopped here, and thawed while they are adopted:
+//!
+//! ```text
+//! restore                         each process
+//!   freeze, CRIU restores ------>  frozen before its first instruction
+//!   stop (ptrace) -------------->  stopped
+//!   thaw, adopt ---------------->  one thread: the filter with a listener, the clock mapped anew
+//!   freeze, go on -------------->  frozen
+//!   unfreeze the clock --------->  each thread looks at the clock first
+//! ```
+
+use crate::attach::{map_scratch, sock_fprog, StoppedProcess, SCRATCH};
+use crate::borrowed_thread::BorrowedThread;
+use crate::image;
+use crate::launch::duplicate_fd;
+use crate::monitor::ExecMonitor;
+use crate::trace::TracedThread;
+use crate::{Error, Result};
+use lorentz_clock::{file, Rate, Registry};
+use lorentz_shim::adopt::{FLAGS, SET_MODE_FILTER};
+use lorentz_shim::filter::{Program, ASK_MONITOR};
+use lorentz_shim::gate::RETRY;
+use lorentz_shim::layout::{CpuAnchor, CLOCK, CPU_ANCHORS, FORK_DATA, IMAGE, REGISTRY};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+const PAGE: u64 = 4096;
+
+/// The CPU time that a process and its threads have used, by the kernel, ns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CpuTimes {
+    /// The process's.
+    pub process: i64,
+    /// That of each thread, with the thread's number.
+    pub threads: Vec<(u32, i64)>,
+}
+
+impl CpuTimes {
+    /// Reads the CPU clocks of process `pid`.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended.
+    pub fn read(pid: u32) -> io::Result<CpuTimes> {
+        let clock = clock_getcpuclockid(Pid::from_raw(pid as i32))?;
+        let now = clock_gettime(clock)?;
+        let mut threads = Vec::new();
+        for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let task = task?;
+            let number = task.file_name().to_str().and_then(|name| name.parse().ok());
+            let used = fs::read_to_string(task.path().join("schedstat"))?;
+            let used = used.split(' ').next().and_then(|nanos| nanos.parse().ok());
+            threads.extend(number.zip(used));
+        }
+        let process = now.tv_sec() * 1_000_000_000 + now.tv_nsec();
+        Ok(CpuTimes { process, threads })
+    }
+}
+
+/// A restored process, stopped. It goes on when this value is dropped.
+pub struct RestoredProcess(StoppedProcess);
+
+impl RestoredProcess {
+    /// Stops all threads of process `pid`, which may be in a frozen control group.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] says why.
+    pub fn stop(pid: u32) -> Result<RestoredProcess> {
+        let pid = Pid::from_raw(pid as i32);
+        let stopped = StoppedProcess::stop(pid);
+        stopped.map(RestoredProcess).map_err(|e| Error::Refused(format!("process {pid}: {e}")))
+    }
+
+    /// Makes `monitor` supervise the process, and its CPU clocks go on from `used`. `rate` is that of the monitor's clock. The
+    /// process's control group is thawed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] says why. The process cannot go on then.
+    pub fn adopt(&self, monitor: &mut ExecMonitor, used: &CpuTimes, rate: Rate) -> Result<()> {
+        let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.0.pid));
+        for thread in &self.0.threads {
+            repeat_wait(*thread).map_err(refused)?;
+        }
+        let listener = self.bring_back(monitor).map_err(refused)?;
+        self.continue_cpu_clocks(used, rate).map_err(refused)?;
+        monitor.add_listener(listener);
+        Ok(())
+    }
+
+    fn bring_back(&self, monitor: &ExecMonitor) -> io::Result<OwnedFd> {
+        // The filter lets calls from the image through.
+        let borrowed = BorrowedThread::at(self.0.threads[0], IMAGE as u64)?;
+        let scratch = map_scratch(&borrowed)?;
+        let listener = self.listen(&borrowed, scratch)?;
+        map_clock(&borrowed, monitor, &listener)?;
+        // CRIU before 4.2 does not keep this.
+        let wipe_on_fork = libc::MADV_WIPEONFORK as u64;
+        borrowed.must(libc::SYS_madvise, [FORK_DATA as u64, PAGE, wipe_on_fork, 0, 0, 0])?;
+        borrowed.must(libc::SYS_munmap, [scratch, SCRATCH, 0, 0, 0, 0])?;
+        Ok(listener)
+    }
+
+    /// Installs the filter of an adopted process in all threads, and returns its listener.
+    fn listen(&self, borrowed: &BorrowedThread, scratch: u64) -> io::Result<OwnedFd> {
+        let program = Program::of_adopted();
+        self.0.threads[0].write(scratch, &sock_fprog(scratch, program.code()))?;
+        let words = [u64::from(SET_MODE_FILTER), u64::from(FLAGS), scratch, 0, 0, 0];
+        let number = borrowed.must(libc::SYS_seccomp, words)?;
+        let listener = duplicate_fd(self.0.pid, number as i32).map_err(io::Error::other)?;
+        borrowed.must(libc::SYS_close, [number, 0, 0, 0, 0, 0])?;
+        Ok(listener)
+    }
+
+    /// Writes into the shim's data how much less the kernel's CPU clocks show than before.
+    fn continue_cpu_clocks(&self, used: &CpuTimes, rate: Rate) -> io::Result<()> {
+        let rate = (rate.num(), rate.den());
+        let now = CpuTimes::read(self.0.pid.as_raw() as u32)?;
+        self.continue_cpu_clock(0, 0, used.process - now.process, rate)?;
+        for (thread, before) in &used.threads {
+            let Some((_, after)) = now.threads.iter().find(|(other, _)| other == thread) else {
+                continue;
+            };
+            if let Some(place) = self.anchor_of(*thread)? {
+                self.continue_cpu_clock(place, *thread, before - after, rate)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn continue_cpu_clock(
+        &self,
+        place: usize,
+        thread: u32,
+        lost: i64,
+        rate: (u64, u64),
+    ) -> io::Result<()> {
+        let address = CpuAnchor::address(place) as u64;
+        let mut before = [0; CpuAnchor::LEN];
+        self.0.threads[0].read(address, &mut before)?;
+        self.0.threads[0].write(address, &CpuAnchor::continued(&before, thread, lost, rate))
+    }
+
+    /// The place of a thread's anchor, or the first free one, in the order in which the shim looks.
+    fn anchor_of(&self, thread: u32) -> io::Result<Option<usize>> {
+        const TRIES: usize = 8;
+        let places = (0..TRIES).map(|i| 1 + (thread as usize + i) % (CPU_ANCHORS - 1));
+        let mut free = None;
+        for place in places {
+            let mut owner = [0; 4];
+            self.0.threads[0].read(CpuAnchor::address(place) as u64, &mut owner)?;
+            match u32::from_ne_bytes(owner) {
+                own if own == thread => return Ok(Some(place)),
+                0 if free.is_none() => free = Some(place),
+                _ => {}
+            }
+        }
+        Ok(free)
+    }
+}
+
+/// The filter that an adoption adds, as the kernel has it.
+pub fn adopted_filter() -> Vec<u8> {
+    Program::of_adopted().code().iter().flat_map(|one| one.to_bytes()).collect()
+}
+
+/// Makes a thread that CRIU has broken off in a wait look at the clock anew. The clock-change signal does the same where it is not
+/// blocked at that moment.
+fn repeat_wait(thread: TracedThread) -> io::Result<()> {
+    const EINTR: i64 = -(libc::EINTR as i64);
+    let mut regs = thread.registers()?;
+    if image::gate_done() != Some(regs.rip) || regs.rax as i64 != EINTR {
+        return Ok(());
+    }
+    let mut mark = [0; 8];
+    thread.read(regs.r13, &mut mark)?;
+    // A handler of the program's has interrupted the call.
+    if mark != [0; 8] {
+        return Ok(());
+    }
+    regs.rax = RETRY as u64;
+    thread.set_registers(&regs)
+}
+
+/// Maps the clock's file anew. CRIU maps both parts by one descriptor, through which a program could make the page writable.
+fn map_clock(
+    borrowed: &BorrowedThread,
+    monitor: &ExecMonitor,
+    listener: &OwnedFd,
+) -> io::Result<()> {
+    const READ: u64 = libc::PROT_READ as u64;
+    const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    const SHARED: u64 = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
+    let ([_, page, registry], _) = monitor.injection_parts();
+    let send =
+        |file: &OwnedFd| borrowed.receive_fd(ASK_MONITOR.number(), listener.as_fd(), file.as_fd());
+    let map = |file: &OwnedFd, address: usize, len: u64, access: u64, offset: usize| {
+        let fd = u64::from(send(file)?);
+        borrowed.must(libc::SYS_mmap, [address as u64, len, access, SHARED, fd, offset as u64])?;
+        borrowed.must(libc::SYS_close, [fd, 0, 0, 0, 0, 0])
+    };
+    map(page, CLOCK, PAGE, READ, 0)?;
+    let len = size_of::<Registry>() as u64;
+    map(registry, REGISTRY, len, READ_WRITE, file::REGISTRY_OFFSET)?;
+    let random = libc::MADV_RANDOM as u64;
+    borrowed.must(libc::SYS_madvise, [REGISTRY as u64, len, random, 0, 0, 0]).map(drop)
+}

@@ -1,0 +1,191 @@
+"""Real programs over a checkpoint: Python with threads, redis with data, Go with tickers, a
+pipeline of a shell, TCP connections."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from framework import build, checkpoints, lorentz, needs
+from framework.checkpoints import Restored, save
+from framework.running import Inside
+
+AWAY = 2.0
+
+THREADS = """
+import json, queue, threading, time
+def ticks(name, period):
+    begun = time.monotonic()
+    for n in range(1, 1000):
+        time.sleep(max(0, begun + n * period - time.monotonic()))
+        late = time.monotonic() - begun - n * period
+        print(json.dumps({"ev": "tick", "thread": name, "n": n, "late": late}), flush=True)
+def gets():
+    q = queue.Queue()
+    begun = time.monotonic()
+    try:
+        q.get(timeout=3)
+    except queue.Empty:
+        print(json.dumps({"ev": "empty", "after": time.monotonic() - begun}), flush=True)
+for name, period in [("a", 0.05), ("b", 0.07), ("c", 0.11)]:
+    threading.Thread(target=ticks, args=(name, period)).start()
+gets()
+"""
+
+ASYNC = """
+import asyncio, json, time
+async def main():
+    begun = time.monotonic()
+    async def tick():
+        n = 0
+        while True:
+            n += 1
+            await asyncio.sleep(max(0, begun + n * 0.05 - time.monotonic()))
+            late = time.monotonic() - begun - n * 0.05
+            print(json.dumps({"ev": "tick", "thread": "a", "n": n, "late": late}), flush=True)
+    task = asyncio.create_task(tick())
+    try:
+        await asyncio.wait_for(asyncio.Event().wait(), 3)
+    except TimeoutError:
+        print(json.dumps({"ev": "empty", "after": time.monotonic() - begun}), flush=True)
+    await task
+asyncio.run(main())
+"""
+
+PAIR = """
+import json, os, socket, time
+listener = socket.create_server(("127.0.0.1", 0))
+if os.fork() == 0:
+    peer = socket.create_connection(listener.getsockname())
+    for n in range(10000):
+        peer.sendall(b"%d\\n" % n)
+        time.sleep(0.02)
+connection, _ = listener.accept()
+for n, line in enumerate(connection.makefile()):
+    assert int(line) == n
+    print(json.dumps({"ev": "line", "n": n}), flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _criu():
+    checkpoints.criu()
+
+
+def name() -> str:
+    name.count = getattr(name, "count", 0) + 1
+    return f"p{os.getpid()}-{name.count}"
+
+
+@pytest.mark.parametrize("program", [THREADS, ASYNC], ids=["threads", "asyncio"])
+@pytest.mark.parametrize("rate", ["1", "2"])
+def test_python(program, rate, tmp_path):
+    with Inside(sys.executable, "-c", program, rate=rate) as inside:
+        inside.wait_for(20, ev="tick")
+        directory = save(inside, tmp_path / "saved")
+        inside.finish()
+    time.sleep(AWAY)
+    with Restored(directory, name()) as restored:
+        empty = restored.line(ev="empty")
+        assert 3 <= empty["after"] < 3.1
+        for thread in ("a", "b", "c") if program is THREADS else ("a",):
+            before = inside.lines(ev="tick", thread=thread)
+            after = restored.lines(ev="tick", thread=thread)
+            assert after[0]["n"] == before[-1]["n"] + 1
+            assert max(line["late"] for line in after) < 0.1
+
+
+def test_a_pipeline_of_a_shell(tmp_path):
+    script = (
+        "i=0; while [ $i -lt 300 ]; do i=$((i + 1)); echo $i; sleep 0.01; done | "
+        'while read -r n; do echo "{\\"ev\\":\\"n\\",\\"n\\":$n}"; done | cat'
+    )
+    with Inside("/bin/sh", "-c", script) as inside:
+        inside.wait_for(50, ev="n")
+        directory = save(inside, tmp_path / "saved")
+        inside.finish()
+        before = inside.lines(ev="n")
+    with Restored(directory, name()) as restored:
+        restored.line(ev="n", n=300)
+        restored.wait_until_ended()
+        numbers = [line["n"] for line in before + restored.lines(ev="n")]
+        assert numbers == list(range(1, 301))
+
+
+def test_go_with_tickers(tmp_path):
+    with Inside(build.go("checkpoint/go"), rate="2") as inside:
+        inside.wait_for(20, ev="tick")
+        directory = save(inside, tmp_path / "saved")
+        inside.finish()
+    time.sleep(AWAY)
+    with Restored(directory, name()) as restored:
+        assert 3 <= restored.line(ev="empty")["after"] < 3.1
+        for thread in ("a", "b"):
+            before = inside.lines(ev="tick", thread=thread)
+            after = restored.lines(ev="tick", thread=thread)
+            assert after[0]["n"] == before[-1]["n"] + 1
+            assert max(line["late"] for line in after) < 0.1
+        restored.wait_until_ended()
+
+
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def ask(at: int, *words: str) -> str:
+    command = ["redis-cli", "-p", str(at), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    return done.stdout.strip()
+
+
+def test_redis_keeps_its_data_and_its_expiries(tmp_path):
+    needs.tool("redis-server")
+    at = port()
+    redis = ("redis-server", "--port", str(at), "--save", "", "--dir", str(tmp_path))
+    with Inside(*redis, at="2038-01-19") as inside:
+        deadline = time.monotonic() + 10
+        while subprocess.run(["redis-cli", "-p", str(at), "ping"], capture_output=True).returncode:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        fill = "for i = 1, 20000 do redis.call('set', 'key:' .. i, string.rep('x', 1000)) end"
+        ask(at, "eval", fill, "0")
+        ask(at, "set", "short", "x", "px", "3000")
+        ask(at, "set", "long", "x", "ex", "1000")
+        directory = save(inside, tmp_path / "saved")
+        inside.finish()
+    time.sleep(AWAY + 2)
+    with Restored(directory, name()) as restored:
+        assert ask(at, "dbsize") == "20002"
+        assert 0 < int(ask(at, "pttl", "short")) <= 3000
+        assert 995 <= int(ask(at, "ttl", "long")) <= 1000
+        assert abs(int(ask(at, "time").split()[0]) - 2147472000) < 30
+        restored.verb("leap", "--by", "10s")
+        assert ask(at, "exists", "short") == "0"
+
+
+def test_a_connection_within_the_container_goes_on(tmp_path):
+    with Inside(sys.executable, "-c", PAIR) as inside:
+        inside.wait_for(10, ev="line")
+        directory = save(inside, tmp_path / "saved", "--tcp-established")
+        inside.finish()
+    refused = lorentz.call("restore", str(directory), "--name", name())
+    lorentz.refusal(refused, "--tcp-established")
+    time.sleep(AWAY)
+    with Restored(directory, name(), "--tcp-established") as restored:
+        lines = restored.wait_for(20, ev="line")
+        assert lines[0]["n"] == inside.lines(ev="line")[-1]["n"] + 1
+
+
+def test_an_established_connection_needs_the_option(tmp_path):
+    with Inside(sys.executable, "-c", PAIR) as inside:
+        inside.wait_for(10, ev="line")
+        done = lorentz.call("checkpoint", inside.name, "-o", str(tmp_path / "saved"))
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert "--tcp-established" in done.stderr
+        seen = len(inside.lines(ev="line"))
+        inside.wait_for(seen + 5, ev="line")

@@ -1,0 +1,252 @@
+"""What a restored container can do, and what cannot be checkpointed or restored."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from framework import checkpoints, lorentz
+from framework.checkpoints import Restored, save
+from framework.running import Inside
+
+#: A shell that executes date each 50 ms.
+EXECS = (
+    "n=0; while :; do n=$((n + 1)); "
+    'echo "{\\"ev\\":\\"year\\",\\"n\\":$n,\\"year\\":$(date +%Y)}"; sleep 0.05; done'
+)
+
+
+@pytest.fixture(autouse=True)
+def _criu():
+    checkpoints.criu()
+
+
+def name() -> str:
+    name.count = getattr(name, "count", 0) + 1
+    return f"v{os.getpid()}-{name.count}"
+
+
+def shell(**options: object) -> Inside:
+    return Inside("/bin/sh", "-c", EXECS, at="2038-01-19", **options)
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    """The checkpoint of a shell."""
+    with shell() as inside:
+        inside.wait_for(3, ev="year")
+        directory = save(inside, tmp_path / "saved")
+        assert inside.finish() == 137
+    return directory
+
+
+# What a restored container can do
+
+
+def test_programs_start_others(saved):
+    with Restored(saved, name()) as restored:
+        years = restored.wait_for(10, ev="year")
+        assert {line["year"] for line in years} == {2038}
+        numbers = [line["n"] for line in years]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def test_every_verb_works(saved):
+    with Restored(saved, name()) as restored:
+        restored.line(ev="year")
+        shown = lorentz.shown(restored.name)
+        assert shown["monitor_alive"] and not shown["needs_adopt"]
+        assert lorentz.ok("exec", restored.name, "date", "+%Y").strip() == "2038"
+        restored.verb("dilate", "--rate", "10")
+        seen = len(restored.lines(ev="year"))
+        begun = time.monotonic()
+        restored.wait_for(seen + 20, ev="year")
+        assert time.monotonic() - begun < 0.9
+        restored.verb("freeze")
+        seen = len(restored.lines(ev="year"))
+        time.sleep(0.2)
+        assert len(restored.lines(ev="year")) <= seen + 1
+        restored.verb("unfreeze")
+        restored.verb("leap", "--by", "3y")
+        restored.line(ev="year", year=2041)
+        lorentz.ok("rm", "--force", restored.name)
+        assert lorentz.shown(restored.name) is None
+
+
+def test_nothing_is_left_after_its_end(tmp_path):
+    with Inside("sleep", "2") as inside:
+        checkpoints.begun(inside)
+        directory = save(inside, tmp_path / "saved")
+    with Restored(directory, name()) as restored:
+        restored.wait_until_ended()
+        assert not restored.lines()
+
+
+def test_check_says_that_it_can_be_restored(saved):
+    assert lorentz.ok("restore", "--check", str(saved)) == f"{saved}: can be restored here\n"
+
+
+def test_a_second_life_beside_the_first_is_refused_in_one_line(saved):
+    first = name()
+    with Restored(saved, first) as restored:
+        restored.line(ev="year")
+        done = lorentz.call("restore", str(saved), "--name", name())
+        assert "a restored program keeps its process ids" in lorentz.refusal(done, str(saved))
+        lorentz.refusal(lorentz.call("restore", "--check", str(saved)), "process id")
+        seen = len(restored.lines(ev="year"))
+        restored.wait_for(seen + 3, ev="year")
+
+
+def test_a_name_in_use_is_refused(saved):
+    with Inside("sleep", "60") as other:
+        other.wait_until_shown()
+        done = lorentz.call("restore", str(saved), "--name", other.name)
+        lorentz.refusal(done, other.name)
+
+
+def test_thirty_cycles_leave_the_program_as_it_was(tmp_path):
+    """Number of filters, descriptors and mappings."""
+
+    def looks(pid: int) -> tuple[int, int, int]:
+        status = Path(f"/proc/{pid}/status").read_text()
+        filters = next(x for x in status.splitlines() if x.startswith("Seccomp_filters"))
+        maps = Path(f"/proc/{pid}/maps").read_text().count("\n")
+        return int(filters.split()[1]), len(list(Path(f"/proc/{pid}/fd").iterdir())), maps
+
+    with Inside("sleep", "1000") as inside:
+        (pid,) = checkpoints.begun(inside)
+        directory = save(inside, tmp_path / "0")
+    first = None
+    for turn in range(1, 31):
+        again = f"{inside.name}-{turn}"
+        with Restored(directory, again):
+            first = first or looks(pid)
+            last = looks(pid)
+            directory = tmp_path / str(turn)
+            lorentz.ok("checkpoint", again, "-o", str(directory))
+    assert last == first
+
+
+# What is refused
+
+
+def refused(container: str, directory: Path, names: str) -> None:
+    lorentz.refusal(lorentz.call("checkpoint", container, "-o", str(directory)), names)
+    assert not directory.exists()
+    assert not list(directory.parent.glob(f".{directory.name}*"))
+
+
+def test_a_directory_that_exists_is_refused(tmp_path):
+    with shell() as inside:
+        inside.wait_for(1, ev="year")
+        done = lorentz.call("checkpoint", inside.name, "-o", str(tmp_path))
+        lorentz.refusal(done, "exists")
+        inside.wait_for(4, ev="year")
+
+
+def test_programs_beside_one_another_are_refused(tmp_path):
+    with shell() as inside:
+        inside.wait_for(1, ev="year")
+        command = [*lorentz.session.command(), "exec", inside.name, "sleep", "60"]
+        other = subprocess.Popen(command, env=lorentz.session.environment())
+        try:
+            deadline = time.monotonic() + 10
+            while len(inside.shown()["monitors"]) < 2:
+                assert time.monotonic() < deadline
+            time.sleep(0.2)
+            refused(inside.name, tmp_path / "new", "beside one another")
+        finally:
+            lorentz.ok("rm", "--force", inside.name)
+            other.wait()
+
+
+def test_a_clock_of_several_containers_is_refused(tmp_path):
+    with shell() as inside:
+        inside.wait_for(1, ev="year")
+        with Inside("sleep", "60", options=["--clock", inside.name]) as other:
+            other.wait_until_shown()
+            refused(inside.name, tmp_path / "new", "other containers")
+
+
+def test_a_program_on_a_terminal_is_refused(tmp_path):
+    command = [*lorentz.session.command(), "run", "--name", name(), "--", "sleep", "60"]
+    controller, terminal = os.openpty()
+    with subprocess.Popen(
+        command,
+        env=lorentz.session.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        start_new_session=True,
+    ) as run:
+        deadline = time.monotonic() + 10
+        while not (lorentz.shown(command[-4]) or {}).get("pids"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        try:
+            refused(command[-4], tmp_path / "new", "/dev/pts/")
+        finally:
+            lorentz.ok("rm", "--force", command[-4])
+            run.wait()
+            os.close(controller)
+            os.close(terminal)
+
+
+def test_a_trapped_tsc_is_refused(tmp_path):
+    with shell(options=["--trap-tsc"]) as inside:
+        inside.wait_for(1, ev="year")
+        refused(inside.name, tmp_path / "new", "--trap-tsc")
+
+
+def test_without_criu_one_line_says_how_to_get_it(saved, tmp_path, monkeypatch):
+    old = tmp_path / "criu"
+    old.write_text("#!/bin/sh\necho Version: 3.17.1\n")
+    old.chmod(0o755)
+    for binary, what in [(old, "CRIU 3.17.1, too old"), (tmp_path / "none", "No such file")]:
+        monkeypatch.setenv("LORENTZ_CRIU", str(binary))
+        done = lorentz.call("restore", str(saved))
+        assert done.returncode == 1 and done.stdout == ""
+        (line,) = done.stderr.splitlines()
+        assert what in line and "apt-get install criu" in line
+        entries = json.loads(lorentz.call("doctor", "--json").stdout)["features"]
+        (entry,) = [entry for entry in entries if entry["name"] == "criu"]
+        assert not entry["available"] and what in entry["detail"]
+
+
+# Damage
+
+
+def damage(file: Path, how: str) -> None:
+    data = file.read_bytes()
+    middle = len(data) // 2
+    if how == "truncated":
+        file.write_bytes(data[:middle])
+    elif how == "changed":
+        file.write_bytes(data[:middle] + bytes([data[middle] ^ 0x10]) + data[middle + 1 :])
+    else:
+        file.unlink()
+
+
+def test_each_damaged_file_is_named_in_one_line(saved, tmp_path):
+    files = [path.relative_to(saved) for path in saved.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for file in files:
+        for how in ("truncated", "changed", "gone"):
+            if how == "changed" and not (saved / file).stat().st_size:
+                continue
+            copy = tmp_path / "copy"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(saved, copy)
+            damage(copy / file, how)
+            lorentz.refusal(lorentz.call("restore", "--check", str(copy)), str(file))
+    lorentz.refusal(lorentz.call("restore", str(copy)), str(copy))
+    assert lorentz.ps() == []
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path):
+    for wrong in (tmp_path, tmp_path / "none"):
+        lorentz.refusal(lorentz.call("restore", str(wrong)), "no checkpoint")

@@ -1,0 +1,71 @@
+"""Containers that are checkpointed and restored."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+from framework import lorentz, needs
+from framework.build import REPO
+from framework.running import Inside, Running
+
+#: CRIU as scripts/criu installs it.
+INSTALLED = REPO / "build" / "criu" / "criu"
+
+
+def criu() -> None:
+    """Skips unless this machine can make checkpoints."""
+    needs.root()
+    if "LORENTZ_CRIU" not in os.environ and INSTALLED.exists():
+        os.environ["LORENTZ_CRIU"] = str(INSTALLED)
+    needs.feature("criu")
+    needs.feature("cgroup-freeze")
+
+
+class Restored(Running):
+    """A container that `lorentz restore` has made. Its program prints to this process."""
+
+    def __init__(self, directory: Path, name: str, *options: str) -> None:
+        self.name = name
+        self.directory = directory
+        super().__init__(
+            [*lorentz.session.command(), "restore", str(directory), "--name", name, *options],
+            env=lorentz.session.environment(),
+            label=f"restored {name}",
+        )
+
+    def __enter__(self) -> Restored:
+        super().__enter__()
+        assert self.process.wait(timeout=20) == 0, self.stderr
+        return self
+
+    def end(self) -> None:
+        lorentz.call("rm", "--force", self.name)
+        super().end()
+
+    def time(self) -> dict:
+        return lorentz.json_of("time", self.name)
+
+    def verb(self, word: str, *arguments: str) -> str:
+        return lorentz.ok(word, self.name, *arguments)
+
+    def wait_until_ended(self, timeout: float = 20) -> None:
+        lorentz.wait_until_gone(self.name, timeout)
+
+
+def begun(inside: Inside) -> list[int]:
+    """Waits until the program of a container has begun. Returns its processes."""
+    deadline = time.monotonic() + 10
+    while not (row := lorentz.shown(inside.name)) or not row["pids"]:
+        assert time.monotonic() < deadline, inside.stderr
+        time.sleep(0.02)
+    return row["pids"]
+
+
+def save(inside: Inside, directory: Path, *options: str) -> Path:
+    """Checkpoints a container into a new directory."""
+    shutil.rmtree(directory, ignore_errors=True)
+    lorentz.ok("checkpoint", inside.name, "-o", str(directory), *options)
+    return directory

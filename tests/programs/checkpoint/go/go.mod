@@ -1,0 +1,3 @@
+module lorentz.test/waits
+
+go 1.19
