@@ -1,4 +1,4 @@
-"""What a restored container can do, and what cannot be checkpointed or restored."""
+"""Verbs on a restored container, and the refusals of checkpoint and restore."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def saved(tmp_path) -> Path:
     return directory
 
 
-# What a restored container can do
+# Verbs on a restored container
 
 
 def test_programs_start_others(saved):
@@ -132,7 +132,7 @@ def test_thirty_cycles_leave_the_program_as_it_was(tmp_path):
     assert last == first
 
 
-# What is refused
+# Refusals
 
 
 def refused(container: str, directory: Path, names: str) -> None:

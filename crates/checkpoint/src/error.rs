@@ -10,7 +10,7 @@ pub enum CheckpointRefused {
     /// There is no CRIU that works.
     #[error("{found}; needed is {}", lorentz_container::criu::HOW_TO_GET)]
     NoCriu {
-        /// What was found instead.
+        /// The finding.
         found: String,
     },
     /// The caller is not root.
