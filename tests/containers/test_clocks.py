@@ -217,7 +217,7 @@ def test_a_container_whose_monitor_is_dead_runs_on():
         lorentz.ok("dilate", bundle.id, "--rate", "3")
         assert bundle.status() == "running"
         bundle.exec("true")
-        lorentz.ok("adopt", bundle.id)
+        lorentz.ok("adopt", "--no-new-privs", bundle.id)
         assert lorentz.shown(bundle.id)["monitor_alive"]
         bundle.ok("delete", "--force", bundle.id)
         assert not lorentz.shown(bundle.id)
