@@ -114,21 +114,8 @@ struct Station<'a> {
 }
 
 /// Options of a file that say what the GUI shows.
-const SHOWN: [&str; 13] = [
-    "annotations",
-    "background_images",
-    "exec_errors",
-    "grid",
-    "icon_size",
-    "interface_names",
-    "ip_addresses",
-    "ipsec_configs",
-    "ipv6_addresses",
-    "link_labels",
-    "node_labels",
-    "show_api",
-    "zoom",
-];
+const SHOWN: &str = "annotations background_images exec_errors grid icon_size interface_names ip_addresses ipsec_configs \
+                     ipv6_addresses link_labels node_labels show_api zoom";
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let whole = Word { text, at: Position { line: 1, column: 1 }, is_braced: false };
@@ -159,7 +146,9 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
                 for option in words(draft, &body)?.chunks(2) {
                     let key = &option[0];
                     let value = option.get(1).map_or("", |value| value.text);
-                    if !SHOWN.contains(&key.text) && !["", "0", "no"].contains(&value) {
+                    if !SHOWN.split(' ').any(|one| one == key.text)
+                        && !["", "0", "no"].contains(&value)
+                    {
                         let what = format!("option global: {} {}", key.text, short(value));
                         draft.leave_out(key.at, what);
                     }
