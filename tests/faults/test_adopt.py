@@ -224,7 +224,7 @@ def test_no_call_returns_eintr_without_a_signal():
 
 
 def test_no_signal_is_lost():
-    """Signals come without a pause, so that the adoption finds the thread in the delivery of one."""
+    """Signals come without a pause: the adoption finds the thread in the delivery of one."""
     with Inside(build.c("process/counts_signals"), rate="1", stdin=True) as inside:
         inside.line(ev="ready")
         for _ in range(20):
