@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from framework import lorentz
+from framework import checkpoints, lorentz
 
 #: Width of the summary's lines where nobody watches, so that they have room for the reasons.
 SUMMARY_WIDTH = 300
@@ -14,6 +14,7 @@ SUMMARY_WIDTH = 300
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
+    checkpoints.use_installed_criu()
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter and not reporter.isatty:
         reporter._tw.fullwidth = SUMMARY_WIDTH

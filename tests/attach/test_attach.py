@@ -69,6 +69,17 @@ def test_vector_registers_are_what_they_were():
     assert kept["whole"]
 
 
+def test_no_signal_is_lost_and_no_handler():
+    """Signals come without a pause, so that the attach finds the thread in the delivery of one."""
+    with Native([build.c("process/counts_signals")], stdin=True) as native:
+        pid = native.line(ev="ready")["pid"]
+        with attached(native, pid):
+            native.close_stdin()
+            seen = native.line(ev="signals")
+    assert seen["sent"] == seen["came"] > 0
+    assert (seen["in_order"], seen["trapped"]) == (1, 1)
+
+
 def test_threads_that_read_the_clock_see_no_jump():
     """Eight threads spinning in clock reads, half of them raw, while the attach happens."""
     with Native([build.c("stress/hammer"), "8"], stdin=True) as native:
@@ -238,6 +249,18 @@ def test_without_tree_the_children_stay_outside():
             time.sleep(0.3)
             last = native.lines(ev="now")[-1]
     assert last["real"] / 1e9 == pytest.approx(time.time(), abs=60)
+
+
+def test_a_process_that_waits_for_a_vfork_child_is_refused():
+    """No signal reaches it, so it cannot be stopped. It goes on when its child has ended."""
+    with Native([build.c("process/vforks")], stdin=True) as native:
+        pid = native.line(ev="vforked")["parent"]
+        done = lorentz.call("attach", str(pid))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "vfork child" in done.stderr
+        native.close_stdin()
+        native.line(ev="goes on")
+        native.succeed()
 
 
 def test_a_process_that_is_attached_to_is_not_left_stopped():

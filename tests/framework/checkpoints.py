@@ -15,11 +15,15 @@ from framework.running import Inside, Running
 INSTALLED = REPO / "build" / "criu" / "criu"
 
 
+def use_installed_criu() -> None:
+    """Names the CRIU that `scripts/setup test` has installed, where none is named."""
+    if "LORENTZ_CRIU" not in os.environ and INSTALLED.exists():
+        os.environ["LORENTZ_CRIU"] = str(INSTALLED)
+
+
 def criu() -> None:
     """Skips unless this machine can make checkpoints."""
     needs.root()
-    if "LORENTZ_CRIU" not in os.environ and INSTALLED.exists():
-        os.environ["LORENTZ_CRIU"] = str(INSTALLED)
     needs.feature("criu")
     needs.feature("cgroup-freeze")
 

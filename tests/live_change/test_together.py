@@ -54,6 +54,21 @@ def test_looks_that_do_not_wait_are_not_disturbed():
     assert event["interrupted"] == 0
 
 
+def test_threads_on_their_way_into_a_wait_are_not_disturbed():
+    """A freeze finds threads just before a call that the freezer breaks off, and just behind it."""
+    feature("cgroup-freeze")
+    with Inside(build.c("changes/wakes"), rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        for _ in range(100):
+            inside.freeze()
+            inside.unfreeze()
+        inside.close_stdin()
+        event = inside.line(ev="wakes")
+        inside.succeed()
+    assert event["calls"] > 1000
+    assert event["interrupted"] == 0
+
+
 def test_a_frozen_container_runs_nothing():
     """With the cgroup v2 freezer the tasks stop: a spinning program uses no CPU time."""
     feature("cgroup-freeze")

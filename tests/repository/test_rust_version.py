@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import re
 import subprocess
 
 import pytest
+from framework import scripts
 from framework.build import REPO
 
 SCRIPT = REPO / "scripts/rust-version"
@@ -16,10 +15,7 @@ SCRIPT = REPO / "scripts/rust-version"
 @pytest.fixture(scope="module")
 def script():
     """The script as a module."""
-    loader = importlib.machinery.SourceFileLoader("rust_version", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
+    return scripts.load("rust-version")
 
 
 def package(name: str, rust_version: str | None, source: str | None = "registry") -> dict:

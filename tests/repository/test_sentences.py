@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 from pathlib import Path
 
 import pytest
+from framework import scripts
 from framework.build import REPO
 
 SCRIPT = REPO / "scripts/sentences"
@@ -15,10 +14,7 @@ SCRIPT = REPO / "scripts/sentences"
 @pytest.fixture(scope="module")
 def script():
     """The script as a module."""
-    loader = importlib.machinery.SourceFileLoader("sentences", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
+    return scripts.load("sentences")
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,7 @@ mod tests {
 29 22 0:24 / /media rw - tmpfs tmpfs rw
 30 29 0:25 / /media rw - autofs auto rw
 31 22 0:26 / /homes rw - nfs4 far:/ rw
-32 22 0:20 / /srv/root/proc rw - proc proc rw
+32 22 0:20 / /srv/chroot/proc rw - proc proc rw
 ";
         let paths = ["/homes", "/srv", "/srv/a b"].map(PathBuf::from);
         assert_eq!(seen_mounts(text), paths);

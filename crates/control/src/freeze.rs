@@ -14,14 +14,14 @@ use crate::{Cgroup, Clock};
 
 /// Stops the tasks of `groups`, which are on `clock`. The clock stands still already.
 pub fn stop_tasks(clock: &Clock, groups: &[Cgroup]) {
-    let waiting = clock.waiting_threads();
     for group in groups {
-        let interrupted = InterruptedCalls::look(&group.pids().unwrap_or_default(), &waiting);
         // A container that has just ended has no group to freeze. A task in the kernel stops as soon as it returns from there;
         // its time stands still already.
         let _ = group.freeze();
-        interrupted.repeat();
     }
+    // Afterwards: a thread that ran before may have entered a call meanwhile which the freezer breaks off.
+    let pids: Vec<u32> = groups.iter().flat_map(|group| group.pids().unwrap_or_default()).collect();
+    InterruptedCalls::look(&pids, &clock.waiting_threads()).repeat();
 }
 
 /// Lets the tasks of `groups` go on. Their clock runs already.
@@ -30,8 +30,7 @@ pub fn let_tasks_go(groups: &[Cgroup]) {
 }
 
 /// Threads that are blocked in calls which a freeze of their tasks would break off with EINTR although no signal comes.
-/// [`InterruptedCalls::repeat`] makes them repeat these calls when they run. A freeze looks at the threads before it stops them, a
-/// round after it has stopped them.
+/// [`InterruptedCalls::repeat`] makes them repeat these calls when they run. A stopped thread shows in which call it was.
 pub struct InterruptedCalls(Vec<BlockedThread>);
 
 /// A thread in a system call.

@@ -21,12 +21,12 @@
 use crate::image;
 use crate::launch::duplicate_fd;
 use crate::monitor::ExecMonitor;
-use crate::trace::{Stop, TracedThread};
+use crate::trace::{has_ended, Stop, TracedThread};
 use crate::tracee::{is_pending, state_of, tracer_of};
 use crate::{Error, Result};
 use lorentz_clock::signal::{fingerprint, ADOPT, ADOPT_NO_NEW_PRIVS, CLOCK_CHANGE, NO_CALL};
 use lorentz_clock::Failpoint;
-use lorentz_shim::adopt::{FLAGS, SET_MODE_FILTER};
+use lorentz_shim::filter::{flag, SET_MODE_FILTER};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::unistd::Pid;
 use std::collections::HashSet;
@@ -168,8 +168,8 @@ impl StoppedProcesses {
             }
             let tracee = Tracee { pid, thread };
             // A parent in vfork does not stop, and does not run either: its child is stopped.
-            match thread.wait_until(Instant::now() + THREAD_TIMEOUT) {
-                Ok(Some(_)) => self.threads.push(tracee),
+            match thread.wait_for_interrupt(Instant::now() + THREAD_TIMEOUT) {
+                Ok(true) => self.threads.push(tracee),
                 _ => tracee.let_go(),
             }
         }
@@ -243,9 +243,9 @@ impl Tracee {
 
     fn listen_seized(&self, adopter: &mut Adopter) -> io::Result<Outcome> {
         let deadline = Instant::now() + THREAD_TIMEOUT;
-        match self.thread.wait_until(deadline)? {
-            None => Ok(Outcome::Busy),
-            Some(_) => self.listen_stopped(adopter, deadline),
+        match self.thread.wait_for_interrupt(deadline)? {
+            false => Ok(Outcome::Busy),
+            true => self.listen_stopped(adopter, deadline),
         }
     }
 
@@ -269,7 +269,7 @@ impl Tracee {
         monitor.stop_for_test(Failpoint::AdoptSignalled);
         let is_filter = |regs: &libc::user_regs_struct| {
             regs.orig_rax == libc::SYS_seccomp as u64
-                && (regs.rdi, regs.rsi) == (SET_MODE_FILTER.into(), FLAGS.into())
+                && (regs.rdi, regs.rsi) == (SET_MODE_FILTER.into(), flag::LISTENING_LIVE.into())
         };
         let Some(result) = self.run_to(deadline, is_filter)? else { return Ok(Outcome::Busy) };
         match i32::try_from(-result) {
@@ -349,11 +349,6 @@ impl Tracee {
             _ => {}
         }
     }
-}
-
-/// Whether the error of a call says that the thread which it concerns has ended.
-fn has_ended(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ECHILD | libc::EBADF))
 }
 
 /// Whether process `pid` is a monitor, by its name.

@@ -6,16 +6,16 @@
 //! call, and the shim waits for the rest of the time.
 
 use crate::boot_stub;
-use crate::borrowed_thread::BorrowedThread;
+use crate::borrowed_thread::{BorrowedThread, ALL_BUT_BREAKPOINT};
 use crate::events::open_signalfd;
 use crate::launch::duplicate_fd;
 use crate::managed_clock::TargetClock;
 use crate::monitor::ExecMonitor;
-use crate::trace::TracedThread;
+use crate::trace::{has_ended, TracedThread};
 use crate::{filter, namespace, sockets, timers, Error, Result};
 use lorentz_clock::ProcessId;
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{Instruction, Program, ASK_MONITOR};
+use lorentz_shim::filter::{flag, Instruction, Program, ASK_MONITOR, SET_MODE_FILTER};
 use lorentz_shim::layout::{self, Credit, CLOCK, CREDITS, IMAGE};
 use lorentz_shim::sys::sig;
 use lorentz_syscalls::Restart;
@@ -26,10 +26,14 @@ use object::{Object, ObjectSymbol};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Length of the scratch memory in the process, bytes. The filter stands at its start, the boot code's stack at its end.
 pub(crate) const SCRATCH: u64 = 128 * 1024;
+/// How long a thread may take to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+const DOES_NOT_STOP: &str =
+    "a thread of it does not stop: it waits in the kernel for a device, or for a vfork child to execute a program";
 
 impl ExecMonitor {
     /// Makes a monitor that has launched no program.
@@ -98,14 +102,12 @@ impl StoppedProcess {
                 else {
                     continue;
                 };
-                match thread.seize().and_then(|()| thread.interrupt()) {
-                    Ok(()) => {}
+                match thread.seize().and_then(|()| thread.stop(Instant::now() + STOP_TIMEOUT)) {
+                    Ok(true) => stopped.threads.push(thread),
+                    Ok(false) => return Err(io::Error::other(DOES_NOT_STOP)),
                     // The thread has ended meanwhile.
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
+                    Err(error) if has_ended(&error) => {}
                     Err(error) => return Err(error),
-                }
-                if thread.wait().is_ok() {
-                    stopped.threads.push(thread);
                 }
             }
             if stopped.threads.len() == known {
@@ -170,7 +172,7 @@ impl StoppedProcess {
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.pid));
         self.threads[0].write(scratch, &sock_fprog(scratch, code)).map_err(refused)?;
         let install = || {
-            let (mode, flags) = (filter::SET_MODE_FILTER as u64, filter::FLAGS_LIVE as u64);
+            let [mode, flags] = [SET_MODE_FILTER, flag::LISTENING_LIVE].map(u64::from);
             borrowed.call(libc::SYS_seccomp, [mode, flags, scratch, 0, 0, 0])
         };
         let mut result = install().map_err(refused)?;
@@ -192,6 +194,12 @@ impl StoppedProcess {
     fn leave_vdso(&self, vdso: &Vdso) -> io::Result<()> {
         const MAX_STEPS: u32 = 100_000;
         for thread in &self.threads {
+            if !vdso.code.contains(&thread.registers()?.rip) {
+                continue;
+            }
+            let mask = thread.mask()?;
+            // No handler of the program runs meanwhile.
+            thread.set_mask(ALL_BUT_BREAKPOINT)?;
             for _ in 0..MAX_STEPS {
                 if !vdso.code.contains(&thread.registers()?.rip) {
                     break;
@@ -199,6 +207,7 @@ impl StoppedProcess {
                 thread.step()?;
                 thread.wait()?;
             }
+            thread.set_mask(mask)?;
         }
         Ok(())
     }

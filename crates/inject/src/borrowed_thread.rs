@@ -21,6 +21,8 @@ pub struct BorrowedThread {
 
 /// Length of the memory for instructions, bytes.
 const CODE_LEN: usize = 512;
+/// A signal mask for borrowed threads. Where the signal of a breakpoint is blocked, the kernel removes its handler.
+pub const ALL_BUT_BREAKPOINT: u64 = !(1 << (libc::SIGTRAP - 1));
 const STOPPED: &str = "a borrowed thread did not come back";
 
 impl BorrowedThread {
@@ -36,8 +38,8 @@ impl BorrowedThread {
         let mask = thread.mask()?;
         let mut before = vec![0; CODE_LEN];
         thread.read(code_address, &mut before)?;
-        // Block all signals, so that no handler of the program runs meanwhile.
-        thread.set_mask(!0)?;
+        // No handler of the program runs meanwhile.
+        thread.set_mask(ALL_BUT_BREAKPOINT)?;
         Ok(BorrowedThread { thread, registers, vector_registers, mask, code_address, before })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 use lorentz_clock::Policy;
-use lorentz_shim::filter::{Instruction, Program};
+use lorentz_shim::filter::{flag, Instruction, Program, SET_MODE_FILTER};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -19,19 +19,6 @@ impl<T> SockFprog<T> {
         SockFprog { len: code.len() as u16, code: code.as_ptr() }
     }
 }
-
-pub(crate) const SET_MODE_FILTER: libc::c_long = 1;
-const FLAG_SPEC_ALLOW: libc::c_long = 1 << 2;
-const FLAG_NEW_LISTENER: libc::c_long = 1 << 3;
-/// The kernel installs the filter in all threads, or in none and returns ESRCH. Without SECCOMP_FILTER_FLAG_TSYNC_ESRCH, the
-/// result of a failure would be a thread id.
-const FLAG_ALL_THREADS: libc::c_long = 1 | 1 << 4;
-/// After the monitor has received a notification, only a fatal signal interrupts the call. Without this flag, Go's preemption
-/// signal would interrupt and repeat the call for ever.
-const FLAG_WAIT_KILLABLE: libc::c_long = 1 << 5;
-const FLAGS: libc::c_long = FLAG_SPEC_ALLOW | FLAG_NEW_LISTENER | FLAG_WAIT_KILLABLE;
-/// The flags for a process that already runs.
-pub(crate) const FLAGS_LIVE: libc::c_long = FLAGS | FLAG_ALL_THREADS;
 
 /// Installs the filter on this process, for ever, and returns its listener. If the kernel requires it, the process sets
 /// no_new_privs first.
@@ -52,7 +39,8 @@ fn listen(code: &[Instruction]) -> io::Result<OwnedFd> {
     let program = SockFprog::new(code);
     // SAFETY: the kernel copies the program and returns a new descriptor.
     unsafe {
-        match libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, FLAGS, &program) {
+        let [mode, flags] = [SET_MODE_FILTER, flag::LISTENING].map(u64::from);
+        match libc::syscall(libc::SYS_seccomp, mode, flags, &program) {
             fd if fd < 0 => Err(io::Error::last_os_error()),
             fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
         }

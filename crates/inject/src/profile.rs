@@ -1,7 +1,9 @@
 //! A seccomp profile that somebody else has chosen for a program. It is installed last, and must not block the shim's calls.
 
-use crate::filter::{SockFprog, SET_MODE_FILTER};
-use lorentz_shim::filter::{allow_handler, Extra, Instruction, Program, EXTRA_LEN};
+use crate::filter::SockFprog;
+use lorentz_shim::filter::{
+    allow_handler, Extra, Instruction, Program, EXTRA_LEN, SET_MODE_FILTER,
+};
 use lorentz_shim::layout::IMAGE;
 use std::arch::asm;
 use std::io;
@@ -39,8 +41,9 @@ impl Profile {
     pub fn install(&self) -> io::Result<()> {
         let program = SockFprog::new(&self.code);
         // SAFETY: the kernel copies the program.
-        let result =
-            unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, self.flags, &program) };
+        let result = unsafe {
+            libc::syscall(libc::SYS_seccomp, u64::from(SET_MODE_FILTER), self.flags, &program)
+        };
         if result == 0 {
             Ok(())
         } else {
@@ -75,7 +78,7 @@ pub(crate) fn trap_too(extra: Extra) -> io::Result<()> {
 /// Installs a filter of instructions of type `T` (8 bytes each) by a call that our own filter lets through.
 fn install_from_image<T>(code: &[T], flags: u64) -> io::Result<()> {
     let program = SockFprog::new(code);
-    let words = [SET_MODE_FILTER as u64, flags, &raw const program as u64];
+    let words = [SET_MODE_FILTER.into(), flags, &raw const program as u64];
     match from_image(libc::SYS_seccomp as u64, words)? {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(-error as i32)),

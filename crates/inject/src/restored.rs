@@ -20,8 +20,7 @@ use crate::monitor::ExecMonitor;
 use crate::trace::TracedThread;
 use crate::{Error, Result};
 use lorentz_clock::{file, Rate, Registry};
-use lorentz_shim::adopt::{FLAGS, SET_MODE_FILTER};
-use lorentz_shim::filter::{Program, ASK_MONITOR};
+use lorentz_shim::filter::{flag, Program, ASK_MONITOR, SET_MODE_FILTER};
 use lorentz_shim::gate::RETRY;
 use lorentz_shim::layout::{CpuAnchor, CLOCK, CPU_ANCHORS, FORK_DATA, IMAGE, REGISTRY};
 use nix::time::{clock_getcpuclockid, clock_gettime};
@@ -112,7 +111,7 @@ impl RestoredProcess {
     fn listen(&self, borrowed: &BorrowedThread, scratch: u64) -> io::Result<OwnedFd> {
         let program = Program::of_adopted();
         self.0.threads[0].write(scratch, &sock_fprog(scratch, program.code()))?;
-        let words = [u64::from(SET_MODE_FILTER), u64::from(FLAGS), scratch, 0, 0, 0];
+        let words = [u64::from(SET_MODE_FILTER), u64::from(flag::LISTENING_LIVE), scratch, 0, 0, 0];
         let number = borrowed.must(libc::SYS_seccomp, words)?;
         let listener = duplicate_fd(self.0.pid, number as i32).map_err(io::Error::other)?;
         borrowed.must(libc::SYS_close, [number, 0, 0, 0, 0, 0])?;

@@ -152,6 +152,24 @@ impl TracedThread {
         }
     }
 
+    /// Makes the thread stop the next time that it would return to its program, and waits for it; returns whether it has stopped by
+    /// `deadline`. A thread that the kernel stops for a signal goes on with that signal first: its stop would swallow the signal.
+    pub fn stop(self, deadline: Instant) -> io::Result<bool> {
+        self.interrupt()?;
+        self.wait_for_interrupt(deadline)
+    }
+
+    /// As [`TracedThread::stop`], for a thread that was interrupted before.
+    pub fn wait_for_interrupt(self, deadline: Instant) -> io::Result<bool> {
+        loop {
+            match self.wait_until(deadline)? {
+                None => return Ok(false),
+                Some(Stop::Signal(signal)) => self.go_on(signal)?,
+                Some(_) => return Ok(true),
+            }
+        }
+    }
+
     /// Waits until the thread stops, and returns the reason; `None` if it has not stopped by `deadline`.
     pub fn wait_until(self, deadline: Instant) -> io::Result<Option<Stop>> {
         /// Looks that only give the processor away: a stop takes some ten microseconds.
@@ -207,4 +225,9 @@ impl TracedThread {
     pub fn write(self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.memory()?.write_all_at(bytes, address)
     }
+}
+
+/// Whether the error of a call says that the thread which it concerns has ended.
+pub fn has_ended(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ECHILD | libc::EBADF))
 }

@@ -1,8 +1,9 @@
 //! The fd table: properties of file descriptors, and the filters that the shim adds when one of them needs it.
 
-use crate::filter::{Extra, Instruction, Program};
+use crate::filter::{flag, Extra, Program};
+use crate::install_filter::install;
 use crate::layout::{data, registry, FdEntry, FD_TABLE_LEN};
-use crate::sys::{sys, Fd, Stat, Sysno};
+use crate::sys::{Fd, Stat};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lorentz_clock::{failpoint, Failpoint};
 
@@ -84,26 +85,13 @@ pub fn slots(fd: u32) -> impl Iterator<Item = usize> {
 /// Traps the calls of `extra` from now on, in all threads. Where the kernel refuses (the program has given up its
 /// privileges since it began), they stay as they are: `docs/limits.md` says what that means.
 pub fn also_trap(extra: Extra) {
-    #[repr(C)]
-    struct Filter {
-        len: u16,
-        code: *const Instruction,
-    }
-    const SECCOMP_SET_MODE_FILTER: u32 = 1;
-    const SECCOMP_FILTER_FLAG_TSYNC: u32 = 1;
     let filters = &data().extra_filters;
     if filters.load(Acquire) & extra.there() != 0 {
         return;
     }
     failpoint(registry(), Failpoint::BeforeFilter);
     // Two threads that come here at once both add it, and so does the child of a fork in between: it traps the same calls twice.
-    let program = Program::of_extra(extra);
-    let filter = Filter { len: program.code().len() as u16, code: program.code().as_ptr() };
-    // SAFETY: the kernel copies the filter.
-    let _ = unsafe {
-        let (mode, flags) = (SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC);
-        sys!(Sysno::seccomp, mode, flags, &raw const filter)
-    };
+    let _ = install(&Program::of_extra(extra), flag::ALL_THREADS);
     failpoint(registry(), Failpoint::AfterFilter);
     filters.fetch_or(extra.there(), AcqRel);
 }

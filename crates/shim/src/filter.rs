@@ -28,6 +28,28 @@ pub const ASK_STEP_WALL: u64 = 2;
 /// call that was made there comes last.
 pub const ASK_CALL_SITE: u64 = 3;
 
+/// First argument of seccomp(2): a filter is installed.
+pub const SET_MODE_FILTER: u32 = 1;
+
+/// Flags of seccomp(2).
+pub mod flag {
+    /// In all threads, or in none.
+    pub const ALL_THREADS: u32 = 1;
+    /// No mitigation of speculation.
+    pub const SPEC_ALLOW: u32 = 1 << 2;
+    /// With a listener.
+    pub const NEW_LISTENER: u32 = 1 << 3;
+    /// If the filter cannot be installed in all threads, the result is ESRCH, and not a thread id.
+    pub const ALL_THREADS_ESRCH: u32 = 1 << 4;
+    /// After the monitor has received a notification, only a fatal signal interrupts the call. Without this flag, Go's preemption
+    /// signal would interrupt and repeat the call for ever.
+    pub const WAIT_KILLABLE: u32 = 1 << 5;
+    /// A filter with a listener.
+    pub const LISTENING: u32 = SPEC_ALLOW | NEW_LISTENER | WAIT_KILLABLE;
+    /// The same in a process that already runs.
+    pub const LISTENING_LIVE: u32 = LISTENING | ALL_THREADS | ALL_THREADS_ESRCH;
+}
+
 /// The calls that are trapped in programs of a kind, the most frequent first.
 pub fn calls(place: Where) -> impl Iterator<Item = (Sysno, When)> {
     TABLE.iter().flat_map(move |row| {

@@ -43,6 +43,7 @@ pub mod gate;
 mod handlers;
 #[cfg(image)]
 mod image;
+mod install_filter;
 pub mod layout;
 mod process;
 mod read;

@@ -460,8 +460,7 @@ mod tests {
             ["link l0: an end is not there: n1", "link l1: an end is not there: n2"],
             ["LAB_AUTHOR=x", "LAB_WEB=y"],
             ["pc1[mem]=64m", "pc2[mem]=1g"],
-            ["node a: cpu: 1.5", "node b: cpu: 2"]
-                .map(|one| one.rsplit_once(' ').map_or(one, |one| one.0)),
+            ["node a: cpu:", "node b: cpu:"],
         ] {
             assert_eq!(kind_of(alike[0]), kind_of(alike[1]));
         }

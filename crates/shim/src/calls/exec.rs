@@ -127,11 +127,10 @@ unsafe fn exec_by_monitor(request: &Request) -> (SysResult, [Fd; 3]) {
 /// seccomp and prctl(PR_SET_SECCOMP): a program's own filter gets a few instructions in front, so that the trap handler
 /// can do its work and return under it.
 pub fn sandbox(call: &Call, operation: u32) -> SysResult {
-    const SECCOMP_SET_MODE_FILTER: u32 = 1;
     const SECCOMP_MODE_FILTER: u64 = 2;
     const PROGRAM: usize = 2;
     let is_filter = match call.nr {
-        Sysno::seccomp => operation == SECCOMP_SET_MODE_FILTER,
+        Sysno::seccomp => operation == filter::SET_MODE_FILTER,
         _ => call.arg::<u64>(1) == SECCOMP_MODE_FILTER,
     };
     if !is_filter {
