@@ -17,9 +17,9 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::background::{self, close_standard_streams, keep_only};
-use crate::lifecycle::{keep_watch, set_wall, target};
+use crate::lifecycle::monitor_of;
 use crate::supervise::{self, connect_to_monitor, open_process};
-use crate::{freeze, skip, Container, Liveness, Mechanism, MonitorKind, StateError};
+use crate::{freeze, Container, Liveness, Mechanism, MonitorKind, StateError};
 
 /// How long an adoption tries processes whose threads are all busy, and goes on while programs start others.
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -149,12 +149,7 @@ fn adopt_all(
     container: &Container,
     no_new_privs: NoNewPrivs,
 ) -> anyhow::Result<(ExecMonitor, AdoptReport)> {
-    let clock = container.clock()?;
-    skip::start_where_asked(container, &clock)?;
-    let mut monitor = ExecMonitor::without_program(target(container, &clock)?)?;
-    monitor.on_set_wall(set_wall(container));
-    keep_watch(&mut monitor, container)?;
-    let adopter = Adopter::new(monitor, no_new_privs);
+    let adopter = Adopter::new(monitor_of(container)?, no_new_privs);
     let mut round = Round { adopter, settled: HashSet::new(), report: AdoptReport::default() };
     let is_free = container.record().experiment.is_none();
     if is_free {
@@ -162,9 +157,12 @@ fn adopt_all(
     }
     round.run(container)?;
     // From here on no failure undoes what is adopted.
-    if is_free && clock.is_frozen() {
+    if is_free {
         // An adoption that was killed may have let the tasks go.
-        let _ = freeze::follow_clock(container, &clock);
+        let clock = container.clock()?;
+        if clock.is_frozen() {
+            let _ = freeze::follow_clock(container, &clock);
+        }
     }
     round.watch_idle_programs(container);
     let Round { adopter, report, .. } = round;

@@ -36,16 +36,11 @@ struct Announced {
 
 impl ClockWatch {
     /// Begins the watch over the clock of `container`. `None` if the clock cannot be changed.
-    ///
-    /// # Errors
-    ///
-    /// If the clock cannot be opened.
-    pub(crate) fn of(container: &Container) -> anyhow::Result<Option<ClockWatch>> {
+    pub(crate) fn of(container: &Container, clock: Clock) -> Option<ClockWatch> {
         if container.record().mechanism != Mechanism::Shim {
-            return Ok(None);
+            return None;
         }
-        let Ok(changes) = listen(&container.clock_path()) else { return Ok(None) };
-        let clock = container.clock()?;
+        let changes = listen(&container.clock_path()).ok()?;
         let directory = DirectoryWatch::of(container).ok();
         let mut watch = ClockWatch {
             container: container.clone(),
@@ -56,7 +51,7 @@ impl ClockWatch {
             next: None,
         };
         watch.run();
-        Ok(Some(watch))
+        Some(watch)
     }
 
     /// Stops the tasks, or lets them go, if an announced freeze or its end has begun.

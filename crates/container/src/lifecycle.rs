@@ -66,7 +66,7 @@ fn launch_and_supervise(
     before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
 ) -> anyhow::Result<i32> {
     let clock = container.clock()?;
-    let launched = launch(&mut container, &clock, command, kind, before);
+    let launched = launch(&mut container, clock, command, kind, before);
     let (mut monitor, ended) = match launched.and_then(|mut monitor| {
         let ended = monitor.serve()?;
         Ok((monitor, ended))
@@ -86,7 +86,7 @@ fn launch_and_supervise(
 
 fn launch(
     container: &mut Container,
-    clock: &Clock,
+    clock: Clock,
     command: &[OsString],
     kind: MonitorKind,
     before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
@@ -98,12 +98,12 @@ fn launch(
         container.make_cgroup(CgroupPlace::Own)?;
     }
     if container.record().mechanism == Mechanism::TimeNamespace
-        && !time_namespace::enter(container, clock)?
+        && !time_namespace::enter(container, &clock)?
     {
         container.set_mechanism(Mechanism::Shim)?;
     }
-    skip::start_where_asked(container, clock)?;
-    let target = target(container, clock)?;
+    skip::start_where_asked(container, &clock)?;
+    let target = target(container, &clock)?;
     let group = container.cgroup().and_then(|cgroup| cgroup.open().ok());
     // Other commands find the program by its clock. Before an unfreeze, and in a time namespace, they find it by its number alone.
     let by_number = clock.is_frozen() || container.record().mechanism != Mechanism::Shim;
@@ -114,13 +114,13 @@ fn launch(
         if let Some(cgroup) = container.cgroup().filter(|_| !forked.in_group) {
             cgroup.add(forked.pid.as_raw() as u32)?;
         }
-        before(container, clock)
+        before(container, &clock)
     };
     let mut monitor =
         ExecMonitor::launch(&words, target, group.as_ref().map(AsFd::as_fd), prepare)?;
     let program = monitor.pid();
     monitor.on_set_wall(set_wall(container));
-    keep_watch(&mut monitor, container)?;
+    keep_watch(&mut monitor, container, clock)?;
     // The program's first exec waits for the monitor. All that need not come before it follows while the program runs.
     monitor.serve_start()?;
     if let Some(pid) = program.filter(|_| !by_number) {
@@ -130,8 +130,7 @@ fn launch(
     Ok(monitor)
 }
 
-/// Makes the monitor of programs that exist already, for [`lorentz_inject::RestoredProcess::adopt`]. The calling process is a monitor of
-/// the container.
+/// Makes a monitor that starts no program. The calling process is a monitor of the container.
 ///
 /// # Errors
 ///
@@ -141,13 +140,17 @@ pub fn monitor_of(container: &Container) -> anyhow::Result<ExecMonitor> {
     skip::start_where_asked(container, &clock)?;
     let mut monitor = ExecMonitor::without_program(target(container, &clock)?)?;
     monitor.on_set_wall(set_wall(container));
-    keep_watch(&mut monitor, container)?;
+    keep_watch(&mut monitor, container, clock)?;
     Ok(monitor)
 }
 
 /// Makes the monitor look after the container's clock.
-pub(crate) fn keep_watch(monitor: &mut ExecMonitor, container: &Container) -> anyhow::Result<()> {
-    if let Some(watch) = ClockWatch::of(container)? {
+fn keep_watch(
+    monitor: &mut ExecMonitor,
+    container: &Container,
+    clock: Clock,
+) -> anyhow::Result<()> {
+    if let Some(watch) = ClockWatch::of(container, clock) {
         monitor.set_loop_task(Box::new(watch));
     }
     Ok(())
@@ -212,7 +215,7 @@ fn hand_over(
         let container = container.enter(kind)?;
         container.take_clock_over(monitor.clock_file())?;
         // The clock watch of the parent belongs to the parent.
-        keep_watch(monitor, &container)?;
+        keep_watch(monitor, &container, container.clock()?)?;
         close_standard_streams()?;
         drop(ready);
         monitor.serve_rest()?;
@@ -263,10 +266,7 @@ fn attach_and_stay(
 ) -> anyhow::Result<()> {
     let _ = setsid();
     let container = container.enter(MonitorKind::Attach)?;
-    let clock = container.clock()?;
-    skip::start_where_asked(&container, &clock)?;
-    let result = bring_in(pid, tree, &container, &clock);
-    match result {
+    match bring_in(pid, tree, &container) {
         Ok((mut monitor, pids)) => {
             let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
             report.write_all(format!("ok {}", pids.join(" ")).as_bytes())?;
@@ -288,11 +288,8 @@ fn bring_in(
     pid: u32,
     tree: bool,
     container: &Container,
-    clock: &Clock,
 ) -> anyhow::Result<(ExecMonitor, Vec<u32>)> {
-    let mut monitor = ExecMonitor::without_program(target(container, clock)?)?;
-    monitor.on_set_wall(set_wall(container));
-    keep_watch(&mut monitor, container)?;
+    let mut monitor = monitor_of(container)?;
     monitor.attach(Pid::from_raw(pid as i32))?;
     let mut done = vec![pid];
     let mut tried = vec![pid];
@@ -308,7 +305,7 @@ fn bring_in(
         }
     }
     // Waits until the clock has set anew the timers that were set before.
-    clock.quiesce();
+    container.clock()?.quiesce();
     Ok((monitor, done))
 }
 

@@ -8,11 +8,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use lorentz_inject::{register_process, ExecMonitor, RegistrationSocket, SelfRegistration};
+use lorentz_inject::{register_process, RegistrationSocket, SelfRegistration};
 
 use crate::background::{self, close_standard_streams, keep_only};
-use crate::lifecycle::{keep_watch, set_wall, target};
-use crate::{skip, Container, MonitorKind};
+use crate::lifecycle::monitor_of;
+use crate::{Container, MonitorKind};
 
 /// The name of the registration socket, in the container's directory: the monitor supervises the processes that register there.
 const REGISTRATION_SOCKET: &str = "door";
@@ -38,11 +38,7 @@ pub fn start_monitor(container: &Container) -> anyhow::Result<MonitorConnection>
         let theirs = OwnedFd::from(theirs);
         keep_only(&[ready.as_fd(), socket.as_fd(), theirs.as_fd()]);
         let container = container.enter(MonitorKind::Runtime)?;
-        let clock = container.clock()?;
-        skip::start_where_asked(&container, &clock)?;
-        let mut monitor = ExecMonitor::without_program(target(&container, &clock)?)?;
-        monitor.on_set_wall(set_wall(&container));
-        keep_watch(&mut monitor, &container)?;
+        let mut monitor = monitor_of(&container)?;
         monitor.accept_registrations(RegistrationSocket::new(socket.into(), theirs.into())?);
         close_standard_streams()?;
         std::env::set_current_dir("/")?;

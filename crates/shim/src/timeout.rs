@@ -13,6 +13,8 @@ pub struct Timeout {
     until: RealInstant,
     /// The value that the kernel reads. Calls that count a timeout down write back into it.
     value: Timespec,
+    /// Whether a try may end before the deadline, and the next one waits for the rest.
+    in_tries: bool,
 }
 
 /// How a call takes its timeout, and as which of its arguments.
@@ -32,9 +34,31 @@ enum Form {
     Socket { socket: Fd, option: SocketOption },
 }
 
+impl Form {
+    /// By how much the kernel may be late at the end of a call that waits for `length`; 0 where that is less than some ms.
+    fn lateness(self, length: Span) -> Span {
+        match self {
+            // fs/select.c, select_estimate_accuracy: a thousandth, five of them for a process that is nice, and at most this.
+            Form::Length { .. } | Form::OptionalLength { .. } if length > Span(1_000_000_000) => {
+                const MAX: Span = Span(100_000_000);
+                Span(length.0 / 200).min(MAX)
+            }
+            // kernel/time/timer.c: from 64 ticks on a timer's granularity is an eighth of its length.
+            Form::Socket { .. } if length > Span(250_000_000) => Span(length.0 / 8),
+            _ => Span::ZERO,
+        }
+    }
+}
+
 impl Timeout {
     fn new(form: Form) -> Timeout {
-        Timeout { form, until: RealInstant::NEVER, value: Timespec::default() }
+        Timeout { form, until: RealInstant::NEVER, value: Timespec::default(), in_tries: false }
+    }
+
+    /// Asks the kernel for so much less that a long wait is not late by what the kernel allows itself. The call must lose nothing when
+    /// a try ends by its timeout.
+    pub fn in_tries(self) -> Timeout {
+        Timeout { in_tries: true, ..self }
     }
 
     /// A length of time as argument number `argument`.
@@ -69,6 +93,10 @@ impl Timeout {
 
     /// Gives `request` the timeout that ends at `until`, as computed at `look`.
     pub fn set(&mut self, request: &mut Request, until: RealInstant, look: &Snapshot) {
+        let until = match self.in_tries && until != RealInstant::NEVER {
+            true => RealInstant(until.0 - self.form.lateness(until.since(look.real)).0),
+            false => until,
+        };
         self.until = until;
         self.value = match self.form {
             Form::Monotonic { .. } => clocks::for_kernel(until),

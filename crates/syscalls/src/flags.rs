@@ -110,6 +110,7 @@ flags! {
     /// Flags of the calls that send and receive messages.
     MsgFlags(u32) {
         MSG_DONTWAIT = 0x40,
+        MSG_WAITALL = 0x100,
         MSG_WAITFORONE = 0x1_0000,
     }
 }
@@ -211,6 +212,7 @@ choice! {
 choice! {
     /// Option of setsockopt(2) at SOL_SOCKET.
     SocketOption(u32) {
+        SO_RCVLOWAT = 18,
         SO_RCVTIMEO_OLD = 20,
         SO_SNDTIMEO_OLD = 21,
         SO_RCVTIMEO_NEW = 66,

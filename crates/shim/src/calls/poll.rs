@@ -28,7 +28,14 @@ fn in_millis(call: &Call, millis: i32) -> Deadline {
 /// poll(2).
 pub fn poll(call: &Call, fds: UserPtr<PollFd>, count: u32, timeout: i32) -> SysResult {
     let deadline = in_millis(call, timeout);
-    ready_or_poll(call, fds, count, deadline, call.mask(), &mut Timeout::optional_length(2))
+    ready_or_poll(
+        call,
+        fds,
+        count,
+        deadline,
+        call.mask(),
+        &mut Timeout::optional_length(2).in_tries(),
+    )
 }
 
 /// ppoll(2).
@@ -43,7 +50,7 @@ pub fn ppoll(
     // The kernel looks at the timeout first.
     let deadline = call.deadline(timeout)?;
     let mask = waiting_mask(call, mask, size)?;
-    let mut counted = Timeout::optional_length(2);
+    let mut counted = Timeout::optional_length(2).in_tries();
     let result = ready_or_poll(call, fds, count, deadline, mask, &mut counted);
     write_left(timeout, deadline, &counted, result, |left| left);
     result
@@ -158,6 +165,9 @@ fn select_sets(
             Some(set) if len > 0 => user::read_bytes(set.field(0), &mut saved[..len]).is_ok(),
             _ => true,
         });
+    if keep {
+        *counted = Timeout::optional_length(4).in_tries();
+    }
     let mask_and_size: MaskAndSize = [&raw const mask as u64, SigSet::LEN as u64];
     let [read, write, except] = sets;
     let mut request =
@@ -242,7 +252,7 @@ fn ready_or_epoll(
         deadline,
         Masking::ByCall,
         &mut request!(Sysno::epoll_pwait2, epoll, events, max, 0, &raw const mask, SigSet::LEN),
-        &mut Timeout::optional_length(3),
+        &mut Timeout::optional_length(3).in_tries(),
         |result| result == Ok(0),
     )
 }

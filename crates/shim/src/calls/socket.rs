@@ -181,17 +181,39 @@ pub fn send(call: &Call, fd: Fd) -> SysResult {
 /// length of the call. The kernel then ends the call as it always does.
 fn within(call: &Call, fd: Fd, direction: Direction, timeout: Span) -> SysResult {
     let deadline = call.after(timeout);
+    let kernels = Timeout::of_socket(fd, direction.option());
     let result = wait::wait(
         call,
         deadline,
         Masking::Interrupts,
         &mut call.request(),
-        &mut Timeout::of_socket(fd, direction.option()),
+        &mut if may_return_a_part(call, fd) { kernels } else { kernels.in_tries() },
         // A socket that does not block says so at once, long before its time.
         |result| timed_out(call, result) && !is_nonblocking(call, fd),
     );
     timeout::set_of_socket(fd, direction.option(), clocks::real_span(timeout));
     result
+}
+
+/// Whether a call that its timeout ends returns a part of what it was asked for, which a second try would not return again.
+fn may_return_a_part(call: &Call, fd: Fd) -> bool {
+    match call.nr {
+        Sysno::accept | Sysno::accept4 => false,
+        Sysno::read | Sysno::readv | Sysno::recvfrom | Sysno::recvmsg => {
+            flags_of(call).contains(MsgFlags::MSG_WAITALL) || least_of(fd) != Ok(1)
+        }
+        _ => true,
+    }
+}
+
+/// The number of bytes for which a receiving call waits.
+fn least_of(fd: Fd) -> Result<u32, Errno> {
+    const SOL_SOCKET: i32 = 1;
+    let (mut least, mut len) = (0u32, size_of::<u32>() as u32);
+    let option = SocketOption::SO_RCVLOWAT;
+    // SAFETY: the kernel writes one number.
+    unsafe { sys!(Sysno::getsockopt, fd, SOL_SOCKET, option, &raw mut least, &raw mut len)? };
+    Ok(least)
 }
 
 fn timed_out(call: &Call, result: SysResult) -> bool {
@@ -204,15 +226,18 @@ fn timed_out(call: &Call, result: SysResult) -> bool {
 
 fn is_nonblocking(call: &Call, fd: Fd) -> bool {
     const F_GETFL: i32 = 3;
-    let flags: MsgFlags = match call.nr {
-        Sysno::recvfrom | Sysno::sendto => call.arg(3),
-        Sysno::recvmsg | Sysno::sendmsg => call.arg(2),
-        _ => MsgFlags::new(0),
-    };
     // SAFETY: reads the descriptor's flags.
     let status = unsafe { sys!(Sysno::fcntl, fd, F_GETFL) };
     let is_set = |status| OpenFlags::new(status as u32).contains(OpenFlags::O_NONBLOCK);
-    flags.contains(MsgFlags::MSG_DONTWAIT) || status.is_ok_and(is_set)
+    flags_of(call).contains(MsgFlags::MSG_DONTWAIT) || status.is_ok_and(is_set)
+}
+
+fn flags_of(call: &Call) -> MsgFlags {
+    match call.nr {
+        Sysno::recvfrom | Sysno::sendto => call.arg(3),
+        Sysno::recvmsg | Sysno::sendmsg => call.arg(2),
+        _ => MsgFlags::new(0),
+    }
 }
 
 /// struct mmsghdr, in words: a struct msghdr, and the length.
