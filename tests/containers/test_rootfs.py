@@ -149,6 +149,17 @@ def test_rm_clears_what_a_killed_command_left():
         assert_nothing_left()
 
 
+def test_nothing_is_left_of_a_killed_command_when_its_program_has_ended():
+    script = 'echo \'{"ev":"up"}\'; read line'
+    with Inside("sh", "-c", script, options=("--rootfs", str(rootfs())), stdin=True) as a:
+        a.line(ev="up")
+        a.process.kill()
+        a.process.wait()
+        a.close_stdin()
+        lorentz.wait_until_gone(a.name, 10)
+        assert_nothing_left()
+
+
 def test_a_bundle_is_run_with_another_clock_and_another_program():
     with Bundle(["date", "+%Y"], at="2038-01-19") as bundle:
         assert lorentz.ok("run", "--bundle", str(bundle.folder)) == "2038\n"

@@ -24,7 +24,7 @@ from framework.points import (
     verb,
     works,
 )
-from framework.running import PATIENCE, Inside, Running
+from framework.running import LINE_TIMEOUT, Inside, Running
 
 
 def alone(count: int) -> Faulty:
@@ -127,7 +127,7 @@ def skipper_that_sleeps(inside: Faulty) -> Iterator[None]:
     """
     inside.wait_for(1, ev="done")
     skipper = inside.time()["skip"]["skipper"]
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LINE_TIMEOUT
     while True:
         inside.wait_for(len(inside.lines(ev="done")) + 1, ev="done")
         os.kill(skipper, signal.SIGSTOP)

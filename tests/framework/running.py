@@ -27,7 +27,7 @@ from pathlib import Path
 from framework import lorentz, processes
 
 #: Time limit for an expected line, s, if a test gives none.
-PATIENCE = 20.0
+LINE_TIMEOUT = 20.0
 _numbers = itertools.count(1)
 
 
@@ -150,11 +150,11 @@ class Running:
         with self._arrived:
             return [line for line in self._lines if line.says(want)]
 
-    def line(self, timeout: float = PATIENCE, **want: object) -> Line:
+    def line(self, timeout: float = LINE_TIMEOUT, **want: object) -> Line:
         """Returns the first line with the given values; waits until it comes."""
         return self.wait_for(1, timeout, **want)[0]
 
-    def wait_for(self, count: int, timeout: float = PATIENCE, **want: object) -> list[Line]:
+    def wait_for(self, count: int, timeout: float = LINE_TIMEOUT, **want: object) -> list[Line]:
         """Returns the lines with the given values, once there are `count`."""
         deadline = time.monotonic() + timeout
         with self._arrived:
@@ -173,7 +173,7 @@ class Running:
             f"status {self.process.poll()}\nstdout:\n{tail}\nstderr:\n{self.stderr[-2000:]}"
         )
 
-    def finish(self, timeout: float = PATIENCE) -> int:
+    def finish(self, timeout: float = LINE_TIMEOUT) -> int:
         """Waits for its end. Returns its exit status as a shell has it."""
         try:
             status = self.process.wait(timeout=timeout)
@@ -186,7 +186,7 @@ class Running:
         self._join_readers()
         return status if status >= 0 else 128 - status
 
-    def succeed(self, timeout: float = PATIENCE) -> Running:
+    def succeed(self, timeout: float = LINE_TIMEOUT) -> Running:
         """Waits for its end, which must be a success."""
         status = self.finish(timeout)
         assert status == 0, f"{self.label}: status {status}\n{self.stdout[-2000:]}{self.stderr}"
@@ -301,7 +301,7 @@ class Inside(Running):
 
     def programs(self) -> list[int]:
         """The processes on its clock, once there are some: a program is there after its exec."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + LINE_TIMEOUT
         while not (pids := self.shown()["pids"]):
             assert time.monotonic() < deadline, "no program appears"
             time.sleep(0.01)

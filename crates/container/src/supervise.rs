@@ -24,13 +24,16 @@ pub struct MonitorConnection {
     container: Container,
 }
 
-/// Starts a monitor for `container` in the background. It supervises every process that registers, and leaves with the last one.
-/// The caller must have one thread only.
+/// Starts a monitor for `container` in the background. It supervises every process that registers, and leaves with the last one,
+/// after a call of `at_end`. The caller must have one thread only.
 ///
 /// # Errors
 ///
 /// If no process or socket can be made.
-pub fn start_monitor(container: &Container) -> anyhow::Result<MonitorConnection> {
+pub fn start_monitor(
+    container: &Container,
+    at_end: impl FnOnce(),
+) -> anyhow::Result<MonitorConnection> {
     let (ours, theirs) = UnixStream::pair()?;
     let socket = bind_anew(container).context("making the monitor's door")?;
     background::start(|ready| {
@@ -44,6 +47,7 @@ pub fn start_monitor(container: &Container) -> anyhow::Result<MonitorConnection>
         std::env::set_current_dir("/")?;
         drop(ready);
         monitor.serve_rest()?;
+        at_end();
         container.leave()?;
         Ok(())
     })?;

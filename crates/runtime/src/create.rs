@@ -34,6 +34,8 @@ struct Order<'a> {
     no_pivot: bool,
     preserve_fds: i32,
     detached: bool,
+    /// Whether the container goes with its programs, for nobody else knows of it.
+    is_passing: bool,
 }
 
 /// The verb `create`.
@@ -45,6 +47,7 @@ pub fn create(runtime_dir: &RuntimeDir, args: &liboci_cli::Create) -> anyhow::Re
         no_pivot: args.no_pivot,
         preserve_fds: args.preserve_fds,
         detached: true,
+        is_passing: false,
     };
     make(runtime_dir, &order, Config::load(&args.bundle)?)?;
     Ok(0)
@@ -67,6 +70,7 @@ pub fn run(runtime_dir: &RuntimeDir, args: &Run) -> anyhow::Result<i32> {
             no_pivot: run.no_pivot,
             preserve_fds: run.preserve_fds,
             detached: run.detach || own.is_some(),
+            is_passing: args.as_lorentz && !run.keep,
         };
         let tasks = make(runtime_dir, &order, config)?;
         Ok((tasks, console.map(Console::accept).transpose()))
@@ -202,7 +206,12 @@ fn build_on_clock(
     time: &Time,
     container: &mut Container,
 ) -> anyhow::Result<Tasks> {
-    let monitor = start_monitor(container)?;
+    let monitor = start_monitor(container, || {
+        if order.is_passing {
+            // The process of the verb `run` does the same, unless it was killed.
+            let _ = lifecycle::clear(runtime_dir, order.id);
+        }
+    })?;
     // An idle process is on no clock: the monitor only waits for its end.
     let by_shim = container.record().mechanism == Mechanism::Shim && !config.is_idle();
     let entrance = if by_shim { Some(Rc::new(monitor.entrance()?)) } else { None };

@@ -96,7 +96,7 @@ fn monitor_of(container: &Container) -> anyhow::Result<MonitorConnection> {
         return Ok(connection);
     }
     adopt_if_needed(container);
-    connect_to_monitor(container).or_else(|_| start_monitor(container))
+    connect_to_monitor(container).or_else(|_| start_monitor(container, || ()))
 }
 
 /// Joins the namespace `kind` of process `pid`, if this process is in another one. libcontainer joins the namespaces that the

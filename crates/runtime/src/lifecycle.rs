@@ -111,27 +111,11 @@ pub fn delete(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Result
     if force {
         runtime_dir.remove_drafts(id);
     }
-    let loaded = if dir.exists() || !force { Some(runtime_dir.tasks(id)) } else { None };
-    let mut tasks = match loaded {
-        Some(Ok(tasks)) => tasks,
-        Some(Err(error)) if !force => return Err(error),
-        // A runtime was killed while it made the container.
-        unfinished => {
-            if unfinished.is_some() {
-                std::fs::remove_dir_all(&dir)?;
-            }
-            if let Some(container) = runtime_dir.timed(id)? {
-                forget(runtime_dir, id, container)?;
-            }
-            runtime_dir.leave();
-            return Ok(0);
-        }
-    };
-    if !force && !matches!(tasks.status(), ContainerStatus::Stopped | ContainerStatus::Created) {
-        bail!("cannot delete container {id}: it is {} and not stopped", word(tasks.status()));
+    if dir.exists() {
+        delete_made(runtime_dir, id, force)?;
+    } else if !force {
+        runtime_dir.tasks(id)?;
     }
-    delete_tasks(&mut tasks, force).with_context(|| format!("deleting container {id}"))?;
-    remove_bundle(tasks.bundle());
     if let Some(container) = runtime_dir.timed(id)? {
         forget(runtime_dir, id, container)?;
     }
@@ -139,15 +123,49 @@ pub fn delete(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Result
     Ok(0)
 }
 
-/// Deletes the container, with retries for up to 5 s. libcontainer waits 0.1 s for killed processes to leave their control groups,
-/// which is too short on a busy machine.
-fn delete_tasks(tasks: &mut Tasks, force: bool) -> Result<(), LibcontainerError> {
+fn delete_made(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Result<()> {
+    let _lock = runtime_dir.lock()?;
+    let mut tasks = match runtime_dir.tasks(id) {
+        Err(error) if !force => return Err(error),
+        Err(_) => {
+            // A runtime was killed while it made the container. Or the container's monitor has deleted it just now.
+            let dir = runtime_dir.dir(id)?;
+            return match dir.exists() {
+                true => Ok(std::fs::remove_dir_all(dir)?),
+                false => Ok(()),
+            };
+        }
+        Ok(tasks) => tasks,
+    };
+    if !force && !matches!(tasks.status(), ContainerStatus::Stopped | ContainerStatus::Created) {
+        bail!("cannot delete container {id}: it is {} and not stopped", word(tasks.status()));
+    }
+    delete_tasks(&mut tasks, force)
+}
+
+/// Deletes a container all of whose programs have ended. Its clock stays.
+pub fn clear(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<()> {
+    {
+        let _lock = runtime_dir.lock()?;
+        delete_tasks(&mut runtime_dir.tasks(id)?, true)?;
+    }
+    runtime_dir.leave();
+    Ok(())
+}
+
+/// Deletes the container and a bundle of ours, with retries for up to 5 s. libcontainer waits 0.1 s for killed processes to leave
+/// their control groups, which is too short on a busy machine. The caller has the lock.
+fn delete_tasks(tasks: &mut Tasks, force: bool) -> anyhow::Result<()> {
     const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
     let end = Instant::now() + DELETE_TIMEOUT;
     loop {
         match tasks.delete(force) {
             Err(LibcontainerError::CgroupManager(_)) if Instant::now() < end => {}
-            done => return done,
+            done => {
+                done.with_context(|| format!("deleting container {}", tasks.id()))?;
+                remove_bundle(tasks.bundle());
+                return Ok(());
+            }
         }
     }
 }

@@ -4,94 +4,10 @@ use serde_saphyr::Spanned;
 
 use super::draft::{default_routes, forward, link, Draft, Numbers, Position, Read};
 use super::services::{self, Routing, Style, Wanted};
+use super::tcl::{pairs, value_of, words, Word};
 use super::wlan;
 use crate::impair::Impairments;
 use crate::topology::{Node, NodeKind};
-
-/// A word and its place; without the braces, if it had any.
-#[derive(Clone, Debug)]
-struct Word<'a> {
-    text: &'a str,
-    at: Position,
-    is_braced: bool,
-}
-
-/// Parses the words of a list that begins at `at`.
-fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
-    let mut found = Vec::new();
-    let mut chars = list.text.char_indices().peekable();
-    let mut at = list.at;
-    let step = |at: &mut Position, c: char| match c {
-        '\n' => *at = Position { line: at.line + 1, column: 1 },
-        _ => at.column += 1,
-    };
-    while let Some((from, c)) = chars.next() {
-        let begin = at;
-        step(&mut at, c);
-        if c.is_whitespace() {
-            continue;
-        }
-        let closing = match c {
-            '{' => Some('}'),
-            '"' => Some('"'),
-            '}' => return draft.error(begin, "}: closes nothing"),
-            _ => None,
-        };
-        let mut depth = 1;
-        let mut end = list.text.len();
-        loop {
-            let Some((next, c)) = chars.peek().copied() else {
-                if closing.is_some() {
-                    return draft.error(begin, format!("{c}: is not closed"));
-                }
-                break;
-            };
-            if closing.is_none() && c.is_whitespace() {
-                end = next;
-                break;
-            }
-            chars.next();
-            step(&mut at, c);
-            // A brace behind a backslash is a character like any other.
-            if let ('\\', Some((_, escaped))) = (c, chars.peek().copied()) {
-                chars.next();
-                step(&mut at, escaped);
-                continue;
-            }
-            match closing {
-                Some(closing) if c == closing => depth -= 1,
-                Some('}') if c == '{' => depth += 1,
-                _ => continue,
-            }
-            if depth == 0 {
-                end = next;
-                break;
-            }
-        }
-        found.push(match closing {
-            Some(_) => Word {
-                text: &list.text[from + 1..end],
-                at: Position { column: begin.column + 1, ..begin },
-                is_braced: c == '{',
-            },
-            None => Word { text: &list.text[from..end], at: begin, is_braced: false },
-        });
-    }
-    Ok(found)
-}
-
-/// Parses the keys and values of a list.
-fn pairs<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<(Word<'a>, Word<'a>)>> {
-    let mut all = words(draft, list)?.into_iter();
-    let mut found = Vec::new();
-    while let Some(key) = all.next() {
-        let Some(value) = all.next() else {
-            return draft.error(key.at, format!("{}: expected a value behind it", key.text));
-        };
-        found.push((key, value));
-    }
-    Ok(found)
-}
 
 /// Facts about a node that links need.
 struct Station<'a> {
@@ -196,35 +112,10 @@ fn short(text: &str) -> String {
 
 fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Option<Station<'a>>> {
     let settings = pairs(draft, body)?;
-    let value =
-        |key: &str| settings.iter().find(|(one, _)| one.text == key).map(|(_, value)| value);
-    let (kind, model) = (value("type"), value("model").map(|model| model.text));
-    let Some(kind) = kind else {
-        return draft.error(id.at, format!("node {}: expected a type", id.text));
+    let model = value_of(&settings, "model").map(|model| model.text).unwrap_or_default();
+    let Some((mut node, is_host)) = node_of_type(draft, id, model, &settings)? else {
+        return Ok(None);
     };
-    let mut node = Node::default();
-    let mut is_host = false;
-    match kind.text {
-        "router" if matches!(model, Some("PC" | "host")) => is_host = true,
-        "router" => forward(id.at, &mut node),
-        "pc" | "host" => is_host = true,
-        "lanswitch" => node.kind = NodeKind::Switch,
-        "hub" => node.kind = NodeKind::Hub,
-        "wlan" => {
-            let lines = value("network-config").map(|config| config.text.lines());
-            if let Some(model) = lines.into_iter().flatten().find(|line| is_emane(line)) {
-                let what = format!("node {}: {}, and its links", id.text, model.trim());
-                draft.leave_out(kind.at, what);
-                return Ok(None);
-            }
-            node.kind = NodeKind::Wlan;
-            node.radio = Some(id.at.of(wlan::default_radio()));
-        }
-        other => {
-            draft.leave_out(kind.at, format!("node {}: type {other}, and its links", id.text));
-            return Ok(None);
-        }
-    }
     let mut station = Station {
         name: id.text.to_string(),
         id: id.text,
@@ -238,65 +129,118 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
         radio: Vec::new(),
         scripts: Vec::new(),
     };
-    let mut named = None;
+    let mut services = Services::default();
     let is_wlan = node.kind == NodeKind::Wlan;
-    let mut configs = Vec::new();
     for (key, value) in &settings {
-        if is_wlan && read_wlan_setting(draft, key, value, &mut station)? {
-            continue;
-        }
-        match key.text {
-            "type" | "model" | "canvas" | "labelcoords" | "hidden" | "custom-image" => {}
-            "iconcoords" => {
-                let numbers = words(draft, value)?;
-                let numbers: Vec<f64> =
-                    numbers.iter().filter_map(|w| w.text.parse().ok()).collect();
-                node.position = numbers.try_into().ok();
-            }
-            "interface-peer" => {
-                let pair = words(draft, value)?;
-                let [own, peer] = &pair[..] else {
-                    return draft.error(value.at, "interface-peer: expected {INTERFACE NODE}");
-                };
-                station.peers.push((own.text, peer.text));
-            }
-            "network-config" => read_config(value, &mut station),
-            "docker-image" if node.kind == NodeKind::Process => {
-                if let [image] = &words(draft, value)?[..] {
-                    node.image = Some(image.at.of(image.text.to_string()));
-                }
-            }
-            "services" => {
-                let all = words(draft, value)?;
-                named = Some(all.iter().map(|one| Wanted::plain(one.at, one.text)).collect());
-            }
-            "custom-config" => {
-                let parts = pairs(draft, value)?;
-                let part = |key: &str| parts.iter().find(|(one, _)| one.text == key);
-                if let (Some((_, id)), Some((_, config))) =
-                    (part("custom-config-id"), part("config"))
-                {
-                    configs.push((id.clone(), config.clone()));
-                }
-            }
-            other => {
-                draft.leave_out(key.at, format!("node {}: {other} {}", id.text, short(value.text)))
-            }
+        if !is_wlan || !read_wlan_setting(draft, key, value, &mut station)? {
+            read_setting(draft, key, value, &mut node, &mut station, &mut services)?;
         }
     }
     // The models of CORE 4 have services by themselves, those of IMUNES have none.
     let of_model = || {
-        let names = services::defaults_of_core(model.unwrap_or_default());
+        let names = services::defaults_of_core(model);
         names.iter().map(|name| Wanted::plain(id.at, name)).collect()
     };
-    station.services = named.unwrap_or_else(of_model);
+    station.services = services.named.unwrap_or_else(of_model);
     // These follow from the type.
     let done = if is_host { "DefaultRoute" } else { "IPForward" };
     station.services.retain(|one| one.name != done);
-    configure_services(draft, &mut station, &configs);
+    configure_services(draft, &mut station, &services.configs);
     draft.add_node(id.at, &station.name, node)?;
     wlan::basic_range(draft, &station.name, &station.radio)?;
     Ok(Some(station))
+}
+
+/// The services of a node, as far as its settings tell them.
+#[derive(Default)]
+struct Services<'a> {
+    named: Option<Vec<Wanted>>,
+    /// Contents of files of a service, with the service's id.
+    configs: Vec<(Word<'a>, Word<'a>)>,
+}
+
+/// The node that its type and its model ask for, and whether it is a host, not a router. `None` for one that is left out.
+fn node_of_type(
+    draft: &mut Draft,
+    id: &Word,
+    model: &str,
+    settings: &[(Word, Word)],
+) -> Read<Option<(Node, bool)>> {
+    let Some(kind) = value_of(settings, "type") else {
+        return draft.error(id.at, format!("node {}: expected a type", id.text));
+    };
+    let mut node = Node::default();
+    let mut is_host = false;
+    match kind.text {
+        "router" if matches!(model, "PC" | "host") => is_host = true,
+        "router" => forward(id.at, &mut node),
+        "pc" | "host" => is_host = true,
+        "lanswitch" => node.kind = NodeKind::Switch,
+        "hub" => node.kind = NodeKind::Hub,
+        "wlan" => {
+            let lines = value_of(settings, "network-config").map(|config| config.text.lines());
+            if let Some(model) = lines.into_iter().flatten().find(|line| is_emane(line)) {
+                let what = format!("node {}: {}, and its links", id.text, model.trim());
+                draft.leave_out(kind.at, what);
+                return Ok(None);
+            }
+            node.kind = NodeKind::Wlan;
+            node.radio = Some(id.at.of(wlan::default_radio()));
+        }
+        other => {
+            draft.leave_out(kind.at, format!("node {}: type {other}, and its links", id.text));
+            return Ok(None);
+        }
+    }
+    Ok(Some((node, is_host)))
+}
+
+fn read_setting<'a>(
+    draft: &mut Draft,
+    key: &Word<'a>,
+    value: &Word<'a>,
+    node: &mut Node,
+    station: &mut Station<'a>,
+    services: &mut Services<'a>,
+) -> Read<()> {
+    match key.text {
+        "type" | "model" | "canvas" | "labelcoords" | "hidden" | "custom-image" => {}
+        "iconcoords" => {
+            let numbers = words(draft, value)?;
+            let numbers: Vec<f64> = numbers.iter().filter_map(|w| w.text.parse().ok()).collect();
+            node.position = numbers.try_into().ok();
+        }
+        "interface-peer" => {
+            let pair = words(draft, value)?;
+            let [own, peer] = &pair[..] else {
+                return draft.error(value.at, "interface-peer: expected {INTERFACE NODE}");
+            };
+            station.peers.push((own.text, peer.text));
+        }
+        "network-config" => read_config(value, station),
+        "docker-image" if node.kind == NodeKind::Process => {
+            if let [image] = &words(draft, value)?[..] {
+                node.image = Some(image.at.of(image.text.to_string()));
+            }
+        }
+        "services" => {
+            let all = words(draft, value)?;
+            services.named = Some(all.iter().map(|one| Wanted::plain(one.at, one.text)).collect());
+        }
+        "custom-config" => {
+            let parts = pairs(draft, value)?;
+            if let (Some(id), Some(config)) =
+                (value_of(&parts, "custom-config-id"), value_of(&parts, "config"))
+            {
+                services.configs.push((id.clone(), config.clone()));
+            }
+        }
+        other => {
+            let what = format!("node {}: {other} {}", station.id, short(value.text));
+            draft.leave_out(key.at, what);
+        }
+    }
+    Ok(())
 }
 
 /// Reads a setting that a wlan has in a form of its own. Returns false if `key` is none.

@@ -13,6 +13,7 @@ mod imunes;
 mod kathara;
 mod netem;
 mod services;
+mod tcl;
 mod wlan;
 
 use std::path::{Path, PathBuf};
