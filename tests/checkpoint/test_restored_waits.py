@@ -13,7 +13,7 @@ import pytest
 from framework import build, checkpoints
 from framework.checkpoints import Restored, save
 from framework.oracle import HostNoise
-from framework.running import Inside
+from framework.running import Inside, Line
 
 #: Length of each wait, virtual s, and of the part before the checkpoint.
 LENGTH = 6.0
@@ -36,48 +36,58 @@ KINDS = [
     "posix_timer",
     "itimer",
 ]
+#: Restored while the program goes on, into a process id namespace of its own.
+BESIDE = -1.0
 #: rate, seconds away.
-RUNS = [("1", 0), ("1", 4), ("2", 4), ("10", 4), ("1/10", 1)]
+RUNS = [("1", 0), ("1", 4), ("2", 4), ("10", 4), ("1/10", 1), ("1", BESIDE)]
+IDS = [f"{rate}-{'beside' if away == BESIDE else f'{away}s'}" for rate, away in RUNS]
 #: Latest end after the deadline, real s.
 LATE = 0.005
 
 
 @functools.cache
-def run(rate: str, away: float) -> tuple[list, float]:
-    """Runs the program over a checkpoint. Returns its lines, and the machine's own lateness."""
+def run(rate: str, away: float) -> tuple[list[list[Line]], float]:
+    """Runs the program over a checkpoint. Returns the lines of each life to its end, and the
+    machine's own lateness."""
     checkpoints.criu()
     speed = float(Fraction(rate))
     folder = Path(tempfile.mkdtemp(prefix="lorentz-checkpoint-"))
+    options = ["--leave-running"] if away == BESIDE else []
     with HostNoise() as noise:
         program = (build.c("checkpoint/waits"), str(LENGTH))
         with Inside(*program, rate=rate) as inside:
             inside.line(ev="ready")
             time.sleep(BEFORE / speed)
-            directory = save(inside, folder / "saved")
-            inside.finish()
-        time.sleep(away)
-        with Restored(directory, f"r{os.getpid()}") as restored:
-            restored.wait_for(len(KINDS), LENGTH / speed + 20, ev="done")
-            restored.wait_for(2, 20, ev="phase")
-            restored.wait_until_ended()
-            lines = inside.lines() + restored.lines()
-    return lines, noise.worst
+            directory = save(inside, folder / "saved", *options)
+            if away != BESIDE:
+                inside.finish()
+                time.sleep(away)
+            with Restored(directory, f"r{os.getpid()}") as restored:
+                restored.wait_for(len(KINDS), LENGTH / speed + 20, ev="done")
+                restored.wait_for(2, 20, ev="phase")
+                restored.wait_until_ended()
+                if away == BESIDE:
+                    inside.succeed()
+                    return [inside.lines(), restored.lines()], noise.worst
+                return [inside.lines() + restored.lines()], noise.worst
 
 
-@pytest.mark.parametrize("rate, away", RUNS, ids=[f"{rate}-{away}s" for rate, away in RUNS])
+@pytest.mark.parametrize("rate, away", RUNS, ids=IDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wait_ends_at_its_virtual_deadline(kind, rate, away):
-    lines, noise = run(rate, away)
-    (done,) = [line for line in lines if line.says({"ev": "done", "kind": kind})]
-    assert done["err"] == 0
-    late = (done["elapsed"] - LENGTH) / float(Fraction(rate))
-    assert 0 <= late < LATE + noise
+    lives, noise = run(rate, away)
+    for lines in lives:
+        (done,) = [line for line in lines if line.says({"ev": "done", "kind": kind})]
+        assert done["err"] == 0
+        late = (done["elapsed"] - LENGTH) / float(Fraction(rate))
+        assert 0 <= late < LATE + noise
 
 
-@pytest.mark.parametrize("rate, away", RUNS, ids=[f"{rate}-{away}s" for rate, away in RUNS])
+@pytest.mark.parametrize("rate, away", RUNS, ids=IDS)
 @pytest.mark.parametrize("kind", ["timerfd", "posix_timer"])
 def test_a_repeating_timer_keeps_its_phase(kind, rate, away):
-    lines, noise = run(rate, away)
-    (phase,) = [line for line in lines if line.says({"ev": "phase", "kind": kind})]
-    assert phase["count"] == LENGTH * 4
-    assert phase["late"] / float(Fraction(rate)) < LATE + noise
+    lives, noise = run(rate, away)
+    for lines in lives:
+        (phase,) = [line for line in lines if line.says({"ev": "phase", "kind": kind})]
+        assert phase["count"] == LENGTH * 4
+        assert phase["late"] / float(Fraction(rate)) < LATE + noise

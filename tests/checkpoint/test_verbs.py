@@ -91,15 +91,37 @@ def test_check_says_that_it_can_be_restored(saved):
     assert lorentz.ok("restore", "--check", str(saved)) == f"{saved}: can be restored here\n"
 
 
-def test_a_second_life_beside_the_first_is_refused_in_one_line(saved):
-    first = name()
-    with Restored(saved, first) as restored:
-        restored.line(ev="year")
-        done = lorentz.call("restore", str(saved), "--name", name())
-        assert "a restored program keeps its process ids" in lorentz.refusal(done, str(saved))
-        lorentz.refusal(lorentz.call("restore", "--check", str(saved)), "process id")
-        seen = len(restored.lines(ev="year"))
-        restored.wait_for(seen + 3, ev="year")
+def test_lives_side_by_side(saved):
+    """Their process ids are the same inside. Each has a clock of its own, which no verb on another
+    life changes."""
+    with (
+        Restored(saved, name()) as one,
+        Restored(saved, name()) as two,
+        Restored(saved, name(), "--frozen") as three,
+    ):
+        lives = (one, two, three)
+        two.verb("leap", "--by", "3y")
+        two.line(ev="year", year=2041)
+        three.verb("leap", "--by", "10y")
+        three.verb("dilate", "--rate", "5")
+        three.verb("unfreeze")
+        three.line(ev="year", year=2048)
+        for life, year in zip(lives, (2038, 2041, 2048), strict=True):
+            seen = len(life.lines(ev="year"))
+            years = life.wait_for(seen + 5, ev="year")[seen:]
+            assert {line["year"] for line in years} == {year}
+            assert lorentz.ok("exec", life.name, "date", "+%Y").strip() == str(year)
+        pids = [set(life.row()["pids"]) for life in lives]
+        assert not pids[0] & pids[1] and not pids[1] & pids[2]
+        two.verb("freeze")
+        seen = len(two.lines(ev="year"))
+        one.wait_for(len(one.lines(ev="year")) + 5, ev="year")
+        assert len(two.lines(ev="year")) <= seen + 1
+        two.verb("unfreeze")
+        two.wait_for(seen + 5, ev="year")
+        for life in lives:
+            lorentz.ok("rm", "--force", life.name)
+            assert lorentz.shown(life.name) is None
 
 
 def test_a_name_in_use_is_refused(saved):

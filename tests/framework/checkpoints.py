@@ -49,6 +49,10 @@ class Restored(Running):
         lorentz.call("rm", "--force", self.name)
         super().end()
 
+    def row(self) -> dict:
+        """Its row of `lorentz ps`."""
+        return lorentz.shown(self.name)
+
     def time(self) -> dict:
         return lorentz.json_of("time", self.name)
 

@@ -24,6 +24,7 @@ mod dump;
 mod error;
 mod guard;
 mod images;
+mod init;
 mod restore;
 mod settle;
 mod streams;

@@ -1,5 +1,6 @@
 //! Restore: a directory becomes a container.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -7,12 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::Context;
-use lorentz_clock::{saturate, Span};
+use lorentz_clock::{saturate, PidNamespace, Span};
 use lorentz_container::{
     close_standard_streams, criu as installed, keep_only, monitor_of, start_process, unfreeze,
     Container, MonitorKind, NewContainer, StateDir,
 };
-use lorentz_control::{Cgroup, HostNow};
+use lorentz_control::{number_inside, Cgroup, HostNow};
 use lorentz_inject::{ExecMonitor, RestoredProcess};
 use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::{dup, geteuid};
@@ -20,6 +21,7 @@ use rust_criu::rust_criu_protobuf::rpc::{Criu_req_type, Inherit_fd};
 
 use crate::criu::{self, Request, Survival};
 use crate::directory::Whole;
+use crate::init::Init;
 use crate::CheckpointRefused;
 
 /// The wall clock after a restore.
@@ -104,17 +106,14 @@ impl<'a> Plan<'a> {
             let why = "made with --tcp-established; restore it with --tcp-established too";
             return Err(refused(why.into()).into());
         }
-        let threads = whole.checkpoint.processes.iter().flat_map(|process| &process.threads);
-        let is_taken = |tid: &u32| Path::new(&format!("/proc/{tid}")).exists();
-        if let Some(taken) = threads.map(|thread| thread.tid).find(is_taken) {
-            let name = std::fs::read_to_string(format!("/proc/{taken}/comm")).unwrap_or_default();
-            let why = format!(
-                "its process id {taken} is taken by '{}'; a restored program keeps its process ids",
-                name.trim()
-            );
-            return Err(refused(why).into());
-        }
         Ok(Plan { whole, criu, options })
+    }
+
+    /// Whether other processes have process ids of the programs. Then these get a namespace of their own.
+    fn ids_are_taken(&self) -> bool {
+        let processes = self.whole.checkpoint.processes.iter();
+        let mut threads = processes.flat_map(|process| &process.threads);
+        threads.any(|thread| Path::new(&format!("/proc/{}", thread.tid)).exists())
     }
 
     fn name(&self) -> &str {
@@ -164,9 +163,19 @@ impl<'a> Plan<'a> {
         let mut monitor = monitor_of(container)?;
         // The children of a restored program that ends come to this process.
         set_child_subreaper(true)?;
-        self.restore_processes(container, &group)?;
-        self.adopt(container, &group, &mut monitor)?;
-        container.set_program(self.whole.checkpoint.root)?;
+        let init = match self.ids_are_taken() {
+            true => Some(Init::start(|| self.restore_processes(container, &group))?),
+            false => {
+                self.restore_processes(container, &group)?;
+                None
+            }
+        };
+        let space = match &init {
+            Some(init) => container.clock()?.relocate(init.pid)?,
+            None => PidNamespace::MONITOR,
+        };
+        let root = self.adopt(container, &group, &mut monitor, space)?;
+        container.set_program(root)?;
         if self.options.wall == WallPolicy::Host {
             let passed = HostNow::read()?.wall.as_nanos() - self.whole.checkpoint.host_wall_ns;
             container.clock()?.step(Span(saturate(passed)))?;
@@ -174,6 +183,7 @@ impl<'a> Plan<'a> {
         if !self.options.frozen && !self.whole.checkpoint.frozen {
             unfreeze(container)?;
         }
+        init.map_or(Ok(()), Init::release)?;
         Ok(monitor)
     }
 
@@ -224,27 +234,31 @@ impl<'a> Plan<'a> {
         Ok(streams)
     }
 
-    /// Puts the processes under `monitor`. `group` is frozen before and afterwards.
+    /// Puts the processes, which are in namespace `space` of the registry, under `monitor`. `group` is frozen before and afterwards.
+    /// Returns the process id of the first program.
     fn adopt(
         &self,
         container: &Container,
         group: &Cgroup,
         monitor: &mut ExecMonitor,
-    ) -> anyhow::Result<()> {
+        space: PidNamespace,
+    ) -> anyhow::Result<u32> {
         let rate = container.clock()?.reading().rate;
-        let processes = &self.whole.checkpoint.processes;
-        let stopped: Vec<RestoredProcess> = processes
-            .iter()
-            .map(|process| RestoredProcess::stop(process.pid))
-            .collect::<Result<_, _>>()?;
+        let pids: BTreeMap<u32, u32> =
+            group.pids()?.into_iter().filter_map(|pid| Some((number_inside(pid)?, pid))).collect();
+        let here = |inside: u32| pids.get(&inside).copied().context("a restored program has ended");
+        let mut stopped = Vec::new();
+        for process in &self.whole.checkpoint.processes {
+            stopped.push((process, RestoredProcess::stop(here(process.pid)?)?));
+        }
         group.thaw();
-        for (process, restored) in processes.iter().zip(&stopped) {
-            restored.adopt(monitor, &process.cpu_times(), rate)?;
+        for (process, restored) in &stopped {
+            restored.adopt(monitor, space, &process.cpu_times(), rate)?;
         }
         group.begin_freeze()?;
         drop(stopped);
         anyhow::ensure!(group.freeze()?, "a restored program does not stop");
-        Ok(())
+        here(self.whole.checkpoint.root)
     }
 
     /// Removes what a restore has left that was killed.

@@ -18,6 +18,8 @@ use crate::task_counters::{TaskCount, TaskCounters};
 use size::{GROUP, PROBES};
 pub use size::{TIMERS, WAITERS};
 
+mod relocate;
+
 #[cfg(not(loom))]
 mod size {
     /// Number of slots for waits on one clock.

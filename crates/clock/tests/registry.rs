@@ -399,3 +399,44 @@ fn threads_that_claim_at_once_all_get_places() {
     assert_eq!(owners(&registry), expected);
     assert_eq!(registry.timers().count(), expected.len());
 }
+
+#[test]
+fn relocated_timers_keep_everything_but_their_namespace() {
+    let registry = registry();
+    let [from, to] = [PidNamespace::MONITOR, PidNamespace::from_bits(3)];
+    let setting =
+        Setting { deadline: Deadline::Virtual(VirtualInstant(7_000_000_000)), interval: Span(11) };
+    let armed = Armed {
+        at: RealInstant(5),
+        interval: Span(6),
+        wall: WallTime { secs: 8, nanos: 9 },
+        leapt: Span(10),
+    };
+    let claim = |namespace, number| {
+        registry.claim_timer(ProcessId::new(namespace, number), TimerKind::Fd, number).unwrap()
+    };
+    for number in 1..200 {
+        let timer = claim(from, number);
+        timer.set(setting, 12);
+        timer.set_armed(armed);
+        timer.set_clock(Timer::CANCEL_ON_SET);
+        timer.set_signal(14);
+        timer.set_target(15);
+        timer.set_signalled_again(16);
+    }
+    let elsewhere = PidNamespace::from_bits(2);
+    claim(elsewhere, 1);
+    for namespace in [from, elsewhere] {
+        registry.claim_waiter(ProcessId::new(namespace, 1), 1, HERE).unwrap();
+    }
+    assert!(registry.relocate(from, to));
+    assert_eq!((registry.timers().count(), registry.waiters().count()), (200, 1));
+    for number in 1..200 {
+        let id = ProcessId::new(to, number);
+        let timer = registry.find_timer(id, TimerKind::Fd, number).unwrap();
+        assert_eq!((timer.setting(), timer.armed()), (setting, armed));
+        let words = (timer.observed_seq(), timer.clock(), timer.signal(), timer.target());
+        assert_eq!(words, (12, Timer::CANCEL_ON_SET, 14, 15));
+        assert_eq!(timer.signalled_again(), 16);
+    }
+}

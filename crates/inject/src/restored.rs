@@ -19,10 +19,12 @@ use crate::launch::duplicate_fd;
 use crate::monitor::ExecMonitor;
 use crate::trace::TracedThread;
 use crate::{Error, Result};
-use lorentz_clock::{file, Rate, Registry};
+use lorentz_clock::{file, PidNamespace, ProcessId, Rate, Registry};
 use lorentz_shim::filter::{flag, Program, ASK_MONITOR, SET_MODE_FILTER};
 use lorentz_shim::gate::RETRY;
-use lorentz_shim::layout::{CpuAnchor, CLOCK, CPU_ANCHORS, FORK_DATA, IMAGE, REGISTRY};
+use lorentz_shim::layout::{
+    space_address, CpuAnchor, CLOCK, CPU_ANCHORS, FORK_DATA, IMAGE, REGISTRY,
+};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use std::fs;
@@ -36,7 +38,7 @@ const PAGE: u64 = 4096;
 pub struct CpuTimes {
     /// The process's.
     pub process: i64,
-    /// That of each thread, with the thread's number.
+    /// That of each thread, with the thread's number in its own process id namespace.
     pub threads: Vec<(u32, i64)>,
 }
 
@@ -51,9 +53,9 @@ impl CpuTimes {
         let now = clock_gettime(clock)?;
         let mut threads = Vec::new();
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-            let task = task?;
-            let number = task.file_name().to_str().and_then(|name| name.parse().ok());
-            let used = fs::read_to_string(task.path().join("schedstat"))?;
+            let task = task?.path();
+            let number = ProcessId::number_inside(&fs::read_to_string(task.join("status"))?);
+            let used = fs::read_to_string(task.join("schedstat"))?;
             let used = used.split(' ').next().and_then(|nanos| nanos.parse().ok());
             threads.extend(number.zip(used));
         }
@@ -77,14 +79,22 @@ impl RestoredProcess {
         stopped.map(RestoredProcess).map_err(|e| Error::Refused(format!("process {pid}: {e}")))
     }
 
-    /// Makes `monitor` supervise the process, and its CPU clocks go on from `used`. `rate` is that of the monitor's clock. The
-    /// process's control group is thawed.
+    /// Makes `monitor` supervise the process, which is in namespace `space` of the registry, and its CPU clocks go on from `used`.
+    /// `rate` is that of the monitor's clock. The process's control group is thawed.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`] says why. The process cannot go on then.
-    pub fn adopt(&self, monitor: &mut ExecMonitor, used: &CpuTimes, rate: Rate) -> Result<()> {
+    pub fn adopt(
+        &self,
+        monitor: &mut ExecMonitor,
+        space: PidNamespace,
+        used: &CpuTimes,
+        rate: Rate,
+    ) -> Result<()> {
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.0.pid));
+        let known = space.bits().to_ne_bytes();
+        self.0.threads[0].write(space_address() as u64, &known).map_err(refused)?;
         for thread in &self.0.threads {
             repeat_wait(*thread).map_err(refused)?;
         }

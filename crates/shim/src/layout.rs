@@ -159,6 +159,11 @@ pub fn fd_entry_address(place: usize) -> usize {
     DATA + core::mem::offset_of!(ProcessData, fds) + place * core::mem::size_of::<FdEntry>()
 }
 
+/// The address of the process id namespace that the process believes to be in.
+pub fn space_address() -> usize {
+    DATA + core::mem::offset_of!(ProcessData, space)
+}
+
 /// Where it is said which filters were added.
 pub fn extra_filters_address() -> usize {
     DATA + core::mem::offset_of!(ProcessData, extra_filters)
