@@ -5,7 +5,7 @@ Writes the samples as JSON to build/bench/, the table to docs/performance.md and
 experiments to docs/experiments.md. With --quick it only writes the JSON and prints the table.
 docs/performance.md stays as it is unless all of its suites ran, or --rows asks for the rows of
 those that ran. `experiments-45000` takes long and raises limits of the kernel meanwhile: it runs
-only if named. So do `timers` and `bandwidth`, which rewrite docs/timers.md and docs/bandwidth.md.
+only if named. So do `timers`, `bandwidth` and `checkpoint`, which rewrite their pages in docs.
 LORENTZ=PATH measures another build than target/release/lorentz.
 """
 
@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 
 import bandwidth
+import checkpoint
 import containers
 import experiments
 import machine
@@ -56,7 +57,7 @@ EXPERIMENTS = {
     "experiments-45000": experiments.experiments_45000,
 }
 #: Suites that run only if named; each rewrites a page of its own.
-PAGES = {"timers": timers.run, "bandwidth": bandwidth.run}
+PAGES = {"timers": timers.run, "bandwidth": bandwidth.run, "checkpoint": checkpoint.run}
 ALL = {**SUITES, **EXPERIMENTS, **PAGES}
 
 SOURCES = ROOT / "benches/c"
