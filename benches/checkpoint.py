@@ -397,8 +397,8 @@ def waits_table(figures: dict) -> list[str]:
 def durations_table(figures: dict) -> list[str]:
     """A row for each program."""
     rows = [
-        "Medians, ms. CRIU alone: `criu dump` and `criu restore` of the same program outside. Goal: "
-        "at most CRIU's own time, 20 ms and 5 ms for each process more.",
+        "Medians, ms. CRIU alone: `criu dump` and `criu restore` of the same program outside. "
+        "Goal: at most CRIU's own time, 20 ms and 5 ms for each process more.",
         "",
         "| program | checkpoint | CRIU alone | more | restore | CRIU alone | more |",
         "|---|---|---|---|---|---|---|",
