@@ -15,6 +15,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use lorentz_clock::{saturate, Span};
+use lorentz_control::HostNow;
 use lorentz_inject::CpuTimes;
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +57,10 @@ pub struct Checkpoint {
     pub frozen: bool,
     /// The host's CLOCK_REALTIME at the checkpoint, ns.
     pub host_wall_ns: i128,
+    /// The host's CLOCK_MONOTONIC at that moment, ns.
+    pub host_monotonic_ns: i64,
+    /// CLOCK_MONOTONIC and CLOCK_BOOTTIME of the time namespace in which it was made, minus the machine's, ns.
+    pub time_offsets: [i64; 2],
     /// Whether TCP connections to outside were saved.
     pub tcp_established: bool,
     /// CRIU's key for the clock's file.
@@ -279,22 +285,26 @@ impl Whole {
         fs::read(self.dir.join(CLOCK))
     }
 
-    /// Checks whether it can be restored on this host.
-    pub fn check_host(&self) -> Result<(), CheckpointRefused> {
-        let refused = |why: String| CheckpointRefused::Directory { dir: self.dir.clone(), why };
-        let host = Host::read().map_err(|error| refused(error.to_string()))?;
-        if self.checkpoint.shim != lorentz_inject::shim_build_id() {
-            let by = &self.checkpoint.lorentz;
-            return Err(refused(format!(
-                "made by another build of Lorentz ({by}); restore it with that one"
-            )));
+    /// Checks whether this build of Lorentz can restore it.
+    pub fn check_build(&self) -> Result<(), CheckpointRefused> {
+        if self.checkpoint.shim == lorentz_inject::shim_build_id() {
+            return Ok(());
         }
-        if self.checkpoint.boot_id != host.boot_id {
-            return Err(refused(
-                "made before the host's last boot, or on another host: not possible yet".into(),
-            ));
+        let by = &self.checkpoint.lorentz;
+        let why = format!("made by another build of Lorentz ({by}); restore it with that one");
+        Err(CheckpointRefused::Directory { dir: self.dir.clone(), why })
+    }
+
+    /// The difference between this host's CLOCK_MONOTONIC and that of the host which made the checkpoint, at one moment of the wall
+    /// clock. It is zero on the same host until its next boot, also if its wall clock was set meanwhile.
+    pub fn difference_of_hosts(&self) -> io::Result<Span> {
+        let (host, now, then) = (Host::read()?, HostNow::read()?, &self.checkpoint);
+        if (&then.boot_id, then.time_offsets) == (&host.boot_id, host.time_offsets) {
+            return Ok(Span::ZERO);
         }
-        Ok(())
+        let wall_passed = now.wall.as_nanos() - then.host_wall_ns;
+        let monotonic_passed = i128::from(now.real.0) - i128::from(then.host_monotonic_ns);
+        Ok(Span(saturate(monotonic_passed - wall_passed)))
     }
 }
 
@@ -302,13 +312,15 @@ impl Whole {
 pub(crate) struct Host {
     pub kernel: String,
     pub boot_id: String,
+    pub time_offsets: [i64; 2],
 }
 
 impl Host {
     pub fn read() -> io::Result<Host> {
         let line = |path: &str| Ok::<_, io::Error>(fs::read_to_string(path)?.trim().to_string());
         let kernel = line("/proc/sys/kernel/osrelease")?;
-        Ok(Host { kernel, boot_id: line("/proc/sys/kernel/random/boot_id")? })
+        let boot_id = line("/proc/sys/kernel/random/boot_id")?;
+        Ok(Host { kernel, boot_id, time_offsets: lorentz_inject::own_time_offsets() })
     }
 }
 
@@ -332,6 +344,8 @@ mod tests {
             rate: "1/10".into(),
             frozen: false,
             host_wall_ns: 3,
+            host_monotonic_ns: 4,
+            time_offsets: [5, 6],
             tcp_established: false,
             clock_key: "file[1:2]".into(),
             pipes: vec![(1, "pipe:[9]".into())],
@@ -361,7 +375,7 @@ mod tests {
         let dir = above.path().join("saved");
         make(&dir);
         let whole = Whole::open(&dir).unwrap();
-        whole.check_host().unwrap();
+        whole.check_build().unwrap();
         assert_eq!(whole.clock().unwrap(), [1, 2, 0, 3]);
         let files: Vec<&String> = whole.checkpoint.files.keys().collect();
         assert_eq!(files, ["clock", "criu/core.img"]);

@@ -49,15 +49,15 @@ pub fn checkpoint(
     let dumped = subject.dump(&criu, &place, &guard, options);
     if dumped.is_ok() && !options.leave_running {
         subject.end()?;
-    } else if !subject.was_frozen {
-        unfreeze(container)?;
+    } else {
+        subject.go_on()?;
     }
     guard.disarm();
     dumped
 }
 
 /// A container that can be checkpointed.
-struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     container: &'a Container,
     group: Cgroup,
     root: u32,
@@ -65,7 +65,7 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn of(container: &'a Container) -> anyhow::Result<Subject<'a>> {
+    pub fn of(container: &'a Container) -> anyhow::Result<Subject<'a>> {
         let refused = |why: &str| {
             let (name, why) = (container.name().to_string(), why.to_string());
             Err(CheckpointRefused::Container { name, why }.into())
@@ -120,16 +120,13 @@ impl<'a> Subject<'a> {
         Guard::start(move || {
             if place.is_unfinished() || options.leave_running || !place.target.exists() {
                 place.clear();
-                if !self.was_frozen {
-                    unfreeze(self.container)?;
-                }
-                return Ok(());
+                return self.go_on();
             }
             self.end()
         })
     }
 
-    fn dump(
+    pub fn dump(
         &self,
         criu: &installed::Criu,
         place: &Place,
@@ -172,7 +169,7 @@ impl<'a> Subject<'a> {
         let reading = self.container.clock()?.reading();
         let processes = self.container.processes()?;
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
-        let host = Host::read()?;
+        let (host, now) = (Host::read()?, HostNow::read()?);
         let record = self.container.record();
         Ok(Checkpoint {
             lorentz: env!("CARGO_PKG_VERSION").to_string(),
@@ -187,7 +184,9 @@ impl<'a> Subject<'a> {
             boottime_ns: reading.boot.0,
             rate: reading.rate.to_string(),
             frozen: self.was_frozen,
-            host_wall_ns: HostNow::read()?.wall.as_nanos(),
+            host_wall_ns: now.wall.as_nanos(),
+            host_monotonic_ns: now.real.0,
+            time_offsets: host.time_offsets,
             tcp_established: options.tcp_established,
             clock_key: clock_key(&self.container.clock_path())?,
             pipes: streams::pipes_to_outside(self.root, &pids),
@@ -197,8 +196,16 @@ impl<'a> Subject<'a> {
         })
     }
 
+    /// Lets the container go on, unless it was frozen before.
+    pub fn go_on(&self) -> anyhow::Result<()> {
+        if !self.was_frozen {
+            unfreeze(self.container)?;
+        }
+        Ok(())
+    }
+
     /// Ends the programs. They are in the directory.
-    fn end(&self) -> anyhow::Result<()> {
+    pub fn end(&self) -> anyhow::Result<()> {
         let pids = self.group.pids().unwrap_or_default();
         self.group.kill().context("ending the programs that were checkpointed")?;
         let begun = HostMoment::now();

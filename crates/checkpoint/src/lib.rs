@@ -16,6 +16,7 @@
 //!
 //! - [`checkpoint()`]: writes a directory;
 //! - [`restore()`], [`check`]: make a container of one, or say whether that is possible;
+//! - [`migrate()`], [`receive`]: the two sides of a migration;
 //! - [`Checkpoint`]: the description in such a directory, which is checked before anything is started.
 
 mod criu;
@@ -25,6 +26,7 @@ mod error;
 mod guard;
 mod images;
 mod init;
+mod migrate;
 mod restore;
 mod settle;
 mod streams;
@@ -32,4 +34,5 @@ mod streams;
 pub use directory::{Checkpoint, ProcessEntry, ThreadEntry};
 pub use dump::{checkpoint, CheckpointOptions};
 pub use error::CheckpointRefused;
+pub use migrate::{migrate, receive, MigrateOptions};
 pub use restore::{check, restore, RestoreOptions, WallPolicy};

@@ -45,6 +45,8 @@ pub struct RestoreOptions<'a> {
     pub frozen: bool,
     /// TCP connections to outside are restored too.
     pub tcp_established: bool,
+    /// Its standard streams that were pipes lead nowhere, not to those of the caller.
+    pub is_detached: bool,
 }
 
 /// Checks whether `dir` can be restored here, as [`restore`] would.
@@ -100,7 +102,7 @@ impl<'a> Plan<'a> {
         }
         let criu = installed::find().map_err(|found| CheckpointRefused::NoCriu { found })?;
         let whole = Whole::open(dir)?;
-        whole.check_host()?;
+        whole.check_build()?;
         let refused = |why: String| CheckpointRefused::Directory { dir: dir.to_path_buf(), why };
         if whole.checkpoint.tcp_established && !options.tcp_established {
             let why = "made with --tcp-established; restore it with --tcp-established too";
@@ -160,6 +162,7 @@ impl<'a> Plan<'a> {
 
     fn bring_back(&self, container: &mut Container) -> anyhow::Result<ExecMonitor> {
         let Some(group) = container.cgroup() else { return Err(CheckpointRefused::NotRoot.into()) };
+        container.clock()?.rebase(self.whole.difference_of_hosts()?);
         let mut monitor = monitor_of(container)?;
         // The children of a restored program that ends come to this process.
         set_child_subreaper(true)?;
@@ -227,6 +230,11 @@ impl<'a> Plan<'a> {
     fn streams(&self) -> anyhow::Result<Vec<(OwnedFd, &String)>> {
         let mut streams = Vec::new();
         for (stream, key) in &self.whole.checkpoint.pipes {
+            if self.options.is_detached {
+                let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+                streams.push((null.into(), key));
+                continue;
+            }
             // SAFETY: the standard streams stay open.
             let stream = unsafe { BorrowedFd::borrow_raw(*stream) };
             streams.push((dup(stream)?, key));
@@ -277,7 +285,7 @@ fn inherit(fd: RawFd, key: &str) -> Inherit_fd {
 }
 
 /// Ends what runs of a container that could not be restored, and removes it.
-fn remove(container: &Container) {
+pub(crate) fn remove(container: &Container) {
     if let Some(group) = container.cgroup() {
         let _ = group.kill();
     }

@@ -32,7 +32,7 @@ Exit status:
 /// Groups of verbs in the order of `lorentz --help`.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Containers", &["run", "attach", "exec", "ps", "time", "adopt", "rm"]),
-    ("Checkpoints", &["checkpoint", "restore"]),
+    ("Checkpoints", &["checkpoint", "restore", "migrate"]),
     ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip"]),
     ("Experiments", &["experiment"]),
     ("Networks", &["up", "down", "inspect", "link", "capture", "graph", "import", "export"]),
@@ -102,6 +102,14 @@ pub enum Verb {
     /// Its clocks, waits and timers go on where they stood. A process in the background supervises it; where its standard streams
     /// were pipes, it has this command's from then on.
     Restore(RestoreArgs),
+    /// Move a container to another host, over ssh
+    ///
+    /// It stands still here, is restored there, and ends here when it runs there. The other host has this version of Lorentz, and
+    /// the files that the programs have open. If the connection breaks, the container goes on here, or the message says what to do.
+    Migrate(MigrateArgs),
+    /// The other side of 'lorentz migrate'
+    #[command(hide = true)]
+    Receive(ReceiveArgs),
     /// List the containers
     #[command(aliases = ["list", "ls"])]
     Ps(Look),
@@ -312,6 +320,42 @@ pub struct CheckpointArgs {
     /// Save TCP connections to outside the container too
     #[arg(long)]
     pub tcp_established: bool,
+}
+
+// `lorentz migrate`.
+#[derive(Args, Debug)]
+pub struct MigrateArgs {
+    /// The container: its name, or the id of any of its processes
+    #[arg(value_name = "NAME|PID")]
+    pub container: String,
+    /// The other host, as ssh takes it
+    #[arg(value_name = "[USER@]HOST")]
+    pub host: String,
+    /// Name of the container there
+    ///
+    /// Default: the name that it has here.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Wall clock: keep, it goes on where it stood; host, it moves forward as the host's did meanwhile
+    #[arg(long, value_name = "keep|host", default_value = "keep", hide_possible_values = true)]
+    pub wall: WallArg,
+    /// Command in place of ssh, with its options
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub ssh: String,
+    /// The command lorentz at the other host
+    #[arg(long, value_name = "COMMAND", default_value = "lorentz")]
+    pub remote_lorentz: String,
+}
+
+// `lorentz receive`, which `lorentz migrate` starts.
+#[derive(Args, Debug)]
+pub struct ReceiveArgs {
+    /// Name of the container
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Wall clock
+    #[arg(long, value_name = "keep|host", default_value = "keep", hide_possible_values = true)]
+    pub wall: WallArg,
 }
 
 // `lorentz restore`.

@@ -23,6 +23,8 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Adopt(args) => adopt::adopt(args),
         Verb::Checkpoint(args) => checkpoint::checkpoint(args),
         Verb::Restore(args) => checkpoint::restore(args),
+        Verb::Migrate(args) => checkpoint::migrate(args),
+        Verb::Receive(args) => checkpoint::receive(args),
         Verb::Ps(args) => look::ps(args),
         Verb::Time(args) => look::time(args),
         Verb::Bandwidth(args) => bandwidth::bandwidth(args),

@@ -210,6 +210,20 @@ impl Leaps {
         whole.then_some(LogEntry { when: RealInstant(real), sum: Span(leapt) })
     }
 
+    /// Adds `by` to the instant of each remembered leap. Nobody else uses the log meanwhile.
+    pub(crate) fn rebase(&self, by: Span) {
+        for level in LeapLevel::all() {
+            for number in level.numbers(self.count().max(0) as u64) {
+                let Some(leap) = self.load(level, number) else { continue };
+                let entry = &self.log[level.index(number)];
+                let when = leap.when.plus(by).0;
+                entry.real.store(when, Ordering::Relaxed);
+                let sealed = seal(number << level.stride, when, leap.sum.0);
+                entry.seal.store(sealed, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Leaps by `by` from the sum `from`, at the real instant `at`. Returns false, and changes nothing, if the sum is not `from`:
     /// another leaper was faster.
     pub(crate) fn leap(

@@ -30,6 +30,7 @@ mod hold;
 mod past;
 mod piece;
 mod publish;
+pub(crate) mod rebase;
 
 pub use fast::FastClock;
 pub use hold::HOLD_DELAY;

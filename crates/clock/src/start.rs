@@ -9,7 +9,7 @@
 //! nothing. Programs may write the word. Therefore nobody loops on it, and nobody believes an impossible instant:
 //! [`crate::ClockPage`] clamps it between the earliest instant that the change asks for and the reader's own time.
 
-use crate::instant::RealInstant;
+use crate::instant::{RealInstant, Span};
 use crate::sync::AtomicPair;
 
 /// The start of the latest change, in shared memory.
@@ -39,6 +39,15 @@ impl Start {
         match self.0.compare_exchange([version, OPEN], [version, proposal.0 as u64]) {
             Ok(_) => Some(proposal),
             Err(found) => instant_of(version, found),
+        }
+    }
+
+    /// Adds `by` to the start of `version`, if it is decided. Nobody else uses the word meanwhile.
+    pub(crate) fn rebase(&self, version: u64, by: Span) {
+        if let Some(start) = self.decided(version) {
+            let _ = self
+                .0
+                .compare_exchange([version, start.0 as u64], [version, start.plus(by).0 as u64]);
         }
     }
 

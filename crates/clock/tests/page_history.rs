@@ -136,6 +136,45 @@ proptest! {
         }
     }
 
+    /// Under another host's clock, the past and the present are as they were.
+    #[test]
+    fn a_rebased_clock_is_the_same_by_the_other_host(
+        moves in prop::collection::vec((prop_oneof![1..2_000_i64, 1..DAY], any_move()), 0..PIECES - 2),
+        looks in prop::collection::vec(-DAY..DAY, 20),
+        leaps in prop::collection::vec(0..DAY, 0..40),
+        by in prop_oneof![-3 * DAY..3 * DAY, -1_000..1_000_i64],
+    ) {
+        let (clock, stretches) = moved(&moves);
+        let (page, registry) = (&clock.page, &clock.registry);
+        let end = stretches.last().map_or(0, |last| last.real as i64) + 5;
+        page.enable_leaps();
+        for (number, leap) in leaps.iter().enumerate() {
+            let at = RealInstant(end + number as i64);
+            prop_assert!(registry.leap(registry.leaps.sum(), Span(*leap), at));
+        }
+        let now = end + 100;
+        clock.change(now, |change| change.pace = Pace::Frozen);
+        let shown = |real: i64, now: i64, host_wall: WallTime| {
+            let stamp = RealInstant(real);
+            let file = page.wall_of_file(registry, stamp, RealInstant(now), host_wall);
+            (page.wall_of(registry, stamp), file, registry.leaps.at(stamp))
+        };
+        let host_wall = page.host_wall();
+        let before: Vec<_> = looks.iter().map(|off| shown(end + off, now, host_wall)).collect();
+        let frozen = clock.look(now);
+        page.rebase(registry, Span(by));
+        let host_wall = WallTime::from_nanos(host_wall.as_nanos() - i128::from(by));
+        prop_assert_eq!(page.host_wall(), host_wall);
+        for (off, before) in looks.iter().zip(before) {
+            prop_assert_eq!(shown(end + off + by, now + by, host_wall), before);
+        }
+        let look = clock.look(now + by);
+        prop_assert_eq!((look.now(), look.segment.wall), (frozen.now(), frozen.segment.wall));
+        // It goes on from there.
+        clock.change(now + by + 7, |change| change.pace = Pace::Running(Rate::ONE));
+        prop_assert_eq!(clock.look(now + by + 17).now(), frozen.now().plus(Span(10)));
+    }
+
     /// At other rates, file times are as exact as the coarser of the two clocks permits.
     #[test]
     fn the_past_is_remembered_at_any_rate(

@@ -140,6 +140,14 @@ impl Clock {
         unsafe { self.memory.add(file::REGISTRY_OFFSET).cast().as_ref() }
     }
 
+    /// Makes a clock of another host go on by this host's: see [`lorentz_clock::ClockPage::rebase`]. The clock is frozen, and nobody
+    /// else uses it.
+    pub fn rebase(&self, by: Span) {
+        if by != Span::ZERO {
+            self.page().rebase(self.registry(), by);
+        }
+    }
+
     /// Reads the clocks, all at one instant.
     pub fn reading(&self) -> Reading {
         self.reading_of(&self.look())

@@ -53,6 +53,7 @@ pub use image::build_id as shim_build_id;
 pub use launch::{find as find_command, Forked, ProgramEnd};
 pub use managed_clock::TargetClock;
 pub use monitor::{ExecMonitor, LoopTask};
+pub use namespace::own_time_offsets;
 pub use profile::Profile;
 pub use registration::{register_process, RegistrationSocket};
 pub use restored::{adopted_filter, CpuTimes, RestoredProcess};

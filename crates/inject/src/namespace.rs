@@ -35,6 +35,12 @@ pub(crate) fn time_offsets(pid: impl std::fmt::Display) -> Option<[i64; 2]> {
     Some([offsets.monotonic.0, offsets.boot.0])
 }
 
+/// Returns the same differences for the namespace in which this process's children begin; zeros if the kernel has no time
+/// namespaces.
+pub fn own_time_offsets() -> [i64; 2] {
+    time_offsets("self").unwrap_or_default()
+}
+
 /// Returns the same differences for the time namespace of `pid` itself, relative to the namespace of this process. `own` are
 /// the offsets of this process's namespace.
 ///

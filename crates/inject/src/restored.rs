@@ -17,13 +17,14 @@ use crate::borrowed_thread::BorrowedThread;
 use crate::image;
 use crate::launch::duplicate_fd;
 use crate::monitor::ExecMonitor;
+use crate::namespace::own_time_offsets;
 use crate::trace::TracedThread;
 use crate::{Error, Result};
 use lorentz_clock::{file, PidNamespace, ProcessId, Rate, Registry};
 use lorentz_shim::filter::{flag, Program, ASK_MONITOR, SET_MODE_FILTER};
 use lorentz_shim::gate::RETRY;
 use lorentz_shim::layout::{
-    space_address, CpuAnchor, CLOCK, CPU_ANCHORS, FORK_DATA, IMAGE, REGISTRY,
+    space_address, time_offset_addresses, CpuAnchor, CLOCK, CPU_ANCHORS, FORK_DATA, IMAGE, REGISTRY,
 };
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
@@ -93,8 +94,7 @@ impl RestoredProcess {
         rate: Rate,
     ) -> Result<()> {
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.0.pid));
-        let known = space.bits().to_ne_bytes();
-        self.0.threads[0].write(space_address() as u64, &known).map_err(refused)?;
+        self.tell_where_it_is(space).map_err(refused)?;
         for thread in &self.0.threads {
             repeat_wait(*thread).map_err(refused)?;
         }
@@ -102,6 +102,16 @@ impl RestoredProcess {
         self.continue_cpu_clocks(used, rate).map_err(refused)?;
         monitor.add_listener(listener);
         Ok(())
+    }
+
+    /// Writes the namespaces into the shim's data. The process is in the time namespace of this one.
+    fn tell_where_it_is(&self, space: PidNamespace) -> io::Result<()> {
+        let first = self.0.threads[0];
+        first.write(space_address() as u64, &space.bits().to_ne_bytes())?;
+        let [from_page, from_machine] = time_offset_addresses();
+        first.write(from_page as u64, &[0; 16])?;
+        let offsets = own_time_offsets().map(i64::to_ne_bytes);
+        first.write(from_machine as u64, &offsets.concat())
     }
 
     fn bring_back(&self, monitor: &ExecMonitor) -> io::Result<OwnedFd> {

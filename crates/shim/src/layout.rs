@@ -164,6 +164,15 @@ pub fn space_address() -> usize {
     DATA + core::mem::offset_of!(ProcessData, space)
 }
 
+/// The addresses of [`ProcessData::time_offsets`] and [`ProcessData::base_offsets`].
+pub fn time_offset_addresses() -> [usize; 2] {
+    let offsets = [
+        core::mem::offset_of!(ProcessData, time_offsets),
+        core::mem::offset_of!(ProcessData, base_offsets),
+    ];
+    offsets.map(|offset| DATA + offset)
+}
+
 /// Where it is said which filters were added.
 pub fn extra_filters_address() -> usize {
     DATA + core::mem::offset_of!(ProcessData, extra_filters)

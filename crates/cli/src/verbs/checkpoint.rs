@@ -1,9 +1,13 @@
-//! `checkpoint` and `restore`.
+//! `checkpoint`, `restore`, and `migrate` with its other side.
 
-use lorentz_checkpoint::{self as checkpoint, CheckpointOptions, RestoreOptions, WallPolicy};
+use std::io::{stdin, stdout};
+
+use lorentz_checkpoint::{
+    self as checkpoint, CheckpointOptions, MigrateOptions, RestoreOptions, WallPolicy,
+};
 use lorentz_container::StateDir;
 
-use crate::args::{CheckpointArgs, RestoreArgs, WallArg};
+use crate::args::{CheckpointArgs, MigrateArgs, ReceiveArgs, RestoreArgs, WallArg};
 use crate::print;
 
 pub fn checkpoint(args: &CheckpointArgs) -> anyhow::Result<i32> {
@@ -21,12 +25,10 @@ pub fn checkpoint(args: &CheckpointArgs) -> anyhow::Result<i32> {
 pub fn restore(args: &RestoreArgs) -> anyhow::Result<i32> {
     let options = RestoreOptions {
         name: args.name.as_deref(),
-        wall: match args.wall {
-            WallArg::Keep => WallPolicy::Keep,
-            WallArg::Host => WallPolicy::Host,
-        },
+        wall: policy(args.wall),
         frozen: args.frozen,
         tcp_established: args.tcp_established,
+        is_detached: false,
     };
     if args.check {
         checkpoint::check(&args.dir, &options)?;
@@ -35,4 +37,35 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<i32> {
     }
     checkpoint::restore(&StateDir::open()?, &args.dir, &options)?;
     Ok(0)
+}
+
+pub fn migrate(args: &MigrateArgs) -> anyhow::Result<i32> {
+    let found = StateDir::open()?.find(&args.container)?;
+    let ssh: Vec<String> = args.ssh.split_whitespace().map(String::from).collect();
+    let options = MigrateOptions {
+        host: &args.host,
+        ssh: &ssh,
+        lorentz: &args.remote_lorentz,
+        name: args.name.as_deref(),
+        wall: policy(args.wall),
+    };
+    checkpoint::migrate(&found, &options)?;
+    Ok(0)
+}
+
+pub fn receive(args: &ReceiveArgs) -> anyhow::Result<i32> {
+    let options = RestoreOptions {
+        name: args.name.as_deref(),
+        wall: policy(args.wall),
+        ..RestoreOptions::default()
+    };
+    checkpoint::receive(&StateDir::open()?, &options, &mut stdin().lock(), &mut stdout().lock())?;
+    Ok(0)
+}
+
+fn policy(wall: WallArg) -> WallPolicy {
+    match wall {
+        WallArg::Keep => WallPolicy::Keep,
+        WallArg::Host => WallPolicy::Host,
+    }
 }

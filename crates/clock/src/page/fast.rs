@@ -6,7 +6,8 @@
 //! fast path shows exactly what the slow path shows. From then on the fast path is closed.
 
 use super::piece::Piece;
-use crate::instant::{RealInstant, VirtualInstant, WallTime, NANOS_PER_SEC};
+use super::rebase::add;
+use crate::instant::{RealInstant, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
 use crate::rate::Rate;
 use crate::segment::Pace;
 use crate::sync::{unmodelled, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -70,6 +71,11 @@ impl FastPath {
     #[inline(always)]
     pub fn is_undecided(&self) -> bool {
         self.terms.load(Ordering::Acquire) == FastTerms::Undecided as u32
+    }
+
+    /// Adds `by` to the start of a piece that stands still.
+    pub fn rebase(&self, by: Span) {
+        add(&self.begin, by);
     }
 
     /// Returns the start of the piece that the fast path belongs to.

@@ -113,6 +113,19 @@ impl SharedPiece {
         self.store_start(segment.real, segment.virt, *limit);
     }
 
+    /// Adds `by` to the start and to the file boundary.
+    pub fn rebase(&self, by: Span) {
+        let start = self.begins();
+        let boundary = self.file_boundary(start);
+        let bits = match self.wall_nanos.load(Ordering::Relaxed) >> 32 {
+            0 => 0,
+            _ => boundary_bits(Some(boundary.plus(by))),
+        };
+        let nanos = self.wall_nanos.load(Ordering::Relaxed) & u64::from(u32::MAX);
+        self.wall_nanos.store(nanos | bits << 32, Ordering::Relaxed);
+        self.real.store(start.plus(by).0, Ordering::Relaxed);
+    }
+
     /// Stores the start and the limit, which are known once the start is decided.
     pub fn store_start(&self, real: RealInstant, virt: VirtualInstant, limit: VirtualInstant) {
         self.real.store(real.0, Ordering::Relaxed);
