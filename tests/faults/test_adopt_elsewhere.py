@@ -175,18 +175,19 @@ def test_a_container_of_an_experiment(tmp_path):
 
 
 def test_one_of_many_containers_that_share_a_monitor(tmp_path):
-    """`populate` starts many under one monitor. Each is adopted by itself."""
+    """`populate` starts many under one monitor. Each is adopted by itself, while programs of others
+    execute others all the time."""
     needs.root()
     script = f"while :; do /bin/sleep 0.02 2>/dev/null && echo works >> {tmp_path}/$$; done"
     with Experiment() as experiment:
-        names = experiment.populate(3, "/bin/sh", "-c", script)
+        names = experiment.populate(6, "/bin/sh", "-c", script)
         experiment.synchronize()
         experiment.start()
-        until(lambda: len(list(tmp_path.iterdir())) == 3, "starts")
+        until(lambda: len(list(tmp_path.iterdir())) == 6, "starts")
         kill_monitors(names[0])
-        pids = {name: adopt(name) for name in names[:2]}
-        assert lorentz.shown(names[2])["needs_adopt"]
-        for name in names[:2]:
+        pids = {name: adopt(name) for name in names[:5]}
+        assert lorentz.shown(names[5])["needs_adopt"]
+        for name in names[:5]:
             (place,) = [path for path in tmp_path.iterdir() if int(path.name) in pids[name]]
             before = len(place.read_text().splitlines())
             until(lambda place=place, before=before: works_in(place, before + 2), "starts")

@@ -91,12 +91,12 @@ impl Adopter {
     /// Stops all threads of processes that the freezer of control groups has stopped. So their tasks run nothing when they are
     /// thawed, and [`Adopter::adopt_stopped`] can adopt them. `list` returns the processes; the call repeats it until it finds no
     /// new one. Processes that may not be traced are left out.
-    pub fn stop(&self, list: impl Fn() -> Vec<u32>) -> StoppedProcesses {
+    pub fn stop(&mut self, list: impl Fn() -> Vec<u32>) -> StoppedProcesses {
         let mut stopped = StoppedProcesses { threads: Vec::new() };
         loop {
             let before = stopped.threads.len();
             for pid in list() {
-                stopped.add(Pid::from_raw(pid as i32));
+                stopped.add(&mut self.monitor, Pid::from_raw(pid as i32));
             }
             if stopped.threads.len() == before {
                 return stopped;
@@ -160,7 +160,7 @@ pub struct StoppedProcesses {
 
 impl StoppedProcesses {
     /// Stops the threads of a process that are not stopped yet.
-    fn add(&mut self, pid: Pid) {
+    fn add(&mut self, monitor: &mut ExecMonitor, pid: Pid) {
         for thread in threads_of(pid) {
             let is_known = self.threads.iter().any(|known| known.thread == thread);
             if is_known || thread.seize_for_calls().and_then(|()| thread.interrupt()).is_err() {
@@ -168,7 +168,7 @@ impl StoppedProcesses {
             }
             let tracee = Tracee { pid, thread };
             // A parent in vfork does not stop, and does not run either: its child is stopped.
-            match thread.wait_for_interrupt(Instant::now() + THREAD_TIMEOUT) {
+            match monitor.await_interrupt(thread, Instant::now() + THREAD_TIMEOUT) {
                 Ok(true) => self.threads.push(tracee),
                 _ => tracee.let_go(),
             }
@@ -218,7 +218,10 @@ impl Tracee {
             Err(error) => return self.explain_refusal(error),
         }
         let outcome = self.listen_seized(adopter);
-        self.let_go();
+        // One that executes a program is let go when it has the shim.
+        if !adopter.monitor.is_executing(self.thread) {
+            self.let_go();
+        }
         Tracee::or_busy(outcome)
     }
 
@@ -243,7 +246,7 @@ impl Tracee {
 
     fn listen_seized(&self, adopter: &mut Adopter) -> io::Result<Outcome> {
         let deadline = Instant::now() + THREAD_TIMEOUT;
-        match self.thread.wait_for_interrupt(deadline)? {
+        match adopter.monitor.await_interrupt(self.thread, deadline)? {
             false => Ok(Outcome::Busy),
             true => self.listen_stopped(adopter, deadline),
         }
@@ -251,8 +254,7 @@ impl Tracee {
 
     /// Has the stopped thread install the filter. It is stopped again afterwards, unless the result is [`Outcome::Busy`].
     fn listen_stopped(&self, adopter: &mut Adopter, deadline: Instant) -> io::Result<Outcome> {
-        let monitor = &adopter.monitor;
-        monitor.stop_for_test(Failpoint::AdoptStopped);
+        adopter.monitor.stop_for_test(Failpoint::AdoptStopped);
         let mut flags = [0];
         if self.thread.read(image::FLAGS, &mut flags).is_err() {
             // Killed meanwhile.
@@ -266,30 +268,32 @@ impl Tracee {
             self.send_signal(adopter.no_new_privs)?;
             adopter.asked.insert(self.thread);
         }
-        monitor.stop_for_test(Failpoint::AdoptSignalled);
+        adopter.monitor.stop_for_test(Failpoint::AdoptSignalled);
         let is_filter = |regs: &libc::user_regs_struct| {
             regs.orig_rax == libc::SYS_seccomp as u64
                 && (regs.rdi, regs.rsi) == (SET_MODE_FILTER.into(), flag::LISTENING_LIVE.into())
         };
-        let Some(result) = self.run_to(deadline, is_filter)? else { return Ok(Outcome::Busy) };
+        let Some(result) = self.run_to(&mut adopter.monitor, deadline, is_filter)? else {
+            return Ok(Outcome::Busy);
+        };
         match i32::try_from(-result) {
             Ok(libc::EBUSY) => return Ok(Outcome::Supervised),
             Ok(error) if error > 0 => return Err(explain_filter(error)),
             _ => {}
         }
-        monitor.stop_for_test(Failpoint::AdoptListening);
+        adopter.monitor.stop_for_test(Failpoint::AdoptListening);
         let listener = match duplicate_fd(self.pid, result as i32) {
             Ok(listener) => listener,
             // Killed meanwhile: its descriptors are closed, or it is gone.
             Err(Error::System(_, error)) if has_ended(&error) => return Ok(Outcome::Busy),
             Err(error) => return Err(io::Error::other(error.to_string())),
         };
-        monitor.stop_for_test(Failpoint::AdoptFetched);
+        adopter.monitor.stop_for_test(Failpoint::AdoptFetched);
         // A process that somebody has stopped would keep the listener open.
         let is_close = |regs: &libc::user_regs_struct| {
             regs.orig_rax == libc::SYS_close as u64 && regs.rdi == result as u64
         };
-        self.run_to(Instant::now() + THREAD_TIMEOUT, is_close)?;
+        self.run_to(&mut adopter.monitor, Instant::now() + THREAD_TIMEOUT, is_close)?;
         Ok(Outcome::Listening(listener))
     }
 
@@ -312,6 +316,7 @@ impl Tracee {
     /// `None` if it has not come there by `deadline`.
     fn run_to(
         &self,
+        monitor: &mut ExecMonitor,
         deadline: Instant,
         is_it: impl Fn(&libc::user_regs_struct) -> bool,
     ) -> io::Result<Option<i64>> {
@@ -321,7 +326,7 @@ impl Tracee {
         let mut signal = 0;
         loop {
             self.thread.go_on_to_call(signal)?;
-            signal = match self.thread.wait_until(deadline)? {
+            signal = match monitor.await_stop(self.thread, deadline)? {
                 None => return Ok(None),
                 Some(Stop::Call) => {
                     let regs = self.thread.registers()?;
@@ -337,16 +342,10 @@ impl Tracee {
         }
     }
 
-    /// Stops tracing the thread. If it does not stop for that, the monitor's loop detaches it when it does.
+    /// Stops tracing the thread. Where it runs, the monitor's loop detaches it when it has stopped.
     fn let_go(&self) {
-        if self.thread.detach().is_ok() || self.thread.interrupt().is_err() {
-            return;
-        }
-        let stopped = self.thread.wait_until(Instant::now() + THREAD_TIMEOUT);
-        match stopped {
-            Ok(Some(Stop::Signal(signal))) => drop(self.thread.detach_with(signal)),
-            Ok(Some(_)) => drop(self.thread.detach()),
-            _ => {}
+        if self.thread.detach().is_err() {
+            let _ = self.thread.interrupt();
         }
     }
 }

@@ -51,9 +51,10 @@ impl TracedThread {
         ptrace(libc::PTRACE_SEIZE, self, 0, libc::PTRACE_O_TRACEEXEC as usize).map(|_| ())
     }
 
-    /// Seizes the thread without stopping it, for [`TracedThread::go_on_to_call`].
+    /// Seizes the thread without stopping it, for [`TracedThread::go_on_to_call`]. The thread will stop at an exec.
     pub fn seize_for_calls(self) -> io::Result<()> {
-        ptrace(libc::PTRACE_SEIZE, self, 0, libc::PTRACE_O_TRACESYSGOOD as usize).map(|_| ())
+        let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEEXEC;
+        ptrace(libc::PTRACE_SEIZE, self, 0, options as usize).map(|_| ())
     }
 
     /// Makes the thread stop the next time that it would return to its program.
