@@ -18,9 +18,13 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{bail, Context};
-use lorentz_container::{criu as installed, unfreeze, Container, StateDir};
+use lorentz_container::{criu as installed, unfreeze, Container, MonitorKind, StateDir};
+
+use lorentz_control::host_time::sleep;
+use nix::sys::signal::{signal, SigHandler, Signal};
 
 use crate::directory::{Place, Whole};
 use crate::dump::Subject;
@@ -56,6 +60,7 @@ const SCRATCH: &str = "lorentz-migration-";
 ///
 /// [`CheckpointRefused`]; CRIU's first error; or the connection broke. The message says whether the container goes on here.
 pub fn migrate(container: &Container, options: &MigrateOptions) -> anyhow::Result<()> {
+    outlive_connection()?;
     let subject = Subject::of(container)?;
     let criu = installed::find().map_err(|found| CheckpointRefused::NoCriu { found })?;
     let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir()?;
@@ -147,40 +152,74 @@ impl Drop for Receiver {
     }
 }
 
-/// The other side of [`migrate`]: restores what comes from `input`, and answers to `output`. The caller must have one thread only.
+/// The other side of [`migrate`]: restores the container `name` from `input`, and answers to `output`. The caller must have one thread
+/// only.
 ///
 /// # Errors
 ///
 /// As [`restore`]; or the connection broke. Nothing of the container is left then.
 pub fn receive(
     state: &StateDir,
-    options: &RestoreOptions,
+    name: &str,
+    wall: WallPolicy,
     input: &mut impl Read,
     output: &mut impl Write,
 ) -> anyhow::Result<()> {
+    outlive_connection()?;
+    state.check_new_name(name)?;
     let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir()?;
+    let committed = scratch.path().join(COMMITTED);
+    let guard = Guard::start(|| {
+        if !committed.exists() {
+            remove_when_restored(state, name);
+        }
+        Ok(fs::remove_dir_all(scratch.path())?)
+    })?;
     let dir = scratch.path().join("checkpoint");
-    let guard = Guard::start(|| Ok(fs::remove_dir_all(scratch.path())?))?;
     tar::Archive::new(&mut *input).unpack(&dir).context("receiving the checkpoint")?;
-    let checkpoint = Whole::open(&dir)?.checkpoint;
-    restore(state, &dir, &RestoreOptions { frozen: true, is_detached: true, ..*options })?;
-    let container = state.container(options.name.unwrap_or(&checkpoint.name))?;
-    let agreed = output
-        .write_all(READY.as_bytes())
-        .and_then(|()| output.flush())
-        .map_err(Into::into)
-        .and_then(|()| await_go(input));
-    if let Err(error) = agreed {
+    let was_frozen = Whole::open(&dir)?.checkpoint.frozen;
+    let (name, frozen, is_detached) = (Some(name), true, true);
+    restore(
+        state,
+        &dir,
+        &RestoreOptions { name, wall, frozen, is_detached, ..Default::default() },
+    )?;
+    let container = state.container(name.unwrap_or_default())?;
+    let ready = output.write_all(READY.as_bytes()).and_then(|()| output.flush());
+    if let Err(error) = ready.map_err(Into::into).and_then(|()| await_go(input)) {
         remove(&container);
         guard.disarm();
         return Err(error);
     }
-    if !checkpoint.frozen && !options.frozen {
+    File::create(&committed)?;
+    if !was_frozen {
         unfreeze(&container)?;
     }
     guard.disarm();
     output.write_all(RUNNING.as_bytes())?;
     Ok(output.flush()?)
+}
+
+/// Removes a container that a restore may be about to make, whose caller was killed: the restore completes without it.
+fn remove_when_restored(state: &StateDir, name: &str) {
+    const LOOKS: u32 = 50;
+    const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+    for _ in 0..LOOKS {
+        let is_restored = |container: &Container| {
+            container.record().monitors.iter().any(|one| one.kind == MonitorKind::Restore)
+        };
+        if let Some(container) = state.container(name).ok().filter(is_restored) {
+            remove(&container);
+        }
+        sleep(LOOK_INTERVAL);
+    }
+}
+
+/// A connection that ends is an error of the next write, and does not end this process.
+fn outlive_connection() -> anyhow::Result<()> {
+    // SAFETY: no handler is installed.
+    unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) }?;
+    Ok(())
 }
 
 /// Waits for the word to go on, behind the padding of the tar file.

@@ -352,7 +352,7 @@ pub struct MigrateArgs {
 pub struct ReceiveArgs {
     /// Name of the container
     #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
+    pub name: String,
     /// Wall clock
     #[arg(long, value_name = "keep|host", default_value = "keep", hide_possible_values = true)]
     pub wall: WallArg,

@@ -54,12 +54,9 @@ pub fn migrate(args: &MigrateArgs) -> anyhow::Result<i32> {
 }
 
 pub fn receive(args: &ReceiveArgs) -> anyhow::Result<i32> {
-    let options = RestoreOptions {
-        name: args.name.as_deref(),
-        wall: policy(args.wall),
-        ..RestoreOptions::default()
-    };
-    checkpoint::receive(&StateDir::open()?, &options, &mut stdin().lock(), &mut stdout().lock())?;
+    let (mut input, mut output) = (stdin().lock(), stdout().lock());
+    let wall = policy(args.wall);
+    checkpoint::receive(&StateDir::open()?, &args.name, wall, &mut input, &mut output)?;
     Ok(0)
 }
 
