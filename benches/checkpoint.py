@@ -1,4 +1,4 @@
-"""What checkpoints and restores do to waits and clocks, and how long they take, beside CRIU alone.
+"""Waits and clocks over checkpoints and restores, and how long these take, beside CRIU alone.
 
 Rewrites the figures in docs/checkpoint.md. Runs as root, with CRIU 4.1 or later.
 """
@@ -296,7 +296,7 @@ def gained_ms(rate: str) -> tuple[float, float]:
 
 
 def looks(pid: int) -> dict[str, int]:
-    """What a process has."""
+    """Counts the filters, descriptors and mappings of a process, and its memory."""
     status = Path(f"/proc/{pid}/status").read_text()
     number = {key: int(value) for key, value in re.findall(r"^(\w+):\s+(\d+)", status, re.M)}
     return {
@@ -308,7 +308,7 @@ def looks(pid: int) -> dict[str, int]:
 
 
 def cycles() -> tuple[dict[str, int], dict[str, int]]:
-    """What a process has after one checkpoint and restore, and after CYCLES of them."""
+    """Returns the looks at a process after one restore, and after CYCLES of them."""
     with folder() as place:
         run = start([LORENTZ, "run", "--name", NAME, "--", "sleep", "100000"], place / "out")
         time.sleep(0.5)
