@@ -5,17 +5,21 @@ use crate::process::{PidNamespace, ProcessId};
 use crate::sync::Ordering;
 
 impl Registry {
-    /// Gives each process of namespace `from` the same number in namespace `to`, as a restore into a namespace of its own does. The
-    /// processes' waits lose their slots: their threads have to look at the clock, and claim new ones. Nobody may use the registry
-    /// meanwhile.
+    /// Gives each process of namespace `from` the same number in namespace `to`, as a restore into a namespace of its own does. Nobody
+    /// may use the registry meanwhile.
+    ///
+    /// A thread that waits takes its slot for one that it has left by a jump: it uses the slot again at its next look at the clock.
     ///
     /// The result is false if a timer finds no slot: it does not follow the clock any more.
     pub fn relocate(&self, from: PidNamespace, to: PidNamespace) -> bool {
         let is_there = |process: ProcessId| process.namespace() == from;
         for waiter in self.waiters() {
-            if waiter.owner().is_some_and(|(process, _)| is_there(process)) {
-                waiter.release();
-            }
+            let Some((process, thread)) = waiter.owner().filter(|(process, _)| is_there(*process))
+            else {
+                continue;
+            };
+            let moved = ProcessId::new(to, process.number());
+            waiter.owner.store(moved.key(thread), Ordering::Relaxed);
         }
         // A timer may be met again in its new slot.
         let timers = self.timers().filter_map(|timer| Some((timer, timer.owner()?)));
