@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
@@ -115,6 +118,31 @@ def test_a_container_that_is_killed_from_outside_leaves_nothing_but_its_state():
         lorentz.wait_until_gone(bundle.id)
         bundle.ok("delete", bundle.id)
         assert not traces(bundle)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """The block has the lock of a directory."""
+    descriptor = os.open(folder, os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def test_a_delete_and_pauses_of_others_do_not_wait_for_each_other(tmp_path):
+    """A delete can take 5 s."""
+    root = tmp_path / "runtime"
+    with Bundle(["sleep", "100"], rate="2") as bundle, Bundle(["sleep", "100"], rate="2") as other:
+        for one in (bundle, other):
+            one.ok("--root", str(root), "run", "--detach", one.id)
+        with locked(root):
+            bundle.ok("--root", str(root), "delete", "--force", bundle.id)
+        with locked(root / other.id):
+            other.ok("--root", str(root), "pause", other.id)
+        other.ok("--root", str(root), "delete", "--force", other.id)
+    assert not root.exists()
 
 
 def test_an_id_can_be_used_again_at_once():

@@ -236,6 +236,20 @@ def test_no_signal_is_lost():
     assert (seen["in_order"], seen["trapped"]) == (1, 1)
 
 
+def test_a_thread_executes_a_program_while_its_process_is_adopted():
+    """The kernel then gives it the number of the first thread, which the adoption may be waiting
+    for. No program begins without its clock."""
+    with Inside(build.c("process/thread_execs"), at="2038-01-19") as inside:
+        for number in range(60):
+            inside.line(ev="start", n=number)
+            (pid,) = inside.programs()
+            inside.kill_monitor()
+            os.kill(pid, signal.SIGUSR1)
+            assert adopt(inside)
+        starts = inside.wait_for(61, ev="start")
+    assert {line["year"] for line in starts} == {2038}
+
+
 def test_a_stopped_process_stays_stopped():
     with shell() as inside:
         inside.line(ev="ready")

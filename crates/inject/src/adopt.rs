@@ -170,6 +170,8 @@ impl StoppedProcesses {
             // A parent in vfork does not stop, and does not run either: its child is stopped.
             match monitor.await_interrupt(thread, Instant::now() + THREAD_TIMEOUT) {
                 Ok(true) => self.threads.push(tracee),
+                // One that executes a program is let go when it has the shim.
+                _ if monitor.is_executing(thread) => {}
                 _ => tracee.let_go(),
             }
         }
@@ -218,7 +220,7 @@ impl Tracee {
             Err(error) => return self.explain_refusal(error),
         }
         let outcome = self.listen_seized(adopter);
-        // One that executes a program is let go when it has the shim.
+        // As above.
         if !adopter.monitor.is_executing(self.thread) {
             self.let_go();
         }

@@ -30,7 +30,9 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+mod awaited;
 
 /// Numbers of the descriptors that were put into a process that is about to exec.
 #[derive(Clone, Copy)]
@@ -81,9 +83,14 @@ pub struct ExecMonitor {
     refused: bool,
     /// Threads that the monitor has let go to exec, with their descriptors and the number of their managed clock.
     execs: HashMap<TracedThread, (InjectedFds, usize)>,
-    /// The thread for whose stop [`ExecMonitor::await_stop`] waits, and the status of its stop.
-    awaited: Option<(TracedThread, Option<i32>)>,
+    awaited: Option<Awaited>,
     loop_task: Option<Box<dyn LoopTask>>,
+}
+
+/// The thread whose stop [`ExecMonitor::await_stop`] awaits, and the status of that stop.
+struct Awaited {
+    thread: TracedThread,
+    status: Option<i32>,
 }
 
 impl ExecMonitor {
@@ -364,13 +371,13 @@ impl ExecMonitor {
             return;
         }
         let thread = TracedThread(notification.thread as i32);
-        // A thread that this monitor is about to adopt is seized already.
-        let is_seized = |_: &io::Error| tracer_of(thread) == Some(std::process::id() as i32);
-        if let Err(error) = thread.seize().or_else(|e| if is_seized(&e) { Ok(()) } else { Err(e) })
-        {
-            report_refusal(thread, &error);
-            let _ = user_notification::fail(listener, id, libc::EPERM);
-            return;
+        if let Err(error) = thread.seize() {
+            // A thread that this monitor is about to adopt is seized already.
+            if tracer_of(thread) != Some(std::process::id() as i32) {
+                report_refusal(thread, &error);
+                let _ = user_notification::fail(listener, id, libc::EPERM);
+                return;
+            }
         }
         stop_for_test(clock, Failpoint::ExecSeized);
         // If the exec fails, the thread stops on its way back, and the monitor detaches there.
@@ -410,55 +417,6 @@ impl ExecMonitor {
         self.reap()
     }
 
-    /// Waits until `thread`, which this monitor traces and has interrupted, stops for that; returns whether it has by `deadline`. As
-    /// [`ExecMonitor::await_stop`].
-    pub(crate) fn await_interrupt(
-        &mut self,
-        thread: TracedThread,
-        deadline: Instant,
-    ) -> io::Result<bool> {
-        loop {
-            match self.await_stop(thread, deadline)? {
-                None => return Ok(false),
-                Some(Stop::Signal(signal)) => thread.go_on(signal)?,
-                Some(_) => return Ok(true),
-            }
-        }
-    }
-
-    /// Whether a thread executes a program, so that the monitor waits for its stop.
-    pub(crate) fn is_executing(&self, thread: TracedThread) -> bool {
-        self.execs.contains_key(&thread)
-    }
-
-    /// Waits until a thread that this monitor traces stops, and returns the reason; `None` if it has not stopped by `deadline`, or
-    /// executes a program. Serves all others meanwhile: the freezer waits for a program whose exec waits for this monitor, and the thread may wait for the
-    /// freezer.
-    pub(crate) fn await_stop(
-        &mut self,
-        thread: TracedThread,
-        deadline: Instant,
-    ) -> io::Result<Option<Stop>> {
-        self.awaited = Some((thread, None));
-        loop {
-            self.reap().map_err(io::Error::other)?;
-            if let Some((_, Some(status))) = self.awaited {
-                self.awaited = None;
-                return match libc::WIFSTOPPED(status) {
-                    true => Ok(Some(Stop::of(status))),
-                    false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
-                };
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.is_executing(thread) {
-                self.awaited = None;
-                return Ok(None);
-            }
-            // The signal of the stop ends this.
-            self.poll_events(Some(left)).map_err(io::Error::other)?;
-        }
-    }
-
     /// Handles every child and traced thread whose state has changed.
     fn reap(&mut self) -> Result<()> {
         loop {
@@ -468,13 +426,8 @@ impl ExecMonitor {
             if pid <= 0 {
                 return Ok(());
             }
-            let is_executing = self.execs.contains_key(&TracedThread(pid));
-            match &mut self.awaited {
-                Some((thread, seen)) if thread.0 == pid && !is_executing => {
-                    *seen = Some(status);
-                    continue;
-                }
-                _ => {}
+            if self.take_awaited(TracedThread(pid), status) {
+                continue;
             }
             if libc::WIFSTOPPED(status) {
                 self.on_stop(TracedThread(pid), status);

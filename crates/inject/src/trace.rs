@@ -154,16 +154,20 @@ impl TracedThread {
     }
 
     /// Makes the thread stop the next time that it would return to its program, and waits for it; returns whether it has stopped by
-    /// `deadline`. A thread that the kernel stops for a signal goes on with that signal first: its stop would swallow the signal.
+    /// `deadline`.
     pub fn stop(self, deadline: Instant) -> io::Result<bool> {
         self.interrupt()?;
-        self.wait_for_interrupt(deadline)
+        self.go_on_until_interrupted(|| self.wait_until(deadline))
     }
 
-    /// As [`TracedThread::stop`], for a thread that was interrupted before.
-    pub fn wait_for_interrupt(self, deadline: Instant) -> io::Result<bool> {
+    /// Lets the thread, which was interrupted, go on with each signal for which the kernel stops it before: its stop would swallow the
+    /// signal. `next` waits for its next stop. Returns whether it has stopped for the interrupt; false if `next` has given up.
+    pub fn go_on_until_interrupted(
+        self,
+        mut next: impl FnMut() -> io::Result<Option<Stop>>,
+    ) -> io::Result<bool> {
         loop {
-            match self.wait_until(deadline)? {
+            match next()? {
                 None => return Ok(false),
                 Some(Stop::Signal(signal)) => self.go_on(signal)?,
                 Some(_) => return Ok(true),

@@ -35,7 +35,7 @@ struct Order<'a> {
     preserve_fds: i32,
     detached: bool,
     /// Whether the container goes with its programs, for nobody else knows of it.
-    is_passing: bool,
+    is_transient: bool,
 }
 
 /// The verb `create`.
@@ -47,7 +47,7 @@ pub fn create(runtime_dir: &RuntimeDir, args: &liboci_cli::Create) -> anyhow::Re
         no_pivot: args.no_pivot,
         preserve_fds: args.preserve_fds,
         detached: true,
-        is_passing: false,
+        is_transient: false,
     };
     make(runtime_dir, &order, Config::load(&args.bundle)?)?;
     Ok(0)
@@ -70,7 +70,7 @@ pub fn run(runtime_dir: &RuntimeDir, args: &Run) -> anyhow::Result<i32> {
             no_pivot: run.no_pivot,
             preserve_fds: run.preserve_fds,
             detached: run.detach || own.is_some(),
-            is_passing: args.as_lorentz && !run.keep,
+            is_transient: args.as_lorentz && !run.keep,
         };
         let tasks = make(runtime_dir, &order, config)?;
         Ok((tasks, console.map(Console::accept).transpose()))
@@ -207,7 +207,7 @@ fn build_on_clock(
     container: &mut Container,
 ) -> anyhow::Result<Tasks> {
     let monitor = start_monitor(container, || {
-        if order.is_passing {
+        if order.is_transient {
             // The process of the verb `run` does the same, unless it was killed.
             let _ = lifecycle::clear(runtime_dir, order.id);
         }

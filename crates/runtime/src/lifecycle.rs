@@ -124,11 +124,15 @@ pub fn delete(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Result
 }
 
 fn delete_made(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Result<()> {
-    let _lock = runtime_dir.lock()?;
+    let _lock = match runtime_dir.lock_container(id) {
+        // The container's monitor has deleted it just now.
+        Err(_) if force => return Ok(()),
+        locked => locked?,
+    };
     let mut tasks = match runtime_dir.tasks(id) {
         Err(error) if !force => return Err(error),
         Err(_) => {
-            // A runtime was killed while it made the container. Or the container's monitor has deleted it just now.
+            // A runtime was killed while it made the container. Or the monitor has deleted it while this process waited for the lock.
             let dir = runtime_dir.dir(id)?;
             return match dir.exists() {
                 true => Ok(std::fs::remove_dir_all(dir)?),
@@ -146,7 +150,7 @@ fn delete_made(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Resul
 /// Deletes a container all of whose programs have ended. Its clock stays.
 pub fn clear(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<()> {
     {
-        let _lock = runtime_dir.lock()?;
+        let _lock = runtime_dir.lock_container(id)?;
         delete_tasks(&mut runtime_dir.tasks(id)?, true)?;
     }
     runtime_dir.leave();

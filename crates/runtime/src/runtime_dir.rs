@@ -1,7 +1,8 @@
 //! The runtime's directory of containers. `lorentz` keeps the state of their clocks in another one.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
 use libcontainer::container::Container as Tasks;
@@ -80,15 +81,22 @@ impl RuntimeDir {
 
     /// Locks the set of paused containers until the result is dropped: engines pause the containers of a pod at the same time.
     pub fn lock(&self) -> anyhow::Result<Flock<File>> {
-        let dir =
-            File::open(&self.root).with_context(|| format!("--root {}", self.root.display()))?;
-        Flock::lock(dir, FlockArg::LockExclusive)
-            .map_err(|(_, error)| error)
-            .with_context(|| format!("--root {}", self.root.display()))
+        lock_dir(&self.root).with_context(|| format!("--root {}", self.root.display()))
+    }
+
+    /// Locks container `id` until the result is dropped: its monitor and other processes delete it at the same time. Fails if the
+    /// container has no directory.
+    pub fn lock_container(&self, id: &str) -> anyhow::Result<Flock<File>> {
+        lock_dir(&self.dir(id)?).with_context(|| format!("container {id:?}"))
     }
 
     /// Removes the runtime's directory, if it is empty.
     pub fn leave(&self) {
         let _ = fs::remove_dir(&self.root);
     }
+}
+
+fn lock_dir(dir: &Path) -> io::Result<Flock<File>> {
+    let dir = File::open(dir)?;
+    Flock::lock(dir, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
 }
