@@ -1,5 +1,4 @@
-"""Real programs over a checkpoint: Python with threads, redis with data, Go with tickers, a
-pipeline of a shell, TCP connections."""
+"""Real programs over a checkpoint: their timers and transactions go on, their data is there."""
 
 from __future__ import annotations
 
@@ -7,7 +6,9 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from framework import build, checkpoints, lorentz, needs
@@ -56,6 +57,17 @@ async def main():
 asyncio.run(main())
 """
 
+MEMORY = """
+import hashlib, json, time
+memory = bytearray(b"".join(b"%08d" % n for n in range(4_000_000)))
+begun = time.monotonic()
+while True:
+    after = time.monotonic() - begun
+    digest = hashlib.sha256(memory).hexdigest()
+    print(json.dumps({"ev": "hash", "hash": digest, "after": after}), flush=True)
+    time.sleep(3 - (time.monotonic() - begun) % 3)
+"""
+
 PAIR = """
 import json, os, socket, time
 listener = socket.create_server(("127.0.0.1", 0))
@@ -81,22 +93,45 @@ def name() -> str:
     return f"p{os.getpid()}-{name.count}"
 
 
-@pytest.mark.parametrize("program", [THREADS, ASYNC], ids=["threads", "asyncio"])
-@pytest.mark.parametrize("rate", ["1", "2"])
-def test_python(program, rate, tmp_path):
-    with Inside(sys.executable, "-c", program, rate=rate) as inside:
+def goes_on_ticking(command: list[str], directory: Path, threads: str = "a", **how: str) -> None:
+    """Checkpoints a program that ticks, and waits for 3 s: what follows is as if it had stayed."""
+    with Inside(*command, **how) as inside:
         inside.wait_for(20, ev="tick")
-        directory = save(inside, tmp_path / "saved")
+        save(inside, directory)
         inside.finish()
     time.sleep(AWAY)
     with Restored(directory, name()) as restored:
-        empty = restored.line(ev="empty")
-        assert 3 <= empty["after"] < 3.1
-        for thread in ("a", "b", "c") if program is THREADS else ("a",):
+        assert 3 <= restored.line(ev="empty")["after"] < 3.1
+        for thread in threads:
             before = inside.lines(ev="tick", thread=thread)
             after = restored.lines(ev="tick", thread=thread)
             assert after[0]["n"] == before[-1]["n"] + 1
             assert max(line["late"] for line in after) < 0.1
+
+
+@pytest.mark.parametrize("rate", ["1", "2"])
+def test_threads_of_python(rate, tmp_path):
+    goes_on_ticking([sys.executable, "-c", THREADS], tmp_path / "saved", "abc", rate=rate)
+
+
+@pytest.mark.parametrize("rate", ["1", "2"])
+def test_asyncio(rate, tmp_path):
+    goes_on_ticking([sys.executable, "-c", ASYNC], tmp_path / "saved", rate=rate)
+
+
+def test_the_scheduler_of_a_jvm(tmp_path):
+    """It works off what it believes to have missed, where the clock has jumped."""
+    command = build.java("checkpoint/Ticks")
+    goes_on_ticking(command, tmp_path / "saved", at="2038-01-19", rate="1")
+
+
+def test_timers_of_node(tmp_path):
+    script = build.PROGRAMS / "checkpoint" / "ticks.js"
+    goes_on_ticking([needs.tool("node"), str(script)], tmp_path / "saved", rate="2")
+
+
+def test_go_with_tickers(tmp_path):
+    goes_on_ticking([build.go("checkpoint/go")], tmp_path / "saved", "ab", rate="2")
 
 
 def test_a_pipeline_of_a_shell(tmp_path):
@@ -116,20 +151,23 @@ def test_a_pipeline_of_a_shell(tmp_path):
         assert numbers == list(range(1, 301))
 
 
-def test_go_with_tickers(tmp_path):
-    with Inside(build.go("checkpoint/go"), rate="2") as inside:
-        inside.wait_for(20, ev="tick")
-        directory = save(inside, tmp_path / "saved")
+def size(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.rglob("*"))
+
+
+def test_compressed_memory(tmp_path):
+    with Inside(sys.executable, "-c", MEMORY) as inside:
+        first = inside.line(ev="hash")["hash"]
+        plain = save(inside, tmp_path / "plain", "--leave-running")
+        compressed = save(inside, tmp_path / "compressed", "--compress")
         inside.finish()
-    time.sleep(AWAY)
-    with Restored(directory, name()) as restored:
-        assert 3 <= restored.line(ev="empty")["after"] < 3.1
-        for thread in ("a", "b"):
-            before = inside.lines(ev="tick", thread=thread)
-            after = restored.lines(ev="tick", thread=thread)
-            assert after[0]["n"] == before[-1]["n"] + 1
-            assert max(line["late"] for line in after) < 0.1
-        restored.wait_until_ended()
+    assert size(compressed) < size(plain) / 2
+    with Restored(compressed, name()) as restored:
+        again = restored.line(ev="hash")
+        assert again["hash"] == first and 3 <= again["after"] < 3.1
+        # The copy for CRIU is gone.
+        left = [path.name for path in lorentz.session.state_dir().rglob("images-*")]
+        assert left == []
 
 
 def port() -> int:
@@ -144,6 +182,7 @@ def ask(at: int, *words: str) -> str:
 
 
 def test_redis_keeps_its_data_and_its_expiries(tmp_path):
+    checkpoints.internet_sockets()
     needs.tool("redis-server")
     at = port()
     redis = ("redis-server", "--port", str(at), "--save", "", "--dir", str(tmp_path))
@@ -168,7 +207,51 @@ def test_redis_keeps_its_data_and_its_expiries(tmp_path):
         assert ask(at, "exists", "short") == "0"
 
 
+#: The present of a transaction stands still, that of the clock does not.
+TRANSACTION = """
+create table t (n int);
+begin;
+insert into t values (1);
+select json_build_object('ev', 'begun', 'year', extract(year from now()));
+select pg_sleep(3);
+select json_build_object('ev', 'slept', 'after', extract(epoch from clock_timestamp() - now()));
+commit;
+select json_build_object('ev', 'rows', 'n', count(*)) from t;
+"""
+#: Arguments: the directory of its data.
+POSTGRESQL = """
+postgres -D "$1" -k "$1" -c listen_addresses= & server=$!
+until psql -h "$1" -U postgres -qAt -c 'select 1' > /dev/null 2>&1; do sleep 0.1; done
+psql -h "$1" -U postgres -qAt -f "$1/transaction.sql"
+kill $server; wait $server
+"""
+
+
+def test_postgresql_in_a_transaction(tmp_path):
+    """In an IPC namespace of its own: CRIU saves memory of System V no other way."""
+    for program in ("postgres", "initdb", "psql", "setpriv", "unshare"):
+        needs.tool(program)
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    with tempfile.TemporaryDirectory(prefix="lorentz-postgresql-") as folder:
+        data = f"{folder}/data"
+        os.chown(folder, 65534, 65534)
+        make = [*user, "initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync"]
+        subprocess.run(make, check=True, timeout=60, stdout=subprocess.DEVNULL, cwd=folder)
+        Path(data, "transaction.sql").write_text(TRANSACTION)
+        run = ["unshare", "--ipc", *user, "sh", "-c", POSTGRESQL, "sh", data]
+        with Inside(*run, at="2038-01-19", rate="1") as inside:
+            assert inside.line(ev="begun")["year"] == 2038
+            directory = save(inside, tmp_path / "saved")
+            inside.finish()
+        time.sleep(AWAY)
+        with Restored(directory, name()) as restored:
+            assert 3 <= restored.line(ev="slept")["after"] < 3.1
+            assert restored.line(ev="rows")["n"] == 1
+            restored.wait_until_ended()
+
+
 def test_a_connection_within_the_container_goes_on(tmp_path):
+    checkpoints.internet_sockets()
     with Inside(sys.executable, "-c", PAIR) as inside:
         inside.wait_for(10, ev="line")
         directory = save(inside, tmp_path / "saved", "--tcp-established")
@@ -182,6 +265,7 @@ def test_a_connection_within_the_container_goes_on(tmp_path):
 
 
 def test_an_established_connection_needs_the_option(tmp_path):
+    checkpoints.internet_sockets()
     with Inside(sys.executable, "-c", PAIR) as inside:
         inside.wait_for(10, ev="line")
         done = lorentz.call("checkpoint", inside.name, "-o", str(tmp_path / "saved"))

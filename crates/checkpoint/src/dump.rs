@@ -13,6 +13,7 @@ use lorentz_control::{Cgroup, HostNow};
 use nix::unistd::geteuid;
 use rust_criu::rust_criu_protobuf::rpc::Criu_req_type;
 
+use crate::compress::compress;
 use crate::criu::{self, Request, Survival};
 use crate::directory::{Host, Place, Unfinished};
 use crate::guard::Guard;
@@ -26,6 +27,8 @@ pub struct CheckpointOptions {
     pub leave_running: bool,
     /// TCP connections to outside are saved too.
     pub tcp_established: bool,
+    /// The memory of the programs is compressed.
+    pub compress: bool,
 }
 
 /// How long the killed programs of a container may take to end.
@@ -156,6 +159,9 @@ impl<'a> Subject<'a> {
         drop(request);
         criu::clear_work(&images);
         images::adapt(&images)?;
+        if options.compress {
+            compress(&images)?;
+        }
         unfinished.copy_clock(&self.container.clock_path())?;
         unfinished.finish(description)
     }
@@ -226,11 +232,11 @@ fn roots(processes: &[Process]) -> Vec<u32> {
     live.filter(|process| !is_inside(process.parent)).map(|process| process.pid).collect()
 }
 
-/// Whether a process is in another mount, network or process id namespace than this one.
+/// Whether a process is in namespaces that a restore does not make anew.
 fn is_in_other_namespace(pid: u32) -> bool {
     let link = |pid: &str, name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
     let pid = pid.to_string();
-    ["mnt", "net", "pid", "ipc", "uts", "user"]
+    ["mnt", "net", "pid", "uts", "user"]
         .iter()
         .any(|name| link(&pid, name) != link("self", name))
 }

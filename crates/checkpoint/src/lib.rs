@@ -19,6 +19,7 @@
 //! - [`migrate()`], [`receive`]: the two sides of a migration;
 //! - [`Checkpoint`]: the description in such a directory, which is checked before anything is started.
 
+mod compress;
 mod criu;
 mod directory;
 mod dump;

@@ -19,6 +19,7 @@ use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::{dup, geteuid};
 use rust_criu::rust_criu_protobuf::rpc::{Criu_req_type, Inherit_fd};
 
+use crate::compress::expand;
 use crate::criu::{self, Request, Survival};
 use crate::directory::Whole;
 use crate::init::Init;
@@ -192,8 +193,10 @@ impl<'a> Plan<'a> {
 
     /// Has CRIU restore the processes into `group`, which is frozen afterwards: they have executed nothing.
     fn restore_processes(&self, container: &Container, group: &Cgroup) -> anyhow::Result<()> {
-        let opened = File::open(self.whole.images())?;
         let work_path = container.dir();
+        let expanded = expand(&self.whole.images(), &work_path)?;
+        let images = expanded.as_ref().map_or(self.whole.images(), |copy| copy.path().into());
+        let opened = File::open(images)?;
         let work = File::open(&work_path)?;
         let clock = OpenOptions::new().read(true).write(true).open(container.clock_path())?;
         let streams: Vec<(OwnedFd, &String)> = self.streams()?;

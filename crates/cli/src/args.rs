@@ -320,6 +320,9 @@ pub struct CheckpointArgs {
     /// Save TCP connections to outside the container too
     #[arg(long)]
     pub tcp_established: bool,
+    /// Compress the memory of the programs
+    #[arg(long)]
+    pub compress: bool,
 }
 
 // `lorentz migrate`.

@@ -13,11 +13,11 @@ use crate::print;
 pub fn checkpoint(args: &CheckpointArgs) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
     let found = state.find(&args.container)?;
-    let CheckpointArgs { leave_running, tcp_established, .. } = *args;
+    let CheckpointArgs { leave_running, tcp_established, compress, .. } = *args;
     checkpoint::checkpoint(
         &found,
         &args.output,
-        CheckpointOptions { leave_running, tcp_established },
+        CheckpointOptions { leave_running, tcp_established, compress },
     )?;
     Ok(0)
 }
