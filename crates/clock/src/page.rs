@@ -185,6 +185,9 @@ impl Snapshot {
 pub trait HostClock {
     /// Reads CLOCK_MONOTONIC.
     fn now(&self) -> RealInstant;
+
+    /// Is called right before the store that publishes a change. Whoever measures how long a change is under way begins here.
+    fn change_begins(&self) {}
 }
 
 impl<F: Fn() -> RealInstant> HostClock for F {
