@@ -186,7 +186,7 @@ pub trait HostClock {
     /// Reads CLOCK_MONOTONIC.
     fn now(&self) -> RealInstant;
 
-    /// Is called right before the store that publishes a change. Whoever measures how long a change is under way begins here.
+    /// Is called right before the store that publishes a change: a measurement of how long one is under way begins here.
     fn change_begins(&self) {}
 }
 
