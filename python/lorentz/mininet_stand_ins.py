@@ -203,6 +203,7 @@ class Mininet:
         topo: Topo | None = None,
         host: Callable = Host,
         link: Callable | None = None,
+        intf: Callable | None = None,
         ipBase: str = "10.0.0.0/8",
         autoSetMacs: bool = False,
         **_: object,
@@ -212,8 +213,8 @@ class Mininet:
         self.links: list[_Link] = []
         self.left_out: list[str] = []
         self.ipBase, self._macs, self._host = ipBase, autoSetMacs, host
-        # Such as partial(TCLink, delay="5ms").
-        self._link_options = dict(getattr(link, "keywords", {}))
+        # Such as partial(TCLink, delay="5ms"), or custom(TCIntf, bw=10).
+        self._link_options = {**getattr(intf, "keywords", {}), **getattr(link, "keywords", {})}
         self._configured = False
         if topo is not None:
             for name in topo.hosts():

@@ -72,6 +72,7 @@ TABLE = {
         (3, 2), has=("'from': {'h1:h1-eth0': {'rate': '1000000bit', 'delay': '15ms'}}",)
     ),
     "default-link-options": Program((3, 2), has=("'rate': '10000000bit', 'delay': '7000000ns'",)),
+    "interface-options": Program((3, 2), has=("'rate': '5000000bit', 'delay': '3000000ns'",)),
     "several-links": Program((3, 4), has=("'h1:h1-eth1'",)),
     "limited-processors": Program(
         (3, 2), left_out=("h1: cpu", "h1: cores", "h2: cpu", "h2: cores")

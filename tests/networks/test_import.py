@@ -192,6 +192,7 @@ def test_the_network_of_containerlab_carries_packets():
 
 CORE = "<scenario>\n<devices>\n<device id='1' name='a' type='x'/>\n</devices>\n{}\n</scenario>\n"
 CLAB = "name: wrong\ntopology:\n  nodes: {a: {kind: linux}}\n"
+NODE = "name: wrong\ntopology:\n  nodes:\n    a:\n      kind: %s\n"
 
 #: The file's name, what is in it, the line and column told, and words that must be.
 WRONG = {
@@ -243,6 +244,31 @@ WRONG = {
         f"{CLAB}  links:\n    - endpoints: ['a:eth1', 'b:eth1']\n",
         (5, 7),
         "no node",
+    ),
+    "a template": ("x.clab.yml", "# {{ no }}\nname: {{ .name }}\n", (2, 7), "a template"),
+    "no startup configuration": (
+        "x.clab.yml",
+        NODE % "frr" + "      startup-config: none/a.conf\n",
+        (6, 23),
+        "none/a.conf: No such file",
+    ),
+    "a startup configuration elsewhere": (
+        "x.clab.yml",
+        NODE % "frr" + "      startup-config: https://example.net/a.conf\n",
+        (6, 23),
+        "expected a file",
+    ),
+    "an unknown daemon": (
+        "x.clab.yml",
+        NODE % "frr" + "      extras:\n        frr:\n          daemons: [ospfd, sshd]\n",
+        (7, 9),
+        "daemon sshd: expected one of FRR's",
+    ),
+    "no file of variables": (
+        "x.clab.yml",
+        NODE % "linux" + "      env-files: [none.env]\n",
+        (6, 18),
+        "none.env: No such file",
     ),
     "no key": ("lab.conf", "r1[0]=A\nr1[1\n", (2, 1), "expected MACHINE[KEY]=VALUE"),
     "no bracket": ("lab.conf", "r1[0=A\n", (1, 1), "expected ]"),

@@ -146,7 +146,9 @@ CLAB = {
     "management": Sample(("mgmt", "prefix", "mgmt-ipv4"), A1),
     "limits-and-ports": Sample(("ports", "memory", "cpu", "restart-policy"), A1),
     "routers-of-vendors": Sample(("nokia_srlinux", "arista_ceos", "srl:e1-1", "srl:e1-2"), A1),
-    "links-to-the-host": Sample(("host:", "mgmt-net:", "macvlan:", "type vxlan", "type dummy"), A1),
+    "links-to-the-host": Sample(
+        ("host:", "mgmt-net:", "macvlan:", "type vxlan"), A1, ("'a:dummy0', 'a-dummy0-nowhere:p0'",)
+    ),
     "shared-network": Sample(pings=("side", "10.0.0.2")),
     "netem": Sample(pings=A1, has=("'from': {'a:eth1': {'delay': '20ms'}}",)),
     "alpine": Sample(pings=A1, failed=1, says=("apk", "give the node its image")),
@@ -154,7 +156,15 @@ CLAB = {
     "router": Sample(pings=("a", "10.0.2.2")),
     "routing-daemon": Sample(pings=A1, failed=1, says=("vtysh", "give the node its image")),
     "labels": Sample(("label owner",), A1, ("'position': [10.0, 20.0]",)),
-    "stages": Sample(("stages", "startup-delay"), A1),
+    "stages": Sample(("wait-for", "exec on the host: touch", "startup-delay"), A1),
+    "frr": Sample(
+        has=("ospf router-id 10.3.0.1", "vrrpd pathd; do if command", "all.forwarding': '1'")
+    ),
+    "variables": Sample(
+        ("bind /var/lib/volume",),
+        A1,
+        ("'alpine:3'", "'SITE': 'north'", "/notes-a.txt:/notes:ro,O", "a of clab-variables"),
+    ),
 }
 
 PC1 = ("pc1", "10.0.0.2")

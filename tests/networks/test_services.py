@@ -324,3 +324,23 @@ def test_routers_of_an_image_start_by_its_own_scripts():
         assert "frr" in lab.run("r2", "ps", "-o", "user=", "-C", "ospfd").split()
     finally:
         lab.__exit__()
+
+
+@slow
+def test_containerlabs_routers_run_without_their_image():
+    """FRR is that of the root file system. Without a list of daemons all that are installed run."""
+    lab = Lab("")
+    lab.name = "frr"
+    file = SCENARIOS / "clab/frr.clab.yml"
+    options = ("--ignore-images", "--tdf", "1", "--rootfs", str(servers.root()))
+    try:
+        done = lorentz.call("up", str(file), *options, timeout=UP_LIMIT)
+        assert done.returncode == 0 and done.stderr == "", done
+        answers(lab, "0% packet loss", "pc1", "ping", "-c", "1", "10.3.2.2")
+        running = {
+            node: lab.run(node, "ps", "-e", "-o", "comm=").split() for node in ("r1", "silent")
+        }
+        assert "isisd" not in running["r1"]
+        assert {"zebra", "bgpd", "isisd"} < set(running["silent"])
+    finally:
+        lab.__exit__()

@@ -186,6 +186,9 @@ impl Snapshot {
 pub trait HostClock {
     /// Reads CLOCK_MONOTONIC.
     fn now(&self) -> RealInstant;
+
+    /// Is called right before the store that publishes a change: a measurement of how long one is under way begins here.
+    fn change_begins(&self) {}
 }
 
 impl<F: Fn() -> RealInstant> HostClock for F {

@@ -139,6 +139,7 @@ impl ClockPage {
         failpoint(registry, Failpoint::BeforeOpen);
         registry.start.open(version + 1);
         failpoint(registry, Failpoint::BeforeVersion);
+        host.change_begins();
         self.version.store(version + 1, Ordering::Release);
         // This fence comes before the host's time is taken, and before the controller looks at the waits. A wait that the
         // controller does not find therefore sees this version.

@@ -2,7 +2,7 @@
 
 use crate::clock::Random;
 use crate::host;
-use lorentz_clock::{ClockPage, HostClock, RealInstant, Span};
+use lorentz_clock::{HostClock, RealInstant, Span};
 use std::cell::Cell;
 
 /// The host's clock, which counts its readings to compute a number of looks.
@@ -36,12 +36,10 @@ impl HostClock for CountingHost {
 
 /// The host's clock for one `publish`. It records when the window of the change begins. It may also delay the writer, as the
 /// kernel does when it takes a writer off its processor.
-pub struct WriterHost<'a> {
-    pub page: &'a ClockPage,
-    /// The version before the change.
-    pub version: u64,
-    /// The last time read before the store of the version.
-    pub last_before: Cell<Option<RealInstant>>,
+#[derive(Default)]
+pub struct WriterHost {
+    /// The time right before the store of the version.
+    pub before: Cell<Option<RealInstant>>,
     /// The first time read after the store of the version.
     pub first_after: Cell<Option<RealInstant>>,
     /// Number of readings so far.
@@ -69,16 +67,9 @@ impl Delay {
     }
 }
 
-impl<'a> WriterHost<'a> {
-    pub fn new(page: &'a ClockPage, delay: Option<Delay>) -> WriterHost<'a> {
-        WriterHost {
-            page,
-            version: page.version(),
-            last_before: Cell::new(None),
-            first_after: Cell::new(None),
-            times: Cell::new(0),
-            delay,
-        }
+impl WriterHost {
+    pub fn new(delay: Option<Delay>) -> WriterHost {
+        WriterHost { delay, ..WriterHost::default() }
     }
 
     pub fn delay(&self, before: bool) {
@@ -92,17 +83,19 @@ impl<'a> WriterHost<'a> {
     }
 }
 
-impl HostClock for WriterHost<'_> {
+impl HostClock for WriterHost {
     fn now(&self) -> RealInstant {
         self.delay(true);
         let now = host();
         self.delay(false);
         self.times.set(self.times.get() + 1);
-        if self.page.version() == self.version {
-            self.last_before.set(Some(now));
-        } else if self.first_after.get().is_none() {
+        if self.before.get().is_some() && self.first_after.get().is_none() {
             self.first_after.set(Some(now));
         }
         now
+    }
+
+    fn change_begins(&self) {
+        self.before.set(Some(host()));
     }
 }

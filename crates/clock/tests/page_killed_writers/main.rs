@@ -149,16 +149,13 @@ fn publish(
     change: &Change,
     delay: Option<Delay>,
 ) -> Option<Window> {
-    // `publish` reads pieces before it stores the version. The reading belongs to the upper bound, but not to the window. Reading
-    // is slow if another processor wrote the pieces, so fetch them first.
-    page.history(registry).for_each(drop);
     let switches_before = switches();
-    let host_of_change = WriterHost::new(page, delay);
+    let host_of_change = WriterHost::new(delay);
     page.publish(registry, &host_of_change, change).ok()?;
     let end = host();
     let switched = switches() != switches_before;
     let length = |begin: &Cell<Option<RealInstant>>| Some(end.since(begin.get()?).0);
-    let at_most = length(&host_of_change.last_before)?;
+    let at_most = length(&host_of_change.before)?;
     let at_least = length(&host_of_change.first_after)?;
     delay.is_none().then_some(Window { at_most, at_least, switched })
 }

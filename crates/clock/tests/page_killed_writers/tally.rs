@@ -7,7 +7,7 @@ pub const WINDOW: i64 = 3_000;
 
 /// Bounds of the time from the store of a version to the open fast path, ns.
 pub struct Window {
-    /// Upper bound: from the last reading of `publish` before the store of the version.
+    /// Upper bound: from a reading of the clock right before the store of the version.
     pub at_most: i64,
     /// Lower bound: from the first reading of `publish` after the store of the version.
     pub at_least: i64,
@@ -97,8 +97,7 @@ pub struct Tally {
     pub windows: Windows,
     /// Windows of changes with a context switch.
     pub windows_with_switch: Windows,
-    /// Windows of the first change of each process, which neither of the above contains. Their upper bound includes the page
-    /// faults of the first stores.
+    /// Windows of the first change of each process, which neither of the above contains: nothing of it is in the caches yet.
     pub first_windows: Windows,
     /// Windows without a context switch, on a page that no other thread uses.
     pub windows_alone: Windows,

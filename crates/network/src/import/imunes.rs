@@ -133,7 +133,8 @@ fn read_node(
         ..Station::default()
     };
     match text(&kind.value).as_str() {
-        "router" => {
+        // The routing part of a translator: what it translates is left out.
+        "router" | "nat64" => {
             forward(at, &mut node);
             station.is_router = true;
         }

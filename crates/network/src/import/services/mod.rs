@@ -8,6 +8,7 @@
 mod bird;
 mod custom;
 mod dhcp;
+mod frr;
 mod interfaces;
 mod routes;
 mod routing;
@@ -19,6 +20,7 @@ mod tests;
 mod wanted;
 
 use super::draft::{default_routes, forward, Draft, Position};
+pub(super) use frr::{frr, is_daemon};
 use routing::{Protocol, Router};
 use script::Script;
 use wanted::Host;

@@ -8,13 +8,13 @@ use std::net::Ipv4Addr;
 
 use serde_saphyr::Spanned;
 
+use super::frr;
 use super::interfaces::Interface;
 use super::routing_text::{self, Translated};
 use super::script::Script;
 use super::wanted::{Host, Routing, Style, Wanted};
 use crate::import::draft::{Draft, Position};
 
-const CONFIG: &str = "/etc/frr/frr.conf";
 /// A routing protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Protocol {
@@ -106,10 +106,7 @@ impl<'a> Router<'a> {
             false => self.services.join(", "),
         };
         let mut script = Script::new(self.host, &names, &[&["vtysh"][..], &daemons].concat());
-        // FRR's daemons give root up.
-        script.line("mkdir -p /run/frr /var/log/frr && chown frr:frr /run/frr /var/log/frr");
-        script.file(CONFIG, &config);
-        script.file("/etc/frr/vtysh.conf", "service integrated-vtysh-config");
+        frr::configure(&mut script, &config);
         script.line(&format!("for one in {}; do $one -d || exit; done", daemons.join(" ")));
         script.line("vtysh -b");
         Some((at, script))

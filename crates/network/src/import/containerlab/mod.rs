@@ -1,0 +1,49 @@
+//! containerlab's topologies: nodes of kind `linux`, `frr` and `bridge`.
+
+mod lab;
+mod link;
+mod node;
+mod variables;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::draft::{Draft, Position, Read};
+use crate::topology;
+use lab::Lab;
+use variables::Place;
+
+pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
+    if let Some(at) = template(text) {
+        return draft.error(at, "{{: a template, which containerlab fills in: expected a topology");
+    }
+    let text = variables::expand(text, &|name| std::env::var(name).ok());
+    let lab: Lab = topology::parse(&draft.name, &text)?;
+    let file = std::path::absolute(&draft.name).unwrap_or_default();
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let known = [("mgmt", lab.mgmt.as_ref()), ("prefix", lab.prefix.as_ref())];
+    let known = known.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    let unknown = lab.others.iter().chain(&lab.topology.others);
+    for (key, value) in known.chain(unknown.map(|(key, value)| (key.as_str(), value))) {
+        draft.leave_out(Position::from_location(value.defined), format!("{key}: {}", value.value));
+    }
+    let mut is_there = BTreeMap::new();
+    for (name, own) in &lab.topology.nodes {
+        let place = Place { folder, lab: &lab.name.value, node: name };
+        is_there.insert(name.as_str(), node::read(draft, &lab.topology, place, own.as_ref())?);
+    }
+    for link in &lab.topology.links {
+        link::read(draft, link, &is_there)?;
+    }
+    draft.file.name = lab.name;
+    Ok(())
+}
+
+/// Returns the place of the first expression of Go's templates.
+fn template(text: &str) -> Option<Position> {
+    let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim_start().starts_with('#'));
+    lines.into_iter().find_map(|(line, number)| {
+        let column = line.find("{{")? as u32 + 1;
+        Some(Position { line: number, column })
+    })
+}
