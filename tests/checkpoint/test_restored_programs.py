@@ -218,19 +218,30 @@ select json_build_object('ev', 'slept', 'after', extract(epoch from clock_timest
 commit;
 select json_build_object('ev', 'rows', 'n', count(*)) from t;
 """
-#: Arguments: the directory of its data.
+#: Arguments: the directory of its data, and the library that hides that it runs as root.
 POSTGRESQL = """
-postgres -D "$1" -k "$1" -c listen_addresses= & server=$!
+LD_PRELOAD="$2" postgres -D "$1" -k "$1" -c listen_addresses= & server=$!
 until psql -h "$1" -U postgres -qAt -c 'select 1' > /dev/null 2>&1; do sleep 0.1; done
 psql -h "$1" -U postgres -qAt -f "$1/transaction.sql"
 kill $server; wait $server
 """
 
 
+#: CRIU saves programs of other users only where root has CAP_SYS_RESOURCE.
+NOT_ROOT = """
+#include <unistd.h>
+uid_t getuid(void) { return 65534; }
+uid_t geteuid(void) { return 65534; }
+"""
+
+
 def test_postgresql_in_a_transaction(tmp_path):
     """In an IPC namespace of its own: CRIU saves memory of System V no other way."""
-    for program in ("postgres", "initdb", "psql", "setpriv", "unshare"):
+    for program in ("postgres", "initdb", "psql", "setpriv", "unshare", "gcc"):
         needs.tool(program)
+    library = tmp_path / "not_root.so"
+    compile = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    subprocess.run(compile, input=NOT_ROOT, text=True, check=True, timeout=60)
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     with tempfile.TemporaryDirectory(prefix="lorentz-postgresql-") as folder:
         data = f"{folder}/data"
@@ -238,7 +249,7 @@ def test_postgresql_in_a_transaction(tmp_path):
         make = [*user, "initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync"]
         subprocess.run(make, check=True, timeout=60, stdout=subprocess.DEVNULL, cwd=folder)
         Path(data, "transaction.sql").write_text(TRANSACTION)
-        run = ["unshare", "--ipc", *user, "sh", "-c", POSTGRESQL, "sh", data]
+        run = ["unshare", "--ipc", "sh", "-c", POSTGRESQL, "sh", data, str(library)]
         with Inside(*run, at="2038-01-19", rate="1") as inside:
             assert inside.line(ev="begun")["year"] == 2038
             directory = save(inside, tmp_path / "saved")

@@ -132,6 +132,7 @@ def test_a_name_in_use_is_refused(saved):
 
 
 @pytest.mark.patient
+@pytest.mark.timeout(400)
 def test_a_hundred_cycles_leave_the_program_as_it_was(tmp_path):
     """Number of filters, descriptors and mappings, size of its data."""
 

@@ -236,9 +236,7 @@ fn roots(processes: &[Process]) -> Vec<u32> {
 fn is_in_other_namespace(pid: u32) -> bool {
     let link = |pid: &str, name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
     let pid = pid.to_string();
-    ["mnt", "net", "pid", "uts", "user"]
-        .iter()
-        .any(|name| link(&pid, name) != link("self", name))
+    ["mnt", "net", "pid", "uts", "user"].iter().any(|name| link(&pid, name) != link("self", name))
 }
 
 /// CRIU's key for the clock's file: the mount's number and the inode, both in hexadecimal.

@@ -30,7 +30,8 @@ mod hold;
 mod past;
 mod piece;
 mod publish;
-pub(crate) mod rebase;
+mod rebase;
+mod shift;
 
 pub use fast::FastClock;
 pub use hold::HOLD_DELAY;

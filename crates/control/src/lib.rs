@@ -52,6 +52,7 @@ mod numbers;
 mod option_table;
 mod options;
 pub mod processes;
+mod relocate;
 mod rounds;
 mod signal;
 mod target;

@@ -6,13 +6,12 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use lorentz_clock::{PidNamespace, ProcessId, Registry};
 
 use crate::processes::{numbers, threads_of};
-use crate::{Cgroup, Clock};
+use crate::Cgroup;
 
 /// The known numbers. They may be out of date, so each is checked before it is returned.
 #[derive(Default)]
@@ -92,27 +91,11 @@ impl HostPids {
 }
 
 /// Returns the inode of the process id namespace of `pid`. The kernel numbers namespaces with 32 bits.
-fn namespace_of(pid: u32) -> Option<u32> {
+pub fn namespace_of(pid: u32) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|file| file.ino() as u32)
 }
 
 /// Returns the number of process or thread `pid` in its own process id namespace. `None` if it has ended.
 pub fn number_inside(pid: u32) -> Option<u32> {
     ProcessId::number_inside(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-}
-
-impl Clock {
-    /// Makes the clock find all programs, which have the numbers that the registry tells, in the process id namespace of `pid`.
-    /// Nobody may use the registry meanwhile ([`Registry::relocate`]).
-    ///
-    /// # Errors
-    ///
-    /// If `pid` has ended, or the registry has no room for a namespace or a timer.
-    pub fn relocate(&self, pid: u32) -> io::Result<PidNamespace> {
-        let inode = namespace_of(pid).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let registry = self.registry();
-        let no_room = || io::Error::other("the clock has no room for the programs' timers");
-        let to = registry.pid_namespaces.find_or_add(inode).ok_or_else(no_room)?;
-        registry.relocate(PidNamespace::MONITOR, to).then_some(to).ok_or_else(no_room)
-    }
 }

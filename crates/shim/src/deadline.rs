@@ -42,6 +42,13 @@ pub fn reached(deadline: Deadline) -> bool {
     snapshot.now() >= due(deadline, &snapshot)
 }
 
+/// Whether `deadline` is at most `span` of real time away, as the clock stands.
+pub fn is_near(deadline: Deadline, span: Span) -> bool {
+    let look = clocks::snapshot();
+    let until = real_due(deadline, &look);
+    until != RealInstant::NEVER && until.since(look.real) <= span
+}
+
 /// Whether virtual time has come to `deadline`, or comes to it in the next moment: then it has, at the return.
 pub fn reached_soon(deadline: Deadline) -> bool {
     loop {

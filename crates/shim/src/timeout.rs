@@ -43,8 +43,9 @@ impl Form {
                 const MAX: Span = Span(100_000_000);
                 Span(length.0 / 200).min(MAX)
             }
-            // kernel/time/timer.c: from 64 ticks on a timer's granularity is an eighth of its length.
+            // kernel/time/timer.c: from 64 ticks on a timer's granularity is an eighth of its length, before that two ticks.
             Form::Socket { .. } if length > Span(250_000_000) => Span(length.0 / 8),
+            Form::Socket { .. } if length > Span(50_000_000) => Span(25_000_000),
             _ => Span::ZERO,
         }
     }

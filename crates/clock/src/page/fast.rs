@@ -6,7 +6,7 @@
 //! fast path shows exactly what the slow path shows. From then on the fast path is closed.
 
 use super::piece::Piece;
-use super::rebase::add;
+use super::shift::add;
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
 use crate::rate::Rate;
 use crate::segment::Pace;

@@ -1,7 +1,8 @@
 //! A clock that goes on by another host's clocks: after a migration, or after the host's next boot.
 
+use super::shift::add;
 use super::ClockPage;
-use crate::instant::{RealInstant, Span, WallTime};
+use crate::instant::{Span, WallTime};
 use crate::registry::Registry;
 use crate::sync::Ordering;
 
@@ -24,13 +25,5 @@ impl ClockPage {
         let host_wall = WallTime::from_nanos(self.host_wall().as_nanos() - i128::from(by.0));
         self.host_wall_secs.store(host_wall.secs, Ordering::Relaxed);
         self.host_wall_nanos.store(host_wall.nanos, Ordering::Relaxed);
-    }
-}
-
-/// Adds to an instant in shared memory, unless it is never.
-pub(crate) fn add(word: &crate::sync::AtomicI64, by: Span) {
-    let instant = RealInstant(word.load(Ordering::Relaxed));
-    if instant != RealInstant::NEVER {
-        word.store(instant.plus(by).0, Ordering::Relaxed);
     }
 }

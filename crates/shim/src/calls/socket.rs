@@ -1,18 +1,19 @@
 //! Sockets: their timeouts, and the times stamped on their messages.
 
+use super::poll::PollFd;
 use crate::call::{Call, AGAIN};
 use crate::clocks;
-use crate::deadline::{due, reached};
+use crate::deadline::{due, is_near, reached};
 use crate::fd_table;
 use crate::filter::Extra;
 use crate::sys::{
-    request, sys, Errno, Fd, MsgFlags, OpenFlags, SocketOption, SysResult, Sysno, Timespec,
+    request, sys, Errno, Fd, MsgFlags, OpenFlags, SigSet, SocketOption, SysResult, Sysno, Timespec,
     Timeval, UserPtr,
 };
 use crate::timeout::{self, Timeout};
 use crate::timestamps::{self, Message};
 use crate::user::Access;
-use crate::wait::{self, Masking};
+use crate::wait::{self, Masking, Wait};
 use core::sync::atomic::Ordering::Relaxed;
 use lorentz_clock::{Deadline, Span};
 
@@ -181,18 +182,47 @@ pub fn send(call: &Call, fd: Fd) -> SysResult {
 /// length of the call. The kernel then ends the call as it always does.
 fn within(call: &Call, fd: Fd, direction: Direction, timeout: Span) -> SysResult {
     let deadline = call.after(timeout);
-    let kernels = Timeout::of_socket(fd, direction.option());
-    let result = wait::wait(
-        call,
-        deadline,
-        Masking::Interrupts,
-        &mut call.request(),
-        &mut if may_return_a_part(call, fd) { kernels } else { kernels.in_tries() },
+    let mut kernels = Timeout::of_socket(fd, direction.option());
+    let result = if may_return_a_part(call, fd) || is_nonblocking(call, fd) {
+        let (masking, request) = (Masking::Interrupts, &mut call.request());
         // A socket that does not block says so at once, long before its time.
-        |result| timed_out(call, result) && !is_nonblocking(call, fd),
-    );
+        let ended = |result| timed_out(call, result) && !is_nonblocking(call, fd);
+        wait::wait(call, deadline, masking, request, &mut kernels, ended)
+    } else {
+        receive_until(call, fd, deadline, kernels.in_tries())
+    };
     timeout::set_of_socket(fd, direction.option(), clocks::real_span(timeout));
     result
+}
+
+/// A call that receives, until `deadline`. The kernel's timeout of a socket counts ticks, so the last of the time is spent in poll.
+fn receive_until(call: &Call, fd: Fd, deadline: Deadline, mut kernels: Timeout) -> SysResult {
+    const LAST_PART: Span = Span(50_000_000);
+    let mut wait = Wait::new(call, deadline, Masking::Interrupts);
+    let mut request = call.request();
+    loop {
+        let ended = |result| timed_out(call, result);
+        if let Some(result) = wait.attempt(&mut request, &mut kernels, ended) {
+            return result;
+        }
+        while is_near(deadline, LAST_PART) {
+            match readable(&mut wait, fd) {
+                // The clock has changed.
+                None => {}
+                Some(Ok(0)) => return Err(Errno::EAGAIN),
+                Some(Ok(_)) => break,
+                Some(error) => return error,
+            }
+        }
+    }
+}
+
+/// Waits until the socket has something to receive. The result is that of poll(2).
+fn readable(wait: &mut Wait, fd: Fd) -> Option<SysResult> {
+    const POLLIN: u32 = 1;
+    let mut polled: PollFd = [fd.number(), POLLIN];
+    let mut request = request!(Sysno::ppoll, &raw mut polled, 1, 0, 0, SigSet::LEN);
+    wait.attempt(&mut request, &mut Timeout::optional_length(2), |result| result == Ok(0))
 }
 
 /// Whether a call that its timeout ends returns a part of what it was asked for, which a second try would not return again.
