@@ -240,7 +240,7 @@ fn env(draft: &mut Draft, name: &str, node: &mut Node, values: &[&Spanned<Value>
     }
 }
 
-/// Reads a file of variables. What the node sets itself comes before.
+/// Reads a file of variables. Those that the node sets itself come before.
 fn env_file(draft: &Draft, place: &Place, node: &mut Node, at: Position, file: &str) -> Read<()> {
     let path = place.path(file);
     let lines = match std::fs::read_to_string(&path) {

@@ -40,7 +40,7 @@ pub(crate) fn frr(node: &str, config: &str, daemons: Option<&[String]>) -> Strin
         Some(_) => {
             script.line(&format!("for one in {}; do $one -d || exit; done", named.join(" ")))
         }
-        // What is installed for another kernel does not start.
+        // A daemon for another kernel does not start.
         None => script.line(&format!(
             "for one in {}; do if command -v $one > /dev/null; then $one -d; fi; done",
             DAEMONS.join(" ")
