@@ -230,6 +230,15 @@ def test_a_container_made_by_attach_is_changed_like_any():
     assert still == 0
 
 
+def test_a_program_that_is_on_its_way_to_another_is_attached():
+    """The stop comes in the middle of its exec."""
+    for _ in range(5):
+        with Native([build.c("process/execs_itself")]) as native:
+            pid = native.line(ev="start")["pid"]
+            with attached(native, pid, "--offset", "1d"):
+                native.line(ev="moved")
+
+
 def test_a_tree_is_attached_as_one():
     """--tree: three generations, on one clock."""
     script = '(sh -c \'sleep 200; echo "{\\"ev\\":\\"deep\\"}"\' ; true) & sleep 201; wait'

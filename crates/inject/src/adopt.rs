@@ -339,7 +339,7 @@ impl Tracee {
                     0
                 }
                 Some(Stop::Signal(signal)) => signal,
-                Some(Stop::Other) => 0,
+                Some(Stop::Exec | Stop::Other) => 0,
             }
         }
     }

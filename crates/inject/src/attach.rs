@@ -49,8 +49,8 @@ impl ExecMonitor {
     /// installed, the process is ended.
     pub fn attach(&mut self, pid: Pid) -> Result<()> {
         let refused = |error: io::Error| Error::Refused(format!("process {pid}: {error}"));
-        check_preconditions(pid).map_err(refused)?;
         let stopped = StoppedProcess::stop(pid).map_err(refused)?;
+        check_preconditions(pid).map_err(refused)?;
         let listener = stopped.bring_in(self)?;
         self.add_listener(listener);
         Ok(())

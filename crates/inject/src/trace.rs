@@ -16,6 +16,8 @@ pub enum Stop {
     Call,
     /// The kernel is about to deliver this signal.
     Signal(i32),
+    /// A new program in the middle of its exec: the kernel has yet to write the result of the call.
+    Exec,
     /// An interrupt, or a stop of the whole process.
     Other,
 }
@@ -27,6 +29,7 @@ impl Stop {
         match (status >> 16, libc::WSTOPSIG(status)) {
             (0, signal) if signal == libc::SIGTRAP | SYSCALL_BIT => Stop::Call,
             (0, signal) => Stop::Signal(signal),
+            (libc::PTRACE_EVENT_EXEC, _) => Stop::Exec,
             _ => Stop::Other,
         }
     }
@@ -161,17 +164,21 @@ impl TracedThread {
     }
 
     /// Lets the thread, which was interrupted, go on with each signal for which the kernel stops it before: its stop would swallow the
-    /// signal. `next` waits for its next stop. Returns whether it has stopped for the interrupt; false if `next` has given up.
+    /// signal. Lets it complete an exec too: no other call can be made in the middle. `next` waits for its next stop. Returns whether it has stopped for the interrupt; false if `next` has given up.
     pub fn go_on_until_interrupted(
         self,
         mut next: impl FnMut() -> io::Result<Option<Stop>>,
     ) -> io::Result<bool> {
         loop {
-            match next()? {
+            let signal = match next()? {
                 None => return Ok(false),
-                Some(Stop::Signal(signal)) => self.go_on(signal)?,
-                Some(_) => return Ok(true),
-            }
+                Some(Stop::Call | Stop::Other) => return Ok(true),
+                Some(Stop::Signal(signal)) => signal,
+                Some(Stop::Exec) => 0,
+            };
+            // The kernel has forgotten an interrupt that came before this stop.
+            self.interrupt()?;
+            self.go_on(signal)?;
         }
     }
 
