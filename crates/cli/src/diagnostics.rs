@@ -113,7 +113,8 @@ fn verbs(given: &Context) -> String {
         command.has_subcommands() && usage.contains(&format!("lorentz {} ", command.get_name()))
     };
     let command = commands.get_subcommands().find(is_meant).unwrap_or(&commands);
-    let names = command.get_subcommands().map(clap::Command::get_name);
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let names = shown.map(clap::Command::get_name);
     // Once built, a command has clap's own verb `help` too.
     names.filter(|name| *name != "help").collect::<Vec<_>>().join(", ")
 }
@@ -163,7 +164,7 @@ mod tests {
         ("step web --by 1s --to @5", "--by and --to exclude each other: give one of them"),
         ("time", "expected NAME|PID; '--help' tells more"),
         ("ps web", "web: not accepted here; '--help' lists what is"),
-        ("dance", "dance: no such command; expected one of run, attach, exec, ps, time, dilate"),
+        ("dance", "dance: no such command; expected one of run, attach, exec, checkpoint"),
         ("", "a command is missing; expected one of run, attach"),
         ("experiment dance", "dance: no such command; expected one of create, add, populate"),
         ("experiment", "a command is missing; expected one of create, add"),
