@@ -183,11 +183,11 @@ pub fn send(call: &Call, fd: Fd) -> SysResult {
 fn within(call: &Call, fd: Fd, direction: Direction, timeout: Span) -> SysResult {
     let deadline = call.after(timeout);
     let mut kernels = Timeout::of_socket(fd, direction.option());
-    let result = if may_return_a_part(call, fd) || is_nonblocking(call, fd) {
+    let result = if may_return_a_part(call, fd) {
         let (masking, request) = (Masking::Interrupts, &mut call.request());
-        // A socket that does not block says so at once, long before its time.
-        let ended = |result| timed_out(call, result) && !is_nonblocking(call, fd);
-        wait::wait(call, deadline, masking, request, &mut kernels, ended)
+        wait::wait(call, deadline, masking, request, &mut kernels, |result| {
+            timed_out(call, fd, result)
+        })
     } else {
         receive_until(call, fd, deadline, kernels.in_tries())
     };
@@ -201,7 +201,7 @@ fn receive_until(call: &Call, fd: Fd, deadline: Deadline, mut kernels: Timeout) 
     let mut wait = Wait::new(call, deadline, Masking::Interrupts);
     let mut request = call.request();
     loop {
-        let ended = |result| timed_out(call, result);
+        let ended = |result| timed_out(call, fd, result);
         if let Some(result) = wait.attempt(&mut request, &mut kernels, ended) {
             return result;
         }
@@ -246,12 +246,14 @@ fn least_of(fd: Fd) -> Result<u32, Errno> {
     Ok(least)
 }
 
-fn timed_out(call: &Call, result: SysResult) -> bool {
-    match result {
+/// Whether the kernel's timeout has ended the call. A socket that does not block says the same at once, long before its time.
+fn timed_out(call: &Call, fd: Fd, result: SysResult) -> bool {
+    let says_so = match result {
         Err(Errno::EAGAIN) => true,
         Err(Errno::EINPROGRESS) => call.nr == Sysno::connect,
         _ => false,
-    }
+    };
+    says_so && !is_nonblocking(call, fd)
 }
 
 fn is_nonblocking(call: &Call, fd: Fd) -> bool {
