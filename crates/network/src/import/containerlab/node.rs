@@ -183,12 +183,17 @@ fn read_setting(
         }
         "env" => env(draft, name, node, values),
         "env-files" => {
+            let mut variables = BTreeMap::new();
             for (at, file) in lists(values) {
-                env_file(draft, place, node, at, &text(file))?;
+                variables.extend(env_file(draft, place, at, &text(file))?);
+            }
+            for (key, value) in variables {
+                // A variable that a setting names comes before those of files.
+                node.env.entry(key).or_insert(value);
             }
         }
         "sysctls" => sysctls(draft, name, node, values),
-        "stages" => stages(draft, place, node, first),
+        "stages" => values.iter().for_each(|level| stages(draft, place, node, level)),
         "labels" => labels(draft, name, node, values),
         other => draft.leave_out(at, format!("node {name}: {other}: {}", first.value)),
     }
@@ -240,26 +245,27 @@ fn env(draft: &mut Draft, name: &str, node: &mut Node, values: &[&Spanned<Value>
     }
 }
 
-/// Reads a file of variables. Those that the node sets itself come before.
-fn env_file(draft: &Draft, place: &Place, node: &mut Node, at: Position, file: &str) -> Read<()> {
+/// Reads a file of variables: KEY=VALUE lines, perhaps with quotes or `export`.
+fn env_file(
+    draft: &Draft,
+    place: &Place,
+    at: Position,
+    file: &str,
+) -> Read<BTreeMap<String, String>> {
     let path = place.path(file);
     let lines = match std::fs::read_to_string(&path) {
         Ok(lines) => lines,
         Err(error) => return draft.error(at, format!("env-files: {}: {error}", path.display())),
     };
-    for line in lines.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let Some((key, value)) = line.split_once('=') else { continue };
-        let is_quoted =
-            |quote| value.len() > 1 && value.starts_with(quote) && value.ends_with(quote);
+    let variable = |line: &str| {
+        let (key, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
         let value = value.trim();
-        let value = match is_quoted('"') || is_quoted('\'') {
-            true => &value[1..value.len() - 1],
-            false => value,
-        };
-        node.env.entry(key.trim().to_string()).or_insert_with(|| value.to_string());
-    }
-    Ok(())
+        let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+        let value = within('"').or_else(|| within('\'')).unwrap_or(value);
+        Some((key.trim().to_string(), value.to_string()))
+    };
+    let lines = lines.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    Ok(lines.filter_map(variable).collect())
 }
 
 fn sysctls(draft: &mut Draft, name: &str, node: &mut Node, values: &[&Spanned<Value>]) {

@@ -25,6 +25,12 @@ pub(super) fn configure(script: &mut Script, config: &str) {
     script.file("/etc/frr/vtysh.conf", "service integrated-vtysh-config");
 }
 
+/// Adds the lines that start `daemons`, and give them their configuration.
+pub(super) fn start(script: &mut Script, daemons: &[&str]) {
+    script.line(&format!("for one in {}; do $one -d || exit; done", daemons.join(" ")));
+    script.line("vtysh -b");
+}
+
 /// Returns the script that starts FRR in a node of containerlab's kind `frr`. `daemons` are those besides [`ALWAYS`]; without
 /// them, all that are installed.
 pub(crate) fn frr(node: &str, config: &str, daemons: Option<&[String]>) -> String {
@@ -35,17 +41,16 @@ pub(crate) fn frr(node: &str, config: &str, daemons: Option<&[String]>) -> Strin
     let mut script = Script::new(&host, "frr", &needed);
     configure(&mut script, config);
     script.line("if command -v mgmtd > /dev/null; then mgmtd -d || exit; fi");
-    script.line("for one in zebra staticd; do $one -d || exit; done");
-    match daemons {
-        Some(_) => {
-            script.line(&format!("for one in {}; do $one -d || exit; done", named.join(" ")))
-        }
-        // A daemon for another kernel does not start.
-        None => script.line(&format!(
+    if daemons.is_none() {
+        // They need zebra. A daemon for another kernel does not start.
+        script.line("zebra -d || exit");
+        script.line(&format!(
             "for one in {}; do if command -v $one > /dev/null; then $one -d; fi; done",
             DAEMONS.join(" ")
-        )),
+        ));
+        start(&mut script, &["staticd"]);
+    } else {
+        start(&mut script, &[&["zebra", "staticd"][..], &named].concat());
     }
-    script.line("vtysh -b");
     script.text()
 }

@@ -107,8 +107,7 @@ impl<'a> Router<'a> {
         };
         let mut script = Script::new(self.host, &names, &[&["vtysh"][..], &daemons].concat());
         frr::configure(&mut script, &config);
-        script.line(&format!("for one in {}; do $one -d || exit; done", daemons.join(" ")));
-        script.line("vtysh -b");
+        frr::start(&mut script, &daemons);
         Some((at, script))
     }
 
