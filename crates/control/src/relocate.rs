@@ -9,7 +9,7 @@ use crate::Clock;
 
 impl Clock {
     /// Makes the clock find all programs, which have the numbers that the registry tells, in the process id namespace of `pid`.
-    /// Nobody may use the registry meanwhile ([`Registry::relocate`]).
+    /// Nobody may use the registry meanwhile ([`lorentz_clock::Registry::relocate`]).
     ///
     /// # Errors
     ///
